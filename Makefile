@@ -1,0 +1,212 @@
+# grpo: one Makefile for everything.  `make help` lists what it does.
+.DEFAULT_GOAL := all
+SHELL := /bin/bash
+
+# ---- what to build: MODE=release|debug|asan|tsan|cov, each in its own tree --
+MODE   ?= release
+BUILD  ?= build/$(MODE)
+CC     ?= cc
+PYTHON :=
+PREFIX ?= /usr/local
+
+PACKAGES := lua5.4 openblas libpcre2-8 libcjson
+DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libcjson-dev
+
+# Goals that need no libraries must work on a machine that has none yet.
+PLAIN_GOALS := deps help clean format lint
+ifneq ($(filter-out $(PLAIN_GOALS),$(or $(MAKECMDGOALS),all)),)
+NEEDS_LIBS := yes
+endif
+
+# pkg-config is asked lazily (=), so that `make deps test` sees what deps installed.
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
+PKG_LIBS   = $(eval PKG_LIBS := $$(shell pkg-config --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
+OPTIONAL   = $(eval OPTIONAL := $$(shell pkg-config --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
+COMMIT     = $(eval COMMIT := $$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))$(COMMIT)
+VERSION    := 0.1.0
+
+WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+ifdef CI
+WARN  += -Werror
+endif
+OPT_release := -O2 -g
+OPT_debug   := -O0 -g3 -DGRPO_DEBUG
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
+OPT_cov     := -O0 -g --coverage
+OPT   := $(OPT_$(MODE))
+ifeq ($(OPT),)
+$(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
+endif
+# -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
+BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+              -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
+LINK  = $(CC) $(OPT) -pthread $(LDFLAGS)
+LIBS  = $(PKG_LIBS) -lm -ldl
+
+# ---- layers, lowest first; each is an archive and may use those before it ---
+LAYERS := base kern grad text model rl script
+src_of  = $(filter-out %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
+ifneq ($(shell uname -m),x86_64)
+src_of  = $(filter-out src/kern/x86/%,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
+endif
+objs_of = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(call src_of,$(1)))
+# archives that a layer's tests link, highest first
+upto    = $(if $(filter $(1),base),base,$(if $(filter $(1),kern),kern base,$(if $(filter $(1),grad),grad kern base,$(if \
+          $(filter $(1),text),text base,$(if $(filter $(1),model),model text grad kern base,$(if \
+          $(filter $(1),rl),rl model text grad kern base,script rl model text grad kern base))))))
+libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
+
+PROGRAM := $(BUILD)/grpo
+
+.PHONY: all
+all: grpo
+.PHONY: grpo
+grpo: $(PROGRAM)
+ifeq ($(MODE),release)
+	@ln -sfn $(PROGRAM) grpo
+endif
+
+# ---- what must be there ------------------------------------------------------
+.PHONY: need
+need:
+	@command -v pkg-config >/dev/null || { echo "grpo: pkg-config is missing; run 'make deps' (Debian, Ubuntu) or install it" >&2; exit 1; }
+	@for p in $(PACKAGES); do pkg-config --exists $$p || \
+	  { echo "grpo: the library '$$p' is missing; run 'make deps', or install its development package" >&2; exit 1; }; done
+
+# Kernels for other instruction sets than the base one; chosen at run time.
+# x86 variants are compiled with these flags and nothing else is.
+$(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := -O3 -mavx2 -mfma -mf16c
+$(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+
+$(BUILD)/obj/%.o: src/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) $(KERNFLAGS) $(DEFS) -c $< -o $@
+
+$(BUILD)/obj/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
+
+define layer_rule
+$(BUILD)/lib$(1).a: $(call objs_of,$(1))
+	@rm -f $$@
+	$(Q)ar rcs $$@ $$^
+endef
+$(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
+
+# ---- Lua sources, embedded ----------------------------------------------------
+LUA_FILES := $(shell find lua rewards -name '*.lua' 2>/dev/null | LC_ALL=C sort)
+$(BUILD)/embed: tools/embed.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O1 $(WARN) $< -o $@
+$(BUILD)/gen/embedded.c: $(BUILD)/embed $(LUA_FILES) $(wildcard configs/*/*.json)
+	@mkdir -p $(@D)
+	$(Q)$(BUILD)/embed $(LUA_FILES) $(wildcard configs/*/*.json) > $@.tmp && mv $@.tmp $@
+$(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
+
+$(BUILD)/obj/main.o: src/main.c
+$(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
+	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
+	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
+
+# ---- the double-precision twin of base, kern (generic only) and grad, for gradient checks
+DBL := $(BUILD)/double
+dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
+dbl_obj := $(patsubst src/%.c,$(DBL)/%.o,$(dbl_src))
+$(DBL)/%.o: src/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -DGRPO_DOUBLE -c $< -o $@
+$(DBL)/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
+$(DBL)/check: $(patsubst tests/%.c,$(DBL)/tests/%.o,$(wildcard tests/grad/check*.c)) $(DBL)/tests/testing.o $(dbl_obj)
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
+$(DBL)/tests/%.o: tests/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -fno-sanitize=float-divide-by-zero $(PKG_CFLAGS) -Itests -DGRPO_DOUBLE -c $< -o $@
+
+# ---- C tests: tests/LAYER/test_NAME.c is a program of its own ------------------
+test_progs = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/$(1)/test_*.c))
+$(BUILD)/tests/testing.o: tests/testing.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -Itests -c $< -o $@
+define test_rule
+$(BUILD)/tests/$(1)/%.o: tests/$(1)/%.c | need
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(BASE_CFLAGS) $$(PKG_CFLAGS) -Itests -c $$< -o $$@
+$(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(BUILD)/tests/testing.o $(call libs_upto,$(1))
+	$$(Q)$$(LINK) -o $$@ $$< $(BUILD)/tests/testing.o -Wl,--start-group $(call libs_upto,$(1)) -Wl,--end-group $$(LIBS)
+endef
+$(foreach l,$(LAYERS),$(eval $(call test_rule,$(l))))
+C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
+.SECONDARY:
+
+# Oracles: data that other implementations computed; a user's clone has none.
+ifneq ($(wildcard ../shared/oracles/README.md),)
+SHARED ?= ../shared
+endif
+export GRPO_SHARED := $(abspath $(SHARED))
+ifeq ($(SHARED),)
+export GRPO_SHARED :=
+endif
+
+## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
+.PHONY: test
+test: grpo $(C_TESTS) $(DBL)/check
+	@tools/run-tests "$(BUILD)" $(C_TESTS) $(DBL)/check
+
+## make test-LAYER      only the C tests of base, kern, grad, text, model, rl or script
+define layer_test
+.PHONY: test-$(1)
+test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
+	@tools/run-tests "$(BUILD)" --c-only $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
+endef
+$(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
+
+## make check           the long checks: sanitizers, kill and resume, fuzzing
+.PHONY: check
+check:
+	$(MAKE) test
+	$(MAKE) MODE=asan test
+	tools/check-resume
+	tools/check-fuzz
+
+## make demo            run experiments/gsm8k.lua with nothing downloaded
+.PHONY: demo
+demo: grpo
+	./grpo run experiments/gsm8k.lua
+
+## make check-demo      the demo with seeds 0, 1, 2 against what the README promises
+.PHONY: check-demo
+check-demo: grpo
+	tools/check-demo
+
+## make deps            install what the build needs (apt-get); elsewhere say what to install
+.PHONY: deps
+deps:
+	@tools/deps $(DEBIAN) -- libedit-dev
+
+## make lint            clang-format and luacheck, nothing rewritten
+.PHONY: lint
+lint:
+	@tools/lint
+## make format          rewrite the C sources with clang-format
+.PHONY: format
+format:
+	clang-format -i $$(git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'tools/*.c')
+
+## make clean           remove build/
+.PHONY: clean
+clean:
+	rm -rf build grpo
+
+## make help            this list; MODE=debug|asan|tsan|cov selects another build tree
+.PHONY: help
+help:
+	@sed -n 's/^## //p' Makefile
+
+ifeq ($(V),1)
+Q :=
+else
+Q = @echo "  $(if $(filter %.o,$@),CC  ,LINK) $(patsubst $(BUILD)/%,%,$@)";
+endif
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,88 @@
+#include "base/arena.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+enum { ALIGN = 64, SMALLEST = 1 << 20 };
+
+struct ArenaBlock {
+  ArenaBlock *next;
+  size_t size;
+  char *data; /* 64-byte aligned, `size` bytes */
+};
+
+static ArenaBlock *block_new(size_t bytes) {
+  ArenaBlock *b = mem_alloc(sizeof *b);
+  if (!b) return NULL;
+  *b = (ArenaBlock){.size = bytes, .data = mem_alloc_aligned(bytes)};
+  if (b->data) return b;
+  mem_free(b);
+  return NULL;
+}
+
+/* The next block with room for `bytes`: blocks too small are skipped, not lost. */
+static ArenaBlock *next_block(Arena *a, size_t bytes) {
+  ArenaBlock **link = a->cur ? &a->cur->next : &a->first;
+  while (*link && (*link)->size < bytes) link = &(*link)->next;
+  if (!*link) {
+    size_t want = a->cur ? a->cur->size + a->cur->size / 2 : SMALLEST;
+    *link = block_new(want > bytes ? want : bytes);
+  }
+  return *link;
+}
+
+void *arena_alloc(Arena *a, size_t bytes) {
+  if (bytes > SIZE_MAX / 2) return NULL;
+  bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+  if (!a->cur || a->cur->size - a->used < bytes) {
+    ArenaBlock *b = next_block(a, bytes);
+    if (!b) return NULL;
+    a->cur = b;
+    a->used = 0;
+  }
+  void *p = a->cur->data + a->used;
+  a->used += bytes;
+  a->total += bytes;
+  if (a->total > a->high) a->high = a->total;
+  return p;
+}
+
+void *arena_zalloc(Arena *a, size_t bytes) {
+  void *p = arena_alloc(a, bytes);
+  return p ? memset(p, 0, bytes) : NULL;
+}
+
+Status arena_reserve(Arena *a, size_t bytes) {
+  for (ArenaBlock *b = a->first; b; b = b->next)
+    if (b->size >= bytes) return GRPO_OK;
+  ArenaBlock *b = block_new(bytes);
+  if (!b) return fail(GRPO_ENOMEM, "arena: cannot reserve %zu MiB", bytes >> 20);
+  b->next = a->first;
+  a->first = b;
+  if (!a->cur) a->used = 0;
+  return GRPO_OK;
+}
+
+void arena_reset(Arena *a) {
+  a->cur = NULL;
+  a->used = a->total = 0;
+  a->epoch++;
+}
+
+ArenaMark arena_mark(const Arena *a) { return (ArenaMark){a->cur, a->used, a->total}; }
+
+void arena_release(Arena *a, ArenaMark m) {
+  a->cur = m.cur;
+  a->used = m.used;
+  a->total = m.total;
+}
+
+void arena_free(Arena *a) {
+  for (ArenaBlock *b = a->first, *next; b; b = next) {
+    next = b->next;
+    mem_free_aligned(b->data);
+    mem_free(b);
+  }
+  *a = (Arena){.epoch = a->epoch + 1};
+}

@@ -1,0 +1,105 @@
+#include "base/mem.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+static atomic_uint_fast64_t allocations;
+static atomic_size_t live;
+static atomic_uint_fast64_t fail_at;
+
+static int must_fail(void) {
+  uint64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
+  return n && atomic_fetch_sub(&fail_at, 1) == 1;
+}
+
+static void *counted(void *p) {
+  if (p) {
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&live, malloc_usable_size(p), memory_order_relaxed);
+  }
+  return p;
+}
+
+static void uncount(void *p) {
+  if (p) atomic_fetch_sub_explicit(&live, malloc_usable_size(p), memory_order_relaxed);
+}
+
+void *mem_alloc(size_t bytes) { return must_fail() ? NULL : counted(malloc(bytes ? bytes : 1)); }
+void *mem_zalloc(size_t bytes) {
+  return must_fail() ? NULL : counted(calloc(1, bytes ? bytes : 1));
+}
+
+void *mem_realloc(void *p, size_t bytes) {
+  if (must_fail()) return NULL;
+  size_t before = p ? malloc_usable_size(p) : 0;
+  void *q = realloc(p, bytes ? bytes : 1);
+  if (!q) return NULL;
+  atomic_fetch_sub_explicit(&live, before, memory_order_relaxed);
+  return counted(q);
+}
+
+void mem_free(void *p) {
+  uncount(p);
+  free(p);
+}
+
+char *mem_strndup(const char *s, size_t n) {
+  char *p = mem_alloc(n + 1);
+  if (!p) return NULL;
+  memcpy(p, s, n);
+  p[n] = 0;
+  return p;
+}
+char *mem_strdup(const char *s) { return mem_strndup(s, strlen(s)); }
+
+enum { HUGE_PAGE = 2 << 20 };
+
+void *mem_alloc_aligned(size_t bytes) {
+  if (must_fail()) return NULL;
+  size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+  if (bytes > SIZE_MAX - align) return NULL;
+  bytes = (bytes + align - 1) / align * align;
+  void *p = aligned_alloc(align, bytes ? bytes : align);
+#ifdef MADV_HUGEPAGE
+  if (p && align == HUGE_PAGE) madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+  return counted(p);
+}
+void mem_free_aligned(void *p) { mem_free(p); }
+
+uint64_t mem_allocations(void) { return atomic_load(&allocations); }
+size_t mem_live_bytes(void) { return atomic_load(&live); }
+void mem_fail_after(uint64_t n) { atomic_store(&fail_at, n); }
+
+size_t mem_peak_rss(void) {
+  struct rusage u;
+  return getrusage(RUSAGE_SELF, &u) ? 0 : (size_t)u.ru_maxrss * 1024;
+}
+
+/* One number from a file such as /sys/fs/cgroup/memory.max; 0 when there is none. */
+static size_t number_in(const char *path, const char *key, size_t unit) {
+  char line[256];
+  size_t value = 0;
+  FILE *f = fopen(path, "r");
+  if (!f) return 0;
+  while (fgets(line, sizeof line, f)) {
+    if (strncmp(line, key, strlen(key)) != 0) continue;
+    value = (size_t)strtoull(line + strlen(key), NULL, 10) * unit;
+    break;
+  }
+  fclose(f);
+  return value;
+}
+
+size_t mem_available(void) {
+  size_t machine = number_in("/proc/meminfo", "MemAvailable:", 1024);
+  size_t limit = number_in("/sys/fs/cgroup/memory.max", "", 1);
+  size_t used = number_in("/sys/fs/cgroup/memory.current", "", 1);
+  if (limit && limit > used && (!machine || limit - used < machine)) return limit - used;
+  return machine;
+}

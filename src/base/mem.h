@@ -1,0 +1,32 @@
+/* mem.h - the engine's only door to malloc: counted, so that tests and the
+ * memory estimate can be held to the truth.
+ *
+ * Functions return NULL when memory is out and never abort.  The counters are
+ * process-wide and atomic.
+ */
+#ifndef GRPO_BASE_MEM_H
+#define GRPO_BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void *mem_alloc(size_t bytes);
+void *mem_zalloc(size_t bytes);             /* zero-filled */
+void *mem_realloc(void *p, size_t bytes);
+void mem_free(void *p);
+char *mem_strdup(const char *s);
+char *mem_strndup(const char *s, size_t n);
+
+/* 64-byte aligned; large blocks are whole huge pages where the system has them. */
+void *mem_alloc_aligned(size_t bytes);
+void mem_free_aligned(void *p);
+
+uint64_t mem_allocations(void);             /* successful allocations ever made */
+size_t mem_live_bytes(void);                /* handed out and not yet freed */
+size_t mem_peak_rss(void);                  /* of the process, bytes */
+size_t mem_available(void);                 /* of the machine or its cgroup, bytes */
+
+/* The n-th allocation from now fails (0: none): out-of-memory tests. */
+void mem_fail_after(uint64_t n);
+
+#endif

@@ -1,0 +1,40 @@
+/* rng.h - counter-based random numbers (Philox 4x32-10, Salmon et al. 2011).
+ *
+ * A value is a pure function of its address: (seed, stream, step, prompt,
+ * sample, token).  Nothing to save, nothing to drift; any value can be
+ * regenerated alone.
+ */
+#ifndef GRPO_BASE_RNG_H
+#define GRPO_BASE_RNG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Who draws.  One row per consumer, so that no two share numbers. */
+typedef enum RngStream {
+  RNG_INIT,     /* model weights */
+  RNG_SAMPLE,   /* tokens while sampling for training */
+  RNG_EVAL,     /* tokens while sampling for evaluation */
+  RNG_SHUFFLE,  /* order of a dataset */
+  RNG_REWARD,   /* c.rng and math.random inside rewards */
+  RNG_USER,     /* grpo.randn, m:generate */
+  RNG_TASK,     /* generated datasets */
+  RNG_DROPOUT
+} RngStream;
+
+typedef struct RngKey {
+  uint64_t seed;
+  uint32_t stream, step, prompt, sample; /* stream: RngStream; step wraps at 2^24, stream at 2^8 */
+} RngKey;
+
+/* The bare block function: 128 random bits from a 128-bit counter and a 64-bit key. */
+void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+uint64_t rng_u64(const RngKey *k, uint64_t index);
+double rng_uniform(const RngKey *k, uint64_t index); /* [0, 1), 53 bits */
+double rng_normal(const RngKey *k, uint64_t index);  /* mean 0, variance 1 */
+
+/* Element i of a seeded permutation of 0..n-1, without storing it (i < n). */
+uint64_t rng_permute(uint64_t seed, uint64_t n, uint64_t i);
+
+#endif

@@ -1,0 +1,17 @@
+/* embedded.h - the Lua half and the shipped configurations, inside the binary.
+ * The table is made by tools/embed.c; it ends with a row whose name is NULL.
+ */
+#ifndef GRPO_SCRIPT_EMBEDDED_H
+#define GRPO_SCRIPT_EMBEDDED_H
+
+#include <stddef.h>
+
+typedef struct EmbeddedFile {
+  const char *name; /* path in the source tree: "lua/grpo/init.lua" */
+  const char *data; /* NUL-terminated */
+  size_t size;
+} EmbeddedFile;
+
+extern const EmbeddedFile embedded_files[];
+
+#endif

@@ -1,0 +1,85 @@
+#include "testing.h"
+
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MAX_TESTS = 512, MAX_SHOWN = 8 };
+
+static struct {
+  const char *name;
+  void (*fn)(void);
+} tests[MAX_TESTS];
+static int ntests, failures;
+static const char *skipped;
+static char tmp_dir[64];
+
+void test_register(const char *name, void (*fn)(void)) {
+  if (ntests < MAX_TESTS) tests[ntests].name = name, tests[ntests++].fn = fn;
+}
+
+void test_fail(const char *file, int line, const char *fmt, ...) {
+  if (failures++ >= MAX_SHOWN) return;
+  va_list ap;
+  va_start(ap, fmt);
+  printf("# %s:%d: ", file, line);
+  vprintf(fmt, ap);
+  printf("\n");
+  va_end(ap);
+}
+
+void test_skip(const char *why) { skipped = why; }
+
+const char *test_shared(void) {
+  const char *dir = getenv("GRPO_SHARED");
+  return dir && *dir ? dir : NULL;
+}
+
+const char *test_path(const char *fmt, ...) {
+  static char ring[8][1024];
+  static int next;
+  char *s = ring[next++ % 8];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(s, sizeof ring[0], fmt, ap);
+  va_end(ap);
+  return s;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+  (void)st, (void)type, (void)ftw;
+  return remove(path);
+}
+static void remove_tmp(void) { nftw(tmp_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+const char *test_tmp(void) {
+  if (!*tmp_dir) {
+    strcpy(tmp_dir, "/tmp/grpo-test-XXXXXX");
+    if (!mkdtemp(tmp_dir)) abort();
+    atexit(remove_tmp);
+  }
+  return tmp_dir;
+}
+
+static bool wanted(const char *name, int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strstr(name, argv[i])) return true;
+  return argc < 2;
+}
+
+int main(int argc, char **argv) {
+  int bad = 0, n = 0;
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  for (int i = 0; i < ntests; i++) {
+    if (!wanted(tests[i].name, argc, argv)) continue;
+    failures = 0;
+    skipped = NULL;
+    tests[i].fn();
+    printf("%s %d - %s", failures ? "not ok" : "ok", ++n, tests[i].name);
+    printf(skipped ? " # SKIP %s\n" : "\n", skipped);
+    bad += failures > 0;
+  }
+  printf("1..%d\n", n);
+  return bad > 0;
+}
