@@ -1,0 +1,123 @@
+/* attrs.h - what the fused operations need beside tensors (Attr.p). */
+#ifndef GRPO_GRAD_ATTRS_H
+#define GRPO_GRAD_ATTRS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kern/kern.h"
+
+/* embedding: out[t] = wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
+typedef struct EmbeddingAttr {
+  int tokens;
+  const int32_t *ids, *pos; /* [tokens] */
+} EmbeddingAttr;
+
+/* linear: Attr.i[0] = 1 when the weight is stored [in, out] (GPT-2's Conv1D) */
+
+/* rope: x [tokens, heads * head_dim] */
+typedef struct RopeAttr {
+  int heads, head_dim, positions; /* positions: rows of cs */
+  const int32_t *pos;             /* [tokens] */
+  const real *cs;                 /* [positions, head_dim / 2, 2] */
+} RopeAttr;
+
+/* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
+ * has no prefix itself) and its own rows causally. */
+typedef struct PackSpan {
+  int row, n, prefix;
+} PackSpan;
+
+/* attention in training: keys and values are rows of the same batch.
+ * In decoding `spans` gives segments of the cache, already holding the new keys (k and v inputs are
+ * then only checked for shape), and `pack` is NULL. */
+typedef struct AttentionAttr {
+  AttnShape shape;
+  int npack;
+  const PackSpan *pack;
+  int nspans;
+  const AttnSpan *spans;
+} AttentionAttr;
+
+/* loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the full-vocabulary KL.
+ * hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are never held whole: forward
+ * and backward each make them in chunks of rows. */
+typedef struct LogheadAttr {
+  int n;                    /* outputs */
+  const int32_t *rows;      /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
+  const int32_t *targets;   /* [n] */
+  real inv_temp;
+  const real *ref_hidden;   /* [n, c_ref] or NULL */
+  const real *ref_packed;   /* the reference head's panels */
+  int ref_c;
+} LogheadAttr;
+
+/* token_logp: logits [n, v] -> [2, n] */
+typedef struct TokenLogpAttr {
+  const int32_t *targets; /* [n] */
+  real inv_temp;
+} TokenLogpAttr;
+
+typedef enum LossKind {
+#define LOSS(name) LOSS_##name,
+#include "grad/losses.def"
+#undef LOSS
+  LOSS_COUNT
+} LossKind;
+
+typedef enum Importance { IMPORTANCE_TOKEN, IMPORTANCE_SEQUENCE, IMPORTANCE_SEQUENCE_TOKEN } Importance;
+typedef enum KlEstimator { KL_K1, KL_K2, KL_K3, KL_FULL } KlEstimator;
+typedef enum SamplerMode {
+  SAMPLER_NONE, SAMPLER_TOKEN_TRUNCATE, SAMPLER_TOKEN_MASK, SAMPLER_SEQUENCE_TRUNCATE, SAMPLER_SEQUENCE_MASK
+} SamplerMode;
+
+/* The settings of a loss; formulas and symbols: docs/algorithms.md. */
+typedef struct LossOptions {
+  LossKind kind;
+  double clip, clip_high;      /* 1 - clip .. 1 + clip_high */
+  double delta;                /* cap of the ratio; <= 0: none */
+  Importance importance;
+  double kl;                   /* beta */
+  KlEstimator kl_estimator;
+  bool kl_bias_correction;
+  double off_policy_mask;      /* threshold; NaN: off */
+  SamplerMode sampler_mode;
+  double sampler_min, sampler_max; /* NaN: no bound */
+  double entropy;              /* coefficient */
+  double sapo_pos, sapo_neg;
+  double vespo_k_pos, vespo_lambda_pos, vespo_k_neg, vespo_lambda_neg;
+  double cispo_cap;            /* NaN: 1 + clip_high */
+  int max_new_tokens;          /* dr_grpo's denominator */
+} LossOptions;
+
+/* Metrics a loss leaves behind; sums, so that micro-batches add up. */
+typedef struct LossMetrics {
+  double kl_sum, entropy_sum, tokens;        /* over masked tokens */
+  double clip_low, clip_high;                /* clipped elements */
+  double clip_count;                         /* elements looked at: tokens, or sequences */
+  double clip_low_min, clip_high_max;        /* over sequences: share of clipped elements; start at 1 and 0 */
+  double ratio_min, ratio_max;               /* of exp(logp - old_logp) over masked tokens; start at +inf, -inf */
+} LossMetrics;
+
+/* policy_loss: inputs logp [N], entropy [N] or NULL, full KL [N] or NULL; out: a number.
+ * Everything else is per token and carries no gradient.  Sequences are consecutive. */
+typedef struct PolicyLossAttr {
+  LossOptions options;
+  int nseq;
+  const int *lengths;          /* [nseq], sums to N */
+  const real *mask;            /* [N] 0 or 1; NULL: all 1 */
+  const real *kept;            /* [N] top-entropy mask; NULL: all 1 */
+  const real *advantage;       /* [N] */
+  const real *old_logp;        /* [N]; NULL: logp itself, detached */
+  const real *ref_logp;        /* [N]; NULL when kl == 0 or kl_estimator == KL_FULL */
+  const real *sampler_logp;    /* [N]; NULL without sampler correction */
+  double num_sequences;        /* of the whole optimizer step */
+  double num_tokens;           /* masked tokens of the whole optimizer step */
+  double num_kept_tokens;      /* of the step: masked and kept, for the entropy bonus */
+  double batch_tokens;         /* bnpo: masked tokens of this micro-batch */
+  double batch_share;          /* bnpo: what this micro-batch counts for (1 / number of micro-batches) */
+  int padded_width;            /* luspo with KL: T, the longest completion; 0: average its KL as grpo does */
+  LossMetrics *metrics;        /* added to by forward; NULL: not wanted */
+} PolicyLossAttr;
+
+#endif

@@ -1,0 +1,86 @@
+/* tape.h - define-by-run autograd over coarse operations.
+ *
+ * An operation is a row of ops.def.  `shape` validates and is where a caller's
+ * mistakes are found; `forward` computes; `backward` adds into the gradients
+ * of those inputs that need one.  A node whose inputs need no gradient is not
+ * recorded, so inference is the same code with an empty tape.
+ *
+ * Everything a tape makes lives in its arena until tape_reset().  After
+ * warm-up a step allocates nothing from the system.
+ */
+#ifndef GRPO_GRAD_TAPE_H
+#define GRPO_GRAD_TAPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "grad/tensor.h"
+#include "kern/kern.h"
+
+enum { OP_MAX_IN = 3 };
+
+typedef enum OpId {
+#define OP(name, inputs, attributes) OP_##name,
+#include "grad/ops.def"
+#undef OP
+  OP_COUNT
+} OpId;
+
+/* What an operation needs beside tensors.  `p` points to a struct of attrs.h that outlives the graph. */
+typedef struct Attr {
+  int i[6];
+  double f[2];
+  const void *p;
+} Attr;
+
+typedef struct Node Node;
+
+typedef struct OpDef {
+  const char *name;
+  int nin;
+  const char *attributes;
+  /* Fill out->ndim, dim and the bytes that forward saves for backward. */
+  Status (*shape)(const Node *nd, Tensor *out, size_t *saved_bytes);
+  Status (*forward)(const Ctx *cx, Node *nd);
+  Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
+} OpDef;
+
+struct Node {
+  const OpDef *op;
+  Attr attr;
+  Tensor *in[OP_MAX_IN]; /* NULL where an optional input is absent */
+  Tensor *out;
+  void *saved;
+};
+
+extern const OpDef *const op_table[OP_COUNT];
+
+typedef struct Tape {
+  Ctx cx;            /* arena: the tape's own */
+  Arena arena;
+  Node **node;       /* recorded nodes, oldest first */
+  int n, cap;
+  bool off;          /* record nothing: inference */
+} Tape;
+
+Status tape_init(Tape *t, Pool *pool); /* t must not move afterwards */
+void tape_reset(Tape *t);              /* forgets all tensors and nodes; keeps the memory */
+void tape_free(Tape *t);
+
+/* A tensor in the tape's arena, not initialised. */
+Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out);
+/* attr may be NULL */
+Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
+/* loss is a number: seeds 1 */
+Status tape_backward(Tape *t, Tensor *loss);
+/* seed: d (something) / d out, out->n reals */
+Status tape_backward_from(Tape *t, Tensor *out, const real *seed);
+
+/* For backward functions: the buffer to contribute to and whether to add (*add) or overwrite.  The
+ * gradient must already exist (the tape sees to that); marks it live. */
+real *grad_into(Tensor *t, bool *add);
+/* The same for code that can only add: zeroes a buffer that holds nothing yet. */
+real *grad_added(Tensor *t);
+
+#endif

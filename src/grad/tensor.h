@@ -1,0 +1,29 @@
+/* tensor.h - a dense, row-major array of reals with an optional gradient.
+ *
+ * A Tensor is a view: it owns nothing.  Who owns the data says so: the model
+ * its parameters, a tape's arena its activations, a Value (value.h) its own.
+ */
+#ifndef GRPO_GRAD_TENSOR_H
+#define GRPO_GRAD_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kern/real.h"
+
+enum { TENSOR_DIMS = 4 };
+
+typedef struct Tensor {
+  real *data;       /* [dim[0], ..., dim[ndim-1]] */
+  real *grad;       /* the same shape; NULL until someone contributes */
+  real *packed;     /* a weight's panels for gemm_forward, kept by its owner; NULL: packed on the fly */
+  size_t n;         /* elements */
+  int ndim;         /* 0: a number */
+  int dim[TENSOR_DIMS];
+  bool needs_grad;
+  bool grad_live;   /* grad holds a contribution: the next one adds, the first one may overwrite */
+} Tensor;
+
+Tensor tensor_view(real *data, int ndim, const int *dim); /* no gradient */
+
+#endif

@@ -1,0 +1,38 @@
+/* value.h - tensors that user code holds: reference-counted, each with its own
+ * memory, and a graph made of pointers instead of a tape.  They run the same
+ * operations (ops.def) as the engine's tape.
+ *
+ * A Value lives while someone holds it or a graph that can still reach it.
+ * value_backward() runs the graph and then frees it: a second call on the same
+ * graph is GRPO_EARG.  Not thread-safe; one user at a time.
+ */
+#ifndef GRPO_GRAD_VALUE_H
+#define GRPO_GRAD_VALUE_H
+
+#include "grad/tape.h"
+
+typedef struct Value Value;
+
+Status value_new(Value **out, int ndim, const int *dim);      /* zero-filled; one reference */
+/* A value around memory that someone else owns and outlives it (a model's parameter). */
+Status value_wrap(Value **out, Tensor *t);
+Value *value_retain(Value *v);
+void value_release(Value *v);                                  /* NULL is fine */
+Tensor *value_tensor(Value *v);                                /* valid while v is held */
+
+/* attr->p, when the operation has one, is copied: `attr_bytes` of it, and arrays inside it must be
+ * owned by the caller via value_keep(). */
+Status value_apply(const Ctx *cx, OpId op, Value *const in[], const Attr *attr, size_t attr_bytes,
+                   bool record, Value **out);
+/* Memory freed together with v: mem_alloc'ed, taken over. */
+Status value_keep(Value *v, void *memory);
+
+/* An output computed elsewhere whose gradient `backward` knows how to pass on (m:score).  free_user is
+ * called once, when the graph goes. */
+Status value_custom(Value **out, int ndim, const int *dim, const real *data,
+                    Status (*backward)(void *user, const real *dout), void *user, void (*free_user)(void *));
+
+Status value_backward(const Ctx *cx, Value *loss);
+size_t value_bytes(const Value *v);                            /* data and gradient */
+
+#endif

@@ -1,0 +1,164 @@
+/* kern.h - the arithmetic: loops over plain pointers, threaded by the pool.
+ *
+ * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c)
+ * and are chosen once, at run time, from what the CPU has; GRPO_CPU=generic|
+ * avx2|avx512 forces one.  What all of them promise:
+ *
+ *   - Row invariance.  A forward output row depends on that row, the keys it
+ *     may see and the weights: not on the number of rows, the row's place in a
+ *     tile, the thread, or whether it is computed in decoding or in training.
+ *     Inner products run over k in one fixed order, one accumulator per output.
+ *   - The number of threads never changes a bit.  Reductions over rows (dW, db,
+ *     dw of norms, sums) combine partial results of chunks of fixed size, in
+ *     index order.
+ *   - `add`: the result is added to what is there; else it overwrites.
+ *
+ * Scratch memory comes from cx->arena and is released before returning; the
+ * only failure is GRPO_ENOMEM.  Matrices are row-major; ld = distance of rows.
+ * All pointers are to `real` unless said.
+ */
+#ifndef GRPO_KERN_KERN_H
+#define GRPO_KERN_KERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/pool.h"
+#include "kern/real.h"
+
+/* Where to run: threads and scratch memory. */
+typedef struct Ctx {
+  Pool *pool;   /* NULL: the caller alone */
+  Arena *arena;
+} Ctx;
+
+/* ---- dispatch ------------------------------------------------------------ */
+const char *kern_name(void);             /* "avx512", "avx2", "generic" */
+Status kern_select(const char *name);    /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
+const char *kern_blas(void);             /* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ... */
+
+/* ---- matrix products ------------------------------------------------------
+ * A weight is [n, k] (outputs, inputs), as Hugging Face's Linear stores it, or
+ * [k, n] with in_out = true, as GPT-2's Conv1D does.  m rows of activations. */
+
+/* reals that the packed form of an n x k weight takes (zero-padded panels) */
+size_t gemm_packed_size(int n, int k);
+void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed);
+/* y[m,n] = x[m,k] w^T + bias (NULL: none).  Row-invariant; m from 1 to any. */
+void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
+                  const real *bias, real *y, int ldy);
+/* dx[m,k] (+)= dy[m,n] w.  Row-invariant. */
+Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
+               bool in_out, real *dx, int lddx, bool add);
+/* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
+Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
+               bool in_out, real *dw, bool add);
+/* db[n] (+)= sum over rows of dy */
+Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add);
+/* c[m,n] = a[m,k] b[k,n], any orientation by strides of transposition flags; for small ops, row-invariant in m. */
+void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b, bool tb,
+                real *c, bool add);
+
+/* ---- attention -------------------------------------------------------------
+ * Keys and values live in segments: a prompt's, and each completion's own.  A
+ * span is a run of consecutive query rows that sees the whole prefix segment
+ * (if any) and its own segment causally.  The same structure serves training
+ * (segments filled from the step's k and v) and decoding (segments are the cache).
+ */
+enum { KV_BLOCK = 16 };
+
+typedef struct KvSeg {
+  real *k;  /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks */
+  real *v;  /* [kv_heads, cap, head_dim] */
+  int cap;  /* multiple of KV_BLOCK */
+  int len;  /* keys present */
+  int row0; /* training: row of the step's k and v that holds key 0; else -1 */
+} KvSeg;
+
+typedef struct AttnSpan {
+  const KvSeg *prefix; /* seen whole; NULL: none */
+  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i */
+  int row, n;          /* query rows row .. row + n - 1 of q and o */
+  int own_at;          /* own keys before this span's first row; logical position of row i is
+                          (prefix ? prefix->len : 0) + own_at + i */
+} AttnSpan;
+
+typedef struct AttnShape {
+  int heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; head h uses kv head h / (heads / kv_heads) */
+  real scale;                    /* of the scores, usually 1 / sqrt(head_dim) */
+  int window;                    /* 0: all; else key j is visible to position i when i - window < j <= i */
+} AttnShape;
+
+size_t kv_size(const AttnShape *s, int cap);  /* reals for k, the same for v, of one segment */
+/* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim].  Sets no len. */
+void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
+              const real *v, int ldv);
+
+/* o[rows, heads*head_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL. Row-invariant. */
+Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
+                    const real *q, int ldq, real *o, int ldo, real *lse);
+/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv (contiguous
+ * [rows, heads*head_dim], [rows, kv_heads*head_dim]) are added to; any may be NULL. */
+Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
+                     const real *q, int ldq, const real *o, int ldo, const real *lse, const real *dout,
+                     int lddo, real *dq, real *dk, real *dv);
+
+/* ---- rows [rows, c] --------------------------------------------------------- */
+/* y = x * rstd * w, rstd[rows] = 1 / sqrt(mean x^2 + eps) */
+void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, double eps,
+                     real *y, real *rstd);
+Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *rstd,
+                        const real *dy, real *dx, bool add_dx, real *dw /* += */);
+/* y = (x - mean) * rstd * w + b; mean[rows], rstd[rows] = 1 / sqrt(var + eps), var over c (biased) */
+void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
+                       double eps, real *y, real *mean, real *rstd);
+Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
+                          const real *mean, const real *rstd, const real *dy, real *dx, bool add_dx,
+                          real *dw /* += */, real *db /* += */);
+/* Rotate halves: for each head and i < d/2, (x_i, x_{i+d/2}) by angle pos * inv_freq[i].
+ * cs: [positions, d/2, 2] cos and sin.  inverse = true is the backward. */
+void rope_apply(const Ctx *cx, int rows, int heads, int d, const real *x, int ldx, const int32_t *pos,
+                const real *cs, bool inverse, real *y, int ldy, bool add);
+/* y = silu(gate) * up, n elements */
+void swiglu_forward(const Ctx *cx, size_t n, const real *gate, const real *up, real *y);
+void swiglu_backward(const Ctx *cx, size_t n, const real *gate, const real *up, const real *dy,
+                     real *dgate, bool add_gate, real *dup, bool add_up); /* either may be NULL */
+/* tanh approximation ("gelu_new", "gelu_pytorch_tanh") */
+void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y);
+void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add);
+void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
+void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
+void vec_exp(size_t n, const real *x, real *y); /* relative error below 4e-7 in float; exp(-inf) = 0 */
+
+/* ---- the head ----------------------------------------------------------------
+ * logits [rows, v] (ld = v); z = logits * inv_temp.  Row-invariant: decoding and training get the same bits.
+ * logp[r] = z[target] - lse, entropy[r] = -sum p log p (either may be NULL; targets NULL: only lse and entropy) */
+void logp_rows(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
+               const int32_t *targets, real *logp, real *entropy, real *lse);
+/* logits are overwritten with d loss / d logits, given d loss / d logp and d loss / d entropy (NULL: none) */
+void logp_rows_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
+                    const int32_t *targets, const real *lse, const real *entropy, const real *dlogp,
+                    const real *dentropy);
+/* kl[r] = sum over the vocabulary of p (log p - log p_ref) */
+void kl_rows(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits, real inv_temp,
+             const real *lse, const real *ref_lse, real *kl);
+/* dlogits += d kl part: inv_temp * dkl * p (log p - log p_ref - kl); needs the logits, not yet overwritten */
+void kl_rows_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
+                  real inv_temp, const real *lse, const real *ref_lse, const real *kl, const real *dkl,
+                  real *dlogits);
+
+/* ---- the optimizer ------------------------------------------------------------ */
+typedef struct AdamW {
+  double lr, beta1, beta2, eps, weight_decay;
+  double bias1, bias2; /* 1 - beta^t */
+  double grad_scale;   /* of the gradient before use: clipping */
+} AdamW;
+/* torch.optim.AdamW: p *= 1 - lr wd; p -= lr m^ / (sqrt(v^) + eps) */
+void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o);
+double vec_sumsq(const Ctx *cx, size_t n, const real *x); /* in double, chunks of fixed size in index order */
+void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y); /* y = alpha x + (1 - alpha) y */
+
+#endif
