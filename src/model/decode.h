@@ -1,0 +1,67 @@
+/* decode.h - batched generation with a key/value cache, and no tape.
+ *
+ * A prompt is prefilled once per group; its completions share that part of the
+ * cache.  Finished sequences leave the batch at once and waiting ones take
+ * their place.  The recorded log-probabilities and entropies are those of the
+ * unfiltered distribution at the sampling temperature, bit for bit what the
+ * training forward computes for the same tokens.
+ *
+ * All memory is taken in decoder_new(); decoder_run() takes none.
+ */
+#ifndef GRPO_MODEL_DECODE_H
+#define GRPO_MODEL_DECODE_H
+
+#include "base/regex.h"
+#include "base/rng.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+typedef enum Finish { FINISH_EOS, FINISH_STOP, FINISH_LENGTH } Finish;
+const char *finish_name(Finish f); /* "eos", "stop", "length" */
+
+typedef struct Sampling {
+  int max_new_tokens;          /* >= 1 */
+  double temperature;          /* 0: greedy (log-probabilities are then those at temperature 1) */
+  double top_p, min_p;         /* 1 and 0: off */
+  int top_k;                   /* 0: off */
+  double repetition_penalty;   /* 1: off; over prompt and completion tokens, as transformers defines it */
+  int num_stop;
+  const char *const *stop;     /* the stop string stays in the text */
+  Regex *stop_regex;           /* NULL: none; tried on the completion's text after each token */
+} Sampling;
+void sampling_init(Sampling *s);
+
+typedef struct Request {
+  const int32_t *prompt;       /* at least 1 token */
+  int prompt_len;
+  int n;                       /* completions of this prompt */
+  RngKey key;                  /* sample index and token index are filled in */
+} Request;
+
+typedef struct Completion {
+  int32_t *ids;                /* [max_new_tokens] caller's memory; the end token is included */
+  float *logp, *entropy;       /* [max_new_tokens] caller's memory; entropy may be NULL */
+  int len;
+  Finish finish;
+  int request, sample;
+} Completion;
+
+typedef struct DecoderLimits {
+  int max_sequences;           /* that decode side by side */
+  int max_prompts;             /* whose cache is held at once */
+  int max_prompt_tokens, max_new_tokens;
+} DecoderLimits;
+
+typedef struct Decoder Decoder;
+
+Status decoder_new(Decoder **out, Model *m, const Tokenizer *tok /* NULL: no stop strings */,
+                   const DecoderLimits *limits);
+void decoder_free(Decoder *d);
+size_t decoder_bytes(const Config *c, const DecoderLimits *limits); /* what decoder_new takes */
+
+/* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is looked at
+ * once a token; when it is set the call returns GRPO_ELIMIT. */
+Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
+                   Completion *out, const volatile int *cancel);
+
+#endif

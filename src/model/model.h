@@ -1,0 +1,91 @@
+/* model.h - one decoder-only transformer, described by Config.
+ *
+ * Parameters are float32, named and laid out as the family's Hugging Face
+ * checkpoint has them (GPT-2's Conv1D weights stay [in, out]).  Every weight of
+ * a matrix product also has packed panels; after parameters change, call
+ * model_updated() and the panels are renewed before the next forward.
+ */
+#ifndef GRPO_MODEL_MODEL_H
+#define GRPO_MODEL_MODEL_H
+
+#include "base/pool.h"
+#include "grad/attrs.h"
+#include "grad/tape.h"
+#include "model/config.h"
+
+typedef struct Param {
+  const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
+  Tensor t;         /* t.grad: owned by the model when trainable, zeroed by model_zero_grad */
+  bool in_out;      /* stored [in, out] */
+  bool is_bias, is_norm; /* for weight decay's exceptions */
+} Param;
+
+typedef struct Model Model; /* reference-counted */
+
+Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed); /* random weights: normal(0, initializer_range), residual projections of gpt2 scaled by 1/sqrt(2 layers), norms 1, biases 0 */
+/* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an index; f32, f16, bf16. */
+Status model_load(Model **out, Pool *pool, const char *dir);
+Status model_clone(Model **out, const Model *m);        /* a frozen copy: no gradients */
+Model *model_retain(Model *m);
+void model_release(Model *m);                           /* NULL is fine */
+
+typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16 } WeightType;
+/* config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an index; 0: one
+ * file).  Complete or not at all: files are replaced one by one, config.json last. */
+Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes);
+
+const Config *model_config(const Model *m);
+int model_num_params(const Model *m);
+Param *model_param(Model *m, int i);                    /* fixed order, the checkpoint's */
+Param *model_find(Model *m, const char *name);          /* NULL: none */
+uint64_t model_count(const Model *m);                   /* parameters, tied weights once */
+Status model_set_trainable(Model *m, bool on);          /* allocates or frees the gradients */
+void model_zero_grad(Model *m);
+void model_updated(Model *m);                           /* parameters changed: panels are stale */
+Status model_pack(Model *m, const Ctx *cx);             /* renew stale panels; forward functions call it */
+Status model_copy_weights(Model *to, const Model *from);
+/* to = alpha from + (1 - alpha) to */
+Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx);
+
+/* ---- a packed batch of rows ------------------------------------------------------
+ * Rows are tokens.  A group is laid out as prompt, completion 1, ... completion G; a completion's
+ * last token predicts nothing and is no row.  Outputs are the completion tokens, in order. */
+typedef struct Pack {
+  int nrows;
+  const int32_t *ids, *pos;  /* [nrows]; pos: logical */
+  int nspans;
+  const PackSpan *spans;
+  int nout;
+  const int32_t *out_rows;   /* [nout] the row that predicts output i */
+  const int32_t *targets;    /* [nout] */
+} Pack;
+
+typedef struct PackGroup {
+  const int32_t *prompt; /* at least 1 token */
+  int prompt_len;
+  int n;                 /* completions; each at least 1 token */
+  const int32_t *const *completion;
+  const int *completion_len;
+} PackGroup;
+
+/* One pack of several groups, in arena memory.  Refuses ids outside the vocabulary and sequences past
+ * max_position_embeddings, naming the group. */
+Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *groups, Pack *out);
+
+/* ---- forward ---------------------------------------------------------------------- */
+/* hidden [nrows, hidden_size] after the final norm */
+Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden);
+/* out [2, nout]: log-probabilities of the targets at this temperature, entropies.  With ref (a frozen
+ * model of the same vocabulary) [3, nout]: also the full KL; ref_hidden: [nout, c_ref] from model_out_hidden. */
+Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double temperature, Model *ref,
+                  const real *ref_hidden, Tensor **out);
+/* rows of hidden that the head reads, copied: [nout, hidden_size] in the tape's arena */
+Status model_out_hidden(Tape *t, const Pack *p, const Tensor *hidden, real **out);
+/* logits [nrows, vocab] of a plain sequence, no gradient unless recorded */
+Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
+
+/* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's arena. */
+size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train);
+size_t model_weight_bytes(const Config *c, bool train); /* weights, panels and, when training, gradients */
+
+#endif

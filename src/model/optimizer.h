@@ -1,0 +1,27 @@
+/* optimizer.h - AdamW over a model's parameters, with global-norm clipping. */
+#ifndef GRPO_MODEL_OPTIMIZER_H
+#define GRPO_MODEL_OPTIMIZER_H
+
+#include "model/model.h"
+
+typedef struct OptimizerOptions {
+  double beta1, beta2, eps, weight_decay;
+  bool decay_bias, decay_norm;  /* false: as { "bias", "norm" } in no_decay */
+} OptimizerOptions;
+void optimizer_options_init(OptimizerOptions *o);
+
+typedef struct Optimizer Optimizer;
+
+Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o); /* m is trainable and outlives it */
+void optimizer_free(Optimizer *o);
+/* L2 norm of all gradients; ELIMIT... never: NaN is returned as NaN. */
+double optimizer_grad_norm(Optimizer *o, const Ctx *cx);
+/* Clip (max_norm <= 0: not), step, tell the model.  norm: what optimizer_grad_norm returned. */
+Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm);
+uint64_t optimizer_steps(const Optimizer *o);
+/* Moments as safetensors "PARAM.exp_avg", "PARAM.exp_avg_sq", with the step count in its metadata; exact. */
+Status optimizer_save(const Optimizer *o, const char *path);
+Status optimizer_load(Optimizer *o, const char *path);
+size_t optimizer_bytes(const Config *c);
+
+#endif
