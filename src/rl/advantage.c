@@ -1,0 +1,163 @@
+#include "rl/advantage.h"
+
+#include <math.h>
+
+#include "rl/options.h"
+
+static const double tiny = 1e-4; /* beside every standard deviation, as in TRL */
+
+typedef struct Moments {
+  int n; /* values that are there */
+  double mean, std, min, max;
+} Moments;
+
+void advantage_options_init(AdvantageOptions *o) {
+  *o = (AdvantageOptions){
+      .group = 1,
+      .scale = (AdvantageScale)option_choice("train.advantage.scale"),
+      .baseline = (AdvantageBaseline)option_choice("train.advantage.baseline"),
+      .normalize = option_boolean("train.advantage.normalize"),
+      .nrewards = 1,
+      .clip_low = NAN,
+      .clip_high = NAN,
+  };
+}
+
+/* Of x[0], x[stride], ...; NaN is skipped.  std: 0 when all are equal, NaN for fewer than two. */
+static Moments moments(const double *x, int n, int stride) {
+  Moments m = {.min = INFINITY, .max = -INFINITY};
+  double sum = 0, squares = 0;
+  for (int i = 0; i < n; i++) {
+    const double v = x[i * stride];
+    if (isnan(v)) continue;
+    m.n++;
+    sum += v;
+    if (v < m.min) m.min = v;
+    if (v > m.max) m.max = v;
+  }
+  m.mean = m.n ? sum / m.n : 0;
+  for (int i = 0; i < n; i++) {
+    const double d = x[i * stride] - m.mean;
+    if (!isnan(d)) squares += d * d;
+  }
+  m.std = m.n < 2 ? NAN : m.min == m.max ? 0 : sqrt(squares / (m.n - 1));
+  return m;
+}
+
+static double total_of(const AdvantageOptions *o, const double *row) {
+  double sum = 0;
+  bool any = false;
+  for (int k = 0; k < o->nrewards; k++) {
+    if (isnan(row[k])) continue;
+    any = true;
+    sum += (o->weights ? o->weights[k] : 1) * row[k];
+  }
+  if (!any) return NAN;
+  if (sum < o->clip_low) sum = o->clip_low;
+  if (sum > o->clip_high) sum = o->clip_high;
+  return sum;
+}
+
+/* (x - mean) / (std + tiny) over what is there */
+static void normalize(int n, double *x) {
+  const Moments m = moments(x, n, 1);
+  for (int i = 0; i < n; i++) x[i] = m.n < 2 ? 0 : (x[i] - m.mean) / (m.std + tiny);
+}
+
+/* S_i = sum over k of w_k (r_ik - mean) / (std + tiny), moments within the group */
+static void sum_normalized(const AdvantageOptions *o, int n, const double *rewards, double *sum) {
+  for (int i = 0; i < n; i++) sum[i] = 0;
+  for (int g = 0; g < n; g += o->group)
+    for (int k = 0; k < o->nrewards; k++) {
+      const double *column = rewards + (size_t)g * (size_t)o->nrewards + k;
+      const Moments m = moments(column, o->group, o->nrewards);
+      if (!(m.std > 0)) continue; /* all equal, or alone: no signal */
+      const double w = o->weights ? o->weights[k] : 1;
+      for (int i = 0; i < o->group; i++)
+        if (!isnan(column[i * o->nrewards]))
+          sum[g + i] += w * (column[i * o->nrewards] - m.mean) / (m.std + tiny);
+    }
+}
+
+/* R minus its baseline; 0 where the group's rewards are all equal; NaN where there is nothing to
+ * compare with. */
+static double centred(AdvantageBaseline b, double r, const Moments *m) {
+  if (b == BASELINE_NONE || isnan(r)) return r;
+  if (b == BASELINE_LEAVE_ONE_OUT && m->n < 2) return NAN;
+  if (m->min == m->max) return 0;
+  return b == BASELINE_MEAN ? r - m->mean : (r - m->mean) * m->n / (m->n - 1);
+}
+
+static void from_totals(const AdvantageOptions *o, int n, const double *total, double *advantage) {
+  const bool divide = o->baseline != BASELINE_NONE && o->scale != SCALE_NONE;
+  const Moments batch = moments(total, n, 1);
+  for (int g = 0; g < n; g += o->group) {
+    const Moments m = moments(total + g, o->group, 1);
+    const double std = o->scale == SCALE_GROUP ? m.std : batch.std;
+    for (int i = g; i < g + o->group; i++) {
+      const double a = centred(o->baseline, total[i], &m);
+      advantage[i] = a == 0 || !divide ? a : a / (std + tiny);
+    }
+  }
+}
+
+static Status check_rewards(const AdvantageOptions *o, int n, const double *rewards) {
+  if (o->group < 1 || n % o->group)
+    return fail(GRPO_EARG, "advantages: %d rewards do not make groups of %d", n, o->group);
+  for (int i = 0; i < n * o->nrewards; i++)
+    if (isinf(rewards[i]))
+      return fail(GRPO_EARG, "advantages: reward %d is infinite", i / o->nrewards + 1);
+  return GRPO_OK;
+}
+
+Status advantages(const AdvantageOptions *o, int n, const double *rewards, double *total,
+                  double *advantage, double *group_std) {
+  try(check_rewards(o, n, rewards));
+  for (int i = 0; i < n; i++) total[i] = total_of(o, rewards + (size_t)i * (size_t)o->nrewards);
+  for (int g = 0; g < n; g += o->group)
+    group_std[g / o->group] = moments(total + g, o->group, 1).std;
+  if (o->normalize_then_sum) {
+    sum_normalized(o, n, rewards, advantage);
+    for (int i = 0; i < n; i++)
+      if (isnan(total[i])) advantage[i] = NAN;
+  } else {
+    from_totals(o, n, total, advantage);
+  }
+  if (o->normalize || o->normalize_then_sum) normalize(n, advantage);
+  for (int i = 0; i < n; i++)
+    if (isnan(advantage[i])) advantage[i] = 0;
+  return GRPO_OK;
+}
+
+/* Take the group's mean at each position; x holds the group's completions one after another. */
+static void centre_positions(int group, const int *lengths, double *x) {
+  int longest = 0;
+  for (int i = 0; i < group; i++) longest = lengths[i] > longest ? lengths[i] : longest;
+  for (int t = 0; t < longest; t++) {
+    double sum = 0;
+    int n = 0, at = 0;
+    for (int i = 0; i < group; at += lengths[i++])
+      if (t < lengths[i] && !isnan(x[at + t])) sum += x[at + t], n++;
+    at = 0;
+    for (int i = 0; i < group; at += lengths[i++])
+      if (t < lengths[i]) x[at + t] -= n ? sum / n : 0;
+  }
+}
+
+Status advantages_dense(int group, int n, const int *lengths, const double *rewards,
+                        double *advantage) {
+  if (group < 1 || n % group)
+    return fail(GRPO_EARG, "advantages: %d completions do not make groups of %d", n, group);
+  int tokens = 0;
+  for (int i = 0; i < n; i++) tokens += lengths[i];
+  for (int t = 0; t < tokens; t++) advantage[t] = rewards[t];
+  for (int g = 0, at = 0; g < n; g += group) {
+    centre_positions(group, lengths + g, advantage + at);
+    for (int i = g; i < g + group; i++) at += lengths[i];
+  }
+  const Moments m = moments(advantage, tokens, 1);
+  for (int t = 0; t < tokens; t++)
+    advantage[t] =
+        isnan(advantage[t]) || !(m.std > 0) ? 0 : (advantage[t] - m.mean) / (m.std + tiny);
+  return GRPO_OK;
+}

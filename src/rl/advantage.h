@@ -1,0 +1,47 @@
+/* advantage.h - rewards to advantages; every option of train.advantage and reward.aggregate.
+ *
+ * Rows are completions, `group` consecutive ones to a prompt.  NaN is "does not
+ * apply": the entry is left out of its row's sum, and a row without any entry
+ * is unscorable: total NaN, advantage 0, in no mean and no deviation.
+ * Everything is computed in double, standard deviations are unbiased (n - 1),
+ * and nothing is allocated.  Formulas: docs/algorithms.md.
+ */
+#ifndef GRPO_RL_ADVANTAGE_H
+#define GRPO_RL_ADVANTAGE_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* in the order of the choices in options.def */
+typedef enum AdvantageScale { SCALE_GROUP, SCALE_BATCH, SCALE_NONE } AdvantageScale;
+typedef enum AdvantageBaseline {
+  BASELINE_MEAN,
+  BASELINE_LEAVE_ONE_OUT,
+  BASELINE_NONE
+} AdvantageBaseline;
+
+typedef struct AdvantageOptions {
+  int group; /* completions of a prompt */
+  AdvantageScale scale;
+  AdvantageBaseline baseline; /* none: A = R, whatever the scale */
+  bool normalize;             /* a second pass: (A - mean) / (std + 1e-4) over the step */
+  bool normalize_then_sum;    /* each reward normalised in its group first */
+  int nrewards;               /* entries of a row */
+  const double *weights;      /* [nrewards]; NULL: all 1 */
+  double clip_low, clip_high; /* bounds of the total; NaN: none */
+} AdvantageOptions;
+void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the table's defaults */
+
+/* rewards [n, nrewards] -> total [n], advantage [n]; group_std [n / group]: of the totals, NaN where a
+ * group has fewer than two scorable rows.  A group whose totals are all equal has A = 0 exactly. */
+Status advantages(const AdvantageOptions *o, int n, const double *rewards, double *total,
+                  double *advantage, double *group_std);
+
+/* Per-token rewards: from each the mean, at its position, of those completions of the group that reach
+ * it is taken; then (x - mean) / (std + 1e-4) over all tokens of the step.  rewards and advantage are
+ * [sum of lengths] and may be the same memory. */
+Status advantages_dense(int group, int n, const int *lengths, const double *rewards,
+                        double *advantage);
+
+#endif
