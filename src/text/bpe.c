@@ -1,0 +1,115 @@
+#include "text/bpe.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+Status bpe_init(Bpe *b, size_t nmerges) {
+  size_t n = 16;
+  while (n < 2 * nmerges) n *= 2;
+  *b = (Bpe){.slot = mem_alloc(n * sizeof *b->slot), .nslot = n};
+  if (!b->slot) return fail(GRPO_ENOMEM, "%zu merges", nmerges);
+  memset(b->slot, 0xFF, n * sizeof *b->slot);
+  memset(b->byte_id, 0xFF, sizeof b->byte_id);
+  return GRPO_OK;
+}
+
+static BpeMerge *slot_of(const Bpe *b, int32_t left, int32_t right) {
+  uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+  size_t i = (size_t)(h >> 32) & (b->nslot - 1);
+  for (;; i = (i + 1) & (b->nslot - 1)) {
+    BpeMerge *m = &b->slot[i];
+    if (m->left < 0 || (m->left == left && m->right == right)) return m;
+  }
+}
+
+void bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id) {
+  BpeMerge *m = slot_of(b, left, right);
+  b->count += m->left < 0;
+  *m = (BpeMerge){left, right, rank, id};
+}
+
+const BpeMerge *bpe_find(const Bpe *b, int32_t left, int32_t right) {
+  const BpeMerge *m = slot_of(b, left, right);
+  return m->left < 0 ? NULL : m;
+}
+
+static void heap_push(BpeScratch *w, uint64_t x) {
+  size_t i = w->nheap++;
+  for (size_t up; i > 0 && w->heap[up = (i - 1) / 2] > x; i = up) w->heap[i] = w->heap[up];
+  w->heap[i] = x;
+}
+
+static uint64_t heap_pop(BpeScratch *w) {
+  uint64_t top = w->heap[0], x = w->heap[--w->nheap];
+  size_t i = 0, kid;
+  while ((kid = 2 * i + 1) < w->nheap) {
+    if (kid + 1 < w->nheap && w->heap[kid + 1] < w->heap[kid]) kid++;
+    if (w->heap[kid] >= x) break;
+    w->heap[i] = w->heap[kid];
+    i = kid;
+  }
+  w->heap[i] = x;
+  return top;
+}
+
+/* Every merge takes one pair off the heap and adds at most two: 2n is enough. */
+static Status reserve(BpeScratch *w, size_t n) {
+  if (n <= w->cap) return GRPO_OK;
+  size_t cap = w->cap ? w->cap : 64;
+  while (cap < n) cap *= 2;
+  BpeSymbol *sym = mem_realloc(w->sym, cap * sizeof *sym);
+  if (sym) w->sym = sym;
+  uint64_t *heap = mem_realloc(w->heap, 2 * cap * sizeof *heap);
+  if (heap) w->heap = heap;
+  if (!sym || !heap) return fail(GRPO_ENOMEM, "pre-token of %zu bytes", n);
+  w->cap = cap;
+  return GRPO_OK;
+}
+
+static void consider(const Bpe *b, BpeScratch *w, int32_t i) {
+  if (i < 0 || w->sym[i].next < 0) return;
+  const BpeMerge *m = bpe_find(b, w->sym[i].id, w->sym[w->sym[i].next].id);
+  if (m) heap_push(w, (uint64_t)(uint32_t)m->rank << 32 | (uint32_t)i);
+}
+
+Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out) {
+  try(reserve(w, n));
+  BpeSymbol *sym = w->sym;
+  int32_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    int32_t id = b->byte_id[(unsigned char)s[i]];
+    if (id < 0) continue;
+    sym[count] = (BpeSymbol){id, count - 1, count + 1};
+    count++;
+  }
+  if (!count) return GRPO_OK;
+  sym[count - 1].next = -1;
+  w->nheap = 0;
+  for (int32_t i = 0; i < count; i++) consider(b, w, i);
+  while (w->nheap) {
+    uint64_t top = heap_pop(w);
+    int32_t i = (int32_t)(top & 0xFFFFFFFFu), next = sym[i].next;
+    if (sym[i].id < 0 || next < 0) continue;
+    const BpeMerge *m = bpe_find(b, sym[i].id, sym[next].id);
+    if (!m || (uint64_t)m->rank != top >> 32) continue; /* the pair has changed since */
+    sym[i] = (BpeSymbol){m->id, sym[i].prev, sym[next].next};
+    sym[next].id = -1;
+    if (sym[i].next >= 0) sym[sym[i].next].prev = i;
+    consider(b, w, sym[i].prev);
+    consider(b, w, i);
+  }
+  for (int32_t i = 0; i >= 0; i = sym[i].next) intbuf_put(out, sym[i].id);
+  return GRPO_OK;
+}
+
+void bpe_free(Bpe *b) {
+  mem_free(b->slot);
+  *b = (Bpe){0};
+}
+
+void bpe_scratch_free(BpeScratch *w) {
+  mem_free(w->sym);
+  mem_free(w->heap);
+  *w = (BpeScratch){0};
+}

@@ -1,0 +1,45 @@
+/* bpe.h - the merges of a byte-level BPE and their application to one pre-token.
+ *
+ * The pair of lowest rank is merged first, the leftmost on a tie, until no pair
+ * has a rank.  A heap over a linked list: O(n log n) for n bytes.
+ */
+#ifndef GRPO_TEXT_BPE_H
+#define GRPO_TEXT_BPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "text/tokenizer.h"
+
+typedef struct BpeMerge {
+  int32_t left, right; /* ids; left is -1 in a free slot */
+  int32_t rank, id;    /* its place in the list; the token it makes */
+} BpeMerge;
+
+typedef struct Bpe {
+  BpeMerge *slot; /* [nslot] open addressing */
+  size_t nslot;   /* a power of two */
+  size_t count;
+  int32_t byte_id[256]; /* -1: the vocabulary lacks it, and the byte is dropped */
+} Bpe;
+
+typedef struct BpeSymbol {
+  int32_t id, prev, next; /* id -1: merged away; prev, next -1: none */
+} BpeSymbol;
+
+/* Working memory of bpe_encode, reused from call to call. */
+typedef struct BpeScratch {
+  BpeSymbol *sym;
+  uint64_t *heap; /* rank << 32 | index of the left symbol, smallest first */
+  size_t cap, nheap;
+} BpeScratch;
+
+Status bpe_init(Bpe *b, size_t nmerges); /* room for that many */
+void bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id); /* a later one wins */
+const BpeMerge *bpe_find(const Bpe *b, int32_t left, int32_t right);
+Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out);
+void bpe_free(Bpe *b);
+void bpe_scratch_free(BpeScratch *w);
+
+#endif

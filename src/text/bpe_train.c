@@ -1,0 +1,245 @@
+#include "text/bpe_train.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct Pair {
+  int32_t left, right;
+  int64_t count; /* exact */
+  int32_t where; /* head of a list in Trainer.place; -1: empty */
+  bool touched;  /* its count grew in the current merge */
+  bool merged;   /* it is in the list of merges already */
+} Pair;
+
+typedef struct Place {
+  uint32_t word; /* a word that holds, or once held, the pair */
+  int32_t next;
+} Place;
+
+typedef struct Candidate {
+  int64_t count; /* when it was pushed: an upper bound of what it is now */
+  int32_t left, right;
+  uint32_t pair;
+} Candidate;
+
+typedef struct Trainer {
+  const WordCounts *words;
+  int32_t *sym;    /* [bytes.len] symbols of every word, at the word's place */
+  uint32_t *len;   /* [words->n] symbols left in each word */
+  Pair *pair;      /* [npair] */
+  uint32_t *slot;  /* [nslot] open addressing: index into `pair` + 1, or 0 */
+  Place *place;    /* [nplace] */
+  Candidate *heap; /* [nheap] largest first */
+  IntBuf touched;  /* pairs whose counts grew in the current merge */
+  size_t npair, cap_pair, nslot, nplace, cap_place, nheap, cap_heap;
+} Trainer;
+
+/* ---- the heap of candidates ------------------------------------------------------ */
+
+static bool before(const Candidate *a, const Candidate *b) {
+  if (a->count != b->count) return a->count > b->count;
+  return a->left != b->left ? a->left < b->left : a->right < b->right;
+}
+
+/* `array` is the address of a pointer to items; memcpy because its type is not known here. */
+static Status grow(void *array, size_t *cap, size_t need, size_t item, const char *what) {
+  if (need <= *cap) return GRPO_OK;
+  size_t n = *cap ? *cap + *cap / 2 : 1024;
+  void *p;
+  memcpy(&p, array, sizeof p);
+  p = n < INT32_MAX ? mem_realloc(p, n * item) : NULL;
+  if (!p) return fail(GRPO_ENOMEM, "training a tokenizer: %zu %s", n, what);
+  memcpy(array, &p, sizeof p);
+  *cap = n;
+  return GRPO_OK;
+}
+
+static Status push(Trainer *t, uint32_t pair) {
+  try(grow(&t->heap, &t->cap_heap, t->nheap + 1, sizeof *t->heap, "candidates"));
+  const Pair *p = &t->pair[pair];
+  const Candidate x = {p->count, p->left, p->right, pair};
+  size_t i = t->nheap++;
+  for (size_t up; i > 0 && before(&x, &t->heap[up = (i - 1) / 2]); i = up) t->heap[i] = t->heap[up];
+  t->heap[i] = x;
+  return GRPO_OK;
+}
+
+static Candidate pop(Trainer *t) {
+  const Candidate top = t->heap[0], x = t->heap[--t->nheap];
+  size_t i = 0, kid;
+  while ((kid = 2 * i + 1) < t->nheap) {
+    if (kid + 1 < t->nheap && before(&t->heap[kid + 1], &t->heap[kid])) kid++;
+    if (!before(&t->heap[kid], &x)) break;
+    t->heap[i] = t->heap[kid];
+    i = kid;
+  }
+  t->heap[i] = x;
+  return top;
+}
+
+/* ---- pairs and their counts --------------------------------------------------------- */
+
+static uint32_t *slot_of(const Trainer *t, int32_t left, int32_t right) {
+  uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+  size_t i = (size_t)(h >> 32) & (t->nslot - 1);
+  for (;; i = (i + 1) & (t->nslot - 1)) {
+    if (!t->slot[i]) return &t->slot[i];
+    const Pair *p = &t->pair[t->slot[i] - 1];
+    if (p->left == left && p->right == right) return &t->slot[i];
+  }
+}
+
+static Status grow_slots(Trainer *t) {
+  if (t->npair < t->nslot / 2) return GRPO_OK;
+  size_t n = t->nslot ? 2 * t->nslot : 4096;
+  uint32_t *slot = mem_zalloc(n * sizeof *slot);
+  if (!slot) return fail(GRPO_ENOMEM, "training a tokenizer: %zu pairs", n);
+  mem_free(t->slot);
+  t->slot = slot;
+  t->nslot = n;
+  for (size_t i = 0; i < t->npair; i++)
+    *slot_of(t, t->pair[i].left, t->pair[i].right) = (uint32_t)i + 1;
+  return GRPO_OK;
+}
+
+static Status find_pair(Trainer *t, int32_t left, int32_t right, uint32_t *out) {
+  try(grow_slots(t));
+  uint32_t *slot = slot_of(t, left, right);
+  if (!*slot) {
+    try(grow(&t->pair, &t->cap_pair, t->npair + 1, sizeof *t->pair, "pairs"));
+    t->pair[t->npair] = (Pair){.left = left, .right = right, .where = -1};
+    *slot = (uint32_t)++t->npair;
+  }
+  *out = *slot - 1;
+  return GRPO_OK;
+}
+
+/* The pair occurs `by` times more (or less) in a word. */
+static Status change(Trainer *t, int32_t left, int32_t right, int64_t by, uint32_t word) {
+  uint32_t i;
+  try(find_pair(t, left, right, &i));
+  Pair *p = &t->pair[i];
+  p->count += by;
+  if (by < 0) return GRPO_OK;
+  if (p->where < 0 || t->place[p->where].word != word) {
+    try(grow(&t->place, &t->cap_place, t->nplace + 1, sizeof *t->place, "places"));
+    t->place[t->nplace] = (Place){word, p->where};
+    p->where = (int32_t)t->nplace++;
+  }
+  if (p->touched) return GRPO_OK;
+  p->touched = true;
+  intbuf_put(&t->touched, (int32_t)i);
+  return intbuf_status(&t->touched);
+}
+
+static Status push_touched(Trainer *t) {
+  for (size_t k = 0; k < t->touched.len; k++) {
+    uint32_t i = (uint32_t)t->touched.data[k];
+    t->pair[i].touched = false;
+    if (t->pair[i].count > 0) try(push(t, i));
+  }
+  intbuf_clear(&t->touched);
+  return GRPO_OK;
+}
+
+/* ---- learning ------------------------------------------------------------------------- */
+
+static Status start(Trainer *t, const Vocab *vocab) {
+  const WordCounts *w = t->words;
+  t->sym = mem_alloc((w->bytes.len + 1) * sizeof *t->sym);
+  t->len = mem_alloc((w->n + 1) * sizeof *t->len);
+  if (!t->sym || !t->len)
+    return fail(GRPO_ENOMEM, "training a tokenizer: %zu bytes of different words", w->bytes.len);
+  for (size_t i = 0; i < w->bytes.len; i++) t->sym[i] = vocab_find(vocab, w->bytes.data + i, 1);
+  for (size_t i = 0; i < w->n; i++) {
+    const int32_t *s = t->sym + w->word[i].at;
+    t->len[i] = w->word[i].n;
+    for (uint32_t k = 0; k + 1 < t->len[i]; k++)
+      try(change(t, s[k], s[k + 1], w->word[i].count, (uint32_t)i));
+  }
+  return push_touched(t);
+}
+
+/* Replace left, right by id in one word, from left to right, and correct the counts of the
+ * pairs that appear and disappear around each place. */
+static Status merge_word(Trainer *t, uint32_t word, int32_t left, int32_t right, int32_t id) {
+  int32_t *s = t->sym + t->words->word[word].at;
+  const int64_t count = t->words->word[word].count;
+  const uint32_t n = t->len[word];
+  uint32_t to = 0;
+  for (uint32_t i = 0; i < n; to++) {
+    if (s[i] != left || i + 1 == n || s[i + 1] != right) {
+      s[to] = s[i++];
+      continue;
+    }
+    if (to > 0) {
+      try(change(t, s[to - 1], left, -count, word));
+      try(change(t, s[to - 1], id, count, word));
+    }
+    i += 2;
+    if (i < n) {
+      try(change(t, right, s[i], -count, word));
+      try(change(t, id, s[i], count, word));
+    }
+    s[to] = id;
+  }
+  t->len[word] = to;
+  return GRPO_OK;
+}
+
+static Status merge_everywhere(Trainer *t, uint32_t pair, int32_t id) {
+  const int32_t left = t->pair[pair].left, right = t->pair[pair].right;
+  int32_t at = t->pair[pair].where;
+  for (; at >= 0; at = t->place[at].next) try(merge_word(t, t->place[at].word, left, right, id));
+  t->pair[pair].count = 0;
+  t->pair[pair].where = -1;
+  return push_touched(t);
+}
+
+/* The token of both parts: a new one, or one that another pair made before. */
+static Status joined_token(Vocab *v, int32_t left, int32_t right, int32_t *id) {
+  char both[2 * WORD_MAX];
+  const VocabEntry *a = vocab_entry(v, left), *b = vocab_entry(v, right);
+  memcpy(both, v->text.data + a->text, a->len);
+  memcpy(both + a->len, v->text.data + b->text, b->len);
+  *id = vocab_find(v, both, a->len + b->len);
+  if (*id >= 0) return GRPO_OK;
+  *id = v->size;
+  return vocab_add(v, both, a->len + b->len, *id, TOKEN_MODEL);
+}
+
+static Status learn(Trainer *t, int max_size, int64_t min_frequency, Vocab *vocab, IntBuf *merges) {
+  while (vocab->size < max_size && t->nheap) {
+    const Candidate c = pop(t);
+    if (c.count != t->pair[c.pair].count) { /* it shrank since it was pushed */
+      if (t->pair[c.pair].count > 0) try(push(t, c.pair));
+      continue;
+    }
+    if (c.count < min_frequency) break;
+    int32_t id;
+    try(joined_token(vocab, c.left, c.right, &id));
+    if (!t->pair[c.pair].merged) {
+      intbuf_put(merges, c.left);
+      intbuf_put(merges, c.right);
+      t->pair[c.pair].merged = true;
+    }
+    try(merge_everywhere(t, c.pair, id));
+  }
+  return intbuf_status(merges);
+}
+
+Status bpe_train(const WordCounts *words, int max_size, int64_t min_frequency, Vocab *vocab,
+                 IntBuf *merges) {
+  Trainer t = {.words = words};
+  Status s = start(&t, vocab);
+  if (s == GRPO_OK) s = learn(&t, max_size, min_frequency, vocab, merges);
+  mem_free(t.sym);
+  mem_free(t.len);
+  mem_free(t.pair);
+  mem_free(t.slot);
+  mem_free(t.place);
+  mem_free(t.heap);
+  intbuf_free(&t.touched);
+  return s;
+}

@@ -1,0 +1,81 @@
+/* pipeline.h - what a Tokenizer is made of.  Private to src/text.
+ *
+ *   added[0] -> normalizer -> added[1] -> step[0..nstep) -> model -> prefix, suffix
+ *
+ * Everything but `scratch` is constant after tokenizer_build().
+ */
+#ifndef GRPO_TEXT_PIPELINE_H
+#define GRPO_TEXT_PIPELINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "text/added.h"
+#include "text/bpe.h"
+#include "text/pretoken.h"
+#include "text/tokenizer.h"
+#include "text/vocab.h"
+
+enum { MAX_STEPS = 16 };
+
+typedef enum TokenizerModel { MODEL_BPE, MODEL_WORDS } TokenizerModel;
+
+/* The files a tokenizer is made from and saved as; those that are missing are empty. */
+typedef enum TokenizerFile {
+  FILE_TOKENIZER,
+  FILE_CONFIG,
+  FILE_MAP,
+  FILE_TEMPLATE,
+  NFILES
+} TokenizerFile;
+
+extern const char *const tokenizer_file_name[NFILES];
+
+typedef struct EncodeScratch {
+  pthread_mutex_t lock; /* held by an encode: guards the rest, and every Regex */
+  Buf valid;            /* the text, invalid UTF-8 replaced */
+  Buf prefixed;         /* a piece with the prefix space */
+  Buf alphabet;         /* a pre-token in the byte-level alphabet */
+  BpeScratch bpe;
+} EncodeScratch;
+
+struct Tokenizer {
+  atomic_int refs;
+  Buf file[NFILES];
+  TokenizerModel model;
+  const char *kind;
+  Vocab vocab;
+  Bpe bpe;
+  int32_t special_id[4]; /* bos, eos, pad, unk; -1: none */
+  int32_t unk;           /* of the model (WordLevel); -1: unknown words are an error */
+  char *chat_template;
+  AddedSet added[2]; /* found in the raw text; found in normalized text */
+  PreStep step[MAX_STEPS];
+  int nstep;
+  bool byte_level;       /* pre-token bytes are the symbols; decoding joins bytes */
+  bool raw;              /* the byte tokenizer: any bytes, nothing replaced */
+  bool prefix_space;     /* put before each piece that does not begin with a space */
+  bool ignore_merges;    /* a whole pre-token in the vocabulary is one token */
+  bool nfc;              /* normalizer NFC */
+  IntBuf prefix, suffix; /* what TOK_ADD_SPECIAL adds */
+  EncodeScratch *scratch;
+};
+
+/* A tokenizer from the text of its files, which are taken over (moved), also on failure.
+ * `what` names the first of them in messages: a path, or "trained tokenizer". */
+Status tokenizer_build(Tokenizer **out, Buf file[NFILES], const char *what);
+
+/* The two halves of tokenizer_build: what is in tokenizer.json, and what lies beside it. */
+Status tokenizer_read_pipeline(Tokenizer *t, const Json *root);
+Status tokenizer_read_config(Tokenizer *t, const Json *config, const Json *map);
+
+/* One entry of added_tokens (or added_tokens_decoder): what `flags` holds overrides what an
+ * existing one has; NULL overrides nothing.  `special` makes it a special token in any case. */
+Status tokenizer_add_token(Tokenizer *t, int64_t id, const char *content, const Json *flags,
+                           bool special);
+
+#endif

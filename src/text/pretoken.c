@@ -1,0 +1,138 @@
+#include "text/pretoken.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+#include "text/unicode.h"
+
+enum { LETTER = UNI_LETTER, NUMBER = UNI_NUMBER, SPACE = UNI_SPACE, OTHER = 128 };
+
+/* One of the four classes that the patterns tell apart, and the character's length. */
+static unsigned class_at(const char *s, size_t n, size_t *len) {
+  unsigned char c = (unsigned char)*s;
+  if (c < 0x80) {
+    *len = 1;
+    if ((unsigned)(c | 0x20) - 'a' < 26) return LETTER;
+    if ((unsigned)c - '0' < 10) return NUMBER;
+    return c == ' ' || (c >= 9 && c <= 13) ? SPACE : OTHER;
+  }
+  uint32_t cp;
+  bool valid;
+  *len = utf8_decode(s, n, &cp, &valid);
+  unsigned class = unicode_class(cp) & (LETTER | NUMBER | SPACE);
+  return class ? class : OTHER;
+}
+
+/* End of the run of `class` that begins at i (i itself when there is none). */
+static size_t run(unsigned class, const char *s, size_t n, size_t i) {
+  for (size_t len; i < n && class_at(s + i, n - i, &len) == class;) i += len;
+  return i;
+}
+
+static bool is_newline(char c) { return c == '\n' || c == '\r'; }
+
+/* 's 't 're 've 'm 'll 'd at the beginning of s: the length, or 0. */
+static size_t contraction(const char *s, size_t n, bool icase) {
+  if (n < 2 || s[0] != '\'') return 0;
+  if (icase && n >= 3 && memcmp(s + 1, "\xC5\xBF", 2) == 0) return 3; /* long s folds to s */
+  char a = s[1], b = n > 2 ? s[2] : 0;
+  if (icase) {
+    a |= 0x20;
+    b |= 0x20;
+  }
+  if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return 3;
+  return 0;
+}
+
+/* \s+(?!\S)|\s+ : a run of white space leaves its last character to what follows. */
+static size_t spaces(const char *s, size_t n) {
+  size_t i = 0, last = 0, len;
+  while (i < n && class_at(s + i, n - i, &len) == SPACE) {
+    last = i;
+    i += len;
+  }
+  return i == n || last == 0 ? i : last;
+}
+
+static size_t scan_gpt2(const char *s, size_t n) {
+  size_t len = contraction(s, n, false);
+  if (len) return len;
+  size_t lead = s[0] == ' ' && n > 1;
+  unsigned class = class_at(s + lead, n - lead, &len);
+  if (class == SPACE) return spaces(s, n);
+  return run(class, s, n, lead + len);
+}
+
+/* (?i:'s|...)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*
+ * |\s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t scan_llama3(const char *s, size_t n, int digits) {
+  size_t len = contraction(s, n, true), next;
+  if (len) return len;
+  unsigned class = class_at(s, n, &len);
+  if (class == LETTER) return run(LETTER, s, n, len);
+  if (class == NUMBER) {
+    size_t i = len;
+    while (--digits > 0 && i < n && class_at(s + i, n - i, &next) == NUMBER) i += next;
+    return i;
+  }
+  if (!is_newline(s[0]) && len < n && class_at(s + len, n - len, &next) == LETTER)
+    return run(LETTER, s, n, len + next);
+  size_t lead = s[0] == ' ', i = run(OTHER, s, n, lead);
+  if (i > lead) {
+    while (i < n && is_newline(s[i])) i++;
+    return i;
+  }
+  for (i = run(SPACE, s, n, 0); i > 0; i--)
+    if (is_newline(s[i - 1])) return i;
+  return spaces(s, n);
+}
+
+static size_t scan_digits(const char *s, size_t n, bool runs) {
+  size_t len;
+  if (class_at(s, n, &len) == NUMBER) return runs ? run(NUMBER, s, n, len) : len;
+  for (size_t i = len; i < n; i += len)
+    if (class_at(s + i, n - i, &len) == NUMBER) return i;
+  return n;
+}
+
+size_t pre_scan(PreKind kind, const char *s, size_t n) {
+  size_t len = n;
+  switch (kind) {
+  case PRE_GPT2:
+    return scan_gpt2(s, n);
+  case PRE_LLAMA3:
+    return scan_llama3(s, n, 3);
+  case PRE_QWEN:
+    return scan_llama3(s, n, 1);
+  case PRE_DIGITS:
+    return scan_digits(s, n, false);
+  case PRE_DIGIT_RUNS:
+    return scan_digits(s, n, true);
+  case PRE_CHARS:
+    class_at(s, n, &len);
+    break;
+  case PRE_REGEX:
+    break;
+  }
+  return len;
+}
+
+#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define REST  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+PreKind pre_kind_of(const char *pattern) {
+  static const struct {
+    const char *pattern;
+    PreKind kind;
+  } known[] = {
+      {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+       PRE_GPT2},
+      {WORDS "\\p{N}{1,3}" REST, PRE_LLAMA3},
+      {WORDS "\\p{N}" REST, PRE_QWEN},
+      {"[\\s\\S]", PRE_CHARS},
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(pattern, known[i].pattern) == 0) return known[i].kind;
+  return PRE_REGEX;
+}

@@ -1,0 +1,204 @@
+/* tokenizer_files.c - loading, building and saving: the files in a model's directory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "text/bytelevel.h"
+#include "text/pipeline.h"
+
+enum { MAX_FILE = 256 << 20, MAX_CONFIG = 16 << 20 };
+
+const char *const tokenizer_file_name[NFILES] = {
+    [FILE_TOKENIZER] = "tokenizer.json",
+    [FILE_CONFIG] = "tokenizer_config.json",
+    [FILE_MAP] = "special_tokens_map.json",
+    [FILE_TEMPLATE] = "chat_template.jinja",
+};
+
+static const char *const special_name[4] = {"bos_token", "eos_token", "pad_token", "unk_token"};
+
+/* ---- tokenizer_config.json and special_tokens_map.json ------------------------------- */
+
+/* A token is named by a string, or by an object with its content. */
+static const char *token_name(const Json *j) {
+  const char *s = json_string(j);
+  return s ? s : json_string(json_get(j, "content"));
+}
+
+static Status read_special(Tokenizer *t, int which, const Json *config, const Json *map) {
+  const char *name = token_name(json_get(config, special_name[which]));
+  if (!name) name = token_name(json_get(map, special_name[which]));
+  if (!name) return GRPO_OK;
+  int32_t id = vocab_find(&t->vocab, name, strlen(name));
+  t->special_id[which] = id;
+  if (id >= 0) return tokenizer_add_token(t, id, name, NULL, true);
+  if (strcmp(special_name[which], "eos_token") == 0)
+    return fail(GRPO_EFORMAT, "eos_token \"%.60s\" is not in the vocabulary", name);
+  log_message(LOG_WARNING, "tokenizer: %s \"%.60s\" is not in the vocabulary and is ignored",
+              special_name[which], name);
+  return GRPO_OK;
+}
+
+static Status read_added_decoder(Tokenizer *t, const Json *j) {
+  for (const Json *e = j ? json_child(j) : NULL; e; e = json_next(e)) {
+    const char *content = json_string(json_get(e, "content")), *key = json_key(e);
+    int64_t id = 0;
+    size_t digits = key ? strspn(key, "0123456789") : 0;
+    if (!content || !digits || digits > 9 || key[digits])
+      return fail(GRPO_EFORMAT, "added_tokens_decoder: want an id, and a token with its content");
+    for (size_t i = 0; i < digits; i++) id = 10 * id + key[i] - '0';
+    Status s = tokenizer_add_token(t, id, content, e, false);
+    if (s != GRPO_OK) return err_context(s, "added_tokens_decoder");
+  }
+  return GRPO_OK;
+}
+
+/* A string, or a list of {name, template}: the one named default. */
+static const char *find_template(const Json *j) {
+  if (!j || json_type(j) != JSON_ARRAY) return json_string(j);
+  for (const Json *e = json_child(j); e; e = json_next(e)) {
+    const char *name = json_string(json_get(e, "name"));
+    if (name && strcmp(name, "default") == 0) return json_string(json_get(e, "template"));
+  }
+  return NULL;
+}
+
+Status tokenizer_read_config(Tokenizer *t, const Json *config, const Json *map) {
+  try(read_added_decoder(t, json_get(config, "added_tokens_decoder")));
+  for (int i = 0; i < 4; i++) try(read_special(t, i, config, map));
+  const char *text = t->file[FILE_TEMPLATE].data;
+  if (!text) text = find_template(json_get(config, "chat_template"));
+  if (text && !(t->chat_template = mem_strdup(text))) return fail(GRPO_ENOMEM, "chat template");
+  return GRPO_OK;
+}
+
+/* ---- building ---------------------------------------------------------------------------- */
+
+static Status make_pieces(Tokenizer *t) {
+  Vocab *v = &t->vocab;
+  for (int32_t id = 0; id < v->size; id++) {
+    VocabEntry *e = &v->entry[id];
+    if (!e->flags) continue;
+    size_t start = v->pieces.len;
+    if (t->byte_level)
+      bytelevel_unput(&v->pieces, v->text.data + e->text, e->len);
+    else
+      buf_put(&v->pieces, v->text.data + e->text, e->len);
+    e->piece = (uint32_t)start;
+    e->piece_len = (uint32_t)(v->pieces.len - start);
+  }
+  return buf_status(&v->pieces);
+}
+
+static Status parse_beside(const Tokenizer *t, TokenizerFile which, const char *what, Json **out) {
+  const Buf *b = &t->file[which];
+  char name[600];
+  const char *slash = strrchr(what, '/');
+  snprintf(name, sizeof name, "%.*s%s", slash ? (int)(slash - what + 1) : 0, what,
+           tokenizer_file_name[which]);
+  return b->len ? json_parse(b->data, b->len, name, out) : GRPO_OK;
+}
+
+static Status read_main(Tokenizer *t, const char *what) {
+  const Buf *b = &t->file[FILE_TOKENIZER];
+  Json *root = NULL;
+  if (!b->len) return fail(GRPO_EFORMAT, "%s: the file is empty", what);
+  try(json_parse(b->data, b->len, what, &root));
+  Status s = tokenizer_read_pipeline(t, root);
+  json_free(root);
+  return s == GRPO_OK ? s : err_context(s, "%s", what);
+}
+
+static Status read_all(Tokenizer *t, const char *what) {
+  Json *config = NULL, *map = NULL;
+  Status s = read_main(t, what);
+  if (s == GRPO_OK) s = parse_beside(t, FILE_CONFIG, what, &config);
+  if (s == GRPO_OK) s = parse_beside(t, FILE_MAP, what, &map);
+  if (s == GRPO_OK && (s = tokenizer_read_config(t, config, map)) != GRPO_OK)
+    err_context(s, "%s, beside %s", tokenizer_file_name[FILE_CONFIG], what);
+  json_free(config);
+  json_free(map);
+  if (s != GRPO_OK) return s;
+  added_sort(&t->added[0]);
+  added_sort(&t->added[1]);
+  return make_pieces(t);
+}
+
+static Tokenizer *new_tokenizer(void) {
+  Tokenizer *t = mem_zalloc(sizeof *t);
+  EncodeScratch *w = mem_zalloc(sizeof *w);
+  if (!t || !w || pthread_mutex_init(&w->lock, NULL) != 0) {
+    mem_free(t);
+    mem_free(w);
+    return NULL;
+  }
+  t->scratch = w;
+  t->unk = -1;
+  for (int i = 0; i < 4; i++) t->special_id[i] = -1;
+  atomic_init(&t->refs, 1);
+  return t;
+}
+
+Status tokenizer_build(Tokenizer **out, Buf file[NFILES], const char *what) {
+  *out = NULL;
+  Tokenizer *t = new_tokenizer();
+  if (!t) {
+    for (int i = 0; i < NFILES; i++) buf_free(&file[i]);
+    return fail(GRPO_ENOMEM, "tokenizer");
+  }
+  for (int i = 0; i < NFILES; i++) {
+    t->file[i] = file[i];
+    file[i] = (Buf){0};
+  }
+  Status s = read_all(t, what);
+  if (s == GRPO_OK)
+    *out = t;
+  else
+    tokenizer_free(t);
+  return s;
+}
+
+/* ---- loading and saving ------------------------------------------------------------------- */
+
+static Status load_beside(const Buf *main, TokenizerFile which, Buf *out) {
+  Buf path = {0};
+  const char *slash = strrchr(main->data, '/');
+  buf_put(&path, main->data, slash ? (size_t)(slash - main->data) + 1 : 0);
+  buf_puts(&path, tokenizer_file_name[which]);
+  Status s = buf_status(&path);
+  if (s == GRPO_OK && file_exists(path.data)) s = file_read(path.data, MAX_CONFIG, out);
+  buf_free(&path);
+  return s;
+}
+
+Status tokenizer_load(Tokenizer **out, const char *path) {
+  Buf main = {0}, file[NFILES] = {0};
+  *out = NULL;
+  buf_puts(&main, path);
+  if (file_is_dir(path)) buf_printf(&main, "/%s", tokenizer_file_name[FILE_TOKENIZER]);
+  Status s = buf_status(&main);
+  if (s == GRPO_OK) s = file_read(main.data, MAX_FILE, &file[FILE_TOKENIZER]);
+  for (int i = FILE_CONFIG; i < NFILES && s == GRPO_OK; i++)
+    s = load_beside(&main, (TokenizerFile)i, &file[i]);
+  if (s == GRPO_OK) s = tokenizer_build(out, file, main.data);
+  for (int i = 0; i < NFILES; i++) buf_free(&file[i]);
+  buf_free(&main);
+  return s;
+}
+
+Status tokenizer_save(const Tokenizer *t, const char *dir) {
+  try(file_mkdirs(dir));
+  Status s = GRPO_OK;
+  Buf path = {0};
+  for (int i = 0; i < NFILES && s == GRPO_OK; i++) {
+    if (!t->file[i].data) continue;
+    buf_clear(&path);
+    buf_printf(&path, "%s/%s", dir, tokenizer_file_name[i]);
+    s = buf_status(&path);
+    if (s == GRPO_OK) s = file_replace(path.data, t->file[i].data, t->file[i].len);
+  }
+  buf_free(&path);
+  return s;
+}

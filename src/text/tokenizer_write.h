@@ -1,0 +1,33 @@
+/* tokenizer_write.h - the files of a tokenizer that is made here.  Private to src/text. */
+#ifndef GRPO_TEXT_TOKENIZER_WRITE_H
+#define GRPO_TEXT_TOKENIZER_WRITE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "text/tokenizer.h"
+
+/* The members that every byte-level BPE made here has before its vocab. */
+#define TOKENIZER_BPE_MEMBERS                                                                      \
+  "\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "                                    \
+  "\"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null, "                       \
+  "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false"
+
+/* What a made tokenizer consists of; strings are UTF-8 without NUL. */
+typedef struct TokenizerParts {
+  const char *pre_tokenizer, *decoder; /* JSON */
+  const char *model;                   /* JSON: the model's members before vocab and merges */
+  const Buf *vocab;                    /* JSON members "token":id, separated by commas */
+  const Buf *merges;          /* JSON strings separated by commas; NULL: no merges member */
+  const char *const *special; /* [nspecial] */
+  int nspecial;
+  int32_t first_special;       /* id of special[0]; the others follow */
+  const char *bos, *eos, *pad; /* NULL: none */
+} TokenizerParts;
+
+/* Writes the files and builds a tokenizer from them.  `what` names it in messages. */
+Status tokenizer_from_parts(Tokenizer **out, const TokenizerParts *p, const char *what);
+
+/* Appends "token":id to the members of a vocabulary. */
+void tokenizer_put_entry(Buf *vocab, const char *token, size_t n, int32_t id);
+
+#endif

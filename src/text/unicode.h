@@ -1,0 +1,21 @@
+/* unicode.h - which class a code point is in (Unicode 15.1).
+ *
+ * Own tables instead of the regex engine's: the same ids whatever version of
+ * PCRE2 is installed, and U+180E is no white space, as in the reference.
+ */
+#ifndef GRPO_TEXT_UNICODE_H
+#define GRPO_TEXT_UNICODE_H
+
+#include <stdint.h>
+
+enum {
+  UNI_LETTER = 1,     /* \p{L} */
+  UNI_NUMBER = 2,     /* \p{N} */
+  UNI_SPACE = 4,      /* \s: White_Space */
+  UNI_WORD = 8,       /* \w: Alphabetic, marks, decimal digits, connectors, joiners */
+  UNI_NFC_UNSAFE = 16 /* text without any such code point is in NFC as it stands */
+};
+
+unsigned unicode_class(uint32_t cp); /* flags of the enum */
+
+#endif
