@@ -1,7 +1,8 @@
 /* json.h - reading JSON (cJSON behind it, and nowhere else) and writing it.
  *
  * A parsed document is a tree of read-only nodes owned by its root.  Objects
- * are lists: walk them; json_get() is linear and for small objects only.
+ * are lists: walk them; json_get() is linear and for small objects only.  A
+ * NULL node reads as null without members, so lookups may be nested.
  * Input is checked before cJSON sees it: UTF-8, nesting up to
  * JSON_MAX_DEPTH, no \u0000 in strings (a C string cannot hold it), nothing
  * after the value.  Numbers are doubles.
