@@ -1,0 +1,109 @@
+-- Checkpoints: everything a run needs to go on as if it had never stopped, and nothing else: no time, host or path.
+--
+-- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
+-- optimizer.safetensors, trainer.json (counters), state.bin (tr.state) and, when a KL is measured, reference/.
+-- It is written under a temporary name, synced with a manifest, and renamed.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+
+local fs = core.fs
+local checkpoint = {}
+
+local function name_of(step)
+  return ("step-%06d"):format(step)
+end
+
+-- Writes tr into the directory `dir`, complete or not at all.
+function checkpoint.write(tr, dir)
+  local temporary = core.checkpoint_begin(dir)
+  tr.model:save(temporary, { dtype = "f32" })
+  local stage = tr.stage
+  if tr.engine and stage and not stage.done then
+    tr.engine:save(temporary)
+    if stage.reference then stage.reference:save(temporary .. "/reference", { dtype = "f32" }) end
+  end
+  local counters = {
+    format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,
+    stage_step = stage and stage.step or 0, cursor = stage and stage.source.cursor or 0,
+    stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
+    dropped = stage and stage.source.dropped or 0, truncated = stage and stage.source.truncated or 0,
+    best = tr.best, last_metrics = tr:repeatable_metrics(),
+  }
+  local ok, message = fs.write(temporary .. "/trainer.json", core.json_encode(counters, { indent = 2 }) .. "\n")
+  if not ok then errors.raise_plain("EIO", "%s", message) end
+  ok, message = fs.write(temporary .. "/state.bin", core.state_encode(tr.state))
+  if not ok then errors.raise_plain("EIO", "%s", message) end
+  core.checkpoint_commit(temporary, dir)
+end
+
+local function link(run_dir, name, target)
+  local ok, message = fs.link(target, run_dir .. "/" .. name)
+  if not ok then errors.raise_plain("EIO", "%s", message) end
+end
+
+-- Remove all but the newest `keep` and the best.
+local function prune(run_dir, keep)
+  local best = fs.readlink(run_dir .. "/best")
+  local names = {}
+  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
+    if name:match("^step%-%d+$") then names[#names + 1] = name end
+  end
+  for i = 1, #names - math.max(1, keep) do
+    if best ~= "checkpoints/" .. names[i] then
+      fs.remove_tree(run_dir .. "/checkpoints/" .. names[i])
+    end
+  end
+end
+
+-- The regular checkpoint of a run at this step; returns its path.
+function checkpoint.save(tr)
+  local run_dir = tr.directory.dir
+  local relative = "checkpoints/" .. name_of(tr.step_count)
+  local dir = run_dir .. "/" .. relative
+  if not fs.exists(dir) or tr.saved_step ~= tr.step_count then
+    if fs.exists(dir) then fs.remove_tree(dir) end
+    checkpoint.write(tr, dir)
+    tr.saved_step = tr.step_count
+  end
+  link(run_dir, "latest", relative)
+  prune(run_dir, tr.config.checkpoint.keep)
+  return dir
+end
+
+function checkpoint.mark_best(tr)
+  link(tr.directory.dir, "best", "checkpoints/" .. name_of(tr.step_count))
+end
+
+-- The directory to resume from: `latest`, else the newest whole checkpoint; nil when there is none.
+function checkpoint.newest(run_dir)
+  local names = {}
+  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
+    if name:match("^step%-%d+$") then
+      names[#names + 1] = name
+    else
+      fs.remove_tree(run_dir .. "/checkpoints/" .. name) -- what a killed process left half-written
+    end
+  end
+  for i = #names, 1, -1 do
+    local dir = run_dir .. "/checkpoints/" .. names[i]
+    if pcall(core.checkpoint_verify, dir) then return dir end
+  end
+  return nil
+end
+
+-- Counters and tr.state of a checkpoint.
+function checkpoint.read(dir)
+  core.checkpoint_verify(dir)
+  local text, message, code = fs.read(dir .. "/trainer.json")
+  if not text then errors.raise_plain(code or "ENOENT", "%s: not a checkpoint: %s", dir, message) end
+  local counters = core.json_decode(text, dir .. "/trainer.json")
+  if counters.format ~= 1 then
+    errors.raise_plain("EFORMAT", "%s: checkpoint format %s, this version reads 1", dir, tostring(counters.format))
+  end
+  local state = fs.read(dir .. "/state.bin")
+  counters.state = state and core.state_decode(state) or {}
+  return counters
+end
+
+return checkpoint

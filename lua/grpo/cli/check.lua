@@ -1,0 +1,147 @@
+local core = require "grpo.core"
+local display = require "grpo.display"
+local prompts = require "grpo.prompts"
+local rewarding = require "grpo.rewarding"
+local rollout = require "grpo.rollout"
+local script = require "grpo.cli.script"
+local statistics = require "grpo.statistics"
+
+local command = {
+  usage = "check SCRIPT [key=value ...] [--arg k=v] [--threads N]",
+  summary = "validate, show prompts and scored samples, estimate memory and time; trains nothing",
+  overrides = true,
+  flags = { threads = "value" },
+  help = [[
+Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with their
+token counts, the distribution of prompt lengths, two sampled completions with every reward, and
+estimates of peak memory and of the time of a step (from a few steps at learning rate 0 whose
+results are thrown away).  Rewards are called twice in different order; one that answers
+differently, or that fails, is a finding.  Exit status 1 when there is a finding.]],
+}
+
+local MAX_ROWS = 2000 -- rows looked at for the length distribution
+
+local function out(format, ...)
+  core.out(format:format(...) .. "\n")
+end
+
+local function show_prompts(tr, config)
+  local dataset = config.data.train
+  out("data.train: %s", tostring(dataset))
+  if config.data.eval then out("data.eval:  %s", tostring(config.data.eval)) end
+  for i = 1, math.min(2, #dataset) do
+    local prompt = prompts.render(config, tr.tokenizer, dataset[i])
+    out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text))
+  end
+end
+
+local function prompt_lengths(tr, config)
+  local dataset, lengths, over = config.data.train, {}, 0
+  local stride = math.max(1, #dataset // MAX_ROWS)
+  for i = 1, #dataset, stride do
+    local n = #prompts.render(config, tr.tokenizer, dataset[i]).ids
+    lengths[#lengths + 1] = n
+    if n > config.data.max_prompt_tokens then over = over + 1 end
+  end
+  out("\nprompt tokens (%d rows looked at): shortest %d, median %d, 90 %% below %d, longest %d",
+    #lengths, math.floor(statistics.quantile(lengths, 0)), math.floor(statistics.median(lengths)),
+    math.ceil(statistics.quantile(lengths, 0.9)), math.floor(statistics.quantile(lengths, 1)))
+  if over > 0 then
+    out("%d of them are longer than data.max_prompt_tokens = %d and will be %s", over, config.data.max_prompt_tokens,
+      ({ drop = "dropped", truncate_left = "cut on the left", error = "an error" })[config.data.too_long])
+  end
+end
+
+-- Score the same completions twice, the second time backwards: rewards must not depend on order.
+local function compare_rewards(config, cs, findings)
+  local first = {}
+  rewarding.score(config.reward_entries, cs, config.limits.reward, "skip")
+  for i, c in ipairs(cs) do
+    first[i] = c.rewards
+    for name, message in core.sorted_pairs(c.errors or {}) do
+      findings[#findings + 1] = ("reward %s: %s"):format(name, message)
+    end
+    c.rewards, c.errors = {}, nil
+  end
+  for i = #cs, 1, -1 do
+    rewarding.score(config.reward_entries, { cs[i] }, config.limits.reward, "skip")
+    for _, entry in ipairs(config.reward_entries) do
+      if entry.fn and cs[i].rewards[entry.name] ~= first[i][entry.name] then
+        findings[#findings + 1] = ("reward %s gave %s and then %s for the same completion"):format(entry.name,
+          tostring(first[i][entry.name]), tostring(cs[i].rewards[entry.name]))
+      end
+    end
+    cs[i].rewards = first[i]
+  end
+end
+
+local function show_samples(tr, stage, findings)
+  local config = stage.config
+  local list = { stage.source:next() }
+  local batch = stage.engine:rollout { prompts = { list[1].ids }, index = { list[1].number }, n = math.min(2,
+    config.sampling.group_size), sampling = config.sampling, seed = config.seed, step = 0, stream = "eval" }
+  local cs = rollout.all(batch, list, #batch, { seed = config.seed, step = 0, tokens_seen = 0, state = tr.state })
+  compare_rewards(config, cs, findings)
+  for i, c in ipairs(cs) do
+    out("\nsampled completion %d (%d tokens, finish %s):\n%s", i, c.length, c.finish, display.clean(c.text))
+    for _, entry in ipairs(config.reward_entries) do
+      local r = c.rewards[entry.name]
+      out("  %-16s %s", entry.name, r == core.none and "does not apply" or ("%.4g"):format(r))
+    end
+  end
+end
+
+-- A few real steps at learning rate 0.  Returns the median of their times.
+local function time_steps(tr, stage, count)
+  local times = {}
+  for i = 1, count do
+    local started = core.clock()
+    stage:advance()
+    times[i] = core.clock() - started
+    tr.step_count = tr.step_count + 1
+  end
+  table.remove(times, 1) -- the first one warms up
+  return statistics.median(times)
+end
+
+local function estimate(tr, e)
+  out("\n%-8s %10s %16s %14s", "stage", "steps", "seconds a step", "in all")
+  for index, spec in ipairs(e.stages) do
+    spec.config.train.lr = 0.0
+    spec.config.hooks = {}
+    tr:begin_stage(index)
+    tr.stage.steps = 6
+    local planned = spec.config.train.steps or math.max(1, math.floor(spec.config.train.epochs
+      * #spec.config.data.train / spec.config.train.prompts_per_step))
+    local seconds = time_steps(tr, tr.stage, 6)
+    out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds, display.seconds_text(math.floor(seconds * planned)))
+    if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
+  end
+  local mem = core.mem()
+  out("\npeak memory: %d MiB (of %d MiB available now)", mem.peak_rss >> 20, mem.available >> 20)
+  if #e.stages > 1 then
+    out("A later stage is timed with the untrained model, whose completions run to the limit: its real steps are shorter.")
+  end
+end
+
+function command.run(o)
+  if not o.words[1] then error(core.error("EARG", "check: which script? usage: grpo " .. command.usage), 0) end
+  local threads = math.tointeger(tonumber(o.flags.threads or ""))
+  if threads then core.set_threads(threads) end
+  local e = script.load(o.words[1], o)
+  local findings = {}
+  local tr = require("grpo.train").new(e, {})
+  out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
+    #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
+  local last = #e.stages
+  local config = e.stages[last].config
+  show_prompts(tr, config)
+  prompt_lengths(tr, config)
+  tr:begin_stage(last)
+  if #config.reward_entries > 0 then show_samples(tr, tr.stage, findings) end
+  estimate(tr, e)
+  for _, line in ipairs(findings) do out("finding: %s", line) end
+  return #findings > 0 and 1 or 0
+end
+
+return command

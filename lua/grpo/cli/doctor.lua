@@ -1,0 +1,26 @@
+local core = require "grpo.core"
+
+local command = {
+  usage = "doctor [--json]",
+  summary = "versions, CPU, BLAS kernel, memory, limits: what a bug report needs",
+  flags = { json = "flag" },
+}
+
+function command.version_text()
+  local v = core.version()
+  return ("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s\n"):format(v.version, v.commit,
+    v.kernels, v.blas, v.lua, v.pcre2, v.editline)
+end
+
+function command.run(o)
+  local rows = core.doctor()
+  if o.flags.json then
+    local t = {}
+    for _, row in ipairs(rows) do t[row[1]] = row[2] end
+    core.out(core.json_encode(t) .. "\n")
+    return 0
+  end
+  for _, row in ipairs(rows) do core.out(("%-20s %s\n"):format(row[1], tostring(row[2]))) end
+end
+
+return command

@@ -1,0 +1,69 @@
+local core = require "grpo.core"
+local rundir = require "grpo.rundir"
+local checkpoint = require "grpo.checkpoint"
+local display = require "grpo.display"
+local script = require "grpo.cli.script"
+
+local command = {
+  usage = "eval SCRIPT|RUN [key=value ...] [--arg k=v] [--n N] [--samples N] [--threads N] [--json]",
+  summary = "evaluate only: accuracy, pass@k, samples",
+  overrides = true,
+  flags = { n = "value", samples = "value", threads = "value", json = "flag" },
+  help = [[
+Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint).
+
+  --n N         only the first N held-out rows
+  --samples N   show N completions (default 3)
+  --json        the report as JSON]],
+}
+
+local function experiment_of(o)
+  local what = o.words[1]
+  if not what then error(core.error("EARG", "eval: which script or run? usage: grpo " .. command.usage), 0) end
+  if not core.fs.exists(what .. "/run.json") then return script.load(what, o) end
+  local info = rundir.read_json(what .. "/run.json")
+  package.path = what .. "/source/modules/?.lua;" .. package.path
+  local overrides = table.move(o.overrides, 1, #o.overrides, #(info.overrides or {}) + 1,
+    table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {}))
+  local e = script.load(what .. "/source/main.lua", { args = info.args, overrides = overrides })
+  local from = checkpoint.newest(what)
+  if not from then error(core.error("ENOENT", what .. ": has no checkpoint yet"), 0) end
+  return e, from
+end
+
+local function show(tr, report, samples)
+  local names = {}
+  for name, v in pairs(report) do
+    if type(v) == "number" and name:find("^eval/") then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do core.out(("%-28s %.4f\n"):format(name, report[name])) end
+  core.out(("%-28s %d\n"):format("rows", report.n))
+  for i = 1, math.min(samples, #report.samples) do
+    local c = report.samples[i]
+    core.out(("\n[%s] %s\n%s\n"):format(c.passed and "passed" or "failed", display.clean(c.prompt):gsub("\n", " "),
+      display.clean(c.text)))
+  end
+  return tr
+end
+
+function command.run(o)
+  local e, from = experiment_of(o)
+  local threads = math.tointeger(tonumber(o.flags.threads or ""))
+  if threads then core.set_threads(threads) end
+  if from then
+    for _, stage in ipairs(e.stages) do stage.config.model.path = from end
+    e.config.model.path, e.config.model.tokenizer = from, nil
+  end
+  local tr = require("grpo.train").new(e, {})
+  if from then tr:begin_stage(#e.stages) end
+  local report = tr:evaluate(math.tointeger(tonumber(o.flags.n or "")))
+  if o.flags.json then
+    report.samples = nil
+    core.out(core.json_encode(report) .. "\n")
+  else
+    show(tr, report, tonumber(o.flags.samples or "") or 3)
+  end
+end
+
+return command

@@ -1,0 +1,126 @@
+-- The program: finds the command, parses its words, turns errors into one line and an exit status.
+--
+-- A command is a module grpo.cli.NAME: { summary=, usage=, help=, flags = { NAME = "value"|"flag" }, run = function(o) }.
+-- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
+
+local core = require "grpo.core"
+local suggest = require "grpo.options".suggest
+
+local cli = {}
+
+-- In the order of `grpo help`.
+cli.commands = { "run", "check", "test", "repl", "eval", "generate", "runs", "init", "doctor", "help" }
+
+local module_of = { init = "grpo.cli.starter" }
+
+function cli.command(name)
+  for _, known in ipairs(cli.commands) do
+    if known == name then return require(module_of[name] or "grpo.cli." .. name) end
+  end
+end
+
+local function fail(status, format, ...)
+  core.err("grpo: " .. format:format(...) .. "\n")
+  return status
+end
+cli.fail = fail
+
+local function usage_error(name, format, ...)
+  return fail(2, "%s: %s; see 'grpo help %s'", name, format:format(...), name)
+end
+
+local function flag_names(command)
+  local names = {}
+  for name in pairs(command.flags or {}) do names[#names + 1] = "--" .. name end
+  names[#names + 1] = "--help"
+  names[#names + 1] = "--trace"
+  return names
+end
+
+-- Splits the words after the command.  Returns o, or nil and a message.
+local function parse(command, words)
+  local o = { words = {}, flags = {}, args = {}, overrides = {} }
+  local i = 1
+  while i <= #words do
+    local word = words[i]
+    local name, value = word:match("^%-%-([%w-]+)=?(.*)$")
+    local has_value = word:find("=", 1, true) ~= nil
+    if word == "-h" then name, has_value = "help", false end
+    if word == "-f" and command.flags.f then name, has_value = "f", false end
+    if name == "arg" then
+      if not has_value then
+        i = i + 1
+        value = words[i] or ""
+      end
+      local k, v = value:match("^([%w_-]+)=(.*)$")
+      if not k then return nil, ("--arg wants KEY=VALUE, got '%s'"):format(value) end
+      o.args[k] = v
+    elseif name == "help" or name == "trace" then
+      o.flags[name] = true
+    elseif name then
+      local kind = command.flags and command.flags[name]
+      if not kind then
+        local near = suggest("--" .. name, flag_names(command))
+        return nil, ("unknown flag --%s%s"):format(name, near and (", did you mean '%s'?"):format(near) or "")
+      end
+      if kind == "flag" and has_value then return nil, ("--%s takes no value"):format(name) end
+      if kind == "value" and not has_value then
+        i = i + 1
+        value = words[i]
+        if not value then return nil, ("--%s wants a value"):format(name) end
+      end
+      o.flags[name] = (kind == "flag" or (kind == "optional" and not has_value)) and true or value
+    elseif command.overrides and word:find("^[%a_][%w_.]*=") and #o.words > 0 then
+      o.overrides[#o.overrides + 1] = word
+    else
+      o.words[#o.words + 1] = word
+    end
+    i = i + 1
+  end
+  return o
+end
+
+function cli.help_text(name)
+  local command = cli.command(name)
+  return ("usage: grpo %s\n\n%s\n"):format(command.usage, command.help or command.summary)
+end
+
+local function run_command(name, words)
+  local command = cli.command(name)
+  if not command then
+    local near = suggest(name, cli.commands)
+    return fail(2, "unknown command '%s'%s; see 'grpo help'", name, near and (", did you mean '%s'?"):format(near) or "")
+  end
+  local o, message = parse(command, words)
+  if not o then return usage_error(name, "%s", message) end
+  if o.flags.help then
+    core.out(cli.help_text(name))
+    return 0
+  end
+  cli.trace = o.flags.trace
+  local ok, status = core.protected(command.run, o)
+  if ok then return status or 0 end
+  return cli.report(status)
+end
+
+-- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
+function cli.report(err)
+  core.err("grpo: " .. tostring(err):gsub("%s+$", "") .. "\n")
+  if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
+  return core.status_exit(err)
+end
+
+function cli.main(words)
+  local name = words[1]
+  if not name or name == "--help" or name == "-h" then
+    core.out(require("grpo.cli.help").overview())
+    return name and 0 or 2
+  end
+  if name == "--version" or name == "version" then
+    core.out(require("grpo.cli.doctor").version_text())
+    return 0
+  end
+  return run_command(name, table.move(words, 2, #words, 1, {}))
+end
+
+return cli

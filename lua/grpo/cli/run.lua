@@ -1,0 +1,184 @@
+local core = require "grpo.core"
+local checkpoint = require "grpo.checkpoint"
+local rundir = require "grpo.rundir"
+local script = require "grpo.cli.script"
+
+local run = {
+  usage = "run SCRIPT [key=value ...] [--arg k=v] [--resume[=RUN]] [--steps N] [--threads N] [--dir RUNS] [--quiet] [--json]",
+  summary = "train what an experiment script describes",
+  overrides = true,
+  flags = { resume = "optional", steps = "value", threads = "value", dir = "value", quiet = "flag", json = "flag",
+    force = "flag" },
+  help = [[
+Runs SCRIPT, which returns grpo.experiment { ... }, and prints the run directory.
+
+  key=value       any option, for instance train.lr=1e-5 sampling.group_size=16 (wins over the script)
+  --arg k=v       an argument of the script's own: grpo.args.k
+  --resume        go on with the newest unfinished run of this script
+  --resume=RUN    go on with that run, from its own saved sources (no SCRIPT needed)
+  --force         resume although the script or its inputs have changed
+  --steps N       stop after N optimizer steps in all
+  --threads N     threads (never changes a result)
+  --dir RUNS      where run directories are made (default: runs)
+  --quiet         no progress on the screen
+  --json          the result line as JSON
+
+Ctrl-C stops after a checkpoint; a second one leaves at once; SIGUSR1 writes a checkpoint.
+Exit status: 0 done, 1 failed, 2 script or option wrong, 3 file missing or corrupt, 4 diverged,
+5 out of memory or disk, 130/143 stopped by a signal after a checkpoint.]],
+}
+
+local function plain(v)
+  if type(v) == "function" then
+    local info = debug.getinfo(v, "S")
+    return ("function (%s:%d)"):format(info.short_src, info.linedefined)
+  end
+  if type(v) ~= "table" then return type(v) == "userdata" and tostring(v) or v end
+  if getmetatable(v) and getmetatable(v).__name then return tostring(v) end
+  local copy = {}
+  for k, x in pairs(v) do copy[type(k) == "number" and k or tostring(k)] = plain(x) end
+  return copy
+end
+
+-- Every resolved option with where its value came from.
+local function described(e)
+  local function one(config, origins)
+    local list = {}
+    for path, origin in pairs(origins) do
+      local v = config
+      for part in path:gmatch("[^.]+") do v = type(v) == "table" and v[part] or nil end
+      list[path] = { value = plain(v), origin = origin }
+    end
+    return list
+  end
+  local stages = {}
+  for i, stage in ipairs(e.stages) do stages[i] = { kind = stage.kind, options = one(stage.config, stage.origins) } end
+  return { options = one(e.config, e.origins), stages = stages }
+end
+
+local function number_flag(o, name, low)
+  local text = o.flags[name]
+  if text == nil then return nil end
+  local n = math.tointeger(tonumber(text))
+  if not n or n < low then
+    error(core.error("EARG", ("--%s: got '%s', want a whole number, %d or more"):format(name, tostring(text), low)), 0)
+  end
+  return n
+end
+
+local function inputs_of(e)
+  local inputs = {}
+  for path in pairs(require("grpo.data").inputs) do inputs[path] = true end
+  if e.config.model.path then
+    local dir = e.config.model.path
+    for _, name in ipairs(core.fs.list(dir) or {}) do
+      if name:find("%.json$") or name:find("%.safetensors$") then inputs[dir .. "/" .. name] = true end
+    end
+  end
+  return inputs
+end
+
+local function environment(e)
+  local env = { threads = core.threads(), seed = e.config.seed }
+  for k, v in pairs(core.version()) do env[k] = v end
+  return env
+end
+
+-- The newest run of this script that is not finished.
+local function unfinished(root, path)
+  for _, one in ipairs(rundir.list(root)) do
+    if one.script == path and one.state ~= "finished" and one.state ~= "running" then return one.dir end
+  end
+  error(core.error("ENOENT", ("--resume: no unfinished run of %s in %s"):format(path, root)), 0)
+end
+
+local function open_for_resume(o, root)
+  local dir = o.flags.resume
+  if dir == true then
+    if not o.words[1] then error(core.error("EARG", "--resume: give a script, or --resume=RUN"), 0) end
+    dir = unfinished(root, o.words[1])
+  elseif not core.fs.exists(dir .. "/run.json") and core.fs.exists(root .. "/" .. dir .. "/run.json") then
+    dir = root .. "/" .. dir
+  end
+  local directory = rundir.open(dir)
+  local changed = directory:changed_inputs()
+  local saved = core.fs.read(dir .. "/source/main.lua")
+  if o.words[1] and core.fs.read(o.words[1]) ~= saved then
+    changed[#changed + 1] = o.words[1] .. " differs from the run's saved source"
+  end
+  if #changed > 0 and not o.flags.force then
+    error(core.error("EARG", ("%s: %s; --force goes on all the same"):format(dir, table.concat(changed, ", "))), 0)
+  end
+  return directory
+end
+
+local function resume(o, root, options)
+  local directory = open_for_resume(o, root)
+  local info = directory.info
+  if info.state == "finished" then
+    core.err(("grpo: %s is finished already\n"):format(directory.dir))
+    return nil, directory
+  end
+  package.path = directory.dir .. "/source/modules/?.lua;" .. package.path
+  local path = o.words[1] and o.flags.force and o.words[1] or directory.dir .. "/source/main.lua"
+  local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
+  for _, word in ipairs(o.overrides) do overrides[#overrides + 1] = word end
+  local e = script.load(path, { args = info.args, overrides = overrides })
+  e.config.name = info.name
+  options.directory, options.from = directory, checkpoint.newest(directory.dir)
+  local step = 0
+  if options.from then step = checkpoint.read(options.from).step end
+  directory:cut_logs(step)
+  directory:open_logs()
+  directory:set_state("running")
+  directory:note(("resumed at step %d"):format(step))
+  return e, directory
+end
+
+local function begin(o, root, options)
+  if not o.words[1] then error(core.error("EARG", "run: which script? usage: grpo " .. run.usage), 0) end
+  if o.words[2] then error(core.error("EARG", ("run: one script only, and '%s' is no key=value"):format(o.words[2])), 0) end
+  local e = script.load(o.words[1], o)
+  options.create = function()
+    return rundir.create(root, { name = e.config.name, script = o.words[1], args = o.args, overrides = o.overrides,
+      config = described(e), env = environment(e), inputs = inputs_of(e) })
+  end
+  return e
+end
+
+local signal_status = { INT = 130, TERM = 143 }
+
+function run.run(o)
+  local train = require "grpo.train"
+  local root = o.flags.dir or "runs"
+  local limit, threads = number_flag(o, "steps", 1), number_flag(o, "threads", 1)
+  if threads then core.set_threads(threads) end
+  core.signals_install()
+  local view = require("grpo.display").new { quiet = o.flags.quiet }
+  local options = { view = view }
+  local e, directory
+  if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
+  if not e then
+    core.out(directory.dir .. "\n")
+    return 0
+  end
+  if threads then
+    e.config.threads = threads
+    for _, stage in ipairs(e.stages) do stage.config.threads = threads end
+  end
+  local tr = train.new(e, options)
+  directory = directory or options.create()
+  tr.directory, tr.step_limit = directory, limit
+  local why = tr:run()
+  if o.flags.json then
+    core.out(core.json_encode { run = directory.dir, state = why, step = tr.step_count } .. "\n")
+  else
+    core.out(directory.dir .. "\n")
+  end
+  if why == "interrupted" then return signal_status[tr.interrupted] end
+  return 0
+end
+
+run.described = described
+
+return run

@@ -1,0 +1,46 @@
+-- Loading an experiment script: its arguments, overrides, package.path and strict globals.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local experiment = require "grpo.experiment"
+
+local script = {}
+
+-- Undefined globals are errors, in the script and in what it requires.
+local function strict()
+  if core.strict then core.strict(_G) end
+end
+
+-- o: parsed command line; o.name: name for the run.  Returns the Experiment.
+function script.load(path, o)
+  local grpo = require "grpo"
+  local text, message, code = core.fs.read(path)
+  if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
+  local directory = path:match("^(.*)/[^/]*$") or "."
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  grpo.args = o.args or {}
+  experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
+  experiment.overrides = {}
+  for _, word in ipairs(o.overrides or {}) do
+    experiment.overrides[#experiment.overrides + 1] = experiment.parse_override(word)
+  end
+  local chunk, problem = load(text, "@" .. path, "t")
+  if not chunk then error(core.error("EARG", problem), 0) end
+  strict()
+  local ok, result = core.protected(chunk)
+  if not ok then
+    if type(result) ~= "table" or result.code == nil or result.code == "ESCRIPT" then
+      local e = core.error("EARG", tostring(result))
+      e.traceback = type(result) == "table" and result.traceback or nil
+      error(e, 0)
+    end
+    error(result, 0)
+  end
+  if not experiment.is(result) then
+    error(core.error("EARG", ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
+      result == nil and "nothing" or "a " .. type(result))), 0)
+  end
+  return result
+end
+
+return script

@@ -1,0 +1,229 @@
+-- Datasets: an object with a length and rows by number.
+--
+-- A dataset never stores an order: shuffling is a seeded permutation computed
+-- on the fly, map is applied when a row is read, filter keeps row numbers.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local options = require "grpo.options"
+
+local Dataset = { __name = "grpo.Dataset" }
+local methods = {}
+
+Dataset.__len = function(ds) return ds.n end
+Dataset.__tostring = function(ds) return ("dataset of %d rows (%s)"):format(ds.n, ds.name) end
+
+function Dataset.__index(ds, key)
+  if math.type(key) ~= "integer" then return methods[key] end
+  if key < 1 or key > ds.n then return nil end
+  return ds.get(key)
+end
+
+Dataset.__newindex = function() errors.raise("EARG", "a dataset cannot be changed; use :map") end
+
+local function new(name, n, get)
+  return setmetatable({ name = name, n = n, get = get }, Dataset)
+end
+
+local function check_function(f, where)
+  if type(f) ~= "function" then
+    errors.raise("EARG", "%s: got %s, want a function", where, type(f))
+  end
+end
+
+local function check_count(n, where)
+  if math.type(n) ~= "integer" or n < 0 then
+    errors.raise("EARG", "%s: got %s, want a whole number of rows, 0 or more", where, tostring(n))
+  end
+end
+
+---@param f fun(row): any  called each time a row is read
+function methods:map(f)
+  check_function(f, "dataset:map")
+  return new(self.name, self.n, function(i) return f(self.get(i)) end)
+end
+
+---@param f fun(row): boolean  called once for every row, now
+function methods:filter(f)
+  check_function(f, "dataset:filter")
+  local kept = {}
+  for i = 1, self.n do
+    if f(self.get(i)) then kept[#kept + 1] = i end
+  end
+  return new(self.name, #kept, function(i) return self.get(kept[i]) end)
+end
+
+---@param seed integer?
+function methods:shuffle(seed)
+  seed = seed or 0
+  return new(self.name, self.n, function(i) return self.get(core.permute(seed, self.n, i - 1) + 1) end)
+end
+
+function methods:take(n)
+  check_count(n, "dataset:take")
+  return new(self.name, math.min(n, self.n), self.get)
+end
+
+function methods:skip(n)
+  check_count(n, "dataset:skip")
+  n = math.min(n, self.n)
+  return new(self.name, self.n - n, function(i) return self.get(i + n) end)
+end
+
+-- Two datasets: a random `fraction` of the rows, and the rest.
+function methods:split(fraction, seed)
+  if type(fraction) ~= "number" or fraction < 0 or fraction > 1 then
+    errors.raise("EARG", "dataset:split: fraction is %s, want a number from 0 to 1", tostring(fraction))
+  end
+  local shuffled = self:shuffle(seed or 0)
+  local first = math.floor(fraction * self.n + 0.5)
+  return shuffled:take(first), shuffled:skip(first)
+end
+
+function methods:rows()
+  local i = 0
+  return function()
+    i = i + 1
+    if i <= self.n then return self.get(i) end
+  end
+end
+
+local data = { inputs = {} } -- inputs: the files read so far, for the run's inputs.json
+
+local function read(path, what)
+  if type(path) ~= "string" then
+    errors.raise("EARG", "grpo.data.%s: path is %s, want a string", what, type(path))
+  end
+  local text, message, code = core.fs.read(path)
+  if not text then errors.raise(code or "ENOENT", "%s: %s", path, message) end
+  data.inputs[path] = true
+  if text:sub(1, 3) == "\xEF\xBB\xBF" then text = text:sub(4) end
+  return text
+end
+
+-- One JSON object a line.  Blank lines are skipped; a bad line is named by its number.
+function data.jsonl(path)
+  local text, rows, line = read(path, "jsonl"), {}, 0
+  for s in (text .. "\n"):gmatch("([^\n]*)\n") do
+    line = line + 1
+    if s:find("%S") then
+      local ok, row = pcall(core.json_decode, s, ("%s:%d"):format(path, line))
+      if not ok then
+        errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line, (tostring(row):gsub("^.-: ", "")))
+      end
+      if type(row) ~= "table" then
+        errors.raise("EFORMAT", "%s:%d: want a JSON object, got %s", path, line, type(row))
+      end
+      rows[#rows + 1] = row
+    end
+  end
+  return new(path, #rows, function(i) return rows[i] end)
+end
+
+-- The fields of one CSV record starting at `at`; returns them and where the next record begins.
+local function csv_record(text, at, path, line)
+  local fields = {}
+  while true do
+    local field
+    if text:sub(at, at) == '"' then
+      local parts, from = {}, at + 1
+      while true do
+        local quote = text:find('"', from, true)
+        if not quote then
+          errors.raise("EFORMAT", "%s:%d: a quoted field is never closed", path, line)
+        end
+        parts[#parts + 1] = text:sub(from, quote - 1)
+        if text:sub(quote + 1, quote + 1) ~= '"' then
+          at = quote + 1
+          break
+        end
+        parts[#parts + 1] = '"'
+        from = quote + 2
+      end
+      field = table.concat(parts)
+    else
+      local stop = text:find("[,\r\n]", at) or #text + 1
+      field, at = text:sub(at, stop - 1), stop
+    end
+    fields[#fields + 1] = field
+    local c = text:sub(at, at)
+    if c == "," then
+      at = at + 1
+    else
+      if c == "\r" then at = at + 1 end
+      if c ~= "" and text:sub(at, at) ~= "\n" and c ~= "\r" then
+        errors.raise("EFORMAT", "%s:%d: text after a closing quote", path, line)
+      end
+      return fields, at + 1
+    end
+  end
+end
+
+-- RFC 4180; the first record names the columns; values are strings.
+function data.csv(path)
+  local text = read(path, "csv")
+  local at, line, names, rows = 1, 1, nil, {}
+  while at <= #text do
+    local fields, next_at = csv_record(text, at, path, line)
+    if not names then
+      names = fields
+    elseif #fields ~= 1 or fields[1] ~= "" or #names == 1 then
+      if #fields ~= #names then
+        errors.raise("EFORMAT", "%s:%d: %d fields, but the header names %d", path, line, #fields, #names)
+      end
+      local row = {}
+      for i, name in ipairs(names) do row[name] = fields[i] end
+      rows[#rows + 1] = row
+    end
+    local _, breaks = text:sub(at, next_at - 1):gsub("\n", "")
+    line, at = line + math.max(breaks, 1), next_at
+  end
+  return new(path, #rows, function(i) return rows[i] end)
+end
+
+-- Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest.
+function data.text(path, opts)
+  opts = options.check(opts, {
+    window = { type = "integer", default = 256, min = 2 },
+    prompt = { type = "integer", default = 1, min = 1 },
+    stride = { type = "integer", min = 1 },
+  }, "grpo.data.text")
+  local text = read(path, "text")
+  local starts = {} -- byte offset of each character, so that windows never cut one
+  for at in utf8.len(text) and text:gmatch("()" .. utf8.charpattern) or text:gmatch("()[%z\1-\255]") do
+    starts[#starts + 1] = at
+  end
+  starts[#starts + 1] = #text + 1
+  local stride = opts.stride or opts.window
+  local n = math.max(0, (#starts - 1 - opts.window) // stride + 1)
+  return new(path, n, function(i)
+    local first = (i - 1) * stride + 1
+    local a, b, c = starts[first], starts[first + opts.prompt], starts[first + opts.window]
+    return { prompt = text:sub(a, b - 1), target = text:sub(b, c - 1), text = text:sub(a, c - 1) }
+  end)
+end
+
+function data.list(rows)
+  if type(rows) ~= "table" then
+    errors.raise("EARG", "grpo.data.list: got %s, want a list of rows", type(rows))
+  end
+  return new("list", #rows, function(i) return rows[i] end)
+end
+
+-- Row i is f(rng, i): rng() gives numbers in [0, 1) that depend on the seed and i only.
+function data.generate(f, opts)
+  check_function(f, "grpo.data.generate")
+  opts = options.check(opts, {
+    seed = { type = "integer", default = 0 },
+    n = { type = "integer", default = 1000000, min = 0 },
+  }, "grpo.data.generate")
+  return new("generated", opts.n, function(i)
+    return f(core.rng(opts.seed, "task", 0, i, 0), i)
+  end)
+end
+
+function data.is_dataset(v)
+  return getmetatable(v) == Dataset
+end
+
+return data

@@ -1,0 +1,76 @@
+-- Patterns in the metrics that a user should hear about: what is seen, what it means, what to try.
+
+local diagnose = {}
+
+local WINDOW = 5 -- a pattern must hold for so many steps in a row
+
+-- Each rule: a name, a test on one step's metrics, and a line.
+local rules = {
+  {
+    name = "tied",
+    test = function(m) return m.frac_reward_zero_std == 1 end,
+    line = "all groups are tied (frac_reward_zero_std = 1): there is no learning signal; look at the completions, "
+      .. "check the reward, or start from easier prompts",
+  },
+  {
+    name = "truncated",
+    test = function(m) return (m["completions/clipped_ratio"] or 0) > 0.5 end,
+    line = "most completions are cut off (completions/clipped_ratio > 0.5): the reward may never see an answer; "
+      .. "raise sampling.max_new_tokens",
+  },
+  {
+    name = "entropy",
+    test = function(m) return m.entropy and m.entropy < 0.01 and (m.frac_reward_zero_std or 0) > 0.5 end,
+    line = "entropy has collapsed and most groups are tied: the policy repeats itself; "
+      .. "try clip_high = 0.28, an entropy bonus, a lower lr or a higher temperature",
+  },
+  {
+    name = "kl",
+    test = function(m) return m.kl and m.kl > 10 end,
+    line = "kl is above 10 nats a token: the policy has left its reference; lower lr or raise kl",
+  },
+  {
+    name = "gradient",
+    test = function(m) return m.grad_norm == 0 and m.frac_reward_zero_std ~= nil and m.frac_reward_zero_std < 1 end,
+    line = "the gradient is zero although rewards differ: check clip, masks and lr",
+  },
+  {
+    name = "ratio",
+    window = 1,
+    test = function(m) return (m.ratio_max_deviation or 0) ~= 0 end,
+    line = "the ratio is not exactly 1 at the first inner iteration: sampling and training disagree; "
+      .. "this is a bug, please report it with `grpo doctor`",
+  },
+  {
+    name = "slow_reward",
+    test = function(m) return (m["time/reward"] or 0) > 0.2 * (m.step_time or math.huge) and m["time/reward"] > 0.05 end,
+    line = "rewards take over 20 %% of the step; the slowest is '%s'",
+    argument = function(m) return m.slowest_reward or "?" end,
+  },
+}
+
+local Watcher = {}
+Watcher.__index = Watcher
+
+function diagnose.watcher()
+  return setmetatable({ held = {}, told = {} }, Watcher)
+end
+
+-- Lines to show after this step; each rule speaks once until its pattern has gone away.
+function Watcher:step(metrics)
+  local lines = {}
+  for _, rule in ipairs(rules) do
+    if rule.test(metrics) then
+      self.held[rule.name] = (self.held[rule.name] or 0) + 1
+      if self.held[rule.name] >= (rule.window or WINDOW) and not self.told[rule.name] then
+        self.told[rule.name] = true
+        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics)) or rule.line
+      end
+    else
+      self.held[rule.name], self.told[rule.name] = 0, nil
+    end
+  end
+  return lines
+end
+
+return diagnose

@@ -1,0 +1,163 @@
+-- What a person sees of a run: a live line on a terminal, one plain line a step elsewhere.
+--
+-- Everything here goes to stderr.  A view has: step, stage, evaluation, line, status, close.
+
+local core = require "grpo.core"
+
+local display = {}
+
+-- Text from a model may hold escape sequences, control characters and bidi overrides: make them visible.
+function display.clean(text)
+  text = text:gsub("[%z\1-\8\11-\31\127]", function(ch) return ("\\x%02x"):format(ch:byte()) end)
+  return (text:gsub("\226\128[\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"))
+end
+
+local function seconds_text(s)
+  if s < 60 then return ("%ds"):format(s) end
+  if s < 3600 then return ("%dm%02ds"):format(s // 60, s % 60) end
+  return ("%dh%02dm"):format(s // 3600, s % 3600 // 60)
+end
+display.seconds_text = seconds_text
+
+local Silent = {}
+Silent.__index = Silent
+for _, name in ipairs { "step", "stage", "evaluation", "line", "status", "close" } do
+  Silent[name] = function() end
+end
+
+function display.silent()
+  return setmetatable({}, Silent)
+end
+
+local View = {}
+View.__index = View
+
+-- options: { quiet = bool }
+function display.new(options)
+  local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet
+  local colour = live and not os.getenv("NO_COLOR")
+  return setmetatable({ live = live, colour = colour, quiet = options.quiet, times = {}, shown = false }, View)
+end
+
+function View:paint(code, text)
+  return self.colour and ("\27[%sm%s\27[0m"):format(code, text) or text
+end
+
+function View:erase()
+  if self.shown then
+    core.err("\r\27[K")
+    self.shown = false
+  end
+end
+
+-- A line that stays.
+function View:line(text)
+  self:erase()
+  core.err(text .. "\n")
+end
+
+-- A line that the next one replaces; without a terminal nothing.
+function View:transient(text)
+  if not self.live then return end
+  local width = core.term_width() or 80
+  if #text > width - 1 then text = text:sub(1, width - 1) end
+  core.err("\r\27[K" .. text)
+  self.shown = true
+end
+
+function View:status(text)
+  self:transient(text .. " ...")
+end
+
+function View:stage(tr, stage)
+  if self.quiet then return end
+  self.times = {}
+  local what = stage.kind == "sft" and "supervised fine-tuning on demonstrations" or "GRPO from rewards"
+  self:line(self:paint("1", ("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, what, stage.steps)))
+end
+
+-- Steps of the stage that are left times the mean of the last ones.
+function View:eta(stage, step_time)
+  self.times[#self.times + 1] = step_time
+  if #self.times > 20 then table.remove(self.times, 1) end
+  local sum = 0
+  for _, t in ipairs(self.times) do sum = sum + t end
+  return seconds_text(math.floor(sum / #self.times * (stage.steps - stage.step)))
+end
+
+local function grpo_text(tr, m)
+  local groups = tr.config.train.prompts_per_step
+  local mixed = math.floor((1 - m.frac_reward_zero_std) * groups + 0.5)
+  local text = ("reward %6.3f | mixed groups %d/%d | length %5.1f"):format(m.reward, mixed, groups,
+    m["completions/mean_length"])
+  if m.beta > 0 and m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
+  local tokens = m["completions/mean_length"] * groups * tr.config.sampling.group_size
+  return text .. (" | %d tokens/s"):format(math.floor(tokens / m.step_time))
+end
+
+function View:step(tr, m)
+  if self.quiet then return end
+  local stage = tr.stage
+  local body
+  if stage.kind == "sft" then
+    body = ("loss %.4f | %d tokens/s"):format(m.loss, math.floor((m.step_tokens or 0) / m.step_time))
+  else
+    body = grpo_text(tr, m)
+  end
+  local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, body, self:eta(stage, m.step_time))
+  if self.live then
+    self:transient(text)
+  elseif stage.step % tr.config.log.every == 0 then
+    core.err(text .. "\n")
+  end
+  local often = math.max(1, stage.steps // 8)
+  if stage.kind == "grpo" and tr.config.log.completions > 0 and (stage.step == 1 or stage.step % often == 0) then
+    self:completions(tr, tr.config.log.completions)
+  end
+end
+
+local function reward_text(tr, c)
+  local parts = {}
+  for _, entry in ipairs(tr.config.reward_entries) do
+    local r = c.rewards[entry.name]
+    parts[#parts + 1] = ("%s %s"):format(entry.name, r == core.none and "-" or ("%.4g"):format(r))
+  end
+  return table.concat(parts, ", ")
+end
+
+-- Shows the first completions of the first prompt with their rewards.
+function View:completions(tr, n)
+  local cs = tr.batch.completions
+  self:line(self:paint("2", "  prompt: " .. display.clean(cs[1].prompt):gsub("\n", " ")))
+  for i = 1, math.min(n, #cs[1].group) do
+    local c = cs[i]
+    local text = display.clean(c.text):gsub("\n", " / ")
+    if #text > 300 then text = text:sub(1, 297) .. "..." end
+    self:line(("  %s %s"):format(self:paint("36", ("[%s | total %s]"):format(reward_text(tr, c),
+      c.reward and ("%.4g"):format(c.reward) or "-")), text))
+  end
+end
+
+function View:evaluation(_, report)
+  if self.quiet then return end
+  local parts = { ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
+    report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100) }
+  local names = {}
+  for name in pairs(report) do
+    local k = name:match("^eval/pass@(%d+)$")
+    if k then names[#names + 1] = tonumber(k) end
+  end
+  table.sort(names)
+  for _, k in ipairs(names) do
+    local name = "eval/pass@" .. k
+    parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)"):format(k, report[name], report[name .. "/low"], report[name .. "/high"])
+  end
+  self:line(self:paint("1;32", ("evaluation %s: %d held-out rows: %s"):format(report.label or "", report.n,
+    table.concat(parts, ", "))))
+end
+
+function View:close()
+  self:erase()
+end
+
+return display

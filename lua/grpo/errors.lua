@@ -1,0 +1,33 @@
+-- Errors that carry a code (and so an exit status) and the user's own source line.
+--
+--   errors.raise("EARG", "sampling.top_p: 2 is out of range, want 0..1")
+--
+-- The message becomes "script.lua:14: sampling.top_p: ..." when a user's script
+-- is on the call stack.
+
+local core = require "grpo.core"
+
+local errors = {}
+
+-- The user's source line, "script.lua:14", or nil outside any script.
+function errors.where()
+  return core.where()
+end
+
+-- An error object as the C side makes them; its tostring is its message.
+function errors.new(code, message, where)
+  return core.error(code, where and (where .. ": " .. message) or message)
+end
+
+function errors.raise(code, format, ...)
+  local message = select("#", ...) > 0 and format:format(...) or format
+  error(errors.new(code, message, errors.where()), 0)
+end
+
+-- The same without a source line: for files, where the message names the place itself.
+function errors.raise_plain(code, format, ...)
+  local message = select("#", ...) > 0 and format:format(...) or format
+  error(errors.new(code, message), 0)
+end
+
+return errors

@@ -1,0 +1,137 @@
+-- Held-out evaluation: greedy accuracy always, pass@k from samples when asked for.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local passk = require "grpo.passk"
+local prompts = require "grpo.prompts"
+local rewarding = require "grpo.rewarding"
+local rollout = require "grpo.rollout"
+local statistics = require "grpo.statistics"
+
+local evaluate = {}
+
+-- The held-out measure of one completion: a number, and whether it passed.
+local function measure(config, c)
+  local metric = config.eval.metric
+  local value
+  if metric then
+    local ok, result = core.limited(config.limits.hook, "eval.metric", metric, c.text, c.row, c)
+    if not ok then error(result, 0) end
+    value = result
+  elseif c.rewards.correct ~= nil then
+    value = c.rewards.correct
+  else
+    value = rewarding.total(config.reward_entries, rewarding.weights(config.reward_entries, c.schedule), c)
+  end
+  if value == true then return 1.0, true end
+  if type(value) ~= "number" then return 0.0, false end
+  return value, value >= 1
+end
+
+-- The rows of data.eval that are looked at, rendered; too long ones are left out and counted.
+local function held_out(tr, config, n)
+  local dataset, list, skipped = config.data.eval, {}, 0
+  local limit = math.min(n or #dataset, #dataset)
+  for i = 1, limit do
+    local row = dataset[i]
+    local prompt = prompts.render(config, tr.tokenizer, row)
+    if #prompt.ids <= config.data.max_prompt_tokens then
+      prompt.row, prompt.number = row, i
+      list[#list + 1] = prompt
+    else
+      skipped = skipped + 1
+    end
+  end
+  return list, skipped
+end
+
+-- Completions of all prompts, `n` each, in slices that the engine's evaluation memory holds.
+local function generate(tr, config, list, n, temperature, visit)
+  local sampling = {}
+  for k, v in pairs(config.sampling) do sampling[k] = v end
+  sampling.temperature = temperature
+  local slice = math.max(1, tr.engine:eval_capacity() // n)
+  local context = { seed = config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
+    state = rollout.read_only(tr.state) }
+  for first = 1, #list, slice do
+    local part = table.move(list, first, math.min(first + slice - 1, #list), 1, {})
+    local ids, numbers = {}, {}
+    for k, prompt in ipairs(part) do ids[k], numbers[k] = prompt.ids, prompt.number end
+    local batch = tr.engine:rollout { prompts = ids, index = numbers, n = n, sampling = sampling,
+      seed = config.seed, step = tr.step_count, stream = "eval" }
+    local cs = rollout.all(batch, part, n, context)
+    for _, c in ipairs(cs) do c.schedule = tr.schedule_argument end
+    rewarding.score(config.reward_entries, cs, config.limits.reward, "zero")
+    for _, c in ipairs(cs) do visit(c) end
+    tr:check_interrupt()
+  end
+end
+
+-- Mean of each reward entry over completions where it applies.
+local function reward_means(config, cs, report)
+  for _, entry in ipairs(config.reward_entries) do
+    local values = {}
+    for _, c in ipairs(cs) do
+      local r = c.rewards[entry.name]
+      if r ~= core.none then values[#values + 1] = r end
+    end
+    report["eval/rewards/" .. entry.name] = statistics.mean(values)
+  end
+end
+
+local function greedy(tr, config, list, report)
+  local cs, passed, values = {}, 0, {}
+  generate(tr, config, list, 1, 0, function(c)
+    local value, pass = measure(config, c)
+    values[#values + 1] = value
+    passed = passed + (pass and 1 or 0)
+    c.passed = pass
+    cs[#cs + 1] = c
+  end)
+  local low, high = passk.wilson(passed, #list)
+  report["eval/accuracy"] = passed / #list
+  report["eval/accuracy/low"], report["eval/accuracy/high"] = low, high
+  report["eval/metric"] = statistics.mean(values)
+  reward_means(config, cs, report)
+  local lengths = {}
+  for i, c in ipairs(cs) do lengths[i] = c.length end
+  report["eval/mean_length"] = statistics.mean(lengths)
+  report.samples = cs
+end
+
+local function sampled(tr, config, list, report)
+  local n, counts = config.eval.group_size, {}
+  local passed_here = 0
+  generate(tr, config, list, n, config.eval.temperature, function(c)
+    local _, pass = measure(config, c)
+    passed_here = passed_here + (pass and 1 or 0)
+    if c.index == n then
+      counts[#counts + 1] = passed_here
+      passed_here = 0
+    end
+  end)
+  for _, k in ipairs(config.eval.pass_at) do
+    if k > n then
+      errors.raise("EARG", "eval.pass_at: pass@%d needs eval.group_size of %d or more, it is %d", k, k, n)
+    end
+    local e = passk.estimate(counts, n, k)
+    report["eval/pass@" .. k] = e.value
+    report[("eval/pass@%d/low"):format(k)], report[("eval/pass@%d/high"):format(k)] = e.low, e.high
+  end
+end
+
+-- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), means of the rewards, n, samples.
+function evaluate.run(tr, n)
+  local config = tr.config
+  if not config.data.eval then errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows") end
+  local started = core.clock()
+  local list, skipped = held_out(tr, config, n or config.eval.samples)
+  if #list == 0 then errors.raise("ENOENT", "data.eval: no usable row") end
+  local report = { step = tr.step_count, n = #list, skipped = skipped }
+  greedy(tr, config, list, report)
+  if config.eval.group_size > 0 then sampled(tr, config, list, report) end
+  report.seconds = core.clock() - started
+  return report
+end
+
+return evaluate

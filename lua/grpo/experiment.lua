@@ -1,0 +1,420 @@
+-- grpo.experiment { ... }: check every option, fill in the defaults, remember where each value came from.
+--
+-- The options themselves are rows of the engine's options table (core.options()).
+-- Values are laid over one another, lowest to highest:
+--   defaults < the `extends` file < the script < the command line.
+-- A stage is one more layer, above the script's own fields.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local suggest = require "grpo.options".suggest
+
+local experiment = { overrides = {} } -- overrides: list of { path=, value=, text= }, set by the program
+
+local Experiment = { __name = "grpo.Experiment" }
+Experiment.__index = Experiment
+Experiment.__tostring = function(e) return "experiment " .. e.config.name end
+
+-- ---- the tree of options -----------------------------------------------------
+
+local tree
+
+local function option_tree()
+  if tree then return tree end
+  tree = { children = {} }
+  for _, row in ipairs(core.options()) do
+    local node = tree
+    for part in row.path:gmatch("[^.]+") do
+      node.children = node.children or {}
+      node.children[part] = node.children[part] or {}
+      node = node.children[part]
+    end
+    node.row = row
+  end
+  return tree
+end
+
+local function child(node, key)
+  return node.children and node.children[key]
+end
+
+local function child_names(node)
+  local names = {}
+  for name in pairs(node.children or {}) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+-- ---- where a field stands in the user's script --------------------------------
+
+local function field_line(where, key)
+  local file, line = (where or ""):match("^(.*):(%d+)$")
+  local text = file and core.fs.read(file)
+  if not text then return where end
+  local n, first = 0, tonumber(line)
+  for s in (text .. "\n"):gmatch("([^\n]*)\n") do
+    n = n + 1
+    if n >= first and s:find("%f[%w_]" .. key:gsub("%W", "%%%0") .. "%f[^%w_]%s*=") then
+      return file .. ":" .. n
+    end
+  end
+  return where
+end
+
+local function complain(layer, path, format, ...)
+  local key = path:match("[^.]+$") or path
+  local where = layer.where and field_line(layer.where, key)
+  error(errors.new("EARG", ("%s: %s"):format(path, format:format(...)), where or layer.name), 0)
+end
+
+-- ---- checking one value ---------------------------------------------------------
+
+local accepts = {
+  int = function(v) return math.tointeger(v) ~= nil and type(v) == "number" end,
+  number = function(v) return type(v) == "number" and v == v end,
+  boolean = function(v) return type(v) == "boolean" end,
+  string = function(v) return type(v) == "string" end,
+  enum = function(v, row)
+    for _, choice in ipairs(row.choices or {}) do
+      if v == choice then return true end
+    end
+    return false
+  end,
+  schedule = function(v) return type(v) == "number" and v == v or type(v) == "function" end,
+  ["function"] = function(v) return type(v) == "function" end,
+  table = function(v) return type(v) == "table" end,
+  list = function(v) return type(v) == "table" end,
+  dataset = function(v) return require("grpo.data").is_dataset(v) end,
+  any = function() return true end,
+}
+
+local wanted_text = {
+  int = "a whole number", number = "a number", boolean = "true or false", string = "a string",
+  schedule = "a number or a function(p)", ["function"] = "a function", table = "a table", list = "a list",
+  dataset = "a dataset (grpo.data.jsonl, .csv, .text, .list or .generate)",
+}
+
+local function range_text(row)
+  if row.min and row.max then return (", %s to %s"):format(row.min, row.max) end
+  if row.min then return (", %s or more"):format(row.min) end
+  if row.max then return (", %s or less"):format(row.max) end
+  return ""
+end
+
+local function wanted(row)
+  local texts = {}
+  for kind in row.type:gmatch("[^|]+") do
+    if kind == "enum" then
+      texts[#texts + 1] = "one of " .. table.concat(row.choices, ", ")
+    else
+      texts[#texts + 1] = wanted_text[kind]
+    end
+  end
+  return table.concat(texts, " or ") .. range_text(row)
+end
+
+local function shown(v)
+  if type(v) == "string" then return ("'%s'"):format(#v > 40 and v:sub(1, 40) .. "..." or v) end
+  if type(v) == "number" or type(v) == "boolean" then return tostring(v) end
+  return "a " .. type(v)
+end
+
+local function check_value(layer, path, row, v)
+  local fits = false
+  for kind in row.type:gmatch("[^|]+") do
+    if accepts[kind](v, row) then fits = true break end
+  end
+  if not fits then
+    local hint = ""
+    if row.choices and type(v) == "string" then
+      local near = suggest(v, row.choices)
+      hint = near and (", did you mean '%s'?"):format(near) or ""
+    end
+    complain(layer, path, "got %s, want %s%s", shown(v), wanted(row), hint)
+  end
+  if type(v) == "number" and ((row.min and v < row.min) or (row.max and v > row.max)) then
+    complain(layer, path, "got %s, want %s", shown(v), wanted(row))
+  end
+end
+
+-- ---- laying one table over another ------------------------------------------------
+
+-- Writes value into result at path; remembers its origin.
+local function put(result, origins, path, value, origin)
+  local t = result
+  local head, last = path:match("^(.*)%.([^.]+)$")
+  for part in (head or ""):gmatch("[^.]+") do
+    if type(t[part]) ~= "table" then t[part] = {} end
+    t = t[part]
+  end
+  t[last or path] = value
+  origins[path] = origin
+end
+
+-- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken whole.
+local function lay(result, origins, layer, node, value, prefix)
+  local names = {}
+  for key in pairs(value) do
+    if type(key) ~= "string" then
+      complain(layer, prefix == "" and "experiment" or prefix, "has a field without a name: %s", tostring(key))
+    end
+    names[#names + 1] = key
+  end
+  table.sort(names)
+  for _, key in ipairs(names) do
+    local v, path = value[key], prefix == "" and key or prefix .. "." .. key
+    local next_node = child(node, key)
+    if not next_node then
+      local near = suggest(key, child_names(node))
+      complain(layer, path, "unknown option%s", near and (", did you mean '%s'?"):format(near) or "")
+    end
+    local table_section = next_node.children and type(v) == "table" and not accepts.dataset(v)
+    if table_section then
+      if next_node.row and result ~= nil then put(result, origins, path, {}, layer.name) end
+      lay(result, origins, layer, next_node, v, path)
+    elseif next_node.row then
+      check_value(layer, path, next_node.row, v)
+      put(result, origins, path, v, layer.name)
+    else
+      complain(layer, path, "got %s, want a table", shown(v))
+    end
+  end
+end
+
+local function get(t, path)
+  for part in path:gmatch("[^.]+") do
+    if type(t) ~= "table" then return nil end
+    t = t[part]
+  end
+  return t
+end
+
+-- Defaults that a loss name sets; all others are in the options table.
+local loss_defaults = {
+  dapo = { clip_high = 0.28 },
+  gspo = { importance = "sequence", clip = 3e-4, clip_high = 4e-4 },
+  gmpo = { clip = 0.4 },
+  dr_grpo = { ["advantage.scale"] = "none" },
+  rloo = { ["advantage.baseline"] = "leave_one_out", ["advantage.scale"] = "none" },
+}
+loss_defaults.gspo_token = { importance = "sequence", clip = 3e-4, clip_high = 4e-4 }
+loss_defaults.luspo = loss_defaults.gspo
+
+local function fill_loss_defaults(result, origins)
+  local train = result.train or {}
+  local named = loss_defaults[train.loss or "grpo"]
+  if not named then return end
+  for field, value in pairs(named) do
+    local path = "train." .. field
+    -- a clip that the script sets moves clip_high with it
+    local follows = field == "clip_high" and train.clip ~= nil
+    if get(result, path) == nil and not follows then
+      put(result, origins, path, value, "default of loss " .. train.loss)
+    end
+  end
+end
+
+-- A section that is absent by default (lora, sampler_correction) stays absent: its fields have no say.
+local function optional_parent_absent(result, path)
+  local node, at = option_tree(), ""
+  for part in path:gmatch("[^.]+") do
+    node = child(node, part)
+    at = at == "" and part or at .. "." .. part
+    if at ~= path and node.row and node.row.default == nil and get(result, at) == nil then return true end
+  end
+  return false
+end
+
+local function fill_defaults(result, origins)
+  fill_loss_defaults(result, origins)
+  for _, row in ipairs(core.options()) do
+    if row.default ~= nil and get(result, row.path) == nil and not optional_parent_absent(result, row.path) then
+      local value = row.default
+      if type(value) == "table" then value = table.move(value, 1, #value, 1, {}) end
+      put(result, origins, row.path, value, "default")
+    elseif get(result, row.path) == nil and row.path:find(".", 1, true) == nil and child(option_tree(), row.path).children then
+      result[row.path] = {}
+    end
+  end
+  for name, node in pairs(option_tree().children) do
+    if node.children and not node.row then result[name] = result[name] or {} end
+  end
+end
+
+-- ---- meaning beyond single values ---------------------------------------------------
+
+local later = { -- options whose work belongs to a later version: refused, never ignored
+  ["model.lora"] = "LoRA adapters", ["model.quantize"] = "quantised weights",
+  ["model.gradient_checkpointing"] = "gradient checkpointing", ["model.chat_template"] = "chat templates",
+  tools = "tools", environment = "environments",
+}
+
+local function refuse_later(config, where)
+  local names = {}
+  for path in pairs(later) do names[#names + 1] = path end
+  table.sort(names)
+  for _, path in ipairs(names) do
+    local v = get(config, path)
+    local lua_template = path == "model.chat_template" and type(v) == "function"
+    if v and not lua_template then
+      complain({ where = where }, path, "%s are not in this version of grpo; remove the option", later[path])
+    end
+  end
+  if config.compute == "bf16" then
+    complain({ where = where }, "compute", "bf16 products are not in this version of grpo; use \"f32\"")
+  end
+end
+
+local function check_meaning(config, where)
+  local layer = { where = where }
+  local train = config.train
+  refuse_later(config, where)
+  if train.kl_in == "loss" and train.kl_estimator == "k1" and (type(train.kl) == "function" or train.kl > 0) then
+    complain(layer, "train.kl_estimator", "k1 as a loss has zero expected gradient on-policy; "
+      .. "use \"k2\" or \"k3\", or kl_in = \"reward\"")
+  end
+  if train.kl_estimator == "full" and train.kl_in == "reward" then
+    complain(layer, "train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
+  end
+  if config.reference == false and (type(train.kl) == "function" or train.kl > 0) then
+    complain(layer, "train.kl", "a KL needs a reference; reference is false")
+  end
+  if config.reference == "bigram" or config.reference == "random" then
+    complain(layer, "reference", "'%s' is not in this version of grpo; use \"initial\", a model path or false",
+      config.reference)
+  end
+  if train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
+    complain(layer, "train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
+  end
+  if not config.data.train then
+    complain(layer, "data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
+  end
+  if not (config.model.path or config.model.config) then
+    complain(layer, "model.path", "missing; give a model directory, or model.config for random weights")
+  end
+end
+
+local stage_kinds = { sft = true, grpo = true, ppo = true, denoise = true }
+
+local function check_stage_kind(stage, index, where)
+  local path = ("stages[%d].kind"):format(index)
+  if not stage_kinds[stage.kind] then
+    local near = type(stage.kind) == "string" and suggest(stage.kind, { "sft", "grpo", "ppo", "denoise" })
+    complain({ where = where }, path, "got %s, want \"sft\" or \"grpo\"%s", shown(stage.kind),
+      near and (", did you mean '%s'?"):format(near) or "")
+  end
+  if stage.kind ~= "sft" and stage.kind ~= "grpo" then
+    complain({ where = where }, path, "\"%s\" stages are not in this version of grpo", stage.kind)
+  end
+end
+
+-- ---- resolving -------------------------------------------------------------------------
+
+local function read_extends(path, where)
+  local text, message = core.fs.read(path)
+  text = text or core.embedded(path)
+  if not text then
+    error(errors.new("ENOENT", ("extends: %s: %s"):format(path, message), where), 0)
+  end
+  return core.json_decode(text, path)
+end
+
+local function without(t, key)
+  local copy = {}
+  for k, v in pairs(t) do
+    if k ~= key then copy[k] = v end
+  end
+  return copy
+end
+
+-- layers: list of { name=, where=, value= }, lowest first.  stage_index: nil for the experiment itself.
+local function resolve(layers, stage_index)
+  local result, origins = {}, {}
+  for _, layer in ipairs(layers) do
+    lay(result, origins, layer, option_tree(), layer.value, "")
+  end
+  for _, o in ipairs(experiment.overrides) do
+    local index, rest = o.path:match("^stages%.(%d+)%.(.*)$")
+    local applies = not index or tonumber(index) == stage_index
+    local path = index and rest or o.path
+    if applies then
+      local value, node = o.value, option_tree()
+      for part in path:gmatch("[^.]+") do
+        local parent = node
+        node = child(parent, part)
+        if not node then
+          local near = suggest(part, child_names(parent))
+          error(errors.new("EARG", ("%s: unknown option%s"):format(o.path,
+            near and (", did you mean '%s'?"):format(near) or ""), "command line"), 0)
+        end
+      end
+      if not node.row then
+        error(errors.new("EARG", ("%s: is a section, give one of its fields"):format(o.path), "command line"), 0)
+      end
+      if value == core.json_null then
+        put(result, origins, path, nil, "command line")
+      else
+        check_value({ name = "command line" }, o.path, node.row, value)
+        put(result, origins, path, value, "command line")
+      end
+    end
+  end
+  fill_defaults(result, origins)
+  return result, origins
+end
+
+local function rewards_list(config, where)
+  return require("grpo.rewarding").entries(config.rewards, where)
+end
+
+-- The public constructor.  Raises at the script's line; returns an Experiment:
+--   .config, .origins   resolved options and where each came from
+--   .stages             list of { kind=, config=, origins= }, at least one
+function experiment.new(fields)
+  local where = errors.where()
+  if type(fields) ~= "table" then
+    error(errors.new("EARG", "grpo.experiment: got " .. type(fields) .. ", want a table", where), 0)
+  end
+  local layers, extends = {}, fields.extends
+  for _, o in ipairs(experiment.overrides) do
+    if o.path == "extends" then extends = o.value end
+  end
+  if extends then
+    layers[1] = { name = "extends " .. tostring(extends), value = without(read_extends(extends, where), "extends") }
+  end
+  layers[#layers + 1] = { name = "script", where = where, value = without(fields, "stages") }
+  local e = setmetatable({ where = where, stages = {} }, Experiment)
+  e.config, e.origins = resolve(layers)
+  e.config.name = e.config.name or experiment.script_name or "experiment"
+  for i, stage in ipairs(fields.stages or { { kind = "grpo" } }) do
+    if type(stage) ~= "table" then complain({ where = where }, ("stages[%d]"):format(i), "want a table") end
+    check_stage_kind(stage, i, where)
+    local stacked = table.move(layers, 1, #layers, 1, {})
+    stacked[#stacked + 1] = { name = "stage " .. i, where = where, value = without(stage, "kind") }
+    local config, origins = resolve(stacked, i)
+    check_meaning(config, where)
+    config.name = e.config.name
+    config.reward_entries = rewards_list(config, where)
+    if stage.kind == "sft" and type(config.data.target) ~= "function" then
+      complain({ where = where }, "data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
+    end
+    e.stages[i] = { kind = stage.kind, config = config, origins = origins }
+  end
+  e.config.reward_entries = rewards_list(e.config, where)
+  return e
+end
+
+function experiment.is(v)
+  return getmetatable(v) == Experiment
+end
+
+-- "key=value" from a command line: JSON if it reads as JSON, else a string.
+function experiment.parse_override(word)
+  local path, text = word:match("^([%w_.]+)=(.*)$")
+  if not path then return nil end
+  local ok, value = pcall(core.json_decode, text)
+  if not ok then value = text end
+  return { path = path, value = value, text = text }
+end
+
+return experiment

@@ -1,0 +1,48 @@
+-- From the `model` options to a model and its tokenizer.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+
+local loading = {}
+
+-- A JSON file of a model's shape: as given, else the one shipped inside the program.
+local function read_config(path)
+  local text, message, code = core.fs.read(path)
+  text = text or core.embedded(path)
+  if not text then errors.raise(code or "ENOENT", "model.config: %s: %s", path, message) end
+  return core.json_decode(text, path)
+end
+
+local function tokenizer_of(option, path)
+  if type(option) == "string" then return core.tokenizer_load(option) end
+  if option ~= nil then return option end
+  if path then return nil end -- the one beside the weights
+  errors.raise("EARG", "model.tokenizer: missing; a model made from model.config needs one, "
+    .. "for instance grpo.tokenizer.bytes()")
+end
+
+-- model: the options of section model; config: the whole experiment's (threads, seed).
+function loading.model(model, config)
+  if config.threads then core.set_threads(config.threads) end
+  local tokenizer = tokenizer_of(model.tokenizer, model.path)
+  if model.path then
+    local loaded = core.model_load(model.path, { tokenizer = tokenizer })
+    if not (tokenizer or loaded.tokenizer) then
+      errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one", model.path)
+    end
+    return loaded, tokenizer or loaded.tokenizer
+  end
+  local shape = model.config
+  if type(shape) == "string" then shape = read_config(shape) end
+  local copy = {}
+  for k, v in pairs(shape) do copy[k] = v end
+  copy.vocab_size = copy.vocab_size or #tokenizer
+  if copy.vocab_size < #tokenizer then
+    errors.raise("EARG", "model.config: vocab_size is %d, but the tokenizer has %d tokens", copy.vocab_size, #tokenizer)
+  end
+  if copy.eos_token_id == nil then copy.eos_token_id = tokenizer.eos end
+  if copy.bos_token_id == nil then copy.bos_token_id = tokenizer.bos end
+  return core.model_new(copy, { seed = config.seed, tokenizer = tokenizer }), tokenizer
+end
+
+return loading

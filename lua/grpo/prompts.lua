@@ -1,0 +1,114 @@
+-- Which rows a step trains on, and what the model sees of them.
+--
+-- A stage walks through its dataset in a seeded permutation of its own for each
+-- epoch.  The only state is a cursor: how many rows were drawn so far.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+
+local prompts = {}
+
+-- What the model reads: { ids=, text=, messages= } for a row.
+function prompts.render(config, tokenizer, row)
+  local prompt = config.data.prompt(row)
+  if type(prompt) == "string" then
+    return { text = prompt, ids = tokenizer:encode(prompt, { special = true }) }
+  end
+  if type(prompt) ~= "table" then
+    errors.raise("EARG", "data.prompt: returned %s for a row, want a string or a list of messages",
+      prompt == nil and "nothing" or "a " .. type(prompt))
+  end
+  local template = config.model.chat_template
+  local text
+  if type(template) == "function" then
+    text = template(prompt, { generation_prompt = true })
+  else
+    text = tokenizer:chat(prompt)
+  end
+  return { text = text, messages = prompt, ids = tokenizer:encode(text) }
+end
+
+local Source = {}
+Source.__index = Source
+
+-- A source of prompts for one stage.
+function prompts.source(config, tokenizer)
+  local dataset = config.data.train
+  if #dataset == 0 then
+    errors.raise("ENOENT", "data.train: the dataset is empty (%s)", tostring(dataset))
+  end
+  return setmetatable({
+    config = config, tokenizer = tokenizer, dataset = dataset, cursor = 0, dropped = 0, truncated = 0,
+  }, Source)
+end
+
+-- Row number `cursor` of the endless walk.
+local function row_at(source, cursor)
+  local n = #source.dataset
+  local i = cursor % n
+  if source.config.data.shuffle then
+    i = core.permute(source.config.seed + (cursor // n) * 1000003, n, i)
+  end
+  return source.dataset[i + 1]
+end
+
+-- True when the prompt may be used; truncates or raises as data.too_long says.
+local function fit(source, prompt)
+  local data = source.config.data
+  local limit = data.max_prompt_tokens
+  if #prompt.ids == 0 then
+    errors.raise("EARG", "data.prompt: a prompt has no token; give every prompt at least one character")
+  end
+  if #prompt.ids <= limit then return true end
+  if data.too_long == "error" then
+    errors.raise("EARG", "data.max_prompt_tokens: a prompt has %d tokens, the limit is %d; raise it, "
+      .. "or set too_long to \"drop\" or \"truncate_left\"", #prompt.ids, limit)
+  end
+  if data.too_long == "drop" then
+    source.dropped = source.dropped + 1
+    return false
+  end
+  source.truncated = source.truncated + 1
+  prompt.ids = table.move(prompt.ids, #prompt.ids - limit + 1, #prompt.ids, 1, {})
+  prompt.text = source.tokenizer:decode(prompt.ids)
+  return true
+end
+
+-- The next usable prompt: { row=, ids=, text=, messages=, number= }.
+function Source:next()
+  for _ = 1, #self.dataset do
+    local number = self.cursor
+    local row = row_at(self, number)
+    self.cursor = number + 1
+    local prompt = prompts.render(self.config, self.tokenizer, row)
+    if fit(self, prompt) then
+      prompt.row, prompt.number = row, number
+      return prompt
+    end
+  end
+  errors.raise("ENOENT", "data.train: no usable row, all %d prompts are longer than max_prompt_tokens = %d",
+    #self.dataset, self.config.data.max_prompt_tokens)
+end
+
+function Source:draw(n)
+  local list = {}
+  for i = 1, n do list[i] = self:next() end
+  return list
+end
+
+-- The next row as a demonstration: { prompt=ids, target=ids } for kind = "sft".
+function Source:demonstration(max_new_tokens)
+  local data, tokenizer = self.config.data, self.tokenizer
+  local prompt = self:next()
+  local target = data.target(prompt.row)
+  if type(target) ~= "string" then
+    errors.raise("EARG", "data.target: returned a %s for a row, want a string", type(target))
+  end
+  local ids = tokenizer:encode(target)
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1] = tokenizer.eos end
+  if #ids > max_new_tokens then ids = table.move(ids, 1, max_new_tokens, 1, {}) end
+  if #ids == 0 then errors.raise("EARG", "data.target: returned an empty string for a row") end
+  return { prompt = prompt.ids, target = ids }
+end
+
+return prompts

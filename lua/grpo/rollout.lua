@@ -1,0 +1,44 @@
+-- Completions as reward functions and hooks see them: the table `c` of the documentation.
+
+local core = require "grpo.core"
+
+local rollout = {}
+
+-- Builds c for completions first..last of the engine's batch.  `prompts[k]` belongs to completions
+-- (k-1)*n+1 .. k*n.  context: { seed=, step=, tokens_seen=, state=, stream= }
+function rollout.completions(batch, prompts, n, slot, context)
+  local group, prompt = {}, prompts[slot]
+  for k = 1, n do
+    local i = (slot - 1) * n + k
+    local finish = batch:finish(i)
+    group[k] = {
+      text = batch:text(i), prompt = prompt.text, messages = prompt.messages, row = prompt.row,
+      ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
+      logprobs = batch:logprobs(i), index = k, group = group, step = context.step,
+      tokens_seen = context.tokens_seen, state = context.state, rewards = {},
+      rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
+    }
+  end
+  return group
+end
+
+-- The whole batch as one list, groups in prompt order.
+function rollout.all(batch, prompts, n, context)
+  local cs = {}
+  for slot = 1, #prompts do
+    for _, c in ipairs(rollout.completions(batch, prompts, n, slot, context)) do cs[#cs + 1] = c end
+  end
+  return cs
+end
+
+-- A read-only view of tr.state for rewards.
+function rollout.read_only(state)
+  return setmetatable({}, {
+    __index = state,
+    __newindex = function() error("c.state is read-only in a reward; change tr.state in a hook", 2) end,
+    __pairs = function() return pairs(state) end,
+    __len = function() return #state end,
+  })
+end
+
+return rollout

@@ -1,0 +1,233 @@
+-- A run's directory: runs/NAME-NNN/, never reused, append-only logs, atomic everything else.
+--
+-- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
+-- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local tensorboard = require "grpo.tensorboard"
+
+local fs = core.fs
+
+local Run = {}
+Run.__index = Run
+
+local rundir = {}
+
+local function must(ok, message, code)
+  if ok then return ok end
+  errors.raise_plain(code or "EIO", "%s", tostring(message))
+end
+
+local function write_json(path, value)
+  must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))
+end
+
+local function read_json(path)
+  local text, message, code = fs.read(path)
+  if not text then return nil, message, code end
+  return core.json_decode(text, path)
+end
+
+-- ---- making one ----------------------------------------------------------------
+
+local function next_number(root, name)
+  local highest = 0
+  for _, entry in ipairs(fs.list(root) or {}) do
+    local base, number = entry:match("^(.*)%-(%d+)$")
+    if base == name then highest = math.max(highest, tonumber(number)) end
+  end
+  return highest + 1
+end
+
+-- Which Lua files were loaded from disk: { [module] = path }.
+local function loaded_modules()
+  local list = {}
+  for name in pairs(package.loaded) do
+    local path = package.searchpath(name, package.path)
+    if path then list[#list + 1] = { name = name, path = path } end
+  end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  return list
+end
+
+local function save_sources(dir, script)
+  local text = fs.read(script)
+  must(fs.mkdirs(dir .. "/source/modules"))
+  must(fs.write(dir .. "/source/main.lua", text or ""))
+  for _, module in ipairs(loaded_modules()) do
+    local target = dir .. "/source/modules/" .. module.name:gsub("%.", "/") .. ".lua"
+    must(fs.mkdirs(target:match("^(.*)/")))
+    must(fs.write(target, fs.read(module.path) or ""))
+  end
+end
+
+-- Size and checksum of what the run reads.
+local function inputs_of(paths)
+  local list = {}
+  for path in core.sorted_pairs(paths) do
+    local text = not fs.isdir(path) and fs.read(path)
+    list[#list + 1] = { path = path, size = text and #text or nil, crc32c = text and fs.crc32c(text) or nil }
+  end
+  return list
+end
+
+-- info: { name=, script=, args=, overrides=, config=, env=, inputs= }
+function rundir.create(root, info)
+  must(fs.mkdirs(root))
+  local name = (info.name:gsub("[^%w._-]", "-"))
+  local root_lock = must(fs.lock(root .. "/.lock"))
+  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
+  must(fs.mkdirs(dir .. "/checkpoints"))
+  root_lock:close()
+  local run = setmetatable({ dir = dir }, Run)
+  run.lock = must(fs.lock(dir .. "/.lock"))
+  save_sources(dir, info.script)
+  write_json(dir .. "/config.json", info.config)
+  write_json(dir .. "/env.json", info.env)
+  write_json(dir .. "/inputs.json", inputs_of(info.inputs))
+  run.info = { format = 1, version = core.version().version, name = name, script = info.script, args = info.args,
+    overrides = info.overrides, started = core.wall(), pid = core.getpid(), host = core.hostname() }
+  run:open_logs()
+  run:set_state("running")
+  return run
+end
+
+-- Open one to go on with it.  The lock tells whether another process still runs it.
+function rundir.open(dir)
+  local info, message, code = read_json(dir .. "/run.json")
+  if not info then errors.raise_plain(code or "ENOENT", "%s: not a run directory: %s", dir, message) end
+  if info.format ~= 1 then
+    errors.raise_plain("EFORMAT", "%s: written by another version (format %s); this one reads format 1", dir,
+      tostring(info.format))
+  end
+  local run = setmetatable({ dir = dir, info = info }, Run)
+  local lock = fs.lock(dir .. "/.lock")
+  if not lock then errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid)) end
+  run.lock = lock
+  info.pid, info.host = core.getpid(), core.hostname()
+  return run
+end
+
+-- What differs between the inputs now and at the start: a list of sentences.
+function Run:changed_inputs()
+  local then_list, list = read_json(self.dir .. "/inputs.json") or {}, {}
+  for _, item in ipairs(then_list) do
+    local text = not fs.isdir(item.path) and fs.read(item.path)
+    if item.crc32c and not text then
+      list[#list + 1] = item.path .. " is missing"
+    elseif item.crc32c and fs.crc32c(text) ~= item.crc32c then
+      list[#list + 1] = item.path .. " has changed"
+    end
+  end
+  return list
+end
+
+-- ---- logs ------------------------------------------------------------------------
+
+local logs = { "metrics", "completions", "eval" }
+
+-- Remove from a log what a resumed run will write again, and a last line cut short.
+local function cut_log(path, last_step)
+  local text = fs.read(path)
+  if not text then return end
+  local kept = {}
+  for line in text:gmatch("([^\n]*)\n") do
+    local ok, row = pcall(core.json_decode, line)
+    if ok and type(row) == "table" and (tonumber(row.step) or 0) <= last_step then kept[#kept + 1] = line .. "\n" end
+  end
+  local whole = table.concat(kept)
+  if whole ~= text then must(fs.write(path, whole)) end
+end
+
+function Run:cut_logs(last_step)
+  for _, name in ipairs(logs) do cut_log(self.dir .. "/" .. name .. ".jsonl", last_step) end
+end
+
+function Run:open_logs()
+  self.log = {}
+  for _, name in ipairs(logs) do self.log[name] = must(fs.append(self.dir .. "/" .. name .. ".jsonl")) end
+  self.text_log = must(fs.append(self.dir .. "/run.log"))
+end
+
+function Run:append(name, row)
+  must(self.log[name]:put(core.json_encode(row) .. "\n"))
+end
+
+function Run:note(text)
+  self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ"), text))
+end
+
+function Run:scalars(step, metrics)
+  if not self.events then
+    local path = ("%s/events.out.tfevents.%d.%s.%d"):format(self.dir, math.floor(core.wall()), core.hostname(),
+      core.getpid())
+    self.events = must(fs.append(path))
+    self.events:put(tensorboard.header(core.wall()))
+  end
+  self.events:put(tensorboard.scalars(core.wall(), step, metrics))
+end
+
+function Run:event_text(step, name, s)
+  if self.events then self.events:put(tensorboard.text(core.wall(), step, name, s)) end
+end
+
+-- ---- state -----------------------------------------------------------------------
+
+-- state: "running", "finished", "stopped", "interrupted", "diverged", "error"
+function Run:set_state(state, more)
+  self.info.state = state
+  self.info.heartbeat = core.wall()
+  for k, v in pairs(more or {}) do self.info[k] = v end
+  write_json(self.dir .. "/run.json", self.info)
+end
+
+-- At most one write a second.
+function Run:heartbeat(step, steps)
+  local now = core.wall()
+  if now - (self.info.heartbeat or 0) < 1 then return end
+  self:set_state("running", { step = step, steps = steps })
+end
+
+function Run:close()
+  for _, writer in pairs(self.log or {}) do writer:close() end
+  if self.text_log then self.text_log:close() end
+  if self.events then self.events:close() end
+  if self.lock then self.lock:close() end
+end
+
+-- ---- looking at runs ----------------------------------------------------------------
+
+-- { name=, dir=, state=, step=, steps=, started= } of one directory, or nil when it is no run.
+function rundir.describe(dir)
+  local ok, info = pcall(read_json, dir .. "/run.json")
+  if not ok or not info then return nil end
+  local state = info.state
+  if state == "running" then
+    local lock = fs.lock(dir .. "/.lock")
+    if lock then
+      lock:close()
+      state = "crashed"
+    end
+  end
+  return { name = dir:match("[^/]+$"), dir = dir, state = state, step = info.step, steps = info.steps,
+    started = info.started, script = info.script, summary = info.summary, pid = info.pid }
+end
+
+-- All runs below root, newest first.
+function rundir.list(root)
+  local list = {}
+  for _, name in ipairs(fs.list(root) or {}) do
+    local one = name:sub(1, 1) ~= "." and rundir.describe(root .. "/" .. name)
+    if one then list[#list + 1] = one end
+  end
+  table.sort(list, function(a, b)
+    if (a.started or 0) ~= (b.started or 0) then return (a.started or 0) > (b.started or 0) end
+    return a.name > b.name
+  end)
+  return list
+end
+
+rundir.read_json = read_json
+
+return rundir

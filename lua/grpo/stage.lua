@@ -1,0 +1,362 @@
+-- One stage of a run: its engine, its source of prompts, and what a step is.
+--
+-- Reading order of a GRPO step: draw prompts -> roll out G completions each -> rewards ->
+-- group advantages -> reference log-probabilities (when KL is on) -> loss, backward, optimizer.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local prompts = require "grpo.prompts"
+local rewarding = require "grpo.rewarding"
+local rollout = require "grpo.rollout"
+local statistics = require "grpo.statistics"
+
+local Stage = {}
+Stage.__index = Stage
+
+local MAX_DYNAMIC_ROUNDS = 3
+
+local function needs_reference(config)
+  local kl = config.train.kl
+  return type(kl) == "function" or kl > 0
+end
+
+local function make_reference(tr, config, seed)
+  local reference = config.reference
+  if reference == "initial" then return core.model_clone(tr.model) end
+  if reference == "random" then
+    local table_config = {}
+    for k, v in pairs(tr.model.config) do table_config[k] = v end
+    return core.model_new(table_config, { seed = seed + 1 })
+  end
+  return core.model_load(reference, {})
+end
+
+-- How many optimizer steps the stage has.
+local function planned_steps(config)
+  local train = config.train
+  if train.steps then return train.steps end
+  return math.max(1, math.floor(train.epochs * #config.data.train / train.prompts_per_step))
+end
+
+-- spec: { kind=, config= } of the experiment.
+function Stage.new(tr, spec, index)
+  local config = spec.config
+  local stage = setmetatable({
+    kind = spec.kind, config = config, index = index, tr = tr, step = 0, tokens = 0,
+    steps = planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
+  }, Stage)
+  if spec.kind == "grpo" then
+    if #config.reward_entries == 0 then
+      errors.raise("EARG", "rewards: none given; a grpo stage learns from rewards")
+    end
+    if needs_reference(config) and config.reference then
+      stage.reference = make_reference(tr, config, config.seed)
+    end
+  end
+  stage:build_engine()
+  return stage
+end
+
+function Stage:build_engine()
+  local config, tr = self.config, self.tr
+  local limit = tr.model.config.max_position_embeddings
+  local want = config.data.max_prompt_tokens + config.sampling.max_new_tokens
+  if limit and want > limit and config.data.max_prompt_tokens >= limit then
+    errors.raise("EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's context is %d "
+      .. "tokens; lower it", config.data.max_prompt_tokens, limit)
+  end
+  if limit and want > limit then
+    errors.raise("EARG", "data.max_prompt_tokens: %d and sampling.max_new_tokens %d together exceed the model's "
+      .. "context of %d tokens; lower one of them", config.data.max_prompt_tokens, config.sampling.max_new_tokens, limit)
+  end
+  self.engine = core.engine {
+    model = tr.model, tokenizer = tr.tokenizer, reference = self.reference,
+    prompts_per_step = config.train.prompts_per_step, group_size = self.kind == "grpo" and config.sampling.group_size or 1,
+    max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
+    micro_batch_tokens = config.train.micro_batch_tokens, optimizer = config.train.optimizer,
+  }
+  self.engine:reserve()
+end
+
+-- The argument of schedules.
+function Stage:argument()
+  return { step = self.step, steps = self.steps, tokens = self.tokens,
+    fraction = self.steps > 0 and self.step / self.steps or 1.0, metrics = self.tr.metrics or {} }
+end
+
+-- A number, or a schedule called under limits and checked.
+function Stage:value(name, v, p)
+  if type(v) ~= "function" then return v end
+  local ok, result = core.limited(self.config.limits.schedule, name, v, p)
+  if not ok then error(result, 0) end
+  if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
+    errors.raise("EARG", "%s: the schedule returned %s at step %d, want a finite number", name, tostring(result), p.step)
+  end
+  return result
+end
+
+-- ---- sft --------------------------------------------------------------------------
+
+function Stage:sft_step(p)
+  local config = self.config
+  local rows = {}
+  for i = 1, config.train.prompts_per_step do
+    rows[i] = self.source:demonstration(config.sampling.max_new_tokens)
+  end
+  local lr = self:value("train.lr", config.train.lr, p)
+  local started = core.clock()
+  local metrics = self.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm })
+  metrics.learning_rate = lr
+  metrics["time/train"] = core.clock() - started
+  return metrics, metrics.num_tokens
+end
+
+-- ---- grpo -------------------------------------------------------------------------
+
+function Stage:context()
+  return { seed = self.config.seed, step = self.tr.step_count, tokens_seen = self.tr.tokens_seen,
+    state = rollout.read_only(self.tr.state) }
+end
+
+function Stage:roll_out(list)
+  local config = self.config
+  local ids, numbers = {}, {}
+  for i, prompt in ipairs(list) do ids[i], numbers[i] = prompt.ids, prompt.number end
+  return self.engine:rollout { prompts = ids, index = numbers, n = config.sampling.group_size,
+    sampling = config.sampling, seed = config.seed, step = self.tr.step_count, stream = "sample" }
+end
+
+function Stage:score(cs, weights)
+  local config = self.config
+  local failures, seconds = rewarding.score(config.reward_entries, cs, config.limits.reward, config.reward.on_error)
+  for _, c in ipairs(cs) do
+    c.reward = rewarding.total(config.reward_entries, weights, c, config.reward.clip)
+  end
+  return failures, seconds
+end
+
+-- True when the scored rewards of a group are all equal (or fewer than two).
+local function tied(group)
+  local first
+  for _, c in ipairs(group) do
+    if c.reward ~= nil then
+      if first == nil then first = c.reward end
+      if c.reward ~= first then return false end
+    end
+  end
+  return true
+end
+
+-- Dynamic sampling: groups without spread are replaced by further prompts, a few rounds long.
+function Stage:replace_tied(batch, list, cs, weights)
+  local config, n = self.config, self.config.sampling.group_size
+  local replaced = 0
+  for _ = 1, MAX_DYNAMIC_ROUNDS do
+    local slots, fresh, ids, numbers = {}, {}, {}, {}
+    for slot = 1, #list do
+      if tied(cs[(slot - 1) * n + 1].group) then
+        local prompt = self.source:next()
+        slots[#slots + 1], fresh[#fresh + 1] = slot, prompt
+        ids[#ids + 1], numbers[#numbers + 1] = prompt.ids, prompt.number
+      end
+    end
+    if #slots == 0 then break end
+    replaced = replaced + #slots
+    self.engine:replace(batch, slots, ids, { index = numbers, n = n, sampling = config.sampling, seed = config.seed,
+      step = self.tr.step_count, stream = "sample" })
+    for k, slot in ipairs(slots) do
+      list[slot] = fresh[k]
+      local group = rollout.completions(batch, list, n, slot, self:context())
+      self:score(group, weights)
+      table.move(group, 1, n, (slot - 1) * n + 1, cs)
+    end
+  end
+  return replaced
+end
+
+-- kl_in = "reward": R -= beta * sum over the completion of (log p_old - log p_ref).
+local function subtract_kl(batch, cs, beta)
+  for i, c in ipairs(cs) do
+    local ref, sum = batch:ref_logprobs(i), 0.0
+    for t = 1, c.length do sum = sum + (c.logprobs[t] - ref[t]) end
+    c.kl = sum
+    if c.reward ~= nil then c.reward = c.reward - beta * sum end
+  end
+end
+
+-- What core.advantages wants: totals, or rows of single rewards for normalize_then_sum.
+function Stage:advantages(cs, weights)
+  local config = self.config
+  local options = { group = config.sampling.group_size, scale = config.train.advantage.scale,
+    baseline = config.train.advantage.baseline, normalize = config.train.advantage.normalize }
+  local rewards, dense = {}, false
+  if config.reward.aggregate == "normalize_then_sum" then
+    options.aggregate, options.weights = "normalize_then_sum", weights
+    for i, c in ipairs(cs) do
+      rewards[i] = {}
+      for k, entry in ipairs(config.reward_entries) do rewards[i][k] = c.rewards[entry.name] end
+    end
+  else
+    for i, c in ipairs(cs) do rewards[i] = c.reward == nil and core.none or c.reward end
+  end
+  local scalar, tokens = self:split_dense(cs, weights, rewards)
+  dense = tokens ~= nil
+  local advantages = core.advantages(scalar, options)
+  if dense then
+    local per_token = core.dense_advantages(tokens, { group = config.sampling.group_size })
+    for i, list in ipairs(per_token) do
+      for t = 1, #list do list[t] = list[t] + advantages[i] end
+    end
+    advantages = per_token
+  end
+  for i, c in ipairs(cs) do c.advantage = advantages[i] end
+  return advantages
+end
+
+-- With token_fn entries: their weighted per-token sums, and the scalar rewards without them.
+function Stage:split_dense(cs, weights, rewards)
+  local entries, any = self.config.reward_entries, false
+  for _, entry in ipairs(entries) do any = any or entry.token_fn ~= nil end
+  if not any then return rewards, nil end
+  local tokens, scalar = {}, {}
+  for i, c in ipairs(cs) do
+    local sums = {}
+    for t = 1, c.length do sums[t] = 0.0 end
+    local rest, applies = 0.0, false
+    for k, entry in ipairs(entries) do
+      local list = c.token_rewards and c.token_rewards[entry.name]
+      if list then
+        for t = 1, c.length do sums[t] = sums[t] + weights[k] * (list[t] == core.none and 0 or list[t]) end
+      elseif not entry.token_fn and c.rewards[entry.name] ~= core.none then
+        rest, applies = rest + weights[k] * c.rewards[entry.name], true
+      end
+    end
+    tokens[i], scalar[i] = sums, applies and rest or core.none
+  end
+  return scalar, tokens
+end
+
+local loss_fields = {
+  "loss", "clip", "clip_high", "delta", "importance", "kl_estimator", "kl_bias_correction", "off_policy_mask",
+  "sampler_correction", "entropy", "top_entropy_quantile", "mask_truncated", "sapo", "vespo", "cispo_cap",
+  "max_grad_norm", "iterations", "skip_zero_std_groups",
+}
+
+function Stage:update(batch, advantages, beta, lr, p)
+  local config = self.config
+  local options = { advantages = advantages, kl = config.train.kl_in == "loss" and beta or 0.0, lr = lr,
+    temperature = config.sampling.temperature, max_new_tokens = config.sampling.max_new_tokens,
+    step = self.tr.step_count, seed = config.seed, p = p }
+  for _, name in ipairs(loss_fields) do options[name] = config.train[name] end
+  return self.engine:update(batch, options)
+end
+
+function Stage:reward_metrics(cs, metrics)
+  local config, n = self.config, self.config.sampling.group_size
+  local totals, stds, flat, groups = {}, {}, 0, #cs // n
+  for g = 1, groups do
+    local of_group = {}
+    for k = 1, n do
+      local r = cs[(g - 1) * n + k].reward
+      if r ~= nil then of_group[#of_group + 1], totals[#totals + 1] = r, r end
+    end
+    local std = statistics.std(of_group)
+    stds[#stds + 1] = std == std and std or 0.0
+    if tied(cs[(g - 1) * n + 1].group) then flat = flat + 1 end
+  end
+  metrics.reward, metrics.reward_std = statistics.mean(totals), statistics.mean(stds)
+  metrics.frac_reward_zero_std = flat / groups
+  for _, entry in ipairs(config.reward_entries) do
+    local values = {}
+    for _, c in ipairs(cs) do
+      local r = c.rewards[entry.name]
+      if r ~= core.none then values[#values + 1] = r end
+    end
+    metrics[("rewards/%s/mean"):format(entry.name)] = statistics.mean(values)
+    metrics[("rewards/%s/std"):format(entry.name)] = statistics.std(values)
+  end
+end
+
+local function length_metrics(cs, metrics)
+  local lengths, ended, cut = {}, {}, 0
+  for i, c in ipairs(cs) do
+    lengths[i] = c.length
+    if c.truncated then cut = cut + 1 else ended[#ended + 1] = c.length end
+  end
+  metrics["completions/mean_length"] = statistics.mean(lengths)
+  metrics["completions/min_length"], metrics["completions/max_length"] = math.min(table.unpack(lengths)),
+    math.max(table.unpack(lengths))
+  metrics["completions/clipped_ratio"] = cut / #cs
+  metrics["completions/mean_terminated_length"] = #ended > 0 and statistics.mean(ended) or 0.0
+end
+
+local function slowest(seconds)
+  local name, most = nil, -1
+  for k, v in core.sorted_pairs(seconds) do
+    if v > most then name, most = k, v end
+  end
+  return name
+end
+
+function Stage:grpo_step(p)
+  local config, tr = self.config, self.tr
+  local beta = self:value("train.kl", config.train.kl, p)
+  local lr = self:value("train.lr", config.train.lr, p)
+  local weights = rewarding.weights(config.reward_entries, p)
+  local clock = core.clock()
+  local list = self.source:draw(config.train.prompts_per_step)
+  local batch = self:roll_out(list)
+  local generated = core.clock()
+  local cs = rollout.all(batch, list, config.sampling.group_size, self:context())
+  tr:check_interrupt()
+  local failures, seconds = self:score(cs, weights)
+  local replaced = config.train.skip_zero_std_groups and self:replace_tied(batch, list, cs, weights) or 0
+  if self.reference and (beta > 0 or type(config.train.kl) == "function") then self.engine:reference(batch) end
+  if config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, cs, beta) end
+  tr.batch = { completions = cs, step = tr.step_count }
+  tr:hook("on_rollout", tr.batch)
+  local advantages = self:advantages(cs, weights)
+  local rewarded = core.clock()
+  tr:check_interrupt()
+  local metrics = self:update(batch, advantages, beta, lr, p)
+  self:reward_metrics(cs, metrics)
+  length_metrics(cs, metrics)
+  local tokens = 0
+  for _, c in ipairs(cs) do tokens = tokens + c.length end
+  metrics.beta, metrics.learning_rate = beta, lr
+  metrics["time/generate"], metrics["time/reward"] = generated - clock, rewarded - generated
+  metrics["time/train"] = core.clock() - rewarded
+  metrics["tokens_per_second/generate"] = tokens / (generated - clock)
+  metrics["tokens_per_second/train"] = tokens / metrics["time/train"]
+  metrics.slowest_reward = slowest(seconds)
+  if failures > 0 then metrics.reward_errors = failures end
+  if replaced > 0 then metrics.groups_replaced = replaced end
+  return metrics, tokens
+end
+
+-- One step of the stage; returns metrics and the tokens trained on.
+function Stage:advance()
+  local p = self:argument()
+  self.tr.schedule_argument = p
+  local metrics, tokens
+  local cursor = self.source.cursor
+  local ok, err = xpcall(function()
+    if self.kind == "sft" then metrics, tokens = self:sft_step(p) else metrics, tokens = self:grpo_step(p) end
+  end, function(e)
+    if type(e) == "table" and not e.traceback then e.traceback = debug.traceback("", 2) end
+    return e
+  end)
+  if not ok then
+    self.source.cursor = cursor -- an abandoned step has drawn nothing
+    error(err, 0)
+  end
+  self.step, self.tokens = self.step + 1, self.tokens + tokens
+  local sync = self.config.train.sync_reference
+  if self.reference and sync and self.step % sync.every == 0 then
+    core.model_lerp(self.reference, self.tr.model, sync.mixup)
+  end
+  self.done = self.step >= self.steps
+  return metrics, tokens
+end
+
+return Stage

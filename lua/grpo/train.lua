@@ -1,0 +1,349 @@
+-- The trainer: the loop around steps.  Stages in order, evaluation before, between and after, hooks,
+-- checkpoints, the run directory.  `grpo.trainer(experiment)` gives one without a directory: step by hand.
+
+local core = require "grpo.core"
+local checkpoint = require "grpo.checkpoint"
+local diagnose = require "grpo.diagnose"
+local errors = require "grpo.errors"
+local evaluate = require "grpo.evaluate"
+local experiment = require "grpo.experiment"
+local loading = require "grpo.loading"
+local Stage = require "grpo.stage"
+
+local Trainer = { __name = "grpo.Trainer" }
+local methods = {}
+
+function Trainer.__index(tr, key)
+  if key == "engine" then return tr.stage and tr.stage.engine end
+  return methods[key]
+end
+
+Trainer.__tostring = function(tr)
+  return ("trainer of %s at step %d"):format(tr.experiment.config.name, tr.step_count)
+end
+
+local train = {}
+
+-- options: { directory = run directory object, view = where lines are shown }, both optional.
+function train.new(e, options)
+  options = options or {}
+  if not experiment.is(e) then
+    errors.raise("EARG", "grpo.trainer: got %s, want what grpo.experiment returned", type(e))
+  end
+  local tr = setmetatable({
+    experiment = e, directory = options.directory, view = options.view or require("grpo.display").silent(),
+    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, config = e.stages[1].config,
+    watcher = diagnose.watcher(), extra = {}, resumed = false, schedule_argument = { step = 0, steps = 0, tokens = 0,
+      fraction = 0, metrics = {} },
+  }, Trainer)
+  if options.from then
+    tr.counters = checkpoint.read(options.from)
+    tr.model, tr.tokenizer = loading.model({ path = options.from }, e.config)
+    tr:restore(options.from)
+  else
+    tr.model, tr.tokenizer = loading.model(e.config.model, e.config)
+  end
+  return tr
+end
+
+-- ---- stages ------------------------------------------------------------------------
+
+function methods:begin_stage(index)
+  self.stage_index = index
+  local spec = self.experiment.stages[index]
+  self.config = spec.config
+  self.stage = nil
+  self.stage = Stage.new(self, spec, index)
+end
+
+function methods:restore(dir)
+  local counters = self.counters
+  self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen, counters.state
+  self.best, self.metrics, self.resumed = counters.best, counters.last_metrics or {}, true
+  self.saved_step = counters.step
+  if counters.stage < 1 then return end
+  self.stage_index, self.config = counters.stage, self.experiment.stages[counters.stage].config
+  if counters.stage_done then return end
+  self:begin_stage(counters.stage)
+  local stage = self.stage
+  stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+  stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
+  stage.engine:load(dir)
+  if stage.reference then
+    stage.reference = nil
+    stage.engine = nil
+    local reference = core.model_load(dir .. "/reference", {})
+    stage.reference = core.model_clone(reference)
+    stage:build_engine()
+    stage.engine:load(dir)
+  end
+end
+
+-- The stage that the next step belongs to, begun; nil after the last one.
+function methods:current_stage()
+  while not self.stage or self.stage.done do
+    if self.stage_index >= #self.experiment.stages then return nil end
+    self:begin_stage(self.stage_index + 1)
+    if self.stage.steps == 0 then self.stage.done = true end
+  end
+  return self.stage
+end
+
+-- ---- one step ------------------------------------------------------------------------
+
+-- One optimizer step of the current stage; nil when all stages are done.
+function methods:step()
+  local stage = self:current_stage()
+  if not stage then return nil end
+  local started = core.clock()
+  local metrics, tokens = stage:advance()
+  self.step_count = self.step_count + 1
+  self.tokens_seen = self.tokens_seen + tokens
+  metrics.step, metrics.stage, metrics.stage_step = self.step_count, stage.index, stage.step
+  metrics.kind, metrics.num_tokens = stage.kind, self.tokens_seen
+  metrics.step_time = core.clock() - started
+  metrics["memory/peak_bytes"] = core.mem().peak_rss
+  self.metrics = metrics
+  for name, v in pairs(self.extra) do metrics[name] = v end
+  self.extra = {}
+  self:hook("on_step", metrics)
+  for name, v in pairs(self.extra) do metrics[name] = v end
+  self.extra = {}
+  return metrics
+end
+
+-- Metrics without times and memory: what two runs of the same experiment share.
+function methods:repeatable_metrics()
+  local kept = {}
+  for name, v in pairs(self.metrics) do
+    local timed = name:find("^time/") or name:find("^tokens_per_second/") or name == "step_time"
+      or name == "memory/peak_bytes" or name == "slowest_reward"
+    if not timed and type(v) ~= "table" then kept[name] = v end
+  end
+  return kept
+end
+
+-- Calls a hook protected and limited; its "stop" ends the run; an error in it stops the run.
+function methods:hook(name, ...)
+  local f = self.config.hooks and self.config.hooks[name]
+  if not f then return end
+  local args = table.pack(...)
+  args.n = args.n + 1
+  args[args.n] = self
+  if name == "on_start" then args = { n = 1, self } end
+  if name == "on_end" then args = { n = 2, self, (...) } end
+  local ok, result = core.limited(self.config.limits.hook, "hooks." .. name, f, table.unpack(args, 1, args.n))
+  if not ok then
+    if type(result) == "table" and result.fatal then error(result, 0) end
+    error(core.error("ESCRIPT", ("hooks.%s: %s"):format(name, tostring(result))), 0)
+  end
+  if result == "stop" then self:stop("hooks." .. name) end
+end
+
+-- ---- what scripts and hooks call --------------------------------------------------------
+
+function methods:stop(reason)
+  self.stop_reason = reason or "stopped"
+end
+
+function methods:evaluate(n)
+  if not self.stage then self:current_stage() end
+  return evaluate.run(self, n)
+end
+
+function methods:save(dir)
+  if dir then
+    checkpoint.write(self, dir)
+    return dir
+  end
+  if not self.directory then errors.raise("EARG", "tr:save: this trainer has no run directory; give one: tr:save(\"DIR\")") end
+  local path = checkpoint.save(self)
+  self:hook("on_checkpoint", path)
+  return path
+end
+
+function methods:log(name, value)
+  if type(name) ~= "string" or type(value) ~= "number" then
+    errors.raise("EARG", "tr:log: want a name and a number, got %s and %s", type(name), type(value))
+  end
+  self.extra[name] = value
+end
+
+function methods:log_text(name, s)
+  if self.directory then
+    self.directory:event_text(self.step_count, name, tostring(s))
+    self.directory:note(("%s: %s"):format(name, s))
+  end
+end
+
+function methods:print(...)
+  local parts = table.pack(...)
+  for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+  self.view:line(table.concat(parts, "\t", 1, parts.n))
+end
+
+-- ---- the run -----------------------------------------------------------------------------
+
+-- Raised through a step that a signal abandons; the state is that of the step before.
+local INTERRUPT = setmetatable({}, { __tostring = function() return "interrupted" end })
+
+function methods:check_interrupt()
+  local signal = self.directory and core.signal_take()
+  if not signal then return end
+  if signal == "USR1" then
+    self.save_now = true
+    return
+  end
+  self.interrupted = signal
+  error(INTERRUPT, 0)
+end
+
+function methods:record_step(metrics)
+  local run, config = self.directory, self.config
+  self.view:step(self, metrics)
+  for _, line in ipairs(self.watcher:step(metrics)) do
+    self.view:line("note: " .. line)
+    if run then run:note(line) end
+  end
+  if not run then return end
+  run:append("metrics", metrics)
+  if config.log.tensorboard then run:scalars(self.step_count, metrics) end
+  if self.stage.kind == "grpo" then
+    for i, c in ipairs(self.batch.completions) do
+      run:append("completions", { step = self.step_count, prompt_index = (i - 1) // #c.group + 1, index = c.index,
+        prompt = c.prompt, text = c.text, rewards = self:reward_columns(c), reward = c.reward,
+        advantage = type(c.advantage) == "number" and c.advantage or nil, finish = c.finish, length = c.length,
+        extra = c.extra, errors = c.errors })
+    end
+  end
+  run:heartbeat(self.step_count, self:total_steps())
+end
+
+function methods:reward_columns(c)
+  local columns = {}
+  for name, r in pairs(c.rewards) do columns[name] = r ~= core.none and r or core.json_null end
+  return columns
+end
+
+function methods:total_steps()
+  local total = 0
+  for i, spec in ipairs(self.experiment.stages) do
+    if i == self.stage_index and self.stage then
+      total = total + self.stage.steps
+    else
+      total = total + (spec.config.train.steps or math.max(1, math.floor(spec.config.train.epochs
+        * #spec.config.data.train / spec.config.train.prompts_per_step)))
+    end
+  end
+  return total
+end
+
+local function public_report(report)
+  local copy = {}
+  for k, v in pairs(report) do
+    if k ~= "samples" then copy[k] = v end
+  end
+  return copy
+end
+
+function methods:run_evaluation(label)
+  if not self.config.data.eval then return end
+  self.view:status("evaluating")
+  local report = self:evaluate()
+  report.label, report.stage = label, self.stage_index
+  self.last_report = report
+  self.view:evaluation(self, report)
+  if self.directory then
+    self.directory:append("eval", public_report(report))
+    if self.config.log.tensorboard then self.directory:scalars(self.step_count, public_report(report)) end
+  end
+  self:hook("on_eval", report)
+  local best = self.config.checkpoint.best
+  local value = best and (report[best] or self.metrics[best])
+  if value and self.directory and (not self.best or value > self.best) then
+    self.best = value
+    self:save()
+    checkpoint.mark_best(self)
+  end
+end
+
+function methods:after_step(metrics)
+  self:record_step(metrics)
+  local config, stage = self.config, self.stage
+  local due = config.eval.every > 0 and stage.step % config.eval.every == 0
+  if due and not stage.done then self:run_evaluation("step") end
+  local every = config.checkpoint.every
+  if self.directory and (self.save_now or (every > 0 and self.step_count % every == 0)) then
+    self.save_now = nil
+    self:save()
+  end
+end
+
+function methods:end_stage(stage)
+  if self.directory then self:save() end
+  self:run_evaluation("after " .. stage.kind)
+end
+
+function methods:run_loop()
+  if not self.resumed then
+    self:current_stage()
+    self:hook("on_start")
+    self:run_evaluation("before")
+  else
+    self:hook("on_start")
+  end
+  while not self.stop_reason do
+    self:check_interrupt()
+    local before = self.stage_index
+    local stage = self:current_stage()
+    if not stage then break end
+    if stage.index ~= before or stage.step == 0 then self.view:stage(self, stage) end
+    local metrics = self:step()
+    self:after_step(metrics)
+    if self.stage.done then self:end_stage(self.stage) end
+    if self.step_limit and self.step_count >= self.step_limit then
+      self.stop_reason = self.stage.done and self.stage_index == #self.experiment.stages and nil or "--steps"
+    end
+  end
+end
+
+-- Runs to the end.  Returns why it ended: "finished", "stopped", "interrupted"; raises after "diverged" or "error"
+-- (hooks.on_error and on_end have been called then, and the run's state is written).
+function methods:run()
+  local ok, err = xpcall(self.run_loop, function(e)
+    if type(e) == "table" and e ~= INTERRUPT and not e.traceback then e.traceback = debug.traceback("", 2) end
+    return e
+  end, self)
+  local why
+  if ok then
+    why = self.stop_reason and "stopped" or "finished"
+  elseif err == INTERRUPT then
+    why = "interrupted"
+  else
+    why = type(err) == "table" and err.code == "EDIVERGED" and "diverged" or "error"
+  end
+  if (why == "stopped" or why == "interrupted") and self.directory then self:save() end
+  if why == "error" or why == "diverged" then
+    local handler = self.config.hooks and self.config.hooks.on_error
+    if handler then core.protected(handler, err, self) end
+  end
+  self:finish(why, err)
+  if why == "error" or why == "diverged" then error(err, 0) end
+  return why
+end
+
+function methods:finish(why, err)
+  local ended, message = core.protected(function() self:hook("on_end", why) end)
+  if self.directory then
+    if err and err ~= INTERRUPT then self.directory:note("error: " .. tostring(err)) end
+    local report = self.last_report
+    self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
+      summary = report and { ["eval/accuracy"] = report["eval/accuracy"] } or nil })
+    self.directory:close()
+  end
+  self.view:close()
+  if not ended and why == "finished" then error(message, 0) end
+end
+
+
+return train
