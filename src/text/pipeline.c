@@ -252,8 +252,9 @@ Status tokenizer_add_token(Tokenizer *t, int64_t id, const char *content, const 
   if (known < 0)
     try(vocab_add(&t->vocab, content, len, id, 0));
   else if (known != id)
-    return fail(GRPO_EFORMAT, "\"%.60s\" has id %lld here and %d in the vocabulary", content,
-                (long long)id, (int)known);
+    return fail(GRPO_EFORMAT,
+                "\"%.60s\" has id %lld here and %d in model.vocab; the file contradicts itself",
+                content, (long long)id, (int)known);
   AddedToken *old = find_added(t, (int32_t)id, content);
   AddedToken a = old ? *old : (AddedToken){.text = content, .len = len, .id = (int32_t)id};
   if (flags) try(read_flags(flags, &a));

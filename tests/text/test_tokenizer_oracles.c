@@ -1,0 +1,234 @@
+/* test_tokenizer_oracles.c - ids and text that other implementations computed. */
+#include <dirent.h>
+
+#include "oracle.inc.c"
+
+static Tokenizer *load(const char *path) {
+  Tokenizer *t = NULL;
+  if (tokenizer_load(&t, path) != GRPO_OK)
+    test_fail(__FILE__, __LINE__, "%s: %s", path, err_message());
+  return t;
+}
+
+static void encode_row(const Json *row, void *t) { check_encode_row(t, row); }
+static void decode_row(const Json *row, void *t) { check_decode_row(t, row); }
+
+/* The folder of an oracle, or NULL when there are none and the test is skipped. */
+static const char *folder(const char *name) {
+  static char path[1024];
+  if (!test_shared()) {
+    test_skip("no folder with oracles");
+    return NULL;
+  }
+  snprintf(path, sizeof path, "%s/oracles/%s", test_shared(), name);
+  return path;
+}
+
+static void check_folder(const char *name, int min_rows) {
+  const char *dir = folder(name);
+  if (!dir) return;
+  Tokenizer *t = load(dir);
+  if (!t) return;
+  CHECK_STR(tokenizer_kind(t), "bpe");
+  CHECK(each_row(test_path("%s/encode.jsonl", dir), encode_row, t) >= min_rows);
+  CHECK(each_row(test_path("%s/decode.jsonl", dir), decode_row, t) >= 50);
+  tokenizer_free(t);
+}
+
+TEST(gpt2_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/gpt2", 300); }
+TEST(smollm_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/smollm", 300); }
+TEST(llama3_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/llama3_small", 300); }
+
+/* ---- Qwen: its normalizer is identity on most text and refused on the rest ---------- */
+
+typedef struct Partial {
+  const Tokenizer *t;
+  int rows, refused;
+} Partial;
+
+static void partial_row(const Json *row, void *user) {
+  Partial *p = user;
+  IntBuf ids = {0};
+  Buf text = row_text(row, "text");
+  p->rows++;
+  if (tokenizer_encode(p->t, text.data, text.len, 0, &ids) == GRPO_OK) {
+    check_encode_row(p->t, row);
+  } else {
+    CHECK(strstr(err_message(), "NFC") != NULL);
+    CHECK(ids.len == 0);
+    p->refused++;
+  }
+  buf_free(&text);
+  intbuf_free(&ids);
+}
+
+TEST(qwen_encodes_as_the_reference_or_says_that_it_needs_normalization) {
+  const char *dir = folder("tokenizers/qwen2_5_small");
+  if (!dir) return;
+  Partial p = {.t = load(dir)};
+  if (!p.t) return;
+  each_row(test_path("%s/encode.jsonl", dir), partial_row, &p);
+  CHECK(p.rows >= 300);
+  CHECK(p.refused < p.rows / 6);
+  printf("# %d of %d rows need normalization\n", p.refused, p.rows);
+  each_row(test_path("%s/decode.jsonl", dir), decode_row, (void *)(uintptr_t)p.t);
+  CHECK(tokenizer_chat_template(p.t) == NULL || *tokenizer_chat_template(p.t));
+  tokenizer_free(p.t);
+}
+
+/* ---- the component files: right, or refused by name ------------------------------------ */
+
+typedef struct Components {
+  const char *dir;
+  char name[64];
+  Tokenizer *t; /* NULL: refused */
+  int loaded, refused;
+} Components;
+
+static void component_row(const Json *row, void *user) {
+  Components *c = user;
+  const char *name = json_string(json_get(row, "config"));
+  if (strcmp(name, "truncation_padding_set") == 0)
+    return; /* ignored on purpose: a trainer decides */
+  if (strcmp(name, c->name) != 0) {
+    tokenizer_free(c->t);
+    c->t = NULL;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    if (tokenizer_load(&c->t, test_path("%s/%s.json", c->dir, name)) == GRPO_OK) {
+      c->loaded++;
+    } else {
+      c->refused++;
+      if (!strstr(err_message(), "supported") && !strstr(err_message(), "contradicts itself"))
+        test_fail(__FILE__, __LINE__, "%s", err_message());
+    }
+  }
+  if (!c->t) return;
+  IntBuf ids = {0};
+  Buf text = row_text(row, "text");
+  if (tokenizer_encode(c->t, text.data, text.len, 0, &ids) == GRPO_OK)
+    check_encode_row(c->t, row);
+  else if (!strstr(err_message(), "NFC"))
+    test_fail(__FILE__, __LINE__, "%s: %s", name, err_message());
+  buf_free(&text);
+  intbuf_free(&ids);
+}
+
+TEST(every_component_is_right_or_refused_by_name) {
+  Components c = {.dir = folder("tokenizers/components")};
+  if (!c.dir) return;
+  CHECK(each_row(test_path("%s/expected.jsonl", c.dir), component_row, &c) > 2000);
+  tokenizer_free(c.t);
+  printf("# %d components load, %d are refused\n", c.loaded, c.refused);
+  CHECK(c.loaded >= 18);
+}
+
+/* ---- the tokenizer beside each small model --------------------------------------------- */
+
+static const char *const texts[] = {"",
+                                    "Hello, world!",
+                                    "12 + 34 = 46\n\n#### 46",
+                                    "  two  spaces\tand a tab ",
+                                    "naïve café 😀 日本",
+                                    "<s>Hi</s><|endoftext|>",
+                                    "a\x01"
+                                    "b\x7f"};
+
+static void check_model_tokenizer(const char *dir) {
+  Tokenizer *t = load(dir), *again = NULL;
+  if (!t) return;
+  const char *out = test_path("%s/saved", test_tmp());
+  CHECK(tokenizer_save(t, out) == GRPO_OK);
+  CHECK(tokenizer_load(&again, out) == GRPO_OK);
+  CHECK(tokenizer_size(t) >= 300 && tokenizer_eos(t) >= 0);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts && again; i++) {
+    check_round_trip(t, texts[i], strlen(texts[i]));
+    IntBuf a = encode_all(t, texts[i], strlen(texts[i]), 0);
+    IntBuf b = encode_all(again, texts[i], strlen(texts[i]), 0);
+    CHECK(a.len == b.len && (!a.len || memcmp(a.data, b.data, a.len * sizeof *a.data) == 0));
+    intbuf_free(&a);
+    intbuf_free(&b);
+  }
+  CHECK(again && tokenizer_eos(again) == tokenizer_eos(t) &&
+        tokenizer_bos(again) == tokenizer_bos(t) && tokenizer_pad(again) == tokenizer_pad(t));
+  tokenizer_free(t);
+  tokenizer_free(again);
+}
+
+TEST(the_tokenizer_beside_every_model_loads_and_round_trips) {
+  const char *models = folder("models");
+  if (!models) return;
+  DIR *d = opendir(models);
+  CHECK(d != NULL);
+  int n = 0;
+  for (struct dirent *e; d && (e = readdir(d));)
+    if (e->d_name[0] != '.') {
+      check_model_tokenizer(test_path("%s/%s/checkpoint", models, e->d_name));
+      n++;
+    }
+  if (d) closedir(d);
+  CHECK(n >= 10);
+}
+
+/* ---- bytes and characters ------------------------------------------------------------------ */
+
+typedef struct CharByte {
+  Tokenizer *bytes, *chars;
+} CharByte;
+
+static void char_byte_row(const Json *row, void *user) {
+  CharByte *c = user;
+  const char *text = json_string(json_get(row, "text"));
+  IntBuf ids = encode_all(c->bytes, text, strlen(text), TOK_NO_PARSE_SPECIAL);
+  size_t i = 0;
+  for (const Json *j = json_child(json_get(row, "bytes")); j; j = json_next(j), i++)
+    CHECK(i < ids.len && ids.data[i] == (int32_t)json_number(j));
+  CHECK(i == ids.len);
+  intbuf_clear(&ids);
+  Status s = tokenizer_encode(c->chars, text, strlen(text), TOK_NO_PARSE_SPECIAL, &ids);
+  if (json_count(json_get(row, "unknown_positions"))) {
+    CHECK(s == GRPO_EARG && ids.len == 0);
+    CHECK(strstr(err_message(), "not in the vocabulary") != NULL);
+  } else {
+    CHECK(s == GRPO_OK);
+    i = 0;
+    for (const Json *j = json_child(json_get(row, "ids")); j; j = json_next(j), i++)
+      CHECK(i < ids.len && ids.data[i] == (int32_t)json_number(j));
+    CHECK(i == ids.len);
+    check_round_trip(c->chars, text, strlen(text));
+  }
+  intbuf_free(&ids);
+}
+
+TEST(bytes_and_characters_are_as_defined) {
+  const char *dir = folder("tokenizers/char_byte");
+  if (!dir) return;
+  Buf corpus = read_all(test_path("%s/corpus.txt", dir));
+  CharByte c = {0};
+  CHECK(tokenizer_bytes(&c.bytes) == GRPO_OK);
+  CHECK(tokenizer_chars(&c.chars, corpus.data, corpus.len) == GRPO_OK);
+  if (c.bytes && c.chars)
+    CHECK(each_row(test_path("%s/encode.jsonl", dir), char_byte_row, &c) > 20);
+  tokenizer_free(c.bytes);
+  tokenizer_free(c.chars);
+  buf_free(&corpus);
+}
+
+static void invalid_row(const Json *row, void *user) {
+  const char *hex = json_string(json_get(row, "bytes_hex"));
+  Buf raw = {0}, want = row_text(row, "replaced_text");
+  for (unsigned byte; sscanf(hex, "%2x", &byte) == 1; hex += 2) buf_putc(&raw, (char)byte);
+  IntBuf a = encode_all(user, raw.data, raw.len, 0), b = encode_all(user, want.data, want.len, 0);
+  CHECK(a.len == b.len && memcmp(a.data, b.data, a.len * sizeof *a.data) == 0);
+  intbuf_free(&a);
+  intbuf_free(&b);
+  buf_free(&raw);
+  buf_free(&want);
+}
+
+TEST(invalid_utf8_is_replaced_before_encoding) {
+  const char *dir = folder("tokenizers/gpt2");
+  Tokenizer *t = dir ? load(dir) : NULL;
+  if (!t) return;
+  CHECK(each_row(folder("tokenizers/invalid_utf8.jsonl"), invalid_row, t) >= 20);
+  tokenizer_free(t);
+}
