@@ -39,7 +39,7 @@ ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
-BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+BASE_CFLAGS = $(if $(OPTIONAL),-DGRPO_HAVE_EDITLINE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
 LINK  = $(CC) $(OPT) -pthread $(LDFLAGS)
 LIBS  = $(PKG_LIBS) -lm -ldl

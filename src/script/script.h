@@ -153,7 +153,7 @@ void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 /* ---- what each file puts into core, and its metatables ---------------------------------------------- */
 extern const luaL_Reg base_functions[], fs_functions[], json_functions[], regex_functions[],
     state_functions[], tensor_functions[], autograd_functions[], loss_functions[], text_functions[],
-    model_functions[], limits_functions[], errors_functions[], engine_functions[];
+    model_functions[], limits_functions[], errors_functions[], host_functions[], engine_functions[];
 /* Called once per state, the core table on top. */
 void errors_open(lua_State *L);
 void json_open(lua_State *L);
@@ -165,6 +165,7 @@ void autograd_open(lua_State *L);
 void text_open(lua_State *L);
 void model_open(lua_State *L);
 void engine_open(lua_State *L); /* lua_engine.c */
+void edit_open(lua_State *L);   /* lua_edit.c: core.edit */
 int open_core(lua_State *L);    /* open.c: the lua_CFunction of package.preload["grpo.core"] */
 
 #endif
