@@ -12,8 +12,8 @@
 
 #include "script/script.h"
 
-static const char env_key = 0;              /* registry key of the environment */
-static volatile sig_atomic_t at_prompt;     /* reading a line: Ctrl-C may jump */
+static const char env_key = 0;          /* registry key of the environment */
+static volatile sig_atomic_t at_prompt; /* reading a line: Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
 static struct sigaction previous;
 
@@ -34,7 +34,8 @@ static bool push_owner(lua_State *L, const char *text, size_t len) {
   for (size_t at = 0; at < len;) {
     size_t n = strcspn(text + at, ".:");
     lua_pushlstring(L, text + at, n);
-    if (!lua_istable(L, -2) && luaL_getmetafield(L, -2, "__index") == LUA_TTABLE) lua_replace(L, -3);
+    if (!lua_istable(L, -2) && luaL_getmetafield(L, -2, "__index") == LUA_TTABLE)
+      lua_replace(L, -3);
     if (!lua_istable(L, -2)) return false;
     lua_rawget(L, -2);
     lua_remove(L, -2);

@@ -1,0 +1,268 @@
+/* args.c - what a C function expects from Lua: arguments, option tables, and
+ * scratch memory that the collector owns.  See script.h.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "script/script.h"
+
+/* ---- arguments --------------------------------------------------------------------- */
+
+const char *check_string(lua_State *L, int arg, size_t *len) {
+  if (lua_type(L, arg) != LUA_TSTRING) type_error(L, arg, "string");
+  return lua_tolstring(L, arg, len);
+}
+
+lua_Integer check_integer(lua_State *L, int arg, lua_Integer min, lua_Integer max) {
+  int exact;
+  if (lua_type(L, arg) != LUA_TNUMBER) type_error(L, arg, "integer");
+  lua_Integer v = lua_tointegerx(L, arg, &exact);
+  if (!exact) arg_error(L, arg, "integer expected, got %g", (double)lua_tonumber(L, arg));
+  if (v < min || v > max)
+    arg_error(L, arg, "%lld is out of range, want %lld to %lld", (long long)v, (long long)min,
+              (long long)max);
+  return v;
+}
+
+double check_number(lua_State *L, int arg) {
+  if (lua_type(L, arg) != LUA_TNUMBER) type_error(L, arg, "number");
+  return (double)lua_tonumber(L, arg);
+}
+
+void check_table(lua_State *L, int arg) {
+  if (lua_type(L, arg) != LUA_TTABLE) type_error(L, arg, "table");
+}
+
+void check_function(lua_State *L, int arg) {
+  if (lua_type(L, arg) != LUA_TFUNCTION) type_error(L, arg, "function");
+}
+
+void *check_object(lua_State *L, int arg, const char *type) {
+  void *p = luaL_testudata(L, arg, type);
+  if (!p) type_error(L, arg, type);
+  return p;
+}
+
+/* ---- option tables --------------------------------------------------------------------- */
+
+static int unknown_field(lua_State *L, const char *where, const char *const *known) {
+  size_t n = 0;
+  if (lua_type(L, -2) != LUA_TSTRING) {
+    luaL_tolstring(L, -2, NULL);
+    return raise_new(L, GRPO_EARG, "%s: unexpected field [%s]; options have names", where,
+                     lua_tostring(L, -1));
+  }
+  while (known[n]) n++;
+  const char *name = lua_tostring(L, -2), *near = nearest_name(name, known, n);
+  if (near)
+    return raise_new(L, GRPO_EARG, "%s.%s: unknown option, did you mean '%s'?", where, name, near);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (size_t i = 0; i < n; i++) {
+    if (i) luaL_addstring(&b, ", ");
+    luaL_addstring(&b, known[i]);
+  }
+  luaL_pushresult(&b);
+  return raise_new(L, GRPO_EARG, "%s.%s: unknown option; there are: %s", where, name,
+                   lua_tostring(L, -1));
+}
+
+static bool is_known(const char *name, const char *const *known) {
+  for (; *known; known++)
+    if (strcmp(name, *known) == 0) return true;
+  return false;
+}
+
+void check_fields(lua_State *L, int index, const char *where, const char *const *known) {
+  if (lua_isnoneornil(L, index)) return;
+  index = lua_absindex(L, index);
+  if (!lua_istable(L, index))
+    raise_new(L, GRPO_EARG, "%s: a table of options expected, got %s", where,
+              luaL_typename(L, index));
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    if (lua_type(L, -2) != LUA_TSTRING || !is_known(lua_tostring(L, -2), known))
+      unknown_field(L, where, known);
+    lua_pop(L, 1);
+  }
+}
+
+/* Pushes the field; false (and nothing pushed) when there is none. */
+static bool get_field(lua_State *L, int index, const char *name) {
+  if (!lua_istable(L, index)) return false;
+  if (lua_getfield(L, index, name) != LUA_TNIL) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+/* The value on top, short enough for a message. */
+static const char *shown(lua_State *L) {
+  if (lua_type(L, -1) == LUA_TSTRING) return lua_pushfstring(L, "'%s'", lua_tostring(L, -1));
+  if (lua_isnumber(L, -1) || lua_isboolean(L, -1)) return luaL_tolstring(L, -1, NULL);
+  return luaL_typename(L, -1);
+}
+
+static int wrong_field(lua_State *L, const char *where, const char *name, const char *wanted) {
+  return raise_new(L, GRPO_EARG, "%s.%s: want %s, got %.80s", where, name, wanted, shown(L));
+}
+
+bool field_number(lua_State *L, int index, const char *where, const char *name, double min,
+                  double max, double *v) {
+  if (!get_field(L, index, name)) return false;
+  char wanted[96] = "a number";
+  if (min > -INFINITY && max < INFINITY) {
+    snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
+  } else if (min > -INFINITY) {
+    snprintf(wanted, sizeof wanted, "a number of at least %g", min);
+  }
+  if (lua_type(L, -1) != LUA_TNUMBER) wrong_field(L, where, name, wanted);
+  double x = (double)lua_tonumber(L, -1);
+  if (!(x >= min && x <= max)) wrong_field(L, where, name, wanted);
+  *v = x;
+  lua_pop(L, 1);
+  return true;
+}
+
+static bool field_integer(lua_State *L, int index, const char *where, const char *name,
+                          lua_Integer min, lua_Integer max, lua_Integer *v) {
+  if (!get_field(L, index, name)) return false;
+  char wanted[96];
+  int exact = 0;
+  snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
+  lua_Integer x = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+  if (!exact || x < min || x > max) wrong_field(L, where, name, wanted);
+  *v = x;
+  lua_pop(L, 1);
+  return true;
+}
+
+bool field_int(lua_State *L, int index, const char *where, const char *name, lua_Integer min,
+               lua_Integer max, int *v) {
+  lua_Integer x;
+  if (!field_integer(L, index, where, name, min, max, &x)) return false;
+  *v = (int)x;
+  return true;
+}
+
+bool field_seed(lua_State *L, int index, const char *where, const char *name, uint64_t *v) {
+  lua_Integer x;
+  if (!field_integer(L, index, where, name, LUA_MININTEGER, LUA_MAXINTEGER, &x)) return false;
+  *v = (uint64_t)x;
+  return true;
+}
+
+bool field_bool(lua_State *L, int index, const char *where, const char *name, bool *v) {
+  if (!get_field(L, index, name)) return false;
+  if (!lua_isboolean(L, -1)) wrong_field(L, where, name, "true or false");
+  *v = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return true;
+}
+
+bool field_string(lua_State *L, int index, const char *where, const char *name, const char **v) {
+  if (!get_field(L, index, name)) return false;
+  if (lua_type(L, -1) != LUA_TSTRING) wrong_field(L, where, name, "a string");
+  *v = lua_tostring(L, -1);
+  return true;
+}
+
+bool field_choice(lua_State *L, int index, const char *where, const char *name,
+                  const char *const *choices, int *v) {
+  size_t n = 0;
+  const char *s;
+  if (!field_string(L, index, where, name, &s)) return false;
+  for (; choices[n]; n++)
+    if (strcmp(choices[n], s) == 0) {
+      *v = (int)n;
+      lua_pop(L, 1);
+      return true;
+    }
+  const char *near = nearest_name(s, choices, n);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (size_t i = 0; i < n; i++) {
+    luaL_addstring(&b, i ? ", '" : "'");
+    luaL_addstring(&b, choices[i]);
+    luaL_addchar(&b, '\'');
+  }
+  luaL_pushresult(&b);
+  if (near)
+    raise_new(L, GRPO_EARG, "%s.%s: '%.80s' is not known, did you mean '%s'?", where, name, s,
+              near);
+  raise_new(L, GRPO_EARG, "%s.%s: want one of %s, got '%.80s'", where, name, lua_tostring(L, -1),
+            s);
+  return false;
+}
+
+/* ---- memory that Lua owns ------------------------------------------------------------------ */
+
+void *push_scratch(lua_State *L, size_t count, size_t size) {
+  if (size && count > ((size_t)1 << 46) / size)
+    raise_new(L, GRPO_ENOMEM, "%zu elements are more than memory can hold", count);
+  void *p = lua_newuserdatauv(L, count * size + 1, 0);
+  memset(p, 0, count * size);
+  return p;
+}
+
+#define BUF_TYPE  "grpo.Buf"
+#define INTS_TYPE "grpo.Ints"
+
+static int buf_gc(lua_State *L) {
+  buf_free(lua_touserdata(L, 1));
+  return 0;
+}
+static int ints_gc(lua_State *L) {
+  intbuf_free(lua_touserdata(L, 1));
+  return 0;
+}
+
+static void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
+  if (luaL_newmetatable(L, type)) {
+    lua_pushcfunction(L, gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+}
+
+Buf *push_buf(lua_State *L) {
+  Buf *b = lua_newuserdatauv(L, sizeof *b, 0);
+  *b = (Buf){0};
+  set_gc(L, BUF_TYPE, buf_gc);
+  return b;
+}
+
+IntBuf *push_ints(lua_State *L) {
+  IntBuf *b = lua_newuserdatauv(L, sizeof *b, 0);
+  *b = (IntBuf){0};
+  set_gc(L, INTS_TYPE, ints_gc);
+  return b;
+}
+
+void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {
+  index = lua_absindex(L, index);
+  if (!lua_istable(L, index))
+    raise_new(L, GRPO_EARG, "%s: a list of token ids expected, got %s", what,
+              luaL_typename(L, index));
+  lua_Integer n = (lua_Integer)lua_rawlen(L, index);
+  for (lua_Integer i = 1; i <= n; i++) {
+    int exact = 0;
+    lua_Integer id = lua_rawgeti(L, index, i) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : -1;
+    if (!exact || id < 0 || id > INT32_MAX)
+      raise_new(L, GRPO_EARG, "%s[%lld]: a token id (0, 1, ...) expected, got %.60s", what,
+                (long long)i, shown(L));
+    intbuf_put(out, (int32_t)id);
+    lua_pop(L, 1);
+  }
+  Status s = intbuf_status(out);
+  if (s) raise(L, s);
+}
+
+void push_ids(lua_State *L, const int32_t *ids, size_t n) {
+  lua_createtable(L, (int)n, 0);
+  for (size_t i = 0; i < n; i++) {
+    lua_pushinteger(L, ids[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}

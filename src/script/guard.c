@@ -1,0 +1,351 @@
+/* guard.c - library functions as limited code sees them.
+ *
+ * Time that passes inside a C function is hidden from the instruction hook,
+ * and some library functions could turn the hook off or swallow its error.
+ * Their replacements, installed once in every state, behave exactly like the
+ * originals outside limited calls.  Inside they charge the budget for the work
+ * before doing it, and refuse what would evade it:
+ *
+ *   pcall, xpcall, coroutine.*   pass a spent budget on; handlers are not called
+ *   string.rep, upper, lower, reverse, find, match, gmatch, gsub, format, byte
+ *   table.insert, remove, move, concat, sort, unpack; utf8.*
+ *   setmetatable                 refuses __gc
+ *   load                         text only
+ *   collectgarbage               "count" only; the rest does nothing
+ *   debug.sethook and the like, os.exit   refused
+ */
+#include <lualib.h>
+#include <string.h>
+
+#include "script/script.h"
+#include "script/state.h"
+
+/* The replaced function: upvalue 1. */
+static int call_original(lua_State *L) {
+  lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(1));
+  return f(L);
+}
+
+static size_t length_of(lua_State *L, int arg) {
+  size_t n = 0;
+  if (lua_type(L, arg) == LUA_TSTRING) lua_tolstring(L, arg, &n);
+  return n;
+}
+
+/* ---- protected calls ------------------------------------------------------------------ */
+
+static int finish_pcall(lua_State *L, int status, lua_KContext extra) {
+  if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)extra;
+  if (budget_spent(L)) return lua_error(L);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+static int guarded_pcall(lua_State *L) {
+  luaL_checkany(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  return finish_pcall(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, finish_pcall), 0);
+}
+
+static int guarded_handler(lua_State *L) {
+  if (budget_spent(L)) return 1;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+static int guarded_xpcall(lua_State *L) {
+  int n = lua_gettop(L);
+  luaL_checktype(L, 2, LUA_TFUNCTION); /* f handler args */
+  lua_pushvalue(L, 2);
+  lua_pushcclosure(L, guarded_handler, 1);
+  lua_replace(L, 2);
+  lua_pushboolean(L, 1);
+  lua_pushvalue(L, 1);
+  lua_rotate(L, 3, 2); /* f handler true f args */
+  return finish_pcall(L, lua_pcallk(L, n - 2, LUA_MULTRET, 2, 2, finish_pcall), 2);
+}
+
+/* ---- coroutines: as in lcorolib.c, with the budget carried along -------------------------- */
+
+static lua_State *check_thread(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  if (!co) type_error(L, 1, "coroutine");
+  return co;
+}
+
+/* Results on L, their number returned; -1: an error message instead. */
+static int resume(lua_State *L, lua_State *co, int narg) {
+  int nres;
+  if (!lua_checkstack(co, narg)) {
+    lua_pushliteral(L, "too many arguments to resume");
+    return -1;
+  }
+  arm_thread(L, script_of(L), co);
+  lua_xmove(L, co, narg);
+  int status = lua_resume(co, L, narg, &nres);
+  if (status == LUA_OK || status == LUA_YIELD) {
+    if (!lua_checkstack(L, nres + 1)) {
+      lua_pop(co, nres);
+      lua_pushliteral(L, "too many results to resume");
+      return -1;
+    }
+    lua_xmove(co, L, nres);
+    return nres;
+  }
+  lua_xmove(co, L, 1);
+  if (budget_spent(L)) return lua_error(L);
+  return -1;
+}
+
+static int guarded_resume(lua_State *L) {
+  lua_State *co = check_thread(L);
+  int n = resume(L, co, lua_gettop(L) - 1);
+  lua_pushboolean(L, n >= 0);
+  if (n < 0) n = 1;
+  lua_insert(L, -(n + 1));
+  return n + 1;
+}
+
+static int call_wrapped(lua_State *L) {
+  lua_State *co = lua_tothread(L, lua_upvalueindex(1));
+  int n = resume(L, co, lua_gettop(L));
+  if (n >= 0) return n;
+  int status = lua_status(co);
+  if (status != LUA_OK && status != LUA_YIELD) {
+    status = lua_resetthread(co); /* closes its variables */
+    lua_xmove(co, L, 1);
+  }
+  if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
+    luaL_where(L, 1);
+    lua_insert(L, -2);
+    lua_concat(L, 2);
+  }
+  return lua_error(L);
+}
+
+static int guarded_wrap(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_State *co = lua_newthread(L);
+  lua_pushvalue(L, 1);
+  lua_xmove(L, co, 1);
+  lua_pushcclosure(L, call_wrapped, 1);
+  return 1;
+}
+
+/* ---- work in proportion to strings ----------------------------------------------------------- */
+
+/* Upvalue 2: bytes that cost one instruction; upvalue 3: bytes made per byte of the argument. */
+static int guarded_bytes(lua_State *L) {
+  if (is_limited(L)) {
+    size_t n = length_of(L, 1);
+    charge_work(L, 8 + n / (size_t)lua_tointeger(L, lua_upvalueindex(2)));
+    make_room(L, n * (size_t)lua_tointeger(L, lua_upvalueindex(3)));
+  }
+  return call_original(L);
+}
+
+static int guarded_rep(lua_State *L) {
+  size_t l = length_of(L, 1), lsep = length_of(L, 3);
+  lua_Integer n = lua_isinteger(L, 2) ? lua_tointeger(L, 2) : 0;
+  if (n > 0 && lua_type(L, 1) == LUA_TSTRING && l + lsep == 0) { /* the original loops n times */
+    lua_pushliteral(L, "");
+    return 1;
+  }
+  if (n > 0 && is_limited(L) && (size_t)n < ((size_t)1 << 47) / (l + lsep)) {
+    charge_work(L, 8 + (size_t)n + (size_t)n * (l + lsep) / 64);
+    make_room(L, (size_t)n * (l + lsep));
+  }
+  return call_original(L);
+}
+
+/* Bounded replacement: upvalue 2. */
+static int guarded_match(lua_State *L) {
+  if (!is_limited(L)) return call_original(L);
+  lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
+  return f(L);
+}
+
+/* ---- work in proportion to tables ---------------------------------------------------------------- */
+
+static lua_Unsigned span(lua_Integer first, lua_Integer last) {
+  return first > last ? 0 : (lua_Unsigned)last - (lua_Unsigned)first + 1;
+}
+
+static lua_Integer integer_or(lua_State *L, int arg, lua_Integer otherwise) {
+  return lua_isinteger(L, arg) ? lua_tointeger(L, arg) : otherwise;
+}
+
+/* Elements that table.NAME will touch; upvalue 2: the kind of function. */
+static lua_Unsigned elements(lua_State *L, int kind) {
+  if (kind == 'm') return span(integer_or(L, 2, 1), integer_or(L, 3, 0));
+  lua_Integer n = lua_istable(L, 1) ? luaL_len(L, 1) : 0;
+  switch (kind) {
+  case 'i':
+    return lua_gettop(L) < 3 ? 1 : span(integer_or(L, 2, n), n);
+  case 'r':
+    return lua_gettop(L) < 2 ? 1 : span(integer_or(L, 2, n), n);
+  case 'c':
+    return span(integer_or(L, 3, 1), integer_or(L, 4, n));
+  case 'u':
+    return span(integer_or(L, 2, 1), integer_or(L, 3, n));
+  default:
+    return n < 2 ? 1 : (lua_Unsigned)n * (64 - (unsigned)__builtin_clzll((lua_Unsigned)n));
+  }
+}
+
+/* table.concat's result is made in a buffer of C: find out how large it is. */
+static void room_for_concat(lua_State *L) {
+  size_t n = length_of(L, 2), total = 0;
+  lua_Integer last = integer_or(L, 4, lua_istable(L, 1) ? luaL_len(L, 1) : 0);
+  if (!lua_istable(L, 1)) return;
+  for (lua_Integer i = integer_or(L, 3, 1); i <= last; i++) {
+    lua_rawgeti(L, 1, i);
+    total += n + (lua_isnumber(L, -1) ? 24 : length_of(L, -1));
+    lua_pop(L, 1);
+    if (i == LUA_MAXINTEGER) break;
+  }
+  charge_work(L, total / 64);
+  make_room(L, 2 * total);
+}
+
+static int guarded_table(lua_State *L) {
+  if (is_limited(L)) {
+    int kind = (int)lua_tointeger(L, lua_upvalueindex(2));
+    charge_work(L, 4 + elements(L, kind));
+    if (kind == 'c') room_for_concat(L);
+  }
+  return call_original(L);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------------- */
+
+static int guarded_refuse(lua_State *L) {
+  if (is_limited(L))
+    return raise_new(L, GRPO_ELIMIT, "%s is not available in rewards, schedules and hooks",
+                     lua_tostring(L, lua_upvalueindex(2)));
+  return call_original(L);
+}
+
+static int guarded_setmetatable(lua_State *L) {
+  if (lua_istable(L, 2) && is_limited(L)) {
+    lua_pushliteral(L, "__gc");
+    if (lua_rawget(L, 2) != LUA_TNIL)
+      return raise_new(L, GRPO_ELIMIT,
+                       "a finalizer (__gc) is not available in rewards, schedules "
+                       "and hooks");
+    lua_pop(L, 1);
+  }
+  return call_original(L);
+}
+
+static int guarded_load(lua_State *L) {
+  if (is_limited(L)) {
+    charge_work(L, 100 + length_of(L, 1));
+    if (lua_gettop(L) < 3) lua_settop(L, 3);
+    lua_pushliteral(L, "t");
+    lua_replace(L, 3);
+  }
+  return call_original(L);
+}
+
+static int guarded_collectgarbage(lua_State *L) {
+  if (is_limited(L) && !(lua_isstring(L, 1) && strcmp(lua_tostring(L, 1), "count") == 0)) {
+    lua_pushinteger(L, 0);
+    return 1;
+  }
+  return call_original(L);
+}
+
+/* ---- installation --------------------------------------------------------------------------------------- */
+
+/* The library table is on top: replaces its NAME by a closure of f over the original and the nextra
+ * values above the table. */
+static void replace(lua_State *L, int library, const char *name, lua_CFunction f, int nextra) {
+  lua_getfield(L, library, name);
+  lua_insert(L, -1 - nextra);
+  lua_pushcclosure(L, f, 1 + nextra);
+  lua_setfield(L, library, name);
+}
+
+static void guard_strings(lua_State *L, int lib) {
+  static const struct {
+    const char *name;
+    int per, made;
+  } rows[] = {{"upper", 16, 2},  {"lower", 16, 2}, {"reverse", 16, 2},
+              {"format", 16, 1}, {"byte", 64, 0},  {"unpack", 64, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_pushinteger(L, rows[i].per);
+    lua_pushinteger(L, rows[i].made);
+    replace(L, lib, rows[i].name, guarded_bytes, 2);
+  }
+  for (const luaL_Reg *r = bounded_matchers; r->name; r++) {
+    if (strcmp(r->name, "gmatch") == 0) { /* iterators may be made outside and used inside */
+      lua_pushcfunction(L, r->func);
+      lua_setfield(L, lib, r->name);
+      continue;
+    }
+    lua_pushcfunction(L, r->func);
+    replace(L, lib, r->name, guarded_match, 1);
+  }
+  replace(L, lib, "rep", guarded_rep, 0);
+}
+
+static void guard_utf8(lua_State *L, int lib) {
+  static const char *const names[] = {"len", "codepoint", "offset"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    lua_pushinteger(L, 4);
+    lua_pushinteger(L, 0);
+    replace(L, lib, names[i], guarded_bytes, 2);
+  }
+}
+
+static void guard_tables(lua_State *L, int lib) {
+  static const struct {
+    const char *name;
+    int kind;
+  } rows[] = {{"insert", 'i'}, {"remove", 'r'}, {"move", 'm'},
+              {"concat", 'c'}, {"unpack", 'u'}, {"sort", 's'}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_pushinteger(L, rows[i].kind);
+    replace(L, lib, rows[i].name, guarded_table, 1);
+  }
+}
+
+static void refuse(lua_State *L, const char *library, const char *const *names) {
+  lua_getglobal(L, library);
+  for (; *names; names++) {
+    lua_pushfstring(L, "%s.%s", library, *names);
+    replace(L, lua_gettop(L) - 1, *names, guarded_refuse, 1);
+  }
+  lua_pop(L, 1);
+}
+
+void limits_open(lua_State *L) {
+  static const char *const debug_names[] = {
+      "sethook",     "setmetatable", "getregistry",  "setupvalue",
+      "upvaluejoin", "setlocal",     "setuservalue", NULL};
+  static const char *const os_names[] = {"exit", NULL};
+  lua_pushglobaltable(L);
+  int globals = lua_gettop(L);
+  replace(L, globals, "pcall", guarded_pcall, 0);
+  replace(L, globals, "xpcall", guarded_xpcall, 0);
+  replace(L, globals, "setmetatable", guarded_setmetatable, 0);
+  replace(L, globals, "load", guarded_load, 0);
+  replace(L, globals, "collectgarbage", guarded_collectgarbage, 0);
+  lua_getglobal(L, "coroutine");
+  replace(L, lua_gettop(L), "resume", guarded_resume, 0);
+  replace(L, lua_gettop(L), "wrap", guarded_wrap, 0);
+  lua_getglobal(L, "string");
+  guard_strings(L, lua_gettop(L));
+  lua_getglobal(L, "table");
+  guard_tables(L, lua_gettop(L));
+  lua_getglobal(L, "utf8");
+  guard_utf8(L, lua_gettop(L));
+  lua_settop(L, globals - 1);
+  refuse(L, "debug", debug_names);
+  refuse(L, "os", os_names);
+}

@@ -1,0 +1,300 @@
+/* limits.c - calls into Lua: protected, and under budgets.
+ *
+ * A limited call runs on a fresh Lua thread with a count hook.  Instructions
+ * are handed out in slices: the hook takes the next slice from what is left,
+ * so that a budget ends at exactly its last instruction on every run.  Once a
+ * budget is spent the hook is armed with count 1 and raises at each further
+ * instruction, so no pcall, handler or coroutine can go on.  Coroutines pay for
+ * their slices in advance.  guard.c replaces the library functions in which
+ * time could pass without the hook seeing it.
+ *
+ * Memory: every block of Lua's carries the number of the limited call it was
+ * made in.  What such a call holds is the sum of its own blocks; a refused
+ * allocation makes Lua collect all garbage and ask again, so the decision
+ * depends on what is reachable and not on when the collector ran.
+ */
+#include "script/script.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "script/state.h"
+
+enum {
+  SLICE = 10000, /* instructions between two looks at the clock */
+  COROUTINE_SLICE = 1000
+};
+
+double clock_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- errors of budgets -------------------------------------------------------------- */
+
+static void describe(const Budget *b, const char *spent, char *text, size_t size) {
+  if (*spent == 'i') {
+    snprintf(text, size, "%s: used up its %llu instructions", b->name,
+             (unsigned long long)b->given);
+  } else if (*spent == 'm') {
+    snprintf(text, size, "%s: needs more than its %.4g MB of memory", b->name,
+             (double)b->limits->memory / (1 << 20));
+  } else {
+    snprintf(text, size, "%s: took longer than %g seconds of wall-clock time", b->name,
+             b->limits->seconds);
+  }
+}
+
+static int raise_spent(lua_State *L, const Budget *b) {
+  char text[256];
+  describe(b, b->spent, text, sizeof text);
+  luaL_checkstack(L, 8, "error");
+  push_error(L, GRPO_ELIMIT, text);
+  return lua_error(L);
+}
+
+/* ---- the hook ----------------------------------------------------------------------------- */
+
+static void on_count(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  Budget *b = script_of(L)->budget;
+  if (!b) { /* a coroutine that outlived its limited call */
+    lua_sethook(L, NULL, 0, 0);
+    return;
+  }
+  int slice = lua_gethookcount(L);
+  if (!b->spent && b->deadline > 0 && clock_seconds() > b->deadline) b->spent = "seconds";
+  if (!b->spent && b->left != UINT64_MAX) {
+    if (b->left == 0)
+      b->spent = "instructions";
+    else if (b->left < (uint64_t)slice)
+      slice = (int)b->left;
+    b->left -= b->spent ? 0 : (uint64_t)slice;
+  }
+  if (!b->spent) {
+    if (slice != lua_gethookcount(L)) lua_sethook(L, on_count, LUA_MASKCOUNT, slice);
+    return;
+  }
+  lua_sethook(L, on_count, LUA_MASKCOUNT, 1);
+  raise_spent(L, b);
+}
+
+void charge_work(lua_State *L, uint64_t instructions) {
+  Budget *b = script_of(L)->budget;
+  if (!b) return;
+  if (!b->spent && b->deadline > 0 && instructions > SLICE && clock_seconds() > b->deadline)
+    b->spent = "seconds";
+  if (!b->spent && b->left < instructions) b->spent = "instructions";
+  if (b->spent) {
+    lua_sethook(L, on_count, LUA_MASKCOUNT, 1);
+    raise_spent(L, b);
+  }
+  if (b->left != UINT64_MAX) b->left -= instructions;
+}
+
+void arm_thread(lua_State *L, Script *s, lua_State *co) {
+  if (!s->budget) return;
+  if (lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
+    charge_work(L, COROUTINE_SLICE);
+    lua_sethook(co, on_count, LUA_MASKCOUNT, COROUTINE_SLICE);
+  }
+}
+
+bool budget_spent(lua_State *L) {
+  const Budget *b = script_of(L)->budget;
+  return b && b->spent;
+}
+
+bool is_limited(lua_State *L) { return script_of(L)->budget != NULL; }
+
+void make_room(lua_State *L, size_t n) {
+  Budget *b = script_of(L)->budget;
+  if (!b || !b->quota || b->held + n <= b->quota) return;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  if (n <= b->quota && b->held <= b->quota - n) return;
+  b->refused = true;
+  luaL_error(L, "not enough memory");
+}
+
+/* ---- the calls ---------------------------------------------------------------------------------- */
+
+/* Message handler: the traceback is taken where the error happened, outside the memory quota. */
+static int on_error(lua_State *L) {
+  Budget *b = script_of(L)->budget;
+  size_t quota = b ? b->quota : 0;
+  char text[256];
+  if (b) b->quota = 0;
+  lua_settop(L, 1);
+  if (b && b->refused && lua_type(L, 1) == LUA_TSTRING &&
+      strstr(lua_tostring(L, 1), "not enough memory")) {
+    describe(b, "memory", text, sizeof text);
+    push_error(L, GRPO_ELIMIT, text);
+    lua_replace(L, 1);
+  }
+  complete_error(L, true);
+  if (b) b->quota = quota;
+  return 1;
+}
+
+bool call_protected(lua_State *L, int nargs, int nresults) {
+  int base = lua_gettop(L) - nargs;
+  luaL_checkstack(L, 2, "call");
+  lua_pushcfunction(L, on_error);
+  lua_insert(L, base);
+  int status = lua_pcall(L, nargs, nresults, base);
+  lua_remove(L, base);
+  if (status == LUA_OK) return true;
+  if (status == LUA_ERRMEM) {
+    lua_pop(L, 1);
+    push_error(L, GRPO_ENOMEM, "not enough memory for the script");
+  }
+  complete_error(L, false);
+  return false;
+}
+
+static void begin(Script *s, Budget *b, const Limits *limits, const char *name) {
+  const Budget *o = s->budget;
+  *b = (Budget){.outer = s->budget, .limits = limits, .name = name, .tag = ++s->tags};
+  b->left = limits->instructions ? limits->instructions : UINT64_MAX;
+  b->quota = limits->memory;
+  if (limits->seconds > 0) b->deadline = clock_seconds() + limits->seconds;
+  if (o && o->left < b->left) b->left = o->left;
+  if (o && o->deadline > 0 && (b->deadline <= 0 || o->deadline < b->deadline))
+    b->deadline = o->deadline;
+  b->given = b->left;
+  s->budget = b;
+}
+
+/* What the call used counts for the one around it too. */
+static void end(Script *s, const Budget *b) {
+  Budget *o = s->budget = b->outer;
+  if (!o) return;
+  if (o->left != UINT64_MAX) o->left -= b->given - b->left;
+  o->held += b->held;
+}
+
+/* Hands out the first slice and arms the hook, where there is something to count. */
+static void arm(lua_State *co, Budget *b) {
+  if (b->left == UINT64_MAX && b->deadline <= 0) return;
+  int slice = b->left < SLICE ? (int)b->left : SLICE;
+  if (b->left != UINT64_MAX) b->left -= (uint64_t)slice;
+  lua_sethook(co, on_count, LUA_MASKCOUNT, slice > 0 ? slice : 1);
+}
+
+/* Pushes the error of a spent budget that reached us without its object: the position is that of the
+ * function at index. */
+static void push_spent(lua_State *L, const Budget *b, const char *spent, int index) {
+  lua_Debug ar;
+  char text[256];
+  describe(b, spent, text, sizeof text);
+  lua_pushvalue(L, index);
+  lua_getinfo(L, ">S", &ar);
+  push_error(L, GRPO_ELIMIT, "");
+  if (ar.linedefined > 0)
+    lua_pushfstring(L, "%s:%d: %s", ar.short_src, ar.linedefined, text);
+  else
+    lua_pushstring(L, text);
+  lua_setfield(L, -2, "message");
+}
+
+/* Leaves on L the error object for a failed call; co's top holds what was raised. */
+static void finish_limited(lua_State *L, lua_State *co, int status, const Budget *b, int function) {
+  const char *code = NULL;
+  bool memory = status == LUA_ERRMEM && b->refused;
+  lua_xmove(co, L, 1);
+  if (b->spent && status == LUA_ERRRUN && lua_istable(L, -1)) {
+    lua_getfield(L, -1, "code");
+    code = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  if (memory || (b->spent && !(code && strcmp(code, "ELIMIT") == 0))) {
+    lua_pop(L, 1);
+    push_spent(L, b, memory ? "memory" : b->spent, function);
+  } else if (status == LUA_ERRMEM) {
+    lua_pop(L, 1);
+    push_error(L, GRPO_ENOMEM, "not enough memory for the script");
+  }
+  complete_error(L, false);
+  if (b->spent && *b->spent == 's') {
+    lua_pushboolean(L, 1);
+    lua_setfield(L, -2, "fatal");
+  }
+}
+
+bool call_limited(lua_State *L, const Limits *limits, const char *name, int nargs, int nresults) {
+  Script *s = script_of(L);
+  Budget b;
+  int base = lua_gettop(L) - nargs;
+  luaL_checkstack(L, 4, "call");
+  lua_State *co = lua_newthread(L);
+  lua_insert(L, base); /* ... co f args */
+  if (!lua_checkstack(co, nargs + 4)) raise_new(L, GRPO_ELIMIT, "%s: too many arguments", name);
+  lua_pushcfunction(co, on_error);
+  lua_pushvalue(L, base + 1);
+  lua_xmove(L, co, 1);
+  lua_xmove(L, co, nargs); /* ... co f */
+  begin(s, &b, limits, name);
+  arm(co, &b);
+  int status = lua_pcall(co, nargs, nresults, 1);
+  lua_sethook(co, NULL, 0, 0);
+  end(s, &b);
+  int n = lua_gettop(co) - 1;
+  bool ok = status == LUA_OK && !b.spent;
+  if (ok) {
+    luaL_checkstack(L, n, name);
+    lua_xmove(co, L, n);
+  } else {
+    lua_settop(co, 2); /* on_error and what was raised */
+    finish_limited(L, co, status, &b, base + 1);
+  }
+  lua_remove(L, base + 1);
+  lua_remove(L, base);
+  return ok;
+}
+
+/* ---- core functions -------------------------------------------------------------------------------- */
+
+void check_limits(lua_State *L, int index, Limits *out) {
+  static const char *const known[] = {"instructions", "memory", "seconds", NULL};
+  double instructions = 0, memory = 0;
+  *out = (Limits){0};
+  if (lua_isnoneornil(L, index)) return;
+  check_fields(L, index, "limits", known);
+  field_number(L, index, "limits", "instructions", 1, 1e18, &instructions);
+  field_number(L, index, "limits", "memory", 1, 1e18, &memory);
+  field_number(L, index, "limits", "seconds", 1e-3, 1e9, &out->seconds);
+  out->instructions = (uint64_t)instructions;
+  out->memory = (size_t)memory;
+}
+
+/* core.limited(limits, name, f, ...) -> true, results... | false, error */
+static int l_limited(lua_State *L) {
+  Limits limits;
+  check_limits(L, 1, &limits);
+  const char *name = check_string(L, 2, NULL);
+  if (lua_isnone(L, 3)) return type_error(L, 3, "function");
+  if (call_limited(L, &limits, name, lua_gettop(L) - 3, LUA_MULTRET)) {
+    lua_pushboolean(L, 1);
+    lua_replace(L, 2);
+    return lua_gettop(L) - 1;
+  }
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+/* core.protected(f, ...) -> true, results... | false, error */
+static int l_protected(lua_State *L) {
+  luaL_checkany(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  if (call_protected(L, lua_gettop(L) - 2, LUA_MULTRET)) return lua_gettop(L);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+const luaL_Reg limits_functions[] = {
+    {"limited", l_limited}, {"protected", l_protected}, {NULL, NULL}};

@@ -1,0 +1,54 @@
+/* state.h - the inside of a Script, for the files that run it: host.c,
+ * limits.c, guard.c, lua_tensor.c, lua_base.c.
+ */
+#ifndef GRPO_SCRIPT_STATE_H
+#define GRPO_SCRIPT_STATE_H
+
+#include "script/script.h"
+
+/* The limited call that is running; lives in its C frame. */
+typedef struct Budget {
+  struct Budget *outer; /* the limited call around this one */
+  const Limits *limits;
+  const char *name;
+  const char *spent; /* which budget ran out: NULL, "instructions", "seconds" */
+  uint64_t given,
+      left;        /* instructions in all, and not yet handed to a slice; UINT64_MAX: unlimited */
+  double deadline; /* core.clock() time; 0: none */
+  uint64_t tag;    /* marks blocks allocated during this call */
+  size_t held, quota; /* bytes of those blocks; 0: no quota */
+  bool refused;       /* an allocation was refused for the quota */
+} Budget;
+
+struct Script {
+  lua_State *L;
+  const EmbeddedFile *files;
+  const char *override; /* GRPO_LUA: a directory whose files win over embedded ones */
+  Pool *pool;
+  int threads; /* asked for; 0: all cores */
+  Arena arena; /* scratch of small operations */
+  Ctx cx;
+  Budget *budget;            /* innermost limited call; NULL: none */
+  uint64_t tags;             /* limited calls so far */
+  size_t lua_bytes;          /* held by Lua */
+  int no_grad;               /* depth of grpo.no_grad */
+  struct TensorHandle *made; /* tensors made in the innermost grpo.scope */
+  bool in_scope;
+  uint64_t step;     /* epoch of step tensors */
+  size_t unreported; /* tensor bytes the collector has not heard of */
+  int random_ref;    /* registry reference of core.reseed_math's function, or LUA_NOREF */
+};
+
+double clock_seconds(void); /* monotonic */
+
+/* limits.c, for guard.c */
+void arm_thread(lua_State *L, Script *s, lua_State *co); /* a coroutine obeys the running budget */
+bool budget_spent(lua_State *L);                         /* must the running limited call die? */
+/* Before C code that allocates n bytes outside Lua's own collector-aware paths: makes the memory
+ * decision independent of garbage.  Raises "not enough memory" when the quota is too small. */
+void make_room(lua_State *L, size_t n);
+
+/* match.c: string.find, match, gmatch, gsub in bounded time */
+extern const luaL_Reg bounded_matchers[];
+
+#endif
