@@ -1,0 +1,79 @@
+#include "base/file.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "testing.h"
+
+/* Decode all of s; lengths of the pieces as digits, upper case X after invalid ones. */
+static const char *pieces(const char *s, size_t n) {
+  static char out[64];
+  size_t k = 0;
+  while (n && k < 60) {
+    uint32_t cp;
+    bool valid;
+    const size_t len = utf8_decode(s, n, &cp, &valid);
+    out[k++] = (char)('0' + len);
+    if (!valid) out[k++] = 'X';
+    CHECK(valid || cp == 0xfffd);
+    s += len, n -= len;
+  }
+  out[k] = 0;
+  return out;
+}
+#define PIECES(s) pieces(s, sizeof s - 1)
+
+TEST(every_code_point_survives_encoding_and_decoding) {
+  for (uint32_t cp = 0; cp <= 0x10ffff; cp++) {
+    if (cp == 0xd800) cp = 0xe000;
+    char s[4];
+    const size_t n = utf8_encode(cp, s);
+    uint32_t back;
+    bool valid;
+    if (utf8_decode(s, n, &back, &valid) != n || back != cp || !valid) {
+      test_fail(__FILE__, __LINE__, "U+%04X", cp);
+      return;
+    }
+  }
+}
+
+TEST(what_cannot_be_encoded_becomes_the_replacement_character) {
+  char s[4];
+  CHECK(utf8_encode(0xd800, s) == 3 && memcmp(s, "\xef\xbf\xbd", 3) == 0);
+  CHECK(utf8_encode(0x110000, s) == 3 && memcmp(s, "\xef\xbf\xbd", 3) == 0);
+}
+
+TEST(invalid_bytes_split_into_maximal_subparts) {
+  /* the examples of the Unicode standard, chapter 3, tables 3-8 to 3-11 */
+  CHECK_STR(PIECES("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41"), "1X1X1X1X1X1X1X1X1");
+  CHECK_STR(PIECES("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41"), "1X1X1X1X1X1X1X1X1");
+  CHECK_STR(PIECES("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42"), "1X1X1X1X1X11X1X1");
+  CHECK_STR(PIECES("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41"), "2X1X3X2X1");
+  CHECK_STR(PIECES("\xf5\x80"), "1X1X");
+}
+
+TEST(validity_of_texts) {
+  CHECK(utf8_is_valid("", 0));
+  CHECK(utf8_is_valid("a\0b", 3));
+  CHECK(utf8_is_valid("\xf4\x8f\xbf\xbf", 4));
+  CHECK(!utf8_is_valid("\xf4\x90\x80\x80", 4));
+  CHECK(!utf8_is_valid("abc\xe2\x82", 5));
+}
+
+TEST(lossy_copies_replace_each_subpart_once) {
+  Buf b = {0};
+  utf8_put_lossy(&b, "a\xe2\x82z\xff\xff\xc3\xa9", 8);
+  CHECK_STR(b.data, "a\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd\xc3\xa9");
+  CHECK(buf_status(&b) == GRPO_OK);
+  buf_free(&b);
+}
+
+TEST(pending_counts_only_what_more_bytes_can_complete) {
+  CHECK(utf8_pending("", 0) == 0);
+  CHECK(utf8_pending("a", 1) == 0);
+  CHECK(utf8_pending("\xc3", 1) == 1);
+  CHECK(utf8_pending("x\xe2\x82", 3) == 2);
+  CHECK(utf8_pending("\xf0\x9f\x98", 3) == 3);
+  CHECK(utf8_pending("\xf0\x9f\x98\x80", 4) == 0);
+  CHECK(utf8_pending("\x80\x80", 2) == 0);
+  CHECK(utf8_pending("\xe0\x80", 2) == 0); /* never valid */
+  CHECK(utf8_pending("\xff", 1) == 0);
+}
