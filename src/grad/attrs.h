@@ -13,6 +13,7 @@ typedef struct EmbeddingAttr {
   const int32_t *ids, *pos; /* [tokens] */
 } EmbeddingAttr;
 
+/* layernorm, rmsnorm: Attr.f[0] = eps; w may be one head wide: the norm is then per head */
 /* linear: Attr.i[0] = 1 when the weight is stored [in, out] (GPT-2's Conv1D) */
 
 /* rope: x [tokens, heads * head_dim] */
@@ -57,6 +58,21 @@ typedef struct TokenLogpAttr {
   const int32_t *targets; /* [n] */
   real inv_temp;
 } TokenLogpAttr;
+
+/* gather: one index per line along `axis` (the axis disappears), or, of a vector, any n elements. */
+typedef struct GatherAttr {
+  int axis, n;
+  const int32_t *ids; /* [n] 0-based */
+} GatherAttr;
+
+/* segment_sum, segment_mean, spread */
+typedef struct SegmentAttr {
+  int n, count;       /* sequences, elements */
+  const int32_t *ids; /* [count] 1-based sequence of each element */
+} SegmentAttr;
+
+/* Attr of the small operations, 0-based: "a", "i" fill Attr.i in order, "f" Attr.f; "A" is Attr.i[0] with
+ * -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..], one of them may be -1. */
 
 typedef enum LossKind {
 #define LOSS(name) LOSS_##name,

@@ -1,0 +1,185 @@
+/* op_attention.c - causal attention with grouped queries and shared prompts.
+ *
+ * In training (AttentionAttr.pack) keys and values are rows of the same batch: each PackSpan's are
+ * copied into a segment of its own, in the layout the kernels read, and kept for backward together
+ * with the log-sum-exp of every row and head.  In decoding (AttentionAttr.spans) the segments are
+ * the cache's and hold the new keys already.
+ */
+#include <string.h>
+
+#include "grad/attrs.h"
+#include "grad/ops.h"
+
+static const AttentionAttr *attr_of(const Node *nd) { return nd->attr.p; }
+static int width(const AttnShape *s) { return s->heads * s->head_dim; }
+static int kv_width(const AttnShape *s) { return s->kv_heads * s->head_dim; }
+static int cap_of(int n) { return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
+static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* ---- shape ------------------------------------------------------------------- */
+
+static Status check_widths(const Node *nd) {
+  const AttnShape *s = &attr_of(nd)->shape;
+  const Tensor *q = nd->in[0], *k = nd->in[1], *v = nd->in[2];
+  if (s->heads < 1 || s->kv_heads < 1 || s->head_dim < 1 || s->heads % s->kv_heads)
+    return fail(GRPO_ESHAPE, "attention: %d heads cannot share %d key-value heads", s->heads,
+                s->kv_heads);
+  if (q->ndim != 2 || q->dim[1] != width(s))
+    return fail(GRPO_ESHAPE, "attention: q has shape %s, want [tokens, %d]", shape_text(q).s,
+                width(s));
+  if (k->ndim != 2 || k->dim[1] != kv_width(s) || k->dim[0] != q->dim[0])
+    return fail(GRPO_ESHAPE, "attention: k has shape %s, want [%d, %d]", shape_text(k).s, q->dim[0],
+                kv_width(s));
+  if (v->ndim != 2 || v->dim[1] != kv_width(s) || v->dim[0] != q->dim[0])
+    return fail(GRPO_ESHAPE, "attention: v has shape %s, want [%d, %d]", shape_text(v).s, q->dim[0],
+                kv_width(s));
+  if (q == k || q == v || k == v)
+    return fail(GRPO_EARG, "attention: q, k and v must be three different tensors");
+  return GRPO_OK;
+}
+
+static Status check_pack(const AttentionAttr *a, int rows) {
+  int row = 0;
+  for (int i = 0; i < a->npack; i++) {
+    const PackSpan *p = &a->pack[i];
+    if (p->row != row || p->n < 0)
+      return fail(GRPO_ESHAPE, "attention: span %d covers rows %d .. %d, want it to start at %d", i,
+                  p->row, p->row + p->n - 1, row);
+    if (p->prefix >= i || (p->prefix >= 0 && a->pack[p->prefix].prefix >= 0))
+      return fail(GRPO_ESHAPE,
+                  "attention: span %d names %d as its prefix: want an earlier span "
+                  "without a prefix, or -1",
+                  i, p->prefix);
+    row += p->n;
+  }
+  if (row != rows) return fail(GRPO_ESHAPE, "attention: the spans cover %d rows of %d", row, rows);
+  return GRPO_OK;
+}
+
+static Status check_spans(const AttentionAttr *a, int rows) {
+  int covered = 0;
+  for (int i = 0; i < a->nspans; i++) {
+    const AttnSpan *s = &a->spans[i];
+    if (s->row < 0 || s->n < 0 || s->row + s->n > rows || s->own_at + s->n > s->own->len)
+      return fail(GRPO_ESHAPE, "attention: span %d has rows %d .. %d of %d and %d keys", i, s->row,
+                  s->row + s->n - 1, rows, s->own->len);
+    covered += s->n;
+  }
+  if (covered != rows)
+    return fail(GRPO_ESHAPE, "attention: the spans cover %d rows of %d", covered, rows);
+  return GRPO_OK;
+}
+
+/* What forward keeps: log-sum-exps, then the spans, their segments, and the segments' memory. */
+typedef struct Saved {
+  real *lse;      /* [rows, heads] */
+  AttnSpan *span; /* [npack] */
+  KvSeg *seg;     /* [npack] */
+  char *kv;
+} Saved;
+
+static size_t layout(const Node *nd, Saved *s) {
+  const AttentionAttr *a = attr_of(nd);
+  char *p = nd->saved;
+  size_t at = 0;
+  if (s) s->lse = (real *)(void *)(p + at);
+  at += aligned((size_t)nd->in[0]->dim[0] * (size_t)a->shape.heads * sizeof(real));
+  if (s) s->span = (AttnSpan *)(void *)(p + at);
+  at += aligned((size_t)a->npack * sizeof(AttnSpan));
+  if (s) s->seg = (KvSeg *)(void *)(p + at);
+  at += aligned((size_t)a->npack * sizeof(KvSeg));
+  if (s) s->kv = p + at;
+  for (int i = 0; i < a->npack; i++)
+    at += 2 * aligned(kv_size(&a->shape, cap_of(a->pack[i].n)) * sizeof(real));
+  return at;
+}
+
+static Status shape(const Node *nd, Tensor *out, size_t *saved) {
+  try(need_inputs(nd));
+  try(need_attr(nd));
+  const AttentionAttr *a = attr_of(nd);
+  const int rows = nd->in[0]->ndim ? nd->in[0]->dim[0] : 0;
+  try(check_widths(nd));
+  if (!a->pack) {
+    try(check_spans(a, rows));
+    for (int i = 0; i < 3; i++)
+      if (nd->in[i]->needs_grad)
+        return fail(GRPO_EARG, "attention: a cache cannot be trained through; give pack");
+  } else {
+    try(check_pack(a, rows));
+    *saved = layout(nd, NULL);
+  }
+  return shape_as(nd->in[0], out);
+}
+
+/* ---- forward ----------------------------------------------------------------- */
+
+/* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
+static void clear_tail(const AttnShape *s, const KvSeg *seg) {
+  const size_t d = (size_t)s->head_dim, cap = (size_t)seg->cap, len = (size_t)seg->len;
+  if (len == cap) return;
+  for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
+    real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
+    memset(last, 0, KV_BLOCK * d * sizeof *last);
+    memset(seg->v + (h * cap + len) * d, 0, (cap - len) * d * sizeof *seg->v);
+  }
+}
+
+typedef struct Fill {
+  const AttnShape *shape;
+  const KvSeg *seg;
+  const real *k, *v;
+} Fill;
+
+static void fill_segment(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Fill *f = arg;
+  const KvSeg *seg = &f->seg[chunk];
+  const int ld = kv_width(f->shape);
+  const size_t at = (size_t)seg->row0 * (size_t)ld;
+  clear_tail(f->shape, seg);
+  kv_store(f->shape, seg, 0, seg->len, f->k + at, ld, f->v + at, ld);
+}
+
+static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
+  const AttentionAttr *a = attr_of(nd);
+  char *p = s->kv;
+  for (int i = 0; i < a->npack; i++) {
+    const PackSpan *pack = &a->pack[i];
+    const int cap = cap_of(pack->n);
+    const size_t bytes = aligned(kv_size(&a->shape, cap) * sizeof(real));
+    s->seg[i] = (KvSeg){(real *)(void *)p, (real *)(void *)(p + bytes), cap, pack->n, pack->row};
+    s->span[i] = (AttnSpan){pack->prefix < 0 ? NULL : &s->seg[pack->prefix], &s->seg[i], pack->row,
+                            pack->n, 0};
+    p += 2 * bytes;
+  }
+  Fill f = {&a->shape, s->seg, nd->in[1]->data, nd->in[2]->data};
+  pool_run(cx->pool, a->npack, fill_segment, &f);
+}
+
+static Status forward(const Ctx *cx, Node *nd) {
+  const AttentionAttr *a = attr_of(nd);
+  const int ld = width(&a->shape);
+  const real *q = nd->in[0]->data;
+  if (!a->pack)
+    return attn_forward(cx, &a->shape, a->nspans, a->spans, q, ld, nd->out->data, ld, NULL);
+  Saved s;
+  layout(nd, &s);
+  fill_segments(cx, nd, &s);
+  return attn_forward(cx, &a->shape, a->npack, s.span, q, ld, nd->out->data, ld, s.lse);
+}
+
+/* ---- backward ---------------------------------------------------------------- */
+
+static Status backward(const Ctx *cx, Node *nd) {
+  const AttentionAttr *a = attr_of(nd);
+  const int ld = width(&a->shape);
+  real *d[3];
+  Saved s;
+  layout(nd, &s);
+  for (int i = 0; i < 3; i++) d[i] = wants_grad(nd->in[i]) ? grad_added(nd->in[i]) : NULL;
+  return attn_backward(cx, &a->shape, a->npack, s.span, nd->in[0]->data, ld, nd->out->data, ld,
+                       s.lse, nd->out->grad, ld, d[0], d[1], d[2]);
+}
+
+DEFINE_OP(attention, shape, forward, backward);

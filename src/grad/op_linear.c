@@ -1,0 +1,68 @@
+/* op_linear.c - y = x w^T + bias, over the last dimension of x.
+ *
+ * The weight is [out, in], or [in, out] when Attr.i[0] is 1 (GPT-2's Conv1D).
+ *   dx = dy w      dw = dy^T x      dbias = sum over rows of dy
+ */
+#include "grad/ops.h"
+
+static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }
+static int outputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 1 : 0]; }
+static int inputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 0 : 1]; }
+static int rows(const Node *nd) {
+  return inputs(nd) ? (int)(nd->in[0]->n / (size_t)inputs(nd)) : 0;
+}
+
+static Status shape(const Node *nd, Tensor *out, size_t *saved) {
+  (void)saved;
+  const Tensor *x = nd->in[0], *w = nd->in[1], *b = nd->in[2];
+  if (!w) return fail(GRPO_EARG, "linear: the weight is missing");
+  if (w->ndim != 2)
+    return fail(GRPO_ESHAPE, "linear: the weight has shape %s, want [%s]", shape_text(w).s,
+                in_out(nd) ? "in, out" : "out, in");
+  if (x->ndim < 1 || last_dim(x) != inputs(nd))
+    return fail(GRPO_ESHAPE, "linear: x has shape %s but the weight takes %d inputs",
+                shape_text(x).s, inputs(nd));
+  if (b && (b->ndim != 1 || b->dim[0] != outputs(nd)))
+    return fail(GRPO_ESHAPE, "linear: the bias has shape %s, want [%d]", shape_text(b).s,
+                outputs(nd));
+  try(shape_as(x, out));
+  out->dim[out->ndim - 1] = outputs(nd);
+  return GRPO_OK;
+}
+
+static Status forward(const Ctx *cx, Node *nd) {
+  const int n = outputs(nd), k = inputs(nd);
+  const ArenaMark mark = arena_mark(cx->arena);
+  const real *packed = nd->in[1]->packed;
+  if (!packed) {
+    real *p = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof *p);
+    if (!p) return fail(GRPO_ENOMEM, "linear: no memory to pack a %d x %d weight", n, k);
+    gemm_pack(cx, n, k, nd->in[1]->data, in_out(nd), p);
+    packed = p;
+  }
+  gemm_forward(cx, rows(nd), n, k, nd->in[0]->data, k, packed, nd->in[2] ? nd->in[2]->data : NULL,
+               nd->out->data, n);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+static Status backward(const Ctx *cx, Node *nd) {
+  const int m = rows(nd), n = outputs(nd), k = inputs(nd);
+  const real *dy = nd->out->grad;
+  bool add;
+  if (wants_grad(nd->in[0])) {
+    real *dx = grad_into(nd->in[0], &add);
+    try(gemm_dx(cx, m, n, k, dy, n, nd->in[1]->data, in_out(nd), dx, k, add));
+  }
+  if (wants_grad(nd->in[1])) {
+    real *dw = grad_into(nd->in[1], &add);
+    try(gemm_dw(cx, m, n, k, dy, n, nd->in[0]->data, k, in_out(nd), dw, add));
+  }
+  if (wants_grad(nd->in[2])) {
+    real *db = grad_into(nd->in[2], &add);
+    try(gemm_db(cx, m, n, dy, n, db, add));
+  }
+  return GRPO_OK;
+}
+
+DEFINE_OP(linear, shape, forward, backward);

@@ -1,0 +1,240 @@
+/* op_loghead.c - log-probabilities, entropies and full KL straight from hidden states.
+ *
+ * A [tokens, vocab] matrix never exists: forward makes the logits of a chunk of outputs, reduces
+ * them and forgets them; backward makes the same chunk again, turns it into d loss / d logits in
+ * place and multiplies it back:
+ *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
+ * Forward keeps the log-sum-exp of every output (policy's, then reference's).
+ *
+ * token_logp is the same from logits that exist.
+ */
+#include <string.h>
+
+#include "grad/attrs.h"
+#include "grad/ops.h"
+
+enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 32, MAX_ROWS = 256 };
+
+static int chunk_rows(int vocab) {
+  const size_t rows = CHUNK_BYTES / ((size_t)vocab * sizeof(real));
+  return rows < MIN_ROWS ? MIN_ROWS : rows > MAX_ROWS ? MAX_ROWS : (int)rows;
+}
+
+/* ---- loghead: shape ------------------------------------------------------------ */
+
+static const LogheadAttr *attr_of(const Node *nd) { return nd->attr.p; }
+static int vocab(const Node *nd) { return nd->in[1]->dim[0]; }
+static int channels(const Node *nd) { return nd->in[1]->dim[1]; }
+
+static Status check_targets(const char *op, int n, int v, const int32_t *targets) {
+  if (n && !targets) return fail(GRPO_EARG, "%s: no target tokens", op);
+  for (int i = 0; i < n; i++)
+    if (targets[i] < 0 || targets[i] >= v)
+      return fail(GRPO_EARG, "%s: target %d is token %d, outside the vocabulary of %d", op, i,
+                  (int)targets[i], v);
+  return GRPO_OK;
+}
+
+static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
+  try(need_inputs(nd));
+  try(need_attr(nd));
+  const LogheadAttr *a = attr_of(nd);
+  const Tensor *h = nd->in[0], *w = nd->in[1];
+  if (w->ndim != 2 || w->dim[0] < 1)
+    return fail(GRPO_ESHAPE, "loghead: the head has shape %s, want [vocab, channels]",
+                shape_text(w).s);
+  if (h->ndim != 2 || h->dim[1] != w->dim[1])
+    return fail(GRPO_ESHAPE, "loghead: hidden has shape %s, want [tokens, %d]", shape_text(h).s,
+                w->dim[1]);
+  try(check_targets("loghead", a->n, w->dim[0], a->targets));
+  for (int i = 0; i < a->n; i++)
+    if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
+      return fail(GRPO_EARG, "loghead: output %d asks for row %d of %d", i, (int)a->rows[i],
+                  h->dim[0]);
+  if (a->ref_hidden && (!a->ref_packed || a->ref_c < 1))
+    return fail(GRPO_EARG, "loghead: reference states without the reference's head");
+  out->ndim = 2;
+  out->dim[0] = a->ref_hidden ? 3 : 2;
+  out->dim[1] = a->n;
+  *saved = 2 * (size_t)a->n * sizeof(real);
+  return GRPO_OK;
+}
+
+/* ---- loghead: a chunk of outputs ------------------------------------------------ */
+
+typedef struct Chunk {
+  int at, n;          /* outputs at .. at + n - 1 */
+  real *x;            /* [n, c] their hidden rows */
+  real *logits;       /* [n, v] */
+  real *ref_logits;   /* [n, v] or NULL */
+  const real *packed; /* the head's panels */
+} Chunk;
+
+static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
+  const int v = vocab(nd), c = channels(nd), rows = chunk_rows(v);
+  *ch = (Chunk){.packed = nd->in[1]->packed};
+  if (!ch->packed) {
+    real *p = arena_alloc(cx->arena, gemm_packed_size(v, c) * sizeof *p);
+    if (!p) return fail(GRPO_ENOMEM, "loghead: no memory to pack the head");
+    gemm_pack(cx, v, c, nd->in[1]->data, false, p);
+    ch->packed = p;
+  }
+  const size_t bytes = (size_t)rows * (size_t)v * sizeof(real);
+  const bool ref = attr_of(nd)->ref_hidden;
+  ch->x = arena_alloc(cx->arena, (size_t)rows * (size_t)c * sizeof(real));
+  ch->logits = arena_alloc(cx->arena, bytes);
+  if (ref) ch->ref_logits = arena_alloc(cx->arena, bytes);
+  if (!ch->x || !ch->logits || (ref && !ch->ref_logits))
+    return fail(GRPO_ENOMEM, "loghead: no memory for the logits of %d rows", rows);
+  return GRPO_OK;
+}
+
+/* Gather outputs at .. and make their logits. */
+static void chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
+  const LogheadAttr *a = attr_of(nd);
+  const int v = vocab(nd), c = channels(nd), rows = chunk_rows(v);
+  ch->at = at;
+  ch->n = a->n - at < rows ? a->n - at : rows;
+  for (int i = 0; i < ch->n; i++)
+    memcpy(ch->x + (size_t)i * (size_t)c, nd->in[0]->data + (size_t)a->rows[at + i] * (size_t)c,
+           (size_t)c * sizeof(real));
+  gemm_forward(cx, ch->n, v, c, ch->x, c, ch->packed, NULL, ch->logits, v);
+  if (a->ref_hidden)
+    gemm_forward(cx, ch->n, v, a->ref_c, a->ref_hidden + (size_t)at * (size_t)a->ref_c, a->ref_c,
+                 a->ref_packed, NULL, ch->ref_logits, v);
+}
+
+static Status loghead_forward(const Ctx *cx, Node *nd) {
+  const LogheadAttr *a = attr_of(nd);
+  const ArenaMark mark = arena_mark(cx->arena);
+  const int v = vocab(nd);
+  real *logp = nd->out->data, *entropy = logp + a->n, *kl = entropy + a->n;
+  real *lse = nd->saved, *ref_lse = lse + a->n;
+  Chunk ch;
+  try(chunk_init(cx, nd, &ch));
+  for (int at = 0; at < a->n; at += ch.n) {
+    chunk_fill(cx, nd, &ch, at);
+    logp_rows(cx, ch.n, v, ch.logits, a->inv_temp, a->targets + at, logp + at, entropy + at,
+              lse + at);
+    if (!a->ref_hidden) continue;
+    logp_rows(cx, ch.n, v, ch.ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse + at);
+    kl_rows(cx, ch.n, v, ch.logits, ch.ref_logits, a->inv_temp, lse + at, ref_lse + at, kl + at);
+  }
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+/* ---- loghead: backward ---------------------------------------------------------- */
+
+/* NULL when all are zero: the kernel then does less. */
+static const real *unless_zero(const real *x, int n) {
+  for (int i = 0; i < n; i++)
+    if (x[i] != 0) return x;
+  return NULL;
+}
+
+/* ch->logits becomes d loss / d logits; part: [n, v] scratch, used for the KL only. */
+static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
+  const LogheadAttr *a = attr_of(nd);
+  const int v = vocab(nd), at = ch->at, n = ch->n;
+  const real *dlogp = nd->out->grad + at, *dentropy = dlogp + a->n, *dkl = dentropy + a->n;
+  const real *entropy = nd->out->data + a->n + at, *kl = entropy + a->n;
+  const real *lse = (const real *)nd->saved + at, *ref_lse = lse + a->n;
+  const size_t elements = (size_t)n * (size_t)v;
+  if (a->ref_hidden) {
+    memset(part, 0, elements * sizeof *part);
+    kl_rows_grad(cx, n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl, dkl, part);
+  }
+  logp_rows_grad(cx, n, v, ch->logits, a->inv_temp, a->targets + at, lse, entropy, dlogp,
+                 unless_zero(dentropy, n));
+  if (a->ref_hidden) vec_acc(cx, elements, part, ch->logits);
+}
+
+static void scatter_rows(const Node *nd, const Chunk *ch, const real *dx, real *dhidden) {
+  const size_t c = (size_t)channels(nd);
+  for (int i = 0; i < ch->n; i++) {
+    real *to = dhidden + (size_t)attr_of(nd)->rows[ch->at + i] * c;
+    const real *from = dx + (size_t)i * c;
+    for (size_t j = 0; j < c; j++) to[j] += from[j];
+  }
+}
+
+static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
+  Tensor *h = nd->in[0], *w = nd->in[1];
+  const int v = vocab(nd), c = channels(nd);
+  if (wants_grad(h)) {
+    try(gemm_dx(cx, ch->n, v, c, ch->logits, v, w->data, false, dx, c, false));
+    scatter_rows(nd, ch, dx, grad_added(h));
+  }
+  if (wants_grad(w)) {
+    bool add;
+    real *dw = grad_into(w, &add);
+    try(gemm_dw(cx, ch->n, v, c, ch->logits, v, ch->x, c, false, dw, add));
+  }
+  return GRPO_OK;
+}
+
+static Status loghead_backward(const Ctx *cx, Node *nd) {
+  const LogheadAttr *a = attr_of(nd);
+  const ArenaMark mark = arena_mark(cx->arena);
+  const size_t rows = (size_t)chunk_rows(vocab(nd));
+  Chunk ch;
+  try(chunk_init(cx, nd, &ch));
+  real *dx = arena_alloc(cx->arena, rows * (size_t)channels(nd) * sizeof *dx), *part = NULL;
+  if (a->ref_hidden) part = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
+  if (!dx || (a->ref_hidden && !part)) return fail(GRPO_ENOMEM, "loghead: no memory in backward");
+  for (int at = 0; at < a->n; at += ch.n) {
+    chunk_fill(cx, nd, &ch, at);
+    chunk_grad(cx, nd, &ch, part);
+    try(chunk_backward(cx, nd, &ch, dx));
+  }
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+DEFINE_OP(loghead, loghead_shape, loghead_forward, loghead_backward);
+
+/* ---- token_logp ------------------------------------------------------------------ */
+
+static Status token_shape(const Node *nd, Tensor *out, size_t *saved) {
+  try(need_attr(nd));
+  const TokenLogpAttr *a = nd->attr.p;
+  const Tensor *x = nd->in[0];
+  if (x->ndim != 2 || x->dim[1] < 1)
+    return fail(GRPO_ESHAPE, "token_logp: logits have shape %s, want [tokens, vocab]",
+                shape_text(x).s);
+  try(check_targets("token_logp", x->dim[0], x->dim[1], a->targets));
+  out->ndim = 2;
+  out->dim[0] = 2;
+  out->dim[1] = x->dim[0];
+  *saved = (size_t)x->dim[0] * sizeof(real);
+  return GRPO_OK;
+}
+
+static Status token_forward(const Ctx *cx, Node *nd) {
+  const TokenLogpAttr *a = nd->attr.p;
+  const int n = nd->in[0]->dim[0], v = nd->in[0]->dim[1];
+  logp_rows(cx, n, v, nd->in[0]->data, a->inv_temp, a->targets, nd->out->data, nd->out->data + n,
+            nd->saved);
+  return GRPO_OK;
+}
+
+static Status token_backward(const Ctx *cx, Node *nd) {
+  const TokenLogpAttr *a = nd->attr.p;
+  const int n = nd->in[0]->dim[0], v = nd->in[0]->dim[1];
+  const size_t all = (size_t)n * (size_t)v;
+  const real *dlogp = nd->out->grad, *entropy = nd->out->data + n;
+  const ArenaMark mark = arena_mark(cx->arena);
+  bool add;
+  real *dx = grad_into(nd->in[0], &add), *d = dx;
+  if (add && !(d = arena_alloc(cx->arena, all * sizeof *d)))
+    return fail(GRPO_ENOMEM, "token_logp: no memory in backward");
+  memcpy(d, nd->in[0]->data, all * sizeof *d);
+  logp_rows_grad(cx, n, v, d, a->inv_temp, a->targets, nd->saved, entropy, dlogp,
+                 unless_zero(dlogp + n, n));
+  if (add) vec_acc(cx, all, d, dx);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+DEFINE_OP(token_logp, token_shape, token_forward, token_backward);

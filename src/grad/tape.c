@@ -1,0 +1,178 @@
+#include "grad/tape.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "grad/ops.h"
+
+#define OP(name, inputs, attributes) const char op_attributes_##name[] = attributes;
+#include "grad/ops.def"
+#undef OP
+
+const OpDef *const op_table[OP_COUNT] = {
+#define OP(name, inputs, attributes) [OP_##name] = &op_##name,
+#include "grad/ops.def"
+#undef OP
+};
+
+/* ---- one operation --------------------------------------------------------- */
+
+Status need_inputs(const Node *nd) {
+  for (int i = 0; i < nd->op->nin; i++)
+    if (!nd->in[i]) return fail(GRPO_EARG, "%s: input %d is missing", nd->op->name, i + 1);
+  return GRPO_OK;
+}
+
+Status need_attr(const Node *nd) {
+  return nd->attr.p ? GRPO_OK : fail(GRPO_EARG, "%s: attributes are missing", nd->op->name);
+}
+
+static Status count_elements(const OpDef *def, Tensor *y) {
+  y->n = 1;
+  for (int i = 0; i < y->ndim; i++) {
+    if (y->dim[i] && y->n > (size_t)INT_MAX * 64 / (size_t)y->dim[i])
+      return fail(GRPO_ESHAPE, "%s: the result would be too large", def->name);
+    y->n *= (size_t)y->dim[i];
+  }
+  return GRPO_OK;
+}
+
+Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
+                Tensor *y, size_t *saved_bytes) {
+  *nd = (Node){.op = def, .out = y};
+  *y = (Tensor){0};
+  *saved_bytes = 0;
+  if (attr) nd->attr = *attr;
+  bool any = false;
+  for (int i = 0; i < def->nin; i++) {
+    nd->in[i] = in[i];
+    any |= wants_grad(in[i]);
+  }
+  if (!in[0]) return fail(GRPO_EARG, "%s: input 1 is missing", def->name);
+  try(def->shape(nd, y, saved_bytes));
+  y->needs_grad = any && record && def->backward;
+  return count_elements(def, y);
+}
+
+/* ---- the tape --------------------------------------------------------------- */
+
+Status tape_init(Tape *t, Pool *pool) {
+  *t = (Tape){.cx = {.pool = pool}};
+  t->cx.arena = &t->arena;
+  return GRPO_OK;
+}
+
+void tape_reset(Tape *t) {
+  t->n = 0;
+  arena_reset(&t->arena);
+}
+
+void tape_free(Tape *t) {
+  mem_free(t->node);
+  arena_free(&t->arena);
+  *t = (Tape){0};
+}
+
+static Status alloc_data(Tape *t, Tensor *y, const char *what) {
+  y->data = arena_alloc(&t->arena, y->n * sizeof(real));
+  if (y->data) return GRPO_OK;
+  return fail(GRPO_ENOMEM, "%s: no memory for a result of shape %s", what, shape_text(y).s);
+}
+
+Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out) {
+  Tensor *y = arena_alloc(&t->arena, sizeof *y);
+  if (!y) return fail(GRPO_ENOMEM, "tape: no memory for a tensor");
+  *y = tensor_view(NULL, ndim, dim);
+  try(alloc_data(t, y, "tape"));
+  *out = y;
+  return GRPO_OK;
+}
+
+static Status room_for_node(Tape *t) {
+  if (t->n < t->cap) return GRPO_OK;
+  const int cap = t->cap ? 2 * t->cap : 256;
+  Node **grown = mem_realloc(t->node, (size_t)cap * sizeof *grown);
+  if (!grown) return fail(GRPO_ENOMEM, "tape: no memory for %d nodes", cap);
+  t->node = grown;
+  t->cap = cap;
+  return GRPO_OK;
+}
+
+static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+  size_t saved = 0;
+  Tensor *y = arena_alloc(&t->arena, sizeof *y);
+  Node *nd = arena_alloc(&t->arena, sizeof *nd);
+  if (!y || !nd) return fail(GRPO_ENOMEM, "%s: no memory for a node", op_table[op]->name);
+  try(op_begin(op_table[op], in, attr, !t->off, nd, y, &saved));
+  try(room_for_node(t));
+  try(alloc_data(t, y, nd->op->name));
+  const ArenaMark result = arena_mark(&t->arena);
+  if (saved && !(nd->saved = arena_alloc(&t->arena, saved)))
+    return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB kept for backward", nd->op->name,
+                saved >> 20);
+  try(nd->op->forward(&t->cx, nd));
+  if (y->needs_grad)
+    t->node[t->n++] = nd; /* commit: only now is it recorded */
+  else
+    arena_release(&t->arena, result); /* what forward kept, nobody will ask for */
+  *out = y;
+  return GRPO_OK;
+}
+
+Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+  const ArenaMark before = arena_mark(&t->arena);
+  const Status s = apply(t, op, in, attr, out);
+  if (s != GRPO_OK) arena_release(&t->arena, before);
+  return s;
+}
+
+/* ---- gradients --------------------------------------------------------------- */
+
+real *grad_into(Tensor *t, bool *add) {
+  *add = t->grad_live;
+  t->grad_live = true;
+  return t->grad;
+}
+
+real *grad_added(Tensor *t) {
+  if (!t->grad_live) memset(t->grad, 0, t->n * sizeof *t->grad);
+  t->grad_live = true;
+  return t->grad;
+}
+
+static Status want_grad(Tape *t, Tensor *x) {
+  if (!wants_grad(x) || x->grad) return GRPO_OK;
+  x->grad = arena_alloc(&t->arena, x->n * sizeof(real));
+  x->grad_live = false;
+  if (x->grad) return GRPO_OK;
+  return fail(GRPO_ENOMEM, "backward: no memory for a gradient of shape %s", shape_text(x).s);
+}
+
+/* A node hands on what its output's gradient holds and marks it as spent, so that a second
+ * backward through the same nodes passes on only what is new. */
+static Status backward_node(Tape *t, Node *nd) {
+  if (!nd->out->grad_live) return GRPO_OK; /* not on a path to the loss */
+  for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i]));
+  try(nd->op->backward(&t->cx, nd));
+  nd->out->grad_live = false;
+  return GRPO_OK;
+}
+
+Status tape_backward_from(Tape *t, Tensor *out, const real *seed) {
+  if (!out->needs_grad)
+    return fail(GRPO_EARG, "backward: the result depends on nothing that needs a gradient");
+  try(want_grad(t, out));
+  real *g = grad_added(out);
+  for (size_t i = 0; i < out->n; i++) g[i] += seed[i];
+  for (int i = t->n; i-- > 0;) try(backward_node(t, t->node[i]));
+  return GRPO_OK;
+}
+
+Status tape_backward(Tape *t, Tensor *loss) {
+  const real one = 1;
+  if (loss->n != 1)
+    return fail(GRPO_ESHAPE, "backward: wants a single number, got shape %s; sum() it first",
+                shape_text(loss).s);
+  return tape_backward_from(t, loss, &one);
+}
