@@ -7,7 +7,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
-local suggest = require "grpo.options".suggest
+local suggest = require "grpo.options".nearest
 
 local experiment = { overrides = {} } -- overrides: list of { path=, value=, text= }, set by the program
 

@@ -20,7 +20,7 @@ local function check_entry(entry, where)
     local known = false
     for _, field in ipairs(entry_fields) do known = known or field == key end
     if not known then
-      local near = options.suggest(tostring(key), entry_fields)
+      local near = options.nearest(tostring(key), entry_fields)
       complain(where, "rewards.%s.%s: unknown option%s", entry.name, tostring(key),
         near and (", did you mean '%s'?"):format(near) or "")
     end

@@ -4,6 +4,7 @@
 -- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log.
 
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
 local tensorboard = require "grpo.tensorboard"
 
@@ -65,7 +66,7 @@ end
 -- Size and checksum of what the run reads.
 local function inputs_of(paths)
   local list = {}
-  for path in core.sorted_pairs(paths) do
+  for path in sorted_pairs(paths) do
     local text = not fs.isdir(path) and fs.read(path)
     list[#list + 1] = { path = path, size = text and #text or nil, crc32c = text and fs.crc32c(text) or nil }
   end

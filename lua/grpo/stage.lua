@@ -4,6 +4,7 @@
 -- group advantages -> reference log-probabilities (when KL is on) -> loss, backward, optimizer.
 
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
@@ -292,7 +293,7 @@ end
 
 local function slowest(seconds)
   local name, most = nil, -1
-  for k, v in core.sorted_pairs(seconds) do
+  for k, v in sorted_pairs(seconds) do
     if v > most then name, most = k, v end
   end
   return name

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.sorted"
 local display = require "grpo.display"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
@@ -58,7 +59,7 @@ local function compare_rewards(config, cs, findings)
   rewarding.score(config.reward_entries, cs, config.limits.reward, "skip")
   for i, c in ipairs(cs) do
     first[i] = c.rewards
-    for name, message in core.sorted_pairs(c.errors or {}) do
+    for name, message in sorted_pairs(c.errors or {}) do
       findings[#findings + 1] = ("reward %s: %s"):format(name, message)
     end
     c.rewards, c.errors = {}, nil

@@ -4,7 +4,7 @@
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
-local suggest = require "grpo.options".suggest
+local suggest = require "grpo.options".nearest
 
 local cli = {}
 

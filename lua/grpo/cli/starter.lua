@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.sorted"
 
 local command = {
   usage = "init [DIR]",
@@ -93,12 +94,12 @@ function command.run(o)
   local dir = o.words[1] or "."
   local ok, message = core.fs.mkdirs(dir)
   if not ok then error(core.error("EIO", message), 0) end
-  for name in core.sorted_pairs(files) do
+  for name in sorted_pairs(files) do
     if core.fs.exists(dir .. "/" .. name) then
       error(core.error("EARG", ("init: %s/%s exists already; nothing was written"):format(dir, name)), 0)
     end
   end
-  for name, text in core.sorted_pairs(files) do
+  for name, text in sorted_pairs(files) do
     ok, message = core.fs.write(dir .. "/" .. name, text)
     if not ok then error(core.error("EIO", message), 0) end
     core.out(dir .. "/" .. name .. "\n")
