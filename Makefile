@@ -115,7 +115,7 @@ dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c,$(wildcard src/kern/*.c
 dbl_obj := $(patsubst src/%.c,$(DBL)/%.o,$(dbl_src))
 $(DBL)/%.o: src/%.c | need
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -DGRPO_DOUBLE -c $< -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -DGRPO_DOUBLE $(DEFS) -c $< -o $@
 $(DBL)/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
 $(DBL)/check: $(patsubst tests/%.c,$(DBL)/tests/%.o,$(wildcard tests/grad/check*.c)) $(DBL)/tests/testing.o $(dbl_obj)
 	$(Q)$(LINK) -o $@ $^ $(LIBS)
