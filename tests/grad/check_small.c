@@ -3,10 +3,11 @@
 
 #define DECLARE(name) void check_##name(void);
 DECLARE(add)
-DECLARE(sub) DECLARE(mul) DECLARE(div) DECLARE(pow) DECLARE(minimum) DECLARE(maximum) DECLARE(neg)
-    DECLARE(exp) DECLARE(log) DECLARE(sqrt) DECLARE(abs) DECLARE(sign) DECLARE(relu) DECLARE(gelu)
-        DECLARE(silu) DECLARE(sigmoid) DECLARE(tanh) DECLARE(clamp) DECLARE(gt) DECLARE(ge)
-            DECLARE(lt) DECLARE(le) DECLARE(eq) DECLARE(where)
+DECLARE(sub)
+DECLARE(mul) DECLARE(div) DECLARE(pow) DECLARE(minimum) DECLARE(maximum) DECLARE(neg) DECLARE(exp)
+    DECLARE(log) DECLARE(sqrt) DECLARE(abs) DECLARE(sign) DECLARE(relu) DECLARE(gelu) DECLARE(silu)
+        DECLARE(sigmoid) DECLARE(tanh) DECLARE(clamp) DECLARE(gt) DECLARE(ge) DECLARE(lt)
+            DECLARE(le) DECLARE(eq) DECLARE(where)
 
     /* Two inputs of one range each, in every way shapes can meet. */
     static void broadcasts(OpId op, double low, double high, double low2, double high2) {
@@ -28,9 +29,9 @@ DECLARE(sub) DECLARE(mul) DECLARE(div) DECLARE(pow) DECLARE(minimum) DECLARE(max
     Tensor *in[] = {check_leaf(low, high, shapes[i][0]), check_leaf(low2, high2, shapes[i][1])};
     CHECK_GRADIENTS(op, in, NULL);
   }
-  Tensor *x = LEAF(low2, high2, 5), *y = LEAF(low, high, 5); /* one side constant */
-  CHECK_GRADIENTS(op, ((Tensor *[]){check_constant(y), x}), NULL);
-  CHECK_GRADIENTS(op, ((Tensor *[]){x, check_constant(y)}), NULL);
+  Tensor *a = LEAF(low, high, 5), *b = LEAF(low2, high2, 5); /* one side constant */
+  CHECK_GRADIENTS(op, ((Tensor *[]){check_constant(a), b}), NULL);
+  CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(low, high, 5), check_constant(b)}), NULL);
 }
 
 void check_add(void) { broadcasts(OP_add, -2, 2, -2, 2); }

@@ -1,0 +1,141 @@
+/* check_fused.c - the operations that a transformer and its head are made of. */
+#include "check.h"
+
+#define DECLARE(name) void check_##name(void);
+DECLARE(embedding)
+DECLARE(linear)
+DECLARE(layernorm)
+DECLARE(rmsnorm)
+DECLARE(rope) DECLARE(attention) DECLARE(swiglu) DECLARE(loghead) DECLARE(token_logp)
+
+    void check_embedding(void) {
+  static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};
+  EmbeddingAttr attr = {6, ids, pos};
+  Tensor *wte = LEAF(-1, 1, 5, 3), *wpe = LEAF(-1, 1, 4, 3);
+  CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, wpe}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, NULL}), (&(Attr){.p = &attr}));
+  Tensor *wide = LEAF(-1, 1, 5, 70); /* more than one chunk of columns */
+  CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wide, NULL}), (&(Attr){.p = &attr}));
+}
+
+static void linear_of(int m, int n, int k) {
+  Tensor *x = LEAF(-1, 1, m, k), *w = LEAF(-1, 1, n, k), *wt = LEAF(-1, 1, k, n),
+         *b = LEAF(-1, 1, n);
+  CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, w, b}), NULL);
+  CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, w, NULL}), NULL);
+  CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, wt, b}), (&(Attr){.i = {1}}));
+  CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, check_constant(w), check_constant(b)}), NULL);
+  CHECK_GRADIENTS(OP_linear, ((Tensor *[]){check_constant(x), wt, b}), (&(Attr){.i = {1}}));
+}
+
+void check_linear(void) {
+  linear_of(3, 5, 4);
+  linear_of(1, 1, 1);
+  linear_of(9, 17, 6);
+  CHECK_GRADIENTS(OP_linear, ((Tensor *[]){LEAF(-1, 1, 2, 3, 4), LEAF(-1, 1, 2, 4), NULL}), NULL);
+}
+
+void check_layernorm(void) {
+  const Attr attr = {.f = {1e-5}};
+  CHECK_GRADIENTS(OP_layernorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5), LEAF(-1, 1, 5)}),
+                  &attr);
+  CHECK_GRADIENTS(OP_layernorm, ((Tensor *[]){LEAF(1, 2, 7, 18), LEAF(-1, 1, 18), LEAF(-1, 1, 18)}),
+                  &attr);
+  CHECK_GRADIENTS(OP_layernorm,
+                  ((Tensor *[]){LEAF(-2, 2, 3, 5), check_constant(LEAF(-1, 1, 5)),
+                                check_constant(LEAF(-1, 1, 5))}),
+                  &attr);
+}
+
+void check_rmsnorm(void) {
+  const Attr attr = {.f = {1e-6}};
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5)}), &attr);
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 4, 12), LEAF(-1, 1, 4)}),
+                  &attr); /* per head */
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 6), LEAF(-1, 1, 6)}), &attr);
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), check_constant(LEAF(-1, 1, 5))}),
+                  &attr);
+}
+
+void check_rope(void) {
+  enum { HEADS = 3, DIM = 4, POSITIONS = 9 };
+  static const int32_t pos[] = {0, 1, 5, 8, 2};
+  real *cs = check_alloc(POSITIONS * DIM * sizeof *cs);
+  for (int p = 0; p < POSITIONS; p++)
+    for (int i = 0; i < DIM / 2; i++) {
+      cs[p * DIM + 2 * i] = (real)cos(p / pow(10, i));
+      cs[p * DIM + 2 * i + 1] = (real)sin(p / pow(10, i));
+    }
+  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs};
+  CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
+}
+
+static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
+  const int rows = pack[npack - 1].row + pack[npack - 1].n;
+  shape.scale = (real)(1 / sqrt(shape.head_dim));
+  AttentionAttr attr = {.shape = shape, .npack = npack, .pack = pack};
+  Tensor *in[] = {LEAF(-2, 2, rows, shape.heads * shape.head_dim),
+                  LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim),
+                  LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim)};
+  CHECK_GRADIENTS(OP_attention, in, (&(Attr){.p = &attr}));
+}
+
+void check_attention(void) {
+  static const PackSpan one[] = {{0, 5, -1}}, three[] = {{0, 4, -1}, {4, 1, -1}, {5, 3, -1}};
+  static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
+  static const PackSpan two[] = {{0, 2, -1}, {2, 3, 0}, {5, 3, -1}, {8, 2, 2}, {10, 2, 2}};
+  static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}}; /* past one block */
+  attention_of((AttnShape){2, 2, 4, 0, 0}, 1, one);
+  attention_of((AttnShape){2, 1, 4, 0, 0}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3}, 4, group); /* windows reach back into the prompt */
+  attention_of((AttnShape){3, 1, 2, 0, 2}, 5, two);
+  attention_of((AttnShape){2, 1, 2, 0, 0}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17}, 3, blocks);
+}
+
+void check_swiglu(void) {
+  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);
+  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){LEAF(-3, 3, 4), check_constant(LEAF(-2, 2, 4))}), NULL);
+  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){check_constant(LEAF(-3, 3, 4)), LEAF(-2, 2, 4)}), NULL);
+  Tensor *x = LEAF(-3, 3, 6);
+  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){x, check_constant(LEAF(1, 2, 6))}), NULL);
+}
+
+/* Rows repeat (a prompt's last row feeds every completion), some rows feed none. */
+static const int32_t rows[] = {1, 1, 0, 3, 1, 4, 4}, targets[] = {0, 5, 2, 2, 1, 5, 0};
+
+static const real *packed_head(int v, int c) {
+  Tensor *w = check_constant(LEAF(-1, 1, v, c));
+  real *packed = check_alloc(gemm_packed_size(v, c) * sizeof *packed);
+  gemm_pack(&check_tape()->cx, v, c, w->data, false, packed);
+  return packed;
+}
+
+void check_loghead(void) {
+  LogheadAttr attr = {.n = 7, .rows = rows, .targets = targets, .inv_temp = 1};
+  Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  attr.inv_temp = (real)(1 / .7);
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  attr.ref_c = 3; /* a reference of another width, and the full KL */
+  attr.ref_packed = packed_head(6, 3);
+  attr.ref_hidden = LEAF(-1, 1, 7, 3)->data;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, check_constant(head)}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
+  enum { MANY = 300 }; /* more than one chunk */
+  int32_t *many = check_alloc(2 * MANY * sizeof *many);
+  for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
+  attr = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
+}
+
+void check_token_logp(void) {
+  TokenLogpAttr attr = {targets, 1};
+  CHECK_GRADIENTS(OP_token_logp, (Tensor *[]){LEAF(-2, 2, 7, 6)}, (&(Attr){.p = &attr}));
+  attr.inv_temp = (real)(1 / .7);
+  CHECK_GRADIENTS(OP_token_logp, (Tensor *[]){LEAF(-2, 2, 4, 9)}, (&(Attr){.p = &attr}));
+}
