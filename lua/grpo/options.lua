@@ -1,0 +1,126 @@
+-- options.lua - one way to check a table of options.
+--
+-- A spec is a table of rows, one per known name:
+--   { type = "number|function", default = 1, min = 0, max = nil, above = nil,
+--     one_of = { "a", "b" }, required = false }
+-- "integer" is a type too (2.0 is one).  Positional entries (tags { "think", "answer" }) are
+-- allowed when the spec has a row [1], which then describes each of them.
+-- A wrong option is an error at the line that called our caller, and it names
+-- the field, what it got, what it wants, or the closest known name.
+
+local sorted_pairs = require "grpo.sorted"
+
+local options = {}
+
+-- Levenshtein distance, two rows; names are short, and longer ones are cut.
+local function distance(a, b)
+  a, b = a:sub(1, 64), b:sub(1, 64)
+  local previous = {}
+  for j = 0, #b do previous[j] = j end
+  for i = 1, #a do
+    local row = { [0] = i }
+    for j = 1, #b do
+      local change = a:byte(i) == b:byte(j) and 0 or 1
+      row[j] = math.min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + change)
+    end
+    previous = row
+  end
+  return previous[#b]
+end
+
+--- The known name closest to `name`, or nil when none is near.
+---@param name string
+---@param known string[] in the order in which ties are decided
+---@return string|nil
+function options.nearest(name, known)
+  local best, least = nil, math.max(2, #name // 2) + 1
+  for _, candidate in ipairs(known) do
+    local d = distance(name:lower(), candidate:lower())
+    if d < least then best, least = candidate, d end
+  end
+  return best
+end
+
+local function names_of(spec)
+  local names = {}
+  for name in sorted_pairs(spec) do
+    if type(name) == "string" then names[#names + 1] = name end
+  end
+  return names
+end
+
+--- The end of an error message about an unknown name: "did you mean 'x'?" or the known names.
+---@param name any
+---@param known string[]
+---@return string
+function options.advice(name, known)
+  local near = type(name) == "string" and options.nearest(name, known)
+  if near then return ("did you mean '%s'?"):format(near) end
+  if #known == 0 then return "there are none" end
+  return "known: " .. table.concat(known, ", ")
+end
+
+local function is_a(value, want)
+  if want == "any" or type(value) == want then return true end
+  return want == "integer" and math.type(value) ~= nil and math.tointeger(value) ~= nil
+end
+
+local function shown(value)
+  if type(value) == "string" then return ("%q"):format(value:sub(1, 40)) end
+  if type(value) == "number" or type(value) == "boolean" then return tostring(value) end
+  return "a " .. type(value)
+end
+
+-- What `row` wants of a value, or nil when `value` is fine.
+local function complaint(value, row)
+  local typed = false
+  for want in (row.type or "any"):gmatch("[^|]+") do typed = typed or is_a(value, want) end
+  if not typed then return "must be " .. row.type:gsub("|", " or ") end
+  if row.one_of then
+    for _, allowed in ipairs(row.one_of) do
+      if value == allowed then return nil end
+    end
+    return "must be one of " .. table.concat(row.one_of, ", ")
+  end
+  if type(value) ~= "number" then return nil end
+  if value ~= value then return "must be a number" end
+  if row.min and value < row.min then return ("must be at least %s"):format(row.min) end
+  if row.max and value > row.max then return ("must be at most %s"):format(row.max) end
+  if row.above and value <= row.above then return ("must be more than %s"):format(row.above) end
+  return nil
+end
+
+--- Checks `t` against `spec` and returns a new table with the defaults filled in.
+---@param t table|nil nil counts as {}
+---@param spec table
+---@param where string name of the call, for messages: "format.partial"
+---@param level? integer as in error(), seen from here; default 3: the line that called our caller
+---@return table
+function options.check(t, spec, where, level)
+  level = level or 3
+  if t == nil then t = {} end
+  if type(t) ~= "table" then
+    error(("%s: wants a table of options, got %s"):format(where, shown(t)), level)
+  end
+  local checked = {}
+  for name, value in sorted_pairs(t) do
+    local row = spec[name] or (math.type(name) == "integer" and spec[1])
+    if not row then
+      local text = type(name) == "string" and name or ("[%s]"):format(tostring(name))
+      error(("%s.%s: unknown option, %s"):format(where, text,
+        options.advice(name, names_of(spec))), level)
+    end
+    local wrong = complaint(value, row)
+    if wrong then error(("%s.%s: %s, got %s"):format(where, name, wrong, shown(value)), level) end
+    checked[name] = value
+  end
+  for name, row in sorted_pairs(spec) do
+    if checked[name] == nil then
+      if row.required then error(("%s.%s: is required"):format(where, name), level) end
+      checked[name] = row.default
+    end
+  end
+  return checked
+end
+
+return options

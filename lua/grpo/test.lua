@@ -1,0 +1,313 @@
+-- test.lua - the runner behind `grpo test`, in busted's vocabulary.
+--
+--   describe(name, fn)  it(name, fn)  before_each(fn)  after_each(fn)  pending(name_or_reason)
+--   assert.equal(expected, actual)  assert.same (deep)  assert.near(expected, actual, tolerance)
+--   assert.is_true  is_false  is_nil  truthy  falsy  matches(pattern, s)
+--   assert.has_error(fn[, message])  error_matches(fn, pattern)
+-- `assert.is_not.X` turns any of them round, `assert.are`, `assert.is` and `assert.has` read
+-- well, and assert(value, message) is still Lua's own.  pending("why") inside a test skips it.
+--
+-- A file is NAME_test.lua.  Each runs in an environment of its own, tests run in the
+-- order in which they are written (or shuffled by a seed), and math.random is
+-- re-seeded before each: a test that passes alone passes in company.
+
+local options = require "grpo.options"
+local sorted_pairs = require "grpo.sorted"
+
+local test = {}
+
+-- ---- assertions: each returns true, or false and what was expected ------------------------
+
+local function show(value, depth)
+  if type(value) == "string" then
+    local text = #value > 200 and value:sub(1, 200) .. "..." or value
+    return (("%q"):format(text):gsub("\\\n", "\\n"))
+  end
+  if type(value) ~= "table" or (depth or 0) > 3 then return tostring(value) end
+  local parts, named = {}, {}
+  for i, v in ipairs(value) do parts[i] = show(v, (depth or 0) + 1) end
+  for k, v in pairs(value) do
+    if math.type(k) ~= "integer" or k < 1 or k > #parts then
+      named[#named + 1] = ("[%s] = %s"):format(show(k, 9), show(v, (depth or 0) + 1))
+    end
+  end
+  table.sort(named)
+  table.move(named, 1, #named, #parts + 1, parts)
+  return "{ " .. table.concat(parts, ", ", 1, math.min(#parts, 20)) .. " }"
+end
+
+local function same(a, b, seen)
+  if a == b then return true end
+  if type(a) ~= "table" or type(b) ~= "table" then return false end
+  seen = seen or {}
+  if seen[a] == b then return true end
+  seen[a] = b
+  for k, v in pairs(a) do
+    if not same(v, b[k], seen) then return false end
+  end
+  for k in pairs(b) do
+    if a[k] == nil then return false end
+  end
+  return true
+end
+
+local function expected(want, got)
+  return ("expected %s, got %s"):format(want, show(got))
+end
+
+-- The text of an error value, without the position in front (as busted compares it).
+local function bare(err)
+  return (tostring(err):gsub("^[^\n]-:%d+: ", "", 1))
+end
+
+local checks = {
+  equal = function(want, got) return want == got, expected(show(want), got) end,
+  same = function(want, got) return same(want, got), expected(show(want), got) end,
+  is_true = function(got) return got == true, expected("true", got) end,
+  is_false = function(got) return got == false, expected("false", got) end,
+  is_nil = function(got) return got == nil, expected("nil", got) end,
+  truthy = function(got) return not not got, expected("a true value", got) end,
+  falsy = function(got) return not got, expected("nil or false", got) end,
+  near = function(want, got, tolerance)
+    local ok = type(got) == "number" and math.abs(want - got) <= tolerance
+    return ok, expected(("%s within %s"):format(want, tolerance), got)
+  end,
+  matches = function(pattern, got)
+    return type(got) == "string" and got:find(pattern) ~= nil,
+      expected("text matching " .. show(pattern), got)
+  end,
+  has_error = function(fn, message)
+    local ok, err = pcall(fn)
+    if ok then return false, expected("an error", nil) end
+    return message == nil or same(message, err) or bare(err) == message,
+      expected(message == nil and "an error" or "the error " .. show(message), err)
+  end,
+  error_matches = function(fn, pattern)
+    local ok, err = pcall(fn)
+    return not ok and tostring(err):find(pattern) ~= nil,
+      expected("an error matching " .. show(pattern), not ok and tostring(err) or nil)
+  end,
+}
+for alias, name in pairs {
+  equals = "equal", ["true"] = "is_true", ["false"] = "is_false", ["nil"] = "is_nil",
+  is_truthy = "truthy", is_falsy = "falsy", match = "matches", error = "has_error", errors = "has_error",
+} do
+  checks[alias] = checks[name]
+end
+local function assertions()
+  local plain, negated = {}, {}
+  for name, check in pairs(checks) do
+    plain[name] = function(...)
+      local ok, message = check(...)
+      if not ok then error(message, 2) end
+      return ...
+    end
+    negated[name] = function(...)
+      local ok, message = check(...)
+      if ok then error("not " .. message, 2) end
+      return ...
+    end
+  end
+  plain.are, plain.is, plain.has = plain, plain, plain
+  plain.is_not, plain.are_not, plain.has_no, plain.no = negated, negated, negated, negated
+  plain.is_not_nil, plain.not_equal, plain.has_no_error =
+    negated.is_nil, negated.equal, negated.has_error
+  return setmetatable(plain, {
+    __call = function(_, ok, ...)
+      if not ok then
+        local message = ...
+        error(message == nil and "assertion failed!" or message, type(message) == "string" and 2 or 0)
+      end
+      return ok, ...
+    end,
+    __index = function(_, name)
+      local known = {}
+      for key in sorted_pairs(checks) do known[#known + 1] = key end
+      error(("assert.%s: unknown, %s"):format(tostring(name), options.advice(name, known)), 2)
+    end,
+  })
+end
+
+-- ---- collecting -------------------------------------------------------------------------
+
+local Pending = {}
+
+-- Loads one file and appends its tests { name, fn, before = {}, after = {}, pending } to `list`.
+local function collect(path, list)
+  local scope = { name = nil, before = {}, after = {} }
+  local running = false
+  local env = setmetatable({ assert = assertions() }, { __index = _G })
+  env._G = env
+
+  local function add(name, fn, pending)
+    local full = scope.name and scope.name .. " " .. name or name
+    list[#list + 1] = { name = full, fn = fn, scope = scope, pending = pending, path = path,
+      start = function() running = true end }
+  end
+  function env.describe(name, fn)
+    local outer = scope
+    scope = { name = outer.name and outer.name .. " " .. name or name, outer = outer, before = {}, after = {} }
+    fn()
+    scope = outer
+  end
+  function env.it(name, fn)
+    if running then error("it(): a test cannot define another test", 2) end
+    add(name, fn)
+  end
+  function env.before_each(fn) table.insert(scope.before, fn) end
+  function env.after_each(fn) table.insert(scope.after, fn) end
+  function env.pending(name)
+    if running then error(setmetatable({ why = tostring(name or "pending") }, Pending), 0) end
+    add(tostring(name), nil, "pending")
+  end
+
+  local chunk, why = loadfile(path, "t", env)
+  if not chunk then return nil, why end
+  local ok, err = xpcall(chunk, function(e) return tostring(e) end)
+  if not ok then return nil, err end
+  return true
+end
+
+-- ---- running ----------------------------------------------------------------------------
+
+-- before_each runs from the outermost describe inwards, after_each the other way.
+local function setups(scope)
+  local calls = {}
+  while scope do
+    for i = #scope.before, 1, -1 do table.insert(calls, 1, scope.before[i]) end
+    scope = scope.outer
+  end
+  return calls
+end
+
+local function teardowns(scope)
+  local calls = {}
+  while scope do
+    for _, fn in ipairs(scope.after) do calls[#calls + 1] = fn end
+    scope = scope.outer
+  end
+  return calls
+end
+
+-- What went wrong, with the traceback only where it helps: an error from outside the test file.
+local function describe_error(err, path)
+  if getmetatable(err) == Pending then return err end
+  local text = tostring(err)
+  if text:sub(1, #path) == path then return text end
+  for line in debug.traceback("", 2):gmatch("[^\n]+") do
+    local at = line:match("^%s*(.-:%d+):")
+    if at and at:sub(1, #path) == path then return at .. ": " .. text end
+  end
+  return text
+end
+
+-- Returns "passed", "failed" or "skipped", and the reason for the latter two.
+local function run_one(t)
+  if t.pending then return "skipped", t.pending end
+  math.randomseed(0x5eed)
+  t.start()
+  local function handler(err) return describe_error(err, t.path) end
+  local ok, err = xpcall(function()
+    for _, fn in ipairs(setups(t.scope)) do fn() end
+    t.fn()
+  end, handler)
+  for _, fn in ipairs(teardowns(t.scope)) do
+    local fine, why = xpcall(fn, handler)
+    if not fine and ok then ok, err = false, why end
+  end
+  if ok then return "passed" end
+  if getmetatable(err) == Pending then return "skipped", err.why end
+  return "failed", err
+end
+
+-- Fisher-Yates with a small generator of our own: math.random is not the same everywhere.
+local function shuffle(list, seed)
+  local state = seed % 2147483647
+  for i = #list, 2, -1 do
+    state = (state * 48271 + 11) % 2147483647
+    local j = state % i + 1
+    list[i], list[j] = list[j], list[i]
+  end
+end
+
+-- Directory listing for an interpreter without the engine; the engine passes its own.
+local function list_with_popen(dir)
+  if not io.popen then return nil end
+  local quoted = "'" .. dir:gsub("'", "'\\''") .. "'"
+  local pipe = io.popen("test -d " .. quoted .. " && ls -1 " .. quoted .. " 2>/dev/null")
+  local names = {}
+  for name in pipe:lines() do names[#names + 1] = name end
+  return pipe:close() and names or nil
+end
+
+-- Files named on the command line as they stand, directories as their *_test.lua.
+local function find(paths, list)
+  local files = {}
+  for _, path in ipairs(paths) do
+    local names = list(path)
+    if not names then
+      files[#files + 1] = path
+    else
+      table.sort(names)
+      for _, name in ipairs(names) do
+        if name:match("_test%.lua$") then files[#files + 1] = path:gsub("/*$", "") .. "/" .. name end
+      end
+    end
+  end
+  return files
+end
+
+--- Runs test files.
+---@param paths string[] files, or directories whose *_test.lua are taken
+---@class grpo.test.Options
+---@field tap? boolean write the Test Anything Protocol
+---@field filter? string plain text that a test's full name must contain
+---@field seed? integer shuffle the tests
+---@field list? fun(dir: string): string[]|nil the names in a directory, or nil when it is none
+---@field write? fun(text: string) where the report goes; default stdout
+---@param opts? grpo.test.Options
+---@return { passed: integer, failed: integer, skipped: integer, files: integer }
+function test.run(paths, opts)
+  opts = options.check(opts, {
+    tap = { type = "boolean" }, filter = { type = "string" }, seed = { type = "integer" },
+    list = { type = "function", default = list_with_popen },
+    write = { type = "function", default = function(s) io.stdout:write(s) end },
+  }, "test.run")
+  local files = find(paths, opts.list)
+  local tests, counts = {}, { passed = 0, failed = 0, skipped = 0, files = #files }
+  for _, path in ipairs(files) do
+    local ok, why = collect(path, tests)
+    if not ok then
+      tests[#tests + 1] = { name = path .. " loads", path = path, scope = nil, start = function() end,
+        fn = function() error(why, 0) end }
+    end
+  end
+  if opts.seed then shuffle(tests, opts.seed) end
+
+  local number = 0
+  for _, t in ipairs(tests) do
+    if not opts.filter or t.name:find(opts.filter, 1, true) then
+      local result, why = run_one(t)
+      counts[result] = counts[result] + 1
+      number = number + 1
+      local comment = why and tostring(why):gsub("\n", "\n    ") or ""
+      if opts.tap then
+        opts.write(("%sok %d - %s%s\n"):format(result == "failed" and "not " or "", number,
+          t.name:gsub("[#\n]", " "), result == "skipped" and " # SKIP " .. comment or ""))
+        if result == "failed" then opts.write("    " .. comment .. "\n") end
+      elseif result == "failed" then
+        opts.write(("FAILED %s\n    %s\n"):format(t.name, comment))
+      elseif result == "skipped" then
+        opts.write(("skipped %s: %s\n"):format(t.name, comment))
+      end
+    end
+  end
+  if opts.tap then opts.write(("1..%d\n"):format(number)) end
+  if not opts.tap then
+    opts.write(("%d passed, %d failed, %d skipped in %d file%s\n"):format(counts.passed, counts.failed,
+      counts.skipped, counts.files, counts.files == 1 and "" or "s"))
+  end
+  return counts
+end
+
+return test

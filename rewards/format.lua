@@ -1,0 +1,162 @@
+-- rewards/format.lua - does the text have the form that was asked for?
+--
+--   format.tags { "think", "answer" }        the blocks, in order, and nothing else
+--   format.partial { tags = { ... } }        a share for every tag that occurs exactly once
+--   format.regex "^%d"                       a PCRE2 expression
+--   format.steps {}                          visible steps in the reasoning
+--   format.code { language = "python" }      an answer that is fenced code
+--
+-- Tags are searched for as plain strings, so the time is linear in the text.
+
+local options = require "grpo.options"
+
+local format = {}
+
+-- How often `what` occurs in text, counted no further than two.
+local function occurrences(text, what)
+  local first = text:find(what, 1, true)
+  if not first then return 0 end
+  return text:find(what, first + #what, true) and 2 or 1
+end
+
+local function positional_names(o, where)
+  local names = {}
+  for i, name in ipairs(o) do
+    if name == "" or name:find("[<>%s/]") then
+      error(("%s: %q is not the name of a tag"):format(where, name), 3)
+    end
+    names[i] = name
+  end
+  if #names == 0 then error(where .. ": name at least one tag", 3) end
+  return names
+end
+
+-- Whether text is the blocks in order, each tag once; see format.tags.
+local function matches_tags(text, names, newlines, rest)
+  local edge, at = newlines and "\n" or "", 1
+  for i, name in ipairs(names) do
+    if occurrences(text, "<" .. name .. ">") ~= 1 or occurrences(text, "</" .. name .. ">") ~= 1 then
+      return false
+    end
+    local open, close = "<" .. name .. ">" .. edge, edge .. "</" .. name .. ">"
+    if not newlines then
+      at = text:find("%S", at) or at
+    elseif i > 1 then
+      if text:byte(at) ~= 10 then return false end
+      at = at + 1
+    end
+    if text:sub(at, at + #open - 1) ~= open then return false end
+    local stop = text:find(close, at + #open, true)
+    if not stop then return false end
+    at = stop + #close
+  end
+  if rest then return true end
+  return at > #text or not newlines and not text:find("%S", at)
+end
+
+--- 1 when the text consists of these blocks, `<a>...</a><b>...</b>`, in this order and each tag
+--- exactly once, else 0.
+---@param opts { [integer]: string, newlines: boolean?, rest: boolean? }
+---   newlines: every tag on a line of its own and no other white space, as in
+---   "<a>\n...\n</a>\n<b>\n...\n</b>"; otherwise white space around blocks is free.
+---   rest: anything may follow the last block.
+---@return fun(text: string): number
+function format.tags(opts)
+  local o = options.check(opts, {
+    { type = "string" },
+    newlines = { type = "boolean", default = false },
+    rest = { type = "boolean", default = false },
+  }, "format.tags")
+  local names = positional_names(o, "format.tags")
+  return function(text)
+    return matches_tags(text, names, o.newlines, o.rest) and 1 or 0
+  end
+end
+
+--- Part marks on the way to a layout: every opening and closing tag that occurs exactly once
+--- scores an equal share of 1, and each character behind the last closing tag costs extra_cost.
+--- Never below 0.
+---@param opts { tags: string[], extra_cost: number? }
+---@return fun(text: string): number
+function format.partial(opts)
+  local o = options.check(opts, {
+    tags = { type = "table", required = true },
+    extra_cost = { type = "number", default = 0.001, min = 0 },
+  }, "format.partial")
+  local names = positional_names(
+    options.check(o.tags, { { type = "string" } }, "format.partial.tags"), "format.partial")
+  local last = "</" .. names[#names] .. ">"
+  return function(text)
+    local found = 0
+    for _, name in ipairs(names) do
+      if occurrences(text, "<" .. name .. ">") == 1 then found = found + 1 end
+      if occurrences(text, "</" .. name .. ">") == 1 then found = found + 1 end
+    end
+    local score = found / (2 * #names)
+    local back = o.extra_cost > 0 and text:reverse():find(last:reverse(), 1, true)
+    if back then
+      local extra = text:sub(#text - back + 2)
+      score = score - o.extra_cost * (utf8.len(extra, 1, -1, true) or #extra)
+    end
+    return math.max(score, 0)
+  end
+end
+
+--- 1 when a PCRE2 expression matches somewhere in the text, else 0.
+---@param pattern string anchor it (\A, \z) to ask about the whole text
+---@param flags? string "i" "s" "m" "x"
+---@return fun(text: string): number
+function format.regex(pattern, flags)
+  if type(pattern) ~= "string" then
+    error("format.regex: wants a pattern, got a " .. type(pattern), 2)
+  end
+  local re = require("grpo").regex(pattern, flags)
+  return function(text) return re:test(text) and 1 or 0 end
+end
+
+-- Steps are "Step 1:", a numbered or dashed line, or a word that starts one.
+local function count_steps(text, enough)
+  local count = text:find("^%d+%.") and 1 or 0
+  for _, mark in ipairs { "\n-", "\n*", "First,", "Second,", "Next,", "Finally," } do
+    local at = text:find(mark, 1, true)
+    while at and count < enough do
+      count, at = count + 1, text:find(mark, at + #mark, true)
+    end
+  end
+  local at = text:find("Step ", 1, true)
+  while at and count < enough do
+    if text:find("^%d+:", at + 5) then count = count + 1 end
+    at = text:find("Step ", at + 5, true)
+  end
+  return count
+end
+
+--- Rewards reasoning in visible steps: their number over `full`, at most 1.
+---@param opts? { full: integer? }
+---@return fun(text: string): number
+function format.steps(opts)
+  local o = options.check(opts, { full = { type = "integer", default = 3, min = 1 } }, "format.steps")
+  return function(text) return math.min(count_steps(text, o.full) / o.full, 1) end
+end
+
+--- 1 when the text is in the layout of `tags` with newlines, and its last block holds a fenced
+--- block of code in `language`, else 0.
+---@param opts? { language: string?, tags: string[]? }
+---@return fun(text: string): number
+function format.code(opts)
+  local o = options.check(opts, {
+    language = { type = "string", default = "" },
+    tags = { type = "table", default = { "think", "answer" } },
+  }, "format.code")
+  local names = positional_names(
+    options.check(o.tags, { { type = "string" } }, "format.code.tags"), "format.code")
+  local open, fence = "\n<" .. names[#names] .. ">\n", "```" .. o.language .. "\n"
+  return function(text)
+    if not matches_tags(text, names, true, false) then return 0 end
+    local block = #names == 1 and 1 or text:find(open, 1, true)
+    local start = text:find(fence, block, true)
+    return start and text:find("\n```", start + #fence - 1, true) and 1 or 0
+  end
+end
+
+return format

@@ -1,0 +1,97 @@
+local format = require "rewards.format"
+
+describe("format.tags", function()
+  local think_answer = format.tags { "think", "answer" }
+
+  it("accepts the blocks in order and nothing else", function()
+    assert.equal(1, think_answer("<think>x</think><answer>7</answer>"))
+    assert.equal(1, think_answer(" <think>\nx\n</think>\n\n<answer>7</answer>\n"))
+    for _, text in ipairs {
+      "", "7", "<answer>7</answer><think>x</think>", "<think>x</think> so <answer>7</answer>",
+      "<think>x</think><answer>7</answer> 7", "well <think>x</think><answer>7</answer>",
+      "<think>x</think><answer>7", "<think>x</think><answer>7</answer><answer>8</answer>",
+      "<think><think>x</think></think><answer>7</answer>", "<think>x<answer>7</think></answer>",
+    } do
+      assert.equal(0, think_answer(text))
+    end
+  end)
+
+  it("asks for a line of its own for every tag when newlines are wanted", function()
+    local strict = format.tags { "think", "answer", newlines = true }
+    assert.equal(1, strict("<think>\nx\n</think>\n<answer>\n7\n</answer>"))
+    assert.equal(0, strict("<think>x</think><answer>7</answer>"))
+    assert.equal(0, strict("<think>\nx\n</think>\n<answer>\n7\n</answer>\n"))
+  end)
+
+  it("lets anything follow with rest", function()
+    local thinks = format.tags { "think", rest = true }
+    assert.equal(1, thinks("<think>x</think> 7"))
+    assert.equal(0, thinks("7 <think>x</think>"))
+  end)
+
+  it("says what is wrong with its options", function()
+    assert.error_matches(function() format.tags { "a", newline = true } end, "did you mean 'newlines'")
+    assert.error_matches(function() format.tags { "<a>" } end, "not the name of a tag")
+    assert.error_matches(function() format.tags {} end, "at least one tag")
+    assert.error_matches(function() format.tags { 3 } end, "must be string")
+  end)
+
+  it("is linear in a megabyte of tags", function()
+    local started = os.clock()
+    for _, text in ipairs { ("<think>"):rep(150000), "<think>" .. ("</answer>"):rep(110000), (" "):rep(2 ^ 20) } do
+      assert.equal(0, think_answer(text))
+    end
+    assert.is_true(os.clock() - started < 0.5)
+  end)
+end)
+
+describe("format.partial", function()
+  local partial = format.partial { tags = { "think", "answer" } }
+
+  it("gives every tag that occurs once its share", function()
+    assert.equal(1, partial("<think>x</think><answer>7</answer>"))
+    assert.equal(0.75, partial("<think>x<answer>7</answer>"))
+    assert.equal(0.5, partial("<think>x</think>"))
+    assert.equal(0, partial("nothing"))
+    assert.equal(0.75, partial("<think><think>x</think><answer>7</answer>"))
+  end)
+
+  it("charges for what follows, by the character, down to 0", function()
+    assert.near(0.996, partial("<think>x</think><answer>7</answer>\u{e9}\u{e9} 7"), 1e-12)
+    assert.equal(0, partial("<think>x</think><answer>7</answer>" .. ("\255"):rep(5000)))
+    assert.equal(1, format.partial { tags = { "a" }, extra_cost = 0 } "<a></a> and more")
+  end)
+
+  it("names what is missing or misspelt", function()
+    assert.error_matches(function() format.partial {} end, "format%.partial%.tags: is required")
+    assert.error_matches(function() format.partial { tags = { "a" }, extra_cots = 1 } end, "extra_cost")
+  end)
+end)
+
+describe("format.regex", function()
+  it("is 1 where the expression matches", function()
+    if not pcall(require, "grpo") then pending("needs the engine's regular expressions") end
+    local r = format.regex("^\\d+$")
+    assert.equal(1, r("42"))
+    assert.equal(0, r("42 apples"))
+  end)
+
+  it("wants a pattern", function()
+    assert.error_matches(function() format.regex(3) end, "format_test%.lua:%d+: .*wants a pattern")
+  end)
+end)
+
+describe("format.steps and format.code", function()
+  it("count steps up to the number wanted", function()
+    assert.near(2 / 3, format.steps {}("1. one\n- two"), 1e-12)
+    assert.equal(1, format.steps { full = 2 }("First, a. Then b. Finally, c."))
+    assert.equal(1, format.steps {}(("Step 1: "):rep(100000)))
+  end)
+
+  it("want fenced code in the last block", function()
+    local r = format.code { language = "lua" }
+    assert.equal(1, r("<think>\nx\n</think>\n<answer>\n```lua\nreturn 1\n```\n</answer>"))
+    assert.equal(0, r("<think>\nx\n</think>\n<answer>\n```python\npass\n```\n</answer>"))
+    assert.equal(0, r("<think>\n```lua\n```\n</think>\n<answer>\n1\n</answer>"))
+  end)
+end)

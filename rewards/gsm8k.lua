@@ -1,0 +1,75 @@
+-- rewards/gsm8k.lua - grade-school maths: the right number, in the asked-for layout.
+--
+--   <thinking>
+--   ...
+--   </thinking>
+--   <answer>
+--   42
+--   </answer>
+--
+-- `row.answer` is GSM8K's: a worked solution that ends in "#### 42", or just the number.
+-- The answer a completion gives is its last complete <answer> tag, of nested
+-- ones the innermost.  A typical entry list: correct (weight 2), and the others.
+
+local answer = require "grpo.answer"
+local format = require "rewards.format"
+local length = require "rewards.length"
+local options = require "grpo.options"
+
+local gsm8k = {}
+
+--- 1 when the number in <answer> equals the gold one, else 0.  Numbers are compared, not
+--- spellings: 1,234 and $1234 and 1234.0 are the same.
+---@param text string
+---@param row { answer: string|number }
+---@return number
+function gsm8k.correct(text, row)
+  local gold = answer.of_row(row, "answer", "gsm8k.correct")
+  local given = answer.tagged(text, "answer")
+  return given and answer.equal(given, gold) and 1 or 0
+end
+
+--- 1 when <answer> holds nothing but digits (a minus may lead), else -1.
+---@param text string
+---@return number
+function gsm8k.integer(text)
+  local given = answer.tagged(text, "answer")
+  return given and answer.trim(given):find("^%-?%d+$") and 1 or -1
+end
+
+local in_layout = format.tags { "thinking", "answer", newlines = true }
+
+--- 1 when the text is exactly the layout above, every tag once and on its own line, else -1.
+---@param text string
+---@return number
+function gsm8k.layout(text)
+  return in_layout(text) == 1 and 1 or -1
+end
+
+--- 0 when nothing but white space follows the last </answer>; -0.5 when something does, or when
+--- there is no </answer> at all.
+---@param text string
+---@return number
+function gsm8k.nothing_after(text)
+  local back = text:reverse():find(">rewsna/<", 1, true)
+  if not back then return -0.5 end
+  return text:find("%S", #text - back + 2) and -0.5 or 0
+end
+
+--- 0 for a length within bounds, else `penalty`.  In tokens; in characters where the caller
+--- gives no token count.
+---@param opts { min: integer?, max: integer?, penalty: number? }
+---@return fun(text: string, row: table, c: table): number
+function gsm8k.length(opts)
+  local o = options.check(opts, {
+    min = { type = "number", default = 0, min = 0 },
+    max = { type = "number", default = math.huge, min = 0 },
+    penalty = { type = "number", default = -0.5 },
+  }, "gsm8k.length")
+  return function(text, _, c)
+    local n = length.measure(text, c)
+    return n >= o.min and n <= o.max and 0 or o.penalty
+  end
+end
+
+return gsm8k

@@ -1,0 +1,110 @@
+-- rewards/length.lua - how long a completion is.
+--
+-- Lengths are in tokens (c.length) unless unit = "chars".
+
+local answer = require "grpo.answer"
+local numeric = require "rewards.numeric"
+local options = require "grpo.options"
+
+local length = {}
+
+local unit_option = { type = "string", default = "tokens", one_of = { "tokens", "chars" } }
+
+--- Length of a completion.  In tokens, and in characters where `c` has no token count.
+---@param text string
+---@param c table|nil
+---@param unit? "tokens"|"chars"
+---@return integer
+function length.measure(text, c, unit)
+  if unit ~= "chars" and c and c.length then return c.length end
+  return utf8.len(text, 1, -1, true) or #text
+end
+
+-- The default judge: equal numbers, or nil where the gold answer is no number.
+local function is_right(text, row, c)
+  if not answer.rational(answer.normalise(answer.of_row(row, "answer", "length"))) then return nil end
+  return numeric.equal(text, row, c)
+end
+
+local function judged(correct, text, row, c)
+  local verdict = correct(text, row, c)
+  if verdict == nil then return nil end
+  return verdict == true or type(verdict) == "number" and verdict >= 1
+end
+
+--- A right answer is worth more the shorter it is, a wrong one costs less the longer it is,
+--- along a cosine (2502.03373).  nil where the judge says nil.  Past max_len the value stays.
+---@class rewards.length.Cosine
+---@field max_len? number
+---@field min_value_wrong? number value of a wrong answer at length 0
+---@field max_value_wrong? number and at max_len
+---@field min_value_correct? number value of a right answer at max_len
+---@field max_value_correct? number and at length 0
+---@field unit? "tokens"|"chars"
+---@field correct? fun(text: string, row: table, c: table): boolean|number|nil
+---   true or >= 1 is right, nil leaves the completion out
+---@param opts? rewards.length.Cosine
+---@return fun(text: string, row: table, c: table): number|nil
+function length.cosine(opts)
+  local o = options.check(opts, {
+    max_len = { type = "number", default = 1000, above = 0 },
+    min_value_wrong = { type = "number", default = -1.0 },
+    max_value_wrong = { type = "number", default = -0.5 },
+    min_value_correct = { type = "number", default = 0.5 },
+    max_value_correct = { type = "number", default = 1.0 },
+    unit = unit_option,
+    correct = { type = "function", default = is_right },
+  }, "length.cosine")
+  return function(text, row, c)
+    local right = judged(o.correct, text, row, c)
+    if right == nil then return nil end
+    local progress = math.min(length.measure(text, c, o.unit) / o.max_len, 1)
+    local short = right and o.max_value_correct or o.min_value_wrong -- value at length 0
+    local long = right and o.min_value_correct or o.max_value_wrong  -- and at max_len
+    return long + 0.5 * (short - long) * (1 + math.cos(math.pi * progress))
+  end
+end
+
+--- 0 up to limit - cache, then falling linearly to -1 at `limit` (DAPO's overlong shaping).
+---@param opts { limit: number, cache: number, unit: "tokens"|"chars"? }
+---@return fun(text: string, row: table, c: table): number
+function length.soft_overlong(opts)
+  local o = options.check(opts, {
+    limit = { type = "number", required = true, above = 0 },
+    cache = { type = "number", required = true, above = 0 },
+    unit = unit_option,
+  }, "length.soft_overlong")
+  if o.cache > o.limit then
+    error(("length.soft_overlong.cache: must be at most limit (%s), got %s"):format(o.limit, o.cache), 2)
+  end
+  return function(text, _, c)
+    local over = length.measure(text, c, o.unit) - (o.limit - o.cache)
+    return over <= 0 and 0 or math.max(-over / o.cache, -1)
+  end
+end
+
+--- For `group_fn`: 0.5 for the shortest of the group down to -0.5 for the longest, at most 0 for
+--- a wrong one; all 0 when the lengths are equal (Kimi 1.5, 2501.12599).
+---@param opts? { unit: "tokens"|"chars"?, correct: function? }
+---@return fun(texts: string[], row: table, cs: table[]): number[]
+function length.relative(opts)
+  local o = options.check(opts, {
+    unit = unit_option, correct = { type = "function", default = is_right },
+  }, "length.relative")
+  return function(texts, row, cs)
+    local lengths, least, most = {}, math.huge, -math.huge
+    for i, text in ipairs(texts) do
+      lengths[i] = length.measure(text, cs and cs[i], o.unit)
+      least, most = math.min(least, lengths[i]), math.max(most, lengths[i])
+    end
+    local values = {}
+    for i, text in ipairs(texts) do
+      local value = most > least and 0.5 - (lengths[i] - least) / (most - least) or 0
+      if judged(o.correct, text, row, cs and cs[i]) == false then value = math.min(value, 0) end
+      values[i] = value
+    end
+    return values
+  end
+end
+
+return length

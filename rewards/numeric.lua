@@ -1,0 +1,61 @@
+-- rewards/numeric.lua - is the answer right, as a number?
+--
+-- numeric.equal is a reward by itself and also makes one when it is called with a table of
+-- options.  How an answer is found and compared: lua/grpo/answer.lua.
+-- numeric.verl reproduces the scorers of verl to the letter, their strictness
+-- included, for results that must compare with published ones.
+
+local answer = require "grpo.answer"
+local options = require "grpo.options"
+local verl = require "grpo.verl"
+
+local numeric = {}
+
+local spec = {
+  field = { type = "string", default = "answer" }, -- the row's field with the gold answer
+  after = { type = "string" }, -- only what follows the last occurrence of this counts
+}
+
+local function judge(o, text, row)
+  local gold = answer.of_row(row, o.field, "numeric.equal")
+  if o.after then
+    local back = text:reverse():find(o.after:reverse(), 1, true)
+    if not back then return 0 end
+    text = text:sub(#text - back + 2)
+  end
+  local given = answer.extract(text)
+  return given and answer.equal(given, gold) and 1 or 0
+end
+
+local defaults = options.check({}, spec, "numeric.equal")
+
+--- 1 when the completion's answer (last \boxed{}, or ####, or <answer>, or the last number) equals
+--- the row's, else 0.  Called with { field =, after = } it returns such a reward.
+---@param text string|table
+---@param row? table
+---@return number|fun(text: string, row: table): number
+function numeric.equal(text, row)
+  if type(text) == "string" then return judge(defaults, text, row) end
+  local o = options.check(text, spec, "numeric.equal")
+  return function(t, r) return judge(o, t, r) end
+end
+
+--- verl's scorers.  "strict": the number after ####, as text; "flexible": the last number, as
+--- text; "math": the last \boxed, normalised text; these give 1 or 0.  "dapo": the last
+--- "Answer:" line, else the last \boxed, normalised text, 1 or -1.
+---@param opts { method: "strict"|"flexible"|"math"|"dapo", field: string? }
+---@return fun(text: string, row: table): number, { extracted: string }
+function numeric.verl(opts)
+  local o = options.check(opts, {
+    method = { type = "string", required = true, one_of = { "strict", "flexible", "math", "dapo" } },
+    field = { type = "string", default = "answer" },
+  }, "numeric.verl")
+  local score = verl[o.method]
+  return function(text, row)
+    local gold = answer.of_row(row, o.field, "numeric.verl")
+    local value, extracted = score(text, gold)
+    return value, extracted and { extracted = extracted } or nil
+  end
+end
+
+return numeric
