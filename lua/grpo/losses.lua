@@ -1,0 +1,151 @@
+-- Every policy loss, readable: per-token terms from small tensor operations, then an average.
+-- The engine runs fused C with hand-written gradients; the tests hold it to this file in value and gradient.
+--
+-- t: logp, old_logp, ref_logp, advantage, mask, entropy [N]; sequence (1-based index per token), lengths,
+--    num_sequences, num_tokens (of the whole step), max_new_tokens.      o: the options of section train.
+-- Formulas and sources: docs/algorithms.md.
+
+local losses = {}
+
+local EXPONENT = 20 -- exponents are clamped to +- this
+
+-- ---- averages over the step -----------------------------------------------------------
+
+-- Mean over sequences of the mean over a sequence's tokens.
+local function sequence_mean(l, t)
+  local n = (t.mask:segment_sum(t.sequence, #t.lengths)):clamp(1, math.huge)
+  return ((l * t.mask):segment_sum(t.sequence, #t.lengths) / n):sum() / t.num_sequences
+end
+
+local function token_mean(l, t)
+  return (l * t.mask):sum() / math.max(t.num_tokens, 1)
+end
+
+local function length_mean(l, t)
+  return (l * t.mask):sum() / (t.num_sequences * t.max_new_tokens)
+end
+
+-- One value per sequence, its mean over the tokens, given back to every token.
+local function over_sequence(x, t)
+  local n = (t.mask:segment_sum(t.sequence, #t.lengths)):clamp(1, math.huge)
+  return (x * t.mask):segment_sum(t.sequence, #t.lengths) / n
+end
+
+-- ---- pieces -----------------------------------------------------------------------------
+
+-- log of the ratio, per token; with importance = "sequence" the sequence's mean.
+local function log_ratio(t, o)
+  local d = t.logp - t.old_logp
+  if o.importance == "sequence" then d = over_sequence(d, t):spread(t.sequence) end
+  return d:clamp(-EXPONENT, EXPONENT)
+end
+
+-- min(min(r, delta) A, clip(r) A), negated: what clipping makes of the ratio.
+local function surrogate(r, A, o)
+  local capped = o.delta and r:clamp(0, o.delta) or r
+  local clipped = r:clamp(1 - o.clip, 1 + (o.clip_high or o.clip))
+  return -((capped * A):minimum(clipped * A))
+end
+
+local function kl(t, o, r)
+  local d = t.logp - t.ref_logp
+  local value
+  if o.kl_estimator == "k1" then
+    value = d
+  elseif o.kl_estimator == "k2" then
+    value = d * d / 2
+  else
+    value = (-d):clamp(-EXPONENT, EXPONENT):exp() + d - 1
+  end
+  return o.kl_bias_correction and value * r or value
+end
+
+-- Adds beta KL inside the same average as the policy term.
+local function with_kl(l, t, o, r)
+  if not o.kl or o.kl == 0 then return l end
+  return l + kl(t, o, r) * o.kl
+end
+
+-- ---- the losses ---------------------------------------------------------------------------
+
+local function clipped(average)
+  return function(t, o)
+    local r = log_ratio(t, o):exp()
+    return average(with_kl(surrogate(r, t.advantage, o), t, o, r), t)
+  end
+end
+
+losses.grpo = clipped(sequence_mean)
+losses.bnpo = clipped(token_mean) -- the micro-batch's own token count is t.num_tokens there
+losses.dapo = clipped(token_mean)
+losses.dr_grpo = clipped(length_mean)
+losses.gspo = clipped(sequence_mean)
+
+-- The sequence's ratio in value, the token's in gradient.
+function losses.gspo_token(t, o)
+  local s = over_sequence(t.logp - t.old_logp, t):spread(t.sequence):detach()
+  local r = (s + t.logp - t.logp:detach()):clamp(-EXPONENT, EXPONENT):exp()
+  return sequence_mean(with_kl(surrogate(r, t.advantage, o), t, o, r), t)
+end
+
+-- gspo with every sequence weighed by its length; a run averages its KL as grpo does.
+function losses.luspo(t, o)
+  local r = log_ratio(t, o):exp()
+  local n = t.mask:segment_sum(t.sequence, #t.lengths):spread(t.sequence)
+  local policy = sequence_mean(surrogate(r, t.advantage, o) * n, t)
+  if not o.kl or o.kl == 0 then return policy end
+  return policy + sequence_mean(kl(t, o, r) * o.kl, t)
+end
+
+-- The geometric mean of ratios clipped in log space, towards the side that the advantage's sign allows.
+function losses.gmpo(t, o)
+  local d = (t.logp - t.old_logp):clamp(-EXPONENT, EXPONENT)
+  local bounded = d:clamp(-o.clip, o.clip_high or o.clip)
+  local positive = t.advantage:gt(0)
+  local e = d:minimum(bounded) * positive + d:maximum(bounded) * (positive * -1 + 1)
+  local per_sequence = over_sequence(e, t):exp()
+  local advantage = over_sequence(t.advantage, t)
+  local policy = -(per_sequence * advantage):sum() / t.num_sequences
+  if not o.kl or o.kl == 0 then return policy end
+  return policy + sequence_mean(kl(t, o, d:exp()) * o.kl, t)
+end
+
+function losses.cispo(t, o)
+  local r = log_ratio(t, o):exp()
+  local cap = o.cispo_cap or 1 + (o.clip_high or o.clip)
+  local l = -(r:detach():clamp(0, cap) * t.advantage * t.logp)
+  return token_mean(with_kl(l, t, o, r), t)
+end
+
+function losses.sapo(t, o)
+  local r = log_ratio(t, o):exp()
+  local positive = t.advantage:gt(0)
+  local tau = positive * o.sapo.pos + (positive * -1 + 1) * o.sapo.neg
+  local l = -(((r - 1) * tau):sigmoid() * 4 / tau * t.advantage)
+  return sequence_mean(with_kl(l, t, o, r), t)
+end
+
+function losses.vespo(t, o)
+  local d = (t.logp - t.old_logp):clamp(-EXPONENT, EXPONENT)
+  local q = (d * t.mask):segment_sum(t.sequence, #t.lengths):clamp(math.log(1e-8), EXPONENT):spread(t.sequence)
+  local positive = t.advantage:ge(0)
+  local negative = positive * -1 + 1
+  local k = positive * o.vespo.k_pos + negative * o.vespo.k_neg
+  local lambda = positive * o.vespo.lambda_pos + negative * o.vespo.lambda_neg
+  local phi = (lambda + k * q - lambda * q:exp()):exp():detach()
+  return token_mean(with_kl(-(phi * t.advantage * t.logp), t, o, d:exp()), t)
+end
+
+function losses.reinforce(t, o)
+  local r = log_ratio(t, o):exp()
+  return token_mean(with_kl(-(t.advantage * t.logp), t, o, r), t)
+end
+
+function losses.rloo(t, o)
+  local w = ((t.logp - t.old_logp) * t.mask):segment_sum(t.sequence, #t.lengths):clamp(-EXPONENT, EXPONENT):exp()
+  local A = over_sequence(t.advantage, t)
+  local bounded = w:clamp(1 - o.clip, 1 + (o.clip_high or o.clip))
+  return -((w * A):minimum(bounded * A)):sum() / t.num_sequences
+end
+
+return losses
