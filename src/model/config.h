@@ -29,15 +29,17 @@ typedef struct Config {
   RopeScaling rope_scaling;
   double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
   int rope_original_max_position_embeddings;
-  int bos_token_id, pad_token_id;              /* -1: none */
-  int num_eos, eos_token_id[CONFIG_MAX_EOS];   /* config.json and generation_config.json together */
+  int bos_token_id, pad_token_id;            /* -1: none */
+  int num_eos, eos_token_id[CONFIG_MAX_EOS]; /* config.json and generation_config.json together */
 } Config;
 
 /* `what` names the source in messages. */
 Status config_from_json(Config *out, const Json *j, const char *what);
-Status config_load(Config *out, const char *dir); /* config.json and, when there, generation_config.json */
-void config_put_json(Buf *b, const Config *c);    /* a config.json that transformers loads */
-Status config_check(const Config *c, const char *what); /* shapes that fit together, within limits */
+/* config.json and, when there, generation_config.json */
+Status config_load(Config *out, const char *dir);
+void config_put_json(Buf *b, const Config *c); /* a config.json that transformers loads */
+/* Shapes that fit together, within limits. */
+Status config_check(const Config *c, const char *what);
 bool config_is_eos(const Config *c, int id);
 
 #endif

@@ -20,35 +20,35 @@ typedef enum Finish { FINISH_EOS, FINISH_STOP, FINISH_LENGTH } Finish;
 const char *finish_name(Finish f); /* "eos", "stop", "length" */
 
 typedef struct Sampling {
-  int max_new_tokens;          /* >= 1 */
-  double temperature;          /* 0: greedy (log-probabilities are then those at temperature 1) */
-  double top_p, min_p;         /* 1 and 0: off */
-  int top_k;                   /* 0: off */
-  double repetition_penalty;   /* 1: off; over prompt and completion tokens, as transformers defines it */
+  int max_new_tokens;        /* >= 1 */
+  double temperature;        /* 0: greedy (log-probabilities are then those at temperature 1) */
+  double top_p, min_p;       /* 1 and 0: off */
+  int top_k;                 /* 0: off */
+  double repetition_penalty; /* 1: off; over prompt and completion, as transformers defines it */
   int num_stop;
-  const char *const *stop;     /* the stop string stays in the text */
-  Regex *stop_regex;           /* NULL: none; tried on the completion's text after each token */
+  const char *const *stop; /* the stop string stays in the text */
+  Regex *stop_regex;       /* NULL: none; tried on the completion's text after each token */
 } Sampling;
 void sampling_init(Sampling *s);
 
 typedef struct Request {
-  const int32_t *prompt;       /* at least 1 token */
+  const int32_t *prompt; /* at least 1 token */
   int prompt_len;
-  int n;                       /* completions of this prompt */
-  RngKey key;                  /* sample index and token index are filled in */
+  int n;      /* completions of this prompt */
+  RngKey key; /* sample index and token index are filled in */
 } Request;
 
 typedef struct Completion {
-  int32_t *ids;                /* [max_new_tokens] caller's memory; the end token is included */
-  float *logp, *entropy;       /* [max_new_tokens] caller's memory; entropy may be NULL */
+  int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
+  float *logp, *entropy; /* [max_new_tokens] caller's memory; entropy may be NULL */
   int len;
   Finish finish;
   int request, sample;
 } Completion;
 
 typedef struct DecoderLimits {
-  int max_sequences;           /* that decode side by side */
-  int max_prompts;             /* whose cache is held at once */
+  int max_sequences; /* that decode side by side */
+  int max_prompts;   /* whose cache is held at once */
   int max_prompt_tokens, max_new_tokens;
 } DecoderLimits;
 

@@ -14,35 +14,38 @@
 #include "model/config.h"
 
 typedef struct Param {
-  const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
-  Tensor t;         /* t.grad: owned by the model when trainable, zeroed by model_zero_grad */
-  bool in_out;      /* stored [in, out] */
+  const char *name;      /* "model.layers.0.self_attn.q_proj.weight" */
+  Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad */
+  bool in_out;           /* stored [in, out] */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
 
 typedef struct Model Model; /* reference-counted */
 
-Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed); /* random weights: normal(0, initializer_range), residual projections of gpt2 scaled by 1/sqrt(2 layers), norms 1, biases 0 */
-/* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an index; f32, f16, bf16. */
+/* Random weights: normal(0, initializer_range), gpt2's residual projections scaled by
+ * 1/sqrt(2 layers), norms 1, biases 0. */
+Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
+/* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an
+ * index; f32, f16, bf16. */
 Status model_load(Model **out, Pool *pool, const char *dir);
-Status model_clone(Model **out, const Model *m);        /* a frozen copy: no gradients */
+Status model_clone(Model **out, const Model *m); /* a frozen copy: no gradients */
 Model *model_retain(Model *m);
-void model_release(Model *m);                           /* NULL is fine */
+void model_release(Model *m); /* NULL is fine */
 
 typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16 } WeightType;
-/* config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an index; 0: one
- * file).  Complete or not at all: files are replaced one by one, config.json last. */
+/* config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
+ * index; 0: one file).  Every file is complete or not there at all; config.json comes last. */
 Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes);
 
 const Config *model_config(const Model *m);
 int model_num_params(const Model *m);
-Param *model_param(Model *m, int i);                    /* fixed order, the checkpoint's */
-Param *model_find(Model *m, const char *name);          /* NULL: none */
-uint64_t model_count(const Model *m);                   /* parameters, tied weights once */
-Status model_set_trainable(Model *m, bool on);          /* allocates or frees the gradients */
+Param *model_param(Model *m, int i);           /* fixed order, the checkpoint's */
+Param *model_find(Model *m, const char *name); /* NULL: none */
+uint64_t model_count(const Model *m);          /* parameters, tied weights once */
+Status model_set_trainable(Model *m, bool on); /* allocates or frees the gradients */
 void model_zero_grad(Model *m);
-void model_updated(Model *m);                           /* parameters changed: panels are stale */
-Status model_pack(Model *m, const Ctx *cx);             /* renew stale panels; forward functions call it */
+void model_updated(Model *m);               /* parameters changed: panels are stale */
+Status model_pack(Model *m, const Ctx *cx); /* renew stale panels; forward functions call it */
 Status model_copy_weights(Model *to, const Model *from);
 /* to = alpha from + (1 - alpha) to */
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx);
@@ -52,18 +55,18 @@ Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx 
  * last token predicts nothing and is no row.  Outputs are the completion tokens, in order. */
 typedef struct Pack {
   int nrows;
-  const int32_t *ids, *pos;  /* [nrows]; pos: logical */
+  const int32_t *ids, *pos; /* [nrows]; pos: logical */
   int nspans;
   const PackSpan *spans;
   int nout;
-  const int32_t *out_rows;   /* [nout] the row that predicts output i */
-  const int32_t *targets;    /* [nout] */
+  const int32_t *out_rows; /* [nout] the row that predicts output i */
+  const int32_t *targets;  /* [nout] */
 } Pack;
 
 typedef struct PackGroup {
   const int32_t *prompt; /* at least 1 token */
   int prompt_len;
-  int n;                 /* completions; each at least 1 token */
+  int n; /* completions; each at least 1 token */
   const int32_t *const *completion;
   const int *completion_len;
 } PackGroup;
@@ -86,6 +89,7 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
 
 /* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's arena. */
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train);
-size_t model_weight_bytes(const Config *c, bool train); /* weights, panels and, when training, gradients */
+size_t model_weight_bytes(const Config *c,
+                          bool train); /* weights, panels and, when training, gradients */
 
 #endif

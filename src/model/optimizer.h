@@ -6,13 +6,14 @@
 
 typedef struct OptimizerOptions {
   double beta1, beta2, eps, weight_decay;
-  bool decay_bias, decay_norm;  /* false: as { "bias", "norm" } in no_decay */
+  bool decay_bias, decay_norm; /* false: as { "bias", "norm" } in no_decay */
 } OptimizerOptions;
 void optimizer_options_init(OptimizerOptions *o);
 
 typedef struct Optimizer Optimizer;
 
-Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o); /* m is trainable and outlives it */
+Status optimizer_new(Optimizer **out, Model *m,
+                     const OptimizerOptions *o); /* m is trainable and outlives it */
 void optimizer_free(Optimizer *o);
 /* L2 norm of all gradients; ELIMIT... never: NaN is returned as NaN. */
 double optimizer_grad_norm(Optimizer *o, const Ctx *cx);

@@ -1,0 +1,62 @@
+#include "model/cache.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
+
+size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens) {
+  const size_t segments = (size_t)layers * (size_t)slots;
+  return segments * (2 * kv_size(s, cap_of(tokens)) * sizeof(real) + sizeof(KvSeg)) +
+         (size_t)slots * sizeof(int);
+}
+
+Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens) {
+  const size_t n = (size_t)layers * (size_t)slots;
+  const int cap = cap_of(tokens);
+  const size_t size = kv_size(s, cap);
+  *c = (Cache){.layers = layers, .slots = slots, .reals = 2 * n * size};
+  c->seg = mem_alloc(n * sizeof *c->seg);
+  c->free = mem_alloc((size_t)slots * sizeof *c->free);
+  c->memory = mem_alloc_aligned(c->reals * sizeof *c->memory);
+  if (!c->seg || !c->free || !c->memory) {
+    cache_free(c);
+    return fail(GRPO_ENOMEM, "decoder: key/value cache of %zu MiB",
+                cache_bytes(s, layers, slots, tokens) >> 20);
+  }
+  for (size_t i = 0; i < n; i++) {
+    real *k = c->memory + 2 * i * size;
+    c->seg[i] = (KvSeg){.k = k, .v = k + size, .cap = cap, .row0 = -1};
+  }
+  cache_clear(c);
+  return GRPO_OK;
+}
+
+void cache_free(Cache *c) {
+  mem_free(c->seg);
+  mem_free(c->free);
+  mem_free_aligned(c->memory);
+  *c = (Cache){0};
+}
+
+void cache_clear(Cache *c) {
+  memset(c->memory, 0, c->reals * sizeof *c->memory);
+  c->nfree = 0;
+  for (int i = c->slots; i-- > 0;) c->free[c->nfree++] = i;
+}
+
+int cache_take(Cache *c) {
+  const int slot = c->free[--c->nfree];
+  cache_set_len(c, slot, 0);
+  return slot;
+}
+
+void cache_give(Cache *c, int slot) { c->free[c->nfree++] = slot; }
+
+KvSeg *cache_segment(const Cache *c, int slot) { return c->seg + (size_t)slot * (size_t)c->layers; }
+
+void cache_set_len(Cache *c, int slot, int len) {
+  KvSeg *s = cache_segment(c, slot);
+  for (int i = 0; i < c->layers; i++) s[i].len = len;
+}

@@ -1,0 +1,537 @@
+/* decode.c - continuous batching: prompts are prefilled, their completions join and leave, all
+ * sequences advance by one token in one forward.  Rows never influence each other, so neither the
+ * limits nor the company a sequence keeps can change a bit of it. */
+#include "model/decode.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/cache.h"
+#include "model/impl.h"
+#include "model/sampler.h"
+#include "model/stop.h"
+
+enum { PREFILL_ROWS = 512, HEAD_ROWS = 64 };
+
+/* A prompt whose keys are in the cache. */
+typedef struct Resident {
+  int request, first_out; /* its completions are out[first_out ..] */
+  int slot;               /* of the prompt cache */
+  int done;               /* prompt tokens prefilled */
+  int started, finished;  /* of its n completions */
+  real *logits;           /* [vocab] after its last token */
+  real lse, entropy;
+} Resident;
+
+typedef struct Sequence {
+  Resident *prompt;
+  Completion *out;
+  int slot; /* of the completion cache */
+} Sequence;
+
+/* A row of logits that a token is to be drawn from. */
+typedef struct Job {
+  Sequence *seq;
+  const real *logits;
+  real lse, entropy;
+  int32_t token; /* what was drawn, and its log-probability */
+  real logp;
+} Job;
+
+struct Decoder {
+  Model *m;
+  DecoderLimits limits;
+  StopText stop;
+  int32_t tokenizer_eos;
+  Tape tape;
+  Cache prompts, completions;
+  SamplerScratch *scratch; /* [threads] */
+  bool dirty;              /* a run failed: caches may hold NaN */
+  Resident *resident;      /* [max_prompts]; request < 0: unused */
+  Sequence *active;        /* [max_sequences] */
+  Job *job;                /* [max_sequences] */
+  int nactive, njobs;
+  int max_rows, max_spans;
+  int32_t *ids, *pos; /* [max_rows] of the forward being prepared */
+  AttnSpan *span;     /* [max_spans] */
+  int nrows, nspans;
+  real *prompt_logits;      /* [max_prompts, vocab] */
+  real *logits;             /* [HEAD_ROWS, vocab] */
+  real stats[2][HEAD_ROWS]; /* lse, entropy */
+  /* the run */
+  const Request *request;
+  int nrequests, next_request, next_out;
+  const Sampling *sampling;
+  Completion *out;
+  const volatile int *cancel;
+};
+
+const char *finish_name(Finish f) {
+  static const char *const names[] = {"eos", "stop", "length"};
+  return names[f];
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+static int min_int(int a, int b) { return a < b ? a : b; }
+static int max_int(int a, int b) { return a > b ? a : b; }
+
+static int max_rows(const DecoderLimits *l) {
+  const int64_t prompts = (int64_t)l->max_prompts * l->max_prompt_tokens;
+  return max_int(l->max_sequences, prompts < PREFILL_ROWS ? (int)prompts : PREFILL_ROWS);
+}
+
+static int max_spans(const DecoderLimits *l) { return max_int(l->max_sequences, l->max_prompts); }
+
+static int head_rows(const DecoderLimits *l) { return min_int(HEAD_ROWS, max_spans(l)); }
+
+static size_t scratch_bytes(const Config *c) {
+  return (size_t)c->vocab_size * (sizeof(real) + sizeof(Candidate));
+}
+
+size_t decoder_bytes(const Config *c, const DecoderLimits *l) {
+  const AttnShape s = model_attention(c);
+  const size_t vocab = (size_t)c->vocab_size * sizeof(real);
+  const size_t rows = (size_t)max_rows(l), spans = (size_t)max_spans(l);
+  return cache_bytes(&s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens) +
+         cache_bytes(&s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens) +
+         ((size_t)l->max_prompts + (size_t)head_rows(l)) * vocab +
+         (size_t)pool_cores() * scratch_bytes(c) +
+         model_forward_bytes(c, max_rows(l), max_spans(l)) +
+         (size_t)l->max_sequences * (sizeof(Sequence) + sizeof(Job)) +
+         (size_t)l->max_prompts * sizeof(Resident) + rows * 2 * sizeof(int32_t) +
+         spans * sizeof(AttnSpan);
+}
+
+static Status check_limits(const Config *c, const DecoderLimits *l) {
+  if (l->max_sequences < 1 || l->max_prompts < 1 || l->max_prompt_tokens < 1 ||
+      l->max_new_tokens < 1)
+    return fail(GRPO_EARG, "decoder: every limit must be at least 1");
+  if (l->max_prompt_tokens > c->max_position_embeddings)
+    return fail(GRPO_EARG, "decoder: prompts of %d tokens exceed the model's context of %d",
+                l->max_prompt_tokens, c->max_position_embeddings);
+  return GRPO_OK;
+}
+
+static Status allocate_scratch(Decoder *d) {
+  const int threads = pool_threads(d->m->pool);
+  const size_t vocab = (size_t)d->m->config.vocab_size;
+  d->scratch = mem_zalloc((size_t)threads * sizeof *d->scratch);
+  if (!d->scratch) return fail(GRPO_ENOMEM, "decoder");
+  for (int i = 0; i < threads; i++) {
+    d->scratch[i].z = mem_alloc(vocab * sizeof(real));
+    d->scratch[i].cand = mem_alloc(vocab * sizeof(Candidate));
+    if (!d->scratch[i].z || !d->scratch[i].cand)
+      return fail(GRPO_ENOMEM, "decoder: memory for sampling");
+  }
+  return GRPO_OK;
+}
+
+static Status allocate_tables(Decoder *d) {
+  const DecoderLimits *l = &d->limits;
+  const size_t vocab = (size_t)d->m->config.vocab_size;
+  d->max_rows = max_rows(l);
+  d->max_spans = max_spans(l);
+  d->resident = mem_zalloc((size_t)l->max_prompts * sizeof *d->resident);
+  d->active = mem_zalloc((size_t)l->max_sequences * sizeof *d->active);
+  d->job = mem_zalloc((size_t)l->max_sequences * sizeof *d->job);
+  d->ids = mem_alloc((size_t)d->max_rows * sizeof *d->ids);
+  d->pos = mem_alloc((size_t)d->max_rows * sizeof *d->pos);
+  d->span = mem_alloc((size_t)d->max_spans * sizeof *d->span);
+  d->prompt_logits = mem_alloc_aligned((size_t)l->max_prompts * vocab * sizeof(real));
+  d->logits = mem_alloc_aligned((size_t)head_rows(l) * vocab * sizeof(real));
+  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span ||
+      !d->prompt_logits || !d->logits)
+    return fail(GRPO_ENOMEM, "decoder: tables of %d sequences", l->max_sequences);
+  for (int i = 0; i < l->max_prompts; i++) {
+    d->resident[i].request = -1;
+    d->resident[i].logits = d->prompt_logits + (size_t)i * vocab;
+  }
+  return GRPO_OK;
+}
+
+static Status run_rows(Decoder *d, Tensor **x);
+
+/* One row through the model: what is allocated on first use is allocated now. */
+static Status warm_up(Decoder *d) {
+  Tensor *x;
+  try(arena_reserve(&d->tape.arena, model_forward_bytes(&d->m->config, d->max_rows, d->max_spans)));
+  const int slot = cache_take(&d->prompts);
+  cache_set_len(&d->prompts, slot, 1);
+  d->ids[0] = d->pos[0] = 0;
+  d->span[0] = (AttnSpan){.own = cache_segment(&d->prompts, slot), .n = 1};
+  d->nrows = d->nspans = 1;
+  try(run_rows(d, &x));
+  cache_clear(&d->prompts);
+  return GRPO_OK;
+}
+
+static Status decoder_init(Decoder *d, const Tokenizer *tok) {
+  const Config *c = &d->m->config;
+  const DecoderLimits *l = &d->limits;
+  const AttnShape s = model_attention(c);
+  d->tokenizer_eos = tok ? tokenizer_eos(tok) : -1;
+  try(tape_init(&d->tape, d->m->pool));
+  d->tape.off = true;
+  try(allocate_tables(d));
+  try(allocate_scratch(d));
+  try(stop_init(&d->stop, tok, l->max_new_tokens));
+  try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens));
+  try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens));
+  return warm_up(d);
+}
+
+Status decoder_new(Decoder **out, Model *m, const Tokenizer *tok, const DecoderLimits *limits) {
+  try(check_limits(&m->config, limits));
+  Decoder *d = mem_zalloc(sizeof *d);
+  if (!d) return fail(GRPO_ENOMEM, "decoder");
+  d->m = model_retain(m);
+  d->limits = *limits;
+  Status s = decoder_init(d, tok);
+  if (s != GRPO_OK) {
+    decoder_free(d);
+    return s;
+  }
+  *out = d;
+  return GRPO_OK;
+}
+
+void decoder_free(Decoder *d) {
+  if (!d) return;
+  for (int i = 0; d->scratch && i < pool_threads(d->m->pool); i++) {
+    mem_free(d->scratch[i].z);
+    mem_free(d->scratch[i].cand);
+  }
+  mem_free(d->scratch);
+  mem_free(d->resident);
+  mem_free(d->active);
+  mem_free(d->job);
+  mem_free(d->ids);
+  mem_free(d->pos);
+  mem_free(d->span);
+  mem_free_aligned(d->prompt_logits);
+  mem_free_aligned(d->logits);
+  stop_free(&d->stop);
+  cache_free(&d->prompts);
+  cache_free(&d->completions);
+  tape_free(&d->tape);
+  model_release(d->m);
+  mem_free(d);
+}
+
+/* ---- rows through the model ---------------------------------------------------------- */
+
+static Status run_rows(Decoder *d, Tensor **x) {
+  const Rows r = {d->nrows, d->ids, d->pos, 0, NULL, d->nspans, d->span};
+  tape_reset(&d->tape);
+  return forward_layers(d->m, &d->tape, &r, x);
+}
+
+/* Logits of `n` rows of the normed hidden states, their log-sum-exps and entropies, into d->logits
+ * and d->stats. */
+static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
+  const Config *c = &d->m->config;
+  const Ctx *cx = &d->tape.cx;
+  const int k = c->hidden_size, v = c->vocab_size;
+  const double t = d->sampling->temperature;
+  gemm_forward(cx, n, v, k, hidden->data + (size_t)row * (size_t)k, k, d->m->t[M_HEAD]->packed,
+               NULL, d->logits, v);
+  logp_rows(cx, n, v, d->logits, (real)(t > 0 ? 1 / t : 1), NULL, NULL, d->stats[1], d->stats[0]);
+  for (int i = 0; i < n; i++)
+    if (!isfinite(d->stats[0][i]))
+      return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
+  return GRPO_OK;
+}
+
+/* ---- prompts -------------------------------------------------------------------------- */
+
+static const Request *request_of(const Decoder *d, const Resident *p) {
+  return &d->request[p->request];
+}
+
+static void add_prompt_rows(Decoder *d, Resident *p, int n) {
+  const int32_t *ids = request_of(d, p)->prompt;
+  d->span[d->nspans++] = (AttnSpan){
+      .own = cache_segment(&d->prompts, p->slot), .row = d->nrows, .n = n, .own_at = p->done};
+  for (int i = 0; i < n; i++, d->nrows++) {
+    d->ids[d->nrows] = ids[p->done + i];
+    d->pos[d->nrows] = p->done + i;
+  }
+  p->done += n;
+  cache_set_len(&d->prompts, p->slot, p->done);
+}
+
+/* Prompts that this forward completes keep the logits after their last token. */
+static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, const int *rows,
+                             int n) {
+  const int c = d->m->config.hidden_size;
+  const size_t row_bytes = (size_t)c * sizeof(real);
+  const size_t vocab = (size_t)d->m->config.vocab_size;
+  Tensor *last, *hidden;
+  try(tape_tensor(&d->tape, 2, (const int[]){n, c}, &last));
+  for (int i = 0; i < n; i++)
+    memcpy(last->data + (size_t)i * (size_t)c, x->data + (size_t)rows[i] * (size_t)c, row_bytes);
+  try(forward_final_norm(d->m, &d->tape, last, &hidden));
+  try(run_head(d, hidden, 0, n));
+  for (int i = 0; i < n; i++) {
+    memcpy(ended[i]->logits, d->logits + (size_t)i * vocab, vocab * sizeof(real));
+    ended[i]->lse = d->stats[0][i];
+    ended[i]->entropy = d->stats[1][i];
+  }
+  return GRPO_OK;
+}
+
+/* One forward over as many rows of waiting prompts as fit; *more: some are left. */
+static Status prefill_some(Decoder *d, bool *more) {
+  Resident *ended[HEAD_ROWS];
+  int rows[HEAD_ROWS], n = 0;
+  Tensor *x;
+  d->nrows = d->nspans = 0;
+  *more = false;
+  for (int i = 0; i < d->limits.max_prompts; i++) {
+    Resident *p = &d->resident[i];
+    const int left = p->request < 0 ? 0 : request_of(d, p)->prompt_len - p->done;
+    const int take = min_int(left, d->max_rows - d->nrows);
+    if (n == HEAD_ROWS || take < left) *more = true;
+    if (!take || n == HEAD_ROWS) continue;
+    add_prompt_rows(d, p, take);
+    if (take < left) continue;
+    ended[n] = p;
+    rows[n++] = d->nrows - 1;
+  }
+  if (!d->nrows) return GRPO_OK;
+  try(run_rows(d, &x));
+  return n ? finish_prompts(d, x, ended, rows, n) : GRPO_OK;
+}
+
+static Resident *unused_resident(Decoder *d) {
+  for (int i = 0; i < d->limits.max_prompts; i++)
+    if (d->resident[i].request < 0) return &d->resident[i];
+  return NULL;
+}
+
+static int waiting_completions(const Decoder *d) {
+  int n = 0;
+  for (int i = 0; i < d->limits.max_prompts; i++) {
+    const Resident *p = &d->resident[i];
+    if (p->request >= 0) n += request_of(d, p)->n - p->started;
+  }
+  return n;
+}
+
+/* Take in prompts while there is room for their completions. */
+static Status admit(Decoder *d) {
+  int room = d->limits.max_sequences - d->nactive - waiting_completions(d);
+  bool more = false;
+  while (room > 0 && d->next_request < d->nrequests) {
+    Resident *p = unused_resident(d);
+    if (!p) break;
+    const int request = d->next_request++;
+    if (d->request[request].n == 0) continue;
+    *p = (Resident){.request = request,
+                    .first_out = d->next_out,
+                    .slot = cache_take(&d->prompts),
+                    .logits = p->logits};
+    d->next_out += d->request[request].n;
+    room -= d->request[request].n;
+    more = true;
+  }
+  while (more) try(prefill_some(d, &more));
+  return GRPO_OK;
+}
+
+/* ---- tokens ----------------------------------------------------------------------------- */
+
+static void draw_job(void *arg, int chunk, int worker) {
+  Decoder *d = arg;
+  Job *j = &d->job[chunk];
+  const Completion *o = j->seq->out;
+  const Request *r = request_of(d, j->seq->prompt);
+  const double t = d->sampling->temperature;
+  RngKey key = r->key;
+  key.sample = (uint32_t)o->sample;
+  const Draw draw = {.sampling = d->sampling,
+                     .vocab = d->m->config.vocab_size,
+                     .logits = j->logits,
+                     .inv_temp = (real)(t > 0 ? 1 / t : 1),
+                     .lse = j->lse,
+                     .uniform = rng_uniform(&key, (uint64_t)o->len),
+                     .prompt = r->prompt,
+                     .ids = o->ids,
+                     .prompt_len = r->prompt_len,
+                     .len = o->len};
+  j->token = sampler_draw(&draw, &d->scratch[worker]);
+  logp_rows(&(Ctx){0}, 1, draw.vocab, j->logits, draw.inv_temp, &j->token, &j->logp, NULL, NULL);
+}
+
+static bool is_eos(const Decoder *d, int32_t id) {
+  return id == d->tokenizer_eos || config_is_eos(&d->m->config, id);
+}
+
+/* *over: the completion is finished. */
+static Status record(Decoder *d, const Job *j, bool *over) {
+  Completion *o = j->seq->out;
+  const Request *r = request_of(d, j->seq->prompt);
+  bool stopped = false;
+  o->ids[o->len] = j->token;
+  o->logp[o->len] = j->logp;
+  if (o->entropy) o->entropy[o->len] = j->entropy;
+  o->len++;
+  *over = true;
+  o->finish = FINISH_EOS;
+  if (is_eos(d, j->token)) return GRPO_OK;
+  try(stop_reached(&d->stop, d->sampling, o->ids, o->len, &stopped));
+  o->finish = stopped ? FINISH_STOP : FINISH_LENGTH;
+  *over = stopped || o->len == d->sampling->max_new_tokens ||
+          r->prompt_len + o->len == d->m->config.max_position_embeddings;
+  return GRPO_OK;
+}
+
+static void leave(Decoder *d, Sequence *s) {
+  Resident *p = s->prompt;
+  cache_give(&d->completions, s->slot);
+  s->slot = -1;
+  if (++p->finished < request_of(d, p)->n) return;
+  cache_give(&d->prompts, p->slot);
+  p->request = -1;
+}
+
+/* Draw all jobs' tokens, then note them in order.  Sequences that end are marked with slot -1. */
+static Status draw_tokens(Decoder *d) {
+  pool_run(d->tape.cx.pool, d->njobs, draw_job, d);
+  for (int i = 0; i < d->njobs; i++) {
+    bool over;
+    try(record(d, &d->job[i], &over));
+    if (over) leave(d, d->job[i].seq);
+  }
+  return GRPO_OK;
+}
+
+static void drop_finished(Decoder *d) {
+  int n = 0;
+  for (int i = 0; i < d->nactive; i++)
+    if (d->active[i].slot >= 0) d->active[n++] = d->active[i];
+  d->nactive = n;
+}
+
+/* Completions of resident prompts join while there is room, each with its first token. */
+static Status start_sequences(Decoder *d) {
+  d->njobs = 0;
+  for (int i = 0; i < d->limits.max_prompts; i++) {
+    Resident *p = &d->resident[i];
+    while (p->request >= 0 && p->started < request_of(d, p)->n &&
+           d->nactive < d->limits.max_sequences) {
+      const int sample = p->started++;
+      Sequence *s = &d->active[d->nactive++];
+      *s = (Sequence){p, &d->out[p->first_out + sample], cache_take(&d->completions)};
+      s->out->len = 0;
+      s->out->request = p->request;
+      s->out->sample = sample;
+      d->job[d->njobs++] =
+          (Job){.seq = s, .logits = p->logits, .lse = p->lse, .entropy = p->entropy};
+    }
+  }
+  try(draw_tokens(d));
+  drop_finished(d);
+  return GRPO_OK;
+}
+
+/* Every active sequence's newest token becomes a row. */
+static void add_sequence_rows(Decoder *d) {
+  d->nrows = d->nspans = d->nactive;
+  for (int i = 0; i < d->nactive; i++) {
+    const Sequence *s = &d->active[i];
+    const int at = s->out->len - 1;
+    d->ids[i] = s->out->ids[at];
+    d->pos[i] = request_of(d, s->prompt)->prompt_len + at;
+    d->span[i] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
+                            .own = cache_segment(&d->completions, s->slot),
+                            .row = i,
+                            .n = 1,
+                            .own_at = at};
+    cache_set_len(&d->completions, s->slot, at + 1);
+  }
+}
+
+static Status advance(Decoder *d) {
+  const size_t vocab = (size_t)d->m->config.vocab_size;
+  Tensor *x, *hidden;
+  add_sequence_rows(d);
+  try(run_rows(d, &x));
+  try(forward_final_norm(d->m, &d->tape, x, &hidden));
+  for (int at = 0; at < d->nactive; at += d->njobs) {
+    d->njobs = min_int(head_rows(&d->limits), d->nactive - at);
+    try(run_head(d, hidden, at, d->njobs));
+    for (int i = 0; i < d->njobs; i++)
+      d->job[i] = (Job){.seq = &d->active[at + i],
+                        .logits = d->logits + (size_t)i * vocab,
+                        .lse = d->stats[0][i],
+                        .entropy = d->stats[1][i]};
+    try(draw_tokens(d));
+  }
+  drop_finished(d);
+  return GRPO_OK;
+}
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+static Status check_requests(const Decoder *d) {
+  const Config *c = &d->m->config;
+  for (int i = 0; i < d->nrequests; i++) {
+    const Request *r = &d->request[i];
+    if (r->prompt_len < 1) return fail(GRPO_EARG, "prompt %d is empty", i + 1);
+    if (r->prompt_len > d->limits.max_prompt_tokens)
+      return fail(GRPO_EARG, "prompt %d has %d tokens, the decoder was made for %d", i + 1,
+                  r->prompt_len, d->limits.max_prompt_tokens);
+    if (r->prompt_len >= c->max_position_embeddings)
+      return fail(GRPO_EARG, "prompt %d has %d tokens and fills the model's context of %d", i + 1,
+                  r->prompt_len, c->max_position_embeddings);
+    for (int k = 0; k < r->prompt_len; k++)
+      if (r->prompt[k] < 0 || r->prompt[k] >= c->vocab_size)
+        return fail(GRPO_EARG, "prompt %d: token id %d is outside the vocabulary of %d", i + 1,
+                    (int)r->prompt[k], c->vocab_size);
+  }
+  return GRPO_OK;
+}
+
+static Status run_all(Decoder *d) {
+  for (;;) {
+    if (d->cancel && *d->cancel) return fail(GRPO_ELIMIT, "generation was cancelled");
+    try(admit(d));
+    try(start_sequences(d));
+    if (d->nactive)
+      try(advance(d));
+    else if (d->next_request == d->nrequests && !waiting_completions(d))
+      return GRPO_OK;
+  }
+}
+
+static void forget_everything(Decoder *d) {
+  cache_clear(&d->prompts);
+  cache_clear(&d->completions);
+  for (int i = 0; i < d->limits.max_prompts; i++) d->resident[i].request = -1;
+  d->nactive = 0;
+  d->dirty = false;
+}
+
+Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
+                   Completion *out, const volatile int *cancel) {
+  d->request = requests;
+  d->nrequests = nrequests;
+  d->next_request = d->next_out = 0;
+  d->sampling = s;
+  d->out = out;
+  d->cancel = cancel;
+  try(sampling_check(s));
+  try(stop_check(&d->stop, s));
+  if (s->max_new_tokens > d->limits.max_new_tokens)
+    return fail(GRPO_EARG, "decoder: max_new_tokens = %d, the decoder was made for %d",
+                s->max_new_tokens, d->limits.max_new_tokens);
+  try(check_requests(d));
+  if (d->dirty) forget_everything(d);
+  d->dirty = true;
+  try(run_all(d));
+  d->dirty = false;
+  return GRPO_OK;
+}

@@ -1,0 +1,97 @@
+/* impl.h - the inside of a Model, for the files of this layer and their tests.
+ *
+ * The parameters of both families are listed once, in layout.c; a slot says
+ * what a parameter is for, so transformer.c asks for slots and never for names.
+ */
+#ifndef GRPO_MODEL_IMPL_H
+#define GRPO_MODEL_IMPL_H
+
+#include "model/model.h"
+
+/* Parameters of a layer; a family that lacks one has NULL there. */
+typedef enum LayerSlot {
+  L_NORM1_W,
+  L_NORM1_B,
+  L_QKV_W,
+  L_QKV_B,
+  L_Q_W,
+  L_Q_B,
+  L_K_W,
+  L_K_B,
+  L_V_W,
+  L_V_B,
+  L_O_W,
+  L_O_B,
+  L_NORM2_W,
+  L_NORM2_B,
+  L_GATE_W,
+  L_GATE_B,
+  L_UP_W,
+  L_UP_B,
+  L_DOWN_W,
+  L_DOWN_B,
+  L_COUNT
+} LayerSlot;
+typedef enum ModelSlot { M_EMBED, M_POSITION, M_NORM_W, M_NORM_B, M_HEAD, M_COUNT } ModelSlot;
+
+typedef struct Layer {
+  Tensor *t[L_COUNT];
+} Layer;
+
+typedef struct NameRef {
+  const char *name;
+  int index;
+} NameRef;
+
+struct Model {
+  int refs;
+  Pool *pool;
+  Config config;
+  int nparams;
+  Param *param;        /* [nparams], the checkpoint's order */
+  NameRef *by_name;    /* [nparams] sorted by name */
+  char *names;         /* memory of all names */
+  Layer *layer;        /* [num_hidden_layers] */
+  Tensor *t[M_COUNT];  /* M_HEAD is the embedding when tied */
+  real *weights;       /* all parameters, each 64-byte aligned */
+  real *grads;         /* the same layout; NULL while frozen */
+  size_t weight_reals; /* of either */
+  real *panels;
+  const char *panels_of; /* kern_name() that the panels are laid out for */
+  bool stale;            /* panels do not show the weights */
+  bool trainable;
+  real *rope; /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
+};
+
+/* Names, shapes and slots of every parameter; no memory for weights yet. */
+Status model_layout(Model **out, Pool *pool, const Config *c);
+/* Weights (not initialised), panels and rope table. */
+Status model_allocate(Model *m);
+void model_destroy(Model *m);                      /* whatever there is; NULL is fine */
+int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
+
+/* The inverse frequencies of rotary positions, scaled as the configuration says. */
+void rope_frequencies(const Config *c, double *inv_freq /* [head_dim / 2] */);
+Status rope_table(const Config *c, real **out);
+size_t model_panel_reals(const Model *m);
+
+/* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
+ * and values are in cache segments; span[i].own and .prefix point at layer 0's segment and the next
+ * layer's is the next in memory. */
+typedef struct Rows {
+  int n;
+  const int32_t *ids, *pos; /* [n] */
+  int npack;
+  const PackSpan *pack; /* NULL: decoding */
+  int nspans;
+  AttnSpan *spans; /* moved on to the next layer after each */
+} Rows;
+
+AttnShape model_attention(const Config *c);
+/* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
+Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
+Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);
+/* Bytes of the tape's arena that forward_layers and the final norm take without gradients. */
+size_t model_forward_bytes(const Config *c, int nrows, int nspans);
+
+#endif

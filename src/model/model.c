@@ -1,0 +1,238 @@
+/* model.c - a model's memory: making, copying, sharing, training on and off, panels. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "model/impl.h"
+
+enum { ALIGN_REALS = 16, INIT_CHUNK = 1 << 14 };
+
+/* ---- weights, gradients, panels -------------------------------------------------- */
+
+static size_t padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
+
+/* Matrices that a product reads; embeddings only when they are the head. */
+static bool has_panels(const Model *m, const Tensor *t) {
+  return t->ndim == 2 && t != m->t[M_POSITION] && (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
+}
+
+static void outputs_inputs(const Param *p, int *n, int *k) {
+  *n = p->t.dim[p->in_out ? 1 : 0];
+  *k = p->t.dim[p->in_out ? 0 : 1];
+}
+
+static size_t panel_size(const Model *m, const Param *p) {
+  int n, k;
+  if (!has_panels(m, &p->t)) return 0;
+  outputs_inputs(p, &n, &k);
+  return padded(gemm_packed_size(n, k));
+}
+
+size_t model_panel_reals(const Model *m) {
+  size_t n = 0;
+  for (int i = 0; i < m->nparams; i++) n += panel_size(m, &m->param[i]);
+  return n;
+}
+
+static Status allocate_panels(Model *m) {
+  size_t at = 0, n = model_panel_reals(m);
+  mem_free_aligned(m->panels);
+  m->panels_of = NULL;
+  m->panels = mem_alloc_aligned(n * sizeof *m->panels);
+  if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n * sizeof(real) >> 20);
+  for (int i = 0; i < m->nparams; i++) {
+    Param *p = &m->param[i];
+    const size_t size = panel_size(m, p);
+    p->t.packed = size ? m->panels + at : NULL;
+    at += size;
+  }
+  m->panels_of = kern_name();
+  m->stale = true;
+  return GRPO_OK;
+}
+
+Status model_allocate(Model *m) {
+  size_t at = 0;
+  m->weight_reals = 0;
+  for (int i = 0; i < m->nparams; i++) m->weight_reals += padded(m->param[i].t.n);
+  m->weights = mem_alloc_aligned(m->weight_reals * sizeof *m->weights);
+  if (!m->weights)
+    return fail(GRPO_ENOMEM, "model: %zu MiB of weights", m->weight_reals * sizeof(real) >> 20);
+  for (int i = 0; i < m->nparams; i++) {
+    m->param[i].t.data = m->weights + at;
+    at += padded(m->param[i].t.n);
+  }
+  if (m->config.family == FAMILY_LLAMA) try(rope_table(&m->config, &m->rope));
+  return allocate_panels(m);
+}
+
+void model_destroy(Model *m) {
+  if (!m) return;
+  mem_free_aligned(m->weights);
+  mem_free_aligned(m->grads);
+  mem_free_aligned(m->panels);
+  mem_free_aligned(m->rope);
+  mem_free(m->param);
+  mem_free(m->by_name);
+  mem_free(m->names);
+  mem_free(m->layer);
+  mem_free(m);
+}
+
+void model_updated(Model *m) { m->stale = true; }
+
+Status model_pack(Model *m, const Ctx *cx) {
+  if (m->panels_of != kern_name()) try(allocate_panels(m));
+  if (!m->stale) return GRPO_OK;
+  for (int i = 0; i < m->nparams; i++) {
+    const Param *p = &m->param[i];
+    int n, k;
+    if (!p->t.packed) continue;
+    outputs_inputs(p, &n, &k);
+    gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
+  }
+  m->stale = false;
+  return GRPO_OK;
+}
+
+Status model_set_trainable(Model *m, bool on) {
+  if (on == m->trainable) return GRPO_OK;
+  size_t at = 0;
+  if (on) {
+    m->grads = mem_alloc_aligned(m->weight_reals * sizeof *m->grads);
+    if (!m->grads)
+      return fail(GRPO_ENOMEM, "model: %zu MiB of gradients", m->weight_reals * sizeof(real) >> 20);
+  } else {
+    mem_free_aligned(m->grads);
+    m->grads = NULL;
+  }
+  for (int i = 0; i < m->nparams; i++) {
+    Tensor *t = &m->param[i].t;
+    t->needs_grad = on;
+    t->grad = on ? m->grads + at : NULL;
+    at += padded(t->n);
+  }
+  m->trainable = on;
+  model_zero_grad(m);
+  return GRPO_OK;
+}
+
+void model_zero_grad(Model *m) {
+  if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
+  for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;
+}
+
+/* ---- random weights ----------------------------------------------------------------- */
+
+typedef struct Fill {
+  real *data;
+  size_t n;
+  double std;
+  RngKey key;
+} Fill;
+
+static void fill_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Fill *f = arg;
+  const size_t from = (size_t)chunk * INIT_CHUNK;
+  const size_t to = from + INIT_CHUNK < f->n ? from + INIT_CHUNK : f->n;
+  for (size_t i = from; i < to; i++) f->data[i] = (real)(f->std * rng_normal(&f->key, i));
+}
+
+static void initialise(Model *m, uint64_t seed) {
+  const Config *c = &m->config;
+  const double residual = c->family == FAMILY_GPT2 ? 1 / sqrt(2.0 * c->num_hidden_layers) : 1;
+  for (int i = 0; i < m->nparams; i++) {
+    Param *p = &m->param[i];
+    if (p->is_bias || p->is_norm) {
+      for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : 1;
+      continue;
+    }
+    Fill f = {p->t.data,
+              p->t.n,
+              c->initializer_range,
+              {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i}};
+    if (strstr(p->name, "c_proj")) f.std *= residual;
+    pool_run(m->pool, (int)((f.n + INIT_CHUNK - 1) / INIT_CHUNK), fill_chunk, &f);
+  }
+}
+
+Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
+  Model *m;
+  try(model_layout(&m, pool, c));
+  Status s = model_allocate(m);
+  if (s != GRPO_OK) {
+    model_destroy(m);
+    return s;
+  }
+  initialise(m, seed);
+  *out = m;
+  return GRPO_OK;
+}
+
+/* ---- sharing and copying ---------------------------------------------------------------- */
+
+Status model_clone(Model **out, const Model *from) {
+  Model *m;
+  try(model_layout(&m, from->pool, &from->config));
+  Status s = model_allocate(m);
+  if (s == GRPO_OK) s = model_copy_weights(m, from);
+  if (s != GRPO_OK) {
+    model_destroy(m);
+    return s;
+  }
+  *out = m;
+  return GRPO_OK;
+}
+
+Model *model_retain(Model *m) {
+  m->refs++;
+  return m;
+}
+
+void model_release(Model *m) {
+  if (m && --m->refs == 0) model_destroy(m);
+}
+
+static Status same_shapes(const Model *a, const Model *b) {
+  bool same = a->nparams == b->nparams;
+  for (int i = 0; same && i < a->nparams; i++) {
+    const Param *p = &a->param[i], *q = &b->param[i];
+    same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
+  }
+  return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different shapes");
+}
+
+Status model_copy_weights(Model *to, const Model *from) {
+  try(same_shapes(to, from));
+  for (int i = 0; i < to->nparams; i++)
+    memcpy(to->param[i].t.data, from->param[i].t.data, to->param[i].t.n * sizeof(real));
+  model_updated(to);
+  return GRPO_OK;
+}
+
+Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx) {
+  try(same_shapes(to, from));
+  for (int i = 0; i < to->nparams; i++)
+    vec_lerp(cx, to->param[i].t.n, from->param[i].t.data, (real)alpha, to->param[i].t.data);
+  model_updated(to);
+  return GRPO_OK;
+}
+
+/* ---- looking in ------------------------------------------------------------------------------ */
+
+const Config *model_config(const Model *m) { return &m->config; }
+int model_num_params(const Model *m) { return m->nparams; }
+Param *model_param(Model *m, int i) { return &m->param[i]; }
+
+Param *model_find(Model *m, const char *name) {
+  const int i = model_index(m, name);
+  return i < 0 ? NULL : &m->param[i];
+}
+
+uint64_t model_count(const Model *m) {
+  uint64_t n = 0;
+  for (int i = 0; i < m->nparams; i++) n += m->param[i].t.n;
+  return n;
+}

@@ -1,0 +1,183 @@
+#include "model/optimizer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/impl.h"
+#include "model/safetensors.h"
+
+static const char *const moment_name[] = {"exp_avg", "exp_avg_sq"};
+
+struct Optimizer {
+  Model *m;
+  OptimizerOptions o;
+  uint64_t steps;
+  real *moment[2]; /* parameters one after the other */
+};
+
+void optimizer_options_init(OptimizerOptions *o) {
+  *o = (OptimizerOptions){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+}
+
+Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o) {
+  const size_t n = (size_t)model_count(m);
+  Optimizer *p = mem_zalloc(sizeof *p);
+  if (!p) return fail(GRPO_ENOMEM, "optimizer");
+  *p = (Optimizer){.m = m, .o = *o};
+  for (int i = 0; i < 2; i++) {
+    p->moment[i] = mem_alloc_aligned(n * sizeof(real));
+    if (!p->moment[i]) {
+      optimizer_free(p);
+      return fail(GRPO_ENOMEM, "optimizer: %zu MiB of moments", 2 * n * sizeof(real) >> 20);
+    }
+    memset(p->moment[i], 0, n * sizeof(real));
+  }
+  *out = p;
+  return GRPO_OK;
+}
+
+void optimizer_free(Optimizer *o) {
+  if (!o) return;
+  for (int i = 0; i < 2; i++) mem_free_aligned(o->moment[i]);
+  mem_free(o);
+}
+
+double optimizer_grad_norm(Optimizer *o, const Ctx *cx) {
+  double sum = 0;
+  for (int i = 0; i < o->m->nparams; i++) {
+    const Tensor *t = &o->m->param[i].t;
+    sum += vec_sumsq(cx, t->n, t->grad);
+  }
+  return sqrt(sum);
+}
+
+static bool decays(const Optimizer *o, const Param *p) {
+  return !(p->is_bias && !o->o.decay_bias) && !(p->is_norm && !o->o.decay_norm);
+}
+
+Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm) {
+  if (!o->m->trainable) return fail(GRPO_EARG, "optimizer: the model is frozen");
+  const double t = (double)++o->steps;
+  const double clip = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  AdamW a = {.lr = lr,
+             .beta1 = o->o.beta1,
+             .beta2 = o->o.beta2,
+             .eps = o->o.eps,
+             .bias1 = 1 - pow(o->o.beta1, t),
+             .bias2 = 1 - pow(o->o.beta2, t),
+             .grad_scale = clip < 1 ? clip : 1};
+  size_t at = 0;
+  for (int i = 0; i < o->m->nparams; i++) {
+    Param *p = &o->m->param[i];
+    a.weight_decay = decays(o, p) ? o->o.weight_decay : 0;
+    adamw_step(cx, p->t.n, p->t.data, p->t.grad, o->moment[0] + at, o->moment[1] + at, &a);
+    at += p->t.n;
+  }
+  model_updated(o->m);
+  return GRPO_OK;
+}
+
+uint64_t optimizer_steps(const Optimizer *o) { return o->steps; }
+
+/* ---- files ------------------------------------------------------------------------- */
+
+enum { NAME_BYTES = 128 };
+
+static Status put_moments(const Optimizer *o, StWriter *w) {
+  size_t at = 0;
+  for (int i = 0; i < o->m->nparams; i++) {
+    const size_t n = o->m->param[i].t.n;
+    for (int k = 0; k < 2; k++) try(st_writer_put(w, o->moment[k] + at, n));
+    at += n;
+  }
+  return GRPO_OK;
+}
+
+static void describe(const Optimizer *o, StEntry *e, char *names) {
+  for (int i = 0; i < 2 * o->m->nparams; i++) {
+    const Param *p = &o->m->param[i / 2];
+    char *name = names + (size_t)i * NAME_BYTES;
+    snprintf(name, NAME_BYTES, "%s.%s", p->name, moment_name[i % 2]);
+    e[i] = (StEntry){.name = name, .type = ST_F32, .ndim = p->t.ndim};
+    for (int d = 0; d < p->t.ndim; d++) e[i].dim[d] = (uint64_t)p->t.dim[d];
+  }
+}
+
+Status optimizer_save(const Optimizer *o, const char *path) {
+  const size_t n = 2 * (size_t)o->m->nparams;
+  char step[32];
+  snprintf(step, sizeof step, "%llu", (unsigned long long)o->steps);
+  StEntry *e = mem_zalloc(n * sizeof *e);
+  char *names = mem_alloc(n * NAME_BYTES);
+  StWriter *w = NULL;
+  Status s = fail(GRPO_ENOMEM, "%s", path);
+  if (e && names) {
+    describe(o, e, names);
+    s = st_writer_open(&w, path, n, e, (const char *const[]){"step", step, NULL});
+  }
+  mem_free(e);
+  mem_free(names);
+  try(s);
+  s = put_moments(o, w);
+  if (s == GRPO_OK) return st_writer_commit(w);
+  st_writer_abort(w);
+  return s;
+}
+
+static Status read_steps(const Safetensors *f, uint64_t *out) {
+  const char *text = safetensors_metadata(f, "step");
+  char *end = NULL;
+  errno = 0;
+  const unsigned long long v = text ? strtoull(text, &end, 10) : 0;
+  if (!text || end == text || *end || errno || *text == '-')
+    return fail(GRPO_EFORMAT, "%s: no step count; is it an optimizer's file?", f->path);
+  *out = v;
+  return GRPO_OK;
+}
+
+static Status find_moment(const Safetensors *f, const Param *p, int k, const StTensor **out) {
+  char name[NAME_BYTES];
+  snprintf(name, sizeof name, "%s.%s", p->name, moment_name[k]);
+  const StTensor *t = safetensors_find(f, name);
+  if (!t) return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing", f->path, name);
+  bool same = t->type == ST_F32 && t->ndim == p->t.ndim;
+  for (int d = 0; same && d < p->t.ndim; d++) same = t->dim[d] == (uint64_t)p->t.dim[d];
+  if (!same)
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' has not the shape of its parameter", f->path, name);
+  *out = t;
+  return GRPO_OK;
+}
+
+/* Everything is checked before anything is changed. */
+static Status read_moments(Optimizer *o, const Safetensors *f, bool write) {
+  size_t at = 0;
+  for (int i = 0; i < o->m->nparams; i++) {
+    const Param *p = &o->m->param[i];
+    for (int k = 0; k < 2; k++) {
+      const StTensor *t = NULL;
+      try(find_moment(f, p, k, &t));
+      if (write) st_read(t, 0, t->n, o->moment[k] + at);
+    }
+    at += p->t.n;
+  }
+  if (f->count != 2 * (size_t)o->m->nparams)
+    return fail(GRPO_EFORMAT, "%s: %zu tensors, this model's optimizer has %d", f->path, f->count,
+                2 * o->m->nparams);
+  return GRPO_OK;
+}
+
+Status optimizer_load(Optimizer *o, const char *path) {
+  Safetensors f;
+  uint64_t steps = 0;
+  try(safetensors_open(&f, path));
+  Status s = read_steps(&f, &steps);
+  if (s == GRPO_OK) s = read_moments(o, &f, false);
+  if (s == GRPO_OK) s = read_moments(o, &f, true);
+  if (s == GRPO_OK) o->steps = steps;
+  safetensors_close(&f);
+  return s;
+}

@@ -1,0 +1,84 @@
+/* pack.c - laying groups out as rows. */
+#include "model/model.h"
+
+/* How many rows, outputs and spans a group takes. */
+typedef struct Sizes {
+  int64_t rows, outputs, spans;
+} Sizes;
+
+static Status check_ids(const Config *c, int group, const char *what, const int32_t *ids, int n) {
+  for (int i = 0; i < n; i++)
+    if (ids[i] < 0 || ids[i] >= c->vocab_size)
+      return fail(GRPO_EARG, "group %d: %s token %d has id %d, outside the vocabulary of %d",
+                  group + 1, what, i + 1, (int)ids[i], c->vocab_size);
+  return GRPO_OK;
+}
+
+static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) {
+  if (g->prompt_len < 1) return fail(GRPO_EARG, "group %d: the prompt is empty", group + 1);
+  try(check_ids(c, group, "prompt", g->prompt, g->prompt_len));
+  s->rows += g->prompt_len;
+  s->spans++;
+  for (int i = 0; i < g->n; i++) {
+    const int len = g->completion_len[i];
+    if (len < 1) return fail(GRPO_EARG, "group %d: completion %d is empty", group + 1, i + 1);
+    if (len > c->max_position_embeddings - g->prompt_len)
+      return fail(GRPO_EARG,
+                  "group %d: prompt of %d and completion of %d tokens exceed the model's context "
+                  "of %d",
+                  group + 1, g->prompt_len, len, c->max_position_embeddings);
+    try(check_ids(c, group, "completion", g->completion[i], len));
+    s->rows += len - 1;
+    s->outputs += len;
+    s->spans += len > 1;
+  }
+  if (g->prompt_len > c->max_position_embeddings)
+    return fail(GRPO_EARG, "group %d: the prompt of %d tokens exceeds the model's context of %d",
+                group + 1, g->prompt_len, c->max_position_embeddings);
+  return GRPO_OK;
+}
+
+typedef struct Filling {
+  int32_t *ids, *pos, *out_rows, *targets;
+  PackSpan *spans;
+  int rows, outputs, nspans;
+} Filling;
+
+static void put_rows(Filling *f, const int32_t *ids, int n, int pos, int prefix) {
+  if (n) f->spans[f->nspans++] = (PackSpan){f->rows, n, prefix};
+  for (int i = 0; i < n; i++, f->rows++) {
+    f->ids[f->rows] = ids[i];
+    f->pos[f->rows] = pos + i;
+  }
+}
+
+static void put_group(Filling *f, const PackGroup *g) {
+  const int prompt_span = f->nspans;
+  put_rows(f, g->prompt, g->prompt_len, 0, -1);
+  const int last = f->rows - 1;
+  for (int i = 0; i < g->n; i++) {
+    const int len = g->completion_len[i], first = f->rows;
+    put_rows(f, g->completion[i], len - 1, g->prompt_len, prompt_span);
+    for (int t = 0; t < len; t++, f->outputs++) {
+      f->out_rows[f->outputs] = t ? first + t - 1 : last;
+      f->targets[f->outputs] = g->completion[i][t];
+    }
+  }
+}
+
+Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *groups, Pack *out) {
+  Sizes s = {0};
+  for (int i = 0; i < ngroups; i++) try(measure(c, i, &groups[i], &s));
+  if (s.rows > INT32_MAX / 2 || s.outputs > INT32_MAX / 2)
+    return fail(GRPO_ELIMIT, "a pack of %lld rows is too large", (long long)s.rows);
+  Filling f = {.ids = arena_alloc(a, (size_t)s.rows * sizeof *f.ids),
+               .pos = arena_alloc(a, (size_t)s.rows * sizeof *f.pos),
+               .out_rows = arena_alloc(a, (size_t)s.outputs * sizeof *f.out_rows),
+               .targets = arena_alloc(a, (size_t)s.outputs * sizeof *f.targets),
+               .spans = arena_alloc(a, (size_t)s.spans * sizeof *f.spans)};
+  if (!f.ids || !f.pos || !f.out_rows || !f.targets || !f.spans)
+    return fail(GRPO_ENOMEM, "pack of %lld rows", (long long)s.rows);
+  for (int i = 0; i < ngroups; i++) put_group(&f, &groups[i]);
+  *out = (Pack){f.rows, f.ids, f.pos, f.nspans, f.spans, f.outputs, f.out_rows, f.targets};
+  return GRPO_OK;
+}

@@ -1,0 +1,217 @@
+#include "model/sampler.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "kern/kern.h"
+
+enum { BLOCK = 512 };
+
+void sampling_init(Sampling *s) {
+  *s = (Sampling){.max_new_tokens = 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1};
+}
+
+Status sampling_check(const Sampling *s) {
+  if (s->max_new_tokens < 1)
+    return fail(GRPO_EARG, "sampling: max_new_tokens = %d must be at least 1", s->max_new_tokens);
+  if (!(s->temperature >= 0 && s->temperature <= 1e4))
+    return fail(GRPO_EARG, "sampling: temperature = %g must be from 0 to 10000", s->temperature);
+  if (s->temperature > 0 && s->temperature < 1e-4)
+    return fail(GRPO_EARG, "sampling: temperature = %g is too small; 0 is greedy", s->temperature);
+  if (!(s->top_p > 0 && s->top_p <= 1))
+    return fail(GRPO_EARG, "sampling: top_p = %g must be above 0 and at most 1", s->top_p);
+  if (!(s->min_p >= 0 && s->min_p <= 1))
+    return fail(GRPO_EARG, "sampling: min_p = %g must be from 0 to 1", s->min_p);
+  if (s->top_k < 0) return fail(GRPO_EARG, "sampling: top_k = %d must be at least 0", s->top_k);
+  if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 1e4))
+    return fail(GRPO_EARG, "sampling: repetition_penalty = %g must be above 0",
+                s->repetition_penalty);
+  for (int i = 0; i < s->num_stop; i++)
+    if (!s->stop[i] || !*s->stop[i])
+      return fail(GRPO_EARG, "sampling: stop string %d is empty", i + 1);
+  return GRPO_OK;
+}
+
+/* ---- an order without ties -------------------------------------------------------- */
+
+static bool better(Candidate a, Candidate b) { return a.z > b.z || (a.z == b.z && a.id < b.id); }
+
+/* A heap whose root is the worst (or the best) of its n candidates. */
+static void sift_down(Candidate *h, int n, int i, bool best_first) {
+  const Candidate x = h[i];
+  for (int child; (child = 2 * i + 1) < n; i = child) {
+    if (child + 1 < n && better(h[child + 1], h[child]) == best_first) child++;
+    if (better(x, h[child]) == best_first) break;
+    h[i] = h[child];
+  }
+  h[i] = x;
+}
+
+static void heapify(Candidate *h, int n, bool best_first) {
+  for (int i = n / 2; i-- > 0;) sift_down(h, n, i, best_first);
+}
+
+/* ---- filters: each returns the worst candidate it keeps -------------------------------- */
+
+/* The best k, as a heap with the worst of them first. */
+static int best_k(const real *z, int vocab, int k, Candidate *h) {
+  for (int i = 0; i < k; i++) h[i] = (Candidate){z[i], i};
+  heapify(h, k, false);
+  for (int i = k; i < vocab; i++)
+    if (z[i] > h[0].z) { /* an equal one has the larger id */
+      h[0] = (Candidate){z[i], i};
+      sift_down(h, k, 0, false);
+    }
+  return k;
+}
+
+static double mass_of(const real *z, int n, real max) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += exp((double)z[i] - (double)max);
+  return sum;
+}
+
+/* Tokens so unlikely that all of them together could not reach the tail that top_p drops. */
+static int likely(const real *z, int vocab, real max, double mass, double top_p, Candidate *c) {
+  const double least = log(mass * (1 - top_p) / vocab);
+  int n = 0;
+  for (int i = 0; i < vocab; i++)
+    if ((double)z[i] - (double)max >= least) c[n++] = (Candidate){z[i], i};
+  return n;
+}
+
+/* The smallest set of best candidates that holds top_p of the mass. */
+static Candidate cut_top_p(Candidate *c, int n, real max, double mass, double top_p) {
+  double sum = 0;
+  Candidate last;
+  heapify(c, n, true);
+  do {
+    last = c[0];
+    sum += exp((double)last.z - (double)max);
+    c[0] = c[--n];
+    sift_down(c, n, 0, true);
+  } while (n && sum < top_p * mass);
+  return last;
+}
+
+static Candidate worst_kept(const Sampling *s, const real *z, int vocab, real max, Candidate *c) {
+  Candidate worst = {-(real)INFINITY, INT_MAX};
+  int n = 0;
+  double mass = 0;
+  const bool top_k = s->top_k > 0 && s->top_k < vocab;
+  if (top_k) {
+    n = best_k(z, vocab, s->top_k, c);
+    worst = c[0];
+  }
+  if (s->top_p < 1) {
+    if (top_k) {
+      for (int i = 0; i < n; i++) mass += exp((double)c[i].z - (double)max);
+    } else {
+      mass = mass_of(z, vocab, max);
+      n = likely(z, vocab, max, mass, s->top_p, c);
+    }
+    worst = cut_top_p(c, n, max, mass, s->top_p);
+  }
+  if (s->min_p > 0) {
+    const Candidate least = {(real)((double)max + log(s->min_p)), INT_MAX};
+    if (better(least, worst)) worst = least;
+  }
+  return worst;
+}
+
+/* ---- drawing ------------------------------------------------------------------------- */
+
+/* Position of the first element at which the running sum, begun at *sum, passes `goal`; -1: not here. */
+static int pass_goal(const real *p, int n, double goal, double *sum) {
+  double part[4] = {0}, at = *sum;
+  for (int i = 0; i < n; i++) part[i & 3] += (double)p[i];
+  const double after = at + ((part[0] + part[1]) + (part[2] + part[3]));
+  if (after <= goal) {
+    *sum = after;
+    return -1;
+  }
+  int last = -1;
+  for (int i = 0; i < n; i++) {
+    at += (double)p[i];
+    if (at > goal) return i;
+    if (p[i] > 0) last = i;
+  }
+  return last;
+}
+
+static int exps(const real *z, int at, int vocab, real inv_temp, real shift, real *p) {
+  const int n = vocab - at < BLOCK ? vocab - at : BLOCK;
+  for (int i = 0; i < n; i++) p[i] = z[at + i] * inv_temp - shift;
+  vec_exp((size_t)n, p, p);
+  return n;
+}
+
+/* All tokens, whose probabilities add up to 1 but for rounding. */
+static int32_t draw_any(const Draw *d) {
+  real p[BLOCK];
+  double sum = 0;
+  int32_t last = 0;
+  for (int at = 0; at < d->vocab; at += BLOCK) {
+    const int n = exps(d->logits, at, d->vocab, d->inv_temp, d->lse, p);
+    const int i = pass_goal(p, n, d->uniform, &sum);
+    if (i >= 0) return at + i;
+    for (int k = n; k-- > 0;)
+      if (p[k] > 0) {
+        last = at + k;
+        break;
+      }
+  }
+  return last;
+}
+
+static int32_t draw_kept(const Draw *d, const real *z, real max, Candidate worst, Candidate *c) {
+  int n = 0;
+  double mass = 0, sum = 0;
+  for (int i = 0; i < d->vocab; i++) {
+    const Candidate x = {z[i], i};
+    if (better(worst, x)) continue;
+    c[n++] = (Candidate){(real)exp((double)z[i] - (double)max), i};
+    mass += (double)c[n - 1].z;
+  }
+  for (int i = 0; i < n; i++) {
+    sum += (double)c[i].z;
+    if (sum > d->uniform * mass) return c[i].id;
+  }
+  return c[n - 1].id;
+}
+
+static int32_t largest(const real *z, int vocab) {
+  int best = 0;
+  for (int i = 1; i < vocab; i++)
+    if (z[i] > z[best]) best = i;
+  return best;
+}
+
+/* transformers: once for every token that has occurred, positive logits divided, others multiplied. */
+static void penalise(const Draw *d, const int32_t *ids, int n, real *z) {
+  const real by = (real)d->sampling->repetition_penalty;
+  for (int i = 0; i < n; i++) {
+    const real x = d->logits[ids[i]];
+    z[ids[i]] = x < 0 ? x * by : x / by;
+  }
+}
+
+int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch) {
+  const Sampling *s = d->sampling;
+  const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
+  const bool filters = s->top_k > 0 || s->top_p < 1 || s->min_p > 0;
+  if (!penalty && greedy) return largest(d->logits, d->vocab);
+  if (!penalty && !filters) return draw_any(d);
+  real *z = scratch->z;
+  memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
+  if (penalty) {
+    penalise(d, d->prompt, d->prompt_len, z);
+    penalise(d, d->ids, d->len, z);
+  }
+  if (greedy) return largest(z, d->vocab);
+  for (int i = 0; i < d->vocab; i++) z[i] *= d->inv_temp;
+  const real max = z[largest(z, d->vocab)];
+  return draw_kept(d, z, max, worst_kept(s, z, d->vocab, max, scratch->cand), scratch->cand);
+}

@@ -1,0 +1,43 @@
+/* sampler.h - from a row of logits to a token.
+ *
+ * Filters act in transformers' order: repetition penalty, temperature, top-k,
+ * top-p, min-p.  Each keeps the best tokens under one order (larger logit
+ * first, then the smaller id), so together they come down to the worst token
+ * that is still kept.  The draw inverts the cumulative distribution of the kept
+ * tokens, in id order and in double, at one uniform number.
+ */
+#ifndef GRPO_MODEL_SAMPLER_H
+#define GRPO_MODEL_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kern/real.h"
+#include "model/decode.h"
+
+typedef struct Candidate {
+  real z;
+  int32_t id;
+} Candidate;
+
+/* One thread's memory. */
+typedef struct SamplerScratch {
+  real *z;         /* [vocab] */
+  Candidate *cand; /* [vocab] */
+} SamplerScratch;
+
+typedef struct Draw {
+  const Sampling *sampling;
+  int vocab;
+  const real *logits;          /* [vocab] */
+  real inv_temp, lse;          /* log sum exp of logits * inv_temp */
+  double uniform;              /* [0, 1) */
+  const int32_t *prompt, *ids; /* what the repetition penalty looks at */
+  int prompt_len, len;
+} Draw;
+
+Status sampling_check(const Sampling *s);
+int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch);
+
+#endif
