@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grad/policy.h"
+
 #define ANY   NAN
 #define LIVE  OPTION_LIVE
 #define LATER OPTION_LATER
@@ -17,12 +19,6 @@ static const Option options[] = {
 static const LossDefault loss_defaults[] = {
 #define LOSS_DEFAULT(loss, path, fallback) {#loss, path, fallback},
 #include "rl/options.def"
-};
-
-static const char *const loss_names[] = {
-#define LOSS(name) #name,
-#include "grad/losses.def"
-#undef LOSS
 };
 
 int option_count(void) { return (int)(sizeof options / sizeof *options); }
@@ -74,64 +70,16 @@ int option_choice_of(const char *path, const char *word) {
   return o ? place(o->choices, word, strlen(word)) : -1;
 }
 
-static int literal_choice(const Option *o, const char *fallback) {
-  return *fallback == '"' ? place(o->choices, fallback + 1, strlen(fallback) - 2) : -1;
-}
-
 int option_choice(const char *path) {
   const Option *o = option_find(path);
-  return o ? literal_choice(o, o->fallback) : -1;
-}
-
-int loss_kind_of(const char *name) {
-  for (int i = 0; i < LOSS_COUNT; i++)
-    if (!strcmp(loss_names[i], name)) return i;
-  return -1;
-}
-
-const char *loss_kind_name(LossKind kind) { return loss_names[kind]; }
-
-/* The default of `path` once the loss's name has had its say. */
-static const char *fallback_for(LossKind kind, const char *path) {
-  for (int i = 0; i < loss_default_count(); i++)
-    if (!strcmp(loss_defaults[i].loss, loss_names[kind]) && !strcmp(loss_defaults[i].path, path))
-      return loss_defaults[i].fallback;
-  const Option *o = option_find(path);
-  return o ? o->fallback : "null";
-}
-
-void loss_options_init(LossOptions *o, LossKind kind) {
-  const double clip = literal_number(fallback_for(kind, "train.clip"));
-  const double high = literal_number(fallback_for(kind, "train.clip_high"));
-  const Option *importance = option_find("train.importance");
-  *o = (LossOptions){
-      .kind = kind,
-      .clip = clip,
-      .clip_high = isnan(high) ? clip : high,
-      .importance = (Importance)literal_choice(importance, fallback_for(kind, importance->path)),
-      .kl = option_number("train.kl"),
-      .kl_estimator = (KlEstimator)option_choice("train.kl_estimator"),
-      .kl_bias_correction = option_boolean("train.kl_bias_correction"),
-      .off_policy_mask = option_number("train.off_policy_mask"),
-      .sampler_mode = SAMPLER_NONE,
-      .sampler_min = option_number("train.sampler_correction.min"),
-      .sampler_max = option_number("train.sampler_correction.max"),
-      .entropy = option_number("train.entropy"),
-      .sapo_pos = option_number("train.sapo.pos"),
-      .sapo_neg = option_number("train.sapo.neg"),
-      .vespo_k_pos = option_number("train.vespo.k_pos"),
-      .vespo_lambda_pos = option_number("train.vespo.lambda_pos"),
-      .vespo_k_neg = option_number("train.vespo.k_neg"),
-      .vespo_lambda_neg = option_number("train.vespo.lambda_neg"),
-      .cispo_cap = option_number("train.cispo_cap"),
-  };
-  if (kind == LOSS_gspo_token) o->importance = IMPORTANCE_SEQUENCE_TOKEN;
+  if (!o || *o->fallback != '"') return -1;
+  return place(o->choices, o->fallback + 1, strlen(o->fallback) - 2);
 }
 
 static bool sequence_loss(LossKind k) { return k == LOSS_gspo || k == LOSS_luspo; }
 
 Status loss_options_check(const LossOptions *o) {
-  const char *name = loss_names[o->kind];
+  const char *name = loss_kind_name(o->kind);
   if (o->kl > 0 && o->kl_estimator == KL_K1)
     return fail(GRPO_EARG,
                 "train.kl_estimator: k1 in the loss has no expected gradient; use k2 or k3, "

@@ -2,7 +2,8 @@
  * own view of those it needs: sampling, loss, advantages, optimizer.
  *
  * The script layer hands the table to Lua, which checks experiments against it;
- * the structs here start from the same rows, so a default is written once.
+ * the structs here start from the same rows, so a default is written once.  What a loss's name
+ * changes is a LOSS_DEFAULT row for the script and loss_options_init() for C; a test compares them.
  */
 #ifndef GRPO_RL_OPTIONS_H
 #define GRPO_RL_OPTIONS_H
@@ -42,12 +43,6 @@ int option_choice(const char *path);
 /* The place of `word` among the row's choices, or -1. */
 int option_choice_of(const char *path, const char *word);
 
-/* LOSS_* and such by the names that scripts use; -1: unknown. */
-int loss_kind_of(const char *name);
-const char *loss_kind_name(LossKind kind);
-
-/* The defaults of train.* for a loss, what its name changes included.  max_new_tokens is left 0. */
-void loss_options_init(LossOptions *o, LossKind kind);
 /* Refuses what has no meaning: k1 in the loss, full KL with bias correction, sequence importance where
  * the loss has none of its own ... */
 Status loss_options_check(const LossOptions *o);

@@ -1,0 +1,90 @@
+#include "rl/batch.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+void batch_free(Batch *b) {
+  mem_free(b->prompt_ids);
+  mem_free(b->prompt_len);
+  mem_free(b->completion);
+  mem_free(b->ids);
+  mem_free(b->logp);
+  mem_free(b->entropy);
+  mem_free(b->ref_logp);
+  *b = (Batch){.generation = b->generation + 1};
+}
+
+size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, bool with_ref) {
+  const size_t tokens = (size_t)sequences * (size_t)max_new;
+  return (size_t)prompts * ((size_t)max_prompt + 1) * 4 + (size_t)sequences * sizeof(Completion) +
+         tokens * (with_ref ? 16 : 12);
+}
+
+static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new,
+                   bool with_ref) {
+  const size_t tokens = (size_t)sequences * (size_t)max_new;
+  b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);
+  b->prompt_len = mem_alloc((size_t)prompts * sizeof *b->prompt_len);
+  b->completion = mem_zalloc((size_t)sequences * sizeof *b->completion);
+  b->ids = mem_alloc(tokens * sizeof *b->ids);
+  b->logp = mem_alloc(tokens * sizeof *b->logp);
+  b->entropy = mem_alloc(tokens * sizeof *b->entropy);
+  b->ref_logp = with_ref ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
+  if (!b->prompt_ids || !b->prompt_len || !b->completion || !b->ids || !b->logp || !b->entropy ||
+      (with_ref && !b->ref_logp))
+    return fail(GRPO_ENOMEM,
+                "rollout: no memory for %d completions of %d tokens; lower "
+                "sampling.max_new_tokens or train.prompts_per_step",
+                sequences, max_new);
+  b->max_prompts = prompts;
+  b->max_sequences = sequences;
+  b->max_prompt = max_prompt;
+  b->max_new = max_new;
+  for (int i = 0; i < sequences; i++) {
+    const size_t at = (size_t)i * (size_t)max_new;
+    b->completion[i] =
+        (Completion){.ids = b->ids + at, .logp = b->logp + at, .entropy = b->entropy + at};
+  }
+  return GRPO_OK;
+}
+
+Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new,
+                     bool with_ref) {
+  if (prompts <= b->max_prompts && sequences <= b->max_sequences && max_prompt <= b->max_prompt &&
+      max_new <= b->max_new && (!with_ref || b->ref_logp))
+    return GRPO_OK;
+  batch_free(b);
+  const Status s = take(b, prompts, sequences, max_prompt, max_new, with_ref);
+  if (s != GRPO_OK) batch_free(b);
+  return s;
+}
+
+int batch_size(const Batch *b) { return b->nprompts * b->group; }
+
+int64_t batch_tokens(const Batch *b) {
+  int64_t n = 0;
+  for (int i = 0; i < batch_size(b); i++) n += b->completion[i].len;
+  return n;
+}
+
+const int32_t *batch_prompt(const Batch *b, int prompt, int *len) {
+  *len = b->prompt_len[prompt];
+  return b->prompt_ids + (size_t)prompt * (size_t)b->max_prompt;
+}
+
+Status batch_set_prompt(Batch *b, int slot, const Prompt *p) {
+  if (p->len < 1)
+    return fail(GRPO_EARG, "rollout: prompt %d is empty; a prompt needs at least one token",
+                slot + 1);
+  if (p->len > b->max_prompt)
+    return fail(GRPO_EARG,
+                "rollout: prompt %d has %d tokens, room is for %d; raise "
+                "data.max_prompt_tokens, or lower sampling.max_new_tokens where the model's "
+                "context is the limit",
+                slot + 1, p->len, b->max_prompt);
+  memcpy(b->prompt_ids + (size_t)slot * (size_t)b->max_prompt, p->ids,
+         (size_t)p->len * sizeof *p->ids);
+  b->prompt_len[slot] = p->len;
+  return GRPO_OK;
+}

@@ -1,0 +1,50 @@
+/* batch.h - one rollout: prompts, their completions and what was recorded while sampling.
+ *
+ * A batch is `nprompts` groups of `group` completions; completion i belongs to
+ * prompt i / group.  All memory is one block per array, taken by
+ * batch_reserve(): rolling out again takes none as long as the batch is large
+ * enough.  Ids and numbers of completion i are rows of width max_new.
+ */
+#ifndef GRPO_RL_BATCH_H
+#define GRPO_RL_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/decode.h"
+
+typedef struct Prompt {
+  const int32_t *ids;
+  int len;
+  uint32_t index; /* the prompt's number in the run: its random numbers follow from it */
+} Prompt;
+
+typedef struct Batch {
+  int max_prompts, max_sequences, max_prompt, max_new; /* capacity */
+  int nprompts, group;
+  int32_t *prompt_ids;    /* [max_prompts, max_prompt] */
+  int *prompt_len;        /* [max_prompts] */
+  Completion *completion; /* [max_sequences]; pointers into the arrays below */
+  int32_t *ids;           /* [max_sequences, max_new] */
+  float *logp, *entropy;  /* [max_sequences, max_new] at the sampling temperature */
+  float *ref_logp;        /* [max_sequences, max_new]; NULL: not reserved */
+  bool has_ref;           /* ref_logp is filled */
+  double temperature;     /* that the recorded log-probabilities are for */
+  double seconds;         /* that sampling took */
+  uint64_t generation;    /* +1 at every rollout: handles notice that theirs is gone */
+} Batch;
+
+/* Room for at least so much; grows by taking new memory, keeps nothing. */
+Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new,
+                     bool with_ref);
+void batch_free(Batch *b);
+size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, bool with_ref);
+
+int batch_size(const Batch *b);       /* completions */
+int64_t batch_tokens(const Batch *b); /* of all completions */
+const int32_t *batch_prompt(const Batch *b, int prompt, int *len);
+Status batch_set_prompt(Batch *b, int slot, const Prompt *p); /* EARG when it does not fit */
+
+#endif

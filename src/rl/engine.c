@@ -1,0 +1,220 @@
+#include "rl/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "rl/engine_impl.h"
+#include "rl/options.h"
+
+enum {
+  DECODE_MIN = 64,
+  DECODE_MAX = 128,    /* completions that decode side by side */
+  DECODE_PROMPTS = 32, /* prompts whose cache is held at once */
+  EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
+};
+
+double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void engine_options_init(EngineOptions *o) {
+  *o = (EngineOptions){
+      .prompts_per_step = (int)option_number("train.prompts_per_step"),
+      .group_size = (int)option_number("sampling.group_size"),
+      .max_prompt_tokens = (int)option_number("data.max_prompt_tokens"),
+      .max_new_tokens = (int)option_number("sampling.max_new_tokens"),
+      .train = true,
+  };
+  optimizer_options_default(&o->optimizer);
+}
+
+void step_metrics_init(StepMetrics *m) {
+  *m = (StepMetrics){
+#define METRIC(field, name) .field = NAN,
+#include "rl/metrics.def"
+#undef METRIC
+  };
+}
+
+/* ---- how much memory ------------------------------------------------------------------ */
+
+static int larger(int a, int b) { return a > b ? a : b; }
+
+static DecoderLimits decoder_limits(const EngineOptions *o) {
+  const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
+  const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
+  return (DecoderLimits){.max_sequences = larger(most, DECODE_MIN),
+                         .max_prompts = DECODE_PROMPTS,
+                         .max_prompt_tokens = o->max_prompt_tokens,
+                         .max_new_tokens = o->max_new_tokens};
+}
+
+size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o) {
+  const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
+  const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
+  const int rows = larger(larger(unit, o->micro_batch_tokens), larger(example, SFT_UNIT_ROWS));
+  /* every sequence has one output more than rows of its own */
+  const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
+  const int spans = larger(units * (o->group_size + 1), EXAMPLE_SPANS);
+  size_t bytes = model_step_bytes(c, rows, rows + spans, spans, o->train);
+  if (reference)
+    bytes += model_step_bytes(reference, larger(unit, SFT_UNIT_ROWS), rows + spans, spans, false) +
+             (size_t)(rows + spans) * (size_t)reference->hidden_size * sizeof(real);
+  return bytes;
+}
+
+void engine_estimate(const Config *c, const Config *reference, const EngineOptions *o,
+                     EngineBytes *out) {
+  const DecoderLimits limits = decoder_limits(o);
+  const int sequences = o->prompts_per_step * o->group_size;
+  *out = (EngineBytes){
+      .weights = model_weight_bytes(c, o->train),
+      .reference = reference ? model_weight_bytes(reference, false) : 0,
+      .optimizer = o->train ? optimizer_bytes(c) : 0,
+      .cache = decoder_bytes(c, &limits),
+      .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
+                           true) +
+               (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
+      .activations = activation_bytes(c, reference, o),
+  };
+  out->total =
+      out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
+}
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static Status check_options(const Config *c, const EngineOptions *o) {
+  if (o->prompts_per_step < 1 || o->group_size < 1 || o->max_prompt_tokens < 1 ||
+      o->max_new_tokens < 1)
+    return fail(GRPO_EARG, "engine: prompts_per_step, group_size, max_prompt_tokens and "
+                           "max_new_tokens must be at least 1");
+  if ((int64_t)o->prompts_per_step * o->group_size * o->max_new_tokens > INT32_MAX / 4)
+    return fail(GRPO_EARG,
+                "engine: %d prompts of %d completions of %d tokens are too many for a step; "
+                "lower train.prompts_per_step",
+                o->prompts_per_step, o->group_size, o->max_new_tokens);
+  if ((int64_t)o->max_prompt_tokens + o->max_new_tokens > c->max_position_embeddings)
+    return fail(GRPO_EARG,
+                "data.max_prompt_tokens (%d) and sampling.max_new_tokens (%d) together exceed "
+                "the model's context of %d; lower one of them",
+                o->max_prompt_tokens, o->max_new_tokens, c->max_position_embeddings);
+  return GRPO_OK;
+}
+
+static Status check_reference(const Config *policy, const Config *reference) {
+  if (reference->vocab_size != policy->vocab_size)
+    return fail(GRPO_EARG,
+                "reference: its vocabulary of %d is not the policy's of %d; name a model "
+                "with the same tokenizer",
+                reference->vocab_size, policy->vocab_size);
+  if (reference->max_position_embeddings < policy->max_position_embeddings)
+    log_message(LOG_WARNING, "reference: its context of %d tokens is shorter than the policy's %d",
+                reference->max_position_embeddings, policy->max_position_embeddings);
+  return GRPO_OK;
+}
+
+/* Tapes remember nodes in a list that grows; let it grow now. */
+static Status reserve_nodes(Tape *t, int n) {
+  if (n <= t->cap) return GRPO_OK;
+  Node **grown = mem_realloc(t->node, (size_t)n * sizeof *grown);
+  if (!grown) return fail(GRPO_ENOMEM, "engine: no memory for %d nodes", n);
+  t->node = grown;
+  t->cap = n;
+  return GRPO_OK;
+}
+
+static Status reserve(Engine *e) {
+  const EngineOptions *o = &e->o;
+  const Config *c = model_config(e->policy);
+  const int sequences = o->prompts_per_step * o->group_size;
+  const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
+  const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
+  try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
+                    o->max_new_tokens, true));
+  try(arena_reserve(&e->tape.arena,
+                    activation_bytes(c, e->reference ? model_config(e->reference) : NULL, o)));
+  if (!o->train) return GRPO_OK;
+  try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
+  try(reserve_nodes(&e->loss_tape, 16));
+  try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
+  return arena_reserve(&e->step, plan_bytes(sequences, o->max_new_tokens));
+}
+
+static Status build(Engine *e) {
+  const DecoderLimits limits = decoder_limits(&e->o);
+  try(tape_init(&e->tape, e->pool));
+  try(tape_init(&e->loss_tape, e->pool));
+  if (e->o.train) {
+    try(model_set_trainable(e->policy, true));
+    try(optimizer_new(&e->optimizer, e->policy, &e->o.optimizer));
+  }
+  try(decoder_new(&e->decoder, e->policy, e->tok, &limits));
+  return reserve(e);
+}
+
+Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
+                  const EngineOptions *o) {
+  try(check_options(model_config(policy), o));
+  if (reference) try(check_reference(model_config(policy), model_config(reference)));
+  Engine *e = mem_zalloc(sizeof *e);
+  if (!e) return fail(GRPO_ENOMEM, "engine");
+  e->o = *o;
+  e->pool = pool;
+  e->policy = model_retain(policy);
+  e->reference = reference ? model_retain(reference) : NULL;
+  e->tok = tok;
+  if (tok) tokenizer_retain(tok);
+  const Status s = build(e);
+  if (s == GRPO_OK) {
+    *out = e;
+  } else {
+    engine_free(e);
+  }
+  return s;
+}
+
+void engine_free(Engine *e) {
+  if (!e) return;
+  decoder_free(e->decoder);
+  optimizer_free(e->optimizer);
+  tape_free(&e->tape);
+  tape_free(&e->loss_tape);
+  arena_free(&e->step);
+  for (int i = 0; i < BATCH_SLOTS; i++) batch_free(&e->batch[i]);
+  mem_free(e->completion);
+  mem_free(e->request);
+  model_release(e->policy);
+  model_release(e->reference);
+  tokenizer_free(e->tok);
+  mem_free(e);
+}
+
+const EngineOptions *engine_options(const Engine *e) { return &e->o; }
+Model *engine_policy(Engine *e) { return e->policy; }
+Batch *engine_batch(Engine *e, BatchSlot slot) { return &e->batch[slot]; }
+
+/* ---- state -------------------------------------------------------------------------------- */
+
+static Status state_path(const char *dir, char *path, size_t size) {
+  if ((size_t)snprintf(path, size, "%s/optimizer.safetensors", dir) < size) return GRPO_OK;
+  return fail(GRPO_EARG, "%s: the path is too long", dir);
+}
+
+Status engine_save(const Engine *e, const char *dir) {
+  char path[4096];
+  if (!e->optimizer) return GRPO_OK;
+  try(state_path(dir, path, sizeof path));
+  return optimizer_save(e->optimizer, path);
+}
+
+Status engine_load(Engine *e, const char *dir) {
+  char path[4096];
+  if (!e->optimizer) return GRPO_OK;
+  try(state_path(dir, path, sizeof path));
+  return optimizer_load(e->optimizer, path);
+}

@@ -1,0 +1,129 @@
+/* engine.h - the step API: everything a training loop needs, and nothing of Lua.
+ *
+ * An Engine ties a policy, a frozen reference, a tokenizer, a decoder and an
+ * optimizer together and owns the memory of a step.  A step is: roll out,
+ * reference log-probabilities where a KL is wanted, advantages (advantage.h),
+ * update.  engine_new() takes the memory for the longest prompts and
+ * completions that its options allow: later steps take none, whatever their
+ * lengths.
+ *
+ * Results are a function of weights, batch and options: the same bits for any
+ * number of threads and any micro_batch_tokens.
+ *
+ * Errors: EARG for what a caller can get wrong, ENOMEM, EDIVERGED when a loss
+ * or a gradient is not finite (the weights are then as they were), ESCRIPT
+ * from callbacks.  One thread at a time.
+ */
+#ifndef GRPO_RL_ENGINE_H
+#define GRPO_RL_ENGINE_H
+
+#include "base/pool.h"
+#include "grad/value.h"
+#include "model/decode.h"
+#include "model/model.h"
+#include "model/optimizer.h"
+#include "rl/batch.h"
+#include "rl/units.h"
+#include "text/tokenizer.h"
+
+typedef struct Engine Engine;
+
+typedef struct EngineOptions {
+  int prompts_per_step, group_size;
+  int max_prompt_tokens, max_new_tokens; /* together within the model's context */
+  int micro_batch_tokens;                /* rows in memory at once; 0: one unit, the least */
+  bool train;                            /* take gradients and optimizer state */
+  OptimizerOptions optimizer;
+} EngineOptions;
+void engine_options_init(EngineOptions *o); /* the option table's defaults */
+
+/* Bytes, by who takes them; `total` is their sum. */
+typedef struct EngineBytes {
+  size_t weights, reference, optimizer, cache, batch, activations, total;
+} EngineBytes;
+void engine_estimate(const Config *c, const Config *reference /* NULL: none */,
+                     const EngineOptions *o, EngineBytes *out);
+
+/* The engine holds a reference to the models and the tokenizer (NULL: no stop strings).  The policy
+ * is made trainable when o->train. */
+Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
+                  const EngineOptions *o);
+void engine_free(Engine *e); /* NULL is fine */
+const EngineOptions *engine_options(const Engine *e);
+Model *engine_policy(Engine *e);
+
+/* ---- sampling ---------------------------------------------------------------------- */
+typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
+
+typedef struct RolloutOptions {
+  Sampling sampling;
+  int group; /* completions of each prompt */
+  uint64_t seed;
+  uint32_t step;
+  const volatile int *cancel; /* NULL: none */
+} RolloutOptions;
+
+/* Valid until the next rollout into the same slot.  BATCH_SAMPLE has room for the options' numbers;
+ * BATCH_EVAL grows to what it is asked for. */
+Batch *engine_batch(Engine *e, BatchSlot slot);
+Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
+                      const RolloutOptions *o);
+/* Dynamic sampling: only the groups at `slots` (0-based) are rolled out again, with other prompts. */
+Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
+                      const RolloutOptions *o);
+/* Fills the batch's reference log-probabilities, at its sampling temperature. */
+Status engine_reference(Engine *e, Batch *b);
+
+/* ---- training ------------------------------------------------------------------------ */
+
+/* What a loss written by the user sees of a micro-batch; tensors are [N], borrowed. */
+typedef struct LossInput {
+  Value *logp, *entropy; /* gradients flow from these into the model */
+  Value *old_logp, *ref_logp /* NULL: none */, *sampler_logp, *advantage, *mask;
+  int nseq, ntokens;
+  const int *lengths;               /* [nseq] */
+  double num_sequences, num_tokens; /* of the whole optimizer step */
+  int max_new_tokens;
+} LossInput;
+/* Returns a number that depends on logp or entropy; the engine runs its backward. */
+typedef Status (*LossFn)(void *user, const LossInput *in, Value **loss);
+
+typedef struct UpdateOptions {
+  LossOptions loss; /* loss.kl > 0 wants engine_reference() before, or kl_estimator full */
+  LossFn loss_fn;   /* NULL: loss.kind */
+  void *loss_user;
+  const double *advantage;       /* [completions] */
+  const double *token_advantage; /* [tokens of the batch], added; NULL: none */
+  double lr, max_grad_norm;      /* max_grad_norm 0: no clipping */
+  int iterations;
+  bool mask_truncated, skip_zero_std_groups;
+  double top_entropy_quantile;
+  uint64_t step; /* for messages */
+} UpdateOptions;
+void update_options_init(UpdateOptions *o, LossKind kind);
+
+/* metrics.def; NaN: does not apply */
+typedef struct StepMetrics {
+#define METRIC(field, name) double field;
+#include "rl/metrics.def"
+#undef METRIC
+} StepMetrics;
+void step_metrics_init(StepMetrics *m); /* all NaN */
+
+Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *out);
+
+typedef struct SftOptions {
+  double lr, max_grad_norm;
+  uint64_t step;
+} SftOptions;
+/* One optimizer step of maximum likelihood on the targets; the mean is over all target tokens. */
+Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o, StepMetrics *out);
+/* Mean negative log-likelihood of the targets; nothing is changed. */
+Status engine_nll(Engine *e, int n, const Example *examples, double *mean, int64_t *tokens);
+
+/* ---- state ----------------------------------------------------------------------------- */
+/* What must be kept beside the model's weights: dir/optimizer.safetensors, exact. */
+Status engine_save(const Engine *e, const char *dir);
+Status engine_load(Engine *e, const char *dir);
+
+#endif

@@ -1,0 +1,30 @@
+/* engine_impl.h - the inside of an Engine, for the files of src/rl and their tests. */
+#ifndef GRPO_RL_ENGINE_IMPL_H
+#define GRPO_RL_ENGINE_IMPL_H
+
+#include "rl/engine.h"
+#include "rl/plan.h"
+
+struct Engine {
+  Pool *pool;
+  Model *policy, *reference; /* reference: NULL when there is none */
+  const Tokenizer *tok;
+  EngineOptions o;
+  Decoder *decoder;
+  Optimizer *optimizer; /* NULL without training */
+  Batch batch[BATCH_SLOTS];
+  Completion *completion; /* what decoder_run fills, before it goes to its slots */
+  Request *request;
+  int max_completions, max_requests;
+  Tape tape;            /* activations of the units in memory */
+  Tape loss_tape;       /* the loss of one unit */
+  Arena step;           /* the plan of an update */
+  bool told_large_unit; /* the notice about micro_batch_tokens is given once */
+};
+
+/* Rows that may be in memory at once, and what their forward and backward take. */
+size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o);
+
+double seconds_now(void); /* monotonic */
+
+#endif

@@ -1,0 +1,152 @@
+#include "rl/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PER_TOKEN_ARRAYS = 12 }; /* and one of scratch, for the quantile */
+
+size_t plan_bytes(int sequences, int max_new) {
+  const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
+  return tokens * PER_TOKEN_ARRAYS * sizeof(real) +
+         n * (sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
+}
+
+static Status take(Arena *a, Plan *p, bool with_ref) {
+  const size_t n = (size_t)p->nseq, bytes = (size_t)p->ntokens * sizeof(real);
+  p->length = arena_alloc(a, n * sizeof *p->length);
+  p->unit = arena_alloc(a, n * sizeof *p->unit);
+  p->silent = arena_alloc(a, n * sizeof *p->silent);
+  p->batch = arena_alloc(a, n * sizeof *p->batch);
+  real **const arrays[] = {&p->advantage,   &p->mask, &p->kept,    &p->old_logp,
+                           &p->old_entropy, &p->logp, &p->entropy, &p->dlogp,
+                           &p->dentropy,    &p->dkl,  &p->ref_logp};
+  const int count = (int)(sizeof arrays / sizeof *arrays) - !with_ref;
+  bool ok = p->length && p->unit && p->silent && p->batch;
+  for (int i = 0; i < count; i++) ok &= (*arrays[i] = arena_alloc(a, bytes)) != NULL;
+  return ok ? GRPO_OK : fail(GRPO_ENOMEM, "update: no memory for %d tokens", p->ntokens);
+}
+
+/* ---- masks ----------------------------------------------------------------------- */
+
+static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, int at) {
+  const Completion *c = &b->completion[i];
+  const bool out = o->mask_truncated && c->finish == FINISH_LENGTH;
+  p->length[i] = c->len;
+  for (int t = 0; t < c->len; t++) {
+    double a = o->advantage ? o->advantage[i] : 0;
+    if (o->token_advantage) a += o->token_advantage[at + t];
+    p->advantage[at + t] = (real)a;
+    p->mask[at + t] = out ? 0 : 1;
+    p->kept[at + t] = 1;
+    p->old_logp[at + t] = c->logp[t];
+    p->old_entropy[at + t] = c->entropy ? c->entropy[t] : 0;
+    if (p->ref_logp) p->ref_logp[at + t] = b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
+  }
+}
+
+/* Tokens of prompt g's completions start at `at`; returns where the next group's do. */
+static int mask_tied_group(Plan *p, int first, int n, int at) {
+  int tokens = 0;
+  bool tied = true;
+  for (int i = first; i < first + n; i++) tokens += p->length[i];
+  for (int t = at; t < at + tokens; t++) tied &= p->advantage[t] == 0;
+  if (tied) memset(p->mask + at, 0, (size_t)tokens * sizeof *p->mask);
+  return at + tokens;
+}
+
+/* The k-th smallest of x[0..n), which is reordered so that smaller ones stand before it. */
+static real select_kth(real *x, int n, int k) {
+  int lo = 0, hi = n - 1;
+  while (lo < hi) {
+    const real pivot = x[lo + (hi - lo) / 2];
+    int i = lo, j = hi;
+    while (i <= j) {
+      while (x[i] < pivot) i++;
+      while (x[j] > pivot) j--;
+      if (i > j) break;
+      const real swap = x[i];
+      x[i++] = x[j];
+      x[j--] = swap;
+    }
+    if (k <= j)
+      hi = j;
+    else if (k >= i)
+      lo = i;
+    else
+      break;
+  }
+  return x[k];
+}
+
+/* torch.quantile's linear interpolation at rank q (n - 1). */
+static double quantile(real *x, int n, double q) {
+  const double rank = q * (n - 1);
+  const int below = (int)rank;
+  const double low = (double)select_kth(x, n, below);
+  if (below + 1 >= n) return low;
+  real high = x[below + 1];
+  for (int i = below + 2; i < n; i++) high = x[i] < high ? x[i] : high;
+  return low + (rank - below) * ((double)high - low);
+}
+
+static Status keep_high_entropy(Arena *a, Plan *p, double share) {
+  real *masked = arena_alloc(a, (size_t)p->ntokens * sizeof *masked);
+  if (!masked) return fail(GRPO_ENOMEM, "update: no memory for the entropy quantile");
+  int n = 0;
+  for (int t = 0; t < p->ntokens; t++)
+    if (p->mask[t] != 0) masked[n++] = p->old_entropy[t];
+  if (!n) return GRPO_OK;
+  const double threshold = quantile(masked, n, 1 - share);
+  for (int t = 0; t < p->ntokens; t++) p->kept[t] = (double)p->old_entropy[t] >= threshold;
+  return GRPO_OK;
+}
+
+/* ---- units ------------------------------------------------------------------------ */
+
+int plan_cut(int nunits, const Unit *unit, int micro_batch_tokens, MicroBatch *out) {
+  int n = 0, rows = 0;
+  for (int i = 0; i < nunits; i++) {
+    if (!n || rows + unit[i].rows > micro_batch_tokens) {
+      out[n++] = (MicroBatch){.first = i};
+      rows = 0;
+    }
+    out[n - 1].n++;
+    rows += unit[i].rows;
+  }
+  return n;
+}
+
+static void count(Plan *p) {
+  p->num_sequences = p->nseq;
+  for (int t = 0; t < p->ntokens; t++) {
+    p->num_tokens += (double)p->mask[t];
+    p->num_kept += (double)(p->mask[t] * p->kept[t]);
+  }
+  for (int i = 0; i < p->nbatches; i++)
+    for (int u = p->batch[i].first; u < p->batch[i].first + p->batch[i].n; u++) {
+      p->silent[u] = true;
+      for (int t = p->unit[u].token0; t < p->unit[u].token0 + p->unit[u].tokens; t++) {
+        p->batch[i].tokens += (double)p->mask[t];
+        if (p->mask[t] * p->advantage[t] != 0) p->silent[u] = false;
+      }
+    }
+}
+
+Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out) {
+  Plan p = {.nseq = batch_size(b)};
+  const int64_t tokens = batch_tokens(b);
+  if (tokens > INT32_MAX / 4)
+    return fail(GRPO_ELIMIT, "update: %lld tokens are too many", (long long)tokens);
+  p.ntokens = (int)tokens;
+  try(take(a, &p, b->has_ref));
+  for (int i = 0, at = 0; i < p.nseq; at += p.length[i++]) fill_sequence(&p, b, o, i, at);
+  if (o->skip_zero_std_groups)
+    for (int g = 0, at = 0; g < b->nprompts; g++)
+      at = mask_tied_group(&p, g * b->group, b->group, at);
+  if (o->top_entropy_quantile < 1) try(keep_high_entropy(a, &p, o->top_entropy_quantile));
+  p.nunits = units_of_batch(b, p.unit);
+  p.nbatches = plan_cut(p.nunits, p.unit, o->micro_batch_tokens, p.batch);
+  count(&p);
+  *out = p;
+  return GRPO_OK;
+}

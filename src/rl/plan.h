@@ -1,0 +1,48 @@
+/* plan.h - one optimizer step laid out: units, masks and per-token arrays.
+ *
+ * Everything the loss divides by is known here, before the first forward: that
+ * is why a step may be cut into micro-batches at will.  Arrays are per
+ * completion token, in batch order, so a unit is a slice of each.
+ */
+#ifndef GRPO_RL_PLAN_H
+#define GRPO_RL_PLAN_H
+
+#include "base/arena.h"
+#include "rl/batch.h"
+#include "rl/units.h"
+
+typedef struct PlanOptions {
+  const double *advantage;       /* [completions]; NULL: all 0 */
+  const double *token_advantage; /* [tokens of the batch], added to it; NULL: none */
+  bool mask_truncated;           /* completions that ended at max_new_tokens leave the loss */
+  bool skip_zero_std_groups;     /* groups without any advantage leave it, their KL too */
+  double top_entropy_quantile;   /* 1: all tokens */
+  int micro_batch_tokens;        /* 0: one unit at a time */
+} PlanOptions;
+
+typedef struct MicroBatch {
+  int first, n;  /* units */
+  double tokens; /* masked tokens */
+} MicroBatch;
+
+typedef struct Plan {
+  int nseq, ntokens, nunits, nbatches;
+  int *length;                             /* [nseq] */
+  Unit *unit;                              /* [nunits] */
+  bool *silent;                            /* [nunits] every advantage times mask is 0 */
+  MicroBatch *batch;                       /* [nbatches] */
+  real *advantage, *mask, *kept;           /* [ntokens] */
+  real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
+  real *logp, *entropy;                    /* [ntokens] of the current forward */
+  real *dlogp, *dentropy, *dkl;            /* [ntokens] what the loss sends back */
+  double num_sequences, num_tokens, num_kept;
+} Plan;
+
+/* Bytes that plan_make takes of the arena at most. */
+size_t plan_bytes(int sequences, int max_new);
+Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out);
+
+/* Cut consecutive units into micro-batches of at most micro_batch_tokens rows, at least one unit each. */
+int plan_cut(int nunits, const Unit *unit, int micro_batch_tokens, MicroBatch *out);
+
+#endif

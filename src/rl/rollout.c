@@ -1,0 +1,97 @@
+/* rollout.c - sampling into a batch: requests for the decoder, completions back to their slots. */
+#include "base/mem.h"
+#include "rl/engine_impl.h"
+
+/* Scratch for the decoder's call: grows to the largest rollout and stays. */
+static Status scratch(Engine *e, int requests, int completions) {
+  if (requests > e->max_requests) {
+    Request *r = mem_realloc(e->request, (size_t)requests * sizeof *r);
+    if (!r) return fail(GRPO_ENOMEM, "rollout: %d prompts", requests);
+    e->request = r;
+    e->max_requests = requests;
+  }
+  if (completions > e->max_completions) {
+    Completion *c = mem_realloc(e->completion, (size_t)completions * sizeof *c);
+    if (!c) return fail(GRPO_ENOMEM, "rollout: %d completions", completions);
+    e->completion = c;
+    e->max_completions = completions;
+  }
+  return GRPO_OK;
+}
+
+static uint32_t stream_of(BatchSlot slot) { return slot == BATCH_EVAL ? RNG_EVAL : RNG_SAMPLE; }
+
+/* Request i is for the batch's slot slots[i] (NULL: i). */
+static Status make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
+                            const Prompt *prompts, const RolloutOptions *o) {
+  for (int i = 0; i < n; i++) {
+    const int at = slots ? slots[i] : i;
+    try(batch_set_prompt(b, at, &prompts[i]));
+    Request *r = &e->request[i];
+    *r = (Request){.n = o->group,
+                   .key = {.seed = o->seed,
+                           .stream = stream_of(slot),
+                           .step = o->step,
+                           .prompt = prompts[i].index}};
+    r->prompt = batch_prompt(b, at, &r->prompt_len);
+    for (int k = 0; k < o->group; k++)
+      e->completion[i * o->group + k] = b->completion[at * o->group + k];
+  }
+  return GRPO_OK;
+}
+
+static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
+                       const Prompt *prompts, const RolloutOptions *o) {
+  const double start = seconds_now();
+  try(scratch(e, n, n * o->group));
+  try(make_requests(e, b, slot, n, slots, prompts, o));
+  try(decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel));
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < o->group; k++)
+      b->completion[(slots ? slots[i] : i) * o->group + k] = e->completion[i * o->group + k];
+  b->seconds += seconds_now() - start;
+  return GRPO_OK;
+}
+
+static Status check(const Engine *e, int n, const RolloutOptions *o) {
+  if (n < 1) return fail(GRPO_EARG, "rollout: no prompts");
+  if (o->group < 1) return fail(GRPO_EARG, "rollout: n is %d, want at least 1", o->group);
+  if (o->sampling.max_new_tokens < 1 || o->sampling.max_new_tokens > e->o.max_new_tokens)
+    return fail(GRPO_EARG,
+                "rollout: max_new_tokens is %d, want 1 to %d, what the engine was made for",
+                o->sampling.max_new_tokens, e->o.max_new_tokens);
+  return GRPO_OK;
+}
+
+Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
+                      const RolloutOptions *o) {
+  Batch *b = &e->batch[slot];
+  try(check(e, n, o));
+  if ((int64_t)n * o->group > INT32_MAX / e->o.max_new_tokens)
+    return fail(GRPO_EARG, "rollout: %d prompts of %d completions are too many", n, o->group);
+  try(batch_reserve(b, n, n * o->group, e->o.max_prompt_tokens, e->o.max_new_tokens,
+                    slot == BATCH_SAMPLE));
+  b->generation++;
+  b->nprompts = n;
+  b->group = o->group;
+  b->has_ref = false;
+  b->temperature = o->sampling.temperature > 0 ? o->sampling.temperature : 1;
+  b->seconds = 0;
+  const Status s = roll_out(e, b, slot, n, NULL, prompts, o);
+  if (s != GRPO_OK) b->nprompts = 0;
+  return s;
+}
+
+Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
+                      const RolloutOptions *o) {
+  Batch *b = &e->batch[slot];
+  if (n == 0) return GRPO_OK;
+  try(check(e, n, o));
+  if (o->group != b->group)
+    return fail(GRPO_EARG, "replace: n is %d, the batch has groups of %d", o->group, b->group);
+  for (int i = 0; i < n; i++)
+    if (slots[i] < 0 || slots[i] >= b->nprompts)
+      return fail(GRPO_EARG, "replace: there is no group %d of %d", slots[i] + 1, b->nprompts);
+  b->has_ref = false;
+  return roll_out(e, b, slot, n, slots, prompts, o);
+}

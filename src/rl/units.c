@@ -1,0 +1,89 @@
+#include "rl/units.h"
+
+/* A completion's last token predicts nothing: it is no row. */
+static int rows_of(int len) { return len - 1; }
+
+int units_of_batch(const Batch *b, Unit *out) {
+  int nunits = 0, token0 = 0;
+  for (int p = 0; p < b->nprompts; p++) {
+    Unit u = {.first = p * b->group, .rows = b->prompt_len[p], .token0 = token0};
+    for (int i = p * b->group; i < (p + 1) * b->group; i++) {
+      const int len = b->completion[i].len;
+      if (u.n && u.rows + rows_of(len) > UNIT_ROWS) {
+        out[nunits++] = u;
+        u = (Unit){.first = i, .rows = b->prompt_len[p], .token0 = u.token0 + u.tokens};
+      }
+      u.n++;
+      u.rows += rows_of(len);
+      u.tokens += len;
+    }
+    out[nunits++] = u;
+    token0 = u.token0 + u.tokens;
+  }
+  return nunits;
+}
+
+/* Without a prompt the first token of the target takes its place. */
+static Example whole(const Example *e) {
+  if (e->prompt_len > 0) return *e;
+  return (Example){.prompt = e->target,
+                   .prompt_len = 1,
+                   .target = e->target + 1,
+                   .target_len = e->target_len - 1};
+}
+
+int units_of_examples(int n, const Example *examples, Unit *out) {
+  int nunits = 0;
+  Unit u = {0};
+  for (int i = 0; i < n; i++) {
+    const Example e = whole(&examples[i]);
+    const int rows = e.prompt_len + rows_of(e.target_len);
+    if (u.n && u.rows + rows > SFT_UNIT_ROWS) {
+      out[nunits++] = u;
+      u = (Unit){.first = i, .token0 = u.token0 + u.tokens};
+    }
+    u.n++;
+    u.rows += rows;
+    u.tokens += e.target_len;
+  }
+  if (u.n) out[nunits++] = u;
+  return nunits;
+}
+
+int unit_rows_max(int group, int max_prompt, int max_new) {
+  const int64_t one = (int64_t)max_prompt + rows_of(max_new);
+  const int64_t all = (int64_t)max_prompt + (int64_t)group * rows_of(max_new);
+  const int64_t cut = one > UNIT_ROWS ? one : UNIT_ROWS;
+  return (int)(all < cut ? all : cut);
+}
+
+Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, Pack *out) {
+  const int32_t **ids = arena_alloc(a, (size_t)u->n * sizeof *ids);
+  int *len = arena_alloc(a, (size_t)u->n * sizeof *len);
+  if (!ids || !len) return fail(GRPO_ENOMEM, "update: no memory for a packed group");
+  for (int i = 0; i < u->n; i++) {
+    ids[i] = b->completion[u->first + i].ids;
+    len[i] = b->completion[u->first + i].len;
+  }
+  PackGroup g = {.n = u->n, .completion = ids, .completion_len = len};
+  g.prompt = batch_prompt(b, u->first / b->group, &g.prompt_len);
+  return pack_groups(a, c, 1, &g, out);
+}
+
+Status unit_pack_examples(Arena *a, const Config *c, const Example *examples, const Unit *u,
+                          Pack *out) {
+  PackGroup *g = arena_alloc(a, (size_t)u->n * sizeof *g);
+  Example *e = arena_alloc(a, (size_t)u->n * sizeof *e);
+  const int32_t **ids = arena_alloc(a, (size_t)u->n * sizeof *ids);
+  if (!g || !e || !ids) return fail(GRPO_ENOMEM, "sft: no memory for packed examples");
+  for (int i = 0; i < u->n; i++) {
+    e[i] = whole(&examples[u->first + i]);
+    ids[i] = e[i].target;
+    g[i] = (PackGroup){.prompt = e[i].prompt,
+                       .prompt_len = e[i].prompt_len,
+                       .n = 1,
+                       .completion = &ids[i],
+                       .completion_len = &e[i].target_len};
+  }
+  return pack_groups(a, c, u->n, g, out);
+}

@@ -1,0 +1,44 @@
+/* units.h - units of accumulation: what one forward and backward pass takes.
+ *
+ * A unit is one whole group, its completions packed behind their shared prompt;
+ * a group of more than UNIT_ROWS rows is cut into pieces that each repeat the
+ * prompt.  For kind = "sft" a unit is as many consecutive examples as fit
+ * SFT_UNIT_ROWS rows.  Cuts depend on lengths alone, units follow prompt order,
+ * and parameter gradients are added in that order: so neither the number of
+ * threads nor micro_batch_tokens can change a bit of them.
+ */
+#ifndef GRPO_RL_UNITS_H
+#define GRPO_RL_UNITS_H
+
+#include "base/arena.h"
+#include "model/model.h"
+#include "rl/batch.h"
+
+enum { UNIT_ROWS = 2048, SFT_UNIT_ROWS = 1024 };
+
+typedef struct Unit {
+  int first, n; /* completions (examples) first .. first + n - 1 */
+  int rows;     /* of the packed forward */
+  int token0;   /* completion tokens of the step before this unit */
+  int tokens;   /* completion tokens of this unit */
+} Unit;
+
+/* An example for kind = "sft": the loss is on the target only. */
+typedef struct Example {
+  const int32_t *prompt,
+      *target; /* target: at least 1 token; prompt may be empty if target has 2 */
+  int prompt_len, target_len;
+} Example;
+
+/* Write the units to out (as many as there are sequences at most); returns their number. */
+int units_of_batch(const Batch *b, Unit *out);
+int units_of_examples(int n, const Example *examples, Unit *out);
+
+/* The largest unit of groups with these lengths: rows. */
+int unit_rows_max(int group, int max_prompt, int max_new);
+
+Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, Pack *out);
+Status unit_pack_examples(Arena *a, const Config *c, const Example *examples, const Unit *u,
+                          Pack *out);
+
+#endif
