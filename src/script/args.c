@@ -256,7 +256,7 @@ void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {
     lua_pop(L, 1);
   }
   Status s = intbuf_status(out);
-  if (s) raise(L, s);
+  if (s) raise_status(L, s);
 }
 
 void push_ids(lua_State *L, const int32_t *ids, size_t n) {

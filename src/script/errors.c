@@ -66,7 +66,7 @@ void push_error(lua_State *L, Status s, const char *message) {
   lua_setfield(L, -2, "message");
 }
 
-int raise(lua_State *L, Status s) {
+int raise_status(lua_State *L, Status s) {
   luaL_checkstack(L, 6, "error");
   push_error(L, s, err_message());
   set_string(L, "where", err_where());

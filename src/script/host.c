@@ -131,7 +131,7 @@ Pool *script_pool(lua_State *L) {
   Script *s = script_of(L);
   if (!s->pool) {
     Status st = pool_new(&s->pool, s->threads);
-    if (st) raise(L, st);
+    if (st) raise_status(L, st);
     s->cx.pool = s->pool;
   }
   return s->pool;

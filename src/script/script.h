@@ -4,7 +4,7 @@
  * scratch memory, budgets for script code.  Rules for every C function that
  * Lua can call:
  *
- *   - Failures leave through raise() and its relatives: an error object
+ *   - Failures leave through raise_status() and its relatives: an error object
  *     {code=, message=, where=} whose text is "script.lua:14: message".  The
  *     line is that of the first Lua function on the stack that is not part of
  *     the Lua half (lua/grpo, the embedded rewards).
@@ -49,9 +49,9 @@ const Ctx *script_ctx(lua_State *L);
 const EmbeddedFile *script_embedded(lua_State *L, const char *name, size_t len); /* NULL: none */
 
 /* ---- errors.c: failures -> Lua errors ------------------------------------------------ */
-int raise(lua_State *L, Status s); /* the recorded failure (err_message); never returns */
+int raise_status(lua_State *L, Status s); /* the recorded failure (err_message); never returns */
 int raise_new(lua_State *L, Status s, const char *fmt,
-              ...) /* fail() and raise() in one; never returns */
+              ...) /* fail() and raise_status() in one; never returns */
     __attribute__((format(printf, 3, 4)));
 int arg_error(lua_State *L, int arg, const char *fmt,
               ...) /* "bad argument #1 to 'match' (...)"; EARG */
@@ -158,6 +158,7 @@ extern const luaL_Reg base_functions[], fs_functions[], json_functions[], regex_
 void errors_open(lua_State *L);
 void json_open(lua_State *L);
 void regex_open(lua_State *L);
+void state_open(lua_State *L);
 void fs_open(lua_State *L);
 void base_open(lua_State *L);
 void tensor_open(lua_State *L);
