@@ -1,0 +1,113 @@
+/* dispatch.h - the inner loops, one table per instruction set.
+ *
+ * Every table is compiled from the one source in inner/ for another
+ * vector width, so no algorithm is written twice; they differ in rounding only
+ * where the CPU has a fused multiply-add.  Inner loops know nothing of threads:
+ * the drivers (gemm.c, attention.c, rows.c, head.c, elementwise.c) cut the work.
+ *
+ * An element's or a row's result never depends on where it stands: tails run
+ * through the same vector code, padded.
+ */
+#ifndef GRPO_KERN_DISPATCH_H
+#define GRPO_KERN_DISPATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kern/kern.h"
+#include "kern/real.h"
+
+enum { GROUP = 16 }; /* columns of a product are walked in groups of this many */
+
+/* AdamW with everything that does not depend on the element worked out. */
+typedef struct AdamScalars {
+  real grad_scale, keep;    /* keep = 1 - lr weight_decay */
+  real rest1, beta2, rest2; /* 1 - beta1, beta2, 1 - beta2 */
+  real step, eps, root2;    /* lr / bias1; eps; 1 / sqrt(bias2) */
+} AdamScalars;
+
+/* What a row of logits comes to: z = logits * inv_temp, shifted by its maximum. */
+typedef struct RowStats {
+  real max;         /* of z */
+  double sum, sumz; /* sum exp(z - max), sum exp(z - max) (z - max) */
+} RowStats;
+
+typedef struct Kernels {
+  const char *name;
+  int mr, ng; /* the register tile: rows, groups of columns; packed panels have ng groups */
+
+  /* c[m,n] (+)= a[m,k] b[k,n], k in order, one accumulator per output.
+   * a(i,p) = a[i ars + p aks]; b(p,j) = b[(j / GROUP) bgs + p brs + j % GROUP], readable to whole groups. */
+  void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
+                ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+
+  /* s[lo, hi) <- exp(scale s - max); lanes by position mod GROUP; s is overwritten from lo / GROUP * GROUP
+   * up to the next multiple of GROUP after hi.  Returns the sum. */
+  real (*softmax)(int lo, int hi, real scale, real *s, real *max);
+  /* p, ds [keys, ld]: scores and dP of `keys` keys by `rows` (multiple of GROUP) queries become P and dS.
+   * Query i sees key j when first + j <= i < last + j. */
+  void (*attn_ds)(int keys, int rows, int ld, real scale, const real *lse, const real *d, int first,
+                  int last, real *p, real *ds);
+  void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
+
+  real (*dot)(int n, const real *a, const real *b);
+  void (*rmsnorm)(int c, const real *x, const real *w, double eps, real *y, real *rstd);
+  void (*rmsnorm_dx)(int c, const real *x, const real *w, real rstd, const real *dy, real *dx,
+                     bool add);
+  void (*layernorm)(int c, const real *x, const real *w, const real *b, double eps, real *y,
+                    real *mean, real *rstd);
+  void (*layernorm_dx)(int c, const real *x, const real *w, real mean, real rstd, const real *dy,
+                       real *dx, bool add);
+  /* dw += dy (x - mean) rstd, db += dy (NULL: none) */
+  void (*norm_dw)(int c, const real *x, real mean, real rstd, const real *dy, real *dw, real *db);
+  /* the first n pairs (x_i, x_{i+d/2}) of each head of one row; c and s [n]: its cosines and sines */
+  void (*rope)(int heads, int d, int n, const real *x, const real *c, const real *s, real *y,
+               bool add);
+
+  void (*exp)(size_t n, const real *x, real *y);
+  void (*swiglu)(size_t n, const real *gate, const real *up, real *y);
+  void (*swiglu_grad)(size_t n, const real *gate, const real *up, const real *dy, real *dgate,
+                      bool add_gate, real *dup, bool add_up);
+  void (*gelu)(size_t n, const real *x, real *y);
+  void (*gelu_grad)(size_t n, const real *x, const real *dy, real *dx, bool add);
+  void (*add)(size_t n, const real *a, const real *b, real *y);
+  void (*scale)(size_t n, real alpha, const real *x, real *y);
+  void (*lerp)(size_t n, real alpha, const real *x, real *y);
+  void (*adamw)(size_t n, real *p, const real *g, real *m, real *v, const AdamScalars *o);
+  double (*sumsq)(size_t n, const real *x);
+
+  void (*row_stats)(int v, const real *logits, real inv_temp, RowStats *st);
+  /* logits <- p (c0 + c1 log p) */
+  void (*logp_grad)(int v, real *logits, real inv_temp, real lse, real c0, real c1);
+  double (*kl)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse);
+  /* dlogits += c p (log p - log p_ref - kl) */
+  void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
+                  real kl, real c, real *dlogits);
+} Kernels;
+
+extern const Kernels kern_generic;
+#if defined(__x86_64__) && !defined(GRPO_DOUBLE)
+extern const Kernels kern_avx2, kern_avx512;
+#endif
+
+const Kernels *kernels(void); /* the table in use */
+
+/* ---- shared by the drivers ---- */
+static inline int kern_min(int a, int b) { return a < b ? a : b; }
+static inline int kern_max(int a, int b) { return a > b ? a : b; }
+static inline int kern_ceil(int a, int b) { return (a + b - 1) / b; }
+static inline int round_up(int a, int b) { return kern_ceil(a, b) * b; }
+
+/* Scratch of `size` reals per thread; the worker's own piece. */
+typedef struct Scratch {
+  real *data;
+  size_t size;
+  int workers;
+} Scratch;
+Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out);
+static inline real *scratch_of(const Scratch *s, int worker) {
+  return s->data + s->size * (size_t)(worker < s->workers ? worker : 0);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* elementwise.c - n independent elements, cut into pieces of one size for the pool. */
+#include <math.h>
+
+#include "base/pool.h"
+#include "kern/dispatch.h"
+
+enum { PIECE = 1 << 14 };
+
+typedef struct Elements Elements;
+struct Elements {
+  size_t n;
+  void (*run)(const Elements *e, size_t at, size_t n);
+  const real *a, *b, *c;
+  real *x, *y, *z;
+  bool add_x, add_y;
+  real alpha;
+  AdamScalars adam;
+};
+
+static void piece(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Elements *e = arg;
+  const size_t at = (size_t)chunk * PIECE, left = e->n - at;
+  e->run(e, at, left < PIECE ? left : PIECE);
+}
+
+static void run(const Ctx *cx, Elements *e) {
+  pool_run(cx->pool, (int)((e->n + PIECE - 1) / PIECE), piece, e);
+}
+
+static real *shift(real *p, size_t at) { return p ? p + at : NULL; }
+
+static void run_swiglu(const Elements *e, size_t at, size_t n) {
+  kernels()->swiglu(n, e->a + at, e->b + at, e->x + at);
+}
+void swiglu_forward(const Ctx *cx, size_t n, const real *gate, const real *up, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_swiglu, .a = gate, .b = up, .x = y});
+}
+
+static void run_swiglu_grad(const Elements *e, size_t at, size_t n) {
+  kernels()->swiglu_grad(n, e->a + at, e->b + at, e->c + at, shift(e->x, at), e->add_x,
+                         shift(e->y, at), e->add_y);
+}
+void swiglu_backward(const Ctx *cx, size_t n, const real *gate, const real *up, const real *dy,
+                     real *dgate, bool add_gate, real *dup, bool add_up) {
+  run(cx, &(Elements){.n = n,
+                      .run = run_swiglu_grad,
+                      .a = gate,
+                      .b = up,
+                      .c = dy,
+                      .x = dgate,
+                      .y = dup,
+                      .add_x = add_gate,
+                      .add_y = add_up});
+}
+
+static void run_gelu(const Elements *e, size_t at, size_t n) {
+  kernels()->gelu(n, e->a + at, e->x + at);
+}
+void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_gelu, .a = x, .x = y});
+}
+
+static void run_gelu_grad(const Elements *e, size_t at, size_t n) {
+  kernels()->gelu_grad(n, e->a + at, e->b + at, e->x + at, e->add_x);
+}
+void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add) {
+  run(cx, &(Elements){.n = n, .run = run_gelu_grad, .a = x, .b = dy, .x = dx, .add_x = add});
+}
+
+static void run_add(const Elements *e, size_t at, size_t n) {
+  kernels()->add(n, e->a + at, e->b + at, e->x + at);
+}
+void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_add, .a = a, .b = b, .x = y});
+}
+void vec_acc(const Ctx *cx, size_t n, const real *x, real *y) { vec_add(cx, n, y, x, y); }
+
+static void run_lerp(const Elements *e, size_t at, size_t n) {
+  kernels()->lerp(n, e->alpha, e->a + at, e->x + at);
+}
+void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_lerp, .a = x, .x = y, .alpha = alpha});
+}
+
+void vec_exp(size_t n, const real *x, real *y) { kernels()->exp(n, x, y); }
+
+static void run_adamw(const Elements *e, size_t at, size_t n) {
+  kernels()->adamw(n, e->x + at, e->a + at, e->y + at, e->z + at, &e->adam);
+}
+void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o) {
+  const AdamScalars s = {.grad_scale = (real)o->grad_scale,
+                         .rest1 = (real)(1 - o->beta1),
+                         .beta2 = (real)o->beta2,
+                         .rest2 = (real)(1 - o->beta2),
+                         .keep = (real)(1 - o->lr * o->weight_decay),
+                         .step = (real)(o->lr / o->bias1),
+                         .eps = (real)o->eps,
+                         .root2 = (real)(1 / sqrt(o->bias2))};
+  run(cx, &(Elements){.n = n, .run = run_adamw, .a = g, .x = p, .y = m, .z = v, .adam = s});
+}
+
+/* ---- the sum of squares: pieces in waves, so that their sums need no heap ---- */
+enum { WAVE = 256 };
+typedef struct Squares {
+  size_t n;
+  const real *x;
+  double part[WAVE];
+} Squares;
+
+static void squares_piece(void *arg, int chunk, int worker) {
+  (void)worker;
+  Squares *s = arg;
+  const size_t at = (size_t)chunk * PIECE, left = s->n - at;
+  s->part[chunk] = kernels()->sumsq(left < PIECE ? left : PIECE, s->x + at);
+}
+
+double vec_sumsq(const Ctx *cx, size_t n, const real *x) {
+  Squares s;
+  double total = 0;
+  for (size_t at = 0; at < n; at += (size_t)WAVE * PIECE) {
+    s.n = n - at < (size_t)WAVE * PIECE ? n - at : (size_t)WAVE * PIECE;
+    s.x = x + at;
+    const int pieces = (int)((s.n + PIECE - 1) / PIECE);
+    pool_run(cx->pool, pieces, squares_piece, &s);
+    for (int i = 0; i < pieces; i++) total += s.part[i];
+  }
+  return total;
+}

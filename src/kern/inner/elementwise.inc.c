@@ -1,0 +1,90 @@
+/* elementwise.inc.c - n independent elements. */
+
+#define EACH(i, n) for (size_t i = 0; i < (n); i += LANES)
+#define LEFT(i, n) ((ptrdiff_t)((n) - (i)))
+
+static void exp_all(size_t n, const real *x, real *y) {
+  EACH(i, n) v_put(y + i, LEFT(i, n), v_exp(v_get(x + i, LEFT(i, n))));
+}
+
+static void swiglu(size_t n, const real *gate, const real *up, real *y) {
+  EACH(i, n) {
+    vec g = v_get(gate + i, LEFT(i, n));
+    v_put(y + i, LEFT(i, n), g * v_sigmoid(g) * v_get(up + i, LEFT(i, n)));
+  }
+}
+
+static void swiglu_grad(size_t n, const real *gate, const real *up, const real *dy, real *dgate,
+                        bool add_gate, real *dup, bool add_up) {
+  EACH(i, n) {
+    const ptrdiff_t left = LEFT(i, n);
+    vec g = v_get(gate + i, left), u = v_get(up + i, left), d = v_get(dy + i, left);
+    vec s = v_sigmoid(g), silu = g * s;
+    if (dgate) put_or_add(dgate + i, left, add_gate, d * u * v_fma(silu, 1 - s, s));
+    if (dup) put_or_add(dup + i, left, add_up, d * silu);
+  }
+}
+
+/* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without its cancellation.
+ * Beyond |x| = 30 the sigmoid is 0 or 1 in any precision, and x^3 must not overflow. */
+static inline vec gelu_sigmoid(vec x, vec *x2) {
+  vec c = v_min(v_set(30), v_max(v_set(-30), x));
+  *x2 = c * c;
+  return v_sigmoid((real)1.5957691216057308 * c * v_fma(*x2, v_set((real)0.044715), v_set(1)));
+}
+
+static void gelu(size_t n, const real *x, real *y) {
+  EACH(i, n) {
+    vec v = v_get(x + i, LEFT(i, n)), x2;
+    v_put(y + i, LEFT(i, n), v * gelu_sigmoid(v, &x2));
+  }
+}
+
+static void gelu_grad(size_t n, const real *x, const real *dy, real *dx, bool add) {
+  EACH(i, n) {
+    const ptrdiff_t left = LEFT(i, n);
+    vec v = v_get(x + i, left), x2, s = gelu_sigmoid(v, &x2);
+    vec du = (real)1.5957691216057308 * v_fma(x2, v_set((real)0.134145), v_set(1));
+    put_or_add(dx + i, left, add, v_get(dy + i, left) * v_fma(v * s * (1 - s), du, s));
+  }
+}
+
+static void add_all(size_t n, const real *a, const real *b, real *y) {
+  EACH(i, n) v_put(y + i, LEFT(i, n), v_get(a + i, LEFT(i, n)) + v_get(b + i, LEFT(i, n)));
+}
+
+static void scale_all(size_t n, real alpha, const real *x, real *y) {
+  EACH(i, n) v_put(y + i, LEFT(i, n), v_get(x + i, LEFT(i, n)) * alpha);
+}
+
+static void lerp(size_t n, real alpha, const real *x, real *y) {
+  const real keep = 1 - alpha;
+  EACH(i, n) {
+    const ptrdiff_t left = LEFT(i, n);
+    v_put(y + i, left, v_fma(v_get(x + i, left), v_set(alpha), v_get(y + i, left) * keep));
+  }
+}
+
+static void adamw(size_t n, real *p, const real *g, real *m, real *v, const AdamScalars *o) {
+  EACH(i, n) {
+    const ptrdiff_t left = LEFT(i, n);
+    vec gi = v_get(g + i, left) * o->grad_scale;
+    vec mi = v_get(m + i, left), vi = v_get(v + i, left);
+    mi = v_fma(gi - mi, v_set(o->rest1), mi);
+    vi = v_fma(gi * gi, v_set(o->rest2), vi * o->beta2);
+    v_put(m + i, left, mi);
+    v_put(v + i, left, vi);
+    vec step = mi * o->step / (v_sqrt(vi) * o->root2 + o->eps);
+    v_put(p + i, left, v_get(p + i, left) * o->keep - step);
+  }
+}
+
+static double sumsq(size_t n, const real *x) {
+  double s[GROUP] = {0}, total = 0;
+  for (size_t i = 0; i < n; i += GROUP) {
+    const int m = n - i < GROUP ? (int)(n - i) : GROUP;
+    for (int l = 0; l < m; l++) s[l] += (double)x[i + (size_t)l] * (double)x[i + (size_t)l];
+  }
+  for (int l = 0; l < GROUP; l++) total += s[l];
+  return total;
+}

@@ -1,0 +1,124 @@
+/* rows.inc.c - one row at a time: norms, rotary positions, attention's softmax. */
+
+static real dot(int n, const real *a, const real *b) {
+  vec s = v_set(0);
+  for (int i = 0; i < n; i += LANES) s = v_fma(v_get(a + i, n - i), v_get(b + i, n - i), s);
+  return v_sum(s);
+}
+
+static void rmsnorm(int c, const real *x, const real *w, double eps, real *y, real *rstd) {
+  const real r = (real)(1 / sqrt((double)dot(c, x, x) / c + eps));
+  for (int i = 0; i < c; i += LANES)
+    v_put(y + i, c - i, v_get(x + i, c - i) * r * v_get(w + i, c - i));
+  *rstd = r;
+}
+
+static inline void put_or_add(real *y, ptrdiff_t left, bool add, vec x) {
+  v_put(y, left, add ? v_get(y, left) + x : x);
+}
+
+/* dx = r g - x r^3 (g . x) / c, g = dy w */
+static void rmsnorm_dx(int c, const real *x, const real *w, real rstd, const real *dy, real *dx,
+                       bool add) {
+  vec s = v_set(0);
+  for (int i = 0; i < c; i += LANES)
+    s = v_fma(v_get(dy + i, c - i) * v_get(w + i, c - i), v_get(x + i, c - i), s);
+  const real k = (real)((double)v_sum(s) * rstd * rstd / c);
+  for (int i = 0; i < c; i += LANES) {
+    vec g = v_get(dy + i, c - i) * v_get(w + i, c - i);
+    put_or_add(dx + i, c - i, add, (g - v_get(x + i, c - i) * k) * rstd);
+  }
+}
+
+static void layernorm(int c, const real *x, const real *w, const real *b, double eps, real *y,
+                      real *mean, real *rstd) {
+  vec s = v_set(0), q = v_set(0);
+  for (int i = 0; i < c; i += LANES) s += v_get(x + i, c - i);
+  const real mu = (real)((double)v_sum(s) / c);
+  for (int i = 0; i < c; i += LANES) {
+    vec d = v_get_or(x + i, c - i, mu) - mu;
+    q = v_fma(d, d, q);
+  }
+  const real r = (real)(1 / sqrt((double)v_sum(q) / c + eps));
+  for (int i = 0; i < c; i += LANES) {
+    vec n = (v_get(x + i, c - i) - mu) * r * v_get(w + i, c - i);
+    v_put(y + i, c - i, b ? n + v_get(b + i, c - i) : n);
+  }
+  *mean = mu;
+  *rstd = r;
+}
+
+/* dx = r (g - mean(g) - n mean(g n)), g = dy w, n = (x - mean) r */
+static void layernorm_dx(int c, const real *x, const real *w, real mean, real rstd, const real *dy,
+                         real *dx, bool add) {
+  vec sg = v_set(0), sn = v_set(0);
+  for (int i = 0; i < c; i += LANES) {
+    vec g = v_get(dy + i, c - i) * v_get(w + i, c - i);
+    sg += g;
+    sn = v_fma(g, (v_get(x + i, c - i) - mean) * rstd, sn);
+  }
+  const real mg = (real)((double)v_sum(sg) / c), mn = (real)((double)v_sum(sn) / c);
+  for (int i = 0; i < c; i += LANES) {
+    vec g = v_get(dy + i, c - i) * v_get(w + i, c - i), n = (v_get(x + i, c - i) - mean) * rstd;
+    put_or_add(dx + i, c - i, add, (g - mg - n * mn) * rstd);
+  }
+}
+
+static void norm_dw(int c, const real *x, real mean, real rstd, const real *dy, real *dw,
+                    real *db) {
+  for (int i = 0; i < c; i += LANES) {
+    vec d = v_get(dy + i, c - i), n = (v_get(x + i, c - i) - mean) * rstd;
+    v_put(dw + i, c - i, v_fma(d, n, v_get(dw + i, c - i)));
+    if (db) v_put(db + i, c - i, v_get(db + i, c - i) + d);
+  }
+}
+
+static void rope(int heads, int d, int n, const real *x, const real *c, const real *s, real *y,
+                 bool add) {
+  const int h = d / 2;
+  for (int head = 0; head < heads; head++, x += d, y += d)
+    for (int i = 0; i < n; i += LANES) {
+      vec x1 = v_get(x + i, n - i), x2 = v_get(x + h + i, n - i);
+      vec cv = v_get(c + i, n - i), sv = v_get(s + i, n - i);
+      put_or_add(y + i, n - i, add, v_fma(x1, cv, -(x2 * sv)));
+      put_or_add(y + h + i, n - i, add, v_fma(x2, cv, x1 * sv));
+    }
+}
+
+static real softmax(int lo, int hi, real scale, real *s, real *max) {
+  const int from = lo / GROUP * GROUP, to = round_up(hi, GROUP);
+  for (int i = from; i < lo; i++) s[i] = -(real)INFINITY;
+  for (int i = hi; i < to; i++) s[i] = -(real)INFINITY;
+  vec m = v_set(-(real)INFINITY), sum = v_set(0);
+  for (int i = from; i < to; i += LANES) m = v_max(v_load(s + i), m);
+  *max = v_largest(m) * scale;
+  for (int i = from; i < to; i += LANES) {
+    vec p = v_exp(v_load(s + i) * scale - *max);
+    v_store(s + i, p);
+    sum += p;
+  }
+  return v_sum(sum);
+}
+
+static void attn_ds(int keys, int rows, int ld, real scale, const real *lse, const real *d,
+                    int first, int last, real *p, real *ds) {
+  for (int j = 0; j < keys; j++, p += ld, ds += ld)
+    for (int i = 0; i < rows; i += LANES) {
+      vec e = v_exp(v_load(p + i) * scale - v_load(lse + i));
+      if (first + j > i || last + j < i + LANES) { /* some lane does not see the key */
+        real t[LANES];
+        for (int l = 0; l < LANES; l++) t[l] = i + l >= first + j && i + l < last + j;
+        vec seen = v_load(t);
+        e = v_sel((ivec)(seen > 0), e, v_set(0));
+      }
+      v_store(p + i, e);
+      v_store(ds + i, e * (v_load(ds + i) - v_load(d + i)) * scale);
+    }
+}
+
+/* y[cols, rows] = x[rows, cols] transposed */
+static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
+  for (int i0 = 0; i0 < rows; i0 += 8)
+    for (int j = 0; j < cols; j++)
+      for (int i = i0; i < kern_min(rows, i0 + 8); i++) y[j * ldy + i] = x[i * ldx + j];
+}

@@ -1,0 +1,40 @@
+/* table.inc.c - everything that stands in inner/, for one instruction set.
+ * The file that includes this one has defined TABLE and NAME besides what vec.inc.c wants. */
+#include "kern/inner/vec.inc.c"
+
+#include "kern/inner/block.inc.c"
+#include "kern/inner/rows.inc.c"
+
+#include "kern/inner/elementwise.inc.c"
+#include "kern/inner/head.inc.c"
+
+const Kernels TABLE = {
+    .name = NAME,
+    .mr = TILE_MR,
+    .ng = TILE_NG,
+    .block = block,
+    .softmax = softmax,
+    .attn_ds = attn_ds,
+    .transpose = transpose,
+    .dot = dot,
+    .rmsnorm = rmsnorm,
+    .rmsnorm_dx = rmsnorm_dx,
+    .layernorm = layernorm,
+    .layernorm_dx = layernorm_dx,
+    .norm_dw = norm_dw,
+    .rope = rope,
+    .exp = exp_all,
+    .swiglu = swiglu,
+    .swiglu_grad = swiglu_grad,
+    .gelu = gelu,
+    .gelu_grad = gelu_grad,
+    .add = add_all,
+    .scale = scale_all,
+    .lerp = lerp,
+    .adamw = adamw,
+    .sumsq = sumsq,
+    .row_stats = row_stats,
+    .logp_grad = logp_grad,
+    .kl = kl,
+    .kl_grad = kl_grad,
+};

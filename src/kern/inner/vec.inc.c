@@ -1,0 +1,57 @@
+/* vec.inc.c - a vector of LANES reals: loads, stores, tails, sums, exp.
+ *
+ * The file that includes this one has defined LANES, the types vec and ivec,
+ * v_fma, v_max, v_min, v_sqrt, v_get and v_get_or; see generic.c.
+ * v_max(a, b) is a > b ? a : b: with a constant first, NaN in b comes through.
+ */
+
+static inline vec v_load(const real *p) { return *(const uvec *)p; }
+static inline void v_store(real *p, vec x) { *(uvec *)p = x; }
+
+/* mask ? a : b, mask of all ones or all zeros per lane */
+static inline vec v_sel(ivec mask, vec a, vec b) {
+  return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
+}
+
+/* Lanes 0, 1, 2, ... in one order on every path of one width: halves are folded. */
+static inline real v_sum(vec x) {
+  real t[LANES];
+  memcpy(t, &x, sizeof t);
+  for (int n = LANES / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; i++) t[i] += t[i + n];
+  return t[0];
+}
+
+static inline real v_largest(vec x) {
+  real t[LANES];
+  memcpy(t, &x, sizeof t);
+  for (int i = 1; i < LANES; i++)
+    if (t[i] > t[0]) t[0] = t[i];
+  return t[0];
+}
+
+/* exp: r = x - n ln 2, |r| <= ln 2 / 2, a polynomial in r, times 2^n in two halves so that n = 128 works.
+ * Relative error below 2e-7; results below the smallest normal number are 0. */
+static inline vec v_exp(vec x) {
+#ifdef GRPO_DOUBLE
+  for (int i = 0; i < LANES; i++) x[i] = exp(x[i]);
+  return x;
+#else
+  const vec lo = v_set(-87.33654f), magic = v_set(12582912.0f);
+  vec c = v_min(v_set(89), v_max(lo, x));
+  vec t = v_fma(c, v_set(1.44269504f), magic), n = t - magic;
+  vec r = v_fma(n, v_set(-0.693359375f), c);
+  r = v_fma(n, v_set(2.12194440e-4f), r);
+  vec p = v_fma(v_set(1.9875691500e-4f), r, v_set(1.3981999507e-3f));
+  p = v_fma(p, r, v_set(8.3334519073e-3f));
+  p = v_fma(p, r, v_set(4.1665795894e-2f));
+  p = v_fma(p, r, v_set(1.6666665459e-1f));
+  p = v_fma(p, r, v_set(5.0000001201e-1f));
+  p = v_fma(p, r * r, r) + 1;
+  ivec k = (ivec)t - (ivec)magic, k1 = k >> 1;
+  p = p * (vec)((k1 + 127) << 23) * (vec)((k - k1 + 127) << 23);
+  return v_keep(~(ivec)(x < lo), p);
+#endif
+}
+
+static inline vec v_sigmoid(vec x) { return 1 / (1 + v_exp(-x)); }
