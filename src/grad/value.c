@@ -49,7 +49,7 @@ static Status alloc_own(Value *v) {
 }
 
 Status value_new(Value **out, int ndim, const int *dim) {
-  Value *v;
+  Value *v = NULL;
   if (ndim < 0 || ndim > TENSOR_DIMS)
     return fail(GRPO_ESHAPE, "a tensor of %d dimensions, want at most %d", ndim, TENSOR_DIMS);
   for (int i = 0; i < ndim; i++)
@@ -179,7 +179,7 @@ static Status apply(const Ctx *cx, Value *v, OpId op, Value *const in[], const A
 
 Status value_apply(const Ctx *cx, OpId op, Value *const in[], const Attr *attr, size_t attr_bytes,
                    bool record, Value **out) {
-  Value *v;
+  Value *v = NULL;
   try(value_alloc(&v));
   const Status s = apply(cx, v, op, in, attr, attr_bytes, record);
   if (s != GRPO_OK) {
