@@ -16,7 +16,7 @@ void tokenizer_train_options_init(TokenizerTrainOptions *o) {
       .size = sizeof *o, .vocab_size = 4096, .split_digits = true, .min_frequency = 2};
 }
 
-/* ---- options ---------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------- */
 
 static bool is_listed(const TokenizerTrainOptions *o, const char *name) {
   for (int i = 0; i < o->nspecial; i++)
@@ -95,7 +95,7 @@ static Status count_all(WordCounts *w, const AddedSet *special, const char *cons
   return s;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 /* The bytes in the order of their characters in the alphabet, as GPT-2 and the reference
  * trainer have them. */
