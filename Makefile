@@ -88,7 +88,7 @@ $(BUILD)/obj/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT=
 define layer_rule
 $(BUILD)/lib$(1).a: $(call objs_of,$(1))
 	@rm -f $$@
-	$(Q)ar rcs $$@ $$^
+	$$(Q)ar rcs $$@ $$^
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
