@@ -105,7 +105,7 @@ TEST(the_byte_alphabet_is_one_to_one) {
   CHECK(bytelevel_byte(0x144) == -1 && bytelevel_byte(' ') == -1 && bytelevel_byte(0x1F600) == -1);
 }
 
-/* ---- BPE against the textbook ---------------------------------------------------------------- */
+/* ---- BPE against the textbook -------------------------------------------------------------- */
 
 /* Merge the pair of lowest rank, the leftmost first, looking at everything every time. */
 static size_t textbook(const Bpe *b, const char *s, size_t n, int32_t *id) {
@@ -148,7 +148,7 @@ TEST(the_heap_merges_as_the_textbook_does) {
   bpe_free(&b);
 }
 
-/* ---- training against counting everything anew -------------------------------------------------- */
+/* ---- training against counting everything anew --------------------------------------------- */
 
 enum { ALPHABET = 3, FIRST = 256, MERGES = 60 };
 

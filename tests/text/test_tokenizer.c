@@ -54,7 +54,7 @@ static Buf random_text(Rng *r, int n) {
   return b;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------ */
+/* ---- bytes --------------------------------------------------------------------------------- */
 
 TEST(the_byte_tokenizer_is_exact_on_any_bytes) {
   Tokenizer *t = NULL;
@@ -96,7 +96,7 @@ TEST(special_tokens_in_the_text_are_recognised_unless_told_otherwise) {
   tokenizer_free(t);
 }
 
-/* ---- characters ----------------------------------------------------------------------------- */
+/* ---- characters ---------------------------------------------------------------------------- */
 
 TEST(characters_are_numbered_by_code_point_and_unknown_ones_are_refused) {
   Tokenizer *t = NULL;
@@ -118,7 +118,7 @@ TEST(characters_are_numbered_by_code_point_and_unknown_ones_are_refused) {
   CHECK(tokenizer_chars(&t, "a\0b", 3) == GRPO_EARG);
 }
 
-/* ---- training ----------------------------------------------------------------------------------- */
+/* ---- training ------------------------------------------------------------------------------ */
 
 TEST(training_gives_specials_then_bytes_then_merges) {
   Tokenizer *t = train(corpus, strlen(corpus), 300);
@@ -232,7 +232,7 @@ TEST(special_tokens_in_a_training_text_are_not_learned_from) {
   tokenizer_free(t);
 }
 
-/* ---- every kind: random text, saved and loaded ---------------------------------------------------- */
+/* ---- every kind: random text, saved and loaded --------------------------------------------- */
 
 TEST(trained_tokenizers_round_trip_random_text_and_random_bytes) {
   Tokenizer *t = train(corpus, strlen(corpus), 400);
@@ -283,7 +283,7 @@ TEST(saving_and_loading_changes_nothing) {
   check_saved(t, quotes);
 }
 
-/* ---- properties ------------------------------------------------------------------------------------ */
+/* ---- properties ---------------------------------------------------------------------------- */
 
 TEST(a_character_cut_in_the_middle_decodes_to_one_replacement) {
   Tokenizer *t = train("x", 1, 258);
@@ -356,7 +356,7 @@ TEST(running_out_of_memory_is_an_error_and_loses_nothing) {
   CHECK(failures > 20);
 }
 
-/* ---- the shipped tokenizer: rows computed by the reference ------------------------------------------- */
+/* ---- the shipped tokenizer: rows computed by the reference --------------------------------- */
 
 static void shipped_row(const Json *row, void *t) { check_encode_row(t, row); }
 

@@ -39,7 +39,7 @@ TEST(gpt2_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/gpt2"
 TEST(smollm_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/smollm", 300); }
 TEST(llama3_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/llama3_small", 300); }
 
-/* ---- Qwen: its normalizer is identity on most text and refused on the rest ---------- */
+/* ---- Qwen: its normalizer is identity on most text and refused on the rest ----------------- */
 
 typedef struct Partial {
   const Tokenizer *t;
@@ -76,7 +76,7 @@ TEST(qwen_encodes_as_the_reference_or_says_that_it_needs_normalization) {
   tokenizer_free(p.t);
 }
 
-/* ---- the component files: right, or refused by name ------------------------------------ */
+/* ---- the component files: right, or refused by name ---------------------------------------- */
 
 typedef struct Components {
   const char *dir;
@@ -122,7 +122,7 @@ TEST(every_component_is_right_or_refused_by_name) {
   CHECK(c.loaded >= 18);
 }
 
-/* ---- the tokenizer beside each small model --------------------------------------------- */
+/* ---- the tokenizer beside each small model ------------------------------------------------- */
 
 static const char *const texts[] = {"",
                                     "Hello, world!",

@@ -1,0 +1,214 @@
+/* test_tokenizer_hostile.c - files that are wrong: one line that names file and field, no crash. */
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "oracle.inc.c"
+
+/* A small valid file; a case replaces one part of it. */
+static const char good[] =
+    "{\"added_tokens\": [{\"id\": 4, \"content\": \"<e>\", \"special\": true}],"
+    " \"normalizer\": null,"
+    " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
+    " \"post_processor\": null,"
+    " \"decoder\": {\"type\": \"ByteLevel\"},"
+    " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"abb\": 3},"
+    " \"merges\": [\"a b\", [\"ab\", \"b\"]]}}";
+
+static const char *write_case(const char *name, const char *text, size_t n) {
+  const char *dir = test_path("%s/hostile", test_tmp());
+  const char *path = test_path("%s/%s", dir, name);
+  CHECK(file_mkdirs(dir) == GRPO_OK);
+  CHECK(file_replace(path, text, n) == GRPO_OK);
+  return path;
+}
+
+static Buf with(const char *from, const char *to) {
+  Buf b = {0};
+  const char *at = strstr(good, from);
+  if (!at)
+    test_fail(__FILE__, __LINE__, "\"%s\" is not in the file", from);
+  else {
+    buf_put(&b, good, (size_t)(at - good));
+    buf_puts(&b, to);
+    buf_puts(&b, at + strlen(from));
+  }
+  return b;
+}
+
+/* The file with `from` replaced by `to` is refused with a message that holds `field` and `why`. */
+static void refused(const char *from, const char *to, const char *field, const char *why) {
+  Tokenizer *t = NULL;
+  size_t live = mem_live_bytes();
+  Buf b = with(from, to);
+  const char *path = write_case("tokenizer.json", b.data, b.len);
+  buf_free(&b);
+  Status s = tokenizer_load(&t, path);
+  const char *m = err_message();
+  if (s == GRPO_OK)
+    test_fail(__FILE__, __LINE__, "accepted: %s", to);
+  else if (!strstr(m, "hostile/tokenizer.json") || !strstr(m, field) || !strstr(m, why) ||
+           strchr(m, '\n'))
+    test_fail(__FILE__, __LINE__, "%s: %s", to, m);
+  CHECK(s == GRPO_OK || (t == NULL && mem_live_bytes() == live));
+  tokenizer_free(t);
+}
+
+TEST(the_good_file_is_good) {
+  Tokenizer *t = NULL;
+  CHECK(tokenizer_load(&t, write_case("tokenizer.json", good, strlen(good))) == GRPO_OK);
+  IntBuf ids = encode_all(t, "abbab<e>c", 9, 0);
+  CHECK(ids.len == 3 && ids.data[0] == 3 && ids.data[1] == 2 && ids.data[2] == 4);
+  intbuf_free(&ids);
+  tokenizer_free(t);
+}
+
+TEST(components_that_are_not_supported_are_named) {
+  refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}", "normalizer",
+          "'Lowercase'");
+  refused("\"normalizer\": null",
+          "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, "
+          "{\"type\": \"Nmt\"}]}",
+          "normalizer", "'Nmt'");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{\"type\": \"Metaspace\"}",
+          "pre_tokenizer", "'Metaspace'");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
+          "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": \"Isolated\"}",
+          "pre_tokenizer", "");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
+          "{\"type\": \"Split\", \"pattern\": {\"String\": \"x\"}, \"behavior\": \"Isolated\"}",
+          "pre_tokenizer", "Split");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{}", "pre_tokenizer",
+          "no type");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "[]", "pre_tokenizer",
+          "object");
+  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"WordPiece\"}",
+          "decoder", "'WordPiece'");
+  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": null", "decoder", "null");
+  refused("\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
+          "post_processor", "'BertProcessing'");
+  refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model", "'Unigram'");
+  refused("\"merges\": [", "\"byte_fallback\": true, \"merges\": [", "model", "byte_fallback");
+  refused("\"merges\": [", "\"dropout\": 0.1, \"merges\": [", "model", "dropout");
+  refused("\"merges\": [", "\"unk_token\": \"a\", \"merges\": [", "model", "unk_token");
+  refused("\"merges\": [", "\"end_of_word_suffix\": \"</w>\", \"merges\": [", "model",
+          "end_of_word_suffix");
+}
+
+TEST(vocabularies_and_merges_that_contradict_themselves_are_refused) {
+  refused("\"b\": 1", "\"b\": 0", "vocab", "id 0 is given to both");
+  refused("\"b\": 1", "\"a\": 1", "vocab", "\"a\" appears twice");
+  refused("\"b\": 1", "\"b\": -1", "vocab", "outside");
+  refused("\"b\": 1", "\"b\": 4000000000", "vocab", "outside");
+  refused("\"b\": 1", "\"b\": 1.5", "vocab", "not an integer");
+  refused("\"b\": 1", "\"b\": \"1\"", "vocab", "not an integer");
+  refused("\"a b\"", "\"a c\"", "merges: [0]", "\"c\" is not in the vocabulary");
+  refused("\"a b\"", "\"b b\"", "merges: [0]", "\"bb\" is not in the vocabulary");
+  refused("\"a b\"", "\"a b b\"", "merges: [0]", "want");
+  refused("\"a b\"", "\"ab\"", "merges: [0]", "want");
+  refused("[\"ab\", \"b\"]", "[\"ab\"]", "merges: [1]", "want");
+  refused("[\"ab\", \"b\"]", "[\"ab\", 1]", "merges: [1]", "want");
+  refused("[\"ab\", \"b\"]", "7", "merges: [1]", "want");
+  refused("\"merges\": [\"a b\", [\"ab\", \"b\"]]", "\"merges\": 7", "merges", "list");
+  refused("{\"a\": 0, \"b\": 1, \"ab\": 2, \"abb\": 3}", "[]", "vocab", "object");
+  refused("\"id\": 4", "\"id\": 2", "added_tokens", "id 2 is given to both");
+  refused("\"id\": 4", "\"id\": \"4\"", "added_tokens", "'id'");
+  refused("\"<e>\"", "\"ab\"", "added_tokens", "contradicts itself");
+  refused("\"special\": true", "\"special\": 1", "added_tokens", "special");
+  refused("[{\"id\": 4", "[7, {\"id\": 4", "added_tokens", "content");
+}
+
+TEST(post_processors_must_name_tokens_that_exist) {
+#define TEMPLATE(single, ids)                                                                      \
+  "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": " single                     \
+  ", \"special_tokens\": {\"<e>\": {\"id\": \"<e>\", \"ids\": " ids "}}}"
+#define E "{\"SpecialToken\": {\"id\": \"<e>\"}}"
+#define A "{\"Sequence\": {\"id\": \"A\"}}"
+  const char *from = "\"post_processor\": null";
+  refused(from, TEMPLATE("[" E "," A "]", "[99]"), "post_processor", "not in the vocabulary");
+  refused(from, TEMPLATE("[" E "," A "]", "7"), "post_processor", "no ids");
+  refused(from, TEMPLATE("[" E "]", "[4]"), "post_processor", "0 sequences");
+  refused(from, TEMPLATE("[" A "," A "]", "[4]"), "post_processor", "2 sequences");
+  refused(from, TEMPLATE("[{\"SpecialToken\": {\"id\": \"<x>\"}}," A "]", "[4]"), "post_processor",
+          "<x>");
+  Tokenizer *t = NULL;
+  Buf b = with(from, TEMPLATE("[" E "," A "," E "," E "]", "[4, 0]"));
+  CHECK(tokenizer_load(&t, write_case("tokenizer.json", b.data, b.len)) == GRPO_OK);
+  IntBuf ids = encode_all(t, "b", 1, TOK_ADD_SPECIAL);
+  CHECK(ids.len == 7 && ids.data[0] == 4 && ids.data[1] == 0 && ids.data[2] == 1);
+  intbuf_free(&ids);
+  buf_free(&b);
+  tokenizer_free(t);
+}
+
+TEST(files_that_are_no_tokenizer_are_refused) {
+  static const char *const texts[] = {"", "{", "[]", "7", "null", "{}", "{\"model\": {}}", "\xFF"};
+  Tokenizer *t;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    CHECK(tokenizer_load(&t, write_case("tokenizer.json", texts[i], strlen(texts[i]))) != GRPO_OK);
+    CHECK(strstr(err_message(), "tokenizer.json") != NULL && t == NULL);
+  }
+  CHECK(tokenizer_load(&t, "/nowhere/at/all") == GRPO_ENOENT);
+  CHECK(tokenizer_load(&t, test_tmp()) == GRPO_ENOENT);
+}
+
+TEST(every_truncation_of_a_file_is_refused) {
+  for (size_t n = 0; n + 1 < sizeof good; n++) {
+    Tokenizer *t;
+    const char *path = write_case("tokenizer.json", good, n);
+    CHECK(tokenizer_load(&t, path) != GRPO_OK);
+  }
+}
+
+/* ---- what lies beside it ------------------------------------------------------------------- */
+
+static Status load_with_config(const char *config, Tokenizer **t) {
+  const char *path = write_case("tokenizer.json", good, strlen(good));
+  write_case("tokenizer_config.json", config, strlen(config));
+  Status s = tokenizer_load(t, path);
+  remove(test_path("%s/hostile/tokenizer_config.json", test_tmp()));
+  return s;
+}
+
+TEST(the_configuration_names_special_tokens_and_the_chat_template) {
+  Tokenizer *t = NULL;
+  CHECK(load_with_config("{\"eos_token\": {\"content\": \"<e>\"}, \"bos_token\": \"ab\", "
+                         "\"pad_token\": null, \"chat_template\": [{\"name\": \"tool_use\", "
+                         "\"template\": \"x\"}, {\"name\": \"default\", \"template\": \"y\"}]}",
+                         &t) == GRPO_OK);
+  if (!t) return;
+  CHECK(tokenizer_eos(t) == 4 && tokenizer_bos(t) == 2 && tokenizer_pad(t) == -1);
+  CHECK_STR(tokenizer_chat_template(t), "y");
+  CHECK(tokenizer_is_special(t, 2)); /* named there, so special */
+  tokenizer_free(t);
+  write_case("chat_template.jinja", "from a file", 11);
+  CHECK(load_with_config("{\"chat_template\": \"z\"}", &t) == GRPO_OK);
+  CHECK_STR(tokenizer_chat_template(t), "from a file");
+  tokenizer_free(t);
+  remove(test_path("%s/hostile/chat_template.jinja", test_tmp()));
+  write_case("special_tokens_map.json", "{\"eos_token\": \"<e>\"}", 20);
+  CHECK(load_with_config("{}", &t) == GRPO_OK);
+  CHECK(t && tokenizer_eos(t) == 4);
+  tokenizer_free(t);
+  remove(test_path("%s/hostile/special_tokens_map.json", test_tmp()));
+}
+
+TEST(a_configuration_that_does_not_fit_is_refused) {
+  Tokenizer *t = NULL;
+  CHECK(load_with_config("{\"eos_token\": \"<nope>\"}", &t) == GRPO_EFORMAT);
+  CHECK(strstr(err_message(), "<nope>") && strstr(err_message(), "tokenizer_config.json"));
+  CHECK(load_with_config("{\"pad_token\": \"<nope>\"}", &t) == GRPO_OK); /* a warning */
+  CHECK(t && tokenizer_pad(t) == -1);
+  tokenizer_free(t);
+  CHECK(load_with_config("{\"added_tokens_decoder\": {\"x\": {\"content\": \"q\"}}}", &t) ==
+        GRPO_EFORMAT);
+  CHECK(load_with_config("{\"added_tokens_decoder\": {\"1\": {\"content\": \"q\"}}}", &t) ==
+        GRPO_EFORMAT);
+  CHECK(load_with_config("{\"added_tokens_decoder\": {\"5\": {\"content\": \"<q>\", "
+                         "\"special\": true}, \"4\": {\"content\": \"<e>\", \"special\": false}}}",
+                         &t) == GRPO_OK);
+  CHECK(t && tokenizer_size(t) == 6 && tokenizer_is_special(t, 5) && !tokenizer_is_special(t, 4));
+  tokenizer_free(t);
+  CHECK(load_with_config("{", &t) != GRPO_OK && t == NULL);
+  CHECK(strstr(err_message(), "tokenizer_config.json") != NULL);
+}
