@@ -3,6 +3,7 @@
 
 #include <pcre2.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -180,4 +181,10 @@ Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *foun
   if (rc < 0) return match_failed(rc);
   *found = true;
   return GRPO_OK;
+}
+
+void regex_library(char *text, size_t size) {
+  char version[64] = "";
+  pcre2_config(PCRE2_CONFIG_VERSION, version);
+  snprintf(text, size, "%s", version);
 }

@@ -37,4 +37,7 @@ int regex_group(const Regex *re, const char *name);      /* -1: no such name */
  * of group i (REGEX_UNSET when it took no part), valid until the next exec. */
 Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *found, const size_t **ovector);
 
+/* PCRE2's version: "10.42 2022-12-11". */
+void regex_library(char *text, size_t size);
+
 #endif

@@ -92,6 +92,10 @@ Status value_keep(Value *v, void *memory) {
   return GRPO_OK;
 }
 
+void value_on_free(Value *v, void *user, void (*free_user)(void *)) {
+  v->custom = (Custom){NULL, user, free_user};
+}
+
 /* Give up what v needs for a backward; inputs that nobody else holds join the list *dead. */
 static void leave_graph(Value *v, Value **dead) {
   for (int i = 0; i < OP_MAX_IN; i++) {

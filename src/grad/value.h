@@ -27,6 +27,10 @@ Status value_apply(const Ctx *cx, OpId op, Value *const in[], const Attr *attr, 
 /* Memory freed together with v: mem_alloc'ed, taken over. */
 Status value_keep(Value *v, void *memory);
 
+/* free_user(user) when a value made by value_new or value_wrap goes: what its memory belongs to is
+ * held as long. */
+void value_on_free(Value *v, void *user, void (*free_user)(void *));
+
 /* An output computed elsewhere whose gradient `backward` knows how to pass on (m:score).  free_user is
  * called once, when the graph goes. */
 Status value_custom(Value **out, int ndim, const int *dim, const real *data,

@@ -322,7 +322,9 @@ static int l_error(lua_State *L) {
 }
 
 static int l_where(lua_State *L) {
-  push_where(L, lua_isnoneornil(L, 1) ? 1 : (int)check_integer(L, 1, 1, 1000));
+  int level = lua_isnoneornil(L, 1) ? 1 : (int)check_integer(L, 1, 1, 1000);
+  push_where(L, level);
+  if (strcmp(lua_tostring(L, -1), "?") == 0) lua_pushnil(L); /* no script is running */
   return 1;
 }
 

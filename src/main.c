@@ -1,0 +1,89 @@
+/* main.c - starts a Lua state and hands over to lua/grpo/cli.
+ *
+ * The exit status is what grpo.cli's main returns; an error that reaches this
+ * file is printed in one line, with --trace followed by Lua's traceback.
+ */
+#include <lualib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "script/script.h"
+
+static void print_notice(void *user, LogLevel level, const char *message) {
+  (void)user;
+  fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
+}
+
+/* The global `arg`, as lua.c sets it: arg[0] the program, then its words. */
+static void set_arguments(lua_State *L, int argc, char **argv) {
+  lua_createtable(L, argc, 1);
+  for (int i = 0; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i);
+  }
+  lua_setglobal(L, "arg");
+}
+
+/* (argc, argv) -> status; runs protected */
+static int run(lua_State *L) {
+  int argc = (int)lua_tointeger(L, 1);
+  char **argv = lua_touserdata(L, 2);
+  set_arguments(L, argc, argv);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "grpo.cli");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "main");
+  lua_createtable(L, argc - 1, 0);
+  for (int i = 1; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i);
+  }
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+static bool wants_trace(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], "--trace") == 0) return true;
+  return false;
+}
+
+/* The error object is on top; returns the exit status. */
+static int report(lua_State *L, bool trace) {
+  int status = 1;
+  fprintf(stderr, "grpo: %s\n", luaL_tolstring(L, -1, NULL));
+  lua_pop(L, 1);
+  if (trace && lua_istable(L, -1) && lua_getfield(L, -1, "traceback") == LUA_TSTRING)
+    fprintf(stderr, "%s\n", lua_tostring(L, -1));
+  lua_getglobal(L, "require"); /* core.status_exit(error) */
+  lua_pushliteral(L, "grpo.core");
+  if (!call_protected(L, 1, 1)) return status;
+  lua_getfield(L, -1, "status_exit");
+  lua_pushvalue(L, 1);
+  if (call_protected(L, 1, 1)) status = (int)lua_tointeger(L, -1);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  Script *s;
+  int status = 0;
+  log_set_sink(print_notice, NULL);
+  Status st = script_open(&s, embedded_files);
+  if (st) {
+    fprintf(stderr, "grpo: %s\n", err_message());
+    return status_exit(st);
+  }
+  lua_State *L = script_state(s);
+  lua_pushcfunction(L, run);
+  lua_pushinteger(L, argc);
+  lua_pushlightuserdata(L, argv);
+  if (call_protected(L, 2, 1)) {
+    if (lua_isinteger(L, -1)) status = (int)lua_tointeger(L, -1);
+  } else {
+    status = report(L, wants_trace(argc, argv));
+  }
+  script_close(s);
+  if (fflush(stdout) != 0 && status == 0) status = 5; /* a full disk */
+  return status;
+}

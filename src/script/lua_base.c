@@ -1,0 +1,392 @@
+/* lua_base.c - what the program needs to know of the machine: clocks, the
+ * terminal, signals, threads, memory, and seeded random numbers.
+ */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/regex.h"
+#include "base/rng.h"
+#include "base/version.h"
+#include "script/script.h"
+#include "script/state.h"
+
+/* ---- versions ------------------------------------------------------------------------ */
+
+static void set_string(lua_State *L, const char *key, const char *value) {
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, key);
+}
+
+static const char *editline(void) {
+#ifdef GRPO_HAVE_EDITLINE
+  return "libedit";
+#else
+  return "none";
+#endif
+}
+
+static int l_version(lua_State *L) {
+  char pcre2[64];
+  regex_library(pcre2, sizeof pcre2);
+  lua_createtable(L, 0, 7);
+  set_string(L, "version", grpo_version());
+  set_string(L, "commit", grpo_commit());
+  set_string(L, "kernels", kern_name());
+  set_string(L, "blas", kern_blas());
+  set_string(L, "lua", LUA_RELEASE);
+  set_string(L, "pcre2", pcre2);
+  set_string(L, "editline", editline());
+  return 1;
+}
+
+/* The list of {name, value} on top gets one more row; the value is on top of it. */
+static void add_row(lua_State *L, const char *name) {
+  lua_createtable(L, 2, 0);
+  lua_pushstring(L, name);
+  lua_rawseti(L, -2, 1);
+  lua_insert(L, -2);
+  lua_rawseti(L, -2, 2);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+static void add_text(lua_State *L, const char *name, const char *text) {
+  lua_pushstring(L, text);
+  add_row(L, name);
+}
+
+/* "model name : ..." of /proc/cpuinfo. */
+static void add_cpu(lua_State *L) {
+  char line[256], *colon;
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  bool found = false;
+  while (f && !found && fgets(line, sizeof line, f)) {
+    found = strncmp(line, "model name", 10) == 0 && (colon = strchr(line, ':')) != NULL;
+  }
+  if (f) fclose(f);
+  if (found) line[strcspn(line, "\n")] = '\0';
+  add_text(L, "cpu", found ? strchr(line, ':') + 2 : "unknown");
+}
+
+static void add_gigabytes(lua_State *L, const char *name, size_t bytes) {
+  char text[32];
+  snprintf(text, sizeof text, "%.2f GB", (double)bytes / 1e9);
+  add_text(L, name, bytes ? text : "unknown");
+}
+
+static int l_doctor(lua_State *L) {
+  char text[64];
+  static const char *const variables[] = {"OPENBLAS_CORETYPE", "GRPO_CPU", "GRPO_LUA"};
+  lua_newtable(L);
+  snprintf(text, sizeof text, "%s (%s)", grpo_version(), grpo_commit());
+  add_text(L, "grpo", text);
+  add_text(L, "Lua", LUA_RELEASE);
+  regex_library(text, sizeof text);
+  add_text(L, "PCRE2", text);
+  add_text(L, "line editing", editline());
+  add_cpu(L);
+  snprintf(text, sizeof text, "%d", pool_cores());
+  add_text(L, "cores", text);
+  add_text(L, "kernels", kern_name());
+  add_text(L, "OpenBLAS kernels", kern_blas());
+  add_gigabytes(L, "memory available", mem_available());
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (getenv(variables[i])) add_text(L, variables[i], getenv(variables[i]));
+  return 1;
+}
+
+/* ---- clocks, the process, the terminal --------------------------------------------------- */
+
+static int l_clock(lua_State *L) {
+  lua_pushnumber(L, clock_seconds());
+  return 1;
+}
+
+static int l_wall(lua_State *L) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  return 1;
+}
+
+static int l_sleep(lua_State *L) {
+  double s = check_number(L, 1);
+  if (!(s >= 0 && s <= 1e6)) return arg_error(L, 1, "%g seconds", s);
+  struct timespec t = {.tv_sec = (time_t)s, .tv_nsec = (long)((s - floor(s)) * 1e9)};
+  nanosleep(&t, NULL); /* a signal ends it early: its handler wants to be noticed */
+  return 0;
+}
+
+static int l_getpid(lua_State *L) {
+  lua_pushinteger(L, getpid());
+  return 1;
+}
+
+static int l_hostname(lua_State *L) {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  lua_pushstring(L, *name ? name : "unknown");
+  return 1;
+}
+
+static int l_isatty(lua_State *L) {
+  lua_pushboolean(L, isatty((int)check_integer(L, 1, 0, 1 << 20)));
+  return 1;
+}
+
+/* Columns of the terminal on stderr: COLUMNS, the system's word, or 80. */
+static int l_term_width(lua_State *L) {
+  const char *columns = getenv("COLUMNS");
+  long n = columns ? strtol(columns, NULL, 10) : 0;
+  struct winsize w;
+  if (n <= 0 && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0) n = w.ws_col;
+  lua_pushinteger(L, n > 0 && n < 10000 ? n : 80);
+  return 1;
+}
+
+static int write_all(lua_State *L, int fd) {
+  size_t n;
+  const char *s = check_string(L, 1, &n);
+  while (n) {
+    ssize_t done = write(fd, s, n);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) {
+      lua_pushnil(L);
+      lua_pushstring(L, strerror(errno));
+      return 2;
+    }
+    s += done;
+    n -= (size_t)done;
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
+
+static int l_out(lua_State *L) {
+  fflush(stdout); /* what print() has buffered comes first */
+  return write_all(L, STDOUT_FILENO);
+}
+
+/* ---- signals: each is delivered once; a second INT or TERM leaves at once -------------------- */
+
+static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
+
+static void on_signal(int sig) {
+  if (sig == SIGUSR1) {
+    pending_usr1 = 1;
+    return;
+  }
+  if (stops++) _exit(128 + sig);
+  if (sig == SIGINT)
+    pending_int = 1;
+  else
+    pending_term = 1;
+}
+
+static int l_signals_install(lua_State *L) {
+  (void)L;
+  struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&a.sa_mask);
+  sigaction(SIGINT, &a, NULL);
+  sigaction(SIGTERM, &a, NULL);
+  sigaction(SIGUSR1, &a, NULL);
+  return 0;
+}
+
+static int l_signal_take(lua_State *L) {
+  const char *name = NULL;
+  if (pending_int)
+    pending_int = 0, name = "INT";
+  else if (pending_term)
+    pending_term = 0, name = "TERM";
+  else if (pending_usr1)
+    pending_usr1 = 0, name = "USR1";
+  lua_pushstring(L, name); /* NULL: nil */
+  return 1;
+}
+
+static int l_signal_count(lua_State *L) {
+  lua_pushinteger(L, stops);
+  return 1;
+}
+
+/* ---- threads and memory ------------------------------------------------------------------------ */
+
+static int l_set_threads(lua_State *L) {
+  Script *s = script_of(L);
+  int n = (int)check_integer(L, 1, 0, 1024);
+  if (s->pool && n != s->threads && n != pool_threads(s->pool))
+    return raise_new(L, GRPO_EARG, "threads: set to %d after work began with %d", n,
+                     pool_threads(s->pool));
+  s->threads = n;
+  return 0;
+}
+
+static int l_threads(lua_State *L) {
+  const Script *s = script_of(L);
+  lua_pushinteger(L, s->pool ? pool_threads(s->pool) : s->threads ? s->threads : pool_cores());
+  return 1;
+}
+
+static int l_mem(lua_State *L) {
+  lua_createtable(L, 0, 5);
+  lua_pushinteger(L, (lua_Integer)mem_allocations());
+  lua_setfield(L, -2, "allocations");
+  lua_pushinteger(L, (lua_Integer)mem_live_bytes());
+  lua_setfield(L, -2, "live");
+  lua_pushinteger(L, (lua_Integer)mem_peak_rss());
+  lua_setfield(L, -2, "peak_rss");
+  lua_pushinteger(L, (lua_Integer)mem_available());
+  lua_setfield(L, -2, "available");
+  lua_pushinteger(L, (lua_Integer)script_of(L)->lua_bytes);
+  lua_setfield(L, -2, "lua");
+  return 1;
+}
+
+/* ---- random numbers --------------------------------------------------------------------------------- */
+
+/* (seed, stream, step, prompt, sample) at arg... */
+static RngKey check_key(lua_State *L, int arg) {
+  static const char *const streams[] = {"init",   "sample", "eval", "shuffle",
+                                        "reward", "user",   "task", "dropout"};
+  RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
+  const char *name = check_string(L, arg + 1, NULL);
+  size_t i = 0, n = sizeof streams / sizeof *streams;
+  while (i < n && strcmp(streams[i], name) != 0) i++;
+  if (i == n) arg_error(L, arg + 1, "unknown random stream '%s'", name);
+  k.stream = (uint32_t)i;
+  k.step = (uint32_t)check_integer(L, arg + 2, 0, UINT32_MAX);
+  k.prompt = (uint32_t)check_integer(L, arg + 3, 0, UINT32_MAX);
+  k.sample = (uint32_t)check_integer(L, arg + 4, 0, UINT32_MAX);
+  return k;
+}
+
+static int l_rng_uniform(lua_State *L) {
+  RngKey k = check_key(L, 1);
+  lua_pushnumber(L, rng_uniform(&k, (uint64_t)check_integer(L, 6, 0, LUA_MAXINTEGER)));
+  return 1;
+}
+
+typedef struct RngState {
+  RngKey key;
+  uint64_t next;
+} RngState;
+
+static int next_uniform(lua_State *L) {
+  RngState *r = lua_touserdata(L, lua_upvalueindex(1));
+  lua_pushnumber(L, rng_uniform(&r->key, r->next++));
+  return 1;
+}
+
+static int l_rng(lua_State *L) {
+  RngKey k = check_key(L, 1);
+  RngState *r = lua_newuserdatauv(L, sizeof *r, 0);
+  *r = (RngState){.key = k};
+  lua_pushcclosure(L, next_uniform, 1);
+  return 1;
+}
+
+static int l_permute(lua_State *L) {
+  uint64_t seed = (uint64_t)check_integer(L, 1, LUA_MININTEGER, LUA_MAXINTEGER);
+  lua_Integer n = check_integer(L, 2, 1, LUA_MAXINTEGER), i = check_integer(L, 3, 0, n - 1);
+  lua_pushinteger(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
+  return 1;
+}
+
+/* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
+static int l_reseed_math(lua_State *L) {
+  Script *s = script_of(L);
+  if (!lua_isnoneornil(L, 1)) check_function(L, 1);
+  luaL_unref(L, LUA_REGISTRYINDEX, s->random_ref);
+  s->random_ref = LUA_NOREF;
+  if (lua_isnoneornil(L, 1)) return 0;
+  lua_settop(L, 1);
+  s->random_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+/* math.random; upvalue 1: the original */
+static int seeded_random(lua_State *L) {
+  const Script *s = script_of(L);
+  if (s->random_ref == LUA_NOREF) return lua_tocfunction(L, lua_upvalueindex(1))(L);
+  int n = lua_gettop(L);
+  lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
+              high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
+  if (n > 2) return luaL_error(L, "wrong number of arguments");
+  if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, s->random_ref);
+  lua_call(L, 0, 1);
+  double u = (double)lua_tonumber(L, -1);
+  if (n == 0) return 1;
+  double width = (double)high - (double)low + 1;
+  lua_Integer v = (lua_Unsigned)high - (lua_Unsigned)low < (lua_Unsigned)1 << 52
+                      ? low + (lua_Integer)floor(u * width)
+                      : (lua_Integer)((lua_Unsigned)low + (lua_Unsigned)(u * width * (1 - 1e-15)));
+  lua_pushinteger(L, v > high ? high : v);
+  return 1;
+}
+
+/* math.randomseed does nothing while the stream is given from outside. */
+static int seeded_randomseed(lua_State *L) {
+  if (script_of(L)->random_ref != LUA_NOREF) return 0;
+  return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+/* ---- registration ------------------------------------------------------------------------------------- */
+
+static int none_tostring(lua_State *L) {
+  lua_pushliteral(L, "none");
+  return 1;
+}
+
+const luaL_Reg base_functions[] = {{"clock", l_clock},
+                                   {"doctor", l_doctor},
+                                   {"err", l_err},
+                                   {"getpid", l_getpid},
+                                   {"hostname", l_hostname},
+                                   {"isatty", l_isatty},
+                                   {"mem", l_mem},
+                                   {"out", l_out},
+                                   {"permute", l_permute},
+                                   {"reseed_math", l_reseed_math},
+                                   {"rng", l_rng},
+                                   {"rng_uniform", l_rng_uniform},
+                                   {"set_threads", l_set_threads},
+                                   {"signal_count", l_signal_count},
+                                   {"signal_take", l_signal_take},
+                                   {"signals_install", l_signals_install},
+                                   {"sleep", l_sleep},
+                                   {"term_width", l_term_width},
+                                   {"threads", l_threads},
+                                   {"version", l_version},
+                                   {"wall", l_wall},
+                                   {NULL, NULL}};
+
+static void wrap_math(lua_State *L, const char *name, lua_CFunction f) {
+  lua_getglobal(L, "math");
+  lua_getfield(L, -1, name);
+  lua_pushcclosure(L, f, 1);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 1);
+}
+
+void base_open(lua_State *L) {
+  lua_newuserdatauv(L, 0, 0); /* core.none */
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, none_tostring);
+  lua_setfield(L, -2, "__tostring");
+  set_string(L, "__name", "grpo.none");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "none");
+  wrap_math(L, "random", seeded_random);
+  wrap_math(L, "randomseed", seeded_randomseed);
+}

@@ -1,0 +1,243 @@
+/* lua_fs.c - core.fs: files and directories.  Failures are returned as nil,
+ * message, code; misuse raises.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "script/script.h"
+
+#define WRITER_TYPE "grpo.Writer"
+#define LOCK_TYPE   "grpo.Lock"
+
+/* A path is a string without a zero byte. */
+static const char *check_path(lua_State *L, int arg) {
+  size_t n;
+  const char *path = check_string(L, arg, &n);
+  if (strlen(path) != n) arg_error(L, arg, "a path with a zero byte");
+  return path;
+}
+
+static int done(lua_State *L, Status s) {
+  if (s) return push_failure(L, s);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static Status system_failure(const char *path) {
+  return fail(errno == ENOENT ? GRPO_ENOENT : GRPO_EIO, "%s: %s", path, strerror(errno));
+}
+
+/* ---- whole files ---------------------------------------------------------------------- */
+
+static int fs_read(lua_State *L) {
+  const char *path = check_path(L, 1);
+  Buf *b = push_buf(L);
+  Status s = file_read(path, 0, b);
+  if (s) return push_failure(L, s);
+  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  buf_free(b);
+  return 1;
+}
+
+static int fs_write(lua_State *L) {
+  size_t n;
+  const char *path = check_path(L, 1), *data = check_string(L, 2, &n);
+  return done(L, file_replace(path, data, n));
+}
+
+static int fs_list(lua_State *L) {
+  const char *path = check_path(L, 1);
+  Buf *b = push_buf(L);
+  size_t count = 0;
+  Status s = file_list(path, b, &count);
+  if (s) return push_failure(L, s);
+  lua_createtable(L, (int)count, 0);
+  const char *name = b->data;
+  for (size_t i = 1; i <= count; i++, name += strlen(name) + 1) {
+    lua_pushstring(L, name);
+    lua_rawseti(L, -2, (lua_Integer)i);
+  }
+  return 1;
+}
+
+static int fs_exists(lua_State *L) {
+  lua_pushboolean(L, file_exists(check_path(L, 1)));
+  return 1;
+}
+
+static int fs_isdir(lua_State *L) {
+  lua_pushboolean(L, file_is_dir(check_path(L, 1)));
+  return 1;
+}
+
+static int fs_size(lua_State *L) {
+  const char *path = check_path(L, 1);
+  int64_t n = file_size(path);
+  if (n < 0) return push_failure(L, system_failure(path));
+  lua_pushinteger(L, n);
+  return 1;
+}
+
+static int fs_mtime(lua_State *L) {
+  const char *path = check_path(L, 1);
+  int64_t ns = file_mtime_ns(path);
+  if (ns < 0) return push_failure(L, system_failure(path));
+  lua_pushnumber(L, (double)ns * 1e-9);
+  return 1;
+}
+
+static int fs_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
+static int fs_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
+static int fs_sync_dir(lua_State *L) { return done(L, file_sync_dir(check_path(L, 1))); }
+static int fs_rename(lua_State *L) {
+  return done(L, file_rename(check_path(L, 1), check_path(L, 2)));
+}
+static int fs_link(lua_State *L) {
+  return done(L, file_link_replace(check_path(L, 1), check_path(L, 2)));
+}
+
+static int fs_truncate(lua_State *L) {
+  const char *path = check_path(L, 1);
+  lua_Integer size = check_integer(L, 2, 0, LUA_MAXINTEGER);
+  return done(L, truncate(path, size) == 0 ? GRPO_OK : system_failure(path));
+}
+
+static int fs_crc32c(lua_State *L) {
+  size_t n;
+  const char *s = check_string(L, 1, &n);
+  lua_pushinteger(L, crc32c(0, s, n));
+  return 1;
+}
+
+static int fs_realpath(lua_State *L) {
+  const char *path = check_path(L, 1);
+  char full[PATH_MAX];
+  if (!realpath(path, full)) return push_failure(L, system_failure(path));
+  lua_pushstring(L, full);
+  return 1;
+}
+
+static int fs_readlink(lua_State *L) {
+  const char *path = check_path(L, 1);
+  char target[PATH_MAX];
+  ssize_t n = readlink(path, target, sizeof target);
+  if (n < 0) return push_failure(L, system_failure(path));
+  lua_pushlstring(L, target, (size_t)n);
+  return 1;
+}
+
+/* ---- appending and locking: a descriptor in a userdata; -1: closed -------------------------- */
+
+static int push_descriptor(lua_State *L, const char *type, const char *path, int flags) {
+  int *fd = lua_newuserdatauv(L, sizeof *fd, 0);
+  *fd = -1;
+  luaL_setmetatable(L, type);
+  *fd = open(path, flags | O_CLOEXEC, 0644);
+  return *fd;
+}
+
+static int descriptor_close(lua_State *L) {
+  int *fd = lua_touserdata(L, 1);
+  if (!fd || !(luaL_testudata(L, 1, WRITER_TYPE) || luaL_testudata(L, 1, LOCK_TYPE)))
+    return type_error(L, 1, WRITER_TYPE);
+  int old = *fd;
+  *fd = -1;
+  lua_pushboolean(L, old < 0 || close(old) == 0);
+  return 1;
+}
+
+static int fs_append(lua_State *L) {
+  const char *path = check_path(L, 1);
+  if (push_descriptor(L, WRITER_TYPE, path, O_WRONLY | O_APPEND | O_CREAT) < 0)
+    return push_failure(L, system_failure(path));
+  return 1;
+}
+
+/* w:put(s): one write, so that lines of several writers do not mix */
+static int writer_put(lua_State *L) {
+  int *fd = check_object(L, 1, WRITER_TYPE);
+  size_t n;
+  const char *s = check_string(L, 2, &n);
+  if (*fd < 0) return arg_error(L, 1, "the file is closed");
+  while (n) {
+    ssize_t wrote = write(*fd, s, n);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return push_failure(L, fail(GRPO_EIO, "cannot append: %s", strerror(errno)));
+    s += wrote;
+    n -= (size_t)wrote;
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static int fs_lock(lua_State *L) {
+  const char *path = check_path(L, 1);
+  int fd = push_descriptor(L, LOCK_TYPE, path, O_RDWR | O_CREAT);
+  if (fd < 0) return push_failure(L, system_failure(path));
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 1;
+  Status s = errno == EWOULDBLOCK ? fail(GRPO_EIO, "%s: another process holds it", path)
+                                  : system_failure(path);
+  lua_pushcfunction(L, descriptor_close);
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 0);
+  return push_failure(L, s);
+}
+
+static int descriptor_tostring(lua_State *L) {
+  const int *fd = lua_touserdata(L, 1);
+  if (!fd || luaL_getmetafield(L, 1, "__name") != LUA_TSTRING) return type_error(L, 1, WRITER_TYPE);
+  lua_pushfstring(L, "%s (%s)", lua_tostring(L, -1), *fd < 0 ? "closed" : "open");
+  return 1;
+}
+
+/* ---- registration ----------------------------------------------------------------------------- */
+
+const luaL_Reg fs_functions[] = {{NULL, NULL}};
+
+static void open_type(lua_State *L, const char *type, const luaL_Reg *methods) {
+  static const luaL_Reg meta[] = {{"__gc", descriptor_close},
+                                  {"__close", descriptor_close},
+                                  {"__tostring", descriptor_tostring},
+                                  {NULL, NULL}};
+  luaL_newmetatable(L, type);
+  luaL_setfuncs(L, meta, 0);
+  lua_newtable(L);
+  luaL_setfuncs(L, methods, 0);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}
+
+void fs_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"append", fs_append},
+                                       {"crc32c", fs_crc32c},
+                                       {"exists", fs_exists},
+                                       {"isdir", fs_isdir},
+                                       {"link", fs_link},
+                                       {"list", fs_list},
+                                       {"lock", fs_lock},
+                                       {"mkdirs", fs_mkdirs},
+                                       {"mtime", fs_mtime},
+                                       {"read", fs_read},
+                                       {"readlink", fs_readlink},
+                                       {"realpath", fs_realpath},
+                                       {"remove_tree", fs_remove_tree},
+                                       {"rename", fs_rename},
+                                       {"size", fs_size},
+                                       {"sync_dir", fs_sync_dir},
+                                       {"truncate", fs_truncate},
+                                       {"write", fs_write},
+                                       {NULL, NULL}};
+  static const luaL_Reg writer[] = {{"put", writer_put}, {"close", descriptor_close}, {NULL, NULL}};
+  static const luaL_Reg lock[] = {{"close", descriptor_close}, {NULL, NULL}};
+  open_type(L, WRITER_TYPE, writer);
+  open_type(L, LOCK_TYPE, lock);
+  luaL_newlib(L, functions);
+  lua_setfield(L, -2, "fs");
+}

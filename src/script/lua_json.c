@@ -1,0 +1,272 @@
+/* lua_json.c - JSON to Lua values and back.
+ *
+ * Reading: null is core.json_null, integral numbers are integers.  Writing:
+ * keys sorted, numbers in the shortest form that reads back the same; NaN and
+ * infinities become null.  A table with only an array part is a list; {} is
+ * [] unless core.json_object marked it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "script/script.h"
+
+#define OBJECT_TYPE "grpo.JsonObject"
+
+static const char null_key; /* its address is json_null, a light userdata */
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+static void push_object(lua_State *L, const Json *j) {
+  lua_createtable(L, 0, (int)json_count(j));
+  for (const Json *c = json_child(j); c; c = json_next(c)) {
+    lua_pushstring(L, json_key(c));
+    push_json(L, c);
+    lua_rawset(L, -3);
+  }
+  if (!json_child(j)) luaL_setmetatable(L, OBJECT_TYPE); /* so that {} is written as {} again */
+}
+
+static void push_array(lua_State *L, const Json *j) {
+  lua_Integer i = 0;
+  lua_createtable(L, (int)json_count(j), 0);
+  for (const Json *c = json_child(j); c; c = json_next(c)) {
+    push_json(L, c);
+    lua_rawseti(L, -2, ++i);
+  }
+}
+
+void push_json(lua_State *L, const Json *j) {
+  int64_t n;
+  luaL_checkstack(L, 6, "JSON nested too deep");
+  switch (json_type(j)) {
+  case JSON_NULL:
+    lua_pushlightuserdata(L, (void *)&null_key);
+    break;
+  case JSON_BOOL:
+    lua_pushboolean(L, json_bool(j));
+    break;
+  case JSON_STRING:
+    lua_pushstring(L, json_string(j));
+    break;
+  case JSON_NUMBER:
+    if (json_integer(j, &n))
+      lua_pushinteger(L, n);
+    else
+      lua_pushnumber(L, json_number(j));
+    break;
+  case JSON_ARRAY:
+    push_array(L, j);
+    break;
+  case JSON_OBJECT:
+    push_object(L, j);
+    break;
+  }
+}
+
+/* A parsed document on the stack, freed by the collector. */
+static int document_gc(lua_State *L) {
+  Json **j = lua_touserdata(L, 1);
+  json_free(*j);
+  *j = NULL;
+  return 0;
+}
+
+static int l_decode(lua_State *L) {
+  size_t n;
+  const char *s = check_string(L, 1, &n);
+  const char *what = lua_isnoneornil(L, 2) ? "JSON" : check_string(L, 2, NULL);
+  charge_work(L, n / 8);
+  Json **j = lua_newuserdatauv(L, sizeof *j, 0);
+  *j = NULL;
+  if (luaL_newmetatable(L, "grpo.JsonDocument")) {
+    lua_pushcfunction(L, document_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_setmetatable(L, -2);
+  Status st = json_parse(s, n, what, j);
+  if (st) return raise_status(L, st);
+  push_json(L, *j);
+  json_free(*j); /* now, not when the collector comes round */
+  *j = NULL;
+  return 1;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+typedef struct Writer {
+  lua_State *L;
+  Buf *b;
+  int indent, depth;
+} Writer;
+
+static void put_value(Writer *w, int index);
+
+static void new_line(Writer *w) {
+  if (!w->indent) return;
+  buf_putc(w->b, '\n');
+  for (int i = 0; i < w->indent * w->depth; i++) buf_putc(w->b, ' ');
+}
+
+static void put_list(Writer *w, int index, lua_Integer n) {
+  buf_putc(w->b, '[');
+  w->depth++;
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (i > 1) buf_puts(w->b, w->indent ? "," : ", ");
+    new_line(w);
+    lua_rawgeti(w->L, index, i);
+    put_value(w, lua_gettop(w->L));
+    lua_pop(w->L, 1);
+  }
+  w->depth--;
+  if (n) new_line(w);
+  buf_putc(w->b, ']');
+}
+
+typedef struct Key {
+  const char *s;
+  size_t n;
+} Key;
+
+static int by_key(const void *pa, const void *pb) {
+  const Key *a = pa, *b = pb;
+  int d = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
+  if (d) return d;
+  return a->n < b->n ? -1 : a->n > b->n;
+}
+
+static void put_object(Writer *w, int index, size_t n) {
+  lua_State *L = w->L;
+  Key *keys = push_scratch(L, n, sizeof *keys);
+  size_t i = 0;
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    lua_pop(L, 1);
+    keys[i].s = lua_tolstring(L, -1, &keys[i].n); /* a string: lua_tolstring changes nothing */
+    i++;
+  }
+  qsort(keys, n, sizeof *keys, by_key);
+  buf_putc(w->b, '{');
+  w->depth++;
+  for (i = 0; i < n; i++) {
+    if (i) buf_puts(w->b, w->indent ? "," : ", ");
+    new_line(w);
+    json_put_string(w->b, keys[i].s, keys[i].n);
+    buf_puts(w->b, ": ");
+    lua_pushlstring(L, keys[i].s, keys[i].n);
+    lua_rawget(L, index);
+    put_value(w, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  w->depth--;
+  if (n) new_line(w);
+  buf_putc(w->b, '}');
+  lua_pop(L, 1);
+}
+
+static bool marked_object(lua_State *L, int index) {
+  if (!lua_getmetatable(L, index)) return false;
+  luaL_getmetatable(L, OBJECT_TYPE);
+  bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same;
+}
+
+static void put_table(Writer *w, int index) {
+  lua_State *L = w->L;
+  lua_Integer n = (lua_Integer)lua_rawlen(L, index);
+  size_t strings = 0, others = 0;
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) == LUA_TSTRING) {
+      strings++;
+    } else if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && lua_tointeger(L, -1) <= n) {
+      others++;
+    } else {
+      raise_new(L, GRPO_EARG,
+                "JSON: a table has the key %s, want strings, or 1, 2, ... without gaps",
+                luaL_tolstring(L, -1, NULL));
+    }
+  }
+  if (strings && others)
+    raise_new(L, GRPO_EARG, "JSON: a table has both strings and numbers as keys");
+  if (strings || (n == 0 && marked_object(L, index)))
+    put_object(w, index, strings);
+  else
+    put_list(w, index, n);
+}
+
+static void put_value(Writer *w, int index) {
+  lua_State *L = w->L;
+  size_t n;
+  const char *s;
+  luaL_checkstack(L, 8, "JSON nested too deep");
+  if (w->depth > JSON_MAX_DEPTH)
+    raise_new(L, GRPO_EARG, "JSON: nested deeper than %d (a table inside itself?)", JSON_MAX_DEPTH);
+  switch (lua_type(L, index)) {
+  case LUA_TNIL:
+    buf_puts(w->b, "null");
+    break;
+  case LUA_TBOOLEAN:
+    buf_puts(w->b, lua_toboolean(L, index) ? "true" : "false");
+    break;
+  case LUA_TNUMBER:
+    if (lua_isinteger(L, index))
+      buf_printf(w->b, "%lld", (long long)lua_tointeger(L, index));
+    else
+      json_put_number(w->b, (double)lua_tonumber(L, index));
+    break;
+  case LUA_TSTRING:
+    s = lua_tolstring(L, index, &n);
+    charge_work(L, n / 16);
+    json_put_string(w->b, s, n);
+    break;
+  case LUA_TTABLE:
+    put_table(w, index);
+    break;
+  default:
+    if (lua_touserdata(L, index) == &null_key)
+      buf_puts(w->b, "null");
+    else
+      raise_new(L, GRPO_EARG, "JSON: cannot write a %s", luaL_typename(L, index));
+  }
+}
+
+void put_json(lua_State *L, int index, Buf *b, int indent) {
+  Writer w = {.L = L, .b = b, .indent = indent};
+  put_value(&w, lua_absindex(L, index));
+}
+
+static int l_encode(lua_State *L) {
+  static const char *const known[] = {"indent", NULL};
+  int indent = 0;
+  luaL_checkany(L, 1);
+  check_fields(L, 2, "json.encode", known);
+  field_int(L, 2, "json.encode", "indent", 0, 16, &indent);
+  Buf *b = push_buf(L);
+  put_json(L, 1, b, indent);
+  Status st = buf_status(b);
+  if (st) return raise_status(L, st);
+  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  buf_free(b);
+  return 1;
+}
+
+/* core.json_object(t) -> t: written as an object even when empty */
+static int l_object(lua_State *L) {
+  check_table(L, 1);
+  lua_settop(L, 1);
+  luaL_setmetatable(L, OBJECT_TYPE);
+  return 1;
+}
+
+const luaL_Reg json_functions[] = {
+    {"json_decode", l_decode}, {"json_encode", l_encode}, {"json_object", l_object}, {NULL, NULL}};
+
+void json_open(lua_State *L) {
+  luaL_newmetatable(L, OBJECT_TYPE);
+  lua_pop(L, 1);
+  lua_pushlightuserdata(L, (void *)&null_key);
+  lua_setfield(L, -2, "json_null");
+}
