@@ -4,8 +4,9 @@
 #define DECLARE(name) void check_##name(void);
 DECLARE(add)
 DECLARE(sub)
-DECLARE(mul) DECLARE(div) DECLARE(pow) DECLARE(minimum) DECLARE(maximum) DECLARE(neg) DECLARE(exp)
-    DECLARE(log) DECLARE(sqrt) DECLARE(abs) DECLARE(sign) DECLARE(relu) DECLARE(gelu) DECLARE(silu)
+DECLARE(mul)
+DECLARE(div) DECLARE(pow) DECLARE(minimum) DECLARE(maximum) DECLARE(neg) DECLARE(exp) DECLARE(log)
+    DECLARE(sqrt) DECLARE(abs) DECLARE(sign) DECLARE(relu) DECLARE(gelu) DECLARE(silu)
         DECLARE(sigmoid) DECLARE(tanh) DECLARE(clamp) DECLARE(gt) DECLARE(ge) DECLARE(lt)
             DECLARE(le) DECLARE(eq) DECLARE(where)
 

@@ -1,0 +1,214 @@
+/* test_tape.c - what every operation can rely on: recording, errors, memory, repeated backward. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "grad/attrs.h"
+#include "grad/tape.h"
+#include "testing.h"
+
+static Tape tape;
+
+static Tensor *filled(int rows, int columns, real first) {
+  Tensor *t = NULL;
+  CHECK(tape_tensor(&tape, 2, (const int[]){rows, columns}, &t) == GRPO_OK);
+  for (size_t i = 0; i < t->n; i++) t->data[i] = first + (real)(i * 5 % 7) * (real).25;
+  return t;
+}
+
+static Tensor *leaf(int rows, int columns, real first) {
+  Tensor *t = filled(rows, columns, first);
+  t->needs_grad = true;
+  return t;
+}
+
+static Tensor *apply(OpId op, Tensor *a, Tensor *b, const Attr *attr) {
+  Tensor *out = NULL;
+  if (tape_apply(&tape, op, (Tensor *[]){a, b, NULL}, attr, &out) != GRPO_OK)
+    test_fail(__FILE__, __LINE__, "%s", err_message());
+  return out;
+}
+
+static const Attr everything = {.i = {-1}};
+
+TEST(a_node_is_recorded_only_when_something_needs_a_gradient) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(2, 3, 0), *c = filled(2, 3, 1);
+  CHECK(!apply(OP_mul, c, c, NULL)->needs_grad && tape.n == 0);
+  CHECK(apply(OP_mul, x, c, NULL)->needs_grad && tape.n == 1);
+  CHECK(!apply(OP_gt, x, c, NULL)->needs_grad && tape.n == 1);
+  tape.off = true;
+  CHECK(!apply(OP_mul, x, c, NULL)->needs_grad && tape.n == 1);
+  tape_free(&tape);
+}
+
+TEST(a_tensor_used_twice_gets_both_gradients) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(1, 1, 3);
+  Tensor *square = apply(OP_mul, x, x, NULL), *y = apply(OP_add, square, x, NULL);
+  CHECK(tape_backward(&tape, y) == GRPO_OK); /* x^2 + x */
+  CHECK_NEAR(x->grad[0], 7, 0);
+  Tensor *gate = leaf(1, 2, 1), *g = apply(OP_swiglu, gate, gate, NULL);
+  CHECK(tape_backward_from(&tape, g, (real[]){1, 1}) == GRPO_OK);
+  const double s = 1 / (1 + exp(-1.)); /* d x^2 sigmoid(x) */
+  CHECK_NEAR(gate->grad[0], 2 * s + s * (1 - s), 1e-6);
+  tape_free(&tape);
+}
+
+TEST(backward_from_several_results_adds_up) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(1, 2, 1), *e = apply(OP_exp, x, NULL, NULL);
+  Tensor *a = apply(OP_mul, e, e, NULL), *b = apply(OP_neg, e, NULL, NULL);
+  CHECK(tape_backward_from(&tape, a, (real[]){1, 0}) == GRPO_OK);
+  CHECK_NEAR(x->grad[0], 2 * exp(2), 1e-5);
+  CHECK(tape_backward_from(&tape, b, (real[]){1, 1}) == GRPO_OK); /* not a's part again */
+  CHECK_NEAR(x->grad[0], 2 * exp(2) - exp(1), 1e-5);
+  CHECK_NEAR(x->grad[1], -exp((double)x->data[1]), 1e-5);
+  tape_free(&tape);
+}
+
+TEST(a_parameter_brings_its_own_gradient_and_keeps_it_over_resets) {
+  real data[2] = {1, 2}, grad[2] = {0};
+  Tensor w = tensor_view(data, 1, (const int[]){2});
+  w.grad = grad;
+  w.needs_grad = true;
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  for (int step = 0; step < 3; step++) {
+    tape_reset(&tape);
+    CHECK(tape_backward(&tape, apply(OP_sum, apply(OP_mul, &w, &w, NULL), NULL, &everything)) ==
+          GRPO_OK);
+  }
+  CHECK_NEAR(grad[0], 6, 0);
+  CHECK_NEAR(grad[1], 12, 0);
+  CHECK(w.grad == grad && w.grad_live);
+  tape_free(&tape);
+}
+
+TEST(backward_wants_one_number_that_depends_on_something) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(2, 2, 0), *c = filled(1, 1, 1);
+  CHECK(tape_backward(&tape, x) == GRPO_ESHAPE);
+  CHECK_STR(err_message(), "backward: wants a single number, got shape [2, 2]; sum() it first");
+  CHECK(tape_backward(&tape, c) == GRPO_EARG);
+  CHECK(strstr(err_message(), "depends on nothing"));
+  tape_free(&tape);
+}
+
+/* ---- errors: one line, the shapes in it, and nothing recorded ------------------------------ */
+
+static void refused(OpId op, Tensor *a, Tensor *b, Tensor *c, const Attr *attr, Status status,
+                    const char *message) {
+  Tensor *out = NULL;
+  const int before = tape.n;
+  const size_t used = tape.arena.total;
+  CHECK(tape_apply(&tape, op, (Tensor *[]){a, b, c}, attr, &out) == status);
+  CHECK_STR(err_message(), message);
+  CHECK(tape.n == before && out == NULL && tape.arena.total == used);
+}
+
+TEST(shape_errors_say_what_and_where_and_record_nothing) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *a = leaf(2, 3, 0), *b = leaf(2, 2, 0), *v = leaf(1, 3, 0);
+  refused(OP_add, a, b, NULL, NULL, GRPO_ESHAPE,
+          "add: shapes [2, 3] and [2, 2] do not go together");
+  refused(OP_add, a, NULL, NULL, NULL, GRPO_EARG, "add: input 2 is missing");
+  refused(OP_exp, NULL, NULL, NULL, NULL, GRPO_EARG, "exp: input 1 is missing");
+  refused(OP_matmul, a, b, NULL, NULL, GRPO_ESHAPE,
+          "matmul: shapes [2, 3] and [2, 2] do not go together; want [m, k] and [k, n]");
+  refused(OP_linear, a, b, NULL, NULL, GRPO_ESHAPE,
+          "linear: x has shape [2, 3] but the weight takes 2 inputs");
+  refused(OP_linear, b, b, v, NULL, GRPO_ESHAPE, "linear: the bias has shape [1, 3], want [2]");
+  refused(OP_rmsnorm, a, b, NULL, NULL, GRPO_ESHAPE,
+          "rmsnorm: x has shape [2, 3] but w has [2, 2]");
+  refused(OP_sum, a, NULL, NULL, &(Attr){.i = {2}}, GRPO_ESHAPE,
+          "sum: axis 3 of a tensor of shape [2, 3]: it has 2 dimensions");
+  refused(OP_reshape, a, NULL, NULL, &(Attr){.i = {1, 5}}, GRPO_ESHAPE,
+          "reshape: the 6 elements of shape [2, 3] do not fill the new shape");
+  refused(OP_narrow, a, NULL, NULL, &(Attr){.i = {1, 2, 2}}, GRPO_ESHAPE,
+          "narrow: elements 3 .. 4 of axis 2, but shape [2, 3] has only 3");
+  refused(OP_clamp, a, NULL, NULL, &(Attr){.f = {1, 0}}, GRPO_EARG,
+          "clamp: the lower bound 1 is above the upper bound 0");
+  refused(OP_token_logp, a, NULL, NULL, NULL, GRPO_EARG, "token_logp: attributes are missing");
+  const int32_t ids[] = {0, 7};
+  const TokenLogpAttr token = {ids, 1};
+  refused(OP_token_logp, a, NULL, NULL, &(Attr){.p = &token}, GRPO_EARG,
+          "token_logp: target 1 is token 7, outside the vocabulary of 3");
+  const EmbeddingAttr embedding = {2, ids, NULL};
+  refused(OP_embedding, a, NULL, NULL, &(Attr){.p = &embedding}, GRPO_EARG,
+          "embedding: token 7 at token 1 is outside the table's 0 .. 1");
+  tape_free(&tape);
+}
+
+TEST(empty_tensors_are_tensors) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(0, 3, 0), *y = apply(OP_exp, x, NULL, NULL);
+  CHECK(y->n == 0);
+  Tensor *s = apply(OP_sum, apply(OP_add, y, filled(1, 3, 0), NULL), NULL, &everything);
+  CHECK(s->data[0] == 0);
+  CHECK(tape_backward(&tape, s) == GRPO_OK);
+  tape_free(&tape);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+/* Every kind of memory an operation asks for: results, what is kept, scratch, gradients. */
+static void small_step(void) {
+  static const int32_t rows[] = {0, 1, 1, 2}, targets[] = {1, 0, 3, 2}, ids[] = {0, 1, 2};
+  static const PackSpan pack[] = {{0, 1, -1}, {1, 1, 0}, {2, 1, 0}};
+  const AttentionAttr attention = {.shape = {2, 1, 2, (real).7, 0}, .npack = 3, .pack = pack};
+  const LogheadAttr head = {.n = 4, .rows = rows, .targets = targets, .inv_temp = 1};
+  const EmbeddingAttr embedding = {3, ids, NULL};
+  const Attr eps = {.f = {1e-6}};
+  tape_reset(&tape);
+  Tensor *wte = leaf(4, 4, 0), *wq = leaf(4, 4, 1), *wk = leaf(2, 4, 0), *wv = leaf(2, 4, -1);
+  Tensor *norm = NULL;
+  CHECK(tape_tensor(&tape, 1, (const int[]){4}, &norm) == GRPO_OK);
+  for (int i = 0; i < 4; i++) norm->data[i] = 1;
+  Tensor *x = apply(OP_embedding, wte, NULL, &(Attr){.p = &embedding});
+  Tensor *h = apply(OP_rmsnorm, x, norm, &eps);
+  Tensor *q = apply(OP_linear, h, wq, NULL), *k = apply(OP_linear, h, wk, NULL);
+  Tensor *v = apply(OP_linear, h, wv, NULL), *o = NULL;
+  CHECK(tape_apply(&tape, OP_attention, (Tensor *[]){q, k, v}, &(Attr){.p = &attention}, &o) ==
+        GRPO_OK);
+  x = apply(OP_add, x, o, NULL);
+  Tensor *logp = apply(OP_loghead, x, wte, &(Attr){.p = &head});
+  CHECK(tape_backward(&tape, apply(OP_sum, logp, NULL, &everything)) == GRPO_OK);
+}
+
+TEST(a_steady_step_allocates_nothing) {
+  uint64_t before = 0;
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  for (int step = 0; step < 6; step++) {
+    if (step == 2) before = mem_allocations();
+    small_step();
+  }
+  CHECK(mem_allocations() == before);
+  tape_free(&tape);
+}
+
+TEST(what_is_kept_for_backward_is_not_kept_without_one) {
+  static const int32_t ids[] = {0, 1, 2, 1};
+  const LogheadAttr head = {.n = 4, .rows = ids, .targets = ids, .inv_temp = 1};
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *h = filled(3, 4, 0), *w = filled(5, 4, 0);
+  const size_t before = tape.arena.total;
+  apply(OP_loghead, h, w, &(Attr){.p = &head});
+  CHECK(tape.arena.total - before < 1024); /* the result and its headers; no logits */
+  tape_free(&tape);
+}
+
+TEST(running_out_of_memory_is_an_error_and_leaves_the_tape_usable) {
+  for (uint64_t n = 1; n < 8; n++) {
+    Tensor *x, *y = NULL;
+    real data[4] = {1, 2, 3, 4};
+    Tensor leaf4 = tensor_view(data, 1, (const int[]){4});
+    leaf4.needs_grad = true;
+    x = &leaf4;
+    CHECK(tape_init(&tape, NULL) == GRPO_OK);
+    mem_fail_after(n);
+    const Status s = tape_apply(&tape, OP_exp, &x, NULL, &y);
+    mem_fail_after(0);
+    CHECK(s == GRPO_OK || (s == GRPO_ENOMEM && tape.n == 0));
+    CHECK(tape_apply(&tape, OP_exp, &x, NULL, &y) == GRPO_OK && y->needs_grad);
+    tape_free(&tape);
+  }
+}
