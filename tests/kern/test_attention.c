@@ -1,0 +1,287 @@
+/* Attention on every path: against softmax in double, decoding against training, threads. */
+#include "kern_test.h"
+
+enum { MAX_SPANS = 8 };
+
+/* A packed group: a prompt and its completions, as training sees it. */
+typedef struct Group {
+  AttnShape s;
+  int nspans, rows;
+  KvSeg seg[MAX_SPANS];
+  AttnSpan spans[MAX_SPANS];
+  float *q, *k, *v, *o, *lse, *dout;
+} Group;
+
+static int q_width(const AttnShape *s) { return s->heads * s->head_dim; }
+static int kv_width(const AttnShape *s) { return s->kv_heads * s->head_dim; }
+
+static KvSeg new_seg(const AttnShape *s, int len, int row0) {
+  const int cap = (len + KV_BLOCK) / KV_BLOCK * KV_BLOCK;
+  const size_t n = kv_size(s, cap);
+  KvSeg g = {floats(n), floats(n), cap, len, row0};
+  for (size_t i = 0; i < n; i++) g.k[i] = g.v[i] = NAN; /* what is not stored is garbage */
+  return g;
+}
+
+/* lens[0] is the prompt's length (0: none); the others are completions. */
+static Group *new_group(AttnShape s, int n, const int *lens) {
+  Group *g = calloc(1, sizeof *g);
+  g->s = s;
+  for (int i = 0; i < n; i++) {
+    g->seg[i] = new_seg(&s, lens[i], g->rows);
+    if (lens[i])
+      g->spans[g->nspans++] =
+          (AttnSpan){i && lens[0] ? &g->seg[0] : NULL, &g->seg[i], g->rows, lens[i], 0};
+    g->rows += lens[i];
+  }
+  const size_t r = (size_t)g->rows, qw = (size_t)q_width(&s), kw = (size_t)kv_width(&s);
+  g->q = randoms(r * qw), g->k = randoms(r * kw), g->v = randoms(r * kw);
+  g->o = floats(r * qw), g->lse = floats(r * (size_t)s.heads), g->dout = randoms(r * qw);
+  for (int i = 0; i < n; i++)
+    kv_store(&s, &g->seg[i], 0, lens[i], g->k + (size_t)g->seg[i].row0 * kw, (int)kw,
+             g->v + (size_t)g->seg[i].row0 * kw, (int)kw);
+  return g;
+}
+
+static void free_group(Group *g) {
+  for (int i = 0; i < MAX_SPANS; i++) free(g->seg[i].k), free(g->seg[i].v);
+  free(g->q), free(g->k), free(g->v), free(g->o), free(g->lse), free(g->dout), free(g);
+}
+
+/* The row of k and v that holds logical key j of a span. */
+static int key_row(const AttnSpan *sp, int j) {
+  const int plen = sp->prefix ? sp->prefix->len : 0;
+  return j < plen ? sp->prefix->row0 + j : sp->own->row0 + j - plen;
+}
+
+typedef struct Wanted {
+  double *o, *lse, *dq, *dk, *dv;
+} Wanted;
+
+static double dotd(const float *a, const float *b, int n) {
+  double s = 0;
+  for (int i = 0; i < n; i++) s += (double)a[i] * (double)b[i];
+  return s;
+}
+
+static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w) {
+  const AttnShape *s = &g->s;
+  const int hd = s->head_dim, qw = q_width(s), kw = kv_width(s), kv = h / (s->heads / s->kv_heads);
+  const int pos = (sp->prefix ? sp->prefix->len : 0) + i, row = sp->row + i;
+  const int lo = s->window && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
+  const float *q = g->q + row * qw + h * hd, *go = g->dout + row * qw + h * hd;
+  double *p = calloc((size_t)pos + 1, sizeof *p), *o = w->o + row * qw + h * hd;
+  double max = -HUGE_VAL, sum = 0, d = 0;
+  for (int j = lo; j <= pos; j++) {
+    p[j] = (double)s->scale * dotd(q, g->k + key_row(sp, j) * kw + kv * hd, hd);
+    max = fmax(max, p[j]);
+  }
+  for (int j = lo; j <= pos; j++) sum += p[j] = exp(p[j] - max);
+  for (int j = lo; j <= pos; j++)
+    for (int c = 0; c < hd; c++)
+      o[c] += (p[j] / sum) * (double)g->v[key_row(sp, j) * kw + kv * hd + c];
+  w->lse[row * s->heads + h] = max + log(sum);
+  for (int c = 0; c < hd; c++) d += (double)go[c] * o[c];
+  for (int j = lo; j <= pos; j++) {
+    const int at = key_row(sp, j) * kw + kv * hd;
+    const double ds = p[j] / sum * (dotd(go, g->v + at, hd) - d) * (double)s->scale;
+    for (int c = 0; c < hd; c++) {
+      w->dq[row * qw + h * hd + c] += ds * (double)g->k[at + c];
+      w->dk[at + c] += ds * (double)q[c];
+      w->dv[at + c] += p[j] / sum * (double)go[c];
+    }
+  }
+  free(p);
+}
+
+static Wanted want_all(const Group *g) {
+  const size_t r = (size_t)g->rows, qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
+  Wanted w = {calloc(r * qw, 8), calloc(r * (size_t)g->s.heads, 8), calloc(r * qw, 8),
+              calloc(r * kw, 8), calloc(r * kw, 8)};
+  for (int i = 0; i < g->nspans; i++)
+    for (int j = 0; j < g->spans[i].n; j++)
+      for (int h = 0; h < g->s.heads; h++) want_row(g, &g->spans[i], j, h, &w);
+  return w;
+}
+
+static void forward(const Ctx *cx, float *o, void *arg) {
+  Group *g = arg;
+  const int qw = q_width(&g->s);
+  CHECK(!attn_forward(cx, &g->s, g->nspans, g->spans, g->q, qw, o, qw, g->lse));
+}
+/* out: dq, dk, dv one after another */
+static void backward(const Ctx *cx, float *out, void *arg) {
+  Group *g = arg;
+  const int qw = q_width(&g->s), kw = kv_width(&g->s);
+  float *dk = out + g->rows * qw;
+  CHECK(!attn_backward(cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, g->lse, g->dout, qw, out,
+                       dk, dk + g->rows * kw));
+}
+
+static void check_group(Group *g) {
+  Ctx cx = {NULL, &arena};
+  const size_t r = (size_t)g->rows, qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
+  Wanted w = want_all(g);
+  float *d = floats(r * (qw + 2 * kw)), *d2 = floats(r * (qw + 2 * kw));
+  forward(&cx, g->o, g);
+  CHECK_NEAR(distance(g->o, w.o, r * qw), 0, 2e-5);
+  CHECK_NEAR(distance(g->lse, w.lse, r * (size_t)g->s.heads), 0, 2e-5);
+  backward(&cx, d, g);
+  CHECK_NEAR(distance(d, w.dq, r * qw), 0, 1e-4);
+  CHECK_NEAR(distance(d + r * qw, w.dk, r * kw), 0, 1e-4);
+  CHECK_NEAR(distance(d + r * (qw + kw), w.dv, r * kw), 0, 1e-4);
+  /* each alone gives the same bits */
+  const int q = (int)qw;
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, NULL,
+                       NULL, d2 + r * (qw + kw)));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, d2,
+                       NULL, NULL));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, NULL,
+                       d2 + r * qw, NULL));
+  CHECK(same_bits(d, d2, r * (qw + 2 * kw)));
+  free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free(d), free(d2);
+}
+
+static const struct {
+  AttnShape s;
+  int n, lens[MAX_SPANS];
+} groups[] = {
+    {{4, 2, 32, 0.17f, 0}, 4, {37, 20, 1, 65}},
+    {{2, 2, 64, 0.125f, 0}, 3, {16, 33, 48}},
+    {{3, 1, 24, 0.2f, 0}, 3, {5, 7, 130}},
+    {{7, 1, 16, 0.25f, 0}, 3, {50, 9, 12}},
+    {{1, 1, 128, 0.09f, 0}, 1, {100}},
+    {{16, 1, 8, 0.3f, 0}, 3, {0, 40, 3}},
+    {{4, 2, 32, 0.17f, 10}, 4, {37, 20, 1, 65}},
+    {{4, 4, 32, 0.17f, 1}, 2, {20, 50}},
+    {{2, 1, 40, 0.17f, 33}, 5, {70, 3, 90, 5, 8}},
+    {{2, 1, 1, 1, 0}, 2, {1, 1}},
+};
+enum { NGROUPS = sizeof groups / sizeof *groups };
+
+TEST(attention_agrees_with_softmax_in_double) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+      Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
+      check_group(g);
+      free_group(g);
+    }
+  kern_select(NULL);
+}
+
+/* Decode step t: row t of every completion that is that long, all at once. */
+static void decode_step(const Ctx *cx, const Group *g, KvSeg *cache, int t, float *o, float *lse) {
+  const int qw = q_width(&g->s), kw = kv_width(&g->s);
+  AttnSpan spans[MAX_SPANS];
+  int from[MAX_SPANS], n = 0;
+  float *q = floats((size_t)(MAX_SPANS * qw)), *out = floats((size_t)(MAX_SPANS * qw));
+  float *l = floats((size_t)(MAX_SPANS * g->s.heads));
+  for (int i = 0; i < g->nspans; i++) {
+    const AttnSpan *sp = &g->spans[i];
+    if (t >= sp->n) continue;
+    const int row = sp->row + t, c = (int)(sp->own - g->seg);
+    kv_store(&g->s, &cache[c], t, 1, g->k + row * kw, kw, g->v + row * kw, kw);
+    cache[c].len = t + 1;
+    memcpy(q + n * qw, g->q + row * qw, (size_t)qw * sizeof(float));
+    from[n] = row;
+    spans[n] = (AttnSpan){sp->prefix, &cache[c], n, 1, t};
+    n++;
+  }
+  CHECK(!attn_forward(cx, &g->s, n, spans, q, qw, out, qw, l));
+  for (int i = 0; i < n; i++) {
+    memcpy(o + from[i] * qw, out + i * qw, (size_t)qw * sizeof(float));
+    memcpy(lse + from[i] * g->s.heads, l + i * g->s.heads, (size_t)g->s.heads * sizeof(float));
+  }
+  free(q), free(out), free(l);
+}
+
+TEST(decoding_gives_the_bits_of_training) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+      Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
+      const size_t no = (size_t)(g->rows * q_width(&g->s)), nl = (size_t)(g->rows * g->s.heads);
+      float *o = floats(no), *lse = floats(nl);
+      KvSeg cache[MAX_SPANS];
+      Ctx cx = {NULL, &arena};
+      for (int c = 0; c < groups[i].n; c++) cache[c] = new_seg(&g->s, groups[i].lens[c], -1);
+      forward(&cx, g->o, g);
+      for (int t = 0; t < 130; t++) decode_step(&cx, g, cache, t, o, lse);
+      CHECK(same_bits(o, g->o, no));
+      CHECK(same_bits(lse, g->lse, nl));
+      for (int c = 0; c < groups[i].n; c++) free(cache[c].k), free(cache[c].v);
+      free(o), free(lse), free_group(g);
+    }
+  kern_select(NULL);
+}
+
+TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
+  static const AttnShape s = {4, 2, 32, 0.17f, 0};
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Group *g = new_group(s, 1, (int[]){500});
+    Ctx cx = {NULL, &arena};
+    float *o = floats(500 * 128);
+    forward(&cx, g->o, g);
+    for (int i = 0, at = 0; at < 500; i = (i + 1) % NCOUNTS) {
+      const int n = row_counts[i] < 500 - at ? row_counts[i] : 500 - at;
+      AttnSpan piece = {NULL, &g->seg[0], at, n, at};
+      CHECK(!attn_forward(&cx, &s, 1, &piece, g->q, 128, o, 128, NULL));
+      at += n;
+    }
+    CHECK(same_bits(o, g->o, 500 * 128));
+    free(o), free_group(g);
+  }
+  kern_select(NULL);
+}
+
+TEST(attention_does_not_depend_on_the_number_of_threads) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+      Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
+      Ctx cx = {NULL, &arena};
+      forward(&cx, g->o, g);
+      const size_t qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
+      CHECK(threads_agree(forward, (size_t)g->rows * qw, g));
+      CHECK(threads_agree(backward, (size_t)g->rows * (qw + 2 * kw), g));
+      free_group(g);
+    }
+  kern_select(NULL);
+}
+
+TEST(huge_scores_pick_one_key) {
+  static const AttnShape s = {1, 1, 16, 1, 0};
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Group *g = new_group(s, 1, (int[]){20});
+    Ctx cx = {NULL, &arena};
+    for (int i = 0; i < 20 * 16; i++) g->q[i] *= 1e4f;
+    forward(&cx, g->o, g);
+    Wanted w = want_all(g);
+    CHECK_NEAR(distance(g->o, w.o, 320), 0, 0.05);
+    free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free_group(g);
+  }
+  kern_select(NULL);
+}
+
+TEST(warm_attention_never_allocates) {
+  Group *g = new_group(groups[0].s, groups[0].n, groups[0].lens);
+  Ctx cx = {NULL, &arena};
+  float *d = floats((size_t)(g->rows * (q_width(&g->s) + 2 * kv_width(&g->s))));
+  uint64_t before = 0;
+  for (int i = 0; i < 3; i++) {
+    if (i == 1) before = mem_allocations();
+    forward(&cx, g->o, g), backward(&cx, d, g);
+  }
+  CHECK(mem_allocations() == before);
+  free(d), free_group(g);
+}
+
+TEST(attention_without_memory_says_so) {
+  Group *g = new_group(groups[0].s, groups[0].n, groups[0].lens);
+  Arena empty = {0};
+  Ctx cx = {NULL, &empty};
+  const int qw = q_width(&g->s);
+  mem_fail_after(1);
+  CHECK(attn_forward(&cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, NULL) == GRPO_ENOMEM);
+  mem_fail_after(0);
+  arena_free(&empty);
+  free_group(g);
+}

@@ -1,0 +1,205 @@
+/* Products on every path: against sums in double, invariance of rows, threads. */
+#include "kern_test.h"
+
+typedef struct Case {
+  int m, n, k;
+  bool in_out;
+  float *x, *w, *bias, *dy, *packed;
+} Case;
+
+static Case make_case(int m, int n, int k, bool in_out) {
+  Case c = {m,
+            n,
+            k,
+            in_out,
+            randoms((size_t)(m * k)),
+            randoms((size_t)(n * k)),
+            randoms((size_t)n),
+            randoms((size_t)(m * n)),
+            floats(gemm_packed_size(n, k))};
+  return c;
+}
+static void free_case(Case *c) {
+  free(c->x), free(c->w), free(c->bias), free(c->dy), free(c->packed);
+}
+static double weight(const Case *c, int j, int p) {
+  return (double)(c->in_out ? c->w[p * c->n + j] : c->w[j * c->k + p]);
+}
+
+static void forward(const Ctx *cx, float *y, void *arg) {
+  Case *c = arg;
+  gemm_pack(cx, c->n, c->k, c->w, c->in_out, c->packed);
+  gemm_forward(cx, c->m, c->n, c->k, c->x, c->k, c->packed, c->bias, y, c->n);
+}
+static void dx(const Ctx *cx, float *y, void *arg) {
+  Case *c = arg;
+  CHECK(!gemm_dx(cx, c->m, c->n, c->k, c->dy, c->n, c->w, c->in_out, y, c->k, false));
+}
+static void dw(const Ctx *cx, float *y, void *arg) {
+  Case *c = arg;
+  CHECK(!gemm_dw(cx, c->m, c->n, c->k, c->dy, c->n, c->x, c->k, c->in_out, y, false));
+}
+static void db(const Ctx *cx, float *y, void *arg) {
+  Case *c = arg;
+  CHECK(!gemm_db(cx, c->m, c->n, c->dy, c->n, y, false));
+}
+
+static void check_values(Case *c) {
+  Ctx cx = {NULL, &arena};
+  const int m = c->m, n = c->n, k = c->k;
+  double *want = calloc((size_t)(m * n + m * k + n * k + n), sizeof *want);
+  double *wdx = want + m * n, *wdw = wdx + m * k, *wdb = wdw + n * k;
+  float *y = floats((size_t)(m * n)), *gx = floats((size_t)(m * k)), *gw = floats((size_t)(n * k));
+  float *gb = floats((size_t)n);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+      const double d = (double)c->dy[i * n + j];
+      double s = (double)c->bias[j];
+      for (int p = 0; p < k; p++) {
+        s += (double)c->x[i * k + p] * weight(c, j, p);
+        wdx[i * k + p] += d * weight(c, j, p);
+        wdw[c->in_out ? p * n + j : j * k + p] += d * (double)c->x[i * k + p];
+      }
+      want[i * n + j] = s;
+      wdb[j] += d;
+    }
+  const double tol = 4e-6;
+  forward(&cx, y, c), dx(&cx, gx, c), dw(&cx, gw, c), db(&cx, gb, c);
+  CHECK_NEAR(distance(y, want, (size_t)(m * n)), 0, tol * (sqrt(k) + 1) * 3);
+  CHECK_NEAR(distance(gx, wdx, (size_t)(m * k)), 0, tol * (sqrt(n) + 1) * 3);
+  CHECK_NEAR(distance(gw, wdw, (size_t)(n * k)), 0, tol * (sqrt(m) + 1) * 3);
+  CHECK_NEAR(distance(gb, wdb, (size_t)n), 0, tol * (sqrt(m) + 1) * 3);
+  /* add: the same again on top */
+  CHECK(!gemm_dx(&cx, m, n, k, c->dy, n, c->w, c->in_out, gx, k, true));
+  CHECK(!gemm_dw(&cx, m, n, k, c->dy, n, c->x, k, c->in_out, gw, true));
+  CHECK(!gemm_db(&cx, m, n, c->dy, n, gb, true));
+  for (int i = 0; i < m * k + n * k + n; i++) wdx[i] *= 2;
+  CHECK_NEAR(distance(gx, wdx, (size_t)(m * k)), 0, tol * (sqrt(n) + 1) * 6);
+  CHECK_NEAR(distance(gw, wdw, (size_t)(n * k)), 0, tol * (sqrt(m) + 1) * 6);
+  CHECK_NEAR(distance(gb, wdb, (size_t)n), 0, tol * (sqrt(m) + 1) * 6);
+  free(want), free(y), free(gx), free(gw), free(gb);
+}
+
+TEST(products_agree_with_sums_in_double) {
+  static const int sizes[][3] = {{1, 1, 1},    {1, 48, 5},     {3, 17, 33},  {8, 64, 64},
+                                 {9, 65, 7},   {13, 100, 600}, {70, 33, 47}, {300, 70, 20},
+                                 {5, 16, 513}, {2, 112, 1030}, {600, 3, 2},  {17, 200, 1}};
+  for (int p = 0; p < NPATHS; p++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+      for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
+        Case c = make_case(sizes[i][0], sizes[i][1], sizes[i][2], in_out);
+        check_values(&c);
+        free_case(&c);
+      }
+  kern_select(NULL);
+}
+
+TEST(product_rows_do_not_depend_on_the_number_of_rows) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
+      const int n = 130, k = 700;
+      Ctx cx = {NULL, &arena};
+      Case c = make_case(MAX_ROWS, n, k, in_out);
+      float *y = floats((size_t)(MAX_ROWS * n)), *y1 = floats((size_t)(MAX_ROWS * n));
+      float *g = floats((size_t)(MAX_ROWS * k)), *g1 = floats((size_t)(MAX_ROWS * k));
+      forward(&cx, y, &c), dx(&cx, g, &c);
+      for (int i = 0; i < NCOUNTS; i++) {
+        const int m = row_counts[i], at = (MAX_ROWS - m) / 3; /* another place in the tile */
+        gemm_forward(&cx, m, n, k, c.x + at * k, k, c.packed, c.bias, y1, n);
+        CHECK(same_bits(y1, y + at * n, (size_t)(m * n)));
+        CHECK(!gemm_dx(&cx, m, n, k, c.dy + at * n, n, c.w, in_out, g1, k, false));
+        CHECK(same_bits(g1, g + at * k, (size_t)(m * k)));
+      }
+      free(y), free(y1), free(g), free(g1), free_case(&c);
+    }
+  kern_select(NULL);
+}
+
+TEST(products_do_not_depend_on_the_number_of_threads) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
+      Case c = make_case(300, 150, 530, in_out);
+      CHECK(threads_agree(forward, 300 * 150, &c));
+      CHECK(threads_agree(dx, 300 * 530, &c));
+      CHECK(threads_agree(dw, 150 * 530, &c));
+      CHECK(threads_agree(db, 150, &c));
+      free_case(&c);
+    }
+  kern_select(NULL);
+}
+
+TEST(strides_leave_other_columns_alone) {
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Ctx cx = {NULL, &arena};
+    Case c = make_case(10, 20, 30, false);
+    float *wide = randoms(10 * 50), *y = floats(10 * 20), *out = floats(10 * 37);
+    for (int i = 0; i < 10; i++) memcpy(wide + i * 50 + 7, c.x + i * 30, 30 * sizeof(float));
+    for (int i = 0; i < 370; i++) out[i] = 9;
+    forward(&cx, y, &c);
+    gemm_forward(&cx, 10, 20, 30, wide + 7, 50, c.packed, c.bias, out + 5, 37);
+    for (int i = 0; i < 10; i++) {
+      CHECK(same_bits(out + i * 37 + 5, y + i * 20, 20));
+      CHECK(out[i * 37 + 4] == 9 && out[i * 37 + 25] == 9);
+    }
+    free(wide), free(y), free(out), free_case(&c);
+  }
+  kern_select(NULL);
+}
+
+TEST(plain_products_take_every_orientation) {
+  const int m = 19, n = 37, k = 150;
+  for (int p = 0; p < NPATHS && use_path(p); p++)
+    for (int t = 0; t < 4; t++) {
+      const bool ta = t & 1, tb = t & 2;
+      Ctx cx = {NULL, &arena};
+      float *a = randoms((size_t)(m * k)), *b = randoms((size_t)(k * n)), *c = floats(19 * 37);
+      double *want = calloc(19 * 37, sizeof *want);
+      for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++)
+          for (int q = 0; q < k; q++)
+            want[i * n + j] +=
+                (double)a[ta ? q * m + i : i * k + q] * (double)b[tb ? j * k + q : q * n + j];
+      gemm_plain(&cx, m, n, k, a, ta, b, tb, c, false);
+      CHECK_NEAR(distance(c, want, 19 * 37), 0, 1e-4);
+      free(a), free(b), free(c), free(want);
+    }
+  kern_select(NULL);
+}
+
+TEST(products_carry_infinities_and_tiny_numbers) {
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Ctx cx = {NULL, &arena};
+    Case c = make_case(2, 3, 4, false);
+    float y[6];
+    memset(c.bias, 0, 3 * sizeof(float));
+    for (int i = 0; i < 12; i++) c.w[i] = 1;
+    const float x[8] = {1e-40f, 2e-40f, 0, 0, 3e38f, 3e38f, 0, 0};
+    memcpy(c.x, x, sizeof x);
+    forward(&cx, y, &c);
+    CHECK_NEAR(y[0], 3e-40, 2e-45);
+    CHECK(isinf(y[3]));
+    free_case(&c);
+  }
+  kern_select(NULL);
+}
+
+TEST(a_warm_product_never_allocates) {
+  Ctx cx = {NULL, &arena};
+  Case c = make_case(40, 50, 60, false);
+  float *y = floats(50 * 60);
+  uint64_t before = 0;
+  for (int i = 0; i < 3; i++) {
+    if (i == 1) before = mem_allocations();
+    forward(&cx, y, &c), dx(&cx, y, &c), dw(&cx, y, &c), db(&cx, y, &c);
+  }
+  CHECK(mem_allocations() == before);
+  free(y), free_case(&c);
+}
+
+TEST(a_path_that_is_not_known_is_refused) {
+  CHECK(kern_select("avx1024") == GRPO_EARG);
+  CHECK(kern_select("generic") == GRPO_OK);
+  CHECK_STR(kern_name(), "generic");
+  CHECK(kern_select(NULL) == GRPO_OK);
+  CHECK(kern_blas() != NULL);
+}
