@@ -4,6 +4,17 @@
 
 #include "base/mem.h"
 
+/* Under AddressSanitizer what is not handed out is poisoned, so that the use of
+ * a forgotten tensor or a read past its end is found at once. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define FORBID(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define PERMIT(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
+#else
+#define FORBID(p, n) ((void)(p), (void)(n))
+#define PERMIT(p, n) ((void)(p), (void)(n))
+#endif
+
 enum { ALIGN = 64, SMALLEST = 1 << 20 };
 
 struct ArenaBlock {
@@ -16,7 +27,10 @@ static ArenaBlock *block_new(size_t bytes) {
   ArenaBlock *b = mem_alloc(sizeof *b);
   if (!b) return NULL;
   *b = (ArenaBlock){.size = bytes, .data = mem_alloc_aligned(bytes)};
-  if (b->data) return b;
+  if (b->data) {
+    FORBID(b->data, bytes);
+    return b;
+  }
   mem_free(b);
   return NULL;
 }
@@ -34,6 +48,7 @@ static ArenaBlock *next_block(Arena *a, size_t bytes) {
 
 void *arena_alloc(Arena *a, size_t bytes) {
   if (bytes > SIZE_MAX / 2) return NULL;
+  const size_t wanted = bytes;
   bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
   if (!a->cur || a->cur->size - a->used < bytes) {
     ArenaBlock *b = next_block(a, bytes);
@@ -42,6 +57,7 @@ void *arena_alloc(Arena *a, size_t bytes) {
     a->used = 0;
   }
   void *p = a->cur->data + a->used;
+  PERMIT(p, wanted);
   a->used += bytes;
   a->total += bytes;
   if (a->total > a->high) a->high = a->total;
@@ -64,7 +80,18 @@ Status arena_reserve(Arena *a, size_t bytes) {
   return GRPO_OK;
 }
 
+/* Forbid all memory behind `used` bytes of `cur`. */
+static void forbid_after(const Arena *a, ArenaBlock *cur, size_t used) {
+#if defined(__SANITIZE_ADDRESS__)
+  if (cur) FORBID(cur->data + used, cur->size - used);
+  for (ArenaBlock *b = cur ? cur->next : a->first; b; b = b->next) FORBID(b->data, b->size);
+#else
+  (void)a, (void)cur, (void)used;
+#endif
+}
+
 void arena_reset(Arena *a) {
+  forbid_after(a, NULL, 0);
   a->cur = NULL;
   a->used = a->total = 0;
   a->epoch++;
@@ -73,6 +100,7 @@ void arena_reset(Arena *a) {
 ArenaMark arena_mark(const Arena *a) { return (ArenaMark){a->cur, a->used, a->total}; }
 
 void arena_release(Arena *a, ArenaMark m) {
+  forbid_after(a, m.cur, m.used);
   a->cur = m.cur;
   a->used = m.used;
   a->total = m.total;
@@ -81,6 +109,7 @@ void arena_release(Arena *a, ArenaMark m) {
 void arena_free(Arena *a) {
   for (ArenaBlock *b = a->first, *next; b; b = next) {
     next = b->next;
+    PERMIT(b->data, b->size);
     mem_free_aligned(b->data);
     mem_free(b);
   }

@@ -36,6 +36,7 @@ void buf_printf(Buf *b, const char *fmt, ...) {
   va_copy(again, ap);
   int n = vsnprintf(NULL, 0, fmt, ap);
   va_end(ap);
+  if (n < 0) b->oom = true; /* the format cannot be carried out: nothing may be lost silently */
   if (n >= 0 && room(b, (size_t)n)) {
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     b->len += (size_t)n;
@@ -54,4 +55,6 @@ void buf_free(Buf *b) {
   *b = (Buf){0};
 }
 
-Status buf_status(const Buf *b) { return b->oom ? fail(GRPO_ENOMEM, "buffer") : GRPO_OK; }
+Status buf_status(const Buf *b) {
+  return b->oom ? fail(GRPO_ENOMEM, "no memory for a text buffer") : GRPO_OK;
+}

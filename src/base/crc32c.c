@@ -19,7 +19,9 @@ static void fill_table(void) {
       table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
 }
 
-static uint32_t by_table(uint32_t c, const unsigned char *p, size_t n) {
+uint32_t crc32c_by_table(uint32_t crc, const void *data, size_t n) {
+  const unsigned char *p = data;
+  uint32_t c = ~crc;
   pthread_once(&once, fill_table);
   for (; n >= 8; p += 8, n -= 8) {
     c ^= p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
@@ -27,28 +29,29 @@ static uint32_t by_table(uint32_t c, const unsigned char *p, size_t n) {
         table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
   }
   while (n--) c = c >> 8 ^ table[0][(c ^ *p++) & 255];
-  return c;
+  return ~c;
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <nmmintrin.h>
 
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t c, const unsigned char *p,
+__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const void *data,
                                                                  size_t n) {
-  uint64_t wide = c;
+  const unsigned char *p = data;
+  uint64_t wide = ~crc;
   for (; n >= 8; p += 8, n -= 8) {
     uint64_t word;
     memcpy(&word, p, sizeof word);
     wide = _mm_crc32_u64(wide, word);
   }
-  c = (uint32_t)wide;
+  uint32_t c = (uint32_t)wide;
   while (n--) c = _mm_crc32_u8(c, *p++);
-  return c;
+  return ~c;
 }
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t n) {
-  return ~(__builtin_cpu_supports("sse4.2") ? by_instruction : by_table)(~crc, data, n);
+  return (__builtin_cpu_supports("sse4.2") ? by_instruction : crc32c_by_table)(crc, data, n);
 }
 #else
-uint32_t crc32c(uint32_t crc, const void *data, size_t n) { return ~by_table(~crc, data, n); }
+uint32_t crc32c(uint32_t crc, const void *data, size_t n) { return crc32c_by_table(crc, data, n); }
 #endif

@@ -46,5 +46,6 @@ void file_writer_abort(FileWriter *w);                     /* removes the tempor
 
 /* CRC-32C (Castagnoli); start with crc = 0; "123456789" gives 0xe3069283. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t n);
+uint32_t crc32c_by_table(uint32_t crc, const void *data, size_t n); /* the same on any processor */
 
 #endif

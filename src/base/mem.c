@@ -13,8 +13,9 @@ static atomic_size_t live;
 static atomic_uint_fast64_t fail_at;
 
 static int must_fail(void) {
-  uint64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
-  return n && atomic_fetch_sub(&fail_at, 1) == 1;
+  uint_fast64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
+  while (n && !atomic_compare_exchange_weak(&fail_at, &n, n - 1)) continue;
+  return n == 1;
 }
 
 static void *counted(void *p) {
@@ -99,7 +100,10 @@ static size_t number_in(const char *path, const char *key, size_t unit) {
 size_t mem_available(void) {
   size_t machine = number_in("/proc/meminfo", "MemAvailable:", 1024);
   size_t limit = number_in("/sys/fs/cgroup/memory.max", "", 1);
+  if (!limit) return machine;
   size_t used = number_in("/sys/fs/cgroup/memory.current", "", 1);
-  if (limit && limit > used && (!machine || limit - used < machine)) return limit - used;
-  return machine;
+  size_t cache = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
+  used = used > cache ? used - cache : 0; /* file pages that nobody misses */
+  size_t left = limit > used ? limit - used : 1;
+  return machine && machine < left ? machine : left;
 }

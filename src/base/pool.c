@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,19 +16,21 @@
 #include "base/mem.h"
 
 /* One word hands out the work of a region: its number in the upper half, the
- * next chunk in the lower.  A worker that wakes late sees another region's
- * number and cannot take a chunk of it with a stale function. */
+ * chunks not yet taken in the lower.  Taking one is a compare-and-swap of the
+ * whole word, so a worker that wakes late, when the region is over, cannot take
+ * anything: it finds no chunks left or another region's number.  Whoever did
+ * take a chunk may read fn, arg and nchunks: the region cannot end before. */
 struct Pool {
-  _Alignas(64) atomic_uint generation;   /* +1 per region; workers wait on it */
+  _Alignas(64) atomic_uint generation; /* +1 per region; workers wait on it */
   _Alignas(64) atomic_uint_fast64_t ticket;
-  _Alignas(64) atomic_int remaining;     /* chunks not yet finished */
+  _Alignas(64) atomic_int remaining; /* chunks not yet finished */
   atomic_int sleeping;
   atomic_bool stop;
   PoolFn fn;
   void *arg;
-  atomic_int nchunks; /* a late worker of an older region may look at it */
+  int nchunks;
   int threads;
-  pthread_t thread[];                    /* threads - 1 workers */
+  pthread_t thread[]; /* threads - 1 workers */
 };
 
 typedef struct Start {
@@ -35,7 +38,8 @@ typedef struct Start {
   int worker;
 } Start;
 
-static _Thread_local int inside; /* worker + 1 while this thread is running a chunk */
+static _Thread_local const Pool *inside; /* whose chunk this thread is running, */
+static _Thread_local int inside_as;      /* and as which worker */
 
 static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -57,18 +61,19 @@ static void futex(atomic_uint *word, int op, unsigned value) {
 
 /* Take chunks of region `generation` until none is left. */
 static void work(Pool *p, unsigned generation, int worker) {
-  inside = worker + 1;
+  inside = p;
+  inside_as = worker;
   for (;;) {
     uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
-    if ((unsigned)(t >> 32) != generation) break;
-    if ((int)(uint32_t)t >= p->nchunks) break;
-    if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t + 1, memory_order_acq_rel,
+    const uint32_t left = (uint32_t)t;
+    if ((unsigned)(t >> 32) != generation || left == 0) break;
+    if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel,
                                                memory_order_relaxed))
       continue;
-    p->fn(p->arg, (int)(uint32_t)t, worker);
+    p->fn(p->arg, p->nchunks - (int)left, worker);
     atomic_fetch_sub_explicit(&p->remaining, 1, memory_order_release);
   }
-  inside = 0;
+  inside = NULL;
 }
 
 /* Wait until the generation moves on from `seen`: spin, then sleep. */
@@ -108,24 +113,37 @@ static int quota_cores(void) {
 
 int pool_cores(void) {
   cpu_set_t set;
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, q = quota_cores();
+  const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+  int n = known ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN), q = quota_cores();
   if (q < n) n = q;
   return n < 1 ? 1 : n;
 }
 
+/* Workers take no signals: a host's handlers run on its own threads. */
+static int start_thread(Pool *p, int worker) {
+  Start *start = mem_alloc(sizeof *start);
+  if (!start) return -1;
+  *start = (Start){p, worker};
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&p->thread[worker - 1], NULL, worker_main, start);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (rc) mem_free(start);
+  return rc;
+}
+
 Status pool_new(Pool **out, int threads) {
+  *out = NULL;
   if (threads == 0) threads = pool_cores();
   if (threads < 1 || threads > 1024) return fail(GRPO_EARG, "threads: %d, want 1 to 1024", threads);
   Pool *p = mem_alloc_aligned(sizeof *p + sizeof(pthread_t) * (size_t)threads);
   if (!p) return fail(GRPO_ENOMEM, "thread pool");
   *p = (Pool){.threads = 1};
   for (int i = 1; i < threads; i++) {
-    Start *start = mem_alloc(sizeof *start);
-    if (start) *start = (Start){p, i};
-    if (!start || pthread_create(&p->thread[i - 1], NULL, worker_main, start)) {
-      mem_free(start);
+    if (start_thread(p, i) != 0) {
       pool_free(p);
-      return fail(GRPO_ENOMEM, "thread pool: cannot start thread %d", i);
+      return fail(GRPO_ENOMEM, "thread pool: cannot start thread %d of %d", i + 1, threads);
     }
     p->threads++;
   }
@@ -144,9 +162,21 @@ void pool_free(Pool *p) {
 
 int pool_threads(const Pool *p) { return p ? p->threads : 1; }
 
+/* Wait for chunks that other workers still run.  They may have lost their core
+ * to another process, so waiting gives ours away after a while. */
+static void wait_for_others(Pool *p) {
+  for (int i = 0; atomic_load_explicit(&p->remaining, memory_order_acquire) > 0; i++) {
+    if (i < 5000)
+      pause_cpu();
+    else
+      sched_yield();
+  }
+}
+
 void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg) {
   if (!p || p->threads == 1 || nchunks <= 1 || inside) {
-    for (int i = 0; i < nchunks; i++) fn(arg, i, inside ? inside - 1 : 0);
+    const int worker = p && inside == p ? inside_as : 0;
+    for (int i = 0; i < nchunks; i++) fn(arg, i, worker);
     return;
   }
   p->fn = fn;
@@ -154,9 +184,9 @@ void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg) {
   p->nchunks = nchunks;
   atomic_store_explicit(&p->remaining, nchunks, memory_order_relaxed);
   const unsigned g = atomic_load(&p->generation) + 1;
-  atomic_store_explicit(&p->ticket, (uint64_t)g << 32, memory_order_release);
+  atomic_store_explicit(&p->ticket, (uint64_t)g << 32 | (uint32_t)nchunks, memory_order_release);
   atomic_store(&p->generation, g);
   if (atomic_load(&p->sleeping)) futex(&p->generation, FUTEX_WAKE, INT_MAX);
   work(p, g, 0);
-  while (atomic_load_explicit(&p->remaining, memory_order_acquire) > 0) pause_cpu();
+  wait_for_others(p);
 }

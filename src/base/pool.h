@@ -3,7 +3,8 @@
  * Work is cut into chunks whose number depends on the size of the work only,
  * never on the number of threads, so results do not either.  Idle workers spin
  * for some 50 microseconds and then sleep on a futex.  Regions do not nest: a
- * chunk that starts one runs it alone.  A region never allocates.
+ * chunk that starts one runs it alone.  A region never allocates.  One thread
+ * at a time may start regions of a pool.
  */
 #ifndef GRPO_BASE_POOL_H
 #define GRPO_BASE_POOL_H

@@ -24,7 +24,7 @@ static uint64_t mix(uint64_t x) { /* splitmix64's finaliser */
   return x ^ (x >> 31);
 }
 
-/* The index is 40 bits wide here; its upper part moves into the key. */
+/* The lower half of the index goes into the counter, the upper half into the key. */
 static void block(const RngKey *k, uint64_t index, uint32_t out[4]) {
   uint64_t key = mix(k->seed + 0x9e3779b97f4a7c15u) ^ mix(index >> 32);
   const uint32_t words[2] = {(uint32_t)key, (uint32_t)(key >> 32)};

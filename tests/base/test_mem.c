@@ -1,0 +1,65 @@
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "testing.h"
+
+TEST(what_is_given_back_is_no_longer_counted) {
+  const size_t live = mem_live_bytes();
+  const uint64_t count = mem_allocations();
+  char *a = mem_alloc(1000), *z = mem_zalloc(500), *s = mem_strdup("word"),
+       *t = mem_strndup("word", 2);
+  CHECK(mem_allocations() == count + 4);
+  CHECK(mem_live_bytes() >= live + 1508 && mem_live_bytes() < live + 1800);
+  for (int i = 0; i < 500; i++) CHECK(z[i] == 0);
+  CHECK_STR(s, "word");
+  CHECK_STR(t, "wo");
+  a = mem_realloc(a, 100000);
+  CHECK(mem_live_bytes() >= live + 100508);
+  a = mem_realloc(a, 10);
+  mem_free(a), mem_free(z), mem_free(s), mem_free(t), mem_free(NULL);
+  CHECK(mem_live_bytes() == live);
+}
+
+TEST(aligned_memory_is_aligned) {
+  static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1};
+  const size_t live = mem_live_bytes();
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char *p = mem_alloc_aligned(sizes[i]);
+    const size_t align = sizes[i] >= 2 << 20 ? 2 << 20 : 64;
+    CHECK(p && (uintptr_t)p % align == 0);
+    memset(p, 1, sizes[i]);
+    mem_free_aligned(p);
+  }
+  CHECK(mem_live_bytes() == live);
+}
+
+TEST(impossible_sizes_are_null) {
+  volatile size_t most = SIZE_MAX; /* so that the compiler does not warn */
+  CHECK(mem_alloc_aligned(most) == NULL && mem_alloc_aligned(most - 100) == NULL);
+}
+
+TEST(the_nth_allocation_fails_and_only_that) {
+  void *p = mem_alloc(8), *q;
+  mem_fail_after(2);
+  CHECK((q = mem_alloc(8)) != NULL);
+  mem_free(q);
+  CHECK(mem_realloc(p, 16) == NULL);
+  CHECK((q = mem_alloc(8)) != NULL);
+  mem_free(q);
+  mem_fail_after(1);
+  CHECK(mem_zalloc(8) == NULL);
+  mem_fail_after(1);
+  CHECK(mem_strdup("x") == NULL);
+  mem_fail_after(1);
+  CHECK(mem_alloc_aligned(8) == NULL);
+  mem_fail_after(1);
+  mem_fail_after(0);
+  CHECK((q = mem_alloc(8)) != NULL);
+  mem_free(q);
+  mem_free(p); /* still owned after the failed realloc */
+}
+
+TEST(the_machine_has_memory) {
+  CHECK(mem_peak_rss() > 1 << 20);
+  CHECK(mem_available() > 1 << 20);
+}
