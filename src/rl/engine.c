@@ -58,9 +58,10 @@ size_t activation_bytes(const Config *c, const Config *reference, const EngineOp
   const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
   const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
   const int rows = larger(larger(unit, o->micro_batch_tokens), larger(example, SFT_UNIT_ROWS));
-  /* every sequence has one output more than rows of its own */
+  /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
+   * block of keys that is nearly empty */
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  const int spans = larger(units * (o->group_size + 1), EXAMPLE_SPANS);
+  const int spans = larger(2 * units * (o->group_size + 1), EXAMPLE_SPANS);
   size_t bytes = model_step_bytes(c, rows, rows + spans, spans, o->train);
   if (reference)
     bytes += model_step_bytes(reference, larger(unit, SFT_UNIT_ROWS), rows + spans, spans, false) +

@@ -1,0 +1,101 @@
+/* tiny.h - a tiny random model, an engine around it and prompts, for the tests of src/rl. */
+#ifndef GRPO_TESTS_RL_TINY_H
+#define GRPO_TESTS_RL_TINY_H
+
+#include "rl/engine.h"
+#include "rl/engine_impl.h"
+#include "rl/options.h"
+#include "testing.h"
+
+enum { TINY_PROMPTS = 4, TINY_GROUP = 4, TINY_NEW = 12, TINY_PROMPT = 20, TINY_VOCAB = 258 };
+
+typedef struct Tiny {
+  Pool *pool;
+  Model *model, *reference;
+  Tokenizer *tok;
+  Engine *engine;
+  EngineOptions o;
+} Tiny;
+
+static inline Config tiny_config(void) {
+  return (Config){.family = FAMILY_LLAMA,
+                  .vocab_size = TINY_VOCAB,
+                  .hidden_size = 32,
+                  .intermediate_size = 48,
+                  .num_hidden_layers = 2,
+                  .num_attention_heads = 4,
+                  .num_key_value_heads = 2,
+                  .head_dim = 8,
+                  .max_position_embeddings = 64,
+                  .norm_eps = 1e-5,
+                  .initializer_range = 0.2,
+                  .tie_word_embeddings = true,
+                  .rope_theta = 10000,
+                  .bos_token_id = -1,
+                  .pad_token_id = -1,
+                  .num_eos = 2,
+                  .eos_token_id = {7, 99}};
+}
+
+static inline void tiny_options(EngineOptions *o) {
+  engine_options_init(o);
+  o->prompts_per_step = TINY_PROMPTS;
+  o->group_size = TINY_GROUP;
+  o->max_prompt_tokens = TINY_PROMPT;
+  o->max_new_tokens = TINY_NEW;
+}
+
+static inline void tiny_open(Tiny *t, int threads, const EngineOptions *o) {
+  const Config c = tiny_config();
+  *t = (Tiny){.o = *o};
+  CHECK(!pool_new(&t->pool, threads));
+  CHECK(!model_new(&t->model, t->pool, &c, 1));
+  CHECK(!model_new(&t->reference, t->pool, &c, 2));
+  CHECK(!tokenizer_bytes(&t->tok));
+  Status s = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, o);
+  if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+}
+
+static inline void tiny_close(Tiny *t) {
+  engine_free(t->engine);
+  model_release(t->model);
+  model_release(t->reference);
+  tokenizer_free(t->tok);
+  pool_free(t->pool);
+}
+
+/* Prompts whose lengths depend on the step. */
+static inline Batch *tiny_rollout(Tiny *t, uint32_t step) {
+  static int32_t ids[TINY_PROMPTS][TINY_PROMPT];
+  Prompt prompts[TINY_PROMPTS];
+  RolloutOptions ro = {.group = t->o.group_size, .seed = 3, .step = step};
+  sampling_default(&ro.sampling);
+  ro.sampling.max_new_tokens = TINY_NEW;
+  for (int p = 0; p < t->o.prompts_per_step; p++) {
+    prompts[p] = (Prompt){ids[p], 1 + (int)((5 * step + 7 * (uint32_t)p) % TINY_PROMPT),
+                          step * 16 + (uint32_t)p};
+    for (int i = 0; i < prompts[p].len; i++)
+      ids[p][i] = (int32_t)((31 * (int)step + 17 * p + 5 * i + 11) % 256);
+  }
+  Status s = engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro);
+  if (s) test_fail(__FILE__, __LINE__, "rollout: %s", err_message());
+  return engine_batch(t->engine, BATCH_SAMPLE);
+}
+
+/* Advantages that look like some: different in every group, one group without any. */
+static inline void tiny_advantages(const Batch *b, double *a) {
+  for (int i = 0; i < batch_size(b); i++) {
+    const int g = i / b->group, k = i % b->group;
+    a[i] = g == 1 ? 0 : (k - (b->group - 1) / 2.0) * (1 + 0.25 * g);
+  }
+}
+
+static inline bool same_weights(Model *a, Model *b) {
+  for (int i = 0; i < model_num_params(a); i++) {
+    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
+    if (memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
+  }
+  return true;
+}
+
+#endif
