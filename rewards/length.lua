@@ -32,8 +32,6 @@ local function judged(correct, text, row, c)
   return verdict == true or type(verdict) == "number" and verdict >= 1
 end
 
---- A right answer is worth more the shorter it is, a wrong one costs less the longer it is,
---- along a cosine (2502.03373).  nil where the judge says nil.  Past max_len the value stays.
 ---@class rewards.length.Cosine
 ---@field max_len? number
 ---@field min_value_wrong? number value of a wrong answer at length 0
@@ -43,6 +41,9 @@ end
 ---@field unit? "tokens"|"chars"
 ---@field correct? fun(text: string, row: table, c: table): boolean|number|nil
 ---   true or >= 1 is right, nil leaves the completion out
+
+--- A right answer is worth more the shorter it is, a wrong one costs less the longer it is,
+--- along a cosine (2502.03373).  nil where the judge says nil.  Past max_len the value stays.
 ---@param opts? rewards.length.Cosine
 ---@return fun(text: string, row: table, c: table): number|nil
 function length.cosine(opts)

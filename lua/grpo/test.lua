@@ -257,14 +257,42 @@ local function find(paths, list)
   return files
 end
 
---- Runs test files.
----@param paths string[] files, or directories whose *_test.lua are taken
+-- One test's line (TAP), or nothing but what did not pass.
+local function report(write, tap, number, t, result, why)
+  local comment = why and tostring(why):gsub("\n", "\n    ") or ""
+  if tap then
+    write(("%sok %d - %s%s\n"):format(result == "failed" and "not " or "", number,
+      t.name:gsub("[#\n]", " "), result == "skipped" and " # SKIP " .. comment or ""))
+    if result == "failed" then write("    " .. comment .. "\n") end
+  elseif result == "failed" then
+    write(("FAILED %s\n    %s\n"):format(t.name, comment))
+  elseif result == "skipped" then
+    write(("skipped %s: %s\n"):format(t.name, comment))
+  end
+end
+
+-- A file that does not load is a test that fails.
+local function collect_all(files)
+  local tests = {}
+  for _, path in ipairs(files) do
+    local ok, why = collect(path, tests)
+    if not ok then
+      tests[#tests + 1] = { name = path .. " loads", path = path, start = function() end,
+        fn = function() error(why, 0) end }
+    end
+  end
+  return tests
+end
+
 ---@class grpo.test.Options
 ---@field tap? boolean write the Test Anything Protocol
 ---@field filter? string plain text that a test's full name must contain
 ---@field seed? integer shuffle the tests
 ---@field list? fun(dir: string): string[]|nil the names in a directory, or nil when it is none
 ---@field write? fun(text: string) where the report goes; default stdout
+
+--- Runs test files.
+---@param paths string[] files, or directories whose *_test.lua are taken
 ---@param opts? grpo.test.Options
 ---@return { passed: integer, failed: integer, skipped: integer, files: integer }
 function test.run(paths, opts)
@@ -274,36 +302,20 @@ function test.run(paths, opts)
     write = { type = "function", default = function(s) io.stdout:write(s) end },
   }, "test.run")
   local files = find(paths, opts.list)
-  local tests, counts = {}, { passed = 0, failed = 0, skipped = 0, files = #files }
-  for _, path in ipairs(files) do
-    local ok, why = collect(path, tests)
-    if not ok then
-      tests[#tests + 1] = { name = path .. " loads", path = path, scope = nil, start = function() end,
-        fn = function() error(why, 0) end }
-    end
-  end
+  local tests, number = collect_all(files), 0
   if opts.seed then shuffle(tests, opts.seed) end
-
-  local number = 0
+  local counts = { passed = 0, failed = 0, skipped = 0, files = #files }
   for _, t in ipairs(tests) do
     if not opts.filter or t.name:find(opts.filter, 1, true) then
       local result, why = run_one(t)
-      counts[result] = counts[result] + 1
       number = number + 1
-      local comment = why and tostring(why):gsub("\n", "\n    ") or ""
-      if opts.tap then
-        opts.write(("%sok %d - %s%s\n"):format(result == "failed" and "not " or "", number,
-          t.name:gsub("[#\n]", " "), result == "skipped" and " # SKIP " .. comment or ""))
-        if result == "failed" then opts.write("    " .. comment .. "\n") end
-      elseif result == "failed" then
-        opts.write(("FAILED %s\n    %s\n"):format(t.name, comment))
-      elseif result == "skipped" then
-        opts.write(("skipped %s: %s\n"):format(t.name, comment))
-      end
+      counts[result] = counts[result] + 1
+      report(opts.write, opts.tap, number, t, result, why)
     end
   end
-  if opts.tap then opts.write(("1..%d\n"):format(number)) end
-  if not opts.tap then
+  if opts.tap then
+    opts.write(("1..%d\n"):format(number))
+  else
     opts.write(("%d passed, %d failed, %d skipped in %d file%s\n"):format(counts.passed, counts.failed,
       counts.skipped, counts.files, counts.files == 1 and "" or "s"))
   end

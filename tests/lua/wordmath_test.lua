@@ -111,7 +111,7 @@ describe("wordmath.demonstration", function()
   it("is wrong in exactly half of any even number of neighbours", function()
     local wrong_before = { [0] = 0 }
     for i, row in ipairs(rows) do
-      local text, fault = wordmath.demonstration(row)
+      local text, fault = wordmath.demonstration(row), wordmath.fault(row)
       local right = gsm8k.correct(text, row) == 1 and gsm8k.layout(text) == 1
         and gsm8k.integer(text) == 1 and gsm8k.nothing_after(text) == 0
       assert.equal(fault == nil, right)
@@ -140,7 +140,7 @@ describe("wordmath.demonstration", function()
     assert.equal(2000, stats.wrong_answer + stats.wrong_format)
     local kinds = {}
     for _, row in ipairs(rows) do
-      local _, fault = wordmath.demonstration(row)
+      local fault = wordmath.fault(row)
       kinds[fault or "none"] = (kinds[fault or "none"] or 0) + 1
     end
     for _, kind in ipairs { "slip", "unclosed", "unopened", "joined", "chatty" } do

@@ -242,22 +242,30 @@ local faults = {
 -- Slips of the number are as frequent as all faults of form together.
 local fault_of = { "slip", "unclosed", "slip", "unopened", "slip", "joined", "slip", "chatty" }
 
---- What the weak teacher writes: of any even number of neighbouring demonstrations exactly half
---- are right.  The even ones are wrong; how is drawn from a hash of the row.
+--- What is wrong with a row's demonstration: "slip", "unclosed", "unopened", "joined", "chatty",
+--- or nil.  Every even row has a fault, drawn from a hash of the row, and no odd one.
 ---@param row table
 ---@param index? integer default row.index
----@return string text
----@return string|nil fault nil when it is right
-function wordmath.demonstration(row, index)
+---@return string|nil fault
+---@return integer|nil h a random number for the fault to use
+function wordmath.fault(row, index)
   index = index or row.index
-  if math.type(index) ~= "integer" then
-    error("wordmath.demonstration: the row has no index; give one", 2)
-  end
-  if index % 2 == 1 then return wordmath.solution(row), nil end
+  if math.type(index) ~= "integer" then error("wordmath: the row has no index; give one", 2) end
+  if index % 2 == 1 then return nil end
   local h = hash(row.question .. index)
-  local fault = fault_of[h % #fault_of + 1]
+  return fault_of[h % #fault_of + 1], h // #fault_of
+end
+
+--- What the weak teacher writes: of any even number of neighbouring demonstrations exactly half
+--- are right.
+---@param row table
+---@param index? integer default row.index
+---@return string
+function wordmath.demonstration(row, index)
+  local fault, h = wordmath.fault(row, index)
+  if not fault then return wordmath.solution(row) end
   local thinking, number = parts(row)
-  return faults[fault](thinking, number, h // #fault_of), fault
+  return faults[fault](thinking, number, h)
 end
 
 --- What the teacher's demonstrations of these rows are worth, judged by the rewards.

@@ -1,0 +1,128 @@
+-- experiments/gsm8k.lua
+--
+-- Question: how far can rewards alone lift a model above the teacher it learned from?
+--
+--   grpo run experiments/gsm8k.lua                   nothing to download: problems are generated,
+--                                                    a small model is made, and taught on the spot
+--   grpo run experiments/gsm8k.lua --arg data=DIR    real GSM8K rows: DIR/train.jsonl, DIR/test.jsonl
+--   grpo run experiments/gsm8k.lua --arg model=DIR   a pretrained model in Hugging Face layout
+--   ... --arg steps=N --arg seed=N
+--
+-- Measured results: experiments/gsm8k.md
+
+local grpo     = require "grpo"
+local gsm8k    = require "rewards.gsm8k"
+local schedule = require "grpo.schedule"
+local real     = require "grpo.tasks.gsm8k"
+local wordmath = require "grpo.tasks.wordmath"
+
+local args  = grpo.args
+local seed  = math.tointeger(tonumber(args.seed or 0))
+local steps = math.tointeger(tonumber(args.steps or (args.model and 500 or 150)))
+if not seed or not steps then error("--arg seed and --arg steps want whole numbers", 0) end
+
+-- 1. Problems: rows with a question, and an answer that ends in "#### 42". -----------------------
+
+local task, demonstrations, problems, held_out
+if args.data then
+  task           = real
+  problems       = grpo.data.jsonl(args.data .. "/train.jsonl")
+  held_out       = grpo.data.jsonl(args.data .. "/test.jsonl")
+  demonstrations = problems
+else
+  io.stderr:write("gsm8k: no --arg data=DIR, so word problems in GSM8K's format are generated\n")
+  task           = wordmath
+  problems       = wordmath.dataset { split = "train", seed = seed, n = 20000 }
+  held_out       = wordmath.dataset { split = "eval", seed = seed, n = 400 }
+  demonstrations = wordmath.dataset { split = "demo", seed = seed, n = 20000 }
+end
+
+-- What to imitate in the first stage.  For generated problems the teacher is weak on purpose: its
+-- steps are right, but exactly half of its demonstrations slip in the final number or the form.
+local teach = task.demonstration or task.solution
+
+-- 2. A model: the one in --arg model, or a new one of about 1.5 million weights. ------------------
+
+local model, prompt
+if args.model then
+  local tokenizer = grpo.tokenizer.load(args.model)
+  local ask       = real.messages
+  local can_chat  = pcall(function() return tokenizer:chat(ask { question = "?" }) end)
+  model  = { path = args.model }
+  prompt = can_chat and ask or function(row) return real.system .. "\n\n" .. real.prompt(row) end
+else
+  io.stderr:write("gsm8k: no --arg model=DIR, so a small model is made and taught first\n")
+  local texts = {} -- what its tokenizer is trained on; every digit is a token of its own
+  for i = 1, math.min(#problems, 2000) do
+    local row = problems[i]
+    texts[i] = task.prompt(row) .. task.solution(row)
+  end
+  model = {
+    config    = "configs/models/starter.json",
+    tokenizer = grpo.tokenizer.train(texts, { kind = "bpe", vocab_size = args.data and 4096 or 512 }),
+  }
+  prompt = task.prompt
+end
+
+-- The longest prompt and completion, in tokens.
+local longest = args.model and { 400, 320 } or args.data and { 224, 288 } or { 64, 72 }
+
+-- 3. Rewards: what we want, as numbers.  Being right counts most; the rest is how to say it. ------
+
+local rewards = {
+  { name = "correct",       fn = gsm8k.correct,       weight = 2.0 },  -- 1 or 0
+  { name = "integer",       fn = gsm8k.integer,       weight = 0.25 }, -- 1 or -1
+  { name = "layout",        fn = gsm8k.layout,        weight = 0.5 },  -- 1 or -1
+  { name = "nothing_after", fn = gsm8k.nothing_after, weight = 0.5 },  -- 0 or -0.5
+}
+
+-- The held-out measure is stricter than any one reward: the right number in the right form.
+local function solved(text, row)
+  return gsm8k.correct(text, row) == 1 and gsm8k.layout(text) == 1
+end
+
+-- 4. Two stages: imitate, then improve.  A pretrained model needs no imitation. -------------------
+
+local imitate = {
+  kind = "sft",
+  data = { train = demonstrations, target = teach },
+  train = {
+    steps = 400, prompts_per_step = 64,
+    lr = schedule.cosine { peak = 3e-3, warmup = 40, final = 3e-4 },
+  },
+}
+
+local improve = {
+  kind = "grpo",
+  data = { train = problems },
+  train = {
+    steps = steps, prompts_per_step = args.model and 8 or 32,
+    lr = args.model and 1e-6 or schedule.warmup { to = 5e-4, steps = 10 },
+  },
+}
+
+return grpo.experiment {
+  name     = "gsm8k",
+  seed     = seed,
+  model    = model,
+  data     = {
+    train = problems, eval = held_out, prompt = prompt,
+    max_prompt_tokens = longest[1],
+  },
+  sampling = { group_size = 8, max_new_tokens = longest[2] },
+  rewards  = rewards,
+  stages   = args.model and { improve } or { imitate, improve },
+
+  -- Evaluated before, between and after the stages: greedy accuracy, and pass@1 and pass@8 of
+  -- eight samples a problem.
+  eval     = { metric = solved, samples = 400, group_size = 8, pass_at = { 1, 8 } },
+  log      = { completions = 2 },
+  hooks    = {
+    on_start = function(tr)
+      if args.data or tr.resumed then return end
+      local s = wordmath.teacher_stats(demonstrations:take(1000))
+      tr:print(("the teacher: of %d demonstrations %d are right, %d have a wrong number, %d a wrong form")
+        :format(s.n, s.right, s.wrong_answer, s.wrong_format))
+    end,
+  },
+}
