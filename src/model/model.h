@@ -89,7 +89,7 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
 
 /* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's arena. */
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train);
-size_t model_weight_bytes(const Config *c,
-                          bool train); /* weights, panels and, when training, gradients */
+/* Weights, panels, rotary table and, when training, gradients. */
+size_t model_weight_bytes(const Config *c, bool train);
 
 #endif

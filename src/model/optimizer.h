@@ -12,8 +12,8 @@ void optimizer_options_init(OptimizerOptions *o);
 
 typedef struct Optimizer Optimizer;
 
-Status optimizer_new(Optimizer **out, Model *m,
-                     const OptimizerOptions *o); /* m is trainable and outlives it */
+/* m is trainable and outlives it */
+Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o);
 void optimizer_free(Optimizer *o);
 /* L2 norm of all gradients; ELIMIT... never: NaN is returned as NaN. */
 double optimizer_grad_norm(Optimizer *o, const Ctx *cx);

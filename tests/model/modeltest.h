@@ -1,0 +1,128 @@
+/* modeltest.h - what the tests of this layer share: small models, oracles, comparisons. */
+#ifndef GRPO_TESTS_MODELTEST_H
+#define GRPO_TESTS_MODELTEST_H
+
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/rng.h"
+#include "model/model.h"
+#include "model/safetensors.h"
+#include "testing.h"
+
+/* Status OK, or the test fails and says why. */
+#define OK(call)                                                                                   \
+  do {                                                                                             \
+    if ((call) != GRPO_OK) test_fail(__FILE__, __LINE__, "%s: %s", #call, err_message());          \
+  } while (0)
+#define REQUIRE(call)                                                                              \
+  do {                                                                                             \
+    if ((call) != GRPO_OK) {                                                                       \
+      test_fail(__FILE__, __LINE__, "%s: %s", #call, err_message());                               \
+      return;                                                                                      \
+    }                                                                                              \
+  } while (0)
+/* Fails with this status and a message that has these words. */
+#define REFUSED(call, status, words)                                                               \
+  do {                                                                                             \
+    Status st_ = (call);                                                                           \
+    if (st_ != (status) || !strstr(err_message(), words) || strchr(err_message(), '\n'))           \
+      test_fail(__FILE__, __LINE__, "%s: got %s \"%s\", want %s with \"%s\"", #call,               \
+                status_name(st_), st_ ? err_message() : "", status_name(status), words);           \
+  } while (0)
+
+/* First line of a test that cannot do without the oracles. */
+#define NEEDS_ORACLES                                                                              \
+  do {                                                                                             \
+    if (test_shared()) break;                                                                      \
+    test_skip("GRPO_SHARED is not set: no oracles");                                               \
+    return;                                                                                        \
+  } while (0)
+
+static inline void config_of(Config *c, const char *text) {
+  Json *j = NULL;
+  OK(json_parse(text, strlen(text), "test", &j));
+  OK(config_from_json(c, j, "test"));
+  json_free(j);
+}
+
+static const char *const tiny_gpt2 =
+    "{\"model_type\":\"gpt2\",\"vocab_size\":97,\"n_embd\":48,\"n_layer\":3,\"n_head\":3,"
+    "\"n_positions\":80,\"initializer_range\":0.2}";
+static const char *const tiny_llama =
+    "{\"model_type\":\"llama\",\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":88,"
+    "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"
+    "\"max_position_embeddings\":96,\"initializer_range\":0.2,\"tie_word_embeddings\":true}";
+static const char *const biased_llama =
+    "{\"model_type\":\"llama\",\"vocab_size\":101,\"hidden_size\":40,\"intermediate_size\":56,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":1,\"head_dim\":12,"
+    "\"max_position_embeddings\":96,\"initializer_range\":0.2,\"attention_bias\":true,"
+    "\"mlp_bias\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,"
+    "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":32}}";
+
+/* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
+static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {
+  Config c;
+  Model *m = NULL;
+  config_of(&c, shape);
+  OK(model_new(&m, pool, &c, seed));
+  for (int i = 0; m && i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i, .sample = 1};
+    for (size_t k = 0; (p->is_bias || p->is_norm) && k < p->t.n; k++)
+      p->t.data[k] += (real)(0.1 * rng_normal(&key, k));
+  }
+  if (m) model_updated(m);
+  return m;
+}
+
+/* Ids from a counter-based stream, none of them special. */
+static inline void some_ids(int32_t *ids, int n, int vocab, uint64_t seed) {
+  const RngKey key = {.seed = seed, .stream = RNG_USER};
+  for (int i = 0; i < n; i++) ids[i] = (int32_t)(rng_u64(&key, (uint64_t)i) % (uint64_t)vocab);
+}
+
+typedef struct Ints {
+  int32_t *at;
+  int n;
+} Ints;
+static inline Ints ints_of(const Json *j) {
+  Ints v = {malloc((json_count(j) + 1) * sizeof *v.at), 0};
+  for (const Json *e = json_child(j); e; e = json_next(e)) v.at[v.n++] = (int32_t)json_number(e);
+  return v;
+}
+
+typedef struct Reals {
+  real *at;
+  int n;
+} Reals;
+/* A list, or a list of lists one after the other. */
+static inline Reals reals_of(const Json *j) {
+  size_t n = 0;
+  for (const Json *e = json_child(j); e; e = json_next(e))
+    n += json_type(e) == JSON_ARRAY ? json_count(e) : 1;
+  Reals v = {malloc((n + 1) * sizeof *v.at), 0};
+  for (const Json *e = json_child(j); e; e = json_next(e)) {
+    if (json_type(e) != JSON_ARRAY)
+      v.at[v.n++] = (real)json_number(e);
+    else
+      for (const Json *x = json_child(e); x; x = json_next(x)) v.at[v.n++] = (real)json_number(x);
+  }
+  return v;
+}
+
+static inline double worst_difference(const real *a, const real *b, size_t n) {
+  double worst = 0;
+  for (size_t i = 0; i < n; i++) {
+    const double d = fabs((double)a[i] - (double)b[i]);
+    if (!(d <= worst)) worst = d;
+  }
+  return worst;
+}
+static inline double largest_of(const real *a, size_t n) {
+  double worst = 0;
+  for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)a[i]));
+  return worst;
+}
+
+#endif
