@@ -70,8 +70,8 @@ static Status split_by_regex(Encoder *e, int step, const char *s, size_t n) {
     try(regex_exec(p->re, s, n, at, &found, &m));
     if (!found) break;
     size_t start = m[0], end = m[1];
-    if (end == start) { /* an empty match cuts nothing: look on from the next character */
-      at = end + 1;
+    if (end <= start || start < at) { /* it cuts nothing: look on from the next character */
+      at = (end > at ? end : at) + 1;
       while (at < n && ((unsigned char)s[at] & 0xC0) == 0x80) at++;
       continue;
     }

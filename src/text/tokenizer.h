@@ -56,8 +56,9 @@ Status tokenizer_chars(Tokenizer **out, const char *text, size_t n);
 
 /* Byte-level BPE.  Ids: special tokens in the given order, the 256 bytes in GPT-2's
  * order, then merges.  Deterministic: the most frequent pair first, ties by the lower
- * left id, then the lower right id.  Stops early when no pair occurs min_frequency
- * times.  Special tokens inside the texts are cut out and not learned from. */
+ * left id, then the lower right id: the merges of Hugging Face's BpeTrainer, except that
+ * pre-tokens over 256 bytes are counted in pieces.  Stops early when no pair occurs
+ * min_frequency times.  Special tokens inside the texts are cut out and not learned from. */
 typedef struct TokenizerTrainOptions {
   size_t size;                       /* sizeof(TokenizerTrainOptions) */
   int vocab_size;                    /* all tokens; default 4096; at least 256 + nspecial */

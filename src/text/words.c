@@ -45,11 +45,21 @@ static Status count_word(WordCounts *w, const char *s, size_t n) {
   return buf_status(&w->bytes);
 }
 
+/* Where to cut a pre-token of n bytes: not inside a character. */
+static size_t piece_length(const char *s, size_t n) {
+  if (n <= WORD_MAX) return n;
+  n = WORD_MAX;
+  while (((unsigned char)s[n] & 0xC0) == 0x80) n--;
+  return n;
+}
+
 static Status count_pretokens(WordCounts *w, const char *s, size_t n) {
-  for (size_t i = 0, len; i < n; i += len) {
+  for (size_t i = 0, len, piece; i < n; i += len) {
     len = pre_scan(PRE_GPT2, s + i, n - i);
-    for (size_t k = 0; k < len; k += WORD_MAX)
-      try(count_word(w, s + i + k, len - k < WORD_MAX ? len - k : WORD_MAX));
+    for (size_t k = 0; k < len; k += piece) {
+      piece = piece_length(s + i + k, len - k);
+      try(count_word(w, s + i + k, piece));
+    }
   }
   return GRPO_OK;
 }

@@ -1,4 +1,5 @@
 /* test_tokenizer.c - the tokenizers that are made here, and the small shipped one. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -332,6 +333,30 @@ TEST(a_steady_encode_allocates_nothing) {
   }
   CHECK(mem_allocations() == before);
   intbuf_free(&ids);
+  tokenizer_free(t);
+}
+
+static void *encode_often(void *t) {
+  IntBuf ids = {0}, first = encode_all(t, corpus, strlen(corpus), 0);
+  for (int i = 0; i < 50; i++) {
+    intbuf_clear(&ids);
+    CHECK(tokenizer_encode(t, corpus, strlen(corpus), 0, &ids) == GRPO_OK);
+    CHECK(ids.len == first.len && !memcmp(ids.data, first.data, ids.len * sizeof *ids.data));
+  }
+  intbuf_free(&ids);
+  intbuf_free(&first);
+  tokenizer_free(t);
+  return NULL;
+}
+
+TEST(threads_may_share_a_tokenizer) {
+  Tokenizer *t = train(corpus, strlen(corpus), 350);
+  pthread_t thread[3];
+  for (int i = 0; t && i < 3; i++) {
+    tokenizer_retain(t);
+    CHECK(pthread_create(&thread[i], NULL, encode_often, t) == 0);
+  }
+  for (int i = 0; t && i < 3; i++) pthread_join(thread[i], NULL);
   tokenizer_free(t);
 }
 
