@@ -4,7 +4,7 @@
 --
 --   grpo run experiments/gsm8k.lua                   nothing to download: problems are generated,
 --                                                    a small model is made, and taught on the spot
---   grpo run experiments/gsm8k.lua --arg data=DIR    real GSM8K rows: DIR/train.jsonl, DIR/test.jsonl
+--   grpo run experiments/gsm8k.lua --arg data=DIR    real GSM8K: DIR/train.jsonl, test.jsonl
 --   grpo run experiments/gsm8k.lua --arg model=DIR   a pretrained model in Hugging Face layout
 --   ... --arg steps=N --arg seed=N
 --
@@ -59,7 +59,9 @@ else
   end
   model = {
     config    = "configs/models/starter.json",
-    tokenizer = grpo.tokenizer.train(texts, { kind = "bpe", vocab_size = args.data and 4096 or 512 }),
+    tokenizer = grpo.tokenizer.train(texts, {
+      kind = "bpe", vocab_size = args.data and 4096 or 512,
+    }),
   }
   prompt = task.prompt
 end
@@ -121,7 +123,7 @@ return grpo.experiment {
     on_start = function(tr)
       if args.data or tr.resumed then return end
       local s = wordmath.teacher_stats(demonstrations:take(1000))
-      tr:print(("the teacher: of %d demonstrations %d are right, %d have a wrong number, %d a wrong form")
+      tr:print(("teacher: of %d demonstrations %d are right, %d wrong in the number, %d in form")
         :format(s.n, s.right, s.wrong_answer, s.wrong_format))
     end,
   },

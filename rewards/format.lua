@@ -12,11 +12,10 @@ local options = require "grpo.options"
 
 local format = {}
 
--- How often `what` occurs in text, counted no further than two.
-local function occurrences(text, what)
+-- Whether `what` occurs in text exactly once.
+local function once(text, what)
   local first = text:find(what, 1, true)
-  if not first then return 0 end
-  return text:find(what, first + #what, true) and 2 or 1
+  return first ~= nil and not text:find(what, first + #what, true)
 end
 
 local function positional_names(o, where)
@@ -35,9 +34,8 @@ end
 local function matches_tags(text, names, newlines, rest)
   local edge, at = newlines and "\n" or "", 1
   for i, name in ipairs(names) do
-    if occurrences(text, "<" .. name .. ">") ~= 1 or occurrences(text, "</" .. name .. ">") ~= 1 then
-      return false
-    end
+    if not once(text, "<" .. name .. ">") then return false end
+    if not once(text, "</" .. name .. ">") then return false end
     local open, close = "<" .. name .. ">" .. edge, edge .. "</" .. name .. ">"
     if not newlines then
       at = text:find("%S", at) or at
@@ -89,8 +87,8 @@ function format.partial(opts)
   return function(text)
     local found = 0
     for _, name in ipairs(names) do
-      if occurrences(text, "<" .. name .. ">") == 1 then found = found + 1 end
-      if occurrences(text, "</" .. name .. ">") == 1 then found = found + 1 end
+      if once(text, "<" .. name .. ">") then found = found + 1 end
+      if once(text, "</" .. name .. ">") then found = found + 1 end
     end
     local score = found / (2 * #names)
     local back = o.extra_cost > 0 and text:reverse():find(last:reverse(), 1, true)
@@ -135,7 +133,9 @@ end
 ---@param opts? { full: integer? }
 ---@return fun(text: string): number
 function format.steps(opts)
-  local o = options.check(opts, { full = { type = "integer", default = 3, min = 1 } }, "format.steps")
+  local o = options.check(opts, {
+    full = { type = "integer", default = 3, min = 1 },
+  }, "format.steps")
   return function(text) return math.min(count_steps(text, o.full) / o.full, 1) end
 end
 

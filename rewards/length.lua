@@ -22,7 +22,8 @@ end
 
 -- The default judge: equal numbers, or nil where the gold answer is no number.
 local function is_right(text, row, c)
-  if not answer.rational(answer.normalise(answer.of_row(row, "answer", "length"))) then return nil end
+  local gold = answer.of_row(row, "answer", "length")
+  if not answer.rational(answer.normalise(gold)) then return nil end
   return numeric.equal(text, row, c)
 end
 
@@ -76,7 +77,8 @@ function length.soft_overlong(opts)
     unit = unit_option,
   }, "length.soft_overlong")
   if o.cache > o.limit then
-    error(("length.soft_overlong.cache: must be at most limit (%s), got %s"):format(o.limit, o.cache), 2)
+    error(("length.soft_overlong.cache: must be at most limit (%s), got %s")
+      :format(o.limit, o.cache), 2)
   end
   return function(text, _, c)
     local over = length.measure(text, c, o.unit) - (o.limit - o.cache)

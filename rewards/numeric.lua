@@ -47,7 +47,8 @@ end
 ---@return fun(text: string, row: table): number, { extracted: string }
 function numeric.verl(opts)
   local o = options.check(opts, {
-    method = { type = "string", required = true, one_of = { "strict", "flexible", "math", "dapo" } },
+    method = { type = "string", required = true,
+      one_of = { "strict", "flexible", "math", "dapo" } },
     field = { type = "string", default = "answer" },
   }, "numeric.verl")
   local score = verl[o.method]

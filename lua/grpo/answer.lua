@@ -47,18 +47,24 @@ end
 ---@param text string
 ---@return string|nil
 function answer.boxed(text)
-  local open = {} -- the open braces: 0, or where the content of a box begins
+  local boxes, from = {}, nil -- where a box's brace stands; the first of them
+  for _, command in ipairs { "\\boxed{", "\\fbox{" } do
+    local at, stop = text:find(command, 1, true)
+    while at do
+      boxes[stop], from = true, math.min(from or stop, stop)
+      at, stop = text:find(command, stop, true)
+    end
+  end
+  if not from then return nil end
+  local open, depth = {}, 0 -- the open braces: where a box's content begins, or 0
   local first, last = 0, nil
-  local from = math.min(text:find("\\boxed{", 1, true) or math.huge,
-    text:find("\\fbox{", 1, true) or math.huge)
-  if from == math.huge then return nil end
-  for at, brace in text:gmatch("()([{}])", from) do
+  for brace, after in text:gmatch("([{}])()", from) do
     if brace == "{" then
-      local boxed = text:sub(at - 6, at - 1) == "\\boxed" or text:sub(at - 5, at - 1) == "\\fbox"
-      open[#open + 1] = boxed and at + 1 or 0
-    elseif #open > 0 then
-      local start = table.remove(open)
-      if start > first then first, last = start, at - 1 end
+      depth = depth + 1
+      open[depth] = boxes[after - 1] and after or 0
+    elseif depth > 0 then
+      if open[depth] > first then first, last = open[depth], after - 2 end
+      depth = depth - 1
     end
   end
   return last and text:sub(first, last)
@@ -118,7 +124,8 @@ end
 ---@return string
 function answer.gold(value)
   if type(value) == "number" then return tostring(value) end
-  return answer.hashed(value) or answer.boxed(value) or answer.tagged(value, "answer") or trim(value)
+  return answer.hashed(value) or answer.boxed(value) or answer.tagged(value, "answer")
+    or trim(value)
 end
 
 -- ---- normalising ------------------------------------------------------------------------

@@ -123,7 +123,7 @@ function Parser:number()
   if whole == "" and part == "" then self:unexpected() end
   self.at = stop
   local digits = whole .. part
-  if #digits <= 18 then return fraction(math.tointeger(tonumber(digits)), math.tointeger(10 ^ #part)) end
+  if #digits <= 18 then return fraction(tonumber(digits), math.tointeger(10 ^ #part)) end
   return tonumber(whole .. "." .. part .. "0") + 0.0
 end
 
@@ -208,7 +208,8 @@ local function calc(expression)
     return nil, ("calc: wants a string, got %s"):format(type(expression))
   end
   if #expression > MAX_BYTES then
-    return nil, ("calc: the expression has %d bytes, at most %d are allowed"):format(#expression, MAX_BYTES)
+    return nil, ("calc: the expression has %d bytes, at most %d are allowed")
+      :format(#expression, MAX_BYTES)
   end
   local ok, result = pcall(evaluate, expression)
   if ok then return result end

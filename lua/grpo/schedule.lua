@@ -40,7 +40,8 @@ end
 
 local function is_schedule(s)
   local meta = getmetatable(s)
-  return type(s) == "number" or type(s) == "function" or type(meta) == "table" and meta.__call ~= nil
+  if type(s) == "number" or type(s) == "function" then return true end
+  return type(meta) == "table" and meta.__call ~= nil
 end
 
 --- Always v.
@@ -79,7 +80,8 @@ end
 --- `cycles` is the number of waves (0.5: peak to final, once); `restarts` instead is the number of
 --- falls, each from the peak.  As there, a plain cosine climbs again past `steps`: chain it with a
 --- constant when the stage is longer.
----@param opts { peak: number, warmup: number?, steps: number?, final: number?, cycles: number?, restarts: integer? }
+---@param opts { peak: number, warmup: number?, steps: number?, final: number?, cycles: number?,
+---  restarts: integer? }
 ---   warmup: in steps; steps: the end, warm-up included; default: the stage's last step
 function schedule.cosine(opts)
   local o = options.check(opts, {
@@ -128,7 +130,9 @@ function schedule.piecewise(pieces)
       at = { type = "number", required = true, min = 0 }, value = { required = true },
     }, where)
     if not is_schedule(o.value) then error(where .. ".value: wants a number or a schedule", 2) end
-    if i > 1 and o.at <= list[i - 1].at then error(where .. ".at: must be more than the one before", 2) end
+    if i > 1 and o.at <= list[i - 1].at then
+      error(where .. ".at: must be more than the one before", 2)
+    end
     list[i] = o
   end
   return function(p)

@@ -90,7 +90,8 @@ local checks = {
 }
 for alias, name in pairs {
   equals = "equal", ["true"] = "is_true", ["false"] = "is_false", ["nil"] = "is_nil",
-  is_truthy = "truthy", is_falsy = "falsy", match = "matches", error = "has_error", errors = "has_error",
+  is_truthy = "truthy", is_falsy = "falsy", match = "matches",
+  error = "has_error", errors = "has_error",
 } do
   checks[alias] = checks[name]
 end
@@ -116,7 +117,8 @@ local function assertions()
     __call = function(_, ok, ...)
       if not ok then
         local message = ...
-        error(message == nil and "assertion failed!" or message, type(message) == "string" and 2 or 0)
+        if message == nil then message = "assertion failed!" end
+        error(message, 2) -- as Lua's own, but with the line
       end
       return ok, ...
     end,
@@ -146,7 +148,8 @@ local function collect(path, list)
   end
   function env.describe(name, fn)
     local outer = scope
-    scope = { name = outer.name and outer.name .. " " .. name or name, outer = outer, before = {}, after = {} }
+    scope = { name = outer.name and outer.name .. " " .. name or name, outer = outer,
+      before = {}, after = {} }
     fn()
     scope = outer
   end
@@ -250,7 +253,9 @@ local function find(paths, list)
     else
       table.sort(names)
       for _, name in ipairs(names) do
-        if name:match("_test%.lua$") then files[#files + 1] = path:gsub("/*$", "") .. "/" .. name end
+        if name:match("_test%.lua$") then
+          files[#files + 1] = path:gsub("/*$", "") .. "/" .. name
+        end
       end
     end
   end
@@ -316,8 +321,8 @@ function test.run(paths, opts)
   if opts.tap then
     opts.write(("1..%d\n"):format(number))
   else
-    opts.write(("%d passed, %d failed, %d skipped in %d file%s\n"):format(counts.passed, counts.failed,
-      counts.skipped, counts.files, counts.files == 1 and "" or "s"))
+    opts.write(("%d passed, %d failed, %d skipped in %d file%s\n"):format(counts.passed,
+      counts.failed, counts.skipped, counts.files, counts.files == 1 and "" or "s"))
   end
   return counts
 end

@@ -321,8 +321,8 @@ static bool has_specials(const char *p, size_t n) {
 
 static int find_plain(lua_State *L, const char *s, size_t ls, const char *p, size_t lp,
                       size_t init) {
-  charge_work(L, 16 + (ls - init) / 4);
   const char *e = lp == 0 ? s + init : memmem(s + init, ls - init, p, lp);
+  charge_work(L, 16 + (e ? (size_t)(e - s) - init : ls - init) / 4); /* for what was looked at */
   if (!e) {
     lua_pushnil(L);
     return 1;

@@ -56,11 +56,13 @@ local templates = {
     steps = { "p=b*c", "q=a-p", "r=q+d" },
     question = "{P} has {a} {O}, gives {b} friends {c} each and finds {d}. "
       .. "How many {O} does {P} have now?" },
-  { name = "boxes", numbers = { a = { 2, 5 }, b = { 2, 8 }, c = { 2, 5 }, d = { 2, 8 }, e = { 2, 12 } },
+  { name = "boxes",
+    numbers = { a = { 2, 5 }, b = { 2, 8 }, c = { 2, 5 }, d = { 2, 8 }, e = { 2, 12 } },
     steps = { "p=a*b", "q=c*d", "r=p+q", "s=r-e" },
     question = "{P} packs {a} boxes of {b} {O} and {c} boxes of {d}, then sells {e} {O}. "
       .. "How many {O} are left?" },
-  { name = "week", numbers = { a = { 5, 30 }, b = { 2, 12 }, c = { 2, 12 }, d = { 2, 12 }, e = { 2, 12 } },
+  { name = "week",
+    numbers = { a = { 5, 30 }, b = { 2, 12 }, c = { 2, 12 }, d = { 2, 12 }, e = { 2, 12 } },
     steps = { "p=a+b", "q=p-c", "r=q+d", "s=r-e" },
     question = "{P} has {a} {O}, finds {b}, loses {c}, buys {d} and sells {e}. "
       .. "How many {O} does {P} have now?" },
@@ -130,7 +132,9 @@ end
 local function written_out(steps, thing)
   local lines = {}
   for i, s in ipairs(steps) do
-    lines[i] = ("%d %s %d = <<%d%s%d=%d>>%d %s."):format(s[1], s[2], s[3], s[1], s[2], s[3], s[4], s[4], thing)
+    local left, op, right, result = table.unpack(s)
+    lines[i] = ("%d %s %d = <<%d%s%d=%d>>%d %s."):format(left, op, right, left, op, right, result,
+      result, thing)
   end
   lines[#lines + 1] = ("#### %d"):format(steps[#steps][4])
   return table.concat(lines, "\n")
