@@ -7,7 +7,6 @@
 
 static int width(const Node *nd) { return (int)nd->in[1]->n; }
 static int rows(const Node *nd) { return (int)(nd->in[0]->n / nd->in[1]->n); }
-static size_t zero_bytes(const Node *nd) { return nd->in[1]->n * sizeof(real); }
 
 static Status norm_shape(const Node *nd, Tensor *out) {
   try(need_inputs(nd));
@@ -52,18 +51,17 @@ static real *dx_or_scratch(const Ctx *cx, Node *nd, bool *add) {
   if (wants_grad(nd->in[0])) return grad_into(nd->in[0], add);
   return arena_alloc(cx->arena, nd->in[0]->n * sizeof(real));
 }
-static real *dw_or_scratch(const Ctx *cx, Node *nd, int i) {
-  if (wants_grad(nd->in[i])) return grad_added(nd->in[i]);
-  return arena_zalloc(cx->arena, zero_bytes(nd));
+static real *dw_or_null(Node *nd, int i) {
+  return wants_grad(nd->in[i]) ? grad_added(nd->in[i]) : NULL;
 }
 
 static Status rmsnorm_back(const Ctx *cx, Node *nd) {
   const ArenaMark mark = arena_mark(cx->arena);
   bool add;
-  real *dx = dx_or_scratch(cx, nd, &add), *dw = dw_or_scratch(cx, nd, 1);
-  if (!dx || !dw) return fail(GRPO_ENOMEM, "rmsnorm: no memory in backward");
+  real *dx = dx_or_scratch(cx, nd, &add);
+  if (!dx) return fail(GRPO_ENOMEM, "rmsnorm: no memory in backward");
   try(rmsnorm_backward(cx, rows(nd), width(nd), nd->in[0]->data, nd->in[1]->data, nd->saved,
-                       nd->out->grad, dx, add, dw));
+                       nd->out->grad, dx, add, dw_or_null(nd, 1)));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -73,10 +71,9 @@ static Status layernorm_back(const Ctx *cx, Node *nd) {
   const real *mean = nd->saved, *rstd = mean + rows(nd);
   bool add;
   real *dx = dx_or_scratch(cx, nd, &add);
-  real *dw = dw_or_scratch(cx, nd, 1), *db = dw_or_scratch(cx, nd, 2);
-  if (!dx || !dw || !db) return fail(GRPO_ENOMEM, "layernorm: no memory in backward");
+  if (!dx) return fail(GRPO_ENOMEM, "layernorm: no memory in backward");
   try(layernorm_backward(cx, rows(nd), width(nd), nd->in[0]->data, nd->in[1]->data, mean, rstd,
-                         nd->out->grad, dx, add, dw, db));
+                         nd->out->grad, dx, add, dw_or_null(nd, 1), dw_or_null(nd, 2)));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

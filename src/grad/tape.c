@@ -141,31 +141,55 @@ real *grad_added(Tensor *t) {
   return t->grad;
 }
 
-static Status want_grad(Tape *t, Tensor *x) {
+/* Gradient buffers of results that backward is done with, kept for the next of the same size: the
+ * same few stay in the cache.  The list is threaded through the buffers. */
+typedef struct Spare {
+  struct Spare *next;
+  size_t n;
+} Spare;
+
+static real *take_spare(Spare **spares, size_t n) {
+  for (Spare **link = spares; *link; link = &(*link)->next) {
+    if ((*link)->n != n) continue;
+    Spare *s = *link;
+    *link = s->next;
+    return (real *)(void *)s;
+  }
+  return NULL;
+}
+
+static Status want_grad(Tape *t, Tensor *x, Spare **spares) {
   if (!wants_grad(x) || x->grad) return GRPO_OK;
-  x->grad = arena_alloc(&t->arena, x->n * sizeof(real));
+  const size_t bytes = x->n * sizeof(real);
+  x->grad = take_spare(spares, x->n);
+  if (!x->grad) x->grad = arena_alloc(&t->arena, bytes < sizeof(Spare) ? sizeof(Spare) : bytes);
   x->grad_live = false;
   if (x->grad) return GRPO_OK;
   return fail(GRPO_ENOMEM, "backward: no memory for a gradient of shape %s", shape_text(x).s);
 }
 
-/* A node hands on what its output's gradient holds and marks it as spent, so that a second
- * backward through the same nodes passes on only what is new. */
-static Status backward_node(Tape *t, Node *nd) {
+/* A node hands on what its output's gradient holds, which is then spent: a second backward through
+ * the same nodes passes on only what is new. */
+static Status backward_node(Tape *t, Node *nd, Spare **spares) {
   if (!nd->out->grad_live) return GRPO_OK; /* not on a path to the loss */
-  for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i]));
+  for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i], spares));
   try(nd->op->backward(&t->cx, nd));
+  Spare *s = (Spare *)(void *)nd->out->grad;
+  *s = (Spare){*spares, nd->out->n};
+  *spares = s;
+  nd->out->grad = NULL;
   nd->out->grad_live = false;
   return GRPO_OK;
 }
 
 Status tape_backward_from(Tape *t, Tensor *out, const real *seed) {
+  Spare *spares = NULL;
   if (!out->needs_grad)
     return fail(GRPO_EARG, "backward: the result depends on nothing that needs a gradient");
-  try(want_grad(t, out));
+  try(want_grad(t, out, &spares));
   real *g = grad_added(out);
   for (size_t i = 0; i < out->n; i++) g[i] += seed[i];
-  for (int i = t->n; i-- > 0;) try(backward_node(t, t->node[i]));
+  for (int i = t->n; i-- > 0;) try(backward_node(t, t->node[i], &spares));
   return GRPO_OK;
 }
 

@@ -72,7 +72,9 @@ void tape_free(Tape *t);
 Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out);
 /* attr may be NULL */
 Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
-/* loss is a number: seeds 1 */
+/* Adds to the gradients of the leaves (parameters, tensors that no node made); those of results on the
+ * way are used up, and their buffers reused.  A second call adds the gradients of another result.
+ * loss is a number: seeds 1 */
 Status tape_backward(Tape *t, Tensor *loss);
 /* seed: d (something) / d out, out->n reals */
 Status tape_backward_from(Tape *t, Tensor *out, const real *seed);

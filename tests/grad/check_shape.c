@@ -5,9 +5,10 @@
 DECLARE(sum)
 DECLARE(mean)
 DECLARE(max)
-DECLARE(quantile) DECLARE(softmax) DECLARE(log_softmax) DECLARE(matmul) DECLARE(transpose)
-    DECLARE(reshape) DECLARE(narrow) DECLARE(concat) DECLARE(gather) DECLARE(segment_sum)
-        DECLARE(segment_mean) DECLARE(spread)
+DECLARE(quantile)
+DECLARE(softmax) DECLARE(log_softmax) DECLARE(matmul) DECLARE(transpose) DECLARE(reshape)
+    DECLARE(narrow) DECLARE(concat) DECLARE(gather) DECLARE(segment_sum) DECLARE(segment_mean)
+        DECLARE(spread)
 
             static void along_axes(OpId op, int from) {
   for (int axis = from; axis < 3; axis++)

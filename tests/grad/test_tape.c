@@ -148,6 +148,52 @@ TEST(empty_tensors_are_tensors) {
   tape_free(&tape);
 }
 
+/* ---- same bits ------------------------------------------------------------------------------ */
+
+enum { TOKENS = 70, WIDTH = 96, WORDS = 130, OUTPUTS = 300 };
+
+/* A head over repeated rows of a normed, projected embedding; gradients of all weights in `grads`. */
+static size_t head_step(Pool *pool, int outputs, real *result, real *grads) {
+  static int32_t ids[TOKENS], rows[OUTPUTS], targets[OUTPUTS];
+  for (int i = 0; i < TOKENS; i++) ids[i] = i * 37 % WORDS;
+  for (int i = 0; i < OUTPUTS; i++) rows[i] = i * 11 % TOKENS, targets[i] = i * 7 % WORDS;
+  const EmbeddingAttr embedding = {TOKENS, ids, NULL};
+  const LogheadAttr head = {.n = outputs, .rows = rows, .targets = targets, .inv_temp = 1};
+  CHECK(tape_init(&tape, pool) == GRPO_OK);
+  Tensor *wte = leaf(WORDS, WIDTH, -1), *w = leaf(WIDTH, WIDTH, -1), *norm = NULL;
+  CHECK(tape_tensor(&tape, 1, (const int[]){WIDTH}, &norm) == GRPO_OK);
+  for (int i = 0; i < WIDTH; i++) norm->data[i] = (real)(1 + i % 3);
+  norm->needs_grad = true;
+  Tensor *x = apply(OP_embedding, wte, NULL, &(Attr){.p = &embedding});
+  x = apply(OP_rmsnorm, apply(OP_add, x, apply(OP_linear, x, w, NULL), NULL), norm,
+            &(Attr){.f = {1e-6}});
+  Tensor *logp = apply(OP_loghead, x, wte, &(Attr){.p = &head}), *all[] = {wte, w, norm};
+  memcpy(result, logp->data, logp->n * sizeof *result);
+  CHECK(tape_backward(&tape, apply(OP_mean, logp, NULL, &everything)) == GRPO_OK);
+  size_t n = 0;
+  for (int k = 0; k < 3; n += all[k++]->n)
+    memcpy(grads + n, all[k]->grad, all[k]->n * sizeof *grads);
+  tape_free(&tape);
+  return n;
+}
+
+TEST(threads_never_change_a_bit_and_rows_do_not_depend_on_their_company) {
+  enum { WEIGHTS = WORDS * WIDTH + WIDTH * WIDTH + WIDTH };
+  static real one[WEIGHTS], two[WEIGHTS], out1[2 * OUTPUTS], out2[2 * OUTPUTS], few[2 * OUTPUTS];
+  Pool *pool = NULL;
+  CHECK(pool_new(&pool, 3) == GRPO_OK);
+  CHECK(head_step(NULL, OUTPUTS, out1, one) == WEIGHTS);
+  CHECK(head_step(pool, OUTPUTS, out2, two) == WEIGHTS);
+  CHECK(memcmp(out1, out2, sizeof out1) == 0);
+  CHECK(memcmp(one, two, sizeof one) == 0);
+  for (int n = 1; n < 20; n += 6) {
+    head_step(pool, n, few, two);
+    CHECK(memcmp(few, out1, (size_t)n * sizeof *few) == 0);               /* logp */
+    CHECK(memcmp(few + n, out1 + OUTPUTS, (size_t)n * sizeof *few) == 0); /* entropy */
+  }
+  pool_free(pool);
+}
+
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 /* Every kind of memory an operation asks for: results, what is kept, scratch, gradients. */
