@@ -1,0 +1,223 @@
+/* kernels.c - how fast the kernels are here, beside what the machine could do.
+ *
+ *   kernels [threads] [seconds a row]
+ *
+ * Every figure is the best of some repetitions.  OpenBLAS is timed single-
+ * threaded on the same product and multiplied by the threads: the rate it could
+ * reach if it scaled perfectly.
+ */
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "kern/kern.h"
+
+typedef struct Bench {
+  Ctx cx;
+  int threads;
+  double seconds;
+  int m, n, k;
+  float *x, *w, *packed, *y, *g;
+  AttnShape shape;
+  KvSeg seg[9];
+  AttnSpan spans[9];
+  int nspans, rows;
+} Bench;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* seconds of the fastest call */
+static double best_of(void (*fn)(Bench *), Bench *b) {
+  double best = 1e9;
+  const double until = now() + b->seconds;
+  fn(b);
+  do {
+    const double t0 = now();
+    fn(b);
+    const double t = now() - t0;
+    if (t < best) best = t;
+  } while (now() < until);
+  return best;
+}
+
+static float *numbers(size_t n) {
+  float *x = mem_alloc_aligned(n * sizeof *x);
+  if (!x) exit(5);
+  for (size_t i = 0; i < n; i++) x[i] = (float)(i * 2654435761u % 1000) / 500 - 1;
+  return x;
+}
+
+static void forward(Bench *b) {
+  gemm_forward(&b->cx, b->m, b->n, b->k, b->x, b->k, b->packed, NULL, b->y, b->n);
+}
+static void dx(Bench *b) {
+  (void)!gemm_dx(&b->cx, b->m, b->n, b->k, b->y, b->n, b->w, false, b->g, b->k, false);
+}
+static void dw(Bench *b) {
+  (void)!gemm_dw(&b->cx, b->m, b->n, b->k, b->y, b->n, b->x, b->k, false, b->packed, false);
+}
+static void blas(Bench *b) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, b->m, b->n, b->k, 1, b->x, b->k, b->w, b->k,
+              0, b->y, b->n);
+}
+static void blas_dx(Bench *b) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, b->m, b->k, b->n, 1, b->y, b->n, b->w,
+              b->k, 0, b->g, b->k);
+}
+static void blas_dw(Bench *b) {
+  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, b->n, b->k, b->m, 1, b->y, b->n, b->x, b->k,
+              0, b->packed, b->k);
+}
+
+static void products(Bench *b) {
+  static const int shapes[][2] = {{256, 256}, {688, 256}, {576, 576}, {1536, 576}, {896, 4864}};
+  static const int rows[] = {1, 8, 16, 64, 400, 1500};
+  printf("%-12s %6s %10s %10s %10s %10s %10s %10s  GF/s\n", "n x k", "rows", "forward", "OpenBLAS*",
+         "dx", "OpenBLAS*", "dw", "OpenBLAS*");
+  for (int s = 0; s < 5; s++) {
+    b->n = shapes[s][0], b->k = shapes[s][1];
+    const size_t nk = gemm_packed_size(b->n, b->k);
+    b->w = numbers(nk), b->packed = numbers(nk);
+    for (int r = 0; r < 6; r++) {
+      b->m = rows[r];
+      b->x = numbers((size_t)(b->m * b->k)), b->g = numbers((size_t)(b->m * b->k));
+      b->y = numbers((size_t)(b->m * b->n));
+      gemm_pack(&b->cx, b->n, b->k, b->w, false, b->packed);
+      const double gf = 2e-9 * b->m * b->n * b->k, t = b->threads;
+      printf("%5d x %-5d %5d %10.1f %10.1f", b->n, b->k, b->m, gf / best_of(forward, b),
+             gf * t / best_of(blas, b));
+      if (b->m >= 64)
+        printf(" %10.1f %10.1f %10.1f %10.1f", gf / best_of(dx, b), gf * t / best_of(blas_dx, b),
+               gf / best_of(dw, b), gf * t / best_of(blas_dw, b));
+      printf("\n");
+      mem_free_aligned(b->x), mem_free_aligned(b->y), mem_free_aligned(b->g);
+    }
+    mem_free_aligned(b->w), mem_free_aligned(b->packed);
+  }
+  printf("* one thread, times %d\n\n", b->threads);
+}
+
+/* ---- attention: a prompt and 8 completions ---- */
+static float *q, *k, *v, *o, *lse, *grad;
+
+static void attend(Bench *b) {
+  const int w = b->shape.heads * b->shape.head_dim;
+  (void)!attn_forward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse);
+}
+static void attend_back(Bench *b) {
+  const int w = b->shape.heads * b->shape.head_dim;
+  (void)!attn_backward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse, q, w, grad, grad,
+                       grad);
+}
+static void store(Bench *b) {
+  const int w = b->shape.kv_heads * b->shape.head_dim;
+  for (int i = 0; i < 9; i++)
+    kv_store(&b->shape, &b->seg[i], 0, b->seg[i].len, k + b->seg[i].row0 * w, w,
+             v + b->seg[i].row0 * w, w);
+}
+
+/* Multiply-adds of the scores and of the sums over values, as if nothing were masked needlessly. */
+static double attend_work(const Bench *b) {
+  double pairs = 0;
+  for (int i = 0; i < b->nspans; i++) {
+    const AttnSpan *s = &b->spans[i];
+    pairs += s->n * ((s->prefix ? s->prefix->len : 0) + s->own_at + (s->n + 1) / 2.0);
+  }
+  return 4e-9 * pairs * b->shape.heads * b->shape.head_dim;
+}
+
+static void group_of(Bench *b, AttnShape s, int prompt, int own) {
+  b->shape = s;
+  b->rows = 0;
+  for (int i = 0; i < 9; i++) {
+    const int len = i ? own : prompt, cap = (len + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    b->seg[i] = (KvSeg){numbers(kv_size(&s, cap)), numbers(kv_size(&s, cap)), cap, len, b->rows};
+    b->spans[i] = (AttnSpan){i ? &b->seg[0] : NULL, &b->seg[i], b->rows, len, 0};
+    b->rows += len;
+  }
+  b->nspans = 9;
+  const size_t n = (size_t)(b->rows * s.heads * s.head_dim);
+  q = numbers(n), k = numbers(n), v = numbers(n), o = numbers(n), grad = numbers(n);
+  lse = numbers((size_t)(b->rows * s.heads));
+}
+
+static void attention(Bench *b) {
+  static const struct {
+    AttnShape s;
+    int prompt, own;
+  } cases[] = {{{8, 4, 32, 0.18f, 0}, 96, 96},
+               {{9, 3, 64, 0.125f, 0}, 128, 64},
+               {{14, 2, 64, 0.125f, 0}, 160, 100},
+               {{16, 8, 128, 0.09f, 0}, 500, 300}};
+  printf("%-28s %10s %10s %10s %12s %12s\n", "heads/kv x dim, prompt + own", "forward", "backward",
+         "decode", "decode step", "store keys");
+  printf("%-28s %10s %10s %10s %12s %12s\n", "", "GF/s", "GF/s", "GF/s", "us", "ns/float");
+  for (int i = 0; i < 4; i++) {
+    const AttnShape s = cases[i].s;
+    group_of(b, s, cases[i].prompt, cases[i].own);
+    const double st = best_of(store, b) / (2.0 * b->rows * s.kv_heads * s.head_dim);
+    const double f = attend_work(b) / best_of(attend, b);
+    const double g = attend_work(b) * 2.5 / best_of(attend_back, b);
+    for (int c = 0; c < 8; c++)
+      b->spans[c] = (AttnSpan){&b->seg[0], &b->seg[c + 1], c, 1, cases[i].own - 1};
+    b->nspans = 8;
+    const double d = best_of(attend, b);
+    printf("%3d/%-2d x %-3d  %4d + 8 x %-5d %9.1f %10.1f %10.1f %12.1f %12.2f\n", s.heads,
+           s.kv_heads, s.head_dim, cases[i].prompt, cases[i].own, f, g, attend_work(b) / d, d * 1e6,
+           st * 1e9);
+  }
+  printf("(backward counted as 2.5 times the forward's products)\n\n");
+}
+
+/* ---- rows ---- */
+enum { N = 1 << 20, VOCAB = 151936, LOGIT_ROWS = 8 };
+static int32_t targets[LOGIT_ROWS];
+static void run_exp(Bench *b) { vec_exp(1 << 12, b->x, b->y); }
+static void run_swiglu(Bench *b) { swiglu_forward(&b->cx, N, b->x, b->w, b->y); }
+static void run_rmsnorm(Bench *b) {
+  rmsnorm_forward(&b->cx, N / 512, 512, b->x, b->w, 1e-6, b->y, lse);
+}
+static void run_logp(Bench *b) {
+  logp_rows(&b->cx, LOGIT_ROWS, VOCAB, b->x, 1, targets, b->g, b->g + 8, b->g + 16);
+}
+static void run_adamw(Bench *b) {
+  const AdamW a = {1e-9, 0.9, 0.999, 1e-8, 0, 1, 1, 1};
+  adamw_step(&b->cx, N, b->y, b->w, b->g, b->packed, &a);
+}
+
+static void rows(Bench *b) {
+  const size_t n = (size_t)LOGIT_ROWS * VOCAB;
+  b->x = numbers(n), b->w = numbers(n), b->y = numbers(n), b->g = numbers(n),
+  b->packed = numbers(n);
+  lse = numbers(N / 512);
+  for (size_t i = 0; i < n; i++) b->packed[i] += 1;
+  printf(
+      "billions of elements a second: exp, one thread, in cache %.2f; swiglu %.2f; rmsnorm %.2f; "
+      "logp_rows %.2f; adamw %.2f\n",
+      4.096e-6 / best_of(run_exp, b), N * 1e-9 / best_of(run_swiglu, b),
+      N * 1e-9 / best_of(run_rmsnorm, b), (double)n * 1e-9 / best_of(run_logp, b),
+      N * 1e-9 / best_of(run_adamw, b));
+}
+
+int main(int argc, char **argv) {
+  static Arena arena;
+  Bench b = {.threads = argc > 1 ? atoi(argv[1]) : 0, .seconds = argc > 2 ? atof(argv[2]) : 0.05};
+  if (pool_new(&b.cx.pool, b.threads)) return fprintf(stderr, "%s\n", err_message()), 2;
+  b.cx.arena = &arena;
+  b.threads = pool_threads(b.cx.pool);
+  openblas_set_num_threads(1);
+  printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(), b.threads, kern_blas());
+  products(&b);
+  attention(&b);
+  rows(&b);
+  pool_free(b.cx.pool);
+  return 0;
+}
