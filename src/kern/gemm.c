@@ -16,8 +16,8 @@ enum {
   PACK_ROWS = 256,   /* rows a chunk when each chunk packs its own panel */
   PLAIN_DEPTH = 128, /* inner steps when the panel is on the stack */
   DW_DEPTH = 256,
-  DW_ROWS = 128,
-  DW_PANELS = 4,
+  DW_ROWS = 96,        /* a multiple of every mr */
+  DW_COLS = 384,       /* of every panel's width */
   CHUNK_WORK = 1 << 16 /* multiply-adds worth a chunk of their own */
 };
 
@@ -201,47 +201,58 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
   product_run(cx, &q, stack_product);
 }
 
-/* ---- dw[n,k] = dy^T x: both sides packed, rows of the batch in index order ---- */
+/* ---- dw[n,k] = dy^T x, rows of the batch in index order ----
+ * x is packed whole, once; a chunk packs its own columns of dy. */
 typedef struct Outer {
   int m, n, k, row_chunks;
-  const real *dy, *x;
-  ptrdiff_t lddy, ldx;
+  const real *dy, *x; /* x: packed */
+  ptrdiff_t lddy;
   real *dw;
   bool add;
   Scratch scratch;
 } Outer;
 
+static inline __attribute__((always_inline)) void
+copy_tile(const int mr, int depth, const real *src, ptrdiff_t ld, real *dst) {
+  for (int p = 0; p < depth; p++, src += ld, dst += mr) memcpy(dst, src, sizeof(real) * (size_t)mr);
+}
+
 /* dst[tile][p][mr]: the tile's mr columns of dy side by side */
 static void pack_rows(int depth, int rows, const real *dy, ptrdiff_t lddy, real *dst) {
   const int mr = kernels()->mr;
-  for (int i = 0; i < rows; i += mr) {
-    const size_t some = sizeof(real) * (size_t)kern_min(mr, rows - i);
-    for (ptrdiff_t p = 0; p < depth; p++, dst += mr) memcpy(dst, dy + p * lddy + i, some);
-  }
+  for (int i = 0; i < rows; i += mr, dst += (ptrdiff_t)mr * depth)
+    if (rows - i < mr)
+      for (ptrdiff_t p = 0; p < depth; p++)
+        memcpy(dst + p * mr, dy + p * lddy + i, sizeof(real) * (size_t)(rows - i));
+    else if (mr == 8) /* a constant size is a load and a store, not a call */
+      copy_tile(8, depth, dy + i, lddy, dst);
+    else if (mr == 6)
+      copy_tile(6, depth, dy + i, lddy, dst);
+    else
+      copy_tile(mr, depth, dy + i, lddy, dst);
 }
 
-static void outer_panel(const Outer *o, int n0, int rows, int p, int k0, int depth, const real *a,
-                        real *panel) {
+static void outer_panel(const Outer *o, int n0, int rows, int p, int k0, int depth, const real *a) {
   const Kernels *kn = kernels();
   const int g0 = panel_start(o->k, p), width = (panel_start(o->k, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
-  pack_panel(depth, cols, width, o->x + k0 * o->ldx + at, o->ldx, 1, panel);
+  const real *x = o->x + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
   for (int i = 0; i < rows; i += kn->mr)
-    kn->block(kern_min(kn->mr, rows - i), cols, depth, a + (ptrdiff_t)i * depth, 1, kn->mr, panel,
+    kn->block(kern_min(kn->mr, rows - i), cols, depth, a + (ptrdiff_t)i * depth, 1, kn->mr, x,
               width, GROUP, o->dw + (ptrdiff_t)(n0 + i) * o->k + at, o->k, o->add || k0 > 0);
 }
 
 static void outer_chunk(void *arg, int chunk, int worker) {
   const Outer *o = arg;
   const int n0 = chunk % o->row_chunks * DW_ROWS, rows = kern_min(DW_ROWS, o->n - n0);
-  const int p0 = chunk / o->row_chunks * DW_PANELS;
-  const int p1 = kern_min(p0 + DW_PANELS, panel_count(o->k));
-  real *a = scratch_of(&o->scratch, worker), *panel = a + (DW_ROWS + 8) * DW_DEPTH;
+  const int panels = DW_COLS / (kernels()->ng * GROUP), p0 = chunk / o->row_chunks * panels;
+  const int p1 = kern_min(p0 + panels, panel_count(o->k));
+  real *a = scratch_of(&o->scratch, worker);
   int k0 = 0;
   do {
     const int depth = kern_min(DW_DEPTH, o->m - k0);
     pack_rows(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, a);
-    for (int p = p0; p < p1; p++) outer_panel(o, n0, rows, p, k0, depth, a, panel);
+    for (int p = p0; p < p1; p++) outer_panel(o, n0, rows, p, k0, depth, a);
     k0 += DW_DEPTH;
   } while (k0 < o->m);
 }
@@ -249,11 +260,16 @@ static void outer_chunk(void *arg, int chunk, int worker) {
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add) {
   if (n <= 0 || k <= 0) return GRPO_OK;
+  if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
   const ArenaMark mark = arena_mark(cx->arena);
-  Outer o = {m, n, k, kern_ceil(n, DW_ROWS), dy, x, lddy, ldx, dw, add, {0}};
-  if (in_out) o = (Outer){m, k, n, kern_ceil(k, DW_ROWS), x, dy, ldx, lddy, dw, add, {0}};
-  try(scratch_new(cx, (size_t)DW_DEPTH * (DW_ROWS + 8 + 3 * GROUP), "gemm_dw", &o.scratch));
-  pool_run(cx->pool, o.row_chunks * kern_ceil(panel_count(o.k), DW_PANELS), outer_chunk, &o);
+  Outer o = {m, n, k, kern_ceil(n, DW_ROWS), dy, NULL, lddy, dw, add, {0}};
+  Pack pack = {k, m, x, ldx, 1, arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(k, m))};
+  if (!pack.packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
+  o.x = pack.packed;
+  try(scratch_new(cx, (size_t)DW_DEPTH * (DW_ROWS + 8), "gemm_dw", &o.scratch));
+  pool_run(cx->pool, panel_count(k), pack_chunk, &pack);
+  const int cols = DW_COLS / (kernels()->ng * GROUP);
+  pool_run(cx->pool, o.row_chunks * kern_ceil(panel_count(k), cols), outer_chunk, &o);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
