@@ -20,6 +20,21 @@ describe("repetition.ngram", function()
     assert.near(-0.5, repetition.ngram { n = 1 }("a b a b"), 1e-12)
     assert.near(-1 / 3, repetition.ngram { n = 4 }("a b c d a b c d a"), 1e-12)
     assert.equal(0, repetition.ngram { n = 9 }("a b c"))
+    assert.near(-1 / 2, repetition.ngram { n = 5 }("a b c d e a b c d e a b c d"), 1e-12)
+  end)
+
+  it("agrees with counting the n-grams themselves", function()
+    local words = {}
+    for i = 1, 200 do words[i] = string.char(97 + (i * i + i // 7) % 5) end
+    for n = 1, 20 do
+      local seen, distinct, total = {}, 0, #words - n + 1
+      for i = 1, total do
+        local gram = table.concat(words, " ", i, i + n - 1)
+        if not seen[gram] then seen[gram], distinct = true, distinct + 1 end
+      end
+      local got = repetition.ngram { n = n }(table.concat(words, " "))
+      assert.near(distinct / total - 1, got, 1e-12)
+    end
   end)
 
   it("stays within a reward's budget on a megabyte of short words", function()
