@@ -3,13 +3,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/impl.h"
 
 static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 
 size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens) {
   const size_t segments = (size_t)layers * (size_t)slots;
-  return segments * (2 * kv_size(s, cap_of(tokens)) * sizeof(real) + sizeof(KvSeg)) +
-         (size_t)slots * sizeof(int);
+  return block_bytes(segments * 2 * kv_size(s, cap_of(tokens)) * sizeof(real)) +
+         segments * sizeof(KvSeg) + (size_t)slots * sizeof(int);
 }
 
 Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens) {

@@ -90,18 +90,23 @@ static size_t scratch_bytes(const Config *c) {
   return (size_t)c->vocab_size * (sizeof(real) + sizeof(Candidate));
 }
 
+static size_t arena_bytes(const Config *c, const DecoderLimits *l) {
+  return model_forward_bytes(c, max_rows(l), max_spans(l),
+                             l->max_prompt_tokens + l->max_new_tokens);
+}
+
 size_t decoder_bytes(const Config *c, const DecoderLimits *l) {
   const AttnShape s = model_attention(c);
+  const int layers = c->num_hidden_layers;
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
-  const size_t rows = (size_t)max_rows(l), spans = (size_t)max_spans(l);
-  return cache_bytes(&s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens) +
-         cache_bytes(&s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens) +
-         ((size_t)l->max_prompts + (size_t)head_rows(l)) * vocab +
-         (size_t)pool_cores() * scratch_bytes(c) +
-         model_forward_bytes(c, max_rows(l), max_spans(l)) +
-         (size_t)l->max_sequences * (sizeof(Sequence) + sizeof(Job)) +
-         (size_t)l->max_prompts * sizeof(Resident) + rows * 2 * sizeof(int32_t) +
-         spans * sizeof(AttnSpan);
+  const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
+  return cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
+         cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens) +
+         block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
+         (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, l)) +
+         sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
+         (size_t)max_rows(l) * 2 * sizeof(int32_t) + (size_t)max_spans(l) * sizeof(AttnSpan) +
+         sizeof(Decoder);
 }
 
 static Status check_limits(const Config *c, const DecoderLimits *l) {
@@ -156,7 +161,7 @@ static Status run_rows(Decoder *d, Tensor **x);
 /* One row through the model: what is allocated on first use is allocated now. */
 static Status warm_up(Decoder *d) {
   Tensor *x;
-  try(arena_reserve(&d->tape.arena, model_forward_bytes(&d->m->config, d->max_rows, d->max_spans)));
+  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, &d->limits)));
   const int slot = cache_take(&d->prompts);
   cache_set_len(&d->prompts, slot, 1);
   d->ids[0] = d->pos[0] = 0;

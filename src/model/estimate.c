@@ -1,12 +1,20 @@
 /* estimate.c - how much memory a model, a step and an optimizer take, from shapes alone. */
-#include "base/mem.h"
+#include "base/pool.h"
 #include "model/impl.h"
 #include "model/optimizer.h"
 
-/* Tensor headers, nodes and the arena's rounding, for one operation. */
-enum { PER_OP = 448, OPS_GPT2 = 14, OPS_LLAMA = 15, SLACK = 64 << 10 };
+/* Headers of tensors and nodes and the arena's rounding, for one operation; where kernels keep partial
+ * results, at most: attention's backward a wave of copies (attn_grad.c), dw its blocks (gemm.c). */
+enum { PER_OP = 448, OPS_GPT2 = 14, OPS_LLAMA = 15, SLACK = 16 << 10 };
+enum { ATTENTION_ROWS = 48, WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
 
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+size_t block_bytes(size_t bytes) {
+  const size_t page = (size_t)2 << 20;
+  return bytes < page ? bytes : (bytes + page - 1) / page * page;
+}
 
 static size_t heads_width(const Config *c) {
   return (size_t)c->num_attention_heads * (size_t)c->head_dim;
@@ -18,7 +26,7 @@ static size_t kv_width(const Config *c) {
 /* Reals that a row's intermediate results in one layer take: the outputs of block()'s operations. */
 static size_t row_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
-  if (c->family == FAMILY_GPT2) return 12 * h + 2 * f;
+  if (c->family == FAMILY_GPT2) return 13 * h + 2 * f;
   return 6 * h + 3 * heads_width(c) + 3 * kv_width(c) + 3 * f;
 }
 
@@ -32,11 +40,19 @@ static size_t saved_reals(const Config *c, size_t rows, size_t spans) {
   return norms + rows * (size_t)c->num_attention_heads + 2 * keys * kv_width(c);
 }
 
-size_t model_forward_bytes(const Config *c, int nrows, int nspans) {
+/* Attention's forward: a row of scores for every query of a tile, per thread. */
+static size_t score_reals(const Config *c, size_t keys) {
+  return (size_t)pool_cores() * ATTENTION_ROWS * (keys + 2 * (size_t)c->head_dim + 64);
+}
+
+size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys) {
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
-  const size_t saved = saved_reals(c, rows, (size_t)nspans);
-  return (rows * (row_reals(c) + 4 * h) + saved) * sizeof(real) + (layer_ops(c) + 8) * PER_OP +
-         SLACK;
+  const size_t first =
+      3 * heads_width(c) + 3 * kv_width(c) + h; /* the results before attention's */
+  const size_t attention = rows * first + saved_reals(c, rows, (size_t)nspans);
+  return (rows * h + max_size(rows * row_reals(c), attention) + score_reals(c, (size_t)keys)) *
+             sizeof(real) +
+         (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
 /* The head works in chunks of this many rows (op_loghead.c). */
@@ -45,27 +61,50 @@ static size_t head_rows(const Config *c) {
   return rows < 32 ? 32 : rows > 256 ? 256 : rows;
 }
 
+/* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(), by size. */
+static size_t gradient_reals(const Config *c) {
+  const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
+  const size_t q = heads_width(c), kv = kv_width(c);
+  if (c->family == FAMILY_GPT2) return 5 * h + 3 * h + 2 * f;
+  if (q == h && kv == h) return 5 * h + 3 * f;
+  return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f;
+}
+
+/* Attention's backward copies dk and dv for every span and head; a span sees its prefix too, here
+ * taken to be one and a half times as long as itself. */
+static size_t wave_reals(const Config *c, size_t rows) {
+  const size_t keys = rows * 5 / 2, width = ((size_t)c->head_dim + 15) / 16 * 16;
+  return min_size(WAVE_REALS, keys * width * 2 * (size_t)c->num_attention_heads);
+}
+
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train) {
   const size_t rows = (size_t)nrows, out = (size_t)nout, h = (size_t)c->hidden_size;
-  const size_t layers = (size_t)c->num_hidden_layers;
+  const size_t layers = (size_t)c->num_hidden_layers, spans = (size_t)nspans;
   const size_t head = head_rows(c) * ((size_t)c->vocab_size + 2 * h);
-  const size_t pack = (2 * rows + 2 * out) * sizeof(int32_t) + (size_t)nspans * sizeof(PackSpan);
-  if (!train) return model_forward_bytes(c, nrows, nspans) + (head + 4 * out) * sizeof(real) + pack;
+  const size_t pack = (2 * rows + 2 * out) * sizeof(int32_t) + spans * sizeof(PackSpan);
+  const int keys = nrows < c->max_position_embeddings ? nrows : c->max_position_embeddings;
+  if (!train) {
+    const size_t end = (2 * rows * h + head + 4 * out) * sizeof(real) + SLACK;
+    return pack + max_size(model_forward_bytes(c, nrows, nspans, keys), end);
+  }
   const size_t results = layers * rows * row_reals(c) + 2 * rows * h + 2 * out;
-  const size_t saved = layers * saved_reals(c, rows, (size_t)nspans) + 2 * rows + 2 * out;
-  return (results + saved + max_size(results, head + rows * h)) * sizeof(real) + pack +
-         (layers * layer_ops(c) + 8) * PER_OP + SLACK;
+  const size_t saved = layers * saved_reals(c, rows, spans) + 2 * rows + 2 * out;
+  const size_t scratch = wave_reals(c, rows) + (size_t)pool_cores() * BLOCK_REALS;
+  return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
+             sizeof(real) +
+         pack + layers * spans * 80 + (layers * layer_ops(c) + 8) * PER_OP + SLACK;
 }
 
 size_t model_weight_bytes(const Config *c, bool train) {
   Model *m;
-  size_t n = 0;
+  size_t n = 0, rope = 0;
   if (model_layout(&m, NULL, c) != GRPO_OK) return 0;
   for (int i = 0; i < m->nparams; i++) n += (m->param[i].t.n + 15) / 16 * 16;
-  n = n * (train ? 2 : 1) + model_panel_reals(m);
-  if (c->family == FAMILY_LLAMA) n += (size_t)c->max_position_embeddings * (size_t)c->head_dim;
+  if (c->family == FAMILY_LLAMA) rope = (size_t)c->max_position_embeddings * (size_t)c->head_dim;
+  const size_t panels = model_panel_reals(m);
   model_destroy(m);
-  return n * sizeof(real);
+  return block_bytes(n * sizeof(real)) * (train ? 2 : 1) + block_bytes(panels * sizeof(real)) +
+         block_bytes(rope * sizeof(real));
 }
 
 size_t optimizer_bytes(const Config *c) {
@@ -74,5 +113,5 @@ size_t optimizer_bytes(const Config *c) {
   if (model_layout(&m, NULL, c) != GRPO_OK) return 0;
   n = (size_t)model_count(m);
   model_destroy(m);
-  return 2 * n * sizeof(real);
+  return 2 * block_bytes(n * sizeof(real));
 }
