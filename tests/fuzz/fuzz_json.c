@@ -1,0 +1,62 @@
+/* fuzz_json.c - whatever is accepted can be written and read again without a
+ * change, and any bytes become a valid JSON string. */
+#include <string.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+#include "fuzz.h"
+
+static void put(Buf *b, const Json *j) {
+  const JsonType t = json_type(j);
+  if (t == JSON_NULL) buf_puts(b, "null");
+  if (t == JSON_BOOL) buf_puts(b, json_bool(j) ? "true" : "false");
+  if (t == JSON_NUMBER) json_put_number(b, json_number(j));
+  if (t == JSON_STRING) json_put_string(b, json_string(j), strlen(json_string(j)));
+  if (t != JSON_ARRAY && t != JSON_OBJECT) return;
+  buf_putc(b, t == JSON_ARRAY ? '[' : '{');
+  for (const Json *c = json_child(j); c; c = json_next(c)) {
+    if (t == JSON_OBJECT) {
+      json_put_string(b, json_key(c), strlen(json_key(c)));
+      buf_putc(b, ':');
+    }
+    put(b, c);
+    if (json_next(c)) buf_putc(b, ',');
+  }
+  buf_putc(b, t == JSON_ARRAY ? ']' : '}');
+}
+
+static void check_document(const char *text, size_t n) {
+  Json *j, *again;
+  if (json_parse(text, n, "input", &j) != GRPO_OK) {
+    FUZZ_CHECK(!j && strncmp(err_message(), "input:", 6) == 0);
+    return;
+  }
+  Buf once = {0}, twice = {0};
+  put(&once, j);
+  FUZZ_CHECK(json_parse(once.data, once.len, "written", &again) == GRPO_OK);
+  put(&twice, again);
+  FUZZ_CHECK(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+  json_free(j);
+  json_free(again);
+  buf_free(&once);
+  buf_free(&twice);
+}
+
+static void check_string(const char *text, size_t n) {
+  if (memchr(text, 0, n)) return; /* the one byte that cannot be read back */
+  Buf written = {0}, lossy = {0};
+  Json *j;
+  json_put_string(&written, text, n);
+  utf8_put_lossy(&lossy, text, n);
+  FUZZ_CHECK(json_parse(written.data, written.len, "string", &j) == GRPO_OK);
+  FUZZ_CHECK(strcmp(json_string(j), lossy.len ? lossy.data : "") == 0);
+  json_free(j);
+  buf_free(&written);
+  buf_free(&lossy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  check_document((const char *)data, size);
+  check_string((const char *)data, size);
+  return 0;
+}
