@@ -40,16 +40,17 @@ typedef struct AttentionAttr {
   const AttnSpan *spans;
 } AttentionAttr;
 
-/* loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the full-vocabulary KL.
- * hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are never held whole: forward
- * and backward each make them in chunks of rows. */
+/* loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL over the whole
+ * vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are never held
+ * whole: forward and backward each make them in chunks of rows. */
 typedef struct LogheadAttr {
-  int n;                    /* outputs */
-  const int32_t *rows;      /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
-  const int32_t *targets;   /* [n] */
+  int n; /* outputs */
+  const int32_t
+      *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
+  const int32_t *targets; /* [n] */
   real inv_temp;
-  const real *ref_hidden;   /* [n, c_ref] or NULL */
-  const real *ref_packed;   /* the reference head's panels */
+  const real *ref_hidden; /* [n, c_ref] or NULL */
+  const real *ref_packed; /* the reference head's panels */
   int ref_c;
 } LogheadAttr;
 
@@ -59,7 +60,7 @@ typedef struct TokenLogpAttr {
   real inv_temp;
 } TokenLogpAttr;
 
-/* gather: one index per line along `axis` (the axis disappears), or, of a vector, any n elements. */
+/* gather: one index per line along `axis` (the axis disappears); of a vector, any n elements. */
 typedef struct GatherAttr {
   int axis, n;
   const int32_t *ids; /* [n] 0-based */
@@ -71,8 +72,8 @@ typedef struct SegmentAttr {
   const int32_t *ids; /* [count] 1-based sequence of each element */
 } SegmentAttr;
 
-/* Attr of the small operations, 0-based: "a", "i" fill Attr.i in order, "f" Attr.f; "A" is Attr.i[0] with
- * -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..], one of them may be -1. */
+/* Attr of the small operations, 0-based: "a", "i" fill Attr.i in order, "f" Attr.f; "A" is Attr.i[0]
+ * with -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..], one of them may be -1. */
 
 typedef enum LossKind {
 #define LOSS(name) LOSS_##name,
@@ -81,38 +82,47 @@ typedef enum LossKind {
   LOSS_COUNT
 } LossKind;
 
-typedef enum Importance { IMPORTANCE_TOKEN, IMPORTANCE_SEQUENCE, IMPORTANCE_SEQUENCE_TOKEN } Importance;
+typedef enum Importance {
+  IMPORTANCE_TOKEN,
+  IMPORTANCE_SEQUENCE,
+  IMPORTANCE_SEQUENCE_TOKEN
+} Importance;
 typedef enum KlEstimator { KL_K1, KL_K2, KL_K3, KL_FULL } KlEstimator;
 typedef enum SamplerMode {
-  SAMPLER_NONE, SAMPLER_TOKEN_TRUNCATE, SAMPLER_TOKEN_MASK, SAMPLER_SEQUENCE_TRUNCATE, SAMPLER_SEQUENCE_MASK
+  SAMPLER_NONE,
+  SAMPLER_TOKEN_TRUNCATE,
+  SAMPLER_TOKEN_MASK,
+  SAMPLER_SEQUENCE_TRUNCATE,
+  SAMPLER_SEQUENCE_MASK
 } SamplerMode;
 
 /* The settings of a loss; formulas and symbols: docs/algorithms.md. */
 typedef struct LossOptions {
   LossKind kind;
-  double clip, clip_high;      /* 1 - clip .. 1 + clip_high */
-  double delta;                /* cap of the ratio; <= 0: none */
+  double clip, clip_high; /* 1 - clip .. 1 + clip_high */
+  double delta;           /* cap of the ratio; <= 0: none */
   Importance importance;
-  double kl;                   /* beta */
+  double kl; /* beta */
   KlEstimator kl_estimator;
   bool kl_bias_correction;
-  double off_policy_mask;      /* threshold; NaN: off */
+  double off_policy_mask; /* threshold; NaN: off */
   SamplerMode sampler_mode;
   double sampler_min, sampler_max; /* NaN: no bound */
-  double entropy;              /* coefficient */
+  double entropy;                  /* coefficient */
   double sapo_pos, sapo_neg;
   double vespo_k_pos, vespo_lambda_pos, vespo_k_neg, vespo_lambda_neg;
-  double cispo_cap;            /* NaN: 1 + clip_high */
-  int max_new_tokens;          /* dr_grpo's denominator */
+  double cispo_cap;   /* NaN: 1 + clip_high */
+  int max_new_tokens; /* dr_grpo's denominator */
 } LossOptions;
 
 /* Metrics a loss leaves behind; sums, so that micro-batches add up. */
 typedef struct LossMetrics {
-  double kl_sum, entropy_sum, tokens;        /* over masked tokens */
-  double clip_low, clip_high;                /* clipped elements */
-  double clip_count;                         /* elements looked at: tokens, or sequences */
-  double clip_low_min, clip_high_max;        /* over sequences: share of clipped elements; start at 1 and 0 */
-  double ratio_min, ratio_max;               /* of exp(logp - old_logp) over masked tokens; start at +inf, -inf */
+  double kl_sum, entropy_sum, tokens; /* over masked tokens */
+  double clip_low, clip_high;         /* clipped elements */
+  double clip_count;                  /* elements looked at: tokens, or sequences */
+  double clip_low_min,
+      clip_high_max;           /* over sequences: share of clipped elements; start at 1 and 0 */
+  double ratio_min, ratio_max; /* of exp(logp - old_logp) over masked tokens; start at +inf, -inf */
 } LossMetrics;
 
 /* policy_loss: inputs logp [N], entropy [N] or NULL, full KL [N] or NULL; out: a number.
@@ -120,20 +130,20 @@ typedef struct LossMetrics {
 typedef struct PolicyLossAttr {
   LossOptions options;
   int nseq;
-  const int *lengths;          /* [nseq], sums to N */
-  const real *mask;            /* [N] 0 or 1; NULL: all 1 */
-  const real *kept;            /* [N] top-entropy mask; NULL: all 1 */
-  const real *advantage;       /* [N] */
-  const real *old_logp;        /* [N]; NULL: logp itself, detached */
-  const real *ref_logp;        /* [N]; NULL when kl == 0 or kl_estimator == KL_FULL */
-  const real *sampler_logp;    /* [N]; NULL without sampler correction */
-  double num_sequences;        /* of the whole optimizer step */
-  double num_tokens;           /* masked tokens of the whole optimizer step */
-  double num_kept_tokens;      /* of the step: masked and kept, for the entropy bonus */
-  double batch_tokens;         /* bnpo: masked tokens of this micro-batch */
-  double batch_share;          /* bnpo: what this micro-batch counts for (1 / number of micro-batches) */
-  int padded_width;            /* luspo with KL: T, the longest completion; 0: average its KL as grpo does */
-  LossMetrics *metrics;        /* added to by forward; NULL: not wanted */
+  const int *lengths;       /* [nseq], sums to N */
+  const real *mask;         /* [N] 0 or 1; NULL: all 1 */
+  const real *kept;         /* [N] top-entropy mask; NULL: all 1 */
+  const real *advantage;    /* [N] */
+  const real *old_logp;     /* [N]; NULL: logp itself, detached */
+  const real *ref_logp;     /* [N]; NULL when kl == 0 or kl_estimator == KL_FULL */
+  const real *sampler_logp; /* [N]; NULL without sampler correction */
+  double num_sequences;     /* of the whole optimizer step */
+  double num_tokens;        /* masked tokens of the whole optimizer step */
+  double num_kept_tokens;   /* of the step: masked and kept, for the entropy bonus */
+  double batch_tokens;      /* bnpo: masked tokens of this micro-batch */
+  double batch_share; /* bnpo: what this micro-batch counts for (1 / number of micro-batches) */
+  int padded_width;   /* luspo with KL: T, the longest completion; 0: average its KL as grpo does */
+  LossMetrics *metrics; /* added to by forward; NULL: not wanted */
 } PolicyLossAttr;
 
 #endif

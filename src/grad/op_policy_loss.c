@@ -29,7 +29,7 @@ static bool by_sequence(const PolicyLossAttr *a) {
          a->options.sampler_mode == SAMPLER_SEQUENCE_MASK;
 }
 
-/* ---- shape: everything a caller can get wrong ---------------------------------------- */
+/* ---- shape: everything a caller can get wrong --------------------------------- */
 
 static Status check_sizes(const Node *nd) {
   static const char *const names[] = {"logp", "entropy", "kl"};
@@ -111,7 +111,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   return GRPO_OK;
 }
 
-/* ---- one sequence ------------------------------------------------------------------------ */
+/* ---- one sequence ------------------------------------------------------------- */
 
 /* A pass over the batch: where the sequence is, its numbers, and its gradients so far. */
 typedef struct Pass {
@@ -222,7 +222,7 @@ static void load(Pass *p, int n) {
   load_off_policy_mask(p, &p->s);
 }
 
-/* ---- its parts of the loss ------------------------------------------------------------------ */
+/* ---- its parts of the loss ---------------------------------------------------- */
 
 static double scale_of(const PolicyLossAttr *a, const Sequence *s) {
   switch (rule_of(a)->average) {
@@ -340,7 +340,7 @@ static void store_gradient(Pass *p) {
   }
 }
 
-/* ---- metrics ---------------------------------------------------------------------------------- */
+/* ---- metrics ------------------------------------------------------------------ */
 
 typedef struct Clipped {
   double low, high, count;
@@ -394,7 +394,7 @@ static void measure(const Pass *p) {
   measure_clipping(&p->a->options, &p->s, m);
 }
 
-/* ---- forward, backward --------------------------------------------------------------------------- */
+/* ---- forward, backward -------------------------------------------------------- */
 
 static Status pass_init(const Ctx *cx, Node *nd, Pass *p) {
   const PolicyLossAttr *a = attr_of(nd);

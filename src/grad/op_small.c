@@ -81,7 +81,7 @@ static void each_run(Node *nd, RunFn fn) {
   }
 }
 
-/* The gradient of input k along a run; d(i): d loss / d input at output i.  A repeated input sums. */
+/* The gradient of input k along a run; d: d loss / d input at output i.  A repeated input sums. */
 #define ADD_ALONG(k, d)                                                                            \
   do {                                                                                             \
     real *to_ = nd->in[k]->grad + r->at[k];                                                        \
@@ -144,7 +144,7 @@ static Status back_runs(Node *nd, RunFn fn) {
   BINARY_FORWARD(name, y)                                                                          \
   DEFINE_OP(name, broadcast_shape, name##_forward, NULL);
 
-/* At a tie both inputs get half, so that min(r A, clip(r) A) has the gradient A inside the bounds. */
+/* At a tie both inputs get half: so min(r A, clip(r) A) has the gradient A inside the bounds. */
 static inline double share(double x, double z) { return x < z ? 1 : x == z ? .5 : 0; }
 static inline double power_dz(double x, double z) {
   return x == 0 && z >= 0 ? 0 : pow(x, z) * log(x);

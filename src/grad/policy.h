@@ -18,8 +18,8 @@ Status loss_kind_from_name(const char *name, LossKind *out);
 void loss_options_init(LossOptions *o, LossKind kind);
 void loss_metrics_init(LossMetrics *m);
 
-/* The loss of logits [N, vocab] whose row i predicts target->targets[i]: token_logp, then policy_loss
- * with logp and entropies.  The structs must outlive the graph (Value: the arrays they point to). */
+/* The loss of logits [N, vocab] whose row i predicts target->targets[i]: token_logp, then
+ * policy_loss with logp and entropies.  The structs must outlive the graph (Value: the arrays they point to). */
 Status policy_loss_from_logits(Tape *t, Tensor *logits, const TokenLogpAttr *target,
                                const PolicyLossAttr *loss, Tensor **out);
 Status policy_loss_from_logits_value(const Ctx *cx, Value *logits, const TokenLogpAttr *target,

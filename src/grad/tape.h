@@ -27,7 +27,7 @@ typedef enum OpId {
   OP_COUNT
 } OpId;
 
-/* What an operation needs beside tensors.  `p` points to a struct of attrs.h that outlives the graph. */
+/* What an operation needs beside tensors.  `p`: a struct of attrs.h that outlives the graph. */
 typedef struct Attr {
   int i[6];
   double f[2];
@@ -57,11 +57,11 @@ struct Node {
 extern const OpDef *const op_table[OP_COUNT];
 
 typedef struct Tape {
-  Ctx cx;            /* arena: the tape's own */
+  Ctx cx; /* arena: the tape's own */
   Arena arena;
-  Node **node;       /* recorded nodes, oldest first */
+  Node **node; /* recorded nodes, oldest first */
   int n, cap;
-  bool off;          /* record nothing: inference */
+  bool off; /* record nothing: inference */
 } Tape;
 
 Status tape_init(Tape *t, Pool *pool); /* t must not move afterwards */
@@ -72,8 +72,8 @@ void tape_free(Tape *t);
 Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out);
 /* attr may be NULL */
 Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
-/* Adds to the gradients of the leaves (parameters, tensors that no node made); those of results on the
- * way are used up, and their buffers reused.  A second call adds the gradients of another result.
+/* Adds to the gradients of the leaves (parameters, tensors that no node made); those of results on
+ * the way are used up and their buffers reused.  A second call adds another result's gradients.
  * loss is a number: seeds 1 */
 Status tape_backward(Tape *t, Tensor *loss);
 /* seed: d (something) / d out, out->n reals */

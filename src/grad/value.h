@@ -13,12 +13,12 @@
 
 typedef struct Value Value;
 
-Status value_new(Value **out, int ndim, const int *dim);      /* zero-filled; one reference */
+Status value_new(Value **out, int ndim, const int *dim); /* zero-filled; one reference */
 /* A value around memory that someone else owns and outlives it (a model's parameter). */
 Status value_wrap(Value **out, Tensor *t);
 Value *value_retain(Value *v);
-void value_release(Value *v);                                  /* NULL is fine */
-Tensor *value_tensor(Value *v);                                /* valid while v is held */
+void value_release(Value *v);   /* NULL is fine */
+Tensor *value_tensor(Value *v); /* valid while v is held */
 
 /* attr->p, when the operation has one, is copied: `attr_bytes` of it, and arrays inside it must be
  * owned by the caller via value_keep(). */
@@ -31,12 +31,13 @@ Status value_keep(Value *v, void *memory);
  * held as long. */
 void value_on_free(Value *v, void *user, void (*free_user)(void *));
 
-/* An output computed elsewhere whose gradient `backward` knows how to pass on (m:score).  free_user is
- * called once, when the graph goes. */
+/* An output computed elsewhere whose gradient `backward` knows how to pass on (m:score).  free_user
+ * is called once, when the graph goes; not when value_custom itself fails. */
 Status value_custom(Value **out, int ndim, const int *dim, const real *data,
-                    Status (*backward)(void *user, const real *dout), void *user, void (*free_user)(void *));
+                    Status (*backward)(void *user, const real *dout), void *user,
+                    void (*free_user)(void *));
 
 Status value_backward(const Ctx *cx, Value *loss);
-size_t value_bytes(const Value *v);                            /* data and gradient */
+size_t value_bytes(const Value *v); /* data and gradient */
 
 #endif

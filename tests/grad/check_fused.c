@@ -8,7 +8,8 @@ DECLARE(layernorm)
 DECLARE(rmsnorm)
 DECLARE(rope)
 DECLARE(attention)
-DECLARE(swiglu) DECLARE(loghead) DECLARE(token_logp)
+DECLARE(swiglu)
+DECLARE(loghead) DECLARE(token_logp)
 
     void check_embedding(void) {
   static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};

@@ -1,5 +1,5 @@
-/* check_policy_loss.c - every loss against the formulas of docs/algorithms.md, written here a second
- * time, straight from the text: values, and differences for the gradients.
+/* check_policy_loss.c - every loss against the formulas of docs/algorithms.md, written here a
+ * second time, straight from the text: values, and differences for the gradients.
  *
  * Where a formula stops a gradient (sg), the reference below takes that part from `frozen`
  * log-probabilities; moving `l` alone then gives the derivative the loss means.

@@ -6,11 +6,11 @@ DECLARE(sum)
 DECLARE(mean)
 DECLARE(max)
 DECLARE(quantile)
-DECLARE(softmax) DECLARE(log_softmax) DECLARE(matmul) DECLARE(transpose) DECLARE(reshape)
-    DECLARE(narrow) DECLARE(concat) DECLARE(gather) DECLARE(segment_sum) DECLARE(segment_mean)
-        DECLARE(spread)
+DECLARE(softmax)
+DECLARE(log_softmax) DECLARE(matmul) DECLARE(transpose) DECLARE(reshape) DECLARE(narrow)
+    DECLARE(concat) DECLARE(gather) DECLARE(segment_sum) DECLARE(segment_mean) DECLARE(spread)
 
-            static void along_axes(OpId op, int from) {
+        static void along_axes(OpId op, int from) {
   for (int axis = from; axis < 3; axis++)
     CHECK_GRADIENTS(op, (Tensor *[]){LEAF(-2, 2, 3, 4, 2)}, (&(Attr){.i = {axis}}));
   for (int axis = from; axis < 1; axis++)

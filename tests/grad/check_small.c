@@ -6,10 +6,10 @@ DECLARE(add)
 DECLARE(sub)
 DECLARE(mul)
 DECLARE(div)
-DECLARE(pow) DECLARE(minimum) DECLARE(maximum) DECLARE(neg) DECLARE(exp) DECLARE(log) DECLARE(sqrt)
-    DECLARE(abs) DECLARE(sign) DECLARE(relu) DECLARE(gelu) DECLARE(silu) DECLARE(sigmoid)
-        DECLARE(tanh) DECLARE(clamp) DECLARE(gt) DECLARE(ge) DECLARE(lt) DECLARE(le) DECLARE(eq)
-            DECLARE(where)
+DECLARE(pow)
+DECLARE(minimum) DECLARE(maximum) DECLARE(neg) DECLARE(exp) DECLARE(log) DECLARE(sqrt) DECLARE(abs)
+    DECLARE(sign) DECLARE(relu) DECLARE(gelu) DECLARE(silu) DECLARE(sigmoid) DECLARE(tanh)
+        DECLARE(clamp) DECLARE(gt) DECLARE(ge) DECLARE(lt) DECLARE(le) DECLARE(eq) DECLARE(where)
 
     /* Two inputs of one range each, in every way shapes can meet. */
     static void broadcasts(OpId op, double low, double high, double low2, double high2) {

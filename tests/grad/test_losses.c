@@ -11,7 +11,7 @@ enum { MAX_TOKENS = 128, MAX_SEQUENCES = 16 };
 
 static Tape tape;
 
-/* ---- a problem of the oracle ----------------------------------------------------------- */
+/* ---- a problem of the oracle -------------------------------------------------- */
 
 typedef struct Problem {
   int nseq, n, padded_width;
@@ -52,7 +52,7 @@ static void read_problem(const Json *j, Problem *p) {
     for (int t = 0; t < p->lengths[i]; t++) p->advantage[at++] = (real)json_number(x);
 }
 
-/* ---- a variant's settings in our words --------------------------------------------------- */
+/* ---- a variant's settings in our words ---------------------------------------- */
 
 typedef struct Settings {
   const Json *own, *defaults;
@@ -126,7 +126,7 @@ static void keep_top_entropy(const Problem *p, const real *mask, double share, r
   for (int i = 0; i < p->n; i++) kept[i] = p->entropy[i] >= threshold;
 }
 
-/* ---- one variant ----------------------------------------------------------------------------- */
+/* ---- one variant -------------------------------------------------------------- */
 
 typedef struct Variant {
   const char *name;
@@ -263,7 +263,7 @@ TEST(every_loss_variant_agrees_with_the_oracle) {
   tape_free(&tape);
 }
 
-/* ---- properties ---------------------------------------------------------------------------------- */
+/* ---- properties --------------------------------------------------------------- */
 
 static const int lengths[] = {3, 2, 1, 2};
 static const real logp0[] = {-1, -2, -.5f, -1.5f, -.7f, -2.5f, -.3f, -1.1f};
@@ -403,7 +403,7 @@ TEST(losses_are_known_by_name) {
   CHECK(o.clip == .4 && o.clip_high == .4 && o.kl == 0 && isnan(o.off_policy_mask));
 }
 
-/* ---- from logits: on the tape and on values --------------------------------------------------------- */
+/* ---- from logits: on the tape and on values ----------------------------------- */
 
 TEST(the_loss_of_logits_is_the_same_on_a_tape_and_on_values) {
   const int32_t targets[] = {0, 2, 1, 1, 0, 2, 2, 0};

@@ -93,7 +93,7 @@ TEST(backward_wants_one_number_that_depends_on_something) {
   tape_free(&tape);
 }
 
-/* ---- errors: one line, the shapes in it, and nothing recorded ------------------------------ */
+/* ---- errors: one line, the shapes in it, and nothing recorded ----------------- */
 
 static void refused(OpId op, Tensor *a, Tensor *b, Tensor *c, const Attr *attr, Status status,
                     const char *message) {
@@ -148,11 +148,11 @@ TEST(empty_tensors_are_tensors) {
   tape_free(&tape);
 }
 
-/* ---- same bits ------------------------------------------------------------------------------ */
+/* ---- same bits ---------------------------------------------------------------- */
 
 enum { TOKENS = 70, WIDTH = 96, WORDS = 130, OUTPUTS = 300 };
 
-/* A head over repeated rows of a normed, projected embedding; gradients of all weights in `grads`. */
+/* A head over repeated rows of a normed, projected embedding; all weights' gradients in `grads`. */
 static size_t head_step(Pool *pool, int outputs, real *result, real *grads) {
   static int32_t ids[TOKENS], rows[OUTPUTS], targets[OUTPUTS];
   for (int i = 0; i < TOKENS; i++) ids[i] = i * 37 % WORDS;
@@ -194,7 +194,7 @@ TEST(threads_never_change_a_bit_and_rows_do_not_depend_on_their_company) {
   pool_free(pool);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------- */
 
 /* Every kind of memory an operation asks for: results, what is kept, scratch, gradients. */
 static void small_step(void) {
