@@ -40,9 +40,9 @@ typedef struct AttentionAttr {
   const AttnSpan *spans;
 } AttentionAttr;
 
-/* loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL over the whole
- * vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are never held
- * whole: forward and backward each make them in chunks of rows. */
+/* loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL over the
+ * whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are
+ * never held whole: forward and backward each make them in chunks of rows. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t
@@ -72,8 +72,8 @@ typedef struct SegmentAttr {
   const int32_t *ids; /* [count] 1-based sequence of each element */
 } SegmentAttr;
 
-/* Attr of the small operations, 0-based: "a", "i" fill Attr.i in order, "f" Attr.f; "A" is Attr.i[0]
- * with -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..], one of them may be -1. */
+/* Attr of the small operations, 0-based: "a", "i" fill Attr.i in order, "f" Attr.f; "A" is
+ * Attr.i[0] with -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..], one of them may be -1. */
 
 typedef enum LossKind {
 #define LOSS(name) LOSS_##name,

@@ -19,7 +19,8 @@ void loss_options_init(LossOptions *o, LossKind kind);
 void loss_metrics_init(LossMetrics *m);
 
 /* The loss of logits [N, vocab] whose row i predicts target->targets[i]: token_logp, then
- * policy_loss with logp and entropies.  The structs must outlive the graph (Value: the arrays they point to). */
+ * policy_loss with logp and entropies.  The structs must outlive the graph (of Values: the
+ * arrays they point to). */
 Status policy_loss_from_logits(Tape *t, Tensor *logits, const TokenLogpAttr *target,
                                const PolicyLossAttr *loss, Tensor **out);
 Status policy_loss_from_logits_value(const Ctx *cx, Value *logits, const TokenLogpAttr *target,
