@@ -83,14 +83,13 @@ static Status step(Pass *p, const SftOptions *o, double *norm) {
   return optimizer_step(e->optimizer, &e->tape.cx, o->lr, o->max_grad_norm, *norm);
 }
 
-static void report(const Pass *p, int n, const SftOptions *o, double norm, double seconds,
+static void report(const Pass *p, const SftOptions *o, double norm, double seconds,
                    StepMetrics *m) {
   step_metrics_init(m);
   m->loss = p->nll / (double)p->tokens;
   m->grad_norm = norm;
   m->learning_rate = o->lr;
   m->trained_tokens = m->num_tokens = (double)p->tokens;
-  for (int i = 0; i < n; i++) m->num_tokens += p->examples[i].prompt_len;
   m->time_train = seconds;
   m->tokens_per_second_train = seconds > 0 ? (double)p->tokens / seconds : NAN;
 }
@@ -105,7 +104,7 @@ Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o
     return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
   try(begin(&p, n));
   try(step(&p, o, &norm));
-  report(&p, n, o, norm, seconds_now() - start, out);
+  report(&p, o, norm, seconds_now() - start, out);
   return GRPO_OK;
 }
 

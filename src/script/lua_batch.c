@@ -1,0 +1,156 @@
+/* lua_batch.c - a rollout as Lua sees it: B:ids(i), B:text(i), ... with 1-based completions.
+ *
+ * A batch is a handle on memory of the engine.  Rolling out again into the same slot makes older
+ * handles stale: using one is an error that says so.
+ */
+#include "rl/engine_impl.h"
+#include "script/rl.h"
+
+typedef struct BatchHandle {
+  Engine *engine;
+  BatchSlot slot;
+  uint64_t generation;
+} BatchHandle;
+
+void push_batch(lua_State *L, int engine_arg, BatchSlot slot) {
+  Engine *e = check_engine(L, engine_arg);
+  BatchHandle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  *h = (BatchHandle){e, slot, engine_batch(e, slot)->generation};
+  lua_pushvalue(L, engine_arg); /* keeps the engine alive */
+  lua_setiuservalue(L, -2, 1);
+  luaL_setmetatable(L, BATCH_TYPE);
+}
+
+Batch *check_batch(lua_State *L, int arg, BatchSlot *slot) {
+  BatchHandle *h = check_object(L, arg, BATCH_TYPE);
+  lua_getiuservalue(L, arg, 1);
+  check_engine(L, -1);
+  lua_pop(L, 1);
+  Batch *b = engine_batch(h->engine, h->slot);
+  if (b->generation != h->generation)
+    raise_new(L, GRPO_ESTALE,
+              "this batch is gone: the engine has rolled out again; copy what you need before");
+  if (slot) *slot = h->slot;
+  return b;
+}
+
+/* Completion number `arg 2`. */
+static const Completion *check_completion(lua_State *L, Batch **b, int *i) {
+  *b = check_batch(L, 1, NULL);
+  *i = (int)check_integer(L, 2, 1, batch_size(*b)) - 1;
+  return &(*b)->completion[*i];
+}
+
+static void push_reals(lua_State *L, const float *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, (double)v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static int l_ids(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  push_ids(L, c->ids, (size_t)c->len);
+  return 1;
+}
+
+static int l_logprobs(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  push_reals(L, c->logp, c->len);
+  return 1;
+}
+
+static int l_entropies(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  push_reals(L, c->entropy, c->len);
+  return 1;
+}
+
+static int l_ref_logprobs(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  if (!b->has_ref)
+    return raise_new(L, GRPO_EARG,
+                     "the batch has no reference log-probabilities; call engine:reference first");
+  push_reals(L, b->ref_logp + (size_t)i * (size_t)b->max_new, c->len);
+  return 1;
+}
+
+static int l_length(lua_State *L) {
+  Batch *b;
+  int i;
+  lua_pushinteger(L, check_completion(L, &b, &i)->len);
+  return 1;
+}
+
+static int l_finish(lua_State *L) {
+  Batch *b;
+  int i;
+  lua_pushstring(L, finish_name(check_completion(L, &b, &i)->finish));
+  return 1;
+}
+
+static int l_prompt(lua_State *L) {
+  Batch *b;
+  int i, n;
+  check_completion(L, &b, &i);
+  const int32_t *ids = batch_prompt(b, i / b->group, &n);
+  push_ids(L, ids, (size_t)n);
+  return 1;
+}
+
+static int push_text(lua_State *L, bool skip_special) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  const BatchHandle *h = lua_touserdata(L, 1);
+  if (!h->engine->tok) return raise_new(L, GRPO_EARG, "the engine has no tokenizer to decode with");
+  Buf *text = push_buf(L);
+  const Status s = tokenizer_decode(h->engine->tok, c->ids, (size_t)c->len, skip_special, text);
+  if (s) return raise_status(L, s);
+  lua_pushlstring(L, text->data ? text->data : "", text->len);
+  return 1;
+}
+
+static int l_text(lua_State *L) { return push_text(L, true); }
+static int l_text_raw(lua_State *L) { return push_text(L, false); }
+
+static int l_len(lua_State *L) {
+  lua_pushinteger(L, batch_size(check_batch(L, 1, NULL)));
+  return 1;
+}
+
+static int l_tostring(lua_State *L) {
+  const BatchHandle *h = check_object(L, 1, BATCH_TYPE);
+  lua_pushfstring(L, "batch (%s)", h->slot == BATCH_EVAL ? "eval" : "sample");
+  return 1;
+}
+
+void batch_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"ids", l_ids},
+                                     {"logprobs", l_logprobs},
+                                     {"entropies", l_entropies},
+                                     {"ref_logprobs", l_ref_logprobs},
+                                     {"length", l_length},
+                                     {"finish", l_finish},
+                                     {"prompt", l_prompt},
+                                     {"text", l_text},
+                                     {"text_raw", l_text_raw},
+                                     {NULL, NULL}};
+  luaL_newmetatable(L, BATCH_TYPE);
+  lua_pushcfunction(L, l_len);
+  lua_setfield(L, -2, "__len");
+  lua_pushcfunction(L, l_tostring);
+  lua_setfield(L, -2, "__tostring");
+  luaL_newlib(L, methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}

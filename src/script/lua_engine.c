@@ -1,0 +1,652 @@
+/* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
+ *
+ * Methods: rollout, replace, reference, update, sft, nll, save, load, reserve, estimate,
+ * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
+ * kept and raised again once the engine is left.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "grad/policy.h"
+#include "rl/options.h"
+#include "script/rl.h"
+
+enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good slice */
+
+typedef struct EngineHandle {
+  Engine *engine; /* NULL: closed */
+} EngineHandle;
+
+Engine *check_engine(lua_State *L, int arg) {
+  EngineHandle *h = check_object(L, arg, ENGINE_TYPE);
+  if (!h->engine) raise_new(L, GRPO_EARG, "the engine is closed");
+  return h->engine;
+}
+
+static int engine_close(lua_State *L) {
+  EngineHandle *h = check_object(L, 1, ENGINE_TYPE);
+  engine_free(h->engine);
+  h->engine = NULL;
+  return 0;
+}
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static bool get_table(lua_State *L, int index, const char *name, const char *where) {
+  const int type = lua_getfield(L, index, name);
+  if (type == LUA_TNIL) return false;
+  if (type != LUA_TTABLE)
+    raise_new(L, GRPO_EARG, "%s%s: a table expected, got %s", where, name, lua_typename(L, type));
+  return true;
+}
+
+/* no_decay = { "bias", "norm" }: kinds of parameters */
+static void check_no_decay(lua_State *L, int index, OptimizerOptions *o) {
+  if (!get_table(L, index, "no_decay", "train.optimizer.")) return;
+  o->decay_bias = o->decay_norm = true;
+  for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, -1); i++) {
+    lua_rawgeti(L, -1, i);
+    const char *kind = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strcmp(kind, "bias") == 0)
+      o->decay_bias = false;
+    else if (strcmp(kind, "norm") == 0)
+      o->decay_norm = false;
+    else
+      raise_new(L, GRPO_EARG, "train.optimizer.no_decay[%d]: want \"bias\" or \"norm\"", (int)i);
+    lua_pop(L, 1);
+  }
+}
+
+static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
+  static const char *const known[] = {"name",         "beta1",    "beta2", "eps",
+                                      "weight_decay", "no_decay", NULL};
+  static const char *const names[] = {"adamw", NULL};
+  static const char where[] = "train.optimizer";
+  int kind;
+  check_fields(L, index, where, known);
+  field_choice(L, index, where, "name", names, &kind);
+  field_number(L, index, where, "beta1", 0, 0.999999, &o->beta1);
+  field_number(L, index, where, "beta2", 0, 0.999999999, &o->beta2);
+  field_number(L, index, where, "eps", 0, 1, &o->eps);
+  field_number(L, index, where, "weight_decay", 0, INFINITY, &o->weight_decay);
+  check_no_decay(L, index, o);
+  lua_pop(L, 1);
+}
+
+static void check_engine_options(lua_State *L, EngineOptions *o) {
+  static const char *const known[] = {"model",          "tokenizer",
+                                      "reference",      "prompts_per_step",
+                                      "group_size",     "max_prompt_tokens",
+                                      "max_new_tokens", "micro_batch_tokens",
+                                      "optimizer",      NULL};
+  static const char where[] = "engine";
+  engine_options_init(o);
+  check_table(L, 1);
+  check_fields(L, 1, where, known);
+  field_int(L, 1, where, "prompts_per_step", 1, 65536, &o->prompts_per_step);
+  field_int(L, 1, where, "group_size", 1, 4096, &o->group_size);
+  field_int(L, 1, where, "max_prompt_tokens", 1, 1 << 20, &o->max_prompt_tokens);
+  field_int(L, 1, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
+  field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
+  o->train = get_table(L, 1, "optimizer", "engine.");
+  if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
+  lua_pop(L, 1);
+}
+
+/* engine{ model=, tokenizer=, reference=, ... } */
+static int l_engine(lua_State *L) {
+  EngineOptions o;
+  lua_settop(L, 1);
+  check_engine_options(L, &o);
+  lua_getfield(L, 1, "model");
+  lua_getfield(L, 1, "reference");
+  lua_getfield(L, 1, "tokenizer");
+  Model *policy = check_model(L, 2);
+  Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
+  const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
+  EngineHandle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  *h = (EngineHandle){NULL};
+  luaL_setmetatable(L, ENGINE_TYPE);
+  const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
+  return s ? raise_status(L, s) : 1;
+}
+
+static int engine_reserve(lua_State *L) {
+  check_engine(L, 1); /* all memory was taken when it was made */
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int engine_eval_capacity(lua_State *L) {
+  check_engine(L, 1);
+  lua_pushinteger(L, EVAL_SEQUENCES);
+  return 1;
+}
+
+/* estimate() -> { total=, weights=, ... } in bytes */
+static int engine_estimate_bytes(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  EngineBytes b;
+  const Model *r = engine_reference_model(e);
+  engine_estimate(model_config(engine_policy(e)), r ? model_config(r) : NULL, engine_options(e),
+                  &b);
+  const struct {
+    const char *name;
+    size_t bytes;
+  } rows[] = {{"total", b.total},
+              {"weights", b.weights},
+              {"reference", b.reference},
+              {"optimizer", b.optimizer},
+              {"cache", b.cache},
+              {"batch", b.batch},
+              {"activations", b.activations}};
+  lua_createtable(L, 0, 7);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_pushinteger(L, (lua_Integer)rows[i].bytes);
+    lua_setfield(L, -2, rows[i].name);
+  }
+  return 1;
+}
+
+/* ---- rollout ---------------------------------------------------------------------------------- */
+
+/* A list of prompts (lists of ids) at `list`; their numbers in the field `index` of the options. */
+static Prompt *push_prompts(lua_State *L, int list, int options, int *n) {
+  int count = 0;
+  if (!lua_istable(L, list))
+    raise_new(L, GRPO_EARG, "rollout.prompts: a list of lists of ids expected, got %s",
+              luaL_typename(L, list));
+  *n = (int)lua_rawlen(L, list);
+  Prompt *p = push_scratch(L, (size_t)*n, sizeof *p);
+  IntBuf *ids = push_ints(L);
+  for (int i = 0; i < *n; i++) {
+    const size_t before = ids->len;
+    lua_rawgeti(L, list, i + 1);
+    check_ids(L, -1, "rollout.prompts", ids);
+    p[i] = (Prompt){.len = (int)(ids->len - before), .index = (uint32_t)i};
+    lua_pop(L, 1);
+  }
+  for (int i = 0, at = 0; i < *n; at += p[i++].len) p[i].ids = ids->data + at;
+  lua_getfield(L, options, "index");
+  const double *numbers = lua_isnil(L, -1) ? NULL : push_numbers(L, -1, "rollout.index", &count);
+  if (numbers && count != *n)
+    raise_new(L, GRPO_EARG, "rollout.index: %d numbers for %d prompts", count, *n);
+  for (int i = 0; numbers && i < *n; i++) {
+    if (!(numbers[i] >= 0 && numbers[i] <= UINT32_MAX))
+      raise_new(L, GRPO_EARG, "rollout.index[%d]: a whole number from 0 to %u expected", i + 1,
+                UINT32_MAX);
+    p[i].index = (uint32_t)numbers[i];
+  }
+  return p;
+}
+
+static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
+                          BatchSlot *slot) {
+  static const char *const known[] = {"prompts", "n",      "sampling", "seed",
+                                      "step",    "stream", "index",    NULL};
+  static const char *const streams[] = {"sample", "eval", NULL};
+  int step = 0, stream = *slot;
+  check_fields(L, options, "rollout", known);
+  *o = (RolloutOptions){.group = engine_options(e)->group_size};
+  sampling_default(&o->sampling);
+  o->sampling.max_new_tokens = engine_options(e)->max_new_tokens;
+  lua_getfield(L, options, "sampling"); /* stays on the stack: its strings are in use */
+  if (!lua_isnil(L, -1)) check_sampling(L, lua_gettop(L), "sampling", &o->sampling);
+  field_int(L, options, "rollout", "n", 1, 1 << 20, &o->group);
+  field_seed(L, options, "rollout", "seed", &o->seed);
+  field_int(L, options, "rollout", "step", 0, INT32_MAX, &step);
+  field_choice(L, options, "rollout", "stream", streams, &stream);
+  o->step = (uint32_t)step;
+  *slot = (BatchSlot)stream;
+}
+
+/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index= } -> batch */
+static int engine_rollout_prompts(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  RolloutOptions o;
+  BatchSlot slot = BATCH_SAMPLE;
+  int n;
+  check_table(L, 2);
+  lua_settop(L, 2);
+  check_rollout(L, 2, e, &o, &slot);
+  lua_getfield(L, 2, "prompts");
+  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n);
+  const Status s = engine_rollout(e, slot, n, p, &o);
+  if (s) return raise_status(L, s);
+  push_batch(L, 1, slot);
+  return 1;
+}
+
+/* engine:replace(batch, slots, prompts, options): slots are 1-based */
+static int engine_replace_groups(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  RolloutOptions o;
+  BatchSlot slot, given;
+  int n, count;
+  check_batch(L, 2, &slot);
+  lua_settop(L, 5);
+  check_table(L, 5);
+  given = slot;
+  check_rollout(L, 5, e, &o, &given);
+  if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: not the stream of the batch");
+  const double *numbers = push_numbers(L, 3, "replace.slots", &count);
+  const Prompt *p = push_prompts(L, 4, 5, &n);
+  if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
+  int *slots = push_scratch(L, (size_t)n, sizeof *slots);
+  for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
+  const Status s = engine_replace(e, slot, n, slots, p, &o);
+  return s ? raise_status(L, s) : 0;
+}
+
+/* engine:reference(batch) */
+static int engine_reference_batch(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  const Status s = engine_reference(e, check_batch(L, 2, NULL));
+  return s ? raise_status(L, s) : 0;
+}
+
+/* ---- the loss's options -------------------------------------------------------------------------- */
+
+static void check_sampler_correction(lua_State *L, int index, LossOptions *o) {
+  static const char *const modes[] = {"token_truncate", "token_mask", "sequence_truncate",
+                                      "sequence_mask", NULL};
+  static const char *const known[] = {"mode", "min", "max", NULL};
+  static const char where[] = "train.sampler_correction";
+  int mode = 0;
+  if (get_table(L, index, "sampler_correction", "train.")) {
+    const int at = lua_gettop(L);
+    check_fields(L, at, where, known);
+    field_choice(L, at, where, "mode", modes, &mode);
+    field_number(L, at, where, "min", 0, INFINITY, &o->sampler_min);
+    field_number(L, at, where, "max", 0, INFINITY, &o->sampler_max);
+    o->sampler_mode = (SamplerMode)(SAMPLER_TOKEN_TRUNCATE + mode);
+  }
+  lua_pop(L, 1);
+}
+
+static void check_loss_tables(lua_State *L, int index, LossOptions *o) {
+  if (get_table(L, index, "sapo", "train.")) {
+    field_number(L, -1, "train.sapo", "pos", 1e-6, INFINITY, &o->sapo_pos);
+    field_number(L, -1, "train.sapo", "neg", 1e-6, INFINITY, &o->sapo_neg);
+  }
+  if (get_table(L, index, "vespo", "train.")) {
+    field_number(L, -1, "train.vespo", "k_pos", 0, INFINITY, &o->vespo_k_pos);
+    field_number(L, -1, "train.vespo", "lambda_pos", 0, INFINITY, &o->vespo_lambda_pos);
+    field_number(L, -1, "train.vespo", "k_neg", 0, INFINITY, &o->vespo_k_neg);
+    field_number(L, -1, "train.vespo", "lambda_neg", 0, INFINITY, &o->vespo_lambda_neg);
+  }
+  lua_pop(L, 2);
+  check_sampler_correction(L, index, o);
+}
+
+static void check_loss_options(lua_State *L, int index, LossOptions *o) {
+  static const char *const estimators[] = {"k1", "k2", "k3", "full", NULL};
+  static const char *const importances[] = {"token", "sequence", NULL};
+  static const char where[] = "train";
+  int choice;
+  if (field_number(L, index, where, "clip", 0, 1000, &o->clip)) o->clip_high = o->clip;
+  field_number(L, index, where, "clip_high", 0, 1000, &o->clip_high);
+  field_number(L, index, where, "delta", 0, INFINITY, &o->delta);
+  if (field_choice(L, index, where, "importance", importances, &choice))
+    o->importance = choice == 0                  ? IMPORTANCE_TOKEN
+                    : o->kind == LOSS_gspo_token ? IMPORTANCE_SEQUENCE_TOKEN
+                                                 : IMPORTANCE_SEQUENCE;
+  field_number(L, index, where, "kl", 0, INFINITY, &o->kl);
+  if (field_choice(L, index, where, "kl_estimator", estimators, &choice))
+    o->kl_estimator = (KlEstimator)choice;
+  field_bool(L, index, where, "kl_bias_correction", &o->kl_bias_correction);
+  field_number(L, index, where, "off_policy_mask", -INFINITY, INFINITY, &o->off_policy_mask);
+  field_number(L, index, where, "entropy", -INFINITY, INFINITY, &o->entropy);
+  field_number(L, index, where, "cispo_cap", 0, INFINITY, &o->cispo_cap);
+  field_int(L, index, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
+  check_loss_tables(L, index, o);
+}
+
+/* ---- a loss written in Lua ------------------------------------------------------------------------ */
+
+typedef struct LuaLoss {
+  lua_State *L;
+  int function, p; /* stack indices */
+  int error;       /* registry reference of what it raised, or LUA_NOREF */
+} LuaLoss;
+
+typedef struct LossCall {
+  const LuaLoss *loss;
+  const LossInput *in;
+  Value *result;
+} LossCall;
+
+static void set_tensor(lua_State *L, const char *name, Value *v) {
+  if (!v) return;
+  push_step_value(L, value_retain(v));
+  lua_setfield(L, -2, name);
+}
+
+static void set_number(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+/* t.lengths, and t.sequence: the 1-based sequence of each token */
+static void set_lists(lua_State *L, const LossInput *in) {
+  int at = 0;
+  lua_createtable(L, in->nseq, 0);
+  lua_createtable(L, in->ntokens, 0);
+  for (int i = 0; i < in->nseq; i++) {
+    lua_pushinteger(L, in->lengths[i]);
+    lua_rawseti(L, -3, i + 1);
+    for (int t = 0; t < in->lengths[i]; t++) {
+      lua_pushinteger(L, i + 1);
+      lua_rawseti(L, -2, ++at);
+    }
+  }
+  lua_setfield(L, -3, "sequence");
+  lua_setfield(L, -2, "lengths");
+}
+
+static void push_loss_input(lua_State *L, const LossInput *in) {
+  lua_createtable(L, 0, 16);
+  set_tensor(L, "logp", in->logp);
+  set_tensor(L, "entropy", in->entropy);
+  set_tensor(L, "old_logp", in->old_logp);
+  set_tensor(L, "ref_logp", in->ref_logp);
+  set_tensor(L, "sampler_logp", in->sampler_logp);
+  set_tensor(L, "advantage", in->advantage);
+  set_tensor(L, "mask", in->mask);
+  set_lists(L, in);
+  set_number(L, "num_sequences", in->num_sequences);
+  set_number(L, "num_tokens", in->num_tokens);
+  set_number(L, "normalizer", in->num_tokens);
+  lua_pushinteger(L, in->max_new_tokens);
+  lua_setfield(L, -2, "max_new_tokens");
+}
+
+/* Protected: (function, p, call) */
+static int call_loss(lua_State *L) {
+  LossCall *c = lua_touserdata(L, 3);
+  end_step_values(L); /* those of the micro-batch before */
+  lua_pushvalue(L, 1);
+  push_loss_input(L, c->in);
+  lua_pushvalue(L, 2);
+  lua_setfield(L, -2, "p");
+  lua_call(L, 1, 1);
+  Value *v = test_value(L, -1);
+  if (!v)
+    return raise_new(L, GRPO_EARG,
+                     "train.loss: the function must return a tensor with one number, got %s",
+                     luaL_typename(L, -1));
+  c->result = value_retain(v);
+  return 0;
+}
+
+static Status lua_loss(void *user, const LossInput *in, Value **out) {
+  LuaLoss *loss = user;
+  lua_State *L = loss->L;
+  LossCall c = {loss, in, NULL};
+  lua_pushcfunction(L, call_loss);
+  lua_pushvalue(L, loss->function);
+  lua_pushvalue(L, loss->p);
+  lua_pushlightuserdata(L, &c);
+  if (call_protected(L, 3, 0)) {
+    *out = c.result;
+    return GRPO_OK;
+  }
+  loss->error = luaL_ref(L, LUA_REGISTRYINDEX);
+  return fail(GRPO_ESCRIPT, "train.loss raised an error");
+}
+
+/* ---- update ---------------------------------------------------------------------------------------- */
+
+/* Advantages: a number per completion, or a list with one per token of it. */
+static void check_advantages(lua_State *L, const Batch *b, UpdateOptions *o) {
+  const int n = batch_size(b);
+  double *scalar = push_scratch(L, (size_t)n, sizeof *scalar), *token = NULL;
+  if (lua_getfield(L, 3, "advantages") != LUA_TTABLE || (int)lua_rawlen(L, -1) != n)
+    raise_new(L, GRPO_EARG,
+              "update.advantages: a list of %d advantages expected, one per completion", n);
+  const int list = lua_gettop(L);
+  for (int i = 0, at = 0; i < n; at += b->completion[i++].len) {
+    const int len = b->completion[i].len;
+    int count;
+    lua_settop(L, token ? list + 1 : list);
+    lua_rawgeti(L, list, i + 1);
+    if (lua_type(L, -1) == LUA_TNUMBER) {
+      scalar[i] = (double)lua_tonumber(L, -1);
+      continue;
+    }
+    if (!token) {
+      token = push_scratch(L, (size_t)batch_tokens(b), sizeof *token);
+      lua_insert(L, list + 1);
+    }
+    const double *v = push_numbers(L, -1, "update.advantages", &count);
+    if (count != len)
+      raise_new(L, GRPO_EARG, "update.advantages[%d]: %d numbers for %d tokens", i + 1, count, len);
+    for (int t = 0; t < len; t++) token[at + t] = isnan(v[t]) ? 0 : v[t];
+  }
+  lua_settop(L, token ? list + 1 : list);
+  o->advantage = scalar;
+  o->token_advantage = token;
+}
+
+static void check_update(lua_State *L, UpdateOptions *o) {
+  static const char *const known[] = {"advantages",
+                                      "loss",
+                                      "clip",
+                                      "clip_high",
+                                      "delta",
+                                      "importance",
+                                      "kl",
+                                      "kl_estimator",
+                                      "kl_bias_correction",
+                                      "off_policy_mask",
+                                      "sampler_correction",
+                                      "entropy",
+                                      "top_entropy_quantile",
+                                      "mask_truncated",
+                                      "sapo",
+                                      "vespo",
+                                      "cispo_cap",
+                                      "max_grad_norm",
+                                      "iterations",
+                                      "skip_zero_std_groups",
+                                      "lr",
+                                      "temperature",
+                                      "max_new_tokens",
+                                      "step",
+                                      "seed",
+                                      "p",
+                                      NULL};
+  static const char where[] = "train";
+  LossKind kind = LOSS_grpo;
+  int step = 0;
+  check_fields(L, 3, "update", known);
+  if (lua_getfield(L, 3, "loss") == LUA_TSTRING) {
+    const Status s = loss_kind_from_name(lua_tostring(L, -1), &kind);
+    if (s) raise_status(L, s);
+  } else if (!lua_isnil(L, -1) && !lua_isfunction(L, -1)) {
+    raise_new(L, GRPO_EARG, "train.loss: a name or a function expected, got %s",
+              luaL_typename(L, -1));
+  }
+  lua_pop(L, 1);
+  update_options_init(o, kind);
+  check_loss_options(L, 3, &o->loss);
+  field_number(L, 3, where, "lr", 0, INFINITY, &o->lr);
+  field_number(L, 3, where, "max_grad_norm", 0, INFINITY, &o->max_grad_norm);
+  field_int(L, 3, where, "iterations", 1, 1000, &o->iterations);
+  field_bool(L, 3, where, "mask_truncated", &o->mask_truncated);
+  field_bool(L, 3, where, "skip_zero_std_groups", &o->skip_zero_std_groups);
+  field_number(L, 3, where, "top_entropy_quantile", 0, 1, &o->top_entropy_quantile);
+  field_int(L, 3, where, "step", 0, INT32_MAX, &step);
+  o->step = (uint64_t)step;
+}
+
+static void push_metrics(lua_State *L, const StepMetrics *m) {
+  const struct {
+    const char *name;
+    double value;
+  } rows[] = {
+#define METRIC(field, name) {name, m->field},
+#include "rl/metrics.def"
+#undef METRIC
+  };
+  lua_createtable(L, 0, 24);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (!isnan(rows[i].value)) set_number(L, rows[i].name, rows[i].value);
+}
+
+/* engine:update(batch, options) -> metrics */
+static int engine_update_policy(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  Batch *b = check_batch(L, 2, NULL);
+  UpdateOptions o;
+  StepMetrics m;
+  check_table(L, 3);
+  lua_settop(L, 3);
+  check_update(L, &o);
+  if (!o.loss.max_new_tokens) o.loss.max_new_tokens = engine_options(e)->max_new_tokens;
+  lua_getfield(L, 3, "loss");
+  lua_getfield(L, 3, "p");
+  LuaLoss loss = {L, 4, 5, LUA_NOREF};
+  if (lua_isfunction(L, 4)) {
+    o.loss_fn = lua_loss;
+    o.loss_user = &loss;
+  }
+  check_advantages(L, b, &o);
+  luaL_checkstack(L, 20, "loss");
+  const Status s = engine_update(e, b, &o, &m);
+  if (o.loss_fn) end_step_values(L);
+  if (loss.error != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, loss.error);
+    luaL_unref(L, LUA_REGISTRYINDEX, loss.error);
+    return lua_error(L);
+  }
+  if (s) return raise_status(L, s);
+  push_metrics(L, &m);
+  return 1;
+}
+
+/* ---- demonstrations ---------------------------------------------------------------------------------- */
+
+/* A list of { prompt=ids, target=ids } at index 2. */
+static Example *push_examples(lua_State *L, int *n) {
+  check_table(L, 2);
+  *n = (int)lua_rawlen(L, 2);
+  Example *x = push_scratch(L, (size_t)*n, sizeof *x);
+  IntBuf *ids = push_ints(L);
+  for (int i = 0; i < *n; i++) {
+    static const char *const names[] = {"prompt", "target"};
+    size_t at[3];
+    if (lua_rawgeti(L, 2, i + 1) != LUA_TTABLE)
+      raise_new(L, GRPO_EARG, "sft[%d]: { prompt = ids, target = ids } expected, got %s", i + 1,
+                luaL_typename(L, -1));
+    for (int k = 0; k < 2; k++) {
+      at[k] = ids->len;
+      lua_getfield(L, -1, names[k]);
+      check_ids(L, -1, k ? "sft.target" : "sft.prompt", ids);
+      lua_pop(L, 1);
+    }
+    at[2] = ids->len;
+    x[i] = (Example){.prompt_len = (int)(at[1] - at[0]), .target_len = (int)(at[2] - at[1])};
+    lua_pop(L, 1);
+  }
+  for (int i = 0, at = 0; i < *n; at += x[i].prompt_len + x[i].target_len, i++) {
+    x[i].prompt = ids->data + at;
+    x[i].target = ids->data + at + x[i].prompt_len;
+  }
+  return x;
+}
+
+/* engine:sft(list, { lr=, max_grad_norm= }) -> metrics */
+static int engine_sft_step(lua_State *L) {
+  static const char *const known[] = {"lr", "max_grad_norm", "step", NULL};
+  Engine *e = check_engine(L, 1);
+  SftOptions o = {.lr = option_number("train.lr"),
+                  .max_grad_norm = option_number("train.max_grad_norm")};
+  StepMetrics m;
+  int n, step = 0;
+  lua_settop(L, 3);
+  check_fields(L, 3, "sft", known);
+  field_number(L, 3, "train", "lr", 0, INFINITY, &o.lr);
+  field_number(L, 3, "train", "max_grad_norm", 0, INFINITY, &o.max_grad_norm);
+  field_int(L, 3, "sft", "step", 0, INT32_MAX, &step);
+  o.step = (uint64_t)step;
+  const Example *x = push_examples(L, &n);
+  const Status s = engine_sft(e, n, x, &o, &m);
+  if (s) return raise_status(L, s);
+  push_metrics(L, &m);
+  return 1;
+}
+
+/* engine:nll(list) -> mean, tokens */
+static int engine_nll_mean(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  double mean;
+  int64_t tokens;
+  int n;
+  lua_settop(L, 2);
+  const Example *x = push_examples(L, &n);
+  const Status s = engine_nll(e, n, x, &mean, &tokens);
+  if (s) return raise_status(L, s);
+  lua_pushnumber(L, mean);
+  lua_pushinteger(L, tokens);
+  return 2;
+}
+
+/* ---- state -------------------------------------------------------------------------------------------- */
+
+static int engine_save_state(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  const Status s = engine_save(e, check_string(L, 2, NULL));
+  return s ? raise_status(L, s) : 0;
+}
+
+static int engine_load_state(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  const Status s = engine_load(e, check_string(L, 2, NULL));
+  return s ? raise_status(L, s) : 0;
+}
+
+static int engine_tostring(lua_State *L) {
+  const EngineHandle *h = check_object(L, 1, ENGINE_TYPE);
+  lua_pushstring(L, h->engine ? "engine" : "engine (closed)");
+  return 1;
+}
+
+/* ---- registration --------------------------------------------------------------------------------------- */
+
+const luaL_Reg engine_functions[] = {{"engine", l_engine},
+                                     {"options", l_options},
+                                     {"loss_defaults", l_loss_defaults},
+                                     {"advantages", l_advantages},
+                                     {"dense_advantages", l_dense_advantages},
+                                     {"checkpoint_begin", l_checkpoint_begin},
+                                     {"checkpoint_commit", l_checkpoint_commit},
+                                     {"checkpoint_verify", l_checkpoint_verify},
+                                     {NULL, NULL}};
+
+void engine_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"rollout", engine_rollout_prompts},
+                                     {"replace", engine_replace_groups},
+                                     {"reference", engine_reference_batch},
+                                     {"update", engine_update_policy},
+                                     {"sft", engine_sft_step},
+                                     {"nll", engine_nll_mean},
+                                     {"save", engine_save_state},
+                                     {"load", engine_load_state},
+                                     {"reserve", engine_reserve},
+                                     {"estimate", engine_estimate_bytes},
+                                     {"eval_capacity", engine_eval_capacity},
+                                     {"close", engine_close},
+                                     {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", engine_close},
+                                  {"__close", engine_close},
+                                  {"__tostring", engine_tostring},
+                                  {NULL, NULL}};
+  rl_open(L);
+  batch_open(L);
+  luaL_newmetatable(L, ENGINE_TYPE);
+  luaL_setfuncs(L, meta, 0);
+  luaL_newlib(L, methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}

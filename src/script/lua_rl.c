@@ -1,0 +1,329 @@
+/* lua_rl.c - core.options, core.advantages and checkpoints: src/rl without an engine. */
+#include <math.h>
+#include <string.h>
+
+#include "rl/advantage.h"
+#include "rl/checkpoint.h"
+#include "rl/options.h"
+#include "script/rl.h"
+
+static const char none_key[] = "grpo.core.none";
+
+void rl_open(lua_State *L) {
+  lua_getfield(L, -1, "none");
+  lua_setfield(L, LUA_REGISTRYINDEX, none_key);
+}
+
+static bool is_none(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  lua_getfield(L, LUA_REGISTRYINDEX, none_key);
+  const bool same = lua_isnil(L, index) || lua_rawequal(L, index, -1);
+  lua_pop(L, 1);
+  return same;
+}
+
+/* ---- the table of options ---------------------------------------------------------------- */
+
+static void set_text(lua_State *L, const char *name, const char *text) {
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, name);
+}
+
+/* Numbers keep their kind: an "int" is an integer, every other number a float. */
+static void push_default(lua_State *L, const Option *o, const char *text) {
+  Json *j;
+  const Status s = json_parse(text, strlen(text), o->path, &j);
+  if (s) raise_status(L, s);
+  if (json_type(j) != JSON_NUMBER)
+    push_json(L, j);
+  else if (strstr(o->type, "int"))
+    lua_pushinteger(L, (lua_Integer)json_number(j));
+  else
+    lua_pushnumber(L, json_number(j));
+  json_free(j);
+}
+
+static void set_default(lua_State *L, const Option *o) {
+  if (strcmp(o->fallback, "null") == 0) return;
+  push_default(L, o, o->fallback);
+  lua_setfield(L, -2, "default");
+}
+
+static void set_bound(lua_State *L, const char *name, double v) {
+  if (isnan(v)) return;
+  if (v == floor(v) && fabs(v) < 1e15)
+    lua_pushinteger(L, (lua_Integer)v);
+  else
+    lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static void set_choices(lua_State *L, const char *choices) {
+  if (!*choices) return;
+  lua_newtable(L);
+  for (int i = 1; *choices; i++) {
+    const size_t n = strcspn(choices, "|");
+    lua_pushlstring(L, choices, n);
+    lua_rawseti(L, -2, i);
+    choices += n + (choices[n] == '|');
+  }
+  lua_setfield(L, -2, "choices");
+}
+
+/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, later=, doc= } */
+int l_options(lua_State *L) {
+  lua_createtable(L, option_count(), 0);
+  for (int i = 0; i < option_count(); i++) {
+    const Option *o = option_at(i);
+    lua_createtable(L, 0, 8);
+    set_text(L, "path", o->path);
+    set_text(L, "type", o->type);
+    set_text(L, "doc", o->doc);
+    set_default(L, o);
+    set_bound(L, "min", o->low);
+    set_bound(L, "max", o->high);
+    set_choices(L, o->choices);
+    lua_pushboolean(L, o->flags & OPTION_LIVE);
+    lua_setfield(L, -2, "live");
+    lua_pushboolean(L, o->flags & OPTION_LATER);
+    lua_setfield(L, -2, "later");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* loss_defaults() -> { dapo = { ["train.clip_high"] = 0.28 }, ... } */
+int l_loss_defaults(lua_State *L) {
+  lua_newtable(L);
+  for (int i = 0; i < loss_default_count(); i++) {
+    const LossDefault *d = loss_default_at(i);
+    if (lua_getfield(L, -1, d->loss) == LUA_TNIL) {
+      lua_pop(L, 1);
+      lua_newtable(L);
+      lua_pushvalue(L, -1);
+      lua_setfield(L, -3, d->loss);
+    }
+    push_default(L, option_find(d->path), d->fallback);
+    lua_setfield(L, -2, d->path);
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* ---- advantages ----------------------------------------------------------------------------- */
+
+static double number_at(lua_State *L, const char *what, lua_Integer i) {
+  if (is_none(L, -1)) return NAN;
+  if (lua_type(L, -1) != LUA_TNUMBER)
+    raise_new(L, GRPO_EARG, "%s[%lld]: a number or grpo.none expected, got %s", what, (long long)i,
+              luaL_typename(L, -1));
+  const double v = (double)lua_tonumber(L, -1);
+  if (!isfinite(v))
+    raise_new(L, GRPO_EARG, "%s[%lld]: a finite number expected, got %g", what, (long long)i, v);
+  return v;
+}
+
+double *push_numbers(lua_State *L, int index, const char *what, int *n) {
+  index = lua_absindex(L, index);
+  if (!lua_istable(L, index))
+    raise_new(L, GRPO_EARG, "%s: a list of numbers expected, got %s", what,
+              luaL_typename(L, index));
+  *n = (int)lua_rawlen(L, index);
+  double *v = push_scratch(L, (size_t)*n, sizeof *v);
+  for (int i = 0; i < *n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    v[i] = number_at(L, what, i + 1);
+    lua_pop(L, 1);
+  }
+  return v;
+}
+
+static int width_of(lua_State *L, int index) {
+  const bool rows = lua_rawgeti(L, index, 1) == LUA_TTABLE;
+  const int width = rows ? (int)lua_rawlen(L, -1) : 0;
+  lua_pop(L, 1);
+  return width;
+}
+
+/* A list of numbers, or of rows with one number or none per reward: [n, *columns]. */
+static double *push_rewards(lua_State *L, int index, int *n, int *columns) {
+  const int width = width_of(L, index);
+  *columns = width ? width : 1;
+  if (!width) return push_numbers(L, index, "rewards", n);
+  *n = (int)lua_rawlen(L, index);
+  double *v = push_scratch(L, (size_t)*n * (size_t)width, sizeof *v);
+  for (int i = 0; i < *n; i++) {
+    if (lua_rawgeti(L, index, i + 1) != LUA_TTABLE)
+      raise_new(L, GRPO_EARG, "rewards[%d]: a list expected like in row 1, got %s", i + 1,
+                luaL_typename(L, -1));
+    if ((int)lua_rawlen(L, -1) > width)
+      raise_new(L, GRPO_EARG, "rewards[%d]: has %d entries, row 1 has %d", i + 1,
+                (int)lua_rawlen(L, -1), width);
+    for (int k = 0; k < width; k++) {
+      lua_rawgeti(L, -1, k + 1);
+      v[(size_t)i * (size_t)width + (size_t)k] = number_at(L, "rewards", i + 1);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  return v;
+}
+
+static void check_clip(lua_State *L, AdvantageOptions *o) {
+  int n = 0;
+  if (lua_getfield(L, 2, "clip") != LUA_TNIL) {
+    const double *v = push_numbers(L, -1, "advantages.clip", &n);
+    if (n != 2 || isnan(v[0]) || isnan(v[1]) || v[0] > v[1])
+      raise_new(L, GRPO_EARG, "advantages.clip: want { low, high }");
+    o->clip_low = v[0];
+    o->clip_high = v[1];
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* Leaves the weights' memory on the stack. */
+static void check_weights(lua_State *L, AdvantageOptions *o) {
+  int n = 0;
+  if (lua_getfield(L, 2, "weights") == LUA_TNIL) return;
+  o->weights = push_numbers(L, -1, "advantages.weights", &n);
+  if (n != o->nrewards)
+    raise_new(L, GRPO_EARG, "advantages.weights: %d weights for %d rewards", n, o->nrewards);
+  for (int i = 0; i < n; i++)
+    if (isnan(o->weights[i]))
+      raise_new(L, GRPO_EARG, "advantages.weights[%d]: a number expected", i + 1);
+}
+
+static void check_advantage_options(lua_State *L, AdvantageOptions *o) {
+  static const char *const known[] = {"group",     "scale",     "baseline", "weights",
+                                      "aggregate", "normalize", "clip",     NULL};
+  static const char *const scales[] = {"group", "batch", "none", NULL};
+  static const char *const baselines[] = {"mean", "leave_one_out", "none", NULL};
+  static const char *const aggregates[] = {"sum", "normalize_then_sum", NULL};
+  int choice;
+  check_fields(L, 2, "advantages", known);
+  field_int(L, 2, "advantages", "group", 1, INT32_MAX, &o->group);
+  if (field_choice(L, 2, "advantages", "scale", scales, &choice)) o->scale = (AdvantageScale)choice;
+  if (field_choice(L, 2, "advantages", "baseline", baselines, &choice))
+    o->baseline = (AdvantageBaseline)choice;
+  if (field_choice(L, 2, "advantages", "aggregate", aggregates, &choice))
+    o->normalize_then_sum = choice == 1;
+  field_bool(L, 2, "advantages", "normalize", &o->normalize);
+  if (!lua_istable(L, 2)) return;
+  check_clip(L, o);
+  check_weights(L, o);
+}
+
+static void push_list(lua_State *L, const double *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* { frac_zero_std=, std=, group_std=list, rewards=list of totals (false where none applies) } */
+static void push_info(lua_State *L, const double *std, int groups, const double *total, int n) {
+  double zero = 0, sum = 0;
+  for (int g = 0; g < groups; g++) {
+    zero += !(std[g] > 0);
+    sum += std[g] > 0 ? std[g] : 0;
+  }
+  lua_createtable(L, 0, 4);
+  lua_pushnumber(L, groups ? zero / groups : 0);
+  lua_setfield(L, -2, "frac_zero_std");
+  lua_pushnumber(L, groups ? sum / groups : 0);
+  lua_setfield(L, -2, "std");
+  push_list(L, std, groups);
+  lua_setfield(L, -2, "group_std");
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    if (isnan(total[i]))
+      lua_pushboolean(L, 0);
+    else
+      lua_pushnumber(L, total[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "rewards");
+}
+
+/* advantages(rewards, { group=, ... }) -> list, info */
+int l_advantages(lua_State *L) {
+  AdvantageOptions o;
+  int n;
+  check_table(L, 1);
+  lua_settop(L, 2);
+  advantage_options_init(&o);
+  const double *rewards = push_rewards(L, 1, &n, &o.nrewards);
+  o.group = n > 0 ? n : 1; /* without group=: all of one prompt */
+  check_advantage_options(L, &o);
+  double *out = push_scratch(L, 3 * (size_t)n, sizeof *out);
+  double *total = out + n, *std = total + n;
+  const Status s = advantages(&o, n, rewards, total, out, std);
+  if (s) raise_status(L, s);
+  push_list(L, out, n);
+  push_info(L, std, n / o.group, total, n);
+  return 2;
+}
+
+/* dense_advantages(list of per-token lists, { group= }) -> the same shape */
+int l_dense_advantages(lua_State *L) {
+  static const char *const known[] = {"group", NULL};
+  check_table(L, 1);
+  lua_settop(L, 2);
+  const int n = (int)lua_rawlen(L, 1);
+  int group = n > 0 ? n : 1, tokens = 0;
+  check_fields(L, 2, "dense_advantages", known);
+  field_int(L, 2, "dense_advantages", "group", 1, INT32_MAX, &group);
+  int *lengths = push_scratch(L, (size_t)n, sizeof *lengths);
+  for (int i = 0; i < n; i++) {
+    if (lua_rawgeti(L, 1, i + 1) != LUA_TTABLE)
+      raise_new(L, GRPO_EARG, "rewards[%d]: a list with one number per token expected", i + 1);
+    tokens += lengths[i] = (int)lua_rawlen(L, -1);
+    lua_pop(L, 1);
+  }
+  double *v = push_scratch(L, (size_t)tokens, sizeof *v);
+  for (int i = 0, at = 0; i < n; at += lengths[i++]) {
+    lua_rawgeti(L, 1, i + 1);
+    for (int t = 0; t < lengths[i]; t++) {
+      lua_rawgeti(L, -1, t + 1);
+      v[at + t] = number_at(L, "rewards", i + 1);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  const Status s = advantages_dense(group, n, lengths, v, v);
+  if (s) raise_status(L, s);
+  lua_createtable(L, n, 0);
+  for (int i = 0, at = 0; i < n; at += lengths[i++]) {
+    push_list(L, v + at, lengths[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------- */
+
+int l_checkpoint_begin(lua_State *L) {
+  const char *dir = check_string(L, 1, NULL);
+  Buf *tmp = push_buf(L);
+  const Status s = checkpoint_begin(dir, tmp);
+  if (s) raise_status(L, s);
+  lua_pushlstring(L, tmp->data, tmp->len);
+  return 1;
+}
+
+int l_checkpoint_commit(lua_State *L) {
+  const char *tmp = check_string(L, 1, NULL), *dir = check_string(L, 2, NULL);
+  const Status s = checkpoint_commit(tmp, dir);
+  if (s) raise_status(L, s);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+int l_checkpoint_verify(lua_State *L) {
+  const Status s = checkpoint_verify(check_string(L, 1, NULL));
+  if (s) raise_status(L, s);
+  lua_pushboolean(L, 1);
+  return 1;
+}

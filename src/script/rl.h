@@ -1,0 +1,31 @@
+/* rl.h - what the files that open src/rl to Lua share: lua_engine.c, lua_batch.c, lua_rl.c. */
+#ifndef GRPO_SCRIPT_RL_H
+#define GRPO_SCRIPT_RL_H
+
+#include "rl/engine.h"
+#include "script/script.h"
+
+#define ENGINE_TYPE "grpo.Engine"
+#define BATCH_TYPE  "grpo.Batch"
+
+Engine *check_engine(lua_State *L, int arg); /* raises when closed */
+
+/* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */
+void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
+Batch *check_batch(lua_State *L, int arg, BatchSlot *slot /* may be NULL */);
+void batch_open(lua_State *L);
+
+/* lua_rl.c: functions of core */
+int l_options(lua_State *L);
+int l_loss_defaults(lua_State *L);
+int l_advantages(lua_State *L);
+int l_dense_advantages(lua_State *L);
+int l_checkpoint_begin(lua_State *L);
+int l_checkpoint_commit(lua_State *L);
+int l_checkpoint_verify(lua_State *L);
+void rl_open(lua_State *L); /* the core table on top, core.none in it */
+
+/* A list of numbers; core.none and nil are NaN.  Scratch on the Lua stack. */
+double *push_numbers(lua_State *L, int index, const char *what, int *n);
+
+#endif
