@@ -324,7 +324,7 @@ function Stage:grpo_step(p)
   length_metrics(cs, metrics)
   local tokens = 0
   for _, c in ipairs(cs) do tokens = tokens + c.length end
-  metrics.beta, metrics.learning_rate = beta, lr
+  metrics.beta, metrics.learning_rate, metrics.num_sequences = beta, lr, #cs
   metrics["time/generate"], metrics["time/reward"] = generated - clock, rewarded - generated
   metrics["time/train"] = core.clock() - rewarded
   metrics["tokens_per_second/generate"] = tokens / (generated - clock)
