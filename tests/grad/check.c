@@ -4,11 +4,6 @@
 
 #include "base/arena.h"
 
-/* A row of ops.def without a check does not link. */
-#define OP(name, inputs, attributes) extern void check_##name(void);
-#include "grad/ops.def"
-#undef OP
-
 static Tape tape;
 static Arena leaves;
 static unsigned long long stream;

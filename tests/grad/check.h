@@ -12,6 +12,11 @@
 #include "grad/tape.h"
 #include "testing.h"
 
+/* A row of ops.def without a check does not link. */
+#define OP(name, inputs, attributes) extern void check_##name(void);
+#include "grad/ops.def"
+#undef OP
+
 Tape *check_tape(void);
 double check_random(double low, double high); /* a fixed stream */
 /* A leaf with a gradient, random in low .. high; dims end with -1. */

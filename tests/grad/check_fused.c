@@ -1,17 +1,7 @@
 /* check_fused.c - the operations that a transformer and its head are made of. */
 #include "check.h"
 
-#define DECLARE(name) void check_##name(void);
-DECLARE(embedding)
-DECLARE(linear)
-DECLARE(layernorm)
-DECLARE(rmsnorm)
-DECLARE(rope)
-DECLARE(attention)
-DECLARE(swiglu)
-DECLARE(loghead) DECLARE(token_logp)
-
-    void check_embedding(void) {
+void check_embedding(void) {
   static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};
   EmbeddingAttr attr = {6, ids, pos};
   Tensor *wte = LEAF(-1, 1, 5, 3), *wpe = LEAF(-1, 1, 4, 3);

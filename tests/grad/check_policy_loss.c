@@ -9,8 +9,6 @@
 #include "check.h"
 #include "grad/policy.h"
 
-void check_policy_loss(void);
-
 enum { NSEQ = 5, N = 14 };
 static const int lengths[NSEQ] = {4, 1, 3, 0, 6};
 
