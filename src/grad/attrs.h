@@ -73,7 +73,8 @@ typedef struct SegmentAttr {
 } SegmentAttr;
 
 /* Attr of the small operations, 0-based: "a", "i" fill Attr.i in order, "f" Attr.f; "A" is
- * Attr.i[0] with -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..], one of them may be -1. */
+ * Attr.i[0] with -1 for everything; "d" is Attr.i[0] dimensions in Attr.i[1..],
+ * one of them may be -1. */
 
 typedef enum LossKind {
 #define LOSS(name) LOSS_##name,
