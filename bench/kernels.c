@@ -64,6 +64,10 @@ static void dx(Bench *b) {
 static void dw(Bench *b) {
   (void)!gemm_dw(&b->cx, b->m, b->n, b->k, b->y, b->n, b->x, b->k, false, b->packed, false);
 }
+static void dx_in_out(Bench *b) {
+  (void)!gemm_dx(&b->cx, b->m, b->n, b->k, b->y, b->n, b->w, true, b->g, b->k, false);
+}
+static void pack(Bench *b) { gemm_pack(&b->cx, b->n, b->k, b->w, false, b->packed); }
 static void blas(Bench *b) {
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, b->m, b->n, b->k, 1, b->x, b->k, b->w, b->k,
               0, b->y, b->n);
@@ -100,6 +104,11 @@ static void products(Bench *b) {
       printf("\n");
       mem_free_aligned(b->x), mem_free_aligned(b->y), mem_free_aligned(b->g);
     }
+    b->m = 400, b->x = b->g = numbers((size_t)(b->m * b->k)), b->y = numbers((size_t)(b->m * b->n));
+    printf("%5d x %-5d packing %.2f ns a weight; dx of an in_out weight, 400 rows: %.1f GF/s\n",
+           b->n, b->k, best_of(pack, b) * 1e9 / b->n / b->k,
+           2e-9 * b->m * b->n * b->k / best_of(dx_in_out, b));
+    mem_free_aligned(b->x), mem_free_aligned(b->y);
     mem_free_aligned(b->w), mem_free_aligned(b->packed);
   }
   printf("* one thread, times %d\n\n", b->threads);

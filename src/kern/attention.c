@@ -90,7 +90,7 @@ static int least_lo(const Row *rows, int n) {
   return lo;
 }
 
-/* Scores of units [u0, u1) against keys [from, to) of a segment whose key 0 has logical position `base`. */
+/* Scores of units [u0, u1) against keys [from, to) of a segment; its key 0 is logical key `base`. */
 static void scores(const Attn *a, Work *w, int kvh, int u0, int u1, const KvSeg *seg, int base,
                    int from, int to) {
   const ptrdiff_t hd = a->s->head_dim;
@@ -111,7 +111,7 @@ static void add_values(const Attn *a, Work *w, int kvh, int u0, int u1, const Kv
                    w->out + u0 * a->hd16, a->hd16, true);
 }
 
-/* Each unit in key order: its own first keys, the keys that all of the rows see together, its own last. */
+/* Each unit in key order: its own first keys, those that all rows see together, its own last. */
 static void values_of(const Attn *a, Work *w, int kvh, const Row *rows, int j0, int j1,
                       const KvSeg *seg, int base, int len) {
   int all_from = 0, all_to = len;
@@ -212,7 +212,7 @@ Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpa
   a.tile_rows = kern_max(1, TILE / a.group);
   a.units = a.tile_rows * a.group;
   a.hd16 = round_up(s->head_dim, GROUP);
-  /* an odd number of groups, so that rows of scores do not fall onto one another in the cache; one to spare */
+  /* an odd number of groups, so that rows do not fall onto one another in the cache; one spare */
   a.ld_scores = (round_up(keys, GROUP) / GROUP + 1) / 2 * 2 * GROUP + GROUP;
   const int ntiles = cut_tiles(&a, nspans, NULL);
   Tile *tiles = arena_alloc(cx->arena, sizeof *tiles * (size_t)kern_max(1, ntiles));

@@ -38,14 +38,15 @@ typedef struct Kernels {
   int mr, ng; /* the register tile: rows, groups of columns; packed panels have ng groups */
 
   /* c[m,n] (+)= a[m,k] b[k,n], k in order, one accumulator per output.
-   * a(i,p) = a[i ars + p aks]; b(p,j) = b[(j / GROUP) bgs + p brs + j % GROUP], readable to whole groups. */
+   * a(i,p) = a[i ars + p aks]; b(p,j) = b[(j / GROUP) bgs + p brs + j % GROUP], readable to
+   * whole groups. */
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
-  /* s[lo, hi) <- exp(scale s - max); lanes by position mod GROUP; s is overwritten from lo / GROUP * GROUP
+  /* s[lo, hi) <- exp(scale s - max); s is overwritten from the multiple of GROUP before lo
    * up to the next multiple of GROUP after hi.  Returns the sum. */
   real (*softmax)(int lo, int hi, real scale, real *s, real *max);
-  /* p, ds [keys, ld]: scores and dP of `keys` keys by `rows` (multiple of GROUP) queries become P and dS.
+  /* p, ds [keys, ld]: scores and dP of keys by `rows` (multiple of GROUP) queries become P and dS.
    * Query i sees key j when first + j <= i < last + j. */
   void (*attn_ds)(int keys, int rows, int ld, real scale, const real *lse, const real *d, int first,
                   int last, real *p, real *ds);
@@ -61,7 +62,7 @@ typedef struct Kernels {
                        real *dx, bool add);
   /* dw += dy (x - mean) rstd, db += dy (NULL: none) */
   void (*norm_dw)(int c, const real *x, real mean, real rstd, const real *dy, real *dw, real *db);
-  /* the first n pairs (x_i, x_{i+d/2}) of each head of one row; c and s [n]: its cosines and sines */
+  /* the first n pairs (x_i, x_{i+d/2}) of each head of a row; c and s [n]: cosines and sines */
   void (*rope)(int heads, int d, int n, const real *x, const real *c, const real *s, real *y,
                bool add);
 

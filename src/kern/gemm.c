@@ -43,8 +43,8 @@ static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_
     }
     return;
   }
-  for (ptrdiff_t p0 = 0; p0 < depth; p0 += 16) {
-    const ptrdiff_t p1 = kern_min(depth, (int)p0 + 16);
+  for (ptrdiff_t p0 = 0; p0 < depth; p0 += 64) {
+    const ptrdiff_t p1 = kern_min(depth, (int)p0 + 64);
     for (ptrdiff_t j = 0; j < width; j++)
       for (ptrdiff_t p = p0; p < p1; p++) dst[p * width + j] = j < cols ? src[p * ps + j * cs] : 0;
   }
@@ -112,7 +112,7 @@ void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, co
   const int width = kernels()->ng * GROUP;
   const double panel_work = (double)kern_min(rows, m) * k * width;
   int panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
-  if (m > ROWS / 2) panels = kern_max(panels, 192 / width);
+  if (m > ROWS / 2) panels = kern_max(panels, 2 * 3 * GROUP / width);
   Forward f = {m, n, k, rows, panels, kern_ceil(m, rows), x, ldx, ldy, packed, bias, y};
   pool_run(cx->pool, f.row_chunks * kern_ceil(panel_count(n), panels), forward_chunk, &f);
 }
@@ -204,7 +204,7 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
 /* ---- dw[n,k] = dy^T x, rows of the batch in index order ----
  * x is packed whole, once; a chunk packs its own columns of dy. */
 typedef struct Outer {
-  int m, n, k, row_chunks;
+  int m, n, k, rows, row_chunks;
   const real *dy, *x; /* x: packed */
   ptrdiff_t lddy;
   real *dw;
@@ -244,7 +244,7 @@ static void outer_panel(const Outer *o, int n0, int rows, int p, int k0, int dep
 
 static void outer_chunk(void *arg, int chunk, int worker) {
   const Outer *o = arg;
-  const int n0 = chunk % o->row_chunks * DW_ROWS, rows = kern_min(DW_ROWS, o->n - n0);
+  const int n0 = chunk % o->row_chunks * o->rows, rows = kern_min(o->rows, o->n - n0);
   const int panels = DW_COLS / (kernels()->ng * GROUP), p0 = chunk / o->row_chunks * panels;
   const int p1 = kern_min(p0 + panels, panel_count(o->k));
   real *a = scratch_of(&o->scratch, worker);
@@ -262,7 +262,8 @@ Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
   if (n <= 0 || k <= 0) return GRPO_OK;
   if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
   const ArenaMark mark = arena_mark(cx->arena);
-  Outer o = {m, n, k, kern_ceil(n, DW_ROWS), dy, NULL, lddy, dw, add, {0}};
+  const int rows = n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
+  Outer o = {m, n, k, rows, kern_ceil(n, rows), dy, NULL, lddy, dw, add, {0}};
   Pack pack = {k, m, x, ldx, 1, arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(k, m))};
   if (!pack.packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
   o.x = pack.packed;

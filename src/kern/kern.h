@@ -1,7 +1,7 @@
 /* kern.h - the arithmetic: loops over plain pointers, threaded by the pool.
  *
- * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c)
- * and are chosen once, at run time, from what the CPU has; GRPO_CPU=generic|
+ * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
+ * all from the one source in inner/) and are chosen once, at run time, from what the CPU has; GRPO_CPU=generic|
  * avx2|avx512 forces one.  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
@@ -44,7 +44,8 @@ const char *kern_blas(void);             /* OpenBLAS's own word for its kernels:
  * A weight is [n, k] (outputs, inputs), as Hugging Face's Linear stores it, or
  * [k, n] with in_out = true, as GPT-2's Conv1D does.  m rows of activations. */
 
-/* reals that the packed form of an n x k weight takes (zero-padded panels) */
+/* reals that the packed form of an n x k weight takes (zero-padded panels): the same on every path;
+ * what is in them is not, so pack again after kern_select. */
 size_t gemm_packed_size(int n, int k);
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed);
 /* y[m,n] = x[m,k] w^T + bias (NULL: none).  Row-invariant; m from 1 to any. */
@@ -92,7 +93,8 @@ typedef struct AttnShape {
   int window;                    /* 0: all; else key j is visible to position i when i - window < j <= i */
 } AttnShape;
 
-size_t kv_size(const AttnShape *s, int cap);  /* reals for k, the same for v, of one segment */
+/* reals for k, and the same for v, of one segment; the last few are padding that is read */
+size_t kv_size(const AttnShape *s, int cap);
 /* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim].  Sets no len. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
@@ -131,7 +133,7 @@ void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y);
 void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add);
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
-void vec_exp(size_t n, const real *x, real *y); /* relative error below 4e-7 in float; exp(-inf) = 0 */
+void vec_exp(size_t n, const real *x, real *y); /* relative error below 2e-7 in float; below FLT_MIN 0 */
 
 /* ---- the head ----------------------------------------------------------------
  * logits [rows, v] (ld = v); z = logits * inv_temp.  Row-invariant: decoding and training get the same bits.

@@ -25,7 +25,7 @@ static void swiglu_grad(size_t n, const real *gate, const real *up, const real *
   }
 }
 
-/* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without its cancellation.
+/* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation as with tanh.
  * Beyond |x| = 30 the sigmoid is 0 or 1 in any precision, and x^3 must not overflow. */
 static inline vec gelu_sigmoid(vec x, vec *x2) {
   vec c = v_min(v_set(30), v_max(v_set(-30), x));

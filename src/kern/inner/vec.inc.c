@@ -30,7 +30,7 @@ static inline real v_largest(vec x) {
   return t[0];
 }
 
-/* exp: r = x - n ln 2, |r| <= ln 2 / 2, a polynomial in r, times 2^n in two halves so that n = 128 works.
+/* exp: r = x - n ln 2, |r| <= ln 2 / 2, a polynomial in r, times 2^n in two halves (n = 128).
  * Relative error below 2e-7; results below the smallest normal number are 0. */
 static inline vec v_exp(vec x) {
 #ifdef GRPO_DOUBLE
