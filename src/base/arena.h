@@ -29,12 +29,13 @@ typedef struct ArenaMark {
   size_t used, total;
 } ArenaMark;
 
-void *arena_alloc(Arena *a, size_t bytes);     /* 64-byte aligned, not cleared; NULL = out of memory */
-void *arena_zalloc(Arena *a, size_t bytes);    /* the same, zero-filled */
-Status arena_reserve(Arena *a, size_t bytes);  /* one block of at least `bytes`, before the first use */
-void arena_reset(Arena *a);                    /* O(1); keeps the blocks */
+void *arena_alloc(Arena *a, size_t bytes);  /* 64-byte aligned, not cleared; NULL = out of memory */
+void *arena_zalloc(Arena *a, size_t bytes); /* the same, zero-filled */
+Status arena_reserve(Arena *a,
+                     size_t bytes); /* one block of at least `bytes`, before the first use */
+void arena_reset(Arena *a);         /* O(1); keeps the blocks */
 ArenaMark arena_mark(const Arena *a);
-void arena_release(Arena *a, ArenaMark m);     /* back to the mark; the epoch stays */
-void arena_free(Arena *a);                     /* gives the blocks back; the arena may be used again */
+void arena_release(Arena *a, ArenaMark m); /* back to the mark; the epoch stays */
+void arena_free(Arena *a);                 /* gives the blocks back; the arena may be used again */
 
 #endif

@@ -19,19 +19,21 @@ typedef struct FileMap {
   size_t size;
 } FileMap;
 
-Status file_map(const char *path, FileMap *out);           /* ENOENT when missing; EIO when a directory */
+Status file_map(const char *path, FileMap *out); /* ENOENT when missing; EIO when a directory */
 void file_unmap(FileMap *m);
-Status file_read(const char *path, size_t max_bytes, Buf *out); /* appends; ELIMIT past max_bytes (0: no limit) */
+Status file_read(const char *path, size_t max_bytes,
+                 Buf *out); /* appends; ELIMIT past max_bytes (0: no limit) */
 Status file_replace(const char *path, const void *data, size_t n); /* atomic, durable */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
-Status file_mkdirs(const char *path);                      /* like mkdir -p */
-Status file_remove_tree(const char *path);                 /* like rm -rf; symbolic links are not followed */
-Status file_sync_dir(const char *path);                    /* makes renames inside it durable */
-Status file_link_replace(const char *target, const char *path); /* symbolic link replaced by rename */
-Status file_rename(const char *from, const char *to);      /* and sync the directory of `to` */
-int64_t file_size(const char *path);                       /* -1: none */
-int64_t file_mtime_ns(const char *path);                   /* -1: none */
+Status file_mkdirs(const char *path);      /* like mkdir -p */
+Status file_remove_tree(const char *path); /* like rm -rf; symbolic links are not followed */
+Status file_sync_dir(const char *path);    /* makes renames inside it durable */
+Status file_link_replace(const char *target,
+                         const char *path);           /* symbolic link replaced by rename */
+Status file_rename(const char *from, const char *to); /* and sync the directory of `to` */
+int64_t file_size(const char *path);                  /* -1: none */
+int64_t file_mtime_ns(const char *path);              /* -1: none */
 /* Names in a directory, sorted, each ended by NUL, appended to `out`; without . and .. */
 Status file_list(const char *path, Buf *out, size_t *count);
 
@@ -39,10 +41,10 @@ Status file_list(const char *path, Buf *out, size_t *count);
 typedef struct FileWriter FileWriter;
 Status file_writer_open(FileWriter **out, const char *path);
 Status file_writer_put(FileWriter *w, const void *data, size_t n);
-uint32_t file_writer_crc(const FileWriter *w);             /* CRC-32C of all bytes so far */
+uint32_t file_writer_crc(const FileWriter *w); /* CRC-32C of all bytes so far */
 uint64_t file_writer_size(const FileWriter *w);
-Status file_writer_commit(FileWriter *w);                  /* frees w, also on failure */
-void file_writer_abort(FileWriter *w);                     /* removes the temporary; NULL is fine */
+Status file_writer_commit(FileWriter *w); /* frees w, also on failure */
+void file_writer_abort(FileWriter *w);    /* removes the temporary; NULL is fine */
 
 /* CRC-32C (Castagnoli); start with crc = 0; "123456789" gives 0xe3069283. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t n);

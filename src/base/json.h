@@ -18,7 +18,14 @@
 #include "base/err.h"
 
 typedef struct Json Json;
-typedef enum JsonType { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } JsonType;
+typedef enum JsonType {
+  JSON_NULL,
+  JSON_BOOL,
+  JSON_NUMBER,
+  JSON_STRING,
+  JSON_ARRAY,
+  JSON_OBJECT
+} JsonType;
 
 enum { JSON_MAX_DEPTH = 200 };
 
@@ -28,14 +35,14 @@ Status json_read_file(const char *path, size_t max_bytes, Json **out);
 void json_free(Json *root); /* NULL is fine */
 
 JsonType json_type(const Json *j);
-const Json *json_child(const Json *j);       /* first element or member; NULL when empty or a scalar */
-const Json *json_next(const Json *j);        /* next sibling or NULL */
-const char *json_key(const Json *j);         /* of a member of an object, else NULL */
+const Json *json_child(const Json *j); /* first element or member; NULL when empty or a scalar */
+const Json *json_next(const Json *j);  /* next sibling or NULL */
+const char *json_key(const Json *j);   /* of a member of an object, else NULL */
 const Json *json_get(const Json *j, const char *key); /* NULL when absent or not an object */
-size_t json_count(const Json *j);            /* elements or members */
-const char *json_string(const Json *j);      /* NULL when not a string */
-double json_number(const Json *j);           /* NaN when not a number */
-bool json_bool(const Json *j);               /* false when not true */
+size_t json_count(const Json *j);                     /* elements or members */
+const char *json_string(const Json *j);               /* NULL when not a string */
+double json_number(const Json *j);                    /* NaN when not a number */
+bool json_bool(const Json *j);                        /* false when not true */
 bool json_integer(const Json *j, int64_t *out); /* false when not an exact integer within +-2^53 */
 
 /* Writers append to a Buf.  Strings are escaped; bytes that are not UTF-8

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 void *mem_alloc(size_t bytes);
-void *mem_zalloc(size_t bytes);             /* zero-filled */
+void *mem_zalloc(size_t bytes); /* zero-filled */
 void *mem_realloc(void *p, size_t bytes);
 void mem_free(void *p);
 char *mem_strdup(const char *s);
@@ -21,10 +21,10 @@ char *mem_strndup(const char *s, size_t n);
 void *mem_alloc_aligned(size_t bytes);
 void mem_free_aligned(void *p);
 
-uint64_t mem_allocations(void);             /* successful allocations ever made */
-size_t mem_live_bytes(void);                /* handed out and not yet freed */
-size_t mem_peak_rss(void);                  /* of the process, bytes */
-size_t mem_available(void);                 /* of the machine or its cgroup, bytes; 0: unknown */
+uint64_t mem_allocations(void); /* successful allocations ever made */
+size_t mem_live_bytes(void);    /* handed out and not yet freed */
+size_t mem_peak_rss(void);      /* of the process, bytes */
+size_t mem_available(void);     /* of the machine or its cgroup, bytes; 0: unknown */
 
 /* The n-th allocation from now fails (0: none): out-of-memory tests. */
 void mem_fail_after(uint64_t n);

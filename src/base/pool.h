@@ -16,10 +16,12 @@ typedef struct Pool Pool;
 /* fn(arg, chunk, worker): chunk 0..nchunks-1, worker 0..pool_threads()-1 (scratch memory is indexed by it). */
 typedef void (*PoolFn)(void *arg, int chunk, int worker);
 
-Status pool_new(Pool **out, int threads); /* threads >= 1, the caller included; 0 = cores this process may use */
-void pool_free(Pool *p);                  /* NULL is fine */
-int pool_threads(const Pool *p);          /* NULL: 1 */
-int pool_cores(void);                     /* cores this process may use (affinity and cgroup quota) */
+Status
+pool_new(Pool **out,
+         int threads);   /* threads >= 1, the caller included; 0 = cores this process may use */
+void pool_free(Pool *p); /* NULL is fine */
+int pool_threads(const Pool *p); /* NULL: 1 */
+int pool_cores(void);            /* cores this process may use (affinity and cgroup quota) */
 
 /* Run fn for every chunk and wait.  p == NULL runs on the caller. */
 void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg);

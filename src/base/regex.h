@@ -17,11 +17,11 @@
 typedef struct Regex Regex;
 
 enum {
-  REGEX_ICASE = 1,   /* "i" */
-  REGEX_DOTALL = 2,  /* "s" */
-  REGEX_MULTI = 4,   /* "m" */
-  REGEX_EXTENDED = 8,/* "x" */
-  REGEX_VALID_UTF = 16, /* subject is known to be valid UTF-8: no checks (tokenizers) */
+  REGEX_ICASE = 1,         /* "i" */
+  REGEX_DOTALL = 2,        /* "s" */
+  REGEX_MULTI = 4,         /* "m" */
+  REGEX_EXTENDED = 8,      /* "x" */
+  REGEX_VALID_UTF = 16,    /* subject is known to be valid UTF-8: no checks (tokenizers) */
   REGEX_ANCHORED_FULL = 32 /* must match the whole subject */
 };
 
@@ -29,13 +29,14 @@ enum {
 
 Status regex_compile(Regex **out, const char *pattern, size_t len, unsigned flags);
 void regex_free(Regex *re);
-int regex_captures(const Regex *re);                     /* groups without the whole match */
-const char *regex_name(const Regex *re, int group);      /* NULL: unnamed */
-int regex_group(const Regex *re, const char *name);      /* -1: no such name */
+int regex_captures(const Regex *re);                /* groups without the whole match */
+const char *regex_name(const Regex *re, int group); /* NULL: unnamed */
+int regex_group(const Regex *re, const char *name); /* -1: no such name */
 
 /* Search from `start`.  *found says whether; (*ovector)[2i], [2i+1] are the bounds
  * of group i (REGEX_UNSET when it took no part), valid until the next exec. */
-Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *found, const size_t **ovector);
+Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *found,
+                  const size_t **ovector);
 
 /* PCRE2's version: "10.42 2022-12-11". */
 void regex_library(char *text, size_t size);

@@ -12,13 +12,13 @@
 
 /* Who draws.  One row per consumer, so that no two share numbers. */
 typedef enum RngStream {
-  RNG_INIT,     /* model weights */
-  RNG_SAMPLE,   /* tokens while sampling for training */
-  RNG_EVAL,     /* tokens while sampling for evaluation */
-  RNG_SHUFFLE,  /* order of a dataset */
-  RNG_REWARD,   /* c.rng and math.random inside rewards */
-  RNG_USER,     /* grpo.randn, m:generate */
-  RNG_TASK,     /* generated datasets */
+  RNG_INIT,    /* model weights */
+  RNG_SAMPLE,  /* tokens while sampling for training */
+  RNG_EVAL,    /* tokens while sampling for evaluation */
+  RNG_SHUFFLE, /* order of a dataset */
+  RNG_REWARD,  /* c.rng and math.random inside rewards */
+  RNG_USER,    /* grpo.randn, m:generate */
+  RNG_TASK,    /* generated datasets */
   RNG_DROPOUT
 } RngStream;
 

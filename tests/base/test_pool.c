@@ -88,6 +88,20 @@ static void add(void *arg, int chunk, int worker) {
   sums[chunk] += chunk; /* plain memory: a chunk of a later region must see it */
 }
 
+TEST(more_threads_than_cores_lose_nothing) {
+  enum { REGIONS = 5000 };
+  Pool *p = NULL;
+  int sums[40] = {0};
+  CHECK(pool_new(&p, 5) == GRPO_OK);
+  for (int i = 0; i < REGIONS; i++) pool_run(p, 2 + i % 39, add, sums);
+  for (int k = 0; k < 40; k++) {
+    int times = 0;
+    for (int i = 0; i < REGIONS; i++) times += k < 2 + i % 39;
+    CHECK(sums[k] == k * times);
+  }
+  pool_free(p);
+}
+
 TEST(hammering_with_small_regions) {
   enum { REGIONS = 100000 };
   Pool *p = NULL;

@@ -78,8 +78,9 @@ TEST(invalid_bytes_match_nothing_and_hide_nothing) {
 }
 
 TEST(catastrophic_patterns_end_quickly_as_a_limit) {
-  static const char *patterns[] = {"(a+)+$", "(?:a*)*b",     "(a|aa)+$",
-                                   "(.*)*x", "(?:a+a+)+[c]", "^(([a-z])+.)+[A-Z]([a-z])+$"};
+  static const char *patterns[] = {
+      "(a+)+$",   "(*NO_JIT)(a+)+$", "(*NO_JIT)(a|aa)+$", "(?:a*)*b",
+      "(a|aa)+$", "(.*)*x",          "(?:a+a+)+[c]",      "^(([a-z])+.)+[A-Z]([a-z])+$"};
   char subject[64];
   memset(subject, 'a', sizeof subject);
   subject[60] = '!';
@@ -93,7 +94,7 @@ TEST(catastrophic_patterns_end_quickly_as_a_limit) {
     /* some of them PCRE2 proves hopeless (a required letter is missing): no match at once */
     if (st != GRPO_ELIMIT && (st != GRPO_OK || found))
       test_fail(__FILE__, __LINE__, "%s: %s", patterns[i], status_name(st));
-    if (i == 0 && st != GRPO_ELIMIT) test_fail(__FILE__, __LINE__, "no limit hit");
+    if (i < 3 && st != GRPO_ELIMIT) test_fail(__FILE__, __LINE__, "no limit hit");
     if (ms > 500) test_fail(__FILE__, __LINE__, "%s: %.1f ms", patterns[i], ms);
     printf("# %-30s %-8s %6.2f ms\n", patterns[i], status_name(st), ms);
     regex_free(re);
