@@ -90,7 +90,7 @@ static int least_lo(const Row *rows, int n) {
   return lo;
 }
 
-/* Scores of units [u0, u1) against keys [from, to) of a segment; its key 0 is logical key `base`. */
+/* Scores of units [u0, u1) against keys [from, to) of a segment that starts at logical key base. */
 static void scores(const Attn *a, Work *w, int kvh, int u0, int u1, const KvSeg *seg, int base,
                    int from, int to) {
   const ptrdiff_t hd = a->s->head_dim;
