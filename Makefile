@@ -48,7 +48,7 @@ LIBS  = $(PKG_LIBS) -lm -ldl
 LAYERS := base kern grad text model rl script
 src_of  = $(filter-out %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 ifneq ($(shell uname -m),x86_64)
-src_of  = $(filter-out src/kern/x86/%,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
+src_of  = $(filter-out src/kern/x86/% %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 endif
 objs_of = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(call src_of,$(1)))
 # archives that a layer's tests link, highest first
@@ -183,6 +183,14 @@ check-demo: grpo
 .PHONY: deps
 deps:
 	@tools/deps $(DEBIAN) -- libedit-dev
+
+## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
+.PHONY: bench-kernels
+bench-kernels: $(BUILD)/bench/kernels
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $<
+$(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 
 ## make lint            clang-format and luacheck, nothing rewritten
 .PHONY: lint
