@@ -1,0 +1,229 @@
+/* AdamW: the oracle's trajectories, and its file. */
+#include "base/file.h"
+#include "model/impl.h"
+#include "model/modeltest.h"
+#include "model/optimizer.h"
+
+/* A bag of parameters; the optimizer needs no more of a model. */
+typedef struct Bag {
+  Model m;
+  Param param[3];
+} Bag;
+
+static const char *const bag_names[] = {"w", "b", "emb"};
+
+static bool listed(const Json *list, const char *name) {
+  for (const Json *j = json_child(list); j; j = json_next(j))
+    if (strcmp(json_string(j), name) == 0) return true;
+  return false;
+}
+
+static void bag_init(Bag *b, const Safetensors *f, const char *name, const Json *no_decay) {
+  *b = (Bag){.m = {.nparams = 3, .param = b->param, .trainable = true}};
+  for (int i = 0; i < 3; i++) {
+    const StTensor *t = safetensors_find(f, test_path("%s/param0/%s", name, bag_names[i]));
+    const int dim[] = {(int)t->dim[0], (int)t->dim[1]};
+    Param *p = &b->param[i];
+    p->name = bag_names[i];
+    p->is_bias = listed(no_decay, p->name);
+    p->t = tensor_view(malloc(t->n * sizeof(real)), t->ndim, dim);
+    p->t.grad = malloc(t->n * sizeof(real));
+    st_read(t, 0, t->n, p->t.data);
+  }
+}
+
+static void bag_free(Bag *b) {
+  for (int i = 0; i < 3; i++) free(b->param[i].t.data), free(b->param[i].t.grad);
+}
+
+static void read_gradients(Bag *b, const Safetensors *f, const char *name, int step) {
+  for (int i = 0; i < 3; i++) {
+    const StTensor *t = safetensors_find(f, test_path("%s/grad%d/%s", name, step, bag_names[i]));
+    CHECK(t != NULL);
+    if (t) st_read(t, 0, t->n, b->param[i].t.grad);
+  }
+}
+
+static void check_values(const Safetensors *f, const char *path, const real *x) {
+  const StTensor *t = safetensors_find(f, path);
+  real want[64];
+  CHECK(t && t->n <= 64);
+  if (!t) return;
+  st_read(t, 0, t->n, want);
+  const double d = worst_difference(x, want, t->n), scale = largest_of(want, t->n);
+  if (!(d <= 1e-5 * scale)) test_fail(__FILE__, __LINE__, "%s differs by %g", path, d);
+}
+
+static double l2_of(const Bag *b) {
+  double sum = 0;
+  for (int i = 0; i < 3; i++) sum += vec_sumsq(&(Ctx){0}, b->param[i].t.n, b->param[i].t.data);
+  return sqrt(sum);
+}
+
+static double at(const Json *list, int i) {
+  const Json *j = json_child(list);
+  while (i-- > 0) j = json_next(j);
+  return json_number(j);
+}
+
+static void check_moments(const Safetensors *f, const char *name, const Optimizer *o) {
+  const char *path = test_path("%s/moments.safetensors", test_tmp());
+  Safetensors saved;
+  OK(optimizer_save(o, path));
+  REQUIRE(safetensors_open(&saved, path));
+  for (int i = 0; i < 6; i++) {
+    const char *moment = i % 2 ? "exp_avg_sq" : "exp_avg", *param = bag_names[i / 2];
+    const StTensor *t = safetensors_find(&saved, test_path("%s.%s", param, moment));
+    real x[64];
+    CHECK(t != NULL);
+    if (!t) continue;
+    st_read(t, 0, t->n, x);
+    check_values(f, test_path("%s/%s_final/%s", name, moment, param), x);
+  }
+  safetensors_close(&saved);
+}
+
+static void check_case(const Json *c, const Safetensors *f) {
+  const char *name = json_string(json_get(c, "name"));
+  const Json *betas = json_get(c, "betas"), *max = json_get(c, "max_grad_norm");
+  const double max_norm = max && json_type(max) == JSON_NUMBER ? json_number(max) : 0;
+  const Ctx cx = {0};
+  Bag b;
+  Optimizer *o;
+  OptimizerOptions options;
+  bag_init(&b, f, name, json_get(c, "no_decay"));
+  optimizer_options_init(&options);
+  options.beta1 = at(betas, 0), options.beta2 = at(betas, 1);
+  options.eps = json_number(json_get(c, "eps"));
+  options.weight_decay = json_number(json_get(c, "weight_decay"));
+  REQUIRE(optimizer_new(&o, &b.m, &options));
+  const int steps = (int)json_number(json_get(c, "steps"));
+  for (int k = 0; k < steps; k++) {
+    read_gradients(&b, f, name, k);
+    const double norm = optimizer_grad_norm(o, &cx);
+    CHECK_NEAR(norm, at(json_get(c, "grad_norms"), k), 1e-5 * norm);
+    OK(optimizer_step(o, &cx, at(json_get(c, "lrs"), k), max_norm, norm));
+    for (int i = 0; i < 3; i++)
+      check_values(f, test_path("%s/param%d/%s", name, k + 1, bag_names[i]), b.param[i].t.data);
+    CHECK_NEAR(l2_of(&b), at(json_get(c, "param_l2"), k), 1e-5 * l2_of(&b));
+  }
+  CHECK(optimizer_steps(o) == (uint64_t)steps && steps > 3);
+  check_moments(f, name, o);
+  optimizer_free(o);
+  bag_free(&b);
+}
+
+TEST(adamw_follows_the_reference_s_trajectories) {
+  NEEDS_ORACLES;
+  Json *j = NULL;
+  Safetensors f;
+  REQUIRE(json_read_file(test_path("%s/oracles/optim/adamw.json", test_shared()), 0, &j));
+  REQUIRE(safetensors_open(&f, test_path("%s/oracles/optim/adamw.safetensors", test_shared())));
+  CHECK(json_count(j) == 3);
+  for (const Json *c = json_child(j); c; c = json_next(c)) check_case(c, &f);
+  safetensors_close(&f);
+  json_free(j);
+}
+
+/* ---- a model's optimizer ----------------------------------------------------------------- */
+
+static void random_gradients(Model *m, uint64_t seed) {
+  for (int i = 0; i < model_num_params(m); i++) {
+    Tensor *t = &model_param(m, i)->t;
+    const RngKey key = {.seed = seed, .stream = RNG_USER, .prompt = (uint32_t)i};
+    for (size_t k = 0; k < t->n; k++) t->grad[k] = (real)rng_normal(&key, k);
+  }
+}
+
+static void some_steps(Optimizer *o, Model *m, int from, int to) {
+  const Ctx cx = {.pool = m->pool};
+  for (int k = from; k < to; k++) {
+    random_gradients(m, (uint64_t)k);
+    OK(optimizer_step(o, &cx, 1e-3, 1, optimizer_grad_norm(o, &cx)));
+  }
+}
+
+static bool same_weights(Model *a, Model *b) {
+  for (int i = 0; i < model_num_params(a); i++) {
+    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
+    if (memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
+  }
+  return true;
+}
+
+TEST(saved_moments_continue_exactly_with_any_number_of_threads) {
+  const char *path = test_path("%s/optimizer.safetensors", test_tmp());
+  OptimizerOptions options;
+  Optimizer *a, *b;
+  Pool *pool;
+  optimizer_options_init(&options);
+  options.weight_decay = 0.1;
+  REQUIRE(pool_new(&pool, 2));
+  Model *m = small_model(tiny_gpt2, NULL, 1), *n = small_model(tiny_gpt2, pool, 2);
+  OK(model_set_trainable(m, true));
+  OK(model_set_trainable(n, true));
+  REQUIRE(optimizer_new(&a, m, &options));
+  REQUIRE(optimizer_new(&b, n, &options));
+  some_steps(a, m, 0, 3);
+  OK(optimizer_save(a, path));
+  OK(model_copy_weights(n, m));
+  OK(optimizer_load(b, path));
+  CHECK(optimizer_steps(b) == 3);
+  some_steps(a, m, 3, 6);
+  some_steps(b, n, 3, 6);
+  CHECK(same_weights(m, n));
+  optimizer_free(a);
+  optimizer_free(b);
+  model_release(m);
+  model_release(n);
+  pool_free(pool);
+}
+
+TEST(decay_spares_biases_and_norms) {
+  OptimizerOptions options;
+  Optimizer *o;
+  Model *m = small_model(tiny_gpt2, NULL, 1), *before;
+  OK(model_clone(&before, m));
+  OK(model_set_trainable(m, true));
+  optimizer_options_init(&options);
+  options.weight_decay = 0.5;
+  REQUIRE(optimizer_new(&o, m, &options));
+  OK(optimizer_step(o, &(Ctx){0}, 0.1, 0, 0)); /* gradients are zero: only decay acts */
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param(m, i);
+    const real was = model_param(before, i)->t.data[3], is = p->t.data[3];
+    CHECK_NEAR(is, was * (p->is_bias || p->is_norm ? 1.0f : 0.95f), 1e-6);
+    const bool weight = strstr(p->name, ".weight"), norm = strstr(p->name, "ln_");
+    CHECK(p->is_bias == !weight && p->is_norm == norm);
+  }
+  optimizer_free(o);
+  model_release(m);
+  model_release(before);
+}
+
+TEST(a_foreign_optimizer_file_is_refused_and_changes_nothing) {
+  const char *path = test_path("%s/foreign.safetensors", test_tmp());
+  OptimizerOptions options;
+  Optimizer *a, *b;
+  optimizer_options_init(&options);
+  Model *m = small_model(tiny_gpt2, NULL, 1), *n = small_model(tiny_llama, NULL, 2);
+  OK(model_set_trainable(m, true));
+  OK(model_set_trainable(n, true));
+  REQUIRE(optimizer_new(&a, m, &options));
+  REQUIRE(optimizer_new(&b, n, &options));
+  some_steps(a, m, 0, 2);
+  OK(optimizer_save(a, path));
+  REFUSED(optimizer_load(b, path), GRPO_EFORMAT, "model.embed_tokens.weight.exp_avg' is missing");
+  CHECK(optimizer_steps(b) == 0);
+  OK(model_save(m, test_path("%s/weights", test_tmp()), WEIGHT_F32, 0));
+  REFUSED(optimizer_load(a, test_path("%s/weights/model.safetensors", test_tmp())), GRPO_EFORMAT,
+          "no step count");
+  CHECK(optimizer_steps(a) == 2);
+  REFUSED(optimizer_load(a, "/nowhere"), GRPO_ENOENT, "/nowhere");
+  OK(model_set_trainable(n, false));
+  REFUSED(optimizer_step(b, &(Ctx){0}, 1, 1, 1), GRPO_EARG, "frozen");
+  optimizer_free(a);
+  optimizer_free(b);
+  model_release(m);
+  model_release(n);
+}
