@@ -7,6 +7,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local sorted_pairs = require "grpo.sorted"
 local suggest = require "grpo.options".nearest
 
 local experiment = { overrides = {} } -- overrides: list of { path=, value=, text= }, set by the program
@@ -189,25 +190,14 @@ local function get(t, path)
   return t
 end
 
--- Defaults that a loss name sets; all others are in the options table.
-local loss_defaults = {
-  dapo = { clip_high = 0.28 },
-  gspo = { importance = "sequence", clip = 3e-4, clip_high = 4e-4 },
-  gmpo = { clip = 0.4 },
-  dr_grpo = { ["advantage.scale"] = "none" },
-  rloo = { ["advantage.baseline"] = "leave_one_out", ["advantage.scale"] = "none" },
-}
-loss_defaults.gspo_token = { importance = "sequence", clip = 3e-4, clip_high = 4e-4 }
-loss_defaults.luspo = loss_defaults.gspo
-
+-- Defaults that a loss name sets; what the script sets wins.
 local function fill_loss_defaults(result, origins)
   local train = result.train or {}
-  local named = loss_defaults[train.loss or "grpo"]
+  local named = core.loss_defaults()[train.loss or "grpo"]
   if not named then return end
-  for field, value in pairs(named) do
-    local path = "train." .. field
-    -- a clip that the script sets moves clip_high with it
-    local follows = field == "clip_high" and train.clip ~= nil
+  local clip_is_set = train.clip ~= nil -- then clip_high follows it
+  for path, value in sorted_pairs(named) do
+    local follows = path == "train.clip_high" and clip_is_set
     if get(result, path) == nil and not follows then
       put(result, origins, path, value, "default of loss " .. train.loss)
     end
