@@ -350,7 +350,7 @@ typedef struct Clipped {
 static Clipped clipped_element(const LossOptions *o, double w, double advantage) {
   if (o->kind == LOSS_cispo) return (Clipped){0, w > ratio_cap(o) && advantage > 0, 1};
   if (o->kind == LOSS_gmpo) /* its bounds are of the log-ratio */
-    return (Clipped){log(w) < -o->clip && advantage < 0, log(w) > o->clip_high && advantage > 0, 1};
+    return (Clipped){log(w) < -o->clip && advantage<0, log(w)> o->clip_high && advantage > 0, 1};
   const double capped = o->delta > 0 && w > o->delta ? o->delta : w;
   return (Clipped){capped < 1 - o->clip && advantage<0, capped> 1 + o->clip_high && advantage > 0,
                    1};
