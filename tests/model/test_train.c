@@ -1,0 +1,382 @@
+/* Training: packs against plain sequences, threads, memory, copies. */
+#include "base/mem.h"
+#include "model/impl.h"
+#include "model/modeltest.h"
+#include "model/optimizer.h"
+
+enum { GROUPS = 3, PER_GROUP = 4 };
+
+typedef struct Batch {
+  int32_t prompt[GROUPS][40], ids[GROUPS][PER_GROUP][32];
+  const int32_t *completion[GROUPS][PER_GROUP];
+  int len[GROUPS][PER_GROUP], tokens;
+  PackGroup group[GROUPS];
+} Batch;
+
+static void batch_init(Batch *b, int vocab) {
+  static const int prompts[] = {1, 17, 33}, lens[] = {9, 1, 20, 16, 2, 5, 31, 1, 12, 17, 3, 8};
+  b->tokens = 0;
+  for (int g = 0; g < GROUPS; g++) {
+    some_ids(b->prompt[g], prompts[g], vocab, (uint64_t)g + 1);
+    for (int i = 0; i < PER_GROUP; i++) {
+      b->len[g][i] = lens[g * PER_GROUP + i];
+      b->tokens += b->len[g][i];
+      some_ids(b->ids[g][i], b->len[g][i], vocab, (uint64_t)(100 + g * 10 + i));
+      b->completion[g][i] = b->ids[g][i];
+    }
+    b->group[g] = (PackGroup){b->prompt[g], prompts[g], PER_GROUP, b->completion[g], b->len[g]};
+  }
+}
+
+/* Weight of output i in the sum that is differentiated: anything but regular. */
+static real weight_of(int i) { return (real)(sin(1.7 * i) + 0.3); }
+
+/* d (sum of weighted logp and entropies) for these groups; outputs are numbered from `first`. */
+static Status backward(Model *m, Tape *t, const PackGroup *g, int n, int first, real *logp) {
+  Pack p;
+  Tensor *h, *out;
+  tape_reset(t);
+  try(pack_groups(&t->arena, model_config(m), n, g, &p));
+  try(model_hidden(m, t, &p, &h));
+  try(model_logp(m, t, &p, h, 0.9, NULL, NULL, &out));
+  real *seed = arena_alloc(&t->arena, out->n * sizeof *seed);
+  for (int i = 0; i < p.nout; i++) {
+    seed[i] = weight_of(first + i);
+    seed[p.nout + i] = (real)0.1 * weight_of(first + i + 5);
+  }
+  if (logp) memcpy(logp, out->data, (size_t)p.nout * sizeof *logp);
+  return tape_backward_from(t, out, seed);
+}
+
+static Status backward_plain(Model *m, Tape *t, const Batch *b, real *logp) {
+  int first = 0;
+  for (int g = 0; g < GROUPS; g++)
+    for (int i = 0; i < PER_GROUP; i++) {
+      PackGroup one = b->group[g];
+      one.n = 1;
+      one.completion = &b->completion[g][i];
+      one.completion_len = &b->len[g][i];
+      try(backward(m, t, &one, 1, first, logp + first));
+      first += b->len[g][i];
+    }
+  return GRPO_OK;
+}
+
+static real *copy_gradients(Model *m) {
+  real *g = malloc(m->weight_reals * sizeof *g);
+  memcpy(g, m->grads, m->weight_reals * sizeof *g);
+  return g;
+}
+
+static void compare_gradients(Model *m, const real *other, const char *what) {
+  double largest = 0;
+  for (int i = 0; i < model_num_params(m); i++)
+    largest = fmax(largest, largest_of(model_param(m, i)->t.grad, model_param(m, i)->t.n));
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param(m, i);
+    const double scale = fmax(largest_of(p->t.grad, p->t.n), 1e-3 * largest);
+    const double d = worst_difference(p->t.grad, other + (p->t.grad - m->grads), p->t.n);
+    if (!(d <= 1e-5 * scale))
+      test_fail(__FILE__, __LINE__, "%s: gradient of %s differs by %g of %g", what, p->name, d,
+                scale);
+  }
+}
+
+static const char *shape_of(int i) {
+  return i == 0 ? tiny_gpt2 : i == 1 ? tiny_llama : biased_llama;
+}
+
+TEST(a_shared_prompt_gives_the_gradients_of_plain_sequences) {
+  for (int k = 0; k < 3; k++) {
+    static Batch b;
+    static real packed[512], plain[512];
+    Tape t;
+    Model *m = small_model(shape_of(k), NULL, 6);
+    batch_init(&b, model_config(m)->vocab_size);
+    OK(tape_init(&t, NULL));
+    REQUIRE(model_set_trainable(m, true));
+    REQUIRE(backward(m, &t, b.group, GROUPS, 0, packed));
+    real *g = copy_gradients(m);
+    model_zero_grad(m);
+    REQUIRE(backward_plain(m, &t, &b, plain));
+    compare_gradients(m, g, shape_of(k));
+    CHECK(!memcmp(packed, plain, (size_t)b.tokens * sizeof *packed));
+    free(g);
+    tape_free(&t);
+    model_release(m);
+  }
+}
+
+TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
+  for (int k = 0; k < 3; k++) {
+    static Batch b;
+    static real logp[2][512];
+    real *g[2];
+    for (int threads = 1; threads <= 2; threads++) {
+      Pool *pool;
+      Tape t;
+      REQUIRE(pool_new(&pool, threads));
+      Model *m = small_model(shape_of(k), pool, 6);
+      batch_init(&b, model_config(m)->vocab_size);
+      OK(tape_init(&t, pool));
+      REQUIRE(model_set_trainable(m, true));
+      for (int round = 0; round < 2; round++) { /* the second time with used memory */
+        model_zero_grad(m);
+        for (int i = 0; i < GROUPS; i++) REQUIRE(backward(m, &t, b.group + i, 1, 0, NULL));
+        REQUIRE(backward(m, &t, b.group, GROUPS, 0, logp[threads - 1]));
+      }
+      g[threads - 1] = copy_gradients(m);
+      for (int i = 0; i < model_num_params(m) && threads == 2; i++) {
+        const Tensor *x = &model_param(m, i)->t;
+        CHECK(!memcmp(x->grad, g[0] + (x->grad - m->grads), x->n * sizeof(real)));
+      }
+      tape_free(&t);
+      model_release(m);
+      pool_free(pool);
+    }
+    CHECK(!memcmp(logp[0], logp[1], (size_t)b.tokens * sizeof(real)));
+    free(g[0]), free(g[1]);
+  }
+}
+
+/* Inference drops what it does not need, with the same bits. */
+TEST(frozen_models_compute_the_same_in_less_memory) {
+  static Batch b;
+  for (int k = 0; k < 3; k++) {
+    Model *m = small_model(shape_of(k), NULL, 6), *frozen;
+    size_t high[3];
+    static real logp[3][512];
+    REQUIRE(model_clone(&frozen, m));
+    REQUIRE(model_set_trainable(m, true));
+    batch_init(&b, model_config(m)->vocab_size);
+    for (int way = 0; way < 3; way++) {
+      Pack p;
+      Tape t;
+      Tensor *h, *out;
+      OK(tape_init(&t, NULL));
+      t.off = way == 1;
+      Model *use = way == 2 ? frozen : m;
+      REQUIRE(pack_groups(&t.arena, model_config(m), GROUPS, b.group, &p));
+      REQUIRE(model_hidden(use, &t, &p, &h));
+      high[way] = t.arena.high;
+      REQUIRE(model_logp(use, &t, &p, h, 1, NULL, NULL, &out));
+      memcpy(logp[way], out->data, (size_t)p.nout * sizeof(real));
+      CHECK((t.n > 0) == (way == 0));
+      tape_free(&t);
+    }
+    CHECK(high[1] * 3 < high[0] * 2 && high[2] * 3 < high[0] * 2);
+    CHECK(!memcmp(logp[0], logp[1], sizeof logp[0]) && !memcmp(logp[0], logp[2], sizeof logp[0]));
+    model_release(m);
+    model_release(frozen);
+  }
+}
+
+TEST(the_reference_s_full_divergence_is_zero_against_itself_only) {
+  static Batch b;
+  Model *m = small_model(tiny_llama, NULL, 6), *ref = small_model(tiny_llama, NULL, 7), *same;
+  REQUIRE(model_clone(&same, m));
+  batch_init(&b, 101);
+  for (int k = 0; k < 2; k++) {
+    Model *r = k ? ref : same;
+    Pack p;
+    Tape t;
+    Tensor *h, *hr, *out;
+    real *rows;
+    double sum = 0;
+    OK(tape_init(&t, NULL));
+    REQUIRE(pack_groups(&t.arena, model_config(m), GROUPS, b.group, &p));
+    REQUIRE(model_hidden(r, &t, &p, &hr));
+    REQUIRE(model_out_hidden(&t, &p, hr, &rows));
+    REQUIRE(model_hidden(m, &t, &p, &h));
+    REQUIRE(model_logp(m, &t, &p, h, 1, r, rows, &out));
+    CHECK(out->dim[0] == 3);
+    for (int i = 0; i < p.nout; i++) sum += (double)out->data[2 * p.nout + i];
+    CHECK(k ? sum > 0.1 * p.nout : fabs(sum) < 1e-4);
+    tape_free(&t);
+  }
+  model_release(m);
+  model_release(ref);
+  model_release(same);
+}
+
+TEST(groups_that_cannot_be_packed_are_refused_by_number) {
+  static Batch b;
+  Config c;
+  Arena a = {0};
+  Pack p;
+  config_of(&c, tiny_llama); /* 96 positions, 101 tokens */
+  batch_init(&b, 101);
+  REQUIRE(pack_groups(&a, &c, GROUPS, b.group, &p));
+  CHECK(p.nout == b.tokens && p.nrows == 51 + b.tokens - 12);
+  b.ids[1][2][4] = 101;
+  REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG,
+          "group 2: completion token 5 has id 101");
+  b.ids[1][2][4] = 0, b.prompt[2][0] = -1;
+  REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG, "group 3: prompt token 1");
+  b.prompt[2][0] = 1, b.len[0][1] = 0;
+  REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG, "group 1: completion 2 is empty");
+  b.len[0][1] = 1, c.max_position_embeddings = 40;
+  REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG, "context of 40");
+  b.group[0].prompt_len = 0;
+  REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG, "group 1: the prompt is empty");
+  arena_free(&a);
+}
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+TEST(a_step_in_the_steady_state_allocates_nothing) {
+  for (int k = 0; k < 3; k++) {
+    static Batch b;
+    Pool *pool;
+    Tape t;
+    Optimizer *o;
+    OptimizerOptions options;
+    REQUIRE(pool_new(&pool, 2));
+    Model *m = small_model(shape_of(k), pool, 6);
+    batch_init(&b, model_config(m)->vocab_size);
+    optimizer_options_init(&options);
+    OK(tape_init(&t, pool));
+    REQUIRE(model_set_trainable(m, true));
+    REQUIRE(optimizer_new(&o, m, &options));
+    uint64_t before = 0;
+    for (int step = 0; step < 6; step++) {
+      if (step == 1) before = mem_allocations();
+      model_zero_grad(m);
+      const int groups = step % 3 ? 2 : GROUPS; /* lengths vary */
+      REQUIRE(backward(m, &t, b.group, groups, 0, NULL));
+      OK(optimizer_step(o, &t.cx, 1e-4, 1, optimizer_grad_norm(o, &t.cx)));
+    }
+    CHECK(mem_allocations() == before);
+    optimizer_free(o);
+    tape_free(&t);
+    model_release(m);
+    pool_free(pool);
+  }
+}
+
+static void check_estimate(const char *what, size_t took, size_t said) {
+  if (fabs((double)said - (double)took) > 0.1 * (double)took)
+    test_fail(__FILE__, __LINE__, "%s: took %zu, said %zu", what, took, said);
+}
+
+/* Groups of 8 completions of 3 to 24 tokens on prompts of 30, as many as make a real step. */
+static void check_step_bytes(Model *m, int groups, bool train) {
+  enum { MOST = 24, G = 8 };
+  PackGroup g[MOST];
+  int32_t ids[64];
+  const int32_t *completion[G];
+  int len[G];
+  Tape t;
+  Pack p;
+  Tensor *h, *out;
+  some_ids(ids, 64, model_config(m)->vocab_size, 1);
+  for (int i = 0; i < G; i++) completion[i] = ids + i, len[i] = 3 + 3 * i;
+  for (int i = 0; i < groups; i++) g[i] = (PackGroup){ids, 30, G, completion, len};
+  OK(tape_init(&t, m->pool));
+  OK(model_set_trainable(m, train));
+  REQUIRE(pack_groups(&t.arena, model_config(m), groups, g, &p));
+  REQUIRE(model_hidden(m, &t, &p, &h));
+  REQUIRE(model_logp(m, &t, &p, h, 1, NULL, NULL, &out));
+  real *seed = calloc(out->n, sizeof *seed);
+  if (train) REQUIRE(tape_backward_from(&t, out, seed));
+  free(seed);
+  check_estimate(train ? "training step" : "forward", t.arena.high,
+                 model_step_bytes(model_config(m), p.nrows, p.nout, p.nspans, train));
+  tape_free(&t);
+}
+
+TEST(step_bytes_is_what_a_step_takes) {
+  static const char *const wide[] = {
+      "{\"model_type\":\"gpt2\",\"vocab_size\":2000,\"n_embd\":96,\"n_layer\":4,\"n_head\":3,"
+      "\"n_positions\":128}",
+      "{\"model_type\":\"llama\",\"vocab_size\":2000,\"hidden_size\":128,"
+      "\"intermediate_size\":344,\"num_hidden_layers\":4,\"num_attention_heads\":4,"
+      "\"num_key_value_heads\":2,\"max_position_embeddings\":128}",
+      "{\"model_type\":\"llama\",\"vocab_size\":2000,\"hidden_size\":96,"
+      "\"intermediate_size\":200,\"num_hidden_layers\":5,\"num_attention_heads\":4,"
+      "\"head_dim\":32,\"max_position_embeddings\":128}"};
+  Pool *pool;
+  REQUIRE(pool_new(&pool, 2));
+  for (int i = 0; i < 3; i++) {
+    Model *m = small_model(wide[i], pool, 1);
+    for (int groups = 8; groups <= 24; groups += 16) {
+      check_step_bytes(m, groups, false);
+      check_step_bytes(m, groups, true);
+    }
+    model_release(m);
+  }
+  pool_free(pool);
+}
+
+TEST(weight_bytes_is_what_a_model_takes) {
+  static const char *const shape =
+      "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":512,"
+      "\"intermediate_size\":1376,\"num_hidden_layers\":4,\"num_attention_heads\":8}";
+  Config c;
+  Model *m;
+  Optimizer *o;
+  OptimizerOptions options;
+  config_of(&c, shape);
+  const size_t before = mem_live_bytes();
+  REQUIRE(model_new(&m, NULL, &c, 1));
+  check_estimate("frozen", mem_live_bytes() - before, model_weight_bytes(&c, false));
+  REQUIRE(model_set_trainable(m, true));
+  check_estimate("trainable", mem_live_bytes() - before, model_weight_bytes(&c, true));
+  const size_t with = mem_live_bytes();
+  optimizer_options_init(&options);
+  REQUIRE(optimizer_new(&o, m, &options));
+  check_estimate("optimizer", mem_live_bytes() - with, optimizer_bytes(&c));
+  optimizer_free(o);
+  model_release(m);
+  CHECK(mem_live_bytes() == before);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+TEST(a_clone_is_equal_frozen_and_independent) {
+  Model *m = small_model(tiny_gpt2, NULL, 6), *copy;
+  OK(model_set_trainable(m, true));
+  REQUIRE(model_clone(&copy, m));
+  const Param *p = model_find(m, "transformer.h.1.mlp.c_fc.weight");
+  const Param *q = model_find(copy, "transformer.h.1.mlp.c_fc.weight");
+  CHECK(p && q && p != q && p->t.data != q->t.data && p->in_out && !q->t.needs_grad);
+  CHECK(!memcmp(p->t.data, q->t.data, p->t.n * sizeof(real)));
+  p->t.data[5] = 3;
+  q->t.data[5] = 1;
+  OK(model_lerp_weights(copy, m, 0.25, &(Ctx){0}));
+  CHECK_NEAR(q->t.data[5], 1.5, 1e-6);
+  Model *other = small_model(tiny_llama, NULL, 1);
+  REFUSED(model_copy_weights(copy, other), GRPO_ESHAPE, "different shapes");
+  CHECK(model_find(m, "nothing") == NULL && model_count(m) > 0);
+  model_release(m);
+  model_release(model_retain(copy));
+  model_release(copy);
+  model_release(other);
+}
+
+TEST(initial_weights_depend_on_the_seed_alone) {
+  Pool *pool;
+  Config c;
+  Model *a, *b, *other;
+  REQUIRE(pool_new(&pool, 2));
+  config_of(&c, tiny_gpt2);
+  REQUIRE(model_new(&a, NULL, &c, 1));
+  REQUIRE(model_new(&b, pool, &c, 1));
+  REQUIRE(model_new(&other, NULL, &c, 2));
+  double sq[2] = {0};
+  const Param *fc = model_find(a, "transformer.h.0.mlp.c_fc.weight");
+  const Param *proj = model_find(a, "transformer.h.0.mlp.c_proj.weight");
+  for (int i = 0; i < model_num_params(a); i++) {
+    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
+    CHECK(!memcmp(x->data, y->data, x->n * sizeof(real)));
+  }
+  CHECK(memcmp(fc->t.data, model_find(other, fc->name)->t.data, 64) != 0);
+  sq[0] = sqrt(vec_sumsq(&(Ctx){0}, fc->t.n, fc->t.data) / (double)fc->t.n);
+  sq[1] = sqrt(vec_sumsq(&(Ctx){0}, proj->t.n, proj->t.data) / (double)proj->t.n);
+  CHECK_NEAR(sq[0], 0.2, 0.01);
+  CHECK_NEAR(sq[1], 0.2 / sqrt(6), 0.005);
+  model_release(a);
+  model_release(b);
+  model_release(other);
+  pool_free(pool);
+}

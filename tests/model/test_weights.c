@@ -1,0 +1,294 @@
+/* Checkpoints: safetensors that lie, and weights that come back exactly. */
+#include "base/file.h"
+#include "base/half.h"
+#include "base/mem.h"
+#include "model/impl.h"
+#include "model/modeltest.h"
+
+/* ---- hostile safetensors ---------------------------------------------------------- */
+
+static const char *put_file(uint64_t header, const char *json, size_t data) {
+  const char *path = test_path("%s/hostile.safetensors", test_tmp());
+  Buf b = {0};
+  for (int i = 0; i < 8; i++) buf_putc(&b, (char)(header >> 8 * i & 255));
+  buf_puts(&b, json);
+  for (size_t i = 0; i < data; i++) buf_putc(&b, (char)i);
+  OK(file_replace(path, b.data, b.len));
+  buf_free(&b);
+  return path;
+}
+
+static Status open_text(const char *json, size_t data) {
+  Safetensors s;
+  Status st = safetensors_open(&s, put_file(strlen(json), json, data));
+  safetensors_close(&s);
+  return st;
+}
+
+#define T(name, type, shape, offsets)                                                              \
+  "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+TEST(files_that_break_the_format_are_refused) {
+  static const struct {
+    const char *json;
+    size_t data;
+    const char *words;
+  } cases[] = {
+      {"[1]", 0, "does not begin with '{'"},
+      {" {}", 0, "does not begin with '{'"},
+      {"{", 0, "hostile.safetensors"},
+      {"{\"a\":1}", 0, "'a' is not an object"},
+      {"{" T("a", "F33", "[1]", "[0,4]") "}", 4, "dtype 'F33'"},
+      {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype '(none)'"},
+      {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no shape"},
+      {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "no data_offsets"},
+      {"{" T("a", "F32", "[1]", "[0,4,8]") "}", 4, "no data_offsets"},
+      {"{" T("a", "F32", "[1]", "[\"0\",4]") "}", 4, "no data_offsets"},
+      {"{" T("a", "F32", "[-1]", "[0,4]") "}", 4, "not a size"},
+      {"{" T("a", "F32", "[1.5]", "[0,4]") "}", 4, "not a size"},
+      {"{" T("a", "F32", "[4294967296,4294967296]", "[0,4]") "}", 4, "overflows"},
+      {"{" T("a", "F64", "[1073741824,2147483648]", "[0,0]") "}", 0, "not a number of bytes"},
+      {"{" T("a", "F4", "[3]", "[0,2]") "}", 2, "not a number of bytes"},
+      {"{" T("a", "F32", "[2]", "[0,4]") "}", 4, "do not hold"},
+      {"{" T("a", "F32", "[1]", "[4,0]") "}", 4, "do not hold"},
+      {"{" T("a", "F32", "[1]", "[4,8]") "}", 8, "begins at byte 4, but 0 is next"},
+      {"{" T("a", "F32", "[1]", "[0,4]") "," T("b", "F32", "[1]", "[0,4]") "}", 4, "4 is next"},
+      {"{" T("a", "F32", "[1]", "[0,4]") "," T("b", "F32", "[1]", "[8,12]") "}", 12, "4 is next"},
+      {"{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[1]", "[4,8]") "}", 8, "8 is next"},
+      {"{" T("a", "F32", "[1]", "[0,4]") "}", 3, "past the end"},
+      {"{" T("a", "F32", "[1]", "[0,4]") "}", 5, "1 bytes after the last tensor"},
+      {"{}", 1, "1 bytes after"},
+      {"{" T("a", "F32", "[1]", "[0,4]") "," T("a", "F32", "[1]", "[4,8]") "}", 8, "occurs twice"},
+      {"{" T("a", "F32", "[0]", "[0,0]") "," T("a", "F32", "[0]", "[0,0]") "}", 0, "occurs twice"},
+      {"{\"__metadata__\":3}", 0, "__metadata__ is not an object"},
+      {"{\"__metadata__\":{\"x\":3}}", 0, "is not a string"},
+      {"{\"a\\u0000b\":3}", 0, "hostile.safetensors"},
+      {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+       "two dtype"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    REFUSED(open_text(cases[i].json, cases[i].data), GRPO_EFORMAT, cases[i].words);
+}
+
+TEST(headers_whose_length_lies_are_refused) {
+  Safetensors s;
+  REFUSED(safetensors_open(&s, put_file(1ull << 63, "{}", 0)), GRPO_EFORMAT, "header of");
+  REFUSED(safetensors_open(&s, put_file(100000001, "{}", 0)), GRPO_EFORMAT, "header of");
+  REFUSED(safetensors_open(&s, put_file(3, "{}", 0)), GRPO_EFORMAT, "cut off");
+  REFUSED(safetensors_open(&s, put_file(0, "{}", 0)), GRPO_EFORMAT, "begin with");
+  const char *path = test_path("%s/short", test_tmp());
+  OK(file_replace(path, "1234567", 7));
+  REFUSED(safetensors_open(&s, path), GRPO_EFORMAT, "shorter than 8");
+  OK(file_replace(path, "", 0));
+  REFUSED(safetensors_open(&s, path), GRPO_EFORMAT, "shorter than 8");
+  REFUSED(safetensors_open(&s, "/nowhere/x"), GRPO_ENOENT, "/nowhere/x");
+}
+
+TEST(what_the_format_allows_is_read) {
+  static const char json[] =
+      "{" T("z", "F16", "[]", "[0,2]") "," T("empty", "F32", "[0,3]", "[2,2]") ","   //
+      T("a/../b", "BF16", "[1,2]", "[2,6]") ",\"__metadata__\":{\"format\":\"pt\"}," //
+      T("deep", "U8", "[1,1,1,1,1,3]", "[6,9]") "}     ";
+  Safetensors s;
+  REQUIRE(safetensors_open(&s, put_file(strlen(json), json, 9)));
+  CHECK(s.count == 4);
+  CHECK_STR(safetensors_metadata(&s, "format"), "pt");
+  CHECK(safetensors_metadata(&s, "no") == NULL && safetensors_find(&s, "no") == NULL);
+  const StTensor *z = safetensors_find(&s, "z"), *e = safetensors_find(&s, "empty");
+  const StTensor *b = safetensors_find(&s, "a/../b");
+  float x[2];
+  CHECK(z && z->n == 1 && z->ndim == 0);
+  CHECK(e && e->n == 0 && e->ndim == 2);
+  CHECK(b && b->n == 2);
+  st_read(z, 0, 1, x);
+  CHECK(x[0] == f16_to_f32(0x0100));
+  st_read(b, 1, 1, x);
+  CHECK(x[0] == bf16_to_f32(0x0504));
+  CHECK(safetensors_find(&s, "deep")->ndim == 6);
+  safetensors_close(&s);
+}
+
+TEST(a_hundred_thousand_tensors_take_no_time) {
+  Buf b = {0};
+  buf_putc(&b, '{');
+  for (int i = 0; i < 100000; i++)
+    buf_printf(&b, "%s\"t%05d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+               i ? "," : "", i * 7919 % 100000, i, i + 1);
+  buf_putc(&b, '}');
+  Safetensors s;
+  REQUIRE(safetensors_open(&s, put_file(b.len, b.data, 100000)));
+  CHECK(s.count == 100000 && safetensors_find(&s, "t99999"));
+  safetensors_close(&s);
+  buf_free(&b);
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------- */
+
+static bool same_weights(Model *a, Model *b) {
+  if (model_num_params(a) != model_num_params(b)) return false;
+  for (int i = 0; i < model_num_params(a); i++) {
+    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
+    if (x->n != y->n || memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
+  }
+  return true;
+}
+
+static void round_to(Model *m, WeightType type) {
+  for (int i = 0; i < model_num_params(m); i++) {
+    Tensor *t = &model_param(m, i)->t;
+    for (size_t k = 0; k < t->n; k++)
+      t->data[k] = type == WEIGHT_F16    ? f16_to_f32(f32_to_f16(t->data[k]))
+                   : type == WEIGHT_BF16 ? bf16_to_f32(f32_to_bf16(t->data[k]))
+                                         : t->data[k];
+  }
+}
+
+TEST(saved_models_come_back_exactly) {
+  for (int k = 0; k < 3; k++)
+    for (int type = 0; type < 3; type++)
+      for (int shards = 0; shards < 2; shards++) {
+        const char *dir = test_path("%s/model", test_tmp());
+        Model *m = small_model(k == 0 ? tiny_gpt2 : k == 1 ? tiny_llama : biased_llama, NULL, 5);
+        Model *back = NULL;
+        m->config.num_eos = 2, m->config.eos_token_id[0] = 3, m->config.eos_token_id[1] = 8;
+        OK(model_save(m, dir, (WeightType)type, shards ? 20000 : 0));
+        CHECK(file_exists(test_path("%s/model.safetensors", dir)) == !shards);
+        CHECK(file_exists(test_path("%s/model.safetensors.index.json", dir)) == shards);
+        REQUIRE(model_load(&back, NULL, dir));
+        round_to(m, (WeightType)type);
+        CHECK(same_weights(m, back));
+        CHECK(config_is_eos(model_config(back), 8) && model_config(back)->num_eos == 2);
+        model_release(m);
+        model_release(back);
+      }
+}
+
+/* Copies a model's file with other names and further tensors. */
+typedef struct Edit {
+  const char *drop, *prefix; /* a tensor left out; a prefix cut off all names */
+  const char *extra;         /* a [2] tensor more */
+  int wider;                 /* columns more on the first tensor */
+} Edit;
+
+static void write_edited(Model *m, const char *dir, Edit e) {
+  enum { N = 128 };
+  static char names[N][96];
+  StEntry entry[N];
+  const real *data[N];
+  static const real zeros[1 << 15];
+  size_t n = 0;
+  StWriter *w;
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param(m, i);
+    if (e.drop && strcmp(p->name, e.drop) == 0) continue;
+    const size_t skip =
+        e.prefix && strncmp(p->name, e.prefix, strlen(e.prefix)) == 0 ? strlen(e.prefix) : 0;
+    snprintf(names[n], sizeof names[n], "%s", p->name + skip);
+    data[n] = p->t.data;
+    entry[n] = (StEntry){.name = names[n], .ndim = p->t.ndim};
+    for (int d = 0; d < p->t.ndim; d++) entry[n].dim[d] = (uint64_t)p->t.dim[d];
+    if (n == 0 && e.wider) {
+      entry[n].dim[1] += (uint64_t)e.wider;
+      data[n] = zeros;
+    }
+    n++;
+  }
+  if (e.extra) {
+    entry[n] = (StEntry){.name = e.extra, .ndim = 1, .dim = {2}};
+    data[n++] = zeros;
+  }
+  REQUIRE(st_writer_open(&w, test_path("%s/model.safetensors", dir), n, entry, NULL));
+  for (size_t i = 0; i < n; i++) {
+    uint64_t count = 1;
+    for (int d = 0; d < entry[i].ndim; d++) count *= entry[i].dim[d];
+    OK(st_writer_put(w, data[i], count));
+  }
+  OK(st_writer_commit(w));
+}
+
+TEST(other_spellings_of_a_checkpoint_are_read) {
+  const char *dir = test_path("%s/spellings", test_tmp());
+  Model *m = small_model(tiny_gpt2, NULL, 5), *back = NULL;
+  OK(model_save(m, dir, WEIGHT_F32, 0));
+  write_edited(m, dir, (Edit){.prefix = "transformer.", .extra = "h.0.attn.bias"});
+  REQUIRE(model_load(&back, NULL, dir));
+  CHECK(same_weights(m, back));
+  model_release(back);
+  write_edited(m, dir, (Edit){.extra = "transformer.h.1.attn.masked_bias"});
+  REQUIRE(model_load(&back, NULL, dir));
+  model_release(back);
+  write_edited(m, dir, (Edit){.extra = "lm_head.weight"}); /* tied: stored once more */
+  REQUIRE(model_load(&back, NULL, dir));
+  model_release(back);
+  model_release(m);
+}
+
+TEST(checkpoints_that_do_not_fit_are_refused_by_tensor) {
+  const char *dir = test_path("%s/misfits", test_tmp());
+  Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
+  OK(model_save(m, dir, WEIGHT_F32, 0));
+  write_edited(m, dir, (Edit){.drop = "model.norm.weight"});
+  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "'model.norm.weight' is missing (1 of");
+  write_edited(m, dir, (Edit){.extra = "model.layers.0.extra"});
+  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "'model.layers.0.extra' does not belong");
+  write_edited(m, dir, (Edit){.wider = 1});
+  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT,
+          "'model.embed_tokens.weight' has shape [101, 65], config.json wants [101, 64]");
+  OK(file_remove_tree(test_path("%s/model.safetensors", dir)));
+  REFUSED(model_load(&back, NULL, dir), GRPO_ENOENT, "neither model.safetensors nor");
+  model_release(m);
+}
+
+TEST(an_index_may_not_lead_elsewhere) {
+  static const char *const names[] = {"../x.safetensors", "/etc/passwd", "a\\\\b", "", "sub/x"};
+  const char *dir = test_path("%s/index", test_tmp());
+  const char *path = test_path("%s/index/model.safetensors.index.json", test_tmp());
+  Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
+  OK(model_save(m, dir, WEIGHT_F32, 20000));
+  for (int i = 0; i < 5; i++) {
+    Buf b = {0};
+    buf_printf(&b, "{\"weight_map\":{\"model.norm.weight\":\"%s\"}}", names[i]);
+    OK(file_replace(path, b.data, b.len));
+    buf_free(&b);
+    REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "not the name of a file beside it");
+  }
+  OK(file_replace(path, "{}", 2));
+  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "no weight_map");
+  static const char gone[] = "{\"weight_map\":{\"a\":\"gone.safetensors\"}}";
+  OK(file_replace(path, gone, strlen(gone)));
+  REFUSED(model_load(&back, NULL, dir), GRPO_ENOENT, "gone.safetensors");
+  model_release(m);
+}
+
+TEST(a_lying_configuration_costs_no_memory) {
+  const char *dir = test_path("%s/lie", test_tmp());
+  Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
+  static const char config[] =
+      "{\"model_type\":\"llama\",\"vocab_size\":4000000,\"hidden_size\":8192,"
+      "\"num_attention_heads\":64,\"num_hidden_layers\":2}";
+  OK(model_save(m, dir, WEIGHT_F32, 0));
+  OK(file_replace(test_path("%s/config.json", dir), config, strlen(config)));
+  const size_t before = mem_live_bytes();
+  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "config.json wants");
+  CHECK(mem_live_bytes() == before);
+  model_release(m);
+}
+
+TEST(every_failing_allocation_is_an_error_and_leaks_nothing) {
+  const char *dir = test_path("%s/oom", test_tmp());
+  Model *m = small_model(biased_llama, NULL, 5), *back = NULL;
+  OK(model_save(m, dir, WEIGHT_BF16, 8000));
+  const size_t before = mem_live_bytes();
+  int failures = 0;
+  for (uint64_t n = 1; n < 3000; n++) {
+    mem_fail_after(n);
+    Status s = model_load(&back, NULL, dir);
+    mem_fail_after(0);
+    if (s == GRPO_OK) break;
+    failures++;
+    CHECK(mem_live_bytes() == before);
+  }
+  CHECK(failures > 10 && back);
+  model_release(back);
+  model_release(m);
+}
