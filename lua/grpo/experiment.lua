@@ -233,32 +233,22 @@ end
 
 -- ---- meaning beyond single values ---------------------------------------------------
 
-local later = { -- options whose work belongs to a later version: refused, never ignored
-  ["model.lora"] = "LoRA adapters", ["model.quantize"] = "quantised weights",
-  ["model.gradient_checkpointing"] = "gradient checkpointing", ["model.chat_template"] = "chat templates",
-  tools = "tools", environment = "environments",
-}
-
-local function refuse_later(config, where)
-  local names = {}
-  for path in pairs(later) do names[#names + 1] = path end
-  table.sort(names)
-  for _, path in ipairs(names) do
-    local v = get(config, path)
-    local lua_template = path == "model.chat_template" and type(v) == "function"
-    if v and not lua_template then
-      complain({ where = where }, path, "%s are not in this version of grpo; remove the option", later[path])
+-- Options of a later version are refused when somebody sets them, never ignored.
+local function refuse_later(config, origins, layer)
+  for _, row in ipairs(core.options()) do
+    local origin, v = origins[row.path], get(config, row.path)
+    local lua_template = row.path == "model.chat_template" and type(v) == "function"
+    if row.later and origin and origin ~= "default" and v and not lua_template then
+      complain(layer, row.path, "not in this version of grpo (%s); remove the option", row.doc)
     end
   end
   if config.compute == "bf16" then
-    complain({ where = where }, "compute", "bf16 products are not in this version of grpo; use \"f32\"")
+    complain(layer, "compute", "bf16 products are not in this version of grpo; use \"f32\"")
   end
 end
 
-local function check_meaning(config, where)
-  local layer = { where = where }
+local function check_kl(config, layer)
   local train = config.train
-  refuse_later(config, where)
   if train.kl_in == "loss" and train.kl_estimator == "k1" and (type(train.kl) == "function" or train.kl > 0) then
     complain(layer, "train.kl_estimator", "k1 as a loss has zero expected gradient on-policy; "
       .. "use \"k2\" or \"k3\", or kl_in = \"reward\"")
@@ -269,11 +259,16 @@ local function check_meaning(config, where)
   if config.reference == false and (type(train.kl) == "function" or train.kl > 0) then
     complain(layer, "train.kl", "a KL needs a reference; reference is false")
   end
-  if config.reference == "bigram" or config.reference == "random" then
-    complain(layer, "reference", "'%s' is not in this version of grpo; use \"initial\", a model path or false",
-      config.reference)
+  if config.reference == "bigram" then
+    complain(layer, "reference", "'bigram' is not in this version of grpo; use \"initial\", \"random\", a model path or false")
   end
-  if train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
+end
+
+local function check_meaning(config, origins, where)
+  local layer = { where = where, name = "experiment" }
+  refuse_later(config, origins, layer)
+  check_kl(config, layer)
+  if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
     complain(layer, "train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
   end
   if not config.data.train then
@@ -382,7 +377,7 @@ function experiment.new(fields)
     local stacked = table.move(layers, 1, #layers, 1, {})
     stacked[#stacked + 1] = { name = "stage " .. i, where = where, value = without(stage, "kind") }
     local config, origins = resolve(stacked, i)
-    check_meaning(config, where)
+    check_meaning(config, origins, where)
     config.name = e.config.name
     config.reward_entries = rewards_list(config, where)
     if stage.kind == "sft" and type(config.data.target) ~= "function" then

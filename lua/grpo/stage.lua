@@ -190,7 +190,7 @@ function Stage:advantages(cs, weights)
   local config = self.config
   local options = { group = config.sampling.group_size, scale = config.train.advantage.scale,
     baseline = config.train.advantage.baseline, normalize = config.train.advantage.normalize }
-  local rewards, dense = {}, false
+  local rewards = {}
   if config.reward.aggregate == "normalize_then_sum" then
     options.aggregate, options.weights = "normalize_then_sum", weights
     for i, c in ipairs(cs) do
@@ -201,9 +201,8 @@ function Stage:advantages(cs, weights)
     for i, c in ipairs(cs) do rewards[i] = c.reward == nil and core.none or c.reward end
   end
   local scalar, tokens = self:split_dense(cs, weights, rewards)
-  dense = tokens ~= nil
   local advantages = core.advantages(scalar, options)
-  if dense then
+  if tokens then
     local per_token = core.dense_advantages(tokens, { group = config.sampling.group_size })
     for i, list in ipairs(per_token) do
       for t = 1, #list do list[t] = list[t] + advantages[i] end

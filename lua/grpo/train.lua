@@ -156,7 +156,9 @@ function methods:save(dir)
     checkpoint.write(self, dir)
     return dir
   end
-  if not self.directory then errors.raise("EARG", "tr:save: this trainer has no run directory; give one: tr:save(\"DIR\")") end
+  if not self.directory then
+    errors.raise("EARG", "tr:save: this trainer has no run directory; give one: tr:save(\"DIR\")")
+  end
   local path = checkpoint.save(self)
   self:hook("on_checkpoint", path)
   return path
@@ -198,6 +200,12 @@ function methods:check_interrupt()
   error(INTERRUPT, 0)
 end
 
+local function reward_columns(c)
+  local columns = {}
+  for name, r in pairs(c.rewards) do columns[name] = r ~= core.none and r or core.json_null end
+  return columns
+end
+
 function methods:record_step(metrics)
   local run, config = self.directory, self.config
   self.view:step(self, metrics)
@@ -211,18 +219,12 @@ function methods:record_step(metrics)
   if self.stage.kind == "grpo" then
     for i, c in ipairs(self.batch.completions) do
       run:append("completions", { step = self.step_count, prompt_index = (i - 1) // #c.group + 1, index = c.index,
-        prompt = c.prompt, text = c.text, rewards = self:reward_columns(c), reward = c.reward,
+        prompt = c.prompt, text = c.text, rewards = reward_columns(c), reward = c.reward,
         advantage = type(c.advantage) == "number" and c.advantage or nil, finish = c.finish, length = c.length,
         extra = c.extra, errors = c.errors })
     end
   end
   run:heartbeat(self.step_count, self:total_steps())
-end
-
-function methods:reward_columns(c)
-  local columns = {}
-  for name, r in pairs(c.rewards) do columns[name] = r ~= core.none and r or core.json_null end
-  return columns
 end
 
 function methods:total_steps()
