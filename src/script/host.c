@@ -170,6 +170,7 @@ Status script_open(Script **out, const EmbeddedFile *files) {
   s->override = getenv("GRPO_LUA");
   s->cx.arena = &s->arena;
   s->random_ref = LUA_NOREF;
+  s->step = (Link){&s->step, &s->step};
   s->L = lua_newstate(allocate, s);
   if (!s->L) {
     mem_free(s);

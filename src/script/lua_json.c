@@ -15,6 +15,8 @@
 
 static const char null_key; /* its address is json_null, a light userdata */
 
+static void push_json(lua_State *L, const Json *j);
+
 /* ---- reading ---------------------------------------------------------------------------- */
 
 static void push_object(lua_State *L, const Json *j) {
@@ -36,7 +38,7 @@ static void push_array(lua_State *L, const Json *j) {
   }
 }
 
-void push_json(lua_State *L, const Json *j) {
+static void push_json(lua_State *L, const Json *j) {
   int64_t n;
   luaL_checkstack(L, 6, "JSON nested too deep");
   switch (json_type(j)) {
@@ -72,11 +74,7 @@ static int document_gc(lua_State *L) {
   return 0;
 }
 
-static int l_decode(lua_State *L) {
-  size_t n;
-  const char *s = check_string(L, 1, &n);
-  const char *what = lua_isnoneornil(L, 2) ? "JSON" : check_string(L, 2, NULL);
-  charge_work(L, n / 8);
+static Json **push_document(lua_State *L, const char *text, size_t len, const char *what) {
   Json **j = lua_newuserdatauv(L, sizeof *j, 0);
   *j = NULL;
   if (luaL_newmetatable(L, "grpo.JsonDocument")) {
@@ -84,11 +82,25 @@ static int l_decode(lua_State *L) {
     lua_setfield(L, -2, "__gc");
   }
   lua_setmetatable(L, -2);
-  Status st = json_parse(s, n, what, j);
-  if (st) return raise_status(L, st);
+  Status st = json_parse(text, len, what, j);
+  if (st) raise_status(L, st);
+  return j;
+}
+
+void push_json_text(lua_State *L, const char *text, size_t len, const char *what) {
+  Json **j = push_document(L, text, len, what);
   push_json(L, *j);
   json_free(*j); /* now, not when the collector comes round */
   *j = NULL;
+  lua_remove(L, -2);
+}
+
+static int l_decode(lua_State *L) {
+  size_t n;
+  const char *s = check_string(L, 1, &n);
+  const char *what = lua_isnoneornil(L, 2) ? "JSON" : check_string(L, 2, NULL);
+  charge_work(L, n / 8);
+  push_json_text(L, s, n, what);
   return 1;
 }
 

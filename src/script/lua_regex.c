@@ -336,6 +336,25 @@ static int regex_gsub(lua_State *L) {
   return 2;
 }
 
+Regex *to_regex(lua_State *L, const char *where) {
+  size_t n;
+  LuaRegex *r = luaL_testudata(L, -1, REGEX_TYPE);
+  if (r && r->re) return r->re;
+  if (lua_type(L, -1) != LUA_TSTRING)
+    raise_new(L, GRPO_EARG, "%s: want a pattern or a grpo.regex, got %s", where,
+              luaL_typename(L, -1));
+  r = lua_newuserdatauv(L, sizeof *r, 1);
+  *r = (LuaRegex){0};
+  luaL_setmetatable(L, REGEX_TYPE);
+  const char *pattern = lua_tolstring(L, -2, &n);
+  Status st = regex_compile(&r->re, pattern, n, 0);
+  if (st) raise_status(L, st);
+  lua_pushvalue(L, -2);
+  lua_setiuservalue(L, -2, 1);
+  lua_remove(L, -2);
+  return r->re;
+}
+
 /* ---- registration ----------------------------------------------------------------------------- */
 
 const luaL_Reg regex_functions[] = {{NULL, NULL}};

@@ -98,8 +98,9 @@ Buf *push_buf(lua_State *L);     /* pushes a userdata that frees the buffer when
 IntBuf *push_ints(lua_State *L); /* the same for ids */
 /* Appends the 0-based ids of the list at index; `what` names it in errors ("prompt"). */
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out);
-void push_ids(lua_State *L, const int32_t *ids, size_t n);  /* pushes a list */
-void push_json(lua_State *L, const Json *j);                /* lua_json.c: pushes the value */
+void push_ids(lua_State *L, const int32_t *ids, size_t n); /* pushes a list */
+/* lua_json.c: pushes the value of a JSON text; `what` names it in errors. */
+void push_json_text(lua_State *L, const char *text, size_t len, const char *what);
 void put_json(lua_State *L, int index, Buf *b, int indent); /* lua_json.c: appends; 0: one line */
 
 /* ---- limits.c: the calls into Lua ------------------------------------------------------------ */
@@ -149,6 +150,9 @@ void push_model(lua_State *L, Model *m,
 /* The `sampling` table: every option of lua-api.md section 1 except group_size, which is ignored.
  * Strings and the regex it points to live as long as the table at index. */
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
+
+/* lua_regex.c: the regex of the value on top, a grpo.regex or a pattern, which becomes one. */
+Regex *to_regex(lua_State *L, const char *where);
 
 /* ---- what each file puts into core, and its metatables ---------------------------------------------- */
 extern const luaL_Reg base_functions[], fs_functions[], json_functions[], regex_functions[],

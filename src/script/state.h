@@ -20,6 +20,11 @@ typedef struct Budget {
   bool refused;       /* an allocation was refused for the quota */
 } Budget;
 
+/* A place in a circular list. */
+typedef struct Link {
+  struct Link *prev, *next;
+} Link;
+
 struct Script {
   lua_State *L;
   const EmbeddedFile *files;
@@ -28,13 +33,13 @@ struct Script {
   int threads; /* asked for; 0: all cores */
   Arena arena; /* scratch of small operations */
   Ctx cx;
-  Budget *budget;            /* innermost limited call; NULL: none */
-  uint64_t tags;             /* limited calls so far */
-  size_t lua_bytes;          /* held by Lua */
-  int no_grad;               /* depth of grpo.no_grad */
-  struct TensorHandle *made; /* tensors made in the innermost grpo.scope */
-  bool in_scope;
-  uint64_t step;     /* epoch of step tensors */
+  Budget *budget;    /* innermost limited call; NULL: none */
+  uint64_t tags;     /* limited calls so far */
+  size_t lua_bytes;  /* held by Lua */
+  int no_grad;       /* depth of grpo.no_grad */
+  Link *scope;       /* tensors made in the innermost grpo.scope; NULL: none is active */
+  Link step;         /* tensors that belong to the step */
+  uint64_t randn;    /* calls of grpo.randn without a seed */
   size_t unreported; /* tensor bytes the collector has not heard of */
   int random_ref;    /* registry reference of core.reseed_math's function, or LUA_NOREF */
 };

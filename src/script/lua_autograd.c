@@ -1,0 +1,329 @@
+/* lua_autograd.c - gradients: backward, detach, no_grad, scope, clipping, AdamW. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/optimizer.h"
+#include "script/tensor.h"
+
+/* ---- backward, detach ------------------------------------------------------------------- */
+
+static int tensor_backward(lua_State *L) {
+  Value *v = check_value(L, 1);
+  Status s = value_backward(script_ctx(L), v);
+  return s ? raise_status(L, s) : 0;
+}
+
+/* A copy outside any graph and any step. */
+static int tensor_detach(lua_State *L) {
+  const Tensor *t = value_tensor(check_value(L, 1));
+  check_room(L, (double)t->n, "detach");
+  Value *copy = NULL;
+  TensorHandle *h = push_handle(L);
+  Status s = value_new(&copy, t->ndim, t->dim);
+  if (s == GRPO_OK) memcpy(value_tensor(copy)->data, t->data, t->n * sizeof(real));
+  return finish_tensor(L, h, s, copy);
+}
+
+/* ---- no_grad ------------------------------------------------------------------------------- */
+
+static int l_no_grad(lua_State *L) {
+  Script *s = script_of(L);
+  check_function(L, 1);
+  s->no_grad++;
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  s->no_grad--;
+  return status == LUA_OK ? lua_gettop(L) : lua_error(L);
+}
+
+/* ---- scope -------------------------------------------------------------------------------------- */
+
+enum { RESULT_DEPTH = 8 }; /* of tables that a scope returns */
+
+static void move_link(Link *l, Link *list) {
+  l->prev->next = l->next;
+  l->next->prev = l->prev;
+  *l = (Link){l, l};
+  if (!list) return;
+  l->prev = list->prev;
+  l->next = list;
+  list->prev->next = l;
+  list->prev = l;
+}
+
+/* The tensors in the value at index leave the scope for the one around it. */
+static void keep_tensors(lua_State *L, int index, Link *outer, int depth) {
+  TensorHandle *h = luaL_testudata(L, index, TENSOR_TYPE);
+  if (h && h->link.next != &h->link) move_link(&h->link, outer);
+  if (!lua_istable(L, index) || depth == 0) return;
+  index = lua_absindex(L, index);
+  luaL_checkstack(L, 6, "scope");
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    keep_tensors(L, -1, outer, depth - 1);
+    lua_pop(L, 1);
+  }
+}
+
+/* grpo.scope(f, ...): what f made is freed now, except what it returns (also inside tables) */
+static int l_scope(lua_State *L) {
+  Script *s = script_of(L);
+  Link scope = {&scope, &scope}, *outer = s->scope;
+  check_function(L, 1);
+  s->scope = &scope;
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  s->scope = outer;
+  if (lua_checkstack(L, 6 * RESULT_DEPTH))
+    for (int i = 1; i <= lua_gettop(L); i++) keep_tensors(L, i, outer, RESULT_DEPTH);
+  while (scope.next != &scope) drop_value((TensorHandle *)(void *)scope.next, TENSOR_SCOPED_OUT);
+  return status == LUA_OK ? lua_gettop(L) : lua_error(L);
+}
+
+/* ---- lists of tensors with gradients ------------------------------------------------------------- */
+
+/* The tensors of the list at arg, as an array; pushes it. */
+static Value **check_tensors(lua_State *L, int arg, size_t *n) {
+  check_table(L, arg);
+  *n = lua_rawlen(L, arg);
+  Value **v = push_scratch(L, *n, sizeof *v);
+  for (size_t i = 0; i < *n; i++) {
+    lua_rawgeti(L, arg, (lua_Integer)i + 1);
+    if (!(v[i] = test_value(L, -1)))
+      arg_error(L, arg, "element %d is a %s, want a tensor", (int)i + 1, luaL_typename(L, -1));
+    lua_pop(L, 1);
+  }
+  return v;
+}
+
+static bool has_grad(const Tensor *t) { return t->grad && t->grad_live; }
+
+/* grpo.clip_grad_norm(tensors, max) -> the norm before clipping */
+static int l_clip_grad_norm(lua_State *L) {
+  size_t n;
+  double max = check_number(L, 2), sum = 0;
+  if (!(max > 0)) return arg_error(L, 2, "max is %g, want a positive number", max);
+  Value **v = check_tensors(L, 1, &n);
+  const Ctx *cx = script_ctx(L);
+  for (size_t i = 0; i < n; i++) {
+    const Tensor *t = value_tensor(v[i]);
+    if (has_grad(t)) sum += vec_sumsq(cx, t->n, t->grad);
+  }
+  double norm = sqrt(sum), scale = max / (norm + 1e-6);
+  for (size_t i = 0; i < n && scale < 1; i++) {
+    Tensor *t = value_tensor(v[i]);
+    if (has_grad(t))
+      for (size_t k = 0; k < t->n; k++) t->grad[k] *= (real)scale;
+  }
+  lua_pushnumber(L, norm);
+  return 1;
+}
+
+/* ---- AdamW over tensors ----------------------------------------------------------------------------- */
+
+#define ADAMW_TYPE "grpo.AdamW"
+
+typedef struct AdamSlot {
+  Value *v;      /* held */
+  real *m, *v2;  /* moments, made at the first step with a gradient */
+  int64_t steps; /* with a gradient, as torch counts */
+  bool decay;
+} AdamSlot;
+
+typedef struct LuaAdamW {
+  AdamW o;
+  size_t n;
+  AdamSlot *slot;
+} LuaAdamW; /* user value 1: the set of models whose parameters it moves */
+
+static LuaAdamW *check_adamw(lua_State *L) {
+  LuaAdamW *a = check_object(L, 1, ADAMW_TYPE);
+  if (!a->slot) arg_error(L, 1, "the optimizer was closed");
+  return a;
+}
+
+static int adamw_gc(lua_State *L) {
+  LuaAdamW *a = luaL_testudata(L, 1, ADAMW_TYPE);
+  if (!a || !a->slot) return 0;
+  for (size_t i = 0; i < a->n; i++) {
+    value_release(a->slot[i].v);
+    mem_free_aligned(a->slot[i].m);
+    mem_free_aligned(a->slot[i].v2);
+  }
+  mem_free(a->slot);
+  a->slot = NULL;
+  return 0;
+}
+
+/* no_decay = { "bias", "norm" }: kinds of a model's parameters */
+static void check_no_decay(lua_State *L, int index, bool *bias, bool *norm) {
+  *bias = *norm = true; /* are they left out? */
+  if (!lua_istable(L, index) || lua_getfield(L, index, "no_decay") == LUA_TNIL) return;
+  if (!lua_istable(L, -1)) raise_new(L, GRPO_EARG, "adamw.no_decay: want a list");
+  *bias = *norm = false;
+  for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+    const char *kind = lua_tostring(L, -1);
+    if (kind && strcmp(kind, "bias") == 0)
+      *bias = true;
+    else if (kind && strcmp(kind, "norm") == 0)
+      *norm = true;
+    else
+      raise_new(L, GRPO_EARG, "adamw.no_decay[%d]: want \"bias\" or \"norm\"", (int)i);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+}
+
+static void check_adamw_options(lua_State *L, int index, AdamW *o) {
+  static const char *const known[] = {"beta1",    "beta2", "eps", "weight_decay",
+                                      "no_decay", "name",  NULL};
+  *o = (AdamW){.beta1 = .9, .beta2 = .999, .eps = 1e-8};
+  check_fields(L, index, "adamw", known);
+  field_number(L, index, "adamw", "beta1", 0, 1 - 1e-12, &o->beta1);
+  field_number(L, index, "adamw", "beta2", 0, 1 - 1e-12, &o->beta2);
+  field_number(L, index, "adamw", "eps", 0, 1, &o->eps);
+  field_number(L, index, "adamw", "weight_decay", 0, 1e6, &o->weight_decay);
+}
+
+/* The tensor handle at the top: is it a parameter that weight decay leaves out?  Its model goes into
+ * the set at `models`. */
+static bool parameter_kind(lua_State *L, const Value *v, int models, bool no_bias, bool no_norm) {
+  bool out = false;
+  lua_getiuservalue(L, -1, 1);
+  Model *m = lua_isuserdata(L, -1) ? test_model(L, -1) : NULL;
+  for (int i = 0; m && i < model_num_params(m); i++) {
+    const Param *p = model_param(m, i);
+    if (&p->t == value_tensor((Value *)(uintptr_t)v))
+      out = (p->is_bias && no_bias) || (p->is_norm && no_norm);
+  }
+  if (m) {
+    lua_pushboolean(L, 1);
+    lua_rawset(L, models);
+  } else {
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+static int l_adamw(lua_State *L) {
+  AdamW o;
+  bool no_bias, no_norm;
+  size_t n;
+  lua_settop(L, 2);
+  Value **v = check_tensors(L, 1, &n);
+  check_adamw_options(L, 2, &o);
+  check_no_decay(L, 2, &no_bias, &no_norm);
+  for (size_t i = 0; i < n; i++)
+    if (!value_tensor(v[i])->needs_grad)
+      return arg_error(L, 1, "element %d needs no gradient; make it with requires_grad = true",
+                       (int)i + 1);
+  LuaAdamW *a = lua_newuserdatauv(L, sizeof *a, 1);
+  *a = (LuaAdamW){.o = o};
+  luaL_setmetatable(L, ADAMW_TYPE);
+  lua_newtable(L);
+  int models = lua_gettop(L);
+  a->slot = mem_zalloc((n + 1) * sizeof *a->slot);
+  if (!a->slot) return raise_new(L, GRPO_ENOMEM, "adamw: no memory for %zu tensors", n);
+  for (size_t i = 0; i < n; i++) {
+    lua_rawgeti(L, 1, (lua_Integer)i + 1);
+    a->slot[i].decay = !parameter_kind(L, v[i], models, no_bias, no_norm);
+    a->slot[i].v = value_retain(v[i]);
+    a->n = i + 1;
+    lua_pop(L, 1);
+  }
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+static Status want_moments(AdamSlot *s, size_t n) {
+  if (s->m) return GRPO_OK;
+  s->m = mem_alloc_aligned(n * sizeof(real));
+  s->v2 = mem_alloc_aligned(n * sizeof(real));
+  if (!s->m || !s->v2) {
+    mem_free_aligned(s->m);
+    mem_free_aligned(s->v2);
+    s->m = s->v2 = NULL;
+    return fail(GRPO_ENOMEM, "adamw: no memory for the moments of %zu numbers", n);
+  }
+  memset(s->m, 0, n * sizeof(real));
+  memset(s->v2, 0, n * sizeof(real));
+  return GRPO_OK;
+}
+
+static Status step_slot(const Ctx *cx, const AdamW *base, AdamSlot *s, double lr) {
+  Tensor *t = value_tensor(s->v);
+  AdamW o = *base;
+  if (!has_grad(t)) return GRPO_OK;
+  try(want_moments(s, t->n));
+  s->steps++;
+  o.lr = lr;
+  o.grad_scale = 1;
+  if (!s->decay) o.weight_decay = 0;
+  o.bias1 = 1 - pow(o.beta1, (double)s->steps);
+  o.bias2 = 1 - pow(o.beta2, (double)s->steps);
+  adamw_step(cx, t->n, t->data, t->grad, s->m, s->v2, &o);
+  return GRPO_OK;
+}
+
+static int adamw_step_(lua_State *L) {
+  LuaAdamW *a = check_adamw(L);
+  double lr = check_number(L, 2);
+  if (!(lr >= 0 && lr < INFINITY)) return arg_error(L, 2, "the learning rate is %g", lr);
+  const Ctx *cx = script_ctx(L);
+  for (size_t i = 0; i < a->n; i++) {
+    Status s = step_slot(cx, &a->o, &a->slot[i], lr);
+    if (s) return raise_status(L, s);
+  }
+  lua_getiuservalue(L, 1, 1);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    Model *m = test_model(L, -1);
+    if (m) model_updated(m);
+  }
+  return 0;
+}
+
+static int adamw_zero_grad(lua_State *L) {
+  LuaAdamW *a = check_adamw(L);
+  for (size_t i = 0; i < a->n; i++) {
+    Tensor *t = value_tensor(a->slot[i].v);
+    t->grad_live = false;
+    if (t->grad) memset(t->grad, 0, t->n * sizeof(real));
+  }
+  return 0;
+}
+
+static int adamw_tostring(lua_State *L) {
+  const LuaAdamW *a = check_object(L, 1, ADAMW_TYPE);
+  lua_pushfstring(L, "grpo.AdamW over %d tensors", (int)a->n);
+  return 1;
+}
+
+/* ---- registration --------------------------------------------------------------------------------------- */
+
+const luaL_Reg autograd_functions[] = {{"adamw", l_adamw},
+                                       {"clip_grad_norm", l_clip_grad_norm},
+                                       {"no_grad", l_no_grad},
+                                       {"scope", l_scope},
+                                       {NULL, NULL}};
+
+void autograd_open(lua_State *L) {
+  static const luaL_Reg tensor_methods[] = {
+      {"backward", tensor_backward}, {"detach", tensor_detach}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      {"step", adamw_step_}, {"zero_grad", adamw_zero_grad}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {
+      {"__gc", adamw_gc}, {"__close", adamw_gc}, {"__tostring", adamw_tostring}, {NULL, NULL}};
+  luaL_getmetatable(L, TENSOR_TYPE);
+  lua_getfield(L, -1, "methods");
+  luaL_setfuncs(L, tensor_methods, 0);
+  lua_pop(L, 1);
+  lua_pushnil(L);
+  lua_setfield(L, -2, "methods");
+  lua_pop(L, 1);
+  luaL_newmetatable(L, ADAMW_TYPE);
+  luaL_setfuncs(L, meta, 0);
+  luaL_newlib(L, methods);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}

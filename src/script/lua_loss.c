@@ -1,0 +1,416 @@
+/* lua_loss.c - grpo.loss and grpo.loss_from_logits: a policy loss by name on
+ * tensors [N] over all completion tokens, in order.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "grad/policy.h"
+#include "script/tensor.h"
+
+/* ---- options: section train of an experiment ------------------------------------------------ */
+
+#define LOSS_OPTIONS                                                                               \
+  "clip", "clip_high", "delta", "importance", "kl", "kl_estimator", "kl_bias_correction",          \
+      "off_policy_mask", "sampler_correction", "entropy", "top_entropy_quantile", "sapo", "vespo", \
+      "cispo_cap", "max_new_tokens", "mask_truncated"
+
+typedef struct ExtraOptions {
+  double top_entropy; /* 1: all tokens */
+  bool mask_truncated;
+} ExtraOptions;
+
+/* Pushes the sub-table NAME (or nil) and returns its index. */
+static int sub_table(lua_State *L, int index, const char *name) {
+  if (lua_istable(L, index))
+    lua_getfield(L, index, name);
+  else
+    lua_pushnil(L);
+  return lua_gettop(L);
+}
+
+static void check_sampler_correction(lua_State *L, int index, LossOptions *o) {
+  static const char *const modes[] = {"token_truncate", "token_mask", "sequence_truncate",
+                                      "sequence_mask", NULL};
+  static const char *const known[] = {"mode", "min", "max", NULL};
+  const char *where = "loss.sampler_correction";
+  int mode = 0, at = sub_table(L, index, "sampler_correction");
+  if (!lua_isnil(L, at)) {
+    check_fields(L, at, where, known);
+    if (!field_choice(L, at, where, "mode", modes, &mode))
+      raise_new(L, GRPO_EARG,
+                "%s.mode: is missing; want token_truncate, token_mask, "
+                "sequence_truncate or sequence_mask",
+                where);
+    o->sampler_mode = (SamplerMode)(SAMPLER_TOKEN_TRUNCATE + mode);
+    o->sampler_max = 3;
+    field_number(L, at, where, "min", 0, HUGE_VAL, &o->sampler_min);
+    field_number(L, at, where, "max", 0, HUGE_VAL, &o->sampler_max);
+  }
+  lua_pop(L, 1);
+}
+
+static void check_shapes_of_losses(lua_State *L, int index, LossOptions *o) {
+  static const char *const sapo[] = {"pos", "neg", NULL};
+  static const char *const vespo[] = {"k_pos", "lambda_pos", "k_neg", "lambda_neg", NULL};
+  int at = sub_table(L, index, "sapo");
+  check_fields(L, at, "loss.sapo", sapo);
+  field_number(L, at, "loss.sapo", "pos", 1e-9, 1e9, &o->sapo_pos);
+  field_number(L, at, "loss.sapo", "neg", 1e-9, 1e9, &o->sapo_neg);
+  lua_pop(L, 1);
+  at = sub_table(L, index, "vespo");
+  check_fields(L, at, "loss.vespo", vespo);
+  field_number(L, at, "loss.vespo", "k_pos", 0, 1e9, &o->vespo_k_pos);
+  field_number(L, at, "loss.vespo", "lambda_pos", 0, 1e9, &o->vespo_lambda_pos);
+  field_number(L, at, "loss.vespo", "k_neg", 0, 1e9, &o->vespo_k_neg);
+  field_number(L, at, "loss.vespo", "lambda_neg", 0, 1e9, &o->vespo_lambda_neg);
+  lua_pop(L, 1);
+}
+
+/* A clip_high that the loss's name does not set follows clip. */
+static void check_clip(lua_State *L, int index, LossOptions *o) {
+  bool follows = o->clip_high == o->clip;
+  if (field_number(L, index, "loss", "clip", 0, 1e9, &o->clip) && follows) o->clip_high = o->clip;
+  field_number(L, index, "loss", "clip_high", 0, 1e9, &o->clip_high);
+}
+
+static void check_loss_options(lua_State *L, int index, LossOptions *o, ExtraOptions *x) {
+  static const char *const importance[] = {"token", "sequence", NULL};
+  static const char *const estimators[] = {"k1", "k2", "k3", "full", NULL};
+  int choice;
+  *x = (ExtraOptions){.top_entropy = 1};
+  check_clip(L, index, o);
+  field_number(L, index, "loss", "delta", 0, HUGE_VAL, &o->delta);
+  if (field_choice(L, index, "loss", "importance", importance, &choice))
+    o->importance = choice == 0                  ? IMPORTANCE_TOKEN
+                    : o->kind == LOSS_gspo_token ? IMPORTANCE_SEQUENCE_TOKEN
+                                                 : IMPORTANCE_SEQUENCE;
+  field_number(L, index, "loss", "kl", -1e9, 1e9, &o->kl);
+  if (field_choice(L, index, "loss", "kl_estimator", estimators, &choice))
+    o->kl_estimator = (KlEstimator)choice;
+  field_bool(L, index, "loss", "kl_bias_correction", &o->kl_bias_correction);
+  field_number(L, index, "loss", "off_policy_mask", -HUGE_VAL, HUGE_VAL, &o->off_policy_mask);
+  field_number(L, index, "loss", "entropy", -1e9, 1e9, &o->entropy);
+  field_number(L, index, "loss", "top_entropy_quantile", 0, 1, &x->top_entropy);
+  field_number(L, index, "loss", "cispo_cap", 0, HUGE_VAL, &o->cispo_cap);
+  field_int(L, index, "loss", "max_new_tokens", 1, INT32_MAX, &o->max_new_tokens);
+  field_bool(L, index, "loss", "mask_truncated", &x->mask_truncated);
+  check_sampler_correction(L, index, o);
+  check_shapes_of_losses(L, index, o);
+}
+
+static LossKind check_kind(lua_State *L, const char *name) {
+  static const char *const names[] = {
+#define LOSS(kind) #kind,
+#include "grad/losses.def"
+#undef LOSS
+  };
+  LossKind kind = LOSS_grpo;
+  Status s = loss_kind_from_name(name, &kind);
+  if (s) {
+    const char *near = nearest_name(name, names, LOSS_COUNT);
+    if (near) raise_new(L, GRPO_EARG, "loss: '%.60s' is not known, did you mean '%s'?", name, near);
+    raise_status(L, s);
+  }
+  return kind;
+}
+
+/* ---- the batch ---------------------------------------------------------------------------------- */
+
+/* What PolicyLossAttr points to, in one block. */
+typedef struct Batch {
+  lua_State *L;
+  int t; /* stack index of the table */
+  size_t n;
+  Buf *block;
+  PolicyLossAttr a;
+} Batch;
+
+static void *take(Batch *b, size_t bytes) {
+  void *p = b->block->data + b->block->len;
+  b->block->len += (bytes + 15) & ~(size_t)15;
+  return p;
+}
+
+/* Field NAME, a tensor or a list of N numbers, copied into the block; NULL when absent. */
+static real *take_reals(Batch *b, const char *name) {
+  lua_State *L = b->L;
+  if (lua_getfield(L, b->t, name) == LUA_TNIL) return lua_pop(L, 1), NULL;
+  Value *v = test_value(L, -1);
+  size_t n = v ? value_tensor(v)->n : lua_istable(L, -1) ? lua_rawlen(L, -1) : b->n + 1;
+  if (n != b->n)
+    raise_new(L, GRPO_ESHAPE,
+              "t.%s: want a tensor or a list of %d numbers, one per token, got %s%d", name,
+              (int)b->n, v || lua_istable(L, -1) ? "" : "no list, not ", (int)n);
+  real *to = take(b, n * sizeof *to);
+  if (v) memcpy(to, value_tensor(v)->data, n * sizeof *to);
+  for (size_t i = 0; !v && i < n; i++) {
+    if (lua_rawgeti(L, -1, (lua_Integer)i + 1) != LUA_TNUMBER)
+      raise_new(L, GRPO_EARG, "t.%s[%d]: want a number, got a %s", name, (int)i + 1,
+                luaL_typename(L, -1));
+    to[i] = (real)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return to;
+}
+
+static double number_or(Batch *b, const char *name, double otherwise) {
+  double v = otherwise;
+  field_number(b->L, b->t, "t", name, 0, 1e18, &v);
+  return v;
+}
+
+/* t.lengths; without it all tokens are one sequence. */
+static void take_lengths(Batch *b) {
+  lua_State *L = b->L;
+  int *lengths, one = lua_getfield(L, b->t, "lengths") == LUA_TNIL;
+  lua_Unsigned n = one ? 1 : lua_istable(L, -1) ? lua_rawlen(L, -1) : 0;
+  if (!one && !lua_istable(L, -1))
+    raise_new(L, GRPO_EARG, "t.lengths: want a list of whole numbers");
+  lengths = take(b, (size_t)n * sizeof *lengths);
+  if (one) lengths[0] = (int)b->n;
+  for (lua_Unsigned i = 0; !one && i < n; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    double d = lua_type(L, -1) == LUA_TNUMBER ? (double)lua_tonumber(L, -1) : -1;
+    if (!(d >= 0 && d <= (double)b->n && d == floor(d)))
+      raise_new(L, GRPO_EARG, "t.lengths[%d]: want a whole number up to %d, got %s", (int)i + 1,
+                (int)b->n, luaL_tolstring(L, -1, NULL));
+    lengths[i] = (int)d;
+    if (lengths[i] > b->a.padded_width) b->a.padded_width = lengths[i];
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  b->a.lengths = lengths;
+  b->a.nseq = (int)n;
+}
+
+static int by_value(const void *pa, const void *pb) {
+  real a = *(const real *)pa, b = *(const real *)pb;
+  return a < b ? -1 : a > b;
+}
+
+/* Keeps tokens whose entropy is at least the (1 - share) quantile over masked tokens. */
+static void keep_top_entropy(Batch *b, double share, const real *entropy, const real *mask) {
+  lua_State *L = b->L;
+  size_t n = 0;
+  if (share >= 1) return;
+  if (!entropy) raise_new(L, GRPO_EARG, "loss.top_entropy_quantile: needs t.entropy");
+  real *sorted = push_scratch(L, b->n, sizeof *sorted), *kept = take(b, b->n * sizeof *kept);
+  for (size_t i = 0; i < b->n; i++)
+    if (!mask || mask[i] != 0) sorted[n++] = entropy[i];
+  qsort(sorted, n, sizeof *sorted, by_value);
+  double rank = n ? (1 - share) * (double)(n - 1) : 0;
+  size_t at = (size_t)rank, next = at + 1 < n ? at + 1 : at;
+  real low = n ? sorted[at] : 0, high = n ? sorted[next] : 0;
+  real threshold = (real)((double)low + (rank - (double)at) * ((double)high - (double)low));
+  for (size_t i = 0; i < b->n; i++) kept[i] = entropy[i] >= threshold;
+  b->a.kept = kept;
+  lua_pop(L, 1);
+}
+
+/* mask_truncated: completions that t.truncated (a list of booleans) names leave the loss. */
+static void drop_truncated(Batch *b, real **mask) {
+  lua_State *L = b->L;
+  if (lua_getfield(L, b->t, "truncated") != LUA_TTABLE)
+    raise_new(L, GRPO_EARG,
+              "loss.mask_truncated: needs t.truncated, a list of booleans, one per completion");
+  if (!*mask) {
+    *mask = take(b, b->n * sizeof **mask);
+    for (size_t i = 0; i < b->n; i++) (*mask)[i] = 1;
+  }
+  real *m = *mask;
+  for (int i = 0; i < b->a.nseq; m += b->a.lengths[i++]) {
+    lua_rawgeti(L, -1, i + 1);
+    if (lua_toboolean(L, -1)) memset(m, 0, (size_t)b->a.lengths[i] * sizeof *m);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static double count_tokens(const Batch *b, const real *mask, const real *kept) {
+  double n = 0;
+  for (size_t i = 0; i < b->n; i++)
+    n += (mask ? (double)mask[i] : 1) * (kept ? (double)kept[i] : 1);
+  return n > 1 ? n : 1;
+}
+
+/* t.padded_width, t.micro_batches: what an outside implementation's padding and accumulation were. */
+static void take_batch(Batch *b, const Value *entropy, const ExtraOptions *x) {
+  enum { ARRAYS = 8 };
+  lua_State *L = b->L;
+  lua_Unsigned nseq = 1;
+  if (lua_getfield(L, b->t, "lengths") == LUA_TTABLE) nseq = lua_rawlen(L, -1);
+  lua_pop(L, 1);
+  b->block = push_buf(L);
+  b->block->cap = ARRAYS * (b->n * sizeof(real) + 16) + ((size_t)nseq + 1) * sizeof(int) + 16;
+  b->block->data = mem_zalloc(b->block->cap);
+  if (!b->block->data) raise_new(L, GRPO_ENOMEM, "loss: no memory for %d tokens", (int)b->n);
+  take_lengths(b);
+  real *mask = take_reals(b, "mask");
+  if (x->mask_truncated) drop_truncated(b, &mask);
+  b->a.mask = mask;
+  b->a.advantage = take_reals(b, "advantage");
+  b->a.old_logp = take_reals(b, "old_logp");
+  b->a.ref_logp = take_reals(b, "ref_logp");
+  b->a.sampler_logp = take_reals(b, "sampler_logp");
+  b->a.kept = take_reals(b, "kept");
+  keep_top_entropy(b, x->top_entropy,
+                   entropy ? value_tensor((Value *)(uintptr_t)entropy)->data : NULL, mask);
+  b->a.num_sequences = number_or(b, "num_sequences", b->a.nseq);
+  b->a.batch_tokens = count_tokens(b, mask, NULL);
+  b->a.num_tokens = number_or(b, "normalizer", number_or(b, "num_tokens", b->a.batch_tokens));
+  b->a.num_kept_tokens = number_or(b, "num_kept_tokens",
+                                   b->a.kept ? count_tokens(b, mask, b->a.kept) : b->a.num_tokens);
+  b->a.batch_share = 1 / number_or(b, "micro_batches", 1);
+  b->a.padded_width = (int)number_or(b, "padded_width", b->a.padded_width);
+  if (!b->a.options.max_new_tokens)
+    b->a.options.max_new_tokens = (int)fmin(number_or(b, "max_new_tokens", 0), INT32_MAX);
+}
+
+/* The tensor t.NAME, [N]; pushes it.  NULL when absent. */
+static Value *tensor_field(lua_State *L, int t, const char *name) {
+  lua_getfield(L, t, name);
+  if (lua_isnil(L, -1)) return NULL;
+  Value *v = test_value(L, -1);
+  if (!v) raise_new(L, GRPO_EARG, "t.%s: want a tensor, got %s", name, luaL_typename(L, -1));
+  return v;
+}
+
+/* ---- metrics ------------------------------------------------------------------------------------- */
+
+static void set_number(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static void push_metrics(lua_State *L, const PolicyLossAttr *a, const LossMetrics *m) {
+  double tokens = m->tokens > 0 ? m->tokens : 1, count = m->clip_count > 0 ? m->clip_count : 1;
+  lua_createtable(L, 0, 10);
+  if (a->options.kl != 0 || a->ref_logp) set_number(L, "kl", m->kl_sum / tokens);
+  set_number(L, "entropy", m->entropy_sum / tokens);
+  set_number(L, "clip_ratio/low_mean", m->clip_low / count);
+  set_number(L, "clip_ratio/low_min", m->clip_low_min);
+  set_number(L, "clip_ratio/high_mean", m->clip_high / count);
+  set_number(L, "clip_ratio/high_max", m->clip_high_max);
+  set_number(L, "clip_ratio/region_mean", (m->clip_low + m->clip_high) / count);
+  set_number(L, "ratio/min", m->ratio_min);
+  set_number(L, "ratio/max", m->ratio_max);
+  set_number(L, "num_tokens", m->tokens);
+}
+
+/* The result s, out of an operation over the batch: kept memory, handle, metrics. */
+static int finish_loss(lua_State *L, Batch *b, TensorHandle *h, Status s, Value *out,
+                       const LossMetrics *metrics) {
+  if (s == GRPO_OK && value_tensor(out)->needs_grad) {
+    s = value_keep(out, b->block->data);
+    if (s)
+      value_release(out);
+    else
+      *b->block = (Buf){0};
+  }
+  if (s == GRPO_OK) b->a.metrics = NULL;
+  finish_tensor(L, h, s, out);
+  push_metrics(L, &b->a, metrics);
+  return 2;
+}
+
+/* ---- grpo.loss(name, t, opts) -> loss, metrics ------------------------------------------------------- */
+
+static int l_policy_loss(lua_State *L) {
+  static const char *const known[] = {LOSS_OPTIONS, NULL};
+  const char *name = check_string(L, 1, NULL);
+  ExtraOptions extra;
+  LossMetrics metrics;
+  check_table(L, 2);
+  lua_settop(L, 3);
+  Batch b = {.L = L, .t = 2};
+  loss_options_init(&b.a.options, check_kind(L, name));
+  check_fields(L, 3, "loss", known);
+  check_loss_options(L, 3, &b.a.options, &extra);
+  Value *in[3] = {tensor_field(L, 2, "logp"), tensor_field(L, 2, "entropy"),
+                  tensor_field(L, 2, "full_kl")};
+  if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp: is missing; want a tensor [N]");
+  b.n = value_tensor(in[0])->n;
+  check_room(L, 12 * (double)b.n, "loss");
+  take_batch(&b, in[1], &extra);
+  loss_metrics_init(&metrics);
+  b.a.metrics = &metrics; /* forward fills it; the graph does not need it */
+  Attr attr = {.p = &b.a};
+  Value *out = NULL;
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  Status s = value_apply(cx, OP_policy_loss, in, &attr, sizeof b.a, recording(L), &out);
+  return finish_loss(L, &b, h, s, out, &metrics);
+}
+
+/* ---- grpo.loss_from_logits(logits, targets, advantages, opts) -> loss, metrics -------------------------- */
+
+/* opts hold the fields of t too (old_logp, mask, lengths, ...): a t is made from them. */
+static void make_table(lua_State *L) {
+  static const char *const fields[] = {
+      "mask",       "old_logp",   "ref_logp",     "sampler_logp",  "lengths",  "num_sequences",
+      "num_tokens", "normalizer", "padded_width", "micro_batches", "truncated"};
+  lua_newtable(L);
+  lua_pushvalue(L, 3);
+  lua_setfield(L, -2, "advantage");
+  for (size_t i = 0; lua_istable(L, 4) && i < sizeof fields / sizeof *fields; i++) {
+    lua_getfield(L, 4, fields[i]);
+    lua_setfield(L, -2, fields[i]);
+  }
+}
+
+static int l_loss_from_logits(lua_State *L) {
+  static const char *const known[] = {
+      LOSS_OPTIONS, "loss",         "temperature",   "normalizer", "mask",
+      "old_logp",   "ref_logp",     "sampler_logp",  "lengths",    "num_sequences",
+      "num_tokens", "padded_width", "micro_batches", "truncated",  NULL};
+  const char *name = NULL;
+  double temperature = 1;
+  ExtraOptions extra;
+  LossMetrics metrics;
+  Value *logits = check_value(L, 1), *out = NULL;
+  lua_settop(L, 4);
+  check_fields(L, 4, "loss_from_logits", known);
+  Batch b = {.L = L, .t = 5};
+  make_table(L);
+  /* by itself: the sum over all tokens by one normaliser */
+  loss_options_init(&b.a.options, LOSS_dapo);
+  b.a.options.clip_high = b.a.options.clip;
+  if (field_string(L, 4, "loss_from_logits", "loss", &name))
+    loss_options_init(&b.a.options, check_kind(L, name));
+  field_number(L, 4, "loss_from_logits", "temperature", 1e-6, 1e6, &temperature);
+  check_loss_options(L, 4, &b.a.options, &extra);
+  if (extra.top_entropy < 1)
+    return raise_new(L, GRPO_EARG, "loss_from_logits.top_entropy_quantile: only grpo.loss has it");
+  const Tensor *x = value_tensor(logits);
+  if (x->ndim != 2)
+    return raise_new(L, GRPO_ESHAPE, "loss_from_logits: logits have shape %s, want [N, vocab]",
+                     push_shape(L, x));
+  IntBuf *targets = push_ints(L);
+  check_whole(L, 2, "targets", 0, x->dim[1] - 1, targets);
+  if (targets->len != (size_t)x->dim[0])
+    return raise_new(L, GRPO_ESHAPE, "loss_from_logits: %d targets for %d rows of logits",
+                     (int)targets->len, x->dim[0]);
+  b.n = targets->len;
+  check_room(L, 12 * (double)b.n, "loss");
+  take_batch(&b, NULL, &extra);
+  loss_metrics_init(&metrics);
+  b.a.metrics = &metrics;
+  TokenLogpAttr target = {.targets = targets->data, .inv_temp = (real)(1 / temperature)};
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  Status s = policy_loss_from_logits_value(cx, logits, &target, &b.a, recording(L), &out);
+  if (s == GRPO_OK && value_tensor(out)->needs_grad) {
+    s = value_keep(out, targets->data);
+    if (s)
+      value_release(out);
+    else
+      *targets = (IntBuf){0};
+  }
+  return finish_loss(L, &b, h, s, out, &metrics);
+}
+
+const luaL_Reg loss_functions[] = {
+    {"policy_loss", l_policy_loss}, {"loss_from_logits", l_loss_from_logits}, {NULL, NULL}};

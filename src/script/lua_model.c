@@ -1,0 +1,401 @@
+/* lua_model.c - models as Lua objects: loading, saving, parameters, weights. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "script/lua_model.h"
+#include "script/state.h"
+#include "script/tensor.h"
+
+/* ---- handles ----------------------------------------------------------------------------- */
+
+LuaModel *check_lua_model(lua_State *L, int arg) {
+  LuaModel *lm = check_object(L, arg, MODEL_TYPE);
+  if (!lm->m) arg_error(L, arg, "the model was closed");
+  return lm;
+}
+
+Model *check_model(lua_State *L, int arg) { return check_lua_model(L, arg)->m; }
+
+Model *test_model(lua_State *L, int index) {
+  LuaModel *lm = luaL_testudata(L, index, MODEL_TYPE);
+  return lm ? lm->m : NULL;
+}
+
+/* Pushes a model without weights yet. */
+static LuaModel *push_slot(lua_State *L) {
+  LuaModel *lm = lua_newuserdatauv(L, sizeof *lm, 3);
+  *lm = (LuaModel){0};
+  luaL_setmetatable(L, MODEL_TYPE);
+  return lm;
+}
+
+void push_model(lua_State *L, Model *m, int tokenizer_index) {
+  if (tokenizer_index) tokenizer_index = lua_absindex(L, tokenizer_index);
+  push_slot(L)->m = m;
+  if (!tokenizer_index) return;
+  lua_pushvalue(L, tokenizer_index);
+  lua_setiuservalue(L, -2, 1);
+}
+
+static int model_gc(lua_State *L) {
+  LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
+  if (!lm) return 0;
+  decoder_free(lm->decoder);
+  model_release(lm->m);
+  *lm = (LuaModel){0};
+  return 0;
+}
+
+const Tokenizer *push_model_tokenizer(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  lua_getiuservalue(L, index, 1);
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    Tokenizer *t = NULL;
+    Status s = tokenizer_load(&t, lua_tostring(L, -1));
+    if (s) raise_status(L, s);
+    push_tokenizer(L, t);
+    lua_pushvalue(L, -1);
+    lua_setiuservalue(L, index, 1);
+    lua_remove(L, -2);
+  }
+  return lua_isnil(L, -1) ? NULL : test_tokenizer(L, -1);
+}
+
+void want_trainable(lua_State *L, LuaModel *lm) {
+  if (lm->frozen)
+    raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference): it has no gradients");
+  if (model_num_params(lm->m) && model_param(lm->m, 0)->t.needs_grad) return;
+  Status s = model_set_trainable(lm->m, true);
+  if (s) raise_status(L, s);
+}
+
+/* ---- making and loading ------------------------------------------------------------------------ */
+
+/* The tokenizer option at index becomes user value 1 of the model on top. */
+static void set_tokenizer(lua_State *L, int options, const char *where) {
+  if (!lua_istable(L, options) || lua_getfield(L, options, "tokenizer") == LUA_TNIL) return;
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    Tokenizer *t = NULL;
+    Status s = tokenizer_load(&t, lua_tostring(L, -1));
+    if (s) raise_status(L, s);
+    push_tokenizer(L, t);
+    lua_remove(L, -2);
+  } else if (!test_tokenizer(L, -1)) {
+    raise_new(L, GRPO_EARG, "%s.tokenizer: want a tokenizer or a path, got %s", where,
+              luaL_typename(L, -1));
+  }
+  lua_setiuservalue(L, -2, 1);
+}
+
+/* Options that belong to later parts of the program are known, and refused by name. */
+static void refuse_later(lua_State *L, int options, const char *where, const char *const *names) {
+  for (; lua_istable(L, options) && *names; names++) {
+    if (lua_getfield(L, options, *names) != LUA_TNIL)
+      raise_new(L, GRPO_EARG, "%s.%s: is not available in this version", where, *names);
+    lua_pop(L, 1);
+  }
+}
+
+/* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
+static const char *push_model_dir(lua_State *L, const char *path) {
+  lua_pushfstring(L, "%s/run.json", path);
+  bool run = file_exists(lua_tostring(L, -1));
+  lua_pop(L, 1);
+  if (!run) return lua_pushstring(L, path);
+  lua_pushfstring(L, "%s/latest", path);
+  if (!file_is_dir(lua_tostring(L, -1)))
+    raise_new(L, GRPO_ENOENT, "%s: the run has no checkpoint yet", path);
+  return lua_tostring(L, -1);
+}
+
+static int l_model_load(lua_State *L) {
+  static const char *const known[] = {"dtype", "quantize", "adapter", "tokenizer", NULL};
+  static const char *const later[] = {"quantize", "adapter", NULL};
+  static const char *const dtypes[] = {"auto", "f32", NULL};
+  const char *where = "model.load", *path = check_string(L, 1, NULL);
+  int dtype;
+  lua_settop(L, 2);
+  check_fields(L, 2, where, known);
+  refuse_later(L, 2, where, later);
+  field_choice(L, 2, where, "dtype", dtypes, &dtype);
+  const char *dir = push_model_dir(L, path);
+  Pool *pool = script_pool(L);
+  LuaModel *lm = push_slot(L);
+  Status s = model_load(&lm->m, pool, dir);
+  if (s) return raise_status(L, s);
+  lua_pushfstring(L, "%s/tokenizer.json", dir);
+  if (file_exists(lua_tostring(L, -1))) {
+    lua_pushstring(L, dir);
+    lua_setiuservalue(L, -3, 1); /* loaded when it is asked for */
+  }
+  lua_pop(L, 1);
+  set_tokenizer(L, 2, where);
+  return 1;
+}
+
+/* A configuration's JSON text in a Buf that is pushed: from a table, a file or an embedded file. */
+static Buf *push_config_text(lua_State *L, int index, const char **what) {
+  Buf *b = push_buf(L);
+  *what = "model.config";
+  if (lua_type(L, index) == LUA_TSTRING) {
+    size_t n;
+    *what = lua_tolstring(L, index, &n);
+    const EmbeddedFile *f = file_exists(*what) ? NULL : script_embedded(L, *what, n);
+    Status s = GRPO_OK;
+    if (f)
+      buf_put(b, f->data, f->size);
+    else
+      s = file_read(*what, 16 << 20, b);
+    if (s) raise_status(L, s);
+  } else if (lua_istable(L, index)) {
+    if (luaL_getmetafield(L, index, "__index") != LUA_TTABLE)
+      lua_pushvalue(L, index); /* m.config */
+    put_json(L, -1, b, 0);
+    lua_pop(L, 1);
+  } else {
+    type_error(L, index, "table or path of a JSON file");
+  }
+  Status s = buf_status(b);
+  if (s) raise_status(L, s);
+  return b;
+}
+
+static int l_model_new(lua_State *L) {
+  static const char *const known[] = {"seed", "tokenizer", NULL};
+  const char *what;
+  uint64_t seed = 0;
+  Json *j;
+  Config c;
+  lua_settop(L, 2);
+  check_fields(L, 2, "model.new", known);
+  field_seed(L, 2, "model.new", "seed", &seed);
+  const Buf *b = push_config_text(L, 1, &what);
+  Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
+  if (s) return raise_status(L, s);
+  s = config_from_json(&c, j, what);
+  json_free(j);
+  if (s == GRPO_OK) s = config_check(&c, what);
+  if (s) return raise_status(L, s);
+  Pool *pool = script_pool(L);
+  LuaModel *lm = push_slot(L);
+  s = model_new(&lm->m, pool, &c, seed);
+  if (s) return raise_status(L, s);
+  set_tokenizer(L, 2, "model.new");
+  return 1;
+}
+
+/* core.model_clone(m) -> a frozen copy with the same tokenizer */
+static int l_model_clone(lua_State *L) {
+  Model *m = check_model(L, 1);
+  LuaModel *copy = push_slot(L);
+  copy->frozen = true;
+  Status s = model_clone(&copy->m, m);
+  if (s) return raise_status(L, s);
+  lua_getiuservalue(L, 1, 1);
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+/* core.model_lerp(to, from, alpha): to = alpha from + (1 - alpha) to */
+static int l_model_lerp(lua_State *L) {
+  Model *to = check_model(L, 1), *from = check_model(L, 2);
+  double alpha = check_number(L, 3);
+  if (!(alpha >= 0 && alpha <= 1)) return arg_error(L, 3, "alpha is %g, want 0 to 1", alpha);
+  Status s = model_lerp_weights(to, from, alpha, script_ctx(L));
+  return s ? raise_status(L, s) : 0;
+}
+
+static int model_save_(lua_State *L) {
+  static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", NULL};
+  static const char *const formats[] = {"hf", "adapter", "gguf", NULL};
+  static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
+  const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16};
+  int format = 0, dtype = 0;
+  double shard = 0;
+  bool merge;
+  Model *m = check_model(L, 1);
+  const char *dir = check_string(L, 2, NULL);
+  check_fields(L, 3, "save", known);
+  field_choice(L, 3, "save", "format", formats, &format);
+  field_choice(L, 3, "save", "dtype", dtypes, &dtype);
+  field_bool(L, 3, "save", "merge", &merge);
+  field_number(L, 3, "save", "shard_bytes", 1 << 16, 1e18, &shard);
+  if (format)
+    return raise_new(L, GRPO_EARG, "save.format: '%s' is not available in this version; use 'hf'",
+                     formats[format]);
+  const Tokenizer *t = push_model_tokenizer(L, 1);
+  Status s = file_mkdirs(dir);
+  if (s == GRPO_OK && t) s = tokenizer_save(t, dir);
+  if (s == GRPO_OK) s = model_save(m, dir, types[dtype], (uint64_t)shard);
+  return s ? raise_status(L, s) : 0;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------------ */
+
+static void release_model(void *m) { model_release(m); }
+
+/* Upvalues: the model, the next index. */
+static int next_parameter(lua_State *L) {
+  LuaModel *lm = luaL_testudata(L, lua_upvalueindex(1), MODEL_TYPE);
+  int i = (int)lua_tointeger(L, lua_upvalueindex(2));
+  if (!lm || !lm->m || i >= model_num_params(lm->m)) return 0;
+  lua_pushinteger(L, i + 1);
+  lua_replace(L, lua_upvalueindex(2));
+  Param *p = model_param(lm->m, i);
+  Value *v = NULL;
+  lua_pushstring(L, p->name);
+  TensorHandle *h = push_handle(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_setiuservalue(L, -2, 1);
+  Status s = value_wrap(&v, &p->t);
+  if (s == GRPO_OK) value_on_free(v, model_retain(lm->m), release_model);
+  finish_tensor(L, h, s, v);
+  lua_pushboolean(L, !lm->frozen);
+  return 3;
+}
+
+static int model_parameters(lua_State *L) {
+  check_lua_model(L, 1);
+  lua_settop(L, 1);
+  lua_pushinteger(L, 0);
+  lua_pushcclosure(L, next_parameter, 2);
+  return 1;
+}
+
+static int model_count_(lua_State *L) {
+  static const char *const known[] = {"trainable", NULL};
+  bool trainable = false;
+  LuaModel *lm = check_lua_model(L, 1);
+  check_fields(L, 2, "count", known);
+  field_bool(L, 2, "count", "trainable", &trainable);
+  lua_pushinteger(L, trainable && lm->frozen ? 0 : (lua_Integer)model_count(lm->m));
+  return 1;
+}
+
+static int model_zero_grad_(lua_State *L) {
+  LuaModel *lm = check_lua_model(L, 1);
+  if (!lm->frozen && model_num_params(lm->m) && model_param(lm->m, 0)->t.needs_grad)
+    model_zero_grad(lm->m);
+  return 0;
+}
+
+/* ---- fields ------------------------------------------------------------------------------------------- */
+
+static int config_newindex(lua_State *L) {
+  return raise_new(L, GRPO_EARG,
+                   "m.config cannot be changed; make a new model with grpo.model.new");
+}
+
+static int config_pairs(lua_State *L) {
+  lua_getglobal(L, "next");
+  luaL_getmetafield(L, 1, "__index");
+  return 2;
+}
+
+/* Pushes m.config: a read-only view of a table, made once. */
+static void push_config(lua_State *L, const Model *m) {
+  if (lua_getiuservalue(L, 1, 2) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  Buf *b = push_buf(L);
+  config_put_json(b, model_config(m));
+  Status s = buf_status(b);
+  if (s) raise_status(L, s);
+  lua_newtable(L); /* view */
+  lua_createtable(L, 0, 3);
+  push_json_text(L, b->data, b->len, "config");
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, config_newindex);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushcfunction(L, config_pairs);
+  lua_setfield(L, -2, "__pairs");
+  lua_setmetatable(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setiuservalue(L, 1, 2);
+}
+
+/* Upvalue 1: the methods. */
+static int model_index(lua_State *L) {
+  const LuaModel *lm = check_lua_model(L, 1);
+  if (lua_type(L, 2) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "a model's fields have names");
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const char *name = lua_tostring(L, 2);
+  if (strcmp(name, "config") == 0)
+    push_config(L, lm->m);
+  else if (strcmp(name, "tokenizer") == 0)
+    push_model_tokenizer(L, 1);
+  else if (strcmp(name, "frozen") == 0)
+    lua_pushboolean(L, lm->frozen);
+  else
+    return raise_new(L, GRPO_EARG, "a model has no field '%s'", name);
+  return 1;
+}
+
+static int model_newindex(lua_State *L) {
+  check_lua_model(L, 1);
+  if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "tokenizer") != 0)
+    return raise_new(L, GRPO_EARG, "a model's field '%s' cannot be set",
+                     luaL_tolstring(L, 2, NULL));
+  if (!lua_isnil(L, 3)) check_tokenizer(L, 3);
+  lua_settop(L, 3);
+  lua_setiuservalue(L, 1, 1);
+  return 0;
+}
+
+static int model_tostring(lua_State *L) {
+  const LuaModel *lm = check_object(L, 1, MODEL_TYPE);
+  if (!lm->m) return lua_pushliteral(L, "grpo.Model (closed)"), 1;
+  const Config *c = model_config(lm->m);
+  char text[128];
+  double n = (double)model_count(lm->m);
+  snprintf(text, sizeof text,
+           "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s",
+           c->family == FAMILY_GPT2 ? "gpt2" : "llama",
+           n >= 1e9   ? n / 1e9
+           : n >= 1e6 ? n / 1e6
+                      : n / 1e3,
+           n >= 1e9   ? "B"
+           : n >= 1e6 ? "M"
+                      : "k",
+           c->num_hidden_layers, c->hidden_size, c->vocab_size, lm->frozen ? ", frozen" : "");
+  lua_pushstring(L, text);
+  return 1;
+}
+
+static int later_method(lua_State *L) {
+  return raise_new(L, GRPO_EARG, "%s: adapters are not available in this version",
+                   lua_tostring(L, lua_upvalueindex(1)));
+}
+
+/* ---- registration ------------------------------------------------------------------------------------------ */
+
+const luaL_Reg model_functions[] = {{"model_clone", l_model_clone},
+                                    {"model_lerp", l_model_lerp},
+                                    {"model_load", l_model_load},
+                                    {"model_new", l_model_new},
+                                    {NULL, NULL}};
+
+void model_open(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"count", model_count_},      {"generate", model_generate},     {"logits", model_logits_},
+      {"logprobs", model_logprobs}, {"parameters", model_parameters}, {"save", model_save_},
+      {"score", model_score},       {"zero_grad", model_zero_grad_},  {NULL, NULL}};
+  static const char *const later[] = {"add_lora", "merge_lora", "load_adapter", "without_adapter"};
+  static const luaL_Reg meta[] = {{"__gc", model_gc},
+                                  {"__close", model_gc},
+                                  {"__newindex", model_newindex},
+                                  {"__tostring", model_tostring},
+                                  {NULL, NULL}};
+  luaL_newmetatable(L, MODEL_TYPE);
+  luaL_setfuncs(L, meta, 0);
+  luaL_newlib(L, methods);
+  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+    lua_pushstring(L, later[i]);
+    lua_pushcclosure(L, later_method, 1);
+    lua_setfield(L, -2, later[i]);
+  }
+  lua_pushcclosure(L, model_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}

@@ -1,0 +1,28 @@
+/* lua_model.h - the userdata behind a model, for lua_model.c and lua_generate.c. */
+#ifndef GRPO_SCRIPT_LUA_MODEL_H
+#define GRPO_SCRIPT_LUA_MODEL_H
+
+#include "script/script.h"
+
+typedef struct LuaModel {
+  Model *m;         /* NULL once closed */
+  bool frozen;      /* a reference: no gradients */
+  Decoder *decoder; /* kept from the last generate, for the next one that fits */
+  DecoderLimits limits;
+  const Tokenizer *decoder_tokenizer; /* what its stop strings are made of */
+} LuaModel; /* user value 1: tokenizer, or the directory to load it from, or nil; 2: config; 3: what the
+               decoder's tokenizer belongs to */
+
+LuaModel *check_lua_model(lua_State *L, int arg);
+/* Pushes the tokenizer of the model at index, loading it when it was not yet; nil when there is none. */
+const Tokenizer *push_model_tokenizer(lua_State *L, int index);
+/* Gradients on, for the model at index; raises when it is frozen. */
+void want_trainable(lua_State *L, LuaModel *lm);
+
+/* lua_generate.c */
+int model_generate(lua_State *L);
+int model_score(lua_State *L);
+int model_logits_(lua_State *L);
+int model_logprobs(lua_State *L);
+
+#endif

@@ -1,0 +1,728 @@
+/* lua_tensor.c - tensors: making them, looking at them, and every operation
+ * that is open to Lua.
+ *
+ * An operation is a closure over its number in ops.def; its `attributes` say
+ * how Lua's arguments become an Attr.  So a new row of ops.def is a new method
+ * without a line here.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "script/tensor.h"
+
+/* ---- handles ---------------------------------------------------------------------------- */
+
+static void link_into(Link *list, Link *l) {
+  l->prev = list->prev;
+  l->next = list;
+  list->prev->next = l;
+  list->prev = l;
+}
+
+static void unlink_from(Link *l) {
+  l->prev->next = l->next;
+  l->next->prev = l->prev;
+  *l = (Link){l, l};
+}
+
+TensorHandle *push_handle(lua_State *L) {
+  TensorHandle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  *h = (TensorHandle){.link = {&h->link, &h->link}, .script = script_of(L), .fate = TENSOR_CLOSED};
+  luaL_setmetatable(L, TENSOR_TYPE);
+  return h;
+}
+
+/* The collector sees a few hundred bytes of a tensor: tell it about the rest. */
+static void report_bytes(lua_State *L, Script *s, size_t bytes) {
+  enum { REPORT = 1 << 20 };
+  s->unreported += bytes;
+  if (s->unreported < REPORT) return;
+  int kib = (int)(s->unreported / 1024 < 1 << 20 ? s->unreported / 1024 : 1 << 20);
+  s->unreported = 0;
+  lua_gc(L, LUA_GCSTEP, kib);
+}
+
+void set_value(lua_State *L, TensorHandle *h, Value *v) {
+  Script *s = h->script;
+  h->v = v;
+  h->fate = TENSOR_HELD;
+  h->bytes = value_bytes(v);
+  if (s->budget) {
+    h->tag = s->budget->tag;
+    s->budget->held += h->bytes;
+  }
+  if (s->scope) link_into(s->scope, &h->link);
+  report_bytes(L, s, h->bytes);
+}
+
+void drop_value(TensorHandle *h, TensorFate fate) {
+  Budget *b = h->script->budget;
+  if (!h->v) return;
+  if (b && b->tag == h->tag) b->held -= h->bytes < b->held ? h->bytes : b->held;
+  unlink_from(&h->link);
+  value_release(h->v);
+  h->v = NULL;
+  h->fate = fate;
+}
+
+static int tensor_gc(lua_State *L) {
+  TensorHandle *h = luaL_testudata(L, 1, TENSOR_TYPE);
+  if (h) drop_value(h, TENSOR_CLOSED);
+  return 0;
+}
+
+void push_value(lua_State *L, Value *v) {
+  /* the reference must not be lost when Lua runs out of memory */
+  TensorHandle *h = lua_checkstack(L, 4) ? push_handle(L) : NULL;
+  if (h)
+    set_value(L, h, v);
+  else
+    value_release(v);
+}
+
+void push_step_value(lua_State *L, Value *v) {
+  push_value(L, v);
+  TensorHandle *h = lua_touserdata(L, -1);
+  unlink_from(&h->link);
+  link_into(&h->script->step, &h->link);
+}
+
+void end_step_values(lua_State *L) {
+  Link *list = &script_of(L)->step;
+  while (list->next != list) drop_value((TensorHandle *)(void *)list->next, TENSOR_STEP_OVER);
+}
+
+static Value *value_of(lua_State *L, TensorHandle *h) {
+  if (h->v) return h->v;
+  switch (h->fate) {
+  case TENSOR_STEP_OVER:
+    raise_new(L, GRPO_ESTALE,
+              "this tensor belongs to a step that has ended; take a copy with "
+              ":totable() or :detach() while the step runs");
+    break;
+  case TENSOR_SCOPED_OUT:
+    raise_new(L, GRPO_ESTALE,
+              "this tensor was freed when its grpo.scope ended; return it from the "
+              "scope's function to keep it");
+    break;
+  default:
+    raise_new(L, GRPO_ESTALE, "this tensor was closed");
+  }
+  return NULL;
+}
+
+Value *test_value(lua_State *L, int index) {
+  TensorHandle *h = luaL_testudata(L, index, TENSOR_TYPE);
+  return h ? value_of(L, h) : NULL;
+}
+
+Value *check_value(lua_State *L, int arg) {
+  TensorHandle *h = luaL_testudata(L, arg, TENSOR_TYPE);
+  if (!h) type_error(L, arg, "tensor");
+  return value_of(L, h);
+}
+
+static Tensor *check_tensor(lua_State *L, int arg) { return value_tensor(check_value(L, arg)); }
+
+bool recording(lua_State *L) { return script_of(L)->no_grad == 0; }
+
+int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v) {
+  if (s) return raise_status(L, s);
+  set_value(L, h, v);
+  return 1;
+}
+
+/* ---- sizes and axes ------------------------------------------------------------------------ */
+
+void check_room(lua_State *L, double elements, const char *what) {
+  enum { SMALL = 1 << 22 };
+  Script *s = script_of(L);
+  double bytes = elements * (double)sizeof(real);
+  charge_work(L, 8 + (uint64_t)(elements < 1e15 ? elements / 8 : 1e14));
+  if (s->budget && s->budget->quota) {
+    if (bytes > (double)s->budget->quota)
+      raise_new(L, GRPO_ELIMIT, "%s: %.4g MB are more than the call may use", what, bytes / 0x1p20);
+    make_room(L, (size_t)bytes);
+  }
+  if (elements < SMALL) return;
+  double available = (double)mem_available();
+  if (elements >= 0x1p46 || (available > 0 && bytes > available))
+    raise_new(L, GRPO_ENOMEM, "%s: the result takes %.4g MB, the machine has %.4g MB left", what,
+              bytes / 0x1p20, available / 0x1p20);
+}
+
+int check_axis(lua_State *L, int arg, const Tensor *x) {
+  lua_Integer a = check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER);
+  if (a < 0) a += x->ndim + 1;
+  if (a < 1 || a > x->ndim) {
+    if (x->ndim == 0) arg_error(L, arg, "a number has no axes");
+    arg_error(L, arg,
+              "axis %lld of a tensor with %d axes; axes count from 1, or from -1 at the end",
+              (long long)lua_tointeger(L, arg), x->ndim);
+  }
+  return (int)a - 1;
+}
+
+/* Sizes from the list at arg; the number of them.  One may be -1 when `open` allows it. */
+static int check_dims(lua_State *L, int arg, bool open, int *dim) {
+  check_table(L, arg);
+  lua_Unsigned n = lua_rawlen(L, arg);
+  if (n > TENSOR_DIMS) arg_error(L, arg, "%d sizes, want at most %d", (int)n, TENSOR_DIMS);
+  for (int i = 0; i < (int)n; i++) {
+    int exact = 0;
+    lua_Integer d = lua_rawgeti(L, arg, i + 1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+    if (!exact || d < (open ? -1 : 0) || d > INT32_MAX)
+      arg_error(L, arg, "size %d: want a whole number from 0 to %d, got %s", i + 1, INT32_MAX,
+                luaL_tolstring(L, -1, NULL));
+    dim[i] = (int)d;
+    lua_pop(L, 1);
+  }
+  return (int)n;
+}
+
+const char *push_shape(lua_State *L, const Tensor *x) {
+  luaL_Buffer b;
+  char text[16];
+  luaL_buffinit(L, &b);
+  luaL_addchar(&b, '[');
+  for (int i = 0; i < x->ndim; i++) {
+    snprintf(text, sizeof text, i ? ", %d" : "%d", x->dim[i]);
+    luaL_addstring(&b, text);
+  }
+  luaL_addchar(&b, ']');
+  luaL_pushresult(&b);
+  return lua_tostring(L, -1);
+}
+
+void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t max, IntBuf *out) {
+  Value *v = test_value(L, index);
+  if (!v && !lua_istable(L, index))
+    raise_new(L, GRPO_EARG, "%s: want a list or a tensor of whole numbers, got %s", what,
+              luaL_typename(L, index));
+  const Tensor *x = v ? value_tensor(v) : NULL;
+  size_t n = x ? x->n : lua_rawlen(L, index);
+  charge_work(L, n);
+  for (size_t i = 0; i < n; i++) {
+    double d = NAN;
+    if (x)
+      d = (double)x->data[i];
+    else if (lua_rawgeti(L, index, (lua_Integer)i + 1) == LUA_TNUMBER)
+      d = (double)lua_tonumber(L, -1);
+    if (!(d >= min && d <= max && d == floor(d)))
+      raise_new(L, GRPO_EARG, "%s[%zu]: want a whole number from %d to %d, got %s", what, i + 1,
+                min, max,
+                x ? lua_pushfstring(L, "%f", (LUAI_UACNUMBER)d) : luaL_tolstring(L, -1, NULL));
+    intbuf_put(out, (int32_t)d);
+    if (!x) lua_pop(L, 1);
+  }
+  Status s = intbuf_status(out);
+  if (s) raise_status(L, s);
+}
+
+/* ---- operations -------------------------------------------------------------------------------- */
+
+/* Replaces a number at arg by a tensor, so that it is owned; other values raise. */
+Value *check_operand(lua_State *L, int arg) {
+  if (lua_type(L, arg) != LUA_TNUMBER) {
+    if (!luaL_testudata(L, arg, TENSOR_TYPE)) type_error(L, arg, "tensor or number");
+    return check_value(L, arg);
+  }
+  Value *v;
+  TensorHandle *h = push_handle(L);
+  Status s = value_new(&v, 0, NULL);
+  if (s) raise_status(L, s);
+  value_tensor(v)->data[0] = (real)lua_tonumber(L, arg);
+  h->v = v;
+  h->fate = TENSOR_HELD;
+  lua_replace(L, arg);
+  return v;
+}
+
+/* Elements of the broadcast result: an upper bound, which is all that the memory check needs. */
+static double broadcast_size(Value *const in[], int n) {
+  double size = 1;
+  for (int d = 1; d <= TENSOR_DIMS; d++) {
+    int most = 1;
+    for (int i = 0; i < n; i++) {
+      const Tensor *x = value_tensor(in[i]);
+      int here = d <= x->ndim ? x->dim[x->ndim - d] : 1;
+      if (here == 0) return 0;
+      if (here > most) most = here;
+    }
+    size *= most;
+  }
+  return size;
+}
+
+static double result_size(OpId op, Value *const in[], int n) {
+  if (op != OP_matmul) return broadcast_size(in, n);
+  const Tensor *a = value_tensor(in[0]), *b = value_tensor(in[1]);
+  double size = broadcast_size(in, n) / (a->ndim && b->ndim ? 1 : 1);
+  double rows = a->ndim > 1 && a->dim[a->ndim - 1] ? (double)a->n / a->dim[a->ndim - 1] : 1;
+  double columns = b->ndim ? b->dim[b->ndim - 1] : 1;
+  return fmax(size, rows * columns);
+}
+
+/* Arguments from `arg` on -> attr, as the letters of `spec` say; x is the first operand. */
+static void check_attr(lua_State *L, int arg, const char *spec, const Tensor *x, Attr *attr) {
+  int ints = 0, floats = 0;
+  for (; *spec; spec++, arg++) {
+    switch (*spec) {
+    case 'A':
+      attr->i[ints++] = lua_isnoneornil(L, arg) ? -1 : check_axis(L, arg, x);
+      break;
+    case 'a':
+      attr->i[ints++] = check_axis(L, arg, x);
+      break;
+    case 'i':
+      attr->i[ints++] = (int)check_integer(L, arg, INT32_MIN, INT32_MAX);
+      break;
+    case 'f':
+      attr->f[floats++] = check_number(L, arg);
+      break;
+    case 'd':
+      attr->i[ints] = check_dims(L, arg, true, attr->i + ints + 1);
+      ints += 1 + attr->i[ints];
+      break;
+    }
+  }
+}
+
+/* clamp(lo, hi): either may be nil.  narrow(axis, first, n): first is 1-based. */
+static void adapt_arguments(lua_State *L, OpId op) {
+  if (op == OP_clamp) {
+    lua_settop(L, 3);
+    for (int i = 2; i <= 3; i++)
+      if (lua_isnil(L, i)) {
+        lua_pushnumber(L, i == 2 ? -HUGE_VAL : HUGE_VAL);
+        lua_replace(L, i);
+      }
+  } else if (op == OP_narrow) {
+    lua_Integer first = check_integer(L, 3, 1, INT32_MAX);
+    lua_pushinteger(L, first - 1);
+    lua_replace(L, 3);
+  }
+}
+
+/* Upvalue 1: the operation. */
+static int tensor_apply(lua_State *L) {
+  OpId op = (OpId)lua_tointeger(L, lua_upvalueindex(1));
+  const OpDef *def = op_table[op];
+  Value *in[OP_MAX_IN] = {NULL}, *out = NULL;
+  Attr attr = {0};
+  for (int i = 0; i < def->nin; i++) in[i] = check_operand(L, i + 1);
+  adapt_arguments(L, op);
+  check_attr(L, def->nin + 1, def->attributes, value_tensor(in[0]), &attr);
+  check_room(L, result_size(op, in, def->nin), def->name);
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  Status s = value_apply(cx, op, in, &attr, 0, recording(L), &out);
+  return finish_tensor(L, h, s, out);
+}
+
+/* An operation whose attribute is a struct with a list of whole numbers inside: the list is handed to
+ * the result when a graph will need it. */
+static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t bytes, IntBuf *list) {
+  Attr attr = {.p = p};
+  Value *out = NULL;
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  Status s = value_apply(cx, op, &x, &attr, bytes, recording(L), &out);
+  if (s == GRPO_OK && value_tensor(out)->needs_grad) {
+    s = value_keep(out, list->data);
+    if (s)
+      value_release(out);
+    else
+      *list = (IntBuf){0};
+  }
+  return finish_tensor(L, h, s, out);
+}
+
+static int tensor_gather(lua_State *L) {
+  Value *x = check_value(L, 1);
+  GatherAttr a = {.axis = check_axis(L, 2, value_tensor(x))};
+  lua_settop(L, 3);
+  IntBuf *ids = push_ints(L);
+  check_whole(L, 3, "gather: ids", 0, INT32_MAX, ids);
+  if (ids->len > INT32_MAX) return arg_error(L, 3, "too many ids");
+  check_room(L, (double)ids->len, "gather");
+  a.ids = ids->data;
+  a.n = (int)ids->len;
+  return apply_with_list(L, OP_gather, x, &a, sizeof a, ids);
+}
+
+/* segment_sum(seq, n), segment_mean(seq, n), spread(seq) */
+static int tensor_segment(lua_State *L) {
+  OpId op = (OpId)lua_tointeger(L, lua_upvalueindex(1));
+  Value *x = check_value(L, 1);
+  const Tensor *t = value_tensor(x);
+  SegmentAttr a = {0};
+  if (op == OP_spread)
+    a.n = t->ndim ? t->dim[0] : 1;
+  else
+    a.n = (int)check_integer(L, 3, 0, INT32_MAX);
+  lua_settop(L, 3);
+  IntBuf *ids = push_ints(L);
+  check_whole(L, 2, "sequence", 1, INT32_MAX, ids);
+  if (ids->len > INT32_MAX) return arg_error(L, 2, "too many elements");
+  check_room(L, 3 * (double)a.n + (double)ids->len, op_table[op]->name);
+  a.ids = ids->data;
+  a.count = (int)ids->len;
+  return apply_with_list(L, op, x, &a, sizeof a, ids);
+}
+
+/* t[i]: the i-th part along the first axis */
+static int push_part(lua_State *L, Value *x, lua_Integer i) {
+  const Tensor *t = value_tensor(x);
+  if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a number has no elements; use :item()");
+  if (i == (lua_Integer)t->dim[0] + 1) return lua_pushnil(L), 1; /* where ipairs stops */
+  if (i < 1 || i > t->dim[0])
+    return raise_new(L, GRPO_EARG, "position %lld of a tensor with %d rows; positions count from 1",
+                     (long long)i, t->dim[0]);
+  Attr narrow = {.i = {0, (int)i - 1, 1}}, flat = {.i = {t->ndim - 1}};
+  for (int k = 1; k < t->ndim; k++) flat.i[k] = t->dim[k];
+  Value *row = NULL, *out = NULL;
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  Status s = value_apply(cx, OP_narrow, &x, &narrow, 0, recording(L), &row);
+  if (s == GRPO_OK) {
+    s = value_apply(cx, OP_reshape, &row, &flat, 0, recording(L), &out);
+    value_release(row);
+  }
+  return finish_tensor(L, h, s, out);
+}
+
+/* ---- joining -------------------------------------------------------------------------------------- */
+
+/* Pairwise, so that a long list is copied log n times and not n times. */
+static Status concat_range(const Ctx *cx, Value *const *v, size_t n, const Attr *attr, bool record,
+                           Value **out) {
+  Value *half[2] = {NULL, NULL};
+  if (n == 1) {
+    *out = value_retain(v[0]);
+    return GRPO_OK;
+  }
+  Status s = concat_range(cx, v, n / 2, attr, record, &half[0]);
+  if (s == GRPO_OK) s = concat_range(cx, v + n / 2, n - n / 2, attr, record, &half[1]);
+  if (s == GRPO_OK) s = value_apply(cx, OP_concat, half, attr, 0, record, out);
+  value_release(half[0]);
+  value_release(half[1]);
+  return s;
+}
+
+/* The tensors of the list at argument 1; pushes the array. */
+static Value **check_list(lua_State *L, size_t *n, double *elements) {
+  check_table(L, 1);
+  *n = lua_rawlen(L, 1);
+  *elements = 0;
+  if (*n == 0) arg_error(L, 1, "an empty list");
+  Value **v = push_scratch(L, *n, sizeof *v);
+  for (size_t i = 0; i < *n; i++) {
+    lua_rawgeti(L, 1, (lua_Integer)i + 1);
+    if (!(v[i] = test_value(L, -1)))
+      arg_error(L, 1, "element %d is a %s, want a tensor", (int)i + 1, luaL_typename(L, -1));
+    *elements += (double)value_tensor(v[i])->n;
+    lua_pop(L, 1);
+  }
+  return v;
+}
+
+static int l_concat(lua_State *L) {
+  size_t n;
+  double elements;
+  Value *out = NULL, **v = check_list(L, &n, &elements);
+  Attr attr = {.i = {lua_isnoneornil(L, 2) ? 0 : check_axis(L, 2, value_tensor(v[0]))}};
+  if (value_tensor(v[0])->ndim == 0)
+    return arg_error(L, 1, "element 1 is a single number; use grpo.stack");
+  check_room(L, 2 * elements, "concat");
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  return finish_tensor(L, h, concat_range(cx, v, n, &attr, recording(L), &out), out);
+}
+
+/* v[i] get a first axis of size 1; on failure those made so far are released. */
+static Status raise_rank(const Ctx *cx, Value *const *v, size_t n, bool record, Value **out) {
+  for (size_t i = 0; i < n; i++) {
+    const Tensor *t = value_tensor(v[i]);
+    Attr attr = {.i = {t->ndim + 1, 1}};
+    for (int k = 0; k < t->ndim && k < TENSOR_DIMS; k++) attr.i[k + 2 < 6 ? k + 2 : 5] = t->dim[k];
+    Status s = t->ndim < TENSOR_DIMS
+                   ? value_apply(cx, OP_reshape, &v[i], &attr, 0, record, &out[i])
+                   : fail(GRPO_ESHAPE, "stack: tensors of %d axes, want at most %d", t->ndim,
+                          TENSOR_DIMS - 1);
+    if (s == GRPO_OK) continue;
+    while (i--) value_release(out[i]);
+    return s;
+  }
+  return GRPO_OK;
+}
+
+static int l_stack(lua_State *L) {
+  size_t n;
+  double elements;
+  lua_settop(L, 1);
+  Value *out = NULL, **v = check_list(L, &n, &elements),
+        **raised = push_scratch(L, n, sizeof *raised);
+  check_room(L, 3 * elements, "stack");
+  const Ctx *cx = script_ctx(L);
+  TensorHandle *h = push_handle(L);
+  Attr first = {.i = {0}};
+  Status s = raise_rank(cx, v, n, recording(L), raised);
+  if (s) return raise_status(L, s);
+  s = concat_range(cx, raised, n, &first, recording(L), &out);
+  for (size_t i = 0; i < n; i++) value_release(raised[i]);
+  return finish_tensor(L, h, s, out);
+}
+
+/* ---- making tensors ---------------------------------------------------------------------------------- */
+
+static Value *push_new(lua_State *L, int ndim, const int *dim, const char *what) {
+  double n = 1;
+  Value *v = NULL;
+  for (int i = 0; i < ndim; i++) n *= dim[i];
+  check_room(L, n, what);
+  TensorHandle *h = push_handle(L);
+  finish_tensor(L, h, value_new(&v, ndim, dim), v);
+  return v;
+}
+
+/* Sizes of the nested list on top, by its first elements. */
+static int list_shape(lua_State *L, int *dim) {
+  int ndim = 0, top = lua_gettop(L);
+  lua_pushvalue(L, -1);
+  while (lua_istable(L, -1)) {
+    lua_Unsigned n = lua_rawlen(L, -1);
+    if (ndim == TENSOR_DIMS)
+      raise_new(L, GRPO_ESHAPE, "tensor: lists nested more than %d deep", TENSOR_DIMS);
+    if (n > INT32_MAX) raise_new(L, GRPO_ESHAPE, "tensor: a list of %lld", (long long)n);
+    dim[ndim++] = (int)n;
+    lua_rawgeti(L, -1, 1);
+    if (n == 0) break;
+  }
+  lua_settop(L, top);
+  return ndim;
+}
+
+/* The list on top becomes the next elements of *to. */
+static void copy_list(lua_State *L, int ndim, const int *dim, real **to) {
+  if (ndim == 0) {
+    if (lua_type(L, -1) != LUA_TNUMBER)
+      raise_new(L, GRPO_EARG, "tensor: an element is a %s, want a number", luaL_typename(L, -1));
+    *(*to)++ = (real)lua_tonumber(L, -1);
+    return;
+  }
+  if (!lua_istable(L, -1) || lua_rawlen(L, -1) != (lua_Unsigned)dim[0])
+    raise_new(L, GRPO_ESHAPE,
+              "tensor: the lists differ in length or depth; axis wants %d elements everywhere",
+              dim[0]);
+  for (int i = 1; i <= dim[0]; i++) {
+    lua_rawgeti(L, -1, i);
+    copy_list(L, ndim - 1, dim + 1, to);
+    lua_pop(L, 1);
+  }
+}
+
+static void set_requires_grad(lua_State *L, int index, const char *where, Value *v) {
+  static const char *const known[] = {"requires_grad", NULL};
+  bool on = false;
+  check_fields(L, index, where, known);
+  field_bool(L, index, where, "requires_grad", &on);
+  value_tensor(v)->needs_grad = on;
+}
+
+static int l_tensor(lua_State *L) {
+  int dim[TENSOR_DIMS];
+  if (!lua_istable(L, 1) && lua_type(L, 1) != LUA_TNUMBER)
+    return type_error(L, 1, "nested list or number");
+  lua_settop(L, 2);
+  lua_pushvalue(L, 1);
+  int ndim = list_shape(L, dim);
+  Value *v = push_new(L, ndim, dim, "tensor");
+  real *to = value_tensor(v)->data;
+  lua_pushvalue(L, 1);
+  copy_list(L, ndim, dim, &to);
+  set_requires_grad(L, 2, "tensor", v);
+  lua_settop(L, 4);
+  return 1;
+}
+
+static int l_zeros(lua_State *L) {
+  int dim[TENSOR_DIMS], ndim = check_dims(L, 1, false, dim);
+  lua_settop(L, 2);
+  set_requires_grad(L, 2, "zeros", push_new(L, ndim, dim, "zeros"));
+  return 1;
+}
+
+static int l_randn(lua_State *L) {
+  static const char *const known[] = {"seed", "requires_grad", NULL};
+  int dim[TENSOR_DIMS], ndim = check_dims(L, 1, false, dim);
+  bool on = false;
+  RngKey key = {.stream = RNG_USER};
+  lua_settop(L, 2);
+  check_fields(L, 2, "randn", known);
+  field_bool(L, 2, "randn", "requires_grad", &on);
+  if (!field_seed(L, 2, "randn", "seed", &key.seed)) key.step = (uint32_t)++script_of(L)->randn;
+  Tensor *t = value_tensor(push_new(L, ndim, dim, "randn"));
+  for (size_t i = 0; i < t->n; i++) t->data[i] = (real)rng_normal(&key, i);
+  t->needs_grad = on;
+  return 1;
+}
+
+void push_floats(lua_State *L, const float *data, size_t n) {
+  int dim = (int)n;
+  Tensor *t = value_tensor(push_new(L, 1, &dim, "tensor"));
+  for (size_t i = 0; i < n; i++) t->data[i] = (real)data[i];
+}
+
+/* ---- looking at tensors --------------------------------------------------------------------------------- */
+
+static int tensor_item(lua_State *L) {
+  const Tensor *t = check_tensor(L, 1);
+  if (t->n != 1)
+    return raise_new(L, GRPO_ESHAPE, "item: a tensor of shape %s holds %d numbers; use :totable()",
+                     push_shape(L, t), (int)t->n);
+  lua_pushnumber(L, (lua_Number)t->data[0]);
+  return 1;
+}
+
+static const real *push_nested(lua_State *L, const real *data, int ndim, const int *dim) {
+  if (ndim == 0) {
+    lua_pushnumber(L, (lua_Number)*data);
+    return data + 1;
+  }
+  lua_createtable(L, dim[0], 0);
+  for (int i = 1; i <= dim[0]; i++) {
+    data = push_nested(L, data, ndim - 1, dim + 1);
+    lua_rawseti(L, -2, i);
+  }
+  return data;
+}
+
+static int tensor_totable(lua_State *L) {
+  const Tensor *t = check_tensor(L, 1);
+  luaL_checkstack(L, 8, "totable");
+  charge_work(L, t->n);
+  push_nested(L, t->data, t->ndim, t->dim);
+  return 1;
+}
+
+static int tensor_len(lua_State *L) {
+  const Tensor *t = check_tensor(L, 1);
+  if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a single number has no length; use :item()");
+  lua_pushinteger(L, t->dim[0]);
+  return 1;
+}
+
+static int push_grad(lua_State *L, const Tensor *t) {
+  if (!t->grad || !t->grad_live) return lua_pushnil(L), 1;
+  Tensor *copy = value_tensor(push_new(L, t->ndim, t->dim, "grad"));
+  memcpy(copy->data, t->grad, t->n * sizeof(real));
+  return 1;
+}
+
+/* Upvalue 1: the methods. */
+static int tensor_index(lua_State *L) {
+  lua_pushvalue(L, 2);
+  if (lua_type(L, 2) == LUA_TSTRING && lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  Value *v = check_value(L, 1);
+  const Tensor *t = value_tensor(v);
+  if (lua_isinteger(L, 2)) return push_part(L, v, lua_tointeger(L, 2));
+  if (lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == floor(lua_tonumber(L, 2)) &&
+      fabs(lua_tonumber(L, 2)) < 1e15)
+    return push_part(L, v, (lua_Integer)lua_tonumber(L, 2));
+  const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  if (strcmp(name, "grad") == 0) return push_grad(L, t);
+  if (strcmp(name, "requires_grad") == 0) return lua_pushboolean(L, t->needs_grad), 1;
+  if (strcmp(name, "shape") != 0)
+    return raise_new(L, GRPO_EARG, "a tensor has no field '%s'", luaL_tolstring(L, 2, NULL));
+  lua_createtable(L, t->ndim, 0);
+  for (int i = 0; i < t->ndim; i++) {
+    lua_pushinteger(L, t->dim[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int tensor_newindex(lua_State *L) {
+  return raise_new(L, GRPO_EARG, "a tensor cannot be changed; compute a new one");
+}
+
+static int tensor_tostring(lua_State *L) {
+  const TensorHandle *h = check_object(L, 1, TENSOR_TYPE);
+  if (!h->v) {
+    lua_pushliteral(L, "tensor (freed)");
+    return 1;
+  }
+  const Tensor *t = value_tensor(h->v);
+  if (t->ndim == 0) {
+    lua_pushfstring(L, "tensor %f", (LUAI_UACNUMBER)t->data[0]);
+    return 1;
+  }
+  char stats[128] = "";
+  double min = INFINITY, max = -INFINITY, sum = 0;
+  for (size_t i = 0; i < t->n; i++) {
+    double x = (double)t->data[i];
+    min = x < min ? x : min;
+    max = x > max ? x : max;
+    sum += x;
+  }
+  if (t->n)
+    snprintf(stats, sizeof stats, " min %.4g mean %.4g max %.4g", min, sum / (double)t->n, max);
+  push_shape(L, t);
+  lua_pushfstring(L, "tensor %s%s%s", lua_tostring(L, -1), stats, t->needs_grad ? " (grad)" : "");
+  return 1;
+}
+
+/* ---- registration -------------------------------------------------------------------------------------------- */
+
+const luaL_Reg tensor_functions[] = {{"concat", l_concat}, {"randn", l_randn}, {"stack", l_stack},
+                                     {"tensor", l_tensor}, {"zeros", l_zeros}, {NULL, NULL}};
+
+static void set_operation(lua_State *L, const char *name, OpId op, lua_CFunction f) {
+  lua_pushinteger(L, op);
+  lua_pushcclosure(L, f, 1);
+  lua_setfield(L, -2, name);
+}
+
+static bool is_open(OpId op) {
+  return strcmp(op_table[op]->attributes, "-") != 0 && op != OP_where && op != OP_concat;
+}
+
+static void push_methods(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"gather", tensor_gather}, {"item", tensor_item}, {"totable", tensor_totable}, {NULL, NULL}};
+  luaL_newlib(L, methods);
+  for (int op = 0; op < OP_COUNT; op++)
+    if (is_open((OpId)op)) set_operation(L, op_table[op]->name, (OpId)op, tensor_apply);
+  set_operation(L, "segment_sum", OP_segment_sum, tensor_segment);
+  set_operation(L, "segment_mean", OP_segment_mean, tensor_segment);
+  set_operation(L, "spread", OP_spread, tensor_segment);
+}
+
+void tensor_open(lua_State *L) {
+  static const luaL_Reg meta[] = {{"__gc", tensor_gc},
+                                  {"__close", tensor_gc},
+                                  {"__len", tensor_len},
+                                  {"__newindex", tensor_newindex},
+                                  {"__tostring", tensor_tostring},
+                                  {NULL, NULL}};
+  static const struct {
+    const char *name;
+    OpId op;
+  } operators[] = {{"__add", OP_add}, {"__sub", OP_sub}, {"__mul", OP_mul},
+                   {"__div", OP_div}, {"__pow", OP_pow}, {"__unm", OP_neg}};
+  luaL_newmetatable(L, TENSOR_TYPE);
+  luaL_setfuncs(L, meta, 0);
+  for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
+    set_operation(L, operators[i].name, operators[i].op, tensor_apply);
+  push_methods(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "methods"); /* for lua_autograd.c */
+  lua_pushcclosure(L, tensor_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  set_operation(L, "where_", OP_where, tensor_apply);
+}

@@ -1,0 +1,306 @@
+/* lua_text.c - tokenizers as Lua objects. */
+#include <stdio.h>
+#include <string.h>
+
+#include "script/script.h"
+#include "script/state.h"
+
+/* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template, a
+ * Lua function(messages, options) -> string, or nil. */
+typedef const Tokenizer *TokenizerSlot;
+
+const Tokenizer *test_tokenizer(lua_State *L, int index) {
+  TokenizerSlot *t = luaL_testudata(L, index, TOKENIZER_TYPE);
+  if (t && !*t) raise_new(L, GRPO_EARG, "the tokenizer was closed");
+  return t ? *t : NULL;
+}
+
+const Tokenizer *check_tokenizer(lua_State *L, int arg) {
+  TokenizerSlot *t = check_object(L, arg, TOKENIZER_TYPE);
+  if (!*t) arg_error(L, arg, "the tokenizer was closed");
+  return *t;
+}
+
+static TokenizerSlot *push_slot(lua_State *L) {
+  TokenizerSlot *t = lua_newuserdatauv(L, sizeof *t, 1);
+  *t = NULL;
+  luaL_setmetatable(L, TOKENIZER_TYPE);
+  return t;
+}
+
+void push_tokenizer(lua_State *L, const Tokenizer *t) { *push_slot(L) = t; }
+
+static int tokenizer_gc(lua_State *L) {
+  TokenizerSlot *t = luaL_testudata(L, 1, TOKENIZER_TYPE);
+  if (t) tokenizer_free(*t);
+  if (t) *t = NULL;
+  return 0;
+}
+
+/* ---- making one -------------------------------------------------------------------------- */
+
+static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *t) {
+  if (s) return raise_status(L, s);
+  *slot = t;
+  return 1;
+}
+
+static int l_load(lua_State *L) {
+  Tokenizer *t = NULL;
+  const char *path = check_string(L, 1, NULL);
+  TokenizerSlot *slot = push_slot(L);
+  return made(L, slot, tokenizer_load(&t, path), t);
+}
+
+static int l_bytes(lua_State *L) {
+  Tokenizer *t = NULL;
+  TokenizerSlot *slot = push_slot(L);
+  return made(L, slot, tokenizer_bytes(&t), t);
+}
+
+static int l_chars(lua_State *L) {
+  size_t n;
+  Tokenizer *t = NULL;
+  const char *text = check_string(L, 1, &n);
+  TokenizerSlot *slot = push_slot(L);
+  return made(L, slot, tokenizer_chars(&t, text, n), t);
+}
+
+/* The strings of the list at index, as an array; pushes it.  The list keeps them alive. */
+static const char **check_texts(lua_State *L, int index, const char *what, size_t *count,
+                                size_t **lens) {
+  if (!lua_istable(L, index))
+    raise_new(L, GRPO_EARG, "%s: want a list of strings, got %s", what, luaL_typename(L, index));
+  *count = lua_rawlen(L, index);
+  const char **texts = push_scratch(L, *count, sizeof *texts);
+  if (lens) *lens = push_scratch(L, *count, sizeof **lens);
+  for (size_t i = 0; i < *count; i++) {
+    size_t n;
+    if (lua_rawgeti(L, index, (lua_Integer)i + 1) != LUA_TSTRING)
+      raise_new(L, GRPO_EARG, "%s[%d]: want a string, got %s", what, (int)i + 1,
+                luaL_typename(L, -1));
+    texts[i] = lua_tolstring(L, -1, &n);
+    if (lens) (*lens)[i] = n;
+    lua_pop(L, 1);
+  }
+  return texts;
+}
+
+static void check_train_options(lua_State *L, int index, TokenizerTrainOptions *o) {
+  static const char *const known[] = {"vocab_size", "kind",         "special_tokens", "bos", "eos",
+                                      "pad",        "split_digits", "min_frequency",  NULL};
+  const char *kind = "bpe", *where = "tokenizer.train";
+  int frequency;
+  check_fields(L, index, where, known);
+  if (field_string(L, index, where, "kind", &kind) && strcmp(kind, "bpe") != 0)
+    raise_new(L, GRPO_EARG, "%s.kind: '%.40s' is not known, want 'bpe'", where, kind);
+  field_int(L, index, where, "vocab_size", 256, 1 << 24, &o->vocab_size);
+  field_bool(L, index, where, "split_digits", &o->split_digits);
+  if (field_int(L, index, where, "min_frequency", 1, INT32_MAX, &frequency))
+    o->min_frequency = frequency;
+  field_string(L, index, where, "bos", &o->bos);
+  field_string(L, index, where, "eos", &o->eos);
+  field_string(L, index, where, "pad", &o->pad);
+  if (lua_istable(L, index) && lua_getfield(L, index, "special_tokens") != LUA_TNIL) {
+    size_t n;
+    o->special_tokens = check_texts(L, lua_gettop(L), "tokenizer.train.special_tokens", &n, NULL);
+    o->nspecial = (int)n;
+  }
+}
+
+static int l_train(lua_State *L) {
+  TokenizerTrainOptions o;
+  size_t n, *lens;
+  Tokenizer *t = NULL;
+  lua_settop(L, 2);
+  tokenizer_train_options_init(&o);
+  check_train_options(L, 2, &o);
+  const char **texts = check_texts(L, 1, "tokenizer.train: texts", &n, &lens);
+  TokenizerSlot *slot = push_slot(L);
+  return made(L, slot, tokenizer_train(&t, texts, lens, n, &o), t);
+}
+
+/* ---- encoding and decoding ------------------------------------------------------------------ */
+
+static int tok_encode(lua_State *L) {
+  static const char *const known[] = {"special", "parse_special", NULL};
+  bool special = false, parse = true;
+  size_t n;
+  const Tokenizer *t = check_tokenizer(L, 1);
+  const char *text = check_string(L, 2, &n);
+  check_fields(L, 3, "encode", known);
+  field_bool(L, 3, "encode", "special", &special);
+  field_bool(L, 3, "encode", "parse_special", &parse);
+  charge_work(L, n);
+  IntBuf *ids = push_ints(L);
+  unsigned flags = (special ? TOK_ADD_SPECIAL : 0u) | (parse ? 0u : TOK_NO_PARSE_SPECIAL);
+  Status s = tokenizer_encode(t, text, n, flags, ids);
+  if (s) return raise_status(L, s);
+  push_ids(L, ids->data, ids->len);
+  intbuf_free(ids);
+  return 1;
+}
+
+static int tok_decode(lua_State *L) {
+  static const char *const known[] = {"skip_special", NULL};
+  bool skip = false;
+  const Tokenizer *t = check_tokenizer(L, 1);
+  check_fields(L, 3, "decode", known);
+  field_bool(L, 3, "decode", "skip_special", &skip);
+  IntBuf *ids = push_ints(L);
+  check_ids(L, 2, "decode", ids);
+  charge_work(L, ids->len);
+  Buf *b = push_buf(L);
+  Status s = tokenizer_decode(t, ids->data, ids->len, skip, b);
+  if (s) return raise_status(L, s);
+  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  buf_free(b);
+  intbuf_free(ids);
+  return 1;
+}
+
+/* Renders with the Lua function that was given as tok.chat_template. */
+static int tok_chat(lua_State *L) {
+  const Tokenizer *t = check_tokenizer(L, 1);
+  check_table(L, 2);
+  lua_settop(L, 3);
+  if (lua_getiuservalue(L, 1, 1) == LUA_TNIL)
+    return raise_new(L, GRPO_EARG,
+                     "chat: %s; give one as a function: tok.chat_template = "
+                     "function(messages, opts) ... return text end",
+                     tokenizer_chat_template(t)
+                         ? "this version cannot run the tokenizer's Jinja template"
+                         : "the tokenizer has no chat template");
+  lua_pushvalue(L, 2);
+  if (lua_isnil(L, 3))
+    lua_newtable(L);
+  else
+    lua_pushvalue(L, 3);
+  lua_call(L, 2, 1);
+  if (lua_type(L, -1) != LUA_TSTRING)
+    return raise_new(L, GRPO_EARG, "chat: the template returned a %s, want a string",
+                     luaL_typename(L, -1));
+  return 1;
+}
+
+/* ---- looking up ------------------------------------------------------------------------------- */
+
+static int tok_id(lua_State *L) {
+  const Tokenizer *t = check_tokenizer(L, 1);
+  size_t n;
+  const char *token = check_string(L, 2, &n);
+  int32_t id = strlen(token) == n ? tokenizer_id(t, token) : -1;
+  if (id < 0)
+    lua_pushnil(L);
+  else
+    lua_pushinteger(L, id);
+  return 1;
+}
+
+static int tok_token(lua_State *L) {
+  const Tokenizer *t = check_tokenizer(L, 1);
+  lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
+  lua_pushstring(L, id >= 0 && id < tokenizer_size(t) ? tokenizer_token(t, (int32_t)id) : NULL);
+  return 1;
+}
+
+static int tok_is_special(lua_State *L) {
+  const Tokenizer *t = check_tokenizer(L, 1);
+  lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
+  lua_pushboolean(L, id >= 0 && id < tokenizer_size(t) && tokenizer_is_special(t, (int32_t)id));
+  return 1;
+}
+
+static int tok_save(lua_State *L) {
+  Status s = tokenizer_save(check_tokenizer(L, 1), check_string(L, 2, NULL));
+  return s ? raise_status(L, s) : 0;
+}
+
+static int tok_len(lua_State *L) {
+  lua_pushinteger(L, tokenizer_size(check_tokenizer(L, 1)));
+  return 1;
+}
+
+static void push_token_id(lua_State *L, int32_t id) {
+  if (id < 0)
+    lua_pushnil(L);
+  else
+    lua_pushinteger(L, id);
+}
+
+/* Upvalue 1: the methods. */
+static int tok_index(lua_State *L) {
+  lua_pushvalue(L, 2);
+  if (lua_type(L, 2) != LUA_TSTRING)
+    return raise_new(L, GRPO_EARG, "a tokenizer's fields have names");
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
+  const Tokenizer *t = check_tokenizer(L, 1);
+  const char *name = lua_tostring(L, 2);
+  if (strcmp(name, "bos") == 0)
+    push_token_id(L, tokenizer_bos(t));
+  else if (strcmp(name, "eos") == 0)
+    push_token_id(L, tokenizer_eos(t));
+  else if (strcmp(name, "pad") == 0)
+    push_token_id(L, tokenizer_pad(t));
+  else if (strcmp(name, "unk") == 0)
+    push_token_id(L, tokenizer_unk(t));
+  else if (strcmp(name, "kind") == 0)
+    lua_pushstring(L, tokenizer_kind(t));
+  else if (strcmp(name, "chat_template") == 0) {
+    if (lua_getiuservalue(L, 1, 1) == LUA_TNIL) lua_pushstring(L, tokenizer_chat_template(t));
+  } else {
+    return raise_new(L, GRPO_EARG, "a tokenizer has no field '%s'", name);
+  }
+  return 1;
+}
+
+static int tok_newindex(lua_State *L) {
+  check_tokenizer(L, 1);
+  if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "chat_template") != 0)
+    return raise_new(L, GRPO_EARG, "a tokenizer's field '%s' cannot be set",
+                     luaL_tolstring(L, 2, NULL));
+  if (!lua_isnil(L, 3) && !lua_isfunction(L, 3))
+    return raise_new(L, GRPO_EARG,
+                     "chat_template: want a function(messages, opts) -> string, got %s",
+                     luaL_typename(L, 3));
+  lua_settop(L, 3);
+  lua_setiuservalue(L, 1, 1);
+  return 0;
+}
+
+static int tok_tostring(lua_State *L) {
+  TokenizerSlot *t = check_object(L, 1, TOKENIZER_TYPE);
+  if (*t)
+    lua_pushfstring(L, "grpo.Tokenizer: %s, %d tokens", tokenizer_kind(*t), tokenizer_size(*t));
+  else
+    lua_pushliteral(L, "grpo.Tokenizer (closed)");
+  return 1;
+}
+
+/* ---- registration ---------------------------------------------------------------------------------- */
+
+const luaL_Reg text_functions[] = {{"tokenizer_load", l_load},
+                                   {"tokenizer_bytes", l_bytes},
+                                   {"tokenizer_chars", l_chars},
+                                   {"tokenizer_train", l_train},
+                                   {NULL, NULL}};
+
+void text_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"chat", tok_chat},
+                                     {"decode", tok_decode},
+                                     {"encode", tok_encode},
+                                     {"id", tok_id},
+                                     {"is_special", tok_is_special},
+                                     {"save", tok_save},
+                                     {"token", tok_token},
+                                     {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", tokenizer_gc},       {"__close", tokenizer_gc},
+                                  {"__len", tok_len},           {"__newindex", tok_newindex},
+                                  {"__tostring", tok_tostring}, {NULL, NULL}};
+  luaL_newmetatable(L, TOKENIZER_TYPE);
+  luaL_setfuncs(L, meta, 0);
+  luaL_newlib(L, methods);
+  lua_pushcclosure(L, tok_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}
