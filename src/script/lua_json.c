@@ -15,8 +15,6 @@
 
 static const char null_key; /* its address is json_null, a light userdata */
 
-static void push_json(lua_State *L, const Json *j);
-
 /* ---- reading ---------------------------------------------------------------------------- */
 
 static void push_object(lua_State *L, const Json *j) {
@@ -38,7 +36,7 @@ static void push_array(lua_State *L, const Json *j) {
   }
 }
 
-static void push_json(lua_State *L, const Json *j) {
+void push_json(lua_State *L, const Json *j) {
   int64_t n;
   luaL_checkstack(L, 6, "JSON nested too deep");
   switch (json_type(j)) {
