@@ -31,16 +31,14 @@ static void set_text(lua_State *L, const char *name, const char *text) {
 
 /* Numbers keep their kind: an "int" is an integer, every other number a float. */
 static void push_default(lua_State *L, const Option *o, const char *text) {
-  Json *j;
-  const Status s = json_parse(text, strlen(text), o->path, &j);
-  if (s) raise_status(L, s);
-  if (json_type(j) != JSON_NUMBER)
-    push_json(L, j);
-  else if (strstr(o->type, "int"))
-    lua_pushinteger(L, (lua_Integer)json_number(j));
+  push_json_text(L, text, strlen(text), o->path);
+  if (lua_type(L, -1) != LUA_TNUMBER) return;
+  const double v = (double)lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  if (strstr(o->type, "int"))
+    lua_pushinteger(L, (lua_Integer)v);
   else
-    lua_pushnumber(L, json_number(j));
-  json_free(j);
+    lua_pushnumber(L, v);
 }
 
 static void set_default(lua_State *L, const Option *o) {
