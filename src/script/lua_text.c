@@ -39,9 +39,9 @@ static int tokenizer_gc(lua_State *L) {
 
 /* ---- making one -------------------------------------------------------------------------- */
 
-static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *t) {
+static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *const *t) {
   if (s) return raise_status(L, s);
-  *slot = t;
+  *slot = *t;
   return 1;
 }
 
@@ -49,13 +49,13 @@ static int l_load(lua_State *L) {
   Tokenizer *t = NULL;
   const char *path = check_string(L, 1, NULL);
   TokenizerSlot *slot = push_slot(L);
-  return made(L, slot, tokenizer_load(&t, path), t);
+  return made(L, slot, tokenizer_load(&t, path), &t);
 }
 
 static int l_bytes(lua_State *L) {
   Tokenizer *t = NULL;
   TokenizerSlot *slot = push_slot(L);
-  return made(L, slot, tokenizer_bytes(&t), t);
+  return made(L, slot, tokenizer_bytes(&t), &t);
 }
 
 static int l_chars(lua_State *L) {
@@ -63,7 +63,7 @@ static int l_chars(lua_State *L) {
   Tokenizer *t = NULL;
   const char *text = check_string(L, 1, &n);
   TokenizerSlot *slot = push_slot(L);
-  return made(L, slot, tokenizer_chars(&t, text, n), t);
+  return made(L, slot, tokenizer_chars(&t, text, n), &t);
 }
 
 /* The strings of the list at index, as an array; pushes it.  The list keeps them alive. */
@@ -117,7 +117,7 @@ static int l_train(lua_State *L) {
   check_train_options(L, 2, &o);
   const char **texts = check_texts(L, 1, "tokenizer.train: texts", &n, &lens);
   TokenizerSlot *slot = push_slot(L);
-  return made(L, slot, tokenizer_train(&t, texts, lens, n, &o), t);
+  return made(L, slot, tokenizer_train(&t, texts, lens, n, &o), &t);
 }
 
 /* ---- encoding and decoding ------------------------------------------------------------------ */
