@@ -10,13 +10,15 @@ local prompts = {}
 
 -- What the model reads: { ids=, text=, messages= } for a row.
 function prompts.render(config, tokenizer, row)
-  local prompt = config.data.prompt(row)
+  local render = config.data.prompt
+  local prompt
+  if render then prompt = render(row) else prompt = type(row) == "table" and row.prompt or nil end
   if type(prompt) == "string" then
     return { text = prompt, ids = tokenizer:encode(prompt, { special = true }) }
   end
   if type(prompt) ~= "table" then
-    errors.raise("EARG", "data.prompt: returned %s for a row, want a string or a list of messages",
-      prompt == nil and "nothing" or "a " .. type(prompt))
+    errors.raise("EARG", "%s for a row, want a string or a list of messages", render and "data.prompt: returned "
+      .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "data.prompt: row.prompt is " .. type(prompt))
   end
   local template = config.model.chat_template
   local text
