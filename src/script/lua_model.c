@@ -74,7 +74,11 @@ void want_trainable(lua_State *L, LuaModel *lm) {
 
 /* The tokenizer option at index becomes user value 1 of the model on top. */
 static void set_tokenizer(lua_State *L, int options, const char *where) {
-  if (!lua_istable(L, options) || lua_getfield(L, options, "tokenizer") == LUA_TNIL) return;
+  if (!lua_istable(L, options)) return;
+  if (lua_getfield(L, options, "tokenizer") == LUA_TNIL) {
+    lua_pop(L, 1);
+    return;
+  }
   if (lua_type(L, -1) == LUA_TSTRING) {
     Tokenizer *t = NULL;
     Status s = tokenizer_load(&t, lua_tostring(L, -1));
