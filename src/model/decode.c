@@ -87,7 +87,7 @@ static int max_spans(const DecoderLimits *l) { return max_int(l->max_sequences, 
 static int head_rows(const DecoderLimits *l) { return min_int(HEAD_ROWS, max_spans(l)); }
 
 static size_t scratch_bytes(const Config *c) {
-  return (size_t)c->vocab_size * (sizeof(real) + sizeof(Candidate));
+  return (size_t)c->vocab_size * (2 * sizeof(real) + sizeof(Candidate));
 }
 
 static size_t arena_bytes(const Config *c, const DecoderLimits *l) {
@@ -126,8 +126,9 @@ static Status allocate_scratch(Decoder *d) {
   if (!d->scratch) return fail(GRPO_ENOMEM, "decoder");
   for (int i = 0; i < threads; i++) {
     d->scratch[i].z = mem_alloc(vocab * sizeof(real));
+    d->scratch[i].p = mem_alloc(vocab * sizeof(real));
     d->scratch[i].cand = mem_alloc(vocab * sizeof(Candidate));
-    if (!d->scratch[i].z || !d->scratch[i].cand)
+    if (!d->scratch[i].z || !d->scratch[i].p || !d->scratch[i].cand)
       return fail(GRPO_ENOMEM, "decoder: memory for sampling");
   }
   return GRPO_OK;
@@ -206,6 +207,7 @@ void decoder_free(Decoder *d) {
   if (!d) return;
   for (int i = 0; d->scratch && i < pool_threads(d->m->pool); i++) {
     mem_free(d->scratch[i].z);
+    mem_free(d->scratch[i].p);
     mem_free(d->scratch[i].cand);
   }
   mem_free(d->scratch);

@@ -59,8 +59,8 @@ Status decoder_new(Decoder **out, Model *m, const Tokenizer *tok /* NULL: no sto
 void decoder_free(Decoder *d);
 size_t decoder_bytes(const Config *c, const DecoderLimits *limits); /* what decoder_new takes */
 
-/* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is looked at
- * once a token; when it is set the call returns GRPO_ELIMIT. */
+/* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is
+ * looked at once a token; when it is set the call returns GRPO_ELIMIT. */
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
                    Completion *out, const volatile int *cancel);
 

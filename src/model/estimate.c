@@ -3,8 +3,9 @@
 #include "model/impl.h"
 #include "model/optimizer.h"
 
-/* Headers of tensors and nodes and the arena's rounding, for one operation; where kernels keep partial
- * results, at most: attention's backward a wave of copies (attn_grad.c), dw its blocks (gemm.c). */
+/* Headers of tensors and nodes and the arena's rounding, for one operation.  Where kernels keep
+ * partial results, at most: attention's backward a wave of copies (attn_grad.c), dw its blocks
+ * (gemm.c). */
 enum { PER_OP = 448, OPS_GPT2 = 14, OPS_LLAMA = 15, SLACK = 16 << 10 };
 enum { ATTENTION_ROWS = 48, WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
 
@@ -23,7 +24,7 @@ static size_t kv_width(const Config *c) {
   return (size_t)c->num_key_value_heads * (size_t)c->head_dim;
 }
 
-/* Reals that a row's intermediate results in one layer take: the outputs of block()'s operations. */
+/* Reals that a row's results in one layer take: the outputs of block()'s operations. */
 static size_t row_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   if (c->family == FAMILY_GPT2) return 13 * h + 2 * f;
@@ -61,7 +62,7 @@ static size_t head_rows(const Config *c) {
   return rows < 32 ? 32 : rows > 256 ? 256 : rows;
 }
 
-/* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(), by size. */
+/* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(). */
 static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), kv = kv_width(c);

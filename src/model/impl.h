@@ -91,8 +91,8 @@ AttnShape model_attention(const Config *c);
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);
-/* Bytes of the tape's arena that forward_layers and the final norm take without gradients; keys: the
- * most that a row sees. */
+/* Bytes of the tape's arena that forward_layers and the final norm take without gradients; keys:
+ * the most that a row sees. */
 size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys);
 
 /* What mem_alloc_aligned takes: large blocks are whole huge pages. */

@@ -71,15 +71,16 @@ typedef struct PackGroup {
   const int *completion_len;
 } PackGroup;
 
-/* One pack of several groups, in arena memory.  Refuses ids outside the vocabulary and sequences past
- * max_position_embeddings, naming the group. */
+/* One pack of several groups, in arena memory.  Refuses ids outside the vocabulary and sequences
+ * past max_position_embeddings, naming the group. */
 Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *groups, Pack *out);
 
 /* ---- forward ---------------------------------------------------------------------- */
 /* hidden [nrows, hidden_size] after the final norm */
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden);
-/* out [2, nout]: log-probabilities of the targets at this temperature, entropies.  With ref (a frozen
- * model of the same vocabulary) [3, nout]: also the full KL; ref_hidden: [nout, c_ref] from model_out_hidden. */
+/* out [2, nout]: log-probabilities of the targets at this temperature, entropies.  With ref (a
+ * frozen model of the same vocabulary) [3, nout]: also the full KL; ref_hidden: [nout, c_ref] from
+ * model_out_hidden. */
 Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double temperature, Model *ref,
                   const real *ref_hidden, Tensor **out);
 /* rows of hidden that the head reads, copied: [nout, hidden_size] in the tape's arena */
@@ -87,7 +88,8 @@ Status model_out_hidden(Tape *t, const Pack *p, const Tensor *hidden, real **out
 /* logits [nrows, vocab] of a plain sequence, no gradient unless recorded */
 Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
 
-/* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's arena. */
+/* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's
+ * arena, within 10 % where that is more than a few MiB. */
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train);
 /* Weights, panels, rotary table and, when training, gradients. */
 size_t model_weight_bytes(const Config *c, bool train);

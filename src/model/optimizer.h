@@ -15,12 +15,13 @@ typedef struct Optimizer Optimizer;
 /* m is trainable and outlives it */
 Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o);
 void optimizer_free(Optimizer *o);
-/* L2 norm of all gradients; ELIMIT... never: NaN is returned as NaN. */
+/* L2 norm of all gradients; NaN where one of them is. */
 double optimizer_grad_norm(Optimizer *o, const Ctx *cx);
 /* Clip (max_norm <= 0: not), step, tell the model.  norm: what optimizer_grad_norm returned. */
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm);
 uint64_t optimizer_steps(const Optimizer *o);
-/* Moments as safetensors "PARAM.exp_avg", "PARAM.exp_avg_sq", with the step count in its metadata; exact. */
+/* Moments as safetensors "PARAM.exp_avg", "PARAM.exp_avg_sq", with the step count in its metadata;
+ * exact. */
 Status optimizer_save(const Optimizer *o, const char *path);
 Status optimizer_load(Optimizer *o, const char *path);
 size_t optimizer_bytes(const Config *c);

@@ -1,6 +1,5 @@
 #include "model/sampler.h"
 
-#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -38,81 +37,93 @@ Status sampling_check(const Sampling *s) {
 
 static bool better(Candidate a, Candidate b) { return a.z > b.z || (a.z == b.z && a.id < b.id); }
 
-/* A heap whose root is the worst (or the best) of its n candidates. */
-static void sift_down(Candidate *h, int n, int i, bool best_first) {
+/* ---- filters: each returns the worst candidate it keeps -------------------------------- */
+
+/* Restores a heap whose root is the worst of its n candidates. */
+static void sift_down(Candidate *h, int n, int i) {
   const Candidate x = h[i];
   for (int child; (child = 2 * i + 1) < n; i = child) {
-    if (child + 1 < n && better(h[child + 1], h[child]) == best_first) child++;
-    if (better(x, h[child]) == best_first) break;
+    if (child + 1 < n && better(h[child], h[child + 1])) child++;
+    if (!better(x, h[child])) break;
     h[i] = h[child];
   }
   h[i] = x;
 }
 
-static void heapify(Candidate *h, int n, bool best_first) {
-  for (int i = n / 2; i-- > 0;) sift_down(h, n, i, best_first);
-}
-
-/* ---- filters: each returns the worst candidate it keeps -------------------------------- */
-
 /* The best k, as a heap with the worst of them first. */
-static int best_k(const real *z, int vocab, int k, Candidate *h) {
+static void best_k(const real *z, int vocab, int k, Candidate *h) {
   for (int i = 0; i < k; i++) h[i] = (Candidate){z[i], i};
-  heapify(h, k, false);
+  for (int i = k / 2; i-- > 0;) sift_down(h, k, i);
   for (int i = k; i < vocab; i++)
     if (z[i] > h[0].z) { /* an equal one has the larger id */
       h[0] = (Candidate){z[i], i};
-      sift_down(h, k, 0, false);
+      sift_down(h, k, 0);
     }
-  return k;
 }
 
-static double mass_of(const real *z, int n, real max) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += exp((double)z[i] - (double)max);
-  return sum;
-}
-
-/* Tokens so unlikely that all of them together could not reach the tail that top_p drops. */
-static int likely(const real *z, int vocab, real max, double mass, double top_p, Candidate *c) {
-  const double least = log(mass * (1 - top_p) / vocab);
+/* Without the tokens so unlikely that all of them together are less than the tail top_p drops. */
+static int likely(const real *z, const real *p, int vocab, double mass, double top_p,
+                  Candidate *c) {
+  const double least = mass * (1 - top_p) / vocab;
   int n = 0;
   for (int i = 0; i < vocab; i++)
-    if ((double)z[i] - (double)max >= least) c[n++] = (Candidate){z[i], i};
+    if ((double)p[i] >= least) c[n++] = (Candidate){z[i], i};
   return n;
 }
 
-/* The smallest set of best candidates that holds top_p of the mass. */
-static Candidate cut_top_p(Candidate *c, int n, real max, double mass, double top_p) {
-  double sum = 0;
-  Candidate last;
-  heapify(c, n, true);
-  do {
-    last = c[0];
-    sum += exp((double)last.z - (double)max);
-    c[0] = c[--n];
-    sift_down(c, n, 0, true);
-  } while (n && sum < top_p * mass);
+/* Moves what is better than the middle candidate before it, the rest behind; returns its place and
+ * what probability is before it. */
+static int split(Candidate *c, int lo, int hi, const real *p, double *before) {
+  const int mid = lo + (hi - lo) / 2;
+  int at = lo;
+  const Candidate pivot = c[mid];
+  c[mid] = c[hi - 1];
+  *before = 0;
+  for (int i = lo; i < hi - 1; i++) {
+    if (!better(c[i], pivot)) continue;
+    const Candidate x = c[i];
+    *before += (double)p[x.id];
+    c[i] = c[at];
+    c[at++] = x;
+  }
+  c[hi - 1] = c[at];
+  c[at] = pivot;
+  return at;
+}
+
+/* The last of the best candidates that together hold `need`: as quickselect, by mass. */
+static Candidate cut_mass(Candidate *c, int n, const real *p, double need) {
+  Candidate last = c[0];
+  for (int lo = 0, hi = n; lo < hi;) {
+    double before;
+    const int at = split(c, lo, hi, p, &before);
+    if (at > lo && before >= need) {
+      hi = at;
+      continue;
+    }
+    last = c[at];
+    need -= before + (double)p[last.id];
+    if (need <= 0) break;
+    lo = at + 1;
+  }
   return last;
 }
 
-static Candidate worst_kept(const Sampling *s, const real *z, int vocab, real max, Candidate *c) {
+/* p: exp(z - max) */
+static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int vocab, real max,
+                            Candidate *c) {
   Candidate worst = {-(real)INFINITY, INT_MAX};
-  int n = 0;
   double mass = 0;
-  const bool top_k = s->top_k > 0 && s->top_k < vocab;
+  int n = s->top_k;
+  const bool top_k = n > 0 && n < vocab;
   if (top_k) {
-    n = best_k(z, vocab, s->top_k, c);
+    best_k(z, vocab, n, c);
     worst = c[0];
   }
   if (s->top_p < 1) {
-    if (top_k) {
-      for (int i = 0; i < n; i++) mass += exp((double)c[i].z - (double)max);
-    } else {
-      mass = mass_of(z, vocab, max);
-      n = likely(z, vocab, max, mass, s->top_p, c);
-    }
-    worst = cut_top_p(c, n, max, mass, s->top_p);
+    for (int i = 0; i < (top_k ? n : vocab); i++) mass += (double)p[top_k ? c[i].id : i];
+    if (!top_k) n = likely(z, p, vocab, mass, s->top_p, c);
+    worst = cut_mass(c, n, p, s->top_p * mass);
   }
   if (s->min_p > 0) {
     const Candidate least = {(real)((double)max + log(s->min_p)), INT_MAX};
@@ -123,7 +134,7 @@ static Candidate worst_kept(const Sampling *s, const real *z, int vocab, real ma
 
 /* ---- drawing ------------------------------------------------------------------------- */
 
-/* Position of the first element at which the running sum, begun at *sum, passes `goal`; -1: not here. */
+/* Where the running sum, begun at *sum, first passes `goal`; -1: not among these n. */
 static int pass_goal(const real *p, int n, double goal, double *sum) {
   double part[4] = {0}, at = *sum;
   for (int i = 0; i < n; i++) part[i & 3] += (double)p[i];
@@ -166,20 +177,19 @@ static int32_t draw_any(const Draw *d) {
   return last;
 }
 
-static int32_t draw_kept(const Draw *d, const real *z, real max, Candidate worst, Candidate *c) {
-  int n = 0;
+static int32_t draw_kept(const Draw *d, const real *z, real *p, Candidate worst) {
   double mass = 0, sum = 0;
+  int32_t last = 0;
   for (int i = 0; i < d->vocab; i++) {
-    const Candidate x = {z[i], i};
-    if (better(worst, x)) continue;
-    c[n++] = (Candidate){(real)exp((double)z[i] - (double)max), i};
-    mass += (double)c[n - 1].z;
+    if (better(worst, (Candidate){z[i], i})) p[i] = 0;
+    mass += (double)p[i];
   }
-  for (int i = 0; i < n; i++) {
-    sum += (double)c[i].z;
-    if (sum > d->uniform * mass) return c[i].id;
+  for (int i = 0; i < d->vocab; i++) {
+    sum += (double)p[i];
+    if (p[i] > 0) last = i;
+    if (sum > d->uniform * mass) break;
   }
-  return c[n - 1].id;
+  return last;
 }
 
 static int32_t largest(const real *z, int vocab) {
@@ -189,7 +199,8 @@ static int32_t largest(const real *z, int vocab) {
   return best;
 }
 
-/* transformers: once for every token that has occurred, positive logits divided, others multiplied. */
+/* As transformers: once for every token that has occurred, positive logits are divided, others
+ * multiplied. */
 static void penalise(const Draw *d, const int32_t *ids, int n, real *z) {
   const real by = (real)d->sampling->repetition_penalty;
   for (int i = 0; i < n; i++) {
@@ -213,5 +224,7 @@ int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch) {
   if (greedy) return largest(z, d->vocab);
   for (int i = 0; i < d->vocab; i++) z[i] *= d->inv_temp;
   const real max = z[largest(z, d->vocab)];
-  return draw_kept(d, z, max, worst_kept(s, z, d->vocab, max, scratch->cand), scratch->cand);
+  for (int at = 0; at < d->vocab; at += BLOCK) exps(z, at, d->vocab, 1, max, scratch->p + at);
+  const Candidate worst = worst_kept(s, z, scratch->p, d->vocab, max, scratch->cand);
+  return draw_kept(d, z, scratch->p, worst);
 }

@@ -23,7 +23,7 @@ typedef struct Candidate {
 
 /* One thread's memory. */
 typedef struct SamplerScratch {
-  real *z;         /* [vocab] */
+  real *z, *p;     /* [vocab] */
   Candidate *cand; /* [vocab] */
 } SamplerScratch;
 

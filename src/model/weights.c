@@ -167,7 +167,7 @@ static Status match_all(const Model *m, const Shards *s, const char *dir, const 
               missing, m->nparams);
 }
 
-/* ---- loading ---------------------------------------------------------------------------------- */
+/* ---- loading ---------------------------------------------------------------------- */
 
 typedef struct Reading {
   Model *m;
@@ -209,7 +209,7 @@ Status model_load(Model **out, Pool *pool, const char *dir) {
   return GRPO_OK;
 }
 
-/* ---- saving ------------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------- */
 
 static const StType st_types[] = {
     [WEIGHT_F32] = ST_F32, [WEIGHT_F16] = ST_F16, [WEIGHT_BF16] = ST_BF16};

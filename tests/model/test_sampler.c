@@ -11,7 +11,7 @@ static real inv_temp_of(const Sampling *s) {
 
 static int32_t draw(const Sampling *s, const real *logits, int vocab, double uniform,
                     const int32_t *seen, int nseen) {
-  static real z[VOCAB];
+  static real z[VOCAB], p[VOCAB];
   static Candidate c[VOCAB];
   real lse = 0;
   logp_rows(&(Ctx){0}, 1, vocab, logits, inv_temp_of(s), NULL, NULL, NULL, &lse);
@@ -25,7 +25,7 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
                   .prompt_len = nseen / 2,
                   .ids = seen + nseen / 2,
                   .len = nseen - nseen / 2};
-  return sampler_draw(&d, &(SamplerScratch){z, c});
+  return sampler_draw(&d, &(SamplerScratch){z, p, c});
 }
 
 /* ---- the plain version: sort everything, drop what goes ----------------------------------- */
