@@ -12,8 +12,15 @@
  * code keeps its backtracking points on a stack of its own, reserved and not
  * committed: 16 MiB serve (?:(?!x).)* over a text of a megabyte.  The interpreter
  * keeps them on the heap, which the other two limits bound. */
+/* The match limit counts anew at every place where a match may begin, and a long
+ * text has many.  So a search over all of it has a budget as well: it is tried
+ * with the budget's share for one place first, and only where that is not enough
+ * are places searched one by one, with rising limits paid from the budget. */
 enum {
   MATCH_LIMIT = 200000,
+  BUDGET = 2000000,
+  BUDGET_PER_BYTE = 64,
+  WINDOW = 1024, /* places tried together with one share each */
   DEPTH_LIMIT = 100000,
   HEAP_LIMIT_KIB = 32 << 10,
   JIT_STACK_FIRST = 32 << 10,
@@ -28,6 +35,7 @@ struct Regex {
   pcre2_match_data *match;
   pcre2_jit_stack *stack; /* NULL: no JIT for this pattern */
   uint32_t options;       /* of pcre2_match */
+  bool one_place;         /* matches where the search starts, or is not to be searched in parts */
   uint32_t captures, names, name_size;
   PCRE2_SPTR name_table;
 };
@@ -42,7 +50,7 @@ static void give_memory(void *p, void *user) {
 }
 
 static uint32_t compile_options(unsigned flags) {
-  uint32_t o = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+  uint32_t o = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
   if (flags & REGEX_ICASE) o |= PCRE2_CASELESS;
   if (flags & REGEX_DOTALL) o |= PCRE2_DOTALL;
   if (flags & REGEX_MULTI) o |= PCRE2_MULTILINE;
@@ -84,6 +92,14 @@ static void compile_jit(Regex *re) {
     re->options |= PCRE2_NO_JIT;
 }
 
+/* \G asks where the search started, so such a pattern cannot be searched in parts;
+ * a tokenizer's matches almost everywhere, and its text is split before. */
+static bool searches_one_place(const Regex *re, const char *pattern, size_t len, unsigned flags) {
+  uint32_t options = 0;
+  pcre2_pattern_info(re->code, PCRE2_INFO_ALLOPTIONS, &options);
+  return options & PCRE2_ANCHORED || flags & REGEX_VALID_UTF || memmem(pattern, len, "\\G", 2);
+}
+
 static Status prepare(Regex *re, const char *pattern, size_t len, unsigned flags) {
   re->memory = pcre2_general_context_create(get_memory, give_memory, NULL);
   if (!re->memory) return no_memory();
@@ -91,10 +107,10 @@ static Status prepare(Regex *re, const char *pattern, size_t len, unsigned flags
   re->limits = pcre2_match_context_create(re->memory);
   re->match = pcre2_match_data_create_from_pattern(re->code, re->memory);
   if (!re->limits || !re->match) return no_memory();
-  pcre2_set_match_limit(re->limits, MATCH_LIMIT);
   pcre2_set_depth_limit(re->limits, DEPTH_LIMIT);
   pcre2_set_heap_limit(re->limits, HEAP_LIMIT_KIB);
   if (flags & REGEX_VALID_UTF) re->options |= PCRE2_NO_UTF_CHECK;
+  re->one_place = searches_one_place(re, pattern, len, flags);
   compile_jit(re);
   pcre2_pattern_info(re->code, PCRE2_INFO_CAPTURECOUNT, &re->captures);
   pcre2_pattern_info(re->code, PCRE2_INFO_NAMECOUNT, &re->names);
@@ -170,13 +186,67 @@ static Status match_failed(int rc) {
   return fail(GRPO_EARG, "regular expression: %s", text);
 }
 
+typedef struct Search {
+  Regex *re;
+  const char *s;
+  size_t len;
+  uint64_t budget;
+} Search;
+
+/* Search from `start` for a match that begins at `last` or before. */
+static int match(const Search *q, size_t start, size_t last, uint64_t limit) {
+  Regex *re = q->re;
+  pcre2_set_offset_limit(re->limits, last);
+  pcre2_set_match_limit(re->limits, limit < MATCH_LIMIT ? (uint32_t)limit : MATCH_LIMIT);
+  return pcre2_match(re->code, (PCRE2_SPTR)q->s, q->len, start, re->options, re->match, re->limits);
+}
+
+static size_t next_place(const Search *q, size_t at) {
+  do at++;
+  while (at < q->len && (q->s[at] & 0xc0) == 0x80);
+  return at;
+}
+
+/* One place after the other, each with rising limits, as long as the budget lasts. */
+static int match_singly(Search *q, size_t start, size_t last, uint64_t share) {
+  for (size_t at = start; at <= last && at <= q->len; at = next_place(q, at)) {
+    int rc = match(q, at, at, share);
+    for (uint64_t limit = share; rc == PCRE2_ERROR_MATCHLIMIT && limit < MATCH_LIMIT;) {
+      limit *= 8;
+      if (limit > MATCH_LIMIT) limit = MATCH_LIMIT;
+      if (limit > q->budget) return rc;
+      q->budget -= limit;
+      rc = match(q, at, at, limit);
+    }
+    if (rc != PCRE2_ERROR_NOMATCH) return rc;
+  }
+  return PCRE2_ERROR_NOMATCH;
+}
+
+static int search(Search *q, size_t start) {
+  if (q->re->one_place) return match(q, start, PCRE2_UNSET, MATCH_LIMIT);
+  const uint64_t places = q->len - start + 1;
+  q->budget = BUDGET + BUDGET_PER_BYTE * places;
+  const uint64_t share = q->budget / places;
+  int rc = match(q, start, PCRE2_UNSET, share);
+  if (rc != PCRE2_ERROR_MATCHLIMIT || share >= MATCH_LIMIT) return rc;
+  rc = PCRE2_ERROR_NOMATCH;
+  for (size_t at = start; at <= q->len && rc == PCRE2_ERROR_NOMATCH;) {
+    const size_t last = at + WINDOW - 1;
+    rc = match(q, at, last, share);
+    if (rc == PCRE2_ERROR_MATCHLIMIT) rc = match_singly(q, at, last, share);
+    at = next_place(q, last);
+  }
+  return rc;
+}
+
 Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *found,
                   const size_t **ovector) {
-  PCRE2_SPTR subject = (PCRE2_SPTR)(s ? s : "");
+  Search q = {.re = re, .s = s ? s : "", .len = len};
   *found = false;
   *ovector = pcre2_get_ovector_pointer(re->match);
   if (start > len) return fail(GRPO_EARG, "regular expression: start past the end of the text");
-  const int rc = pcre2_match(re->code, subject, len, start, re->options, re->match, re->limits);
+  const int rc = search(&q, start);
   if (rc == PCRE2_ERROR_NOMATCH) return GRPO_OK;
   if (rc < 0) return match_failed(rc);
   *found = true;

@@ -1,8 +1,8 @@
 /* regex.h - PCRE2 behind a small, bounded door.
  *
  * Patterns are compiled with UTF, UCP, MATCH_INVALID_UTF and JIT where there
- * is one; every match has a match limit (200,000), a depth and a heap limit,
- * so a catastrophic pattern ends as GRPO_ELIMIT and never hangs.  A compiled
+ * is one; every match has a match limit (200,000 at each place where it may
+ * begin, and a budget for all of them), a depth and a heap limit, so a catastrophic pattern ends as GRPO_ELIMIT and never hangs.  A compiled
  * Regex is immutable; match data belongs to the Regex and is reused, so one
  * Regex is for one thread.  Offsets are bytes, 0-based.
  */

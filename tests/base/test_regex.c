@@ -101,6 +101,36 @@ TEST(catastrophic_patterns_end_quickly_as_a_limit) {
   }
 }
 
+TEST(a_long_text_does_not_multiply_the_limit) {
+  static const char *patterns[] = {"(?:a|b)+\\d", "(?:a|b)*?\\d", "(*NO_JIT)(?:a|b)+\\d"};
+  const size_t n = 1 << 20;
+  char *s = malloc(n);
+  memset(s, 'a', n);
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+    const double t = seconds();
+    CHECK_STR(search(patterns[i], 0, s, n), "ELIMIT");
+    printf("# %-22s %6.0f ms\n", patterns[i], 1e3 * (seconds() - t));
+  }
+  /* a few expensive places are within the budget */
+  memset(s, ' ', n);
+  for (size_t at = 5000; at < n; at += n / 5) memset(s + at, 'a', 3000);
+  s[n - 4] = '7';
+  memset(s + n - 1000, 'b', 990);
+  s[n - 10] = '7';
+  CHECK_STR(search("(?:a|b)+\\d", 0, s, n), "1047576-1048567");
+  CHECK_STR(search("(?:a|b){4000}\\d", 0, s, n), "none");
+  free(s);
+}
+
+TEST(where_the_search_started_can_be_asked) {
+  Regex *re = compile("x|\\Ga", 0);
+  bool found;
+  const size_t *v;
+  CHECK(regex_exec(re, "aab", 3, 1, &found, &v) == GRPO_OK && found && v[0] == 1);
+  CHECK(regex_exec(re, "aba", 3, 1, &found, &v) == GRPO_OK && !found);
+  regex_free(re);
+}
+
 TEST(a_required_letter_does_not_switch_the_limit_off) {
   char s[62];
   memset(s, 'a', sizeof s);
