@@ -314,10 +314,18 @@ static int l_reseed_math(lua_State *L) {
   return 0;
 }
 
-/* math.random; upvalue 1: the original */
+/* The library's function, upvalue 1, on our arguments. */
+static int call_library(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* math.random */
 static int seeded_random(lua_State *L) {
   const Script *s = script_of(L);
-  if (s->random_ref == LUA_NOREF) return lua_tocfunction(L, lua_upvalueindex(1))(L);
+  if (s->random_ref == LUA_NOREF) return call_library(L);
   int n = lua_gettop(L);
   lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
               high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
@@ -338,7 +346,7 @@ static int seeded_random(lua_State *L) {
 /* math.randomseed does nothing while the stream is given from outside. */
 static int seeded_randomseed(lua_State *L) {
   if (script_of(L)->random_ref != LUA_NOREF) return 0;
-  return lua_tocfunction(L, lua_upvalueindex(1))(L);
+  return call_library(L);
 }
 
 /* ---- registration ------------------------------------------------------------------------------------- */
