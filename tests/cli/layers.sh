@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Who may include what, one test a rule (see ARCHITECTURE.md).  TAP on stdout.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 number=0 bad=0
 
 # result NAME OFFENDERS... : one TAP line; offenders are "file:line:text" lines
@@ -22,7 +22,7 @@ sources() { find "$@" \( -name '*.c' -o -name '*.h' -o -name '*.def' \) 2>/dev/n
 # includes PATTERN FILE... : include lines whose "..." or <...> matches
 includes() {
   local pattern=$1; shift
-  [ $# = 0 ] || grep -nHE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]$pattern[>\"]" "$@"
+  [ $# = 0 ] || grep -nHE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]${pattern}[>\"]" "$@"
 }
 
 layers='base|kern|grad|text|model|rl|script'
