@@ -192,6 +192,11 @@ $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 
+## make options         rewrite docs/options.md and the editor's annotations from the table of options
+.PHONY: options
+options: grpo
+	./grpo repl < tools/gen-options.lua
+
 ## make lint            clang-format and luacheck, nothing rewritten
 .PHONY: lint
 lint:

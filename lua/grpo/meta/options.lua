@@ -1,0 +1,189 @@
+---@meta
+-- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit.
+
+---@class grpo.Options
+---@field name? string name of the run directory; default: the script's name
+---@field seed? integer seed of every random number of the run (default 0)
+---@field threads? integer threads of the engine; default: all cores; never changes a result
+---@field compute? "f32"|"bf16"|"auto" arithmetic of the large products; auto is f32 in this version (default "auto")
+---@field extends? string a JSON file of the same fields, merged below this table
+---@field model? grpo.Options.model
+---@field reference? string|boolean what KL is measured against: initial, random, a model's path, or false (default "initial")
+---@field data? grpo.Options.data
+---@field sampling? grpo.Options.sampling
+---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> reward functions or entries, as a list or by name
+---@field reward? grpo.Options.reward
+---@field limits? grpo.Options.limits
+---@field tools? table not in this version: tools a model may call: name = { description=, parameters=, fn= }
+---@field environment? table not in this version: multi-turn: { reset=, step= }
+---@field train? grpo.Options.train
+---@field eval? grpo.Options.eval
+---@field log? grpo.Options.log
+---@field checkpoint? grpo.Options.checkpoint
+---@field hooks? grpo.Options.hooks
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above
+
+---@class grpo.Options.model
+---@field path? string a directory in Hugging Face layout, or a run or checkpoint directory
+---@field config? string|table a table or JSON file to create a model with random weights
+---@field tokenizer? string|grpo.Tokenizer tokenizer object or path; default: the one beside the weights
+---@field dtype? "f32"|"bf16"|"auto" storage of frozen weights (default "auto")
+---@field quantize? "nf4"|"int8" not in this version: quantise frozen weights
+---@field lora? grpo.Options.model.lora train a low-rank adapter instead of all weights
+---@field gradient_checkpointing? boolean not in this version: recompute blocks in the backward pass to save memory (default false)
+---@field chat_template? fun(messages: grpo.Message[], opts: table): string function(messages, opts) -> string; names and Jinja are not in this version
+
+---@class grpo.Options.model.lora
+---@field rank? integer not in this version: rank of the adapter (default 8)
+---@field alpha? number not in this version: the adapter's output is scaled by alpha / rank (default 16)
+---@field dropout? number not in this version: dropout on the adapter's input (default 0)
+---@field targets? string|any[] not in this version: which weights get an adapter (default "all-linear")
+
+---@class grpo.Options.data
+---@field train? grpo.Dataset the training rows
+---@field eval? grpo.Dataset held-out rows
+---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string or messages; default: row.prompt
+---@field target? fun(row: table): string function(row) -> string: the completion for kind="sft"
+---@field shuffle? boolean a seeded permutation of the rows, another one each epoch (default true)
+---@field max_prompt_tokens? integer longest prompt; see too_long (default 512)
+---@field too_long? "drop"|"truncate_left"|"error" what happens to a longer prompt; counted and reported (default "drop")
+
+---@class grpo.Options.sampling
+---@field group_size? integer completions of one prompt: G (default 8)
+---@field max_new_tokens? integer longest completion, end token included (default 256)
+---@field temperature? number divides the logits, in sampling and in training (default 1)
+---@field top_p? number draw from the smallest set of tokens with this probability; 1: off (default 1)
+---@field top_k? integer draw from the k most probable tokens; 0: off (default 0)
+---@field min_p? number drop tokens less probable than this share of the best one; 0: off (default 0)
+---@field repetition_penalty? number divides the logits of tokens already seen; 1: off (default 1)
+---@field stop? string|string[] strings that end a completion; the string stays in the text (default {})
+---@field stop_regex? string a pattern that ends a completion when its text matches
+
+---@class grpo.Options.reward
+---@field aggregate? "sum"|"normalize_then_sum" how several rewards become one (default "sum")
+---@field on_error? "stop"|"zero"|"skip" what a reward that raises does to the run (default "stop")
+---@field clip? number[] { low, high }: bounds of the total reward
+
+---@class grpo.Options.limits
+---@field reward? grpo.Options.limits.reward
+---@field hook? grpo.Options.limits.hook
+---@field schedule? grpo.Options.limits.schedule
+
+---@class grpo.Options.limits.reward
+---@field instructions? integer Lua instructions of one reward call (default 50000000)
+---@field memory? integer bytes that one reward call may take (default 67108864)
+---@field seconds? number backstop in wall time; past it the run stops (default 5)
+
+---@class grpo.Options.limits.hook
+---@field instructions? integer Lua instructions of one hook call (default 1000000000)
+---@field memory? integer bytes that one hook call may take (default 268435456)
+---@field seconds? number backstop in wall time; past it the run stops (default 60)
+
+---@class grpo.Options.limits.schedule
+---@field instructions? integer Lua instructions of one schedule call (default 1000000)
+---@field memory? integer bytes that one schedule call may take (default 16777216)
+---@field seconds? number backstop in wall time; past it the run stops (default 1)
+
+---@class grpo.Options.train
+---@field steps? integer optimizer steps of the stage; default: from epochs
+---@field epochs? number passes over the rows, where steps is not set (default 1)
+---@field prompts_per_step? integer prompts of one optimizer step (rows, for kind="sft") (default 8)
+---@field iterations? integer optimizer updates from one rollout (default 1)
+---@field micro_batch_tokens? integer rows in memory at once; default: fit to memory; never changes a result
+---@field loss? grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor a name, or function(t) -> scalar tensor (default "grpo")
+---@field clip? number the ratio counts down to 1 - clip (default 0.2)
+---@field clip_high? number the ratio counts up to 1 + clip_high; default: clip
+---@field delta? number upper cap of the ratio for negative advantages too
+---@field importance? "token"|"sequence" one ratio per token or per sequence (default "token")
+---@field advantage? grpo.Options.train.advantage
+---@field kl? number|grpo.Schedule the coefficient beta of the KL term; 0: no reference forward at all (default 0)
+---@field kl_estimator? "k1"|"k2"|"k3"|"full" how KL is estimated (default "k3")
+---@field kl_in? "loss"|"reward" add KL to the loss, or subtract it from the reward (default "loss")
+---@field kl_bias_correction? boolean weigh the KL term with the ratio (default false)
+---@field off_policy_mask? number drop sequences with A < 0 whose mean(old - new) is above this
+---@field sampler_correction? grpo.Options.train.sampler_correction weigh tokens by exp(old - sampler)
+---@field entropy? number coefficient of the entropy bonus (default 0)
+---@field top_entropy_quantile? number only this share of tokens, those of highest entropy, enters the policy term (default 1)
+---@field mask_truncated? boolean completions cut at max_new_tokens leave the loss, not the baseline (default false)
+---@field sapo? grpo.Options.train.sapo
+---@field vespo? grpo.Options.train.vespo
+---@field cispo_cap? number cispo's cap of the ratio; default: 1 + clip_high
+---@field ppo? grpo.Options.train.ppo
+---@field skip_zero_std_groups? boolean dynamic sampling: draw further prompts in place of groups without spread (default false)
+---@field lr? number|grpo.Schedule learning rate (default 1e-6)
+---@field optimizer? grpo.Options.train.optimizer
+---@field max_grad_norm? number gradients are scaled down to this norm; 0: not (default 1)
+---@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
+---@field reuse_rollout? boolean|"auto" keep the sampling pass's activations as the first policy forward; auto is off in this version (default "auto")
+
+---@class grpo.Options.train.advantage
+---@field scale? "group"|"batch"|"none" what advantages are divided by: the standard deviation of the group, the step, or nothing (default "group")
+---@field baseline? "mean"|"leave_one_out"|"none" what is subtracted from rewards (default "mean")
+---@field normalize? boolean a second pass: (A - mean) / (std + 1e-4) over the step (default false)
+
+---@class grpo.Options.train.sampler_correction
+---@field mode? "token_truncate"|"token_mask"|"sequence_truncate"|"sequence_mask" per token or per sequence; clamp or drop outside the bounds (default "token_truncate")
+---@field min? number lower bound of the weight
+---@field max? number upper bound of the weight (default 3)
+
+---@class grpo.Options.train.sapo
+---@field pos? number sapo's temperature for A > 0 (default 1)
+---@field neg? number sapo's temperature for A <= 0 (default 1.05)
+
+---@class grpo.Options.train.vespo
+---@field k_pos? number vespo's exponent for A >= 0 (default 2)
+---@field lambda_pos? number vespo's decay for A >= 0 (default 3)
+---@field k_neg? number vespo's exponent for A < 0 (default 3)
+---@field lambda_neg? number vespo's decay for A < 0 (default 2)
+
+---@class grpo.Options.train.ppo
+---@field critic? "shared" not in this version: where the value head sits (default "shared")
+---@field gamma? number not in this version: discount (default 1)
+---@field lambda? number not in this version: GAE's lambda (default 0.95)
+---@field value_coef? number not in this version: weight of the value loss (default 0.1)
+---@field clip_value? number not in this version: how far a value may move (default 0.2)
+---@field minibatches? integer not in this version: minibatches of one iteration (default 1)
+---@field whiten_rewards? boolean not in this version: whiten rewards before GAE (default false)
+---@field kl_coef? number not in this version: KL in the per-token reward (default 0.05)
+
+---@class grpo.Options.train.optimizer
+---@field name? "adamw" the optimizer (default "adamw")
+---@field beta1? number decay of the first moment (default 0.9)
+---@field beta2? number decay of the second moment (default 0.999)
+---@field eps? number added to the root of the second moment (default 1e-8)
+---@field weight_decay? number decoupled weight decay (default 0)
+---@field no_decay? string[] kinds of parameters without weight decay: bias, norm (default { "bias", "norm" })
+
+---@class grpo.Options.train.sync_reference
+---@field every? integer steps between two moves (default 512)
+---@field mixup? number reference <- mixup policy + (1 - mixup) reference (default 0.6)
+
+---@class grpo.Options.eval
+---@field every? integer steps between evaluations; 0: only before and after (default 0)
+---@field samples? integer rows of data.eval used; default: all
+---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
+---@field temperature? number of the sampled completions (default 1)
+---@field pass_at? integer[] the K of pass@K (default { 1 })
+---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total
+
+---@class grpo.Options.log
+---@field every? integer steps between lines of metrics on the screen (default 1)
+---@field completions? integer completions shown each time (default 2)
+---@field tensorboard? boolean write events.out.tfevents (default true)
+
+---@class grpo.Options.checkpoint
+---@field every? integer steps between checkpoints; 0: only at the end of a stage or when stopped (default 0)
+---@field keep? integer newest checkpoints kept, beside the best (default 2)
+---@field best? string a metric's name: keep the checkpoint where it was highest
+
+---@class grpo.Options.hooks
+---@field on_start? fun(tr: grpo.Trainer): string? on_start(tr)
+---@field on_rollout? fun(batch: grpo.RolloutBatch, tr: grpo.Trainer): string? on_rollout(batch, tr): after rewards, before advantages
+---@field on_step? fun(metrics: table<string, number>, tr: grpo.Trainer): string? on_step(metrics, tr)
+---@field on_eval? fun(report: table<string, number>, tr: grpo.Trainer): string? on_eval(report, tr)
+---@field on_checkpoint? fun(path: string, tr: grpo.Trainer): string? on_checkpoint(path, tr)
+---@field on_error? fun(err: grpo.Error, tr: grpo.Trainer) on_error(err, tr)
+---@field on_end? fun(tr: grpo.Trainer, why: string) on_end(tr, why)
+
+---@class grpo.Stage: grpo.Options
+---@field kind "sft"|"grpo"

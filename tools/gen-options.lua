@@ -1,0 +1,198 @@
+-- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the engine's table of options.
+--
+--   make options          (./grpo repl < tools/gen-options.lua, with OUT=DIR in front: below another directory)
+--
+-- The rows are those of src/rl/options.def; a test holds the committed files to what this writes.
+
+local core = require "grpo.core"
+
+local out = os.getenv("OUT") or "."
+
+-- What an editor should know beyond the table's own types.
+local precise = {
+  ["model.config"] = "string|table",
+  ["model.tokenizer"] = "string|grpo.Tokenizer",
+  ["model.chat_template"] = "fun(messages: grpo.Message[], opts: table): string",
+  ["data.prompt"] = "fun(row: table): string|grpo.Message[]",
+  ["data.target"] = "fun(row: table): string",
+  ["sampling.stop"] = "string|string[]",
+  ["rewards"] = "table<string|integer, grpo.RewardFunction|grpo.RewardEntry>",
+  ["reward.clip"] = "number[]",
+  ["train.loss"] = "grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor",
+  ["train.optimizer.no_decay"] = "string[]",
+  ["eval.pass_at"] = "integer[]",
+  ["eval.metric"] = "fun(text: string, row: table, c: grpo.Completion): number|boolean",
+  ["hooks.on_start"] = "fun(tr: grpo.Trainer): string?",
+  ["hooks.on_rollout"] = "fun(batch: grpo.RolloutBatch, tr: grpo.Trainer): string?",
+  ["hooks.on_step"] = "fun(metrics: table<string, number>, tr: grpo.Trainer): string?",
+  ["hooks.on_eval"] = "fun(report: table<string, number>, tr: grpo.Trainer): string?",
+  ["hooks.on_checkpoint"] = "fun(path: string, tr: grpo.Trainer): string?",
+  ["hooks.on_error"] = "fun(err: grpo.Error, tr: grpo.Trainer)",
+  ["hooks.on_end"] = "fun(tr: grpo.Trainer, why: string)",
+  ["stages"] = "grpo.Stage[]",
+}
+
+local cats_type = {
+  int = "integer", number = "number", boolean = "boolean", string = "string", schedule = "number|grpo.Schedule",
+  ["function"] = "function", table = "table", list = "any[]", dataset = "grpo.Dataset", any = "any",
+}
+
+-- ---- values as text ---------------------------------------------------------------------
+
+local function number_text(v)
+  if math.type(v) == "integer" then return tostring(v) end
+  if v == math.floor(v) and math.abs(v) < 1e15 then
+    local i = math.tointeger(v)
+    return i >= 1000000 and ("%g"):format(v):gsub("e%+0*", "e") or tostring(i)
+  end
+  for digits = 1, 17 do
+    local s = ("%." .. digits .. "g"):format(v)
+    if tonumber(s) == v then return (s:gsub("e%-0*", "e-"):gsub("e%+0*", "e")) end
+  end
+end
+
+local function value_text(v)
+  if type(v) == "number" then return number_text(v) end
+  if type(v) == "string" then return ('"%s"'):format(v) end
+  if type(v) ~= "table" then return tostring(v) end
+  local items = {}
+  for i, item in ipairs(v) do items[i] = value_text(item) end
+  return #items == 0 and "{}" or "{ " .. table.concat(items, ", ") .. " }"
+end
+
+local function range_text(row)
+  if row.min and row.max then return (", %s to %s"):format(number_text(row.min), number_text(row.max)) end
+  if row.min then return (", %s or more"):format(number_text(row.min)) end
+  if row.max then return (", %s or less"):format(number_text(row.max)) end
+  return ""
+end
+
+local function type_text(row)
+  local words = {}
+  for kind in row.type:gmatch("[^|]+") do
+    if kind == "enum" then
+      for _, choice in ipairs(row.choices) do words[#words + 1] = ('`"%s"`'):format(choice) end
+    else
+      words[#words + 1] = ({ int = "whole number", schedule = "number or schedule" })[kind] or kind
+    end
+  end
+  return table.concat(words, ", ") .. range_text(row)
+end
+
+-- ---- docs/options.md ------------------------------------------------------------------------
+
+local rows, sections, by_section = core.options(), {}, {}
+for _, row in ipairs(rows) do
+  local section = row.path:match("^([^.]+)%.") or ""
+  if not by_section[section] then
+    by_section[section] = {}
+    sections[#sections + 1] = section
+  end
+  table.insert(by_section[section], row)
+end
+
+local function markdown_row(row)
+  local doc = row.doc:gsub("|", "\\|")
+  if row.live then doc = doc .. " *(live)*" end
+  if row.later then doc = "**not in this version**: " .. doc end
+  local default = row.default ~= nil and ("`%s`"):format(value_text(row.default):gsub("|", "\\|")) or ""
+  return ("| `%s` | %s | %s | %s |"):format(row.path, type_text(row), default, doc)
+end
+
+local md = { [[
+# Options of an experiment
+
+Written by `make options` from the table that the engine itself uses (`src/rl/options.def`); do not edit.
+
+Give only what you change. *live*: may be changed between two steps, through `tr.config` in a hook. A schedule is a
+function(p) -> number, called once a step (`grpo.schedule` has ready ones). The fields of `train.sampler_correction`,
+`train.sync_reference` and `model.lora` have a say only when the script gives the table. A loss's name changes some
+defaults: see the end.]] }
+
+for _, section in ipairs(sections) do
+  md[#md + 1] = ("\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|"):format(
+    section == "" and "The experiment itself" or section)
+  for _, row in ipairs(by_section[section]) do md[#md + 1] = markdown_row(row) end
+end
+
+md[#md + 1] = "\n## What a loss's name sets\n\nWhat the script sets wins.\n\n| `train.loss` | defaults |\n|---|---|"
+for loss, defaults in grpo.sorted_pairs(core.loss_defaults()) do
+  local texts = {}
+  for path, value in grpo.sorted_pairs(defaults) do texts[#texts + 1] = ("`%s = %s`"):format(path, value_text(value)) end
+  md[#md + 1] = ("| `%s` | %s |"):format(loss, table.concat(texts, ", "))
+end
+
+-- ---- lua/grpo/meta/options.lua --------------------------------------------------------------
+
+local function cats(row)
+  if precise[row.path] then return precise[row.path] end
+  local words = {}
+  for kind in row.type:gmatch("[^|]+") do
+    if kind == "enum" then
+      for _, choice in ipairs(row.choices) do words[#words + 1] = ('"%s"'):format(choice) end
+    else
+      words[#words + 1] = cats_type[kind]
+    end
+  end
+  return table.concat(words, "|")
+end
+
+local classes, order = {}, {}
+
+local function class(name)
+  if not classes[name] then
+    classes[name] = { fields = {}, seen = {} }
+    order[#order + 1] = name
+  end
+  return classes[name]
+end
+
+local function field(class_name, name, text)
+  local c = class(class_name)
+  if c.seen[name] then return end
+  c.seen[name] = true
+  table.insert(c.fields, ("---@field %s? %s"):format(name, text))
+end
+
+local has_children = {}
+for _, row in ipairs(rows) do
+  local parent = row.path:match("^(.*)%.[^.]+$")
+  while parent do
+    has_children[parent] = true
+    parent = parent:match("^(.*)%.[^.]+$")
+  end
+end
+
+class "grpo.Options"
+for _, row in ipairs(rows) do
+  local name, at = "grpo.Options", ""
+  for part in row.path:gmatch("[^.]+") do
+    at = at == "" and part or at .. "." .. part
+    local inner = "grpo.Options." .. at
+    if has_children[at] then
+      field(name, part, inner .. (at == row.path and " " .. row.doc or ""))
+    elseif at == row.path then
+      local default = row.default ~= nil and (" (default %s)"):format(value_text(row.default)) or ""
+      field(name, part, ("%s %s%s%s"):format(cats(row), row.later and "not in this version: " or "", row.doc, default))
+    end
+    name = inner
+  end
+end
+
+local meta = { "---@meta", "-- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit." }
+for _, name in ipairs(order) do
+  meta[#meta + 1] = ("\n---@class %s"):format(name)
+  for _, line in ipairs(classes[name].fields) do meta[#meta + 1] = line end
+end
+meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"'
+
+-- ---- write ------------------------------------------------------------------------------------
+
+local function write(path, lines)
+  local file = assert(io.open(out .. "/" .. path, "w"))
+  file:write(table.concat(lines, "\n"), "\n")
+  file:close()
+end
+
+write("docs/options.md", md)
+write("lua/grpo/meta/options.lua", meta)
