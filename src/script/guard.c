@@ -156,8 +156,8 @@ static int guarded_rep(lua_State *L) {
     return 1;
   }
   if (n > 0 && is_limited(L) && (size_t)n < ((size_t)1 << 47) / (l + lsep)) {
-    charge_work(L, 8 + (size_t)n + (size_t)n * (l + lsep) / 64);
     make_room(L, (size_t)n * (l + lsep));
+    charge_work(L, 8 + (size_t)n);
   }
   return call_original(L);
 }
@@ -208,7 +208,6 @@ static void room_for_concat(lua_State *L) {
     lua_pop(L, 1);
     if (i == LUA_MAXINTEGER) break;
   }
-  charge_work(L, total / 64);
   make_room(L, 2 * total);
 }
 

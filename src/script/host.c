@@ -16,8 +16,17 @@ typedef struct BlockHead {
   uint64_t tag;
 } BlockHead;
 
-static bool refuse(Budget *b, size_t more) {
-  if (!b->quota || (more <= b->quota && b->held <= b->quota - more)) return false;
+/* A refused allocation makes Lua collect everything and ask again; asking twice costs the budget what
+ * the collection took, so that a loop of failures ends. */
+static bool refuse(Budget *b, size_t more, size_t nsize) {
+  enum { COLLECTION = 200000 };
+  if (!b->quota || (more <= b->quota && b->held <= b->quota - more)) {
+    b->wanted = 0;
+    return false;
+  }
+  if (b->wanted == nsize && b->left != UINT64_MAX)
+    b->left -= b->left < COLLECTION ? b->left : COLLECTION;
+  b->wanted = b->wanted == nsize ? 0 : nsize;
   return b->refused = true;
 }
 
@@ -33,7 +42,7 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
     free(head);
     return NULL;
   }
-  if (b && nsize > osize && refuse(b, nsize - osize)) return NULL;
+  if (b && nsize > osize && refuse(b, nsize - osize, nsize)) return NULL;
   head = realloc(head, nsize + sizeof *head);
   if (!head) return NULL;
   if (!p) head->tag = b ? b->tag : 0;

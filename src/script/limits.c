@@ -111,11 +111,16 @@ bool is_limited(lua_State *L) { return script_of(L)->budget != NULL; }
 
 void make_room(lua_State *L, size_t n) {
   Budget *b = script_of(L)->budget;
-  if (!b || !b->quota || b->held + n <= b->quota) return;
-  lua_gc(L, LUA_GCCOLLECT, 0);
-  if (n <= b->quota && b->held <= b->quota - n) return;
+  if (!b || !b->quota) return;
+  if (n <= b->quota) {
+    charge_work(L, n / 16); /* whether it collects or not: garbage must not decide */
+    if (b->held + n <= b->quota) return;
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    if (b->held + n <= b->quota) return;
+  }
   b->refused = true;
-  luaL_error(L, "not enough memory");
+  lua_pushliteral(L, "not enough memory");
+  lua_error(L);
 }
 
 /* ---- the calls ---------------------------------------------------------------------------------- */
@@ -160,7 +165,10 @@ static void begin(Script *s, Budget *b, const Limits *limits, const char *name) 
   b->left = limits->instructions ? limits->instructions : UINT64_MAX;
   b->quota = limits->memory;
   if (limits->seconds > 0) b->deadline = clock_seconds() + limits->seconds;
-  if (o && o->left < b->left) b->left = o->left;
+  if (o && o->left < b->left) {
+    b->left = o->left;
+    b->inherited = true;
+  }
   if (o && o->deadline > 0 && (b->deadline <= 0 || o->deadline < b->deadline))
     b->deadline = o->deadline;
   b->given = b->left;
@@ -172,6 +180,7 @@ static void end(Script *s, const Budget *b) {
   Budget *o = s->budget = b->outer;
   if (!o) return;
   if (o->left != UINT64_MAX) o->left -= b->given - b->left;
+  if (b->inherited && b->spent && *b->spent == 'i') o->spent = b->spent;
   o->held += b->held;
 }
 
@@ -275,14 +284,11 @@ static int l_limited(lua_State *L) {
   check_limits(L, 1, &limits);
   const char *name = check_string(L, 2, NULL);
   if (lua_isnone(L, 3)) return type_error(L, 3, "function");
-  if (call_limited(L, &limits, name, lua_gettop(L) - 3, LUA_MULTRET)) {
-    lua_pushboolean(L, 1);
-    lua_replace(L, 2);
-    return lua_gettop(L) - 1;
-  }
-  lua_pushboolean(L, 0);
-  lua_insert(L, -2);
-  return 2;
+  bool ok = call_limited(L, &limits, name, lua_gettop(L) - 3, LUA_MULTRET);
+  charge_work(L, 0); /* a limited call around this one may be at its end too */
+  lua_pushboolean(L, ok);
+  lua_replace(L, 2);
+  return lua_gettop(L) - 1;
 }
 
 /* core.protected(f, ...) -> true, results... | false, error */

@@ -141,12 +141,12 @@ void check_room(lua_State *L, double elements, const char *what) {
   enum { SMALL = 1 << 22 };
   Script *s = script_of(L);
   double bytes = elements * (double)sizeof(real);
-  charge_work(L, 8 + (uint64_t)(elements < 1e15 ? elements / 8 : 1e14));
   if (s->budget && s->budget->quota) {
     if (bytes > (double)s->budget->quota)
       raise_new(L, GRPO_ELIMIT, "%s: %.4g MB are more than the call may use", what, bytes / 0x1p20);
     make_room(L, (size_t)bytes);
   }
+  charge_work(L, 8 + (uint64_t)(elements < 1e15 ? elements / 8 : 1e14));
   if (elements < SMALL) return;
   double available = (double)mem_available();
   if (elements >= 0x1p46 || (available > 0 && bytes > available))
@@ -440,7 +440,8 @@ static int l_concat(lua_State *L) {
   check_room(L, 2 * elements, "concat");
   const Ctx *cx = script_ctx(L);
   TensorHandle *h = push_handle(L);
-  return finish_tensor(L, h, concat_range(cx, v, n, &attr, recording(L), &out), out);
+  Status s = concat_range(cx, v, n, &attr, recording(L), &out);
+  return finish_tensor(L, h, s, out);
 }
 
 /* v[i] get a first axis of size 1; on failure those made so far are released. */
@@ -485,7 +486,8 @@ static Value *push_new(lua_State *L, int ndim, const int *dim, const char *what)
   for (int i = 0; i < ndim; i++) n *= dim[i];
   check_room(L, n, what);
   TensorHandle *h = push_handle(L);
-  finish_tensor(L, h, value_new(&v, ndim, dim), v);
+  Status s = value_new(&v, ndim, dim);
+  finish_tensor(L, h, s, v);
   return v;
 }
 

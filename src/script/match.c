@@ -99,6 +99,9 @@ static bool in_class(int c, int class) {
   case 'x':
     is = isxdigit(c);
     break;
+  case 'z':
+    is = c == 0; /* deprecated, as in Lua */
+    break;
   default:
     return class == c;
   }

@@ -14,10 +14,12 @@ typedef struct Budget {
   const char *spent; /* which budget ran out: NULL, "instructions", "seconds" */
   uint64_t given,
       left;        /* instructions in all, and not yet handed to a slice; UINT64_MAX: unlimited */
+  bool inherited;  /* `left` is what the call around it has left */
   double deadline; /* core.clock() time; 0: none */
   uint64_t tag;    /* marks blocks allocated during this call */
   size_t held, quota; /* bytes of those blocks; 0: no quota */
   bool refused;       /* an allocation was refused for the quota */
+  size_t wanted;      /* size of the last refused one; 0 after a success */
 } Budget;
 
 /* A place in a circular list. */

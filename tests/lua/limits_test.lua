@@ -1,0 +1,321 @@
+-- Budgets of script code: every attack named in docs, decided the same on every run.
+local core = require "grpo.core"
+
+local limits = { instructions = 1e6, memory = 16 * 2^20, seconds = 20 }
+
+local function fails(f, code, pattern)
+  local ok, err = core.limited(limits, "reward 'x'", f)
+  assert.is_false(ok)
+  assert.equal(code, err.code)
+  assert.matches(pattern, tostring(err))
+  return err
+end
+
+describe("core.limited", function()
+  it("returns what the function returns", function()
+    assert.same({ true, 1, nil, "x", n = 4 }, table.pack(core.limited(limits, "f", function(a, b) return a, nil, b end, 1, "x")))
+  end)
+  it("keeps file and line of an error, and a traceback", function()
+    local err = fails(function() error("boom") end, "ESCRIPT", "limits_test%.lua:%d+: boom")
+    assert.matches("stack traceback", err.traceback)
+  end)
+  it("keeps a raised table as value", function()
+    local ok, err = core.limited(limits, "f", function() error({ x = 1 }) end)
+    assert.is_false(ok)
+    assert.equal(1, err.value.x)
+  end)
+  it("leaves no limit behind", function()
+    fails(function() while true do end end, "ELIMIT", "instructions")
+    local n = 0
+    for i = 1, 3e6 do n = n + i % 2 end
+    assert.equal(1500000, n)
+    assert.equal(1 << 20, #("x"):rep(1 << 20))
+  end)
+  it("runs without limits when none are given", function()
+    assert.same({ true, 7, n = 2 }, table.pack(core.limited(nil, "f", function() return 7 end)))
+  end)
+  it("nests: the outer budget holds for the inner call too", function()
+    local err = fails(function()
+      return core.limited({ instructions = 1e12 }, "inner", function() while true do end end)
+    end, "ELIMIT", "instructions")
+    assert.matches("reward 'x'", tostring(err))
+  end)
+  it("charges an inner call to the outer budget", function()
+    fails(function()
+      for _ = 1, 100 do core.limited({ instructions = 1e5 }, "inner", function() while true do end end) end
+    end, "ELIMIT", "instructions")
+  end)
+end)
+
+describe("an instruction budget", function()
+  it("is exact: the same number of turns on every run", function()
+    local function turns()
+      local n = 0
+      core.limited({ instructions = 54321 }, "f", function() while true do n = n + 1 end end)
+      return n
+    end
+    local first = turns()
+    assert.is_true(first > 10000 and first < 54321)
+    for _ = 1, 5 do assert.equal(first, turns()) end
+  end)
+  it("names the line that was running", function()
+    fails(function()
+      while true do end
+    end, "ELIMIT", "limits_test%.lua:%d+: reward 'x': used up its 1000000 instructions")
+  end)
+  local attacks = {
+    ["a loop around pcall"] = function() while true do pcall(function() while true do end end) end end,
+    ["a pcall that returns at once"] = function() pcall(function() while true do end end) return 1 end,
+    ["an xpcall whose handler loops"] = function()
+      xpcall(function() error("x") end, function() while true do end end)
+    end,
+    ["a loop around such an xpcall"] = function()
+      while true do xpcall(function() while true do end end, function() while true do end end) end
+    end,
+    ["a coroutine"] = function() coroutine.wrap(function() while true do end end)() end,
+    ["a loop around resume"] = function()
+      while true do coroutine.resume(coroutine.create(function() while true do end end)) end
+    end,
+    ["a chain of coroutines"] = function()
+      local function deeper() coroutine.wrap(deeper)() end
+      while true do pcall(deeper) end
+    end,
+    ["many short coroutines"] = function()
+      while true do coroutine.wrap(function() for _ = 1, 200 do end end)() end
+    end,
+    ["a to-be-closed variable that loops"] = function()
+      while true do
+        pcall(function()
+          local _ <close> = setmetatable({}, { __close = function() while true do end end })
+          while true do end
+        end)
+      end
+    end,
+    ["a metamethod"] = function() return setmetatable({}, { __index = function() while true do end end }).x end,
+    ["a comparator"] = function()
+      table.sort({ 3, 2, 1 }, function() while true do end end)
+    end,
+    ["a sort of a table that lies about its length"] = function()
+      table.sort(setmetatable({}, { __len = function() return 1 << 30 end }), function() return true end)
+    end,
+    ["a pathological pattern for find"] = function() return (("a"):rep(60)):find(("a*"):rep(12) .. "b") end,
+    ["a pathological pattern for match"] = function() return (("a"):rep(60)):match(("a*"):rep(12) .. "b") end,
+    ["a pathological pattern for gmatch"] = function()
+      for _ in (("a"):rep(60)):gmatch(("a*"):rep(12) .. "b") do end
+    end,
+    ["a pathological pattern for gsub"] = function() return (("a"):rep(60)):gsub(("a*"):rep(12) .. "b", "") end,
+    ["%b over a long text, again and again"] = function()
+      local s = ("("):rep(5000)
+      return s:find("%b()x")
+    end,
+    ["table.move over everything"] = function() table.move({}, 1, 1 << 50, 2) end,
+    ["table.concat over everything"] = function() table.concat(setmetatable({}, { __len = function() return 1 << 50 end,
+      __index = function() return "" end })) end,
+    ["table.insert into a table that lies about its length"] = function()
+      table.insert(setmetatable({}, { __len = function() return 1 << 50 end }), 1, 1)
+    end,
+    ["table.unpack"] = function() while true do pcall(table.unpack, {}, 1, 200000) end end,
+    ["a reader function"] = function() load(function() while true do end end) end,
+    ["plain find in a long text"] = function()
+      local s = ("a"):rep(1 << 20)
+      while true do s:find("b", 1, true) end
+    end,
+    ["upper of a long text"] = function()
+      local s = ("a"):rep(1 << 20)
+      while true do s:upper() end
+    end,
+    ["collectgarbage"] = function() while true do collectgarbage() end end,
+  }
+  local names = {}
+  for name in pairs(attacks) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    it("ends " .. name, function()
+      local started = core.clock()
+      fails(attacks[name], "ELIMIT", "instructions")
+      assert.is_true(core.clock() - started < 5)
+    end)
+  end
+  it("does not count what runs outside", function()
+    local co = coroutine.wrap(function() for i = 1, 1e9 do coroutine.yield(i) end end)
+    for _ = 1, 1000 do co() end
+    assert.same({ true, 1001, n = 2 }, table.pack(core.limited(limits, "f", co)))
+  end)
+  it("reaches a coroutine that was made outside", function()
+    local co = coroutine.wrap(function() while true do end end)
+    fails(co, "ELIMIT", "instructions")
+    local other = coroutine.create(function() while true do end end)
+    fails(function() while true do coroutine.resume(other) end end, "ELIMIT", "instructions")
+  end)
+  it("frees a coroutine that outlives the call", function()
+    local co
+    core.limited(limits, "f", function()
+      co = coroutine.wrap(function() while true do coroutine.yield(1) end end)
+      co()
+    end)
+    for _ = 1, 1e6 do co() end
+  end)
+  it("ends string.rep of nothing at once", function()
+    local ok, s = core.limited(limits, "f", function() return ("").rep("", 1 << 50) end)
+    assert.is_true(ok)
+    assert.equal("", s)
+  end)
+end)
+
+describe("a memory budget", function()
+  local limits = { instructions = 1e8, memory = 16 * 2^20, seconds = 60 } -- luacheck: ignore
+  local function fails(f, code, pattern) -- luacheck: ignore
+    local ok, err = core.limited(limits, "reward 'x'", f)
+    assert.is_false(ok)
+    assert.equal(code, err.code)
+    assert.matches(pattern, tostring(err))
+  end
+  it("ends a table that grows", function()
+    fails(function() local t = {} for i = 1, 1e9 do t[i] = i end end, "ELIMIT", "limits_test%.lua:%d+: reward 'x': needs more than its 16 MB")
+  end)
+  it("ends a string that doubles", function()
+    fails(function() local s = "x" while true do s = s .. s end end, "ELIMIT", "16 MB")
+  end)
+  it("ends string.rep and table.concat", function()
+    fails(function() return ("x"):rep(1 << 30) end, "ELIMIT", "16 MB")
+    fails(function()
+      local t = {}
+      for i = 1, 100 do t[i] = "" end
+      t[1] = ("x"):rep(2 ^ 20)
+      for i = 2, 100 do t[i] = t[1] end
+      return table.concat(t)
+    end, "ELIMIT", "16 MB")
+  end)
+  it("can be caught, and the call goes on", function()
+    local ok, n = core.limited(limits, "f", function()
+      local caught = not pcall(string.rep, "x", 1 << 30)
+      return caught and #("y"):rep(1000)
+    end)
+    assert.is_true(ok)
+    assert.equal(1000, n)
+  end)
+  it("counts what is held, not what was thrown away", function()
+    local ok, n = core.limited({ memory = 4 * 2^20 }, "f", function()
+      local n = 0
+      for i = 1, 2000 do n = n + #(("x"):rep(100000) .. i) end
+      return n
+    end)
+    assert.is_true(ok)
+    assert.is_true(n > 2e8)
+  end)
+  it("decides alike whatever garbage lies around", function()
+    local function largest()
+      local n = 0
+      core.limited({ memory = 2^20 }, "f", function()
+        local t = {}
+        while true do
+          t[#t + 1] = { n }
+          n = n + 1
+        end
+      end)
+      return n
+    end
+    collectgarbage()
+    local first = largest()
+    local litter = {}
+    for i = 1, 1e5 do litter[i] = { tostring(i) .. "litter" } end
+    litter = nil -- luacheck: ignore
+    assert.equal(first, largest())
+    collectgarbage("generational")
+    assert.equal(first, largest())
+    collectgarbage("incremental")
+    assert.equal(first, largest())
+  end)
+  it("covers tensors", function()
+    local grpo = require "grpo"
+    fails(function() return grpo.zeros { 4096, 4096 } end, "ELIMIT", "MB")
+    fails(function()
+      local t = {}
+      for i = 1, 1000 do t[i] = grpo.zeros { 1024, 64 } end
+    end, "ELIMIT", "MB")
+  end)
+end)
+
+describe("the wall clock", function()
+  it("ends a call and marks the error fatal", function()
+    local ok, err = core.limited({ seconds = 0.05 }, "slow", function() while true do end end)
+    assert.is_false(ok)
+    assert.equal("ELIMIT", err.code)
+    assert.is_true(err.fatal)
+    assert.matches("slow: took longer than 0.05 seconds", tostring(err))
+  end)
+end)
+
+describe("limited code", function()
+  it("may not have finalizers, hooks or bytecode", function()
+    fails(function() setmetatable({}, { __gc = function() while true do end end }) end, "ELIMIT", "__gc")
+    fails(function() debug.sethook() end, "ELIMIT", "debug%.sethook")
+    fails(function() os.exit(0) end, "ELIMIT", "os%.exit")
+    local code = string.dump(function() return 1 end)
+    local _, f, message = core.limited(limits, "f", function() return load(code) end)
+    assert.is_nil(f)
+    assert.matches("attempt to load a binary chunk", message)
+    assert.equal(1, load(code)())
+  end)
+  it("sees the same pattern functions", function()
+    local subjects = { "", "a", "hello world from Lua", "THE (quick) fox", "  trim me  ", "key = value", "2024-01-31",
+      "x=1, y=2", "ünïcödé", "a.b.c", "[[x]]", "%d", "aaa", "abcabc", ("ab"):rep(50), "\0\1\0" }
+    local patterns = { "", "a", ".", "%a+", "%s*(.-)%s*$", "^%s*(.-)%s*$", "(%w+)%s*=%s*(%w+)", "(%d+)-(%d+)-(%d+)",
+      "%f[%w]%w+", "%b()", "()a()", "[^%s]+", "[a-c]*", "%[", "(a)(b)?c-", "(.)%1", "a-b", "^a", "a$", "[%a_][%w_]*", "%z",
+      "[]]", "[^]]", "[a-]", "$", "^", "x*", "(()())", "[%-x]", "%.", "%%" }
+    local function results(s, p)
+      local all = { table.pack(pcall(string.find, s, p)), table.pack(pcall(string.match, s, p)),
+        table.pack(pcall(string.match, s, p, 3)), table.pack(pcall(string.find, s, p, -3)),
+        table.pack(pcall(string.gsub, s, p, "<%0>")), table.pack(pcall(string.gsub, s, p, string.upper, 2)),
+        table.pack(pcall(string.gsub, s, p, { a = "A" })) }
+      local list = {}
+      for a, b in s:gmatch(p) do list[#list + 1] = tostring(a) .. "," .. tostring(b) end
+      all[#all + 1] = list
+      return all
+    end
+    for _, s in ipairs(subjects) do
+      for _, p in ipairs(patterns) do
+        local ok, inside = core.limited(nil, "f", results, s, p)
+        assert.is_true(ok)
+        assert.same(results(s, p), inside)
+      end
+    end
+  end)
+  it("refuses the same malformed patterns", function()
+    for _, p in ipairs { "[", "[a", "%", "(", ")", "(()", "%b", "%bx", "%f", "%fx", "%1", "(a)%2", "[%" } do
+      local a = pcall(string.find, "abc", p)
+      local _, b = core.limited(limits, "f", function() return (pcall(string.find, "abc", p)) end)
+      assert.equal(a, b, p)
+    end
+  end)
+  it("draws math.random from the given stream", function()
+    local function draws()
+      core.reseed_math(core.rng(7, "reward", 1, 2, 3))
+      local t = { math.random(), math.random(10), math.random(5, 6), math.random(-3, 3) }
+      math.randomseed(99)
+      t[5] = math.random(1, 1000)
+      core.reseed_math(nil)
+      return t
+    end
+    local first = draws()
+    assert.same(first, draws())
+    assert.is_true(first[2] >= 1 and first[2] <= 10 and math.type(first[2]) == "integer")
+  end)
+end)
+
+describe("core.protected", function()
+  it("gives an error object with a traceback", function()
+    local ok, err = core.protected(function() error("boom") end)
+    assert.is_false(ok)
+    assert.matches("limits_test%.lua:%d+: boom", tostring(err))
+    assert.matches("traceback", err.traceback)
+    assert.equal(1, core.status_exit(err))
+  end)
+  it("costs about a microsecond when limited", function()
+    local function reward() return 1 end
+    local n, started = 20000, core.clock()
+    for _ = 1, n do core.limited(limits, "reward", reward) end
+    local each = (core.clock() - started) / n
+    assert.is_true(each < 50e-6)
+  end)
+end)
