@@ -403,6 +403,27 @@ TEST(a_cancelled_or_failed_run_leaves_a_usable_decoder) {
   model_release(m);
 }
 
+TEST(a_decoder_without_memory_is_an_error_and_leaks_nothing) {
+  Model *m = small_model(tiny_llama, NULL, 2);
+  Tokenizer *tok = byte_tokenizer();
+  OK(model_pack(m, &(Ctx){0}));
+  const size_t before = mem_live_bytes();
+  Decoder *d = NULL;
+  int failures = 0;
+  for (uint64_t n = 1; n < 200; n++) {
+    mem_fail_after(n);
+    Status st = decoder_new(&d, m, tok, &(DecoderLimits){3, 2, 48, MAX_NEW});
+    mem_fail_after(0);
+    if (st == GRPO_OK) break;
+    failures++;
+    CHECK(st == GRPO_ENOMEM && mem_live_bytes() == before);
+  }
+  CHECK(failures > 10 && d);
+  decoder_free(d);
+  tokenizer_free(tok);
+  model_release(m);
+}
+
 TEST(senseless_sampling_is_refused_by_name) {
   Sampling s = sampling(1, 4);
   s.max_new_tokens = 0;
