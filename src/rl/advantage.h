@@ -33,14 +33,15 @@ typedef struct AdvantageOptions {
 } AdvantageOptions;
 void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the table's defaults */
 
-/* rewards [n, nrewards] -> total [n], advantage [n]; group_std [n / group]: of the totals, NaN where a
- * group has fewer than two scorable rows.  A group whose totals are all equal has A = 0 exactly. */
+/* rewards [n, nrewards] -> total [n], advantage [n]; group_std [n / group]: of the totals, NaN
+ * where a group has fewer than two scorable rows.  A group whose totals are all equal has A = 0
+ * exactly. */
 Status advantages(const AdvantageOptions *o, int n, const double *rewards, double *total,
                   double *advantage, double *group_std);
 
-/* Per-token rewards: from each the mean, at its position, of those completions of the group that reach
- * it is taken; then (x - mean) / (std + 1e-4) over all tokens of the step.  rewards and advantage are
- * [sum of lengths] and may be the same memory. */
+/* Per-token rewards: from each the mean, at its position, of those completions of the group that
+ * reach it is taken; then (x - mean) / (std + 1e-4) over all tokens of the step.  rewards and
+ * advantage are [sum of lengths] and may be the same memory. */
 Status advantages_dense(int group, int n, const int *lengths, const double *rewards,
                         double *advantage);
 

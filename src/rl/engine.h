@@ -53,7 +53,7 @@ const EngineOptions *engine_options(const Engine *e);
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e); /* NULL: none */
 
-/* ---- sampling ---------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------- */
 typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
 
 typedef struct RolloutOptions {
@@ -69,13 +69,13 @@ typedef struct RolloutOptions {
 Batch *engine_batch(Engine *e, BatchSlot slot);
 Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
                       const RolloutOptions *o);
-/* Dynamic sampling: only the groups at `slots` (0-based) are rolled out again, with other prompts. */
+/* Dynamic sampling: only the groups at `slots` (0-based) are rolled out again, other prompts. */
 Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
                       const RolloutOptions *o);
 /* Fills the batch's reference log-probabilities, at its sampling temperature. */
 Status engine_reference(Engine *e, Batch *b);
 
-/* ---- training ------------------------------------------------------------------------ */
+/* ---- training -------------------------------------------------------------------- */
 
 /* What a loss written by the user sees of a micro-batch; tensors are [N], borrowed. */
 typedef struct LossInput {
@@ -122,7 +122,7 @@ Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o
 /* Mean negative log-likelihood of the targets; nothing is changed. */
 Status engine_nll(Engine *e, int n, const Example *examples, double *mean, int64_t *tokens);
 
-/* ---- state ----------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------- */
 /* What must be kept beside the model's weights: dir/optimizer.safetensors, exact. */
 Status engine_save(const Engine *e, const char *dir);
 Status engine_load(Engine *e, const char *dir);

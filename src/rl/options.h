@@ -43,8 +43,8 @@ int option_choice(const char *path);
 /* The place of `word` among the row's choices, or -1. */
 int option_choice_of(const char *path, const char *word);
 
-/* Refuses what has no meaning: k1 in the loss, full KL with bias correction, sequence importance where
- * the loss has none of its own ... */
+/* Refuses what has no meaning: k1 in the loss, full KL with bias correction, sequence importance
+ * where the loss has a weight of its own, ... */
 Status loss_options_check(const LossOptions *o);
 void optimizer_options_default(OptimizerOptions *o);
 void sampling_default(Sampling *s); /* sampling.* */

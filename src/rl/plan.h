@@ -42,7 +42,7 @@ typedef struct Plan {
 size_t plan_bytes(int sequences, int max_new);
 Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out);
 
-/* Cut consecutive units into micro-batches of at most micro_batch_tokens rows, at least one unit each. */
+/* Cut consecutive units into micro-batches of at most micro_batch_tokens rows, or of one unit. */
 int plan_cut(int nunits, const Unit *unit, int micro_batch_tokens, MicroBatch *out);
 
 #endif

@@ -47,7 +47,7 @@ static bool needs_forward(const Update *u, int unit) {
   return !u->plan.silent[unit] || u->o->loss_fn || l->kl != 0 || l->entropy != 0;
 }
 
-/* ---- forward ------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------- */
 
 /* The reference's hidden rows for full KL; everything else of its forward is dropped again. */
 static Status reference_hidden(Engine *e, const Pack *p, real **out) {
@@ -97,7 +97,7 @@ static Status forward_unit(Update *u, int i) {
   return GRPO_OK;
 }
 
-/* ---- built-in losses ------------------------------------------------------------------- */
+/* ---- built-in losses ------------------------------------------------------------- */
 
 static void loss_attributes(Update *u, const MicroBatch *mb, const Unit *unit, PolicyLossAttr *a) {
   const Plan *p = &u->plan;
@@ -156,7 +156,7 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   return GRPO_OK;
 }
 
-/* ---- a user's loss ------------------------------------------------------------------------ */
+/* ---- a user's loss --------------------------------------------------------------- */
 
 enum { NVALUES = 7 };
 
@@ -236,7 +236,7 @@ static void measure_user_batch(Update *u, const MicroBatch *mb) {
     }
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------- */
 
 static Status backward_unit(Update *u, int i) {
   Tape *t = &u->e->tape;
@@ -280,7 +280,7 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   return GRPO_OK;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------- */
 
 /* How far the first iteration's ratios are from 1: sampling and training must agree to the bit. */
 static void compare_with_sampling(Update *u) {
@@ -415,7 +415,7 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
   return GRPO_OK;
 }
 
-/* ---- reference log-probabilities --------------------------------------------------------------- */
+/* ---- reference log-probabilities ------------------------------------------------- */
 
 static void store_reference(Batch *b, const Unit *unit, const real *logp) {
   for (int i = unit->first; i < unit->first + unit->n; i++) {

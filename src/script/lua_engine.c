@@ -30,7 +30,7 @@ static int engine_close(lua_State *L) {
   return 0;
 }
 
-/* ---- making ------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------- */
 
 static bool get_table(lua_State *L, int index, const char *name, const char *where) {
   const int type = lua_getfield(L, index, name);
@@ -148,7 +148,7 @@ static int engine_estimate_bytes(lua_State *L) {
   return 1;
 }
 
-/* ---- rollout ---------------------------------------------------------------------------------- */
+/* ---- rollout --------------------------------------------------------------------- */
 
 /* A list of prompts (lists of ids) at `list`; their numbers in the field `index` of the options. */
 static Prompt *push_prompts(lua_State *L, int list, int options, int *n) {
@@ -245,7 +245,7 @@ static int engine_reference_batch(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-/* ---- the loss's options -------------------------------------------------------------------------- */
+/* ---- the loss's options ---------------------------------------------------------- */
 
 static void check_sampler_correction(lua_State *L, int index, LossOptions *o) {
   static const char *const modes[] = {"token_truncate", "token_mask", "sequence_truncate",
@@ -302,7 +302,7 @@ static void check_loss_options(lua_State *L, int index, LossOptions *o) {
   check_loss_tables(L, index, o);
 }
 
-/* ---- a loss written in Lua ------------------------------------------------------------------------ */
+/* ---- a loss written in Lua ------------------------------------------------------- */
 
 typedef struct LuaLoss {
   lua_State *L;
@@ -395,7 +395,7 @@ static Status lua_loss(void *user, const LossInput *in, Value **out) {
   return fail(GRPO_ESCRIPT, "train.loss raised an error");
 }
 
-/* ---- update ---------------------------------------------------------------------------------------- */
+/* ---- update ---------------------------------------------------------------------- */
 
 /* Advantages: a number per completion, or a list with one per token of it. */
 static void check_advantages(lua_State *L, const Batch *b, UpdateOptions *o) {
@@ -525,7 +525,7 @@ static int engine_update_policy(lua_State *L) {
   return 1;
 }
 
-/* ---- demonstrations ---------------------------------------------------------------------------------- */
+/* ---- demonstrations -------------------------------------------------------------- */
 
 /* A list of { prompt=ids, target=ids } at index 2. */
 static Example *push_examples(lua_State *L, int *n) {
@@ -592,7 +592,7 @@ static int engine_nll_mean(lua_State *L) {
   return 2;
 }
 
-/* ---- state -------------------------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------- */
 
 static int engine_save_state(lua_State *L) {
   Engine *e = check_engine(L, 1);
@@ -612,7 +612,7 @@ static int engine_tostring(lua_State *L) {
   return 1;
 }
 
-/* ---- registration --------------------------------------------------------------------------------------- */
+/* ---- registration ---------------------------------------------------------------- */
 
 const luaL_Reg engine_functions[] = {{"engine", l_engine},
                                      {"options", l_options},

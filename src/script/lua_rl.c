@@ -22,7 +22,7 @@ static bool is_none(lua_State *L, int index) {
   return same;
 }
 
-/* ---- the table of options ---------------------------------------------------------------- */
+/* ---- the table of options -------------------------------------------------------- */
 
 static void set_text(lua_State *L, const char *name, const char *text) {
   lua_pushstring(L, text);
@@ -108,7 +108,7 @@ int l_loss_defaults(lua_State *L) {
   return 1;
 }
 
-/* ---- advantages ----------------------------------------------------------------------------- */
+/* ---- advantages ------------------------------------------------------------------ */
 
 static double number_at(lua_State *L, const char *what, lua_Integer i) {
   if (is_none(L, -1)) return NAN;
@@ -300,7 +300,7 @@ int l_dense_advantages(lua_State *L) {
   return 1;
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------- */
+/* ---- checkpoints ----------------------------------------------------------------- */
 
 int l_checkpoint_begin(lua_State *L) {
   const char *dir = check_string(L, 1, NULL);

@@ -4,7 +4,7 @@
 #include "grad/policy.h"
 #include "tiny.h"
 
-/* ---- sampling ------------------------------------------------------------------------ */
+/* ---- sampling -------------------------------------------------------------------- */
 
 TEST(a_group_rolled_out_alone_is_the_same_group) {
   EngineOptions eo;
@@ -73,7 +73,7 @@ TEST(reference_log_probabilities_of_the_policy_itself_are_those_recorded) {
   tiny_close(&t);
 }
 
-/* ---- demonstrations ------------------------------------------------------------------------ */
+/* ---- demonstrations -------------------------------------------------------------- */
 
 static void demonstrations(Example *x, int32_t (*ids)[30], int n) {
   for (int i = 0; i < n; i++) {
@@ -146,7 +146,7 @@ TEST(an_example_without_a_target_is_named) {
   tiny_close(&t);
 }
 
-/* ---- state ------------------------------------------------------------------------------------ */
+/* ---- state ----------------------------------------------------------------------- */
 
 static void train(Tiny *t, uint32_t from, uint32_t to) {
   UpdateOptions o;

@@ -1,4 +1,4 @@
-/* One optimizer step: same bits however it is cut, the right gradient, nothing taken from the system. */
+/* One optimizer step: same bits however it is cut, the right gradient, no memory taken. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -25,7 +25,7 @@ static void step_once(Tiny *t, uint32_t step, const UpdateOptions *o, StepMetric
   if (s) test_fail(__FILE__, __LINE__, "update: %s", err_message());
 }
 
-/* ---- the same bits ---------------------------------------------------------------------- */
+/* ---- the same bits --------------------------------------------------------------- */
 
 typedef struct Result {
   Model *weights;
@@ -85,7 +85,7 @@ TEST(the_ratio_of_the_first_iteration_is_exactly_one) {
   tiny_close(&t);
 }
 
-/* ---- the right gradient -------------------------------------------------------------------- */
+/* ---- the right gradient ---------------------------------------------------------- */
 
 /* Gradients of an update whose optimizer moves nothing. */
 static void gradients(Tiny *t, const UpdateOptions *o, StepMetrics *m) {
@@ -246,7 +246,7 @@ TEST(further_iterations_clip) {
   tiny_close(&t);
 }
 
-/* ---- what stays out of the loss ---------------------------------------------------------------- */
+/* ---- what stays out of the loss -------------------------------------------------- */
 
 TEST(a_batch_without_advantage_has_no_gradient) {
   EngineOptions eo;
@@ -328,7 +328,7 @@ TEST(per_token_advantages_reach_their_tokens) {
   tiny_close(&t);
 }
 
-/* ---- a loss of one's own ---------------------------------------------------------------------------- */
+/* ---- a loss of one's own --------------------------------------------------------- */
 
 static Status user_reinforce(void *user, const LossInput *in, Value **loss) {
   const Ctx *cx = user;
@@ -406,7 +406,7 @@ TEST(a_loss_that_fails_or_depends_on_nothing_is_an_error) {
   tiny_close(&t);
 }
 
-/* ---- when it goes wrong -------------------------------------------------------------------------- */
+/* ---- when it goes wrong ---------------------------------------------------------- */
 
 TEST(divergence_leaves_the_weights_alone) {
   EngineOptions eo;
@@ -454,7 +454,7 @@ TEST(what_is_missing_is_named) {
   model_release(model);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------- */
 
 TEST(a_step_takes_no_memory_whatever_its_lengths) {
   static const int micro_batches[] = {0, 64, 100000};
