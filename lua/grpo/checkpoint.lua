@@ -14,9 +14,7 @@ local function name_of(step)
   return ("step-%06d"):format(step)
 end
 
--- Writes tr into the directory `dir`, complete or not at all.
-function checkpoint.write(tr, dir)
-  local temporary = core.checkpoint_begin(dir)
+local function fill(tr, temporary, state)
   tr.model:save(temporary, { dtype = "f32" })
   local stage = tr.stage
   if tr.engine and stage and not stage.done then
@@ -32,9 +30,19 @@ function checkpoint.write(tr, dir)
   }
   local ok, message = fs.write(temporary .. "/trainer.json", core.json_encode(counters, { indent = 2 }) .. "\n")
   if not ok then errors.raise_plain("EIO", "%s", message) end
-  ok, message = fs.write(temporary .. "/state.bin", core.state_encode(tr.state))
+  ok, message = fs.write(temporary .. "/state.bin", state)
   if not ok then errors.raise_plain("EIO", "%s", message) end
-  core.checkpoint_commit(temporary, dir)
+end
+
+-- Writes tr into the directory `dir`, complete or not at all.
+function checkpoint.write(tr, dir)
+  local state = core.state_encode(tr.state)
+  local temporary = core.checkpoint_begin(dir)
+  local ok, err = pcall(fill, tr, temporary, state)
+  if ok then ok, err = pcall(core.checkpoint_commit, temporary, dir) end
+  if ok then return end
+  fs.remove_tree(temporary)
+  error(err, 0)
 end
 
 local function link(run_dir, name, target)
@@ -75,7 +83,7 @@ function checkpoint.mark_best(tr)
   link(tr.directory.dir, "best", "checkpoints/" .. name_of(tr.step_count))
 end
 
--- The directory to resume from: `latest`, else the newest whole checkpoint; nil when there is none.
+-- The directory to resume from: the newest checkpoint; nil when there is none yet.  Raises when it is corrupt.
 function checkpoint.newest(run_dir)
   local names = {}
   for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
@@ -85,11 +93,13 @@ function checkpoint.newest(run_dir)
       fs.remove_tree(run_dir .. "/checkpoints/" .. name) -- what a killed process left half-written
     end
   end
-  for i = #names, 1, -1 do
-    local dir = run_dir .. "/checkpoints/" .. names[i]
-    if pcall(core.checkpoint_verify, dir) then return dir end
+  if #names == 0 then return nil end
+  local dir = run_dir .. "/checkpoints/" .. names[#names]
+  local ok, err = pcall(core.checkpoint_verify, dir)
+  if not ok then
+    errors.raise_plain("EFORMAT", "%s; the checkpoint is corrupt: remove %s to go on from an older one", tostring(err), dir)
   end
-  return nil
+  return dir
 end
 
 -- Counters and tr.state of a checkpoint.

@@ -24,6 +24,11 @@ function errors.raise(code, format, ...)
   error(errors.new(code, message, errors.where()), 0)
 end
 
+-- The same with a position of the caller's choice ("script.lua:14"; nil: none).
+function errors.raise_at(where, code, format, ...)
+  error(errors.new(code, format:format(...), where), 0)
+end
+
 -- The same without a source line: for files, where the message names the place itself.
 function errors.raise_plain(code, format, ...)
   local message = select("#", ...) > 0 and format:format(...) or format

@@ -10,7 +10,11 @@ local errors = require "grpo.errors"
 local sorted_pairs = require "grpo.sorted"
 local suggest = require "grpo.options".nearest
 
-local experiment = { overrides = {} } -- overrides: list of { path=, value=, text= }, set by the program
+-- Set by the program: overrides, a list of { path=, value=, text= }; script_name; script_path.
+local experiment = { overrides = {} }
+
+-- [config] = { where=, origins= }: for messages about a resolved option
+local sources = setmetatable({}, { __mode = "k" })
 
 local Experiment = { __name = "grpo.Experiment" }
 Experiment.__index = Experiment
@@ -60,6 +64,17 @@ local function field_line(where, key)
     end
   end
   return where
+end
+
+-- The line of `return grpo.experiment { ... }`: a tail call, which leaves no frame to ask.
+local function constructor_line()
+  local path = experiment.script_path
+  local text, n = path and core.fs.read(path), 0
+  for s in ((text or "") .. "\n"):gmatch("([^\n]*)\n") do
+    n = n + 1
+    if s:find("^%s*return%s.*experiment%s*[({]") then return path .. ":" .. n end
+  end
+  return path and path .. ":1"
 end
 
 local function complain(layer, path, format, ...)
@@ -231,6 +246,24 @@ local function fill_defaults(result, origins)
   end
 end
 
+-- Where a resolved option was set, for messages: "script.lua:14" or "command line".
+function experiment.position(config, path)
+  local source = sources[config]
+  if not source then return nil end
+  local origin = source.origins[path]
+  if origin == "command line" then return origin end
+  return field_line(source.where, path:match("[^.]+$"))
+end
+
+-- An error of the engine about an option ("train.loss: ...") gets the script's line, unless it has one.
+function experiment.locate(config, err)
+  if type(err) ~= "table" or type(err.message) ~= "string" then return end
+  if err.message:find("%.lua:%d+: ") then return end
+  local path = err.message:match("^([%l_]+%.[%l_.]+): ")
+  local where = path and child(option_tree(), path:match("^[^.]+")) and experiment.position(config, path)
+  if where then err.message = where .. ": " .. err.message end
+end
+
 -- ---- meaning beyond single values ---------------------------------------------------
 
 -- Options of a later version are refused when somebody sets them, never ignored.
@@ -273,6 +306,10 @@ local function check_meaning(config, origins, where)
   end
   if not config.data.train then
     complain(layer, "data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
+  end
+  if #config.data.train == 0 then
+    error(errors.new("ENOENT", ("data.train: the dataset is empty: %s"):format(config.data.train),
+      experiment.position(config, "data.train")), 0)
   end
   if not (config.model.path or config.model.config) then
     complain(layer, "model.path", "missing; give a model directory, or model.config for random weights")
@@ -349,14 +386,14 @@ local function resolve(layers, stage_index)
 end
 
 local function rewards_list(config, where)
-  return require("grpo.rewarding").entries(config.rewards, where)
+  return require("grpo.rewarding").entries(config.rewards, field_line(where, "rewards"))
 end
 
 -- The public constructor.  Raises at the script's line; returns an Experiment:
 --   .config, .origins   resolved options and where each came from
 --   .stages             list of { kind=, config=, origins= }, at least one
 function experiment.new(fields)
-  local where = errors.where()
+  local where = errors.where() or constructor_line()
   if type(fields) ~= "table" then
     error(errors.new("EARG", "grpo.experiment: got " .. type(fields) .. ", want a table", where), 0)
   end
@@ -377,9 +414,13 @@ function experiment.new(fields)
     local stacked = table.move(layers, 1, #layers, 1, {})
     stacked[#stacked + 1] = { name = "stage " .. i, where = where, value = without(stage, "kind") }
     local config, origins = resolve(stacked, i)
+    sources[config] = { where = where, origins = origins }
     check_meaning(config, origins, where)
     config.name = e.config.name
     config.reward_entries = rewards_list(config, where)
+    if stage.kind == "grpo" and #config.reward_entries == 0 then
+      complain({ where = where }, "rewards", "none given; a grpo stage learns from rewards")
+    end
     if stage.kind == "sft" and type(config.data.target) ~= "function" then
       complain({ where = where }, "data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
     end

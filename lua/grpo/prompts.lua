@@ -5,8 +5,19 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local experiment = require "grpo.experiment"
 
 local prompts = {}
+
+local function complain(config, path, format, ...)
+  errors.raise_at(experiment.position(config, path), "EARG", path .. ": " .. format, ...)
+end
+
+local function encode(config, tokenizer, text, special)
+  local ok, ids = pcall(tokenizer.encode, tokenizer, text, { special = special })
+  if ok then return ids end
+  complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")), text:sub(1, 60))
+end
 
 -- What the model reads: { ids=, text=, messages= } for a row.
 function prompts.render(config, tokenizer, row)
@@ -14,11 +25,11 @@ function prompts.render(config, tokenizer, row)
   local prompt
   if render then prompt = render(row) else prompt = type(row) == "table" and row.prompt or nil end
   if type(prompt) == "string" then
-    return { text = prompt, ids = tokenizer:encode(prompt, { special = true }) }
+    return { text = prompt, ids = encode(config, tokenizer, prompt, true) }
   end
   if type(prompt) ~= "table" then
-    errors.raise("EARG", "%s for a row, want a string or a list of messages", render and "data.prompt: returned "
-      .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "data.prompt: row.prompt is " .. type(prompt))
+    complain(config, "data.prompt", "%s for a row, want a string or a list of messages", render and "returned "
+      .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "row.prompt is " .. type(prompt))
   end
   local template = config.model.chat_template
   local text
@@ -27,7 +38,7 @@ function prompts.render(config, tokenizer, row)
   else
     text = tokenizer:chat(prompt)
   end
-  return { text = text, messages = prompt, ids = tokenizer:encode(text) }
+  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false) }
 end
 
 local Source = {}
@@ -35,12 +46,8 @@ Source.__index = Source
 
 -- A source of prompts for one stage.
 function prompts.source(config, tokenizer)
-  local dataset = config.data.train
-  if #dataset == 0 then
-    errors.raise("ENOENT", "data.train: the dataset is empty (%s)", tostring(dataset))
-  end
   return setmetatable({
-    config = config, tokenizer = tokenizer, dataset = dataset, cursor = 0, dropped = 0, truncated = 0,
+    config = config, tokenizer = tokenizer, dataset = config.data.train, cursor = 0, dropped = 0, truncated = 0,
   }, Source)
 end
 
@@ -59,11 +66,11 @@ local function fit(source, prompt)
   local data = source.config.data
   local limit = data.max_prompt_tokens
   if #prompt.ids == 0 then
-    errors.raise("EARG", "data.prompt: a prompt has no token; give every prompt at least one character")
+    complain(source.config, "data.prompt", "a prompt has no token; give every prompt at least one character")
   end
   if #prompt.ids <= limit then return true end
   if data.too_long == "error" then
-    errors.raise("EARG", "data.max_prompt_tokens: a prompt has %d tokens, the limit is %d; raise it, "
+    complain(source.config, "data.max_prompt_tokens", "a prompt has %d tokens, the limit is %d; raise it, "
       .. "or set too_long to \"drop\" or \"truncate_left\"", #prompt.ids, limit)
   end
   if data.too_long == "drop" then
@@ -88,7 +95,8 @@ function Source:next()
       return prompt
     end
   end
-  errors.raise("ENOENT", "data.train: no usable row, all %d prompts are longer than max_prompt_tokens = %d",
+  errors.raise_at(experiment.position(self.config, "data.max_prompt_tokens"), "ENOENT",
+    "data.train: no usable row, all %d prompts are longer than max_prompt_tokens = %d; raise it",
     #self.dataset, self.config.data.max_prompt_tokens)
 end
 
@@ -104,12 +112,12 @@ function Source:demonstration(max_new_tokens)
   local prompt = self:next()
   local target = data.target(prompt.row)
   if type(target) ~= "string" then
-    errors.raise("EARG", "data.target: returned a %s for a row, want a string", type(target))
+    complain(self.config, "data.target", "returned a %s for a row, want a string", type(target))
   end
   local ids = tokenizer:encode(target)
   if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1] = tokenizer.eos end
   if #ids > max_new_tokens then ids = table.move(ids, 1, max_new_tokens, 1, {}) end
-  if #ids == 0 then errors.raise("EARG", "data.target: returned an empty string for a row") end
+  if #ids == 0 then complain(self.config, "data.target", "returned an empty string for a row") end
   return { prompt = prompt.ids, target = ids }
 end
 

@@ -6,6 +6,8 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
+local experiment = require "grpo.experiment"
+local preflight = require "grpo.preflight"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
@@ -46,13 +48,9 @@ function Stage.new(tr, spec, index)
     kind = spec.kind, config = config, index = index, tr = tr, step = 0, tokens = 0,
     steps = planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
   }, Stage)
-  if spec.kind == "grpo" then
-    if #config.reward_entries == 0 then
-      errors.raise("EARG", "rewards: none given; a grpo stage learns from rewards")
-    end
-    if needs_reference(config) and config.reference then
-      stage.reference = make_reference(tr, config, config.seed)
-    end
+  preflight.stage(tr, spec)
+  if spec.kind == "grpo" and needs_reference(config) and config.reference then
+    stage.reference = make_reference(tr, config, config.seed)
   end
   stage:build_engine()
   return stage
@@ -60,16 +58,6 @@ end
 
 function Stage:build_engine()
   local config, tr = self.config, self.tr
-  local limit = tr.model.config.max_position_embeddings
-  local want = config.data.max_prompt_tokens + config.sampling.max_new_tokens
-  if limit and want > limit and config.data.max_prompt_tokens >= limit then
-    errors.raise("EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's context is %d "
-      .. "tokens; lower it", config.data.max_prompt_tokens, limit)
-  end
-  if limit and want > limit then
-    errors.raise("EARG", "data.max_prompt_tokens: %d and sampling.max_new_tokens %d together exceed the model's "
-      .. "context of %d tokens; lower one of them", config.data.max_prompt_tokens, config.sampling.max_new_tokens, limit)
-  end
   self.engine = core.engine {
     model = tr.model, tokenizer = tr.tokenizer, reference = self.reference,
     prompts_per_step = config.train.prompts_per_step, group_size = self.kind == "grpo" and config.sampling.group_size or 1,
@@ -77,6 +65,11 @@ function Stage:build_engine()
     micro_batch_tokens = config.train.micro_batch_tokens, optimizer = config.train.optimizer,
   }
   self.engine:reserve()
+end
+
+function Stage:close()
+  self.engine:close()
+  self.engine, self.reference = nil, nil
 end
 
 -- The argument of schedules.
@@ -91,7 +84,8 @@ function Stage:value(name, v, p)
   local ok, result = core.limited(self.config.limits.schedule, name, v, p)
   if not ok then error(result, 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
-    errors.raise("EARG", "%s: the schedule returned %s at step %d, want a finite number", name, tostring(result), p.step)
+    errors.raise_at(experiment.position(self.config, name), "EARG", "%s: the schedule returned %s at step %d, want a "
+      .. "finite number", name, tostring(result), p.step)
   end
   return result
 end
@@ -106,7 +100,8 @@ function Stage:sft_step(p)
   end
   local lr = self:value("train.lr", config.train.lr, p)
   local started = core.clock()
-  local metrics = self.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm })
+  local metrics = self.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
+    step = self.tr.step_count })
   metrics.learning_rate = lr
   metrics["time/train"] = core.clock() - started
   return metrics, metrics.num_tokens
@@ -298,6 +293,13 @@ local function slowest(seconds)
   return name
 end
 
+-- The full KL runs the reference inside the update.
+function Stage:wants_reference(beta)
+  local train = self.config.train
+  if not self.reference or (train.kl_estimator == "full" and train.kl_in == "loss") then return false end
+  return beta > 0 or type(train.kl) == "function"
+end
+
 function Stage:grpo_step(p)
   local config, tr = self.config, self.tr
   local beta = self:value("train.kl", config.train.kl, p)
@@ -311,7 +313,7 @@ function Stage:grpo_step(p)
   tr:check_interrupt()
   local failures, seconds = self:score(cs, weights)
   local replaced = config.train.skip_zero_std_groups and self:replace_tied(batch, list, cs, weights) or 0
-  if self.reference and (beta > 0 or type(config.train.kl) == "function") then self.engine:reference(batch) end
+  if self:wants_reference(beta) then self.engine:reference(batch) end
   if config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, cs, beta) end
   tr.batch = { completions = cs, step = tr.step_count }
   tr:hook("on_rollout", tr.batch)

@@ -52,6 +52,7 @@ function methods:begin_stage(index)
   self.stage_index = index
   local spec = self.experiment.stages[index]
   self.config = spec.config
+  if self.stage then self.stage:close() end -- its optimizer and arenas, before the next stage takes its own
   self.stage = nil
   self.stage = Stage.new(self, spec, index)
 end
@@ -70,10 +71,8 @@ function methods:restore(dir)
   stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
   stage.engine:load(dir)
   if stage.reference then
-    stage.reference = nil
-    stage.engine = nil
-    local reference = core.model_load(dir .. "/reference", {})
-    stage.reference = core.model_clone(reference)
+    stage:close()
+    stage.reference = core.model_load(dir .. "/reference", {})
     stage:build_engine()
     stage.engine:load(dir)
   end
@@ -326,6 +325,7 @@ function methods:run()
   end
   if (why == "stopped" or why == "interrupted") and self.directory then self:save() end
   if why == "error" or why == "diverged" then
+    experiment.locate(self.config, err)
     local handler = self.config.hooks and self.config.hooks.on_error
     if handler then core.protected(handler, err, self) end
   end

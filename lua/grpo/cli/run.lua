@@ -167,9 +167,16 @@ function run.run(o)
     for _, stage in ipairs(e.stages) do stage.config.threads = threads end
   end
   local tr = train.new(e, options)
-  directory = directory or options.create()
+  if not directory then
+    require("grpo.preflight").run(tr)
+    directory = options.create()
+  end
   tr.directory, tr.step_limit = directory, limit
-  local why = tr:run()
+  local ok, why = core.protected(tr.run, tr)
+  if not ok then
+    local status = require("grpo.cli").report(why)
+    return (status == 2 or status == 3) and 1 or status -- whoever's mistake: compute had begun
+  end
   if o.flags.json then
     core.out(core.json_encode { run = directory.dir, state = why, step = tr.step_count } .. "\n")
   else

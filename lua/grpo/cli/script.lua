@@ -19,6 +19,7 @@ function script.load(path, o)
   local directory = path:match("^(.*)/[^/]*$") or "."
   package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
   grpo.args = o.args or {}
+  experiment.script_path = path
   experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
   experiment.overrides = {}
   for _, word in ipairs(o.overrides or {}) do

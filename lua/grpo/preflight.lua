@@ -1,0 +1,34 @@
+-- What can be found wrong before anything is written: stages are checked against the model, and their first row is tried.
+
+local errors = require "grpo.errors"
+local experiment = require "grpo.experiment"
+local prompts = require "grpo.prompts"
+
+local preflight = {}
+
+local function check_context(config, limit)
+  local longest, room = config.data.max_prompt_tokens, config.sampling.max_new_tokens
+  if not limit or longest + room <= limit then return end
+  local where = experiment.position(config, "data.max_prompt_tokens")
+  if longest >= limit then
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's context "
+      .. "is %d tokens; lower it", longest, limit)
+  end
+  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d and sampling.max_new_tokens %d together exceed the model's "
+    .. "context of %d tokens; lower one of them", longest, room, limit)
+end
+
+-- spec: { kind=, config= } of the experiment.
+function preflight.stage(tr, spec)
+  check_context(spec.config, tr.model.config.max_position_embeddings)
+end
+
+function preflight.run(tr)
+  for _, spec in ipairs(tr.experiment.stages) do
+    preflight.stage(tr, spec)
+    local source = prompts.source(spec.config, tr.tokenizer)
+    if spec.kind == "sft" then source:demonstration(spec.config.sampling.max_new_tokens) else source:next() end
+  end
+end
+
+return preflight

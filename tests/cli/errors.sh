@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# The table of bad input: for each, the exit status, one line on stderr that says what, where and what to do, nothing
+# on stdout, and nothing half-written.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+runs=runs
+
+# What must not be there after a failure: runs that still say "running", temporary files; before compute, any run.
+left_behind() { # STATUS
+  find . \( -name '*.tmp*' -o -name '.tmp*' -o -name '*.partial' \) -print
+  grep -ls '"state": "running"' "$runs"/*/run.json
+  if [ "$1" = 2 ] || [ "$1" = 3 ]; then find "$runs" -mindepth 1 -maxdepth 1 -type d 2>/dev/null; fi
+}
+
+# refused NAME STATUS PATTERN COMMAND... : PATTERN is an extended regular expression for the whole line after "grpo: "
+refused() {
+  local name=$1 want=$2 pattern=$3 status problem=''; shift 3
+  rm -rf "$runs"
+  "$@" >out 2>err </dev/null; status=$?
+  [ "$status" = "$want" ] || problem+="exit status $status, want $want"$'\n'
+  [ "$(wc -l <err)" = 1 ] || problem+="$(wc -l <err) lines on stderr, want 1"$'\n'
+  grep -qE "^grpo: $pattern\$" err || problem+="no line matches: grpo: $pattern"$'\n'
+  [ -s out ] && problem+="stdout: $(head -c 200 out)"$'\n'
+  problem+=$(left_behind "$want")
+  result "$name" "${problem:+$problem
+stderr: $(head -c 2000 err)}"
+}
+
+run() { "$GRPO" run --quiet --dir "$runs" "$@"; }
+
+# table NAME STATUS PATTERN [OTHER [REWARDS [DATA]]] : as refused, for an experiment in bad.lua
+table() {
+  local name=$1 status=$2 pattern=$3; shift 3
+  experiment bad.lua "$@"
+  refused "$name" "$status" "$pattern" run bad.lua
+}
+
+at='bad\.lua:[0-9]+: '
+
+# ---- options -------------------------------------------------------------------------------------------------------
+table 'a misspelt option' 2 "${at}train\.stpes: unknown option, did you mean 'steps'\?" 'train = { stpes = 1 },'
+table 'a misspelt section' 2 "${at}smapling: unknown option, did you mean 'sampling'\?" 'smapling = {},'
+table 'a misspelt hook' 2 "${at}hooks\.on_stpe: unknown option, did you mean 'on_step'\?" 'hooks = { on_stpe = print },'
+table 'a wrong type' 2 "${at}train\.prompts_per_step: got 'many', want a whole number, 1 to 65536" \
+  'train = { prompts_per_step = "many" },'
+table 'a fraction for a whole number' 2 "${at}train\.steps: got 1\.5, want a whole number, 0 to .*" 'train = { steps = 1.5 },'
+table 'out of range' 2 "${at}train\.clip: got -1.*, want a number, 0 to 1000" 'train = { clip = -1 },'
+table 'an unknown choice' 2 "${at}train\.loss: got 'gpro', want one of grpo, .* did you mean 'grpo'\?" 'train = { loss = "gpro" },'
+table 'a combination without meaning' 2 "${at}train\.kl_estimator: k1 as a loss .* use .*" \
+  'train = { kl = 0.1, kl_estimator = "k1" },'
+table 'an option of a later version' 2 "${at}model\.lora.*: not in this version.*" '' '' \
+  'train = grpo.data.list(rows) }, stages = { { kind = "grpo", model = { lora = { rank = 4 } } }'
+table 'a stage of an unknown kind' 2 "${at}stages\[1\]\.kind: got 'gpro', .*did you mean 'grpo'\?" 'stages = { { kind = "gpro" } },'
+table 'an sft stage without a target' 2 "${at}data\.target: .*" 'stages = { { kind = "sft" } },'
+table 'no rewards' 2 ".*rewards: .*" '' ' '
+table 'a reward entry with a wrong field' 2 "${at}rewards\.r\.wieght: unknown option, did you mean 'weight'\?" '' \
+  '{ name = "r", wieght = 2, fn = function() return 0 end }'
+table 'a prompt and completion longer than the context' 2 "${at}data\.max_prompt_tokens: .* context of 64 tokens; .*" '' '' \
+  'train = grpo.data.list(rows), max_prompt_tokens = 60'
+
+experiment good.lua 'train = { steps = 2, prompts_per_step = 2 },'
+refused 'a misspelt override' 2 "command line: train\.lrr: unknown option, did you mean 'lr'\?" run good.lua train.lrr=1e-5
+refused 'a bad override' 2 "command line: train\.lr: got 'fast', want a number or a function\(p\), 0 or more" run good.lua train.lr=fast
+refused 'an override of a section' 2 'command line: train: .*one of its fields' run good.lua train=5
+refused 'an unknown flag' 2 "run: unknown flag --stepz, did you mean '--steps'\?; see 'grpo help run'" run good.lua --stepz 3
+refused 'a flag without its value' 2 "run: --steps wants a value; see 'grpo help run'" run good.lua --steps
+refused 'a flag with a bad value' 2 "--steps: got 'few', want a whole number, 1 or more" run good.lua --steps few
+refused 'an unknown command' 2 "unknown command 'rnu', did you mean 'run'\?; see 'grpo help'" "$GRPO" rnu
+refused 'no script' 2 'run: which script\? usage: grpo run SCRIPT.*' run
+
+# ---- scripts ---------------------------------------------------------------------------------------------------------
+refused 'a script that is not there' 3 'missing\.lua: .*[Nn]o such file.*' run missing.lua
+echo 'return grpo.experiment { model = = }' >bad.lua
+refused 'a syntax error' 2 "bad\.lua:1: unexpected symbol near '='" run bad.lua
+echo 'local x = 1' >bad.lua
+refused 'a script that returns nothing' 2 'bad\.lua: returned nothing; end the script with: return grpo\.experiment \{ \.\.\. \}' run bad.lua
+echo 'return 5' >bad.lua
+refused 'a script that returns something else' 2 'bad\.lua: returned a number; .*' run bad.lua
+printf 'local grpo = require "grpo"\nlocal n = seeed + 1\n' >bad.lua
+refused 'an undefined global' 2 "bad\.lua:2: undefined global 'seeed'.*" run bad.lua
+printf 'local function f() total = 1 end\nf()\n' >bad.lua
+refused 'a global made in a function' 2 "bad\.lua:1: assignment to the new global 'total' .*" run bad.lua
+printf 'local grpo = require "grpo"\nerror("no luck")\n' >bad.lua
+refused 'a script that raises' 2 'bad\.lua:2: no luck' run bad.lua
+printf 'local grpo = require "grpo"\nlocal x = nil\nreturn x.y\n' >bad.lua
+refused 'a mistake in a script' 2 "bad\.lua:3: attempt to index a nil value.*" run bad.lua
+printf 'local grpo = require "grpo"\nreturn grpo.experimant {}\n' >bad.lua
+refused 'a misspelt function' 2 "bad\.lua:2: grpo\.experimant: .*did you mean 'experiment'\?" run bad.lua
+printf 'return require "rewards.gsm9k"\n' >bad.lua
+refused 'a module that is not there' 2 "bad\.lua:1: module 'rewards\.gsm9k' not found.*" run bad.lua
+
+# ---- files -------------------------------------------------------------------------------------------------------------
+table 'data that is not there' 3 "${at}nodata\.jsonl: .*[Nn]o such file.*" '' '' 'train = grpo.data.jsonl("nodata.jsonl")'
+printf '{"prompt": "1+1="}\n{"prompt": \n' >broken.jsonl
+table 'a broken line of data' 3 "${at}broken\.jsonl:2: not a JSON object: .*" '' '' 'train = grpo.data.jsonl("broken.jsonl")'
+: >empty.jsonl
+table 'an empty dataset' 3 ".*data\.train: the dataset is empty.*" '' '' 'train = grpo.data.jsonl("empty.jsonl")'
+table 'no dataset' 2 "${at}data\.train: missing; give a dataset.*" '' '' ' shuffle = true'
+table 'a row without a prompt' 2 '.*data\.prompt: .*' '' '' 'train = grpo.data.list { { question = "1+1=" } }'
+table 'prompts that are all too long' 3 '.*data\.train: no usable row, all 1 prompts are longer than max_prompt_tokens = 8.*' '' '' \
+  'train = grpo.data.list { { prompt = ("1"):rep(100) } }'
+table 'a prompt that is too long, with too_long = "error"' 2 '.*data\.max_prompt_tokens: a prompt has 100 tokens, the limit is 8; .*' \
+  '' '' 'too_long = "error", train = grpo.data.list { { prompt = ("1"):rep(100) } }'
+table 'a prompt that the tokenizer cannot read' 2 '.*(prompt|tokeniz).*' '' '' 'train = grpo.data.list { { prompt = "one" } }'
+refused 'a model that is not there' 3 '.*nomodel.*' run good.lua model.path=nomodel
+refused 'a model configuration that is not there' 3 '.*nomodel\.json: .*' run good.lua model.config=nomodel.json
+refused 'an extends file that is not there' 3 '.*extends: nothing\.json: .*' run good.lua extends=nothing.json
+echo '{ "train": { "stpes": 1 } }' >more.json
+refused 'an extends file with a misspelt option' 2 ".*more\.json: train\.stpes: unknown option, did you mean 'steps'\?" \
+  run good.lua extends=more.json
+echo '{ "train": ' >more.json
+refused 'an extends file that is no JSON' 3 '.*more\.json.*' run good.lua extends=more.json
+
+# A checkpoint to spoil, once whole.
+"$GRPO" run --quiet --dir made good.lua checkpoint.every=1 >/dev/null 2>&1
+spoil() { rm -rf spoilt; mkdir spoilt; cp -r made/good-001/checkpoints/step-000002/. spoilt; }
+spoil; head -c 1000 made/good-001/latest/model.safetensors >spoilt/model.safetensors
+refused 'corrupt safetensors' 3 '.*spoilt/model\.safetensors: .*' run good.lua model.path=spoilt
+spoil; echo '{ "model": 5' >spoilt/tokenizer.json
+refused 'a corrupt tokenizer.json' 3 '.*spoilt/tokenizer\.json:1:1: .*' run good.lua model.path=spoilt model.tokenizer=spoilt
+spoil; echo '{ "model_type": "mamba" }' >spoilt/config.json
+refused 'a model of an unknown family' 3 ".*spoilt/config\.json: .*mamba.*" run good.lua model.path=spoilt
+"$GRPO" run --quiet --dir made good.lua --steps 1 >/dev/null 2>&1
+printf 'x' | dd of=made/good-002/checkpoints/step-000001/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
+refused 'a corrupt checkpoint on resume' 3 '.*made/good-002.*checkpoint.*' "$GRPO" run --quiet --resume=made/good-002
+refused 'a run that is not there' 3 '.*made/good-077: not a run directory: .*' "$GRPO" run --quiet --resume=made/good-077
+echo '-- edited' >>made/good-002/source/main.lua
+refused 'a resume of a script that has changed' 2 '.*made/good-002: .*differs.*--force.*' "$GRPO" run --quiet --resume=made/good-002 good.lua
+
+# ---- code that trains ------------------------------------------------------------------------------------------------------
+steps='train = { steps = 2, prompts_per_step = 2 },'
+table 'a reward that raises' 1 'rewards\.r: bad\.lua:[0-9]+: boom \(completion: ".*"\).*' "$steps" \
+  '{ name = "r", fn = function() error("boom") end }'
+table 'a reward that returns NaN' 1 'rewards\.r: bad\.lua:[0-9]+: .*returned -?nan; a reward must be finite.*' "$steps" \
+  '{ name = "r", fn = function() return 0 / 0 end }'
+table 'a reward that returns a string' 1 'rewards\.r: bad\.lua:[0-9]+: .*returned a string; a reward is a number, a boolean or nil.*' \
+  "$steps" '{ name = "r", fn = function() return "1" end }'
+table 'a reward that never ends' 1 'rewards\.r: .*instructions.*' "$steps" '{ name = "r", fn = function() while true do end end }'
+table 'a reward that takes all memory' 1 'rewards\.r: .*memory.*' "$steps" '{ name = "r", fn = function() return #("x"):rep(1 << 30) end }'
+table 'a hook that raises' 1 'hooks\.on_step: bad\.lua:[0-9]+: bang' "$steps hooks = { on_step = function() error('bang') end },"
+table 'a schedule that returns nothing' 1 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil at step 0, want a finite number' \
+  'train = { steps = 2, prompts_per_step = 2, lr = function() end },'
+table 'a loss that returns no tensor' 1 'bad\.lua:[0-9]+: train\.loss: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function() return 5 end },'
+table 'a loss that raises' 1 'bad\.lua:[0-9]+: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function(t) return t.lgop:sum() end },'
+table 'tr.state that cannot be saved' 1 '.*state\.f.*' "$steps hooks = { on_step = function(m, tr) tr.state.f = print end },"
+refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
+
+finish
