@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "model/optimizer.h"
+#include "script/lua_model.h"
 #include "script/tensor.h"
 
 /* ---- backward, detach ------------------------------------------------------------------- */
@@ -180,7 +181,7 @@ static void check_adamw_options(lua_State *L, int index, AdamW *o) {
   check_fields(L, index, "adamw", known);
   field_number(L, index, "adamw", "beta1", 0, 1 - 1e-12, &o->beta1);
   field_number(L, index, "adamw", "beta2", 0, 1 - 1e-12, &o->beta2);
-  field_number(L, index, "adamw", "eps", 0, 1, &o->eps);
+  field_number(L, index, "adamw", "eps", 0, HUGE_VAL, &o->eps);
   field_number(L, index, "adamw", "weight_decay", 0, 1e6, &o->weight_decay);
 }
 
@@ -204,6 +205,17 @@ static bool parameter_kind(lua_State *L, const Value *v, int models, bool no_bia
   return out;
 }
 
+/* Models whose parameters are in the list of argument 1 become trainable. */
+static void turn_gradients_on(lua_State *L) {
+  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
+    lua_getiuservalue(L, -1, 1);
+    LuaModel *lm = luaL_testudata(L, -1, MODEL_TYPE);
+    if (lm && lm->m) want_trainable(L, lm);
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+}
+
 static int l_adamw(lua_State *L) {
   AdamW o;
   bool no_bias, no_norm;
@@ -212,6 +224,7 @@ static int l_adamw(lua_State *L) {
   Value **v = check_tensors(L, 1, &n);
   check_adamw_options(L, 2, &o);
   check_no_decay(L, 2, &no_bias, &no_norm);
+  turn_gradients_on(L);
   for (size_t i = 0; i < n; i++)
     if (!value_tensor(v[i])->needs_grad)
       return arg_error(L, 1, "element %d needs no gradient; make it with requires_grad = true",

@@ -1,0 +1,250 @@
+local grpo = require "grpo"
+local core = require "grpo.core"
+
+local config = {
+  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 96, tie_word_embeddings = false,
+  rms_norm_eps = 1e-5, initializer_range = 0.2, eos_token_id = 256,
+}
+
+local function new(seed)
+  return grpo.model.new(config, { seed = seed or 1, tokenizer = grpo.tokenizer.bytes() })
+end
+
+local prompts = { { 65, 66, 67 }, { 65, 66, 67 }, { 70 }, { 65, 66, 67 } }
+local completions = { { 1, 2, 3 }, { 4, 5 }, { 6, 7, 8, 9 }, { 10 } }
+
+describe("a model", function()
+  local m = new()
+  it("shows its shape and its tokenizer", function()
+    assert.equal(32, m.config.hidden_size)
+    assert.equal("llama", m.config.model_type)
+    local n = 0
+    for _ in pairs(m.config) do n = n + 1 end
+    assert.is_true(n > 8)
+    assert.error_matches(function() m.config.hidden_size = 1 end, "cannot be changed")
+    assert.equal(258, #m.tokenizer)
+    assert.matches("^grpo.Model: llama, .* parameters, 2 layers", tostring(m))
+    assert.equal(m:count(), m:count { trainable = true })
+    assert.equal(m:count(), grpo.model.new(m.config):count())
+  end)
+  it("names its parameters", function()
+    local count, names = 0, {}
+    for name, tensor, trainable in m:parameters() do
+      local n = 1
+      for _, d in ipairs(tensor.shape) do n = n * d end
+      count = count + n
+      names[name] = true
+      assert.is_true(trainable)
+    end
+    assert.equal(m:count(), count)
+    assert.is_true(names["model.layers.1.self_attn.q_proj.weight"])
+  end)
+  it("gives logits and log-probabilities", function()
+    local ids = { 65, 66, 67, 68 }
+    local logits = m:logits(ids)
+    assert.same({ 4, 258 }, logits.shape)
+    local lp = m:logprobs(ids)
+    assert.same({ 3 }, lp.shape)
+    local want = logits:log_softmax(2):narrow(1, 1, 3):gather(2, { 66, 67, 68 })
+    assert.near(0, (want - lp):abs():max():item(), 1e-5)
+    assert.same(m:logits("ABCD"):totable(), logits:totable())
+  end)
+  it("scores completions, equal prompts once, in the caller's order", function()
+    local t = m:score(prompts, completions)
+    assert.same({ 3, 2, 4, 1 }, t.lengths)
+    assert.same({ 1, 1, 1, 2, 2, 3, 3, 3, 3, 4 }, t.sequence)
+    assert.equal(10, #t.logp)
+    local at = 0
+    for i, c in ipairs(completions) do
+      local all = {}
+      table.move(prompts[i], 1, #prompts[i], 1, all)
+      table.move(c, 1, #c, #all + 1, all)
+      local lp = m:logprobs(all):totable()
+      for k = 1, #c do
+        at = at + 1
+        assert.near(lp[#prompts[i] + k - 1], t.logp:totable()[at], 1e-5)
+      end
+    end
+    local hot = m:score(prompts, completions, { temperature = 2 })
+    assert.is_true(hot.entropy:mean():item() > t.entropy:mean():item())
+    assert.is_false(t.logp.requires_grad)
+  end)
+  it("passes gradients back into its parameters", function()
+    local model = new(3)
+    local params = {}
+    for _, p in model:parameters() do params[#params + 1] = p end
+    local o = grpo.optim.adamw(params)
+    local function loss_of(grad)
+      local t = model:score(prompts, completions, { grad = grad })
+      return -(t.logp:sum()) - t.entropy:sum() * 0.1
+    end
+    local loss = loss_of(true)
+    assert.near(loss_of(false):item(), loss:item(), 1e-5)
+    loss:backward()
+    -- one weight by differences, through a step along the gradient
+    local norm = grpo.clip_grad_norm(params, 1e9)
+    assert.is_true(norm > 0)
+    local before = loss:item()
+    for _ = 1, 30 do
+      o:zero_grad()
+      loss_of(true):backward()
+      grpo.clip_grad_norm(params, 1.0)
+      o:step(1e-2)
+    end
+    assert.is_true(loss_of(false):item() < before - 5)
+    assert.error_matches(function() loss:backward() end, "already used")
+  end)
+  it("has gradients that differences confirm", function()
+    local model = new(4)
+    local name, p
+    for n, t in model:parameters() do if n:find("norm") and not p then name, p = n, t end end
+    local w = grpo.tensor { 1, -2, 3, 1, 2, -1, 0.5, 1, -1, 2 }
+    local loss = (model:score(prompts, completions, { grad = true }).logp * w):sum()
+    loss:backward()
+    local g = p.grad
+    assert.is_true(g ~= nil, name)
+    local o = grpo.optim.adamw({ p }, { eps = 1e9 }) -- a step of lr * g / (|g| + eps) is tiny and along g
+    local lr = 1e9 * 1e-3
+    o:step(lr)
+    local moved = (model:score(prompts, completions).logp * w):sum():item() - loss:item()
+    local want = -1e-3 * (g * g):sum():item()
+    assert.near(want, moved, 0.05 * math.abs(want) + 1e-3)
+  end)
+  it("keeps a parameter's memory alive", function()
+    local p
+    do
+      local model = new(5)
+      for _, t in model:parameters() do p = t break end
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.equal(258, p.shape[1])
+    assert.is_true((p * p):sum():item() > 0)
+  end)
+  it("generates, the same for the same seed", function()
+    local a = m:generate("ab", { max_new_tokens = 12, n = 3, seed = 7 })
+    local b = m:generate("ab", { max_new_tokens = 12, n = 3, seed = 7 })
+    assert.equal(3, #a)
+    for i = 1, 3 do
+      assert.same(a[i], b[i])
+      assert.equal(#a[i].ids, #a[i].logprobs)
+      assert.is_true(a[i].finish == "length" or a[i].finish == "stop")
+      assert.equal(1, a[i].prompt)
+      assert.equal(m.tokenizer:decode(a[i].ids, { skip_special = true }), a[i].text)
+    end
+    assert.is_false(a[1].text == a[2].text)
+    local c = m:generate({ "ab", { 1, 2, 3 }, "x" }, { max_new_tokens = 4, temperature = 0 })
+    assert.equal(3, #c)
+    assert.equal(2, c[2].prompt)
+    assert.same(c[2].ids, m:generate({ 1, 2, 3 }, { max_new_tokens = 4, temperature = 0 })[1].ids)
+    assert.same({}, m:generate({}, {}))
+  end)
+  it("records log-probabilities that score confirms", function()
+    local list = m:generate({ "ab", "c" }, { max_new_tokens = 6, n = 2, temperature = 0.7, top_p = 0.9, seed = 1 })
+    local ps, cs, lps = {}, {}, {}
+    for i, c in ipairs(list) do
+      ps[i], cs[i] = m.tokenizer:encode(c.prompt == 1 and "ab" or "c"), c.ids
+      table.move(c.logprobs, 1, #c.logprobs, #lps + 1, lps)
+    end
+    assert.same(lps, m:score(ps, cs, { temperature = 0.7 }).logp:totable())
+  end)
+  it("stops at strings and patterns", function()
+    local stopped = false
+    for _, c in ipairs(m:generate("a", { max_new_tokens = 60, n = 8, stop_regex = "[a-zA-Z]", seed = 2 })) do
+      if c.finish == "stop" and c.text:find("%a") then stopped = true end
+    end
+    assert.is_true(stopped)
+    m:generate("a", { max_new_tokens = 4, stop = { "x", "yz" }, stop_regex = grpo.regex("\\d") })
+  end)
+  it("is saved and loaded with its tokenizer", function()
+    local dir = os.tmpname()
+    os.remove(dir)
+    m:save(dir)
+    local loaded = grpo.model.load(dir)
+    assert.same(m:logits({ 1, 2, 3 }):totable(), loaded:logits({ 1, 2, 3 }):totable())
+    assert.equal(258, #loaded.tokenizer)
+    core.fs.mkdirs(dir .. "/run")
+    core.fs.write(dir .. "/run/run.json", "{}")
+    assert.error_matches(function() grpo.model.load(dir .. "/run") end, "no checkpoint yet")
+    core.fs.link("..", dir .. "/run/latest")
+    assert.equal(m:count(), grpo.model.load(dir .. "/run"):count())
+    m:save(dir .. "/b", { dtype = "bf16" })
+    assert.is_true(core.fs.size(dir .. "/b/model.safetensors") < core.fs.size(dir .. "/model.safetensors") * 0.6)
+    core.fs.remove_tree(dir)
+  end)
+  it("has frozen copies", function()
+    local model = new(6)
+    local reference = core.model_clone(model)
+    assert.is_true(reference.frozen)
+    assert.equal(0, reference:count { trainable = true })
+    assert.same(model:logits({ 1 }):totable(), reference:logits({ 1 }):totable())
+    assert.error_matches(function() reference:score(prompts, completions, { grad = true }) end, "frozen")
+    core.model_lerp(reference, new(7), 1.0)
+    assert.same(new(7):logits({ 1 }):totable(), reference:logits({ 1 }):totable())
+  end)
+  it("is nobody's crash", function()
+    local function raises(f, pattern) assert.error_matches(f, pattern) end
+    raises(function() m:logits({}) end, "at least one token")
+    raises(function() m:logits({ 258 }) end, "outside the vocabulary")
+    raises(function() m:logits({ -1 }) end, "a token id")
+    raises(function() m:logits() end, "list of token ids")
+    local long = {}
+    for i = 1, 200 do long[i] = 1 end
+    raises(function() m:logits(long) end, "context of 96")
+    raises(function() m:logprobs({ 1 }) end, "at least 2")
+    raises(function() m:score({ { 1 } }, {}) end, "1 prompts for 0")
+    raises(function() m:score({}, {}) end, "no completions")
+    raises(function() m:score({ { 1 } }, { {} }) end, "completions%[1%]: is empty")
+    raises(function() m:score({ {} }, { { 1 } }) end, "prompts%[1%]: is empty")
+    raises(function() m:score({ { 1 } }, { { 300 } }) end, "vocabulary")
+    raises(function() m:score({ long }, { { 1 } }) end, "context")
+    raises(function() m:score({ { 1 } }, { { 1 } }, { temperature = 0 }) end, "temperature")
+    raises(function() m:score({ { 1 } }, { { 1 } }, { gard = true }) end, "did you mean 'grad'")
+    raises(function() m:generate() end, "prompt")
+    raises(function() m:generate("") end, "is empty")
+    raises(function() m:generate(long) end, "context")
+    raises(function() m:generate({ "a", 1 }) end, "prompt%[2%]")
+    raises(function() m:generate("a", { temprature = 1 }) end, "did you mean 'temperature'")
+    raises(function() m:generate("a", { max_new_tokens = 0 }) end, "max_new_tokens")
+    raises(function() m:generate("a", { top_p = 0 }) end, "top_p")
+    raises(function() m:generate("a", { n = 1 << 40 }) end, "generate%.n")
+    raises(function() m:generate("a", { stop = { "" } }) end, "stop%[1%]")
+    raises(function() m:generate("a", { stop_regex = "(" }) end, "missing")
+    raises(function() grpo.model.load("/no/such/model") end, "/no/such/model")
+    raises(function() grpo.model.load("/tmp", { quantize = "nf4" }) end, "not available in this version")
+    raises(function() grpo.model.new({ model_type = "mamba" }) end, "mamba")
+    raises(function() grpo.model.new("no/such.json") end, "no/such.json")
+    raises(function() grpo.model.new(5) end, "table or path")
+    raises(function() return m.wieghts end, "no field 'wieghts'")
+    raises(function() m.config = {} end, "cannot be set")
+    raises(function() m:add_lora {} end, "not available in this version")
+    raises(function() m:save("/proc/no/dir") end, "/proc/no")
+    raises(function() m:save("/tmp/x", { format = "gguf" }) end, "not available")
+    raises(function() m:count(1) end, "table of options")
+    local closed = new(8)
+    local iterator = closed:parameters()
+    do local _ <close> = closed end
+    raises(function() closed:logits({ 1 }) end, "was closed")
+    assert.is_nil(iterator())
+    assert.equal("grpo.Model (closed)", tostring(closed))
+  end)
+end)
+
+describe("a model of the oracles", function()
+  local shared = os.getenv("GRPO_SHARED")
+  it("gives the reference's log-probabilities", function()
+    if not shared or shared == "" then return pending("the oracles are not here (GRPO_SHARED)") end
+    for _, name in ipairs { "llama", "gpt2" } do
+      local base = shared .. "/oracles/models/" .. name
+      local model = grpo.model.load(base .. "/checkpoint")
+      local want = grpo.json.decode(core.fs.read(base .. "/forward.json"))
+      for i, ids in ipairs(want.input_ids) do
+        local got = model:logprobs(ids):totable()
+        for k, v in ipairs(want.next_token_logprobs[i]) do assert.near(v, got[k], 5e-5) end
+        local greedy = model:generate(ids, { max_new_tokens = 8, temperature = 0 })[1].ids
+        assert.same(want.greedy[i].new_tokens, greedy)
+      end
+    end
+  end)
+end)
