@@ -100,7 +100,7 @@ function View:step(tr, m)
   local stage = tr.stage
   local body
   if stage.kind == "sft" then
-    body = ("loss %.4f | %d tokens/s"):format(m.loss, math.floor((m.step_tokens or 0) / m.step_time))
+    body = ("loss %.4f | %d tokens/s"):format(m.loss, math.floor(m.trained_tokens / m.step_time))
   else
     body = grpo_text(tr, m)
   end
