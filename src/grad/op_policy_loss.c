@@ -412,7 +412,7 @@ static Status pass_init(const Ctx *cx, Node *nd, Pass *p) {
   double *memory = arena_alloc(cx->arena, ARRAYS * longest * sizeof *memory);
   if (!memory) return fail(GRPO_ENOMEM, "policy_loss: no memory for a sequence");
   for (size_t k = 0; k < ARRAYS; k++) *array[k] = memory + k * longest;
-  memset(nd->saved, 0, 3 * nd->in[0]->n * sizeof(real));
+  if (nd->saved) memset(nd->saved, 0, 3 * nd->in[0]->n * sizeof(real)); /* NULL: no tokens */
   for (int k = 0; k < 3; k++) p->out[k] = (real *)nd->saved + (size_t)k * nd->in[0]->n;
   return GRPO_OK;
 }

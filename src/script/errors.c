@@ -337,6 +337,7 @@ static int l_is_error(lua_State *L) {
 static int l_nearest(lua_State *L) {
   const char *name = check_string(L, 1, NULL);
   check_table(L, 2);
+  lua_settop(L, 2);
   lua_newtable(L);
   for (lua_Integer i = 1; lua_geti(L, 2, i) == LUA_TSTRING; i++) {
     lua_pushboolean(L, 1);

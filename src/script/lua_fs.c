@@ -143,10 +143,14 @@ static int push_descriptor(lua_State *L, const char *type, const char *path, int
   return *fd;
 }
 
+static int *check_descriptor(lua_State *L) {
+  if (!luaL_testudata(L, 1, WRITER_TYPE) && !luaL_testudata(L, 1, LOCK_TYPE))
+    type_error(L, 1, WRITER_TYPE);
+  return lua_touserdata(L, 1);
+}
+
 static int descriptor_close(lua_State *L) {
-  int *fd = lua_touserdata(L, 1);
-  if (!fd || !(luaL_testudata(L, 1, WRITER_TYPE) || luaL_testudata(L, 1, LOCK_TYPE)))
-    return type_error(L, 1, WRITER_TYPE);
+  int *fd = check_descriptor(L);
   int old = *fd;
   *fd = -1;
   lua_pushboolean(L, old < 0 || close(old) == 0);
@@ -191,8 +195,8 @@ static int fs_lock(lua_State *L) {
 }
 
 static int descriptor_tostring(lua_State *L) {
-  const int *fd = lua_touserdata(L, 1);
-  if (!fd || luaL_getmetafield(L, 1, "__name") != LUA_TSTRING) return type_error(L, 1, WRITER_TYPE);
+  const int *fd = check_descriptor(L);
+  luaL_getmetafield(L, 1, "__name");
   lua_pushfstring(L, "%s (%s)", lua_tostring(L, -1), *fd < 0 ? "closed" : "open");
   return 1;
 }

@@ -113,7 +113,7 @@ static bool subject(lua_State *L, Match *m, size_t *start) {
   m->s = check_string(L, 2, &m->len);
   lua_Integer init =
       lua_isnoneornil(L, 3) ? 1 : check_integer(L, 3, LUA_MININTEGER, LUA_MAXINTEGER);
-  if (init < 0) init = -init > (lua_Integer)m->len ? 1 : (lua_Integer)m->len + init + 1;
+  if (init < 0) init = init < -(lua_Integer)m->len ? 1 : (lua_Integer)m->len + init + 1;
   if (init == 0) init = 1;
   *start = (size_t)init - 1;
   return *start <= m->len;
