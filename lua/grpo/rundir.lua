@@ -129,20 +129,26 @@ end
 local logs = { "metrics", "completions", "eval" }
 
 -- Remove from a log what a resumed run will write again, and a last line cut short.
-local function cut_log(path, last_step)
+local function cut_log(path, keep)
   local text = fs.read(path)
   if not text then return end
   local kept = {}
   for line in text:gmatch("([^\n]*)\n") do
     local ok, row = pcall(core.json_decode, line)
-    if ok and type(row) == "table" and (tonumber(row.step) or 0) <= last_step then kept[#kept + 1] = line .. "\n" end
+    if ok and type(row) == "table" and keep(tonumber(row.step) or 0) then kept[#kept + 1] = line .. "\n" end
   end
   local whole = table.concat(kept)
   if whole ~= text then must(fs.write(path, whole)) end
 end
 
-function Run:cut_logs(last_step)
-  for _, name in ipairs(logs) do cut_log(self.dir .. "/" .. name .. ".jsonl", last_step) end
+-- last_step: of the checkpoint that the run goes on from, -1 without one; evaluated: does it know of that step's evaluation?
+function Run:cut_logs(last_step, evaluated)
+  for _, name in ipairs(logs) do
+    cut_log(("%s/%s.jsonl"):format(self.dir, name), function(step)
+      if name == "eval" and not evaluated then return step < last_step end
+      return step <= last_step
+    end)
+  end
 end
 
 function Run:open_logs()

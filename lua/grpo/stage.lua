@@ -316,10 +316,10 @@ function Stage:grpo_step(p)
   if self:wants_reference(beta) then self.engine:reference(batch) end
   if config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, cs, beta) end
   tr.batch = { completions = cs, step = tr.step_count }
+  tr:check_interrupt() -- an abandoned step leaves no trace, so not after a hook
   tr:hook("on_rollout", tr.batch)
   local advantages = self:advantages(cs, weights)
   local rewarded = core.clock()
-  tr:check_interrupt()
   local metrics = self:update(batch, advantages, beta, lr, p)
   self:reward_metrics(cs, metrics)
   length_metrics(cs, metrics)

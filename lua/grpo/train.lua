@@ -95,6 +95,7 @@ function methods:step()
   local stage = self:current_stage()
   if not stage then return nil end
   local started = core.clock()
+  self.evaluated = nil
   local metrics, tokens = stage:advance()
   self.step_count = self.step_count + 1
   self.tokens_seen = self.tokens_seen + tokens
@@ -259,6 +260,7 @@ function methods:run_evaluation(label)
     if self.config.log.tensorboard then self.directory:scalars(self.step_count, public_report(report)) end
   end
   self:hook("on_eval", report)
+  self.evaluated = label
   local best = self.config.checkpoint.best
   local value = best and (report[best] or self.metrics[best])
   if value and self.directory and (not self.best or value > self.best) then
@@ -266,6 +268,20 @@ function methods:run_evaluation(label)
     self:save()
     checkpoint.mark_best(self)
   end
+end
+
+-- The evaluation that was due at the checkpoint we go on from, and that it does not know of.
+function methods:owed_evaluation()
+  local counters = self.counters
+  if counters.evaluated or counters.stage < 1 then return nil end
+  if counters.step == 0 then return "before" end
+  if counters.stage_done then
+    self:begin_stage(counters.stage)
+    self.stage.step, self.stage.tokens, self.stage.done = counters.stage_step, counters.stage_tokens, true
+    return "after " .. self.stage.kind
+  end
+  local every = self.config.eval.every
+  return every > 0 and counters.stage_step > 0 and counters.stage_step % every == 0 and "step" or nil
 end
 
 function methods:after_step(metrics)
@@ -292,6 +308,8 @@ function methods:run_loop()
     self:run_evaluation("before")
   else
     self:hook("on_start")
+    local label = self:owed_evaluation()
+    if label then self:run_evaluation(label) end
   end
   while not self.stop_reason do
     self:check_interrupt()
@@ -302,9 +320,8 @@ function methods:run_loop()
     local metrics = self:step()
     self:after_step(metrics)
     if self.stage.done then self:end_stage(self.stage) end
-    if self.step_limit and self.step_count >= self.step_limit then
-      self.stop_reason = self.stage.done and self.stage_index == #self.experiment.stages and nil or "--steps"
-    end
+    local finished = self.stage.done and self.stage_index == #self.experiment.stages
+    if self.step_limit and self.step_count >= self.step_limit and not finished then self:stop("--steps") end
   end
 end
 

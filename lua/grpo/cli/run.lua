@@ -126,12 +126,15 @@ local function resume(o, root, options)
   local e = script.load(path, { args = info.args, overrides = overrides })
   e.config.name = info.name
   options.directory, options.from = directory, checkpoint.newest(directory.dir)
-  local step = 0
-  if options.from then step = checkpoint.read(options.from).step end
-  directory:cut_logs(step)
+  local step, evaluated = -1, false
+  if options.from then
+    local counters = checkpoint.read(options.from)
+    step, evaluated = counters.step, counters.evaluated ~= nil
+  end
+  directory:cut_logs(step, evaluated)
   directory:open_logs()
   directory:set_state("running")
-  directory:note(("resumed at step %d"):format(step))
+  directory:note(("resumed at step %d"):format(math.max(step, 0)))
   return e, directory
 end
 

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# grpo run: what it leaves behind, the same bits however it is run, and every way to stop and go on.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+
+write_experiment exp.lua
+steps=14 # 4 + 10
+
+# lines FILE, json FILE KEY : the value of a key in indented JSON
+json() { sed -nE "s/^ *\"$2\": \"?([^\",]*)\"?,?$/\1/p" "$1" | head -n 1; }
+
+# ---- what a run leaves behind -------------------------------------------------------------------------------------------
+"$GRPO" run exp.lua --dir whole >out 2>err; status=$?
+result "a run ends with status 0" "$([ $status = 0 ] || cat err)"
+result "its one line on stdout is the run directory" "$([ "$(cat out)" = whole/exp-001 ] || cat out)"
+result "there is a line for every step elsewhere" "$([ "$(grep -cE '^(sft|grpo) [0-9]+/[0-9]+ ' err)" = $steps ] || cat err)"
+run=whole/exp-001
+missing=''
+for f in run.json config.json env.json inputs.json source/main.lua metrics.jsonl completions.jsonl eval.jsonl run.log latest \
+    checkpoints/step-000014/{model.safetensors,config.json,tokenizer.json,trainer.json,state.bin,manifest.json}; do
+  [ -e $run/$f ] || missing+="$f "
+done
+[ -n "$(compgen -G "$run/events.out.tfevents.*")" ] || missing+="events.out.tfevents.*"
+result "the run directory holds what it should" "$missing"
+result "run.json says finished" "$([ "$(json $run/run.json state)" = finished ] || cat $run/run.json)"
+result "latest is the last checkpoint" "$([ "$(readlink $run/latest)" = checkpoints/step-000014 ] || ls -l $run)"
+result "metrics.jsonl has one object a step" \
+  "$(grep -oE '"step": [0-9]+' $run/metrics.jsonl | grep -oE '[0-9]+' | diff - <(seq $steps))"
+result "completions.jsonl has every completion" "$([ "$(wc -l <$run/completions.jsonl)" = $((10 * 4 * 4)) ] || wc -l $run/completions.jsonl)"
+result "evaluations before, between and after" "$([ "$(wc -l <$run/eval.jsonl)" = 3 ] || cat $run/eval.jsonl)"
+result "the ratio is exactly 1 where sampling and training meet" \
+  "$(grep '"kind": "grpo"' $run/metrics.jsonl | grep -v '"ratio_max_deviation": 0,')"
+result "only checkpoint.keep checkpoints are kept" "$([ "$(ls $run/checkpoints | wc -l)" = 2 ] || ls $run/checkpoints)"
+result "a checkpoint names no time, host or path" "$(grep -lE "$(hostname)|$work|/tmp" $run/latest/*.json)"
+
+# ---- the same bits ----------------------------------------------------------------------------------------------------------
+same() { # NAME DIRECTORY : the run there has the metrics, completions and checkpoints of the first
+  result "$1" "$(different whole/exp-001 "$2")"
+}
+"$GRPO" run exp.lua --quiet --dir again >/dev/null 2>&1;                                same "run again: the same bytes" again/exp-001
+"$GRPO" run exp.lua --quiet --dir one --threads 1 >/dev/null 2>&1;                      same "--threads 1: the same bytes" one/exp-001
+"$GRPO" run exp.lua --quiet --dir two --threads 2 >/dev/null 2>&1;                      same "--threads 2: the same bytes" two/exp-001
+"$GRPO" run exp.lua --quiet --dir m1 train.micro_batch_tokens=1 >/dev/null 2>&1;        same "micro_batch_tokens = 1: the same bytes" m1/exp-001
+"$GRPO" run exp.lua --quiet --dir m64 train.micro_batch_tokens=64 >/dev/null 2>&1;      same "micro_batch_tokens = 64: the same bytes" m64/exp-001
+"$GRPO" run exp.lua --quiet --dir big train.micro_batch_tokens=100000 >/dev/null 2>&1;  same "micro_batch_tokens = 100000: the same bytes" big/exp-001
+
+# ---- stopping and going on ----------------------------------------------------------------------------------------------------
+"$GRPO" run exp.lua --quiet --dir steps --steps 7 >/dev/null 2>&1; status=$?
+result "--steps stops there with a checkpoint" \
+  "$([ $status = 0 ] && [ "$(readlink steps/exp-001/latest)" = checkpoints/step-000007 ] && [ "$(json steps/exp-001/run.json state)" = stopped ] || cat steps/exp-001/run.json)"
+"$GRPO" run exp.lua --quiet --dir steps --resume >out 2>&1
+same "--resume goes on with the newest unfinished run" steps/exp-001
+"$GRPO" run --quiet --resume=steps/exp-001 >out 2>err; status=$?
+result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || cat err)"
+
+killed "kill -9 in the middle of a step" kill1 KILL_ROLLOUT=6
+killed "kill -9 between a checkpoint and the next step" kill2 KILL_CHECKPOINT=8
+killed "kill -9 at some moment" kill3 SLOW=0.03 KILL_AFTER=0.3
+
+stopped() { # NAME SIGNAL STATUS STATE DIRECTORY
+  local pid status problem=''
+  set -m # without job control a background process ignores SIGINT
+  SLOW=0.05 "$GRPO" run exp.lua --quiet --dir "$5" >/dev/null 2>err & pid=$!
+  set +m
+  wait_for_step "$5/exp-001" 3
+  kill "-$2" $pid; wait $pid; status=$?
+  [ $status = "$3" ] || problem+="exit status $status, want $3; "
+  [ "$(json "$5/exp-001/run.json" state)" = "$4" ] || problem+="state $(json "$5/exp-001/run.json" state); "
+  [ -e "$5/exp-001/latest/trainer.json" ] || problem+="no checkpoint; "
+  result "$1" "$problem${problem:+$(cat err)}"
+  "$GRPO" run --quiet --resume="$5/exp-001" >/dev/null 2>err
+  result "$1, and the run goes on to the same bytes" "$(different whole/exp-001 "$5/exp-001")"
+}
+stopped "SIGINT stops after a checkpoint with status 130" INT 130 interrupted int
+stopped "SIGTERM stops after a checkpoint with status 143" TERM 143 interrupted term
+
+SLOW=0.05 "$GRPO" run exp.lua --quiet --dir usr checkpoint.every=0 >/dev/null 2>err & pid=$!
+wait_for_step usr/exp-001 1
+kill -USR1 $pid
+for _ in $(seq 60); do [ -e usr/exp-001/latest ] && break; sleep 0.05; done
+result "SIGUSR1 writes a checkpoint" "$([ "$(readlink usr/exp-001/latest)" != checkpoints/step-000014 ] && [ -e usr/exp-001/latest/trainer.json ] || ls -l usr/exp-001)"
+"$GRPO" run --quiet --resume=usr/exp-001 >/dev/null 2>second; status=$?
+result "a run that is alive cannot be resumed" "$([ $status = 2 ] && grep -q 'is running' second || cat second)"
+wait $pid
+
+# ---- options ----------------------------------------------------------------------------------------------------------------------
+"$GRPO" run exp.lua --quiet --json --dir json name=other sampling.group_size=2 --steps 5 >out 2>err
+result "--json prints the result as JSON" "$([ "$(cat out)" = '{"run": "json/other-001", "state": "stopped", "step": 5}' ] || cat out err)"
+result "config.json has the override and where it came from" \
+  "$(grep -A 2 '"sampling.group_size"' json/other-001/config.json | tr -d ' \n' | grep -q '"origin":"commandline","value":2' || echo no)"
+"$GRPO" run exp.lua --quiet --dir json --arg rate=0.5 name=other --steps 5 >out 2>err
+result "a second run gets the next number" "$([ "$(cat out)" = json/other-002 ] || cat out err)"
+result "--arg reaches the script" "$(grep -q '"learning_rate": 0.5,' json/other-002/metrics.jsonl || head -n 1 json/other-002/metrics.jsonl)"
+echo '{ "train": { "lr": 0.25, "prompts_per_step": 3 }, "sampling": { "group_size": 3 } }' >base.json
+"$GRPO" run exp.lua --quiet --dir json name=third extends=base.json stages.2.train.steps=1 --steps 5 >out 2>err
+result "extends is below the script, and stages.N.option above it" "$(
+  grep -q '"num_sequences": 16,' json/third-001/metrics.jsonl && [ "$(wc -l <json/third-001/metrics.jsonl)" = 5 ] &&
+  grep -q '"state": "finished"' json/third-001/run.json || cat err json/third-001/metrics.jsonl)"
+
+finish
