@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ARCHITECTURE.md names every source file, and no file that is not there.  TAP on stdout.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 number=0 bad=0
 
 # result NAME LINES : ok when there are none
@@ -12,6 +12,7 @@ result() {
   else
     bad=1
     echo "not ok $number - $1"
+    # shellcheck disable=SC2001
     sed 's/^/# /' <<<"$2"
   fi
 }
@@ -29,6 +30,7 @@ present() { find src lua \( -name '*.[ch]' -o -name '*.lua' \) | LC_ALL=C sort; 
 result "every source file has its line in ARCHITECTURE.md" "$(comm -13 <(named) <(present))"
 result "ARCHITECTURE.md names no file that is not there" "$(comm -23 <(named) <(present))"
 result "no file is named twice" "$(named | uniq -d)"
+# shellcheck disable=SC2016
 result "every line says what the file is" "$(grep -nE '^- `[^`]+`:?[[:space:]]*$' ARCHITECTURE.md)"
 echo "1..$number"
 exit $bad

@@ -26,6 +26,7 @@ refused() {
 stderr: $(head -c 2000 err)}"
 }
 
+# shellcheck disable=SC2317  # called through refused
 run() { "$GRPO" run --quiet --dir "$runs" "$@"; }
 
 # table NAME STATUS PATTERN [OTHER [REWARDS [DATA]]] : as refused, for an experiment in bad.lua

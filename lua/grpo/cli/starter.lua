@@ -13,7 +13,7 @@ its test, and a README.  Existing files are never overwritten.]],
 local files = {}
 
 files["experiment.lua"] = [[
--- Teach a small model from scratch to answer sums, from the reward alone after a short demonstration stage.
+-- Teach a small model sums: first from a teacher who is wrong half of the time, then from the reward alone.
 -- Run:   grpo run experiment.lua          Try:   grpo check experiment.lua
 
 local grpo = require "grpo"
@@ -22,13 +22,12 @@ local sums = require "sums"
 -- Rows are made on the fly: rng() gives numbers in [0, 1).
 local function problem(rng)
   local a, b = math.floor(rng() * 10), math.floor(rng() * 10)
-  return { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b) }
+  return { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b), slip = rng() < 0.5 and 1 or 0 }
 end
 
--- Demonstrations are right half of the time; the reward knows better.
+-- What the teacher says: one too many, half of the time.  The reward knows better.
 local function demonstration(row)
-  if (#row.prompt + row.answer:byte(-1) + row.prompt:byte(1)) % 2 == 0 then return row.answer end
-  return tostring(tonumber(row.answer) + 1)
+  return tostring(tonumber(row.answer) + row.slip)
 end
 
 return grpo.experiment {
@@ -47,8 +46,8 @@ return grpo.experiment {
   sampling = { max_new_tokens = 4 },
   rewards = { { name = "correct", fn = sums.correct } },
   stages = {
-    { kind = "sft", train = { steps = 150, prompts_per_step = 64, lr = 3e-3 } },
-    { kind = "grpo", train = { steps = 60, prompts_per_step = 16, lr = 5e-4 } },
+    { kind = "sft", train = { steps = 200, prompts_per_step = 64, lr = 3e-3 } },
+    { kind = "grpo", train = { steps = 60, prompts_per_step = 32, lr = 1e-3 } },
   },
 }
 ]]

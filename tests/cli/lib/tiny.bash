@@ -18,6 +18,7 @@ result() {
   else
     bad=1
     echo "not ok $number - $1"
+    # shellcheck disable=SC2001
     sed 's/^/# /' <<<"$2"
   fi
 }

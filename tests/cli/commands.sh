@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Every command once, as a user would type it.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+
+# says NAME STATUS PATTERN COMMAND... : exit status, and a line of stdout that matches
+says() {
+  local name=$1 want=$2 pattern=$3 status problem=''; shift 3
+  "$@" >out 2>err </dev/null; status=$?
+  [ $status = "$want" ] || problem+="exit status $status, want $want"$'\n'
+  grep -qE "$pattern" out || problem+="nothing on stdout matches: $pattern"$'\n'
+  result "$name" "${problem:+$problem
+stdout: $(head -n 30 out)
+stderr: $(head -n 10 err)}"
+}
+
+# ---- help ----------------------------------------------------------------------------------------------------------------
+says "help lists the commands" 0 '^  run  ' "$GRPO" help
+says "--help is help" 0 '^usage: grpo COMMAND' "$GRPO" --help
+for command in $("$GRPO" help | sed -nE 's/^  ([a-z]+) .*/\1/p'); do
+  says "help $command" 0 "^usage: grpo $command" "$GRPO" help "$command"
+  says "$command --help" 0 "^usage: grpo $command" "$GRPO" "$command" --help
+done
+says "nothing: the overview, and status 2" 2 '^usage: grpo COMMAND' "$GRPO"
+says "--version says what matters" 0 '^grpo [0-9]+\.[0-9]+\.[0-9]+ \(.+\)$' "$GRPO" --version
+says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+; Lua: .*5\.4.*; PCRE2: .+; line editing: .+' "$GRPO" --version
+says "doctor" 0 '^kernels ' "$GRPO" doctor
+says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
+for kernels in generic avx2; do
+  grep -q "$kernels" <(echo generic; cat /proc/cpuinfo) || continue
+  says "GRPO_CPU=$kernels" 0 "kernels: $kernels;" env GRPO_CPU=$kernels "$GRPO" --version
+done
+
+# ---- a project -------------------------------------------------------------------------------------------------------------
+says "init writes a project" 0 '^project/experiment\.lua$' "$GRPO" init project
+"$GRPO" init project >out 2>err; status=$?
+result "init overwrites nothing" "$([ $status = 2 ] && grep -q 'exists already' err || cat err)"
+cd project || exit 1
+says "the project's tests pass" 0 '1 passed|1 successes|^ok|passed' "$GRPO" test .
+says "check shows prompts with their token counts" 0 '^prompt 1 \(4 tokens\):$' "$GRPO" check experiment.lua --threads 1
+result "check shows the distribution of lengths" "$(grep -qE '^prompt tokens \(.*median' out || cat out)"
+result "check shows two sampled completions with their rewards" \
+  "$([ "$(grep -cE '^sampled completion [12] ' out)" = 2 ] && grep -qE '^  correct +[01]$' out || cat out)"
+result "check estimates memory and time" "$(grep -qE '^peak memory: [0-9]+ MiB' out && grep -qE '^grpo +60 +[0-9.]+' out || cat out)"
+result "check trains and writes nothing" "$([ ! -e runs ] || ls runs)"
+says "the project runs" 0 '^runs/sums-001$' "$GRPO" run experiment.lua --quiet
+says "runs lists it" 0 '^sums-001 +finished +step 260/260 .* accuracy [0-9.]+$' "$GRPO" runs
+says "runs --json" 0 '"state": "finished"' "$GRPO" runs --json
+says "GRPO has left its teacher behind" 0 '^eval/accuracy +(0\.9|1\.0)' "$GRPO" eval runs/sums-001
+says "eval of a script, before training" 0 '^eval/accuracy +0\.[01]' "$GRPO" eval experiment.lua --n 20
+says "eval --json" 0 '"eval/accuracy": ' "$GRPO" eval runs/sums-001 --n 10 --json
+says "generate from a run" 0 '^7$' "$GRPO" generate runs/sums-001 '3+4=' --temperature 0 --max 4
+says "generate from a checkpoint, several, as JSON" 0 '"finish": "' "$GRPO" generate runs/sums-001/latest '3+4=' --n 3 --seed 1 --json
+result "generate --n 3 gives three" "$([ "$(wc -l <out)" = 3 ] || cat out)"
+result "generate: a prompt from standard input" "$([ "$(printf '3+4=' | "$GRPO" generate runs/sums-001 - --temperature 0 --max 4)" = 7 ] || echo no)"
+
+# ---- check finds what is wrong ---------------------------------------------------------------------------------------------------
+cat >unsteady.lua <<'LUA'
+local grpo = require "grpo"
+local calls = 0
+return grpo.experiment {
+  model = { config = { model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 64 },
+    tokenizer = grpo.tokenizer.bytes() },
+  data = { train = grpo.data.list { { prompt = "a" }, { prompt = "b" } }, max_prompt_tokens = 8 },
+  sampling = { max_new_tokens = 8 }, train = { steps = 2, prompts_per_step = 2 },
+  rewards = { { name = "unsteady", fn = function() calls = calls + 1 return calls end } },
+}
+LUA
+says "check: a reward that remembers is a finding" 1 '^finding: reward unsteady gave .*' "$GRPO" check unsteady.lua
+
+# ---- repl ----------------------------------------------------------------------------------------------------------------------------
+repl() { "$GRPO" repl "$@" >out 2>err; }
+echo 'print(grpo.calc("(3+4)*2"), schedule.constant(5)())' | repl
+result "repl reads a script from standard input" "$([ "$(cat out)" = "$(printf '14\t5')" ] || cat out err)"
+echo 'print(tr:step().reward ~= nil, #tok, m:count() > 0)' | repl unsteady.lua
+result "repl SCRIPT has tr, m and tok" "$([ "$(cat out)" = "$(printf 'true\t258\ttrue')" ] || cat out err)"
+echo 'print(m:generate("3+4=", { temperature = 0, max_new_tokens = 4 })[1].text)' | repl runs/sums-001
+result "repl RUN has m" "$([ "$(cat out)" = 7 ] || cat out err)"
+echo 'error("x")' | repl; status=$?
+result "an error in a piped script is one line, status 1" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: stdin:1: x' ] || cat out err)"
+
+# ---- test ------------------------------------------------------------------------------------------------------------------------------
+cat >bad_test.lua <<'LUA'
+describe("arithmetic", function()
+  it("holds", function() assert.equal(4, 2 + 2) end)
+  it("fails", function() assert.equal(5, 2 + 2) end)
+end)
+LUA
+says "a failed test: status 1 and where" 1 'bad_test\.lua' "$GRPO" test bad_test.lua
+says "test --filter" 0 '1' "$GRPO" test bad_test.lua --filter holds
+says "test --tap" 1 '^not ok 2 - arithmetic fails' "$GRPO" test --tap bad_test.lua
+
+finish
