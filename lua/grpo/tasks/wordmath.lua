@@ -4,7 +4,7 @@
 --           answer = "5 + 3 = <<5+3=8>>8 apples.\n#### 8", template = "gain", numbers = "5,3",
 --           steps = 1, index = 1 }
 --
--- Twelve templates of one to four steps, whole numbers below 100, 27 million
+-- Twelve templates of one to four steps, whole numbers below 100, 4.9 million
 -- different questions (wordmath.possible() counts them).  Which side of the
 -- train / eval split a problem is on is decided by a hash of its template and
 -- numbers, so no held-out problem can occur in training, whatever the seeds, and neither can
