@@ -1,0 +1,84 @@
+---@meta
+-- Models.
+
+---@alias grpo.Prompt string|integer[] a string is encoded with the tokenizer's own special tokens
+
+---@class grpo.Model
+---@field config table read-only: config.json's fields
+---@field tokenizer grpo.Tokenizer|nil may be set
+---@field frozen boolean a reference: it has no gradients
+local Model = {}
+
+---Parameters, tied weights once.
+---@param opts? { trainable?: boolean }
+---@return integer
+function Model:count(opts) end
+
+---Hugging Face's name, the tensor itself, whether it is trained.
+---@return fun(): string|nil, grpo.Tensor|nil, boolean|nil
+function Model:parameters() end
+
+---@param ids grpo.Prompt
+---@return grpo.Tensor logits [T, vocab]
+function Model:logits(ids) end
+
+---log p(ids[i+1] | ids[1..i])
+---@param ids grpo.Prompt
+---@return grpo.Tensor logprobs [T-1]
+function Model:logprobs(ids) end
+
+---@class grpo.GenerateOptions
+---@field max_new_tokens? integer
+---@field temperature? number 0 is greedy
+---@field top_p? number
+---@field top_k? integer
+---@field min_p? number
+---@field repetition_penalty? number
+---@field stop? string[] they stay in the text
+---@field stop_regex? string|grpo.Regex
+---@field n? integer completions of each prompt (default 1)
+---@field seed? integer default 0
+
+---@class grpo.Generated
+---@field text string|nil without special tokens; nil when the model has no tokenizer
+---@field ids integer[]
+---@field logprobs number[]
+---@field finish "stop"|"length"
+---@field prompt integer which prompt, from 1
+
+---@param prompts grpo.Prompt|grpo.Prompt[]
+---@param opts? grpo.GenerateOptions
+---@return grpo.Generated[]
+function Model:generate(prompts, opts) end
+
+---@class grpo.Scores
+---@field logp grpo.Tensor [N] over all completion tokens, in order
+---@field entropy grpo.Tensor [N]
+---@field lengths integer[] tokens of each completion
+---@field sequence integer[] [N] 1-based completion of each token
+
+---One prompt per completion; equal prompts are computed once.
+---@param prompts grpo.Prompt[]
+---@param completions integer[][]
+---@param opts? { temperature?: number, grad?: boolean } grad: logp and entropy lead back into the parameters
+---@return grpo.Scores
+function Model:score(prompts, completions, opts) end
+
+---@param path string a directory
+---@param opts? { format?: "hf", dtype?: "f32"|"f16"|"bf16", merge?: boolean, shard_bytes?: integer }
+function Model:save(path, opts) end
+
+---Forgets the gradients of all parameters.
+function Model:zero_grad() end
+
+---Not in this version.
+function Model:add_lora(opts) end
+
+---Not in this version.
+function Model:merge_lora() end
+
+---Not in this version.
+function Model:load_adapter(path) end
+
+---Not in this version.
+function Model:without_adapter(f) end

@@ -1,0 +1,49 @@
+---@meta
+-- Tokenizers.  Ids are the vocabulary's own, from 0.
+
+---@class grpo.Tokenizer
+---@field bos integer|nil
+---@field eos integer|nil
+---@field pad integer|nil
+---@field unk integer|nil
+---@field kind "bytes"|"chars"|"bpe"|"words"
+---@field chat_template string|(fun(messages: grpo.Message[], opts: table): string)|nil may be set to a function
+---@operator len: integer
+local Tokenizer = {}
+
+---@param text string
+---@param opts? { special?: boolean, parse_special?: boolean } special: add begin and end tokens (default false);
+---parse_special: recognise special tokens inside the text (default true)
+---@return integer[]
+function Tokenizer:encode(text, opts) end
+
+---@param ids integer[]
+---@param opts? { skip_special?: boolean }
+---@return string
+function Tokenizer:decode(ids, opts) end
+
+---Renders a conversation with the Lua function in tok.chat_template.
+---@param messages grpo.Message[]
+---@param opts? table generation_prompt=, tools=, vars=
+---@return string
+function Tokenizer:chat(messages, opts) end
+
+---@param token string as spelt in the vocabulary
+---@return integer|nil
+function Tokenizer:id(token) end
+
+---@param id integer
+---@return string|nil
+function Tokenizer:token(id) end
+
+---@param id integer
+---@return boolean
+function Tokenizer:is_special(id) end
+
+---tokenizer.json and what belongs to it, in Hugging Face layout.
+---@param dir string
+function Tokenizer:save(dir) end
+
+---@class grpo.Message
+---@field role string
+---@field content string

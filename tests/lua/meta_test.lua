@@ -1,0 +1,45 @@
+-- The annotations in lua/grpo/meta and what is registered agree, both ways.
+local grpo = require "grpo"
+local core = require "grpo.core"
+
+local function annotated(file, class)
+  local names, text = {}, assert(core.embedded("lua/grpo/meta/" .. file .. ".lua"))
+  for name in text:gmatch("\nfunction " .. class .. "[.:]([%w_.]+)%(") do names[name] = true end
+  return names
+end
+
+local function methods_of(type_name)
+  local index, names = debug.getregistry()[type_name].__index, {}
+  if type(index) == "function" then
+    local _, methods = debug.getupvalue(index, 1)
+    index = methods
+  end
+  for name in pairs(index) do names[name] = true end
+  return names
+end
+
+describe("annotations", function()
+  for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" }, { "tensor", "Tensor", "grpo.Tensor" }, { "tensor", "AdamW", "grpo.AdamW" },
+    { "tokenizer", "Tokenizer", "grpo.Tokenizer" }, { "model", "Model", "grpo.Model" } } do
+    it("name exactly the methods of " .. entry[3], function()
+      assert.same(methods_of(entry[3]), annotated(entry[1], entry[2]))
+    end)
+  end
+  it("name exactly the functions of grpo", function()
+    local names = {}
+    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs" } do assert.equal("function", type(grpo[name])) end
+    for name, v in pairs(grpo) do
+      if type(v) == "function" then
+        names[name] = true
+      elseif type(v) == "table" and name ~= "data" and name ~= "schedule" and name ~= "losses" and name ~= "args" then
+        for sub, f in pairs(v) do if type(f) == "function" then names[name .. "." .. sub] = true end end
+      end
+    end
+    assert.same(names, annotated("grpo", "grpo"))
+  end)
+  it("are Lua", function()
+    for _, file in ipairs { "grpo", "regex", "tensor", "tokenizer", "model" } do
+      assert(load(core.embedded("lua/grpo/meta/" .. file .. ".lua")))
+    end
+  end)
+end)
