@@ -5,9 +5,10 @@
 #include "base/mem.h"
 #include "model/optimizer.h"
 #include "script/lua_model.h"
+#include "script/lua_model.h"
 #include "script/tensor.h"
 
-/* ---- backward, detach ------------------------------------------------------------------- */
+/* ---- backward, detach --------------------------------------------------------------- */
 
 static int tensor_backward(lua_State *L) {
   Value *v = check_value(L, 1);
@@ -26,7 +27,7 @@ static int tensor_detach(lua_State *L) {
   return finish_tensor(L, h, s, copy);
 }
 
-/* ---- no_grad ------------------------------------------------------------------------------- */
+/* ---- no_grad ------------------------------------------------------------------------ */
 
 static int l_no_grad(lua_State *L) {
   Script *s = script_of(L);
@@ -37,7 +38,7 @@ static int l_no_grad(lua_State *L) {
   return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
-/* ---- scope -------------------------------------------------------------------------------------- */
+/* ---- scope -------------------------------------------------------------------------- */
 
 enum { RESULT_DEPTH = 8 }; /* of tables that a scope returns */
 
@@ -80,7 +81,7 @@ static int l_scope(lua_State *L) {
   return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
-/* ---- lists of tensors with gradients ------------------------------------------------------------- */
+/* ---- lists of tensors with gradients ------------------------------------------------ */
 
 /* The tensors of the list at arg, as an array; pushes it. */
 static Value **check_tensors(lua_State *L, int arg, size_t *n) {
@@ -119,7 +120,7 @@ static int l_clip_grad_norm(lua_State *L) {
   return 1;
 }
 
-/* ---- AdamW over tensors ----------------------------------------------------------------------------- */
+/* ---- AdamW over tensors ------------------------------------------------------------- */
 
 #define ADAMW_TYPE "grpo.AdamW"
 
@@ -216,6 +217,17 @@ static void turn_gradients_on(lua_State *L) {
   lua_pop(L, 1);
 }
 
+/* A model takes its gradients when somebody first wants them: that is now.  The list is at index 1. */
+static void want_parameters(lua_State *L, size_t n) {
+  for (size_t i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, (lua_Integer)i);
+    lua_getiuservalue(L, -1, 1);
+    LuaModel *lm = luaL_testudata(L, -1, MODEL_TYPE);
+    if (lm && lm->m && !lm->frozen) want_trainable(L, lm);
+    lua_pop(L, 2);
+  }
+}
+
 static int l_adamw(lua_State *L) {
   AdamW o;
   bool no_bias, no_norm;
@@ -224,6 +236,7 @@ static int l_adamw(lua_State *L) {
   Value **v = check_tensors(L, 1, &n);
   check_adamw_options(L, 2, &o);
   check_no_decay(L, 2, &no_bias, &no_norm);
+  want_parameters(L, n);
   turn_gradients_on(L);
   for (size_t i = 0; i < n; i++)
     if (!value_tensor(v[i])->needs_grad)
@@ -312,7 +325,7 @@ static int adamw_tostring(lua_State *L) {
   return 1;
 }
 
-/* ---- registration --------------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------- */
 
 const luaL_Reg autograd_functions[] = {{"adamw", l_adamw},
                                        {"clip_grad_norm", l_clip_grad_norm},
