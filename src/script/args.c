@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "script/script.h"
+#include "script/state.h"
 
-/* ---- arguments --------------------------------------------------------------------- */
+/* ---- arguments ---------------------------------------------------------------------- */
 
 const char *check_string(lua_State *L, int arg, size_t *len) {
   if (lua_type(L, arg) != LUA_TSTRING) type_error(L, arg, "string");
@@ -45,7 +45,7 @@ void *check_object(lua_State *L, int arg, const char *type) {
   return p;
 }
 
-/* ---- option tables --------------------------------------------------------------------- */
+/* ---- option tables ------------------------------------------------------------------ */
 
 static int unknown_field(lua_State *L, const char *where, const char *const *known) {
   size_t n = 0;
@@ -196,7 +196,7 @@ bool field_choice(lua_State *L, int index, const char *where, const char *name,
   return false;
 }
 
-/* ---- memory that Lua owns ------------------------------------------------------------------ */
+/* ---- memory that Lua owns ----------------------------------------------------------- */
 
 void *push_scratch(lua_State *L, size_t count, size_t size) {
   if (size && count > ((size_t)1 << 46) / size)
@@ -208,6 +208,8 @@ void *push_scratch(lua_State *L, size_t count, size_t size) {
 
 #define BUF_TYPE  "grpo.Buf"
 #define INTS_TYPE "grpo.Ints"
+
+enum { KEPT_BYTES = 1 << 20 }; /* larger buffers are not kept for the next use */
 
 static int buf_gc(lua_State *L) {
   buf_free(lua_touserdata(L, 1));
@@ -227,17 +229,47 @@ static void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
 }
 
 Buf *push_buf(lua_State *L) {
+  Script *script = script_of(L);
   Buf *b = lua_newuserdatauv(L, sizeof *b, 0);
   *b = (Buf){0};
   set_gc(L, BUF_TYPE, buf_gc);
+  *b = script->spare_buf;
+  script->spare_buf = (Buf){0};
+  buf_clear(b);
   return b;
 }
 
+void keep_buf(lua_State *L, Buf *b) {
+  Script *script = script_of(L);
+  if (b->cap > KEPT_BYTES || b->cap <= script->spare_buf.cap) {
+    buf_free(b);
+    return;
+  }
+  buf_free(&script->spare_buf);
+  script->spare_buf = *b;
+  *b = (Buf){0};
+}
+
 IntBuf *push_ints(lua_State *L) {
+  Script *script = script_of(L);
   IntBuf *b = lua_newuserdatauv(L, sizeof *b, 0);
   *b = (IntBuf){0};
   set_gc(L, INTS_TYPE, ints_gc);
+  *b = script->spare_ints;
+  script->spare_ints = (IntBuf){0};
+  intbuf_clear(b);
   return b;
+}
+
+void keep_ints(lua_State *L, IntBuf *b) {
+  Script *script = script_of(L);
+  if (b->cap * sizeof *b->data > KEPT_BYTES || b->cap <= script->spare_ints.cap) {
+    intbuf_free(b);
+    return;
+  }
+  intbuf_free(&script->spare_ints);
+  script->spare_ints = *b;
+  *b = (IntBuf){0};
 }
 
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {

@@ -14,7 +14,7 @@
 
 #define ERROR_TYPE "grpo.Error"
 
-/* ---- positions ------------------------------------------------------------------ */
+/* ---- positions ---------------------------------------------------------------------- */
 
 bool is_library_source(lua_State *L, const char *source) {
   static const char installed[] = "/share/grpo/lua/";
@@ -49,7 +49,7 @@ static void push_position(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
-/* ---- error objects ----------------------------------------------------------------- */
+/* ---- error objects ------------------------------------------------------------------ */
 
 static void set_string(lua_State *L, const char *key, const char *value) {
   lua_pushstring(L, value);
@@ -171,7 +171,7 @@ static int error_concat(lua_State *L) {
   return 1;
 }
 
-/* ---- closest names ------------------------------------------------------------------------ */
+/* ---- closest names ------------------------------------------------------------------ */
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
@@ -202,7 +202,7 @@ const char *nearest_name(const char *name, const char *const *names, size_t n) {
   return best;
 }
 
-/* ---- strict globals ---------------------------------------------------------------------- */
+/* ---- strict globals ----------------------------------------------------------------- */
 
 /* Closest string key of the table at index; pushes it or nil. */
 static void push_nearest_key(lua_State *L, int index, const char *name) {
@@ -231,7 +231,7 @@ static int strict_fail(lua_State *L, const char *what, int env) {
                    near ? near : "", near ? "'?" : "");
 }
 
-/* (env, name); upvalue 1: names declared so far, upvalue 2: where unknown names are looked up, or nil */
+/* (env, name); upvalue 1: names declared so far, 2: where unknown names are looked up, or nil */
 static int strict_index(lua_State *L) {
   if (!lua_isnil(L, lua_upvalueindex(2))) {
     lua_pushvalue(L, 2);
@@ -264,7 +264,7 @@ static int strict_newindex(lua_State *L) {
   return 0;
 }
 
-/* core.strict(env[, base]) -> env: reading an undefined name, or creating one in a function, raises. */
+/* core.strict(env[, base]) -> env: reading an undefined name, or making one in a function, raises. */
 static int l_strict(lua_State *L) {
   check_table(L, 1);
   lua_settop(L, 2);
@@ -284,7 +284,7 @@ static int l_strict(lua_State *L) {
   return 1;
 }
 
-/* ---- core functions ------------------------------------------------------------------------ */
+/* ---- core functions ----------------------------------------------------------------- */
 
 static Status status_of(const char *name) {
   for (int s = 0; s < GRPO_NSTATUS; s++)

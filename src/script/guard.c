@@ -32,7 +32,7 @@ static size_t length_of(lua_State *L, int arg) {
   return n;
 }
 
-/* ---- protected calls ------------------------------------------------------------------ */
+/* ---- protected calls ---------------------------------------------------------------- */
 
 static int finish_pcall(lua_State *L, int status, lua_KContext extra) {
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)extra;
@@ -69,7 +69,7 @@ static int guarded_xpcall(lua_State *L) {
   return finish_pcall(L, lua_pcallk(L, n - 2, LUA_MULTRET, 2, 2, finish_pcall), 2);
 }
 
-/* ---- coroutines: as in lcorolib.c, with the budget carried along -------------------------- */
+/* ---- coroutines: as in lcorolib.c, with the budget carried along -------------------- */
 
 static lua_State *check_thread(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
@@ -136,7 +136,7 @@ static int guarded_wrap(lua_State *L) {
   return 1;
 }
 
-/* ---- work in proportion to strings ----------------------------------------------------------- */
+/* ---- work in proportion to strings -------------------------------------------------- */
 
 /* Upvalue 2: bytes that cost one instruction; upvalue 3: bytes made per byte of the argument. */
 static int guarded_bytes(lua_State *L) {
@@ -169,7 +169,7 @@ static int guarded_match(lua_State *L) {
   return f(L);
 }
 
-/* ---- work in proportion to tables ---------------------------------------------------------------- */
+/* ---- work in proportion to tables --------------------------------------------------- */
 
 static lua_Unsigned span(lua_Integer first, lua_Integer last) {
   return first > last ? 0 : (lua_Unsigned)last - (lua_Unsigned)first + 1;
@@ -220,7 +220,7 @@ static int guarded_table(lua_State *L) {
   return call_original(L);
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------------------- */
 
 static int guarded_refuse(lua_State *L) {
   if (is_limited(L))
@@ -259,7 +259,7 @@ static int guarded_collectgarbage(lua_State *L) {
   return call_original(L);
 }
 
-/* ---- installation --------------------------------------------------------------------------------------- */
+/* ---- installation ------------------------------------------------------------------- */
 
 /* The library table is on top: replaces its NAME by a closure of f over the original and the nextra
  * values above the table. */

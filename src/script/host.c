@@ -16,8 +16,8 @@ typedef struct BlockHead {
   uint64_t tag;
 } BlockHead;
 
-/* A refused allocation makes Lua collect everything and ask again; asking twice costs the budget what
- * the collection took, so that a loop of failures ends. */
+/* A refused allocation makes Lua collect everything and ask again; asking twice costs the budget
+ * what the collection took, so that a loop of failures ends. */
 static bool refuse(Budget *b, size_t more, size_t nsize) {
   enum { COLLECTION = 200000 };
   if (!b->quota || (more <= b->quota && b->held <= b->quota - more)) {
@@ -54,7 +54,7 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   return head + 1;
 }
 
-/* ---- modules -------------------------------------------------------------------------- */
+/* ---- modules ------------------------------------------------------------------------ */
 
 static const char *const roots[] = {"lua/",
                                     ""}; /* lua/grpo/x.lua is grpo.x, rewards/x.lua is rewards.x */
@@ -123,7 +123,7 @@ static int l_embedded_names(lua_State *L) {
 const luaL_Reg host_functions[] = {
     {"embedded", l_embedded}, {"embedded_names", l_embedded_names}, {NULL, NULL}};
 
-/* ---- the state --------------------------------------------------------------------------- */
+/* ---- the state ---------------------------------------------------------------------- */
 
 static const char script_key;
 
@@ -202,5 +202,7 @@ void script_close(Script *s) {
   lua_close(s->L); /* models and tensors go before the pool they run on */
   pool_free(s->pool);
   arena_free(&s->arena);
+  buf_free(&s->spare_buf);
+  intbuf_free(&s->spare_ints);
   mem_free(s);
 }

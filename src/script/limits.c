@@ -55,7 +55,7 @@ static int raise_spent(lua_State *L, const Budget *b) {
   return lua_error(L);
 }
 
-/* ---- the hook ----------------------------------------------------------------------------- */
+/* ---- the hook ----------------------------------------------------------------------- */
 
 static void on_count(lua_State *L, lua_Debug *ar) {
   (void)ar;
@@ -123,7 +123,7 @@ void make_room(lua_State *L, size_t n) {
   lua_error(L);
 }
 
-/* ---- the calls ---------------------------------------------------------------------------------- */
+/* ---- the calls ---------------------------------------------------------------------- */
 
 /* Message handler: the traceback is taken where the error happened, outside the memory quota. */
 static int on_error(lua_State *L) {
@@ -192,8 +192,8 @@ static void arm(lua_State *co, Budget *b) {
   lua_sethook(co, on_count, LUA_MASKCOUNT, slice > 0 ? slice : 1);
 }
 
-/* Pushes the error of a spent budget that reached us without its object: the position is that of the
- * function at index. */
+/* Pushes the error of a spent budget that reached us without its object; the position is that of
+ * the function at index. */
 static void push_spent(lua_State *L, const Budget *b, const char *spent, int index) {
   lua_Debug ar;
   char text[256];
@@ -263,7 +263,7 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   return ok;
 }
 
-/* ---- core functions -------------------------------------------------------------------------------- */
+/* ---- core functions ----------------------------------------------------------------- */
 
 void check_limits(lua_State *L, int index, Limits *out) {
   static const char *const known[] = {"instructions", "memory", "seconds", NULL};

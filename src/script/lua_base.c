@@ -18,7 +18,7 @@
 #include "script/script.h"
 #include "script/state.h"
 
-/* ---- versions ------------------------------------------------------------------------ */
+/* ---- versions ----------------------------------------------------------------------- */
 
 static void set_string(lua_State *L, const char *key, const char *value) {
   lua_pushstring(L, value);
@@ -102,7 +102,7 @@ static int l_doctor(lua_State *L) {
   return 1;
 }
 
-/* ---- clocks, the process, the terminal --------------------------------------------------- */
+/* ---- clocks, the process, the terminal ---------------------------------------------- */
 
 static int l_clock(lua_State *L) {
   lua_pushnumber(L, clock_seconds());
@@ -176,7 +176,7 @@ static int l_out(lua_State *L) {
   return write_all(L, STDOUT_FILENO);
 }
 
-/* ---- signals: each is delivered once; a second INT or TERM leaves at once -------------------- */
+/* ---- signals: each is delivered once; a second INT or TERM leaves at once ----------- */
 
 static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
 
@@ -219,7 +219,7 @@ static int l_signal_count(lua_State *L) {
   return 1;
 }
 
-/* ---- threads and memory ------------------------------------------------------------------------ */
+/* ---- threads and memory ------------------------------------------------------------- */
 
 static int l_set_threads(lua_State *L) {
   Script *s = script_of(L);
@@ -252,7 +252,7 @@ static int l_mem(lua_State *L) {
   return 1;
 }
 
-/* ---- random numbers --------------------------------------------------------------------------------- */
+/* ---- random numbers ----------------------------------------------------------------- */
 
 /* (seed, stream, step, prompt, sample) at arg... */
 static RngKey check_key(lua_State *L, int arg) {
@@ -349,7 +349,7 @@ static int seeded_randomseed(lua_State *L) {
   return call_library(L);
 }
 
-/* ---- registration ------------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------- */
 
 static int none_tostring(lua_State *L) {
   lua_pushliteral(L, "none");

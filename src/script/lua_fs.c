@@ -34,7 +34,7 @@ static Status system_failure(const char *path) {
   return fail(errno == ENOENT ? GRPO_ENOENT : GRPO_EIO, "%s: %s", path, strerror(errno));
 }
 
-/* ---- whole files ---------------------------------------------------------------------- */
+/* ---- whole files -------------------------------------------------------------------- */
 
 static int fs_read(lua_State *L) {
   const char *path = check_path(L, 1);
@@ -42,7 +42,7 @@ static int fs_read(lua_State *L) {
   Status s = file_read(path, 0, b);
   if (s) return push_failure(L, s);
   lua_pushlstring(L, b->data ? b->data : "", b->len);
-  buf_free(b);
+  keep_buf(L, b);
   return 1;
 }
 
@@ -133,7 +133,7 @@ static int fs_readlink(lua_State *L) {
   return 1;
 }
 
-/* ---- appending and locking: a descriptor in a userdata; -1: closed -------------------------- */
+/* ---- appending and locking: a descriptor in a userdata; -1: closed ------------------ */
 
 static int push_descriptor(lua_State *L, const char *type, const char *path, int flags) {
   int *fd = lua_newuserdatauv(L, sizeof *fd, 0);
@@ -201,7 +201,7 @@ static int descriptor_tostring(lua_State *L) {
   return 1;
 }
 
-/* ---- registration ----------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------- */
 
 const luaL_Reg fs_functions[] = {{NULL, NULL}};
 

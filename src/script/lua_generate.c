@@ -7,7 +7,7 @@
 #include "script/state.h"
 #include "script/tensor.h"
 
-/* ---- sampling options ------------------------------------------------------------------------ */
+/* ---- sampling options --------------------------------------------------------------- */
 
 #define SAMPLING_OPTIONS                                                                           \
   "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop",        \
@@ -100,7 +100,7 @@ void check_sampling(lua_State *L, int index, const char *where, Sampling *out) {
   read_sampling(L, index, where, out);
 }
 
-/* ---- prompts ----------------------------------------------------------------------------------------- */
+/* ---- prompts ------------------------------------------------------------------------ */
 
 /* Appends the ids of the prompt on top (a string or a list of ids); tok may be NULL. */
 static void read_prompt(lua_State *L, const Tokenizer *tok, const char *what, IntBuf *ids) {
@@ -155,7 +155,7 @@ static bool is_single_prompt(lua_State *L, int index) {
   return single;
 }
 
-/* ---- generate ------------------------------------------------------------------------------------------ */
+/* ---- generate ----------------------------------------------------------------------- */
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -264,7 +264,7 @@ int model_generate(lua_State *L) {
   return 1;
 }
 
-/* ---- score --------------------------------------------------------------------------------------------- */
+/* ---- score -------------------------------------------------------------------------- */
 
 /* A forward pass: the tape with its graph, and where each output belongs. */
 typedef struct Forward {
@@ -486,7 +486,7 @@ int model_score(lua_State *L) {
   return push_scores(L, lm, &prompts, &completions, temperature, grad);
 }
 
-/* ---- one sequence ------------------------------------------------------------------------------------------ */
+/* ---- one sequence ------------------------------------------------------------------- */
 
 /* The ids of argument 2, checked against vocabulary and context; at least `least` of them. */
 static IntBuf *check_sequence(lua_State *L, const LuaModel *lm, const char *what, size_t least) {

@@ -15,7 +15,7 @@
 
 static const char null_key; /* its address is json_null, a light userdata */
 
-/* ---- reading ---------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------ */
 
 static void push_object(lua_State *L, const Json *j) {
   lua_createtable(L, 0, (int)json_count(j));
@@ -102,7 +102,7 @@ static int l_decode(lua_State *L) {
   return 1;
 }
 
-/* ---- writing ------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------ */
 
 typedef struct Writer {
   lua_State *L;
@@ -259,7 +259,7 @@ static int l_encode(lua_State *L) {
   Status st = buf_status(b);
   if (st) return raise_status(L, st);
   lua_pushlstring(L, b->data ? b->data : "", b->len);
-  buf_free(b);
+  keep_buf(L, b);
   return 1;
 }
 

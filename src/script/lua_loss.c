@@ -9,7 +9,7 @@
 #include "grad/policy.h"
 #include "script/tensor.h"
 
-/* ---- options: section train of an experiment ------------------------------------------------ */
+/* ---- options: section train of an experiment ---------------------------------------- */
 
 #define LOSS_OPTIONS                                                                               \
   "clip", "clip_high", "delta", "importance", "kl", "kl_estimator", "kl_bias_correction",          \
@@ -116,7 +116,7 @@ static LossKind check_kind(lua_State *L, const char *name) {
   return kind;
 }
 
-/* ---- the batch ---------------------------------------------------------------------------------- */
+/* ---- the batch ---------------------------------------------------------------------- */
 
 /* What PolicyLossAttr points to, in one block. */
 typedef struct Batch {
@@ -278,7 +278,7 @@ static Value *tensor_field(lua_State *L, int t, const char *name) {
   return v;
 }
 
-/* ---- metrics ------------------------------------------------------------------------------------- */
+/* ---- metrics ------------------------------------------------------------------------ */
 
 static void set_number(lua_State *L, const char *name, double v) {
   lua_pushnumber(L, v);
@@ -316,7 +316,7 @@ static int finish_loss(lua_State *L, Batch *b, TensorHandle *h, Status s, Value 
   return 2;
 }
 
-/* ---- grpo.loss(name, t, opts) -> loss, metrics ------------------------------------------------------- */
+/* ---- grpo.loss(name, t, opts) -> loss, metrics -------------------------------------- */
 
 static int l_policy_loss(lua_State *L) {
   static const char *const known[] = {LOSS_OPTIONS, NULL};
@@ -345,7 +345,7 @@ static int l_policy_loss(lua_State *L) {
   return finish_loss(L, &b, h, s, out, &metrics);
 }
 
-/* ---- grpo.loss_from_logits(logits, targets, advantages, opts) -> loss, metrics -------------------------- */
+/* ---- grpo.loss_from_logits(logits, targets, advantages, opts) -> loss, metrics ------ */
 
 /* opts hold the fields of t too (old_logp, mask, lengths, ...): a t is made from them. */
 static void make_table(lua_State *L) {

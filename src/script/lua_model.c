@@ -7,7 +7,7 @@
 #include "script/state.h"
 #include "script/tensor.h"
 
-/* ---- handles ----------------------------------------------------------------------------- */
+/* ---- handles ------------------------------------------------------------------------ */
 
 LuaModel *check_lua_model(lua_State *L, int arg) {
   LuaModel *lm = check_object(L, arg, MODEL_TYPE);
@@ -70,7 +70,7 @@ void want_trainable(lua_State *L, LuaModel *lm) {
   if (s) raise_status(L, s);
 }
 
-/* ---- making and loading ------------------------------------------------------------------------ */
+/* ---- making and loading ------------------------------------------------------------- */
 
 /* The tokenizer option at index becomes user value 1 of the model on top. */
 static void set_tokenizer(lua_State *L, int options, const char *where) {
@@ -235,7 +235,7 @@ static int model_save_(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------ */
+/* ---- parameters --------------------------------------------------------------------- */
 
 static void release_model(void *m) { model_release(m); }
 
@@ -284,7 +284,7 @@ static int model_zero_grad_(lua_State *L) {
   return 0;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------------------- */
 
 static int config_newindex(lua_State *L) {
   return raise_new(L, GRPO_EARG,
@@ -372,7 +372,7 @@ static int later_method(lua_State *L) {
                    lua_tostring(L, lua_upvalueindex(1)));
 }
 
-/* ---- registration ------------------------------------------------------------------------------------------ */
+/* ---- registration ------------------------------------------------------------------- */
 
 const luaL_Reg model_functions[] = {{"model_clone", l_model_clone},
                                     {"model_lerp", l_model_lerp},

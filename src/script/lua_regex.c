@@ -22,7 +22,7 @@ static LuaRegex *check_regex(lua_State *L) {
   return r;
 }
 
-/* ---- making one ------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------- */
 
 static unsigned parse_flags(lua_State *L, const char *flags) {
   unsigned bits = 0;
@@ -89,7 +89,7 @@ static int regex_tostring(lua_State *L) {
   return 1;
 }
 
-/* ---- matching ----------------------------------------------------------------------------- */
+/* ---- matching ----------------------------------------------------------------------- */
 
 typedef struct Match {
   Regex *re;
@@ -252,7 +252,7 @@ static int regex_gmatch(lua_State *L) {
   return 1;
 }
 
-/* ---- replacing ------------------------------------------------------------------------------ */
+/* ---- replacing ---------------------------------------------------------------------- */
 
 static void put_template(lua_State *L, Buf *b, const Match *m) {
   size_t n;
@@ -331,7 +331,7 @@ static int regex_gsub(lua_State *L) {
   Status st = buf_status(b);
   if (st) return raise_status(L, st);
   lua_pushlstring(L, b->data ? b->data : "", b->len);
-  buf_free(b);
+  keep_buf(L, b);
   lua_pushinteger(L, n);
   return 2;
 }
@@ -355,7 +355,7 @@ Regex *to_regex(lua_State *L, const char *where) {
   return r->re;
 }
 
-/* ---- registration ----------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------- */
 
 const luaL_Reg regex_functions[] = {{NULL, NULL}};
 

@@ -37,7 +37,7 @@ static int tokenizer_gc(lua_State *L) {
   return 0;
 }
 
-/* ---- making one -------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------- */
 
 static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *const *t) {
   if (s) return raise_status(L, s);
@@ -120,7 +120,7 @@ static int l_train(lua_State *L) {
   return made(L, slot, tokenizer_train(&t, texts, lens, n, &o), &t);
 }
 
-/* ---- encoding and decoding ------------------------------------------------------------------ */
+/* ---- encoding and decoding ---------------------------------------------------------- */
 
 static int tok_encode(lua_State *L) {
   static const char *const known[] = {"special", "parse_special", NULL};
@@ -137,7 +137,7 @@ static int tok_encode(lua_State *L) {
   Status s = tokenizer_encode(t, text, n, flags, ids);
   if (s) return raise_status(L, s);
   push_ids(L, ids->data, ids->len);
-  intbuf_free(ids);
+  keep_ints(L, ids);
   return 1;
 }
 
@@ -154,8 +154,8 @@ static int tok_decode(lua_State *L) {
   Status s = tokenizer_decode(t, ids->data, ids->len, skip, b);
   if (s) return raise_status(L, s);
   lua_pushlstring(L, b->data ? b->data : "", b->len);
-  buf_free(b);
-  intbuf_free(ids);
+  keep_buf(L, b);
+  keep_ints(L, ids);
   return 1;
 }
 
@@ -183,7 +183,7 @@ static int tok_chat(lua_State *L) {
   return 1;
 }
 
-/* ---- looking up ------------------------------------------------------------------------------- */
+/* ---- looking up --------------------------------------------------------------------- */
 
 static int tok_id(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
@@ -277,7 +277,7 @@ static int tok_tostring(lua_State *L) {
   return 1;
 }
 
-/* ---- registration ---------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------- */
 
 const luaL_Reg text_functions[] = {{"tokenizer_load", l_load},
                                    {"tokenizer_bytes", l_bytes},

@@ -141,7 +141,7 @@ static bool single(Matcher *m, const char *s, const char *p, const char *ep) {
   }
 }
 
-/* ---- items -------------------------------------------------------------------------------- */
+/* ---- items -------------------------------------------------------------------------- */
 
 static const char *match_balance(Matcher *m, const char *s, const char *p) {
   if (p + 1 >= m->p_end) malformed(m, "missing arguments to '%b'");
@@ -272,7 +272,7 @@ static const char *match(Matcher *m, const char *s, const char *p) {
   return e;
 }
 
-/* ---- captures to Lua -------------------------------------------------------------------------- */
+/* ---- captures to Lua ---------------------------------------------------------------- */
 
 static void push_capture(Matcher *m, int i, const char *s, const char *e) {
   if (i >= m->level) {
@@ -307,7 +307,7 @@ static const char *match_again(Matcher *m, const char *s, const char *p) {
   return match(m, s, p);
 }
 
-/* ---- find, match -------------------------------------------------------------------------------- */
+/* ---- find, match -------------------------------------------------------------------- */
 
 static size_t start_position(lua_Integer pos, size_t len) {
   if (pos > 0) return (size_t)pos;
@@ -367,7 +367,7 @@ static int find_or_match(lua_State *L, bool find) {
 static int bounded_find(lua_State *L) { return find_or_match(L, true); }
 static int bounded_match(lua_State *L) { return find_or_match(L, false); }
 
-/* ---- gmatch: upvalues subject, pattern, next start, end of the last match ------------------------- */
+/* ---- gmatch: upvalues subject, pattern, next start, end of the last match ----------- */
 
 static int gmatch_next(lua_State *L) {
   size_t ls, lp;
@@ -401,7 +401,7 @@ static int bounded_gmatch(lua_State *L) {
   return 1;
 }
 
-/* ---- gsub ------------------------------------------------------------------------------------------ */
+/* ---- gsub --------------------------------------------------------------------------- */
 
 static void add_template(Matcher *m, luaL_Buffer *b, const char *s, const char *e) {
   size_t n;

@@ -35,7 +35,7 @@
 
 typedef struct Script Script;
 
-/* ---- host.c: the state ------------------------------------------------------------ */
+/* ---- host.c: the state -------------------------------------------------------------- */
 /* files: the table of embedded files (ends with a NULL name).  Standard libraries are open,
  * package.preload["grpo.core"] is set, embedded modules are found last. */
 Status script_open(Script **out, const EmbeddedFile *files);
@@ -48,7 +48,7 @@ Pool *script_pool(lua_State *L);
 const Ctx *script_ctx(lua_State *L);
 const EmbeddedFile *script_embedded(lua_State *L, const char *name, size_t len); /* NULL: none */
 
-/* ---- errors.c: failures -> Lua errors ------------------------------------------------ */
+/* ---- errors.c: failures -> Lua errors ----------------------------------------------- */
 int raise_status(lua_State *L, Status s); /* the recorded failure (err_message); never returns */
 int raise_new(lua_State *L, Status s, const char *fmt,
               ...) /* fail() and raise_status() in one; never returns */
@@ -66,7 +66,7 @@ void complete_error(lua_State *L, bool traceback);
 /* Closest name out of n, or NULL when none is near. */
 const char *nearest_name(const char *name, const char *const *names, size_t n);
 
-/* ---- errors.c: arguments.  Like luaL_check..., but the error is at the user's line ----- */
+/* ---- errors.c: arguments.  Like luaL_check..., but the error is at the user's line ---- */
 const char *check_string(lua_State *L, int arg, size_t *len); /* strings only; len may be NULL */
 lua_Integer check_integer(lua_State *L, int arg, lua_Integer min, lua_Integer max);
 double check_number(lua_State *L, int arg);
@@ -91,11 +91,14 @@ bool field_string(lua_State *L, int index, const char *where, const char *name, 
 bool field_choice(lua_State *L, int index, const char *where, const char *name,
                   const char *const *choices, int *v);
 
-/* ---- errors.c: memory that Lua owns -------------------------------------------------------- */
+/* ---- errors.c: memory that Lua owns ------------------------------------------------- */
 void *push_scratch(lua_State *L, size_t count,
                    size_t size); /* pushes a userdata; cleared; raises */
 Buf *push_buf(lua_State *L);     /* pushes a userdata that frees the buffer when collected */
 IntBuf *push_ints(lua_State *L); /* the same for ids */
+/* Done with it: its memory serves the next push_buf or push_ints, so that a steady step takes none. */
+void keep_buf(lua_State *L, Buf *b);
+void keep_ints(lua_State *L, IntBuf *b);
 /* Appends the 0-based ids of the list at index; `what` names it in errors ("prompt"). */
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out);
 void push_ids(lua_State *L, const int32_t *ids, size_t n); /* pushes a list */
@@ -104,7 +107,7 @@ void push_json(lua_State *L, const Json *j); /* lua_json.c: pushes the value */
 void push_json_text(lua_State *L, const char *text, size_t len, const char *what);
 void put_json(lua_State *L, int index, Buf *b, int indent); /* lua_json.c: appends; 0: one line */
 
-/* ---- limits.c: the calls into Lua ------------------------------------------------------------ */
+/* ---- limits.c: the calls into Lua --------------------------------------------------- */
 typedef struct Limits {
   uint64_t instructions; /* VM instructions; 0: unlimited */
   size_t memory;         /* bytes the call may hold at once; 0: unlimited */
@@ -124,7 +127,7 @@ void charge_work(lua_State *L, uint64_t instructions);
 bool is_limited(lua_State *L);  /* is limited code running? */
 void limits_open(lua_State *L); /* replaces library functions that could evade a budget */
 
-/* ---- lua_tensor.c ------------------------------------------------------------------------------ */
+/* ---- lua_tensor.c ------------------------------------------------------------------- */
 #define TENSOR_TYPE "grpo.Tensor"
 /* Pushes a tensor.  Takes over the caller's reference, also when it raises. */
 void push_value(lua_State *L, Value *v);
@@ -138,7 +141,7 @@ bool recording(lua_State *L);               /* false inside grpo.no_grad */
 /* A new tensor [n] filled from floats; pushed. */
 void push_floats(lua_State *L, const float *data, size_t n);
 
-/* ---- lua_text.c, lua_model.c --------------------------------------------------------------------- */
+/* ---- lua_text.c, lua_model.c -------------------------------------------------------- */
 #define TOKENIZER_TYPE "grpo.Tokenizer"
 #define MODEL_TYPE     "grpo.Model"
 const Tokenizer *check_tokenizer(lua_State *L, int arg);  /* borrowed */
@@ -155,7 +158,7 @@ void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 /* lua_regex.c: the regex of the value on top, a grpo.regex or a pattern, which becomes one. */
 Regex *to_regex(lua_State *L, const char *where);
 
-/* ---- what each file puts into core, and its metatables ---------------------------------------------- */
+/* ---- what each file puts into core, and its metatables ------------------------------ */
 extern const luaL_Reg base_functions[], fs_functions[], json_functions[], regex_functions[],
     state_functions[], tensor_functions[], autograd_functions[], loss_functions[], text_functions[],
     model_functions[], limits_functions[], errors_functions[], host_functions[], engine_functions[];

@@ -43,6 +43,8 @@ struct Script {
   Link step;         /* tensors that belong to the step */
   uint64_t randn;    /* calls of grpo.randn without a seed */
   size_t unreported; /* tensor bytes the collector has not heard of */
+  Buf spare_buf;     /* memory of the last buffer that keep_buf() gave back */
+  IntBuf spare_ints;
   int random_ref;    /* registry reference of core.reseed_math's function, or LUA_NOREF */
 };
 

@@ -43,5 +43,9 @@ void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t
 int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v);
 /* "[2, 3]" */
 const char *push_shape(lua_State *L, const Tensor *x);
+/* Sizes from the list at arg; the number of them.  One may be -1 when `open` allows it. */
+int check_dims(lua_State *L, int arg, bool open, int *dim);
+/* A new tensor, zero-filled, on the stack; `what` names the call. */
+Value *push_new(lua_State *L, int ndim, const int *dim, const char *what);
 
 #endif

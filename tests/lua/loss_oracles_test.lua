@@ -34,7 +34,8 @@ local function translate(s)
     kl_bias_correction = s.use_bias_correction_kl, off_policy_mask = given(s.off_policy_mask_threshold),
     entropy = s.entropy_coef, top_entropy_quantile = s.top_entropy_quantile,
     sapo = { pos = s.sapo_temperature_pos, neg = s.sapo_temperature_neg },
-    vespo = { k_pos = s.vespo_k_pos, lambda_pos = s.vespo_lambda_pos, k_neg = s.vespo_k_neg, lambda_neg = s.vespo_lambda_neg },
+    vespo = { k_pos = s.vespo_k_pos, lambda_pos = s.vespo_lambda_pos, k_neg = s.vespo_k_neg,
+      lambda_neg = s.vespo_lambda_neg },
     max_new_tokens = s.max_completion_length,
   }
   if name ~= "gspo_token" and s.importance_sampling_level ~= "sequence_token" then
@@ -43,7 +44,8 @@ local function translate(s)
   if name == "luspo" and s.importance_sampling_level == "token" then o.importance = "token" end
   if name == "cispo" then o.cispo_cap = given(s.epsilon_high) or s.epsilon end
   if given(s.sampling_is_mode) then
-    o.sampler_correction = { mode = s.sampling_is_mode, min = given(s.sampling_is_clip_min), max = given(s.sampling_is_clip_max) }
+    o.sampler_correction = { mode = s.sampling_is_mode, min = given(s.sampling_is_clip_min),
+      max = given(s.sampling_is_clip_max) }
   end
   return name, o
 end
@@ -63,7 +65,8 @@ local function batch(problem, s)
     entropy = grpo.tensor(flat(problem.entropies), { requires_grad = true }),
     old_logp = s.use_old_logps and column(problem.old_logps) or nil,
     ref_logp = column(problem.ref_logps), sampler_logp = column(problem.sampling_logps),
-    advantage = s.per_token_advantages and flat(problem.per_token_advantages) or per_token(problem.advantages, problem.lengths),
+    advantage = s.per_token_advantages and flat(problem.per_token_advantages) or per_token(problem.advantages,
+      problem.lengths),
     mask = mask, lengths = problem.lengths, padded_width = problem.padded_width,
   }
 end

@@ -19,7 +19,8 @@ local function methods_of(type_name)
 end
 
 describe("annotations", function()
-  for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" }, { "tensor", "Tensor", "grpo.Tensor" }, { "tensor", "AdamW", "grpo.AdamW" },
+  for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" }, { "tensor", "Tensor", "grpo.Tensor" }, { "tensor",
+    "AdamW", "grpo.AdamW" },
     { "tokenizer", "Tokenizer", "grpo.Tokenizer" }, { "model", "Model", "grpo.Model" } } do
     it("name exactly the methods of " .. entry[3], function()
       assert.same(methods_of(entry[3]), annotated(entry[1], entry[2]))
@@ -27,7 +28,8 @@ describe("annotations", function()
   end
   it("name exactly the functions of grpo", function()
     local names = {}
-    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs" } do assert.equal("function", type(grpo[name])) end
+    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs" } do assert.equal("function",
+      type(grpo[name])) end
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true

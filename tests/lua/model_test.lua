@@ -115,7 +115,7 @@ describe("a model", function()
     local p
     do
       local model = new(5)
-      for _, t in model:parameters() do p = t break end
+      for _, t in model:parameters() do p = p or t end
     end
     collectgarbage()
     collectgarbage()

@@ -4,7 +4,8 @@ local function round(v) return core.state_decode(core.state_encode(v)) end
 
 describe("tr.state as bytes", function()
   it("keeps every kind of value exactly", function()
-    local v = { 1, -1, math.maxinteger, math.mininteger, 0.1, -0.0, 1 / 0, -1 / 0, "a\0b", "", true, false, { x = { y = {} } },
+    local v = { 1, -1, math.maxinteger, math.mininteger, 0.1, -0.0, 1 / 0, -1 / 0, "a\0b", "", true, false,
+      { x = { y = {} } },
       [true] = 1, [2.5] = "f" }
     local r = round(v)
     assert.same(v, r)

@@ -116,7 +116,8 @@ describe("methods", function()
     assert.same({ -1, 0, 1 }, x:minimum(1):totable())
     assert.same({ 1, 1, 2 }, x:maximum(1):totable())
     for name, f in pairs { exp = math.exp, tanh = function(v) return 2 / (1 + math.exp(-2 * v)) - 1 end,
-      sigmoid = function(v) return 1 / (1 + math.exp(-v)) end, silu = function(v) return v / (1 + math.exp(-v)) end } do
+      sigmoid = function(v) return 1 / (1 + math.exp(-v)) end,
+        silu = function(v) return v / (1 + math.exp(-v)) end } do
       for i, v in ipairs(x:totable()) do assert.near(f(v), x[name](x):totable()[i], 1e-5) end
     end
     assert.near(math.log(2), T(2):log():item(), 1e-6)
@@ -180,7 +181,8 @@ describe("misuse", function()
     raises(function() return grpo.zeros { 1 << 40 } end, "size 1")
     raises(function() return grpo.zeros { 1 << 30, 1 << 30 } end, "machine has")
     raises(function() return grpo.zeros { 1 << 30, 1 << 30, 1 << 30, 1 << 30 } end, "machine has")
-    raises(function() return grpo.zeros { (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1 } end, "machine has")
+    raises(function() return grpo.zeros { (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1 } end,
+      "machine has")
     raises(function() return grpo.zeros { 1 << 20, 1 } + grpo.zeros { 1, 1 << 24 } end, "machine has")
     raises(function() return grpo.zeros({ 1 << 20, 1 }):matmul(grpo.zeros { 1, 1 << 24 }) end, "machine has")
     raises(function() return T({ 1 }):segment_sum({ 1 }, (1 << 31) - 1) end, "machine has")

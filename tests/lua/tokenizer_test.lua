@@ -34,7 +34,8 @@ describe("a tokenizer", function()
   it("can be trained, saved and loaded", function()
     local texts = {}
     for i = 1, 50 do texts[i] = "the quick brown fox number " .. i .. " jumps over the lazy dog" end
-    local t = grpo.tokenizer.train(texts, { vocab_size = 320, special_tokens = { "<|end|>", "<|pad|>", "<a>" }, eos = "<|end|>" })
+    local t = grpo.tokenizer.train(texts, { vocab_size = 320, special_tokens = { "<|end|>", "<|pad|>", "<a>" },
+      eos = "<|end|>" })
     assert.equal("<|end|>", t:token(t.eos))
     assert.is_true(#t:encode("the quick brown fox") < 12)
     local dir = os.tmpname()
@@ -67,7 +68,8 @@ describe("a tokenizer", function()
     assert.error_matches(function() tok.eos = 1 end, "cannot be set")
     assert.error_matches(function() grpo.tokenizer.load("/no/such/place") end, "/no/such/place")
     assert.error_matches(function() grpo.tokenizer.train({ 1 }, {}) end, "texts%[1%]")
-    assert.error_matches(function() grpo.tokenizer.train({ "a" }, { vocabsize = 300 }) end, "did you mean 'vocab_size'")
+    assert.error_matches(function() grpo.tokenizer.train({ "a" }, { vocabsize = 300 }) end,
+      "did you mean 'vocab_size'")
     assert.error_matches(function() grpo.tokenizer.train({ "a" }, { kind = "unigram" }) end, "want 'bpe'")
   end)
   it("says what it is", function()
