@@ -272,6 +272,19 @@ void keep_ints(lua_State *L, IntBuf *b) {
   *b = (IntBuf){0};
 }
 
+void reserve_bufs(lua_State *L, size_t bytes, size_t ints) {
+  static const char zeros[256];
+  static const int32_t ids[64];
+  Buf *b = push_buf(L);
+  IntBuf *v = push_ints(L);
+  while (b->len < bytes && b->len < KEPT_BYTES / 2 && !b->oom) buf_put(b, zeros, sizeof zeros);
+  while (v->len < ints && v->len < KEPT_BYTES / 8 && !v->oom)
+    intbuf_append(v, ids, sizeof ids / sizeof *ids);
+  keep_buf(L, b);
+  keep_ints(L, v);
+  lua_pop(L, 2);
+}
+
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {
   index = lua_absindex(L, index);
   if (!lua_istable(L, index))

@@ -117,6 +117,7 @@ static int push_text(lua_State *L, bool skip_special) {
   const Status s = tokenizer_decode(h->engine->tok, c->ids, (size_t)c->len, skip_special, text);
   if (s) return raise_status(L, s);
   lua_pushlstring(L, text->data ? text->data : "", text->len);
+  keep_buf(L, text);
   return 1;
 }
 

@@ -111,8 +111,12 @@ static int l_engine(lua_State *L) {
   return s ? raise_status(L, s) : 1;
 }
 
+/* The engine took its memory when it was made; this is the binding's own: texts and lists of ids. */
 static int engine_reserve(lua_State *L) {
-  check_engine(L, 1); /* all memory was taken when it was made */
+  enum { BYTES_PER_TOKEN = 16 }; /* more than a vocabulary's tokens have on average */
+  const EngineOptions *o = engine_options(check_engine(L, 1));
+  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens;
+  reserve_bufs(L, (size_t)o->max_new_tokens * BYTES_PER_TOKEN, tokens * (size_t)o->prompts_per_step);
   lua_settop(L, 1);
   return 1;
 }
@@ -151,14 +155,14 @@ static int engine_estimate_bytes(lua_State *L) {
 /* ---- rollout --------------------------------------------------------------------- */
 
 /* A list of prompts (lists of ids) at `list`; their numbers in the field `index` of the options. */
-static Prompt *push_prompts(lua_State *L, int list, int options, int *n) {
+static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf **store) {
   int count = 0;
   if (!lua_istable(L, list))
     raise_new(L, GRPO_EARG, "rollout.prompts: a list of lists of ids expected, got %s",
               luaL_typename(L, list));
   *n = (int)lua_rawlen(L, list);
   Prompt *p = push_scratch(L, (size_t)*n, sizeof *p);
-  IntBuf *ids = push_ints(L);
+  IntBuf *ids = *store = push_ints(L);
   for (int i = 0; i < *n; i++) {
     const size_t before = ids->len;
     lua_rawgeti(L, list, i + 1);
@@ -210,8 +214,10 @@ static int engine_rollout_prompts(lua_State *L) {
   lua_settop(L, 2);
   check_rollout(L, 2, e, &o, &slot);
   lua_getfield(L, 2, "prompts");
-  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n);
+  IntBuf *ids;
+  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
   const Status s = engine_rollout(e, slot, n, p, &o);
+  keep_ints(L, ids);
   if (s) return raise_status(L, s);
   push_batch(L, 1, slot);
   return 1;
@@ -230,11 +236,13 @@ static int engine_replace_groups(lua_State *L) {
   check_rollout(L, 5, e, &o, &given);
   if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: not the stream of the batch");
   const double *numbers = push_numbers(L, 3, "replace.slots", &count);
-  const Prompt *p = push_prompts(L, 4, 5, &n);
+  IntBuf *ids;
+  const Prompt *p = push_prompts(L, 4, 5, &n, &ids);
   if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
   int *slots = push_scratch(L, (size_t)n, sizeof *slots);
   for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
   const Status s = engine_replace(e, slot, n, slots, p, &o);
+  keep_ints(L, ids);
   return s ? raise_status(L, s) : 0;
 }
 
@@ -528,11 +536,11 @@ static int engine_update_policy(lua_State *L) {
 /* ---- demonstrations -------------------------------------------------------------- */
 
 /* A list of { prompt=ids, target=ids } at index 2. */
-static Example *push_examples(lua_State *L, int *n) {
+static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
   Example *x = push_scratch(L, (size_t)*n, sizeof *x);
-  IntBuf *ids = push_ints(L);
+  IntBuf *ids = *store = push_ints(L);
   for (int i = 0; i < *n; i++) {
     static const char *const names[] = {"prompt", "target"};
     size_t at[3];
@@ -570,8 +578,10 @@ static int engine_sft_step(lua_State *L) {
   field_number(L, 3, "train", "max_grad_norm", 0, INFINITY, &o.max_grad_norm);
   field_int(L, 3, "sft", "step", 0, INT32_MAX, &step);
   o.step = (uint64_t)step;
-  const Example *x = push_examples(L, &n);
+  IntBuf *ids;
+  const Example *x = push_examples(L, &n, &ids);
   const Status s = engine_sft(e, n, x, &o, &m);
+  keep_ints(L, ids);
   if (s) return raise_status(L, s);
   push_metrics(L, &m);
   return 1;
@@ -584,8 +594,10 @@ static int engine_nll_mean(lua_State *L) {
   int64_t tokens;
   int n;
   lua_settop(L, 2);
-  const Example *x = push_examples(L, &n);
+  IntBuf *ids;
+  const Example *x = push_examples(L, &n, &ids);
   const Status s = engine_nll(e, n, x, &mean, &tokens);
+  keep_ints(L, ids);
   if (s) return raise_status(L, s);
   lua_pushnumber(L, mean);
   lua_pushinteger(L, tokens);

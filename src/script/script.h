@@ -99,6 +99,8 @@ IntBuf *push_ints(lua_State *L); /* the same for ids */
 /* Done with it: its memory serves the next push_buf or push_ints, so that a steady step takes none. */
 void keep_buf(lua_State *L, Buf *b);
 void keep_ints(lua_State *L, IntBuf *b);
+/* What the next push_buf and push_ints will hold without taking memory. */
+void reserve_bufs(lua_State *L, size_t bytes, size_t ints);
 /* Appends the 0-based ids of the list at index; `what` names it in errors ("prompt"). */
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out);
 void push_ids(lua_State *L, const int32_t *ids, size_t n); /* pushes a list */
