@@ -1,0 +1,76 @@
+---@meta
+-- grpo.data and what it makes.
+
+---@class grpo.data
+local data = {}
+
+---One JSON object a line.  Blank lines are skipped; a bad line is an error that names its number.
+---@param path string
+---@return grpo.Dataset
+function data.jsonl(path) end
+
+---RFC 4180; the first record names the columns; values are strings.
+---@param path string
+---@return grpo.Dataset
+function data.csv(path) end
+
+---Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest, row.text all of it.
+---@param path string
+---@param opts? { window?: integer, prompt?: integer, stride?: integer } default 256, 1, window
+---@return grpo.Dataset
+function data.text(path, opts) end
+
+---@param rows table[]
+---@return grpo.Dataset
+function data.list(rows) end
+
+---Row i is f(rng, i): rng() gives numbers in [0, 1) that depend on the seed and i only.
+---@param f fun(rng: (fun(): number), i: integer): table
+---@param opts? { seed?: integer, n?: integer } default 0, 1000000
+---@return grpo.Dataset
+function data.generate(f, opts) end
+
+---@param v any
+---@return boolean
+function data.is_dataset(v) end
+
+---Rows by number.  Never stores an order or a copy: shuffling is computed, map runs when a row is read.
+---@class grpo.Dataset
+---@field [integer] table
+---@operator len: integer
+local Dataset = {}
+
+---@param f fun(row: table): any called each time a row is read
+---@return grpo.Dataset
+function Dataset:map(f) end
+
+---@param f fun(row: table): boolean called once for every row, now
+---@return grpo.Dataset
+function Dataset:filter(f) end
+
+---@param seed? integer default 0
+---@return grpo.Dataset
+function Dataset:shuffle(seed) end
+
+---The first n rows.
+---@param n integer
+---@return grpo.Dataset
+function Dataset:take(n) end
+
+---All but the first n rows.
+---@param n integer
+---@return grpo.Dataset
+function Dataset:skip(n) end
+
+---A random `fraction` of the rows, and the rest.
+---@param fraction number 0 to 1
+---@param seed? integer default 0
+---@return grpo.Dataset first
+---@return grpo.Dataset rest
+function Dataset:split(fraction, seed) end
+
+---for row in ds:rows() do ... end
+---@return fun(): table|nil
+function Dataset:rows() end
+
+return data

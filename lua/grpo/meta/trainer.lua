@@ -1,0 +1,118 @@
+---@meta
+-- The trainer, and what rewards, hooks and losses are called with.
+
+---@alias grpo.LossName "grpo"|"bnpo"|"dr_grpo"|"dapo"|"gspo"|"gspo_token"|"luspo"|"gmpo"|"cispo"|"sapo"|"vespo"|"reinforce"|"rloo"
+
+---What grpo.experiment returns.
+---@class grpo.Experiment
+---@field config table the resolved options
+---@field stages { kind: string, config: table }[]
+
+---An error object: tostring(err) is its message.
+---@class grpo.Error
+---@field code string "EARG", "ENOENT", ...
+---@field message string begins with the script's line
+---@field where string the place in the C sources
+---@field traceback? string
+
+---One completion, as rewards and hooks see it.
+---@class grpo.Completion
+---@field text string decoded, special tokens left out; a stop string stays
+---@field prompt string as the model saw it
+---@field messages grpo.Message[]|nil
+---@field row table the dataset's row
+---@field ids integer[]
+---@field length integer
+---@field finish "eos"|"stop"|"length"
+---@field truncated boolean finish == "length"
+---@field logprobs number[] of each sampled token
+---@field index integer position in the group, from 1
+---@field group grpo.Completion[]
+---@field step integer
+---@field tokens_seen integer
+---@field state table tr.state, read-only
+---@field rng fun(): number a seeded stream of this completion's own; math.random inside a reward draws from it
+---@field rewards table<string, number|userdata> by entry; grpo.none where one does not apply
+---@field reward number|nil the total; set before on_rollout, which may change it
+---@field advantage number|number[]|nil
+---@field extra table|nil columns that rewards returned as their second value
+
+---text, row, c -> a number, a boolean (1 or 0) or nil ("does not apply"); second, a table of columns for the log
+---@alias grpo.RewardFunction fun(text: string, row: table, c: grpo.Completion): (number|boolean|nil), table?
+
+---Exactly one of fn, group_fn and token_fn.
+---@class grpo.RewardEntry
+---@field name? string default: "reward1", ... or the entry's key
+---@field weight? number|grpo.Schedule default 1
+---@field fn? grpo.RewardFunction
+---@field group_fn? fun(texts: string[], row: table, cs: grpo.Completion[]): (number|boolean|userdata)[]
+---@field token_fn? fun(c: grpo.Completion): number[] one reward for each token
+
+---@class grpo.RolloutBatch
+---@field completions grpo.Completion[]
+---@field step integer
+
+---What a loss written in Lua receives.  Tensors are [N], over the completion tokens of a micro-batch, and belong to the step.
+---@class grpo.LossInput
+---@field logp grpo.Tensor
+---@field entropy grpo.Tensor
+---@field old_logp grpo.Tensor
+---@field ref_logp grpo.Tensor|nil
+---@field sampler_logp grpo.Tensor
+---@field advantage grpo.Tensor
+---@field mask grpo.Tensor
+---@field sequence integer[] 1-based sequence index of each token
+---@field lengths integer[]
+---@field num_sequences number of the whole optimizer step
+---@field num_tokens number of the whole optimizer step
+---@field normalizer number num_tokens
+---@field max_new_tokens integer
+---@field p grpo.ScheduleArgument
+
+---@class grpo.Trainer
+---@field model grpo.Model
+---@field tokenizer grpo.Tokenizer
+---@field config table the stage's resolved options; those documented as live may be changed
+---@field state table yours; saved in every checkpoint, restored on resume
+---@field step_count integer
+---@field tokens_seen integer
+---@field metrics table<string, number> of the last step
+---@field batch grpo.RolloutBatch of the last step
+---@field resumed boolean
+local Trainer = {}
+
+---One optimizer step; nil when all stages are done.
+---@return table<string, number>|nil metrics
+function Trainer:step() end
+
+---To the end, with evaluations and hooks.
+---@return "finished"|"stopped"|"interrupted" why
+function Trainer:run() end
+
+---Held-out accuracy and pass@k.
+---@param n? integer rows; default eval.samples, else all
+---@return table report
+function Trainer:evaluate(n) end
+
+---A checkpoint: of the run, or into a directory.
+---@param dir? string
+---@return string path
+function Trainer:save(dir) end
+
+---Ends the run after this step, with a checkpoint.
+---@param reason? string
+function Trainer:stop(reason) end
+
+---A number of your own among the step's metrics.
+---@param name string
+---@param value number
+function Trainer:log(name, value) end
+
+---A text in run.log and TensorBoard.
+---@param name string
+---@param s string
+function Trainer:log_text(name, s) end
+
+---As print, on the screen above the progress line.
+---@param ... any
+function Trainer:print(...) end
