@@ -18,7 +18,7 @@ local wordmath = require "grpo.tasks.wordmath"
 
 local args  = grpo.args
 local seed  = math.tointeger(tonumber(args.seed or 0))
-local steps = math.tointeger(tonumber(args.steps or (args.model and 500 or 200)))
+local steps = math.tointeger(tonumber(args.steps or (args.model and 500 or 400)))
 if not seed or not steps then error("--arg seed and --arg steps want whole numbers", 0) end
 
 -- 1. Problems: rows with a question, and an answer that ends in "#### 42". -----------------------
@@ -89,7 +89,7 @@ local imitate = {
   kind = "sft",
   data = { train = demonstrations, target = teach },
   train = {
-    steps = 800, prompts_per_step = 64,
+    steps = 700, prompts_per_step = 64,
     lr = schedule.cosine { peak = 3e-3, warmup = 40, final = 3e-4 },
   },
 }
@@ -99,7 +99,7 @@ local improve = {
   data = { train = problems },
   train = {
     steps = steps, prompts_per_step = args.model and 8 or 32,
-    lr = args.model and 1e-6 or schedule.cosine { peak = 1.5e-4, warmup = 5, final = 1e-5 },
+    lr = args.model and 1e-6 or schedule.cosine { peak = 6e-5, warmup = 5, final = 6e-6 },
   },
 }
 

@@ -42,7 +42,7 @@ describe("a steady run", function()
     assert.is_true(different > 20)
     assert.equal(1000, tr.step_count)
     assert.equal(after_three.allocations, now.allocations)
-    assert.equal(after_three.live, now.live)
+    assert.is_true(now.live <= after_three.live) -- a closed graph may have given some back
     assert.is_true(now.peak_rss - after_three.peak_rss < 8 * 2 ^ 20) -- Lua's own garbage
   end)
 end)
