@@ -108,18 +108,21 @@ static int wrong_field(lua_State *L, const char *where, const char *name, const 
   return raise_new(L, GRPO_EARG, "%s.%s: want %s, got %.80s", where, name, wanted, shown(L));
 }
 
-bool field_number(lua_State *L, int index, const char *where, const char *name, double min,
-                  double max, double *v) {
-  if (!get_field(L, index, name)) return false;
+static int wrong_number(lua_State *L, const char *where, const char *name, double min, double max) {
   char wanted[96] = "a number";
   if (min > -INFINITY && max < INFINITY) {
     snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
   } else if (min > -INFINITY) {
     snprintf(wanted, sizeof wanted, "a number of at least %g", min);
   }
-  if (lua_type(L, -1) != LUA_TNUMBER) wrong_field(L, where, name, wanted);
-  double x = (double)lua_tonumber(L, -1);
-  if (!(x >= min && x <= max)) wrong_field(L, where, name, wanted);
+  return wrong_field(L, where, name, wanted);
+}
+
+bool field_number(lua_State *L, int index, const char *where, const char *name, double min,
+                  double max, double *v) {
+  if (!get_field(L, index, name)) return false;
+  double x = lua_type(L, -1) == LUA_TNUMBER ? (double)lua_tonumber(L, -1) : NAN;
+  if (!(x >= min && x <= max)) wrong_number(L, where, name, min, max);
   *v = x;
   lua_pop(L, 1);
   return true;
@@ -128,11 +131,13 @@ bool field_number(lua_State *L, int index, const char *where, const char *name, 
 static bool field_integer(lua_State *L, int index, const char *where, const char *name,
                           lua_Integer min, lua_Integer max, lua_Integer *v) {
   if (!get_field(L, index, name)) return false;
-  char wanted[96];
   int exact = 0;
-  snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
   lua_Integer x = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
-  if (!exact || x < min || x > max) wrong_field(L, where, name, wanted);
+  if (!exact || x < min || x > max) {
+    char wanted[96];
+    snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
+    wrong_field(L, where, name, wanted);
+  }
   *v = x;
   lua_pop(L, 1);
   return true;
