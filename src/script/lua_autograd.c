@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "model/optimizer.h"
 #include "script/lua_model.h"
-#include "script/lua_model.h"
 #include "script/tensor.h"
 
 /* ---- backward, detach --------------------------------------------------------------- */

@@ -45,7 +45,7 @@ struct Script {
   size_t unreported; /* tensor bytes the collector has not heard of */
   Buf spare_buf;     /* memory of the last buffer that keep_buf() gave back */
   IntBuf spare_ints;
-  int random_ref;    /* registry reference of core.reseed_math's function, or LUA_NOREF */
+  int random_ref; /* registry reference of core.reseed_math's function, or LUA_NOREF */
 };
 
 double clock_seconds(void); /* monotonic */
