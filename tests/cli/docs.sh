@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What the documents say is so: Lua in them compiles, files and commands exist, generated pages are fresh, examples run.
+# TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+cd "$root" || exit 1
+shopt -s nullglob
+documents=(README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md experiments/*.md)
+
+# ---- Lua in the documents: a chunk, or fields of a table ---------------------------------------------------------------------
+cat >"$work/compile.lua" <<'LUA'
+local bad = 0
+for path in os.getenv("DOCUMENTS"):gmatch("%S+") do
+  local file = assert(io.open(path))
+  local text = file:read("a")
+  file:close()
+  for at, block in text:gmatch("()```lua\n(.-)```") do
+    local line = select(2, text:sub(1, at):gsub("\n", ""))
+    local ok, message = load(block, "=" .. path)
+    if not ok and load("return {" .. block .. "}", "=" .. path) then ok = true end
+    if not ok then
+      bad = bad + 1
+      print(("%s:%d: %s"):format(path, line + 1, message))
+    end
+  end
+end
+print(bad == 0 and "fine" or "bad")
+LUA
+answer=$(DOCUMENTS="${documents[*]}" "$GRPO" repl <"$work/compile.lua" 2>&1)
+result "Lua in the documents compiles" "$([ "$answer" = fine ] || echo "$answer")"
+
+# ---- commands, targets, links ------------------------------------------------------------------------------------------------------
+missing=''
+for command in $(grep -ohE '(^|`|\./)grpo [a-z]+' "${documents[@]}" | grep -oE '[a-z]+$' | sort -u); do
+  "$GRPO" help "$command" >/dev/null 2>&1 || case $command in attach | logs | is) ;; *) missing+="grpo $command " ;; esac
+done
+result "commands that the documents name exist" "$missing"
+missing=''
+for target in $(grep -ohE '(^|`)[ ]*make( [A-Z]+=[a-z]+)?( [a-z][a-z-]*)+' "${documents[@]}" | sed -E 's/.*make//; s/[A-Z]+=[a-z]+//' | tr ' ' '\n' | sort -u); do
+  make -n -q "$target" >/dev/null 2>&1
+  [ $? = 2 ] && ! grep -qE "^\.PHONY: .*\b$target\b|^define layer_test" Makefile && missing+="make $target "
+done
+result "make targets that the documents name exist" "$missing"
+missing=''
+for document in "${documents[@]}"; do
+  for link in $(grep -oE '\]\([^)#]+' "$document" | sed 's/^](//' | grep -v '^http'); do
+    [ -e "$(dirname "$document")/$link" ] || missing+="$document: $link "
+  done
+done
+result "links between the documents lead somewhere" "$missing"
+
+# ---- generated ------------------------------------------------------------------------------------------------------------------------
+mkdir -p "$work/docs" "$work/lua/grpo/meta"
+OUT=$work "$GRPO" repl <tools/gen-options.lua
+result "docs/options.md is what make options writes" "$(diff docs/options.md "$work/docs/options.md" | head -n 6)"
+result "lua/grpo/meta/options.lua is what make options writes" \
+  "$(diff lua/grpo/meta/options.lua "$work/lua/grpo/meta/options.lua" | head -n 6)"
+
+# ---- examples: each runs, and those that train learn --------------------------------------------------------------------------------------
+rewards() { grep -oE '"reward": [-0-9.e]+' "$1" | grep -oE '[-0-9.e]+$'; }
+for example in custom_reward custom_loss schedule; do
+  "$GRPO" run examples/$example.lua --quiet --dir "$work/runs" >"$work/out" 2>"$work/err"
+  result "examples/$example.lua runs and learns" "$(
+    rewards "$work/runs/$example-001/metrics.jsonl" | awk '{ r[NR] = $1 } END { exit !(NR == 60 && r[60] > r[1] + 0.2) }' ||
+    { cat "$work/err"; rewards "$work/runs/$example-001/metrics.jsonl" | tr '\n' ' '; })"
+done
+"$GRPO" repl <examples/loop_by_hand.lua >"$work/out" 2>&1
+result "examples/loop_by_hand.lua runs and learns" "$(
+  awk '{ r[NR] = $4 } END { exit !(NR == 7 && r[7] > r[1] + 0.3) }' "$work/out" || cat "$work/out")"
+"$GRPO" repl <examples/generate.lua >"$work/out" 2>&1
+result "examples/generate.lua runs" "$(grep -q '^most likely next: 0\.' "$work/out" || cat "$work/out")"
+for settings in configs/train/*.json; do
+  cat >"$work/settings.lua" <<LUA
+local grpo = require "grpo"
+return grpo.experiment {
+  extends = "$settings",
+  model = { config = "configs/models/tiny.json", tokenizer = grpo.tokenizer.bytes() },
+  data = { train = grpo.data.list { { prompt = "a" } }, max_prompt_tokens = 8 }, sampling = { max_new_tokens = 8 },
+  rewards = { function(text) return #text end },
+}
+LUA
+  "$GRPO" run "$work/settings.lua" --quiet --dir "$work/runs" --steps 1 train.prompts_per_step=2 >/dev/null 2>"$work/err"
+  result "extends = \"$settings\"" "$(cat "$work/err")"
+done
+finish
