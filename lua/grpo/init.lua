@@ -45,6 +45,8 @@ local later = {
   trainer = { "grpo.train", "new" },
 }
 
+local not_yet = { sandbox = true, template = true }
+
 local known = {}
 for name in pairs(grpo) do known[#known + 1] = name end
 for name in pairs(later) do known[#known + 1] = name end
@@ -54,8 +56,9 @@ return setmetatable(grpo, {
   __index = function(t, name)
     local entry = later[name]
     if not entry then
-      local options = require "grpo.options"
-      require("grpo.errors").raise("EARG", "grpo.%s: there is no such function, %s", tostring(name),
+      local options, errors = require "grpo.options", require "grpo.errors"
+      if not_yet[name] then errors.raise("EARG", "grpo.%s: not in this version of grpo", name) end
+      errors.raise("EARG", "grpo.%s: there is no such function, %s", tostring(name),
         options.advice(name, known))
     end
     local value = require(entry[1])

@@ -67,6 +67,7 @@ refused 'an unknown flag' 2 "run: unknown flag --stepz, did you mean '--steps'\?
 refused 'a flag without its value' 2 "run: --steps wants a value; see 'grpo help run'" run good.lua --steps
 refused 'a flag with a bad value' 2 "--steps: got 'few', want a whole number, 1 or more" run good.lua --steps few
 refused 'an unknown command' 2 "unknown command 'rnu', did you mean 'run'\?; see 'grpo help'" "$GRPO" rnu
+refused 'a command of a later version' 2 "attach: not in this version of grpo; see 'grpo help'" "$GRPO" attach runs/x
 refused 'no script' 2 'run: which script\? usage: grpo run SCRIPT.*' run
 
 # ---- scripts ---------------------------------------------------------------------------------------------------------
@@ -87,6 +88,8 @@ printf 'local grpo = require "grpo"\nlocal x = nil\nreturn x.y\n' >bad.lua
 refused 'a mistake in a script' 2 "bad\.lua:3: attempt to index a nil value.*" run bad.lua
 printf 'local grpo = require "grpo"\nreturn grpo.experimant {}\n' >bad.lua
 refused 'a misspelt function' 2 "bad\.lua:2: grpo\.experimant: .*did you mean 'experiment'\?" run bad.lua
+printf 'local grpo = require "grpo"\nlocal f = grpo.sandbox.run\n' >bad.lua
+refused 'a function of a later version' 2 "bad\.lua:2: grpo\.sandbox: not in this version of grpo" run bad.lua
 printf 'return require "rewards.gsm9k"\n' >bad.lua
 refused 'a module that is not there' 2 "bad\.lua:1: module 'rewards\.gsm9k' not found.*" run bad.lua
 

@@ -13,6 +13,10 @@ cli.commands = { "run", "check", "test", "repl", "eval", "generate", "runs", "in
 
 local module_of = { init = "grpo.cli.starter" }
 
+-- Known by name, not in this version.
+local later = { attach = true, logs = true, stop = true, chat = true, export = true, report = true, replay = true,
+  diff = true, bench = true }
+
 function cli.command(name)
   for _, known in ipairs(cli.commands) do
     if known == name then return require(module_of[name] or "grpo.cli." .. name) end
@@ -87,6 +91,7 @@ end
 
 local function run_command(name, words)
   local command = cli.command(name)
+  if later[name] then return fail(2, "%s: not in this version of grpo; see 'grpo help'", name) end
   if not command then
     local near = suggest(name, cli.commands)
     return fail(2, "unknown command '%s'%s; see 'grpo help'", name, near and (", did you mean '%s'?"):format(near) or "")
