@@ -332,6 +332,11 @@ function methods:run()
     if type(e) == "table" and e ~= INTERRUPT and not e.traceback then e.traceback = debug.traceback("", 2) end
     return e
   end, self)
+  -- a rollout that a signal cut short ends with an error of its own
+  if not ok and err ~= INTERRUPT and type(err) == "table" and err.code == "ELIMIT" and core.signal_count() > 0 then
+    local signal = core.signal_take()
+    if signal then self.interrupted, err = signal, INTERRUPT end
+  end
   local why
   if ok then
     why = self.stop_reason and "stopped" or "finished"

@@ -44,6 +44,10 @@ static int l_version(lua_State *L) {
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
+#ifdef __SANITIZE_ADDRESS__
+  lua_pushboolean(L, 1); /* memory is not given back at once: tests ask */
+  lua_setfield(L, -2, "sanitizer");
+#endif
   return 1;
 }
 
@@ -179,6 +183,7 @@ static int l_out(lua_State *L) {
 /* ---- signals: each is delivered once; a second INT or TERM leaves at once ----------- */
 
 static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
+volatile int script_cancel; /* INT or TERM has come and nobody has taken it yet */
 
 static void on_signal(int sig) {
   if (sig == SIGUSR1) {
@@ -186,6 +191,7 @@ static void on_signal(int sig) {
     return;
   }
   if (stops++) _exit(128 + sig);
+  script_cancel = 1;
   if (sig == SIGINT)
     pending_int = 1;
   else
@@ -204,6 +210,7 @@ static int l_signals_install(lua_State *L) {
 
 static int l_signal_take(lua_State *L) {
   const char *name = NULL;
+  if (pending_int || pending_term) script_cancel = 0;
   if (pending_int)
     pending_int = 0, name = "INT";
   else if (pending_term)

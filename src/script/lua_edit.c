@@ -17,9 +17,20 @@ static volatile sig_atomic_t at_prompt; /* reading a line: Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
 static struct sigaction previous;
 
+static lua_State *running; /* the state whose code Ctrl-C stops */
+
+static void stop_hook(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_sethook(L, NULL, 0, 0);
+  raise_new(L, GRPO_ESCRIPT, "interrupted");
+}
+
+/* At the prompt: a new line.  Elsewhere: sampling ends after its token, Lua at its next instruction. */
 static void on_interrupt(int sig) {
   (void)sig;
   if (at_prompt) siglongjmp(prompt_jump, 1);
+  script_cancel = 1;
+  lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
 #ifdef GRPO_HAVE_EDITLINE
@@ -125,6 +136,7 @@ static int l_open(lua_State *L) {
   struct sigaction action = {.sa_handler = on_interrupt};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous);
+  running = L;
   editor_open(L);
   return 0;
 }
@@ -139,6 +151,7 @@ static int l_read(lua_State *L) {
     lua_pushboolean(L, 0);
     return 1;
   }
+  script_cancel = 0;
   at_prompt = 1;
   line = editor_line(prompt);
   at_prompt = 0;

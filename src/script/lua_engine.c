@@ -201,6 +201,7 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   field_int(L, options, "rollout", "step", 0, INT32_MAX, &step);
   field_choice(L, options, "rollout", "stream", streams, &stream);
   o->step = (uint32_t)step;
+  o->cancel = &script_cancel;
   *slot = (BatchSlot)stream;
 }
 

@@ -253,7 +253,7 @@ int model_generate(lua_State *L) {
   Decoder *d = want_decoder(L, lm, tok, &want);
   Request *requests = push_requests(L, &p, n, seed);
   Completion *c = push_completions(L, p.n * n, sampling.max_new_tokens);
-  Status s = decoder_run(d, p.n, requests, &sampling, c, NULL);
+  Status s = decoder_run(d, p.n, requests, &sampling, c, &script_cancel);
   if (s) return raise_status(L, s);
   Buf *text = push_buf(L);
   lua_createtable(L, p.n * n, 0);
