@@ -4,7 +4,7 @@ local core = require "grpo.core"
 
 local pretty = {}
 
-local MAX_ITEMS, MAX_DEPTH = 40, 3
+local MAX_ITEMS, MAX_DEPTH, MAX_NUMBERS = 40, 3, 12
 
 local function key_text(k)
   if type(k) == "string" and k:match("^[%a_][%w_]*$") then return k end
@@ -25,7 +25,25 @@ local function string_text(s)
   return (("%q"):format(s):gsub("\\\n", "\\n"))
 end
 
+-- { 1, 2, 3, ... 40 more }: a list of numbers on one line
+local function numbers_text(t)
+  local parts = {}
+  for i = 1, math.min(#t, MAX_NUMBERS) do
+    parts[i] = math.type(t[i]) == "integer" and tostring(t[i]) or ("%.4g"):format(t[i])
+  end
+  if #t > MAX_NUMBERS then parts[#parts + 1] = ("... %d more"):format(#t - MAX_NUMBERS) end
+  return "{ " .. table.concat(parts, ", ") .. " }"
+end
+
+local function all_numbers(t)
+  for i = 1, #t do
+    if type(t[i]) ~= "number" then return false end
+  end
+  return #t > 0 and next(t, #t) == nil
+end
+
 local function table_text(t, depth, seen)
+  if all_numbers(t) then return numbers_text(t) end
   if seen[t] then return "{...}" end
   if depth > MAX_DEPTH then return "{...}" end
   seen[t] = true
