@@ -56,6 +56,18 @@ function Stage.new(tr, spec, index)
   return stage
 end
 
+-- Refuses a stage whose worst-case lengths cannot fit, before a page of it is touched.
+local function check_memory(engine)
+  local need = engine:estimate()
+  local more = need.total - need.weights - need.reference -- the models are there already
+  local available = core.mem().available
+  if available > 0 and more > available then
+    errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are free; "
+      .. "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens", more >> 20,
+      need.optimizer >> 20, need.activations >> 20, need.cache >> 20, available >> 20)
+  end
+end
+
 function Stage:build_engine()
   local config, tr = self.config, self.tr
   self.engine = core.engine {
@@ -64,6 +76,7 @@ function Stage:build_engine()
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
     micro_batch_tokens = config.train.micro_batch_tokens, optimizer = config.train.optimizer,
   }
+  check_memory(self.engine)
   self.engine:reserve()
 end
 
@@ -241,7 +254,7 @@ function Stage:update(batch, advantages, beta, lr, p)
   local config = self.config
   local options = { advantages = advantages, kl = config.train.kl_in == "loss" and beta or 0.0, lr = lr,
     temperature = config.sampling.temperature, max_new_tokens = config.sampling.max_new_tokens,
-    step = self.tr.step_count, seed = config.seed, p = p }
+    step = self.tr.step_count + 1, seed = config.seed, p = p }
   for _, name in ipairs(loss_fields) do options[name] = config.train[name] end
   return self.engine:update(batch, options)
 end
