@@ -114,7 +114,7 @@ function Stage:sft_step(p)
   local lr = self:value("train.lr", config.train.lr, p)
   local started = core.clock()
   local metrics = self.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
-    step = self.tr.step_count })
+    step = self.tr.step_count + 1 })
   metrics.learning_rate = lr
   metrics["time/train"] = core.clock() - started
   return metrics, metrics.num_tokens

@@ -177,7 +177,9 @@ static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
 
 static int l_out(lua_State *L) {
   fflush(stdout); /* what print() has buffered comes first */
-  return write_all(L, STDOUT_FILENO);
+  if (write_all(L, STDOUT_FILENO) == 2)
+    return raise_new(L, GRPO_EIO, "cannot write to standard output: %s", lua_tostring(L, -1));
+  return 1;
 }
 
 /* ---- signals: each is delivered once; a second INT or TERM leaves at once ----------- */

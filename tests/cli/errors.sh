@@ -147,6 +147,11 @@ table 'a schedule that returns nothing' 1 'bad\.lua:[0-9]+: train\.lr: the sched
 table 'a loss that returns no tensor' 1 'bad\.lua:[0-9]+: train\.loss: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function() return 5 end },'
 table 'a loss that raises' 1 'bad\.lua:[0-9]+: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function(t) return t.lgop:sum() end },'
 table 'tr.state that cannot be saved' 1 '.*state\.f.*' "$steps hooks = { on_step = function(m, tr) tr.state.f = print end },"
+table 'training that diverges' 4 'training diverged at step 1: .* Lower train\.lr.*' \
+  'train = { steps = 2, prompts_per_step = 2, lr = 1e30, kl = 0.1, iterations = 3 },'
+: >file
+refused 'a place where no directory can be made' 5 'cannot make the directory file: .*' "$GRPO" run --quiet --dir file/runs good.lua
+refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'
 refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
 
 finish

@@ -3,7 +3,7 @@
 set -u
 # shellcheck disable=SC2034  # for the tests
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-: "${GRPO:=$root/grpo}"
+: "${GRPO:=$root/grpo}"; export GRPO
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
