@@ -2,3 +2,4 @@ std = "lua54"
 max_line_length = 120
 files["**/*_test.lua"] = { globals = { "assert" }, read_globals = { "describe", "it", "before_each", "after_each", "pending" } }
 files["lua/grpo/meta"] = { ignore = { ".*" } }
+files["tools/*.lua"] = { read_globals = { "grpo" } } -- run by `grpo repl`
