@@ -67,7 +67,16 @@ ifeq ($(MODE),release)
 	@ln -sfn $(PROGRAM) grpo
 endif
 
+# All cores, unless -j says otherwise.
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+
 # ---- what must be there ------------------------------------------------------
+# `make deps test`: nothing is compiled before the packages are there, also with -j.
+ifneq ($(filter deps,$(MAKECMDGOALS)),)
+need: deps
+endif
 .PHONY: need
 need:
 	@command -v pkg-config >/dev/null || { echo "grpo: pkg-config is missing; run 'make deps' (Debian, Ubuntu) or install it" >&2; exit 1; }
