@@ -1,8 +1,9 @@
 -- What a person sees of a run: a live line on a terminal, one plain line a step elsewhere.
 --
--- Everything here goes to stderr.  A view has: step, stage, evaluation, line, status, close.
+-- Everything here goes to stderr.  A view has: step, stage, evaluation, line, status, summary, close.
 
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.sorted"
 
 local display = {}
 
@@ -21,7 +22,7 @@ display.seconds_text = seconds_text
 
 local Silent = {}
 Silent.__index = Silent
-for _, name in ipairs { "step", "stage", "evaluation", "line", "status", "close" } do
+for _, name in ipairs { "step", "stage", "evaluation", "line", "status", "summary", "close" } do
   Silent[name] = function() end
 end
 
@@ -36,7 +37,7 @@ View.__index = View
 function display.new(options)
   local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet
   local colour = live and not os.getenv("NO_COLOR")
-  return setmetatable({ live = live, colour = colour, quiet = options.quiet, times = {}, shown = false }, View)
+  return setmetatable({ live = live, colour = colour, quiet = options.quiet, times = {}, reports = {}, shown = false }, View)
 end
 
 function View:paint(code, text)
@@ -140,6 +141,7 @@ end
 
 function View:evaluation(_, report)
   if self.quiet then return end
+  self.reports[#self.reports + 1] = report
   local parts = { ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
     report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100) }
   local names = {}
@@ -154,6 +156,24 @@ function View:evaluation(_, report)
   end
   self:line(self:paint("1;32", ("evaluation %s: %d held-out rows: %s"):format(report.label or "", report.n,
     table.concat(parts, ", "))))
+end
+
+-- The evaluations of the run side by side, and where everything is.
+function View:summary(directory)
+  if self.quiet or #self.reports < 2 then return end
+  local names = { "eval/accuracy" }
+  for name in sorted_pairs(self.reports[1]) do
+    if name:find("^eval/pass@%d+$") then names[#names + 1] = name end
+  end
+  local head = ("%-14s"):format("")
+  for _, name in ipairs(names) do head = head .. ("%12s"):format(name == "eval/accuracy" and "greedy" or name:sub(6)) end
+  self:line("\n" .. self:paint("1", head))
+  for _, report in ipairs(self.reports) do
+    local row = ("%-14s"):format(report.label or "")
+    for _, name in ipairs(names) do row = row .. ("%12.3f"):format(report[name] or 0 / 0) end
+    self:line(row)
+  end
+  if directory then self:line(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory)) end
 end
 
 function View:close()

@@ -366,6 +366,7 @@ function methods:finish(why, err)
     self.directory:close()
   end
   self.view:close()
+  if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if not ended and why == "finished" then error(message, 0) end
 end
 
