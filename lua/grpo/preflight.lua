@@ -1,5 +1,6 @@
 -- What can be found wrong before anything is written: stages are checked against the model, and their first row is tried.
 
+local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
 local prompts = require "grpo.prompts"
@@ -18,6 +19,15 @@ local function check_context(config, limit)
     .. "context of %d tokens; lower one of them", longest, room, limit)
 end
 
+-- A reference given by its path must be there, if any KL asks for it.
+local function check_reference(config)
+  local path, kl = config.reference, config.train.kl
+  local by_name = type(path) ~= "string" or path == "initial" or path == "random"
+  if by_name or kl == 0 or core.fs.isdir(path) then return end
+  errors.raise_at(experiment.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
+    .. "\"initial\", \"random\", a model's path or false", path)
+end
+
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
   check_context(spec.config, tr.model.config.max_position_embeddings)
@@ -26,6 +36,7 @@ end
 function preflight.run(tr)
   for _, spec in ipairs(tr.experiment.stages) do
     preflight.stage(tr, spec)
+    if spec.kind == "grpo" then check_reference(spec.config) end
     local source = prompts.source(spec.config, tr.tokenizer)
     if spec.kind == "sft" then source:demonstration(spec.config.sampling.max_new_tokens) else source:next() end
   end

@@ -360,6 +360,7 @@ function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
   if self.directory then
     if err and err ~= INTERRUPT then self.directory:note("error: " .. tostring(err)) end
+    if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
     local report = self.last_report
     self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
       summary = report and { ["eval/accuracy"] = report["eval/accuracy"] } or nil })
