@@ -13,7 +13,8 @@ local m = grpo.model.new({
 print(m)
 
 -- Two samples of each prompt; the same seed gives the same text, whatever else is sampled beside it.
-for _, s in ipairs(m:generate({ "Hello", "World" }, { n = 2, max_new_tokens = 12, temperature = 0.8, top_p = 0.9, seed = 7 })) do
+local options = { n = 2, max_new_tokens = 12, temperature = 0.8, top_p = 0.9, seed = 7 }
+for _, s in ipairs(m:generate({ "Hello", "World" }, options)) do
   print(("prompt %d: %q (%d tokens, %s)"):format(s.prompt, s.text, #s.ids, s.finish))
 end
 

@@ -118,7 +118,9 @@ end
 md[#md + 1] = "\n## What a loss's name sets\n\nWhat the script sets wins.\n\n| `train.loss` | defaults |\n|---|---|"
 for loss, defaults in grpo.sorted_pairs(core.loss_defaults()) do
   local texts = {}
-  for path, value in grpo.sorted_pairs(defaults) do texts[#texts + 1] = ("`%s = %s`"):format(path, value_text(value)) end
+  for path, value in grpo.sorted_pairs(defaults) do
+    texts[#texts + 1] = ("`%s = %s`"):format(path, value_text(value))
+  end
   md[#md + 1] = ("| `%s` | %s |"):format(loss, table.concat(texts, ", "))
 end
 

@@ -97,7 +97,8 @@ function checkpoint.newest(run_dir)
   local dir = run_dir .. "/checkpoints/" .. names[#names]
   local ok, err = pcall(core.checkpoint_verify, dir)
   if not ok then
-    errors.raise_plain("EFORMAT", "%s; the checkpoint is corrupt: remove %s to go on from an older one", tostring(err), dir)
+    errors.raise_plain("EFORMAT", "%s; the checkpoint is corrupt: remove %s to go on from an older one",
+      tostring(err), dir)
   end
   return dir
 end

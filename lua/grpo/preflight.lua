@@ -1,4 +1,4 @@
--- What can be found wrong before anything is written: stages are checked against the model, and their first row is tried.
+-- What can be found wrong before anything is written: stages are checked against the model, their first row is tried.
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
@@ -12,11 +12,11 @@ local function check_context(config, limit)
   if not limit or longest + room <= limit then return end
   local where = experiment.position(config, "data.max_prompt_tokens")
   if longest >= limit then
-    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's context "
-      .. "is %d tokens; lower it", longest, limit)
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's "
+      .. "context is %d tokens; lower it", longest, limit)
   end
-  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d and sampling.max_new_tokens %d together exceed the model's "
-    .. "context of %d tokens; lower one of them", longest, room, limit)
+  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d and sampling.max_new_tokens %d together exceed the "
+    .. "model's context of %d tokens; lower one of them", longest, room, limit)
 end
 
 -- A reference given by its path must be there, if any KL asks for it.

@@ -141,7 +141,8 @@ local function cut_log(path, keep)
   if whole ~= text then must(fs.write(path, whole)) end
 end
 
--- last_step: of the checkpoint that the run goes on from, -1 without one; evaluated: does it know of that step's evaluation?
+-- last_step: of the checkpoint that the run goes on from, -1 without one.
+-- evaluated: does it know of that step's evaluation?
 function Run:cut_logs(last_step, evaluated)
   for _, name in ipairs(logs) do
     cut_log(("%s/%s.jsonl"):format(self.dir, name), function(step)

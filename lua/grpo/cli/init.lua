@@ -110,7 +110,8 @@ end
 
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
-  local text = tostring(err):gsub("^(.-module '[^'\n]*' not found):\n.*", "%1; it is looked for beside the script, in lua/ and in grpo")
+  local text = tostring(err):gsub("^(.-module '[^'\n]*' not found):\n.*",
+    "%1; it is looked for beside the script, in lua/ and in grpo")
   core.err("grpo: " .. text:match("^[^\n]*") .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   return core.status_exit(err)
