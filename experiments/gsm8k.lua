@@ -89,7 +89,7 @@ local imitate = {
   kind = "sft",
   data = { train = demonstrations, target = teach },
   train = {
-    steps = 700, prompts_per_step = 64,
+    steps = 900, prompts_per_step = 64,
     lr = schedule.cosine { peak = 3e-3, warmup = 40, final = 3e-4 },
   },
 }
