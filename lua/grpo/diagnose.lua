@@ -43,7 +43,10 @@ local rules = {
   },
   {
     name = "slow_reward",
-    test = function(m) return (m["time/reward"] or 0) > 0.2 * (m.step_time or math.huge) and m["time/reward"] > 0.05 end,
+    test = function(m)
+      local seconds = m["time/reward"] or 0
+      return seconds > 0.05 and seconds > 0.2 * (m.step_time or math.huge)
+    end,
     line = "rewards take over 20 %% of the step; the slowest is '%s'",
     argument = function(m) return m.slowest_reward or "?" end,
   },

@@ -37,7 +37,9 @@ View.__index = View
 function display.new(options)
   local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet
   local colour = live and not os.getenv("NO_COLOR")
-  return setmetatable({ live = live, colour = colour, quiet = options.quiet, times = {}, reports = {}, shown = false }, View)
+  return setmetatable({
+    live = live, colour = colour, quiet = options.quiet, times = {}, reports = {}, shown = false,
+  }, View)
 end
 
 function View:paint(code, text)
@@ -74,7 +76,8 @@ function View:stage(tr, stage)
   if self.quiet then return end
   self.times = {}
   local what = stage.kind == "sft" and "supervised fine-tuning on demonstrations" or "GRPO from rewards"
-  self:line(self:paint("1", ("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, what, stage.steps)))
+  local text = ("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, what, stage.steps)
+  self:line(self:paint("1", text))
 end
 
 -- Steps of the stage that are left times the mean of the last ones.
@@ -105,7 +108,8 @@ function View:step(tr, m)
   else
     body = grpo_text(tr, m)
   end
-  local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, body, self:eta(stage, m.step_time))
+  local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, body,
+    self:eta(stage, m.step_time))
   if self.live then
     self:transient(text)
   elseif stage.step % tr.config.log.every == 0 then
@@ -152,7 +156,8 @@ function View:evaluation(_, report)
   table.sort(names)
   for _, k in ipairs(names) do
     local name = "eval/pass@" .. k
-    parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)"):format(k, report[name], report[name .. "/low"], report[name .. "/high"])
+    parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)"):format(k, report[name], report[name .. "/low"],
+      report[name .. "/high"])
   end
   self:line(self:paint("1;32", ("evaluation %s: %d held-out rows: %s"):format(report.label or "", report.n,
     table.concat(parts, ", "))))
@@ -166,14 +171,18 @@ function View:summary(directory)
     if name:find("^eval/pass@%d+$") then names[#names + 1] = name end
   end
   local head = ("%-14s"):format("")
-  for _, name in ipairs(names) do head = head .. ("%12s"):format(name == "eval/accuracy" and "greedy" or name:sub(6)) end
+  for _, name in ipairs(names) do
+    head = head .. ("%12s"):format(name == "eval/accuracy" and "greedy" or name:sub(6))
+  end
   self:line("\n" .. self:paint("1", head))
   for _, report in ipairs(self.reports) do
     local row = ("%-14s"):format(report.label or "")
     for _, name in ipairs(names) do row = row .. ("%12.3f"):format(report[name] or 0 / 0) end
     self:line(row)
   end
-  if directory then self:line(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory)) end
+  if directory then
+    self:line(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
+  end
 end
 
 function View:close()

@@ -62,8 +62,8 @@ local function check_memory(engine)
   local more = need.total - need.weights - need.reference -- the models are there already
   local available = core.mem().available
   if available > 0 and more > available then
-    errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are free; "
-      .. "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens", more >> 20,
+    errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
+      .. "free; lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens", more >> 20,
       need.optimizer >> 20, need.activations >> 20, need.cache >> 20, available >> 20)
   end
 end
@@ -72,7 +72,8 @@ function Stage:build_engine()
   local config, tr = self.config, self.tr
   self.engine = core.engine {
     model = tr.model, tokenizer = tr.tokenizer, reference = self.reference,
-    prompts_per_step = config.train.prompts_per_step, group_size = self.kind == "grpo" and config.sampling.group_size or 1,
+    prompts_per_step = config.train.prompts_per_step,
+    group_size = self.kind == "grpo" and config.sampling.group_size or 1,
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
     micro_batch_tokens = config.train.micro_batch_tokens, optimizer = config.train.optimizer,
   }

@@ -126,9 +126,9 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
 void check_limits(lua_State *L, int index, Limits *out);
 /* Inside C functions that scripts call: work that the instruction hook cannot see.  Cheap. */
 void charge_work(lua_State *L, uint64_t instructions);
-bool is_limited(lua_State *L);  /* is limited code running? */
+bool is_limited(lua_State *L);     /* is limited code running? */
 extern volatile int script_cancel; /* lua_base.c: set by SIGINT and SIGTERM, for decoder_run */
-void limits_open(lua_State *L); /* replaces library functions that could evade a budget */
+void limits_open(lua_State *L);    /* replaces library functions that could evade a budget */
 
 /* ---- lua_tensor.c ------------------------------------------------------------------- */
 #define TENSOR_TYPE "grpo.Tensor"

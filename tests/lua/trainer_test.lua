@@ -15,7 +15,9 @@ local function experiment(change)
     name = "tiny", seed = 3,
     model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
     data = {
-      train = grpo.data.generate(function(rng) return { prompt = "ab", answer = rng() < 0.5 and "a" or "b" } end, { n = 64 }),
+      train = grpo.data.generate(function(rng)
+        return { prompt = "ab", answer = rng() < 0.5 and "a" or "b" }
+      end, { n = 64 }),
       max_prompt_tokens = 8,
     },
     sampling = { group_size = 4, max_new_tokens = 8 },
@@ -161,7 +163,9 @@ describe("options of a step", function()
     { "a KL in the reward", function(t) t.train.kl, t.train.kl_in, t.train.kl_estimator = 0.1, "reward", "k1" end },
     { "the full KL", function(t) t.train.kl, t.train.kl_estimator = 0.1, "full" end },
     { "a random reference", function(t) t.train.kl, t.reference = 0.1, "random" end },
-    { "a reference that follows", function(t) t.train.kl, t.train.sync_reference = 0.1, { every = 1, mixup = 0.5 } end },
+    { "a reference that follows", function(t)
+      t.train.kl, t.train.sync_reference = 0.1, { every = 1, mixup = 0.5 }
+    end },
     { "two iterations", function(t) t.train.iterations = 2 end },
     { "an entropy bonus", function(t) t.train.entropy = 0.01 end },
     { "the top entropy tokens", function(t) t.train.top_entropy_quantile = 0.3 end },

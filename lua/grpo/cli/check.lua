@@ -121,7 +121,8 @@ local function estimate(tr, e)
   local mem = core.mem()
   out("\npeak memory: %d MiB (of %d MiB available now)", mem.peak_rss >> 20, mem.available >> 20)
   if #e.stages > 1 then
-    out("A later stage is timed with the untrained model, whose completions run to the limit: its real steps are shorter.")
+    out("A later stage is timed with the untrained model, whose completions run to the limit: "
+      .. "its real steps are shorter.")
   end
 end
 

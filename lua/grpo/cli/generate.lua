@@ -21,13 +21,17 @@ end
 
 function command.run(o)
   local path, prompt = o.words[1], o.words[2]
-  if not prompt then error(core.error("EARG", "generate: want a model and a prompt; usage: grpo " .. command.usage), 0) end
+  if not prompt then
+    error(core.error("EARG", "generate: want a model and a prompt; usage: grpo " .. command.usage), 0)
+  end
   if prompt == "-" then prompt = io.read("a") end
   local threads = number(o, "threads")
   if threads then core.set_threads(threads) end
   local model = core.model_load(path, {})
-  local list = model:generate(prompt, { max_new_tokens = number(o, "max", 256), temperature = number(o, "temperature", 1.0),
-    top_p = number(o, "top-p", 1.0), top_k = number(o, "top-k", 0), n = number(o, "n", 1), seed = number(o, "seed", 0) })
+  local list = model:generate(prompt, {
+    max_new_tokens = number(o, "max", 256), temperature = number(o, "temperature", 1.0), top_p = number(o, "top-p", 1.0),
+    top_k = number(o, "top-k", 0), n = number(o, "n", 1), seed = number(o, "seed", 0),
+  })
   for i, completion in ipairs(list) do
     if o.flags.json then
       core.out(core.json_encode(completion) .. "\n")

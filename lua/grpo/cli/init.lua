@@ -1,6 +1,7 @@
 -- The program: finds the command, parses its words, turns errors into one line and an exit status.
 --
--- A command is a module grpo.cli.NAME: { summary=, usage=, help=, flags = { NAME = "value"|"flag" }, run = function(o) }.
+-- A command is a module grpo.cli.NAME:
+--   { summary=, usage=, help=, flags = { NAME = "value"|"flag" }, run = function(o) }
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
@@ -94,7 +95,8 @@ local function run_command(name, words)
   if later[name] then return fail(2, "%s: not in this version of grpo; see 'grpo help'", name) end
   if not command then
     local near = suggest(name, cli.commands)
-    return fail(2, "unknown command '%s'%s; see 'grpo help'", name, near and (", did you mean '%s'?"):format(near) or "")
+    local hint = near and (", did you mean '%s'?"):format(near) or ""
+    return fail(2, "unknown command '%s'%s; see 'grpo help'", name, hint)
   end
   local o, message = parse(command, words)
   if not o then return usage_error(name, "%s", message) end

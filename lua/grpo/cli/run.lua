@@ -4,7 +4,8 @@ local rundir = require "grpo.rundir"
 local script = require "grpo.cli.script"
 
 local run = {
-  usage = "run SCRIPT [key=value ...] [--arg k=v] [--resume[=RUN]] [--steps N] [--threads N] [--dir RUNS] [--quiet] [--json]",
+  usage = "run SCRIPT [key=value ...] [--arg k=v] [--resume[=RUN]] [--steps N] [--threads N] [--dir RUNS] "
+    .. "[--quiet] [--json]",
   summary = "train what an experiment script describes",
   overrides = true,
   flags = { resume = "optional", steps = "value", threads = "value", dir = "value", quiet = "flag", json = "flag",
@@ -140,7 +141,9 @@ end
 
 local function begin(o, root, options)
   if not o.words[1] then error(core.error("EARG", "run: which script? usage: grpo " .. run.usage), 0) end
-  if o.words[2] then error(core.error("EARG", ("run: one script only, and '%s' is no key=value"):format(o.words[2])), 0) end
+  if o.words[2] then
+    error(core.error("EARG", ("run: one script only, and '%s' is no key=value"):format(o.words[2])), 0)
+  end
   local e = script.load(o.words[1], o)
   options.create = function()
     return rundir.create(root, { name = e.config.name, script = o.words[1], args = o.args, overrides = o.overrides,
