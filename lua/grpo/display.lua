@@ -130,12 +130,32 @@ local function reward_text(tr, c)
   return table.concat(parts, ", ")
 end
 
--- Shows the first completions of the first prompt with their rewards.
+-- The first group whose rewards differ, best completion first; else the first group.
+local function telling_group(cs)
+  local first = cs[1].group
+  for _, c in ipairs(cs) do
+    if c.index == 1 then
+      local sorted = {}
+      for i, member in ipairs(c.group) do sorted[i] = member end
+      table.sort(sorted, function(x, y)
+        local rx, ry = x.reward or -math.huge, y.reward or -math.huge
+        if rx ~= ry then return rx > ry end
+        return x.index < y.index
+      end)
+      if sorted[1].reward ~= sorted[#sorted].reward then return sorted end
+    end
+  end
+  return first
+end
+
+-- Shows n completions of one prompt with their rewards: of a mixed group the best ones and the worst.
 function View:completions(tr, n)
-  local cs = tr.batch.completions
-  self:line(self:paint("2", "  prompt: " .. display.clean(cs[1].prompt):gsub("\n", " ")))
-  for i = 1, math.min(n, #cs[1].group) do
-    local c = cs[i]
+  local group = telling_group(tr.batch.completions)
+  n = math.min(n, #group)
+  self:line(self:paint("2", ("  step %d, prompt: "):format(tr.stage.step)
+    .. display.clean(group[1].prompt):gsub("\n", " ")))
+  for i = 1, n do
+    local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
     if #text > 300 then text = text:sub(1, 297) .. "..." end
     self:line(("  %s %s"):format(self:paint("36", ("[%s | total %s]"):format(reward_text(tr, c),
