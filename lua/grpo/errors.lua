@@ -35,4 +35,13 @@ function errors.raise_plain(code, format, ...)
   error(errors.new(code, message), 0)
 end
 
+-- What a function of the script raised, with the name of the option that holds the function in front.
+function errors.naming(name, err)
+  local text = tostring(err)
+  if text:find(name .. ":", 1, true) then return err end
+  local named = core.error("ESCRIPT", name .. ": " .. text)
+  if type(err) == "table" then named.fatal, named.traceback = err.fatal, err.traceback end
+  return named
+end
+
 return errors

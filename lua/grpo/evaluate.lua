@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local experiment = require "grpo.experiment"
 local passk = require "grpo.passk"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
@@ -16,15 +17,20 @@ local function measure(config, c)
   local value
   if metric then
     local ok, result = core.limited(config.limits.hook, "eval.metric", metric, c.text, c.row, c)
-    if not ok then error(result, 0) end
+    if not ok then error(errors.naming("eval.metric", result), 0) end
     value = result
   elseif c.rewards.correct ~= nil then
     value = c.rewards.correct
   else
-    value = rewarding.total(config.reward_entries, rewarding.weights(config.reward_entries, c.schedule), c)
+    local weights = rewarding.weights(config.reward_entries, c.schedule, config.limits.schedule)
+    value = rewarding.total(config.reward_entries, weights, c)
   end
   if value == true then return 1.0, true end
-  if type(value) ~= "number" then return 0.0, false end
+  if not value or value == core.none then return 0.0, false end
+  if type(value) ~= "number" or value - value ~= 0 then
+    errors.raise_at(experiment.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, want "
+      .. "a finite number, a boolean or nil", type(value) == "number" and tostring(value) or "a " .. type(value))
+  end
   return value, value >= 1
 end
 
@@ -111,9 +117,6 @@ local function sampled(tr, config, list, report)
     end
   end)
   for _, k in ipairs(config.eval.pass_at) do
-    if k > n then
-      errors.raise("EARG", "eval.pass_at: pass@%d needs eval.group_size of %d or more, it is %d", k, k, n)
-    end
     local e = passk.estimate(counts, n, k)
     report["eval/pass@" .. k] = e.value
     report[("eval/pass@%d/low"):format(k)], report[("eval/pass@%d/high"):format(k)] = e.low, e.high

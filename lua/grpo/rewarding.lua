@@ -37,8 +37,8 @@ local function check_entry(entry, where)
     complain(where, "rewards.%s: want exactly one of fn, group_fn and token_fn", entry.name)
   end
   local weight = entry.weight
-  if weight ~= nil and type(weight) ~= "function" and (type(weight) ~= "number" or weight ~= weight) then
-    complain(where, "rewards.%s.weight: got %s, want a number or a schedule", entry.name, tostring(weight))
+  if weight ~= nil and type(weight) ~= "function" and (type(weight) ~= "number" or weight - weight ~= 0) then
+    complain(where, "rewards.%s.weight: got %s, want a finite number or a schedule", entry.name, tostring(weight))
   end
 end
 
@@ -66,6 +66,9 @@ function rewarding.entries(rewards, where)
   end
   local seen = {}
   for i, item in ipairs(list) do
+    if type(item.name) ~= "string" or item.name == "" then
+      complain(where, "rewards: the name of entry %d is %s, want a string", i, item.name == "" and "empty" or type(item.name))
+    end
     local entry = { name = item.name }
     for k, v in pairs(item.source) do entry[k] = v end
     check_entry(entry, where)
@@ -123,8 +126,14 @@ local function definition(f)
   return ("%s:%d"):format(info.short_src, info.linedefined)
 end
 
+-- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here, where it came from.
 local function keep_extra(c, entry, extra)
-  if type(extra) ~= "table" then return end
+  if extra == nil then return end
+  local ok, problem = pcall(core.json_encode, extra)
+  if type(extra) ~= "table" or not ok then
+    error(("%s: the columns (second result): %s"):format(definition(entry.fn),
+      ok and "got a " .. type(extra) .. ", want a table" or tostring(problem)), 0)
+  end
   c.extra = c.extra or {}
   for k, v in pairs(extra) do c.extra[entry.name .. "." .. tostring(k)] = v end
 end
@@ -135,8 +144,9 @@ function kinds.fn(entry, limits, cs, fail)
   for _, c in ipairs(cs) do
     local ok, value, extra = call(limits, entry, entry.fn, c, c.text, c.row, c)
     if ok then ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function") end
+    local kept, problem = pcall(keep_extra, c, entry, ok and extra or nil)
+    if not kept then ok, value = false, problem end
     c.rewards[entry.name] = ok and value or fail(entry, c, value)
-    if ok then keep_extra(c, entry, extra) end
   end
 end
 
@@ -151,6 +161,9 @@ function kinds.group_fn(entry, limits, cs, fail)
     local ok, list = call(limits, entry, entry.group_fn, group[1], texts, group[1].row, group)
     if ok and type(list) ~= "table" then
       ok, list = false, ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
+    elseif ok and #list ~= #texts then
+      ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says \"does not apply\""):format(
+        definition(entry.group_fn), #list, #texts)
     end
     for i, c in ipairs(group) do
       local good, value = ok, list
@@ -167,15 +180,16 @@ function kinds.token_fn(entry, limits, cs, fail)
       ok, list = false, ("%s: token_fn returned %s, want a list of %d numbers"):format(definition(entry.token_fn),
         type(list) == "table" and #list .. " values" or "a " .. type(list), c.length)
     end
-    local sum = 0.0
+    local sum, values = 0.0, {}
     for i = 1, ok and c.length or 0 do
       local good, value = pcall(number_of, list[i], definition(entry.token_fn) .. ": token " .. i)
       if not good then ok, list = false, value break end
-      sum = sum + (value == core.none and 0 or value)
+      values[i] = value == core.none and 0.0 or value
+      sum = sum + values[i]
     end
     if ok then
       c.token_rewards = c.token_rewards or {}
-      c.token_rewards[entry.name] = list
+      c.token_rewards[entry.name] = values
       c.rewards[entry.name] = sum
     else
       c.rewards[entry.name] = fail(entry, c, list)
@@ -220,15 +234,20 @@ function rewarding.total(entries, weights, c, clip)
   return sum
 end
 
--- Weights at this step: numbers, or schedules called with p.
-function rewarding.weights(entries, p)
+-- Weights at this step: numbers, or schedules called with p under limits.
+function rewarding.weights(entries, p, limits)
   local weights = {}
   for i, entry in ipairs(entries) do
     local w = entry.weight
     if w == nil then w = 1.0 end
-    if type(w) == "function" then w = w(p) end
-    if type(w) ~= "number" or w ~= w then
-      errors.raise("EARG", "rewards.%s.weight: the schedule returned %s, want a number", entry.name, tostring(w))
+    if type(w) == "function" then
+      local name = ("rewards.%s.weight"):format(entry.name)
+      local ok, result = core.limited(limits, name, w, p)
+      if not ok then error(errors.naming(name, result), 0) end
+      w = result
+    end
+    if type(w) ~= "number" or w - w ~= 0 then
+      errors.raise("EARG", "rewards.%s.weight: the schedule returned %s, want a finite number", entry.name, tostring(w))
     end
     weights[i] = w
   end

@@ -96,7 +96,7 @@ end
 function Stage:value(name, v, p)
   if type(v) ~= "function" then return v end
   local ok, result = core.limited(self.config.limits.schedule, name, v, p)
-  if not ok then error(result, 0) end
+  if not ok then error(errors.naming(name, result), 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
     errors.raise_at(experiment.position(self.config, name), "EARG", "%s: the schedule returned %s at step %d, want a "
       .. "finite number", name, tostring(result), p.step)
@@ -235,7 +235,7 @@ function Stage:split_dense(cs, weights, rewards)
     for k, entry in ipairs(entries) do
       local list = c.token_rewards and c.token_rewards[entry.name]
       if list then
-        for t = 1, c.length do sums[t] = sums[t] + weights[k] * (list[t] == core.none and 0 or list[t]) end
+        for t = 1, c.length do sums[t] = sums[t] + weights[k] * list[t] end
       elseif not entry.token_fn and c.rewards[entry.name] ~= core.none then
         rest, applies = rest + weights[k] * c.rewards[entry.name], true
       end
@@ -318,7 +318,7 @@ function Stage:grpo_step(p)
   local config, tr = self.config, self.tr
   local beta = self:value("train.kl", config.train.kl, p)
   local lr = self:value("train.lr", config.train.lr, p)
-  local weights = rewarding.weights(config.reward_entries, p)
+  local weights = rewarding.weights(config.reward_entries, p, config.limits.schedule)
   local clock = core.clock()
   local list = self.source:draw(config.train.prompts_per_step)
   local batch = self:roll_out(list)
@@ -356,12 +356,14 @@ function Stage:advance()
   self.tr.schedule_argument = p
   local metrics, tokens
   local cursor = self.source.cursor
+  self.tr.busy = "a step"
   local ok, err = xpcall(function()
     if self.kind == "sft" then metrics, tokens = self:sft_step(p) else metrics, tokens = self:grpo_step(p) end
   end, function(e)
     if type(e) == "table" and not e.traceback then e.traceback = debug.traceback("", 2) end
     return e
   end)
+  self.tr.busy = nil
   if not ok then
     self.source.cursor = cursor -- an abandoned step has drawn nothing
     error(err, 0)

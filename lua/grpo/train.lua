@@ -90,8 +90,15 @@ end
 
 -- ---- one step ------------------------------------------------------------------------
 
+-- Rewards, schedules, losses and hooks may not call what would run them again: it has no end.
+function methods:refuse_inside(call, hooks_too)
+  local inside = self.busy or (hooks_too and self.in_hook)
+  if inside then errors.raise("EARG", "tr:%s: called inside %s; call it outside", call, inside) end
+end
+
 -- One optimizer step of the current stage; nil when all stages are done.
 function methods:step()
+  self:refuse_inside("step", true)
   local stage = self:current_stage()
   if not stage then return nil end
   local started = core.clock()
@@ -132,7 +139,10 @@ function methods:hook(name, ...)
   args[args.n] = self
   if name == "on_start" then args = { n = 1, self } end
   if name == "on_end" then args = { n = 2, self, (...) } end
+  local outer = self.in_hook
+  self.in_hook = "hooks." .. name
   local ok, result = core.limited(self.config.limits.hook, "hooks." .. name, f, table.unpack(args, 1, args.n))
+  self.in_hook = outer
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end
     error(core.error("ESCRIPT", ("hooks.%s: %s"):format(name, tostring(result))), 0)
@@ -142,16 +152,31 @@ end
 
 -- ---- what scripts and hooks call --------------------------------------------------------
 
+-- Raised through a step that a signal abandons; the state is that of the step before.
+local INTERRUPT = setmetatable({}, { __tostring = function() return "interrupted" end })
+
+-- A message handler: errors keep the traceback of the place where they were raised.
+local function traced(e)
+  if type(e) == "table" and e ~= INTERRUPT and not e.traceback then e.traceback = debug.traceback("", 2) end
+  return e
+end
+
 function methods:stop(reason)
   self.stop_reason = reason or "stopped"
 end
 
 function methods:evaluate(n)
+  self:refuse_inside("evaluate")
   if not self.stage then self:current_stage() end
-  return evaluate.run(self, n)
+  self.busy = "an evaluation"
+  local ok, report = xpcall(evaluate.run, traced, self, n)
+  self.busy = nil
+  if not ok then error(report, 0) end
+  return report
 end
 
 function methods:save(dir)
+  self:refuse_inside("save")
   if dir then
     checkpoint.write(self, dir)
     return dir
@@ -185,9 +210,6 @@ function methods:print(...)
 end
 
 -- ---- the run -----------------------------------------------------------------------------
-
--- Raised through a step that a signal abandons; the state is that of the step before.
-local INTERRUPT = setmetatable({}, { __tostring = function() return "interrupted" end })
 
 function methods:check_interrupt()
   local signal = self.directory and core.signal_take()
@@ -328,10 +350,8 @@ end
 -- Runs to the end.  Returns why it ended: "finished", "stopped", "interrupted"; raises after "diverged" or "error"
 -- (hooks.on_error and on_end have been called then, and the run's state is written).
 function methods:run()
-  local ok, err = xpcall(self.run_loop, function(e)
-    if type(e) == "table" and e ~= INTERRUPT and not e.traceback then e.traceback = debug.traceback("", 2) end
-    return e
-  end, self)
+  self:refuse_inside("run", true)
+  local ok, err = xpcall(self.run_loop, traced, self)
   -- a rollout that a signal cut short ends with an error of its own
   if not ok and err ~= INTERRUPT and type(err) == "table" and err.code == "ELIMIT" and core.signal_count() > 0 then
     local signal = core.signal_take()
@@ -349,7 +369,7 @@ function methods:run()
   if why == "error" or why == "diverged" then
     experiment.locate(self.config, err)
     local handler = self.config.hooks and self.config.hooks.on_error
-    if handler then core.protected(handler, err, self) end
+    if handler then core.limited(self.config.limits.hook, "hooks.on_error", handler, err, self) end
   end
   self:finish(why, err)
   if why == "error" or why == "diverged" then error(err, 0) end
