@@ -7,6 +7,8 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local meaning = require "grpo.meaning"
+local rewarding = require "grpo.rewarding"
 local sorted_pairs = require "grpo.sorted"
 local suggest = require "grpo.options".nearest
 
@@ -186,7 +188,7 @@ local function lay(result, origins, layer, node, value, prefix)
     end
     local table_section = next_node.children and type(v) == "table" and not accepts.dataset(v)
     if table_section then
-      if next_node.row and result ~= nil then put(result, origins, path, {}, layer.name) end
+      if next_node.row then put(result, origins, path, {}, layer.name) end
       lay(result, origins, layer, next_node, v, path)
     elseif next_node.row then
       check_value(layer, path, next_node.row, v)
@@ -237,8 +239,6 @@ local function fill_defaults(result, origins)
       local value = row.default
       if type(value) == "table" then value = table.move(value, 1, #value, 1, {}) end
       put(result, origins, row.path, value, "default")
-    elseif get(result, row.path) == nil and row.path:find(".", 1, true) == nil and child(option_tree(), row.path).children then
-      result[row.path] = {}
     end
   end
   for name, node in pairs(option_tree().children) do
@@ -264,81 +264,21 @@ function experiment.locate(config, err)
   if where then err.message = where .. ": " .. err.message end
 end
 
--- ---- meaning beyond single values ---------------------------------------------------
-
--- Options of a later version are refused when somebody sets them, never ignored.
-local function refuse_later(config, origins, layer)
-  for _, row in ipairs(core.options()) do
-    local origin, v = origins[row.path], get(config, row.path)
-    local lua_template = row.path == "model.chat_template" and type(v) == "function"
-    if row.later and origin and origin ~= "default" and v and not lua_template then
-      complain(layer, row.path, "not in this version of grpo (%s); remove the option", row.doc)
-    end
-  end
-  if config.compute == "bf16" then
-    complain(layer, "compute", "bf16 products are not in this version of grpo; use \"f32\"")
-  end
-end
-
-local function check_kl(config, layer)
-  local train = config.train
-  if train.kl_in == "loss" and train.kl_estimator == "k1" and (type(train.kl) == "function" or train.kl > 0) then
-    complain(layer, "train.kl_estimator", "k1 as a loss has zero expected gradient on-policy; "
-      .. "use \"k2\" or \"k3\", or kl_in = \"reward\"")
-  end
-  if train.kl_estimator == "full" and train.kl_in == "reward" then
-    complain(layer, "train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
-  end
-  if config.reference == false and (type(train.kl) == "function" or train.kl > 0) then
-    complain(layer, "train.kl", "a KL needs a reference; reference is false")
-  end
-  if config.reference == "bigram" then
-    complain(layer, "reference", "'bigram' is not in this version of grpo; use \"initial\", \"random\", a model path or false")
-  end
-end
-
-local function check_meaning(config, origins, where)
-  local layer = { where = where, name = "experiment" }
-  refuse_later(config, origins, layer)
-  check_kl(config, layer)
-  if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
-    complain(layer, "train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
-  end
-  if not config.data.train then
-    complain(layer, "data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
-  end
-  if #config.data.train == 0 then
-    error(errors.new("ENOENT", ("data.train: the dataset is empty: %s"):format(config.data.train),
-      experiment.position(config, "data.train")), 0)
-  end
-  if not (config.model.path or config.model.config) then
-    complain(layer, "model.path", "missing; give a model directory, or model.config for random weights")
-  end
-end
-
-local stage_kinds = { sft = true, grpo = true, ppo = true, denoise = true }
-
-local function check_stage_kind(stage, index, where)
-  local path = ("stages[%d].kind"):format(index)
-  if not stage_kinds[stage.kind] then
-    local near = type(stage.kind) == "string" and suggest(stage.kind, { "sft", "grpo", "ppo", "denoise" })
-    complain({ where = where }, path, "got %s, want \"sft\" or \"grpo\"%s", shown(stage.kind),
-      near and (", did you mean '%s'?"):format(near) or "")
-  end
-  if stage.kind ~= "sft" and stage.kind ~= "grpo" then
-    complain({ where = where }, path, "\"%s\" stages are not in this version of grpo", stage.kind)
-  end
-end
-
 -- ---- resolving -------------------------------------------------------------------------
 
 local function read_extends(path, where)
+  if type(path) ~= "string" then
+    complain({ where = where }, "extends", "got %s, want %s", shown(path), wanted_text.string)
+  end
   local text, message = core.fs.read(path)
   text = text or core.embedded(path)
   if not text then
     error(errors.new("ENOENT", ("extends: %s: %s"):format(path, message), where), 0)
   end
-  return core.json_decode(text, path)
+  local value = core.json_decode(text, path)
+  if type(value) ~= "table" then complain({ name = path }, "extends", "want a JSON object, got %s", shown(value)) end
+  if value.extends ~= nil then complain({ name = path }, "extends", "a file that is extended cannot extend another") end
+  return value
 end
 
 local function without(t, key)
@@ -349,44 +289,97 @@ local function without(t, key)
   return copy
 end
 
+-- The row of an option that a command line names.
+local function override_row(o, path)
+  local node = option_tree()
+  for part in path:gmatch("[^.]+") do
+    local parent = node
+    node = child(parent, part)
+    if not node then
+      local near = suggest(part, child_names(parent))
+      local hint = near and (", did you mean '%s'?"):format(near) or ""
+      complain({ name = "command line" }, o.path, "unknown option%s", hint)
+    end
+  end
+  if not node.row then complain({ name = "command line" }, o.path, "is a section, give one of its fields") end
+  return node.row
+end
+
+local function lay_overrides(result, origins, stage_index)
+  for _, o in ipairs(experiment.overrides) do
+    local index, rest = o.path:match("^stages%.(%d+)%.(.*)$")
+    local path = index and rest or o.path
+    if index and meaning.is_of_the_run(path) then
+      complain({ name = "command line" }, o.path, "belongs to the whole run; write %s", path)
+    end
+    if not index or tonumber(index) == stage_index then
+      local row = override_row(o, path)
+      if o.value == core.json_null then
+        put(result, origins, path, nil, "command line")
+      else
+        check_value({ name = "command line" }, o.path, row, o.value)
+        put(result, origins, path, o.value, "command line")
+      end
+    end
+  end
+end
+
 -- layers: list of { name=, where=, value= }, lowest first.  stage_index: nil for the experiment itself.
 local function resolve(layers, stage_index)
   local result, origins = {}, {}
   for _, layer in ipairs(layers) do
     lay(result, origins, layer, option_tree(), layer.value, "")
   end
-  for _, o in ipairs(experiment.overrides) do
-    local index, rest = o.path:match("^stages%.(%d+)%.(.*)$")
-    local applies = not index or tonumber(index) == stage_index
-    local path = index and rest or o.path
-    if applies then
-      local value, node = o.value, option_tree()
-      for part in path:gmatch("[^.]+") do
-        local parent = node
-        node = child(parent, part)
-        if not node then
-          local near = suggest(part, child_names(parent))
-          error(errors.new("EARG", ("%s: unknown option%s"):format(o.path,
-            near and (", did you mean '%s'?"):format(near) or ""), "command line"), 0)
-        end
-      end
-      if not node.row then
-        error(errors.new("EARG", ("%s: is a section, give one of its fields"):format(o.path), "command line"), 0)
-      end
-      if value == core.json_null then
-        put(result, origins, path, nil, "command line")
-      else
-        check_value({ name = "command line" }, o.path, node.row, value)
-        put(result, origins, path, value, "command line")
-      end
-    end
-  end
+  lay_overrides(result, origins, stage_index)
   fill_defaults(result, origins)
   return result, origins
 end
 
 local function rewards_list(config, where)
-  return require("grpo.rewarding").entries(config.rewards, field_line(where, "rewards"))
+  return rewarding.entries(config.rewards, field_line(where, "rewards"))
+end
+
+-- One entry of `stages`, as { kind=, config=, origins= }; layers: those of the experiment.
+local function new_stage(stage, index, layers, where, name)
+  local layer, path = { where = where, name = "experiment" }, ("stages[%d]"):format(index)
+  local function refuse(...) complain(layer, ...) end
+  if type(stage) ~= "table" then refuse(path, "got %s, want a table", shown(stage)) end
+  meaning.check_stage(stage, path, refuse)
+  local stacked = table.move(layers, 1, #layers, 1, {})
+  stacked[#stacked + 1] = { name = "stage " .. index, where = where, value = without(stage, "kind") }
+  local config, origins = resolve(stacked, index)
+  sources[config] = { where = where, origins = origins }
+  config.name = name
+  config.reward_entries = rewards_list(config, where)
+  meaning.check(stage.kind, config, function(option) return origins[option] end, refuse)
+  for _, field in ipairs { "train", "eval" } do
+    local dataset = config.data[field]
+    if dataset and #dataset == 0 then
+      error(errors.new("ENOENT", ("data.%s: the dataset is empty: %s"):format(field, dataset),
+        experiment.position(config, "data." .. field)), 0)
+    end
+  end
+  return { kind = stage.kind, config = config, origins = origins }
+end
+
+-- The layers of the experiment itself, lowest first, and its list of stages.
+local function layers_of(fields, where)
+  local layers, extends, stages = {}, fields.extends, fields.stages
+  local given = {}
+  for _, o in ipairs(experiment.overrides) do given[o.path] = o.value end
+  if given.extends ~= nil then extends = given.extends end
+  if extends and extends ~= core.json_null then
+    local value = read_extends(extends, where)
+    if stages == nil then stages = value.stages end
+    layers[1] = { name = "extends " .. extends, value = without(value, "stages") }
+  end
+  layers[#layers + 1] = { name = "script", where = where, value = without(fields, "stages") }
+  if given.stages ~= nil then stages = given.stages end
+  if stages == nil or stages == core.json_null then stages = { { kind = "grpo" } } end
+  if type(stages) ~= "table" or #stages == 0 then
+    complain({ where = where }, "stages", "want a list of { kind = \"sft\"|\"grpo\", ... } with at least one")
+  end
+  return layers, stages
 end
 
 -- The public constructor.  Raises at the script's line; returns an Experiment:
@@ -397,36 +390,12 @@ function experiment.new(fields)
   if type(fields) ~= "table" then
     error(errors.new("EARG", "grpo.experiment: got " .. type(fields) .. ", want a table", where), 0)
   end
-  local layers, extends = {}, fields.extends
-  for _, o in ipairs(experiment.overrides) do
-    if o.path == "extends" then extends = o.value end
-  end
-  if extends then
-    layers[1] = { name = "extends " .. tostring(extends), value = without(read_extends(extends, where), "extends") }
-  end
-  layers[#layers + 1] = { name = "script", where = where, value = without(fields, "stages") }
+  local layers, stages = layers_of(fields, where)
   local e = setmetatable({ where = where, stages = {} }, Experiment)
   e.config, e.origins = resolve(layers)
   e.config.name = e.config.name or experiment.script_name or "experiment"
-  for i, stage in ipairs(fields.stages or { { kind = "grpo" } }) do
-    if type(stage) ~= "table" then complain({ where = where }, ("stages[%d]"):format(i), "want a table") end
-    check_stage_kind(stage, i, where)
-    local stacked = table.move(layers, 1, #layers, 1, {})
-    stacked[#stacked + 1] = { name = "stage " .. i, where = where, value = without(stage, "kind") }
-    local config, origins = resolve(stacked, i)
-    sources[config] = { where = where, origins = origins }
-    check_meaning(config, origins, where)
-    config.name = e.config.name
-    config.reward_entries = rewards_list(config, where)
-    if stage.kind == "grpo" and #config.reward_entries == 0 then
-      complain({ where = where }, "rewards", "none given; a grpo stage learns from rewards")
-    end
-    if stage.kind == "sft" and type(config.data.target) ~= "function" then
-      complain({ where = where }, "data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
-    end
-    e.stages[i] = { kind = stage.kind, config = config, origins = origins }
-  end
   e.config.reward_entries = rewards_list(e.config, where)
+  for i, stage in ipairs(stages) do e.stages[i] = new_stage(stage, i, layers, where, e.config.name) end
   return e
 end
 

@@ -29,8 +29,8 @@ function command.run(o)
   if threads then core.set_threads(threads) end
   local model = core.model_load(path, {})
   local list = model:generate(prompt, {
-    max_new_tokens = number(o, "max", 256), temperature = number(o, "temperature", 1.0), top_p = number(o, "top-p", 1.0),
-    top_k = number(o, "top-k", 0), n = number(o, "n", 1), seed = number(o, "seed", 0),
+    max_new_tokens = number(o, "max", 256), temperature = number(o, "temperature", 1.0),
+    top_p = number(o, "top-p", 1.0), top_k = number(o, "top-k", 0), n = number(o, "n", 1), seed = number(o, "seed", 0),
   })
   for i, completion in ipairs(list) do
     if o.flags.json then

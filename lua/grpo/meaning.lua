@@ -1,0 +1,200 @@
+-- What options mean together: combinations that contradict each other, or that would have no effect, are refused.
+--
+-- The experiment has checked every value by itself and filled in the defaults.
+-- complain(path, format, ...) raises at the script's line of that option.
+
+local core = require "grpo.core"
+local nearest = require("grpo.options").nearest
+
+local meaning = {}
+
+-- Options that describe the run as a whole: a stage cannot have its own.
+local of_the_run = {
+  "name", "threads", "compute", "extends", "stages", "model.path", "model.config", "model.tokenizer", "model.dtype",
+}
+
+local function value_at(t, path)
+  for part in path:gmatch("[^.]+") do t = type(t) == "table" and t[part] or nil end
+  return t
+end
+
+local function hint(name, known)
+  local near = type(name) == "string" and nearest(name, known)
+  return near and (", did you mean '%s'?"):format(near) or ""
+end
+
+-- Options of a later version are refused when somebody sets them, never ignored.
+local function check_version(config, origin, complain)
+  for _, row in ipairs(core.options()) do
+    local from = row.later and origin(row.path) or "default"
+    if from ~= "default" and value_at(config, row.path) then
+      complain(row.path, "not in this version of grpo (%s); remove the option", row.doc)
+    end
+  end
+  if config.compute == "bf16" then
+    complain("compute", "bf16 products are not in this version of grpo; use \"f32\"")
+  end
+  if config.model.dtype == "bf16" then
+    complain("model.dtype", "frozen weights in bf16 are not in this version of grpo; use \"f32\"")
+  end
+  if type(config.model.chat_template) == "string" then
+    complain("model.chat_template", "names and Jinja are not in this version of grpo; give a function(messages, opts)")
+  end
+  if config.train.reuse_rollout == true then
+    complain("train.reuse_rollout", "not in this version of grpo; remove the option")
+  end
+  if config.reference == "bigram" then
+    complain("reference", "'bigram' is not in this version of grpo; use \"initial\", \"random\", a model's path or "
+      .. "false")
+  end
+end
+
+local function check_kl(config, complain)
+  local train = config.train
+  local on = type(train.kl) == "function" or train.kl > 0
+  if train.kl_in == "loss" and train.kl_estimator == "k1" and on then
+    complain("train.kl_estimator", "k1 as a loss has zero expected gradient on-policy; "
+      .. "use \"k2\" or \"k3\", or kl_in = \"reward\"")
+  end
+  if train.kl_estimator == "full" and train.kl_in == "reward" then
+    complain("train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
+  end
+  if config.reference == true then
+    complain("reference", "got true, want \"initial\", \"random\", a model's path or false")
+  end
+  if config.reference == false and on then complain("train.kl", "a KL needs a reference; reference is false") end
+end
+
+local function has_dense(entries)
+  for _, entry in ipairs(entries) do
+    if entry.token_fn then return true end
+  end
+  return false
+end
+
+local function check_rewards(config, complain)
+  local clip, aggregate = config.reward.clip, config.reward.aggregate
+  if clip then
+    local low, high = clip[1], clip[2]
+    if #clip ~= 2 or type(low) ~= "number" or type(high) ~= "number" or low > high then
+      complain("reward.clip", "want { low, high }, two numbers in order")
+    end
+  end
+  local dense = has_dense(config.reward_entries)
+  if clip and (dense or aggregate ~= "sum") then
+    complain("reward.clip", "bounds the sum of whole rewards; it has no meaning with %s",
+      dense and "a token_fn" or "aggregate = \"normalize_then_sum\"")
+  end
+  if aggregate ~= "sum" and dense then
+    complain("reward.aggregate", "\"normalize_then_sum\" wants one number a completion; leave out the token_fn")
+  end
+  if aggregate ~= "sum" and config.train.kl_in == "reward" then
+    complain("train.kl_in", "\"reward\" subtracts from the sum of rewards; use reward.aggregate = \"sum\"")
+  end
+  if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
+    complain("train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
+  end
+end
+
+local function check_stop(sampling, complain)
+  if type(sampling.stop) == "table" then
+    for i, s in ipairs(sampling.stop) do
+      if type(s) ~= "string" then complain("sampling.stop", "item %d is a %s, want a string", i, type(s)) end
+    end
+  end
+  if sampling.stop_regex then
+    local ok, err = pcall(core.regex, sampling.stop_regex)
+    if not ok then complain("sampling.stop_regex", "%s", (tostring(err):gsub("^%S+:%d+: ", ""))) end
+  end
+end
+
+-- What an evaluation reports.
+local function eval_names(config)
+  local names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+  for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
+  for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
+    for _, suffix in ipairs { "", "/low", "/high" } do names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix) end
+  end
+  return names
+end
+
+local function check_best(config, origin, complain)
+  local best = config.checkpoint.best
+  if not best or not best:find("^eval/") then return end
+  if not config.data.eval then
+    if origin("checkpoint.best"):find("^extends") then return end -- a shared file may say so for those that have one
+    complain("checkpoint.best", "'%s' needs data.eval, which is missing", best)
+  end
+  local names = eval_names(config)
+  for _, name in ipairs(names) do
+    if name == best then return end
+  end
+  complain("checkpoint.best", "no evaluation has '%s'%s", best, hint(best, names))
+end
+
+local function check_eval(config, origin, complain)
+  local group, list = config.eval.group_size, config.eval.pass_at
+  for _, k in ipairs(list) do
+    if math.type(k) ~= "integer" or k < 1 then
+      complain("eval.pass_at", "got %s, want whole numbers, 1 or more", tostring(k))
+    end
+    if k > group and (group > 0 or origin("eval.pass_at") ~= "default") then
+      complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
+    end
+  end
+  if config.data.eval and not config.eval.metric and #config.reward_entries == 0 then
+    complain("data.eval", "nothing measures it; give eval.metric or rewards")
+  end
+end
+
+-- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
+function meaning.check(kind, config, origin, complain)
+  check_version(config, origin, complain)
+  check_kl(config, complain)
+  if not config.data.train then
+    complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
+  end
+  if not (config.model.path or config.model.config) then
+    complain("model.path", "missing; give a model directory, or model.config for random weights")
+  end
+  if kind == "grpo" and #config.reward_entries == 0 then
+    complain("rewards", "none given; a grpo stage learns from rewards")
+  end
+  if kind == "sft" and type(config.data.target) ~= "function" then
+    complain("data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
+  end
+  check_rewards(config, complain)
+  check_stop(config.sampling, complain)
+  check_eval(config, origin, complain)
+  check_best(config, origin, complain)
+end
+
+local kinds = { "sft", "grpo", "ppo", "denoise" }
+
+-- A stage as the script wrote it; path is "stages[i]".
+function meaning.check_stage(stage, path, complain)
+  local known = false
+  for _, kind in ipairs(kinds) do known = known or stage.kind == kind end
+  if not known then
+    complain(path .. ".kind", "got %s, want \"sft\" or \"grpo\"%s", type(stage.kind) == "string"
+      and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
+  end
+  if stage.kind ~= "sft" and stage.kind ~= "grpo" then
+    complain(path .. ".kind", "\"%s\" stages are not in this version of grpo", stage.kind)
+  end
+  for _, option in ipairs(of_the_run) do
+    if value_at(stage, option) ~= nil then
+      complain(path .. "." .. option, "belongs to the whole run; set it outside stages")
+    end
+  end
+end
+
+-- True for an option that a stage cannot have, by its path.
+function meaning.is_of_the_run(path)
+  for _, option in ipairs(of_the_run) do
+    if path == option then return true end
+  end
+  return false
+end
+
+return meaning
