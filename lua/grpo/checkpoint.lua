@@ -26,7 +26,7 @@ local function fill(tr, temporary, state)
     stage_step = stage and stage.step or 0, cursor = stage and stage.source.cursor or 0,
     stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
     dropped = stage and stage.source.dropped or 0, truncated = stage and stage.source.truncated or 0,
-    evaluated = tr.evaluated, best = tr.best, last_metrics = tr:repeatable_metrics(),
+    evaluated = tr.evaluated, best = tr.best, best_step = tr.best_step, last_metrics = tr:repeatable_metrics(),
   }
   local ok, message = fs.write(temporary .. "/trainer.json", core.json_encode(counters, { indent = 2 }) .. "\n")
   if not ok then errors.raise_plain("EIO", "%s", message) end

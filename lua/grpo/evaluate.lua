@@ -12,7 +12,7 @@ local statistics = require "grpo.statistics"
 local evaluate = {}
 
 -- The held-out measure of one completion: a number, and whether it passed.
-local function measure(config, c)
+local function measure(config, c, weights)
   local metric = config.eval.metric
   local value
   if metric then
@@ -22,33 +22,30 @@ local function measure(config, c)
   elseif c.rewards.correct ~= nil then
     value = c.rewards.correct
   else
-    local weights = rewarding.weights(config.reward_entries, c.schedule, config.limits.schedule)
-    value = rewarding.total(config.reward_entries, weights, c)
+    value = rewarding.total(config.reward_entries, weights, c, config.reward.clip)
   end
   if value == true then return 1.0, true end
   if not value or value == core.none then return 0.0, false end
   if type(value) ~= "number" or value - value ~= 0 then
-    errors.raise_at(experiment.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, want "
-      .. "a finite number, a boolean or nil", type(value) == "number" and tostring(value) or "a " .. type(value))
+    errors.raise_at(experiment.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, "
+      .. "want a finite number, a boolean or nil", type(value) == "number" and tostring(value) or "a " .. type(value))
   end
   return value, value >= 1
 end
 
--- The rows of data.eval that are looked at, rendered; too long ones are left out and counted.
+-- The rows of data.eval that are looked at, rendered; what data.too_long does to them is counted.
 local function held_out(tr, config, n)
-  local dataset, list, skipped = config.data.eval, {}, 0
+  local dataset, list, count = config.data.eval, {}, { dropped = 0, truncated = 0 }
   local limit = math.min(n or #dataset, #dataset)
   for i = 1, limit do
     local row = dataset[i]
     local prompt = prompts.render(config, tr.tokenizer, row)
-    if #prompt.ids <= config.data.max_prompt_tokens then
+    if prompts.fit(config, tr.tokenizer, prompt, count) then
       prompt.row, prompt.number = row, i
       list[#list + 1] = prompt
-    else
-      skipped = skipped + 1
     end
   end
-  return list, skipped
+  return list, count
 end
 
 -- Completions of all prompts, `n` each, in slices that the engine's evaluation memory holds.
@@ -66,7 +63,6 @@ local function generate(tr, config, list, n, temperature, visit)
     local batch = tr.engine:rollout { prompts = ids, index = numbers, n = n, sampling = sampling,
       seed = config.seed, step = tr.step_count, stream = "eval" }
     local cs = rollout.all(batch, part, n, context)
-    for _, c in ipairs(cs) do c.schedule = tr.schedule_argument end
     rewarding.score(config.reward_entries, cs, config.limits.reward, "zero")
     for _, c in ipairs(cs) do visit(c) end
     tr:check_interrupt()
@@ -76,19 +72,14 @@ end
 -- Mean of each reward entry over completions where it applies.
 local function reward_means(config, cs, report)
   for _, entry in ipairs(config.reward_entries) do
-    local values = {}
-    for _, c in ipairs(cs) do
-      local r = c.rewards[entry.name]
-      if r ~= core.none then values[#values + 1] = r end
-    end
-    report["eval/rewards/" .. entry.name] = statistics.mean(values)
+    report["eval/rewards/" .. entry.name] = statistics.mean(rewarding.column(cs, entry.name))
   end
 end
 
-local function greedy(tr, config, list, report)
+local function greedy(tr, config, list, weights, report)
   local cs, passed, values = {}, 0, {}
   generate(tr, config, list, 1, 0, function(c)
-    local value, pass = measure(config, c)
+    local value, pass = measure(config, c, weights)
     values[#values + 1] = value
     passed = passed + (pass and 1 or 0)
     c.passed = pass
@@ -105,11 +96,11 @@ local function greedy(tr, config, list, report)
   report.samples = cs
 end
 
-local function sampled(tr, config, list, report)
+local function sampled(tr, config, list, weights, report)
   local n, counts = config.eval.group_size, {}
   local passed_here = 0
   generate(tr, config, list, n, config.eval.temperature, function(c)
-    local _, pass = measure(config, c)
+    local _, pass = measure(config, c, weights)
     passed_here = passed_here + (pass and 1 or 0)
     if c.index == n then
       counts[#counts + 1] = passed_here
@@ -128,11 +119,12 @@ function evaluate.run(tr, n)
   local config = tr.config
   if not config.data.eval then errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows") end
   local started = core.clock()
-  local list, skipped = held_out(tr, config, n or config.eval.samples)
+  local list, count = held_out(tr, config, n or config.eval.samples)
   if #list == 0 then errors.raise("ENOENT", "data.eval: no usable row") end
-  local report = { step = tr.step_count, n = #list, skipped = skipped }
-  greedy(tr, config, list, report)
-  if config.eval.group_size > 0 then sampled(tr, config, list, report) end
+  local report = { step = tr.step_count, n = #list, skipped = count.dropped, truncated = count.truncated }
+  local weights = rewarding.weights(config, tr.schedule_argument)
+  greedy(tr, config, list, weights, report)
+  if config.eval.group_size > 0 then sampled(tr, config, list, weights, report) end
   report.seconds = core.clock() - started
   return report
 end

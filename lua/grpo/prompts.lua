@@ -41,6 +41,27 @@ function prompts.render(config, tokenizer, row)
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false) }
 end
 
+-- True when the prompt may be used; truncates or raises as data.too_long says, counting in count.dropped, .truncated.
+function prompts.fit(config, tokenizer, prompt, count)
+  local limit, too_long = config.data.max_prompt_tokens, config.data.too_long
+  if #prompt.ids == 0 then
+    complain(config, "data.prompt", "a prompt has no token; give every prompt at least one character")
+  end
+  if #prompt.ids <= limit then return true end
+  if too_long == "error" then
+    complain(config, "data.max_prompt_tokens", "a prompt has %d tokens, the limit is %d; raise it, "
+      .. "or set too_long to \"drop\" or \"truncate_left\"", #prompt.ids, limit)
+  end
+  if too_long == "drop" then
+    count.dropped = count.dropped + 1
+    return false
+  end
+  count.truncated = count.truncated + 1
+  prompt.ids = table.move(prompt.ids, #prompt.ids - limit + 1, #prompt.ids, 1, {})
+  prompt.text = tokenizer:decode(prompt.ids)
+  return true
+end
+
 local Source = {}
 Source.__index = Source
 
@@ -61,28 +82,6 @@ local function row_at(source, cursor)
   return source.dataset[i + 1]
 end
 
--- True when the prompt may be used; truncates or raises as data.too_long says.
-local function fit(source, prompt)
-  local data = source.config.data
-  local limit = data.max_prompt_tokens
-  if #prompt.ids == 0 then
-    complain(source.config, "data.prompt", "a prompt has no token; give every prompt at least one character")
-  end
-  if #prompt.ids <= limit then return true end
-  if data.too_long == "error" then
-    complain(source.config, "data.max_prompt_tokens", "a prompt has %d tokens, the limit is %d; raise it, "
-      .. "or set too_long to \"drop\" or \"truncate_left\"", #prompt.ids, limit)
-  end
-  if data.too_long == "drop" then
-    source.dropped = source.dropped + 1
-    return false
-  end
-  source.truncated = source.truncated + 1
-  prompt.ids = table.move(prompt.ids, #prompt.ids - limit + 1, #prompt.ids, 1, {})
-  prompt.text = source.tokenizer:decode(prompt.ids)
-  return true
-end
-
 -- The next usable prompt: { row=, ids=, text=, messages=, number= }.
 function Source:next()
   for _ = 1, #self.dataset do
@@ -90,7 +89,7 @@ function Source:next()
     local row = row_at(self, number)
     self.cursor = number + 1
     local prompt = prompts.render(self.config, self.tokenizer, row)
-    if fit(self, prompt) then
+    if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number = row, number
       return prompt
     end

@@ -67,7 +67,8 @@ function rewarding.entries(rewards, where)
   local seen = {}
   for i, item in ipairs(list) do
     if type(item.name) ~= "string" or item.name == "" then
-      complain(where, "rewards: the name of entry %d is %s, want a string", i, item.name == "" and "empty" or type(item.name))
+      complain(where, "rewards: the name of entry %d is %s, want a string", i,
+        item.name == "" and "empty" or type(item.name))
     end
     local entry = { name = item.name }
     for k, v in pairs(item.source) do entry[k] = v end
@@ -162,8 +163,8 @@ function kinds.group_fn(entry, limits, cs, fail)
     if ok and type(list) ~= "table" then
       ok, list = false, ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
     elseif ok and #list ~= #texts then
-      ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says \"does not apply\""):format(
-        definition(entry.group_fn), #list, #texts)
+      ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says \"does not apply\"")
+        :format(definition(entry.group_fn), #list, #texts)
     end
     for i, c in ipairs(group) do
       local good, value = ok, list
@@ -234,24 +235,24 @@ function rewarding.total(entries, weights, c, clip)
   return sum
 end
 
--- Weights at this step: numbers, or schedules called with p under limits.
-function rewarding.weights(entries, p, limits)
+-- Weights at this step: numbers, or schedules called with p.
+function rewarding.weights(config, p)
+  local scheduled = require "grpo.scheduled" -- which needs grpo.experiment, which needs this file
   local weights = {}
-  for i, entry in ipairs(entries) do
-    local w = entry.weight
-    if w == nil then w = 1.0 end
-    if type(w) == "function" then
-      local name = ("rewards.%s.weight"):format(entry.name)
-      local ok, result = core.limited(limits, name, w, p)
-      if not ok then error(errors.naming(name, result), 0) end
-      w = result
-    end
-    if type(w) ~= "number" or w - w ~= 0 then
-      errors.raise("EARG", "rewards.%s.weight: the schedule returned %s, want a finite number", entry.name, tostring(w))
-    end
-    weights[i] = w
+  for i, entry in ipairs(config.reward_entries) do
+    weights[i] = scheduled(config, ("rewards.%s.weight"):format(entry.name), entry.weight or 1.0, p)
   end
   return weights
+end
+
+-- What an entry gave, without the completions that it does not apply to.
+function rewarding.column(cs, name)
+  local values = {}
+  for _, c in ipairs(cs) do
+    local r = c.rewards[name]
+    if r ~= core.none then values[#values + 1] = r end
+  end
+  return values
 end
 
 return rewarding

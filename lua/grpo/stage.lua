@@ -6,11 +6,11 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
-local experiment = require "grpo.experiment"
 local preflight = require "grpo.preflight"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
+local scheduled = require "grpo.scheduled"
 local statistics = require "grpo.statistics"
 
 local Stage = {}
@@ -34,10 +34,11 @@ local function make_reference(tr, config, seed)
   return core.model_load(reference, {})
 end
 
--- How many optimizer steps the stage has.
-local function planned_steps(config)
+-- How many optimizer steps a stage has: train.steps, else what train.epochs makes of the rows.
+function Stage.planned_steps(config)
   local train = config.train
   if train.steps then return train.steps end
+  if train.epochs == 0 then return 0 end
   return math.max(1, math.floor(train.epochs * #config.data.train / train.prompts_per_step))
 end
 
@@ -46,7 +47,7 @@ function Stage.new(tr, spec, index)
   local config = spec.config
   local stage = setmetatable({
     kind = spec.kind, config = config, index = index, tr = tr, step = 0, tokens = 0,
-    steps = planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
+    steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
   }, Stage)
   preflight.stage(tr, spec)
   if spec.kind == "grpo" and needs_reference(config) and config.reference then
@@ -92,18 +93,6 @@ function Stage:argument()
     fraction = self.steps > 0 and self.step / self.steps or 1.0, metrics = self.tr.metrics or {} }
 end
 
--- A number, or a schedule called under limits and checked.
-function Stage:value(name, v, p)
-  if type(v) ~= "function" then return v end
-  local ok, result = core.limited(self.config.limits.schedule, name, v, p)
-  if not ok then error(errors.naming(name, result), 0) end
-  if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
-    errors.raise_at(experiment.position(self.config, name), "EARG", "%s: the schedule returned %s at step %d, want a "
-      .. "finite number", name, tostring(result), p.step)
-  end
-  return result
-end
-
 -- ---- sft --------------------------------------------------------------------------
 
 function Stage:sft_step(p)
@@ -112,7 +101,7 @@ function Stage:sft_step(p)
   for i = 1, config.train.prompts_per_step do
     rows[i] = self.source:demonstration(config.sampling.max_new_tokens)
   end
-  local lr = self:value("train.lr", config.train.lr, p)
+  local lr = scheduled(config, "train.lr", config.train.lr, p)
   local started = core.clock()
   local metrics = self.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
     step = self.tr.step_count + 1 })
@@ -189,8 +178,8 @@ local function subtract_kl(batch, cs, beta)
   for i, c in ipairs(cs) do
     local ref, sum = batch:ref_logprobs(i), 0.0
     for t = 1, c.length do sum = sum + (c.logprobs[t] - ref[t]) end
-    c.kl = sum
-    if c.reward ~= nil then c.reward = c.reward - beta * sum end
+    c.kl, c.kl_penalty = sum, beta * sum
+    if c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
   end
 end
 
@@ -240,6 +229,7 @@ function Stage:split_dense(cs, weights, rewards)
         rest, applies = rest + weights[k] * c.rewards[entry.name], true
       end
     end
+    if c.kl_penalty and c.reward ~= nil then rest, applies = rest - c.kl_penalty, true end
     tokens[i], scalar[i] = sums, applies and rest or core.none
   end
   return scalar, tokens
@@ -276,11 +266,7 @@ function Stage:reward_metrics(cs, metrics)
   metrics.reward, metrics.reward_std = statistics.mean(totals), statistics.mean(stds)
   metrics.frac_reward_zero_std = flat / groups
   for _, entry in ipairs(config.reward_entries) do
-    local values = {}
-    for _, c in ipairs(cs) do
-      local r = c.rewards[entry.name]
-      if r ~= core.none then values[#values + 1] = r end
-    end
+    local values = rewarding.column(cs, entry.name)
     metrics[("rewards/%s/mean"):format(entry.name)] = statistics.mean(values)
     metrics[("rewards/%s/std"):format(entry.name)] = statistics.std(values)
   end
@@ -316,9 +302,9 @@ end
 
 function Stage:grpo_step(p)
   local config, tr = self.config, self.tr
-  local beta = self:value("train.kl", config.train.kl, p)
-  local lr = self:value("train.lr", config.train.lr, p)
-  local weights = rewarding.weights(config.reward_entries, p, config.limits.schedule)
+  local beta = scheduled(config, "train.kl", config.train.kl, p)
+  local lr = scheduled(config, "train.lr", config.train.lr, p)
+  local weights = rewarding.weights(config, p)
   local clock = core.clock()
   local list = self.source:draw(config.train.prompts_per_step)
   local batch = self:roll_out(list)
@@ -374,6 +360,9 @@ function Stage:advance()
     core.model_lerp(self.reference, self.tr.model, sync.mixup)
   end
   self.done = self.step >= self.steps
+  local source = self.source
+  if source.dropped > 0 then metrics.prompts_dropped = source.dropped end
+  if source.truncated > 0 then metrics.prompts_truncated = source.truncated end
   return metrics, tokens
 end
 

@@ -60,7 +60,8 @@ end
 function methods:restore(dir)
   local counters = self.counters
   self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen, counters.state
-  self.best, self.metrics, self.resumed = counters.best, counters.last_metrics or {}, true
+  self.best, self.best_step = counters.best, counters.best_step
+  self.metrics, self.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
   if counters.stage < 1 then return end
   self.stage_index, self.config = counters.stage, self.experiment.stages[counters.stage].config
@@ -137,7 +138,6 @@ function methods:hook(name, ...)
   local args = table.pack(...)
   args.n = args.n + 1
   args[args.n] = self
-  if name == "on_start" then args = { n = 1, self } end
   if name == "on_end" then args = { n = 2, self, (...) } end
   local outer = self.in_hook
   self.in_hook = "hooks." .. name
@@ -252,12 +252,8 @@ end
 function methods:total_steps()
   local total = 0
   for i, spec in ipairs(self.experiment.stages) do
-    if i == self.stage_index and self.stage then
-      total = total + self.stage.steps
-    else
-      total = total + (spec.config.train.steps or math.max(1, math.floor(spec.config.train.epochs
-        * #spec.config.data.train / spec.config.train.prompts_per_step)))
-    end
+    local begun = i == self.stage_index and self.stage
+    total = total + (begun and begun.steps or Stage.planned_steps(spec.config))
   end
   return total
 end
@@ -283,13 +279,30 @@ function methods:run_evaluation(label)
   end
   self:hook("on_eval", report)
   self.evaluated = label
-  local best = self.config.checkpoint.best
-  local value = best and (report[best] or self.metrics[best])
-  if value and self.directory and (not self.best or value > self.best) then
-    self.best = value
+  if self:is_best(report) then
     self:save()
     checkpoint.mark_best(self)
   end
+end
+
+-- Whether checkpoint.best is higher in these numbers than ever before; remembers it.
+function methods:is_best(numbers)
+  local best = self.config.checkpoint.best
+  local value = best and self.directory and numbers[best]
+  if type(value) ~= "number" or value ~= value or (self.best and value <= self.best) then return false end
+  self.best, self.best_step = value, self.step_count
+  return true
+end
+
+-- A checkpoint that is due; a metric of training is the best one so far, or not, where one is written.
+function methods:save_due()
+  local best = self.config.checkpoint.best
+  if best and self.stage.kind == "grpo" and not best:find("^eval/") and not self.metrics[best] then
+    self.view:line(("note: checkpoint.best: step %d has no metric '%s'"):format(self.step_count, best))
+  end
+  local is_best = self:is_best(self.metrics)
+  self:save()
+  if is_best then checkpoint.mark_best(self) end
 end
 
 -- The evaluation that was due at the checkpoint we go on from, and that it does not know of.
@@ -314,12 +327,12 @@ function methods:after_step(metrics)
   local every = config.checkpoint.every
   if self.directory and (self.save_now or (every > 0 and self.step_count % every == 0)) then
     self.save_now = nil
-    self:save()
+    self:save_due()
   end
 end
 
 function methods:end_stage(stage)
-  if self.directory then self:save() end
+  if self.directory then self:save_due() end
   self:run_evaluation("after " .. stage.kind)
 end
 
@@ -329,6 +342,7 @@ function methods:run_loop()
     self:hook("on_start")
     self:run_evaluation("before")
   else
+    if self.best_step == self.step_count and self.directory then checkpoint.mark_best(self) end
     self:hook("on_start")
     local label = self:owed_evaluation()
     if label then self:run_evaluation(label) end

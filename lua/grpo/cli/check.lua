@@ -5,6 +5,7 @@ local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
 local script = require "grpo.cli.script"
+local Stage = require "grpo.stage"
 local statistics = require "grpo.statistics"
 
 local command = {
@@ -112,8 +113,7 @@ local function estimate(tr, e)
     spec.config.hooks = {}
     tr:begin_stage(index)
     tr.stage.steps = 6
-    local planned = spec.config.train.steps or math.max(1, math.floor(spec.config.train.epochs
-      * #spec.config.data.train / spec.config.train.prompts_per_step))
+    local planned = Stage.planned_steps(spec.config)
     local seconds = time_steps(tr, tr.stage, 6)
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds, display.seconds_text(math.floor(seconds * planned)))
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
