@@ -1,0 +1,447 @@
+-- Options have an effect, or are refused: those that no other test looks at, on a model small enough for milliseconds.
+
+local grpo = require "grpo"
+local core = require "grpo.core"
+local experiment_module = require "grpo.experiment"
+
+local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+  num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3 }
+
+local function count_a(text) return select(2, text:gsub("a", "")) end
+
+local function fields()
+  return {
+    name = "tiny", seed = 3,
+    model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
+    data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 8 }), max_prompt_tokens = 4 },
+    sampling = { group_size = 4, max_new_tokens = 6 },
+    rewards = { { name = "as", fn = count_a } },
+    train = { steps = 2, prompts_per_step = 2, lr = 1e-2 },
+  }
+end
+
+local function experiment(change)
+  local t = fields()
+  if change then change(t) end
+  return grpo.experiment(t)
+end
+
+-- Runs to the end; the trainer and the metrics of every step.
+local function run(change, options)
+  local list = {}
+  local tr = require("grpo.train").new(experiment(function(t)
+    if change then change(t) end
+    t.hooks = t.hooks or {}
+    local on_step = t.hooks.on_step
+    t.hooks.on_step = function(m, trainer)
+      list[#list + 1] = m
+      return on_step and on_step(m, trainer)
+    end
+  end), options)
+  tr:run()
+  return tr, list
+end
+
+local function refused(pattern, change)
+  local ok, err = pcall(experiment, change)
+  assert.is_false(ok, "accepted: " .. pattern)
+  assert.matches(pattern, tostring(err))
+end
+
+-- A directory of the test's own, removed at the end.
+local function temporary(f)
+  local dir = os.tmpname()
+  os.remove(dir)
+  local ok, err = pcall(f, dir)
+  core.fs.remove_tree(dir)
+  if not ok then error(err, 0) end
+end
+
+local function rows(list)
+  for i, prompt in ipairs(list) do list[i] = { prompt = prompt } end
+  return grpo.data.list(list)
+end
+
+describe("data.too_long", function()
+  local long = function(t) t.data.train, t.data.shuffle = rows { "ab", "abcdefgh", "ba", "hgfedcba" }, false end
+
+  it("drop leaves longer prompts out and counts them", function()
+    local seen = {}
+    local _, list = run(function(t)
+      long(t)
+      t.hooks = { on_rollout = function(batch) seen[#seen + 1] = batch.completions[1].prompt end }
+    end)
+    assert.same({ "ab", "ab" }, seen)
+    assert.equal(3, list[2].prompts_dropped)
+  end)
+
+  it("truncate_left keeps the end of a prompt and counts it", function()
+    local seen = {}
+    local _, list = run(function(t)
+      long(t)
+      t.data.too_long = "truncate_left"
+      t.hooks = { on_rollout = function(batch) seen[#seen + 1] = batch.completions[5].prompt end }
+    end)
+    assert.same({ "efgh", "dcba" }, seen)
+    assert.equal(2, list[2].prompts_truncated)
+  end)
+
+  it("error stops with the remedy", function()
+    local ok, err = pcall(run, function(t)
+      long(t)
+      t.data.too_long = "error"
+    end)
+    assert.is_false(ok)
+    assert.matches("a prompt has 8 tokens, the limit is 4; raise it", tostring(err))
+  end)
+
+  it("holds for evaluations too", function()
+    for too_long, want in pairs { drop = { n = 1, skipped = 1, truncated = 0 },
+      truncate_left = { n = 2, skipped = 0, truncated = 1 } } do
+      local tr = grpo.trainer(experiment(function(t)
+        t.data.eval, t.data.too_long = rows { "ab", "abcdefgh" }, too_long
+      end))
+      local report = tr:evaluate()
+      for name, value in pairs(want) do assert.equal(value, report[name], too_long .. ": " .. name) end
+    end
+  end)
+end)
+
+describe("data.shuffle", function()
+  local function order(shuffle)
+    local seen = {}
+    run(function(t)
+      t.data.train, t.data.shuffle = rows { "a", "b", "c", "d", "e", "f", "g", "h" }, shuffle
+      t.train.steps = 4
+      t.hooks = { on_rollout = function(batch)
+        for i = 1, #batch.completions, 4 do seen[#seen + 1] = batch.completions[i].prompt end
+      end }
+    end)
+    return table.concat(seen)
+  end
+
+  it("is a permutation of an epoch's rows; false keeps their order", function()
+    assert.equal("abcdefgh", order(false))
+    local shuffled = order(true)
+    assert.is_false(shuffled == "abcdefgh")
+    local letters = {}
+    for c in shuffled:gmatch(".") do letters[#letters + 1] = c end
+    table.sort(letters)
+    assert.equal("abcdefgh", table.concat(letters))
+  end)
+end)
+
+describe("train", function()
+  it("epochs counts passes where steps is not set", function()
+    for epochs, steps in pairs { [0] = 0, [0.25] = 1, [1] = 4, [2.5] = 10 } do
+      local tr = run(function(t) t.train.steps, t.train.epochs = nil, epochs end)
+      assert.equal(steps, tr.step_count)
+    end
+  end)
+
+  it("max_grad_norm scales the gradient, after which the weights differ; grad_norm is the one before", function()
+    local function first(norm)
+      local tr = grpo.trainer(experiment(function(t)
+        t.train.max_grad_norm, t.train.optimizer = norm, { eps = 1 } -- a large eps: the gradient's size shows
+      end))
+      local before = grpo.trainer(experiment())
+      local m, change = tr:step(), 0
+      for name, tensor in tr.model:parameters() do
+        for other, twin in before.model:parameters() do
+          if name == other then change = change + (tensor - twin):abs():sum():item() end
+        end
+      end
+      return m.grad_norm, change
+    end
+    local norm, free = first(0)
+    local same, clipped = first(norm / 10)
+    assert.equal(norm, same)
+    assert.is_true(clipped < free / 2, ("%g is not well below %g"):format(clipped, free))
+  end)
+
+  it("micro_batch_tokens changes no metric", function()
+    local _, a = run()
+    local _, b = run(function(t) t.train.micro_batch_tokens = 22 end)
+    for _, name in ipairs { "loss", "reward", "grad_norm", "entropy" } do assert.equal(a[2][name], b[2][name]) end
+  end)
+
+  it("a KL in the reward reaches the advantages, with token rewards too", function()
+    for _, dense in ipairs { false, true } do
+      local function advantages(beta)
+        local tr = grpo.trainer(experiment(function(t)
+          t.reference, t.train.kl, t.train.kl_in, t.train.kl_estimator = "random", beta, "reward", "k1"
+          if dense then
+            t.rewards[2] = { name = "dense", token_fn = function(c)
+              local list = {}
+              for i = 1, c.length do list[i] = 0 end
+              return list
+            end }
+          end
+        end))
+        tr:step()
+        local a = tr.batch.completions[1].advantage
+        return dense and a[1] or a
+      end
+      assert.is_false(advantages(1) == advantages(100))
+    end
+  end)
+end)
+
+describe("sampling.stop", function()
+  it("is a string or a list of strings", function()
+    local function finishes(stop)
+      local tr, count = grpo.trainer(experiment(function(t) t.sampling.stop = stop end)), 0
+      tr:step()
+      for _, c in ipairs(tr.batch.completions) do
+        if c.finish == "stop" then
+          count = count + 1
+          assert.matches("[bc]$", c.text)
+        end
+      end
+      return count
+    end
+    assert.is_true(finishes("b") > 0)
+    assert.equal(finishes("b"), finishes { "b" })
+    assert.is_true(finishes { "b", "c" } >= finishes("b"))
+    refused("sampling%.stop: item 2 is a number", function(t) t.sampling.stop = { "a", 5 } end)
+    refused("sampling%.stop_regex: .+", function(t) t.sampling.stop_regex = "(" end)
+  end)
+end)
+
+describe("model and reference", function()
+  it("paths give the same model, tokenizer and KL as the objects they were saved from", function()
+    temporary(function(dir)
+      local tr = grpo.trainer(experiment())
+      tr:save(dir)
+      local from = grpo.trainer(experiment(function(t) t.model = { path = dir } end))
+      assert.equal(#tr.tokenizer, #from.tokenizer)
+      local named = grpo.trainer(experiment(function(t) t.model = { path = dir, tokenizer = dir } end))
+      assert.same(tr.tokenizer:encode("ab"), named.tokenizer:encode("ab"))
+      local file = grpo.trainer(experiment(function(t)
+        t.model = { config = shape, tokenizer = dir .. "/tokenizer.json" }
+      end))
+      assert.same(tr.tokenizer:encode("ab"), file.tokenizer:encode("ab"))
+      local by_path = grpo.trainer(experiment(function(t) t.reference, t.train.kl = dir, 0.1 end))
+      local initial = grpo.trainer(experiment(function(t) t.train.kl = 0.1 end))
+      for _ = 1, 2 do assert.equal(initial:step().kl, by_path:step().kl) end
+    end)
+  end)
+end)
+
+describe("extends", function()
+  local function write(path, value)
+    assert.is_true(core.fs.write(path, core.json_encode(value)) and true)
+  end
+
+  it("lies below the script and may hold stages", function()
+    temporary(function(dir)
+      core.fs.mkdirs(dir)
+      local path = dir .. "/base.json"
+      write(path, { train = { steps = 7, clip = 0.3 }, sampling = { temperature = 0.5 } })
+      local e = experiment(function(t) t.extends = path end)
+      assert.equal(2, e.config.train.steps)
+      assert.equal(0.3, e.config.train.clip)
+      assert.equal(0.5, e.stages[1].config.sampling.temperature)
+      assert.equal("extends " .. path, e.origins["train.clip"])
+      write(path, { stages = { { kind = "grpo" }, { kind = "grpo", train = { steps = 9 } } } })
+      e = experiment(function(t) t.extends = path end)
+      assert.equal(2, #e.stages)
+      assert.equal(9, e.stages[2].config.train.steps)
+      write(path, { extends = path })
+      refused("cannot extend another", function(t) t.extends = path end)
+      refused("extends: got 5, want a string", function(t) t.extends = 5 end)
+    end)
+  end)
+end)
+
+describe("eval", function()
+  it("every, samples, temperature and pass_at decide what is reported when", function()
+    local reports = {}
+    run(function(t)
+      t.train.steps = 5
+      t.data.eval = rows { "ab", "ba", "a", "b" }
+      t.eval = { every = 2, samples = 3, group_size = 2, pass_at = { 2 }, temperature = 0 }
+      t.hooks = { on_eval = function(report) reports[#reports + 1] = report end }
+    end)
+    local labels = {}
+    for i, report in ipairs(reports) do
+      labels[i] = report.label .. " " .. report.step
+      assert.equal(3, report.n)
+      assert.is_nil(report["eval/pass@1"])
+      assert.near(report["eval/accuracy"], report["eval/pass@2"], 1e-12) -- samples at temperature 0 are greedy
+    end
+    assert.same({ "before 0", "step 2", "step 4", "after grpo 5" }, labels)
+  end)
+
+  it("measures with eval.metric, else the entry `correct`, else the clipped total", function()
+    local function metric(change)
+      local tr = grpo.trainer(experiment(function(t)
+        t.data.eval = rows { "ab", "ba" }
+        change(t)
+      end))
+      return tr:evaluate()["eval/metric"]
+    end
+    assert.equal(0.25, metric(function(t) t.eval = { metric = function() return 0.25 end } end))
+    assert.equal(1, metric(function(t) t.rewards = { correct = function() return true end, as = count_a } end))
+    assert.equal(6, metric(function(t) t.rewards = { { fn = function() return 3 end, weight = 2 } } end))
+    assert.equal(4, metric(function(t)
+      t.rewards, t.reward = { { fn = function() return 3 end, weight = 2 } }, { clip = { 0, 4 } }
+    end))
+  end)
+
+  it("refuses what could not be measured", function()
+    refused("eval%.pass_at: pass@8 needs eval%.group_size of 8", function(t) t.eval = { pass_at = { 8 } } end)
+    refused("eval%.pass_at: got 0", function(t) t.eval = { group_size = 4, pass_at = { 0 } } end)
+    refused("data%.eval: the dataset is empty", function(t) t.data.eval = grpo.data.list {} end)
+    refused("data%.eval: nothing measures it", function(t)
+      t.rewards, t.data.eval, t.data.target = nil, rows { "a" }, function() return "b" end
+      t.stages = { { kind = "sft" } }
+    end)
+  end)
+end)
+
+describe("a run directory", function()
+  -- Runs with a run directory and a view that keeps its lines; f(directory, lines, trainer).
+  local function with_run(change, f)
+    temporary(function(root)
+      local lines, view = {}, require("grpo.display").silent()
+      function view.line(_, text) lines[#lines + 1] = text end
+      local directory = require("grpo.rundir").create(root, { name = "tiny", script = "none", args = {}, overrides = {},
+        config = {}, env = {}, inputs = {} })
+      local tr = run(change, { directory = directory, view = view })
+      f(directory.dir, lines, tr)
+    end)
+  end
+
+  local function checkpoints(dir)
+    local names = {}
+    for _, name in ipairs(core.fs.list(dir .. "/checkpoints")) do names[#names + 1] = tonumber(name:match("%d+")) end
+    return names
+  end
+
+  it("keeps checkpoint.keep checkpoints and the best evaluation", function()
+    local values = { 1, 5, 2, 3, 0 }
+    with_run(function(t)
+      t.train.steps = 4
+      t.data.eval = rows { "ab" }
+      local calls = 0
+      t.eval = { every = 1, metric = function()
+        calls = calls + 1
+        return values[calls]
+      end }
+      t.checkpoint = { every = 1, keep = 1, best = "eval/metric" }
+    end, function(dir, _, tr)
+      assert.equal("checkpoints/step-000001", core.fs.readlink(dir .. "/best"))
+      assert.equal("checkpoints/step-000004", core.fs.readlink(dir .. "/latest"))
+      assert.same({ 1, 4 }, checkpoints(dir))
+      assert.equal(5, tr.best)
+    end)
+  end)
+
+  it("the best by a metric of training is looked for where checkpoints are written", function()
+    local rewards = { 1, 9, 3, 2 }
+    with_run(function(t)
+      t.train.steps = 4
+      t.hooks = { on_step = function(m, tr) tr:log("mine", rewards[m.step]) end }
+      t.checkpoint = { every = 1, keep = 1, best = "mine" }
+    end, function(dir) assert.equal("checkpoints/step-000002", core.fs.readlink(dir .. "/best")) end)
+  end)
+
+  it("a best that no step has is told", function()
+    with_run(function(t) t.checkpoint = { best = "rewrad" } end, function(_, lines)
+      assert.matches("no metric 'rewrad'", table.concat(lines, "\n"))
+    end)
+    refused("checkpoint%.best: no evaluation has 'eval/acuracy', did you mean 'eval/accuracy'", function(t)
+      t.data.eval, t.checkpoint = rows { "a" }, { best = "eval/acuracy" }
+    end)
+    refused("checkpoint%.best: 'eval/accuracy' needs data%.eval", function(t)
+      t.checkpoint = { best = "eval/accuracy" }
+    end)
+  end)
+
+  it("log.tensorboard decides about event files", function()
+    for _, on in ipairs { true, false } do
+      with_run(function(t) t.log = { tensorboard = on } end, function(dir)
+        local found = false
+        for _, name in ipairs(core.fs.list(dir)) do found = found or name:find("tfevents", 1, true) ~= nil end
+        assert.equal(on, found)
+      end)
+    end
+  end)
+end)
+
+describe("log", function()
+  -- What a view writes to standard error in a run.
+  local function written(log)
+    local real, text = core.err, {}
+    core.err = function(s) text[#text + 1] = s end
+    local ok, err = pcall(run, function(t) t.train.steps, t.log = 6, log end, { view = require("grpo.display").new {} })
+    core.err = real
+    if not ok then error(err, 0) end
+    return table.concat(text)
+  end
+
+  it("every counts steps between lines, completions how many are shown", function()
+    local _, lines = written { every = 3, completions = 0 }:gsub("grpo %d/6", "")
+    assert.equal(2, lines)
+    local text = written { completions = 0 }
+    assert.equal(6, select(2, text:gsub("grpo %d/6", "")))
+    assert.is_nil(text:find("prompt: ", 1, true))
+    assert.matches("prompt: ab", written { completions = 1 })
+  end)
+end)
+
+describe("limits", function()
+  it("of rewards, hooks and schedules hold", function()
+    local function forever() while true do end end -- luacheck: ignore
+    for section, change in pairs {
+      reward = function(t) t.rewards = { forever } end,
+      hook = function(t) t.hooks = { on_rollout = forever } end,
+      schedule = function(t) t.train.lr = forever end,
+    } do
+      local ok, err = pcall(run, function(t)
+        change(t)
+        t.limits = { [section] = { instructions = 20000 } }
+      end)
+      assert.is_false(ok, section)
+      assert.matches("20000", tostring(err), section)
+    end
+  end)
+end)
+
+describe("options that would have no effect", function()
+  local cases = {
+    { "compute: bf16", function(t) t.compute = "bf16" end },
+    { "model%.dtype: frozen weights in bf16", function(t) t.model.dtype = "bf16" end },
+    { "model%.chat_template: names and Jinja", function(t) t.model.chat_template = "chatml" end },
+    { "train%.reuse_rollout: not in this version", function(t) t.train.reuse_rollout = true end },
+    { "reference: got true", function(t) t.reference = true end },
+    { "reward%.clip: want { low, high }", function(t) t.reward = { clip = { 1 } } end },
+    { "reward%.clip: want { low, high }", function(t) t.reward = { clip = { 2, 1 } } end },
+    { "reward%.clip: bounds the sum", function(t)
+      t.reward = { clip = { 0, 1 }, aggregate = "normalize_then_sum" }
+    end },
+    { "reward%.aggregate: .*token_fn", function(t)
+      t.rewards, t.reward = { { token_fn = print } }, { aggregate = "normalize_then_sum" }
+    end },
+    { "train%.kl_in: .*sum of rewards", function(t)
+      t.reward, t.train.kl_in = { aggregate = "normalize_then_sum" }, "reward"
+    end },
+    { "stages: want a list", function(t) t.stages = {} end },
+    { "stages%[1%]%.threads: belongs to the whole run", function(t) t.stages = { { kind = "grpo", threads = 2 } } end },
+    { "stages%[1%]%.model%.path: belongs to the whole run", function(t)
+      t.stages = { { kind = "grpo", model = { path = "x" } } }
+    end },
+  }
+  for i, case in ipairs(cases) do
+    it("are refused: " .. i, function() refused(case[1], case[2]) end)
+  end
+
+  it("are refused on the command line too", function()
+    experiment_module.overrides = { experiment_module.parse_override("stages.1.threads=2") }
+    local ok, err = pcall(experiment)
+    experiment_module.overrides = {}
+    assert.is_false(ok)
+    assert.matches("belongs to the whole run; write threads", tostring(err))
+  end)
+end)
