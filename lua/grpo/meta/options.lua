@@ -21,13 +21,13 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, or a run or checkpoint directory
 ---@field config? string|table a table or JSON file to create a model with random weights
 ---@field tokenizer? string|grpo.Tokenizer tokenizer object or path; default: the one beside the weights
----@field dtype? "f32"|"bf16"|"auto" storage of frozen weights (default "auto")
+---@field dtype? "f32"|"bf16"|"auto" storage of frozen weights; auto is f32 in this version (default "auto")
 ---@field quantize? "nf4"|"int8" not in this version: quantise frozen weights
 ---@field lora? grpo.Options.model.lora train a low-rank adapter instead of all weights
 ---@field gradient_checkpointing? boolean not in this version: recompute blocks in the backward pass to save memory (default false)
@@ -56,7 +56,7 @@
 ---@field top_k? integer draw from the k most probable tokens; 0: off (default 0)
 ---@field min_p? number drop tokens less probable than this share of the best one; 0: off (default 0)
 ---@field repetition_penalty? number divides the logits of tokens already seen; 1: off (default 1)
----@field stop? string|string[] strings that end a completion; the string stays in the text (default {})
+---@field stop? string|string[] strings that end a completion; the string stays in the text; special tokens have a text here (default {})
 ---@field stop_regex? string a pattern that ends a completion when its text matches
 
 ---@class grpo.Options.reward
@@ -174,7 +174,7 @@
 ---@class grpo.Options.checkpoint
 ---@field every? integer steps between checkpoints; 0: only at the end of a stage or when stopped (default 0)
 ---@field keep? integer newest checkpoints kept, beside the best (default 2)
----@field best? string a metric's name: keep the checkpoint where it was highest
+---@field best? string a metric's name: keep the checkpoint where it was highest, looked at in evaluations (eval/...) or where checkpoints are written
 
 ---@class grpo.Options.hooks
 ---@field on_start? fun(tr: grpo.Trainer): string? on_start(tr)
