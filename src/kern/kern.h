@@ -31,14 +31,15 @@
 
 /* Where to run: threads and scratch memory. */
 typedef struct Ctx {
-  Pool *pool;   /* NULL: the caller alone */
+  Pool *pool; /* NULL: the caller alone */
   Arena *arena;
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void);             /* "avx512", "avx2", "generic" */
-Status kern_select(const char *name);    /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
-const char *kern_blas(void);             /* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ... */
+const char *kern_name(void); /* "avx512", "avx2", "generic" */
+Status kern_select(
+    const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
+const char *kern_blas(void); /* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ... */
 
 /* ---- matrix products ------------------------------------------------------
  * A weight is [n, k] (outputs, inputs), as Hugging Face's Linear stores it, or
@@ -88,9 +89,10 @@ typedef struct AttnSpan {
 } AttnSpan;
 
 typedef struct AttnShape {
-  int heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; head h uses kv head h / (heads / kv_heads) */
-  real scale;                    /* of the scores, usually 1 / sqrt(head_dim) */
-  int window;                    /* 0: all; else key j is visible to position i when i - window < j <= i */
+  int heads, kv_heads,
+      head_dim; /* heads is a multiple of kv_heads; head h uses kv head h / (heads / kv_heads) */
+  real scale;   /* of the scores, usually 1 / sqrt(head_dim) */
+  int window;   /* 0: all; else key j is visible to position i when i - window < j <= i */
 } AttnShape;
 
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
@@ -105,15 +107,15 @@ Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpa
 /* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv (contiguous
  * [rows, heads*head_dim], [rows, kv_heads*head_dim]) are added to; any may be NULL. */
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
-                     const real *q, int ldq, const real *o, int ldo, const real *lse, const real *dout,
-                     int lddo, real *dq, real *dk, real *dv);
+                     const real *q, int ldq, const real *o, int ldo, const real *lse,
+                     const real *dout, int lddo, real *dq, real *dk, real *dv);
 
 /* ---- rows [rows, c] --------------------------------------------------------- */
 /* y = x * rstd * w, rstd[rows] = 1 / sqrt(mean x^2 + eps) */
 void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, double eps,
                      real *y, real *rstd);
-Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *rstd,
-                        const real *dy, real *dx, bool add_dx, real *dw /* += */);
+Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
+                        const real *rstd, const real *dy, real *dx, bool add_dx, real *dw /* += */);
 /* y = (x - mean) * rstd * w + b; mean[rows], rstd[rows] = 1 / sqrt(var + eps), var over c (biased) */
 void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
                        double eps, real *y, real *mean, real *rstd);
@@ -122,8 +124,8 @@ Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const r
                           real *dw /* += */, real *db /* += */);
 /* Rotate halves: for each head and i < d/2, (x_i, x_{i+d/2}) by angle pos * inv_freq[i].
  * cs: [positions, d/2, 2] cos and sin.  inverse = true is the backward. */
-void rope_apply(const Ctx *cx, int rows, int heads, int d, const real *x, int ldx, const int32_t *pos,
-                const real *cs, bool inverse, real *y, int ldy, bool add);
+void rope_apply(const Ctx *cx, int rows, int heads, int d, const real *x, int ldx,
+                const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add);
 /* y = silu(gate) * up, n elements */
 void swiglu_forward(const Ctx *cx, size_t n, const real *gate, const real *up, real *y);
 void swiglu_backward(const Ctx *cx, size_t n, const real *gate, const real *up, const real *dy,
@@ -133,7 +135,8 @@ void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y);
 void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add);
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
-void vec_exp(size_t n, const real *x, real *y); /* relative error below 2e-7 in float; below FLT_MIN 0 */
+void vec_exp(size_t n, const real *x,
+             real *y); /* relative error below 2e-7 in float; below FLT_MIN 0 */
 
 /* ---- the head ----------------------------------------------------------------
  * logits [rows, v] (ld = v); z = logits * inv_temp.  Row-invariant: decoding and training get the same bits.
@@ -145,12 +148,12 @@ void logp_rows_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
                     const int32_t *targets, const real *lse, const real *entropy, const real *dlogp,
                     const real *dentropy);
 /* kl[r] = sum over the vocabulary of p (log p - log p_ref) */
-void kl_rows(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits, real inv_temp,
-             const real *lse, const real *ref_lse, real *kl);
+void kl_rows(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
+             real inv_temp, const real *lse, const real *ref_lse, real *kl);
 /* dlogits += d kl part: inv_temp * dkl * p (log p - log p_ref - kl); needs the logits, not yet overwritten */
 void kl_rows_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
-                  real inv_temp, const real *lse, const real *ref_lse, const real *kl, const real *dkl,
-                  real *dlogits);
+                  real inv_temp, const real *lse, const real *ref_lse, const real *kl,
+                  const real *dkl, real *dlogits);
 
 /* ---- the optimizer ------------------------------------------------------------ */
 typedef struct AdamW {
@@ -160,7 +163,9 @@ typedef struct AdamW {
 } AdamW;
 /* torch.optim.AdamW: p *= 1 - lr wd; p -= lr m^ / (sqrt(v^) + eps) */
 void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o);
-double vec_sumsq(const Ctx *cx, size_t n, const real *x); /* in double, chunks of fixed size in index order */
-void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y); /* y = alpha x + (1 - alpha) y */
+double vec_sumsq(const Ctx *cx, size_t n,
+                 const real *x); /* in double, chunks of fixed size in index order */
+void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha,
+              real *y); /* y = alpha x + (1 - alpha) y */
 
 #endif

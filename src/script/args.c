@@ -225,7 +225,16 @@ static int ints_gc(lua_State *L) {
   return 0;
 }
 
-static void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
+void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods) {
+  luaL_newmetatable(L, type);
+  luaL_setfuncs(L, meta, 0);
+  lua_newtable(L);
+  luaL_setfuncs(L, methods, 0);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}
+
+void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
   if (luaL_newmetatable(L, type)) {
     lua_pushcfunction(L, gc);
     lua_setfield(L, -2, "__gc");

@@ -346,9 +346,5 @@ void autograd_open(lua_State *L) {
   lua_pushnil(L);
   lua_setfield(L, -2, "methods");
   lua_pop(L, 1);
-  luaL_newmetatable(L, ADAMW_TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  make_type(L, ADAMW_TYPE, meta, methods);
 }

@@ -146,12 +146,6 @@ void batch_open(lua_State *L) {
                                      {"text", l_text},
                                      {"text_raw", l_text_raw},
                                      {NULL, NULL}};
-  luaL_newmetatable(L, BATCH_TYPE);
-  lua_pushcfunction(L, l_len);
-  lua_setfield(L, -2, "__len");
-  lua_pushcfunction(L, l_tostring);
-  lua_setfield(L, -2, "__tostring");
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  static const luaL_Reg meta[] = {{"__len", l_len}, {"__tostring", l_tostring}, {NULL, NULL}};
+  make_type(L, BATCH_TYPE, meta, methods);
 }

@@ -116,7 +116,8 @@ static int engine_reserve(lua_State *L) {
   enum { BYTES_PER_TOKEN = 16 }; /* more than a vocabulary's tokens have on average */
   const EngineOptions *o = engine_options(check_engine(L, 1));
   const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens;
-  reserve_bufs(L, (size_t)o->max_new_tokens * BYTES_PER_TOKEN, tokens * (size_t)o->prompts_per_step);
+  reserve_bufs(L, (size_t)o->max_new_tokens * BYTES_PER_TOKEN,
+               tokens * (size_t)o->prompts_per_step);
   lua_settop(L, 1);
   return 1;
 }
@@ -657,9 +658,5 @@ void engine_open(lua_State *L) {
                                   {NULL, NULL}};
   rl_open(L);
   batch_open(L);
-  luaL_newmetatable(L, ENGINE_TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  make_type(L, ENGINE_TYPE, meta, methods);
 }

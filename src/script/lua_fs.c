@@ -205,19 +205,6 @@ static int descriptor_tostring(lua_State *L) {
 
 const luaL_Reg fs_functions[] = {{NULL, NULL}};
 
-static void open_type(lua_State *L, const char *type, const luaL_Reg *methods) {
-  static const luaL_Reg meta[] = {{"__gc", descriptor_close},
-                                  {"__close", descriptor_close},
-                                  {"__tostring", descriptor_tostring},
-                                  {NULL, NULL}};
-  luaL_newmetatable(L, type);
-  luaL_setfuncs(L, meta, 0);
-  lua_newtable(L);
-  luaL_setfuncs(L, methods, 0);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
-}
-
 void fs_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"append", fs_append},
                                        {"crc32c", fs_crc32c},
@@ -238,10 +225,14 @@ void fs_open(lua_State *L) {
                                        {"truncate", fs_truncate},
                                        {"write", fs_write},
                                        {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", descriptor_close},
+                                  {"__close", descriptor_close},
+                                  {"__tostring", descriptor_tostring},
+                                  {NULL, NULL}};
   static const luaL_Reg writer[] = {{"put", writer_put}, {"close", descriptor_close}, {NULL, NULL}};
   static const luaL_Reg lock[] = {{"close", descriptor_close}, {NULL, NULL}};
-  open_type(L, WRITER_TYPE, writer);
-  open_type(L, LOCK_TYPE, lock);
+  make_type(L, WRITER_TYPE, meta, writer);
+  make_type(L, LOCK_TYPE, meta, lock);
   luaL_newlib(L, functions);
   lua_setfield(L, -2, "fs");
 }

@@ -296,11 +296,7 @@ static Forward **push_forward(lua_State *L, Model *m, bool record) {
   Pool *pool = script_pool(L);
   Forward **slot = lua_newuserdatauv(L, sizeof *slot, 0);
   *slot = NULL;
-  if (luaL_newmetatable(L, "grpo.Forward")) {
-    lua_pushcfunction(L, forward_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
+  set_gc(L, "grpo.Forward", forward_gc);
   Forward *f = *slot = mem_zalloc(sizeof *f);
   if (!f) raise_new(L, GRPO_ENOMEM, "no memory for a forward pass");
   f->m = model_retain(m);

@@ -75,11 +75,7 @@ static int document_gc(lua_State *L) {
 static Json **push_document(lua_State *L, const char *text, size_t len, const char *what) {
   Json **j = lua_newuserdatauv(L, sizeof *j, 0);
   *j = NULL;
-  if (luaL_newmetatable(L, "grpo.JsonDocument")) {
-    lua_pushcfunction(L, document_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
+  set_gc(L, "grpo.JsonDocument", document_gc);
   Status st = json_parse(text, len, what, j);
   if (st) raise_status(L, st);
   return j;

@@ -366,11 +366,7 @@ void regex_open(lua_State *L) {
       {"gmatch", regex_gmatch}, {"gsub", regex_gsub},   {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", regex_gc}, {"__close", regex_gc}, {"__tostring", regex_tostring}, {NULL, NULL}};
-  luaL_newmetatable(L, REGEX_TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  make_type(L, REGEX_TYPE, meta, methods);
   lua_newtable(L); /* the cache; values are weak */
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "v");

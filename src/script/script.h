@@ -94,6 +94,10 @@ bool field_choice(lua_State *L, int index, const char *where, const char *name,
 /* ---- errors.c: memory that Lua owns ------------------------------------------------- */
 void *push_scratch(lua_State *L, size_t count,
                    size_t size); /* pushes a userdata; cleared; raises */
+/* A type of objects: its metatable, with the methods as __index; both lists end with {NULL, NULL}. */
+void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods);
+/* The userdata on top, of a type without methods, is freed by gc. */
+void set_gc(lua_State *L, const char *type, lua_CFunction gc);
 Buf *push_buf(lua_State *L);     /* pushes a userdata that frees the buffer when collected */
 IntBuf *push_ints(lua_State *L); /* the same for ids */
 /* Done with it: its memory serves the next push_buf or push_ints, so that a steady step takes none. */

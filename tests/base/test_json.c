@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "json_put.h"
 #include "testing.h"
 
 static Json *parse(const char *text) {
@@ -26,26 +27,6 @@ static const char *error_of(const char *text, size_t n) {
 }
 #define ERROR_OF(s) error_of(s, sizeof s - 1)
 
-/* Write a tree back as compact JSON. */
-static void put(Buf *b, const Json *j) {
-  const JsonType t = json_type(j);
-  if (t == JSON_NULL) buf_puts(b, "null");
-  if (t == JSON_BOOL) buf_puts(b, json_bool(j) ? "true" : "false");
-  if (t == JSON_NUMBER) json_put_number(b, json_number(j));
-  if (t == JSON_STRING) json_put_string(b, json_string(j), strlen(json_string(j)));
-  if (t != JSON_ARRAY && t != JSON_OBJECT) return;
-  buf_putc(b, t == JSON_ARRAY ? '[' : '{');
-  for (const Json *c = json_child(j); c; c = json_next(c)) {
-    if (t == JSON_OBJECT) {
-      json_put_string(b, json_key(c), strlen(json_key(c)));
-      buf_putc(b, ':');
-    }
-    put(b, c);
-    if (json_next(c)) buf_putc(b, ',');
-  }
-  buf_putc(b, t == JSON_ARRAY ? ']' : '}');
-}
-
 TEST(a_document_comes_back_as_it_was_written) {
   static const char *texts[] = {
       "null",
@@ -62,7 +43,7 @@ TEST(a_document_comes_back_as_it_was_written) {
     Buf b = {0};
     Json *j = parse(texts[i]);
     if (!j) continue;
-    put(&b, j);
+    put_json(&b, j);
     CHECK_STR(b.data, texts[i]);
     json_free(j);
     buf_free(&b);

@@ -2,20 +2,8 @@
 # ARCHITECTURE.md names every source file, and no file that is not there.  TAP on stdout.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-number=0 bad=0
-
-# result NAME LINES : ok when there are none
-result() {
-  number=$((number + 1))
-  if [ -z "$2" ]; then
-    echo "ok $number - $1"
-  else
-    bad=1
-    echo "not ok $number - $1"
-    # shellcheck disable=SC2001
-    sed 's/^/# /' <<<"$2"
-  fi
-}
+# shellcheck source=tests/cli/lib/tap.bash
+. tests/cli/lib/tap.bash
 
 # Paths named below the headings "### DIRECTORY", in lines "- `name`: ...", where `x.[ch]` is two files.
 named() {
@@ -32,5 +20,4 @@ result "ARCHITECTURE.md names no file that is not there" "$(comm -23 <(named) <(
 result "no file is named twice" "$(named | uniq -d)"
 # shellcheck disable=SC2016
 result "every line says what the file is" "$(grep -nE '^- `[^`]+`:?[[:space:]]*$' ARCHITECTURE.md)"
-echo "1..$number"
-exit $bad
+finish

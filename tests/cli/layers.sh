@@ -2,19 +2,8 @@
 # Who may include what, one test a rule (see ARCHITECTURE.md).  TAP on stdout.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-number=0 bad=0
-
-# result NAME OFFENDERS... : one TAP line; offenders are "file:line:text" lines
-result() {
-  number=$((number + 1))
-  if [ -z "$2" ]; then
-    echo "ok $number - $1"
-  else
-    bad=1
-    sed 's/^/# /' <<<"$2"
-    echo "not ok $number - $1"
-  fi
-}
+# shellcheck source=tests/cli/lib/tap.bash
+. tests/cli/lib/tap.bash
 
 # sources DIR... : the C files below them
 sources() { find "$@" \( -name '*.c' -o -name '*.h' -o -name '*.def' \) 2>/dev/null | LC_ALL=C sort; }
@@ -56,5 +45,4 @@ only "src/base/json.c includes cJSON" '(cjson/)?cJSON\.h' 'src/base/json\.c'
 only "src/base/regex.c includes PCRE2" 'pcre2(posix)?\.h' 'src/base/regex\.c'
 only "src/kern/blas.c includes BLAS" '([a-z0-9_-]+/)?(cblas|openblas_config|f77blas|lapacke)[^">]*\.h' 'src/kern/blas\.c'
 only "src/base/pool.c includes threads' futexes" 'linux/futex\.h' 'src/base/pool\.c'
-echo "1..$number"
-exit $bad
+finish

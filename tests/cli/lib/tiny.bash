@@ -8,20 +8,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
-number=0 bad=0
-
-# result NAME [PROBLEM] : one TAP line; the problem, if any, as a comment
-result() {
-  number=$((number + 1))
-  if [ -z "${2:-}" ]; then
-    echo "ok $number - $1"
-  else
-    bad=1
-    echo "not ok $number - $1"
-    # shellcheck disable=SC2001
-    sed 's/^/# /' <<<"$2"
-  fi
-}
+# shellcheck source=tests/cli/lib/tap.bash
+. "$root/tests/cli/lib/tap.bash"
 
 # check NAME COMMAND... : the command succeeds
 check() {
@@ -29,8 +17,6 @@ check() {
   if output=$("$@" 2>&1); then result "$name"; else result "$name" "exit $? of: $*
 $output"; fi
 }
-
-finish() { echo "1..$number"; exit $bad; }
 
 # experiment FILE [OTHER [REWARDS [DATA]]] : sums of digits for a model of some thousand weights.  The arguments
 # are Lua: further fields of the experiment, entries of `rewards`, fields of `data`.
