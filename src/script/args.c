@@ -201,6 +201,36 @@ bool field_choice(lua_State *L, int index, const char *where, const char *name,
   return false;
 }
 
+void field_no_decay(lua_State *L, int index, const char *where, bool *bias, bool *norm) {
+  if (!get_field(L, index, "no_decay")) return;
+  if (!lua_istable(L, -1)) wrong_field(L, where, "no_decay", "a list of \"bias\" and \"norm\"");
+  *bias = *norm = false;
+  for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+    const char *kind = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strcmp(kind, "bias") == 0)
+      *bias = true;
+    else if (strcmp(kind, "norm") == 0)
+      *norm = true;
+    else
+      raise_new(L, GRPO_EARG, "%s.no_decay[%d]: want \"bias\" or \"norm\", got %.60s", where,
+                (int)i, shown(L));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+}
+
+/* ---- tables for Lua ----------------------------------------------------------------- */
+
+void set_string(lua_State *L, const char *key, const char *value) {
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, key);
+}
+
+void set_number(lua_State *L, const char *key, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, key);
+}
+
 /* ---- memory that Lua owns ----------------------------------------------------------- */
 
 void *push_scratch(lua_State *L, size_t count, size_t size) {

@@ -51,11 +51,6 @@ static void push_position(lua_State *L) {
 
 /* ---- error objects ------------------------------------------------------------------ */
 
-static void set_string(lua_State *L, const char *key, const char *value) {
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
-
 void push_error(lua_State *L, Status s, const char *message) {
   lua_createtable(L, 0, 4);
   luaL_setmetatable(L, ERROR_TYPE);

@@ -155,25 +155,6 @@ static int adamw_gc(lua_State *L) {
   return 0;
 }
 
-/* no_decay = { "bias", "norm" }: kinds of a model's parameters */
-static void check_no_decay(lua_State *L, int index, bool *bias, bool *norm) {
-  *bias = *norm = true; /* are they left out? */
-  if (!lua_istable(L, index) || lua_getfield(L, index, "no_decay") == LUA_TNIL) return;
-  if (!lua_istable(L, -1)) raise_new(L, GRPO_EARG, "adamw.no_decay: want a list");
-  *bias = *norm = false;
-  for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
-    const char *kind = lua_tostring(L, -1);
-    if (kind && strcmp(kind, "bias") == 0)
-      *bias = true;
-    else if (kind && strcmp(kind, "norm") == 0)
-      *norm = true;
-    else
-      raise_new(L, GRPO_EARG, "adamw.no_decay[%d]: want \"bias\" or \"norm\"", (int)i);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 2);
-}
-
 static void check_adamw_options(lua_State *L, int index, AdamW *o) {
   static const char *const known[] = {"beta1",    "beta2", "eps", "weight_decay",
                                       "no_decay", "name",  NULL};
@@ -205,7 +186,8 @@ static bool parameter_kind(lua_State *L, const Value *v, int models, bool no_bia
   return out;
 }
 
-/* Models whose parameters are in the list of argument 1 become trainable. */
+/* A model takes its gradients when somebody first wants them: those with parameters in the list of
+ * argument 1 do now. */
 static void turn_gradients_on(lua_State *L) {
   for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
     lua_getiuservalue(L, -1, 1);
@@ -216,26 +198,14 @@ static void turn_gradients_on(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* A model takes its gradients when somebody first wants them: that is now.  The list is at index 1. */
-static void want_parameters(lua_State *L, size_t n) {
-  for (size_t i = 1; i <= n; i++) {
-    lua_rawgeti(L, 1, (lua_Integer)i);
-    lua_getiuservalue(L, -1, 1);
-    LuaModel *lm = luaL_testudata(L, -1, MODEL_TYPE);
-    if (lm && lm->m && !lm->frozen) want_trainable(L, lm);
-    lua_pop(L, 2);
-  }
-}
-
 static int l_adamw(lua_State *L) {
   AdamW o;
-  bool no_bias, no_norm;
+  bool no_bias = true, no_norm = true;
   size_t n;
   lua_settop(L, 2);
   Value **v = check_tensors(L, 1, &n);
   check_adamw_options(L, 2, &o);
-  check_no_decay(L, 2, &no_bias, &no_norm);
-  want_parameters(L, n);
+  field_no_decay(L, 2, "adamw", &no_bias, &no_norm);
   turn_gradients_on(L);
   for (size_t i = 0; i < n; i++)
     if (!value_tensor(v[i])->needs_grad)

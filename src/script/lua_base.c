@@ -20,11 +20,6 @@
 
 /* ---- versions ----------------------------------------------------------------------- */
 
-static void set_string(lua_State *L, const char *key, const char *value) {
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
-
 static const char *editline(void) {
 #ifdef GRPO_HAVE_EDITLINE
   return "libedit";

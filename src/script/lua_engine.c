@@ -9,6 +9,7 @@
 
 #include "grad/policy.h"
 #include "rl/options.h"
+#include "script/loss_options.h"
 #include "script/rl.h"
 
 enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good slice */
@@ -40,23 +41,6 @@ static bool get_table(lua_State *L, int index, const char *name, const char *whe
   return true;
 }
 
-/* no_decay = { "bias", "norm" }: kinds of parameters */
-static void check_no_decay(lua_State *L, int index, OptimizerOptions *o) {
-  if (!get_table(L, index, "no_decay", "train.optimizer.")) return;
-  o->decay_bias = o->decay_norm = true;
-  for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, -1); i++) {
-    lua_rawgeti(L, -1, i);
-    const char *kind = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
-    if (strcmp(kind, "bias") == 0)
-      o->decay_bias = false;
-    else if (strcmp(kind, "norm") == 0)
-      o->decay_norm = false;
-    else
-      raise_new(L, GRPO_EARG, "train.optimizer.no_decay[%d]: want \"bias\" or \"norm\"", (int)i);
-    lua_pop(L, 1);
-  }
-}
-
 static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
   static const char *const known[] = {"name",         "beta1",    "beta2", "eps",
                                       "weight_decay", "no_decay", NULL};
@@ -69,8 +53,10 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
   field_number(L, index, where, "beta2", 0, 0.999999999, &o->beta2);
   field_number(L, index, where, "eps", 0, 1, &o->eps);
   field_number(L, index, where, "weight_decay", 0, INFINITY, &o->weight_decay);
-  check_no_decay(L, index, o);
-  lua_pop(L, 1);
+  bool bias = !o->decay_bias, norm = !o->decay_norm;
+  field_no_decay(L, index, where, &bias, &norm);
+  o->decay_bias = !bias;
+  o->decay_norm = !norm;
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
@@ -257,61 +243,6 @@ static int engine_reference_batch(lua_State *L) {
 
 /* ---- the loss's options ---------------------------------------------------------- */
 
-static void check_sampler_correction(lua_State *L, int index, LossOptions *o) {
-  static const char *const modes[] = {"token_truncate", "token_mask", "sequence_truncate",
-                                      "sequence_mask", NULL};
-  static const char *const known[] = {"mode", "min", "max", NULL};
-  static const char where[] = "train.sampler_correction";
-  int mode = 0;
-  if (get_table(L, index, "sampler_correction", "train.")) {
-    const int at = lua_gettop(L);
-    check_fields(L, at, where, known);
-    field_choice(L, at, where, "mode", modes, &mode);
-    field_number(L, at, where, "min", 0, INFINITY, &o->sampler_min);
-    field_number(L, at, where, "max", 0, INFINITY, &o->sampler_max);
-    o->sampler_mode = (SamplerMode)(SAMPLER_TOKEN_TRUNCATE + mode);
-  }
-  lua_pop(L, 1);
-}
-
-static void check_loss_tables(lua_State *L, int index, LossOptions *o) {
-  if (get_table(L, index, "sapo", "train.")) {
-    field_number(L, -1, "train.sapo", "pos", 1e-6, INFINITY, &o->sapo_pos);
-    field_number(L, -1, "train.sapo", "neg", 1e-6, INFINITY, &o->sapo_neg);
-  }
-  if (get_table(L, index, "vespo", "train.")) {
-    field_number(L, -1, "train.vespo", "k_pos", 0, INFINITY, &o->vespo_k_pos);
-    field_number(L, -1, "train.vespo", "lambda_pos", 0, INFINITY, &o->vespo_lambda_pos);
-    field_number(L, -1, "train.vespo", "k_neg", 0, INFINITY, &o->vespo_k_neg);
-    field_number(L, -1, "train.vespo", "lambda_neg", 0, INFINITY, &o->vespo_lambda_neg);
-  }
-  lua_pop(L, 2);
-  check_sampler_correction(L, index, o);
-}
-
-static void check_loss_options(lua_State *L, int index, LossOptions *o) {
-  static const char *const estimators[] = {"k1", "k2", "k3", "full", NULL};
-  static const char *const importances[] = {"token", "sequence", NULL};
-  static const char where[] = "train";
-  int choice;
-  if (field_number(L, index, where, "clip", 0, 1000, &o->clip)) o->clip_high = o->clip;
-  field_number(L, index, where, "clip_high", 0, 1000, &o->clip_high);
-  field_number(L, index, where, "delta", 0, INFINITY, &o->delta);
-  if (field_choice(L, index, where, "importance", importances, &choice))
-    o->importance = choice == 0                  ? IMPORTANCE_TOKEN
-                    : o->kind == LOSS_gspo_token ? IMPORTANCE_SEQUENCE_TOKEN
-                                                 : IMPORTANCE_SEQUENCE;
-  field_number(L, index, where, "kl", 0, INFINITY, &o->kl);
-  if (field_choice(L, index, where, "kl_estimator", estimators, &choice))
-    o->kl_estimator = (KlEstimator)choice;
-  field_bool(L, index, where, "kl_bias_correction", &o->kl_bias_correction);
-  field_number(L, index, where, "off_policy_mask", -INFINITY, INFINITY, &o->off_policy_mask);
-  field_number(L, index, where, "entropy", -INFINITY, INFINITY, &o->entropy);
-  field_number(L, index, where, "cispo_cap", 0, INFINITY, &o->cispo_cap);
-  field_int(L, index, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
-  check_loss_tables(L, index, o);
-}
-
 /* ---- a loss written in Lua ------------------------------------------------------- */
 
 typedef struct LuaLoss {
@@ -329,11 +260,6 @@ typedef struct LossCall {
 static void set_tensor(lua_State *L, const char *name, Value *v) {
   if (!v) return;
   push_step_value(L, value_retain(v));
-  lua_setfield(L, -2, name);
-}
-
-static void set_number(lua_State *L, const char *name, double v) {
-  lua_pushnumber(L, v);
   lua_setfield(L, -2, name);
 }
 
@@ -479,7 +405,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   }
   lua_pop(L, 1);
   update_options_init(o, kind);
-  check_loss_options(L, 3, &o->loss);
+  check_loss_options(L, 3, where, &o->loss);
   field_number(L, 3, where, "lr", 0, INFINITY, &o->lr);
   field_number(L, 3, where, "max_grad_norm", 0, INFINITY, &o->max_grad_norm);
   field_int(L, 3, where, "iterations", 1, 1000, &o->iterations);

@@ -15,8 +15,8 @@
 
 static const char anchors_key;
 
-/* Keeps the value on top as long as the table at index; pops it. */
-static void anchor(lua_State *L, int index) {
+/* Pushes the table of what tables of options hold: weak in its keys. */
+static void push_anchors(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &anchors_key) != LUA_TTABLE) {
     lua_pop(L, 1);
     lua_newtable(L);
@@ -26,7 +26,12 @@ static void anchor(lua_State *L, int index) {
     lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &anchors_key);
-  } /* value anchors */
+  }
+}
+
+/* Keeps the value on top as long as the table at index; pops it. */
+static void anchor(lua_State *L, int index) {
+  push_anchors(L); /* value anchors */
   lua_pushvalue(L, index);
   if (lua_rawget(L, -2) != LUA_TTABLE) {
     lua_pop(L, 1);
@@ -38,6 +43,15 @@ static void anchor(lua_State *L, int index) {
   lua_pushvalue(L, -3);
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   lua_pop(L, 3);
+}
+
+/* What an earlier reading of the table at index kept is let go. */
+static void drop_anchors(lua_State *L, int index) {
+  push_anchors(L);
+  lua_pushvalue(L, index);
+  lua_pushnil(L);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
 }
 
 static void read_stop(lua_State *L, int index, const char *where, Sampling *out) {
@@ -56,6 +70,10 @@ static void read_stop(lua_State *L, int index, const char *where, Sampling *out)
     raise_new(L, GRPO_EARG, "%s.stop: want a list of strings, got %s", where,
               luaL_typename(L, list));
   size_t n = lua_rawlen(L, list);
+  if (n == 0) {
+    lua_pop(L, 1);
+    return;
+  }
   const char **stop = push_scratch(L, n, sizeof *stop);
   anchor(L, index);
   for (size_t i = 0; i < n; i++) {
@@ -75,6 +93,7 @@ static void read_stop(lua_State *L, int index, const char *where, Sampling *out)
 static void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
   sampling_init(out);
   if (!lua_istable(L, index)) return;
+  drop_anchors(L, index);
   field_int(L, index, where, "max_new_tokens", 1, 1 << 24, &out->max_new_tokens);
   field_number(L, index, where, "temperature", 0, 1e6, &out->temperature);
   field_number(L, index, where, "top_p", 1e-9, 1, &out->top_p);

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "grad/policy.h"
+#include "script/loss_options.h"
 #include "script/tensor.h"
 
 /* ---- options: section train of an experiment ---------------------------------------- */
@@ -21,83 +22,11 @@ typedef struct ExtraOptions {
   bool mask_truncated;
 } ExtraOptions;
 
-/* Pushes the sub-table NAME (or nil) and returns its index. */
-static int sub_table(lua_State *L, int index, const char *name) {
-  if (lua_istable(L, index))
-    lua_getfield(L, index, name);
-  else
-    lua_pushnil(L);
-  return lua_gettop(L);
-}
-
-static void check_sampler_correction(lua_State *L, int index, LossOptions *o) {
-  static const char *const modes[] = {"token_truncate", "token_mask", "sequence_truncate",
-                                      "sequence_mask", NULL};
-  static const char *const known[] = {"mode", "min", "max", NULL};
-  const char *where = "loss.sampler_correction";
-  int mode = 0, at = sub_table(L, index, "sampler_correction");
-  if (!lua_isnil(L, at)) {
-    check_fields(L, at, where, known);
-    if (!field_choice(L, at, where, "mode", modes, &mode))
-      raise_new(L, GRPO_EARG,
-                "%s.mode: is missing; want token_truncate, token_mask, "
-                "sequence_truncate or sequence_mask",
-                where);
-    o->sampler_mode = (SamplerMode)(SAMPLER_TOKEN_TRUNCATE + mode);
-    o->sampler_max = 3;
-    field_number(L, at, where, "min", 0, HUGE_VAL, &o->sampler_min);
-    field_number(L, at, where, "max", 0, HUGE_VAL, &o->sampler_max);
-  }
-  lua_pop(L, 1);
-}
-
-static void check_shapes_of_losses(lua_State *L, int index, LossOptions *o) {
-  static const char *const sapo[] = {"pos", "neg", NULL};
-  static const char *const vespo[] = {"k_pos", "lambda_pos", "k_neg", "lambda_neg", NULL};
-  int at = sub_table(L, index, "sapo");
-  check_fields(L, at, "loss.sapo", sapo);
-  field_number(L, at, "loss.sapo", "pos", 1e-9, 1e9, &o->sapo_pos);
-  field_number(L, at, "loss.sapo", "neg", 1e-9, 1e9, &o->sapo_neg);
-  lua_pop(L, 1);
-  at = sub_table(L, index, "vespo");
-  check_fields(L, at, "loss.vespo", vespo);
-  field_number(L, at, "loss.vespo", "k_pos", 0, 1e9, &o->vespo_k_pos);
-  field_number(L, at, "loss.vespo", "lambda_pos", 0, 1e9, &o->vespo_lambda_pos);
-  field_number(L, at, "loss.vespo", "k_neg", 0, 1e9, &o->vespo_k_neg);
-  field_number(L, at, "loss.vespo", "lambda_neg", 0, 1e9, &o->vespo_lambda_neg);
-  lua_pop(L, 1);
-}
-
-/* A clip_high that the loss's name does not set follows clip. */
-static void check_clip(lua_State *L, int index, LossOptions *o) {
-  bool follows = o->clip_high == o->clip;
-  if (field_number(L, index, "loss", "clip", 0, 1e9, &o->clip) && follows) o->clip_high = o->clip;
-  field_number(L, index, "loss", "clip_high", 0, 1e9, &o->clip_high);
-}
-
-static void check_loss_options(lua_State *L, int index, LossOptions *o, ExtraOptions *x) {
-  static const char *const importance[] = {"token", "sequence", NULL};
-  static const char *const estimators[] = {"k1", "k2", "k3", "full", NULL};
-  int choice;
+static void check_options(lua_State *L, int index, LossOptions *o, ExtraOptions *x) {
   *x = (ExtraOptions){.top_entropy = 1};
-  check_clip(L, index, o);
-  field_number(L, index, "loss", "delta", 0, HUGE_VAL, &o->delta);
-  if (field_choice(L, index, "loss", "importance", importance, &choice))
-    o->importance = choice == 0                  ? IMPORTANCE_TOKEN
-                    : o->kind == LOSS_gspo_token ? IMPORTANCE_SEQUENCE_TOKEN
-                                                 : IMPORTANCE_SEQUENCE;
-  field_number(L, index, "loss", "kl", -1e9, 1e9, &o->kl);
-  if (field_choice(L, index, "loss", "kl_estimator", estimators, &choice))
-    o->kl_estimator = (KlEstimator)choice;
-  field_bool(L, index, "loss", "kl_bias_correction", &o->kl_bias_correction);
-  field_number(L, index, "loss", "off_policy_mask", -HUGE_VAL, HUGE_VAL, &o->off_policy_mask);
-  field_number(L, index, "loss", "entropy", -1e9, 1e9, &o->entropy);
+  check_loss_options(L, index, "loss", o);
   field_number(L, index, "loss", "top_entropy_quantile", 0, 1, &x->top_entropy);
-  field_number(L, index, "loss", "cispo_cap", 0, HUGE_VAL, &o->cispo_cap);
-  field_int(L, index, "loss", "max_new_tokens", 1, INT32_MAX, &o->max_new_tokens);
   field_bool(L, index, "loss", "mask_truncated", &x->mask_truncated);
-  check_sampler_correction(L, index, o);
-  check_shapes_of_losses(L, index, o);
 }
 
 static LossKind check_kind(lua_State *L, const char *name) {
@@ -280,11 +209,6 @@ static Value *tensor_field(lua_State *L, int t, const char *name) {
 
 /* ---- metrics ------------------------------------------------------------------------ */
 
-static void set_number(lua_State *L, const char *name, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static void push_metrics(lua_State *L, const PolicyLossAttr *a, const LossMetrics *m) {
   double tokens = m->tokens > 0 ? m->tokens : 1, count = m->clip_count > 0 ? m->clip_count : 1;
   lua_createtable(L, 0, 10);
@@ -328,7 +252,7 @@ static int l_policy_loss(lua_State *L) {
   Batch b = {.L = L, .t = 2};
   loss_options_init(&b.a.options, check_kind(L, name));
   check_fields(L, 3, "loss", known);
-  check_loss_options(L, 3, &b.a.options, &extra);
+  check_options(L, 3, &b.a.options, &extra);
   Value *in[3] = {tensor_field(L, 2, "logp"), tensor_field(L, 2, "entropy"),
                   tensor_field(L, 2, "full_kl")};
   if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp: is missing; want a tensor [N]");
@@ -381,7 +305,7 @@ static int l_loss_from_logits(lua_State *L) {
   if (field_string(L, 4, "loss_from_logits", "loss", &name))
     loss_options_init(&b.a.options, check_kind(L, name));
   field_number(L, 4, "loss_from_logits", "temperature", 1e-6, 1e6, &temperature);
-  check_loss_options(L, 4, &b.a.options, &extra);
+  check_options(L, 4, &b.a.options, &extra);
   if (extra.top_entropy < 1)
     return raise_new(L, GRPO_EARG, "loss_from_logits.top_entropy_quantile: only grpo.loss has it");
   const Tensor *x = value_tensor(logits);

@@ -47,14 +47,18 @@ static int model_gc(lua_State *L) {
   return 0;
 }
 
+static void push_loaded_tokenizer(lua_State *L, const char *path) {
+  Tokenizer *t = NULL;
+  Status s = tokenizer_load(&t, path);
+  if (s) raise_status(L, s);
+  push_tokenizer(L, t);
+}
+
 const Tokenizer *push_model_tokenizer(lua_State *L, int index) {
   index = lua_absindex(L, index);
   lua_getiuservalue(L, index, 1);
   if (lua_type(L, -1) == LUA_TSTRING) {
-    Tokenizer *t = NULL;
-    Status s = tokenizer_load(&t, lua_tostring(L, -1));
-    if (s) raise_status(L, s);
-    push_tokenizer(L, t);
+    push_loaded_tokenizer(L, lua_tostring(L, -1));
     lua_pushvalue(L, -1);
     lua_setiuservalue(L, index, 1);
     lua_remove(L, -2);
@@ -80,10 +84,7 @@ static void set_tokenizer(lua_State *L, int options, const char *where) {
     return;
   }
   if (lua_type(L, -1) == LUA_TSTRING) {
-    Tokenizer *t = NULL;
-    Status s = tokenizer_load(&t, lua_tostring(L, -1));
-    if (s) raise_status(L, s);
-    push_tokenizer(L, t);
+    push_loaded_tokenizer(L, lua_tostring(L, -1));
     lua_remove(L, -2);
   } else if (!test_tokenizer(L, -1)) {
     raise_new(L, GRPO_EARG, "%s.tokenizer: want a tokenizer or a path, got %s", where,

@@ -24,11 +24,6 @@ static bool is_none(lua_State *L, int index) {
 
 /* ---- the table of options -------------------------------------------------------- */
 
-static void set_text(lua_State *L, const char *name, const char *text) {
-  lua_pushstring(L, text);
-  lua_setfield(L, -2, name);
-}
-
 /* Numbers keep their kind: an "int" is an integer, every other number a float. */
 static void push_default(lua_State *L, const Option *o, const char *text) {
   push_json_text(L, text, strlen(text), o->path);
@@ -74,9 +69,9 @@ int l_options(lua_State *L) {
   for (int i = 0; i < option_count(); i++) {
     const Option *o = option_at(i);
     lua_createtable(L, 0, 8);
-    set_text(L, "path", o->path);
-    set_text(L, "type", o->type);
-    set_text(L, "doc", o->doc);
+    set_string(L, "path", o->path);
+    set_string(L, "type", o->type);
+    set_string(L, "doc", o->doc);
     set_default(L, o);
     set_bound(L, "min", o->low);
     set_bound(L, "max", o->high);

@@ -66,7 +66,7 @@ void complete_error(lua_State *L, bool traceback);
 /* Closest name out of n, or NULL when none is near. */
 const char *nearest_name(const char *name, const char *const *names, size_t n);
 
-/* ---- errors.c: arguments.  Like luaL_check..., but the error is at the user's line ---- */
+/* ---- args.c: arguments.  Like luaL_check..., but the error is at the user's line ---- */
 const char *check_string(lua_State *L, int arg, size_t *len); /* strings only; len may be NULL */
 lua_Integer check_integer(lua_State *L, int arg, lua_Integer min, lua_Integer max);
 double check_number(lua_State *L, int arg);
@@ -91,7 +91,14 @@ bool field_string(lua_State *L, int index, const char *where, const char *name, 
 bool field_choice(lua_State *L, int index, const char *where, const char *name,
                   const char *const *choices, int *v);
 
-/* ---- errors.c: memory that Lua owns ------------------------------------------------- */
+/* optimizer.no_decay = { "bias", "norm" }: the kinds of parameters without weight decay. */
+void field_no_decay(lua_State *L, int index, const char *where, bool *bias, bool *norm);
+
+/* ---- args.c: fields of the table on top --------------------------------------------- */
+void set_string(lua_State *L, const char *key, const char *value); /* NULL: nil */
+void set_number(lua_State *L, const char *key, double value);
+
+/* ---- args.c: memory that Lua owns, types of objects --------------------------------- */
 void *push_scratch(lua_State *L, size_t count,
                    size_t size); /* pushes a userdata; cleared; raises */
 /* A type of objects: its metatable, with the methods as __index; both lists end with {NULL, NULL}. */
@@ -158,8 +165,8 @@ Model *check_model(lua_State *L, int arg);                /* borrowed */
 Model *test_model(lua_State *L, int index);               /* NULL: no model */
 void push_model(lua_State *L, Model *m,
                 int tokenizer_index); /* takes over one reference; 0: no tokenizer */
-/* The `sampling` table: every option of lua-api.md section 1 except group_size, which is ignored.
- * Strings and the regex it points to live as long as the table at index. */
+/* The `sampling` table: every option of that section; group_size is ignored.  Strings and the regex
+ * it points to live until the table at index is read again or gone. */
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 
 /* lua_regex.c: the regex of the value on top, a grpo.regex or a pattern, which becomes one. */

@@ -222,7 +222,7 @@ describe("grpo.loss", function()
     t.ref_logp = nil
     raises("ref_logp", "grpo", t, { kl = 0.1 })
     raises("kl_estimator", "grpo", batch(), { kl = 0.1, kl_estimator = "k9" })
-    raises("mode", "grpo", batch(), { sampler_correction = { max = 2 } })
+    raises("token_mask", "grpo", batch(), { sampler_correction = { mode = "tokens" } })
     raises("table expected", "grpo", nil)
   end)
 end)

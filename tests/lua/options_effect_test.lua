@@ -445,3 +445,20 @@ describe("options that would have no effect", function()
     assert.matches("belongs to the whole run; write threads", tostring(err))
   end)
 end)
+
+describe("a sampling table that is used again and again", function()
+  it("holds its stop strings once", function()
+    local tr = grpo.trainer(experiment(function(t)
+      t.sampling.stop, t.sampling.stop_regex, t.train.steps = { "b", "c" }, "[cd]{2}", 60
+    end))
+    local function held()
+      collectgarbage()
+      collectgarbage()
+      return collectgarbage("count") * 1024
+    end
+    for _ = 1, 10 do tr:step() end
+    local before = held()
+    for _ = 1, 50 do tr:step() end
+    assert.is_true(held() - before < 2000, ("%d bytes more after 50 steps"):format(held() - before))
+  end)
+end)
