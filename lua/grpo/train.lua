@@ -33,8 +33,7 @@ function train.new(e, options)
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or require("grpo.display").silent(),
     step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, config = e.stages[1].config,
-    watcher = diagnose.watcher(), extra = {}, resumed = false, schedule_argument = { step = 0, steps = 0, tokens = 0,
-      fraction = 0, metrics = {} },
+    watcher = diagnose.watcher(), extra = {}, resumed = false,
   }, Trainer)
   if options.from then
     tr.counters = checkpoint.read(options.from)

@@ -57,6 +57,7 @@ result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished
 
 killed "kill -9 in the middle of a step" kill1 KILL_ROLLOUT=6
 killed "kill -9 between a checkpoint and the next step" kill2 KILL_CHECKPOINT=8
+killed "kill -9 before the last evaluation" kill4 KILL_CHECKPOINT=14
 killed "kill -9 at some moment" kill3 SLOW=0.03 KILL_AFTER=0.3
 
 stopped() { # NAME SIGNAL STATUS STATE DIRECTORY
