@@ -197,6 +197,11 @@ deps:
 .PHONY: bench-kernels
 bench-kernels: $(BUILD)/bench/kernels
 	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $<
+
+## make bench-step      packed, prompt-sharing training against a prompt for each completion; time of a step
+.PHONY: bench-step
+bench-step: $(BUILD)/bench/step
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $<
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)

@@ -244,8 +244,7 @@ local loss_fields = {
 function Stage:update(batch, advantages, beta, lr, p)
   local config = self.config
   local options = { advantages = advantages, kl = config.train.kl_in == "loss" and beta or 0.0, lr = lr,
-    temperature = config.sampling.temperature, max_new_tokens = config.sampling.max_new_tokens,
-    step = self.tr.step_count + 1, seed = config.seed, p = p }
+    max_new_tokens = config.sampling.max_new_tokens, step = self.tr.step_count + 1, p = p }
   for _, name in ipairs(loss_fields) do options[name] = config.train[name] end
   return self.engine:update(batch, options)
 end

@@ -158,8 +158,11 @@ static int adamw_gc(lua_State *L) {
 static void check_adamw_options(lua_State *L, int index, AdamW *o) {
   static const char *const known[] = {"beta1",    "beta2", "eps", "weight_decay",
                                       "no_decay", "name",  NULL};
+  static const char *const names[] = {"adamw", NULL};
+  int name;
   *o = (AdamW){.beta1 = .9, .beta2 = .999, .eps = 1e-8};
   check_fields(L, index, "adamw", known);
+  field_choice(L, index, "adamw", "name", names, &name);
   field_number(L, index, "adamw", "beta1", 0, 1 - 1e-12, &o->beta1);
   field_number(L, index, "adamw", "beta2", 0, 1 - 1e-12, &o->beta2);
   field_number(L, index, "adamw", "eps", 0, HUGE_VAL, &o->eps);

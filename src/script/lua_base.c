@@ -115,14 +115,6 @@ static int l_wall(lua_State *L) {
   return 1;
 }
 
-static int l_sleep(lua_State *L) {
-  double s = check_number(L, 1);
-  if (!(s >= 0 && s <= 1e6)) return arg_error(L, 1, "%g seconds", s);
-  struct timespec t = {.tv_sec = (time_t)s, .tv_nsec = (long)((s - floor(s)) * 1e9)};
-  nanosleep(&t, NULL); /* a signal ends it early: its handler wants to be noticed */
-  return 0;
-}
-
 static int l_getpid(lua_State *L) {
   lua_pushinteger(L, getpid());
   return 1;
@@ -274,12 +266,6 @@ static RngKey check_key(lua_State *L, int arg) {
   return k;
 }
 
-static int l_rng_uniform(lua_State *L) {
-  RngKey k = check_key(L, 1);
-  lua_pushnumber(L, rng_uniform(&k, (uint64_t)check_integer(L, 6, 0, LUA_MAXINTEGER)));
-  return 1;
-}
-
 typedef struct RngState {
   RngKey key;
   uint64_t next;
@@ -371,12 +357,10 @@ const luaL_Reg base_functions[] = {{"clock", l_clock},
                                    {"permute", l_permute},
                                    {"reseed_math", l_reseed_math},
                                    {"rng", l_rng},
-                                   {"rng_uniform", l_rng_uniform},
                                    {"set_threads", l_set_threads},
                                    {"signal_count", l_signal_count},
                                    {"signal_take", l_signal_take},
                                    {"signals_install", l_signals_install},
-                                   {"sleep", l_sleep},
                                    {"term_width", l_term_width},
                                    {"threads", l_threads},
                                    {"version", l_version},

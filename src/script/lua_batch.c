@@ -107,22 +107,20 @@ static int l_prompt(lua_State *L) {
   return 1;
 }
 
-static int push_text(lua_State *L, bool skip_special) {
+/* Without special tokens. */
+static int l_text(lua_State *L) {
   Batch *b;
   int i;
   const Completion *c = check_completion(L, &b, &i);
   const BatchHandle *h = lua_touserdata(L, 1);
   if (!h->engine->tok) return raise_new(L, GRPO_EARG, "the engine has no tokenizer to decode with");
   Buf *text = push_buf(L);
-  const Status s = tokenizer_decode(h->engine->tok, c->ids, (size_t)c->len, skip_special, text);
+  const Status s = tokenizer_decode(h->engine->tok, c->ids, (size_t)c->len, true, text);
   if (s) return raise_status(L, s);
   lua_pushlstring(L, text->data ? text->data : "", text->len);
   keep_buf(L, text);
   return 1;
 }
-
-static int l_text(lua_State *L) { return push_text(L, true); }
-static int l_text_raw(lua_State *L) { return push_text(L, false); }
 
 static int l_len(lua_State *L) {
   lua_pushinteger(L, batch_size(check_batch(L, 1, NULL)));
@@ -144,7 +142,6 @@ void batch_open(lua_State *L) {
                                      {"finish", l_finish},
                                      {"prompt", l_prompt},
                                      {"text", l_text},
-                                     {"text_raw", l_text_raw},
                                      {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__len", l_len}, {"__tostring", l_tostring}, {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);

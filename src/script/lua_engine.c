@@ -386,10 +386,8 @@ static void check_update(lua_State *L, UpdateOptions *o) {
                                       "iterations",
                                       "skip_zero_std_groups",
                                       "lr",
-                                      "temperature",
                                       "max_new_tokens",
                                       "step",
-                                      "seed",
                                       "p",
                                       NULL};
   static const char where[] = "train";

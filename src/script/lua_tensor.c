@@ -260,7 +260,7 @@ static double broadcast_size(Value *const in[], int n) {
 static double result_size(OpId op, Value *const in[], int n) {
   if (op != OP_matmul) return broadcast_size(in, n);
   const Tensor *a = value_tensor(in[0]), *b = value_tensor(in[1]);
-  double size = broadcast_size(in, n) / (a->ndim && b->ndim ? 1 : 1);
+  double size = broadcast_size(in, n);
   double rows = a->ndim > 1 && a->dim[a->ndim - 1] ? (double)a->n / a->dim[a->ndim - 1] : 1;
   double columns = b->ndim ? b->dim[b->ndim - 1] : 1;
   return fmax(size, rows * columns);

@@ -3,7 +3,7 @@ local grpo = require "grpo"
 local core = require "grpo.core"
 
 -- Functions that would leave, block or write outside.
-local left_out = { sleep = true, signals_install = true, set_threads = true, checkpoint_begin = true, edit = true,
+local left_out = { signals_install = true, set_threads = true, checkpoint_begin = true, edit = true,
   out = true, err = true, remove_tree = true, rename = true, link = true, write = true, mkdirs = true, append = true,
   lock = true, truncate = true, save = true, strict = true, limited = true, protected = true, list = true }
 
