@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local display = require "grpo.display"
+local flags = require "grpo.cli.flags"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
@@ -128,8 +129,7 @@ end
 
 function command.run(o)
   if not o.words[1] then error(core.error("EARG", "check: which script? usage: grpo " .. command.usage), 0) end
-  local threads = math.tointeger(tonumber(o.flags.threads or ""))
-  if threads then core.set_threads(threads) end
+  flags.threads(o)
   local e = script.load(o.words[1], o)
   local findings = {}
   local tr = require("grpo.train").new(e, {})

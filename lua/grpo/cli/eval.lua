@@ -2,6 +2,7 @@ local core = require "grpo.core"
 local rundir = require "grpo.rundir"
 local checkpoint = require "grpo.checkpoint"
 local display = require "grpo.display"
+local flags = require "grpo.cli.flags"
 local script = require "grpo.cli.script"
 
 local command = {
@@ -31,7 +32,7 @@ local function experiment_of(o)
   return e, from
 end
 
-local function show(tr, report, samples)
+local function show(report, samples)
   local names = {}
   for name, v in pairs(report) do
     if type(v) == "number" and name:find("^eval/") then names[#names + 1] = name end
@@ -44,25 +45,23 @@ local function show(tr, report, samples)
     core.out(("\n[%s] %s\n%s\n"):format(c.passed and "passed" or "failed", display.clean(c.prompt):gsub("\n", " "),
       display.clean(c.text)))
   end
-  return tr
 end
 
 function command.run(o)
   local e, from = experiment_of(o)
-  local threads = math.tointeger(tonumber(o.flags.threads or ""))
-  if threads then core.set_threads(threads) end
+  flags.threads(o)
   if from then
     for _, stage in ipairs(e.stages) do stage.config.model.path = from end
     e.config.model.path, e.config.model.tokenizer = from, nil
   end
   local tr = require("grpo.train").new(e, {})
   if from then tr:begin_stage(#e.stages) end
-  local report = tr:evaluate(math.tointeger(tonumber(o.flags.n or "")))
+  local report = tr:evaluate(flags.integer(o, "n", 1))
   if o.flags.json then
     report.samples = nil
     core.out(core.json_encode(report) .. "\n")
   else
-    show(tr, report, tonumber(o.flags.samples or "") or 3)
+    show(report, flags.integer(o, "samples", 0, 3))
   end
 end
 

@@ -51,7 +51,6 @@ local function parse(command, words)
     local name, value = word:match("^%-%-([%w-]+)=?(.*)$")
     local has_value = word:find("=", 1, true) ~= nil
     if word == "-h" then name, has_value = "help", false end
-    if word == "-f" and command.flags.f then name, has_value = "f", false end
     if name == "arg" then
       if not has_value then
         i = i + 1

@@ -1,8 +1,9 @@
 local core = require "grpo.core"
+local flags = require "grpo.cli.flags"
 local pretty = require "grpo.pretty"
 
 local command = {
-  usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...]",
+  usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...] [--threads N]",
   summary = "interactive Lua with everything loaded",
   overrides = true,
   flags = { threads = "value" },
@@ -100,10 +101,8 @@ local function interactive(env)
 end
 
 function command.run(o)
-  local env = setmetatable({ grpo = require "grpo" }, { __index = _G })
-  for _, name in ipairs { "schedule" } do env[name] = require("grpo." .. name) end
-  local threads = math.tointeger(tonumber(o.flags.threads or ""))
-  if threads then core.set_threads(threads) end
+  local env = setmetatable({ grpo = require "grpo", schedule = require "grpo.schedule" }, { __index = _G })
+  flags.threads(o)
   load_target(env, o)
   if core.isatty(0) then
     interactive(env)

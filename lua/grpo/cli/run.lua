@@ -1,5 +1,6 @@
 local core = require "grpo.core"
 local checkpoint = require "grpo.checkpoint"
+local flags = require "grpo.cli.flags"
 local rundir = require "grpo.rundir"
 local script = require "grpo.cli.script"
 
@@ -55,16 +56,6 @@ local function described(e)
   local stages = {}
   for i, stage in ipairs(e.stages) do stages[i] = { kind = stage.kind, options = one(stage.config, stage.origins) } end
   return { options = one(e.config, e.origins), stages = stages }
-end
-
-local function number_flag(o, name, low)
-  local text = o.flags[name]
-  if text == nil then return nil end
-  local n = math.tointeger(tonumber(text))
-  if not n or n < low then
-    error(core.error("EARG", ("--%s: got '%s', want a whole number, %d or more"):format(name, tostring(text), low)), 0)
-  end
-  return n
 end
 
 local function inputs_of(e)
@@ -157,8 +148,7 @@ local signal_status = { INT = 130, TERM = 143 }
 function run.run(o)
   local train = require "grpo.train"
   local root = o.flags.dir or "runs"
-  local limit, threads = number_flag(o, "steps", 1), number_flag(o, "threads", 1)
-  if threads then core.set_threads(threads) end
+  local limit, threads = flags.integer(o, "steps", 1), flags.threads(o)
   core.signals_install()
   local view = require("grpo.display").new { quiet = o.flags.quiet }
   local options = { view = view }
