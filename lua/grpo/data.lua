@@ -167,6 +167,11 @@ function data.csv(path)
     local fields, next_at = csv_record(text, at, path, line)
     if not names then
       names = fields
+      local seen = {}
+      for _, name in ipairs(names) do
+        if seen[name] then errors.raise("EFORMAT", "%s:%d: two columns are named '%s'", path, line, name) end
+        seen[name] = true
+      end
     elseif #fields ~= 1 or fields[1] ~= "" or #names == 1 then
       if #fields ~= #names then
         errors.raise("EFORMAT", "%s:%d: %d fields, but the header names %d", path, line, #fields, #names)

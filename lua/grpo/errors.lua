@@ -35,11 +35,13 @@ function errors.raise_plain(code, format, ...)
   error(errors.new(code, message), 0)
 end
 
--- What a function of the script raised, with the name of the option that holds the function in front.
-function errors.naming(name, err)
+-- What a function of the script raised, with the name of the option that holds the function in front.  An error
+-- without a code of its own gets `code`.
+function errors.naming(name, err, code)
   local text = tostring(err)
   if text:find(name .. ":", 1, true) then return err end
-  local named = core.error("ESCRIPT", name .. ": " .. text)
+  local own = type(err) == "table" and err.code ~= "ESCRIPT" and err.code
+  local named = core.error(code and own or code or "ESCRIPT", name .. ": " .. text)
   if type(err) == "table" then named.fatal, named.traceback = err.fatal, err.traceback end
   return named
 end

@@ -89,7 +89,7 @@ end
 
 local accepts = {
   int = function(v) return math.tointeger(v) ~= nil and type(v) == "number" end,
-  number = function(v) return type(v) == "number" and v == v end,
+  number = function(v) return type(v) == "number" and v - v == 0 end, -- finite
   boolean = function(v) return type(v) == "boolean" end,
   string = function(v) return type(v) == "string" end,
   enum = function(v, row)
@@ -98,7 +98,7 @@ local accepts = {
     end
     return false
   end,
-  schedule = function(v) return type(v) == "number" and v == v or type(v) == "function" end,
+  schedule = function(v) return type(v) == "number" and v - v == 0 or type(v) == "function" end,
   ["function"] = function(v) return type(v) == "function" end,
   table = function(v) return type(v) == "table" end,
   list = function(v) return type(v) == "table" end,

@@ -76,7 +76,8 @@ local function check_rewards(config, complain)
   local clip, aggregate = config.reward.clip, config.reward.aggregate
   if clip then
     local low, high = clip[1], clip[2]
-    if #clip ~= 2 or type(low) ~= "number" or type(high) ~= "number" or low > high then
+    local numbers = #clip == 2 and type(low) == "number" and type(high) == "number" and low == low and high == high
+    if not numbers or low > high then
       complain("reward.clip", "want { low, high }, two numbers in order")
     end
   end
@@ -96,11 +97,14 @@ local function check_rewards(config, complain)
   end
 end
 
-local function check_stop(sampling, complain)
-  if type(sampling.stop) == "table" then
-    for i, s in ipairs(sampling.stop) do
-      if type(s) ~= "string" then complain("sampling.stop", "item %d is a %s, want a string", i, type(s)) end
-    end
+local function check_sampling(sampling, complain)
+  for i, s in ipairs(type(sampling.stop) == "table" and sampling.stop or { sampling.stop }) do
+    if type(s) ~= "string" then complain("sampling.stop", "item %d is a %s, want a string", i, type(s)) end
+    if s == "" then complain("sampling.stop", "item %d is empty: it would end every completion", i) end
+  end
+  if sampling.top_p == 0 then complain("sampling.top_p", "got 0, want more than 0, up to 1") end
+  if sampling.temperature > 0 and sampling.temperature < 1e-4 then
+    complain("sampling.temperature", "got %s, want 0 (greedy) or 0.0001 or more", sampling.temperature)
   end
   if sampling.stop_regex then
     local ok, err = pcall(core.regex, sampling.stop_regex)
@@ -164,7 +168,12 @@ function meaning.check(kind, config, origin, complain)
     complain("data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
   end
   check_rewards(config, complain)
-  check_stop(config.sampling, complain)
+  check_sampling(config.sampling, complain)
+  for _, what in ipairs(config.train.optimizer.no_decay) do
+    if what ~= "bias" and what ~= "norm" then
+      complain("train.optimizer.no_decay", "got %s, want \"bias\" or \"norm\"", tostring(what))
+    end
+  end
   check_eval(config, origin, complain)
   check_best(config, origin, complain)
 end

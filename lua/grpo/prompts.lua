@@ -23,7 +23,13 @@ end
 function prompts.render(config, tokenizer, row)
   local render = config.data.prompt
   local prompt
-  if render then prompt = render(row) else prompt = type(row) == "table" and row.prompt or nil end
+  if render then
+    local ok, result = core.protected(render, row)
+    if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
+    prompt = result
+  else
+    prompt = type(row) == "table" and row.prompt or nil
+  end
   if type(prompt) == "string" then
     return { text = prompt, ids = encode(config, tokenizer, prompt, true) }
   end

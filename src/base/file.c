@@ -17,9 +17,12 @@
 static Status system_failed(const char *verb, const char *path, int error) {
   char text[128];
   const char *why = strerror_r(error, text, sizeof text); /* GNU's: returns the text */
-  const Status s = error == ENOENT || error == ENOTDIR ? GRPO_ENOENT
-                   : error == ENOMEM                   ? GRPO_ENOMEM
-                                                       : GRPO_EIO;
+  const bool reading = !strcmp(verb, "open") || !strcmp(verb, "read") || !strcmp(verb, "list");
+  const bool named_wrong =
+      error == EISDIR || error == EACCES || error == ELOOP || error == ENAMETOOLONG;
+  const Status s = error == ENOENT || error == ENOTDIR || (reading && named_wrong) ? GRPO_ENOENT
+                   : error == ENOMEM                                               ? GRPO_ENOMEM
+                                                                                   : GRPO_EIO;
   return fail(s, "cannot %s %s: %s", verb, path, why);
 }
 
@@ -39,7 +42,7 @@ Status file_map(const char *path, FileMap *out) {
   if (fd < 0) return system_failed("open", path, errno);
   if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
     close(fd);
-    return fail(GRPO_EIO, "cannot read %s: it is %s", path,
+    return fail(GRPO_ENOENT, "cannot read %s: it is %s", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
   }
   void *p = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;

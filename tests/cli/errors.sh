@@ -68,7 +68,16 @@ refused 'a flag without its value' 2 "run: --steps wants a value; see 'grpo help
 refused 'a flag with a bad value' 2 "--steps: got 'few', want a whole number, 1 or more" run good.lua --steps few
 refused 'an unknown command' 2 "unknown command 'rnu', did you mean 'run'\?; see 'grpo help'" "$GRPO" rnu
 refused 'a command of a later version' 2 "attach: not in this version of grpo; see 'grpo help'" "$GRPO" attach runs/x
+refused 'a word too many' 2 "check: 'x' is one word too many; see 'grpo help check'" "$GRPO" check good.lua x
 refused 'no script' 2 'run: which script\? usage: grpo run SCRIPT.*' run
+
+table 'an infinite number' 2 "${at}train\.lr: got inf, want .*" 'train = { lr = 1 / 0 },'
+table 'an unknown kind of parameters' 2 "${at}train\.optimizer\.no_decay: got foo, .*" \
+  'train = { optimizer = { no_decay = { "foo" } } },'
+table 'a reward without a name' 2 "${at}rewards: the name of entry 1 is number, .*" '' '{ name = 5, fn = function() return 1 end }'
+table 'a weight without end' 2 "${at}rewards\.r\.weight: got inf, .*" '' '{ name = "r", weight = 1 / 0, fn = function() return 1 end }'
+table 'an empty stop string' 2 "${at}sampling\.stop: item 1 is empty.*" 'train = { lr = 0 }, sampling = { stop = "", max_new_tokens = 6 },'
+table 'a top_p of nothing' 2 "${at}sampling\.top_p: got 0, .*" 'sampling = { top_p = 0, max_new_tokens = 6 },'
 
 # ---- scripts ---------------------------------------------------------------------------------------------------------
 refused 'a script that is not there' 3 'missing\.lua: .*[Nn]o such file.*' run missing.lua
@@ -98,6 +107,10 @@ table 'data that is not there' 3 "${at}nodata\.jsonl: .*[Nn]o such file.*" '' ''
 printf '{"prompt": "1+1="}\n{"prompt": \n' >broken.jsonl
 table 'a broken line of data' 3 "${at}broken\.jsonl:2: not a JSON object: .*" '' '' 'train = grpo.data.jsonl("broken.jsonl")'
 : >empty.jsonl
+printf 'prompt,prompt\n1,2\n' >twice.csv
+table 'two columns of one name' 3 "${at}twice\.csv:1: two columns are named 'prompt'" '' '' 'train = grpo.data.csv("twice.csv")'
+table 'a directory for data' 3 "${at}.*: .*directory" '' '' 'train = grpo.data.jsonl(".")'
+table 'a prompt function that raises' 2 'data\.prompt: bad\.lua:[0-9]+: pp' '' '' 'train = grpo.data.list(rows), prompt = function() error("pp") end'
 table 'an empty dataset' 3 ".*data\.train: the dataset is empty.*" '' '' 'train = grpo.data.jsonl("empty.jsonl")'
 table 'no dataset' 2 "${at}data\.train: missing; give a dataset.*" '' '' ' shuffle = true'
 table 'a row without a prompt' 2 '.*data\.prompt: .*' '' '' 'train = grpo.data.list { { question = "1+1=" } }'
@@ -142,6 +155,24 @@ table 'a reward that returns a string' 1 'rewards\.r: bad\.lua:[0-9]+: .*returne
   "$steps" '{ name = "r", fn = function() return "1" end }'
 table 'a reward that never ends' 1 'rewards\.r: .*instructions.*' "$steps" '{ name = "r", fn = function() while true do end end }'
 table 'a reward that takes all memory' 1 'rewards\.r: .*memory.*' "$steps" '{ name = "r", fn = function() return #("x"):rep(1 << 30) end }'
+table 'columns that are no table' 1 'rewards\.r: bad\.lua:[0-9]+: the columns .*: got a number, want a table .*' "$steps" \
+  '{ name = "r", fn = function() return 1, 5 end }'
+table 'columns that JSON cannot hold' 1 'rewards\.r: bad\.lua:[0-9]+: the columns .*cannot write a function.*' "$steps" \
+  '{ name = "r", fn = function() return 1, { x = print } end }'
+table 'a group function that returns too little' 1 'rewards\.r: .*group_fn returned 0 values for 4 completions; .*' "$steps" \
+  '{ name = "r", group_fn = function() return {} end }'
+table 'a weight schedule that never ends' 1 'bad\.lua:[0-9]+: rewards\.r\.weight: .*instructions.*' "$steps" \
+  '{ name = "r", weight = function() while true do end end, fn = function() return 1 end }'
+table 'a step inside a reward' 1 'rewards\.r: .*tr:step: called inside a step.*' \
+  "$steps hooks = { on_start = function(tr) rawset(_G, 'TR', tr) end }," '{ name = "r", fn = function() TR:step() return 1 end }'
+table 'a run inside a hook' 1 'hooks\.on_step: .*tr:run: called inside hooks\.on_step.*' \
+  "$steps hooks = { on_step = function(_, tr) tr:run() end },"
+table 'a checkpoint in the middle of a step' 1 'hooks\.on_rollout: .*tr:save: called inside a step.*' \
+  "$steps hooks = { on_rollout = function(_, tr) tr:save('middle') end },"
+table 'an on_error that never ends' 1 'hooks\.on_step: .*first' \
+  "$steps limits = { hook = { instructions = 1e6 } }, hooks = { on_step = function() error('first') end, on_error = function() while true do end end },"
+table 'a metric that returns a string' 1 'bad\.lua:[0-9]+: eval\.metric: the function returned a string, .*' \
+  "$steps eval = { metric = function() return 'x' end }," '' 'train = grpo.data.list(rows), eval = grpo.data.list(rows)'
 table 'a hook that raises' 1 'hooks\.on_step: bad\.lua:[0-9]+: bang' "$steps hooks = { on_step = function() error('bang') end },"
 table 'a schedule that returns nothing' 1 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil at step 0, want a finite number' \
   'train = { steps = 2, prompts_per_step = 2, lr = function() end },'

@@ -11,6 +11,7 @@ local statistics = require "grpo.statistics"
 
 local command = {
   usage = "check SCRIPT [key=value ...] [--arg k=v] [--threads N]",
+  words = 1,
   summary = "validate, show prompts and scored samples, estimate memory and time; trains nothing",
   overrides = true,
   flags = { threads = "value" },

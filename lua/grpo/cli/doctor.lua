@@ -2,6 +2,7 @@ local core = require "grpo.core"
 
 local command = {
   usage = "doctor [--json]",
+  words = 0,
   summary = "versions, CPU, BLAS kernel, memory, limits: what a bug report needs",
   flags = { json = "flag" },
 }

@@ -7,6 +7,7 @@ local script = require "grpo.cli.script"
 
 local command = {
   usage = "eval SCRIPT|RUN [key=value ...] [--arg k=v] [--n N] [--samples N] [--threads N] [--json]",
+  words = 1,
   summary = "evaluate only: accuracy, pass@k, samples",
   overrides = true,
   flags = { n = "value", samples = "value", threads = "value", json = "flag" },

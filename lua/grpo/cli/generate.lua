@@ -5,6 +5,7 @@ local flags = require "grpo.cli.flags"
 local command = {
   usage = "generate MODEL PROMPT [--n N] [--max N] [--temperature T] [--top-p P] [--top-k K] [--seed S] "
     .. "[--threads N] [--json]",
+  words = 2,
   summary = "sample from a model, a run or a checkpoint",
   flags = { n = "value", max = "value", temperature = "value", ["top-p"] = "value", ["top-k"] = "value",
     seed = "value", threads = "value", json = "flag" },

@@ -2,6 +2,7 @@ local core = require "grpo.core"
 
 local help = {
   usage = "help [COMMAND]",
+  words = 1,
   summary = "this list, or the help of one command",
   flags = {},
 }

@@ -1,7 +1,7 @@
 -- The program: finds the command, parses its words, turns errors into one line and an exit status.
 --
 -- A command is a module grpo.cli.NAME:
---   { summary=, usage=, help=, flags = { NAME = "value"|"flag" }, run = function(o) }
+--   { summary=, usage=, help=, words = how many at most, flags = { NAME = "value"|"flag" }, run = function(o) }
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
@@ -81,6 +81,8 @@ local function parse(command, words)
     end
     i = i + 1
   end
+  local extra = command.words and o.words[command.words + 1]
+  if extra and not o.flags.help then return nil, ("'%s' is one word too many"):format(extra) end
   return o
 end
 
@@ -119,6 +121,7 @@ function cli.report(err)
 end
 
 function cli.main(words)
+  if words[1] == "--trace" then words = { words[2], "--trace", table.unpack(words, 3) } end
   local name = words[1]
   if not name or name == "--help" or name == "-h" then
     core.out(require("grpo.cli.help").overview())

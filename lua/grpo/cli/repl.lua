@@ -4,6 +4,7 @@ local pretty = require "grpo.pretty"
 
 local command = {
   usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...] [--threads N]",
+  words = 1,
   summary = "interactive Lua with everything loaded",
   overrides = true,
   flags = { threads = "value" },

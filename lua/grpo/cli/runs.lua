@@ -3,6 +3,7 @@ local rundir = require "grpo.rundir"
 
 local command = {
   usage = "runs [--dir RUNS] [--json]",
+  words = 0,
   summary = "list runs, newest first, with state",
   flags = { dir = "value", json = "flag" },
 }

@@ -3,6 +3,7 @@ local sorted_pairs = require "grpo.sorted"
 
 local command = {
   usage = "init [DIR]",
+  words = 1,
   summary = "a runnable starter project",
   flags = {},
   help = [[
