@@ -193,6 +193,9 @@ function data.text(path, opts)
     prompt = { type = "integer", default = 1, min = 1 },
     stride = { type = "integer", min = 1 },
   }, "grpo.data.text")
+  if opts.prompt >= opts.window then
+    errors.raise("EARG", "grpo.data.text: prompt = %d leaves nothing of window = %d", opts.prompt, opts.window)
+  end
   local text = read(path, "text")
   local starts = {} -- byte offset of each character, so that windows never cut one
   for at in utf8.len(text) and text:gmatch("()" .. utf8.charpattern) or text:gmatch("()[%z\1-\255]") do

@@ -181,6 +181,7 @@ static int l_model_new(lua_State *L) {
   s = config_from_json(&c, j, what);
   json_free(j);
   if (s == GRPO_OK) s = config_check(&c, what);
+  if (s && lua_type(L, 1) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "%s", err_message());
   if (s) return raise_status(L, s);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_slot(L);

@@ -111,6 +111,8 @@ printf 'prompt,prompt\n1,2\n' >twice.csv
 table 'two columns of one name' 3 "${at}twice\.csv:1: two columns are named 'prompt'" '' '' 'train = grpo.data.csv("twice.csv")'
 table 'a directory for data' 3 "${at}.*: .*directory" '' '' 'train = grpo.data.jsonl(".")'
 table 'a prompt function that raises' 2 'data\.prompt: bad\.lua:[0-9]+: pp' '' '' 'train = grpo.data.list(rows), prompt = function() error("pp") end'
+sed 's/num_attention_heads = 2/num_attention_heads = 3/' good.lua >heads.lua
+refused 'a model table that cannot be' 2 'model\.config: hidden size 32 is not a multiple of 3 attention heads' run heads.lua
 table 'an empty dataset' 3 ".*data\.train: the dataset is empty.*" '' '' 'train = grpo.data.jsonl("empty.jsonl")'
 table 'no dataset' 2 "${at}data\.train: missing; give a dataset.*" '' '' ' shuffle = true'
 table 'a row without a prompt' 2 '.*data\.prompt: .*' '' '' 'train = grpo.data.list { { question = "1+1=" } }'

@@ -3,7 +3,7 @@ local core = require "grpo.core"
 local command = {
   usage = "doctor [--json]",
   words = 0,
-  summary = "versions, CPU, BLAS kernel, memory, limits: what a bug report needs",
+  summary = "versions, CPU, BLAS kernel, memory: what a bug report needs",
   flags = { json = "flag" },
 }
 

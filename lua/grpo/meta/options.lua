@@ -89,7 +89,7 @@
 ---@field epochs? number passes over the rows, where steps is not set (default 1)
 ---@field prompts_per_step? integer prompts of one optimizer step (rows, for kind="sft") (default 8)
 ---@field iterations? integer optimizer updates from one rollout (default 1)
----@field micro_batch_tokens? integer rows in memory at once; default: fit to memory; never changes a result
+---@field micro_batch_tokens? integer rows in memory at once; default: fit to memory; never changes a result (but bnpo's)
 ---@field loss? grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor a name, or function(t) -> scalar tensor (default "grpo")
 ---@field clip? number the ratio counts down to 1 - clip (default 0.2)
 ---@field clip_high? number the ratio counts up to 1 + clip_high; default: clip
