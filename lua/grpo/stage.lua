@@ -241,11 +241,22 @@ local loss_fields = {
   "max_grad_norm", "iterations", "skip_zero_std_groups",
 }
 
+-- A loss of the script's, under the limits of hooks.
+local function limited_loss(loss, limits)
+  if type(loss) ~= "function" then return loss end
+  return function(t)
+    local ok, result = core.limited(limits, "train.loss", loss, t)
+    if not ok then error(errors.naming("train.loss", result), 0) end
+    return result
+  end
+end
+
 function Stage:update(batch, advantages, beta, lr, p)
   local config = self.config
   local options = { advantages = advantages, kl = config.train.kl_in == "loss" and beta or 0.0, lr = lr,
     max_new_tokens = config.sampling.max_new_tokens, step = self.tr.step_count + 1, p = p }
   for _, name in ipairs(loss_fields) do options[name] = config.train[name] end
+  options.loss = limited_loss(config.train.loss, config.limits.hook)
   return self.engine:update(batch, options)
 end
 

@@ -179,7 +179,9 @@ table 'a hook that raises' 1 'hooks\.on_step: bad\.lua:[0-9]+: bang' "$steps hoo
 table 'a schedule that returns nothing' 1 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil at step 0, want a finite number' \
   'train = { steps = 2, prompts_per_step = 2, lr = function() end },'
 table 'a loss that returns no tensor' 1 'bad\.lua:[0-9]+: train\.loss: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function() return 5 end },'
-table 'a loss that raises' 1 'bad\.lua:[0-9]+: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function(t) return t.lgop:sum() end },'
+table 'a loss that never ends' 1 '.*train\.loss: .*instructions.*' \
+  'train = { steps = 2, prompts_per_step = 2, loss = function() while true do end end }, limits = { hook = { instructions = 1e6 } },'
+table 'a loss that raises' 1 '.*bad\.lua:[0-9]+: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function(t) return t.lgop:sum() end },'
 table 'tr.state that cannot be saved' 1 '.*state\.f.*' "$steps hooks = { on_step = function(m, tr) tr.state.f = print end },"
 table 'training that diverges' 4 'training diverged at step 1: .* Lower train\.lr.*' \
   'train = { steps = 2, prompts_per_step = 2, lr = 1e30, kl = 0.1, iterations = 3 },'
