@@ -407,6 +407,10 @@ end
 function experiment.parse_override(word)
   local path, text = word:match("^([%w_.]+)=(.*)$")
   if not path then return nil end
+  if ("." .. path .. "."):find("..", 1, true) then
+    local message = ("%s: not the name of an option; write section.option=value"):format(path)
+    error(errors.new("EARG", message, "command line"), 0)
+  end
   local ok, value = pcall(core.json_decode, text)
   if not ok then value = text end
   return { path = path, value = value, text = text }

@@ -42,6 +42,13 @@ function loading.model(model, config)
   end
   if copy.eos_token_id == nil then copy.eos_token_id = tokenizer.eos end
   if copy.bos_token_id == nil then copy.bos_token_id = tokenizer.bos end
+  local ends = type(copy.eos_token_id) == "table" and copy.eos_token_id or { copy.eos_token_id }
+  for _, id in ipairs(ends) do
+    if math.type(id) == "integer" and (id < 0 or id >= copy.vocab_size) then
+      errors.raise("EARG", "model.config: eos_token_id %d is outside the vocabulary of %d tokens; no completion would "
+        .. "ever end by it", id, copy.vocab_size)
+    end
+  end
   return core.model_new(copy, { seed = config.seed, tokenizer = tokenizer }), tokenizer
 end
 

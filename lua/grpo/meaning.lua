@@ -31,6 +31,7 @@ local function check_version(config, origin, complain)
       complain(row.path, "not in this version of grpo (%s); remove the option", row.doc)
     end
   end
+  if config.name == "" then complain("name", "is empty; it names the run's directory") end
   if config.compute == "bf16" then
     complain("compute", "bf16 products are not in this version of grpo; use \"f32\"")
   end
