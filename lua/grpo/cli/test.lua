@@ -15,7 +15,9 @@ function command.run(o)
   package.path = "./?.lua;./lua/?.lua;" .. package.path
   local paths = #o.words > 0 and o.words or { "rewards" }
   for _, path in ipairs(paths) do
-    if not core.fs.exists(path) then error(core.error("ENOENT", ("test: %s: no such file or directory"):format(path)), 0) end
+    if not core.fs.exists(path) then
+      error(core.error("ENOENT", ("test: %s: no such file or directory"):format(path)), 0)
+    end
   end
   local result = runner.run(paths, { tap = o.flags.tap, filter = o.flags.filter, list = core.fs.list,
     write = core.out })
