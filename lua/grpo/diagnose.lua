@@ -3,6 +3,7 @@
 local diagnose = {}
 
 local WINDOW = 5 -- a pattern must hold for so many steps in a row
+local AGAIN = 100 -- and is told again after so many steps at the earliest
 
 -- Each rule: a name, a test on one step's metrics, and a line.
 local rules = {
@@ -20,8 +21,13 @@ local rules = {
   },
   {
     name = "entropy",
-    test = function(m) return m.entropy and m.entropy < 0.01 and (m.frac_reward_zero_std or 0) > 0.5 end,
-    line = "entropy has collapsed and most groups are tied: the policy repeats itself; "
+    -- a policy that has learned its task is certain too: only without a gain is certainty a fault
+    test = function(m, watcher)
+      local tied = m.entropy and m.entropy < 0.01 and (m.frac_reward_zero_std or 0) > 0.5
+      return tied and watcher:gain(m) <= 0
+    end,
+    line = "entropy has collapsed, most groups are tied and the reward is no higher than at first: the policy repeats "
+      .. "itself; "
       .. "try clip_high = 0.28, an entropy bonus, a lower lr or a higher temperature",
   },
   {
@@ -59,18 +65,32 @@ function diagnose.watcher()
   return setmetatable({ held = {}, told = {} }, Watcher)
 end
 
--- Lines to show after this step; each rule speaks once until its pattern has gone away.
+-- How far the reward is above the mean of the stage's first steps.
+function Watcher:gain(metrics)
+  return (metrics.reward or 0) - (self.sum or 0) / math.max(1, self.count or 0)
+end
+
+function Watcher:remember(metrics)
+  if metrics.stage ~= self.stage then self.stage, self.sum, self.count = metrics.stage, 0.0, 0 end
+  if metrics.reward and metrics.reward == metrics.reward and self.count < WINDOW then
+    self.sum, self.count = self.sum + metrics.reward, self.count + 1
+  end
+end
+
+-- Lines to show after this step; a rule speaks when its pattern has held, and again much later at the earliest.
 function Watcher:step(metrics)
-  local lines = {}
+  local lines, step = {}, metrics.step or 0
+  self:remember(metrics)
   for _, rule in ipairs(rules) do
-    if rule.test(metrics) then
+    if rule.test(metrics, self) then
       self.held[rule.name] = (self.held[rule.name] or 0) + 1
-      if self.held[rule.name] >= (rule.window or WINDOW) and not self.told[rule.name] then
-        self.told[rule.name] = true
+      local told = self.told[rule.name]
+      if self.held[rule.name] >= (rule.window or WINDOW) and (not told or step - told >= AGAIN) then
+        self.told[rule.name] = step
         lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics)) or rule.line
       end
     else
-      self.held[rule.name], self.told[rule.name] = 0, nil
+      self.held[rule.name] = 0
     end
   end
   return lines

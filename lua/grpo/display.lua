@@ -1,6 +1,6 @@
 -- What a person sees of a run: a live line on a terminal, one plain line a step elsewhere.
 --
--- Everything here goes to stderr.  A view has: step, stage, evaluation, line, status, summary, close.
+-- Everything here goes to stderr.  A view has: step, stage, evaluation, line, note, status, summary, close.
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
@@ -22,7 +22,7 @@ display.seconds_text = seconds_text
 
 local Silent = {}
 Silent.__index = Silent
-for _, name in ipairs { "step", "stage", "evaluation", "line", "status", "summary", "close" } do
+for _, name in ipairs { "step", "stage", "evaluation", "line", "note", "status", "summary", "close" } do
   Silent[name] = function() end
 end
 
@@ -57,6 +57,11 @@ end
 function View:line(text)
   self:erase()
   core.err(text .. "\n")
+end
+
+-- Advice; also in run.log.
+function View:note(text)
+  if not self.quiet then self:line("note: " .. text) end
 end
 
 -- A line that the next one replaces; without a terminal nothing.

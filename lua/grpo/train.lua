@@ -231,7 +231,7 @@ function methods:record_step(metrics)
   local run, config = self.directory, self.config
   self.view:step(self, metrics)
   for _, line in ipairs(self.watcher:step(metrics)) do
-    self.view:line("note: " .. line)
+    self.view:note(line)
     if run then run:note(line) end
   end
   if not run then return end
