@@ -142,7 +142,8 @@ local function read_list(s, at, depth)
 end
 
 local function read_dict(s, at, depth)
-  local dict, key, value = values.dict(), nil, nil
+  local dict = values.dict()
+  local key, value
   at = skip(s, at + 1)
   if s:sub(at, at) == "}" then return dict, at + 1 end
   while true do

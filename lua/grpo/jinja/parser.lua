@@ -366,10 +366,10 @@ local statements = {}
 
 statements["if"] = function(self, line)
   local branches, otherwise = {}, nil
-  local condition, ending = tuple(self), nil
+  local condition = tuple(self)
+  local inner, ending
   repeat
     close_tag(self)
-    local inner
     inner, ending = body(self, "if", "elif", "else", "endif")
     branches[#branches + 1] = { condition = condition, body = inner }
     if ending == "elif" then condition = tuple(self) end
