@@ -43,9 +43,10 @@ local later = {
   sorted_pairs = { "grpo.sorted" },
   experiment = { "grpo.experiment", "new" },
   trainer = { "grpo.train", "new" },
+  template = { "grpo.jinja", "compile" },
 }
 
-local not_yet = { sandbox = true, template = true }
+local not_yet = { sandbox = true }
 
 local known = {}
 for name in pairs(grpo) do known[#known + 1] = name end

@@ -39,7 +39,13 @@ local function check_version(config, origin, complain)
     complain("model.dtype", "frozen weights in bf16 are not in this version of grpo; use \"f32\"")
   end
   if type(config.model.chat_template) == "string" then
-    complain("model.chat_template", "names and Jinja are not in this version of grpo; give a function(messages, opts)")
+    local text = config.model.chat_template
+    if not text:find "{[{%%]" then
+      complain("model.chat_template", "%q is no Jinja template (names are not known here); give the template's text "
+        .. "or a function(messages, opts)", text:sub(1, 40))
+    end
+    local ok, err = pcall(require "grpo.jinja".compile, text)
+    if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
   if config.train.reuse_rollout == true then
     complain("train.reuse_rollout", "not in this version of grpo; remove the option")

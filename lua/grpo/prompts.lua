@@ -41,8 +41,10 @@ function prompts.render(config, tokenizer, row)
   local text
   if type(template) == "function" then
     text = template(prompt, { generation_prompt = true })
+  elseif template then
+    text = require "grpo.jinja".chat(template, tokenizer, prompt, { generation_prompt = true })
   else
-    text = tokenizer:chat(prompt)
+    text = tokenizer:chat(prompt, { generation_prompt = true })
   end
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false) }
 end

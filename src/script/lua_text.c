@@ -5,8 +5,8 @@
 #include "script/script.h"
 #include "script/state.h"
 
-/* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template, a
- * Lua function(messages, options) -> string, or nil. */
+/* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template that was
+ * set, a Lua function(messages, options) -> string or Jinja, or nil: the tokenizer's own. */
 typedef const Tokenizer *TokenizerSlot;
 
 const Tokenizer *test_tokenizer(lua_State *L, int index) {
@@ -159,18 +159,34 @@ static int tok_decode(lua_State *L) {
   return 1;
 }
 
-/* Renders with the Lua function that was given as tok.chat_template. */
+/* Calls grpo.jinja.chat(source, tokenizer, messages, opts); the source is on the stack. */
+static int chat_by_jinja(lua_State *L) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "grpo.jinja");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "chat");
+  lua_replace(L, -2);
+  lua_insert(L, -2);
+  for (int i = 1; i <= 3; i++) lua_pushvalue(L, i);
+  lua_call(L, 4, 1);
+  return 1;
+}
+
+/* Renders with tok.chat_template, a Lua function or Jinja, or else with the tokenizer's own. */
 static int tok_chat(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   check_table(L, 2);
   lua_settop(L, 3);
-  if (lua_getiuservalue(L, 1, 1) == LUA_TNIL)
+  if (!lua_isnil(L, 3)) check_table(L, 3);
+  if (lua_getiuservalue(L, 1, 1) == LUA_TNIL && tokenizer_chat_template(t)) {
+    lua_pop(L, 1);
+    lua_pushstring(L, tokenizer_chat_template(t));
+  }
+  if (lua_isnil(L, -1))
     return raise_new(L, GRPO_EARG,
-                     "chat: %s; give one as a function: tok.chat_template = "
-                     "function(messages, opts) ... return text end",
-                     tokenizer_chat_template(t)
-                         ? "this version cannot run the tokenizer's Jinja template"
-                         : "the tokenizer has no chat template");
+                     "chat: the tokenizer has no chat template; set tok.chat_template to a Jinja "
+                     "string or to a function(messages, opts) -> string");
+  if (lua_type(L, -1) == LUA_TSTRING) return chat_by_jinja(L);
   lua_pushvalue(L, 2);
   if (lua_isnil(L, 3))
     lua_newtable(L);
@@ -259,9 +275,10 @@ static int tok_newindex(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "chat_template") != 0)
     return raise_new(L, GRPO_EARG, "a tokenizer's field '%s' cannot be set",
                      luaL_tolstring(L, 2, NULL));
-  if (!lua_isnil(L, 3) && !lua_isfunction(L, 3))
+  if (!lua_isnil(L, 3) && !lua_isfunction(L, 3) && lua_type(L, 3) != LUA_TSTRING)
     return raise_new(L, GRPO_EARG,
-                     "chat_template: want a function(messages, opts) -> string, got %s",
+                     "chat_template: want a Jinja string or a function(messages, opts) -> string, "
+                     "got %s",
                      luaL_typename(L, 3));
   lua_settop(L, 3);
   lua_setiuservalue(L, 1, 1);

@@ -31,6 +31,19 @@ function grpo.json.encode(v, opts) end
 ---@return table t
 function grpo.json.object(t) end
 
+---@class grpo.Template
+local Template = {}
+
+---Renders; also gives the first and last byte of each {% generation %} body.
+---@param vars? table<string, any>
+---@return string, integer[][]
+function Template:render(vars) end
+
+---A chat template in Jinja; raises with "template:LINE: ...".
+---@param source string
+---@return grpo.Template
+function grpo.template(source) end
+
 grpo.tokenizer = {}
 
 ---@param path string directory or tokenizer.json

@@ -31,7 +31,7 @@
 ---@field quantize? "nf4"|"int8" not in this version: quantise frozen weights
 ---@field lora? grpo.Options.model.lora train a low-rank adapter instead of all weights
 ---@field gradient_checkpointing? boolean not in this version: recompute blocks in the backward pass to save memory (default false)
----@field chat_template? fun(messages: grpo.Message[], opts: table): string function(messages, opts) -> string; names and Jinja are not in this version
+---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
 
 ---@class grpo.Options.model.lora
 ---@field rank? integer not in this version: rank of the adapter (default 8)

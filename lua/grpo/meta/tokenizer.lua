@@ -7,7 +7,7 @@
 ---@field pad integer|nil
 ---@field unk integer|nil
 ---@field kind "bytes"|"chars"|"bpe"|"words"
----@field chat_template string|(fun(messages: grpo.Message[], opts: table): string)|nil may be set to a function
+---@field chat_template string|(fun(messages: grpo.Message[], opts: table): string)|nil Jinja source; may be set to another or to a function
 ---@operator len: integer
 local Tokenizer = {}
 
@@ -22,7 +22,7 @@ function Tokenizer:encode(text, opts) end
 ---@return string
 function Tokenizer:decode(ids, opts) end
 
----Renders a conversation with the Lua function in tok.chat_template.
+---Renders a conversation with tok.chat_template, Jinja or a Lua function.
 ---@param messages grpo.Message[]
 ---@param opts? table generation_prompt=, tools=, vars=
 ---@return string

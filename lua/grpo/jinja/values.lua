@@ -1,0 +1,364 @@
+-- What a template computes with, and Python's manner with it: truth, equality, order, text.
+--
+-- A number, a string and a boolean are Lua's own.  All else is a table whose metatable is
+-- values.meta, with a field `kind`:
+--   none, undefined (name), list and tuple (n, [1..n]), dict (keys = list of keys in order, map),
+--   namespace (map), callable (call, name), loop.
+-- Lists and dicts never change once a template can see them.
+
+local core = require "grpo.core"
+
+local values = {}
+
+local meta = {}
+values.meta = meta
+
+local function new(t) return setmetatable(t, meta) end
+values.new = new
+
+values.none = new { kind = "none" }
+
+function values.undefined(name) return new { kind = "undefined", name = name } end
+function values.list(items, n) items.kind, items.n = "list", n or #items return new(items) end
+function values.tuple(items, n) items.kind, items.n = "tuple", n or #items return new(items) end
+function values.dict() return new { kind = "dict", keys = {}, map = {} } end
+function values.callable(name, call) return new { kind = "callable", name = name, call = call } end
+
+function values.put(dict, key, value)
+  if dict.map[key] == nil then dict.keys[#dict.keys + 1] = key end
+  dict.map[key] = value
+end
+
+local lua_kinds = { string = "string", boolean = "boolean", number = "number" }
+
+-- "string", "boolean", "number", or the kind of table.
+local function kind(v)
+  return lua_kinds[type(v)] or v.kind
+end
+values.kind = kind
+
+function values.is_list(v)
+  local k = kind(v)
+  return k == "list" or k == "tuple"
+end
+
+local python_names = { string = "str", boolean = "bool", none = "NoneType", undefined = "Undefined",
+  namespace = "namespace", callable = "function", loop = "loop" }
+
+-- What Python would call the type: for messages.
+function values.type_name(v)
+  if type(v) == "number" then return math.type(v) == "integer" and "int" or "float" end
+  local k = kind(v)
+  return python_names[k] or k
+end
+
+-- ---- limits and errors ---------------------------------------------------------------------
+
+-- Raises an error at the line that ctx is in.
+function values.fail(ctx, format, ...)
+  error({ template = true, line = ctx.line, message = select("#", ...) > 0 and format:format(...) or format }, 0)
+end
+local fail = values.fail
+
+-- Every piece of work is paid for, so that no template runs on.
+function values.charge(ctx, n)
+  local left = ctx.steps - n
+  ctx.steps = left
+  if left < 0 then fail(ctx, "the template takes too many steps (limit %d); is there an endless loop?", ctx.limit) end
+end
+local charge = values.charge
+
+-- The same for text: before a string of n bytes is made or searched.
+function values.charge_text(ctx, n)
+  if n > ctx.max_text then fail(ctx, "a text of %.0f bytes is too long, the limit is %d", n, ctx.max_text) end
+  charge(ctx, n // 32)
+end
+
+-- ---- truth, equality, order -----------------------------------------------------------------
+
+function values.truthy(v)
+  local t = type(v)
+  if t == "boolean" then return v end
+  if t == "string" then return v ~= "" end
+  if t == "number" then return v ~= 0 end
+  local k = v.kind
+  if k == "none" or k == "undefined" then return false end
+  if k == "list" or k == "tuple" then return v.n > 0 end
+  if k == "dict" then return #v.keys > 0 end
+  return true
+end
+
+-- Python's True is 1.
+local function plain_number(v)
+  if v == true then return 1 elseif v == false then return 0 end
+  return type(v) == "number" and v or nil
+end
+values.plain_number = plain_number
+
+local equal
+
+local function equal_lists(ctx, a, b, depth)
+  if a.n ~= b.n then return false end
+  for i = 1, a.n do
+    if not equal(ctx, a[i], b[i], depth) then return false end
+  end
+  return true
+end
+
+local function equal_dicts(ctx, a, b, depth)
+  if #a.keys ~= #b.keys then return false end
+  for _, key in ipairs(a.keys) do
+    if b.map[key] == nil or not equal(ctx, a.map[key], b.map[key], depth) then return false end
+  end
+  return true
+end
+
+function equal(ctx, a, b, depth)
+  charge(ctx, 1)
+  depth = (depth or 0) + 1
+  if depth > 150 then fail(ctx, "values are nested too deep to compare") end
+  if type(a) == "boolean" or type(b) == "boolean" then
+    local x, y = plain_number(a), plain_number(b)
+    return x ~= nil and x == y
+  end
+  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+  if a == b then return true end
+  if a.kind ~= b.kind then return false end
+  if a.kind == "list" or a.kind == "tuple" then return equal_lists(ctx, a, b, depth) end
+  if a.kind == "dict" then return equal_dicts(ctx, a, b, depth) end
+  return a.kind == "undefined"
+end
+values.equal = equal
+
+-- Strings by their bytes, which in UTF-8 is the order of code points (strcoll would ask the locale).
+local function text_less(ctx, a, b)
+  values.charge_text(ctx, math.min(#a, #b))
+  if not a:find "[\128-\255]" and not b:find "[\128-\255]" and os.setlocale(nil, "collate") == "C" then return a < b end
+  for i = 1, math.min(#a, #b), 64 do
+    local x, y = { a:byte(i, i + 63) }, { b:byte(i, i + 63) }
+    for j = 1, math.min(#x, #y) do
+      if x[j] ~= y[j] then return x[j] < y[j] end
+    end
+  end
+  return #a < #b
+end
+
+local function less(ctx, a, b, depth)
+  charge(ctx, 1)
+  local x, y = plain_number(a), plain_number(b)
+  if x and y then return x < y end
+  if type(a) == "string" and type(b) == "string" then return text_less(ctx, a, b) end
+  for _, v in ipairs { a, b } do
+    if kind(v) == "undefined" then fail(ctx, "'%s' is undefined", v.name) end
+  end
+  depth = (depth or 0) + 1
+  if type(a) == "table" and kind(a) == kind(b) and values.is_list(a) and depth < 100 then
+    for i = 1, math.min(a.n, b.n) do
+      if not equal(ctx, a[i], b[i]) then return less(ctx, a[i], b[i], depth) end
+    end
+    return a.n < b.n
+  end
+  return fail(ctx, "a %s and a %s have no order", values.type_name(a), values.type_name(b))
+end
+values.less = less
+
+-- A stable sort of items[1..n] (table.sort with a faulty order raises, this does not).
+function values.sort(ctx, items, n, before)
+  local from, to = items, {}
+  local width = 1
+  while width < n do
+    charge(ctx, n)
+    for low = 1, n, 2 * width do
+      local i, mid = low, math.min(low + width, n + 1)
+      local j, high = mid, math.min(low + 2 * width, n + 1)
+      for k = low, high - 1 do
+        if i < mid and (j >= high or not before(from[j], from[i])) then
+          to[k], i = from[i], i + 1
+        else
+          to[k], j = from[j], j + 1
+        end
+      end
+    end
+    from, to = to, from
+    width = 2 * width
+  end
+  return from
+end
+
+-- ---- text ---------------------------------------------------------------------------------
+
+-- The shortest digits that read back the same, spelt as Python does.
+local function float_text(x)
+  if x ~= x then return "nan" end
+  if x == math.huge or x == -math.huge then return x > 0 and "inf" or "-inf" end
+  local digits
+  for precision = 0, 16 do
+    digits = ("%." .. precision .. "e"):format(x)
+    if tonumber(digits) == x then break end
+  end
+  local sign, mantissa, exponent = digits:match "^(%-?)([%d.]+)e([+-]%d+)$"
+  mantissa, exponent = mantissa:gsub("%.", ""), tonumber(exponent) // 1 | 0
+  if exponent < -4 or exponent >= 16 then
+    local rest = mantissa:sub(2)
+    return ("%s%s%se%s%02d"):format(sign, mantissa:sub(1, 1), rest ~= "" and "." .. rest or "",
+      exponent < 0 and "-" or "+", math.abs(exponent))
+  end
+  if exponent < 0 then return sign .. "0." .. ("0"):rep(-exponent - 1) .. mantissa end
+  if #mantissa < exponent + 2 then mantissa = mantissa .. ("0"):rep(exponent + 2 - #mantissa) end
+  return sign .. mantissa:sub(1, exponent + 1) .. "." .. mantissa:sub(exponent + 2)
+end
+
+function values.number_text(x)
+  if math.type(x) == "integer" then return ("%d"):format(x) end
+  return float_text(x)
+end
+
+local escapes = { ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\" }
+
+local function quoted(s)
+  local quote = s:find("'", 1, true) and not s:find('"', 1, true) and '"' or "'"
+  s = s:gsub("[%c\\]", function(c) return escapes[c] or ("\\x%02x"):format(c:byte()) end)
+  if quote == "'" then s = s:gsub("'", "\\'") end
+  return quote .. s .. quote
+end
+
+local repr
+
+local function repr_list(ctx, v, depth)
+  local parts = {}
+  for i = 1, v.n do parts[i] = repr(ctx, v[i], depth) end
+  local text = table.concat(parts, ", ")
+  if v.kind == "list" then return "[" .. text .. "]" end
+  return "(" .. text .. (v.n == 1 and ",)" or ")")
+end
+
+function repr(ctx, v, depth)
+  charge(ctx, 1)
+  depth = (depth or 0) + 1
+  if depth > 150 then fail(ctx, "a value is nested too deep to be written") end
+  local k = kind(v)
+  local text
+  if k == "string" then
+    values.charge_text(ctx, #v)
+    return quoted(v)
+  end
+  if k == "boolean" then return v and "True" or "False" end
+  if k == "number" then return values.number_text(v) end
+  if k == "none" then return "None" end
+  if k == "undefined" then return "Undefined" end
+  if k == "list" or k == "tuple" then
+    text = repr_list(ctx, v, depth)
+  elseif k == "dict" then
+    local parts = {}
+    for i, key in ipairs(v.keys) do parts[i] = repr(ctx, key, depth) .. ": " .. repr(ctx, v.map[key], depth) end
+    text = "{" .. table.concat(parts, ", ") .. "}"
+  else
+    return "<" .. k .. ">"
+  end
+  values.charge_text(ctx, #text)
+  return text
+end
+values.repr = repr
+
+-- What {{ v }} writes.
+function values.text(ctx, v)
+  if type(v) == "string" then return v end
+  if kind(v) == "undefined" then return "" end
+  return repr(ctx, v)
+end
+
+-- ---- iterating ------------------------------------------------------------------------------
+
+-- The characters of a string: code points, and bytes where it is not UTF-8.
+function values.characters(ctx, s)
+  charge(ctx, #s)
+  local items, n, at = {}, 0, 1
+  if utf8.len(s) then
+    for c in s:gmatch(utf8.charpattern) do n = n + 1 items[n] = c end
+    return items, n
+  end
+  while at <= #s do
+    local c = s:match("^[\194-\244][\128-\191]+", at)
+    if not c or not utf8.len(c) then c = s:sub(at, at) end
+    n, at = n + 1, at + #c
+    items[n] = c
+  end
+  return items, n
+end
+
+-- items, n of anything that can be looped over.
+function values.items(ctx, v)
+  local k = kind(v)
+  if k == "list" or k == "tuple" then return v, v.n end
+  if k == "dict" then return v.keys, #v.keys end
+  if k == "undefined" then return {}, 0 end
+  if k == "string" then return values.characters(ctx, v) end
+  return fail(ctx, "a %s cannot be looped over", values.type_name(v))
+end
+
+-- (key, value) tuples of a dict.
+function values.pairs_of(ctx, dict)
+  charge(ctx, #dict.keys)
+  local items = {}
+  for i, key in ipairs(dict.keys) do items[i] = values.tuple({ key, dict.map[key] }, 2) end
+  return values.list(items, #dict.keys)
+end
+
+-- ---- Lua values in and out --------------------------------------------------------------------
+
+local front = { "role", "content", "type", "id", "function", "name", "description", "parameters", "arguments",
+  "properties", "required" }
+local rank = {}
+for i, name in ipairs(front) do rank[name] = i end
+
+-- The usual keys of messages and tools as they are usually written, then the others sorted.
+local function sorted_keys(t)
+  local keys = {}
+  for key in next, t do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    local ra, rb = rank[a] or 99, rank[b] or 99
+    if ra ~= rb then return ra < rb end
+    if type(a) ~= type(b) then return type(a) < type(b) end
+    return a < b
+  end)
+  return keys
+end
+
+local from_lua
+
+local function from_table(t, state, depth)
+  if getmetatable(t) == meta then return t end
+  local done = state[t]
+  if done == false then error("a value contains itself", 0) end
+  if done then return done end
+  if depth > 100 then error("a value is nested deeper than 100", 0) end
+  state[t] = false
+  local m = getmetatable(t)
+  local n = rawlen(t)
+  if n > 0 or (next(t) == nil and not (type(m) == "table" and rawget(m, "__name") == "grpo.JsonObject")) then
+    local items = {}
+    for i = 1, n do items[i] = from_lua(rawget(t, i), state, depth + 1) end
+    done = values.list(items, n)
+  else
+    done = values.dict()
+    for key in next, t do
+      if type(key) ~= "string" and type(key) ~= "number" then
+        error("a mapping has a " .. type(key) .. " as key, want strings", 0)
+      end
+    end
+    for _, key in ipairs(sorted_keys(t)) do values.put(done, key, from_lua(rawget(t, key), state, depth + 1)) end
+  end
+  state[t] = done
+  return done
+end
+
+function from_lua(v, state, depth)
+  local t = type(v)
+  if lua_kinds[t] then return v end
+  if v == nil or v == core.json_null or v == core.none then return values.none end
+  if t == "table" then return from_table(v, state or {}, depth or 1) end
+  return error("a template cannot use a " .. t, 0)
+end
+values.from_lua = from_lua
+
+return values
