@@ -82,10 +82,14 @@ static Status make_pieces(Tokenizer *t) {
     VocabEntry *e = &v->entry[id];
     if (!e->flags) continue;
     size_t start = v->pieces.len;
-    if (t->byte_level)
-      bytelevel_unput(&v->pieces, v->text.data + e->text, e->len);
+    size_t n;
+    const char *token = tokenizer_spelling(t, id, &n);
+    if (decoder_is(&t->decoder, DEC_BYTE_LEVEL))
+      bytelevel_unput(&v->pieces, token, n);
+    else if (decoder_is(&t->decoder, DEC_FUSE))
+      buf_put(&v->pieces, token, n);
     else
-      buf_put(&v->pieces, v->text.data + e->text, e->len);
+      try(decoder_piece(&t->decoder, &t->scratch->decode, token, n, &v->pieces));
     e->piece = (uint32_t)start;
     e->piece_len = (uint32_t)(v->pieces.len - start);
   }
@@ -121,8 +125,7 @@ static Status read_all(Tokenizer *t, const char *what) {
   json_free(config);
   json_free(map);
   if (s != GRPO_OK) return s;
-  added_sort(&t->added[0]);
-  added_sort(&t->added[1]);
+  try(tokenizer_finish_added(t));
   return make_pieces(t);
 }
 

@@ -64,35 +64,36 @@ TEST(the_good_file_is_good) {
 }
 
 TEST(components_that_are_not_supported_are_named) {
-  refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}", "normalizer",
-          "'Lowercase'");
+  refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"Precompiled\"}", "normalizer",
+          "'Precompiled'");
   refused("\"normalizer\": null",
           "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, "
           "{\"type\": \"Nmt\"}]}",
           "normalizer", "'Nmt'");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{\"type\": \"Metaspace\"}",
-          "pre_tokenizer", "'Metaspace'");
+          "pre_tokenizer", "Metaspace: replacement");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
           "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": \"Isolated\"}",
           "pre_tokenizer", "");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
-          "{\"type\": \"Split\", \"pattern\": {\"String\": \"x\"}, \"behavior\": \"Isolated\"}",
+          "{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": \"Isolated\"}",
           "pre_tokenizer", "Split");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{}", "pre_tokenizer",
           "no type");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "[]", "pre_tokenizer",
           "object");
   refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"WordPiece\"}",
-          "decoder", "'WordPiece'");
-  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": null", "decoder", "null");
+          "decoder", "WordPiece: prefix");
+  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"CTC\"}",
+          "decoder", "'CTC'");
   refused("\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
-          "post_processor", "'BertProcessing'");
+          "post_processor", "BertProcessing: cls");
   refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model", "'Unigram'");
-  refused("\"merges\": [", "\"byte_fallback\": true, \"merges\": [", "model", "byte_fallback");
+  refused("\"merges\": [", "\"byte_fallback\": 1, \"merges\": [", "model", "byte_fallback");
   refused("\"merges\": [", "\"dropout\": 0.1, \"merges\": [", "model", "dropout");
-  refused("\"merges\": [", "\"unk_token\": \"a\", \"merges\": [", "model", "unk_token");
-  refused("\"merges\": [", "\"end_of_word_suffix\": \"</w>\", \"merges\": [", "model",
-          "end_of_word_suffix");
+  refused("\"merges\": [", "\"unk_token\": \"?\", \"merges\": [", "model", "unk_token");
+  refused("\"merges\": [", "\"continuing_subword_prefix\": \"##\", \"merges\": [", "model",
+          "prefix");
 }
 
 TEST(vocabularies_and_merges_that_contradict_themselves_are_refused) {
