@@ -28,7 +28,7 @@ typedef struct AddedMatch {
 
 Status added_put(AddedSet *a, const AddedToken *t);                      /* copies the text */
 AddedToken *added_get(AddedSet *a, const char *text);                    /* linear; NULL: none */
-const AddedToken *added_by_id(const AddedSet *a, int32_t id); /* linear; NULL: none */
+const AddedToken *added_by_id(const AddedSet *a, int32_t id);            /* linear; NULL: none */
 Status added_respell(AddedSet *a, size_t i, const char *text, size_t n); /* n 0: never found */
 void added_sort(AddedSet *a);
 /* The first match in s at or after *from (a scan position that it moves on), not

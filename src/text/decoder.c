@@ -83,6 +83,8 @@ Status decoder_read(Decoder *d, const Json *j) {
 
 bool decoder_is(const Decoder *d, DecKind kind) { return d->n == 1 && d->step[0].kind == kind; }
 
+enum { MAX_DECODED = 1 << 30 };
+
 /* ---- lists -------------------------------------------------------------------------------------- */
 
 static Status list_end(TokenList *l) {
@@ -134,6 +136,8 @@ static Status put_pattern(Buf *out, const DecStep *d, const char *s, size_t n) {
     if (!found) break;
     buf_put(out, s + done, start - done);
     buf_puts(out, d->text);
+    if (out->len > MAX_DECODED)
+      return fail(GRPO_ELIMIT, "tokenizer: a Replace makes the text too long");
     done = end;
   }
   buf_put(out, s + done, n - done);

@@ -192,6 +192,9 @@ static Status is_nonspacing(uint32_t cp, bool *yes) { return is_other(cp, yes); 
 
 #endif
 
+/* How much longer text may get, whatever a file's Replaces say. */
+enum { MAX_GROWTH = 64 };
+
 /* ---- the steps -------------------------------------------------------------------------------- */
 
 static bool is_chinese(uint32_t c) {
@@ -256,6 +259,8 @@ static Status replace(const NormStep *z, const char *s, size_t n, Buf *out) {
     if (!found) break;
     buf_put(out, s + done, start - done);
     buf_put(out, z->content, ncontent);
+    if (out->len > MAX_GROWTH * n + (1 << 20))
+      return fail(GRPO_ELIMIT, "tokenizer: a Replace makes the text too long");
     done = end;
   }
   buf_put(out, s + done, n - done);
@@ -307,6 +312,7 @@ static bool is_identity(const NormStep *z, const char *s, size_t n) {
 
 Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n,
                       const char **out, size_t *nout) {
+  const size_t before = n, limit = MAX_GROWTH * n + (1 << 16);
   int turn = 0;
   for (int i = 0; i < z->n && n; i++) {
     if (is_identity(&z->step[i], s, n)) continue;
@@ -318,6 +324,8 @@ Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t
     buf_clear(b);
     try(run_step(&z->step[i], w, s, n, b));
     try(buf_status(b));
+    if (b->len > limit)
+      return fail(GRPO_ELIMIT, "tokenizer: normalizing makes %zu bytes of %zu", b->len, before);
     s = b->data ? b->data : "";
     n = b->len;
     turn = !turn;

@@ -84,8 +84,8 @@ TEST(components_that_are_not_supported_are_named) {
           "object");
   refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"WordPiece\"}",
           "decoder", "WordPiece: prefix");
-  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"CTC\"}",
-          "decoder", "'CTC'");
+  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"CTC\"}", "decoder",
+          "'CTC'");
   refused("\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
           "post_processor", "BertProcessing: cls");
   refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model", "'Unigram'");

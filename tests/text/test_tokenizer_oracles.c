@@ -49,6 +49,56 @@ TEST(qwen_encodes_and_decodes_as_the_reference) {
 #endif
 }
 
+/* ---- tiktoken ------------------------------------------------------------------------------- */
+
+static void tiktoken_row(const Json *row, void *t) {
+  /* The reference was run in JavaScript, whose TextDecoder drops a leading U+FEFF; we do not. */
+  Buf text = row_text(row, "text"), got = {0};
+  bool bom = text.len >= 3 && memcmp(text.data, "\xEF\xBB\xBF", 3) == 0;
+  Buf want = row_text(row, bom ? "text" : "decoded");
+  const char *const key[] = {"ids", "ids_special"};
+  for (int k = 0; k < 2; k++) {
+    IntBuf ids = encode_all(t, text.data, text.len, k ? 0 : TOK_NO_PARSE_SPECIAL);
+    size_t i = 0;
+    for (const Json *j = json_child(json_get(row, key[k])); j; j = json_next(j), i++)
+      CHECK(i < ids.len && ids.data[i] == (int32_t)json_number(j));
+    CHECK(i == ids.len);
+    if (!k) CHECK(tokenizer_decode(t, ids.data, ids.len, false, &got) == GRPO_OK);
+    intbuf_free(&ids);
+  }
+  CHECK(got.len == want.len && (!got.len || memcmp(got.data, want.data, got.len) == 0));
+  buf_free(&text);
+  buf_free(&want);
+  buf_free(&got);
+}
+
+static void check_tiktoken(const char *path, const char *rows) {
+  Tokenizer *t = load(path), *again = NULL;
+  if (!t) return;
+  CHECK(each_row(rows, tiktoken_row, t) >= 200);
+  const char *out = test_path("%s/tiktoken", test_tmp());
+  CHECK(tokenizer_save(t, out) == GRPO_OK && tokenizer_load(&again, out) == GRPO_OK);
+  if (again) each_row(rows, tiktoken_row, again);
+  CHECK(again && tokenizer_eos(again) == tokenizer_eos(t) && tokenizer_eos(t) == 100257);
+  tokenizer_free(t);
+  tokenizer_free(again);
+}
+
+TEST(tiktoken_ranks_encode_as_the_reference) {
+  const char *dir = folder("tokenizers/tiktoken_cl100k");
+  if (!dir) return;
+  char from[1100], rows[1100], copy[1100];
+  snprintf(from, sizeof from, "%s/cl100k_base.tiktoken", dir);
+  snprintf(rows, sizeof rows, "%s/encode.jsonl", dir);
+  check_tiktoken(dir, rows);
+  snprintf(copy, sizeof copy, "%s/ranks", test_tmp()); /* no encoding.json beside it */
+  Buf b = read_all(from);
+  FILE *f = fopen(copy, "wb");
+  CHECK(f && fwrite(b.data, 1, b.len, f) == b.len && fclose(f) == 0);
+  buf_free(&b);
+  check_tiktoken(copy, rows);
+}
+
 /* ---- the component files: right, or refused by name ---------------------------------------- */
 
 typedef struct Components {
@@ -77,7 +127,6 @@ static void component_row(const Json *row, void *user) {
     }
   }
   if (!c->t) return;
-  if (getenv("TOK_DEBUG")) printf("# %s\n", name);
   IntBuf ids = {0};
   Buf text = row_text(row, "text");
   if (tokenizer_encode(c->t, text.data, text.len, 0, &ids) == GRPO_OK)
