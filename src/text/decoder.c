@@ -8,7 +8,7 @@
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static Status add(Decoder *d, DecStep step, const char *text) {
+static Status add(Detok *d, DecStep step, const char *text) {
   Status s = GRPO_OK;
   if (d->n == MAX_DECODERS)
     s = fail(GRPO_ELIMIT, "more than %d decoders", MAX_DECODERS);
@@ -21,7 +21,7 @@ static Status add(Decoder *d, DecStep step, const char *text) {
   return s;
 }
 
-static Status read_strip(Decoder *d, const Json *j) {
+static Status read_strip(Detok *d, const Json *j) {
   const char *content;
   DecStep step = {.kind = DEC_STRIP};
   try(component_text(j, "content", &content));
@@ -30,7 +30,7 @@ static Status read_strip(Decoder *d, const Json *j) {
   return *content ? add(d, step, content) : fail(GRPO_EFORMAT, "Strip: content is empty");
 }
 
-static Status read_replace(Decoder *d, const Json *j) {
+static Status read_replace(Detok *d, const Json *j) {
   const char *content;
   DecStep step = {.kind = DEC_REPLACE};
   try(component_text(j, "content", &content));
@@ -38,7 +38,7 @@ static Status read_replace(Decoder *d, const Json *j) {
   return add(d, step, content);
 }
 
-static Status read_metaspace(Decoder *d, const Json *j) {
+static Status read_metaspace(Detok *d, const Json *j) {
   const char *text, *scheme = json_string(json_get(j, "prepend_scheme"));
   bool add_space;
   try(component_text(j, "replacement", &text));
@@ -48,7 +48,7 @@ static Status read_metaspace(Decoder *d, const Json *j) {
   return add(d, (DecStep){.kind = DEC_METASPACE, .flag = strip}, text);
 }
 
-static Status read_wordpiece(Decoder *d, const Json *j) {
+static Status read_wordpiece(Detok *d, const Json *j) {
   const char *prefix;
   DecStep step = {.kind = DEC_WORDPIECE};
   try(component_text(j, "prefix", &prefix));
@@ -56,14 +56,14 @@ static Status read_wordpiece(Decoder *d, const Json *j) {
   return add(d, step, prefix);
 }
 
-static Status read_suffix(Decoder *d, const Json *j) {
+static Status read_suffix(Detok *d, const Json *j) {
   const char *suffix;
   try(component_text(j, "suffix", &suffix));
   return add(d, (DecStep){.kind = DEC_SUFFIX}, suffix);
 }
 
 static Status read_one(void *user, const Json *j) {
-  Decoder *d = user;
+  Detok *d = user;
   const char *type = component_type(j);
   if (strcmp(type, "ByteLevel") == 0) return add(d, (DecStep){.kind = DEC_BYTE_LEVEL}, NULL);
   if (strcmp(type, "ByteFallback") == 0) return add(d, (DecStep){.kind = DEC_BYTE_FALLBACK}, NULL);
@@ -76,12 +76,12 @@ static Status read_one(void *user, const Json *j) {
   return fail(GRPO_EFORMAT, "'%s' is not supported", type);
 }
 
-Status decoder_read(Decoder *d, const Json *j) {
+Status detok_read(Detok *d, const Json *j) {
   if (component_is_null(j)) return add(d, (DecStep){.kind = DEC_SPACES}, NULL);
   return component_each(j, "decoders", read_one, d);
 }
 
-bool decoder_is(const Decoder *d, DecKind kind) { return d->n == 1 && d->step[0].kind == kind; }
+bool detok_is(const Detok *d, DecKind kind) { return d->n == 1 && d->step[0].kind == kind; }
 
 enum { MAX_DECODED = 1 << 30 };
 
@@ -287,7 +287,7 @@ static Status run_step(const DecStep *d, const TokenList *from, TokenList *to) {
   return d->kind == DEC_FUSE ? list_end(to) : GRPO_OK;
 }
 
-Status decoder_run(const Decoder *d, DecScratch *w, Buf *out) {
+Status detok_run(const Detok *d, DecScratch *w, Buf *out) {
   int turn = 0;
   for (int i = 0; i < d->n; i++, turn = !turn)
     try(run_step(&d->step[i], &w->list[turn], &w->list[!turn]));
@@ -297,7 +297,7 @@ Status decoder_run(const Decoder *d, DecScratch *w, Buf *out) {
   return buf_status(out);
 }
 
-Status decoder_piece(const Decoder *d, DecScratch *w, const char *token, size_t n, Buf *out) {
+Status detok_piece(const Detok *d, DecScratch *w, const char *token, size_t n, Buf *out) {
   int turn = 0;
   for (int i = 0; i < d->n; i++)
     if (d->step[i].kind == DEC_BYTE_FALLBACK && fallback_byte(token, n) >= 0) {
@@ -315,7 +315,7 @@ Status decoder_piece(const Decoder *d, DecScratch *w, const char *token, size_t 
   return buf_status(out);
 }
 
-void decoder_free(Decoder *d) {
+void detok_free(Detok *d) {
   for (int i = 0; i < d->n; i++) {
     pattern_free(&d->step[i].pattern);
     mem_free(d->step[i].text);

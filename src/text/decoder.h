@@ -36,10 +36,10 @@ typedef struct DecStep {
   bool flag;           /* Metaspace: the first token loses its spaces; WordPiece: cleanup */
 } DecStep;
 
-typedef struct Decoder {
+typedef struct Detok {
   DecStep step[MAX_DECODERS];
   int n;
-} Decoder;
+} Detok;
 
 /* A list of strings, and working memory: reused from call to call. */
 typedef struct TokenList {
@@ -52,16 +52,16 @@ typedef struct DecScratch {
   TokenList list[2];
 } DecScratch;
 
-Status decoder_read(Decoder *d, const Json *j);  /* j: the component, absent or null */
-bool decoder_is(const Decoder *d, DecKind kind); /* it is this one step */
+Status detok_read(Detok *d, const Json *j);  /* j: the component, absent or null */
+bool detok_is(const Detok *d, DecKind kind); /* it is this one step */
 
 Status token_list_put(TokenList *l, const char *s, size_t n);
 /* Appends to `out` the text of the tokens in w->list[0]. */
-Status decoder_run(const Decoder *d, DecScratch *w, Buf *out);
+Status detok_run(const Detok *d, DecScratch *w, Buf *out);
 /* Appends what the token adds to text in the middle of others; <0xHH> is a raw byte. */
-Status decoder_piece(const Decoder *d, DecScratch *w, const char *token, size_t n, Buf *out);
+Status detok_piece(const Detok *d, DecScratch *w, const char *token, size_t n, Buf *out);
 
-void decoder_free(Decoder *d);
+void detok_free(Detok *d);
 void dec_scratch_free(DecScratch *w);
 
 #endif

@@ -316,7 +316,7 @@ Status tokenizer_read_pipeline(Tokenizer *t, const Json *root) {
   READ("normalizer", normalizer_read(&t->normalizer, json_get(root, "normalizer")));
   READ("pre_tokenizer",
        component_each(json_get(root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer, t));
-  READ("decoder", decoder_read(&t->decoder, json_get(root, "decoder")));
+  READ("decoder", detok_read(&t->decoder, json_get(root, "decoder")));
   READ("model", read_model(t, json_get(root, "model")));
   READ("added_tokens", read_added(t, json_get(root, "added_tokens")));
   READ("post_processor",

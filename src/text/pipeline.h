@@ -72,7 +72,7 @@ struct Tokenizer {
   bool raw;           /* the byte tokenizer: any bytes, nothing replaced */
   bool ignore_merges; /* a whole pre-token in the vocabulary is one token */
   Normalizer normalizer;
-  Decoder decoder;
+  Detok decoder;
   IntBuf prefix, suffix; /* what TOK_ADD_SPECIAL adds */
   EncodeScratch *scratch;
 };

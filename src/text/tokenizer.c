@@ -233,12 +233,12 @@ static Status decode_tokens(const Tokenizer *t, const int32_t *ids, size_t n, bo
     const char *text = tokenizer_spelling(t, ids[i], &len);
     try(token_list_put(list, text, len));
   }
-  return decoder_run(&t->decoder, &t->scratch->decode, out);
+  return detok_run(&t->decoder, &t->scratch->decode, out);
 }
 
 Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
                         Buf *out) {
-  if (decoder_is(&t->decoder, DEC_BYTE_LEVEL) || decoder_is(&t->decoder, DEC_FUSE))
+  if (detok_is(&t->decoder, DEC_BYTE_LEVEL) || detok_is(&t->decoder, DEC_FUSE))
     return decode_bytes(t, ids, n, skip_special, out);
   pthread_mutex_lock(&t->scratch->lock);
   Status s = decode_tokens(t, ids, n, skip_special, out);
@@ -296,7 +296,7 @@ void tokenizer_free(const Tokenizer *shared) {
   for (int i = 0; i < NFILES; i++) buf_free(&t->file[i]);
   for (int i = 0; i < t->nstep; i++) pattern_free(&t->step[i].pattern);
   normalizer_free(&t->normalizer);
-  decoder_free(&t->decoder);
+  detok_free(&t->decoder);
   subword_free(&t->subword);
   vocab_free(&t->vocab);
   bpe_free(&t->bpe);

@@ -85,12 +85,12 @@ static Status make_pieces(Tokenizer *t) {
     size_t start = v->pieces.len;
     size_t n;
     const char *token = tokenizer_spelling(t, id, &n);
-    if (decoder_is(&t->decoder, DEC_BYTE_LEVEL))
+    if (detok_is(&t->decoder, DEC_BYTE_LEVEL))
       bytelevel_unput(&v->pieces, token, n);
-    else if (decoder_is(&t->decoder, DEC_FUSE))
+    else if (detok_is(&t->decoder, DEC_FUSE))
       buf_put(&v->pieces, token, n);
     else
-      try(decoder_piece(&t->decoder, &t->scratch->decode, token, n, &v->pieces));
+      try(detok_piece(&t->decoder, &t->scratch->decode, token, n, &v->pieces));
     e->piece = (uint32_t)start;
     e->piece_len = (uint32_t)(v->pieces.len - start);
   }

@@ -213,3 +213,74 @@ TEST(a_configuration_that_does_not_fit_is_refused) {
   CHECK(load_with_config("{", &t) != GRPO_OK && t == NULL);
   CHECK(strstr(err_message(), "tokenizer_config.json") != NULL);
 }
+
+/* A rank file of all 256 bytes, then `more`. */
+static Buf rank_file(const char *more) {
+  static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  Buf b = {0};
+  for (int i = 0; i < 256; i++)
+    buf_printf(&b, "%c%c== %d\n", digit[i >> 2], digit[(i & 3) << 4], i);
+  buf_puts(&b, more);
+  return b;
+}
+
+static void rank_refused(const char *more, size_t cut, const char *encoding, const char *why) {
+  Tokenizer *t = NULL;
+  size_t live = mem_live_bytes();
+  Buf b = rank_file(more);
+  if (encoding) write_case("encoding.json", encoding, strlen(encoding));
+  Status s = tokenizer_load(&t, write_case("ranks", b.data + cut, b.len - cut));
+  buf_free(&b);
+  if (s == GRPO_OK)
+    test_fail(__FILE__, __LINE__, "accepted: %s", more);
+  else if (!strstr(err_message(), why) || strchr(err_message(), '\n'))
+    test_fail(__FILE__, __LINE__, "%s: %s", more, err_message());
+  CHECK(s == GRPO_OK || (t == NULL && mem_live_bytes() == live));
+  tokenizer_free(t);
+}
+
+TEST(rank_files_that_cannot_be_are_refused) {
+  static const char good_encoding[] =
+      "{\"pattern\": \"\\\\w+|\\\\W\", \"special_tokens\": {\"<e>\": 300}}";
+  rank_refused("", 0, NULL, "none of the known encodings");
+  rank_refused("", 7, good_encoding, "byte 0x00 has no rank");
+  rank_refused("YWI= 256\nYWI= 257\n", 0, good_encoding, "appears twice");
+  rank_refused("YWI= 255\n", 0, good_encoding, "given to both");
+  rank_refused("YWI= -1\n", 0, good_encoding, "line 257");
+  rank_refused("YWI=\n", 0, good_encoding, "line 257");
+  rank_refused("Y*I= 256\n", 0, good_encoding, "line 257");
+  rank_refused("YWI= 999999999\n", 0, good_encoding, "outside");
+  rank_refused("", 0, "{\"pattern\": 1}", "pattern");
+  rank_refused("", 0, "{\"pattern\": \"(\"}", "ranks");
+  rank_refused("", 0, "{\"pattern\": \"a\", \"special_tokens\": {\"<e>\": -1}}", "<e>");
+  rank_refused("", 0, "{\"pattern\": \"a\", \"special_tokens\": []}", "special_tokens");
+  Tokenizer *t = NULL;
+  Buf b = rank_file("YWI= 256\nYWJi 257\n");
+  write_case("encoding.json", good_encoding, strlen(good_encoding));
+  CHECK(tokenizer_load(&t, write_case("ranks", b.data, b.len)) == GRPO_OK);
+  if (t) {
+    IntBuf ids = encode_all(t, "abbab<e>", 8, 0);
+    CHECK(ids.len == 3 && ids.data[0] == 97 + 160 && ids.data[2] == 300);
+    intbuf_free(&ids);
+    check_round_trip(t, "ab <e> \xC3\xA9", 9);
+  }
+  tokenizer_free(t);
+  buf_free(&b);
+}
+
+TEST(a_replace_cannot_make_text_explode) {
+  Buf b = {0};
+  Tokenizer *t = NULL;
+  IntBuf ids = {0};
+  buf_puts(&b, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  for (int i = 0; i < 12; i++)
+    buf_printf(&b,
+               "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaa\"}",
+               i ? "," : "");
+  buf_puts(&b, "]},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}");
+  CHECK(tokenizer_load(&t, write_case("tokenizer.json", b.data, b.len)) == GRPO_OK);
+  if (t) CHECK(tokenizer_encode(t, "aaaaaaaa", 8, 0, &ids) == GRPO_ELIMIT && !ids.len);
+  tokenizer_free(t);
+  intbuf_free(&ids);
+  buf_free(&b);
+}
