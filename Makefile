@@ -21,7 +21,8 @@ endif
 # pkg-config is asked lazily (=), so that `make deps test` sees what deps installed.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS   = $(eval PKG_LIBS := $$(shell pkg-config --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
-OPTIONAL   = $(eval OPTIONAL := $$(shell pkg-config --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
+OPTIONAL   = $(eval OPTIONAL := $$(shell for p in libedit libutf8proc; do pkg-config --exists $$$$p 2>/dev/null && echo $$$$p; done))$(OPTIONAL)
+HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(if $(filter libutf8proc,$(OPTIONAL)),-DGRPO_HAVE_UTF8PROC)
 COMMIT     = $(eval COMMIT := $$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))$(COMMIT)
 VERSION    := 0.1.0
 
@@ -39,7 +40,7 @@ ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
-BASE_CFLAGS = $(if $(OPTIONAL),-DGRPO_HAVE_EDITLINE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
 LINK  = $(CC) $(OPT) -pthread $(LDFLAGS)
 LIBS  = $(PKG_LIBS) -lm -ldl
@@ -191,7 +192,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev
+	@tools/deps $(DEBIAN) -- libedit-dev libutf8proc-dev
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

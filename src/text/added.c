@@ -32,6 +32,22 @@ AddedToken *added_get(AddedSet *a, const char *text) {
   return NULL;
 }
 
+const AddedToken *added_by_id(const AddedSet *a, int32_t id) {
+  for (size_t i = 0; i < a->n; i++)
+    if (a->token[i].id == id) return &a->token[i];
+  return NULL;
+}
+
+Status added_respell(AddedSet *a, size_t i, const char *text, size_t n) {
+  char *copy = mem_strndup(text, n);
+  if (!copy) return fail(GRPO_ENOMEM, "added token");
+  mem_free((void *)(uintptr_t)a->token[i].text);
+  a->token[i].text = copy;
+  a->token[i].len = n;
+  if (n) a->first[(unsigned char)*copy] = true;
+  return GRPO_OK;
+}
+
 static int by_text(const void *x, const void *y) {
   return strcmp(((const AddedToken *)x)->text, ((const AddedToken *)y)->text);
 }

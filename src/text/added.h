@@ -26,8 +26,10 @@ typedef struct AddedMatch {
   size_t start, end; /* white space swallowed by lstrip and rstrip included */
 } AddedMatch;
 
-Status added_put(AddedSet *a, const AddedToken *t);   /* copies the text */
-AddedToken *added_get(AddedSet *a, const char *text); /* linear; NULL: none */
+Status added_put(AddedSet *a, const AddedToken *t);                      /* copies the text */
+AddedToken *added_get(AddedSet *a, const char *text);                    /* linear; NULL: none */
+const AddedToken *added_by_id(const AddedSet *a, int32_t id);            /* linear; NULL: none */
+Status added_respell(AddedSet *a, size_t i, const char *text, size_t n); /* n 0: never found */
 void added_sort(AddedSet *a);
 /* The first match in s at or after *from (a scan position that it moves on), not
  * before `done`, the end of the match before.  Special ones are passed over when !special. */

@@ -54,7 +54,7 @@ static uint64_t heap_pop(BpeScratch *w) {
 }
 
 /* Every merge takes one pair off the heap and adds at most two: 2n is enough. */
-static Status reserve(BpeScratch *w, size_t n) {
+Status bpe_reserve(BpeScratch *w, size_t n) {
   if (n <= w->cap) return GRPO_OK;
   size_t cap = w->cap ? w->cap : 64;
   while (cap < n) cap *= 2;
@@ -73,17 +73,9 @@ static void consider(const Bpe *b, BpeScratch *w, int32_t i) {
   if (m) heap_push(w, (uint64_t)(uint32_t)m->rank << 32 | (uint32_t)i);
 }
 
-Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out) {
-  try(reserve(w, n));
+void bpe_merge(const Bpe *b, BpeScratch *w, int32_t count, IntBuf *out) {
   BpeSymbol *sym = w->sym;
-  int32_t count = 0;
-  for (size_t i = 0; i < n; i++) {
-    int32_t id = b->byte_id[(unsigned char)s[i]];
-    if (id < 0) continue;
-    sym[count] = (BpeSymbol){id, count - 1, count + 1};
-    count++;
-  }
-  if (!count) return GRPO_OK;
+  if (!count) return;
   sym[count - 1].next = -1;
   w->nheap = 0;
   for (int32_t i = 0; i < count; i++) consider(b, w, i);
@@ -100,6 +92,16 @@ Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *
     consider(b, w, i);
   }
   for (int32_t i = 0; i >= 0; i = sym[i].next) intbuf_put(out, sym[i].id);
+}
+
+Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out) {
+  try(bpe_reserve(w, n));
+  int32_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    int32_t id = b->byte_id[(unsigned char)s[i]];
+    if (id >= 0) bpe_symbol(w, &count, id);
+  }
+  bpe_merge(b, w, count, out);
   return GRPO_OK;
 }
 

@@ -1,4 +1,4 @@
-/* bpe.h - the merges of a byte-level BPE and their application to one pre-token.
+/* bpe.h - the merges of a BPE and their application to one pre-token.
  *
  * The pair of lowest rank is merged first, the leftmost on a tie, until no pair
  * has a rank.  A heap over a linked list: O(n log n) for n bytes.
@@ -38,7 +38,15 @@ typedef struct BpeScratch {
 Status bpe_init(Bpe *b, size_t nmerges); /* room for that many */
 void bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id); /* a later one wins */
 const BpeMerge *bpe_find(const Bpe *b, int32_t left, int32_t right);
-Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out);
+Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out); /* bytes */
+
+/* The same for symbols that the caller lays out: room for n, the ids, then the merges. */
+Status bpe_reserve(BpeScratch *w, size_t n);
+static inline void bpe_symbol(BpeScratch *w, int32_t *count, int32_t id) {
+  w->sym[*count] = (BpeSymbol){id, *count - 1, *count + 1};
+  ++*count;
+}
+void bpe_merge(const Bpe *b, BpeScratch *w, int32_t count, IntBuf *out);
 void bpe_free(Bpe *b);
 void bpe_scratch_free(BpeScratch *w);
 

@@ -5,102 +5,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
 
-static const char *type_of(const Json *j) {
-  const char *type = json_string(json_get(j, "type"));
-  return type ? type : "(no type)";
-}
-
-static bool is_null(const Json *j) { return !j || json_type(j) == JSON_NULL; }
-
-/* A flag that may be absent; any other type than a boolean is an error. */
-static Status get_flag(const Json *j, const char *key, bool dflt, bool *out) {
-  const Json *v = json_get(j, key);
-  *out = is_null(v) ? dflt : json_bool(v);
-  if (is_null(v) || json_type(v) == JSON_BOOL) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: want true or false", key);
-}
-
-/* Components come alone or in a Sequence; call `each` on every one, in order. */
-typedef Status (*Reader)(Tokenizer *t, const Json *component);
-
-static Status each_component(Tokenizer *t, const Json *j, const char *list, Reader each) {
-  if (is_null(j)) return GRPO_OK;
-  if (json_type(j) != JSON_OBJECT) return fail(GRPO_EFORMAT, "want an object or null");
-  if (strcmp(type_of(j), "Sequence") != 0) return each(t, j);
-  const Json *members = json_get(j, list);
-  if (!members || json_type(members) != JSON_ARRAY)
-    return fail(GRPO_EFORMAT, "Sequence: the list '%s' is missing", list);
-  for (const Json *m = json_child(members); m; m = json_next(m)) try(each(t, m));
-  return GRPO_OK;
-}
-
-/* ---- normalizer, pre-tokenizer, decoder ------------------------------------------- */
-
-static Status read_normalizer(Tokenizer *t, const Json *j) {
-  if (strcmp(type_of(j), "NFC") != 0)
-    return fail(GRPO_EFORMAT, "'%s' is not supported (only NFC is)", type_of(j));
-  t->nfc = true;
-  return GRPO_OK;
-}
-
-static Status add_step(Tokenizer *t, PreStep step) {
-  if (t->nstep == MAX_STEPS) {
-    regex_free(step.re);
-    return fail(GRPO_ELIMIT, "more than %d pre-tokenizers", MAX_STEPS);
-  }
-  t->step[t->nstep++] = step;
-  return GRPO_OK;
-}
-
-static Status read_byte_level(Tokenizer *t, const Json *j) {
-  bool regex, space;
-  try(get_flag(j, "use_regex", true, &regex));
-  try(get_flag(j, "add_prefix_space", true, &space));
-  if (space && t->nstep)
-    return fail(GRPO_EFORMAT, "ByteLevel: add_prefix_space after another pre-tokenizer is not "
-                              "supported");
-  t->prefix_space = space;
-  t->byte_level = true;
-  return regex ? add_step(t, (PreStep){.kind = PRE_GPT2}) : GRPO_OK;
-}
-
-static Status read_split(Tokenizer *t, const Json *j) {
-  const char *behavior = json_string(json_get(j, "behavior"));
-  const char *pattern = json_string(json_get(json_get(j, "pattern"), "Regex"));
-  bool invert;
-  try(get_flag(j, "invert", false, &invert));
-  if (!pattern) return fail(GRPO_EFORMAT, "Split: only a pattern of kind Regex is supported");
-  if (invert) return fail(GRPO_EFORMAT, "Split: invert is not supported");
-  if (!behavior || (strcmp(behavior, "Isolated") != 0 && strcmp(behavior, "Removed") != 0))
-    return fail(GRPO_EFORMAT, "Split: behavior '%s' is not supported (Isolated and Removed are)",
-                behavior ? behavior : "(none)");
-  PreStep step = {.kind = PRE_REGEX, .drop = behavior[0] == 'R'};
-  if (!step.drop) step.kind = pre_kind_of(pattern);
-  if (step.kind == PRE_REGEX)
-    try(regex_compile(&step.re, pattern, strlen(pattern), REGEX_VALID_UTF));
-  return add_step(t, step);
-}
-
-static Status read_pre_tokenizer(Tokenizer *t, const Json *j) {
-  const char *type = type_of(j);
-  if (t->byte_level) return fail(GRPO_EFORMAT, "'%s' after ByteLevel is not supported", type);
-  if (strcmp(type, "ByteLevel") == 0) return read_byte_level(t, j);
-  if (strcmp(type, "Split") == 0) return read_split(t, j);
-  if (strcmp(type, "Digits") != 0)
-    return fail(GRPO_EFORMAT, "'%s' is not supported (ByteLevel, Split and Digits are)", type);
-  bool alone;
-  try(get_flag(j, "individual_digits", false, &alone));
-  return add_step(t, (PreStep){.kind = alone ? PRE_DIGITS : PRE_DIGIT_RUNS});
-}
-
-static Status read_decoder(Tokenizer *t, const Json *j) {
-  const char *want = t->byte_level ? "ByteLevel" : "Fuse";
-  const char *have = is_null(j) ? "null" : type_of(j);
-  if (strcmp(have, want) == 0) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "'%s' is not supported here (%s is)", have, want);
+static Status read_pre_tokenizer(void *user, const Json *j) {
+  Tokenizer *t = user;
+  return pre_read(t->step, &t->nstep, MAX_STEPS, &t->byte_level, j);
 }
 
 /* ---- model -------------------------------------------------------------------------- */
@@ -142,9 +53,13 @@ static Status add_merge(Tokenizer *t, const Json *m, int32_t rank, Buf *joined) 
   const char *left = NULL, *right = NULL;
   size_t nleft = 0;
   try(merge_sides(m, &left, &nleft, &right));
+  const char *prefix = t->subword.prefix;
+  const size_t skip = prefix ? strlen(prefix) : 0;
+  if (strlen(right) < skip)
+    return fail(GRPO_EFORMAT, "\"%.60s\" lacks the prefix \"%.20s\"", right, prefix);
   buf_clear(joined);
   buf_put(joined, left, nleft);
-  buf_puts(joined, right);
+  buf_puts(joined, right + skip);
   try(buf_status(joined));
   int32_t a = vocab_find(&t->vocab, left, nleft);
   int32_t b = vocab_find(&t->vocab, right, strlen(right));
@@ -170,28 +85,37 @@ static Status read_merges(Tokenizer *t, const Json *merges) {
   return s;
 }
 
-/* Options of BPE that this model does not have: an empty string means the same as null. */
-static Status refuse_bpe_options(const Json *j) {
-  static const char *const text[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-  for (size_t i = 0; i < 2; i++) {
-    const char *v = json_string(json_get(j, text[i]));
-    if (v && *v) return fail(GRPO_EFORMAT, "%s \"%.20s\" is not supported", text[i], v);
-  }
-  bool fallback;
-  try(get_flag(j, "byte_fallback", false, &fallback));
-  if (fallback) return fail(GRPO_EFORMAT, "byte_fallback is not supported");
-  const Json *dropout = json_get(j, "dropout");
-  if (!is_null(dropout) && json_number(dropout) != 0)
-    return fail(GRPO_EFORMAT, "dropout is not supported");
-  return GRPO_OK;
+/* A text that may be null or empty, which means the same. */
+static Status read_affix(const Json *j, const char *key, char **out) {
+  const char *v = json_string(json_get(j, key));
+  if (!v || !*v) return GRPO_OK;
+  *out = mem_strndup(v, strlen(v));
+  return *out ? GRPO_OK : fail(GRPO_ENOMEM, "model");
 }
 
+static Status read_unk(const Tokenizer *t, const Json *j, int32_t *out) {
+  const char *unk = json_string(json_get(j, "unk_token"));
+  *out = unk && *unk ? vocab_find(&t->vocab, unk, strlen(unk)) : -1;
+  if (*out >= 0 || !unk || !*unk) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "unk_token \"%.60s\" is not in the vocabulary", unk);
+}
+
+static Status read_bpe_options(Tokenizer *t, const Json *j) {
+  Subword *m = &t->subword;
+  const Json *dropout = json_get(j, "dropout");
+  if (!component_is_null(dropout) && json_number(dropout) != 0)
+    return fail(GRPO_EFORMAT, "dropout is not supported");
+  try(read_affix(j, "continuing_subword_prefix", &m->prefix));
+  try(read_affix(j, "end_of_word_suffix", &m->suffix));
+  try(component_flag(j, "byte_fallback", false, &m->byte_fallback));
+  try(component_flag(j, "fuse_unk", false, &m->fuse_unk));
+  return component_flag(j, "ignore_merges", false, &t->ignore_merges);
+}
+
+/* Byte-level BPE has a token for every byte, or drops the bytes that have none: then bytes are
+ * the symbols.  Otherwise characters are, those of GPT-2's alphabet where it is byte-level. */
 static Status read_bpe(Tokenizer *t, const Json *j) {
-  t->model = MODEL_BPE;
-  if (!t->byte_level)
-    return fail(GRPO_EFORMAT, "BPE without the ByteLevel pre-tokenizer is not supported");
-  try(refuse_bpe_options(j));
-  try(get_flag(j, "ignore_merges", false, &t->ignore_merges));
+  try(read_bpe_options(t, j));
   Status s = read_merges(t, json_get(j, "merges"));
   if (s != GRPO_OK) return err_context(s, "merges");
   int missing = 0;
@@ -201,16 +125,28 @@ static Status read_bpe(Tokenizer *t, const Json *j) {
     missing += t->bpe.byte_id[b] < 0;
   }
   const char *unk = json_string(json_get(j, "unk_token"));
-  if (missing && unk && *unk)
-    return fail(GRPO_EFORMAT, "unk_token \"%.60s\" with %d bytes missing is not supported", unk,
-                missing);
+  const Subword *m = &t->subword;
+  bool bytes = !missing || (!m->byte_fallback && !(unk && *unk));
+  t->model = t->byte_level && bytes && !m->prefix && !m->suffix ? MODEL_BPE : MODEL_CHARS_BPE;
+  if (t->model == MODEL_BPE) return GRPO_OK;
+  try(read_unk(t, j, &t->subword.unk));
+  return subword_prepare(&t->subword, &t->vocab, &t->bpe);
+}
+
+static Status read_wordpiece(Tokenizer *t, const Json *j) {
+  Subword *m = &t->subword;
+  t->model = MODEL_WORDPIECE;
+  m->max_chars = 100;
+  try(read_affix(j, "continuing_subword_prefix", &m->prefix));
+  if (!component_is_null(json_get(j, "max_input_chars_per_word")))
+    try(component_count(j, "max_input_chars_per_word", &m->max_chars));
+  try(read_unk(t, j, &m->unk));
+  if (m->unk < 0) return fail(GRPO_EFORMAT, "WordPiece: unk_token is missing");
   return GRPO_OK;
 }
 
 static Status read_words(Tokenizer *t, const Json *j) {
   t->model = MODEL_WORDS;
-  if (t->byte_level)
-    return fail(GRPO_EFORMAT, "WordLevel with the ByteLevel pre-tokenizer is not supported");
   const char *unk = json_string(json_get(j, "unk_token"));
   t->unk = unk ? vocab_find(&t->vocab, unk, strlen(unk)) : -1;
   return GRPO_OK;
@@ -220,22 +156,22 @@ static Status read_model(Tokenizer *t, const Json *j) {
   if (!j || json_type(j) != JSON_OBJECT) return fail(GRPO_EFORMAT, "want an object");
   const char *type = json_string(json_get(j, "type"));
   if (!type) type = json_get(j, "merges") ? "BPE" : "(no type)"; /* files of 2020 have none */
-  const bool bpe = strcmp(type, "BPE") == 0;
-  if (!bpe && strcmp(type, "WordLevel") != 0)
-    return fail(GRPO_EFORMAT, "'%s' is not supported (byte-level BPE and WordLevel are)", type);
+  const bool bpe = strcmp(type, "BPE") == 0, pieces = strcmp(type, "WordPiece") == 0;
+  if (!bpe && !pieces && strcmp(type, "WordLevel") != 0)
+    return fail(GRPO_EFORMAT, "'%s' is not supported (BPE, WordPiece and WordLevel are)", type);
   Status s = read_vocab(t, json_get(j, "vocab"));
   if (s != GRPO_OK) return err_context(s, "vocab");
-  return bpe ? read_bpe(t, j) : read_words(t, j);
+  return bpe ? read_bpe(t, j) : pieces ? read_wordpiece(t, j) : read_words(t, j);
 }
 
 /* ---- added tokens --------------------------------------------------------------------- */
 
 static Status read_flags(const Json *j, AddedToken *a) {
-  try(get_flag(j, "special", a->special, &a->special));
-  try(get_flag(j, "single_word", a->single_word, &a->single_word));
-  try(get_flag(j, "lstrip", a->lstrip, &a->lstrip));
-  try(get_flag(j, "rstrip", a->rstrip, &a->rstrip));
-  return get_flag(j, "normalized", a->normalized, &a->normalized);
+  try(component_flag(j, "special", a->special, &a->special));
+  try(component_flag(j, "single_word", a->single_word, &a->single_word));
+  try(component_flag(j, "lstrip", a->lstrip, &a->lstrip));
+  try(component_flag(j, "rstrip", a->rstrip, &a->rstrip));
+  return component_flag(j, "normalized", a->normalized, &a->normalized);
 }
 
 static AddedToken *find_added(Tokenizer *t, int32_t id, const char *content) {
@@ -267,8 +203,24 @@ Status tokenizer_add_token(Tokenizer *t, int64_t id, const char *content, const 
   return GRPO_OK;
 }
 
+/* Those that are found in normalized text are spelt as that text is. */
+Status tokenizer_finish_added(Tokenizer *t) {
+  for (size_t i = 0; i < t->added[1].n; i++) {
+    AddedToken *a = &t->added[1].token[i];
+    const char *text;
+    size_t n;
+    try(normalizer_run(&t->normalizer, &t->scratch->norm, a->text, a->len, &text, &n));
+    if (n == a->len && memcmp(text, a->text, n) == 0) continue;
+    try(added_respell(&t->added[1], i, text, n));
+    t->vocab.entry[a->id].flags |= TOKEN_RESPELT;
+  }
+  added_sort(&t->added[0]);
+  added_sort(&t->added[1]);
+  return GRPO_OK;
+}
+
 static Status read_added(Tokenizer *t, const Json *list) {
-  if (is_null(list)) return GRPO_OK;
+  if (component_is_null(list)) return GRPO_OK;
   if (json_type(list) != JSON_ARRAY) return fail(GRPO_EFORMAT, "want a list");
   for (const Json *e = json_child(list); e; e = json_next(e)) {
     const char *content = json_string(json_get(e, "content"));
@@ -314,18 +266,36 @@ static Status read_template(Tokenizer *t, const Json *j) {
   return fail(GRPO_EFORMAT, "TemplateProcessing: single holds %d sequences, want 1", sequences);
 }
 
-static Status read_post_processor(Tokenizer *t, const Json *j) {
-  const char *type = type_of(j);
+/* BertProcessing and RobertaProcessing: cls before, sep behind, each [token, id]. */
+static Status read_pair(Tokenizer *t, const Json *j, const char *key, IntBuf *out) {
+  const Json *pair = json_get(j, key);
+  int64_t id;
+  if (!pair || json_count(pair) != 2 || !json_integer(json_next(json_child(pair)), &id) || id < 0 ||
+      id > VOCAB_MAX_ID || !vocab_entry(&t->vocab, (int32_t)id))
+    return fail(GRPO_EFORMAT, "%s: %s: want a token of the vocabulary and its id",
+                component_type(j), key);
+  intbuf_put(out, (int32_t)id);
+  return intbuf_status(out);
+}
+
+static Status read_post_processor(void *user, const Json *j) {
+  Tokenizer *t = user;
+  const char *type = component_type(j);
   if (strcmp(type, "ByteLevel") == 0) return GRPO_OK; /* only about offsets */
+  if (t->prefix.len || t->suffix.len)
+    return fail(GRPO_EFORMAT, "'%s' after another one is not supported", type);
   if (strcmp(type, "TemplateProcessing") == 0) return read_template(t, j);
-  return fail(GRPO_EFORMAT, "'%s' is not supported (ByteLevel and TemplateProcessing are)", type);
+  if (strcmp(type, "BertProcessing") != 0 && strcmp(type, "RobertaProcessing") != 0)
+    return fail(GRPO_EFORMAT, "'%s' is not supported", type);
+  try(read_pair(t, j, "cls", &t->prefix));
+  return read_pair(t, j, "sep", &t->suffix);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 /* The byte tokenizer is recognised by what it is: byte b has id b, and nothing else applies. */
 static bool is_byte_tokenizer(const Tokenizer *t) {
-  if (t->model != MODEL_BPE || t->bpe.count || t->nstep || t->prefix_space || t->nfc) return false;
+  if (t->model != MODEL_BPE || t->bpe.count || t->nstep || t->normalizer.n) return false;
   for (int b = 0; b < 256; b++)
     if (t->bpe.byte_id[b] != b) return false;
   return true;
@@ -333,7 +303,8 @@ static bool is_byte_tokenizer(const Tokenizer *t) {
 
 static const char *kind_of(const Tokenizer *t) {
   if (t->raw) return "bytes";
-  if (t->model == MODEL_BPE) return "bpe";
+  if (t->model == MODEL_BPE || t->model == MODEL_CHARS_BPE) return "bpe";
+  if (t->model == MODEL_WORDPIECE) return "wordpiece";
   return t->nstep == 1 && t->step[0].kind == PRE_CHARS ? "chars" : "words";
 }
 
@@ -342,15 +313,14 @@ Status tokenizer_read_pipeline(Tokenizer *t, const Json *root) {
   if (json_type(root) != JSON_OBJECT) return fail(GRPO_EFORMAT, "want an object");
 #define READ(name, call)                                                                           \
   if ((s = (call)) != GRPO_OK) return err_context(s, name)
-  READ("normalizer",
-       each_component(t, json_get(root, "normalizer"), "normalizers", read_normalizer));
+  READ("normalizer", normalizer_read(&t->normalizer, json_get(root, "normalizer")));
   READ("pre_tokenizer",
-       each_component(t, json_get(root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer));
-  READ("decoder", read_decoder(t, json_get(root, "decoder")));
+       component_each(json_get(root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer, t));
+  READ("decoder", detok_read(&t->decoder, json_get(root, "decoder")));
   READ("model", read_model(t, json_get(root, "model")));
   READ("added_tokens", read_added(t, json_get(root, "added_tokens")));
   READ("post_processor",
-       each_component(t, json_get(root, "post_processor"), "processors", read_post_processor));
+       component_each(json_get(root, "post_processor"), "processors", read_post_processor, t));
 #undef READ
   t->raw = is_byte_tokenizer(t);
   t->kind = kind_of(t);

@@ -16,13 +16,21 @@
 #include "base/json.h"
 #include "text/added.h"
 #include "text/bpe.h"
+#include "text/decoder.h"
+#include "text/normalize.h"
 #include "text/pretoken.h"
+#include "text/subword.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
 enum { MAX_STEPS = 16 };
 
-typedef enum TokenizerModel { MODEL_BPE, MODEL_WORDS } TokenizerModel;
+typedef enum TokenizerModel {
+  MODEL_BPE,       /* over bytes */
+  MODEL_CHARS_BPE, /* over characters */
+  MODEL_WORDPIECE,
+  MODEL_WORDS
+} TokenizerModel;
 
 /* The files a tokenizer is made from and saved as; those that are missing are empty. */
 typedef enum TokenizerFile {
@@ -38,9 +46,12 @@ extern const char *const tokenizer_file_name[NFILES];
 typedef struct EncodeScratch {
   pthread_mutex_t lock; /* held by an encode: guards the rest, and every Regex */
   Buf valid;            /* the text, invalid UTF-8 replaced */
-  Buf prefixed;         /* a piece with the prefix space */
+  Buf prefixed;         /* a piece after Metaspace or with the prefix space */
   Buf alphabet;         /* a pre-token in the byte-level alphabet */
+  Buf affixed;          /* a character or word with its prefix */
   BpeScratch bpe;
+  NormScratch norm;
+  DecScratch decode; /* held by a decode */
 } EncodeScratch;
 
 struct Tokenizer {
@@ -52,15 +63,16 @@ struct Tokenizer {
   Bpe bpe;
   int32_t special_id[4]; /* bos, eos, pad, unk; -1: none */
   int32_t unk;           /* of the model (WordLevel); -1: unknown words are an error */
+  Subword subword;       /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
   char *chat_template;
   AddedSet added[2]; /* found in the raw text; found in normalized text */
   PreStep step[MAX_STEPS];
   int nstep;
-  bool byte_level;       /* pre-token bytes are the symbols; decoding joins bytes */
-  bool raw;              /* the byte tokenizer: any bytes, nothing replaced */
-  bool prefix_space;     /* put before each piece that does not begin with a space */
-  bool ignore_merges;    /* a whole pre-token in the vocabulary is one token */
-  bool nfc;              /* normalizer NFC */
+  bool byte_level;    /* pre-token bytes are the symbols; decoding joins bytes */
+  bool raw;           /* the byte tokenizer: any bytes, nothing replaced */
+  bool ignore_merges; /* a whole pre-token in the vocabulary is one token */
+  Normalizer normalizer;
+  Detok decoder;
   IntBuf prefix, suffix; /* what TOK_ADD_SPECIAL adds */
   EncodeScratch *scratch;
 };
@@ -68,6 +80,12 @@ struct Tokenizer {
 /* A tokenizer from the text of its files, which are taken over (moved), also on failure.
  * `what` names the first of them in messages: a path, or "trained tokenizer". */
 Status tokenizer_build(Tokenizer **out, Buf file[NFILES], const char *what);
+
+/* What decoding starts from: the token's spelling, the normalized one of TOKEN_RESPELT. */
+const char *tokenizer_spelling(const Tokenizer *t, int32_t id, size_t *n);
+
+/* Ready for use once everything is read: contents of added tokens normalized, sets sorted. */
+Status tokenizer_finish_added(Tokenizer *t);
 
 /* The two halves of tokenizer_build: what is in tokenizer.json, and what lies beside it. */
 Status tokenizer_read_pipeline(Tokenizer *t, const Json *root);

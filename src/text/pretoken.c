@@ -112,7 +112,9 @@ size_t pre_scan(PreKind kind, const char *s, size_t n) {
   case PRE_CHARS:
     class_at(s, n, &len);
     break;
-  case PRE_REGEX:
+  case PRE_CUT:
+  case PRE_METASPACE:
+  case PRE_SPACE_FIRST:
     break;
   }
   return len;
@@ -134,5 +136,5 @@ PreKind pre_kind_of(const char *pattern) {
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(pattern, known[i].pattern) == 0) return known[i].kind;
-  return PRE_REGEX;
+  return PRE_CUT;
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "base/regex.h"
+#include "text/component.h"
 
 typedef enum PreKind {
   PRE_GPT2,       /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
@@ -20,19 +20,60 @@ typedef enum PreKind {
   PRE_DIGITS,     /* every number character alone, the text between them whole */
   PRE_DIGIT_RUNS, /* runs of number characters */
   PRE_CHARS,      /* every code point alone */
-  PRE_REGEX       /* whatever `re` matches, and what lies between */
+  PRE_CUT,        /* below: matches, and what becomes of them */
+  PRE_METASPACE,  /* spaces become `mark`, and one may be put first; then as PRE_CUT */
+  PRE_SPACE_FIRST /* ByteLevel's add_prefix_space; cuts nothing */
 } PreKind;
+
+typedef enum PreMatch {
+  MATCH_PATTERN, /* Split, CharDelimiterSplit, Metaspace */
+  MATCH_SPACE,   /* one white space character */
+  MATCH_PUNCT,   /* one character of ASCII punctuation or \p{P} */
+  MATCH_WORD,    /* \w+|[^\w\s]+ */
+  MATCH_NEVER
+} PreMatch;
+
+typedef enum PreBehavior {
+  CUT_REMOVED,
+  CUT_ISOLATED,
+  CUT_MERGED_WITH_PREVIOUS,
+  CUT_MERGED_WITH_NEXT,
+  CUT_CONTIGUOUS
+} PreBehavior;
+
+typedef enum PrePrepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } PrePrepend;
 
 typedef struct PreStep {
   PreKind kind;
-  bool drop; /* PRE_REGEX: matches are left out ("Removed") */
-  Regex *re; /* PRE_REGEX only, owned by the tokenizer */
+  PreMatch match;       /* this and the rest: not for the scanners */
+  Pattern pattern;      /* owned by the tokenizer; Metaspace: its mark */
+  PreBehavior behavior; /* of matches, or of what is between them when `invert` */
+  bool invert;
+  PrePrepend prepend; /* Metaspace: to the piece the whole text begins with, to every piece */
 } PreStep;
 
-/* The kind with this regular expression, or PRE_REGEX. */
+/* The kind with this regular expression, or PRE_CUT. */
 PreKind pre_kind_of(const char *pattern);
 
-/* Length in bytes of the first pre-token of s, n > 0; not for PRE_REGEX. */
+/* Length in bytes of the first pre-token of s, n > 0; not for PRE_CUT. */
 size_t pre_scan(PreKind kind, const char *s, size_t n);
+
+/* The pieces that a PRE_CUT (or Metaspace) makes of a text, one after the other:
+ * zero-initialise but for step, s and n, and call until *more is false. */
+typedef struct PreCut {
+  const PreStep *step;
+  const char *s;
+  size_t n;
+  size_t at;                     /* where the next match is looked for */
+  size_t match_start, match_end; /* a match found and not yet reached */
+  size_t start, end;             /* a piece that may grow */
+  bool looked, have, matched, ended;
+} PreCut;
+
+Status pre_cut_next(PreCut *c, bool *more, size_t *start, size_t *end);
+
+/* Appends the steps that a pre-tokenizer component stands for; *byte_level says that ByteLevel
+ * was among them.  At most `max` steps in all. */
+Status pre_read(PreStep *step, int *nstep, int max, bool *byte_level, const Json *j);
 
 #endif

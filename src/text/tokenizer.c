@@ -6,14 +6,13 @@
 #include "base/utf8.h"
 #include "text/bytelevel.h"
 #include "text/pipeline.h"
-#include "text/unicode.h"
 
 /* ---- encoding: from the outside in, one function per stage of the pipeline -- */
 
 typedef struct Encoder {
   const Tokenizer *t;
   EncodeScratch *w;
-  const char *text; /* the whole of it, for positions in messages */
+  const char *first; /* the piece that the whole text begins with; NULL: it was an earlier one */
   unsigned flags;
   IntBuf *out;
 } Encoder;
@@ -32,61 +31,89 @@ static Status unknown_word(const Encoder *e, const char *s, size_t n) {
               n > 60 ? 60 : (int)n, s, tokenizer_size(e->t));
 }
 
-static int32_t find_in_model(const Tokenizer *t, const char *s, size_t n) {
-  int32_t id = vocab_find(&t->vocab, s, n);
-  return id >= 0 && t->vocab.entry[id].flags & TOKEN_MODEL ? id : -1;
+static Status encode_word(Encoder *e, const char *s, size_t n) {
+  const Tokenizer *t = e->t;
+  int32_t id = subword_find(&t->vocab, s, n);
+  if (id < 0) id = t->unk;
+  if (id < 0) return unknown_word(e, s, n);
+  intbuf_put(e->out, id);
+  return GRPO_OK;
 }
 
 static Status encode_pretoken(Encoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
-  if (t->model == MODEL_WORDS) {
-    int32_t id = find_in_model(t, s, n);
-    if (id < 0) id = t->unk;
-    if (id < 0) return unknown_word(e, s, n);
-    intbuf_put(e->out, id);
-    return GRPO_OK;
+  EncodeScratch *w = e->w;
+  const char *text = s; /* as the vocabulary spells it */
+  size_t ntext = n;
+  if (t->byte_level && (t->ignore_merges || t->model != MODEL_BPE)) {
+    buf_clear(&w->alphabet);
+    bytelevel_put(&w->alphabet, s, n);
+    try(buf_status(&w->alphabet));
+    text = w->alphabet.data;
+    ntext = w->alphabet.len;
   }
+  if (t->model == MODEL_WORDS) return encode_word(e, text, ntext);
   if (t->ignore_merges) {
-    buf_clear(&e->w->alphabet);
-    bytelevel_put(&e->w->alphabet, s, n);
-    try(buf_status(&e->w->alphabet));
-    int32_t id = find_in_model(t, e->w->alphabet.data, e->w->alphabet.len);
+    int32_t id = subword_find(&t->vocab, text, ntext);
     if (id >= 0) {
       intbuf_put(e->out, id);
       return GRPO_OK;
     }
   }
-  return bpe_encode(&t->bpe, &e->w->bpe, s, n, e->out);
+  if (t->model == MODEL_BPE) return bpe_encode(&t->bpe, &w->bpe, s, n, e->out);
+  if (t->model == MODEL_WORDPIECE)
+    return subword_wordpiece(&t->subword, &t->vocab, &w->affixed, text, ntext, e->out);
+  return subword_bpe(&t->subword, &t->vocab, &t->bpe, &w->bpe, &w->affixed, text, ntext, e->out);
 }
 
 static Status split(Encoder *e, int step, const char *s, size_t n);
 
-static Status split_by_regex(Encoder *e, int step, const char *s, size_t n) {
-  const PreStep *p = &e->t->step[step];
-  size_t done = 0, at = 0;
-  while (at < n) {
-    bool found;
-    const size_t *m;
-    try(regex_exec(p->re, s, n, at, &found, &m));
-    if (!found) break;
-    size_t start = m[0], end = m[1];
-    if (end <= start || start < at) { /* it cuts nothing: look on from the next character */
-      at = (end > at ? end : at) + 1;
-      while (at < n && ((unsigned char)s[at] & 0xC0) == 0x80) at++;
-      continue;
-    }
-    if (start > done) try(split(e, step + 1, s + done, start - done));
-    if (!p->drop) try(split(e, step + 1, s + start, end - start));
-    done = at = end;
+static Status cut(Encoder *e, int step, const char *s, size_t n) {
+  PreCut c = {.step = &e->t->step[step], .s = s, .n = n};
+  for (bool more = true; more;) {
+    size_t start, end;
+    try(pre_cut_next(&c, &more, &start, &end));
+    if (more) try(split(e, step + 1, s + start, end - start));
   }
-  return done < n ? split(e, step + 1, s + done, n - done) : GRPO_OK;
+  return GRPO_OK;
+}
+
+/* Spaces become the mark, and one may be put first. */
+static Status mark_spaces(Encoder *e, int step, const char *s, size_t n) {
+  const PreStep *p = &e->t->step[step];
+  const Pattern *mark = &p->pattern;
+  Buf *b = &e->w->prefixed;
+  buf_clear(b);
+  const bool marked = s[0] == ' ' || (n >= mark->len && memcmp(s, mark->text, mark->len) == 0);
+  if (!marked && (p->prepend == PREPEND_ALWAYS || (p->prepend == PREPEND_FIRST && s == e->first)))
+    buf_put(b, mark->text, mark->len);
+  for (size_t i = 0, end; i < n; i = end + 1) {
+    const char *space = memchr(s + i, ' ', n - i);
+    end = space ? (size_t)(space - s) : n;
+    buf_put(b, s + i, end - i);
+    if (space) buf_put(b, mark->text, mark->len);
+  }
+  try(buf_status(b));
+  return cut(e, step, b->data, b->len);
+}
+
+static Status space_first(Encoder *e, int step, const char *s, size_t n) {
+  if (s[0] == ' ') return split(e, step + 1, s, n);
+  Buf *b = &e->w->prefixed;
+  buf_clear(b);
+  buf_putc(b, ' ');
+  buf_put(b, s, n);
+  try(buf_status(b));
+  return split(e, step + 1, b->data, b->len);
 }
 
 /* Apply the pre-tokenizers from `step` on; the last ones' pieces go to the model. */
 static Status split(Encoder *e, int step, const char *s, size_t n) {
   if (step == e->t->nstep) return encode_pretoken(e, s, n);
   PreKind kind = e->t->step[step].kind;
-  if (kind == PRE_REGEX) return split_by_regex(e, step, s, n);
+  if (kind == PRE_CUT) return cut(e, step, s, n);
+  if (kind == PRE_METASPACE) return mark_spaces(e, step, s, n);
+  if (kind == PRE_SPACE_FIRST) return space_first(e, step, s, n);
   for (size_t i = 0, len; i < n; i += len) {
     len = pre_scan(kind, s + i, n - i);
     try(split(e, step + 1, s + i, len));
@@ -94,44 +121,26 @@ static Status split(Encoder *e, int step, const char *s, size_t n) {
   return GRPO_OK;
 }
 
-static Status encode_piece(Encoder *e, const char *s, size_t n) {
-  if (!e->t->prefix_space || s[0] == ' ') return split(e, 0, s, n);
-  Buf *b = &e->w->prefixed;
-  buf_clear(b);
-  buf_putc(b, ' ');
-  buf_put(b, s, n);
-  try(buf_status(b));
-  return split(e, 0, b->data, b->len);
-}
+static Status cut_added(Encoder *e, int set, const char *s, size_t n, bool first);
 
-/* Text whose characters are all stable needs no normalization; other text needs tables that
- * this build does not have, and is refused, never encoded wrongly. */
-static Status check_nfc(const char *s, size_t n) {
-  for (size_t i = 0, len; i < n; i += len) {
-    uint32_t cp = (unsigned char)s[i];
-    bool valid;
-    len = 1;
-    if (cp < 0x80) continue;
-    len = utf8_decode(s + i, n - i, &cp, &valid);
-    if (unicode_class(cp) & UNI_NFC_UNSAFE)
-      return fail(GRPO_EARG,
-                  "tokenizer: the text holds U+%04X, which the tokenizer's normalizer (NFC) may "
-                  "change; Unicode normalization is not built in, so normalize the text first",
-                  (unsigned)cp);
+static Status encode_piece(Encoder *e, int set, const char *s, size_t n, bool first) {
+  if (set == 0) {
+    try(normalizer_run(&e->t->normalizer, &e->w->norm, s, n, &s, &n));
+    return n ? cut_added(e, 1, s, n, first) : GRPO_OK;
   }
-  return GRPO_OK;
+  e->first = first ? s : NULL;
+  return split(e, 0, s, n);
 }
 
-static Status cut_added(Encoder *e, int set, const char *s, size_t n) {
+/* `first`: the whole text begins here. */
+static Status cut_added(Encoder *e, int set, const char *s, size_t n, bool first) {
   const bool special = !(e->flags & TOK_NO_PARSE_SPECIAL);
   size_t done = 0, from = 0;
   AddedMatch m;
-  if (set == 1 && e->t->nfc) try(check_nfc(s, n));
   for (bool more = true; more;) {
     more = added_next(&e->t->added[set], s, n, &from, done, special, &m);
     size_t end = more ? m.start : n;
-    if (end > done)
-      try(set == 0 ? cut_added(e, 1, s + done, end - done) : encode_piece(e, s + done, end - done));
+    if (end > done) try(encode_piece(e, set, s + done, end - done, first && done == 0));
     if (more) {
       intbuf_put(e->out, m.token->id);
       done = m.end;
@@ -152,7 +161,7 @@ static Status encode(Encoder *e, const char *s, size_t n) {
     n = e->w->valid.len;
   }
   if (e->flags & TOK_ADD_SPECIAL) intbuf_append(e->out, t->prefix.data, t->prefix.len);
-  try(cut_added(e, 0, s, n));
+  try(cut_added(e, 0, s, n, true));
   if (e->flags & TOK_ADD_SPECIAL) intbuf_append(e->out, t->suffix.data, t->suffix.len);
   return intbuf_status(e->out);
 }
@@ -179,13 +188,26 @@ void tokenizer_piece_bytes(const Tokenizer *t, int32_t id, const char **bytes, s
   *n = e ? e->piece_len : 0;
 }
 
-Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
-                        Buf *out) {
+const char *tokenizer_spelling(const Tokenizer *t, int32_t id, size_t *n) {
+  const VocabEntry *e = vocab_entry(&t->vocab, id);
+  const AddedToken *a = e->flags & TOKEN_RESPELT ? added_by_id(&t->added[1], id) : NULL;
+  *n = a ? a->len : e->len;
+  return a ? a->text : t->vocab.text.data + e->text;
+}
+
+/* A special token that the normalizer changes is not one any more to the reference. */
+static bool is_skipped(const Tokenizer *t, int32_t id) {
+  const VocabEntry *e = vocab_entry(&t->vocab, id);
+  return e && (e->flags & (TOKEN_SPECIAL | TOKEN_RESPELT)) == TOKEN_SPECIAL;
+}
+
+static Status decode_bytes(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
+                           Buf *out) {
   const size_t before = out->len;
   for (size_t i = 0; i < n; i++) {
     const char *piece;
     size_t len;
-    if (skip_special && tokenizer_is_special(t, ids[i])) continue;
+    if (skip_special && is_skipped(t, ids[i])) continue;
     tokenizer_piece_bytes(t, ids[i], &piece, &len);
     buf_put(out, piece, len);
   }
@@ -198,6 +220,30 @@ Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool s
   utf8_put_lossy(out, joined, len);
   mem_free(joined);
   return buf_status(out);
+}
+
+static Status decode_tokens(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
+                            Buf *out) {
+  TokenList *list = &t->scratch->decode.list[0];
+  buf_clear(&list->text);
+  list->n = 0;
+  for (size_t i = 0; i < n; i++) {
+    size_t len;
+    if (!vocab_entry(&t->vocab, ids[i]) || (skip_special && is_skipped(t, ids[i]))) continue;
+    const char *text = tokenizer_spelling(t, ids[i], &len);
+    try(token_list_put(list, text, len));
+  }
+  return detok_run(&t->decoder, &t->scratch->decode, out);
+}
+
+Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
+                        Buf *out) {
+  if (detok_is(&t->decoder, DEC_BYTE_LEVEL) || detok_is(&t->decoder, DEC_FUSE))
+    return decode_bytes(t, ids, n, skip_special, out);
+  pthread_mutex_lock(&t->scratch->lock);
+  Status s = decode_tokens(t, ids, n, skip_special, out);
+  pthread_mutex_unlock(&t->scratch->lock);
+  return s;
 }
 
 /* ---- what is known about it ------------------------------------------------------ */
@@ -237,6 +283,9 @@ static void free_scratch(EncodeScratch *w) {
   buf_free(&w->valid);
   buf_free(&w->prefixed);
   buf_free(&w->alphabet);
+  buf_free(&w->affixed);
+  norm_scratch_free(&w->norm);
+  dec_scratch_free(&w->decode);
   bpe_scratch_free(&w->bpe);
   mem_free(w);
 }
@@ -245,7 +294,10 @@ void tokenizer_free(const Tokenizer *shared) {
   Tokenizer *t = mutable(shared);
   if (!t || atomic_fetch_sub(&t->refs, 1) > 1) return;
   for (int i = 0; i < NFILES; i++) buf_free(&t->file[i]);
-  for (int i = 0; i < t->nstep; i++) regex_free(t->step[i].re);
+  for (int i = 0; i < t->nstep; i++) pattern_free(&t->step[i].pattern);
+  normalizer_free(&t->normalizer);
+  detok_free(&t->decoder);
+  subword_free(&t->subword);
   vocab_free(&t->vocab);
   bpe_free(&t->bpe);
   added_free(&t->added[0]);

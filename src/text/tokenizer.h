@@ -2,8 +2,10 @@
  *
  * A Tokenizer is one pipeline, described by a Hugging Face tokenizer.json:
  *   added tokens -> normalizer -> pre-tokenizer -> model -> post-processor, and a decoder.
- * Supported: byte-level BPE (GPT-2, SmolLM, Llama-3 and Qwen shapes) and WordLevel;
- * any other component is refused by its name.  A tokenizer made here (bytes,
+ * Supported models: BPE (of bytes, or of characters with byte fallback, unknown tokens,
+ * prefixes and suffixes), WordPiece and WordLevel; all usual normalizers, pre-tokenizers,
+ * post-processors and decoders.  What is not supported (Unigram, Precompiled, Nmt, CTC,
+ * UnicodeScripts, dropout) is refused by its name.  A tokenizer made here (bytes,
  * chars, train) is nothing but its tokenizer.json, so saving and loading it
  * cannot change an id.
  *
@@ -44,7 +46,11 @@ void intbuf_free(IntBuf *b);
 Status intbuf_status(const IntBuf *b);
 
 /* `path`: a directory in Hugging Face layout, or a tokenizer.json in one.  Beside it
- * tokenizer_config.json, special_tokens_map.json and chat_template.jinja are read when there. */
+ * tokenizer_config.json, special_tokens_map.json and chat_template.jinja are read when there.
+ * Or a tiktoken rank file, known by its content (a directory without a tokenizer.json may hold
+ * one: encoding.json's "rank_file", or tokenizer.model).  Regex and special tokens come from
+ * encoding.json beside it, {"pattern": regex, "special_tokens": {token: id}}, or else from the
+ * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3. */
 Status tokenizer_load(Tokenizer **out, const char *path);
 
 /* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
@@ -104,7 +110,7 @@ int32_t tokenizer_bos(const Tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const Tokenizer *t);
 int32_t tokenizer_pad(const Tokenizer *t);
 int32_t tokenizer_unk(const Tokenizer *t);
-const char *tokenizer_kind(const Tokenizer *t);          /* "bytes" "chars" "bpe" "words" */
+const char *tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "wordpiece" "words" */
 const char *tokenizer_chat_template(const Tokenizer *t); /* Jinja source, or NULL */
 
 /* Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "text/bytelevel.h"
 #include "text/pipeline.h"
+#include "text/rankfile.h"
 
 enum { MAX_FILE = 256 << 20, MAX_CONFIG = 16 << 20 };
 
@@ -82,10 +83,14 @@ static Status make_pieces(Tokenizer *t) {
     VocabEntry *e = &v->entry[id];
     if (!e->flags) continue;
     size_t start = v->pieces.len;
-    if (t->byte_level)
-      bytelevel_unput(&v->pieces, v->text.data + e->text, e->len);
+    size_t n;
+    const char *token = tokenizer_spelling(t, id, &n);
+    if (detok_is(&t->decoder, DEC_BYTE_LEVEL))
+      bytelevel_unput(&v->pieces, token, n);
+    else if (detok_is(&t->decoder, DEC_FUSE))
+      buf_put(&v->pieces, token, n);
     else
-      buf_put(&v->pieces, v->text.data + e->text, e->len);
+      try(detok_piece(&t->decoder, &t->scratch->decode, token, n, &v->pieces));
     e->piece = (uint32_t)start;
     e->piece_len = (uint32_t)(v->pieces.len - start);
   }
@@ -121,8 +126,7 @@ static Status read_all(Tokenizer *t, const char *what) {
   json_free(config);
   json_free(map);
   if (s != GRPO_OK) return s;
-  added_sort(&t->added[0]);
-  added_sort(&t->added[1]);
+  try(tokenizer_finish_added(t));
   return make_pieces(t);
 }
 
@@ -173,16 +177,57 @@ static Status load_beside(const Buf *main, TokenizerFile which, Buf *out) {
   return s;
 }
 
+/* The file in a directory: tokenizer.json, or a rank file where there is none. */
+static Status find_main(const char *dir, Buf *main) {
+  Json *root = NULL;
+  const size_t len = main->len;
+  buf_printf(main, "/%s", tokenizer_file_name[FILE_TOKENIZER]);
+  try(buf_status(main));
+  if (file_exists(main->data)) return GRPO_OK;
+  main->len = len;
+  buf_puts(main, "/tokenizer.model");
+  try(buf_status(main));
+  if (file_exists(main->data)) return GRPO_OK;
+  main->len = len;
+  buf_puts(main, "/encoding.json");
+  Status s = buf_status(main);
+  if (s == GRPO_OK && file_exists(main->data)) s = json_read_file(main->data, MAX_CONFIG, &root);
+  const char *name = s == GRPO_OK ? json_string(json_get(root, "rank_file")) : NULL;
+  if (name && (!*name || strchr(name, '/')))
+    s = fail(GRPO_EFORMAT, "%s/encoding.json: rank_file: want a file name", dir);
+  main->len = len;
+  buf_printf(main, "/%s", name ? name : tokenizer_file_name[FILE_TOKENIZER]);
+  json_free(root);
+  return s == GRPO_OK ? buf_status(main) : s;
+}
+
+static Status load_ranks(Tokenizer **out, const Buf *main, const Buf *ranks) {
+  Buf path = {0}, encoding = {0};
+  const char *slash = strrchr(main->data, '/');
+  buf_put(&path, main->data, slash ? (size_t)(slash - main->data) + 1 : 0);
+  buf_puts(&path, "encoding.json");
+  Status s = buf_status(&path);
+  if (s == GRPO_OK && file_exists(path.data)) s = file_read(path.data, MAX_CONFIG, &encoding);
+  if (s == GRPO_OK) s = rankfile_build(out, ranks, &encoding, main->data);
+  buf_free(&path);
+  buf_free(&encoding);
+  return s;
+}
+
 Status tokenizer_load(Tokenizer **out, const char *path) {
   Buf main = {0}, file[NFILES] = {0};
   *out = NULL;
   buf_puts(&main, path);
-  if (file_is_dir(path)) buf_printf(&main, "/%s", tokenizer_file_name[FILE_TOKENIZER]);
-  Status s = buf_status(&main);
+  Status s = file_is_dir(path) ? find_main(path, &main) : buf_status(&main);
   if (s == GRPO_OK) s = file_read(main.data, MAX_FILE, &file[FILE_TOKENIZER]);
-  for (int i = FILE_CONFIG; i < NFILES && s == GRPO_OK; i++)
+  const Buf *text = &file[FILE_TOKENIZER];
+  const bool ranks = s == GRPO_OK && rankfile_is(text->data, text->len);
+  for (int i = FILE_CONFIG; i < NFILES && s == GRPO_OK && !ranks; i++)
     s = load_beside(&main, (TokenizerFile)i, &file[i]);
-  if (s == GRPO_OK) s = tokenizer_build(out, file, main.data);
+  if (ranks)
+    s = load_ranks(out, &main, text);
+  else if (s == GRPO_OK)
+    s = tokenizer_build(out, file, main.data);
   for (int i = 0; i < NFILES; i++) buf_free(&file[i]);
   buf_free(&main);
   return s;

@@ -16,7 +16,8 @@ void tokenizer_put_entry(Buf *vocab, const char *token, size_t n, int32_t id) {
 
 static void put_added(Buf *b, const TokenizerParts *p) {
   for (int i = 0; i < p->nspecial; i++) {
-    buf_printf(b, "%s\n    {\"id\": %d, \"content\": ", i ? "," : "", (int)p->first_special + i);
+    buf_printf(b, "%s\n    {\"id\": %d, \"content\": ", i ? "," : "",
+               p->special_id ? (int)p->special_id[i] : (int)p->first_special + i);
     put_text(b, p->special[i]);
     buf_puts(b, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
                 "\"normalized\": false, \"special\": true}");

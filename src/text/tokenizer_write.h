@@ -21,6 +21,7 @@ typedef struct TokenizerParts {
   const char *const *special; /* [nspecial] */
   int nspecial;
   int32_t first_special;       /* id of special[0]; the others follow */
+  const int32_t *special_id;   /* [nspecial] instead of that; NULL: as above */
   const char *bos, *eos, *pad; /* NULL: none */
 } TokenizerParts;
 

@@ -9,11 +9,13 @@
 #include <stdint.h>
 
 enum {
-  UNI_LETTER = 1,     /* \p{L} */
-  UNI_NUMBER = 2,     /* \p{N} */
-  UNI_SPACE = 4,      /* \s: White_Space */
-  UNI_WORD = 8,       /* \w: Alphabetic, marks, decimal digits, connectors, joiners */
-  UNI_NFC_UNSAFE = 16 /* text without any such code point is in NFC as it stands */
+  UNI_LETTER = 1,      /* \p{L} */
+  UNI_NUMBER = 2,      /* \p{N} */
+  UNI_SPACE = 4,       /* \s: White_Space */
+  UNI_WORD = 8,        /* \w: Alphabetic, marks, decimal digits, connectors, joiners */
+  UNI_NFC_UNSAFE = 16, /* text without any such code point is in NFC as it stands */
+  UNI_PUNCT = 32,      /* \p{P} */
+  UNI_MARK = 64        /* \p{M} */
 };
 
 unsigned unicode_class(uint32_t cp); /* flags of the enum */

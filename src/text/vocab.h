@@ -18,7 +18,8 @@ enum {
   TOKEN_PRESENT = 1,
   TOKEN_MODEL = 2,   /* in the model's vocabulary, not only an added token */
   TOKEN_SPECIAL = 4, /* left out by skip_special */
-  TOKEN_ADDED = 8    /* found in the text before the model sees it */
+  TOKEN_ADDED = 8,   /* found in the text before the model sees it */
+  TOKEN_RESPELT = 16 /* an added token that the normalizer changes: decoded as changed */
 };
 
 typedef struct VocabEntry {

@@ -385,6 +385,103 @@ TEST(running_out_of_memory_is_an_error_and_loses_nothing) {
 
 static void shipped_row(const Json *row, void *t) { check_encode_row(t, row); }
 
+/* A tokenizer.json of a few tokens, written here, and loaded. */
+static Tokenizer *small(const char *json) {
+  Tokenizer *t = NULL;
+  Buf path = {0};
+  buf_printf(&path, "%s/small.json", test_tmp());
+  FILE *f = fopen(path.data, "wb");
+  CHECK(f && fputs(json, f) >= 0 && fclose(f) == 0);
+  if (tokenizer_load(&t, path.data) != GRPO_OK) test_fail(__FILE__, __LINE__, "%s", err_message());
+  buf_free(&path);
+  return t;
+}
+
+/* Encodes, compares with `want` (ended by -1), decodes and compares. */
+static void small_case(const Tokenizer *t, const char *text, const int32_t *want,
+                       const char *decoded) {
+  if (!t) return;
+  IntBuf ids = encode_all(t, text, strlen(text), TOK_ADD_SPECIAL);
+  Buf back = {0};
+  size_t i = 0;
+  for (; want[i] >= 0; i++) CHECK(i < ids.len && ids.data[i] == want[i]);
+  CHECK(i == ids.len);
+  CHECK(tokenizer_decode(t, ids.data, ids.len, true, &back) == GRPO_OK);
+  CHECK_STR(back.data ? back.data : "", decoded);
+  intbuf_free(&ids);
+  buf_free(&back);
+}
+
+TEST(llama2s_shape_prepends_falls_back_to_bytes_and_lets_them_overtake_unknowns) {
+  Tokenizer *t = small(
+      "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],"
+      "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+      "\"\u2581\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}]},"
+      "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":"
+      "{\"String\":\"\u2581\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+      "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},"
+      "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+      "\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[0]}}},"
+      "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<u>\",\"fuse_unk\":true,\"byte_fallback\":true,"
+      "\"vocab\":{\"<s>\":0,\"\u2581\":1,\"a\":2,\"b\":3,\"\u2581a\":4,\"\u2581ab\":5,\"<0xC3>\":6,"
+      "\"<0xA9>\":7,\"<u>\":8},\"merges\":[\"\u2581 a\",\"\u2581a b\"]}}");
+  small_case(t, "ab a", (const int32_t[]){0, 5, 4, -1}, "ab a");
+  small_case(t, "a\xC3\xA9", (const int32_t[]){0, 4, 6, 7, -1}, "a\xC3\xA9");
+  small_case(t,
+             "axy\xC3\xA9"
+             "b",
+             (const int32_t[]){0, 4, 6, 7, 8, 3, -1}, "a\xC3\xA9<u>b");
+  small_case(t, "", (const int32_t[]){0, -1}, "");
+  tokenizer_free(t);
+}
+
+TEST(wordpiece_takes_the_longest_piece_or_the_unknown_token) {
+  Tokenizer *t = small(
+      "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
+      "\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":"
+      "true},"
+      "\"added_tokens\":[{\"id\":0,\"content\":\"[CLS]\",\"special\":true},"
+      "{\"id\":1,\"content\":\"[SEP]\",\"special\":true}],"
+      "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",0],\"sep\":[\"[SEP]\",1]}"
+      ","
+      "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":"
+      "\"##\",\"vocab\":{\"[CLS]\":0,\"[SEP]\":1,\"[UNK]\":2,\"play\":3,\"##ing\":4,\"##s\":5,"
+      "\"!\":6,\"he\":7}}}");
+  small_case(t, "He plays! playing", (const int32_t[]){0, 7, 3, 5, 6, 3, 4, 1, -1},
+             "he plays! playing");
+  small_case(t, "playx he", (const int32_t[]){0, 2, 7, 1, -1}, "[UNK] he");
+  tokenizer_free(t);
+}
+
+#define SPLIT_WITH(behavior, invert)                                                               \
+  "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"" behavior \
+  "\",\"invert\":" invert "},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":"     \
+  "{\"?\":0,\"a\":1,\"b\":2,\"-\":3,\"--\":4,\"a-\":5,\"-b\":6}}}"
+
+TEST(split_does_to_matches_what_its_behavior_says) {
+  static const struct {
+    const char *json;
+    int32_t ids[6];
+  } cases[] = {
+      {SPLIT_WITH("Removed", "false"), {1, 2, -1}},
+      {SPLIT_WITH("Removed", "true"), {3, 3, -1}},
+      {SPLIT_WITH("Isolated", "false"), {1, 3, 3, 2, -1}},
+      {SPLIT_WITH("Contiguous", "false"), {1, 4, 2, -1}},
+      {SPLIT_WITH("MergedWithPrevious", "false"), {5, 3, 2, -1}},
+      {SPLIT_WITH("MergedWithNext", "false"), {1, 3, 6, -1}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Tokenizer *t = small(cases[i].json);
+    if (!t) continue;
+    IntBuf ids = encode_all(t, "a--b", 4, 0);
+    size_t k = 0;
+    for (; cases[i].ids[k] >= 0; k++) CHECK(k < ids.len && ids.data[k] == cases[i].ids[k]);
+    CHECK(k == ids.len);
+    intbuf_free(&ids);
+    tokenizer_free(t);
+  }
+}
+
 TEST(the_shipped_cases_agree_with_the_reference) {
   Tokenizer *t = NULL;
   CHECK(tokenizer_load(&t, "tests/cases/tokenizer") == GRPO_OK);

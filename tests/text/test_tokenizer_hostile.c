@@ -64,35 +64,36 @@ TEST(the_good_file_is_good) {
 }
 
 TEST(components_that_are_not_supported_are_named) {
-  refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}", "normalizer",
-          "'Lowercase'");
+  refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"Precompiled\"}", "normalizer",
+          "'Precompiled'");
   refused("\"normalizer\": null",
           "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, "
           "{\"type\": \"Nmt\"}]}",
           "normalizer", "'Nmt'");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{\"type\": \"Metaspace\"}",
-          "pre_tokenizer", "'Metaspace'");
+          "pre_tokenizer", "Metaspace: replacement");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
           "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": \"Isolated\"}",
           "pre_tokenizer", "");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
-          "{\"type\": \"Split\", \"pattern\": {\"String\": \"x\"}, \"behavior\": \"Isolated\"}",
+          "{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": \"Isolated\"}",
           "pre_tokenizer", "Split");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{}", "pre_tokenizer",
           "no type");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "[]", "pre_tokenizer",
           "object");
   refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"WordPiece\"}",
-          "decoder", "'WordPiece'");
-  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": null", "decoder", "null");
+          "decoder", "WordPiece: prefix");
+  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"CTC\"}", "decoder",
+          "'CTC'");
   refused("\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
-          "post_processor", "'BertProcessing'");
+          "post_processor", "BertProcessing: cls");
   refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model", "'Unigram'");
-  refused("\"merges\": [", "\"byte_fallback\": true, \"merges\": [", "model", "byte_fallback");
+  refused("\"merges\": [", "\"byte_fallback\": 1, \"merges\": [", "model", "byte_fallback");
   refused("\"merges\": [", "\"dropout\": 0.1, \"merges\": [", "model", "dropout");
-  refused("\"merges\": [", "\"unk_token\": \"a\", \"merges\": [", "model", "unk_token");
-  refused("\"merges\": [", "\"end_of_word_suffix\": \"</w>\", \"merges\": [", "model",
-          "end_of_word_suffix");
+  refused("\"merges\": [", "\"unk_token\": \"?\", \"merges\": [", "model", "unk_token");
+  refused("\"merges\": [", "\"continuing_subword_prefix\": \"##\", \"merges\": [", "model",
+          "prefix");
 }
 
 TEST(vocabularies_and_merges_that_contradict_themselves_are_refused) {
@@ -211,4 +212,75 @@ TEST(a_configuration_that_does_not_fit_is_refused) {
   tokenizer_free(t);
   CHECK(load_with_config("{", &t) != GRPO_OK && t == NULL);
   CHECK(strstr(err_message(), "tokenizer_config.json") != NULL);
+}
+
+/* A rank file of all 256 bytes, then `more`. */
+static Buf rank_file(const char *more) {
+  static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  Buf b = {0};
+  for (int i = 0; i < 256; i++)
+    buf_printf(&b, "%c%c== %d\n", digit[i >> 2], digit[(i & 3) << 4], i);
+  buf_puts(&b, more);
+  return b;
+}
+
+static void rank_refused(const char *more, size_t cut, const char *encoding, const char *why) {
+  Tokenizer *t = NULL;
+  size_t live = mem_live_bytes();
+  Buf b = rank_file(more);
+  if (encoding) write_case("encoding.json", encoding, strlen(encoding));
+  Status s = tokenizer_load(&t, write_case("ranks", b.data + cut, b.len - cut));
+  buf_free(&b);
+  if (s == GRPO_OK)
+    test_fail(__FILE__, __LINE__, "accepted: %s", more);
+  else if (!strstr(err_message(), why) || strchr(err_message(), '\n'))
+    test_fail(__FILE__, __LINE__, "%s: %s", more, err_message());
+  CHECK(s == GRPO_OK || (t == NULL && mem_live_bytes() == live));
+  tokenizer_free(t);
+}
+
+TEST(rank_files_that_cannot_be_are_refused) {
+  static const char good_encoding[] =
+      "{\"pattern\": \"\\\\w+|\\\\W\", \"special_tokens\": {\"<e>\": 300}}";
+  rank_refused("", 0, NULL, "none of the known encodings");
+  rank_refused("", 7, good_encoding, "byte 0x00 has no rank");
+  rank_refused("YWI= 256\nYWI= 257\n", 0, good_encoding, "appears twice");
+  rank_refused("YWI= 255\n", 0, good_encoding, "given to both");
+  rank_refused("YWI= -1\n", 0, good_encoding, "line 257");
+  rank_refused("YWI=\n", 0, good_encoding, "line 257");
+  rank_refused("Y*I= 256\n", 0, good_encoding, "line 257");
+  rank_refused("YWI= 999999999\n", 0, good_encoding, "outside");
+  rank_refused("", 0, "{\"pattern\": 1}", "pattern");
+  rank_refused("", 0, "{\"pattern\": \"(\"}", "ranks");
+  rank_refused("", 0, "{\"pattern\": \"a\", \"special_tokens\": {\"<e>\": -1}}", "<e>");
+  rank_refused("", 0, "{\"pattern\": \"a\", \"special_tokens\": []}", "special_tokens");
+  Tokenizer *t = NULL;
+  Buf b = rank_file("YWI= 256\nYWJi 257\n");
+  write_case("encoding.json", good_encoding, strlen(good_encoding));
+  CHECK(tokenizer_load(&t, write_case("ranks", b.data, b.len)) == GRPO_OK);
+  if (t) {
+    IntBuf ids = encode_all(t, "abbab<e>", 8, 0);
+    CHECK(ids.len == 3 && ids.data[0] == 97 + 160 && ids.data[2] == 300);
+    intbuf_free(&ids);
+    check_round_trip(t, "ab <e> \xC3\xA9", 9);
+  }
+  tokenizer_free(t);
+  buf_free(&b);
+}
+
+TEST(a_replace_cannot_make_text_explode) {
+  Buf b = {0};
+  Tokenizer *t = NULL;
+  IntBuf ids = {0};
+  buf_puts(&b, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  for (int i = 0; i < 12; i++)
+    buf_printf(&b,
+               "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaa\"}",
+               i ? "," : "");
+  buf_puts(&b, "]},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}");
+  CHECK(tokenizer_load(&t, write_case("tokenizer.json", b.data, b.len)) == GRPO_OK);
+  if (t) CHECK(tokenizer_encode(t, "aaaaaaaa", 8, 0, &ids) == GRPO_ELIMIT && !ids.len);
+  tokenizer_free(t);
+  intbuf_free(&ids);
+  buf_free(&b);
 }

@@ -39,41 +39,64 @@ TEST(gpt2_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/gpt2"
 TEST(smollm_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/smollm", 300); }
 TEST(llama3_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/llama3_small", 300); }
 
-/* ---- Qwen: its normalizer is identity on most text and refused on the rest ----------------- */
-
-typedef struct Partial {
-  const Tokenizer *t;
-  int rows, refused;
-} Partial;
-
-static void partial_row(const Json *row, void *user) {
-  Partial *p = user;
-  IntBuf ids = {0};
-  Buf text = row_text(row, "text");
-  p->rows++;
-  if (tokenizer_encode(p->t, text.data, text.len, 0, &ids) == GRPO_OK) {
-    check_encode_row(p->t, row);
-  } else {
-    CHECK(strstr(err_message(), "NFC") != NULL);
-    CHECK(ids.len == 0);
-    p->refused++;
-  }
-  buf_free(&text);
-  intbuf_free(&ids);
+TEST(llama2_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/llama2", 300); }
+TEST(gemma2_encodes_and_decodes_as_the_reference) { check_folder("tokenizers/gemma2_small", 300); }
+TEST(qwen_encodes_and_decodes_as_the_reference) {
+#ifdef GRPO_HAVE_UTF8PROC
+  check_folder("tokenizers/qwen2_5_small", 300);
+#else
+  test_skip("built without libutf8proc");
+#endif
 }
 
-TEST(qwen_encodes_as_the_reference_or_says_that_it_needs_normalization) {
-  const char *dir = folder("tokenizers/qwen2_5_small");
+/* ---- tiktoken ------------------------------------------------------------------------------- */
+
+static void tiktoken_row(const Json *row, void *t) {
+  /* The reference was run in JavaScript, whose TextDecoder drops a leading U+FEFF; we do not. */
+  Buf text = row_text(row, "text"), got = {0};
+  bool bom = text.len >= 3 && memcmp(text.data, "\xEF\xBB\xBF", 3) == 0;
+  Buf want = row_text(row, bom ? "text" : "decoded");
+  const char *const key[] = {"ids", "ids_special"};
+  for (int k = 0; k < 2; k++) {
+    IntBuf ids = encode_all(t, text.data, text.len, k ? 0 : TOK_NO_PARSE_SPECIAL);
+    size_t i = 0;
+    for (const Json *j = json_child(json_get(row, key[k])); j; j = json_next(j), i++)
+      CHECK(i < ids.len && ids.data[i] == (int32_t)json_number(j));
+    CHECK(i == ids.len);
+    if (!k) CHECK(tokenizer_decode(t, ids.data, ids.len, false, &got) == GRPO_OK);
+    intbuf_free(&ids);
+  }
+  CHECK(got.len == want.len && (!got.len || memcmp(got.data, want.data, got.len) == 0));
+  buf_free(&text);
+  buf_free(&want);
+  buf_free(&got);
+}
+
+static void check_tiktoken(const char *path, const char *rows) {
+  Tokenizer *t = load(path), *again = NULL;
+  if (!t) return;
+  CHECK(each_row(rows, tiktoken_row, t) >= 200);
+  const char *out = test_path("%s/tiktoken", test_tmp());
+  CHECK(tokenizer_save(t, out) == GRPO_OK && tokenizer_load(&again, out) == GRPO_OK);
+  if (again) each_row(rows, tiktoken_row, again);
+  CHECK(again && tokenizer_eos(again) == tokenizer_eos(t) && tokenizer_eos(t) == 100257);
+  tokenizer_free(t);
+  tokenizer_free(again);
+}
+
+TEST(tiktoken_ranks_encode_as_the_reference) {
+  const char *dir = folder("tokenizers/tiktoken_cl100k");
   if (!dir) return;
-  Partial p = {.t = load(dir)};
-  if (!p.t) return;
-  each_row(test_path("%s/encode.jsonl", dir), partial_row, &p);
-  CHECK(p.rows >= 300);
-  CHECK(p.refused < p.rows / 6);
-  printf("# %d of %d rows need normalization\n", p.refused, p.rows);
-  each_row(test_path("%s/decode.jsonl", dir), decode_row, (void *)(uintptr_t)p.t);
-  CHECK(tokenizer_chat_template(p.t) == NULL || *tokenizer_chat_template(p.t));
-  tokenizer_free(p.t);
+  char from[1100], rows[1100], copy[1100];
+  snprintf(from, sizeof from, "%s/cl100k_base.tiktoken", dir);
+  snprintf(rows, sizeof rows, "%s/encode.jsonl", dir);
+  check_tiktoken(dir, rows);
+  snprintf(copy, sizeof copy, "%s/ranks", test_tmp()); /* no encoding.json beside it */
+  Buf b = read_all(from);
+  FILE *f = fopen(copy, "wb");
+  CHECK(f && fwrite(b.data, 1, b.len, f) == b.len && fclose(f) == 0);
+  buf_free(&b);
+  check_tiktoken(copy, rows);
 }
 
 /* ---- the component files: right, or refused by name ---------------------------------------- */
@@ -98,6 +121,7 @@ static void component_row(const Json *row, void *user) {
       c->loaded++;
     } else {
       c->refused++;
+      printf("# refused: %s: %s\n", name, err_message());
       if (!strstr(err_message(), "supported") && !strstr(err_message(), "contradicts itself"))
         test_fail(__FILE__, __LINE__, "%s", err_message());
     }
@@ -107,7 +131,7 @@ static void component_row(const Json *row, void *user) {
   Buf text = row_text(row, "text");
   if (tokenizer_encode(c->t, text.data, text.len, 0, &ids) == GRPO_OK)
     check_encode_row(c->t, row);
-  else if (!strstr(err_message(), "NFC"))
+  else if (!strstr(err_message(), "libutf8proc"))
     test_fail(__FILE__, __LINE__, "%s: %s", name, err_message());
   buf_free(&text);
   intbuf_free(&ids);
@@ -119,7 +143,7 @@ TEST(every_component_is_right_or_refused_by_name) {
   CHECK(each_row(test_path("%s/expected.jsonl", c.dir), component_row, &c) > 2000);
   tokenizer_free(c.t);
   printf("# %d components load, %d are refused\n", c.loaded, c.refused);
-  CHECK(c.loaded >= 18);
+  CHECK(c.loaded >= 64);
 }
 
 /* ---- the tokenizer beside each small model ------------------------------------------------- */

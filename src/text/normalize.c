@@ -1,0 +1,350 @@
+#include "text/normalize.h"
+
+#include <string.h>
+#ifdef GRPO_HAVE_UTF8PROC
+#include <utf8proc.h>
+#endif
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "text/bytelevel.h"
+#include "text/unicode.h"
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static Status add(Normalizer *z, NormStep step) {
+  if (z->n == MAX_NORMALIZERS) {
+    pattern_free(&step.pattern);
+    mem_free(step.content);
+    return fail(GRPO_ELIMIT, "more than %d normalizers", MAX_NORMALIZERS);
+  }
+  z->step[z->n++] = step;
+  return GRPO_OK;
+}
+
+static Status add_content(Normalizer *z, const Json *j, const char *key, NormStep step) {
+  const char *text;
+  Status s = component_text(j, key, &text);
+  if (s == GRPO_OK && !(step.content = mem_strndup(text, strlen(text))))
+    s = fail(GRPO_ENOMEM, "normalizer");
+  if (s == GRPO_OK) return add(z, step);
+  pattern_free(&step.pattern);
+  return s;
+}
+
+static Status read_bert(Normalizer *z, const Json *j) {
+  bool clean, chinese, lower, accents;
+  try(component_flag(j, "clean_text", true, &clean));
+  try(component_flag(j, "handle_chinese_chars", true, &chinese));
+  try(component_flag(j, "lowercase", true, &lower));
+  try(component_flag(j, "strip_accents", lower, &accents));
+  if (clean) try(add(z, (NormStep){.kind = NORM_CLEAN}));
+  if (chinese) try(add(z, (NormStep){.kind = NORM_CHINESE}));
+  if (accents) {
+    try(add(z, (NormStep){.kind = NORM_FORM}));
+    try(add(z, (NormStep){.kind = NORM_UNACCENT, .nonspacing = true}));
+  }
+  return lower ? add(z, (NormStep){.kind = NORM_LOWER}) : GRPO_OK;
+}
+
+static Status read_one(void *user, const Json *j) {
+  Normalizer *z = user;
+  const char *type = component_type(j);
+  NormStep step = {0};
+  if (strcmp(type, "Prepend") == 0) return add_content(z, j, "prepend", step);
+  if (strcmp(type, "Replace") == 0) {
+    step.kind = NORM_REPLACE;
+    try(pattern_read(j, &step.pattern));
+    return add_content(z, j, "content", step);
+  }
+  if (strcmp(type, "Strip") == 0) {
+    step.kind = NORM_STRIP;
+    try(component_flag(j, "strip_left", true, &step.left));
+    try(component_flag(j, "strip_right", true, &step.right));
+    return add(z, step);
+  }
+  if (strcmp(type, "Lowercase") == 0) return add(z, (NormStep){.kind = NORM_LOWER});
+  if (strcmp(type, "StripAccents") == 0) return add(z, (NormStep){.kind = NORM_UNACCENT});
+  if (strcmp(type, "ByteLevel") == 0) return add(z, (NormStep){.kind = NORM_BYTES});
+  if (strcmp(type, "BertNormalizer") == 0) return read_bert(z, j);
+  if (strncmp(type, "NF", 2) == 0) {
+    const char *form = type + 2 + (type[2] == 'K');
+    step = (NormStep){.kind = NORM_FORM, .compose = *form == 'C', .compatible = type[2] == 'K'};
+    if ((*form == 'C' || *form == 'D') && !form[1]) return add(z, step);
+  }
+  return fail(GRPO_EFORMAT, "'%s' is not supported", type);
+}
+
+Status normalizer_read(Normalizer *z, const Json *j) {
+  return component_each(j, "normalizers", read_one, z);
+}
+
+/* ---- what needs Unicode's tables --------------------------------------------------------------- */
+
+static bool is_ascii(const char *s, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if ((unsigned char)s[i] >= 0x80) return false;
+  return true;
+}
+
+/* Text without a character that NFC may change. */
+static bool is_stable(const char *s, size_t n) {
+  for (size_t i = 0, len; i < n; i += len) {
+    uint32_t cp = (unsigned char)s[i];
+    bool valid;
+    len = 1;
+    if (cp < 0x80) continue;
+    len = utf8_decode(s + i, n - i, &cp, &valid);
+    if (unicode_class(cp) & UNI_NFC_UNSAFE) return false;
+  }
+  return true;
+}
+
+#ifdef GRPO_HAVE_UTF8PROC
+
+/* The library orders marks by exchanging neighbours: bound the runs, and so the time. */
+enum { MAX_MARKS = 4096 };
+
+static Status check_marks(const char *s, size_t n) {
+  int marks = 0;
+  for (size_t i = 0, len; i < n; i += len) {
+    uint32_t cp;
+    bool valid;
+    len = utf8_decode(s + i, n - i, &cp, &valid);
+    marks = utf8proc_get_property((utf8proc_int32_t)cp)->combining_class ? marks + 1 : 0;
+    if (marks > MAX_MARKS)
+      return fail(GRPO_ELIMIT, "tokenizer: more than %d combining marks in a row", MAX_MARKS);
+  }
+  return GRPO_OK;
+}
+
+static Status to_form(const NormStep *z, NormScratch *w, const char *s, size_t n, Buf *out) {
+  utf8proc_option_t options =
+      UTF8PROC_STABLE | (z->compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
+  if (z->compatible) options |= UTF8PROC_COMPAT;
+  try(check_marks(s, n));
+  const utf8proc_uint8_t *text = (const utf8proc_uint8_t *)s;
+  utf8proc_ssize_t count = utf8proc_decompose(text, (utf8proc_ssize_t)n, NULL, 0, options);
+  if (count < 0 || (size_t)count > SIZE_MAX / 16)
+    return fail(GRPO_EARG, "tokenizer: normalizing: %s", utf8proc_errmsg(count));
+  IntBuf *b = &w->code_points;
+  while (b->cap < (size_t)count + 1 && !b->oom) {
+    b->len = b->cap;
+    intbuf_put(b, 0);
+  }
+  try(intbuf_status(b));
+  count = utf8proc_decompose(text, (utf8proc_ssize_t)n, b->data, count, options);
+  if (count >= 0) count = utf8proc_reencode(b->data, count, options);
+  if (count < 0) return fail(GRPO_EARG, "tokenizer: normalizing: %s", utf8proc_errmsg(count));
+  buf_put(out, b->data, (size_t)count);
+  return GRPO_OK;
+}
+
+static Status lower_char(uint32_t cp, Buf *out) {
+  char c[4];
+  if (cp == 0x130) /* the only one whose lower case is two characters */
+    buf_puts(out, "i\xCC\x87");
+  else
+    buf_put(out, c, utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), c));
+  return GRPO_OK;
+}
+
+/* General category C*: control, format, surrogate, private use, unassigned. */
+static Status is_other(uint32_t cp, bool *yes) {
+  utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+  *yes = c == UTF8PROC_CATEGORY_CN || c >= UTF8PROC_CATEGORY_CC;
+  return GRPO_OK;
+}
+
+static Status is_nonspacing(uint32_t cp, bool *yes) {
+  *yes = utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_MN;
+  return GRPO_OK;
+}
+
+#else
+
+static Status needs_library(const char *what) {
+  return fail(GRPO_EARG,
+              "tokenizer: the text holds characters whose %s needs libutf8proc, which this build "
+              "lacks; install libutf8proc-dev ('make deps') and build again",
+              what);
+}
+
+static Status to_form(const NormStep *z, NormScratch *w, const char *s, size_t n, Buf *out) {
+  (void)w, (void)s, (void)n, (void)out;
+  return needs_library(!z->compose     ? z->compatible ? "normal form NFKD" : "normal form NFD"
+                       : z->compatible ? "normal form NFKC"
+                                       : "normal form NFC");
+}
+
+static Status lower_char(uint32_t cp, Buf *out) {
+  (void)cp, (void)out;
+  return needs_library("lower case");
+}
+
+static Status is_other(uint32_t cp, bool *yes) {
+  (void)cp;
+  *yes = false;
+  return needs_library("category");
+}
+
+static Status is_nonspacing(uint32_t cp, bool *yes) { return is_other(cp, yes); }
+
+#endif
+
+/* How much longer text may get, whatever a file's Replaces say. */
+enum { MAX_GROWTH = 64 };
+
+/* ---- the steps -------------------------------------------------------------------------------- */
+
+static bool is_chinese(uint32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+static Status clean_char(uint32_t cp, const char *s, size_t len, Buf *out) {
+  bool other = cp < 0x20 || cp == 0x7F;
+  if (cp == '\t' || cp == '\n' || cp == '\r' || unicode_class(cp) & UNI_SPACE) {
+    buf_putc(out, ' ');
+    return GRPO_OK;
+  }
+  if (cp >= 0x80) try(is_other(cp, &other));
+  if (!other && cp != 0xFFFD) buf_put(out, s, len);
+  return GRPO_OK;
+}
+
+static Status one_char(const NormStep *z, uint32_t cp, const char *s, size_t len, Buf *out) {
+  bool mark;
+  switch (z->kind) {
+  case NORM_LOWER:
+    if (cp >= 0x80) return lower_char(cp, out);
+    buf_putc(out, (char)(cp >= 'A' && cp <= 'Z' ? cp | 0x20 : cp));
+    return GRPO_OK;
+  case NORM_UNACCENT:
+    mark = unicode_class(cp) & UNI_MARK;
+    if (mark && z->nonspacing) try(is_nonspacing(cp, &mark));
+    if (!mark) buf_put(out, s, len);
+    return GRPO_OK;
+  case NORM_CLEAN:
+    return clean_char(cp, s, len, out);
+  case NORM_CHINESE:
+    if (is_chinese(cp)) buf_putc(out, ' ');
+    buf_put(out, s, len);
+    if (is_chinese(cp)) buf_putc(out, ' ');
+    return GRPO_OK;
+  default:
+    buf_put(out, s, len);
+    return GRPO_OK;
+  }
+}
+
+static Status each_char(const NormStep *z, const char *s, size_t n, Buf *out) {
+  for (size_t i = 0, len; i < n; i += len) {
+    uint32_t cp;
+    bool valid;
+    len = utf8_decode(s + i, n - i, &cp, &valid);
+    try(one_char(z, cp, s + i, len, out));
+  }
+  return GRPO_OK;
+}
+
+static Status replace(const NormStep *z, const char *s, size_t n, Buf *out) {
+  const size_t ncontent = strlen(z->content);
+  size_t done = 0;
+  for (bool found = true; found;) {
+    size_t start, end;
+    try(pattern_find(&z->pattern, s, n, done, &found, &start, &end));
+    if (!found) break;
+    buf_put(out, s + done, start - done);
+    buf_put(out, z->content, ncontent);
+    if (out->len > MAX_GROWTH * n + (1 << 20))
+      return fail(GRPO_ELIMIT, "tokenizer: a Replace makes the text too long");
+    done = end;
+  }
+  buf_put(out, s + done, n - done);
+  return GRPO_OK;
+}
+
+static void strip(const NormStep *z, const char **s, size_t *n) {
+  uint32_t cp;
+  bool valid;
+  while (z->left && *n) {
+    size_t len = utf8_decode(*s, *n, &cp, &valid);
+    if (!(unicode_class(cp) & UNI_SPACE)) break;
+    *s += len;
+    *n -= len;
+  }
+  while (z->right && *n) {
+    size_t at = *n - 1;
+    while (at > 0 && ((unsigned char)(*s)[at] & 0xC0) == 0x80) at--;
+    utf8_decode(*s + at, *n - at, &cp, &valid);
+    if (!(unicode_class(cp) & UNI_SPACE)) break;
+    *n = at;
+  }
+}
+
+static Status run_step(const NormStep *z, NormScratch *w, const char *s, size_t n, Buf *out) {
+  switch (z->kind) {
+  case NORM_PREPEND:
+    buf_puts(out, z->content);
+    buf_put(out, s, n);
+    return GRPO_OK;
+  case NORM_REPLACE:
+    return replace(z, s, n, out);
+  case NORM_FORM:
+    return to_form(z, w, s, n, out);
+  case NORM_BYTES:
+    bytelevel_put(out, s, n);
+    return GRPO_OK;
+  default:
+    return each_char(z, s, n, out);
+  }
+}
+
+/* The step changes nothing. */
+static bool is_identity(const NormStep *z, const char *s, size_t n) {
+  if (z->kind == NORM_UNACCENT || z->kind == NORM_CHINESE) return is_ascii(s, n);
+  return z->kind == NORM_FORM &&
+         (is_ascii(s, n) || (z->compose && !z->compatible && is_stable(s, n)));
+}
+
+Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n,
+                      const char **out, size_t *nout) {
+  const size_t before = n, limit = MAX_GROWTH * n + (1 << 16);
+  int turn = 0;
+  for (int i = 0; i < z->n && n; i++) {
+    if (is_identity(&z->step[i], s, n)) continue;
+    if (z->step[i].kind == NORM_STRIP) {
+      strip(&z->step[i], &s, &n);
+      continue;
+    }
+    Buf *b = &w->text[turn];
+    buf_clear(b);
+    try(run_step(&z->step[i], w, s, n, b));
+    try(buf_status(b));
+    if (b->len > limit)
+      return fail(GRPO_ELIMIT, "tokenizer: normalizing makes %zu bytes of %zu", b->len, before);
+    s = b->data ? b->data : "";
+    n = b->len;
+    turn = !turn;
+  }
+  *out = s;
+  *nout = n;
+  return GRPO_OK;
+}
+
+void normalizer_free(Normalizer *z) {
+  for (int i = 0; i < z->n; i++) {
+    pattern_free(&z->step[i].pattern);
+    mem_free(z->step[i].content);
+  }
+  z->n = 0;
+}
+
+void norm_scratch_free(NormScratch *w) {
+  buf_free(&w->text[0]);
+  buf_free(&w->text[1]);
+  intbuf_free(&w->code_points);
+}
