@@ -34,6 +34,7 @@ local cases = {
   { "{% for x in [[1, [2]], [3]] recursive %}{{ loop(x) if x is iterable else x }}{% endfor %}", "123" },
   { "{{ 'hello wORLD'.title() }} {{ 'äB'.upper() }} {{ 'a\\u00e9\\n' }}", "Hello World ÄB aé\n" },
   { "{% call(x) m() %}<{{ x }}>{% endcall %}", false },
+  { "{{ [false, 1] | first }}{{ ([] | first) is defined }}{{ {'a': false}['a'] }}", "FalseFalseFalse" },
   { "{% macro m() %}{{ caller(1) }}{% endmacro %}{% call(x) m() %}<{{ x }}>{% endcall %}", "<1>" },
 }
 

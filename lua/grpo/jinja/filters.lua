@@ -218,7 +218,8 @@ function known.list(ctx, v) return values.list(list_copy(ctx, v)) end
 
 function known.first(ctx, v)
   local items, n = values.items(ctx, v)
-  return n > 0 and items[1] or n > 0 and items[1] == false and false or values.undefined "the first of no items"
+  if n == 0 then return values.undefined "the first of no items" end
+  return items[1]
 end
 
 function known.last(ctx, v)
