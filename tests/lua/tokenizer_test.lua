@@ -57,7 +57,8 @@ describe("a tokenizer", function()
     t.chat_template = function() return 1 end
     assert.error_matches(function() t:chat {} end, "returned a number")
     assert.error_matches(function() t.chat_template = 1 end, "want a Jinja string")
-    t.chat_template = "{{ eos_token }}{{ bos_token is defined }}{% for m in messages %}{{ m.content }}{% endfor %}{{ x }}"
+    t.chat_template = "{{ eos_token }}{{ bos_token is defined }}"
+      .. "{% for m in messages %}{{ m.content }}{% endfor %}{{ x }}"
       .. "{% if add_generation_prompt %}>{% endif %}"
     assert.equal("<|endoftext|>Falsehi5", t:chat({ { role = "user", content = "hi" } }, { vars = { x = 5 } }))
     assert.equal("<|endoftext|>Falsehi>", t:chat({ { content = "hi" } }, { generation_prompt = true }))
