@@ -17,8 +17,10 @@ typedef struct Tensor {
   real *data;   /* [dim[0], ..., dim[ndim-1]] */
   real *grad;   /* the same shape; NULL until someone contributes */
   real *packed; /* a weight's panels for gemm_forward, kept by its owner; NULL: packed on the fly */
-  size_t n;     /* elements */
-  int ndim;     /* 0: a number */
+  const struct Matrix *mat; /* a frozen weight kept in a compact form (kern/matrix.h): data is then
+                               NULL, and only linear, embedding and loghead take it */
+  size_t n;                 /* elements */
+  int ndim;                 /* 0: a number */
   int dim[TENSOR_DIMS];
   bool needs_grad;
   bool grad_live; /* grad holds a contribution: the next one adds, the first one may overwrite */

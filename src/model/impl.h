@@ -8,7 +8,8 @@
 
 #include "model/model.h"
 
-/* Parameters of a layer; a family that lacks one has NULL there. */
+/* Parameters of a layer; a family that lacks one has NULL there.  A projection's bias follows its
+ * weight. */
 typedef enum LayerSlot {
   L_NORM1_W,
   L_NORM1_B,

@@ -64,8 +64,9 @@ AttnShape model_attention(const Config *c) {
                      .scale = (real)(1 / sqrt((double)c->head_dim))};
 }
 
-static Status linear(Pass *p, Tensor *x, Tensor *w, Tensor *bias, Tensor **y) {
-  Tensor *in[] = {x, w, bias};
+/* The projection in `slot`; its bias is in the next slot. */
+static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
   const Attr a = {.i = {p->m->config.family == FAMILY_GPT2}};
   return tape_apply(p->t, OP_linear, in, &a, y);
 }
@@ -96,16 +97,16 @@ static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
 static Status qkv_gpt2(Pass *p, const Layer *l, Tensor *h, Tensor *qkv[3]) {
   const int c = p->m->config.hidden_size;
   Tensor *all;
-  try(linear(p, h, l->t[L_QKV_W], l->t[L_QKV_B], &all));
+  try(linear(p, l, L_QKV_W, h, &all));
   for (int i = 0; i < 3; i++) try(narrow(p, all, i * c, c, &qkv[i]));
   return GRPO_OK;
 }
 
 static Status qkv_llama(Pass *p, const Layer *l, Tensor *h, Tensor *qkv[3]) {
   Tensor *q, *k;
-  try(linear(p, h, l->t[L_Q_W], l->t[L_Q_B], &q));
-  try(linear(p, h, l->t[L_K_W], l->t[L_K_B], &k));
-  try(linear(p, h, l->t[L_V_W], l->t[L_V_B], &qkv[2]));
+  try(linear(p, l, L_Q_W, h, &q));
+  try(linear(p, l, L_K_W, h, &k));
+  try(linear(p, l, L_V_W, h, &qkv[2]));
   try(rope(p, q, &p->rope_q, &qkv[0]));
   return rope(p, k, &p->rope_k, &qkv[1]);
 }
@@ -132,22 +133,22 @@ static Status attention(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
     try(qkv_llama(p, l, h, qkv));
   if (!p->rows->pack) store_keys(p, qkv);
   try(tape_apply(p->t, OP_attention, qkv, &a, &o));
-  return linear(p, o, l->t[L_O_W], l->t[L_O_B], y);
+  return linear(p, l, L_O_W, o, y);
 }
 
 static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
   Tensor *h, *up, *act, *gate;
   try(norm(p, x, l->t[L_NORM2_W], l->t[L_NORM2_B], &h));
   if (p->m->config.family == FAMILY_GPT2) {
-    try(linear(p, h, l->t[L_UP_W], l->t[L_UP_B], &up));
+    try(linear(p, l, L_UP_W, h, &up));
     try(tape_apply(p->t, OP_gelu, &up, NULL, &act));
   } else {
-    try(linear(p, h, l->t[L_GATE_W], l->t[L_GATE_B], &gate));
-    try(linear(p, h, l->t[L_UP_W], l->t[L_UP_B], &up));
+    try(linear(p, l, L_GATE_W, h, &gate));
+    try(linear(p, l, L_UP_W, h, &up));
     Tensor *in[] = {gate, up};
     try(tape_apply(p->t, OP_swiglu, in, NULL, &act));
   }
-  return linear(p, act, l->t[L_DOWN_W], l->t[L_DOWN_B], y);
+  return linear(p, l, L_DOWN_W, act, y);
 }
 
 static Status block(Pass *p, const Layer *l, Tensor *x, Tensor **out) {

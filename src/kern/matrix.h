@@ -1,0 +1,66 @@
+/* matrix.h - a frozen weight [n, k] (outputs, inputs) in a compact form, and products with it.
+ *
+ * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number
+ * (i / GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
+ * copy exists.  Products unpack a small block at a time into scratch memory and run the same
+ * register tile as gemm_forward: for the same values they give the same bits.
+ *
+ *   MAT_F32, MAT_BF16, MAT_F16   the value
+ *   MAT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
+ *   MAT_NF4    bitsandbytes' NF4 with double quantisation: blocks of 64 along the flattened
+ *              [n, k]; code * (absmax_map[absmax[block]] * absmax_scale[block / 256] + offset)
+ *
+ * A Matrix owns its memory; it is filled by rows (outputs) in ascending order, so that a
+ * checkpoint is converted while it is read and the full-precision weight never exists.
+ */
+#ifndef GRPO_KERN_MATRIX_H
+#define GRPO_KERN_MATRIX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kern/kern.h"
+
+typedef enum MatType { MAT_F32, MAT_BF16, MAT_F16, MAT_INT8, MAT_NF4 } MatType;
+enum { NF4_BLOCK = 64, NF4_NEST = 256 };
+
+typedef struct Matrix {
+  MatType type;
+  int n, k;
+  void *data;          /* in groups; the last one is padded with zeros */
+  float *scale;        /* MAT_INT8: [n]; MAT_NF4: [ceil(blocks / NF4_NEST)] absmax_scale */
+  uint8_t *absmax;     /* MAT_NF4: [blocks] codes of absmax_map */
+  float offset;        /* MAT_NF4 */
+  float *plain_absmax; /* MAT_NF4 while it is filled, [blocks]; NULL afterwards */
+} Matrix;
+
+extern const float nf4_code[16];        /* bitsandbytes' table, ascending */
+extern const float nf4_absmax_map[256]; /* its signed dynamic map, ascending */
+
+size_t matrix_bytes(MatType type, int n, int k);             /* that matrix_new takes and keeps */
+Status matrix_new(Matrix **out, MatType type, int n, int k); /* zeros */
+void matrix_free(Matrix *m);                                 /* NULL is fine */
+
+/* Rows row .. row + rows - 1 from w [rows, k]; row a multiple of 64, rows too unless they are the
+ * last.  Then matrix_done once (NF4: quantises the scales). */
+Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w);
+Status matrix_done(const Ctx *cx, Matrix *m);
+/* Values of rows row .. row + rows - 1, widened exactly: out [rows, k]. */
+void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out);
+/* out[t] = row ids[t]: [count, k].  ids are in range. */
+void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids, real *out);
+
+/* As gemm_forward and gemm_dx (kern.h), row-invariant both. */
+Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
+                      const real *bias, real *y, int ldy);
+Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *dx,
+                 int lddx, bool add);
+
+/* NF4 in bitsandbytes' own layout: packed [n * k / 2 rounded up] bytes, two codes a byte, the first
+ * in the high nibble, over the flattened [n, k]; absmax, absmax_scale and offset as above.
+ * Importing checks nothing: sizes are the caller's affair. */
+void matrix_nf4_export(const Matrix *m, uint8_t *packed);
+void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
+                       float offset);
+
+#endif
