@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/bnb.h"
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
 
@@ -110,7 +111,6 @@ static const Refusal refusals[] = {
     {"attn_logit_softcapping", MUST_BE_NULL},
     {"final_logit_softcapping", MUST_BE_NULL},
     {"query_pre_attn_scalar", MUST_BE_NULL},
-    {"quantization_config", MUST_BE_NULL},
     {"partial_rotary_factor", MUST_BE_ONE},
 };
 
@@ -262,6 +262,7 @@ Status config_from_json(Config *out, const Json *j, const char *what) {
   Config c = {.bos_token_id = -1, .pad_token_id = -1};
   try(read_family(&c, j, what));
   try(check_refusals(j, what));
+  try(bnb_check_config(json_get(j, "quantization_config"), what));
   try(check_windows(j, what));
   try(check_activation(&c, j, what));
   try(read_fields(&c, j, what));

@@ -6,6 +6,7 @@
 #ifndef GRPO_MODEL_IMPL_H
 #define GRPO_MODEL_IMPL_H
 
+#include "kern/matrix.h"
 #include "model/model.h"
 
 /* Parameters of a layer; a family that lacks one has NULL there.  A projection's bias follows its
@@ -61,6 +62,9 @@ struct Model {
   const char *panels_of; /* kern_name() that the panels are laid out for */
   bool stale;            /* panels do not show the weights */
   bool trainable;
+  Storage storage;
+  Matrix **mat; /* [nparams] its own compact weights; NULL where a parameter is float32 */
+  Model *shared; /* a view: whose weights these are, retained; NULL: its own */
   real *rope; /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
 };
 
@@ -69,6 +73,12 @@ Status model_layout(Model **out, Pool *pool, const Config *c);
 /* Weights (not initialised), panels and rope table. */
 Status model_allocate(Model *m);
 void model_destroy(Model *m);                      /* whatever there is; NULL is fine */
+/* Before model_allocate: parameter i becomes an empty matrix of its own. */
+Status model_make_compact(Model *m, int i, MatType type);
+/* Matrices of projections inside layers, embeddings and heads; not the position embedding. */
+bool model_is_matrix(const Model *m, int i);
+bool model_is_projection(const Model *m, int i); /* inside a layer */
+void param_outputs_inputs(const Param *p, int *n, int *k);
 int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
 
 /* The inverse frequencies of rotary positions, scaled as the configuration says. */

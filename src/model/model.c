@@ -12,12 +12,26 @@ enum { ALIGN_REALS = 16, INIT_CHUNK = 1 << 14 };
 
 static size_t padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
 
-/* Matrices that a product reads; embeddings only when they are the head. */
-static bool has_panels(const Model *m, const Tensor *t) {
-  return t->ndim == 2 && t != m->t[M_POSITION] && (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
+bool model_is_matrix(const Model *m, int i) {
+  const Tensor *t = &m->param[i].t;
+  return t->ndim == 2 && t != m->t[M_POSITION];
 }
 
-static void outputs_inputs(const Param *p, int *n, int *k) {
+bool model_is_projection(const Model *m, int i) {
+  const Tensor *t = &m->param[i].t;
+  return model_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_HEAD];
+}
+
+/* Matrices that a product reads; embeddings only when they are the head. */
+static bool has_panels(const Model *m, const Tensor *t) {
+  return !t->mat && t->ndim == 2 && t != m->t[M_POSITION] &&
+         (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
+}
+
+/* Reals of the model's own memory that a parameter takes. */
+static size_t own_reals(const Param *p) { return p->t.mat ? 0 : padded(p->t.n); }
+
+void param_outputs_inputs(const Param *p, int *n, int *k) {
   *n = p->t.dim[p->in_out ? 1 : 0];
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
@@ -25,7 +39,7 @@ static void outputs_inputs(const Param *p, int *n, int *k) {
 static size_t panel_size(const Model *m, const Param *p) {
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
-  outputs_inputs(p, &n, &k);
+  param_outputs_inputs(p, &n, &k);
   return padded(gemm_packed_size(n, k));
 }
 
@@ -52,16 +66,25 @@ static Status allocate_panels(Model *m) {
   return GRPO_OK;
 }
 
+Status model_make_compact(Model *m, int i, MatType type) {
+  Param *p = &m->param[i];
+  int n, k;
+  param_outputs_inputs(p, &n, &k);
+  try(matrix_new(&m->mat[i], type, n, k));
+  p->t.mat = m->mat[i];
+  return GRPO_OK;
+}
+
 Status model_allocate(Model *m) {
   size_t at = 0;
   m->weight_reals = 0;
-  for (int i = 0; i < m->nparams; i++) m->weight_reals += padded(m->param[i].t.n);
+  for (int i = 0; i < m->nparams; i++) m->weight_reals += own_reals(&m->param[i]);
   m->weights = mem_alloc_aligned(m->weight_reals * sizeof *m->weights);
   if (!m->weights)
     return fail(GRPO_ENOMEM, "model: %zu MiB of weights", m->weight_reals * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    m->param[i].t.data = m->weights + at;
-    at += padded(m->param[i].t.n);
+    if (!m->param[i].t.mat) m->param[i].t.data = m->weights + at;
+    at += own_reals(&m->param[i]);
   }
   if (m->config.family == FAMILY_LLAMA) try(rope_table(&m->config, &m->rope));
   return allocate_panels(m);
@@ -69,10 +92,13 @@ Status model_allocate(Model *m) {
 
 void model_destroy(Model *m) {
   if (!m) return;
+  for (int i = 0; m->mat && i < m->nparams; i++) matrix_free(m->mat[i]);
+  mem_free(m->mat);
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
-  mem_free_aligned(m->rope);
+  if (!m->shared) mem_free_aligned(m->rope);
+  model_release(m->shared);
   mem_free(m->param);
   mem_free(m->by_name);
   mem_free(m->names);
@@ -82,14 +108,29 @@ void model_destroy(Model *m) {
 
 void model_updated(Model *m) { m->stale = true; }
 
+/* A view shows the weights of its base, wherever they are now. */
+static Status pack_view(Model *m, const Ctx *cx) {
+  try(model_pack(m->shared, cx));
+  for (int i = 0; i < m->nparams; i++) {
+    const Tensor *from = &m->shared->param[i].t;
+    Tensor *t = &m->param[i].t;
+    t->data = from->data;
+    t->packed = from->packed;
+    t->mat = from->mat;
+  }
+  m->rope = m->shared->rope;
+  return GRPO_OK;
+}
+
 Status model_pack(Model *m, const Ctx *cx) {
+  if (m->shared) return pack_view(m, cx);
   if (m->panels_of != kern_name()) try(allocate_panels(m));
   if (!m->stale) return GRPO_OK;
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
     int n, k;
     if (!p->t.packed) continue;
-    outputs_inputs(p, &n, &k);
+    param_outputs_inputs(p, &n, &k);
     gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
   }
   m->stale = false;
@@ -99,6 +140,10 @@ Status model_pack(Model *m, const Ctx *cx) {
 Status model_set_trainable(Model *m, bool on) {
   if (on == m->trainable) return GRPO_OK;
   size_t at = 0;
+  if (on && m->shared) return fail(GRPO_EARG, "model: a view of another model cannot be trained");
+  if (on && model_is_compact(m))
+    return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
+                           "load with dtype = \"f32\", or add an adapter");
   if (on) {
     m->grads = mem_alloc_aligned(m->weight_reals * sizeof *m->grads);
     if (!m->grads)
@@ -122,6 +167,14 @@ void model_zero_grad(Model *m) {
   if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
   for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;
 }
+
+bool model_is_compact(const Model *m) {
+  for (int i = 0; i < m->nparams; i++)
+    if (m->param[i].t.mat) return true;
+  return false;
+}
+
+Storage model_storage(const Model *m) { return m->storage; }
 
 /* ---- random weights ----------------------------------------------------------------- */
 
@@ -173,8 +226,24 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
 
 /* ---- sharing and copying ---------------------------------------------------------------- */
 
+Status model_view(Model **out, const Model *of) {
+  Model *m, *base = (Model *)(uintptr_t)of; /* only its count of references changes */
+  while (base->shared) base = base->shared;
+  try(model_layout(&m, base->pool, &base->config));
+  m->storage = base->storage;
+  m->shared = model_retain(base);
+  const Status s = pack_view(m, &(Ctx){base->pool, NULL});
+  if (s != GRPO_OK) {
+    model_destroy(m);
+    return s;
+  }
+  *out = m;
+  return GRPO_OK;
+}
+
 Status model_clone(Model **out, const Model *from) {
   Model *m;
+  if (model_is_compact(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
   Status s = model_allocate(m);
   if (s == GRPO_OK) s = model_copy_weights(m, from);
@@ -204,18 +273,38 @@ static Status same_shapes(const Model *a, const Model *b) {
   return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different shapes");
 }
 
+static Status can_change(const Model *m) {
+  if (!m->shared && !model_is_compact(m)) return GRPO_OK;
+  return fail(GRPO_EARG, "model: %s cannot be changed", m->shared ? "a view's weights"
+                                                                 : "weights in a compact form");
+}
+
 Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
+  try(can_change(to));
   for (int i = 0; i < to->nparams; i++)
-    memcpy(to->param[i].t.data, from->param[i].t.data, to->param[i].t.n * sizeof(real));
+    try(param_values(&(Ctx){to->pool, NULL}, &from->param[i], to->param[i].t.data));
   model_updated(to);
+  return GRPO_OK;
+}
+
+static Status lerp_param(const Ctx *cx, const Param *from, double alpha, real *to) {
+  real *wide = NULL;
+  if (from->t.mat) {
+    wide = mem_alloc_aligned(from->t.n * sizeof *wide);
+    if (!wide) return fail(GRPO_ENOMEM, "model: %s in float32", from->name);
+    try(param_values(cx, from, wide));
+  }
+  vec_lerp(cx, from->t.n, wide ? wide : from->t.data, (real)alpha, to);
+  mem_free_aligned(wide);
   return GRPO_OK;
 }
 
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx) {
   try(same_shapes(to, from));
+  try(can_change(to));
   for (int i = 0; i < to->nparams; i++)
-    vec_lerp(cx, to->param[i].t.n, from->param[i].t.data, (real)alpha, to->param[i].t.data);
+    try(lerp_param(cx, &from->param[i], alpha, to->param[i].t.data));
   model_updated(to);
   return GRPO_OK;
 }

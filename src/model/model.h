@@ -1,9 +1,13 @@
 /* model.h - one decoder-only transformer, described by Config.
  *
- * Parameters are float32, named and laid out as the family's Hugging Face
- * checkpoint has them (GPT-2's Conv1D weights stay [in, out]).  Every weight of
- * a matrix product also has packed panels; after parameters change, call
+ * Parameters are named and laid out as the family's Hugging Face checkpoint has
+ * them (GPT-2's Conv1D weights stay [in, out]).  In float32 every weight of a
+ * matrix product also has packed panels; after parameters change, call
  * model_updated() and the panels are renewed before the next forward.
+ *
+ * A model may instead be loaded in a compact storage: its matrices are then
+ * frozen (t.mat, with t.data NULL); norms, biases and position embeddings stay
+ * float32.
  */
 #ifndef GRPO_MODEL_MODEL_H
 #define GRPO_MODEL_MODEL_H
@@ -15,7 +19,8 @@
 
 typedef struct Param {
   const char *name;      /* "model.layers.0.self_attn.q_proj.weight" */
-  Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad */
+  Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad;
+                            t.data NULL and t.mat set: compact and frozen */
   bool in_out;           /* stored [in, out] */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
@@ -25,14 +30,29 @@ typedef struct Model Model; /* reference-counted */
 /* Random weights: normal(0, initializer_range), gpt2's residual projections scaled by
  * 1/sqrt(2 layers), norms 1, biases 0. */
 Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
+/* How matrices are kept.  STORE_INT8 and STORE_NF4 are for the projections inside layers; the
+ * embedding and the head stay as the checkpoint has them. */
+typedef enum Storage {
+  STORE_F32, /* float32 with panels: the only form that full training takes */
+  STORE_AUTO, /* as in the checkpoint; other block formats than bitsandbytes' NF4 become float32 */
+  STORE_BF16,
+  STORE_INT8,
+  STORE_NF4
+} Storage;
 /* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an
- * index; f32, f16, bf16. */
-Status model_load(Model **out, Pool *pool, const char *dir);
-Status model_clone(Model **out, const Model *m); /* a frozen copy: no gradients */
+ * index; f32, f16, bf16, or bitsandbytes' NF4.  Converted while it is read, a few rows at a time.
+ * ENOMEM, before any memory is taken, when the weights exceed what the machine has free. */
+Status model_load(Model **out, Pool *pool, const char *dir, Storage storage);
+/* A frozen copy: no gradients.  Compact weights never change, so a copy shares them. */
+Status model_clone(Model **out, const Model *m);
+/* A frozen model that is m's base weights, shared: m lives as long as it does, and its base must
+ * not change meanwhile. */
+Status model_view(Model **out, const Model *m);
 Model *model_retain(Model *m);
 void model_release(Model *m); /* NULL is fine */
 
-typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16 } WeightType;
+/* WEIGHT_NF4: projections inside layers in bitsandbytes' 4-bit layout, everything else in bf16. */
+typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4 } WeightType;
 /* config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
  * index; 0: one file).  Every file is complete or not there at all; config.json comes last. */
 Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes);
@@ -42,10 +62,19 @@ int model_num_params(const Model *m);
 Param *model_param(Model *m, int i);           /* fixed order, the checkpoint's */
 Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
-Status model_set_trainable(Model *m, bool on); /* allocates or frees the gradients */
+/* Allocates or frees the gradients; EARG for a compact model or a view. */
+Status model_set_trainable(Model *m, bool on);
+bool model_is_compact(const Model *m);
+Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise */
+/* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few
+ * rows when it is compact and stored [in, out]. */
+Status param_values(const Ctx *cx, const Param *p, real *out);
+/* Outputs row .. row + rows - 1 of a weight, [rows, inputs] whatever its layout. */
+void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out);
 void model_zero_grad(Model *m);
 void model_updated(Model *m);               /* parameters changed: panels are stale */
 Status model_pack(Model *m, const Ctx *cx); /* renew stale panels; forward functions call it */
+/* EARG when weights of `to` are compact; those of `from` may be. */
 Status model_copy_weights(Model *to, const Model *from);
 /* to = alpha from + (1 - alpha) to */
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx);

@@ -127,7 +127,7 @@ static int l_model_load(lua_State *L) {
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_slot(L);
-  Status s = model_load(&lm->m, pool, dir);
+  Status s = model_load(&lm->m, pool, dir, STORE_F32);
   if (s) return raise_status(L, s);
   lua_pushfstring(L, "%s/tokenizer.json", dir);
   if (file_exists(lua_tostring(L, -1))) {
