@@ -63,9 +63,10 @@ struct Model {
   bool stale;            /* panels do not show the weights */
   bool trainable;
   Storage storage;
-  Matrix **mat; /* [nparams] its own compact weights; NULL where a parameter is float32 */
+  Matrix **mat;  /* [nparams] its own compact weights; NULL where a parameter is float32 */
   Model *shared; /* a view: whose weights these are, retained; NULL: its own */
-  real *rope; /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
+  bool checkpointing; /* layers are computed again in backward */
+  real *rope;         /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
 };
 
 /* Names, shapes and slots of every parameter; no memory for weights yet. */
