@@ -85,7 +85,7 @@ int model_index(const Model *m, const char *name); /* of a parameter; -1: none *
 /* The inverse frequencies of rotary positions, scaled as the configuration says. */
 void rope_frequencies(const Config *c, double *inv_freq /* [head_dim / 2] */);
 Status rope_table(const Config *c, real **out);
-size_t model_panel_reals(const Model *m);
+size_t model_panel_size(const Model *m, int i); /* of parameter i, reals; 0: none */
 
 /* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
  * and values are in cache segments; span[i].own and .prefix point at layer 0's segment and the next

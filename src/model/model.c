@@ -36,28 +36,24 @@ void param_outputs_inputs(const Param *p, int *n, int *k) {
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
 
-static size_t panel_size(const Model *m, const Param *p) {
+size_t model_panel_size(const Model *m, int i) {
+  const Param *p = &m->param[i];
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
   param_outputs_inputs(p, &n, &k);
   return padded(gemm_packed_size(n, k));
 }
 
-size_t model_panel_reals(const Model *m) {
-  size_t n = 0;
-  for (int i = 0; i < m->nparams; i++) n += panel_size(m, &m->param[i]);
-  return n;
-}
-
 static Status allocate_panels(Model *m) {
-  size_t at = 0, n = model_panel_reals(m);
+  size_t at = 0, n = 0;
+  for (int i = 0; i < m->nparams; i++) n += model_panel_size(m, i);
   mem_free_aligned(m->panels);
   m->panels_of = NULL;
   m->panels = mem_alloc_aligned(n * sizeof *m->panels);
   if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
     Param *p = &m->param[i];
-    const size_t size = panel_size(m, p);
+    const size_t size = model_panel_size(m, i);
     p->t.packed = size ? m->panels + at : NULL;
     at += size;
   }

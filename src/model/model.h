@@ -124,7 +124,5 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
  * arena, within 10 % where that is more than a few MiB. */
 typedef enum StepMemory { STEP_FORWARD, STEP_TRAIN, STEP_CHECKPOINTED } StepMemory;
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind);
-/* Weights, panels, rotary table and, when training, gradients. */
-size_t model_weight_bytes(const Config *c, bool train);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "model/compact.h"
+#include "model/estimate.h"
 
 /* ---- matching tensors with parameters ----------------------------------------------------- */
 
@@ -95,14 +96,51 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
   return st;
 }
 
+static void describe(const Model *m, const SourceTensor *const *found, ModelPlan *p) {
+  plan_of_config(p, &m->config);
+  p->storage = m->storage;
+  for (int i = m->nparams; i-- > 0;) {
+    if (model_is_projection(m, i)) p->stored = found[i]->type;
+    if (&m->param[i].t == m->t[M_EMBED]) p->stored_embedding = found[i]->type;
+  }
+}
+
 /* Shapes are checked before memory is taken: a lying config.json costs nothing. */
 static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
   const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
   if (!found) return fail(GRPO_ENOMEM, "%s", dir);
+  ModelPlan plan;
   Status st = match_all(m, s, dir, found);
+  if (st == GRPO_OK) {
+    describe(m, found, &plan);
+    st = plan_check_memory(&plan, dir);
+  }
   if (st == GRPO_OK) st = make_parameters(m, found);
   if (st == GRPO_OK) st = fill_parameters(m, s, found);
   mem_free(found);
+  return st;
+}
+
+static Status open_model(const char *path, Config *c, Model **out, Pool *pool, WeightSource *s) {
+  try(config_load(c, path));
+  try(model_layout(out, pool, c));
+  const Status st = source_open_safetensors(s, path);
+  if (st != GRPO_OK) model_destroy(*out);
+  return st;
+}
+
+Status plan_of_checkpoint(ModelPlan *p, const char *path, Storage storage) {
+  Config c;
+  Model *m;
+  WeightSource s;
+  try(open_model(path, &c, &m, NULL, &s));
+  const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
+  Status st = found ? match_all(m, &s, path, found) : fail(GRPO_ENOMEM, "%s", path);
+  m->storage = storage;
+  if (st == GRPO_OK) describe(m, found, p);
+  mem_free(found);
+  source_close(&s);
+  model_destroy(m);
   return st;
 }
 
@@ -110,11 +148,9 @@ Status model_load(Model **out, Pool *pool, const char *dir, Storage storage) {
   Config c;
   Model *m;
   WeightSource s;
-  try(config_load(&c, dir));
-  try(model_layout(&m, pool, &c));
+  try(open_model(dir, &c, &m, pool, &s));
   m->storage = storage;
-  Status st = source_open_safetensors(&s, dir);
-  if (st == GRPO_OK) st = read_weights(m, &s, dir);
+  const Status st = read_weights(m, &s, dir);
   source_close(&s);
   if (st != GRPO_OK) {
     model_destroy(m);

@@ -23,7 +23,8 @@ struct Engine {
 };
 
 /* Rows that may be in memory at once, and what their forward and backward take. */
-size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o);
+size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
+                        const EngineOptions *o);
 
 double seconds_now(void); /* monotonic */
 

@@ -126,8 +126,10 @@ static int engine_estimate_bytes(lua_State *L) {
   Engine *e = check_engine(L, 1);
   EngineBytes b;
   const Model *r = engine_reference_model(e);
-  engine_estimate(model_config(engine_policy(e)), r ? model_config(r) : NULL, engine_options(e),
-                  &b);
+  ModelPlan policy, reference;
+  plan_of_model(&policy, engine_policy(e));
+  if (r) plan_of_model(&reference, r);
+  engine_estimate(&policy, r ? &reference : NULL, engine_options(e), &b);
   const struct {
     const char *name;
     size_t bytes;
