@@ -14,8 +14,8 @@ local function assign(t, node, path, key, value)
   local row = below and below.row
   if not below then errors.raise("EARG", "tr.config: there is no option '%s'", full) end
   if not row or not row.live then
-    errors.raise("EARG", "tr.config.%s: cannot be changed while the run goes on; set it in the experiment (docs/options.md "
-      .. "marks the options that are live)", full)
+    errors.raise("EARG", "tr.config.%s: cannot be changed while the run goes on; set it in the experiment "
+      .. "(docs/options.md marks the options that are live)", full)
   end
   if value ~= nil then
     local problem = experiment.problem(row, value)
