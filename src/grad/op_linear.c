@@ -5,6 +5,46 @@
  */
 #include "grad/ops.h"
 
+/* ---- the weight, however it is kept ------------------------------------------------- */
+
+static void outputs_inputs(const Tensor *w, bool in_out, int *n, int *k) {
+  *n = w->dim[in_out ? 1 : 0];
+  *k = w->dim[in_out ? 0 : 1];
+}
+
+Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed) {
+  int n, k;
+  outputs_inputs(w, in_out, &n, &k);
+  *packed = w->packed;
+  if (*packed) return GRPO_OK;
+  real *p = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof *p);
+  if (!p) return fail(GRPO_ENOMEM, "linear: no memory to pack a %d x %d weight", n, k);
+  gemm_pack(cx, n, k, w->data, in_out, p);
+  *packed = p;
+  return GRPO_OK;
+}
+
+Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
+                      const real *bias, real *y) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  const real *packed;
+  int n, k;
+  outputs_inputs(w, in_out, &n, &k);
+  try(weight_panels(cx, w, in_out, &packed));
+  gemm_forward(cx, m, n, k, x, k, packed, bias, y, n);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
+                 bool add) {
+  int n, k;
+  outputs_inputs(w, in_out, &n, &k);
+  return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
+}
+
+/* ---- the operation -------------------------------------------------------------------- */
+
 static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }
 static int outputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 1 : 0]; }
 static int inputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 0 : 1]; }
@@ -31,19 +71,8 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status forward(const Ctx *cx, Node *nd) {
-  const int n = outputs(nd), k = inputs(nd);
-  const ArenaMark mark = arena_mark(cx->arena);
-  const real *packed = nd->in[1]->packed;
-  if (!packed) {
-    real *p = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof *p);
-    if (!p) return fail(GRPO_ENOMEM, "linear: no memory to pack a %d x %d weight", n, k);
-    gemm_pack(cx, n, k, nd->in[1]->data, in_out(nd), p);
-    packed = p;
-  }
-  gemm_forward(cx, rows(nd), n, k, nd->in[0]->data, k, packed, nd->in[2] ? nd->in[2]->data : NULL,
-               nd->out->data, n);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
+  return weight_forward(cx, rows(nd), nd->in[1], in_out(nd), nd->in[0]->data,
+                        nd->in[2] ? nd->in[2]->data : NULL, nd->out->data);
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
@@ -52,7 +81,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   bool add;
   if (wants_grad(nd->in[0])) {
     real *dx = grad_into(nd->in[0], &add);
-    try(gemm_dx(cx, m, n, k, dy, n, nd->in[1]->data, in_out(nd), dx, k, add));
+    try(weight_dx(cx, m, nd->in[1], in_out(nd), dy, dx, add));
   }
   if (wants_grad(nd->in[1])) {
     real *dw = grad_into(nd->in[1], &add);
