@@ -29,8 +29,8 @@ local function experiment_of(o)
   end
   if not core.fs.exists(what .. "/run.json") then
     if core.fs.isdir(what) then
-      error(core.error("EARG", ("eval: %s: is neither a run nor a checkpoint of one; to evaluate a model, give a script: "
-        .. "grpo eval SCRIPT model.path=%s"):format(what, what)), 0)
+      error(core.error("EARG", ("eval: %s: is neither a run nor a checkpoint of one; to evaluate a model, give a "
+        .. "script: grpo eval SCRIPT model.path=%s"):format(what, what)), 0)
     end
     return script.load(what, o)
   end
