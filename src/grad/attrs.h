@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "kern/kern.h"
 
 /* embedding: out[t] = wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
@@ -15,6 +16,13 @@ typedef struct EmbeddingAttr {
 
 /* layernorm, rmsnorm: Attr.f[0] = eps; w may be one head wide: the norm is then per head */
 /* linear: Attr.i[0] = 1 when the weight is stored [in, out] (GPT-2's Conv1D) */
+
+/* lora_linear, lora_low: Attr.f[0] = scale; Attr.i[0] as for linear; Attr.p: dropout, NULL: none.
+ * lora_embedding: Attr.f[0] = scale, Attr.p = an EmbeddingAttr. */
+typedef struct LoraDropout {
+  double p;   /* probability that an input of A is zero */
+  RngKey key; /* of the unit and the projection; an element's place is its row and column */
+} LoraDropout;
 
 /* rope: x [tokens, heads * head_dim] */
 typedef struct RopeAttr {

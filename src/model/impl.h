@@ -61,7 +61,8 @@ struct Model {
   const char *panels_of; /* kern_name() that the panels are laid out for */
   bool stale;            /* panels do not show the weights */
   bool trainable;
-  real *rope; /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
+  bool checkpointing; /* layers are computed again in backward */
+  real *rope;         /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
 };
 
 /* Names, shapes and slots of every parameter; no memory for weights yet. */

@@ -118,6 +118,8 @@ Status model_set_trainable(Model *m, bool on) {
   return GRPO_OK;
 }
 
+void model_set_checkpointing(Model *m, bool on) { m->checkpointing = on; }
+
 void model_zero_grad(Model *m) {
   if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
   for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;

@@ -43,6 +43,9 @@ Param *model_param(Model *m, int i);           /* fixed order, the checkpoint's 
 Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 Status model_set_trainable(Model *m, bool on); /* allocates or frees the gradients */
+/* Gradient checkpointing: training keeps each layer's input only and computes the layer again in
+ * backward; the same bits, less memory, about a third more time. */
+void model_set_checkpointing(Model *m, bool on);
 void model_zero_grad(Model *m);
 void model_updated(Model *m);               /* parameters changed: panels are stale */
 Status model_pack(Model *m, const Ctx *cx); /* renew stale panels; forward functions call it */
@@ -90,7 +93,8 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
 
 /* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's
  * arena, within 10 % where that is more than a few MiB. */
-size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train);
+typedef enum StepMemory { STEP_FORWARD, STEP_TRAIN, STEP_CHECKPOINTED } StepMemory;
+size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind);
 /* Weights, panels, rotary table and, when training, gradients. */
 size_t model_weight_bytes(const Config *c, bool train);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/recompute.h"
 #include "model/impl.h"
 
 /* ---- rotary positions ------------------------------------------------------------- */
@@ -194,6 +195,25 @@ static void next_layer(const Rows *r) {
   }
 }
 
+typedef struct LayerPass {
+  Pass *pass;
+  int layer;
+} LayerPass;
+
+static Status run_layer(void *user, Tape *t, Tensor *x, Tensor **y) {
+  const LayerPass *lp = user;
+  (void)t;
+  return block(lp->pass, &lp->pass->m->layer[lp->layer], x, y);
+}
+
+/* Gradient checkpointing: a layer keeps its input only. */
+static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
+  LayerPass *lp = arena_alloc(&p->t->arena, sizeof *lp);
+  if (!lp) return fail(GRPO_ENOMEM, "forward");
+  *lp = (LayerPass){p, layer};
+  return tape_recompute(p->t, run_layer, lp, x, y);
+}
+
 /* Without gradients a layer's intermediate results are dropped at once: its output moves into the
  * place of its input. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
@@ -206,7 +226,10 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   try(tape_apply(t, OP_embedding, in, &a, &x));
   for (int i = 0; i < m->config.num_hidden_layers; i++) {
     const ArenaMark mark = arena_mark(&t->arena);
-    try(block(p, &m->layer[i], x, &y));
+    if (keep && m->checkpointing)
+      try(checkpointed_layer(p, i, x, &y));
+    else
+      try(block(p, &m->layer[i], x, &y));
     if (keep) {
       x = y;
     } else {
