@@ -4,6 +4,7 @@
  *   dx = dy w      dw = dy^T x      dbias = sum over rows of dy
  */
 #include "grad/ops.h"
+#include "grad/weight.h"
 
 /* ---- the weight, however it is kept ------------------------------------------------- */
 
@@ -46,8 +47,8 @@ Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real 
 /* ---- the operation -------------------------------------------------------------------- */
 
 static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }
-static int outputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 1 : 0]; }
-static int inputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 0 : 1]; }
+static int outputs(const Node *nd) { return weight_outputs(nd->in[1], in_out(nd)); }
+static int inputs(const Node *nd) { return weight_inputs(nd->in[1], in_out(nd)); }
 static int rows(const Node *nd) {
   return inputs(nd) ? (int)(nd->in[0]->n / (size_t)inputs(nd)) : 0;
 }
