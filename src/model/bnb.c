@@ -218,16 +218,16 @@ void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out) {
   }
 }
 
-Status bnb_import(const Ctx *cx, Matrix *m, const SourceNf4 *w) {
-  const size_t n = (size_t)m->n * (size_t)m->k, nests = (size_t)nests_of(n);
-  if (w->plain) {
-    matrix_nf4_import_plain(m, w->packed, w->plain);
-    return matrix_done(cx, m);
-  }
-  float *scale = mem_alloc(nests * sizeof *scale);
+Status bnb_import(Matrix *m, const SourceNf4 *w) {
+  const size_t n = (size_t)m->n * (size_t)m->k;
+  const size_t count = (size_t)(w->plain ? blocks_of(n) : nests_of(n));
+  float *scale = mem_alloc(count * sizeof *scale); /* aligned */
   if (!scale) return fail(GRPO_ENOMEM, "scales of %zu blocks", (size_t)blocks_of(n));
-  memcpy(scale, w->scale, nests * sizeof *scale);
-  matrix_nf4_import(m, w->packed, w->absmax, scale, w->offset);
+  memcpy(scale, w->plain ? w->plain : w->scale, count * sizeof *scale);
+  if (w->plain)
+    matrix_nf4_import_plain(m, w->packed, scale);
+  else
+    matrix_nf4_import(m, w->packed, w->absmax, scale, w->offset);
   mem_free(scale);
   return GRPO_OK;
 }
@@ -266,22 +266,39 @@ uint64_t bnb_bytes(int rows, int columns) {
   return (n + 1) / 2 + blocks_of(n) + 4 * nests_of(n) + 4 * (256 + 16) + STATE_BYTES;
 }
 
+/* All parts but the codes. */
+static Status put_scales(StWriter *w, const Matrix *m) {
+  const uint64_t n = (uint64_t)m->n * (uint64_t)m->k;
+  Buf state = {0};
+  try(st_writer_put_bytes(w, m->absmax, blocks_of(n)));
+  try(st_writer_put(w, m->scale, nests_of(n)));
+  try(st_writer_put(w, nf4_absmax_map, 256));
+  try(st_writer_put(w, nf4_code, 16));
+  put_state(&state, m);
+  Status s = buf_status(&state);
+  if (s == GRPO_OK) s = st_writer_put_bytes(w, state.data, state.len);
+  buf_free(&state);
+  return s;
+}
+
+/* Scales that are not quantised yet become so in a copy. */
+static Status put_doubled(StWriter *w, const Matrix *m, const uint8_t *packed) {
+  Matrix *q = NULL;
+  try(matrix_new(&q, MAT_NF4, m->n, m->k));
+  matrix_nf4_import_plain(q, packed, m->plain_absmax);
+  Status s = matrix_done(&(Ctx){0}, q);
+  if (s == GRPO_OK) s = put_scales(w, q);
+  matrix_free(q);
+  return s;
+}
+
 Status bnb_put(StWriter *w, const Matrix *m) {
   const uint64_t n = (uint64_t)m->n * (uint64_t)m->k;
   uint8_t *packed = mem_alloc_aligned((size_t)(n + 1) / 2);
   if (!packed) return fail(GRPO_ENOMEM, "packed codes of a %d x %d weight", m->n, m->k);
   matrix_nf4_export(m, packed);
   Status s = st_writer_put_bytes(w, packed, (n + 1) / 2);
+  if (s == GRPO_OK) s = m->plain_absmax ? put_doubled(w, m, packed) : put_scales(w, m);
   mem_free_aligned(packed);
-  try(s);
-  try(st_writer_put_bytes(w, m->absmax, blocks_of(n)));
-  try(st_writer_put(w, m->scale, nests_of(n)));
-  try(st_writer_put(w, nf4_absmax_map, 256));
-  try(st_writer_put(w, nf4_code, 16));
-  Buf state = {0};
-  put_state(&state, m);
-  s = buf_status(&state);
-  if (s == GRPO_OK) s = st_writer_put_bytes(w, state.data, state.len);
-  buf_free(&state);
   return s;
 }

@@ -24,9 +24,8 @@ Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, cons
                     SourceTensor *out);
 /* Values from .. from + n - 1 of the flattened weight. */
 void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out);
-/* m, an empty MAT_NF4 of its shape, becomes the same codes and scales.  Scales that are not
- * quantised themselves (no double quantisation) become so. */
-Status bnb_import(const Ctx *cx, Matrix *m, const SourceNf4 *w);
+/* m, an empty MAT_NF4 of its shape, becomes the same codes and scales. */
+Status bnb_import(Matrix *m, const SourceNf4 *w);
 
 /* ---- writing: the tensors of a weight, in this order ---- */
 enum { BNB_PARTS = 6, BNB_NAME_BYTES = 160 };

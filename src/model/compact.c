@@ -152,7 +152,7 @@ Status compact_fill(const Ctx *cx, Model *m, int i, const WeightSource *src,
     return GRPO_OK;
   }
   if (m->mat[i] && m->mat[i]->type == MAT_NF4 && t->type == SOURCE_NF4) {
-    const Status s = bnb_import(cx, m->mat[i], &t->nf4);
+    const Status s = bnb_import(m->mat[i], &t->nf4);
     if (src->pass) src->pass(src, t, 0, p->t.n);
     return s;
   }

@@ -64,6 +64,9 @@ Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 /* Allocates or frees the gradients; EARG for a compact model or a view. */
 Status model_set_trainable(Model *m, bool on);
+/* More tokens: new rows of embedding and head are the mean of the old ones.  EARG for fewer, and
+ * once the model is trainable or somebody else holds it.  Panels and Params move. */
+Status model_resize_vocab(Model *m, int n);
 bool model_is_compact(const Model *m);
 Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise */
 /* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few
