@@ -65,6 +65,8 @@ struct Decoder {
   const Sampling *sampling;
   Completion *out;
   const volatile int *cancel;
+  Status (*on_token)(void *user, const Completion *c); /* NULL: nobody listens */
+  void *on_token_user;
 };
 
 const char *finish_name(Finish f) {
@@ -389,6 +391,7 @@ static Status record(Decoder *d, const Job *j, bool *over) {
   o->len++;
   *over = true;
   o->finish = FINISH_EOS;
+  if (d->on_token) try(d->on_token(d->on_token_user, o));
   if (is_eos(d, j->token)) return GRPO_OK;
   try(stop_reached(&d->stop, d->sampling, o->ids, o->len, &stopped));
   o->finish = stopped ? FINISH_STOP : FINISH_LENGTH;
@@ -522,6 +525,11 @@ static void forget_everything(Decoder *d) {
   for (int i = 0; i < d->limits.max_prompts; i++) d->resident[i].request = -1;
   d->nactive = 0;
   d->dirty = false;
+}
+
+void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user) {
+  d->on_token = f;
+  d->on_token_user = user;
 }
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
