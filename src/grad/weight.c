@@ -13,6 +13,13 @@ Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready) 
   return GRPO_OK;
 }
 
+Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed) {
+  Tensor ready;
+  try(weight_ready(cx, w, in_out, &ready));
+  *packed = ready.packed;
+  return GRPO_OK;
+}
+
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
                       const real *bias, real *y) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);

@@ -2,7 +2,7 @@
  * float32 alone, or a compact Matrix.  What linear, loghead, LoRA and the decoder's head share.
  *
  * w is [outputs, inputs], or [inputs, outputs] with in_out; a Matrix is always [outputs, inputs]
- * inside, whatever the tensor's dim says.
+ * inside, whatever the tensor's dim says.  Rows are contiguous.
  */
 #ifndef GRPO_GRAD_WEIGHT_H
 #define GRPO_GRAD_WEIGHT_H
@@ -16,6 +16,8 @@ static inline int weight_inputs(const Tensor *w, bool in_out) { return w->dim[in
 
 /* *ready is w; one without panels gets them in cx's arena, so that several products share them. */
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready);
+/* The panels alone, of a weight that is no Matrix. */
+Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed);
 /* y[m, outputs] = x[m, inputs] w^T + bias (NULL: none).  Row-invariant. */
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
                       const real *bias, real *y);

@@ -25,13 +25,13 @@ Status bnb_check_config(const Json *q, const char *what) {
   if ((method && strcmp(method, "bitsandbytes") != 0) ||
       (!method && !is_true(q, "load_in_4bit") && !is_true(q, "load_in_8bit")))
     return fail(GRPO_EFORMAT,
-                "%s: weights quantised by '%.40s' are not supported; take the model's unquantised "
-                "checkpoint, or one in bitsandbytes' NF4",
+                "%s: quantization_config: weights quantised by '%.40s' are not supported; take the "
+                "unquantised checkpoint, or one in bitsandbytes' NF4",
                 what, method ? method : "(no quant_method)");
   if (is_true(q, "load_in_8bit") || !is_true(q, "load_in_4bit"))
     return fail(GRPO_EFORMAT,
-                "%s: bitsandbytes' 8-bit weights are not supported; take the unquantised "
-                "checkpoint and load it with quantize = \"int8\"",
+                "%s: quantization_config: bitsandbytes' 8-bit weights are not supported; take the "
+                "unquantised checkpoint and load it with quantize = \"int8\"",
                 what);
   const char *type = json_string(json_get(q, "bnb_4bit_quant_type"));
   if (!type || strcmp(type, "nf4") != 0)
@@ -120,8 +120,9 @@ static Status read_state(const Json *j, const StTensor *weight, const char *file
   const Json *shape = json_get(j, "shape"), *offset = json_get(j, "nested_offset");
   int64_t n, k, block, nest;
   if (!type || strcmp(type, "nf4") != 0)
-    return fail(GRPO_EFORMAT, "%s: tensor '%s' is coded in '%.20s'; of bitsandbytes only nf4 is "
-                              "supported",
+    return fail(GRPO_EFORMAT,
+                "%s: tensor '%s' is coded in '%.20s'; of bitsandbytes only nf4 is "
+                "supported",
                 file, weight->name, type ? type : "?");
   if (!json_integer(json_get(j, "blocksize"), &block) || block != NF4_BLOCK)
     return wrong_state(weight, file, "a blocksize other than 64");

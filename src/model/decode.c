@@ -165,7 +165,8 @@ static Status run_rows(Decoder *d, Tensor **x);
 /* One row through the model: what is allocated on first use is allocated now. */
 static Status warm_up(Decoder *d) {
   Tensor *x;
-  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, &d->limits)));
+  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, &d->limits) +
+                                        lora_step_bytes(d->m, max_rows(&d->limits), false)));
   const int slot = cache_take(&d->prompts);
   cache_set_len(&d->prompts, slot, 1);
   d->ids[0] = d->pos[0] = 0;
@@ -233,7 +234,8 @@ void decoder_free(Decoder *d) {
 /* ---- rows through the model ---------------------------------------------------------- */
 
 static Status run_rows(Decoder *d, Tensor **x) {
-  const Rows r = {d->nrows, d->ids, d->pos, 0, NULL, d->nspans, d->span};
+  const Rows r = {
+      .n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
   tape_reset(&d->tape);
   return forward_layers(d->m, &d->tape, &r, x);
 }

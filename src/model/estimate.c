@@ -126,10 +126,20 @@ void plan_of_model(ModelPlan *p, const Model *m) {
   p->stored_embedding = stored_as(m->t[M_EMBED]);
   for (int i = m->nparams; i-- > 0;)
     if (model_is_projection(m, i)) p->stored = stored_as(&m->param[i].t);
+  if (!m->lora) return;
+  p->lora_rank = m->lora->rank;
+  p->lora_modules = m->lora->nmodules;
+  for (int i = 0; i < m->lora->nparams; i++) {
+    const Tensor *t = &m->lora->param[i].t;
+    p->lora_params += t->n;
+    p->lora_panels += gemm_packed_size(t->dim[0], t->dim[1]);
+  }
 }
 
 /* A laid-out model without memory, for its names and shapes; release it with model_release. */
-static Status outline(const ModelPlan *p, Model **out) { return model_layout(out, NULL, &p->config); }
+static Status outline(const ModelPlan *p, Model **out) {
+  return model_layout(out, NULL, &p->config);
+}
 
 static bool is_target(const Model *m, int i, int ntargets, const char *const *targets) {
   const char *name = m->param[i].name, *end = strrchr(name, '.');
@@ -214,8 +224,8 @@ size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
 
 Status plan_check_memory(const ModelPlan *p, const char *path) {
   static const Storage smaller[] = {STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
-  static const char *const how[] = {"dtype = \"auto\"", "dtype = \"bf16\"",
-                                    "quantize = \"int8\"", "quantize = \"nf4\""};
+  static const char *const how[] = {"dtype = \"auto\"", "dtype = \"bf16\"", "quantize = \"int8\"",
+                                    "quantize = \"nf4\""};
   const size_t need = plan_weight_bytes(p, false), free = mem_available();
   if (!free || need <= free) return GRPO_OK;
   for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++) {
@@ -223,10 +233,11 @@ Status plan_check_memory(const ModelPlan *p, const char *path) {
     q.storage = smaller[i];
     const size_t bytes = plan_weight_bytes(&q, false);
     if (bytes < need && bytes <= free / 10 * 9)
-      return fail(GRPO_ENOMEM,
-                  "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
-                  "(%zu MiB)",
-                  path, need >> 20, storage_name(p->storage), free >> 20, how[i], bytes >> 20);
+      return fail(
+          GRPO_ENOMEM,
+          "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
+          "(%zu MiB)",
+          path, need >> 20, storage_name(p->storage), free >> 20, how[i], bytes >> 20);
   }
   return fail(GRPO_ENOMEM,
               "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of them "

@@ -88,13 +88,20 @@ Status model_allocate(Model *m) {
 
 void model_destroy(Model *m) {
   if (!m) return;
+  lora_drop(m);
+  lora_free(m->gone);
+  if (m->shared) { /* everything else is the other's */
+    m->shared->views--;
+    model_release(m->shared);
+    mem_free(m);
+    return;
+  }
   for (int i = 0; m->mat && i < m->nparams; i++) matrix_free(m->mat[i]);
   mem_free(m->mat);
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
-  if (!m->shared) mem_free_aligned(m->rope);
-  model_release(m->shared);
+  mem_free_aligned(m->rope);
   mem_free(m->param);
   mem_free(m->by_name);
   mem_free(m->names);
@@ -102,24 +109,17 @@ void model_destroy(Model *m) {
   mem_free(m);
 }
 
-void model_updated(Model *m) { m->stale = true; }
-
-/* A view shows the weights of its base, wherever they are now. */
-static Status pack_view(Model *m, const Ctx *cx) {
-  try(model_pack(m->shared, cx));
-  for (int i = 0; i < m->nparams; i++) {
-    const Tensor *from = &m->shared->param[i].t;
-    Tensor *t = &m->param[i].t;
-    t->data = from->data;
-    t->packed = from->packed;
-    t->mat = from->mat;
-  }
-  m->rope = m->shared->rope;
-  return GRPO_OK;
+/* With an adapter the base does not change. */
+void model_updated(Model *m) {
+  if (m->lora)
+    m->lora->stale = true;
+  else
+    m->stale = true;
 }
 
 Status model_pack(Model *m, const Ctx *cx) {
-  if (m->shared) return pack_view(m, cx);
+  if (m->lora) try(lora_pack(m->lora, cx));
+  if (m->shared) return model_pack(m->shared, cx);
   if (m->panels_of != kern_name()) try(allocate_panels(m));
   if (!m->stale) return GRPO_OK;
   for (int i = 0; i < m->nparams; i++) {
@@ -136,7 +136,14 @@ Status model_pack(Model *m, const Ctx *cx) {
 Status model_set_trainable(Model *m, bool on) {
   if (on == m->trainable) return GRPO_OK;
   size_t at = 0;
-  if (on && m->shared) return fail(GRPO_EARG, "model: a view of another model cannot be trained");
+  if (m->lora) {
+    try(lora_trainable(m->lora, on));
+    m->trainable = on;
+    model_zero_grad(m);
+    return GRPO_OK;
+  }
+  if (m->shared)
+    return fail(GRPO_EARG, "model: a frozen view shares its weights; it cannot be trained");
   if (on && model_is_compact(m))
     return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
                            "load with dtype = \"f32\", or add an adapter");
@@ -150,7 +157,7 @@ Status model_set_trainable(Model *m, bool on) {
   }
   for (int i = 0; i < m->nparams; i++) {
     Tensor *t = &m->param[i].t;
-    t->needs_grad = on;
+    m->param[i].trainable = t->needs_grad = on;
     t->grad = on ? m->grads + at : NULL;
     at += padded(t->n);
   }
@@ -162,6 +169,10 @@ Status model_set_trainable(Model *m, bool on) {
 void model_set_checkpointing(Model *m, bool on) { m->checkpointing = on; }
 
 void model_zero_grad(Model *m) {
+  Lora *l = m->lora;
+  if (l && l->grads) memset(l->grads, 0, l->reals * sizeof *l->grads);
+  for (int i = 0; l && i < l->nparams; i++) l->param[i].t.grad_live = false;
+  if (l || m->shared) return;
   if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
   for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;
 }
@@ -222,25 +233,76 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
   return GRPO_OK;
 }
 
+/* ---- from compact to float32 -------------------------------------------------------------- */
+
+static void adopt_wide(Model *m, real *wide) {
+  size_t at = 0;
+  for (int i = 0; i < m->nparams; i++) {
+    Tensor *t = &m->param[i].t;
+    matrix_free(m->mat[i]);
+    m->mat[i] = NULL;
+    t->mat = NULL;
+    t->data = wide + at;
+    at += padded(t->n);
+  }
+  mem_free_aligned(m->weights);
+  m->weights = wide;
+  m->weight_reals = at;
+  m->storage = STORE_F32;
+}
+
+Status model_widen(Model *m) {
+  const Ctx cx = {m->pool, NULL};
+  size_t at = 0, n = 0;
+  if (!model_is_compact(m)) return GRPO_OK;
+  if (m->shared || m->views)
+    return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
+  for (int i = 0; i < m->nparams; i++) n += padded(m->param[i].t.n);
+  real *wide = mem_alloc_aligned(n * sizeof *wide);
+  if (!wide) return fail(GRPO_ENOMEM, "model: %zu MiB of weights", n * sizeof(real) >> 20);
+  for (int i = 0; i < m->nparams; i++) {
+    const Status s = param_values(&cx, &m->param[i], wide + at);
+    if (s != GRPO_OK) {
+      mem_free_aligned(wide);
+      return s;
+    }
+    at += padded(m->param[i].t.n);
+  }
+  adopt_wide(m, wide);
+  return allocate_panels(m);
+}
+
 /* ---- sharing and copying ---------------------------------------------------------------- */
 
 Status model_view(Model **out, const Model *of) {
-  Model *m, *base = (Model *)(uintptr_t)of; /* only its count of references changes */
-  while (base->shared) base = base->shared;
-  try(model_layout(&m, base->pool, &base->config));
-  m->storage = base->storage;
-  m->shared = model_retain(base);
-  const Status s = pack_view(m, &(Ctx){base->pool, NULL});
+  Model *root = of->shared ? of->shared : (Model *)(uintptr_t)of, *m = mem_alloc(sizeof *m);
+  if (!m) return fail(GRPO_ENOMEM, "model");
+  *m = *root;
+  m->refs = 1;
+  m->views = 0;
+  m->shared = model_retain(root);
+  m->lora = m->gone = NULL;
+  m->trainable = m->checkpointing = false;
+  root->views++;
+  *out = m;
+  return GRPO_OK;
+}
+
+static Status clone_adapter(Model **out, const Model *from) {
+  const Lora *l = from->lora;
+  try(model_view(out, from));
+  const Status s = lora_attach(*out, l->config, strlen(l->config), "model");
   if (s != GRPO_OK) {
-    model_destroy(m);
+    model_release(*out);
     return s;
   }
-  *out = m;
+  memcpy((*out)->lora->weights, l->weights, l->reals * sizeof *l->weights);
   return GRPO_OK;
 }
 
 Status model_clone(Model **out, const Model *from) {
   Model *m;
+  if (from->lora) return clone_adapter(out, from);
   if (model_is_compact(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
   Status s = model_allocate(m);
@@ -262,26 +324,46 @@ void model_release(Model *m) {
   if (m && --m->refs == 0) model_destroy(m);
 }
 
+static const Model *owner(const Model *m) { return m->shared ? m->shared : m; }
+
+/* What copying goes over: of two models on the same base, the adapters. */
+static int first_param(const Model *a, const Model *b) {
+  return owner(a) == owner(b) ? a->nparams : 0;
+}
+
+static Status same_adapters(const Model *a, const Model *b) {
+  bool same = model_num_params(a) == model_num_params(b);
+  for (int i = a->nparams; same && i < model_num_params(a); i++) {
+    const Param *p = model_param((Model *)(uintptr_t)a, i);
+    const Param *q = model_param((Model *)(uintptr_t)b, i);
+    same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
+  }
+  return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different adapters");
+}
+
 static Status same_shapes(const Model *a, const Model *b) {
   bool same = a->nparams == b->nparams;
   for (int i = 0; same && i < a->nparams; i++) {
     const Param *p = &a->param[i], *q = &b->param[i];
     same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
   }
-  return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different shapes");
+  if (!same) return fail(GRPO_ESHAPE, "model: the two models have different shapes");
+  return same_adapters(a, b);
 }
 
-static Status can_change(const Model *m) {
-  if (!m->shared && !model_is_compact(m)) return GRPO_OK;
-  return fail(GRPO_EARG, "model: %s cannot be changed", m->shared ? "a view's weights"
-                                                                 : "weights in a compact form");
+/* Of two models on the same base only the adapter changes. */
+static Status can_change(const Model *to, const Model *from) {
+  if (owner(to) == owner(from) || (!to->shared && !model_is_compact(to))) return GRPO_OK;
+  return fail(GRPO_EARG, "model: %s cannot be changed",
+              to->shared ? "a view's weights" : "weights in a compact form");
 }
 
 Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
-  try(can_change(to));
-  for (int i = 0; i < to->nparams; i++)
-    try(param_values(&(Ctx){to->pool, NULL}, &from->param[i], to->param[i].t.data));
+  try(can_change(to, from));
+  for (int i = first_param(to, from); i < model_num_params(to); i++)
+    try(param_values(&(Ctx){to->pool, NULL}, model_param((Model *)(uintptr_t)from, i),
+                     model_param(to, i)->t.data));
   model_updated(to);
   return GRPO_OK;
 }
@@ -300,9 +382,10 @@ static Status lerp_param(const Ctx *cx, const Param *from, double alpha, real *t
 
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx) {
   try(same_shapes(to, from));
-  try(can_change(to));
-  for (int i = 0; i < to->nparams; i++)
-    try(lerp_param(cx, &from->param[i], alpha, to->param[i].t.data));
+  try(can_change(to, from));
+  for (int i = first_param(to, from); i < model_num_params(to); i++)
+    try(lerp_param(cx, model_param((Model *)(uintptr_t)from, i), alpha,
+                   model_param(to, i)->t.data));
   model_updated(to);
   return GRPO_OK;
 }
@@ -310,16 +393,26 @@ Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx 
 /* ---- looking in ------------------------------------------------------------------------------ */
 
 const Config *model_config(const Model *m) { return &m->config; }
-int model_num_params(const Model *m) { return m->nparams; }
-Param *model_param(Model *m, int i) { return &m->param[i]; }
+int model_num_params(const Model *m) { return m->nparams + (m->lora ? m->lora->nparams : 0); }
+Param *model_param(Model *m, int i) {
+  return i < m->nparams ? &m->param[i] : &m->lora->param[i - m->nparams];
+}
 
 Param *model_find(Model *m, const char *name) {
-  const int i = model_index(m, name);
-  return i < 0 ? NULL : &m->param[i];
+  int i = model_index(m, name);
+  if (i >= 0) return &m->param[i];
+  i = m->lora ? lora_index(m->lora, name) : -1;
+  return i < 0 ? NULL : &m->lora->param[i];
 }
 
-uint64_t model_count(const Model *m) {
+static uint64_t count(const Model *m, bool trainable) {
   uint64_t n = 0;
-  for (int i = 0; i < m->nparams; i++) n += m->param[i].t.n;
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param((Model *)(uintptr_t)m, i);
+    if (!trainable || p->trainable) n += p->t.n;
+  }
   return n;
 }
+uint64_t model_count(const Model *m) { return count(m, false); }
+/* A view sees its owner's parameters, but none of them is its to train. */
+uint64_t model_count_trainable(const Model *m) { return m->trainable ? count(m, true) : 0; }

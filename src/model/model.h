@@ -21,6 +21,7 @@ typedef struct Param {
   const char *name;      /* "model.layers.0.self_attn.q_proj.weight" */
   Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad;
                             t.data NULL and t.mat set: compact and frozen */
+  bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
@@ -43,10 +44,10 @@ typedef enum Storage {
  * index; f32, f16, bf16, or bitsandbytes' NF4.  Converted while it is read, a few rows at a time.
  * ENOMEM, before any memory is taken, when the weights exceed what the machine has free. */
 Status model_load(Model **out, Pool *pool, const char *dir, Storage storage);
-/* A frozen copy: no gradients.  Compact weights never change, so a copy shares them. */
+/* A frozen copy: no gradients.  With an adapter (lora.h) A and B are copied and the base, which is
+ * frozen then, is shared; so are compact weights, which never change. */
 Status model_clone(Model **out, const Model *m);
-/* A frozen model that is m's base weights, shared: m lives as long as it does, and its base must
- * not change meanwhile. */
+/* The base model without its adapter, frozen: shares the weights and keeps them alive. */
 Status model_view(Model **out, const Model *m);
 Model *model_retain(Model *m);
 void model_release(Model *m); /* NULL is fine */
@@ -59,14 +60,18 @@ Status model_save(const Model *m, const char *dir, WeightType type, uint64_t sha
 
 const Config *model_config(const Model *m);
 int model_num_params(const Model *m);
-Param *model_param(Model *m, int i);           /* fixed order, the checkpoint's */
+Param *model_param(Model *m, int i); /* fixed order, the checkpoint's; then the adapter's */
 Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
-/* Allocates or frees the gradients; EARG for a compact model or a view. */
+uint64_t model_count_trainable(const Model *m);
+/* Allocates or frees the gradients: of all parameters, or of the adapter's alone where there is
+ * one.  EARG for a compact model without an adapter. */
 Status model_set_trainable(Model *m, bool on);
 /* More tokens: new rows of embedding and head are the mean of the old ones.  EARG for fewer, and
- * once the model is trainable or somebody else holds it.  Panels and Params move. */
+ * once the model is trainable, has an adapter or is held by somebody else.  Params move. */
 Status model_resize_vocab(Model *m, int n);
+/* A compact model becomes float32.  EARG while views share its weights. */
+Status model_widen(Model *m);
 bool model_is_compact(const Model *m);
 Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise */
 /* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few
@@ -96,6 +101,8 @@ typedef struct Pack {
   int nout;
   const int32_t *out_rows; /* [nout] the row that predicts output i */
   const int32_t *targets;  /* [nout] */
+  const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
+                              caller's, sample holds the iteration; NULL: off */
 } Pack;
 
 typedef struct PackGroup {

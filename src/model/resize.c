@@ -113,7 +113,7 @@ Status model_resize_vocab(Model *m, int n) {
   if (n == c.vocab_size) return GRPO_OK;
   if (n < c.vocab_size)
     return fail(GRPO_EARG, "model: a vocabulary of %d tokens cannot shrink to %d", c.vocab_size, n);
-  if (m->shared || m->trainable || m->refs > 1)
+  if (m->shared || m->views || m->lora || m->gone || m->trainable || m->refs > 1)
     return fail(GRPO_EARG, "model: its vocabulary can grow only before it is trained or shared");
   c.vocab_size = n;
   try(model_layout(&to, m->pool, &c));

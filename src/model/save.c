@@ -138,8 +138,8 @@ static void put_mapped(Buf *map, const Model *m, int i, WeightType type, const c
   const bool packed = is_packed(m, i, type);
   if (packed) bnb_parts(m->param[i].name, 1, 1, &parts);
   for (int k = 0; k < (packed ? BNB_PARTS : 1); k++, comma = ",")
-    buf_printf(map, "%s\n    \"%s\": \"%s\"", comma,
-               packed ? parts.name[k] : m->param[i].name, file);
+    buf_printf(map, "%s\n    \"%s\": \"%s\"", comma, packed ? parts.name[k] : m->param[i].name,
+               file);
 }
 
 static Status write_shards(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes,

@@ -115,8 +115,10 @@ static const StTensor *find(const void *arg, const char *name) {
 }
 
 static SourceType type_of(StType t) {
-  return t == ST_F32 ? SOURCE_F32 : t == ST_F16 ? SOURCE_F16 : t == ST_BF16 ? SOURCE_BF16
-                                                                             : SOURCE_OTHER;
+  return t == ST_F32    ? SOURCE_F32
+         : t == ST_F16  ? SOURCE_F16
+         : t == ST_BF16 ? SOURCE_BF16
+                        : SOURCE_OTHER;
 }
 
 /* place: file in the upper half, tensor in the lower. */
@@ -186,8 +188,7 @@ Status source_open_safetensors(WeightSource *out, const char *dir) {
   Shards *s = mem_zalloc(sizeof *s);
   *out = (WeightSource){0};
   if (!s) return fail(GRPO_ENOMEM, "%s", dir);
-  *out =
-      (WeightSource){.impl = s, .read = read_values, .pass = pass_values, .close = close_shards};
+  *out = (WeightSource){.impl = s, .read = read_values, .pass = pass_values, .close = close_shards};
   Status st = shards_open(s, dir);
   if (st == GRPO_OK) st = list_tensors(out, s);
   if (st != GRPO_OK) source_close(out);

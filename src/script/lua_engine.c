@@ -70,6 +70,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
                                       "micro_batch_tokens",
                                       "optimizer",
                                       "gradient_checkpointing",
+                                      "examples",
                                       NULL};
   static const char where[] = "engine";
   engine_options_init(o);
@@ -81,6 +82,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_int(L, 1, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
   field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
   field_bool(L, 1, where, "gradient_checkpointing", &o->gradient_checkpointing);
+  field_bool(L, 1, where, "examples", &o->examples);
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
   lua_pop(L, 1);

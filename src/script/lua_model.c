@@ -102,8 +102,7 @@ static void refuse_later(lua_State *L, int options, const char *where, const cha
   }
 }
 
-/* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
-static const char *push_model_dir(lua_State *L, const char *path) {
+const char *push_model_dir(lua_State *L, const char *path) {
   lua_pushfstring(L, "%s/run.json", path);
   bool run = file_exists(lua_tostring(L, -1));
   lua_pop(L, 1);
@@ -116,18 +115,16 @@ static const char *push_model_dir(lua_State *L, const char *path) {
 
 static int l_model_load(lua_State *L) {
   static const char *const known[] = {"dtype", "quantize", "adapter", "tokenizer", NULL};
-  static const char *const later[] = {"quantize", "adapter", NULL};
-  static const char *const dtypes[] = {"auto", "f32", NULL};
+  static const char *const later[] = {"adapter", NULL};
   const char *where = "model.load", *path = check_string(L, 1, NULL);
-  int dtype;
   lua_settop(L, 2);
   check_fields(L, 2, where, known);
   refuse_later(L, 2, where, later);
-  field_choice(L, 2, where, "dtype", dtypes, &dtype);
+  const Storage storage = field_storage(L, 2, where);
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_slot(L);
-  Status s = model_load(&lm->m, pool, dir, STORE_F32);
+  Status s = model_load(&lm->m, pool, dir, storage);
   if (s) return raise_status(L, s);
   lua_pushfstring(L, "%s/tokenizer.json", dir);
   if (file_exists(lua_tostring(L, -1))) {
@@ -166,26 +163,31 @@ static Buf *push_config_text(lua_State *L, int index, const char **what) {
   return b;
 }
 
+void check_model_config(lua_State *L, int index, Config *c) {
+  const char *what;
+  Json *j;
+  const Buf *b = push_config_text(L, index, &what);
+  Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
+  if (s) raise_status(L, s);
+  s = config_from_json(c, j, what);
+  json_free(j);
+  if (s == GRPO_OK) s = config_check(c, what);
+  if (s && lua_type(L, index) != LUA_TSTRING) raise_new(L, GRPO_EARG, "%s", err_message());
+  if (s) raise_status(L, s);
+  lua_pop(L, 1);
+}
+
 static int l_model_new(lua_State *L) {
   static const char *const known[] = {"seed", "tokenizer", NULL};
-  const char *what;
   uint64_t seed = 0;
-  Json *j;
   Config c;
   lua_settop(L, 2);
   check_fields(L, 2, "model.new", known);
   field_seed(L, 2, "model.new", "seed", &seed);
-  const Buf *b = push_config_text(L, 1, &what);
-  Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
-  if (s) return raise_status(L, s);
-  s = config_from_json(&c, j, what);
-  json_free(j);
-  if (s == GRPO_OK) s = config_check(&c, what);
-  if (s && lua_type(L, 1) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "%s", err_message());
-  if (s) return raise_status(L, s);
+  check_model_config(L, 1, &c);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_slot(L);
-  s = model_new(&lm->m, pool, &c, seed);
+  const Status s = model_new(&lm->m, pool, &c, seed);
   if (s) return raise_status(L, s);
   set_tokenizer(L, 2, "model.new");
   return 1;
@@ -215,8 +217,8 @@ static int l_model_lerp(lua_State *L) {
 static int model_save_(lua_State *L) {
   static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", NULL};
   static const char *const formats[] = {"hf", "adapter", "gguf", NULL};
-  static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
-  const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16};
+  static const char *const dtypes[] = {"f32", "f16", "bf16", "nf4", NULL};
+  const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
   int format = 0, dtype = 0;
   double shard = 0;
   bool merge;
@@ -237,6 +239,31 @@ static int model_save_(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
+/* core.model_view(m) -> a frozen model on the same weights, without its adapter */
+static int l_model_view(lua_State *L) {
+  Model *m = check_model(L, 1);
+  LuaModel *view = push_slot(L);
+  view->frozen = true;
+  Status s = model_view(&view->m, m);
+  if (s) return raise_status(L, s);
+  lua_getiuservalue(L, 1, 1);
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+/* core.model_resize_vocab(m, n) */
+static int l_model_resize(lua_State *L) {
+  LuaModel *lm = check_lua_model(L, 1);
+  const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
+  decoder_free(lm->decoder);
+  lm->decoder = NULL;
+  Status s = model_resize_vocab(lm->m, (int)n);
+  if (s) return raise_status(L, s);
+  lua_pushnil(L); /* m.config is another one now */
+  lua_setiuservalue(L, 1, 2);
+  return 0;
+}
+
 /* ---- parameters --------------------------------------------------------------------- */
 
 static void release_model(void *m) { model_release(m); }
@@ -254,8 +281,11 @@ static int next_parameter(lua_State *L) {
   TensorHandle *h = push_handle(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_setiuservalue(L, -2, 1);
-  Status s = value_wrap(&v, &p->t);
-  if (s == GRPO_OK) value_on_free(v, model_retain(lm->m), release_model);
+  Status s = p->t.mat ? value_new(&v, p->t.ndim, p->t.dim) : value_wrap(&v, &p->t);
+  if (s == GRPO_OK && p->t.mat)
+    s = param_values(script_ctx(L), p, value_tensor(v)->data); /* compact weights: a copy */
+  else if (s == GRPO_OK)
+    value_on_free(v, model_retain(lm->m), release_model);
   finish_tensor(L, h, s, v);
   lua_pushboolean(L, !lm->frozen);
   return 3;
@@ -378,8 +408,11 @@ static int later_method(lua_State *L) {
 
 const luaL_Reg model_functions[] = {{"model_clone", l_model_clone},
                                     {"model_lerp", l_model_lerp},
+                                    {"model_estimate", l_model_estimate},
                                     {"model_load", l_model_load},
                                     {"model_new", l_model_new},
+                                    {"model_resize_vocab", l_model_resize},
+                                    {"model_view", l_model_view},
                                     {NULL, NULL}};
 
 void model_open(lua_State *L) {

@@ -1,5 +1,6 @@
 /* Training: packs against plain sequences, threads, memory, copies. */
 #include "base/mem.h"
+#include "model/estimate.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
