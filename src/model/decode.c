@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "model/cache.h"
 #include "model/impl.h"
+#include "model/lora.h"
 #include "model/sampler.h"
 #include "model/stop.h"
 
