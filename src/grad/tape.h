@@ -18,7 +18,7 @@
 #include "grad/tensor.h"
 #include "kern/kern.h"
 
-enum { OP_MAX_IN = 3 };
+enum { OP_MAX_IN = 5 };
 
 typedef enum OpId {
 #define OP(name, inputs, attributes) OP_##name,
