@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/weight.h"
 #include "model/cache.h"
 #include "model/impl.h"
 #include "model/lora.h"
@@ -247,8 +248,8 @@ static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
   const Ctx *cx = &d->tape.cx;
   const int k = c->hidden_size, v = c->vocab_size;
   const double t = d->sampling->temperature;
-  gemm_forward(cx, n, v, k, hidden->data + (size_t)row * (size_t)k, k, d->m->t[M_HEAD]->packed,
-               NULL, d->logits, v);
+  const real *x = hidden->data + (size_t)row * (size_t)k;
+  try(weight_forward(cx, n, d->m->t[M_HEAD], false, x, NULL, d->logits));
   logp_rows(cx, n, v, d->logits, (real)(t > 0 ? 1 / t : 1), NULL, NULL, d->stats[1], d->stats[0]);
   for (int i = 0; i < n; i++)
     if (!isfinite(d->stats[0][i]))

@@ -302,6 +302,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
     try(model_pack(ref, &t->cx));
     a->ref_hidden = ref_hidden;
     a->ref_packed = ref->t[M_HEAD]->packed;
+    a->ref_mat = ref->t[M_HEAD]->mat;
     a->ref_c = ref->config.hidden_size;
   }
   Tensor *in[] = {hidden, m->t[M_HEAD]};
