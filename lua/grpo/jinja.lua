@@ -23,7 +23,8 @@ local values = require "grpo.jinja.values"
 
 local jinja = {}
 
-local max_steps, max_text, max_source = 4000000, 16 << 20, 1 << 20
+-- Of one run: steps, bytes of one text; bytes of a source.
+jinja.limits = { steps = 4000000, text = 16 << 20, source = 1 << 20 }
 
 -- ---- functions that every template has ----------------------------------------------------------
 
@@ -109,7 +110,9 @@ function jinja.compile(source)
   if type(source) ~= "string" then
     errors.raise("EARG", "template: want the source as a string, got a %s", type(source))
   end
-  if #source > max_source then errors.raise("EARG", "template: the source is longer than %d bytes", max_source) end
+  if #source > jinja.limits.source then
+    errors.raise("EARG", "template: the source is longer than %d bytes", jinja.limits.source)
+  end
   local ok, tree = pcall(parser.run, source)
   if not ok then raise(tree, 1) end
   local template = setmetatable({ source = source }, Template)
@@ -129,7 +132,8 @@ function Template:render(vars)
     if not ok then errors.raise("EARG", "render: %s: %s", tostring(name), tostring(made)) end
     given[name] = made
   end
-  local ctx = { line = 1, steps = max_steps, limit = max_steps, max_text = max_text, globals = globals }
+  local limits = jinja.limits
+  local ctx = { line = 1, steps = limits.steps, limit = limits.steps, max_text = limits.text, globals = globals }
   local ok, text, spans = pcall(eval.run, ctx, trees[self], given)
   if not ok then raise(text, ctx.line) end
   return text, spans
