@@ -40,6 +40,7 @@ global("namespace", function(ctx, args, named)
   local map = {}
   if args[1] ~= nil then
     if values.kind(args[1]) ~= "dict" then values.fail(ctx, "namespace: want a mapping or names") end
+    values.charge(ctx, #args[1].keys)
     for key, value in pairs(args[1].map) do map[key] = value end
   end
   for key, value in pairs(named) do map[key] = value end
@@ -50,6 +51,7 @@ global("dict", function(ctx, args, named)
   local dict = values.dict()
   if args[1] ~= nil then
     if values.kind(args[1]) ~= "dict" then values.fail(ctx, "dict: want a mapping or names") end
+    values.charge(ctx, #args[1].keys)
     for _, key in ipairs(args[1].keys) do values.put(dict, key, args[1].map[key]) end
   end
   local names = {}
@@ -79,8 +81,9 @@ end)
 
 -- Python's strftime: "%-d" is without the zero in front.
 global("strftime_now", function(ctx, args)
-  local now = os.time()
-  return (methods.text_arg(ctx, args, 1, "strftime_now"):gsub("%%(%-?)(.?)", function(minus, c)
+  local now, format = os.time(), methods.text_arg(ctx, args, 1, "strftime_now")
+  values.charge(ctx, #format)
+  return (format:gsub("%%(%-?)(.?)", function(minus, c)
     if c == "%" then return "%" end
     local ok, text = pcall(os.date, "%" .. c, now)
     if not ok or c == "" then values.fail(ctx, "strftime_now: there is no %%%s%s", minus, c) end

@@ -12,7 +12,7 @@
 
 static const char setup[] =
     "local jinja = require 'grpo.jinja'\n"
-    "jinja.limits.steps, jinja.limits.text = 200000, 1 << 20\n"
+    "jinja.limits.steps, jinja.limits.text = 20000, 1 << 18\n"
     "local usual = jinja.from_json [[{\"messages\": [{\"role\": \"system\", \"content\": \"s\"},"
     " {\"role\": \"user\", \"content\": \" a b \\n\\u00e9\"}, {\"role\": \"assistant\", \"content\":"
     " \"<think>x</think>c\", \"tool_calls\": [{\"type\": \"function\", \"id\": \"123456789\","
