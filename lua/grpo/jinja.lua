@@ -19,6 +19,7 @@ local eval = require "grpo.jinja.eval"
 local json = require "grpo.jinja.json"
 local methods = require "grpo.jinja.methods"
 local parser = require "grpo.jinja.parser"
+local spaces = require "grpo.jinja.spaces"
 local values = require "grpo.jinja.values"
 
 local jinja = {}
@@ -179,26 +180,64 @@ local function cached(source)
   return template
 end
 
-local chat_options = { generation_prompt = true, tools = true, vars = true }
+local chat_options = { generation_prompt = true, continue_final_message = true, tools = true, vars = true }
+
+-- The text of the last message: its content, or the last text among its parts.
+local function final_text(messages)
+  local value = values.from_lua(messages)
+  local last = values.is_list(value) and value[value.n]
+  local content = last and values.kind(last) == "dict" and last.map.content
+  if content and values.is_list(content) then
+    for i = content.n, 1, -1 do
+      local part = content[i]
+      if values.kind(part) == "dict" and type(part.map.text) == "string" then return part.map.text end
+    end
+  end
+  if type(content) ~= "string" then
+    errors.raise("EARG", "chat: continue_final_message: the last message has no text")
+  end
+  return content
+end
+
+-- `text` up to the end of the last message's content, as transformers cuts it: a template that trims
+-- the content leaves the prompt without the space at its end.
+local function continued(text, content)
+  local trimmed = spaces.rstrip(spaces.lstrip(content))
+  local behind = text:reverse():find(trimmed:reverse(), 1, true)
+  if not behind then
+    errors.raise("EARG", "chat: continue_final_message: the template does not show the last message as it is")
+  end
+  local from = #text - (behind - 1) - #trimmed + 1
+  local whole = spaces.lstrip(content)
+  if text:sub(from, from + #whole - 1) == content then return text:sub(1, from + #whole - 1) end
+  return text:sub(1, from + #trimmed - 1)
+end
 
 -- messages through a Jinja source, with the tokenizer's special tokens by their names.
 function jinja.chat(source, tokenizer, messages, opts)
   opts = opts or {}
   for name in pairs(opts) do
     if not chat_options[name] then
-      errors.raise("EARG", "chat: there is no option '%s', want generation_prompt, tools or vars", tostring(name))
+      errors.raise("EARG", "chat: there is no option '%s', want generation_prompt, continue_final_message, tools "
+        .. "or vars", tostring(name))
     end
   end
   if opts.vars ~= nil and type(opts.vars) ~= "table" then errors.raise("EARG", "chat: vars: want a table") end
   local vars = {}
-  for _, name in ipairs { "bos", "eos", "pad", "unk" } do
+  for _, name in ipairs { "bos", "eos", "pad", "unk", "sep", "cls", "mask" } do
     local id = tokenizer[name]
     vars[name .. "_token"] = id and tokenizer:token(id)
   end
   for name, value in pairs(opts.vars or {}) do vars[name] = value end
   vars.messages, vars.tools = messages, opts.tools
   vars.add_generation_prompt = opts.generation_prompt and true or false
-  return (cached(source):render(vars))
+  if not opts.continue_final_message then return (cached(source):render(vars)) end
+  if opts.generation_prompt then
+    errors.raise("EARG", "chat: generation_prompt begins a new message, continue_final_message goes on with the last "
+      .. "one; want one of them")
+  end
+  local content = final_text(messages)
+  return continued(cached(source):render(vars), content)
 end
 
 return jinja

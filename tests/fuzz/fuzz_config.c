@@ -66,7 +66,8 @@ static void check_directory(const uint8_t *config, size_t n, const uint8_t *more
   char path[128];
   Config c;
   if (!*dir) {
-    snprintf(dir, sizeof dir, "%s/fuzz-config-XXXXXX", file_is_dir("/dev/shm") ? "/dev/shm" : "/tmp");
+    snprintf(dir, sizeof dir, "%s/fuzz-config-XXXXXX",
+             file_is_dir("/dev/shm") ? "/dev/shm" : "/tmp");
     FUZZ_CHECK(mkdtemp(dir));
     atexit(remove_dir);
   }

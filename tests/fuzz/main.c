@@ -116,10 +116,29 @@ static void set_integer(Bytes *b) {
 
 /* Another number in the place of one that is written out. */
 static void set_number(Bytes *b) {
-  static const char *const list[] = {
-      "0",          "1",   "-1",   "2",          "3",    "7",   "255",  "256", "65536", "2147483647",
-      "2147483648", "1e9", "1e30", "0.5",        "-0",   "1e-9", "4096", "64",  "1e400",
-      "9223372036854775807", "18446744073709551616", "4294967296", "999999999999999999999"};
+  static const char *const list[] = {"0",
+                                     "1",
+                                     "-1",
+                                     "2",
+                                     "3",
+                                     "7",
+                                     "255",
+                                     "256",
+                                     "65536",
+                                     "2147483647",
+                                     "2147483648",
+                                     "1e9",
+                                     "1e30",
+                                     "0.5",
+                                     "-0",
+                                     "1e-9",
+                                     "4096",
+                                     "64",
+                                     "1e400",
+                                     "9223372036854775807",
+                                     "18446744073709551616",
+                                     "4294967296",
+                                     "999999999999999999999"};
   size_t at = below(b->size), end;
   while (at < b->size && !isdigit(b->data[at])) at++;
   for (end = at; end < b->size && isdigit(b->data[end]);) end++;
