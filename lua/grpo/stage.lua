@@ -77,6 +77,7 @@ function Stage:build_engine()
     group_size = self.kind == "grpo" and config.sampling.group_size or 1,
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
     micro_batch_tokens = config.train.micro_batch_tokens, optimizer = config.train.optimizer,
+    gradient_checkpointing = config.model.gradient_checkpointing,
   }
   check_memory(self.engine)
   self.engine:reserve()

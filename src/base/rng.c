@@ -25,7 +25,7 @@ static uint64_t mix(uint64_t x) { /* splitmix64's finaliser */
 }
 
 /* The lower half of the index goes into the counter, the upper half into the key. */
-static void block(const RngKey *k, uint64_t index, uint32_t out[4]) {
+void rng_block(const RngKey *k, uint64_t index, uint32_t out[4]) {
   uint64_t key = mix(k->seed + 0x9e3779b97f4a7c15u) ^ mix(index >> 32);
   const uint32_t words[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
   const uint32_t counter[4] = {(uint32_t)index, k->sample, k->prompt,
@@ -35,7 +35,7 @@ static void block(const RngKey *k, uint64_t index, uint32_t out[4]) {
 
 uint64_t rng_u64(const RngKey *k, uint64_t index) {
   uint32_t r[4];
-  block(k, index, r);
+  rng_block(k, index, r);
   return (uint64_t)r[1] << 32 | r[0];
 }
 
@@ -45,7 +45,7 @@ double rng_uniform(const RngKey *k, uint64_t index) {
 
 double rng_normal(const RngKey *k, uint64_t index) { /* Box and Muller */
   uint32_t r[4];
-  block(k, index, r);
+  rng_block(k, index, r);
   double u = ((double)((uint64_t)r[1] << 20 | r[0] >> 12) + 0.5) * 0x1p-52;
   double v = (double)((uint64_t)r[3] << 20 | r[2] >> 12) * 0x1p-52;
   return sqrt(-2 * log(u)) * cos(6.283185307179586477 * v);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "kern/kern.h"
 
 /* embedding: out[t] = wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
@@ -15,6 +16,13 @@ typedef struct EmbeddingAttr {
 
 /* layernorm, rmsnorm: Attr.f[0] = eps; w may be one head wide: the norm is then per head */
 /* linear: Attr.i[0] = 1 when the weight is stored [in, out] (GPT-2's Conv1D) */
+
+/* lora_linear, lora_low: Attr.f[0] = scale; Attr.i[0] as for linear; Attr.p: dropout, NULL: none.
+ * lora_embedding: Attr.f[0] = scale, Attr.p = an EmbeddingAttr. */
+typedef struct LoraDropout {
+  double p;   /* probability that an input of A is zero */
+  RngKey key; /* of the unit and the projection; an element's place is its row and column */
+} LoraDropout;
 
 /* rope: x [tokens, heads * head_dim] */
 typedef struct RopeAttr {
@@ -49,8 +57,9 @@ typedef struct LogheadAttr {
       *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
   const int32_t *targets; /* [n] */
   real inv_temp;
-  const real *ref_hidden; /* [n, c_ref] or NULL */
-  const real *ref_packed; /* the reference head's panels */
+  const real *ref_hidden;       /* [n, c_ref] or NULL */
+  const real *ref_packed;       /* the reference head's panels, or: */
+  const struct Matrix *ref_mat; /* the same head in a compact form */
   int ref_c;
 } LogheadAttr;
 

@@ -4,10 +4,11 @@
  *   dx = dy w      dw = dy^T x      dbias = sum over rows of dy
  */
 #include "grad/ops.h"
+#include "grad/weight.h"
 
 static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }
-static int outputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 1 : 0]; }
-static int inputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 0 : 1]; }
+static int outputs(const Node *nd) { return weight_outputs(nd->in[1], in_out(nd)); }
+static int inputs(const Node *nd) { return weight_inputs(nd->in[1], in_out(nd)); }
 static int rows(const Node *nd) {
   return inputs(nd) ? (int)(nd->in[0]->n / (size_t)inputs(nd)) : 0;
 }
@@ -31,19 +32,8 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status forward(const Ctx *cx, Node *nd) {
-  const int n = outputs(nd), k = inputs(nd);
-  const ArenaMark mark = arena_mark(cx->arena);
-  const real *packed = nd->in[1]->packed;
-  if (!packed) {
-    real *p = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof *p);
-    if (!p) return fail(GRPO_ENOMEM, "linear: no memory to pack a %d x %d weight", n, k);
-    gemm_pack(cx, n, k, nd->in[1]->data, in_out(nd), p);
-    packed = p;
-  }
-  gemm_forward(cx, rows(nd), n, k, nd->in[0]->data, k, packed, nd->in[2] ? nd->in[2]->data : NULL,
-               nd->out->data, n);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
+  return weight_forward(cx, rows(nd), nd->in[1], in_out(nd), nd->in[0]->data,
+                        nd->in[2] ? nd->in[2]->data : NULL, nd->out->data);
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
@@ -52,7 +42,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   bool add;
   if (wants_grad(nd->in[0])) {
     real *dx = grad_into(nd->in[0], &add);
-    try(gemm_dx(cx, m, n, k, dy, n, nd->in[1]->data, in_out(nd), dx, k, add));
+    try(weight_dx(cx, m, nd->in[1], in_out(nd), dy, dx, add));
   }
   if (wants_grad(nd->in[1])) {
     real *dw = grad_into(nd->in[1], &add);

@@ -99,6 +99,12 @@ static Status room_for_node(Tape *t) {
   return GRPO_OK;
 }
 
+Status tape_record(Tape *t, Node *nd) {
+  try(room_for_node(t));
+  t->node[t->n++] = nd;
+  return GRPO_OK;
+}
+
 static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
   size_t saved = 0;
   Tensor *y = arena_alloc(&t->arena, sizeof *y);
@@ -182,15 +188,19 @@ static Status backward_node(Tape *t, Node *nd, Spare **spares) {
   return GRPO_OK;
 }
 
-Status tape_backward_from(Tape *t, Tensor *out, const real *seed) {
+Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed) {
   Spare *spares = NULL;
   if (!out->needs_grad)
     return fail(GRPO_EARG, "backward: the result depends on nothing that needs a gradient");
   try(want_grad(t, out, &spares));
   real *g = grad_added(out);
   for (size_t i = 0; i < out->n; i++) g[i] += seed[i];
-  for (int i = t->n; i-- > 0;) try(backward_node(t, t->node[i], &spares));
+  for (int i = t->n; i-- > first;) try(backward_node(t, t->node[i], &spares));
   return GRPO_OK;
+}
+
+Status tape_backward_from(Tape *t, Tensor *out, const real *seed) {
+  return tape_backward_since(t, 0, out, seed);
 }
 
 Status tape_backward(Tape *t, Tensor *loss) {

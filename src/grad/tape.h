@@ -18,7 +18,7 @@
 #include "grad/tensor.h"
 #include "kern/kern.h"
 
-enum { OP_MAX_IN = 3 };
+enum { OP_MAX_IN = 5 };
 
 typedef enum OpId {
 #define OP(name, inputs, attributes) OP_##name,
@@ -78,6 +78,9 @@ Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor
 Status tape_backward(Tape *t, Tensor *loss);
 /* seed: d (something) / d out, out->n reals */
 Status tape_backward_from(Tape *t, Tensor *out, const real *seed);
+/* The same through the nodes first .. only; for files of this layer that record on their own. */
+Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed);
+Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */
 
 /* For backward functions: the buffer to contribute to and whether to add (*add) or overwrite.  The
  * gradient must already exist (the tape sees to that); marks it live. */

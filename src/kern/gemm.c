@@ -78,6 +78,7 @@ typedef struct Forward {
   ptrdiff_t ldx, ldy;
   const real *packed, *bias;
   real *y;
+  bool add;
 } Forward;
 
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth) {
@@ -86,7 +87,7 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   real *y = f->y + r0 * f->ldy + at;
   kernels()->block(rows, cols, depth, f->x + r0 * f->ldx + k0, f->ldx, 1,
                    f->packed + (size_t)at * (size_t)f->k + (size_t)k0 * (size_t)width, width, GROUP,
-                   y, f->ldy, k0 > 0);
+                   y, f->ldy, f->add || k0 > 0);
   if (f->bias && k0 + depth >= f->k)
     for (int i = 0; i < rows; i++, y += f->ldy) kernels()->add((size_t)cols, y, f->bias + at, y);
 }
@@ -105,16 +106,26 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   } while (k0 < f->k);
 }
 
-void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                  const real *bias, real *y, int ldy) {
+static void forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
+                    const real *bias, real *y, int ldy, bool add) {
   if (m <= 0 || n <= 0) return;
   const int blocks = kern_ceil(m, ROWS), rows = round_up(kern_ceil(m, blocks), 8);
   const int width = kernels()->ng * GROUP;
   const double panel_work = (double)kern_min(rows, m) * k * width;
   int panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   if (m > ROWS / 2) panels = kern_max(panels, 2 * 3 * GROUP / width);
-  Forward f = {m, n, k, rows, panels, kern_ceil(m, rows), x, ldx, ldy, packed, bias, y};
+  Forward f = {m, n, k, rows, panels, kern_ceil(m, rows), x, ldx, ldy, packed, bias, y, add};
   pool_run(cx->pool, f.row_chunks * kern_ceil(panel_count(n), panels), forward_chunk, &f);
+}
+
+void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
+                  const real *bias, real *y, int ldy) {
+  forward(cx, m, n, k, x, ldx, packed, bias, y, ldy, false);
+}
+
+void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, real *y, int ldy) {
+  forward(cx, m, n, k, x, ldx, packed, NULL, y, ldy, true);
 }
 
 /* ---- products that pack as they go: c[m,n] (+)= a b, any strides ---- */

@@ -52,6 +52,9 @@ void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *pa
 /* y[m,n] = x[m,k] w^T + bias (NULL: none).  Row-invariant; m from 1 to any. */
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy);
+/* y += x w^T, as row-invariant: what a low-rank adapter adds to a product. */
+void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, real *y, int ldy);
 /* dx[m,k] (+)= dy[m,n] w.  Row-invariant. */
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                bool in_out, real *dx, int lddx, bool add);

@@ -78,22 +78,24 @@ static size_t wave_reals(const Config *c, size_t rows) {
   return min_size(WAVE_REALS, keys * width * 2 * (size_t)c->num_attention_heads);
 }
 
-size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, bool train) {
+size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind) {
   const size_t rows = (size_t)nrows, out = (size_t)nout, h = (size_t)c->hidden_size;
   const size_t layers = (size_t)c->num_hidden_layers, spans = (size_t)nspans;
   const size_t head = head_rows(c) * ((size_t)c->vocab_size + 2 * h);
   const size_t pack = (2 * rows + 2 * out) * sizeof(int32_t) + spans * sizeof(PackSpan);
   const int keys = nrows < c->max_position_embeddings ? nrows : c->max_position_embeddings;
-  if (!train) {
+  if (kind == STEP_FORWARD) {
     const size_t end = (2 * rows * h + head + 4 * out) * sizeof(real) + SLACK;
     return pack + max_size(model_forward_bytes(c, nrows, nspans, keys), end);
   }
-  const size_t results = layers * rows * row_reals(c) + 2 * rows * h + 2 * out;
-  const size_t saved = layers * saved_reals(c, rows, spans) + 2 * rows + 2 * out;
+  const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers kept with all results */
+  const size_t inputs = (layers - whole) * rows * h;
+  const size_t results = whole * rows * row_reals(c) + inputs + 2 * rows * h + 2 * out;
+  const size_t saved = whole * saved_reals(c, rows, spans) + 2 * rows + 2 * out;
   const size_t scratch = wave_reals(c, rows) + (size_t)pool_cores() * BLOCK_REALS;
   return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
              sizeof(real) +
-         pack + layers * spans * 80 + (layers * layer_ops(c) + 8) * PER_OP + SLACK;
+         pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;
 }
 
 size_t model_weight_bytes(const Config *c, bool train) {

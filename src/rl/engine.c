@@ -62,9 +62,13 @@ size_t activation_bytes(const Config *c, const Config *reference, const EngineOp
    * block of keys that is nearly empty */
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
   const int spans = larger(2 * units * (o->group_size + 1), EXAMPLE_SPANS);
-  size_t bytes = model_step_bytes(c, rows, rows + spans, spans, o->train);
+  const StepMemory kind = !o->train                   ? STEP_FORWARD
+                          : o->gradient_checkpointing ? STEP_CHECKPOINTED
+                                                      : STEP_TRAIN;
+  size_t bytes = model_step_bytes(c, rows, rows + spans, spans, kind);
   if (reference)
-    bytes += model_step_bytes(reference, larger(unit, SFT_UNIT_ROWS), rows + spans, spans, false) +
+    bytes += model_step_bytes(reference, larger(unit, SFT_UNIT_ROWS), rows + spans, spans,
+                              STEP_FORWARD) +
              (size_t)(rows + spans) * (size_t)reference->hidden_size * sizeof(real);
   return bytes;
 }
@@ -152,6 +156,7 @@ static Status build(Engine *e) {
   try(tape_init(&e->loss_tape, e->pool));
   if (e->o.train) {
     try(model_set_trainable(e->policy, true));
+    model_set_checkpointing(e->policy, e->o.gradient_checkpointing);
     try(optimizer_new(&e->optimizer, e->policy, &e->o.optimizer));
   }
   try(decoder_new(&e->decoder, e->policy, e->tok, &limits));

@@ -32,6 +32,7 @@ typedef struct EngineOptions {
   int prompts_per_step, group_size;
   int max_prompt_tokens, max_new_tokens; /* together within the model's context */
   int micro_batch_tokens;                /* rows in memory at once; 0: one unit, the least */
+  bool gradient_checkpointing;           /* see model_set_checkpointing() */
   bool train;                            /* take gradients and optimizer state */
   OptimizerOptions optimizer;
 } EngineOptions;

@@ -70,6 +70,11 @@ static void check_values(Case *c) {
   CHECK_NEAR(distance(gw, wdw, (size_t)(n * k)), 0, tol * (sqrt(m) + 1) * 3);
   CHECK_NEAR(distance(gb, wdb, (size_t)n), 0, tol * (sqrt(m) + 1) * 3);
   /* add: the same again on top */
+  forward(&cx, y, c);
+  gemm_forward_add(&cx, m, n, k, c->x, k, c->packed, y, n);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) want[i * n + j] += want[i * n + j] - (double)c->bias[j];
+  CHECK_NEAR(distance(y, want, (size_t)(m * n)), 0, tol * (sqrt(k) + 1) * 6);
   CHECK(!gemm_dx(&cx, m, n, k, c->dy, n, c->w, c->in_out, gx, k, true));
   CHECK(!gemm_dw(&cx, m, n, k, c->dy, n, c->x, k, c->in_out, gw, true));
   CHECK(!gemm_db(&cx, m, n, c->dy, n, gb, true));

@@ -159,6 +159,14 @@ describe("train", function()
     assert.is_true(clipped < free / 2, ("%g is not well below %g"):format(clipped, free))
   end)
 
+  it("gradient_checkpointing changes no metric", function()
+    local _, a = run()
+    local _, b = run(function(t) t.model.gradient_checkpointing = true end)
+    for i = 1, #a do
+      for _, name in ipairs { "loss", "grad_norm", "reward" } do assert.equal(a[i][name], b[i][name]) end
+    end
+  end)
+
   it("micro_batch_tokens changes no metric", function()
     local _, a = run()
     local _, b = run(function(t) t.train.micro_batch_tokens = 22 end)

@@ -254,13 +254,41 @@ TEST(a_step_in_the_steady_state_allocates_nothing) {
   }
 }
 
+TEST(checkpointed_gradients_have_the_same_bits) {
+  Pool *pool;
+  REQUIRE(pool_new(&pool, 2));
+  for (int i = 0; i < 2; i++) {
+    Model *m = small_model(shape_of(i), pool, 3);
+    Batch b;
+    Tape t;
+    batch_init(&b, model_config(m)->vocab_size);
+    OK(tape_init(&t, pool));
+    OK(model_set_trainable(m, true));
+    OK(backward(m, &t, b.group, GROUPS, 0, NULL));
+    real *plain = copy_gradients(m);
+    const size_t high = t.arena.high;
+    tape_free(&t);
+    OK(tape_init(&t, pool));
+    model_zero_grad(m);
+    model_set_checkpointing(m, true);
+    OK(backward(m, &t, b.group, GROUPS, 0, NULL));
+    CHECK(memcmp(plain, m->grads, m->weight_reals * sizeof *plain) == 0);
+    CHECK(t.arena.high < high);
+    free(plain);
+    tape_free(&t);
+    model_release(m);
+  }
+  pool_free(pool);
+}
+
 static void check_estimate(const char *what, size_t took, size_t said) {
   if (fabs((double)said - (double)took) > 0.1 * (double)took)
     test_fail(__FILE__, __LINE__, "%s: took %zu, said %zu", what, took, said);
 }
 
 /* Groups of 8 completions of 3 to 24 tokens on prompts of 30, as many as make a real step. */
-static void check_step_bytes(Model *m, int groups, bool train) {
+static void check_step_bytes(Model *m, int groups, StepMemory kind) {
+  const bool train = kind != STEP_FORWARD;
   enum { MOST = 24, G = 8 };
   PackGroup g[MOST];
   int32_t ids[64];
@@ -274,14 +302,17 @@ static void check_step_bytes(Model *m, int groups, bool train) {
   for (int i = 0; i < groups; i++) g[i] = (PackGroup){ids, 30, G, completion, len};
   OK(tape_init(&t, m->pool));
   OK(model_set_trainable(m, train));
+  model_set_checkpointing(m, kind == STEP_CHECKPOINTED);
   REQUIRE(pack_groups(&t.arena, model_config(m), groups, g, &p));
   REQUIRE(model_hidden(m, &t, &p, &h));
   REQUIRE(model_logp(m, &t, &p, h, 1, NULL, NULL, &out));
   real *seed = calloc(out->n, sizeof *seed);
   if (train) REQUIRE(tape_backward_from(&t, out, seed));
   free(seed);
-  check_estimate(train ? "training step" : "forward", t.arena.high,
-                 model_step_bytes(model_config(m), p.nrows, p.nout, p.nspans, train));
+  check_estimate(kind == STEP_TRAIN ? "training step"
+                 : train            ? "checkpointed step"
+                                    : "forward",
+                 t.arena.high, model_step_bytes(model_config(m), p.nrows, p.nout, p.nspans, kind));
   tape_free(&t);
 }
 
@@ -300,8 +331,9 @@ TEST(step_bytes_is_what_a_step_takes) {
   for (int i = 0; i < 3; i++) {
     Model *m = small_model(wide[i], pool, 1);
     for (int groups = 8; groups <= 24; groups += 16) {
-      check_step_bytes(m, groups, false);
-      check_step_bytes(m, groups, true);
+      check_step_bytes(m, groups, STEP_FORWARD);
+      check_step_bytes(m, groups, STEP_TRAIN);
+      check_step_bytes(m, groups, STEP_CHECKPOINTED);
     }
     model_release(m);
   }

@@ -30,7 +30,7 @@
 ---@field dtype? "f32"|"bf16"|"auto" storage of frozen weights; auto is f32 in this version (default "auto")
 ---@field quantize? "nf4"|"int8" not in this version: quantise frozen weights
 ---@field lora? grpo.Options.model.lora train a low-rank adapter instead of all weights
----@field gradient_checkpointing? boolean not in this version: recompute blocks in the backward pass to save memory (default false)
+---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its results: the same bits, less memory, more time (default false)
 ---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
 
 ---@class grpo.Options.model.lora

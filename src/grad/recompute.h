@@ -1,0 +1,18 @@
+/* recompute.h - trading time for memory: a stretch of the graph that keeps only its input.
+ *
+ * tape_recompute() runs fn without recording and puts one node in its place.  Backward runs fn
+ * again, recording this time, and walks back through it; what it recorded is then dropped.  fn must
+ * give the same bits both times, and with it every gradient is what plain recording gives, bit for
+ * bit.
+ */
+#ifndef GRPO_GRAD_RECOMPUTE_H
+#define GRPO_GRAD_RECOMPUTE_H
+
+#include "grad/tape.h"
+
+/* y has the shape of x. */
+typedef Status (*RecomputeFn)(void *user, Tape *t, Tensor *x, Tensor **y);
+/* user outlives the graph.  With nothing to record (t->off) the result is the same. */
+Status tape_recompute(Tape *t, RecomputeFn fn, void *user, Tensor *x, Tensor **y);
+
+#endif
