@@ -215,7 +215,8 @@ size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
   const bool train = kind != STEP_FORWARD;
   const size_t layers = kind == STEP_CHECKPOINTED ? (size_t)c->num_hidden_layers : 1;
   const size_t low = train ? rank * modules / layers : rank;
-  const size_t widest = max_size((size_t)c->intermediate_size, heads_width(c));
+  const size_t widest =
+      max_size(max_size((size_t)c->intermediate_size, (size_t)c->hidden_size), heads_width(c));
   return (size_t)nrows * (low + 3 * rank + (train ? 2 * widest : 0)) * sizeof(real) +
          (train ? modules * 256 : 0) + scratch + SLACK;
 }

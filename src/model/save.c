@@ -42,44 +42,76 @@ static int shard_end(const Model *m, int from, WeightType type, uint64_t shard_b
 
 /* ---- values ------------------------------------------------------------------------ */
 
-static Status put_packed(StWriter *w, const Ctx *cx, const Param *p) {
-  Matrix *m = NULL;
-  if (p->t.mat && p->t.mat->type == MAT_NF4) return bnb_put(w, p->t.mat);
-  try(compact_make(cx, p, MAT_NF4, &m));
-  const Status s = bnb_put(w, m);
-  matrix_free(m);
+/* The whole parameter in its own layout, with the adapter in it. */
+static Status whole(const Ctx *cx, const Model *m, const Param *p, real **out) {
+  real *x = mem_alloc_aligned(p->t.n * sizeof *x);
+  if (!x) return fail(GRPO_ENOMEM, "%s in float32", p->name);
+  Status s = param_values(cx, p, x);
+  if (s == GRPO_OK) s = lora_merge_rows(m, p, 0, p->t.dim[0], x);
+  if (s == GRPO_OK)
+    *out = x;
+  else
+    mem_free_aligned(x);
   return s;
 }
 
-/* A compact weight is widened a few rows at a time, or whole when it is stored [in, out]. */
-static Status put_compact(StWriter *w, const Ctx *cx, const Param *p) {
-  const Matrix *m = p->t.mat;
-  const int most = p->in_out ? m->n : m->n < BLOCK_ROWS ? m->n : BLOCK_ROWS;
-  real *x = mem_alloc_aligned((size_t)most * (size_t)m->k * sizeof *x);
-  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
-  if (s == GRPO_OK && p->in_out) {
-    s = param_values(cx, p, x);
-    if (s == GRPO_OK) s = st_writer_put(w, x, p->t.n);
+static Status put_packed(StWriter *w, const Ctx *cx, const Model *m, const Param *p) {
+  Param merged = *p;
+  Matrix *q = NULL;
+  real *x = NULL;
+  if (lora_adapts(m, p)) {
+    try(whole(cx, m, p, &x));
+    merged.t.data = x;
+    merged.t.mat = NULL;
+  } else if (p->t.mat && p->t.mat->type == MAT_NF4) {
+    return bnb_put(w, p->t.mat);
   }
-  for (int row = 0; row < m->n && s == GRPO_OK && !p->in_out; row += most) {
-    const int rows = m->n - row < most ? m->n - row : most;
-    matrix_get(cx, m, row, rows, x);
-    s = st_writer_put(w, x, (uint64_t)rows * (uint64_t)m->k);
+  Status s = compact_make(cx, &merged, MAT_NF4, &q);
+  if (s == GRPO_OK) s = bnb_put(w, q);
+  matrix_free(q);
+  mem_free_aligned(x);
+  return s;
+}
+
+static Status put_whole(StWriter *w, const Ctx *cx, const Model *m, const Param *p) {
+  real *x;
+  try(whole(cx, m, p, &x));
+  const Status s = st_writer_put(w, x, p->t.n);
+  mem_free_aligned(x);
+  return s;
+}
+
+/* A few rows at a time, in the parameter's own layout. */
+static Status put_rows(StWriter *w, const Ctx *cx, const Model *m, const Param *p) {
+  const int n = p->t.dim[0], most = n < BLOCK_ROWS ? n : BLOCK_ROWS;
+  const size_t cols = (size_t)p->t.dim[1];
+  real *x = mem_alloc_aligned((size_t)most * cols * sizeof *x);
+  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
+  for (int row = 0; row < n && s == GRPO_OK; row += most) {
+    const int rows = n - row < most ? n - row : most;
+    if (p->t.mat)
+      matrix_get(cx, p->t.mat, row, rows, x);
+    else
+      memcpy(x, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *x);
+    s = lora_merge_rows(m, p, row, rows, x);
+    if (s == GRPO_OK) s = st_writer_put(w, x, (uint64_t)rows * cols);
   }
   mem_free_aligned(x);
   return s;
+}
+
+static Status put_param(StWriter *w, const Ctx *cx, const Model *m, int i, WeightType type) {
+  const Param *p = &m->param[i];
+  if (is_packed(m, i, type)) return put_packed(w, cx, m, p);
+  if (!p->t.mat && !lora_adapts(m, p)) return st_writer_put(w, p->t.data, p->t.n);
+  return p->t.mat && p->in_out ? put_whole(w, cx, m, p) : put_rows(w, cx, m, p);
 }
 
 static Status put_params(StWriter *w, const Model *m, WeightType type, int from, int end) {
   Arena arena = {0};
   const Ctx cx = {m->pool, &arena};
   Status s = GRPO_OK;
-  for (int i = from; i < end && s == GRPO_OK; i++) {
-    const Param *p = &m->param[i];
-    s = is_packed(m, i, type) ? put_packed(w, &cx, p)
-        : p->t.mat            ? put_compact(w, &cx, p)
-                              : st_writer_put(w, p->t.data, p->t.n);
-  }
+  for (int i = from; i < end && s == GRPO_OK; i++) s = put_param(w, &cx, m, i, type);
   arena_free(&arena);
   return s;
 }
@@ -215,6 +247,7 @@ static void add_quantization(Buf *b) {
 
 Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes) {
   Buf b = {0};
+  if (m->lora) try(lora_check_merge(m));
   try(file_mkdirs(dir));
   try(write_weights(m, dir, type, shard_bytes));
   put_generation_config(&b, &m->config);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/lora.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
 

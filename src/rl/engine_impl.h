@@ -26,6 +26,15 @@ struct Engine {
 size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                         const EngineOptions *o);
 
+/* Where an adapter's dropout draws for one unit: the same whatever is in memory beside it. */
+static inline RngKey dropout_key(uint64_t seed, uint64_t step, int unit, int iteration) {
+  return (RngKey){.seed = seed,
+                  .stream = RNG_DROPOUT,
+                  .step = (uint32_t)step,
+                  .prompt = (uint32_t)unit,
+                  .sample = (uint32_t)iteration};
+}
+
 double seconds_now(void); /* monotonic */
 
 #endif

@@ -23,8 +23,14 @@ void want_trainable(lua_State *L, LuaModel *lm);
 
 /* A configuration: a table, a JSON file's path, or an embedded file's name; raises. */
 void check_model_config(lua_State *L, int index, Config *c);
+/* Pushes a model without weights yet. */
+LuaModel *push_lua_model(lua_State *L);
 /* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
 const char *push_model_dir(lua_State *L, const char *path);
+
+/* lua_adapter.c */
+extern const luaL_Reg adapter_methods[];
+int l_model_base(lua_State *L);
 
 /* lua_estimate.c */
 Storage field_storage(lua_State *L, int index, const char *where); /* of dtype and quantize */
