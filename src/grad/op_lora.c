@@ -13,6 +13,7 @@
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "grad/weight.h"
 
 /* ---- dropout ----------------------------------------------------------------------- */
 

@@ -22,9 +22,10 @@ typedef struct Kind {
 typedef struct Pass {
   Model *m;
   Tape *t;
-  Rows rows; /* copied: backward computes layers again long after the caller is gone */
+  const Rows *rows;
   EmbeddingAttr embedding;
-  Kind kind[2]; /* [is the layer windowed] */
+  Kind kind[2];     /* [is the layer windowed] */
+  const Lora *lora; /* NULL: none */
 } Pass;
 
 AttnShape model_attention(const Config *c) {
@@ -36,8 +37,28 @@ AttnShape model_attention(const Config *c) {
                      .softcap = (real)c->attn_softcap};
 }
 
+/* Attributes of an adapter's operation on the rows of this pass. */
+static Status lora_attr(Tape *t, const Lora *l, const LoraModule *mod, const RngKey *key, Attr *a) {
+  a->f[0] = mod->scale;
+  if (!key || l->dropout == 0) return GRPO_OK;
+  LoraDropout *d = arena_alloc(&t->arena, sizeof *d);
+  if (!d) return fail(GRPO_ENOMEM, "adapter");
+  *d = (LoraDropout){l->dropout, *key};
+  d->key.stream = RNG_DROPOUT;
+  d->key.sample = key->sample << 20 | mod->id;
+  a->p = d;
+  return GRPO_OK;
+}
+
 /* The projection in `slot`; its bias is in the next slot. */
 static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
+  if (mod) {
+    Tensor *lora_in[] = {x, l->t[slot], l->t[slot + 1], &mod->a->t, &mod->b->t};
+    Attr lora = {.i = {(config_traits(&p->m->config) & TRAIT_CONV1D) != 0}};
+    try(lora_attr(p->t, p->lora, mod, p->rows->dropout, &lora));
+    return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
+  }
   Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
   const Attr a = {.i = {(config_traits(&p->m->config) & TRAIT_CONV1D) != 0}};
   return tape_apply(p->t, OP_linear, in, &a, y);
@@ -99,7 +120,7 @@ static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor
 
 /* Decoding: the rows' keys and values join the cache before the queries look at it. */
 static void store_keys(const Pass *p, Tensor *const qkv[3]) {
-  const Rows *r = &p->rows;
+  const Rows *r = p->rows;
   const AttnShape *s = &p->kind[0].attention.shape;
   const int ld = s->kv_heads * s->head_dim;
   for (int i = 0; i < r->nspans; i++) {
@@ -114,7 +135,7 @@ static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tenso
   const Attr a = {.p = &k->attention};
   try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
   try(make_qkv(p, l, k, h, qkv));
-  if (!p->rows.pack) store_keys(p, qkv);
+  if (!p->rows->pack) store_keys(p, qkv);
   try(tape_apply(p->t, OP_attention, qkv, &a, &o));
   return linear(p, l, L_O_W, o, y);
 }
@@ -184,7 +205,8 @@ static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   try(model_pack(m, &t->cx));
   *p = (Pass){.m = m,
               .t = t,
-              .rows = *r,
+              .rows = r,
+              .lora = lora_active(m),
               .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale},
               .kind = {kind_of(m, r, false), kind_of(m, r, true)}};
   *out = p;
@@ -220,7 +242,7 @@ static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
 /* Without gradients a layer's intermediate results are dropped at once: its output moves into the
  * place of its input. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
-  const bool keep = m->trainable && !t->off;
+  const bool keep = (m->trainable || (m->shared && m->shared->trainable)) && !t->off;
   Pass *p = NULL;
   Tensor *x, *y;
   try(begin_pass(m, t, r, &p));
@@ -253,9 +275,16 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
 /* ---- what training calls -------------------------------------------------------------------- */
 
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
-  const Rows r = {p->nrows, p->ids, p->pos, p->nspans, p->spans, 0, NULL};
+  Rows *r = arena_alloc(&t->arena, sizeof *r); /* a layer may run again in backward */
+  if (!r) return fail(GRPO_ENOMEM, "forward");
+  *r = (Rows){.n = p->nrows,
+              .ids = p->ids,
+              .pos = p->pos,
+              .npack = p->nspans,
+              .pack = p->spans,
+              .dropout = p->dropout};
   Tensor *x;
-  try(forward_layers(m, t, &r, &x));
+  try(forward_layers(m, t, r, &x));
   return forward_final_norm(m, t, x, hidden);
 }
 
@@ -277,6 +306,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
     try(model_pack(ref, &t->cx));
     a->ref_hidden = ref_hidden;
     a->ref_packed = ref->t[M_HEAD]->packed;
+    a->ref_mat = ref->t[M_HEAD]->mat;
     a->ref_c = ref->config.hidden_size;
     a->ref_softcap = (real)ref->config.logit_softcap;
   }

@@ -40,7 +40,7 @@ void push_model(lua_State *L, Model *m, int tokenizer_index) {
 
 static int model_gc(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
-  if (!lm) return 0;
+  if (!lm || lm->generating) return 0;
   decoder_free(lm->decoder);
   model_release(lm->m);
   *lm = (LuaModel){0};

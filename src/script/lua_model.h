@@ -8,6 +8,7 @@ typedef struct LuaModel {
   Model *m;         /* NULL once closed */
   bool frozen;      /* a reference: no gradients */
   Decoder *decoder; /* kept from the last generate, for the next one that fits */
+  bool generating;  /* the decoder is at work: on_token may not start it again, nor free it */
   DecoderLimits limits;
   const Tokenizer *decoder_tokenizer; /* what its stop strings are made of */
 } LuaModel; /* user value 1: tokenizer, or the directory to load it from, or nil; 2: config; 3: what the

@@ -122,6 +122,26 @@ describe("a model", function()
     assert.equal(258, p.shape[1])
     assert.is_true((p * p):sum():item() > 0)
   end)
+  it("calls on_token for every token, with the completion that it belongs to", function()
+    local seen = {}
+    local list = m:generate({ "ab", "c" }, { max_new_tokens = 6, n = 2, seed = 7, on_token = function(id, index)
+      seen[index] = seen[index] or {}
+      table.insert(seen[index], id)
+    end })
+    for i, c in ipairs(list) do assert.same(c.ids, seen[i]) end
+    assert.same(list, m:generate({ "ab", "c" }, { max_new_tokens = 6, n = 2, seed = 7 }))
+  end)
+  it("passes on what on_token raises, and goes on working", function()
+    local n = 0
+    assert.error_matches(function()
+      m:generate("ab", { max_new_tokens = 6, seed = 7, on_token = function() n = n + 1 error("enough") end })
+    end, "enough")
+    assert.equal(1, n)
+    local function again() m:generate("c") end
+    assert.error_matches(function() m:generate("ab", { on_token = again }) end, "generating already")
+    assert.error_matches(function() m:generate("ab", { on_token = 5 }) end, "on_token: want a function, got number")
+    assert.equal(6, #m:generate("ab", { max_new_tokens = 6, seed = 7 })[1].ids)
+  end)
   it("generates, the same for the same seed", function()
     local a = m:generate("ab", { max_new_tokens = 12, n = 3, seed = 7 })
     local b = m:generate("ab", { max_new_tokens = 12, n = 3, seed = 7 })

@@ -65,7 +65,7 @@ function grpo.tokenizer.train(texts, opts) end
 
 grpo.model = {}
 
----@param path string a model, run (its newest checkpoint) or checkpoint directory
+---@param path string a model, run (its newest checkpoint), checkpoint or adapter directory
 ---@param opts? { dtype?: "auto"|"f32", tokenizer?: grpo.Tokenizer|string }
 ---@return grpo.Model
 function grpo.model.load(path, opts) end

@@ -38,6 +38,7 @@ function Model:logprobs(ids) end
 ---@field stop_regex? string|grpo.Regex
 ---@field n? integer completions of each prompt (default 1)
 ---@field seed? integer default 0
+---@field on_token? fun(id: integer, index: integer) called after every token; index: the completion's place in the result
 
 ---@class grpo.Generated
 ---@field text string|nil without special tokens; nil when the model has no tokenizer

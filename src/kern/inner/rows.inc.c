@@ -121,10 +121,3 @@ static void attn_ds(int keys, int rows, int ld, real scale, real cap, const real
       v_store(ds + i, e * (v_load(ds + i) - v_load(d + i)) * slope);
     }
 }
-
-/* y[cols, rows] = x[rows, cols] transposed */
-static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
-  for (int i0 = 0; i0 < rows; i0 += 8)
-    for (int j = 0; j < cols; j++)
-      for (int i = i0; i < kern_min(rows, i0 + 8); i++) y[j * ldy + i] = x[i * ldx + j];
-}
