@@ -117,7 +117,10 @@ int config_window(const Config *c, int layer) {
   return c->windowed[layer / 32] >> layer % 32 & 1 ? c->sliding_window : 0;
 }
 
-int config_rotary_dim(const Config *c) { return (int)(c->head_dim * c->partial_rotary_factor); }
+int config_rotary_dim(const Config *c) {
+  const double part = c->partial_rotary_factor;
+  return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
+}
 
 bool config_has_local_rope(const Config *c) { return c->family == FAMILY_GEMMA3; }
 
@@ -431,7 +434,8 @@ static Status check_ranges(const Config *c, const char *what) {
   for (int i = 0; i < FIELD_COUNT; i++) {
     const Field f = config_field(c->family, i);
     const double v = config_get(c, &f);
-    if (f.type == FIELD_BOOL || (v >= f.lo && v <= f.hi) || (f.nullable && v == 0)) continue;
+    if (!*f.key || f.type == FIELD_BOOL || (f.nullable && v == 0)) continue;
+    if (v >= f.lo && v <= f.hi) continue;
     return fail(GRPO_EFORMAT, "%s: %s = %g is outside %g .. %g", what, f.common_key, v, f.lo, f.hi);
   }
   return GRPO_OK;

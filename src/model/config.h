@@ -53,7 +53,7 @@ typedef struct Config {
   int sliding_window, max_window_layers, sliding_window_pattern;
   uint32_t windowed[CONFIG_MAX_LAYERS / 32]; /* bits: the layers that sliding_window is for */
   /* Rotary positions; windowed layers of gemma3 have a base of their own and no scaling. */
-  double rope_theta, rope_local_theta, partial_rotary_factor;
+  double rope_theta, rope_local_theta, partial_rotary_factor; /* 0: all of head_dim */
   RopeScaling rope_scaling;
   double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
   int rope_original_max_position_embeddings;
