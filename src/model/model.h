@@ -29,7 +29,7 @@ typedef struct Param {
 typedef struct Model Model; /* reference-counted */
 
 /* Random weights: normal(0, initializer_range), gpt2's residual projections scaled by
- * 1/sqrt(2 layers), norms 1, biases 0. */
+ * 1/sqrt(2 layers), norms 1 (0 where 1 + w multiplies), biases 0. */
 Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
 /* How matrices are kept.  STORE_INT8 and STORE_NF4 are for the projections inside layers; the
  * embedding and the head stay as the checkpoint has them. */
