@@ -122,7 +122,7 @@ function checkpoint.reference(tr, dir)
   if stage.config.reference ~= "initial" then return stage.reference, false end
   local reference = core.model_base(tr.model)
   if not fs.isdir(saved) then return reference, false end
-  reference:load_adapter(saved)
+  core.model_load_adapter(reference, saved)
   return reference, true
 end
 

@@ -341,25 +341,25 @@ local function thousands(n)
 end
 
 -- What is trained of an adapter's model, and what happened while it was loaded.
-function methods:announce()
+local function announce(tr)
   local lines = {}
-  if self.about.adapter then
-    local trained, all = self.model:count { trainable = true }, self.model:count()
+  if tr.about.adapter then
+    local trained, all = tr.model:count { trainable = true }, tr.model:count()
     lines[1] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained), thousands(all),
       100 * trained / all)
-    if self.directory then self.directory.info.parameters = { all = all, trainable = trained } end
+    if tr.directory then tr.directory.info.parameters = { all = all, trainable = trained } end
   end
-  lines[#lines + 1] = self.about.note
+  lines[#lines + 1] = tr.about.note
   for _, line in ipairs(lines) do
-    self.view:info(line)
-    if self.directory then self.directory:note(line) end
+    tr.view:info(line)
+    if tr.directory then tr.directory:note(line) end
   end
 end
 
 function methods:run_loop()
   if not self.resumed then
     self:current_stage()
-    self:announce()
+    announce(self)
     self:hook("on_start")
     self:run_evaluation("before")
   else
