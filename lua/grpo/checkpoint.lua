@@ -75,7 +75,7 @@ function checkpoint.save(tr)
     tr.saved_step = tr.step_count
   end
   link(run_dir, "latest", relative)
-  prune(run_dir, tr.config.checkpoint.keep)
+  prune(run_dir, tr.settings.checkpoint.keep)
   return dir
 end
 

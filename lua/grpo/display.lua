@@ -95,12 +95,12 @@ function View:eta(stage, step_time)
 end
 
 local function grpo_text(tr, m)
-  local groups = tr.config.train.prompts_per_step
+  local groups = tr.settings.train.prompts_per_step
   local mixed = math.floor((1 - m.frac_reward_zero_std) * groups + 0.5)
   local text = ("reward %6.3f | mixed groups %d/%d | length %5.1f"):format(m.reward, mixed, groups,
     m["completions/mean_length"])
   if m.beta > 0 and m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
-  local tokens = m["completions/mean_length"] * groups * tr.config.sampling.group_size
+  local tokens = m["completions/mean_length"] * groups * tr.settings.sampling.group_size
   return text .. (" | %d tokens/s"):format(math.floor(tokens / m.step_time))
 end
 
@@ -117,18 +117,18 @@ function View:step(tr, m)
     self:eta(stage, m.step_time))
   if self.live then
     self:transient(text)
-  elseif stage.step % tr.config.log.every == 0 then
+  elseif stage.step % tr.settings.log.every == 0 then
     core.err(text .. "\n")
   end
   local often = math.max(1, stage.steps // 8)
-  if stage.kind == "grpo" and tr.config.log.completions > 0 and (stage.step == 1 or stage.step % often == 0) then
-    self:completions(tr, tr.config.log.completions)
+  if stage.kind == "grpo" and tr.settings.log.completions > 0 and (stage.step == 1 or stage.step % often == 0) then
+    self:completions(tr, tr.settings.log.completions)
   end
 end
 
 local function reward_text(tr, c)
   local parts = {}
-  for _, entry in ipairs(tr.config.reward_entries) do
+  for _, entry in ipairs(tr.settings.reward_entries) do
     local r = c.rewards[entry.name]
     parts[#parts + 1] = ("%s %s"):format(entry.name, r == core.none and "-" or ("%.4g"):format(r))
   end

@@ -116,7 +116,7 @@ end
 
 -- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), means of the rewards, n, samples.
 function evaluate.run(tr, n)
-  local config = tr.config
+  local config = tr.settings
   if not config.data.eval then errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows") end
   local started = core.clock()
   local list, count = held_out(tr, config, n or config.eval.samples)

@@ -52,6 +52,8 @@ local function child_names(node)
   return names
 end
 
+experiment.tree = option_tree
+
 -- ---- where a field stands in the user's script --------------------------------
 
 local function field_line(where, key)
@@ -137,7 +139,8 @@ local function shown(v)
   return "a " .. type(v)
 end
 
-local function check_value(layer, path, row, v)
+-- What is wrong with a value of that option; nil when nothing is.
+local function problem(row, v)
   local fits = false
   for kind in row.type:gmatch("[^|]+") do
     if accepts[kind](v, row) then fits = true break end
@@ -148,11 +151,17 @@ local function check_value(layer, path, row, v)
       local near = suggest(v, row.choices)
       hint = near and (", did you mean '%s'?"):format(near) or ""
     end
-    complain(layer, path, "got %s, want %s%s", shown(v), wanted(row), hint)
+    return ("got %s, want %s%s"):format(shown(v), wanted(row), hint)
   end
   if type(v) == "number" and ((row.min and v < row.min) or (row.max and v > row.max)) then
-    complain(layer, path, "got %s, want %s", shown(v), wanted(row))
+    return ("got %s, want %s"):format(shown(v), wanted(row))
   end
+end
+experiment.problem, experiment.wanted = problem, wanted
+
+local function check_value(layer, path, row, v)
+  local message = problem(row, v)
+  if message then complain(layer, path, "%s", message) end
 end
 
 -- ---- laying one table over another ------------------------------------------------

@@ -3,6 +3,10 @@
 
 local core = require "grpo.core"
 
+local function load_model(path, options)
+  return (require("grpo.loading").open(path, options))
+end
+
 local grpo = {
   args = {}, -- what the command line's --arg gave
   none = core.none,
@@ -16,7 +20,7 @@ local grpo = {
     chars = core.tokenizer_chars,
     train = core.tokenizer_train,
   },
-  model = { load = core.model_load, new = core.model_new, clone = core.model_clone },
+  model = { load = load_model, new = core.model_new, clone = core.model_clone },
 
   tensor = core.tensor,
   zeros = core.zeros,

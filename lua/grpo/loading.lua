@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local places = require "grpo.places"
 
 local loading = {}
 
@@ -19,6 +20,24 @@ local function tokenizer_of(option, path)
   if path then return nil end -- the one beside the weights
   errors.raise("EARG", "model.tokenizer: missing; a model made from model.config needs one, "
     .. "for instance grpo.tokenizer.bytes()")
+end
+
+-- The model that a path stands for (see places.lua), with the tokenizer beside it.  options: those of core.model_load;
+-- base: a model to use in place of the one that an adapter names.
+function loading.open(path, options)
+  if type(path) ~= "string" then return core.model_load(path, options) end -- which says what is wrong
+  local given = {}
+  for k, v in pairs(options or {}) do given[k] = v end
+  local place = places.find(path, given.base)
+  given.base = nil
+  if place.adapter then
+    if given.adapter then errors.raise("EARG", "model.load.adapter: %s is an adapter already", path) end
+    given.adapter = place.adapter
+    if not given.tokenizer and core.fs.exists(place.adapter .. "/tokenizer.json") then
+      given.tokenizer = place.adapter
+    end
+  end
+  return core.model_load(place.path, given), place
 end
 
 -- model: the options of section model; config: the whole experiment's (threads, seed).

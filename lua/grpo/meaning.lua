@@ -158,6 +158,17 @@ local function check_eval(config, origin, complain)
   end
 end
 
+-- What the engine can count: prompts times completions times tokens of one step.
+local MAX_STEP_TOKENS = 2 ^ 29
+
+local function check_step(kind, config, complain)
+  local train, sampling = config.train, config.sampling
+  local completions = kind == "grpo" and sampling.group_size or 1
+  if train.prompts_per_step * completions * sampling.max_new_tokens < MAX_STEP_TOKENS then return end
+  complain("train.prompts_per_step", "%d prompts of %d completion%s of %d tokens are too many for a step; lower it",
+    train.prompts_per_step, completions, completions == 1 and "" or "s", sampling.max_new_tokens)
+end
+
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function meaning.check(kind, config, origin, complain)
   check_version(config, origin, complain)
@@ -176,6 +187,7 @@ function meaning.check(kind, config, origin, complain)
   end
   check_rewards(config, complain)
   check_sampling(config.sampling, complain)
+  check_step(kind, config, complain)
   for _, what in ipairs(config.train.optimizer.no_decay) do
     if what ~= "bias" and what ~= "norm" then
       complain("train.optimizer.no_decay", "got %s, want \"bias\" or \"norm\"", tostring(what))

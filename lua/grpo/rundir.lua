@@ -73,15 +73,8 @@ local function inputs_of(paths)
   return list
 end
 
--- info: { name=, script=, args=, overrides=, config=, env=, inputs= }
-function rundir.create(root, info)
-  must(fs.mkdirs(root))
-  local name = (info.name:gsub("[^%w._-]", "-"))
-  local root_lock = must(fs.lock(root .. "/.lock"))
-  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
-  must(fs.mkdirs(dir .. "/checkpoints"))
-  root_lock:close()
-  local run = setmetatable({ dir = dir }, Run)
+local function fill(run, name, info)
+  local dir = run.dir
   run.lock = must(fs.lock(dir .. "/.lock"))
   save_sources(dir, info.script)
   write_json(dir .. "/config.json", info.config)
@@ -91,7 +84,23 @@ function rundir.create(root, info)
     overrides = info.overrides, started = core.wall(), pid = core.getpid(), host = core.hostname() }
   run:open_logs()
   run:set_state("running")
-  return run
+end
+
+-- info: { name=, script=, args=, overrides=, config=, env=, inputs= }
+-- What cannot be written whole (a full disk) leaves no directory.
+function rundir.create(root, info)
+  must(fs.mkdirs(root))
+  local name = (info.name:gsub("[^%w._-]", "-"))
+  local root_lock = must(fs.lock(root .. "/.lock"))
+  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
+  must(fs.mkdirs(dir .. "/checkpoints"))
+  root_lock:close()
+  local run = setmetatable({ dir = dir }, Run)
+  local ok, err = pcall(fill, run, name, info)
+  if ok then return run end
+  run:close()
+  fs.remove_tree(dir)
+  error(err, 0)
 end
 
 -- Open one to go on with it.  The lock tells whether another process still runs it.

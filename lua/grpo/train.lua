@@ -7,6 +7,7 @@ local diagnose = require "grpo.diagnose"
 local errors = require "grpo.errors"
 local evaluate = require "grpo.evaluate"
 local experiment = require "grpo.experiment"
+local live = require "grpo.live"
 local loading = require "grpo.loading"
 local Stage = require "grpo.stage"
 
@@ -15,6 +16,7 @@ local methods = {}
 
 function Trainer.__index(tr, key)
   if key == "engine" then return tr.stage and tr.stage.engine end
+  if key == "config" then return live.view(tr.settings) end
   return methods[key]
 end
 
@@ -32,7 +34,7 @@ function train.new(e, options)
   end
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or require("grpo.display").silent(),
-    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, config = e.stages[1].config,
+    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, settings = e.stages[1].config,
     watcher = diagnose.watcher(), extra = {}, resumed = false,
   }, Trainer)
   if options.from then
@@ -50,7 +52,7 @@ end
 function methods:begin_stage(index)
   self.stage_index = index
   local spec = self.experiment.stages[index]
-  self.config = spec.config
+  self.settings = spec.config
   if self.stage then self.stage:close() end -- its optimizer and arenas, before the next stage takes its own
   self.stage = nil
   self.stage = Stage.new(self, spec, index)
@@ -63,7 +65,7 @@ function methods:restore(dir)
   self.metrics, self.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
   if counters.stage < 1 then return end
-  self.stage_index, self.config = counters.stage, self.experiment.stages[counters.stage].config
+  self.stage_index, self.settings = counters.stage, self.experiment.stages[counters.stage].config
   if counters.stage_done then return end
   self:begin_stage(counters.stage)
   local stage = self.stage
@@ -132,7 +134,7 @@ end
 
 -- Calls a hook protected and limited; its "stop" ends the run; an error in it stops the run.
 function methods:hook(name, ...)
-  local f = self.config.hooks and self.config.hooks[name]
+  local f = self.settings.hooks and self.settings.hooks[name]
   if not f then return end
   local args = table.pack(...)
   args.n = args.n + 1
@@ -140,7 +142,7 @@ function methods:hook(name, ...)
   if name == "on_end" then args = { n = 2, self, (...) } end
   local outer = self.in_hook
   self.in_hook = "hooks." .. name
-  local ok, result = core.limited(self.config.limits.hook, "hooks." .. name, f, table.unpack(args, 1, args.n))
+  local ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f, table.unpack(args, 1, args.n))
   self.in_hook = outer
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end
@@ -228,7 +230,7 @@ local function reward_columns(c)
 end
 
 function methods:record_step(metrics)
-  local run, config = self.directory, self.config
+  local run, config = self.directory, self.settings
   self.view:step(self, metrics)
   for _, line in ipairs(self.watcher:step(metrics)) do
     self.view:note(line)
@@ -266,7 +268,7 @@ local function public_report(report)
 end
 
 function methods:run_evaluation(label)
-  if not self.config.data.eval then return end
+  if not self.settings.data.eval then return end
   self.view:status("evaluating")
   local report = self:evaluate()
   report.label, report.stage = label, self.stage_index
@@ -274,7 +276,7 @@ function methods:run_evaluation(label)
   self.view:evaluation(self, report)
   if self.directory then
     self.directory:append("eval", public_report(report))
-    if self.config.log.tensorboard then self.directory:scalars(self.step_count, public_report(report)) end
+    if self.settings.log.tensorboard then self.directory:scalars(self.step_count, public_report(report)) end
   end
   self:hook("on_eval", report)
   self.evaluated = label
@@ -286,7 +288,7 @@ end
 
 -- Whether checkpoint.best is higher in these numbers than ever before; remembers it.
 function methods:is_best(numbers)
-  local best = self.config.checkpoint.best
+  local best = self.settings.checkpoint.best
   local value = best and self.directory and numbers[best]
   if type(value) ~= "number" or value ~= value or (self.best and value <= self.best) then return false end
   self.best, self.best_step = value, self.step_count
@@ -295,7 +297,7 @@ end
 
 -- A checkpoint that is due; a metric of training is the best one so far, or not, where one is written.
 function methods:save_due()
-  local best = self.config.checkpoint.best
+  local best = self.settings.checkpoint.best
   if best and self.stage.kind == "grpo" and not best:find("^eval/") and not self.metrics[best] then
     self.view:line(("note: checkpoint.best: step %d has no metric '%s'"):format(self.step_count, best))
   end
@@ -314,13 +316,13 @@ function methods:owed_evaluation()
     self.stage.step, self.stage.tokens, self.stage.done = counters.stage_step, counters.stage_tokens, true
     return "after " .. self.stage.kind
   end
-  local every = self.config.eval.every
+  local every = self.settings.eval.every
   return every > 0 and counters.stage_step > 0 and counters.stage_step % every == 0 and "step" or nil
 end
 
 function methods:after_step(metrics)
   self:record_step(metrics)
-  local config, stage = self.config, self.stage
+  local config, stage = self.settings, self.stage
   local due = config.eval.every > 0 and stage.step % config.eval.every == 0
   if due and not stage.done then self:run_evaluation("step") end
   local every = config.checkpoint.every
@@ -380,9 +382,9 @@ function methods:run()
   end
   if (why == "stopped" or why == "interrupted") and self.directory then self:save() end
   if why == "error" or why == "diverged" then
-    experiment.locate(self.config, err)
-    local handler = self.config.hooks and self.config.hooks.on_error
-    if handler then core.limited(self.config.limits.hook, "hooks.on_error", handler, err, self) end
+    experiment.locate(self.settings, err)
+    local handler = self.settings.hooks and self.settings.hooks.on_error
+    if handler then core.limited(self.settings.limits.hook, "hooks.on_error", handler, err, self) end
   end
   self:finish(why, err)
   if why == "error" or why == "diverged" then error(err, 0) end

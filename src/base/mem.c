@@ -60,11 +60,18 @@ char *mem_strdup(const char *s) { return mem_strndup(s, strlen(s)); }
 
 enum { HUGE_PAGE = 2 << 20 };
 
+static size_t alignment_of(size_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : 64; }
+
+size_t mem_aligned_size(size_t bytes) {
+  const size_t align = alignment_of(bytes);
+  return bytes > SIZE_MAX - align ? SIZE_MAX : (bytes + align - 1) / align * align;
+}
+
 void *mem_alloc_aligned(size_t bytes) {
   if (must_fail()) return NULL;
-  size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+  const size_t align = alignment_of(bytes);
   if (bytes > SIZE_MAX - align) return NULL;
-  bytes = (bytes + align - 1) / align * align;
+  bytes = mem_aligned_size(bytes);
   void *p = aligned_alloc(align, bytes ? bytes : align);
 #ifdef MADV_HUGEPAGE
   if (p && align == HUGE_PAGE) madvise(p, bytes, MADV_HUGEPAGE);

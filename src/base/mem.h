@@ -20,6 +20,7 @@ char *mem_strndup(const char *s, size_t n);
 /* 64-byte aligned; large blocks are whole huge pages where the system has them. */
 void *mem_alloc_aligned(size_t bytes);
 void mem_free_aligned(void *p);
+size_t mem_aligned_size(size_t bytes); /* what mem_alloc_aligned takes for that many */
 
 uint64_t mem_allocations(void); /* successful allocations ever made */
 size_t mem_live_bytes(void);    /* handed out and not yet freed */

@@ -57,8 +57,9 @@ typedef struct LogheadAttr {
       *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
   const int32_t *targets; /* [n] */
   real inv_temp;
-  const real *ref_hidden; /* [n, c_ref] or NULL */
-  const real *ref_packed; /* the reference head's panels */
+  const real *ref_hidden;       /* [n, c_ref] or NULL */
+  const real *ref_packed;       /* the reference head's panels, or: */
+  const struct Matrix *ref_mat; /* the same head in a compact form */
   int ref_c;
 } LogheadAttr;
 

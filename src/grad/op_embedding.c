@@ -3,6 +3,7 @@
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "kern/matrix.h"
 
 enum { COLUMNS = 64 }; /* of a chunk of work in backward */
 
@@ -39,12 +40,13 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status forward(const Ctx *cx, Node *nd) {
-  (void)cx;
   const EmbeddingAttr *a = attr_of(nd);
+  const Tensor *wte = nd->in[0];
   const size_t c = (size_t)nd->out->dim[1];
+  if (wte->mat) matrix_gather(cx, wte->mat, a->tokens, a->ids, nd->out->data);
   for (int t = 0; t < a->tokens; t++) {
     real *y = nd->out->data + (size_t)t * c;
-    memcpy(y, nd->in[0]->data + (size_t)a->ids[t] * c, c * sizeof *y);
+    if (!wte->mat) memcpy(y, wte->data + (size_t)a->ids[t] * c, c * sizeof *y);
     if (!nd->in[1]) continue;
     const real *p = nd->in[1]->data + (size_t)a->pos[t] * c;
     for (size_t i = 0; i < c; i++) y[i] += p[i];

@@ -4,50 +4,11 @@
  *   dx = dy w      dw = dy^T x      dbias = sum over rows of dy
  */
 #include "grad/ops.h"
-
-/* ---- the weight, however it is kept ------------------------------------------------- */
-
-static void outputs_inputs(const Tensor *w, bool in_out, int *n, int *k) {
-  *n = w->dim[in_out ? 1 : 0];
-  *k = w->dim[in_out ? 0 : 1];
-}
-
-Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed) {
-  int n, k;
-  outputs_inputs(w, in_out, &n, &k);
-  *packed = w->packed;
-  if (*packed) return GRPO_OK;
-  real *p = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof *p);
-  if (!p) return fail(GRPO_ENOMEM, "linear: no memory to pack a %d x %d weight", n, k);
-  gemm_pack(cx, n, k, w->data, in_out, p);
-  *packed = p;
-  return GRPO_OK;
-}
-
-Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
-                      const real *bias, real *y) {
-  const ArenaMark mark = arena_mark(cx->arena);
-  const real *packed;
-  int n, k;
-  outputs_inputs(w, in_out, &n, &k);
-  try(weight_panels(cx, w, in_out, &packed));
-  gemm_forward(cx, m, n, k, x, k, packed, bias, y, n);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
-}
-
-Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
-                 bool add) {
-  int n, k;
-  outputs_inputs(w, in_out, &n, &k);
-  return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
-}
-
-/* ---- the operation -------------------------------------------------------------------- */
+#include "grad/weight.h"
 
 static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }
-static int outputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 1 : 0]; }
-static int inputs(const Node *nd) { return nd->in[1]->dim[in_out(nd) ? 0 : 1]; }
+static int outputs(const Node *nd) { return weight_outputs(nd->in[1], in_out(nd)); }
+static int inputs(const Node *nd) { return weight_inputs(nd->in[1], in_out(nd)); }
 static int rows(const Node *nd) {
   return inputs(nd) ? (int)(nd->in[0]->n / (size_t)inputs(nd)) : 0;
 }

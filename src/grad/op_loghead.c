@@ -12,6 +12,8 @@
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "grad/weight.h"
+#include "kern/matrix.h"
 
 enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 32, MAX_ROWS = 256 };
 
@@ -51,7 +53,7 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
       return fail(GRPO_EARG, "loghead: output %d asks for row %d of %d", i, (int)a->rows[i],
                   h->dim[0]);
-  if (a->ref_hidden && (!a->ref_packed || a->ref_c < 1))
+  if (a->ref_hidden && ((!a->ref_packed && !a->ref_mat) || a->ref_c < 1))
     return fail(GRPO_EARG, "loghead: reference states without the reference's head");
   out->ndim = 2;
   out->dim[0] = a->ref_hidden ? 3 : 2;
@@ -63,22 +65,17 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
 /* ---- loghead: a chunk of outputs ------------------------------------------------ */
 
 typedef struct Chunk {
-  int at, n;          /* outputs at .. at + n - 1 */
-  real *x;            /* [n, c] their hidden rows */
-  real *logits;       /* [n, v] */
-  real *ref_logits;   /* [n, v] or NULL */
-  const real *packed; /* the head's panels */
+  int at, n;        /* outputs at .. at + n - 1 */
+  real *x;          /* [n, c] their hidden rows */
+  real *logits;     /* [n, v] */
+  real *ref_logits; /* [n, v] or NULL */
+  Tensor head;      /* with panels, or compact */
 } Chunk;
 
 static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   const int v = vocab(nd), c = channels(nd), rows = chunk_rows(v);
-  *ch = (Chunk){.packed = nd->in[1]->packed};
-  if (!ch->packed) {
-    real *p = arena_alloc(cx->arena, gemm_packed_size(v, c) * sizeof *p);
-    if (!p) return fail(GRPO_ENOMEM, "loghead: no memory to pack the head");
-    gemm_pack(cx, v, c, nd->in[1]->data, false, p);
-    ch->packed = p;
-  }
+  *ch = (Chunk){0};
+  try(weight_ready(cx, nd->in[1], false, &ch->head));
   const size_t bytes = (size_t)rows * (size_t)v * sizeof(real);
   const bool ref = attr_of(nd)->ref_hidden;
   ch->x = arena_alloc(cx->arena, (size_t)rows * (size_t)c * sizeof(real));
@@ -90,7 +87,7 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
 }
 
 /* Gather outputs at .. and make their logits. */
-static void chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
+static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), c = channels(nd), rows = chunk_rows(v);
   ch->at = at;
@@ -98,10 +95,13 @@ static void chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   for (int i = 0; i < ch->n; i++)
     memcpy(ch->x + (size_t)i * (size_t)c, nd->in[0]->data + (size_t)a->rows[at + i] * (size_t)c,
            (size_t)c * sizeof(real));
-  gemm_forward(cx, ch->n, v, c, ch->x, c, ch->packed, NULL, ch->logits, v);
-  if (a->ref_hidden)
-    gemm_forward(cx, ch->n, v, a->ref_c, a->ref_hidden + (size_t)at * (size_t)a->ref_c, a->ref_c,
-                 a->ref_packed, NULL, ch->ref_logits, v);
+  try(weight_forward(cx, ch->n, &ch->head, false, ch->x, NULL, ch->logits));
+  if (!a->ref_hidden) return GRPO_OK;
+  const real *ref = a->ref_hidden + (size_t)at * (size_t)a->ref_c;
+  if (a->ref_mat)
+    return matrix_forward(cx, ch->n, a->ref_mat, ref, a->ref_c, NULL, ch->ref_logits, v);
+  gemm_forward(cx, ch->n, v, a->ref_c, ref, a->ref_c, a->ref_packed, NULL, ch->ref_logits, v);
+  return GRPO_OK;
 }
 
 static Status loghead_forward(const Ctx *cx, Node *nd) {
@@ -113,7 +113,7 @@ static Status loghead_forward(const Ctx *cx, Node *nd) {
   Chunk ch;
   try(chunk_init(cx, nd, &ch));
   for (int at = 0; at < a->n; at += ch.n) {
-    chunk_fill(cx, nd, &ch, at);
+    try(chunk_fill(cx, nd, &ch, at));
     logp_rows(cx, ch.n, v, ch.logits, a->inv_temp, a->targets + at, logp + at, entropy + at,
               lse + at);
     if (!a->ref_hidden) continue;
@@ -163,7 +163,7 @@ static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
   Tensor *h = nd->in[0], *w = nd->in[1];
   const int v = vocab(nd), c = channels(nd);
   if (wants_grad(h)) {
-    try(gemm_dx(cx, ch->n, v, c, ch->logits, v, w->data, false, dx, c, false));
+    try(weight_dx(cx, ch->n, w, false, ch->logits, dx, false));
     scatter_rows(nd, ch, dx, grad_added(h));
   }
   if (wants_grad(w)) {
@@ -184,7 +184,7 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
   if (a->ref_hidden) part = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
   if (!dx || (a->ref_hidden && !part)) return fail(GRPO_ENOMEM, "loghead: no memory in backward");
   for (int at = 0; at < a->n; at += ch.n) {
-    chunk_fill(cx, nd, &ch, at);
+    try(chunk_fill(cx, nd, &ch, at));
     chunk_grad(cx, nd, &ch, part);
     try(chunk_backward(cx, nd, &ch, dx));
   }

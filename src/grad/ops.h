@@ -33,17 +33,6 @@ Status need_inputs(const Node *nd);
 /* GRPO_EARG when the operation has no attributes. */
 Status need_attr(const Node *nd);
 
-/* ---- products with a weight, however it is kept: panels, plain values or Tensor.mat ----
- * m rows, contiguous; in_out: the weight is [in, out].  Row-invariant both. */
-/* *packed: the weight's panels, or some made in scratch memory that the caller releases. */
-Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed);
-/* y = x w^T + bias (NULL: none) */
-Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
-                      const real *bias, real *y);
-/* dx (+)= dy w */
-Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
-                 bool add);
-
 typedef struct ShapeText {
   char s[64];
 } ShapeText;

@@ -52,6 +52,14 @@ typedef struct Kernels {
                   int last, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
+  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of GROUP.
+   * NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's lowest;
+   * depth is rounded up to whole cells, in y too. */
+  void (*widen_bf16)(size_t n, const uint16_t *x, real *y);
+  void (*widen_f16)(size_t n, const uint16_t *x, real *y);
+  void (*widen_int8)(int depth, const int8_t *q, const real *scale, real *y);
+  void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
+
   real (*dot)(int n, const real *a, const real *b);
   void (*rmsnorm)(int c, const real *x, const real *w, double eps, real *y, real *rstd);
   void (*rmsnorm_dx)(int c, const real *x, const real *w, real rstd, const real *dy, real *dx,

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "kern/dispatch.h"
+#include "kern/matrix.h"
 
 #ifdef GRPO_DOUBLE
 #define LANES 2
@@ -42,6 +44,47 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
     *(uvec *)p = x;
   else
     for (int i = 0; i < left; i++) p[i] = x[i];
+}
+
+/* ---- compact weights: LANES of them ---- */
+static inline vec v_bf16(const uint16_t *p) {
+  vec x;
+  for (int i = 0; i < LANES; i++) x[i] = (real)bf16_to_f32(p[i]);
+  return x;
+}
+static inline vec v_f16(const uint16_t *p) {
+  vec x;
+  for (int i = 0; i < LANES; i++) x[i] = (real)f16_to_f32(p[i]);
+  return x;
+}
+static inline vec v_int8(const int8_t *p) {
+  vec x;
+  for (int i = 0; i < LANES; i++) x[i] = p[i];
+  return x;
+}
+static inline ivec v_words(const uint32_t *p) {
+  ivec x;
+  for (int i = 0; i < LANES; i++) x[i] = (lane_int)p[i];
+  return x;
+}
+
+typedef const float *Nf4Table;
+static inline Nf4Table nf4_table(void) { return nf4_code; }
+static inline vec v_nf4(Nf4Table table, ivec code) {
+  vec x;
+  for (int i = 0; i < LANES; i++) x[i] = (real)table[code[i] & 15];
+  return x;
+}
+
+static inline vec v_zip_low(vec a, vec b) {
+  vec x;
+  for (int i = 0; i < LANES / 2; i++) x[2 * i] = a[i], x[2 * i + 1] = b[i];
+  return x;
+}
+static inline vec v_zip_high(vec a, vec b) {
+  vec x;
+  for (int i = 0; i < LANES / 2; i++) x[2 * i] = a[LANES / 2 + i], x[2 * i + 1] = b[LANES / 2 + i];
+  return x;
 }
 
 #define TILE_MR  2

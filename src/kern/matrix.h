@@ -2,8 +2,9 @@
  *
  * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number
  * (i / GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
- * copy exists.  Products unpack a small block at a time into scratch memory and run the same
- * register tile as gemm_forward: for the same values they give the same bits.
+ * copy exists.  (NF4 packs 8 inner steps of a group into a cell of GROUP words, a word an output;
+ * k is rounded up to whole cells.)  Products unpack a small block at a time into scratch memory and
+ * run the same register tile as gemm_forward: for the same values they give the same bits.
  *
  *   MAT_F32, MAT_BF16, MAT_F16   the value
  *   MAT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
@@ -40,6 +41,9 @@ extern const float nf4_absmax_map[256]; /* its signed dynamic map, ascending */
 size_t matrix_bytes(MatType type, int n, int k);             /* that matrix_new takes and keeps */
 Status matrix_new(Matrix **out, MatType type, int n, int k); /* zeros */
 void matrix_free(Matrix *m);                                 /* NULL is fine */
+static inline size_t matrix_nf4_blocks(int n, int k) {
+  return ((size_t)n * (size_t)k + NF4_BLOCK - 1) / NF4_BLOCK;
+}
 
 /* Rows row .. row + rows - 1 from w [rows, k]; row a multiple of 64, rows too unless they are the
  * last.  Then matrix_done once (NF4: quantises the scales). */
@@ -49,6 +53,9 @@ Status matrix_done(const Ctx *cx, Matrix *m);
 void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out);
 /* out[t] = row ids[t]: [count, k].  ids are in range. */
 void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids, real *out);
+/* Inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is a
+ * multiple of 8, and out has room for depth rounded up to one. */
+void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out);
 
 /* As gemm_forward and gemm_dx (kern.h), row-invariant both. */
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
@@ -57,7 +64,7 @@ Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy
                  int lddx, bool add);
 
 /* NF4 in bitsandbytes' own layout: packed [n * k / 2 rounded up] bytes, two codes a byte, the first
- * in the high nibble, over the flattened [n, k]; absmax, absmax_scale and offset as above.
+ * in the high nibble, over the flattened [n, k], a lone last one beside a zero's; absmax, absmax_scale and offset as above.
  * Importing checks nothing: sizes are the caller's affair. */
 void matrix_nf4_export(const Matrix *m, uint8_t *packed);
 void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/weight.h"
 #include "model/cache.h"
 #include "model/impl.h"
+#include "model/lora.h"
 #include "model/sampler.h"
 #include "model/stop.h"
 
@@ -65,6 +67,8 @@ struct Decoder {
   const Sampling *sampling;
   Completion *out;
   const volatile int *cancel;
+  Status (*on_token)(void *user, const Completion *c); /* NULL: nobody listens */
+  void *on_token_user;
 };
 
 const char *finish_name(Finish f) {
@@ -162,7 +166,8 @@ static Status run_rows(Decoder *d, Tensor **x);
 /* One row through the model: what is allocated on first use is allocated now. */
 static Status warm_up(Decoder *d) {
   Tensor *x;
-  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, &d->limits)));
+  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, &d->limits) +
+                                        lora_step_bytes(d->m, max_rows(&d->limits), false)));
   const int slot = cache_take(&d->prompts);
   cache_set_len(&d->prompts, slot, 1);
   d->ids[0] = d->pos[0] = 0;
@@ -230,7 +235,8 @@ void decoder_free(Decoder *d) {
 /* ---- rows through the model ---------------------------------------------------------- */
 
 static Status run_rows(Decoder *d, Tensor **x) {
-  const Rows r = {d->nrows, d->ids, d->pos, 0, NULL, d->nspans, d->span};
+  const Rows r = {
+      .n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
   tape_reset(&d->tape);
   return forward_layers(d->m, &d->tape, &r, x);
 }
@@ -242,8 +248,8 @@ static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
   const Ctx *cx = &d->tape.cx;
   const int k = c->hidden_size, v = c->vocab_size;
   const double t = d->sampling->temperature;
-  gemm_forward(cx, n, v, k, hidden->data + (size_t)row * (size_t)k, k, d->m->t[M_HEAD]->packed,
-               NULL, d->logits, v);
+  const real *x = hidden->data + (size_t)row * (size_t)k;
+  try(weight_forward(cx, n, d->m->t[M_HEAD], false, x, NULL, d->logits));
   logp_rows(cx, n, v, d->logits, (real)(t > 0 ? 1 / t : 1), NULL, NULL, d->stats[1], d->stats[0]);
   for (int i = 0; i < n; i++)
     if (!isfinite(d->stats[0][i]))
@@ -387,6 +393,7 @@ static Status record(Decoder *d, const Job *j, bool *over) {
   o->len++;
   *over = true;
   o->finish = FINISH_EOS;
+  if (d->on_token) try(d->on_token(d->on_token_user, o));
   if (is_eos(d, j->token)) return GRPO_OK;
   try(stop_reached(&d->stop, d->sampling, o->ids, o->len, &stopped));
   o->finish = stopped ? FINISH_STOP : FINISH_LENGTH;
@@ -520,6 +527,11 @@ static void forget_everything(Decoder *d) {
   for (int i = 0; i < d->limits.max_prompts; i++) d->resident[i].request = -1;
   d->nactive = 0;
   d->dirty = false;
+}
+
+void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user) {
+  d->on_token = f;
+  d->on_token_user = user;
 }
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,

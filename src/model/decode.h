@@ -57,6 +57,9 @@ typedef struct Decoder Decoder;
 Status decoder_new(Decoder **out, Model *m, const Tokenizer *tok /* NULL: no stop strings */,
                    const DecoderLimits *limits);
 void decoder_free(Decoder *d);
+/* From now on f is called after every token, with the completion so far; what it returns other than
+ * GRPO_OK ends the run and is what decoder_run returns.  NULL: nobody. */
+void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user);
 size_t decoder_bytes(const Config *c, const DecoderLimits *limits); /* what decoder_new takes */
 
 /* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is

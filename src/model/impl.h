@@ -44,8 +44,38 @@ typedef struct NameRef {
   int index;
 } NameRef;
 
+/* A and B beside one weight. */
+typedef struct LoraModule {
+  Param *base;  /* the embedding's for a tied head */
+  Param *a, *b; /* [rank, in], [out, rank] */
+  double scale;
+  uint32_t id; /* which one, for dropout's key */
+} LoraModule;
+
+typedef struct Lora {
+  char *config; /* adapter_config.json's text */
+  int rank;
+  double dropout;
+  int nmodules;
+  LoraModule *module; /* [nmodules] */
+  LoraModule **at;    /* [num_hidden_layers, L_COUNT]; NULL where there is none */
+  LoraModule *embedding, *head;
+  int nparams;      /* 2 nmodules */
+  Param *param;     /* A, B, A, B, ... */
+  NameRef *by_name; /* sorted */
+  char *names;
+  real *weights, *grads, *panels;
+  size_t reals;
+  const char *panels_of;
+  bool stale, off;
+  struct Lora *gone; /* merged before this one: tensors of a script may still point at it */
+} Lora;
+
 struct Model {
   int refs;
+  Model *shared; /* whose weights these are, for a view: all pointers below are its; NULL: own */
+  int views;     /* models that share this one's */
+  Lora *lora, *gone;
   Pool *pool;
   Config config;
   int nparams;
@@ -77,6 +107,21 @@ void rope_frequencies(const Config *c, double *inv_freq /* [head_dim / 2] */);
 Status rope_table(const Config *c, real **out);
 size_t model_panel_reals(const Model *m);
 
+/* ---- adapters (lora.c, peft.c) ---- */
+/* A and B as adapter_config.json (its text; `where` names it in messages) says, not initialised. */
+Status lora_attach(Model *m, const char *config, size_t len, const char *where);
+void lora_drop(Model *m); /* forget the adapter; its memory stays until the model goes */
+void lora_free(Lora *l);  /* and those gone before it; NULL is fine */
+int lora_index(const Lora *l, const char *name); /* of a parameter; -1: none */
+Status lora_trainable(Lora *l, bool on);
+Status lora_pack(Lora *l, const Ctx *cx);
+/* The adapter that forward functions see; NULL: none, or switched off. */
+const Lora *lora_active(const Model *m);
+Status lora_check_merge(const Model *m); /* can it be merged? */
+/* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing for a parameter
+ * without an adapter. */
+Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
+
 /* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
  * and values are in cache segments; span[i].own and .prefix point at layer 0's segment and the next
  * layer's is the next in memory. */
@@ -86,7 +131,8 @@ typedef struct Rows {
   int npack;
   const PackSpan *pack; /* NULL: decoding */
   int nspans;
-  AttnSpan *spans; /* moved on to the next layer after each */
+  AttnSpan *spans;       /* moved on to the next layer after each */
+  const RngKey *dropout; /* as in Pack */
 } Rows;
 
 AttnShape model_attention(const Config *c);

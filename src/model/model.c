@@ -69,6 +69,14 @@ Status model_allocate(Model *m) {
 
 void model_destroy(Model *m) {
   if (!m) return;
+  lora_drop(m);
+  lora_free(m->gone);
+  if (m->shared) { /* everything else is the other's */
+    m->shared->views--;
+    model_release(m->shared);
+    mem_free(m);
+    return;
+  }
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
@@ -80,9 +88,17 @@ void model_destroy(Model *m) {
   mem_free(m);
 }
 
-void model_updated(Model *m) { m->stale = true; }
+/* With an adapter the base does not change. */
+void model_updated(Model *m) {
+  if (m->lora)
+    m->lora->stale = true;
+  else
+    m->stale = true;
+}
 
 Status model_pack(Model *m, const Ctx *cx) {
+  if (m->lora) try(lora_pack(m->lora, cx));
+  if (m->shared) return model_pack(m->shared, cx);
   if (m->panels_of != kern_name()) try(allocate_panels(m));
   if (!m->stale) return GRPO_OK;
   for (int i = 0; i < m->nparams; i++) {
@@ -99,6 +115,14 @@ Status model_pack(Model *m, const Ctx *cx) {
 Status model_set_trainable(Model *m, bool on) {
   if (on == m->trainable) return GRPO_OK;
   size_t at = 0;
+  if (m->lora) {
+    try(lora_trainable(m->lora, on));
+    m->trainable = on;
+    model_zero_grad(m);
+    return GRPO_OK;
+  }
+  if (m->shared)
+    return fail(GRPO_EARG, "model: a frozen view shares its weights; it cannot be trained");
   if (on) {
     m->grads = mem_alloc_aligned(m->weight_reals * sizeof *m->grads);
     if (!m->grads)
@@ -109,7 +133,7 @@ Status model_set_trainable(Model *m, bool on) {
   }
   for (int i = 0; i < m->nparams; i++) {
     Tensor *t = &m->param[i].t;
-    t->needs_grad = on;
+    m->param[i].trainable = t->needs_grad = on;
     t->grad = on ? m->grads + at : NULL;
     at += padded(t->n);
   }
@@ -121,6 +145,10 @@ Status model_set_trainable(Model *m, bool on) {
 void model_set_checkpointing(Model *m, bool on) { m->checkpointing = on; }
 
 void model_zero_grad(Model *m) {
+  Lora *l = m->lora;
+  if (l && l->grads) memset(l->grads, 0, l->reals * sizeof *l->grads);
+  for (int i = 0; l && i < l->nparams; i++) l->param[i].t.grad_live = false;
+  if (l || m->shared) return;
   if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
   for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;
 }
@@ -175,8 +203,35 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
 
 /* ---- sharing and copying ---------------------------------------------------------------- */
 
+Status model_view(Model **out, const Model *of) {
+  Model *root = of->shared ? of->shared : (Model *)(uintptr_t)of, *m = mem_alloc(sizeof *m);
+  if (!m) return fail(GRPO_ENOMEM, "model");
+  *m = *root;
+  m->refs = 1;
+  m->views = 0;
+  m->shared = model_retain(root);
+  m->lora = m->gone = NULL;
+  m->trainable = m->checkpointing = false;
+  root->views++;
+  *out = m;
+  return GRPO_OK;
+}
+
+static Status clone_adapter(Model **out, const Model *from) {
+  const Lora *l = from->lora;
+  try(model_view(out, from));
+  const Status s = lora_attach(*out, l->config, strlen(l->config), "model");
+  if (s != GRPO_OK) {
+    model_release(*out);
+    return s;
+  }
+  memcpy((*out)->lora->weights, l->weights, l->reals * sizeof *l->weights);
+  return GRPO_OK;
+}
+
 Status model_clone(Model **out, const Model *from) {
   Model *m;
+  if (from->lora) return clone_adapter(out, from);
   try(model_layout(&m, from->pool, &from->config));
   Status s = model_allocate(m);
   if (s == GRPO_OK) s = model_copy_weights(m, from);
@@ -197,27 +252,50 @@ void model_release(Model *m) {
   if (m && --m->refs == 0) model_destroy(m);
 }
 
+static const Model *owner(const Model *m) { return m->shared ? m->shared : m; }
+
+/* What copying goes over: of two models on the same base, the adapters. */
+static int first_param(const Model *a, const Model *b) {
+  return owner(a) == owner(b) ? a->nparams : 0;
+}
+
+static Status same_adapters(const Model *a, const Model *b) {
+  bool same = model_num_params(a) == model_num_params(b);
+  for (int i = a->nparams; same && i < model_num_params(a); i++) {
+    const Param *p = model_param((Model *)(uintptr_t)a, i);
+    const Param *q = model_param((Model *)(uintptr_t)b, i);
+    same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
+  }
+  return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different adapters");
+}
+
 static Status same_shapes(const Model *a, const Model *b) {
   bool same = a->nparams == b->nparams;
   for (int i = 0; same && i < a->nparams; i++) {
     const Param *p = &a->param[i], *q = &b->param[i];
     same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
   }
-  return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different shapes");
+  if (!same) return fail(GRPO_ESHAPE, "model: the two models have different shapes");
+  return same_adapters(a, b);
 }
 
 Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
-  for (int i = 0; i < to->nparams; i++)
-    memcpy(to->param[i].t.data, from->param[i].t.data, to->param[i].t.n * sizeof(real));
+  for (int i = first_param(to, from); i < model_num_params(to); i++) {
+    Tensor *t = &model_param(to, i)->t;
+    memcpy(t->data, model_param((Model *)(uintptr_t)from, i)->t.data, t->n * sizeof(real));
+  }
   model_updated(to);
   return GRPO_OK;
 }
 
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx) {
   try(same_shapes(to, from));
-  for (int i = 0; i < to->nparams; i++)
-    vec_lerp(cx, to->param[i].t.n, from->param[i].t.data, (real)alpha, to->param[i].t.data);
+  for (int i = first_param(to, from); i < model_num_params(to); i++) {
+    Tensor *t = &model_param(to, i)->t;
+    const Tensor *f = &model_param((Model *)(uintptr_t)from, i)->t;
+    vec_lerp(cx, t->n, f->data, (real)alpha, t->data);
+  }
   model_updated(to);
   return GRPO_OK;
 }
@@ -225,16 +303,27 @@ Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx 
 /* ---- looking in ------------------------------------------------------------------------------ */
 
 const Config *model_config(const Model *m) { return &m->config; }
-int model_num_params(const Model *m) { return m->nparams; }
-Param *model_param(Model *m, int i) { return &m->param[i]; }
+int model_num_params(const Model *m) { return m->nparams + (m->lora ? m->lora->nparams : 0); }
+Param *model_param(Model *m, int i) {
+  return i < m->nparams ? &m->param[i] : &m->lora->param[i - m->nparams];
+}
 
 Param *model_find(Model *m, const char *name) {
-  const int i = model_index(m, name);
-  return i < 0 ? NULL : &m->param[i];
+  int i = model_index(m, name);
+  if (i >= 0) return &m->param[i];
+  i = m->lora ? lora_index(m->lora, name) : -1;
+  return i < 0 ? NULL : &m->lora->param[i];
 }
 
-uint64_t model_count(const Model *m) {
+static uint64_t count(const Model *m, bool trainable) {
   uint64_t n = 0;
-  for (int i = 0; i < m->nparams; i++) n += m->param[i].t.n;
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param((Model *)(uintptr_t)m, i);
+    if (!trainable || p->trainable) n += p->t.n;
+  }
   return n;
 }
+bool model_trains(const Model *m, int i) { return m->lora ? i >= m->nparams : !m->shared; }
+uint64_t model_count(const Model *m) { return count(m, false); }
+/* A view sees its owner's parameters, but none of them is its to train. */
+uint64_t model_count_trainable(const Model *m) { return m->trainable ? count(m, true) : 0; }

@@ -16,6 +16,7 @@
 typedef struct Param {
   const char *name;      /* "model.layers.0.self_attn.q_proj.weight" */
   Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad */
+  bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
@@ -28,21 +29,29 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
 /* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an
  * index; f32, f16, bf16. */
 Status model_load(Model **out, Pool *pool, const char *dir);
-Status model_clone(Model **out, const Model *m); /* a frozen copy: no gradients */
+/* A frozen copy: no gradients.  With an adapter (lora.h) A and B are copied and the base, which is
+ * frozen then, is shared. */
+Status model_clone(Model **out, const Model *m);
+/* The base model without its adapter, frozen: shares the weights and keeps them alive. */
+Status model_view(Model **out, const Model *m);
 Model *model_retain(Model *m);
 void model_release(Model *m); /* NULL is fine */
 
 typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16 } WeightType;
-/* config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
+/* An adapter is merged into what is written.
+ * config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
  * index; 0: one file).  Every file is complete or not there at all; config.json comes last. */
 Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes);
 
 const Config *model_config(const Model *m);
 int model_num_params(const Model *m);
-Param *model_param(Model *m, int i);           /* fixed order, the checkpoint's */
+Param *model_param(Model *m, int i); /* fixed order, the checkpoint's; then the adapter's */
 Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
-Status model_set_trainable(Model *m, bool on); /* allocates or frees the gradients */
+uint64_t model_count_trainable(const Model *m);
+bool model_trains(const Model *m, int i); /* would training on give parameter i a gradient? */
+/* Allocates or frees the gradients: of all parameters, or of the adapter's alone where there is one */
+Status model_set_trainable(Model *m, bool on);
 /* Gradient checkpointing: training keeps each layer's input only and computes the layer again in
  * backward; the same bits, less memory, about a third more time. */
 void model_set_checkpointing(Model *m, bool on);
@@ -64,6 +73,8 @@ typedef struct Pack {
   int nout;
   const int32_t *out_rows; /* [nout] the row that predicts output i */
   const int32_t *targets;  /* [nout] */
+  const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
+                              caller's, sample holds the iteration; NULL: off */
 } Pack;
 
 typedef struct PackGroup {

@@ -16,6 +16,7 @@ struct Optimizer {
   Model *m;
   OptimizerOptions o;
   uint64_t steps;
+  uint64_t count;  /* trainable parameters it was made for */
   real *moment[2]; /* parameters one after the other */
 };
 
@@ -23,11 +24,34 @@ void optimizer_options_init(OptimizerOptions *o) {
   *o = (OptimizerOptions){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 }
 
+/* The next trainable parameter from *i on, *i behind it; NULL: no more. */
+static Param *next_trainable(const Optimizer *o, int *i) {
+  while (*i < model_num_params(o->m)) {
+    Param *p = model_param(o->m, (*i)++);
+    if (p->trainable) return p;
+  }
+  return NULL;
+}
+
+static size_t num_trainable(const Optimizer *o) {
+  size_t n = 0;
+  for (int i = 0; next_trainable(o, &i);) n++;
+  return n;
+}
+
+/* An adapter that came or went would leave the moments without their parameters. */
+static Status check_model(const Optimizer *o) {
+  if (!o->m->trainable) return fail(GRPO_EARG, "optimizer: the model is frozen");
+  if (model_count_trainable(o->m) == o->count) return GRPO_OK;
+  return fail(GRPO_EARG, "optimizer: the model's trainable parameters are not those it was made "
+                         "for; make a new engine after adding or merging an adapter");
+}
+
 Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o) {
-  const size_t n = (size_t)model_count(m);
+  const size_t n = (size_t)model_count_trainable(m);
   Optimizer *p = mem_zalloc(sizeof *p);
   if (!p) return fail(GRPO_ENOMEM, "optimizer");
-  *p = (Optimizer){.m = m, .o = *o};
+  *p = (Optimizer){.m = m, .o = *o, .count = n};
   for (int i = 0; i < 2; i++) {
     p->moment[i] = mem_alloc_aligned(n * sizeof(real));
     if (!p->moment[i]) {
@@ -48,10 +72,8 @@ void optimizer_free(Optimizer *o) {
 
 double optimizer_grad_norm(Optimizer *o, const Ctx *cx) {
   double sum = 0;
-  for (int i = 0; i < o->m->nparams; i++) {
-    const Tensor *t = &o->m->param[i].t;
-    sum += vec_sumsq(cx, t->n, t->grad);
-  }
+  const Param *p;
+  for (int i = 0; (p = next_trainable(o, &i));) sum += vec_sumsq(cx, p->t.n, p->t.grad);
   return sqrt(sum);
 }
 
@@ -60,7 +82,7 @@ static bool decays(const Optimizer *o, const Param *p) {
 }
 
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm) {
-  if (!o->m->trainable) return fail(GRPO_EARG, "optimizer: the model is frozen");
+  try(check_model(o));
   const double t = (double)++o->steps;
   const double clip = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
   AdamW a = {.lr = lr,
@@ -71,8 +93,8 @@ Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, d
              .bias2 = 1 - pow(o->o.beta2, t),
              .grad_scale = clip < 1 ? clip : 1};
   size_t at = 0;
-  for (int i = 0; i < o->m->nparams; i++) {
-    Param *p = &o->m->param[i];
+  Param *p;
+  for (int i = 0; (p = next_trainable(o, &i));) {
     a.weight_decay = decays(o, p) ? o->o.weight_decay : 0;
     adamw_step(cx, p->t.n, p->t.data, p->t.grad, o->moment[0] + at, o->moment[1] + at, &a);
     at += p->t.n;
@@ -85,30 +107,29 @@ uint64_t optimizer_steps(const Optimizer *o) { return o->steps; }
 
 /* ---- files ------------------------------------------------------------------------- */
 
-enum { NAME_BYTES = 128 };
+enum { NAME_BYTES = 160 };
 
 static Status put_moments(const Optimizer *o, StWriter *w) {
   size_t at = 0;
-  for (int i = 0; i < o->m->nparams; i++) {
-    const size_t n = o->m->param[i].t.n;
-    for (int k = 0; k < 2; k++) try(st_writer_put(w, o->moment[k] + at, n));
-    at += n;
-  }
+  const Param *p;
+  for (int i = 0; (p = next_trainable(o, &i)); at += p->t.n)
+    for (int k = 0; k < 2; k++) try(st_writer_put(w, o->moment[k] + at, p->t.n));
   return GRPO_OK;
 }
 
 static void describe(const Optimizer *o, StEntry *e, char *names) {
-  for (int i = 0; i < 2 * o->m->nparams; i++) {
-    const Param *p = &o->m->param[i / 2];
-    char *name = names + (size_t)i * NAME_BYTES;
-    snprintf(name, NAME_BYTES, "%s.%s", p->name, moment_name[i % 2]);
-    e[i] = (StEntry){.name = name, .type = ST_F32, .ndim = p->t.ndim};
-    for (int d = 0; d < p->t.ndim; d++) e[i].dim[d] = (uint64_t)p->t.dim[d];
-  }
+  const Param *p;
+  for (int i = 0; (p = next_trainable(o, &i));)
+    for (int k = 0; k < 2; k++, e++, names += NAME_BYTES) {
+      snprintf(names, NAME_BYTES, "%s.%s", p->name, moment_name[k]);
+      *e = (StEntry){.name = names, .type = ST_F32, .ndim = p->t.ndim};
+      for (int d = 0; d < p->t.ndim; d++) e->dim[d] = (uint64_t)p->t.dim[d];
+    }
 }
 
 Status optimizer_save(const Optimizer *o, const char *path) {
-  const size_t n = 2 * (size_t)o->m->nparams;
+  try(check_model(o));
+  const size_t n = 2 * num_trainable(o);
   char step[32];
   snprintf(step, sizeof step, "%llu", (unsigned long long)o->steps);
   StEntry *e = mem_zalloc(n * sizeof *e);
@@ -155,24 +176,23 @@ static Status find_moment(const Safetensors *f, const Param *p, int k, const StT
 /* Everything is checked before anything is changed. */
 static Status read_moments(Optimizer *o, const Safetensors *f, bool write) {
   size_t at = 0;
-  for (int i = 0; i < o->m->nparams; i++) {
-    const Param *p = &o->m->param[i];
+  const Param *p;
+  for (int i = 0; (p = next_trainable(o, &i)); at += p->t.n)
     for (int k = 0; k < 2; k++) {
       const StTensor *t = NULL;
       try(find_moment(f, p, k, &t));
       if (write) st_read(t, 0, t->n, o->moment[k] + at);
     }
-    at += p->t.n;
-  }
-  if (f->count != 2 * (size_t)o->m->nparams)
-    return fail(GRPO_EFORMAT, "%s: %zu tensors, this model's optimizer has %d", f->path, f->count,
-                2 * o->m->nparams);
+  if (f->count != 2 * num_trainable(o))
+    return fail(GRPO_EFORMAT, "%s: %zu tensors, this model's optimizer has %zu", f->path, f->count,
+                2 * num_trainable(o));
   return GRPO_OK;
 }
 
 Status optimizer_load(Optimizer *o, const char *path) {
   Safetensors f;
   uint64_t steps = 0;
+  try(check_model(o));
   try(safetensors_open(&f, path));
   Status s = read_steps(&f, &steps);
   if (s == GRPO_OK) s = read_moments(o, &f, false);

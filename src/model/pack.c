@@ -79,6 +79,13 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
   if (!f.ids || !f.pos || !f.out_rows || !f.targets || !f.spans)
     return fail(GRPO_ENOMEM, "pack of %lld rows", (long long)s.rows);
   for (int i = 0; i < ngroups; i++) put_group(&f, &groups[i]);
-  *out = (Pack){f.rows, f.ids, f.pos, f.nspans, f.spans, f.outputs, f.out_rows, f.targets};
+  *out = (Pack){.nrows = f.rows,
+                .ids = f.ids,
+                .pos = f.pos,
+                .nspans = f.nspans,
+                .spans = f.spans,
+                .nout = f.outputs,
+                .out_rows = f.out_rows,
+                .targets = f.targets};
   return GRPO_OK;
 }

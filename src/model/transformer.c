@@ -56,6 +56,7 @@ typedef struct Pass {
   EmbeddingAttr embedding;
   RopeAttr rope_q, rope_k;
   AttentionAttr attention;
+  const Lora *lora; /* NULL: none */
 } Pass;
 
 AttnShape model_attention(const Config *c) {
@@ -65,8 +66,28 @@ AttnShape model_attention(const Config *c) {
                      .scale = (real)(1 / sqrt((double)c->head_dim))};
 }
 
+/* Attributes of an adapter's operation on the rows of this pass. */
+static Status lora_attr(Tape *t, const Lora *l, const LoraModule *mod, const RngKey *key, Attr *a) {
+  a->f[0] = mod->scale;
+  if (!key || l->dropout == 0) return GRPO_OK;
+  LoraDropout *d = arena_alloc(&t->arena, sizeof *d);
+  if (!d) return fail(GRPO_ENOMEM, "adapter");
+  *d = (LoraDropout){l->dropout, *key};
+  d->key.stream = RNG_DROPOUT;
+  d->key.sample = key->sample << 20 | mod->id;
+  a->p = d;
+  return GRPO_OK;
+}
+
 /* The projection in `slot`; its bias is in the next slot. */
 static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
+  if (mod) {
+    Tensor *lora_in[] = {x, l->t[slot], l->t[slot + 1], &mod->a->t, &mod->b->t};
+    Attr lora = {.i = {p->m->config.family == FAMILY_GPT2}};
+    try(lora_attr(p->t, p->lora, mod, p->rows->dropout, &lora));
+    return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
+  }
   Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
   const Attr a = {.i = {p->m->config.family == FAMILY_GPT2}};
   return tape_apply(p->t, OP_linear, in, &a, y);
@@ -174,6 +195,7 @@ static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   *p = (Pass){.m = m,
               .t = t,
               .rows = r,
+              .lora = lora_active(m),
               .embedding = {r->n, r->ids, r->pos},
               .rope_q = rope_attr,
               .rope_k = rope_attr,
@@ -217,7 +239,7 @@ static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
 /* Without gradients a layer's intermediate results are dropped at once: its output moves into the
  * place of its input. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
-  const bool keep = m->trainable && !t->off;
+  const bool keep = (m->trainable || (m->shared && m->shared->trainable)) && !t->off;
   Pass *p = NULL;
   Tensor *x, *y;
   try(begin_pass(m, t, r, &p));
@@ -250,9 +272,16 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
 /* ---- what training calls -------------------------------------------------------------------- */
 
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
-  const Rows r = {p->nrows, p->ids, p->pos, p->nspans, p->spans, 0, NULL};
+  Rows *r = arena_alloc(&t->arena, sizeof *r); /* a layer may run again in backward */
+  if (!r) return fail(GRPO_ENOMEM, "forward");
+  *r = (Rows){.n = p->nrows,
+              .ids = p->ids,
+              .pos = p->pos,
+              .npack = p->nspans,
+              .pack = p->spans,
+              .dropout = p->dropout};
   Tensor *x;
-  try(forward_layers(m, t, &r, &x));
+  try(forward_layers(m, t, r, &x));
   return forward_final_norm(m, t, x, hidden);
 }
 
@@ -273,6 +302,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
     try(model_pack(ref, &t->cx));
     a->ref_hidden = ref_hidden;
     a->ref_packed = ref->t[M_HEAD]->packed;
+    a->ref_mat = ref->t[M_HEAD]->mat;
     a->ref_c = ref->config.hidden_size;
   }
   Tensor *in[] = {hidden, m->t[M_HEAD]};

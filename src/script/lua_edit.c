@@ -4,6 +4,7 @@
  * completion over the fields of the session's environment.  Without it, plain
  * fgets.  Ctrl-C gives false instead of a line; the end of input gives nil.
  */
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static volatile sig_atomic_t at_prompt; /* reading a line: Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
 static struct sigaction previous;
 
-static lua_State *running; /* the state whose code Ctrl-C stops */
+static lua_State *running; /* the state whose code Ctrl-C stops; NULL: only sampling */
 
 static void stop_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;
@@ -30,7 +31,7 @@ static void on_interrupt(int sig) {
   (void)sig;
   if (at_prompt) siglongjmp(prompt_jump, 1);
   script_cancel = 1;
-  lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
 #ifdef GRPO_HAVE_EDITLINE
@@ -89,7 +90,7 @@ static char **complete(const char *text, int start, int end) {
   return rl_completion_matches(text, next_match);
 }
 
-static void editor_open(lua_State *L) {
+static void editor_open(lua_State *L, const char *file) {
   const char *named = getenv("GRPO_HISTORY"), *home = getenv("HOME");
   completing = L;
   rl_readline_name = "grpo";
@@ -99,7 +100,7 @@ static void editor_open(lua_State *L) {
   if (named)
     snprintf(history_path, sizeof history_path, "%s", named);
   else
-    snprintf(history_path, sizeof history_path, "%s/.grpo_history", home ? home : ".");
+    snprintf(history_path, sizeof history_path, "%s/%s", home ? home : ".", file);
   read_history(history_path);
 }
 
@@ -109,7 +110,7 @@ static void editor_remember(const char *line) { add_history(line); }
 /* One line without its end, to be freed; NULL at the end of input. */
 static char *editor_line(const char *prompt) { return readline(prompt); }
 #else
-static void editor_open(lua_State *L) { (void)L; }
+static void editor_open(lua_State *L, const char *file) { (void)L, (void)file; }
 static void editor_close(void) {}
 static void editor_remember(const char *line) { (void)line; }
 
@@ -128,16 +129,18 @@ static char *editor_line(const char *prompt) {
 }
 #endif
 
-/* open(env): env's fields are what completion knows */
+/* open(env[, file[, gently]]): env's fields are what completion knows; file: the history's name in
+ * $HOME; gently: Ctrl-C ends what a model is saying, and no Lua */
 static int l_open(lua_State *L) {
   check_table(L, 1);
+  const char *file = lua_isnoneornil(L, 2) ? ".grpo_history" : check_string(L, 2, NULL);
   lua_pushvalue(L, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &env_key);
   struct sigaction action = {.sa_handler = on_interrupt};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous);
-  running = L;
-  editor_open(L);
+  running = lua_toboolean(L, 3) ? NULL : L;
+  editor_open(L, file);
   return 0;
 }
 
@@ -165,6 +168,20 @@ static int l_read(lua_State *L) {
   return 1;
 }
 
+/* interrupted() -> was Ctrl-C pressed since the last line?  Forgets it. */
+static int l_interrupted(lua_State *L) {
+  lua_pushboolean(L, script_cancel != 0);
+  script_cancel = 0;
+  return 1;
+}
+
+/* pending() -> is more typed already, as after a paste of several lines? */
+static int l_pending(lua_State *L) {
+  struct pollfd input = {.fd = 0, .events = POLLIN};
+  lua_pushboolean(L, poll(&input, 1, 10) == 1 && (input.revents & POLLIN));
+  return 1;
+}
+
 static int l_remember(lua_State *L) {
   editor_remember(check_string(L, 1, NULL));
   return 0;
@@ -177,8 +194,13 @@ static int l_close(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg functions[] = {
-    {"open", l_open}, {"read", l_read}, {"remember", l_remember}, {"close", l_close}, {NULL, NULL}};
+static const luaL_Reg functions[] = {{"open", l_open},
+                                     {"read", l_read},
+                                     {"pending", l_pending},
+                                     {"interrupted", l_interrupted},
+                                     {"remember", l_remember},
+                                     {"close", l_close},
+                                     {NULL, NULL}};
 
 /* core.edit; the core table is on top */
 void edit_open(lua_State *L) {

@@ -185,16 +185,15 @@ static bool fits(const DecoderLimits *have, const DecoderLimits *want) {
 }
 
 /* The model's decoder, made anew when the one from last time is too small. */
-static Decoder *want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
-                             const DecoderLimits *want) {
-  if (lm->decoder && lm->decoder_tokenizer == tok && fits(&lm->limits, want)) return lm->decoder;
+static void want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
+                         const DecoderLimits *want) {
+  if (lm->decoder && lm->decoder_tokenizer == tok && fits(&lm->limits, want)) return;
   decoder_free(lm->decoder);
   lm->decoder = NULL;
   Status s = decoder_new(&lm->decoder, lm->m, tok, want);
   if (s) raise_status(L, s);
   lm->limits = *want;
   lm->decoder_tokenizer = tok;
-  return lm->decoder;
 }
 
 static void push_completion(lua_State *L, const Tokenizer *tok, const Completion *c, Buf *text) {
@@ -241,8 +240,40 @@ static Request *push_requests(lua_State *L, const Prompts *p, int n, uint64_t se
   return r;
 }
 
+/* on_token = function(id, index): called after every token; index is the completion's place in the result. */
+typedef struct TokenCall {
+  lua_State *L;
+  int function;          /* stack index */
+  const Completion *out; /* the first of all completions */
+  bool raised;           /* the error object is on top of the stack */
+} TokenCall;
+
+static Status call_on_token(void *user, const Completion *c) {
+  TokenCall *call = user;
+  lua_State *L = call->L;
+  lua_pushvalue(L, call->function);
+  lua_pushinteger(L, c->ids[c->len - 1]);
+  lua_pushinteger(L, c - call->out + 1);
+  call->raised = !call_protected(L, 2, 0);
+  return call->raised ? fail(GRPO_ESCRIPT, "on_token raised an error") : GRPO_OK;
+}
+
+/* Runs the decoder, on_token (nil or a function) at stack index `function`. */
+static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts *p,
+                        const Request *requests, const Sampling *sampling, Completion *out) {
+  TokenCall call = {.L = L, .function = function, .out = out};
+  luaL_checkstack(L, 20, "generate");
+  if (lua_isfunction(L, function)) decoder_on_token(lm->decoder, call_on_token, &call);
+  lm->generating = true;
+  Status s = decoder_run(lm->decoder, p->n, requests, sampling, out, &script_cancel);
+  lm->generating = false;
+  decoder_on_token(lm->decoder, NULL, NULL);
+  if (call.raised) lua_error(L);
+  if (s) raise_status(L, s);
+}
+
 int model_generate(lua_State *L) {
-  static const char *const known[] = {SAMPLING_OPTIONS, "n", "seed", NULL};
+  static const char *const known[] = {SAMPLING_OPTIONS, "n", "seed", "on_token", NULL};
   enum { SIDE_BY_SIDE = 64 };
   LuaModel *lm = check_lua_model(L, 1);
   Sampling sampling;
@@ -255,6 +286,13 @@ int model_generate(lua_State *L) {
   field_int(L, 3, "generate", "n", 1, 1 << 20, &n);
   field_seed(L, 3, "generate", "seed", &seed);
   read_sampling(L, 3, "generate", &sampling);
+  if (lua_getfield(L, 3, "on_token") != LUA_TNIL && !lua_isfunction(L, 4))
+    return raise_new(L, GRPO_EARG, "generate.on_token: want a function, got %s",
+                     luaL_typename(L, 4));
+  if (lm->generating)
+    return raise_new(L, GRPO_EARG,
+                     "generate: the model is generating already; on_token cannot "
+                     "start it again");
   const Tokenizer *tok = push_model_tokenizer(L, 1);
   if (!tok && (sampling.num_stop || sampling.stop_regex))
     return raise_new(L, GRPO_EARG, "generate.stop: needs a tokenizer, and the model has none");
@@ -269,11 +307,10 @@ int model_generate(lua_State *L) {
                         .max_prompts = smaller(p.n, SIDE_BY_SIDE),
                         .max_prompt_tokens = longest,
                         .max_new_tokens = sampling.max_new_tokens};
-  Decoder *d = want_decoder(L, lm, tok, &want);
+  want_decoder(L, lm, tok, &want);
   Request *requests = push_requests(L, &p, n, seed);
   Completion *c = push_completions(L, p.n * n, sampling.max_new_tokens);
-  Status s = decoder_run(d, p.n, requests, &sampling, c, &script_cancel);
-  if (s) return raise_status(L, s);
+  run_decoder(L, lm, 4, &p, requests, &sampling, c);
   Buf *text = push_buf(L);
   lua_createtable(L, p.n * n, 0);
   for (int i = 0; i < p.n * n; i++) {

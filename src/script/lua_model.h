@@ -8,6 +8,7 @@ typedef struct LuaModel {
   Model *m;         /* NULL once closed */
   bool frozen;      /* a reference: no gradients */
   Decoder *decoder; /* kept from the last generate, for the next one that fits */
+  bool generating;  /* the decoder is at work: on_token may not start it again, nor free it */
   DecoderLimits limits;
   const Tokenizer *decoder_tokenizer; /* what its stop strings are made of */
 } LuaModel; /* user value 1: tokenizer, or the directory to load it from, or nil; 2: config; 3: what the
@@ -18,6 +19,15 @@ LuaModel *check_lua_model(lua_State *L, int arg);
 const Tokenizer *push_model_tokenizer(lua_State *L, int index);
 /* Gradients on, for the model at index; raises when it is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
+
+/* Pushes a model without weights yet. */
+LuaModel *push_lua_model(lua_State *L);
+/* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
+const char *push_model_dir(lua_State *L, const char *path);
+
+/* lua_adapter.c */
+extern const luaL_Reg adapter_methods[];
+int l_model_base(lua_State *L);
 
 /* lua_generate.c */
 int model_generate(lua_State *L);

@@ -110,8 +110,24 @@ int32_t tokenizer_bos(const Tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const Tokenizer *t);
 int32_t tokenizer_pad(const Tokenizer *t);
 int32_t tokenizer_unk(const Tokenizer *t);
+/* The token that tokenizer_config.json gives a role; -1: none. */
+typedef enum TokenRole {
+  TOK_BOS,
+  TOK_EOS,
+  TOK_PAD,
+  TOK_UNK,
+  TOK_SEP,
+  TOK_CLS,
+  TOK_MASK,
+  TOK_NROLES
+} TokenRole;
+extern const char *const token_role_name[TOK_NROLES]; /* "bos" */
+int32_t tokenizer_role(const Tokenizer *t, TokenRole role);
 const char *tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "wordpiece" "words" */
-const char *tokenizer_chat_template(const Tokenizer *t); /* Jinja source, or NULL */
+/* Jinja source, or NULL: chat_template.jinja, or else the config's chat_template; of a list the one
+ * named "default", and "tool_use" as the template for conversations with tools. */
+const char *tokenizer_chat_template(const Tokenizer *t);
+const char *tokenizer_tool_template(const Tokenizer *t);
 
 /* Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja
  * if it came in one), readable by Hugging Face tokenizers; makes the directory.  Files that

@@ -59,6 +59,9 @@ table 'a reward entry with a wrong field' 2 "${at}rewards\.r\.wieght: unknown op
 table 'a prompt and completion longer than the context' 2 "${at}data\.max_prompt_tokens: .* context of 64 tokens; .*" '' '' \
   'train = grpo.data.list(rows), max_prompt_tokens = 60'
 
+table 'a step past what can be counted' 2 "${at}train\.prompts_per_step: 65536 prompts of 4096 completions of 6 tokens are too many .*" \
+  'train = { prompts_per_step = 65536 }, sampling = { group_size = 4096, max_new_tokens = 6 },'
+
 experiment good.lua 'train = { steps = 2, prompts_per_step = 2 },'
 refused 'a misspelt override' 2 "command line: train\.lrr: unknown option, did you mean 'lr'\?" run good.lua train.lrr=1e-5
 refused 'a bad override' 2 "command line: train\.lr: got 'fast', want a number or a function\(p\), 0 or more" run good.lua train.lr=fast
@@ -176,6 +179,12 @@ table 'an on_error that never ends' 1 'hooks\.on_step: .*first' \
 table 'a metric that returns a string' 1 'bad\.lua:[0-9]+: eval\.metric: the function returned a string, .*' \
   "$steps eval = { metric = function() return 'x' end }," '' 'train = grpo.data.list(rows), eval = grpo.data.list(rows)'
 table 'a hook that raises' 1 'hooks\.on_step: bad\.lua:[0-9]+: bang' "$steps hooks = { on_step = function() error('bang') end },"
+table 'a hook that assigns an option that is not live' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.prompts_per_step: cannot be changed .*" \
+  "$steps hooks = { on_step = function(_, tr) tr.config.train.prompts_per_step = 3 end },"
+table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config: there is no option 'train\.clipp'" \
+  "$steps hooks = { on_step = function(_, tr) tr.config.train.clipp = 3 end },"
+table 'a hook that assigns a wrong value' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.clip: got 'x', want .*" \
+  "$steps hooks = { on_step = function(_, tr) tr.config.train.clip = 'x' end },"
 table 'a schedule that returns nothing' 1 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil at step 0, want a finite number' \
   'train = { steps = 2, prompts_per_step = 2, lr = function() end },'
 table 'a loss that returns no tensor' 1 'bad\.lua:[0-9]+: train\.loss: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function() return 5 end },'
@@ -187,7 +196,33 @@ table 'training that diverges' 4 'training diverged at step 1: .* Lower train\.l
   'train = { steps = 2, prompts_per_step = 2, lr = 1e30, kl = 0.1, iterations = 3 },'
 : >file
 refused 'a place where no directory can be made' 5 'cannot make the directory file: .*' "$GRPO" run --quiet --dir file/runs good.lua
+refused 'a disk that is full when the run directory is made' 5 'cannot write runs/good-001/.*: File too large' \
+  bash -c 'trap "" XFSZ; ulimit -f 1; "$GRPO" run --quiet --dir runs good.lua'
+result 'and no directory is left' "$(find runs -mindepth 1 -maxdepth 1 -type d)"
 refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'
 refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
+refused 'an evaluation of a model without questions' 2 'eval: spoilt: is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt
+refused 'chat without a model' 2 'chat: which model\? usage: .*' "$GRPO" chat
+refused 'chat with a model that is not there' 3 '.*nomodel.*' "$GRPO" chat nomodel
+mkdir -p adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "elsewhere/base" }' >adapter/adapter_config.json
+for command in generate chat; do
+  refused "$command with an adapter whose base is not there" 3 \
+    'adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter and in the current directory\); .*' \
+    "$GRPO" $command adapter $([ $command = chat ] || echo x)
+done
+refused 'a base for a model that is none' 2 'made/good-001/latest: is a model of its own, not an adapter; .*' \
+  "$GRPO" chat made/good-001/latest --base spoilt
+
+good=made/good-001/latest
+refused 'an export without a place' 2 'export: want a model and where to write it; usage: .*' "$GRPO" export $good
+refused 'an export over something' 2 'adapter: exists already; --force replaces it' "$GRPO" export $good adapter
+refused 'an export in an unknown format' 2 "--format: got 'onnx', want one of hf, adapter, gguf" "$GRPO" export $good x --format onnx
+refused 'an export of an adapter that is none' 2 '--format adapter: .* has no adapter; .*' "$GRPO" export $good x --format adapter
+refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: is not what --format hf can hold .*' \
+  "$GRPO" export $good x --quantize q4_0
+refused 'an export with two types' 2 '--dtype: --quantize nf4 decides it; .*' "$GRPO" export $good x --quantize nf4 --dtype bf16
+refused 'an export of nothing' 3 '.*nomodel.*' "$GRPO" export nomodel x
+refused 'an export to where nothing can be written' 5 'cannot make the directory file: .*' "$GRPO" export $good file/x
+result 'a refused export leaves nothing' "$(ls -A | grep -x 'x\|\.tmp-x')"
 
 finish

@@ -1,5 +1,22 @@
 /* check_fused.c - the operations that a transformer and its head are made of. */
 #include "check.h"
+#include "kern/matrix.h"
+
+/* A frozen weight in a compact form, random in -1 .. 1; lives as long as the leaves. */
+static Tensor *compact(MatType type, int n, int k) {
+  const Ctx *cx = &check_tape()->cx;
+  Tensor *t = check_constant(LEAF(-1, 1, n, k));
+  float *w = check_alloc(t->n * sizeof *w);
+  Matrix *m;
+  for (size_t i = 0; i < t->n; i++) w[i] = (float)t->data[i];
+  CHECK(!matrix_new(&m, type, n, k));
+  CHECK(!matrix_put(cx, m, 0, n, w));
+  CHECK(!matrix_done(cx, m));
+  t->data = NULL;
+  t->mat = m;
+  return t;
+}
+static void release(Tensor *t) { matrix_free((Matrix *)t->mat); }
 
 void check_embedding(void) {
   static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};
@@ -9,6 +26,9 @@ void check_embedding(void) {
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, NULL}), (&(Attr){.p = &attr}));
   Tensor *wide = LEAF(-1, 1, 5, 70); /* more than one chunk of columns */
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wide, NULL}), (&(Attr){.p = &attr}));
+  Tensor *frozen = compact(MAT_BF16, 5, 3);
+  CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){frozen, wpe}), (&(Attr){.p = &attr}));
+  release(frozen);
 }
 
 static void linear_of(int m, int n, int k) {
@@ -26,6 +46,13 @@ void check_linear(void) {
   linear_of(1, 1, 1);
   linear_of(9, 17, 6);
   CHECK_GRADIENTS(OP_linear, ((Tensor *[]){LEAF(-1, 1, 2, 3, 4), LEAF(-1, 1, 2, 4), NULL}), NULL);
+  for (MatType type = MAT_F32; type <= MAT_NF4; type++) {
+    Tensor *w = compact(type, 21, 70), *x = LEAF(-1, 1, 3, 70), *b = LEAF(-1, 1, 21);
+    CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, w, b}), NULL);
+    w->dim[0] = 70, w->dim[1] = 21; /* of a weight that is stored [in, out] */
+    CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, w, NULL}), (&(Attr){.i = {1}}));
+    release(w);
+  }
 }
 
 void check_layernorm(void) {
@@ -118,6 +145,11 @@ void check_loghead(void) {
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, check_constant(head)}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
+  Tensor *frozen = compact(MAT_NF4, 6, 4), *ref = compact(MAT_BF16, 6, 3);
+  attr.ref_packed = NULL;
+  attr.ref_mat = ref->mat;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
+  release(frozen), release(ref);
   enum { MANY = 300 }; /* more than one chunk */
   int32_t *many = check_alloc(2 * MANY * sizeof *many);
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;

@@ -28,7 +28,7 @@ describe("annotations", function()
   end
   it("name exactly the functions of grpo", function()
     local names = {}
-    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs" } do assert.equal("function",
+    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs", "template" } do assert.equal("function",
       type(grpo[name])) end
     for name, v in pairs(grpo) do
       if type(v) == "function" then

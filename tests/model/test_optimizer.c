@@ -25,6 +25,7 @@ static void bag_init(Bag *b, const Safetensors *f, const char *name, const Json 
     const int dim[] = {(int)t->dim[0], (int)t->dim[1]};
     Param *p = &b->param[i];
     p->name = bag_names[i];
+    p->trainable = true;
     p->is_bias = listed(no_decay, p->name);
     p->t = tensor_view(malloc(t->n * sizeof(real)), t->ndim, dim);
     p->t.grad = malloc(t->n * sizeof(real));

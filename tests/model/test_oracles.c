@@ -1,6 +1,7 @@
 /* The oracles' checkpoints: forward, greedy decoding, GRPO losses and gradients. */
 #include "grad/policy.h"
 #include "model/decode.h"
+#include "model/lora.h"
 #include "model/modeltest.h"
 
 static const char *const names[] = {"llama", "llama_linear_sharded_bf16", "smollm_bf16", "gpt2"};
@@ -383,6 +384,25 @@ static Status run_batch(Model *m, Tape *t, const Problem *p, const Settings *s, 
   return GRPO_OK;
 }
 
+static void check_gradient(const Param *p, const char *variant, const StTensor *want,
+                           const char *name) {
+  CHECK(want && want->n == p->t.n);
+  if (!want || want->n != p->t.n) return;
+  real *w = malloc(want->n * sizeof *w);
+  st_read(want, 0, want->n, w);
+  const double d = worst_difference(p->t.grad, w, want->n), scale = largest_of(w, want->n);
+  if (!(d <= 1e-4 * scale))
+    test_fail(__FILE__, __LINE__, "%s %s: gradient of %s differs by %g of %g", name, variant,
+              p->name, d, scale);
+  free(w);
+}
+
+static int count_trainable(Model *m) {
+  int n = 0;
+  for (int i = 0; i < model_num_params(m); i++) n += model_param(m, i)->trainable;
+  return n;
+}
+
 static void check_gradients(Model *m, const Json *v, const Safetensors *f, const char *name) {
   const char *variant = json_string(json_get(v, "name"));
   double all = 0;
@@ -397,22 +417,15 @@ static void check_gradients(Model *m, const Json *v, const Safetensors *f, const
       test_fail(__FILE__, __LINE__, "%s %s: gradient of %s has norm %.7g, want %.7g", name, variant,
                 p->name, sqrt(sq), json_number(j));
   }
-  CHECK(n == model_num_params(m));
+  CHECK(n == count_trainable(m));
   if (!near_scalar(sqrt(all), json_number(json_get(v, "grad_norm"))))
     test_fail(__FILE__, __LINE__, "%s %s: norm %.7g, want %.7g", name, variant, sqrt(all),
               json_number(json_get(v, "grad_norm")));
   for (const Json *j = json_child(json_get(v, "stored_gradients")); j; j = json_next(j)) {
     const Param *p = model_find(m, json_string(j));
-    const StTensor *want = safetensors_find(f, test_path("%s/%s", variant, json_string(j)));
-    CHECK(p && want && want->n == p->t.n);
-    if (!p || !want) continue;
-    real *w = malloc(want->n * sizeof *w);
-    st_read(want, 0, want->n, w);
-    const double d = worst_difference(p->t.grad, w, want->n), scale = largest_of(w, want->n);
-    if (!(d <= 1e-4 * scale))
-      test_fail(__FILE__, __LINE__, "%s %s: gradient of %s differs by %g of %g", name, variant,
-                p->name, d, scale);
-    free(w);
+    CHECK(p != NULL);
+    if (p)
+      check_gradient(p, variant, safetensors_find(f, test_path("%s/%s", variant, p->name)), name);
   }
 }
 
@@ -489,4 +502,65 @@ TEST(smollm_losses_and_gradients_of_every_variant) {
 TEST(gpt2_losses_and_gradients_of_every_variant) {
   NEEDS_ORACLES;
   check_variants("gpt2");
+}
+
+/* ---- adapters: lora_expected.json ------------------------------------------------------------- */
+
+static Model *load_adapted(const char *name) {
+  Model *m = load(name, NULL);
+  if (m) OK(lora_load(m, test_path("%s/oracles/models/%s/adapter", test_shared(), name)));
+  return m;
+}
+
+static void check_adapted_logps(Model *m, Tape *t, const Problem *p, const Json *j,
+                                const char *name) {
+  Tensor *out = NULL;
+  tape_reset(t);
+  REQUIRE(run_groups(m, t, p, 0, GROUPS, 1, &out));
+  Reals lp = reals_of(json_get(j, "logps")), en = reals_of(json_get(j, "entropies"));
+  CHECK(lp.n == out->dim[1] && en.n == lp.n);
+  const double a = worst_difference(out->data, lp.at, (size_t)lp.n);
+  const double b = worst_difference(out->data + lp.n, en.at, (size_t)lp.n);
+  if (!(a <= 5e-5 && b <= 5e-5))
+    test_fail(__FILE__, __LINE__, "%s: log-probabilities differ by %g, entropies by %g", name, a,
+              b);
+  free(lp.at), free(en.at);
+}
+
+static void check_adapter(const char *name) {
+  Model *m = load_adapted(name);
+  Json *j = read(name, "lora_expected.json");
+  Problem p;
+  Safetensors f;
+  Tape t;
+  if (!m) return;
+  problem_load(&p, name);
+  OK(tape_init(&t, NULL));
+  REQUIRE(model_set_trainable(m, true));
+  REQUIRE(safetensors_open(
+      &f, test_path("%s/oracles/models/%s/lora_grads.safetensors", test_shared(), name)));
+  check_adapted_logps(m, &t, &p, j, name);
+  int n = 0, stored = 0;
+  for (const Json *v = json_child(json_get(j, "variants")); v; v = json_next(v), n++) {
+    check_variant(m, &t, &p, v, &f, name);
+    if (strcmp(json_string(json_get(v, "name")), "grpo_beta") != 0) continue;
+    for (int i = 0; i < model_num_params(m); i++) {
+      const Param *q = model_param(m, i);
+      if (!q->trainable) continue;
+      check_gradient(q, "grpo_beta", safetensors_find(&f, test_path("grpo_beta/%s", q->name)),
+                     name);
+      stored++;
+    }
+  }
+  CHECK(n == 3 && stored == (int)f.count);
+  safetensors_close(&f);
+  tape_free(&t);
+  problem_free(&p);
+  json_free(j);
+  model_release(m);
+}
+
+TEST(adapters_have_the_reference_s_losses_and_gradients) {
+  NEEDS_ORACLES;
+  for (int i = 0; i < NAMES; i++) check_adapter(names[i]);
 }

@@ -6,29 +6,40 @@ local flags = require "grpo.cli.flags"
 local script = require "grpo.cli.script"
 
 local command = {
-  usage = "eval SCRIPT|RUN [key=value ...] [--arg k=v] [--n N] [--samples N] [--threads N] [--json]",
+  usage = "eval SCRIPT|RUN|CHECKPOINT [key=value ...] [--arg k=v] [--n N] [--samples N] [--threads N] [--json]",
   words = 1,
   summary = "evaluate only: accuracy, pass@k, samples",
   overrides = true,
   flags = { n = "value", samples = "value", threads = "value", json = "flag" },
   help = [[
-Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint).
+Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint), or one CHECKPOINT
+of a run.  Another model with SCRIPT's questions and rewards: model.path=DIR, which may be an adapter.
 
   --n N         only the first N held-out rows
   --samples N   show N completions (default 3)
   --json        the report as JSON]],
 }
 
+-- The experiment, and the checkpoint to look at (nil: its model as it is).
 local function experiment_of(o)
-  local what = o.words[1]
+  local what, one = o.words[1], nil
   if not what then error(core.error("EARG", "eval: which script or run? usage: grpo " .. command.usage), 0) end
-  if not core.fs.exists(what .. "/run.json") then return script.load(what, o) end
+  if core.fs.exists(what .. "/trainer.json") and core.fs.exists(what .. "/../../run.json") then
+    what, one = what .. "/../..", what
+  end
+  if not core.fs.exists(what .. "/run.json") then
+    if core.fs.isdir(what) then
+      error(core.error("EARG", ("eval: %s: is neither a run nor a checkpoint of one; to evaluate a model, give a "
+        .. "script: grpo eval SCRIPT model.path=%s"):format(what, what)), 0)
+    end
+    return script.load(what, o)
+  end
   local info = rundir.read_json(what .. "/run.json")
   package.path = what .. "/source/modules/?.lua;" .. package.path
   local overrides = table.move(o.overrides, 1, #o.overrides, #(info.overrides or {}) + 1,
     table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {}))
   local e = script.load(what .. "/source/main.lua", { args = info.args, overrides = overrides })
-  local from = checkpoint.newest(what)
+  local from = one or checkpoint.newest(what)
   if not from then error(core.error("ENOENT", what .. ": has no checkpoint yet"), 0) end
   return e, from
 end

@@ -22,8 +22,8 @@ Without a terminal it reads a script from standard input.]],
 local function load_target(env, o)
   local what = o.words[1]
   if not what then return end
-  if core.fs.isdir(what) then
-    env.m = core.model_load(what, {})
+  if core.fs.isdir(what) or what:find("%.gguf$") then
+    env.m = require("grpo.loading").open(what)
     env.tok = env.m.tokenizer
   else
     env.exp = require("grpo.cli.script").load(what, o)

@@ -6,6 +6,10 @@ local command = {
   words = 0,
   summary = "list runs, newest first, with state",
   flags = { dir = "value", json = "flag" },
+  help = [[
+Lists the runs in RUNS (default: runs), newest first: name, state, steps, start, accuracy.
+
+  --json        JSON Lines: one object a run, each on a line of its own]],
 }
 
 function command.run(o)

@@ -115,10 +115,3 @@ static void attn_ds(int keys, int rows, int ld, real scale, const real *lse, con
       v_store(ds + i, e * (v_load(ds + i) - v_load(d + i)) * scale);
     }
 }
-
-/* y[cols, rows] = x[rows, cols] transposed */
-static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
-  for (int i0 = 0; i0 < rows; i0 += 8)
-    for (int j = 0; j < cols; j++)
-      for (int i = i0; i < kern_min(rows, i0 + 8); i++) y[j * ldy + i] = x[i * ldx + j];
-}

@@ -4,6 +4,7 @@
 
 #include "kern/inner/block.inc.c"
 #include "kern/inner/rows.inc.c"
+#include "kern/inner/widen.inc.c"
 
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
@@ -16,6 +17,10 @@ const Kernels TABLE = {
     .softmax = softmax,
     .attn_ds = attn_ds,
     .transpose = transpose,
+    .widen_bf16 = widen_bf16,
+    .widen_f16 = widen_f16,
+    .widen_int8 = widen_int8,
+    .widen_nf4 = widen_nf4,
     .dot = dot,
     .rmsnorm = rmsnorm,
     .rmsnorm_dx = rmsnorm_dx,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kern/dispatch.h"
+#include "kern/matrix.h"
 
 #define LANES 8
 #include "kern/inner/types.inc.c"
@@ -35,6 +36,44 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
     *(uvec *)p = x;
   else
     _mm256_maskstore_ps(p, first_lanes(left), x);
+}
+
+/* ---- compact weights: LANES of them ---- */
+static inline vec v_bf16(const uint16_t *p) {
+  const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+  return (vec)_mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+static inline vec v_f16(const uint16_t *p) {
+  return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+static inline vec v_int8(const int8_t *p) {
+  return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+}
+static inline ivec v_words(const uint32_t *p) { return (ivec)_mm256_loadu_si256((const void *)p); }
+
+/* two registers; a permutation looks at the low 3 bits of an index, the fourth chooses */
+typedef struct Nf4Table {
+  __m256 low, high;
+} Nf4Table;
+static inline Nf4Table nf4_table(void) {
+  return (Nf4Table){_mm256_loadu_ps(nf4_code), _mm256_loadu_ps(nf4_code + 8)};
+}
+static inline vec v_nf4(Nf4Table t, ivec code) {
+  const __m256i i = (__m256i)code;
+  return (vec)_mm256_blendv_ps(_mm256_permutevar8x32_ps(t.low, i),
+                               _mm256_permutevar8x32_ps(t.high, i),
+                               _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+}
+
+static inline vec v_zip_low(vec a, vec b) {
+  const __m256 l = _mm256_unpacklo_ps((__m256)a, (__m256)b);
+  const __m256 h = _mm256_unpackhi_ps((__m256)a, (__m256)b);
+  return (vec)_mm256_permute2f128_ps(l, h, 0x20);
+}
+static inline vec v_zip_high(vec a, vec b) {
+  const __m256 l = _mm256_unpacklo_ps((__m256)a, (__m256)b);
+  const __m256 h = _mm256_unpackhi_ps((__m256)a, (__m256)b);
+  return (vec)_mm256_permute2f128_ps(l, h, 0x31);
 }
 
 #define TILE_MR  6

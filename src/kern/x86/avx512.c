@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kern/dispatch.h"
+#include "kern/matrix.h"
 
 #define LANES 16
 #include "kern/inner/types.inc.c"
@@ -26,6 +27,35 @@ static inline vec v_get_or(const real *p, ptrdiff_t left, real fill) {
 }
 static inline void v_put(real *p, ptrdiff_t left, vec x) {
   _mm512_mask_storeu_ps(p, first_lanes(left), x);
+}
+
+/* ---- compact weights: LANES of them ---- */
+static inline vec v_bf16(const uint16_t *p) {
+  const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+  return (vec)_mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+static inline vec v_f16(const uint16_t *p) {
+  return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+static inline vec v_int8(const int8_t *p) {
+  return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
+}
+static inline ivec v_words(const uint32_t *p) { return (ivec)_mm512_loadu_si512(p); }
+
+/* the table is one register; the permutation looks at the low 4 bits of an index only */
+typedef __m512 Nf4Table;
+static inline Nf4Table nf4_table(void) { return _mm512_loadu_ps(nf4_code); }
+static inline vec v_nf4(Nf4Table table, ivec code) {
+  return (vec)_mm512_permutexvar_ps((__m512i)code, table);
+}
+
+static inline vec v_zip_low(vec a, vec b) {
+  const __m512i i = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return (vec)_mm512_permutex2var_ps((__m512)a, i, (__m512)b);
+}
+static inline vec v_zip_high(vec a, vec b) {
+  const __m512i i = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return (vec)_mm512_permutex2var_ps((__m512)a, i, (__m512)b);
 }
 
 #define TILE_MR    8

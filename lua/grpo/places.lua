@@ -1,0 +1,45 @@
+-- What a path to a model stands for: a model directory, a run or checkpoint, an adapter with its base, a .gguf file.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+
+local fs = core.fs
+local places = {}
+
+local function is_absolute(path)
+  return path:sub(1, 1) == "/"
+end
+
+-- The adapter's base model: base_model_name_or_path, as seen from the adapter's folder, else from here.
+local function base_of(dir)
+  local config = core.json_decode(fs.read(dir .. "/adapter_config.json") or "", dir .. "/adapter_config.json")
+  local name = type(config) == "table" and config.base_model_name_or_path
+  if type(name) ~= "string" or name == "" then
+    errors.raise("EFORMAT", "%s/adapter_config.json: base_model_name_or_path: is missing; say which model the adapter "
+      .. "belongs to", dir)
+  end
+  local beside = dir .. "/" .. name
+  if not is_absolute(name) and fs.exists(beside) then return beside end
+  if fs.exists(name) then return name end
+  errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, or "
+    .. "change base_model_name_or_path", dir, name, is_absolute(name) and "at that path"
+    or ("in %s and in the current directory"):format(dir))
+end
+
+-- { path = what to load, adapter = its directory or nil, run = the run directory or nil }.  base: a model to use in
+-- place of the one that the adapter names.
+function places.find(path, base)
+  local place = { path = path }
+  if fs.exists(path .. "/run.json") then
+    place.run, place.path = path, path .. "/latest"
+    if not fs.isdir(place.path) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", path) end
+  end
+  if fs.exists(place.path .. "/adapter_config.json") and not fs.exists(place.path .. "/config.json") then
+    place.adapter, place.path = place.path, base or base_of(place.path)
+  elseif base then
+    errors.raise("EARG", "%s: is a model of its own, not an adapter; leave out the base", path)
+  end
+  return place
+end
+
+return places

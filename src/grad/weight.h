@@ -1,0 +1,28 @@
+/* weight.h - products with a weight tensor, whichever form it is kept in: float32 with panels,
+ * float32 alone, or a compact Matrix.  What linear, loghead, LoRA and the decoder's head share.
+ *
+ * w is [outputs, inputs], or [inputs, outputs] with in_out; a Matrix is always [outputs, inputs]
+ * inside, whatever the tensor's dim says.  Rows are contiguous.
+ */
+#ifndef GRPO_GRAD_WEIGHT_H
+#define GRPO_GRAD_WEIGHT_H
+
+#include "base/err.h"
+#include "grad/tensor.h"
+#include "kern/kern.h"
+
+static inline int weight_outputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 1 : 0]; }
+static inline int weight_inputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 0 : 1]; }
+
+/* *ready is w; one without panels gets them in cx's arena, so that several products share them. */
+Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready);
+/* The panels alone, of a weight that is no Matrix. */
+Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed);
+/* y[m, outputs] = x[m, inputs] w^T + bias (NULL: none).  Row-invariant. */
+Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
+                      const real *bias, real *y);
+/* dx[m, inputs] (+)= dy[m, outputs] w.  Row-invariant. */
+Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
+                 bool add);
+
+#endif

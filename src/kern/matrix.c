@@ -1,0 +1,313 @@
+/* matrix.c - compact weights: filling, reading, bitsandbytes' layout.  Products: matrix_product.c. */
+#include "kern/matrix.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "kern/dispatch.h"
+#include "kern/nf4.h"
+
+enum {
+  PUT_ROWS = 64,  /* rows that a chunk converts: whole groups, and whole NF4 blocks for every k */
+  STEPS = 64,     /* inner steps unpacked at a time */
+  CELL_STEPS = 8, /* inner steps of an NF4 cell */
+  ZERO_CODE = 7
+};
+
+static int cells_of(int k) { return kern_ceil(k, CELL_STEPS); }
+static size_t nests_of(int n, int k) { return (matrix_nf4_blocks(n, k) + NF4_NEST - 1) / NF4_NEST; }
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+static size_t data_bytes(MatType type, int n, int k) {
+  const size_t values = (size_t)round_up(n, GROUP) * (size_t)k;
+  switch (type) {
+  case MAT_F32:
+    return values * sizeof(float);
+  case MAT_BF16:
+  case MAT_F16:
+    return values * sizeof(uint16_t);
+  case MAT_INT8:
+    return values;
+  case MAT_NF4:
+    break;
+  }
+  return (size_t)round_up(n, GROUP) * (size_t)cells_of(k) * sizeof(uint32_t);
+}
+
+static size_t scale_bytes(MatType type, int n, int k) {
+  if (type == MAT_INT8) return (size_t)round_up(n, GROUP) * sizeof(float);
+  return type == MAT_NF4 ? nests_of(n, k) * sizeof(float) : 0;
+}
+
+static size_t absmax_bytes(MatType type, int n, int k) {
+  return type == MAT_NF4 ? matrix_nf4_blocks(n, k) : 0;
+}
+
+size_t matrix_bytes(MatType type, int n, int k) {
+  return mem_aligned_size(data_bytes(type, n, k)) + scale_bytes(type, n, k) +
+         absmax_bytes(type, n, k) + sizeof(Matrix);
+}
+
+Status matrix_new(Matrix **out, MatType type, int n, int k) {
+  Matrix *m = mem_zalloc(sizeof *m);
+  if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
+  *m = (Matrix){.type = type, .n = n, .k = k};
+  m->data = mem_alloc_aligned(data_bytes(type, n, k));
+  bool ok = m->data != NULL;
+  if (ok && scale_bytes(type, n, k)) ok = (m->scale = mem_zalloc(scale_bytes(type, n, k)));
+  if (ok && type == MAT_NF4) {
+    ok = (m->absmax = mem_zalloc(absmax_bytes(type, n, k)));
+    ok = ok && (m->plain_absmax = mem_zalloc(matrix_nf4_blocks(n, k) * sizeof(float)));
+  }
+  if (!ok) {
+    matrix_free(m);
+    return fail(GRPO_ENOMEM, "matrix: no memory for a weight of %d x %d", n, k);
+  }
+  memset(m->data, 0, data_bytes(type, n, k));
+  *out = m;
+  return GRPO_OK;
+}
+
+void matrix_free(Matrix *m) {
+  if (!m) return;
+  mem_free_aligned(m->data);
+  mem_free(m->scale);
+  mem_free(m->absmax);
+  mem_free(m->plain_absmax);
+  mem_free(m);
+}
+
+/* ---- filling ------------------------------------------------------------------------ */
+
+typedef struct Put {
+  Matrix *m;
+  int row, rows;
+  const float *w;
+} Put;
+
+static size_t place(const Matrix *m, int i, int p) {
+  return ((size_t)(i / GROUP) * (size_t)m->k + (size_t)p) * GROUP + (size_t)(i % GROUP);
+}
+
+static uint32_t *nf4_word(const Matrix *m, int i, int p) {
+  const size_t cell = (size_t)(i / GROUP) * (size_t)cells_of(m->k) + (size_t)(p / CELL_STEPS);
+  return (uint32_t *)m->data + cell * GROUP + i % GROUP;
+}
+
+static void nf4_set(Matrix *m, int i, int p, uint8_t code) {
+  const int shift = p % CELL_STEPS * 4;
+  uint32_t *word = nf4_word(m, i, p);
+  *word = (*word & ~(15u << shift)) | (uint32_t)code << shift;
+}
+
+static uint8_t nf4_at(const Matrix *m, int i, int p) {
+  return (uint8_t)(*nf4_word(m, i, p) >> p % CELL_STEPS * 4 & 15);
+}
+
+static void put_int8(Matrix *m, int i, const float *w) {
+  float most = 0;
+  for (int p = 0; p < m->k; p++)
+    if (fabsf(w[p]) > most) most = fabsf(w[p]);
+  const float scale = m->scale[i] = most / 127;
+  int8_t *to = m->data;
+  for (int p = 0; p < m->k; p++) {
+    const float q = scale > 0 ? roundf(w[p] / scale) : 0;
+    to[place(m, i, p)] = (int8_t)(q > 127 ? 127 : q > -127 ? q : -127);
+  }
+}
+
+static void put_row(Matrix *m, int i, const float *w) {
+  const size_t at = place(m, i, 0), k = (size_t)m->k;
+  switch (m->type) {
+  case MAT_F32:
+    for (size_t p = 0; p < k; p++) ((float *)m->data)[at + p * GROUP] = w[p];
+    break;
+  case MAT_BF16:
+    for (size_t p = 0; p < k; p++) ((uint16_t *)m->data)[at + p * GROUP] = f32_to_bf16(w[p]);
+    break;
+  case MAT_F16:
+    for (size_t p = 0; p < k; p++) ((uint16_t *)m->data)[at + p * GROUP] = f32_to_f16(w[p]);
+    break;
+  case MAT_INT8:
+    put_int8(m, i, w);
+    break;
+  case MAT_NF4:
+    break; /* by blocks, which may span rows */
+  }
+}
+
+static void put_nf4(Matrix *m, int row, int rows, const float *w) {
+  const size_t k = (size_t)m->k, first = (size_t)row * k, n = (size_t)rows * k;
+  uint8_t code[NF4_BLOCK];
+  for (size_t at = 0; at < n; at += NF4_BLOCK) {
+    const int count = n - at < NF4_BLOCK ? (int)(n - at) : NF4_BLOCK;
+    m->plain_absmax[(first + at) / NF4_BLOCK] = nf4_quantise(count, w + at, code);
+    for (int j = 0; j < count; j++) {
+      const size_t e = first + at + (size_t)j;
+      nf4_set(m, (int)(e / k), (int)(e % k), code[j]);
+    }
+  }
+}
+
+static void put_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Put *j = arg;
+  const int at = chunk * PUT_ROWS, rows = kern_min(PUT_ROWS, j->rows - at);
+  const float *w = j->w + (size_t)at * (size_t)j->m->k;
+  if (j->m->type == MAT_NF4)
+    put_nf4(j->m, j->row + at, rows, w);
+  else
+    for (int i = 0; i < rows; i++) put_row(j->m, j->row + at + i, w + (size_t)i * (size_t)j->m->k);
+}
+
+Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w) {
+  if (row < 0 || rows < 0 || row > m->n - rows || row % PUT_ROWS ||
+      (rows % PUT_ROWS && row + rows != m->n) || (m->type == MAT_NF4 && !m->plain_absmax))
+    return fail(GRPO_EARG, "matrix: rows %d .. %d of %d cannot be filled", row, row + rows, m->n);
+  Put j = {m, row, rows, w};
+  pool_run(cx->pool, kern_ceil(rows, PUT_ROWS), put_chunk, &j);
+  return GRPO_OK;
+}
+
+Status matrix_done(const Ctx *cx, Matrix *m) {
+  (void)cx;
+  if (!m->plain_absmax) return GRPO_OK;
+  m->offset =
+      nf4_quantise_scales(matrix_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
+  mem_free(m->plain_absmax);
+  m->plain_absmax = NULL;
+  return GRPO_OK;
+}
+
+/* ---- a group's values ------------------------------------------------------------------ */
+
+static inline real nf4_scale(const Matrix *m, size_t block) {
+  return (real)(nf4_absmax_map[m->absmax[block]] * m->scale[block / NF4_NEST] + m->offset);
+}
+
+/* Every row's block begins at a multiple of 64 inner steps. */
+static void unpack_nf4(const Matrix *m, int group, int at, int depth, const uint32_t *cells,
+                       real *out) {
+  const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
+  const int outputs = kern_min(GROUP, m->n - group * GROUP), end = at + depth;
+  real scale[GROUP] = {0};
+  for (int p = at, next; p < end; p = next) {
+    next = kern_min(end, (p / NF4_BLOCK + 1) * NF4_BLOCK);
+    size_t block = (size_t)(group * GROUP) * row_blocks + (size_t)(p / NF4_BLOCK);
+    for (int i = 0; i < outputs; i++, block += row_blocks) scale[i] = nf4_scale(m, block);
+    kernels()->widen_nf4(next - p, cells + (size_t)((p - at) / CELL_STEPS) * GROUP, scale,
+                         out + (size_t)(p - at) * GROUP);
+  }
+}
+
+/* Blocks begin anywhere in a row: the codes first, then each with its scale. */
+static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, const uint32_t *cells,
+                           real *out) {
+  const int outputs = kern_min(GROUP, m->n - group * GROUP);
+  real ones[GROUP];
+  for (int i = 0; i < GROUP; i++) ones[i] = i < outputs;
+  kernels()->widen_nf4(depth, cells, ones, out);
+  for (int i = 0; i < outputs; i++) {
+    const size_t row = (size_t)(group * GROUP + i) * (size_t)m->k;
+    for (int p = 0; p < depth;) {
+      const size_t e = row + (size_t)(at + p);
+      const int end = kern_min(depth, p + NF4_BLOCK - (int)(e % NF4_BLOCK));
+      const real scale = nf4_scale(m, e / NF4_BLOCK);
+      for (; p < end; p++) out[p * GROUP + i] *= scale;
+    }
+  }
+}
+
+void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out) {
+  const size_t first = place(m, group * GROUP, at), n = (size_t)depth * GROUP;
+  real scale[GROUP];
+  switch (m->type) {
+  case MAT_F32:
+    for (size_t i = 0; i < n; i++) out[i] = (real)((const float *)m->data)[first + i];
+    break;
+  case MAT_BF16:
+    kernels()->widen_bf16(n, (const uint16_t *)m->data + first, out);
+    break;
+  case MAT_F16:
+    kernels()->widen_f16(n, (const uint16_t *)m->data + first, out);
+    break;
+  case MAT_INT8:
+    for (int i = 0; i < GROUP; i++) scale[i] = (real)m->scale[group * GROUP + i];
+    kernels()->widen_int8(depth, (const int8_t *)m->data + first, scale, out);
+    break;
+  case MAT_NF4:
+    (m->k % NF4_BLOCK ? unpack_nf4_odd : unpack_nf4)(m, group, at, depth,
+                                                     nf4_word(m, group * GROUP, at), out);
+  }
+}
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+typedef struct Get {
+  const Matrix *m;
+  int row, rows;
+  const int32_t *ids;
+  real *out;
+} Get;
+
+/* out[i] = row from + i of the group, for `rows` of them */
+static void get_rows(const Matrix *m, int row, int rows, real *out) {
+  const int group = row / GROUP, from = row % GROUP;
+  real block[STEPS * GROUP];
+  for (int at = 0; at < m->k; at += STEPS) {
+    const int depth = kern_min(STEPS, m->k - at);
+    matrix_unpack(m, group, at, depth, block);
+    for (int i = 0; i < rows; i++)
+      for (int p = 0; p < depth; p++)
+        out[(size_t)i * (size_t)m->k + (size_t)(at + p)] = block[p * GROUP + from + i];
+  }
+}
+
+static void get_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Get *g = arg;
+  const int group = g->row / GROUP + chunk, from = kern_max(g->row, group * GROUP);
+  const int to = kern_min(g->row + g->rows, (group + 1) * GROUP);
+  get_rows(g->m, from, to - from, g->out + (size_t)(from - g->row) * (size_t)g->m->k);
+}
+
+void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out) {
+  Get g = {.m = m, .row = row, .rows = rows, .out = out};
+  if (rows > 0) pool_run(cx->pool, (row + rows - 1) / GROUP - row / GROUP + 1, get_chunk, &g);
+}
+
+static void gather_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Get *g = arg;
+  get_rows(g->m, g->ids[chunk], 1, g->out + (size_t)chunk * (size_t)g->m->k);
+}
+
+void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids, real *out) {
+  Get g = {.m = m, .ids = ids, .out = out};
+  pool_run(cx->pool, count, gather_chunk, &g);
+}
+
+/* ---- bitsandbytes' layout ------------------------------------------------------------------ */
+
+void matrix_nf4_export(const Matrix *m, uint8_t *packed) {
+  const size_t k = (size_t)m->k, n = (size_t)m->n * k;
+  memset(packed, 0, (n + 1) / 2);
+  for (size_t e = 0; e < n; e++)
+    packed[e / 2] |= (uint8_t)(nf4_at(m, (int)(e / k), (int)(e % k)) << (e % 2 ? 0 : 4));
+  if (n % 2) packed[n / 2] |= ZERO_CODE;
+}
+
+void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
+                       float offset) {
+  const size_t k = (size_t)m->k, n = (size_t)m->n * k;
+  for (size_t e = 0; e < n; e++)
+    nf4_set(m, (int)(e / k), (int)(e % k), packed[e / 2] >> (e % 2 ? 0 : 4) & 15);
+  memcpy(m->absmax, absmax, absmax_bytes(MAT_NF4, m->n, m->k));
+  memcpy(m->scale, scale, scale_bytes(MAT_NF4, m->n, m->k));
+  m->offset = offset;
+  mem_free(m->plain_absmax);
+  m->plain_absmax = NULL;
+}

@@ -1,0 +1,134 @@
+/* matrix_product.c - products with compact weights: a block is unpacked into the worker's scratch
+ * memory and goes through Kernels.block, as a panel of gemm.c does.
+ *
+ * Sums run over the inner dimension in order, one accumulator an output, so the bits are those of
+ * gemm_forward and gemm_dx with the same values, and cutting changes none.
+ */
+#include "kern/dispatch.h"
+#include "kern/matrix.h"
+
+enum {
+  ROWS = 256,           /* rows a chunk: unpacking is shared by them */
+  DEPTH = 128,          /* inner steps unpacked at a time, in L1 */
+  WIDTH = 3 * GROUP,    /* columns unpacked at a time */
+  PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
+  CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
+  CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
+  DX_DEPTH = 64,        /* outputs unpacked at a time */
+  DX_WIDTH = 192        /* columns of dx: whole NF4 blocks */
+};
+
+typedef struct Product {
+  const Matrix *w;
+  int m, rows, row_chunks, panels; /* rows and panels a chunk */
+  const real *x;                   /* forward: x; dx: dy */
+  ptrdiff_t ldx, ldy;
+  const real *bias;
+  real *y; /* forward: y; dx: dx */
+  bool add;
+  Scratch scratch;
+} Product;
+
+/* Rows are cut evenly, into multiples of every tile. */
+static int rows_a_chunk(int m) { return round_up(kern_ceil(m, kern_ceil(m, ROWS)), 8); }
+
+/* Panels a chunk: enough work for one, and not so many that chunks are few. */
+static int panels_a_chunk(const Product *q, double panel_work, int panels) {
+  const int enough = (int)(CHUNK_WORK / (panel_work + 1)) + 1;
+  const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
+  return kern_max(1, kern_max(enough, shared));
+}
+
+static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn fn,
+                  const char *what) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  try(scratch_new(cx, scratch, what, &q->scratch));
+  pool_run(cx->pool, q->row_chunks * kern_ceil(panels, q->panels), fn, q);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+/* ---- forward: y = x w^T + bias ------------------------------------------------------- */
+
+/* Groups g .. of the weight, `depth` inner steps from k0, as an operand of Kernels.block. */
+static const real *unpacked(const Matrix *w, int g, int groups, int k0, int depth, real *scratch,
+                            ptrdiff_t *stride) {
+#ifndef GRPO_DOUBLE
+  if (w->type == MAT_F32) {
+    *stride = (ptrdiff_t)w->k * GROUP;
+    return (const real *)w->data + g * *stride + (ptrdiff_t)k0 * GROUP;
+  }
+#endif
+  *stride = DEPTH * GROUP;
+  for (int i = 0; i < groups; i++) matrix_unpack(w, g + i, k0, depth, scratch + i * *stride);
+  return scratch;
+}
+
+static void forward_panel(const Product *q, int r0, int rows, int panel, int k0, real *scratch) {
+  const Matrix *w = q->w;
+  const int at = panel * WIDTH, cols = kern_min(WIDTH, w->n - at);
+  const int depth = kern_min(DEPTH, w->k - k0);
+  real *y = q->y + r0 * q->ldy + at;
+  ptrdiff_t stride;
+  const real *b = unpacked(w, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
+  kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
+                   q->ldy, k0 > 0);
+  if (q->bias && k0 + depth >= w->k)
+    for (int i = 0; i < rows; i++, y += q->ldy) kernels()->add((size_t)cols, y, q->bias + at, y);
+}
+
+static void forward_chunk(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int p0 = chunk / q->row_chunks * q->panels;
+  const int p1 = kern_min(p0 + q->panels, kern_ceil(q->w->n, WIDTH));
+  for (int k0 = 0; k0 < q->w->k; k0 += DEPTH)
+    for (int p = p0; p < p1; p++)
+      forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
+}
+
+Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
+                      const real *bias, real *y, int ldy) {
+  if (m <= 0) return GRPO_OK;
+  Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .y = y, .ldy = ldy};
+  const int panels = kern_ceil(w->n, WIDTH);
+  q.rows = rows_a_chunk(m);
+  q.row_chunks = kern_ceil(m, q.rows);
+  q.panels = panels_a_chunk(&q, (double)kern_min(m, q.rows) * w->k * WIDTH, panels);
+  return run(cx, &q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "matrix_forward");
+}
+
+/* ---- dx (+)= dy w -------------------------------------------------------------------- */
+
+/* panel[i][j] = w(n0 + i, at + j), `outputs` rows of `cols` */
+static void unpack_rows(const Matrix *w, int n0, int outputs, int at, int cols, real *block,
+                        real *panel) {
+  for (int i = 0; i < outputs; i += GROUP) {
+    matrix_unpack(w, (n0 + i) / GROUP, at, cols, block);
+    kernels()->transpose(cols, GROUP, block, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
+  }
+}
+
+static void dx_chunk(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const Matrix *w = q->w;
+  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int at = chunk / q->row_chunks * DX_WIDTH, cols = kern_min(DX_WIDTH, w->k - at);
+  real *panel = scratch_of(&q->scratch, worker), *block = panel + DX_DEPTH * DX_WIDTH;
+  for (int n0 = 0; n0 < w->n; n0 += DX_DEPTH) {
+    const int depth = kern_min(DX_DEPTH, w->n - n0);
+    unpack_rows(w, n0, depth, at, cols, block, panel);
+    kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + n0, q->ldx, 1, panel, DX_WIDTH, GROUP,
+                     q->y + r0 * q->ldy + at, q->ldy, q->add || n0 > 0);
+  }
+}
+
+Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *dx,
+                 int lddx, bool add) {
+  if (m <= 0) return GRPO_OK;
+  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .y = dx, .ldy = lddx, .add = add, .panels = 1};
+  q.rows = rows_a_chunk(m);
+  q.row_chunks = kern_ceil(m, q.rows);
+  return run(cx, &q, kern_ceil(w->k, DX_WIDTH), (size_t)(DX_DEPTH + GROUP) * DX_WIDTH, dx_chunk,
+             "matrix_dx");
+}

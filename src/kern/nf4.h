@@ -1,0 +1,13 @@
+/* nf4.h - quantising to NF4; for matrix.c and its tests.  The tables are in matrix.h. */
+#ifndef GRPO_KERN_NF4_H
+#define GRPO_KERN_NF4_H
+
+#include "kern/matrix.h"
+
+/* Codes of one block of n <= NF4_BLOCK values; returns its absmax. */
+float nf4_quantise(int n, const float *w, uint8_t *code);
+/* Codes q [n] of the blocks' absmax less their mean, and a scale for each NF4_NEST of them; returns
+ * the mean. */
+float nf4_quantise_scales(size_t n, const float *absmax, uint8_t *q, float *scale);
+
+#endif

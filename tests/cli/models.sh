@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Models from elsewhere, as a user would handle them: chat, generate, adapters, export.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+
+# is NAME EXPECTED ACTUAL
+is() { result "$1" "$([ "$2" = "$3" ] || printf 'want %q\ngot  %q' "$2" "$3"; )"; }
+
+# A model that has learned to say "7" to everything, with a chat template.
+cat >seven.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+      num_attention_heads = 2, max_position_embeddings = 96 }, tokenizer = grpo.tokenizer.chars("0123456789+=[]ua \n") },
+  data = { train = grpo.data.list { { prompt = "[u]1+1=\n[a]" }, { prompt = "1+1=" } }, target = function() return "7" end,
+    max_prompt_tokens = 12 },
+  sampling = { max_new_tokens = 4 },
+  stages = { { kind = "sft", train = { steps = 60, prompts_per_step = 4, lr = 1e-2 } } },
+}
+LUA
+"$GRPO" run --quiet seven.lua >/dev/null 2>err || cat err
+cp -r runs/seven-001/latest/ plain && rm -f plain/optimizer.safetensors
+cp -r plain chat
+printf '%s' "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}
+{% endfor %}{% if add_generation_prompt %}[a]{% endif %}" >chat/chat_template.jinja
+
+# ---- chat --------------------------------------------------------------------------------------------------------------
+is "chat answers every line of standard input" "7
+7" "$(printf '1+1=\n2+2=\n' | "$GRPO" chat chat --temperature 0 --max 4 2>err)"
+is "chat without a terminal prints nothing else" "" "$(cat err)"
+printf '1+1=\n/save talk.json\n/reset\n/save empty.json\n/what\n' | "$GRPO" chat chat --temperature 0 >out 2>err
+is "/save writes the conversation" '[{"content":"1+1=","role":"user"},{"content":"7","role":"assistant"}]' "$(tr -d ' \n' <talk.json)"
+is "/reset forgets it" '[]' "$(tr -d ' \n' <empty.json)"
+result "an unknown command is told so" "$(grep -q 'no such command: /what' err || cat err)"
+printf '"""\n1+1\n=\n"""\n/save many.json\n' | "$GRPO" chat chat --temperature 0 >out 2>err
+result "a message of several lines" "$(grep -qF '"1+1\n=",' many.json || cat many.json)"
+is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRPO" chat plain --temperature 0 --max 4 2>err)"
+result "and says so" "$(grep -q 'no chat template' err || cat err)"
+is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max 4 2>/dev/null)"
+
+# ---- export ------------------------------------------------------------------------------------------------------------
+is "export prints where it wrote" given/model "$("$GRPO" export runs/seven-001 given/model)"
+is "an exported run has what transformers loads" \
+  "README.md config.json generation_config.json model.safetensors special_tokens_map.json tokenizer.json tokenizer_config.json" \
+  "$(cd given/model && echo *)"
+result "its card has front matter and settings, and no path" "$(
+  { [ "$(head -n 2 given/model/README.md)" = "---
+library_name: transformers" ] && grep -q '^| `train.lr` | 0.01 |$' given/model/README.md && ! grep -q "$work" -r given/model; } ||
+  cat given/model/README.md)"
+is "and answers as the run does" 7 "$("$GRPO" generate given/model '1+1=' --temperature 0 --max 4)"
+mkdir -p base/org && cp -r chat base/org/name && printf -- '---\nlicense: apache-2.0\nx: y\n---\n# hello\n' >base/org/name/README.md
+echo '{ "do_sample": true, "temperature": 0.6, "eos_token_id": 18 }' >base/org/name/generation_config.json
+"$GRPO" export base/org/name given/copy --dtype bf16 >/dev/null 2>err || cat err
+result "the base's licence is carried over" "$(grep -q '^license: apache-2.0$' given/copy/README.md || cat given/copy/README.md)"
+result "the chat template is in its file and in tokenizer_config.json" "$(
+  { cmp chat/chat_template.jinja given/copy/chat_template.jinja && grep -q '"chat_template": ' given/copy/tokenizer_config.json; } 2>&1)"
+result "the base's generation_config.json is kept" "$(cmp base/org/name/generation_config.json given/copy/generation_config.json 2>&1)"
+result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given/copy/config.json || cat given/copy/config.json)"
+"$GRPO" export given/copy given/again >/dev/null 2>&1
+result "exporting an export gives the same weights, configuration and tokenizer" "$(diff -r -x README.md given/copy given/again)"
+"$GRPO" export base/org/name given/model --force >/dev/null 2>err
+result "--force replaces, and leaves nothing else" "$([ "$(ls -A given | tr '\n' ' ')" = 'again copy model ' ] || ls -A given)"
+
+finish

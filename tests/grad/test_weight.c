@@ -1,0 +1,93 @@
+/* test_weight.c - operations on compact weights give the bits of the same values in float. */
+#include <stdlib.h>
+
+#include "grad/attrs.h"
+#include "grad/tape.h"
+#include "grad/weight.h"
+#include "kern/matrix.h"
+#include "testing.h"
+
+static Tape tape;
+enum { N = 50, K = 70, M = 9 };
+
+/* The same weight twice: *w compact, *plain its values. */
+static Matrix *make(MatType type, Tensor **w, Tensor **plain) {
+  Matrix *m = NULL;
+  CHECK(!tape_tensor(&tape, 2, (const int[]){N, K}, plain));
+  for (size_t i = 0; i < N * K; i++) (*plain)->data[i] = (real)(i * 2654435761u % 1000) / 500 - 1;
+  CHECK(!matrix_new(&m, type, N, K));
+  CHECK(!matrix_put(&tape.cx, m, 0, N, (*plain)->data));
+  CHECK(!matrix_done(&tape.cx, m));
+  matrix_get(&tape.cx, m, 0, N, (*plain)->data);
+  CHECK(!tape_tensor(&tape, 2, (const int[]){N, K}, w));
+  (*w)->data = NULL;
+  (*w)->mat = m;
+  return m;
+}
+
+static Tensor *leaf(int rows, int columns) {
+  Tensor *t = NULL;
+  CHECK(!tape_tensor(&tape, 2, (const int[]){rows, columns}, &t));
+  for (size_t i = 0; i < t->n; i++) t->data[i] = (real)(i * 40503u % 997) / 500 - 1;
+  t->needs_grad = true;
+  return t;
+}
+
+/* out and the first input's gradient are the same whichever weight is at `slot` */
+static void compare(OpId op, Tensor *x, Tensor *other, int slot, Tensor *w, Tensor *plain,
+                    const Attr *attr) {
+  Tensor *out[2] = {NULL, NULL}, *xs[2] = {x, leaf(M, K)};
+  for (int i = 0; i < 2; i++) {
+    Tensor *in[OP_MAX_IN] = {xs[i], other, NULL};
+    in[slot] = i ? plain : w;
+    if (tape_apply(&tape, op, in, attr, &out[i]))
+      test_fail(__FILE__, __LINE__, "%s", err_message());
+  }
+  CHECK(memcmp(out[0]->data, out[1]->data, out[0]->n * sizeof(real)) == 0);
+  if (!slot) return;
+  for (int i = 0; i < 2; i++) {
+    real *seed = calloc(out[i]->n, sizeof *seed);
+    for (size_t j = 0; j < out[i]->n; j++) seed[j] = (real)(j % 7) - 3;
+    CHECK(!tape_backward_from(&tape, out[i], seed));
+    free(seed);
+  }
+  CHECK(memcmp(xs[0]->grad, xs[1]->grad, x->n * sizeof(real)) == 0);
+}
+
+TEST(operations_on_compact_weights_have_the_bits_of_their_values) {
+  static const int32_t ids[] = {3, 49, 0, 17, 17, 20, 1, 2, 33},
+                       rows[] = {0, 1, 2, 3, 4, 5, 6, 8, 8};
+  CHECK(!tape_init(&tape, NULL));
+  for (MatType type = MAT_F32; type <= MAT_NF4; type++) {
+    Tensor *w, *plain;
+    Matrix *m = make(type, &w, &plain);
+    compare(OP_linear, leaf(M, K), NULL, 1, w, plain, NULL);
+    EmbeddingAttr e = {M, ids, ids};
+    compare(OP_embedding, leaf(M, K), NULL, 0, w, plain, &(Attr){.p = &e});
+    LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1};
+    compare(OP_loghead, leaf(M, K), NULL, 1, w, plain, &(Attr){.p = &h});
+    tape_reset(&tape);
+    matrix_free(m);
+  }
+  tape_free(&tape);
+}
+
+TEST(a_full_kl_is_the_same_from_a_compact_reference) {
+  static const int32_t ids[] = {3, 49, 0, 17, 17, 20, 1, 2, 33},
+                       rows[] = {0, 1, 2, 3, 4, 5, 6, 8, 8};
+  CHECK(!tape_init(&tape, NULL));
+  Tensor *w, *plain, *out[2];
+  Matrix *m = make(MAT_NF4, &w, &plain);
+  for (int i = 0; i < 2; i++) {
+    LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1, .ref_c = K};
+    h.ref_hidden = leaf(M, K)->data;
+    h.ref_mat = i ? NULL : m;
+    CHECK(!weight_panels(&tape.cx, plain, false, &h.ref_packed));
+    if (!i) h.ref_packed = NULL;
+    CHECK(!tape_apply(&tape, OP_loghead, (Tensor *[]){leaf(M, K), leaf(N, K)}, &(Attr){.p = &h},
+                      &out[i]));
+  }
+  CHECK(memcmp(out[0]->data, out[1]->data, out[0]->n * sizeof(real)) == 0);
+  tape_free(&tape);
+  matrix_free(m);
+}
