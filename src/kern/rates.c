@@ -49,12 +49,24 @@ static void multiply(void *arg) {
   const Ctx *cx = p->cx;
   const int m = p->m, n = p->n, k = p->k;
   switch (p->what) {
-  case RATE_FORWARD: gemm_forward(cx, m, n, k, p->x, k, p->packed, NULL, p->out, n); break;
-  case RATE_DX: p->status = gemm_dx(cx, m, n, k, p->y, n, p->w, false, p->out, k, false); break;
-  case RATE_DW: p->status = gemm_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false); break;
-  case RATE_BLAS_FORWARD: blas_product(cx, m, n, k, p->x, false, p->w, true, p->out); break;
-  case RATE_BLAS_DX: blas_product(cx, m, k, n, p->y, false, p->w, false, p->out); break;
-  default: blas_product(cx, n, k, m, p->y, true, p->x, false, p->out); break;
+  case RATE_FORWARD:
+    gemm_forward(cx, m, n, k, p->x, k, p->packed, NULL, p->out, n);
+    break;
+  case RATE_DX:
+    p->status = gemm_dx(cx, m, n, k, p->y, n, p->w, false, p->out, k, false);
+    break;
+  case RATE_DW:
+    p->status = gemm_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
+    break;
+  case RATE_BLAS_FORWARD:
+    blas_product(cx, m, n, k, p->x, false, p->w, true, p->out);
+    break;
+  case RATE_BLAS_DX:
+    blas_product(cx, m, k, n, p->y, false, p->w, false, p->out);
+    break;
+  default:
+    blas_product(cx, n, k, m, p->y, true, p->x, false, p->out);
+    break;
   }
 }
 

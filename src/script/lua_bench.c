@@ -12,8 +12,7 @@ static int push_rate(lua_State *L, Rate r) {
 
 /* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs a second by the clock, and by core time */
 static int l_rate_product(lua_State *L) {
-  static const char *const names[] = {"forward",      "dx",      "dw",
-                                      "blas_forward", "blas_dx", "blas_dw"};
+  static const char *const names[] = {"forward", "dx", "dw", "blas_forward", "blas_dx", "blas_dw"};
   const char *name = check_string(L, 1, NULL);
   int what = 0, size[3];
   Rate flops;
@@ -21,8 +20,8 @@ static int l_rate_product(lua_State *L) {
   if (what == NRATES) return arg_error(L, 1, "unknown product '%s'", name);
   for (int i = 0; i < 3; i++) size[i] = (int)check_integer(L, i + 2, 1, 1 << 16);
   const double seconds = check_number(L, 5);
-  const Status s = rate_product(script_ctx(L), (RateProduct)what, size[0], size[1], size[2],
-                                seconds, &flops);
+  const Status s =
+      rate_product(script_ctx(L), (RateProduct)what, size[0], size[1], size[2], seconds, &flops);
   if (s) return raise_status(L, s);
   return push_rate(L, flops);
 }

@@ -60,7 +60,7 @@ end
 local function make_model(w)
   local model = core.model_new(workloads.config(w), { seed = 1 })
   if not w.lora then return model, core.model_clone(model) end
-  model:add_lora(w.lora)
+  model:add_lora { rank = w.lora.rank, alpha = w.lora.alpha, seed = 1 }
   return model, core.model_base(model)
 end
 

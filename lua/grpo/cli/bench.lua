@@ -39,12 +39,6 @@ local function out(format, ...)
   core.out(format:format(...) .. "\n")
 end
 
--- Why the engine cannot run a workload; nil when it can.
-local function missing(w)
-  if w.lora and not core.model_base then return "needs LoRA, which this version has not" end
-  if type(w.config) == "string" and not core.embedded(w.config) then return "its model is not in this version" end
-end
-
 local function chosen(o)
   local list = {}
   for name in (o.flags.workload or table.concat(everything, ",")):gmatch("[^,]+") do
@@ -139,15 +133,23 @@ end
 
 -- ---- regressions -----------------------------------------------------------------------------------------
 
--- FILE: { "tolerance": 0.2, "KERNELS": { "W1": ratio of the best run to the floor, ... } }.  Returns the number of
--- workloads that are worse.
-local function compare(report, path)
+-- FILE: { "tolerance": 0.2, "KERNELS": { "W1": ratio of the best run to the floor, ... } }
+local function read_expected(path)
+  if not path then return nil end
   local text, message, code = core.fs.read(path)
   if not text then error(core.error(code or "ENOENT", ("--check: %s: %s"):format(path, message)), 0) end
   local expected = core.json_decode(text, path)
+  if type(expected) ~= "table" or type(expected.tolerance) ~= "number" then
+    misuse("--check: %s: want an object with a number 'tolerance'", path)
+  end
+  return expected
+end
+
+-- How many workloads are worse than expected.
+local function compare(report, expected)
   local known, worse = expected[report.machine.kernels], 0
   if not known then
-    core.err(("grpo: %s has no ratios for %s kernels; nothing to compare with\n"):format(path, report.machine.kernels))
+    core.err(("grpo: bench: no ratios for %s kernels, nothing to compare with\n"):format(report.machine.kernels))
     return 0
   end
   for _, r in ipairs(report.workloads) do
@@ -163,45 +165,52 @@ local function compare(report, path)
   return worse
 end
 
+-- ---- the command -------------------------------------------------------------------------------------------
+
+local function machine(size)
+  local version = core.version()
+  local m = { kernels = version.kernels, blas = version.blas, commit = version.commit, size = size,
+    threads = core.threads(), pinned = os.getenv("OPENBLAS_CORETYPE") }
+  for _, row in ipairs(core.doctor()) do
+    if row[1] == "cpu" then m.cpu = row[2] end
+  end
+  return m
+end
+
+-- One word of --workload; "smoke" is a little of everything.
+local function measure_one(name, report, probe, o)
+  local w, smoke = workloads.find(name), name == "smoke"
+  if w then
+    report.workloads[#report.workloads + 1] = measure.workload(w, probe, o)
+    o.show(print_workload, report.workloads[#report.workloads])
+  end
+  if smoke or name == "decode" then
+    report.decode = measure.decode(smoke and workloads.decode_smoke or workloads.decode, probe, o.runs)
+    o.show(print_decode, report.decode)
+  end
+  if smoke or name == "kernels" then
+    report.kernels = measure.kernels(smoke and 0.001 or 0.05, smoke)
+    o.show(print_kernels, report.kernels)
+  end
+end
+
 function command.run(o)
-  local runs, sharing, names = flags.integer(o, "runs", 1, 3), sharing_of(o), chosen(o)
+  local names, expected = chosen(o), read_expected(o.flags.check)
+  local how = { runs = flags.integer(o, "runs", 1, 3), sharing = sharing_of(o),
+    show = o.flags.json and function() end or function(print_it, ...) print_it(...) end }
   flags.threads(o)
   local smoke = names[1] == "smoke"
-  local size = smoke and 64 or 2048
-  local version = core.version()
-  local report = { workloads = {}, machine = { kernels = version.kernels, blas = version.blas, size = size,
-    commit = version.commit, pinned = os.getenv("OPENBLAS_CORETYPE") } }
-  local show = o.flags.json and function() end or function(print_one, ...) print_one(...) end
+  local m = machine(smoke and 64 or 2048)
   local function probe()
-    report.machine.rates = measure.rates(size, smoke and 0.01 or 0.3, report.machine.rates)
-    return report.machine.rates
+    m.rates = measure.rates(m.size, smoke and 0.01 or 0.3, m.rates)
+    return m.rates
   end
   probe()
-  report.machine.threads = core.threads()
-  for _, row in ipairs(core.doctor()) do
-    if row[1] == "cpu" then report.machine.cpu = row[2] end
-  end
-  show(print_machine, report.machine)
-  for _, name in ipairs(names) do
-    local w = workloads.find(name)
-    if w and missing(w) then
-      core.err(("grpo: bench: %s left out: %s\n"):format(name, missing(w)))
-    elseif w then
-      local result = measure.workload(w, probe, { runs = runs, sharing = sharing })
-      report.workloads[#report.workloads + 1] = result
-      show(print_workload, result)
-    end
-    if name == "decode" or name == "smoke" then
-      report.decode = measure.decode(smoke and workloads.decode_smoke or workloads.decode, probe, runs)
-      show(print_decode, report.decode)
-    end
-    if name == "kernels" or name == "smoke" then
-      report.kernels = measure.kernels(smoke and 0.001 or 0.05, smoke)
-      show(print_kernels, report.kernels)
-    end
-  end
+  how.show(print_machine, m)
+  local report = { machine = m, workloads = {} }
+  for _, name in ipairs(names) do measure_one(name, report, probe, how) end
   if o.flags.json then core.out(core.json_encode(report) .. "\n") end
-  return o.flags.check and compare(report, o.flags.check) > 0 and 1 or 0
+  return expected and compare(report, expected) > 0 and 1 or 0
 end
 
 return command
