@@ -92,8 +92,8 @@ local function print_workload(r)
   print_phases("floor", r.floor)
   for _, row in ipairs(r.rows) do
     out("  %s: %.2f x the floor (best run %.2f, by core time %.2f); %.0f tokens/s generated, %.0f in a step; "
-      .. "peak %d MiB%s", row.shared_prompt and "shared prompt" or "prompt not shared", row.ratio, row.best_ratio, row.core_ratio,
-      row.tokens_per_second.generate, row.tokens_per_second.step, row.peak_bytes >> 20, busy(row))
+      .. "peak %d MiB%s", row.shared_prompt and "shared prompt" or "prompt not shared", row.ratio, row.best_ratio,
+      row.core_ratio, row.tokens_per_second.generate, row.tokens_per_second.step, row.peak_bytes >> 20, busy(row))
     if row.sft then
       out("  supervised step: %.4f s, %.2f x its floor, %.0f tokens/s", row.sft.seconds,
         row.sft.seconds / row.sft.floor, row.sft.tokens_per_second)
