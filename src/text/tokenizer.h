@@ -50,8 +50,10 @@ Status intbuf_status(const IntBuf *b);
  * Or a tiktoken rank file, known by its content (a directory without a tokenizer.json may hold
  * one: encoding.json's "rank_file", or tokenizer.model).  Regex and special tokens come from
  * encoding.json beside it, {"pattern": regex, "special_tokens": {token: id}}, or else from the
- * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3. */
+ * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3.
+ * Or a GGUF file (gguf_tokenizer.h). */
 Status tokenizer_load(Tokenizer **out, const char *path);
+bool tokenizer_is_in(const char *path); /* there is one to load, or something that fails to */
 
 /* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
 Status tokenizer_bytes(Tokenizer **out);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/bytelevel.h"
+#include "text/gguf_tokenizer.h"
 #include "text/pipeline.h"
 #include "text/rankfile.h"
 
@@ -223,9 +224,34 @@ static Status load_ranks(Tokenizer **out, const Buf *main, const Buf *ranks) {
   return s;
 }
 
+static Status load_gguf(Tokenizer **out, const char *path) {
+  Gguf g;
+  try(gguf_open(&g, path));
+  const Status s = tokenizer_from_gguf(out, &g);
+  gguf_close(&g);
+  return s;
+}
+
+bool tokenizer_is_in(const char *path) {
+  Gguf g;
+  Buf b = {0};
+  bool yes = false;
+  if (gguf_is(path)) {
+    if (gguf_open(&g, path) != GRPO_OK) return true; /* loading will say why not */
+    yes = tokenizer_in_gguf(&g);
+    gguf_close(&g);
+    return yes;
+  }
+  if (!file_is_dir(path)) return file_exists(path);
+  if (find_main(path, &b) == GRPO_OK) yes = file_exists(b.data);
+  buf_free(&b);
+  return yes;
+}
+
 Status tokenizer_load(Tokenizer **out, const char *path) {
   Buf main = {0}, file[NFILES] = {0};
   *out = NULL;
+  if (gguf_is(path)) return load_gguf(out, path);
   buf_puts(&main, path);
   Status s = file_is_dir(path) ? find_main(path, &main) : buf_status(&main);
   if (s == GRPO_OK) s = file_read(main.data, MAX_FILE, &file[FILE_TOKENIZER]);
