@@ -1,17 +1,69 @@
-/* Corrupted versions of every checkpoint of the oracles, made here, are refused with one line. */
-#include <errno.h>
+/* Corrupted copies of checkpoints, of a small one made here and of the oracles, are refused with
+ * one line.  The oracles are only ever read: everything is done to copies below test_tmp(). */
+#include <limits.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "model/modeltest.h"
 
-static Status load(const char *dir) {
+static Status load(const char *dir, Storage storage) {
   Model *m = NULL;
-  const Status s = model_load(&m, NULL, dir);
+  const Status s = model_load(&m, NULL, dir, storage);
   CHECK((s == GRPO_OK) == (m != NULL));
   model_release(m);
   return s;
+}
+
+enum { DIR_BYTES = 512, PATH_BYTES = 1024 };
+
+/* ---- nothing but our own files is written ------------------------------------------------------ */
+
+/* Is it, with links resolved, directly or deeper in this program's own directory?  Nothing else may
+ * be written or removed here. */
+static bool is_ours(const char *path) {
+  char parent[PATH_MAX], whole[PATH_MAX], own[PATH_MAX];
+  snprintf(parent, sizeof parent, "%s", path);
+  char *slash = strrchr(parent, '/');
+  if (slash) *slash = 0;
+  const bool ours = slash && slash[1] && strcmp(slash + 1, "..") != 0 && realpath(parent, whole) &&
+                    realpath(test_tmp(), own) && strncmp(whole, own, strlen(own)) == 0 &&
+                    (whole[strlen(own)] == 0 || whole[strlen(own)] == '/');
+  CHECK(ours);
+  return ours;
+}
+
+static void put_plain(const char *path, const void *data, size_t n) {
+  if (!is_ours(path)) return;
+  unlink(path); /* never through a link */
+  FILE *f = fopen(path, "wb");
+  CHECK(f && fwrite(data, 1, n, f) == n);
+  if (f) fclose(f);
+}
+
+static void remove_plain(const char *path) {
+  if (is_ours(path)) CHECK(unlink(path) == 0);
+}
+
+/* A fresh directory with copies of the files of `from`. */
+static void copy_files(const char *from, const char *to) {
+  Buf names = {0}, b = {0};
+  size_t count = 0;
+  if (!is_ours(to)) return;
+  REQUIRE(file_remove_tree(to));
+  REQUIRE(file_mkdirs(to));
+  REQUIRE(file_list(from, &names, &count));
+  const char *name = names.data;
+  for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
+    char source[PATH_BYTES], path[PATH_BYTES];
+    snprintf(source, sizeof source, "%s/%s", from, name);
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    buf_clear(&b);
+    OK(file_read(source, 0, &b));
+    put_plain(path, b.data, b.len);
+  }
+  buf_free(&names);
+  buf_free(&b);
 }
 
 /* ---- a safetensors file taken apart -------------------------------------------------------- */
@@ -58,23 +110,6 @@ static void take_apart(Parts *p, const char *path) {
     buf_put(&p->data, t->data, (size_t)(t->end - t->begin));
   }
   safetensors_close(&s);
-}
-
-/* Only below this program's own directory: what is there may be links to the oracles, and no path
- * but one of ours may ever be removed or written. */
-static bool is_ours(const char *path) {
-  const size_t n = strlen(test_tmp());
-  const bool ours = strncmp(path, test_tmp(), n) == 0 && path[n] == '/' && !strstr(path, "..");
-  CHECK(ours);
-  return ours;
-}
-
-static void put_plain(const char *path, const void *data, size_t n) {
-  if (!is_ours(path)) return;
-  unlink(path);
-  FILE *f = fopen(path, "wb");
-  CHECK(f && fwrite(data, 1, n, f) == n);
-  if (f) fclose(f);
 }
 
 static void put_together(const Parts *p, const char *path) {
@@ -225,64 +260,47 @@ static const struct {
 #undef X
 };
 
+/* One line that names a file inside dir, and nothing is left in memory. */
 static void must_refuse(const char *model, const char *how, const char *dir) {
-  const size_t before = mem_live_bytes();
-  const Status s = load(dir);
-  if (s != GRPO_EFORMAT && s != GRPO_ENOENT)
-    test_fail(__FILE__, __LINE__, "%s, %s: got %s: %s", model, how, status_name(s),
-              s ? err_message() : "it loads");
-  if (s && (strchr(err_message(), '\n') || !strstr(err_message(), dir)))
-    test_fail(__FILE__, __LINE__, "%s, %s: \"%s\"", model, how, err_message());
-  CHECK(mem_live_bytes() == before);
-}
-
-/* ---- every checkpoint --------------------------------------------------------------------------- */
-
-static bool is_weights(const char *name) {
-  const char *dot = strrchr(name, '.');
-  return dot && strcmp(dot, ".safetensors") == 0;
-}
-
-/* Copies of the files of a checkpoint in a fresh directory: no link may lead back to the oracles. */
-static void copy_files(const char *from, const char *to) {
-  Buf names = {0}, b = {0};
-  size_t count = 0;
-  if (!is_ours(to)) return;
-  REQUIRE(file_remove_tree(to));
-  REQUIRE(file_mkdirs(to));
-  REQUIRE(file_list(from, &names, &count));
-  const char *name = names.data;
-  for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", to, name);
-    buf_clear(&b);
-    OK(file_read(test_path("%s/%s", from, name), 0, &b));
-    put_plain(path, b.data, b.len);
+  static const Storage storages[] = {STORE_F32, STORE_AUTO};
+  for (int k = 0; k < 2; k++) {
+    const size_t before = mem_live_bytes();
+    const Status s = load(dir, storages[k]);
+    if (s != GRPO_EFORMAT && s != GRPO_ENOENT)
+      test_fail(__FILE__, __LINE__, "%s, %s: got %s: %s", model, how, status_name(s),
+                s ? err_message() : "it loads");
+    if (s && (strchr(err_message(), '\n') || !strstr(err_message(), dir)))
+      test_fail(__FILE__, __LINE__, "%s, %s: \"%s\"", model, how, err_message());
+    CHECK(mem_live_bytes() == before);
   }
-  buf_free(&names);
-  buf_free(&b);
 }
 
-/* The last file with weights: of a sharded checkpoint not the first one. */
-static void find_weights(const char *dir, char *out, size_t cap) {
+/* ---- one checkpoint --------------------------------------------------------------------------- */
+
+/* The first or the last file with weights, as a path; of one file the same. */
+static void find_weights(const char *dir, bool last, char *out, size_t cap) {
   Buf names = {0};
   size_t count = 0;
   *out = 0;
   REQUIRE(file_list(dir, &names, &count));
   const char *name = names.data;
-  for (size_t i = 0; i < count; i++, name += strlen(name) + 1)
-    if (is_weights(name) && strcmp(name, out) > 0) snprintf(out, cap, "%s", name);
+  for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
+    const char *dot = strrchr(name, '.');
+    if (dot && strcmp(dot, ".safetensors") == 0 && (last || !*out))
+      snprintf(out, cap, "%s/%s", dir, name);
+  }
+  CHECK(*out);
   buf_free(&names);
 }
 
-static void check_weights(const char *model, const char *dir) {
-  char file[256];
+/* dir: a copy of what is in `from`, also afterwards. */
+static void check_weights(const char *model, const char *from, const char *dir, bool last) {
   static Parts p;
-  find_weights(dir, file, sizeof file);
-  char path[1024]; /* test_path's memory is used again */
-  snprintf(path, sizeof path, "%s/%s", dir, file);
+  char whole[PATH_BYTES], path[PATH_BYTES];
+  find_weights(from, last, whole, sizeof whole);
+  find_weights(dir, last, path, sizeof path);
   for (size_t i = 0; i < sizeof corruption / sizeof *corruption; i++) {
-    take_apart(&p, test_path("%s/oracles/models/%s/checkpoint/%s", test_shared(), model, file));
+    take_apart(&p, whole);
     corruption[i].edit(&p);
     put_together(&p, path);
     must_refuse(model, corruption[i].name, dir);
@@ -294,12 +312,26 @@ static void check_weights(const char *model, const char *dir) {
   while (deep.len < 8 + 200000) buf_putc(&deep, '[');
   put_plain(path, deep.data, deep.len);
   must_refuse(model, "deep nesting", dir);
-  if (is_ours(path)) unlink(path);
+  remove_plain(path);
   must_refuse(model, "no weights", dir);
   buf_free(&deep);
+  copy_files(from, dir);
 }
 
-static void check_config(const char *model, const char *dir) {
+/* The text with another value in the place of a number; false: there is no such key. */
+static bool replace_value(const Buf *text, const char *key, const char *value, Buf *out) {
+  char quoted[64];
+  snprintf(quoted, sizeof quoted, "\"%s\":", key);
+  const char *at = strstr(text->data, quoted);
+  if (!at) return false;
+  at += strlen(quoted);
+  buf_put(out, text->data, (size_t)(at - text->data));
+  buf_puts(out, value);
+  buf_puts(out, at + strcspn(at, ",}\n"));
+  return true;
+}
+
+static void check_config(const char *model, const char *from, const char *dir) {
   static const char *const text[] = {"",
                                      "{",
                                      "[]",
@@ -307,72 +339,82 @@ static void check_config(const char *model, const char *dir) {
                                      "{\"model_type\":\"llama\"}",
                                      "\xff",
                                      "{\"model_type\":\"no_such_family\",\"vocab_size\":9}"};
+  static const char *const key[] = {"vocab_size", "hidden_size", "n_embd", "num_hidden_layers",
+                                    "n_layer"};
+  static const char *const value[] = {"-1", "0", "1e9", "1.5", "\"8\"", "8192"};
   Buf config = {0};
-  char path[1024];
+  char path[PATH_BYTES];
   snprintf(path, sizeof path, "%s/config.json", dir);
-  REQUIRE(file_read(test_path("%s/oracles/models/%s/checkpoint/config.json", test_shared(), model),
-                    1 << 20, &config));
+  REQUIRE(file_read(path, 1 << 20, &config));
   put_plain(path, config.data, config.len / 2);
   must_refuse(model, "half a config.json", dir);
   for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
     put_plain(path, text[i], strlen(text[i]));
     must_refuse(model, "another config.json", dir);
   }
-  static const char *const key[] = {"vocab_size", "hidden_size", "n_embd", "num_hidden_layers",
-                                    "n_layer"};
-  static const char *const value[] = {"-1", "0", "1e9", "1.5", "\"8\"", "8192"};
   for (size_t i = 0; i < sizeof key / sizeof *key; i++)
     for (size_t k = 0; k < sizeof value / sizeof *value; k++) {
-      const char *at = strstr(config.data, test_path("\"%s\":", key[i]));
-      if (!at) continue;
-      at = strchr(at, ':') + 1;
+      char how[64];
       Buf b = {0};
-      buf_put(&b, config.data, (size_t)(at - config.data));
-      buf_puts(&b, value[k]);
-      buf_puts(&b, at + strcspn(at, ",}"));
-      put_plain(path, b.data, b.len);
-      must_refuse(model, test_path("%s = %s", key[i], value[k]), dir);
+      snprintf(how, sizeof how, "%s = %s", key[i], value[k]);
+      if (replace_value(&config, key[i], value[k], &b)) {
+        put_plain(path, b.data, b.len);
+        must_refuse(model, how, dir);
+      }
       buf_free(&b);
     }
   buf_free(&config);
-  if (is_ours(path)) unlink(path);
+  remove_plain(path);
   must_refuse(model, "no config.json", dir);
+  copy_files(from, dir);
 }
 
-TEST(every_corrupted_checkpoint_of_the_oracles_is_refused_with_one_line) {
-  NEEDS_ORACLES;
-  Buf names = {0};
-  size_t count = 0;
-  int loaded = 0;
-  REQUIRE(file_list(test_path("%s/oracles/models", test_shared()), &names, &count));
-  const char *model = names.data;
-  for (size_t i = 0; i < count; i++, model += strlen(model) + 1) {
-    char from[512], dir[512];
-    snprintf(from, sizeof from, "%s/oracles/models/%s/checkpoint", test_shared(), model);
-    snprintf(dir, sizeof dir, "%s/corrupt", test_tmp());
-    if (!file_is_dir(from)) continue;
-    if (load(from) != GRPO_OK) {
-      printf("# %s does not load: %s\n", model, err_message());
-      continue;
-    }
-    loaded++;
-    copy_files(from, dir);
-    CHECK(load(dir) == GRPO_OK);
-    check_weights(model, dir);
-    copy_files(from, dir);
-    check_config(model, dir);
-  }
-  buf_free(&names);
-  printf("# %d checkpoints, %zu corruptions of the weights of each\n", loaded,
-         sizeof corruption / sizeof *corruption + 2);
-  CHECK(loaded >= 4);
+/* `from` is not written to. */
+static void check_checkpoint(const char *model, const char *from) {
+  char dir[DIR_BYTES], first[PATH_BYTES], last[PATH_BYTES];
+  snprintf(dir, sizeof dir, "%s/corrupt", test_tmp());
+  copy_files(from, dir);
+  REQUIRE(load(dir, STORE_F32));
+  find_weights(dir, false, first, sizeof first);
+  find_weights(dir, true, last, sizeof last);
+  check_weights(model, from, dir, true);
+  if (strcmp(first, last) != 0) check_weights(model, from, dir, false);
+  check_config(model, from, dir);
+  OK(load(dir, STORE_AUTO));
 }
 
-/* ---- an index that lies ---------------------------------------------------------------------------- */
+/* ---- those that are made here ------------------------------------------------------------------ */
+
+static void make(const char *shape, WeightType type, uint64_t shard_bytes, char *dir, size_t cap) {
+  snprintf(dir, cap, "%s/made", test_tmp());
+  if (!is_ours(dir)) return;
+  OK(file_remove_tree(dir));
+  Model *m = small_model(shape, NULL, 3);
+  OK(model_save(m, dir, type, shard_bytes));
+  model_release(m);
+}
+
+TEST(corrupted_checkpoints_are_refused_with_one_line) {
+  char dir[DIR_BYTES];
+  make(tiny_llama, WEIGHT_F32, 0, dir, sizeof dir);
+  check_checkpoint("llama", dir);
+  make(tiny_gpt2, WEIGHT_F16, 0, dir, sizeof dir);
+  check_checkpoint("gpt2", dir);
+  make(biased_llama, WEIGHT_BF16, 0, dir, sizeof dir);
+  check_checkpoint("llama with biases", dir);
+  make(tiny_llama, WEIGHT_BF16, 60000, dir, sizeof dir);
+  check_checkpoint("llama in shards", dir);
+}
+
+TEST(corrupted_checkpoints_in_nf4_are_refused_with_one_line) {
+  char dir[DIR_BYTES];
+  make(tiny_llama, WEIGHT_NF4, 0, dir, sizeof dir);
+  check_checkpoint("nf4", dir);
+}
+
+/* ---- an index that lies ------------------------------------------------------------------------ */
 
 TEST(an_index_that_does_not_fit_its_shards_is_refused) {
-  NEEDS_ORACLES;
-  static const char model[] = "llama_linear_sharded_bf16";
   static const char *const text[] = {
       "",
       "[]",
@@ -380,26 +422,77 @@ TEST(an_index_that_does_not_fit_its_shards_is_refused) {
       "{\"weight_map\":{}}",
       "{\"weight_map\":[\"a\"]}",
       "{\"weight_map\":{\"model.norm.weight\":7}}",
+      "{\"weight_map\":{\"model.norm.weight\":\"\"}}",
+      "{\"weight_map\":{\"model.norm.weight\":\"..\"}}",
+      "{\"weight_map\":{\"model.norm.weight\":\"/dev/zero\"}}",
       "{\"weight_map\":{\"model.norm.weight\":\"../model-00001-of-00003.safetensors\"}}",
+      "{\"weight_map\":{\"model.norm.weight\":\"a\\\\b.safetensors\"}}",
       "{\"weight_map\":{\"model.norm.weight\":\"gone.safetensors\"}}",
       "{\"weight_map\":{\"model.norm.weight\":\"config.json\"}}",
-      "{\"weight_map\":{\"model.norm.weight\":\"model-00001-of-00003.safetensors\"}}"};
-  char from[512], dir[512];
-  snprintf(from, sizeof from, "%s/oracles/models/%s/checkpoint", test_shared(), model);
+      "{\"weight_map\":{\"model.norm.weight\":\"a-folder\"}}"};
+  char from[DIR_BYTES], dir[DIR_BYTES], index[PATH_BYTES], first[PATH_BYTES], last[PATH_BYTES];
+  make(tiny_llama, WEIGHT_BF16, 60000, from, sizeof from);
   snprintf(dir, sizeof dir, "%s/index", test_tmp());
   copy_files(from, dir);
-  char path[1024], third[1024];
-  snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
-  snprintf(third, sizeof third, "%s/model-00003-of-00003.safetensors", dir);
+  OK(load(dir, STORE_AUTO));
+  find_weights(dir, false, first, sizeof first);
+  find_weights(dir, true, last, sizeof last);
+  CHECK(strcmp(first, last) != 0);
+  snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
+  OK(file_mkdirs(test_path("%s/a-folder", dir)));
   for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
-    put_plain(path, text[i], strlen(text[i]));
-    must_refuse(model, text[i], dir);
+    put_plain(index, text[i], strlen(text[i]));
+    must_refuse("index", text[i], dir);
   }
-  copy_files(from, dir); /* a shard twice, under another's name */
-  Buf first = {0};
-  OK(file_read(test_path("%s/model-00001-of-00003.safetensors", from), 0, &first));
-  put_plain(third, first.data, first.len);
-  buf_free(&first);
-  must_refuse(model, "the first shard as the third", dir);
-  CHECK(file_remove_tree(dir) == GRPO_OK);
+  Buf b = {0}; /* only one shard is named */
+  buf_printf(&b, "{\"weight_map\":{\"model.norm.weight\":\"%s\"}}", strrchr(first, '/') + 1);
+  put_plain(index, b.data, b.len);
+  must_refuse("index", b.data, dir);
+  copy_files(from, dir); /* the first shard once more, under the last one's name */
+  buf_clear(&b);
+  OK(file_read(first, 0, &b));
+  put_plain(last, b.data, b.len);
+  must_refuse("index", "the first shard as the last", dir);
+  remove_plain(last);
+  must_refuse("index", "no last shard", dir);
+  buf_free(&b);
+}
+
+/* ---- the oracles --------------------------------------------------------------------------------- */
+
+static void check_oracle(const char *model) {
+  char from[DIR_BYTES], copy[DIR_BYTES];
+  if (!test_oracle(model)) return;
+  snprintf(from, sizeof from, "%s/oracles/models/%s/checkpoint", test_shared(), model);
+  snprintf(copy, sizeof copy, "%s/oracle", test_tmp());
+  copy_files(from, copy);
+  check_checkpoint(model, copy);
+}
+
+/* A test for each, so that an incomplete one is skipped alone. */
+#define ORACLE(model)                                                                              \
+  TEST(corrupted_copies_of_##model##_are_refused_with_one_line) { check_oracle(#model); }
+ORACLE(llama)
+ORACLE(llama_linear_sharded_bf16)
+ORACLE(smollm_bf16)
+ORACLE(gpt2)
+ORACLE(qwen2)
+ORACLE(qwen3)
+ORACLE(qwen3_newconfig_bf16)
+ORACLE(mistral_f16)
+ORACLE(mistral_window)
+ORACLE(gemma2)
+ORACLE(gemma3_text_bf16)
+
+TEST(corrupted_shards_of_an_oracle_are_refused_with_one_line) {
+  if (!test_oracle("qwen3_newconfig_bf16")) return;
+  char from[DIR_BYTES], dir[DIR_BYTES];
+  Model *m = NULL;
+  snprintf(from, sizeof from, "%s/oracles/models/qwen3_newconfig_bf16/checkpoint", test_shared());
+  snprintf(dir, sizeof dir, "%s/shards", test_tmp());
+  REQUIRE(model_load(&m, NULL, from, STORE_AUTO));
+  OK(model_save(m, dir, WEIGHT_BF16, model_count(m) * 3 / 2));
+  model_release(m);
+  CHECK(file_exists(test_path("%s/model.safetensors.index.json", dir)));
+  check_checkpoint("qwen3 in shards", dir);
 }
