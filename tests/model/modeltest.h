@@ -39,6 +39,15 @@
     return;                                                                                        \
   } while (0)
 
+/* The folders of oracles/models. */
+enum { ORACLES = 11 };
+static const char *const oracle_names[ORACLES] = {"llama",           "llama_linear_sharded_bf16",
+                                                  "smollm_bf16",     "gpt2",
+                                                  "qwen2",           "qwen3",
+                                                  "mistral_f16",     "mistral_window",
+                                                  "gemma2",          "qwen3_newconfig_bf16",
+                                                  "gemma3_text_bf16"};
+
 static inline void config_of(Config *c, const char *text) {
   Json *j = NULL;
   OK(json_parse(text, strlen(text), "test", &j));
