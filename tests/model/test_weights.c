@@ -165,7 +165,8 @@ TEST(saved_models_come_back_exactly) {
 
 /* Copies a model's file with other names and further tensors. */
 typedef struct Edit {
-  const char *drop, *prefix; /* a tensor left out; a prefix cut off all names */
+  const char *drop, *prefix; /* a tensor left out; a prefix cut off all names, */
+  const char *instead;       /* and what replaces it */
   const char *extra;         /* a [2] tensor more */
   int wider;                 /* columns more on the first tensor */
 } Edit;
@@ -183,7 +184,7 @@ static void write_edited(Model *m, const char *dir, Edit e) {
     if (e.drop && strcmp(p->name, e.drop) == 0) continue;
     const size_t skip =
         e.prefix && strncmp(p->name, e.prefix, strlen(e.prefix)) == 0 ? strlen(e.prefix) : 0;
-    snprintf(names[n], sizeof names[n], "%s", p->name + skip);
+    snprintf(names[n], sizeof names[n], "%s%s", e.instead && skip ? e.instead : "", p->name + skip);
     data[n] = p->t.data;
     entry[n] = (StEntry){.name = names[n], .ndim = p->t.ndim};
     for (int d = 0; d < p->t.ndim; d++) entry[n].dim[d] = (uint64_t)p->t.dim[d];
@@ -220,6 +221,34 @@ TEST(other_spellings_of_a_checkpoint_are_read) {
   write_edited(m, dir, (Edit){.extra = "lm_head.weight"}); /* tied: stored once more */
   REQUIRE(model_load(&back, NULL, dir));
   model_release(back);
+  model_release(m);
+}
+
+static void check_multimodal(Model *m, const char *dir, Edit e) {
+  Model *back = NULL;
+  write_edited(m, dir, e);
+  REQUIRE(model_load(&back, NULL, dir));
+  CHECK(same_weights(m, back));
+  model_release(back);
+}
+
+TEST(the_decoder_of_a_multimodal_checkpoint_is_read) {
+  const char *dir = test_path("%s/multimodal", test_tmp());
+  Model *m = small_model(tiny_gemma3, NULL, 5);
+  Buf b = {0};
+  OK(model_save(m, dir, WEIGHT_F32, 0));
+  buf_printf(&b, "{\"model_type\":\"gemma3\",\"text_config\":%s}", tiny_gemma3);
+  OK(file_replace(test_path("%s/config.json", dir), b.data, b.len));
+  buf_free(&b);
+  check_multimodal(m, dir,
+                   (Edit){.prefix = "model.",
+                          .instead = "language_model.model.",
+                          .extra = "vision_tower.vision_model.head.probe"});
+  check_multimodal(m, dir,
+                   (Edit){.prefix = "model.",
+                          .instead = "model.language_model.",
+                          .extra = "model.multi_modal_projector.mm_soft_emb_norm.weight"});
+  check_multimodal(m, dir, (Edit){.extra = "language_model.lm_head.weight"});
   model_release(m);
 }
 
