@@ -146,7 +146,7 @@ static void weights_row(Bench *b, Matrix *const mat[5]) {
 }
 
 static void weights(Bench *b) {
-  static const int shapes[][2] = {{1024, 4096}, {4096, 4096}, {1536, 576}};
+  static const int shapes[][2] = {{14336, 4096}, {4096, 4096}, {1536, 576}};
   static const int rows[][5] = {{1, 2, 4, 8}, {1, 8, 64, 512}, {1, 8, 64, 512}};
   printf("%-13s %5s %8s %15s %15s %15s %15s %15s  1e9 weights/s\n", "n x k", "rows", "panels",
          "f32", "bf16", "f16", "int8", "nf4");

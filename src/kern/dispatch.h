@@ -60,10 +60,10 @@ typedef struct Kernels {
   void (*widen_f16)(size_t n, const uint16_t *x, real *y);
   void (*widen_int8)(int depth, const int8_t *q, const real *scale, real *y);
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
-  /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; c has rows for m rounded
-   * up to a power of two.  w: the first group at the first inner step; stride: elements (NF4: words)
+  /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
+   * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4: words)
    * between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way up to
-   * narrow_most rows (at most 16), by type. */
+   * narrow_most rows (at most 64), by type. */
   int narrow_rows, narrow_most[MAT_TYPES];
   void (*narrow)(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
                  const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc);

@@ -184,27 +184,33 @@ static inline real nf4_scale(const Matrix *m, size_t block) {
   return (real)(nf4_absmax_map[m->absmax[block]] * m->scale[block / NF4_NEST] + m->offset);
 }
 
-/* Scales of `count` blocks from one on, `ld` apart: as nf4_scale, a nest at a time. */
-static void nf4_scales(const Matrix *m, size_t block, int count, real *scale, ptrdiff_t ld) {
-  const uint8_t *code = m->absmax + block;
-  for (int b = 0; b < count;) {
-    const int left = NF4_NEST - (int)((block + (size_t)b) % NF4_NEST);
-    const int end = kern_min(count, b + left);
-    const float nest = m->scale[(block + (size_t)b) / NF4_NEST], offset = m->offset;
-    for (; b < end; b++) scale[b * ld] = (real)(nf4_absmax_map[code[b]] * nest + offset);
+/* scale[b * ld + i]: of `count` blocks of `outputs` rows from a block on */
+static void nf4_scales(const Matrix *m, size_t block, int outputs, int count, real *scale,
+                       ptrdiff_t ld) {
+  const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
+  const float offset = m->offset;
+  for (int i = 0; i < outputs; i++, block += row_blocks, scale++) {
+    const uint8_t *code = m->absmax + block;
+    const float nest = m->scale[block / NF4_NEST];
+    const int left = NF4_NEST - (int)(block % NF4_NEST); /* blocks of this nest */
+    int b = 0;
+    for (real *to = scale; b < kern_min(left, count); b++, to += ld)
+      *to = (real)(nf4_absmax_map[code[b]] * nest + offset);
+    for (; b < count; b++) scale[b * ld] = nf4_scale(m, block + (size_t)b);
   }
 }
 
 void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, ptrdiff_t ld) {
   const int first = group * GROUP, outputs = kern_min(GROUP, m->n - first);
-  const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
-  for (int i = 0; i < GROUP; i++)
-    if (m->type == MAT_NF4 && i < outputs)
-      nf4_scales(m, (size_t)(first + i) * row_blocks + (size_t)(at / NF4_BLOCK), blocks, scale + i,
-                 ld);
-    else
-      for (int b = 0; b < blocks; b++)
-        scale[b * ld + i] = m->type == MAT_INT8 ? (real)m->scale[first + i] : 0;
+  const int scaled = m->type == MAT_INT8 || m->type == MAT_NF4 ? outputs : 0;
+  if (m->type == MAT_NF4)
+    nf4_scales(m, (size_t)first * (size_t)(m->k / NF4_BLOCK) + (size_t)(at / NF4_BLOCK), outputs,
+               blocks, scale, ld);
+  for (int b = 0; b < blocks; b++, scale += ld) {
+    if (m->type == MAT_INT8)
+      for (int i = 0; i < outputs; i++) scale[i] = (real)m->scale[first + i];
+    for (int i = scaled; i < GROUP; i++) scale[i] = 0;
+  }
 }
 
 ptrdiff_t matrix_stride(const Matrix *m) {
@@ -218,12 +224,18 @@ const void *matrix_values(const Matrix *m, int group, int at) {
 
 /* Every row's block begins at a multiple of 64 inner steps. */
 static void unpack_nf4(const Matrix *m, int group, int at, int depth, real *out) {
-  real scale[GROUP];
-  for (int p = at, next; p < at + depth; p = next) {
-    next = kern_min(at + depth, (p / NF4_BLOCK + 1) * NF4_BLOCK);
-    matrix_scales(m, group, p - p % NF4_BLOCK, 1, scale, GROUP);
-    kernels()->widen_nf4(next - p, matrix_values(m, group, p), scale,
-                         out + (size_t)(p - at) * GROUP);
+  enum { BLOCKS = 4 };
+  real scale[BLOCKS][GROUP];
+  const int end = at + depth;
+  for (int p = at; p < end;) {
+    const int first = p - p % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
+    matrix_scales(m, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    for (int b = 0; p < last; b++) {
+      const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
+      kernels()->widen_nf4(next - p, matrix_values(m, group, p), scale[b], out);
+      out += (next - p) * GROUP;
+      p = next;
+    }
   }
 }
 

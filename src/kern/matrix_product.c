@@ -11,16 +11,16 @@
 
 enum {
   ROWS = 256,           /* rows a chunk: unpacking is shared by them */
-  DEPTH = 128,          /* inner steps unpacked at a time, in L1 */
+  DEPTH = 256,          /* inner steps unpacked at a time, in L1 */
   WIDTH = 3 * GROUP,    /* columns unpacked at a time */
   PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
-  FEW = 16,             /* rows at most of a product by Kernels.narrow */
+  FEW = 64,             /* rows at most of a product by Kernels.narrow */
   FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
   FEW_WIDTH = 6 * GROUP,
-  DX_DEPTH = 64, /* outputs unpacked at a time */
-  DX_WIDTH = 192 /* columns of dx: whole NF4 blocks */
+  DX_DEPTH = 128, /* outputs unpacked at a time */
+  DX_WIDTH = 192  /* columns of dx: whole NF4 blocks */
 };
 
 typedef struct Product {
@@ -119,7 +119,7 @@ static void few_block(const Product *q, int group, int groups, int k0, real *sum
 static void few_panel(const Product *q, int panel, real *sum) {
   const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
   real *y = q->y + at;
-  memset(sum, 0, sizeof(real) * FEW * FEW_WIDTH);
+  memset(sum, 0, sizeof(real) * FEW_WIDTH * (size_t)round_up(q->m, kernels()->narrow_rows));
   for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH)
     few_block(q, at / GROUP, kern_ceil(cols, GROUP), k0, sum);
   for (int i = 0; i < q->m; i++, y += q->ldy, sum += FEW_WIDTH)
@@ -157,11 +157,12 @@ Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int 
 /* ---- dx (+)= dy w -------------------------------------------------------------------- */
 
 /* panel[i][j] = w(n0 + i, at + j), `outputs` rows of `cols` */
-static void unpack_rows(const Matrix *w, int n0, int outputs, int at, int cols, real *block,
+static void unpack_rows(const Matrix *w, int n0, int outputs, int at, int cols, real *scratch,
                         real *panel) {
+  ptrdiff_t stride;
   for (int i = 0; i < outputs; i += GROUP) {
-    matrix_unpack(w, (n0 + i) / GROUP, at, cols, block);
-    kernels()->transpose(cols, GROUP, block, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
+    const real *from = unpacked(w, (n0 + i) / GROUP, 1, at, cols, scratch, &stride);
+    kernels()->transpose(cols, GROUP, from, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
   }
 }
 

@@ -63,12 +63,12 @@ NARROW_SIZES(NARROW_TILE, NF4)
 
 typedef void NarrowFn(const NarrowArgs *a);
 typedef struct NarrowTile {
-  int groups;
+  int rows, groups;
   NarrowFn *whole, *last; /* that many groups; one */
 } NarrowTile;
-#define NARROW_ENTRY(type, m, g) {g, narrow_##type##_##m, narrow_##type##_##m##_last},
-static const NarrowTile narrow_tiles[][4] = {
-    /* of 1, 2, 4, 8 rows */
+#define NARROW_ENTRY(type, m, g) {m, g, narrow_##type##_##m, narrow_##type##_##m##_last},
+static const NarrowTile narrow_tiles[][NARROW_ROWS] = {
+    /* by rows, ascending */
     [MAT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
     [MAT_F16] = {NARROW_SIZES(NARROW_ENTRY, F16)},
     [MAT_INT8] = {NARROW_SIZES(NARROW_ENTRY, INT8)},
@@ -79,7 +79,8 @@ static void narrow(MatType type, int m, int groups, int depth, const real *x, pt
                    const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc) {
   static const size_t element[] = {[MAT_BF16] = 2, [MAT_F16] = 2, [MAT_INT8] = 1, [MAT_NF4] = 4};
   NarrowArgs a = {.depth = depth, .stride = stride, .ldc = ldc};
-  const NarrowTile *t = &narrow_tiles[type][m > 4 ? 3 : m > 2 ? 2 : m - 1];
+  const NarrowTile *t = narrow_tiles[type];
+  while (t->rows < m) t++;
   for (int i = 0; i < NARROW_ROWS; i++) a.x[i] = x + (i < m ? i : m - 1) * ldx;
   for (int g = 0; g < groups;) {
     const bool whole = groups - g >= t->groups;

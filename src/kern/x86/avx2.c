@@ -79,7 +79,7 @@ static inline vec v_zip_high(vec a, vec b) {
 #define NARROW_ROWS           4
 #define NARROW_GROUPS         2
 #define NARROW_SIZES(X, type) X(type, 1, 2) X(type, 2, 1) X(type, 4, 1)
-#define NARROW_MOST           8, 8, 8, 2
+#define NARROW_MOST           12, 12, 8, 2
 #define TILE_MR               6
 #define TILE_NG               1
 #define TILES(X)              X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
