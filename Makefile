@@ -179,6 +179,12 @@ check:
 	tools/check-resume
 	tools/check-fuzz
 
+## make fuzz            every fuzz target for FUZZ_SECONDS=60; FUZZ="config template" for some of them
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz:
+	tools/check-fuzz -t $(FUZZ_SECONDS) $(FUZZ)
+
 ## make demo            run experiments/gsm8k.lua with nothing downloaded
 .PHONY: demo
 demo: grpo

@@ -19,11 +19,13 @@ local eval = require "grpo.jinja.eval"
 local json = require "grpo.jinja.json"
 local methods = require "grpo.jinja.methods"
 local parser = require "grpo.jinja.parser"
+local spaces = require "grpo.jinja.spaces"
 local values = require "grpo.jinja.values"
 
 local jinja = {}
 
-local max_steps, max_text, max_source = 4000000, 16 << 20, 1 << 20
+-- Of one run: steps, bytes of one text; bytes of a source.
+jinja.limits = { steps = 4000000, text = 16 << 20, source = 1 << 20 }
 
 -- ---- functions that every template has ----------------------------------------------------------
 
@@ -39,6 +41,7 @@ global("namespace", function(ctx, args, named)
   local map = {}
   if args[1] ~= nil then
     if values.kind(args[1]) ~= "dict" then values.fail(ctx, "namespace: want a mapping or names") end
+    values.charge(ctx, #args[1].keys)
     for key, value in pairs(args[1].map) do map[key] = value end
   end
   for key, value in pairs(named) do map[key] = value end
@@ -49,6 +52,7 @@ global("dict", function(ctx, args, named)
   local dict = values.dict()
   if args[1] ~= nil then
     if values.kind(args[1]) ~= "dict" then values.fail(ctx, "dict: want a mapping or names") end
+    values.charge(ctx, #args[1].keys)
     for _, key in ipairs(args[1].keys) do values.put(dict, key, args[1].map[key]) end
   end
   local names = {}
@@ -78,8 +82,9 @@ end)
 
 -- Python's strftime: "%-d" is without the zero in front.
 global("strftime_now", function(ctx, args)
-  local now = os.time()
-  return (methods.text_arg(ctx, args, 1, "strftime_now"):gsub("%%(%-?)(.?)", function(minus, c)
+  local now, format = os.time(), methods.text_arg(ctx, args, 1, "strftime_now")
+  values.charge(ctx, #format)
+  return (format:gsub("%%(%-?)(.?)", function(minus, c)
     if c == "%" then return "%" end
     local ok, text = pcall(os.date, "%" .. c, now)
     if not ok or c == "" then values.fail(ctx, "strftime_now: there is no %%%s%s", minus, c) end
@@ -109,7 +114,9 @@ function jinja.compile(source)
   if type(source) ~= "string" then
     errors.raise("EARG", "template: want the source as a string, got a %s", type(source))
   end
-  if #source > max_source then errors.raise("EARG", "template: the source is longer than %d bytes", max_source) end
+  if #source > jinja.limits.source then
+    errors.raise("EARG", "template: the source is longer than %d bytes", jinja.limits.source)
+  end
   local ok, tree = pcall(parser.run, source)
   if not ok then raise(tree, 1) end
   local template = setmetatable({ source = source }, Template)
@@ -129,7 +136,8 @@ function Template:render(vars)
     if not ok then errors.raise("EARG", "render: %s: %s", tostring(name), tostring(made)) end
     given[name] = made
   end
-  local ctx = { line = 1, steps = max_steps, limit = max_steps, max_text = max_text, globals = globals }
+  local limits = jinja.limits
+  local ctx = { line = 1, steps = limits.steps, limit = limits.steps, max_text = limits.text, globals = globals }
   local ok, text, spans = pcall(eval.run, ctx, trees[self], given)
   if not ok then raise(text, ctx.line) end
   return text, spans
@@ -172,26 +180,64 @@ local function cached(source)
   return template
 end
 
-local chat_options = { generation_prompt = true, tools = true, vars = true }
+local chat_options = { generation_prompt = true, continue_final_message = true, tools = true, vars = true }
+
+-- The text of the last message: its content, or the last text among its parts.
+local function final_text(messages)
+  local value = values.from_lua(messages)
+  local last = values.is_list(value) and value[value.n]
+  local content = last and values.kind(last) == "dict" and last.map.content
+  if content and values.is_list(content) then
+    for i = content.n, 1, -1 do
+      local part = content[i]
+      if values.kind(part) == "dict" and type(part.map.text) == "string" then return part.map.text end
+    end
+  end
+  if type(content) ~= "string" then
+    errors.raise("EARG", "chat: continue_final_message: the last message has no text")
+  end
+  return content
+end
+
+-- `text` up to the end of the last message's content, as transformers cuts it: a template that trims
+-- the content leaves the prompt without the space at its end.
+local function continued(text, content)
+  local trimmed = spaces.rstrip(spaces.lstrip(content))
+  local behind = text:reverse():find(trimmed:reverse(), 1, true)
+  if not behind then
+    errors.raise("EARG", "chat: continue_final_message: the template does not show the last message as it is")
+  end
+  local from = #text - (behind - 1) - #trimmed + 1
+  local whole = spaces.lstrip(content)
+  if text:sub(from, from + #whole - 1) == content then return text:sub(1, from + #whole - 1) end
+  return text:sub(1, from + #trimmed - 1)
+end
 
 -- messages through a Jinja source, with the tokenizer's special tokens by their names.
 function jinja.chat(source, tokenizer, messages, opts)
   opts = opts or {}
   for name in pairs(opts) do
     if not chat_options[name] then
-      errors.raise("EARG", "chat: there is no option '%s', want generation_prompt, tools or vars", tostring(name))
+      errors.raise("EARG", "chat: there is no option '%s', want generation_prompt, continue_final_message, tools "
+        .. "or vars", tostring(name))
     end
   end
   if opts.vars ~= nil and type(opts.vars) ~= "table" then errors.raise("EARG", "chat: vars: want a table") end
   local vars = {}
-  for _, name in ipairs { "bos", "eos", "pad", "unk" } do
+  for _, name in ipairs { "bos", "eos", "pad", "unk", "sep", "cls", "mask" } do
     local id = tokenizer[name]
     vars[name .. "_token"] = id and tokenizer:token(id)
   end
   for name, value in pairs(opts.vars or {}) do vars[name] = value end
   vars.messages, vars.tools = messages, opts.tools
   vars.add_generation_prompt = opts.generation_prompt and true or false
-  return (cached(source):render(vars))
+  if not opts.continue_final_message then return (cached(source):render(vars)) end
+  if opts.generation_prompt then
+    errors.raise("EARG", "chat: generation_prompt begins a new message, continue_final_message goes on with the last "
+      .. "one; want one of them")
+  end
+  local content = final_text(messages)
+  return continued(cached(source):render(vars), content)
 end
 
 return jinja

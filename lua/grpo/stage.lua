@@ -105,7 +105,7 @@ function Stage:sft_step(p)
   local lr = scheduled(config, "train.lr", config.train.lr, p)
   local started = core.clock()
   local metrics = self.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
-    step = self.tr.step_count + 1 })
+    seed = config.seed, step = self.tr.step_count + 1 })
   metrics.learning_rate = lr
   metrics["time/train"] = core.clock() - started
   return metrics, metrics.num_tokens
@@ -255,7 +255,7 @@ end
 function Stage:update(batch, advantages, beta, lr, p)
   local config = self.config
   local options = { advantages = advantages, kl = config.train.kl_in == "loss" and beta or 0.0, lr = lr,
-    max_new_tokens = config.sampling.max_new_tokens, step = self.tr.step_count + 1, p = p }
+    max_new_tokens = config.sampling.max_new_tokens, seed = config.seed, step = self.tr.step_count + 1, p = p }
   for _, name in ipairs(loss_fields) do options[name] = config.train[name] end
   options.loss = limited_loss(config.train.loss, config.limits.hook)
   return self.engine:update(batch, options)

@@ -64,8 +64,8 @@ static void drop(const Ctx *cx, const LoraDropout *d, int rows, int k, const rea
 
 static Status check_dropout(const Node *nd) {
   const LoraDropout *d = nd->attr.p;
-  if (!d || (d->p >= 0 && d->p <= 0.99)) return GRPO_OK;
-  return fail(GRPO_EARG, "%s: dropout is %g, want 0 to 0.99", nd->op->name, d->p);
+  if (!d || (d->p >= 0 && d->p <= 0.999)) return GRPO_OK;
+  return fail(GRPO_EARG, "%s: dropout is %g, want 0 to 0.999", nd->op->name, d->p);
 }
 
 /* ---- the low-rank product: low = scale * drop(x) A^T ---------------------------------- */

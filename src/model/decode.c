@@ -10,6 +10,7 @@
 #include "grad/weight.h"
 #include "model/cache.h"
 #include "model/impl.h"
+#include "model/lora.h"
 #include "model/sampler.h"
 #include "model/stop.h"
 

@@ -121,7 +121,6 @@ Status lora_check_merge(const Model *m); /* can it be merged? */
 /* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing for a parameter
  * without an adapter. */
 Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
-size_t lora_step_bytes(const Model *m, int nrows, bool train); /* what it adds to a step's memory */
 
 /* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
  * and values are in cache segments; span[i].own and .prefix point at layer 0's segment and the next

@@ -278,10 +278,10 @@ static Status check_options(Model *m, const LoraOptions *o) {
   Candidate c;
   if (o->rank < 1 || o->rank > MAX_RANK)
     return fail(GRPO_EARG, "lora.rank: %d is outside 1 .. %d", o->rank, MAX_RANK);
-  if (!(o->alpha > 0) || isinf(o->alpha))
-    return fail(GRPO_EARG, "lora.alpha: %g, want a number > 0", o->alpha);
-  if (!(o->dropout >= 0 && o->dropout < 0.99))
-    return fail(GRPO_EARG, "lora.dropout: %g, want 0 to 0.99", o->dropout);
+  if (!(o->alpha >= 0) || isinf(o->alpha))
+    return fail(GRPO_EARG, "lora.alpha: %g, want a number >= 0", o->alpha);
+  if (!(o->dropout >= 0 && o->dropout <= 0.999))
+    return fail(GRPO_EARG, "lora.dropout: %g, want 0 to 0.999", o->dropout);
   if (o->ntargets < 1) return fail(GRPO_EARG, "lora.targets: no names");
   if (o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0) return GRPO_OK;
   for (int t = 0; t < o->ntargets; t++) {

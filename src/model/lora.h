@@ -42,4 +42,7 @@ Status lora_load(Model *m, const char *dir);
  * same bytes. */
 Status lora_save(const Model *m, const char *dir, const char *base_name);
 
+/* What an adapter adds to the memory of a step on nrows rows, of which `train` keeps all layers'. */
+size_t lora_step_bytes(const Model *m, int nrows, bool train);
+
 #endif

@@ -323,6 +323,7 @@ static uint64_t count(const Model *m, bool trainable) {
   }
   return n;
 }
+bool model_trains(const Model *m, int i) { return m->lora ? i >= m->nparams : !m->shared; }
 uint64_t model_count(const Model *m) { return count(m, false); }
 /* A view sees its owner's parameters, but none of them is its to train. */
 uint64_t model_count_trainable(const Model *m) { return m->trainable ? count(m, true) : 0; }

@@ -38,7 +38,8 @@ Model *model_retain(Model *m);
 void model_release(Model *m); /* NULL is fine */
 
 typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16 } WeightType;
-/* config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
+/* An adapter is merged into what is written.
+ * config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
  * index; 0: one file).  Every file is complete or not there at all; config.json comes last. */
 Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes);
 
@@ -48,6 +49,7 @@ Param *model_param(Model *m, int i); /* fixed order, the checkpoint's; then the 
 Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 uint64_t model_count_trainable(const Model *m);
+bool model_trains(const Model *m, int i); /* would training on give parameter i a gradient? */
 /* Allocates or frees the gradients: of all parameters, or of the adapter's alone where there is one */
 Status model_set_trainable(Model *m, bool on);
 /* Gradient checkpointing: training keeps each layer's input only and computes the layer again in

@@ -160,8 +160,8 @@ static Status read_config(PeftConfig *c) {
   try(read_number(c, "r", 8, 1, 65536, &rank));
   c->rank = (int)rank;
   if (c->rank != rank) return fail(GRPO_EFORMAT, "%s: r is %g, want an integer", c->where, rank);
-  try(read_number(c, "lora_alpha", 8, 1e-9, 1e9, &c->alpha));
-  try(read_number(c, "lora_dropout", 0, 0, 0.99, &c->dropout));
+  try(read_number(c, "lora_alpha", 8, 0, 1e9, &c->alpha));
+  try(read_number(c, "lora_dropout", 0, 0, 0.999, &c->dropout));
   c->use_rslora = json_bool(json_get(c->json, "use_rslora"));
   if (empty(json_get(c->json, "target_modules")))
     return fail(GRPO_EFORMAT, "%s: no target_modules", c->where);

@@ -229,8 +229,31 @@ static int shard_end(const Model *m, int from, WeightType type, uint64_t shard_b
   return i;
 }
 
+enum { MERGE_ROWS = 64 };
+
+/* A weight with the adapter in it, made a few rows at a time. */
+static Status put_merged(StWriter *w, const Model *m, const Param *p) {
+  const size_t cols = (size_t)p->t.dim[1];
+  real *some = mem_alloc(MERGE_ROWS * cols * sizeof *some);
+  Status s = some ? GRPO_OK : fail(GRPO_ENOMEM, "%s", p->name);
+  for (int row = 0; row < p->t.dim[0] && s == GRPO_OK; row += MERGE_ROWS) {
+    const int rows = p->t.dim[0] - row < MERGE_ROWS ? p->t.dim[0] - row : MERGE_ROWS;
+    memcpy(some, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *some);
+    s = lora_merge_rows(m, p, row, rows, some);
+    if (s == GRPO_OK) s = st_writer_put(w, some, (size_t)rows * cols);
+  }
+  mem_free(some);
+  return s;
+}
+
 static Status put_params(StWriter *w, const Model *m, int from, int end) {
-  for (int i = from; i < end; i++) try(st_writer_put(w, m->param[i].t.data, m->param[i].t.n));
+  for (int i = from; i < end; i++) {
+    const Param *p = &m->param[i];
+    if (m->lora && p->t.ndim == 2)
+      try(put_merged(w, m, p));
+    else
+      try(st_writer_put(w, p->t.data, p->t.n));
+  }
   return GRPO_OK;
 }
 
@@ -325,6 +348,7 @@ static void put_generation_config(Buf *b, const Config *c) {
 
 Status model_save(const Model *m, const char *dir, WeightType type, uint64_t shard_bytes) {
   Buf b = {0};
+  if (m->lora) try(lora_check_merge(m));
   try(file_mkdirs(dir));
   try(write_weights(m, dir, type, shard_bytes));
   put_generation_config(&b, &m->config);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/lora.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
 
@@ -54,10 +55,15 @@ static DecoderLimits decoder_limits(const EngineOptions *o) {
                          .max_new_tokens = o->max_new_tokens};
 }
 
-size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o) {
+static int activation_rows(const EngineOptions *o) {
   const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
   const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
-  const int rows = larger(larger(unit, o->micro_batch_tokens), larger(example, SFT_UNIT_ROWS));
+  return larger(larger(unit, o->micro_batch_tokens), larger(example, SFT_UNIT_ROWS));
+}
+
+size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o) {
+  const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
+  const int rows = activation_rows(o);
   /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
    * block of keys that is nearly empty */
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
@@ -141,8 +147,11 @@ static Status reserve(Engine *e) {
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, true));
-  try(arena_reserve(&e->tape.arena,
-                    activation_bytes(c, e->reference ? model_config(e->reference) : NULL, o)));
+  try(arena_reserve(
+      &e->tape.arena,
+      activation_bytes(c, e->reference ? model_config(e->reference) : NULL, o) +
+          lora_step_bytes(e->policy, activation_rows(o), o->train) +
+          (e->reference ? lora_step_bytes(e->reference, activation_rows(o), false) : 0)));
   if (!o->train) return GRPO_OK;
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));

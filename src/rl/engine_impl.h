@@ -25,6 +25,15 @@ struct Engine {
 /* Rows that may be in memory at once, and what their forward and backward take. */
 size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o);
 
+/* Where an adapter's dropout draws for one unit: the same whatever is in memory beside it. */
+static inline RngKey dropout_key(uint64_t seed, uint64_t step, int unit, int iteration) {
+  return (RngKey){.seed = seed,
+                  .stream = RNG_DROPOUT,
+                  .step = (uint32_t)step,
+                  .prompt = (uint32_t)unit,
+                  .sample = (uint32_t)iteration};
+}
+
 double seconds_now(void); /* monotonic */
 
 #endif

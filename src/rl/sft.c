@@ -44,14 +44,20 @@ static Status begin(Pass *p, int n) {
   return GRPO_OK;
 }
 
-static Status forward(Pass *p, const Unit *unit, Tensor **out) {
+/* o: training, with an adapter's dropout; NULL: the likelihood alone */
+static Status forward(Pass *p, const Unit *unit, const SftOptions *o, Tensor **out) {
   Tape *t = &p->e->tape;
   Model *m = p->e->policy;
   Tensor *hidden;
   tape_reset(t);
   Pack *pack = arena_alloc(&t->arena, sizeof *pack);
-  if (!pack) return fail(GRPO_ENOMEM, "sft: no memory for examples");
+  RngKey *key = arena_alloc(&t->arena, sizeof *key);
+  if (!pack || !key) return fail(GRPO_ENOMEM, "sft: no memory for examples");
   try(unit_pack_examples(&t->arena, model_config(m), p->examples, unit, pack));
+  if (o) {
+    *key = dropout_key(o->seed, o->step, (int)(unit - p->unit), 0);
+    pack->dropout = key;
+  }
   try(model_hidden(m, t, pack, &hidden));
   try(model_logp(m, t, pack, hidden, 1, NULL, NULL, out));
   for (int i = 0; i < unit->tokens; i++) p->nll -= (double)(*out)->data[i];
@@ -71,7 +77,7 @@ static Status step(Pass *p, const SftOptions *o, double *norm) {
   model_zero_grad(e->policy);
   for (int i = 0; i < p->nunits; i++) {
     Tensor *out;
-    try(forward(p, &p->unit[i], &out));
+    try(forward(p, &p->unit[i], o, &out));
     if (isfinite(p->nll)) try(backward(p, &p->unit[i], out));
   }
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
@@ -115,7 +121,7 @@ Status engine_nll(Engine *e, int n, const Example *examples, double *mean, int64
   e->tape.off = true;
   for (int i = 0; i < p.nunits && s == GRPO_OK; i++) {
     Tensor *out;
-    s = forward(&p, &p.unit[i], &out);
+    s = forward(&p, &p.unit[i], NULL, &out);
   }
   e->tape.off = false;
   *tokens = p.tokens;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "grad/policy.h"
+#include "model/lora.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
 
@@ -24,6 +25,7 @@ typedef struct Update {
   Tensor **out; /* [units] what the head gave: [2 or 3, tokens]; NULL: left out */
   LossMetrics sums;
   double loss, ratio_deviation;
+  int iteration;
 } Update;
 
 void update_options_init(UpdateOptions *o, LossKind kind) {
@@ -85,8 +87,11 @@ static Status forward_unit(Update *u, int i) {
     return GRPO_OK;
   }
   Pack *p = arena_alloc(&e->tape.arena, sizeof *p);
-  if (!p) return fail(GRPO_ENOMEM, "update: no memory for a group");
+  RngKey *key = arena_alloc(&e->tape.arena, sizeof *key);
+  if (!p || !key) return fail(GRPO_ENOMEM, "update: no memory for a group");
+  *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
   try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit, p));
+  p->dropout = key;
   if (wants_full_kl(u)) try(reference_hidden(e, p, &ref_hidden));
   try(model_hidden(e->policy, &e->tape, p, &hidden));
   try(model_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
@@ -282,8 +287,13 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
 
 /* ---- the step -------------------------------------------------------------------- */
 
-/* How far the first iteration's ratios are from 1: sampling and training must agree to the bit. */
+/* How far the first iteration's ratios are from 1: sampling and training must agree to the bit,
+ * unless an adapter's dropout, which sampling has not, is on. */
 static void compare_with_sampling(Update *u) {
+  if (model_lora_dropout(u->e->policy) > 0) {
+    u->ratio_deviation = NAN;
+    return;
+  }
   for (int t = 0; t < u->plan.ntokens; t++) {
     const double d = fabs(exp((double)u->plan.logp[t] - (double)u->plan.old_logp[t]) - 1);
     if (!(d <= u->ratio_deviation)) u->ratio_deviation = d;
@@ -306,6 +316,7 @@ static Status diverged(const Update *u, const char *what, double value) {
 static Status run_iteration(Update *u, int iteration, double *norm) {
   Engine *e = u->e;
   const double before = u->loss;
+  u->iteration = iteration;
   model_zero_grad(e->policy);
   for (int i = 0; i < u->plan.nbatches; i++) {
     try(run_micro_batch(u, &u->plan.batch[i]));

@@ -394,6 +394,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
                                       "skip_zero_std_groups",
                                       "lr",
                                       "max_new_tokens",
+                                      "seed",
                                       "step",
                                       "p",
                                       NULL};
@@ -418,6 +419,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   field_bool(L, 3, where, "skip_zero_std_groups", &o->skip_zero_std_groups);
   field_number(L, 3, where, "top_entropy_quantile", 0, 1, &o->top_entropy_quantile);
   field_int(L, 3, where, "step", 0, INT32_MAX, &step);
+  field_seed(L, 3, where, "seed", &o->seed);
   o->step = (uint64_t)step;
 }
 
@@ -499,7 +501,7 @@ static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
 
 /* engine:sft(list, { lr=, max_grad_norm= }) -> metrics */
 static int engine_sft_step(lua_State *L) {
-  static const char *const known[] = {"lr", "max_grad_norm", "step", NULL};
+  static const char *const known[] = {"lr", "max_grad_norm", "seed", "step", NULL};
   Engine *e = check_engine(L, 1);
   SftOptions o = {.lr = option_number("train.lr"),
                   .max_grad_norm = option_number("train.max_grad_norm")};
@@ -510,6 +512,7 @@ static int engine_sft_step(lua_State *L) {
   field_number(L, 3, "train", "lr", 0, INFINITY, &o.lr);
   field_number(L, 3, "train", "max_grad_norm", 0, INFINITY, &o.max_grad_norm);
   field_int(L, 3, "sft", "step", 0, INT32_MAX, &step);
+  field_seed(L, 3, "sft", "seed", &o.seed);
   o.step = (uint64_t)step;
   IntBuf *ids;
   const Example *x = push_examples(L, &n, &ids);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/lora.h"
 #include "script/lua_model.h"
 #include "script/state.h"
 #include "script/tensor.h"
@@ -22,8 +23,7 @@ Model *test_model(lua_State *L, int index) {
   return lm ? lm->m : NULL;
 }
 
-/* Pushes a model without weights yet. */
-static LuaModel *push_slot(lua_State *L) {
+LuaModel *push_lua_model(lua_State *L) {
   LuaModel *lm = lua_newuserdatauv(L, sizeof *lm, 3);
   *lm = (LuaModel){0};
   luaL_setmetatable(L, MODEL_TYPE);
@@ -32,7 +32,7 @@ static LuaModel *push_slot(lua_State *L) {
 
 void push_model(lua_State *L, Model *m, int tokenizer_index) {
   if (tokenizer_index) tokenizer_index = lua_absindex(L, tokenizer_index);
-  push_slot(L)->m = m;
+  push_lua_model(L)->m = m;
   if (!tokenizer_index) return;
   lua_pushvalue(L, tokenizer_index);
   lua_setiuservalue(L, -2, 1);
@@ -69,7 +69,6 @@ const Tokenizer *push_model_tokenizer(lua_State *L, int index) {
 void want_trainable(lua_State *L, LuaModel *lm) {
   if (lm->frozen)
     raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference): it has no gradients");
-  if (model_num_params(lm->m) && model_param(lm->m, 0)->t.needs_grad) return;
   Status s = model_set_trainable(lm->m, true);
   if (s) raise_status(L, s);
 }
@@ -102,8 +101,7 @@ static void refuse_later(lua_State *L, int options, const char *where, const cha
   }
 }
 
-/* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
-static const char *push_model_dir(lua_State *L, const char *path) {
+const char *push_model_dir(lua_State *L, const char *path) {
   lua_pushfstring(L, "%s/run.json", path);
   bool run = file_exists(lua_tostring(L, -1));
   lua_pop(L, 1);
@@ -114,9 +112,17 @@ static const char *push_model_dir(lua_State *L, const char *path) {
   return lua_tostring(L, -1);
 }
 
+static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {
+  const char *path;
+  if (!field_string(L, 2, where, "adapter", &path)) return;
+  Status s = lora_load(lm->m, push_model_dir(L, path));
+  if (s) raise_status(L, s);
+  lua_pop(L, 2);
+}
+
 static int l_model_load(lua_State *L) {
   static const char *const known[] = {"dtype", "quantize", "adapter", "tokenizer", NULL};
-  static const char *const later[] = {"quantize", "adapter", NULL};
+  static const char *const later[] = {"quantize", NULL};
   static const char *const dtypes[] = {"auto", "f32", NULL};
   const char *where = "model.load", *path = check_string(L, 1, NULL);
   int dtype;
@@ -126,9 +132,10 @@ static int l_model_load(lua_State *L) {
   field_choice(L, 2, where, "dtype", dtypes, &dtype);
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
-  LuaModel *lm = push_slot(L);
+  LuaModel *lm = push_lua_model(L);
   Status s = model_load(&lm->m, pool, dir);
   if (s) return raise_status(L, s);
+  load_adapter_option(L, lm, where);
   lua_pushfstring(L, "%s/tokenizer.json", dir);
   if (file_exists(lua_tostring(L, -1))) {
     lua_pushstring(L, dir);
@@ -184,7 +191,7 @@ static int l_model_new(lua_State *L) {
   if (s && lua_type(L, 1) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "%s", err_message());
   if (s) return raise_status(L, s);
   Pool *pool = script_pool(L);
-  LuaModel *lm = push_slot(L);
+  LuaModel *lm = push_lua_model(L);
   s = model_new(&lm->m, pool, &c, seed);
   if (s) return raise_status(L, s);
   set_tokenizer(L, 2, "model.new");
@@ -194,7 +201,7 @@ static int l_model_new(lua_State *L) {
 /* core.model_clone(m) -> a frozen copy with the same tokenizer */
 static int l_model_clone(lua_State *L) {
   Model *m = check_model(L, 1);
-  LuaModel *copy = push_slot(L);
+  LuaModel *copy = push_lua_model(L);
   copy->frozen = true;
   Status s = model_clone(&copy->m, m);
   if (s) return raise_status(L, s);
@@ -213,13 +220,14 @@ static int l_model_lerp(lua_State *L) {
 }
 
 static int model_save_(lua_State *L) {
-  static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", NULL};
+  static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", "base_name", NULL};
   static const char *const formats[] = {"hf", "adapter", "gguf", NULL};
   static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
   const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16};
   int format = 0, dtype = 0;
   double shard = 0;
-  bool merge;
+  const char *base_name = NULL;
+  bool merge = false;
   Model *m = check_model(L, 1);
   const char *dir = check_string(L, 2, NULL);
   check_fields(L, 3, "save", known);
@@ -227,13 +235,24 @@ static int model_save_(lua_State *L) {
   field_choice(L, 3, "save", "dtype", dtypes, &dtype);
   field_bool(L, 3, "save", "merge", &merge);
   field_number(L, 3, "save", "shard_bytes", 1 << 16, 1e18, &shard);
-  if (format)
+  field_string(L, 3, "save", "base_name", &base_name);
+  if (format == 2)
     return raise_new(L, GRPO_EARG, "save.format: '%s' is not available in this version; use 'hf'",
                      formats[format]);
+  if (merge && format)
+    return raise_new(L, GRPO_EARG, "save.merge: has no meaning for an adapter alone");
+  if (format == 0 && merge != model_has_lora(m))
+    return raise_new(L, GRPO_EARG,
+                     merge ? "save.merge: the model has no adapter"
+                           : "save: the model has an adapter; merge = true writes it into the "
+                             "weights, format = \"adapter\" by itself");
   const Tokenizer *t = push_model_tokenizer(L, 1);
   Status s = file_mkdirs(dir);
   if (s == GRPO_OK && t) s = tokenizer_save(t, dir);
-  if (s == GRPO_OK) s = model_save(m, dir, types[dtype], (uint64_t)shard);
+  if (s == GRPO_OK && format == 1)
+    s = lora_save(m, dir, base_name);
+  else if (s == GRPO_OK)
+    s = model_save(m, dir, types[dtype], (uint64_t)shard);
   return s ? raise_status(L, s) : 0;
 }
 
@@ -257,7 +276,7 @@ static int next_parameter(lua_State *L) {
   Status s = value_wrap(&v, &p->t);
   if (s == GRPO_OK) value_on_free(v, model_retain(lm->m), release_model);
   finish_tensor(L, h, s, v);
-  lua_pushboolean(L, !lm->frozen);
+  lua_pushboolean(L, !lm->frozen && model_trains(lm->m, i));
   return 3;
 }
 
@@ -275,14 +294,16 @@ static int model_count_(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   check_fields(L, 2, "count", known);
   field_bool(L, 2, "count", "trainable", &trainable);
-  lua_pushinteger(L, trainable && lm->frozen ? 0 : (lua_Integer)model_count(lm->m));
+  uint64_t n = 0;
+  for (int i = 0; i < model_num_params(lm->m); i++)
+    if (!trainable || (!lm->frozen && model_trains(lm->m, i))) n += model_param(lm->m, i)->t.n;
+  lua_pushinteger(L, (lua_Integer)n);
   return 1;
 }
 
 static int model_zero_grad_(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
-  if (!lm->frozen && model_num_params(lm->m) && model_param(lm->m, 0)->t.needs_grad)
-    model_zero_grad(lm->m);
+  if (!lm->frozen) model_zero_grad(lm->m);
   return 0;
 }
 
@@ -356,7 +377,7 @@ static int model_tostring(lua_State *L) {
   char text[128];
   double n = (double)model_count(lm->m);
   snprintf(text, sizeof text,
-           "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s",
+           "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s%s",
            c->family == FAMILY_GPT2 ? "gpt2" : "llama",
            n >= 1e9   ? n / 1e9
            : n >= 1e6 ? n / 1e6
@@ -364,30 +385,23 @@ static int model_tostring(lua_State *L) {
            n >= 1e9   ? "B"
            : n >= 1e6 ? "M"
                       : "k",
-           c->num_hidden_layers, c->hidden_size, c->vocab_size, lm->frozen ? ", frozen" : "");
+           c->num_hidden_layers, c->hidden_size, c->vocab_size,
+           model_has_lora(lm->m) ? ", with an adapter" : "", lm->frozen ? ", frozen" : "");
   lua_pushstring(L, text);
   return 1;
 }
 
-static int later_method(lua_State *L) {
-  return raise_new(L, GRPO_EARG, "%s: adapters are not available in this version",
-                   lua_tostring(L, lua_upvalueindex(1)));
-}
-
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg model_functions[] = {{"model_clone", l_model_clone},
-                                    {"model_lerp", l_model_lerp},
-                                    {"model_load", l_model_load},
-                                    {"model_new", l_model_new},
-                                    {NULL, NULL}};
+const luaL_Reg model_functions[] = {{"model_base", l_model_base}, {"model_clone", l_model_clone},
+                                    {"model_lerp", l_model_lerp}, {"model_load", l_model_load},
+                                    {"model_new", l_model_new},   {NULL, NULL}};
 
 void model_open(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"count", model_count_},      {"generate", model_generate},     {"logits", model_logits_},
       {"logprobs", model_logprobs}, {"parameters", model_parameters}, {"save", model_save_},
       {"score", model_score},       {"zero_grad", model_zero_grad_},  {NULL, NULL}};
-  static const char *const later[] = {"add_lora", "merge_lora", "load_adapter", "without_adapter"};
   static const luaL_Reg meta[] = {{"__gc", model_gc},
                                   {"__close", model_gc},
                                   {"__newindex", model_newindex},
@@ -396,11 +410,7 @@ void model_open(lua_State *L) {
   luaL_newmetatable(L, MODEL_TYPE);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
-  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-    lua_pushstring(L, later[i]);
-    lua_pushcclosure(L, later_method, 1);
-    lua_setfield(L, -2, later[i]);
-  }
+  luaL_setfuncs(L, adapter_methods, 0);
   lua_pushcclosure(L, model_index, 1);
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);

@@ -20,6 +20,15 @@ const Tokenizer *push_model_tokenizer(lua_State *L, int index);
 /* Gradients on, for the model at index; raises when it is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
 
+/* Pushes a model without weights yet. */
+LuaModel *push_lua_model(lua_State *L);
+/* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
+const char *push_model_dir(lua_State *L, const char *path);
+
+/* lua_adapter.c */
+extern const luaL_Reg adapter_methods[];
+int l_model_base(lua_State *L);
+
 /* lua_generate.c */
 int model_generate(lua_State *L);
 int model_score(lua_State *L);

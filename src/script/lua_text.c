@@ -172,16 +172,21 @@ static int chat_by_jinja(lua_State *L) {
   return 1;
 }
 
+/* The tokenizer's own template: its second one when there are tools and it has one. */
+static const char *own_template(lua_State *L, const Tokenizer *t) {
+  const char *for_tools = tokenizer_tool_template(t);
+  bool tools = for_tools && lua_istable(L, 3) && lua_getfield(L, 3, "tools") != LUA_TNIL;
+  lua_settop(L, 3);
+  return tools ? for_tools : tokenizer_chat_template(t);
+}
+
 /* Renders with tok.chat_template, a Lua function or Jinja, or else with the tokenizer's own. */
 static int tok_chat(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   check_table(L, 2);
   lua_settop(L, 3);
   if (!lua_isnil(L, 3)) check_table(L, 3);
-  if (lua_getiuservalue(L, 1, 1) == LUA_TNIL && tokenizer_chat_template(t)) {
-    lua_pop(L, 1);
-    lua_pushstring(L, tokenizer_chat_template(t));
-  }
+  if (lua_getiuservalue(L, 1, 1) == LUA_TNIL) lua_pushstring(L, own_template(L, t));
   if (lua_isnil(L, -1))
     return raise_new(L, GRPO_EARG,
                      "chat: the tokenizer has no chat template; set tok.chat_template to a Jinja "
@@ -252,15 +257,12 @@ static int tok_index(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const Tokenizer *t = check_tokenizer(L, 1);
   const char *name = lua_tostring(L, 2);
-  if (strcmp(name, "bos") == 0)
-    push_token_id(L, tokenizer_bos(t));
-  else if (strcmp(name, "eos") == 0)
-    push_token_id(L, tokenizer_eos(t));
-  else if (strcmp(name, "pad") == 0)
-    push_token_id(L, tokenizer_pad(t));
-  else if (strcmp(name, "unk") == 0)
-    push_token_id(L, tokenizer_unk(t));
-  else if (strcmp(name, "kind") == 0)
+  for (int role = 0; role < TOK_NROLES; role++) {
+    if (strcmp(name, token_role_name[role]) != 0) continue;
+    push_token_id(L, tokenizer_role(t, (TokenRole)role));
+    return 1;
+  }
+  if (strcmp(name, "kind") == 0)
     lua_pushstring(L, tokenizer_kind(t));
   else if (strcmp(name, "chat_template") == 0) {
     if (lua_getiuservalue(L, 1, 1) == LUA_TNIL) lua_pushstring(L, tokenizer_chat_template(t));

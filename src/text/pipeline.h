@@ -61,11 +61,11 @@ struct Tokenizer {
   const char *kind;
   Vocab vocab;
   Bpe bpe;
-  int32_t special_id[4]; /* bos, eos, pad, unk; -1: none */
-  int32_t unk;           /* of the model (WordLevel); -1: unknown words are an error */
-  Subword subword;       /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
-  char *chat_template;
-  AddedSet added[2]; /* found in the raw text; found in normalized text */
+  int32_t special_id[TOK_NROLES]; /* -1: none */
+  int32_t unk;                    /* of the model (WordLevel); -1: unknown words are an error */
+  Subword subword;                /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
+  char *chat_template, *tool_template; /* NULL: none */
+  AddedSet added[2];                   /* found in the raw text; found in normalized text */
   PreStep step[MAX_STEPS];
   int nstep;
   bool byte_level;    /* pre-token bytes are the symbols; decoding joins bytes */

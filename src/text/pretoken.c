@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "text/patterns.h"
 #include "text/unicode.h"
 
 enum { LETTER = UNI_LETTER, NUMBER = UNI_NUMBER, SPACE = UNI_SPACE, OTHER = 128 };
@@ -120,18 +121,14 @@ size_t pre_scan(PreKind kind, const char *s, size_t n) {
   return len;
 }
 
-#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define REST  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 PreKind pre_kind_of(const char *pattern) {
   static const struct {
     const char *pattern;
     PreKind kind;
   } known[] = {
-      {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-       PRE_GPT2},
-      {WORDS "\\p{N}{1,3}" REST, PRE_LLAMA3},
-      {WORDS "\\p{N}" REST, PRE_QWEN},
+      {PATTERN_GPT2, PRE_GPT2},
+      {PATTERN_GPT4, PRE_LLAMA3},
+      {PATTERN_QWEN, PRE_QWEN},
       {"[\\s\\S]", PRE_CHARS},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)

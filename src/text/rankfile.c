@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "text/bytelevel.h"
+#include "text/patterns.h"
 #include "text/tokenizer_write.h"
 #include "text/vocab.h"
 
@@ -116,17 +117,6 @@ static Status add_special(Encoding *e, const char *token, int64_t id) {
   return GRPO_OK;
 }
 
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define GPT4                                                                                       \
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"                         \
-  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define ENDS  "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define GPT4O                                                                                      \
-  "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ENDS "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER      \
-  "*" ENDS "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 typedef struct Special {
   const char *token;
   int32_t id;
@@ -137,17 +127,17 @@ static const struct {
   const char *pattern;
   Special special[8]; /* Llama 3's follow by rule */
 } known[] = {
-    {50256, GPT2, {{"<|endoftext|>", 50256}}},
-    {50280, GPT2, {{"<|endoftext|>", 50256}}},
+    {50256, PATTERN_GPT2, {{"<|endoftext|>", 50256}}},
+    {50280, PATTERN_GPT2, {{"<|endoftext|>", 50256}}},
     {100256,
-     GPT4,
+     PATTERN_GPT4,
      {{"<|endoftext|>", 100257},
       {"<|fim_prefix|>", 100258},
       {"<|fim_middle|>", 100259},
       {"<|fim_suffix|>", 100260},
       {"<|endofprompt|>", 100276}}},
-    {128000, GPT4, {{NULL, 0}}},
-    {199998, GPT4O, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
+    {128000, PATTERN_GPT4, {{NULL, 0}}},
+    {199998, PATTERN_GPT4O, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
 };
 
 /* Llama 3.1: 256 special tokens behind the ranks, most of them reserved. */

@@ -248,15 +248,17 @@ Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool s
 
 /* ---- what is known about it ------------------------------------------------------ */
 
-enum { BOS, EOS, PAD, UNK };
+const char *const token_role_name[TOK_NROLES] = {"bos", "eos", "pad", "unk", "sep", "cls", "mask"};
 
 int tokenizer_size(const Tokenizer *t) { return t->vocab.size; }
-int32_t tokenizer_bos(const Tokenizer *t) { return t->special_id[BOS]; }
-int32_t tokenizer_eos(const Tokenizer *t) { return t->special_id[EOS]; }
-int32_t tokenizer_pad(const Tokenizer *t) { return t->special_id[PAD]; }
-int32_t tokenizer_unk(const Tokenizer *t) { return t->special_id[UNK]; }
+int32_t tokenizer_bos(const Tokenizer *t) { return t->special_id[TOK_BOS]; }
+int32_t tokenizer_eos(const Tokenizer *t) { return t->special_id[TOK_EOS]; }
+int32_t tokenizer_pad(const Tokenizer *t) { return t->special_id[TOK_PAD]; }
+int32_t tokenizer_unk(const Tokenizer *t) { return t->special_id[TOK_UNK]; }
+int32_t tokenizer_role(const Tokenizer *t, TokenRole role) { return t->special_id[role]; }
 const char *tokenizer_kind(const Tokenizer *t) { return t->kind; }
 const char *tokenizer_chat_template(const Tokenizer *t) { return t->chat_template; }
+const char *tokenizer_tool_template(const Tokenizer *t) { return t->tool_template; }
 
 int32_t tokenizer_id(const Tokenizer *t, const char *token) {
   return vocab_find(&t->vocab, token, strlen(token));
@@ -306,5 +308,6 @@ void tokenizer_free(const Tokenizer *shared) {
   intbuf_free(&t->suffix);
   free_scratch(t->scratch);
   mem_free(t->chat_template);
+  mem_free(t->tool_template);
   mem_free(t);
 }

@@ -50,8 +50,10 @@ Status intbuf_status(const IntBuf *b);
  * Or a tiktoken rank file, known by its content (a directory without a tokenizer.json may hold
  * one: encoding.json's "rank_file", or tokenizer.model).  Regex and special tokens come from
  * encoding.json beside it, {"pattern": regex, "special_tokens": {token: id}}, or else from the
- * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3. */
+ * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3.
+ * Or a GGUF file (gguf_tokenizer.h). */
 Status tokenizer_load(Tokenizer **out, const char *path);
+bool tokenizer_is_in(const char *path); /* there is one to load, or something that fails to */
 
 /* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
 Status tokenizer_bytes(Tokenizer **out);
@@ -110,8 +112,24 @@ int32_t tokenizer_bos(const Tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const Tokenizer *t);
 int32_t tokenizer_pad(const Tokenizer *t);
 int32_t tokenizer_unk(const Tokenizer *t);
+/* The token that tokenizer_config.json gives a role; -1: none. */
+typedef enum TokenRole {
+  TOK_BOS,
+  TOK_EOS,
+  TOK_PAD,
+  TOK_UNK,
+  TOK_SEP,
+  TOK_CLS,
+  TOK_MASK,
+  TOK_NROLES
+} TokenRole;
+extern const char *const token_role_name[TOK_NROLES]; /* "bos" */
+int32_t tokenizer_role(const Tokenizer *t, TokenRole role);
 const char *tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "wordpiece" "words" */
-const char *tokenizer_chat_template(const Tokenizer *t); /* Jinja source, or NULL */
+/* Jinja source, or NULL: chat_template.jinja, or else the config's chat_template; of a list the one
+ * named "default", and "tool_use" as the template for conversations with tools. */
+const char *tokenizer_chat_template(const Tokenizer *t);
+const char *tokenizer_tool_template(const Tokenizer *t);
 
 /* Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja
  * if it came in one), readable by Hugging Face tokenizers; makes the directory.  Files that

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/bytelevel.h"
+#include "text/gguf_tokenizer.h"
 #include "text/pipeline.h"
 #include "text/rankfile.h"
 
@@ -18,8 +19,6 @@ const char *const tokenizer_file_name[NFILES] = {
     [FILE_TEMPLATE] = "chat_template.jinja",
 };
 
-static const char *const special_name[4] = {"bos_token", "eos_token", "pad_token", "unk_token"};
-
 /* ---- tokenizer_config.json and special_tokens_map.json ------------------------------- */
 
 /* A token is named by a string, or by an object with its content. */
@@ -29,16 +28,18 @@ static const char *token_name(const Json *j) {
 }
 
 static Status read_special(Tokenizer *t, int which, const Json *config, const Json *map) {
-  const char *name = token_name(json_get(config, special_name[which]));
-  if (!name) name = token_name(json_get(map, special_name[which]));
+  char key[32];
+  snprintf(key, sizeof key, "%s_token", token_role_name[which]);
+  const char *name = token_name(json_get(config, key));
+  if (!name) name = token_name(json_get(map, key));
   if (!name) return GRPO_OK;
   int32_t id = vocab_find(&t->vocab, name, strlen(name));
   t->special_id[which] = id;
   if (id >= 0) return tokenizer_add_token(t, id, name, NULL, true);
-  if (strcmp(special_name[which], "eos_token") == 0)
+  if (which == TOK_EOS)
     return fail(GRPO_EFORMAT, "eos_token \"%.60s\" is not in the vocabulary", name);
-  log_message(LOG_WARNING, "tokenizer: %s \"%.60s\" is not in the vocabulary and is ignored",
-              special_name[which], name);
+  log_message(LOG_WARNING, "tokenizer: %s \"%.60s\" is not in the vocabulary and is ignored", key,
+              name);
   return GRPO_OK;
 }
 
@@ -56,23 +57,32 @@ static Status read_added_decoder(Tokenizer *t, const Json *j) {
   return GRPO_OK;
 }
 
-/* A string, or a list of {name, template}: the one named default. */
-static const char *find_template(const Json *j) {
-  if (!j || json_type(j) != JSON_ARRAY) return json_string(j);
+/* A string, which is the default, or a list of {name, template}. */
+static const char *find_template(const Json *j, const char *wanted) {
+  if (!j || json_type(j) != JSON_ARRAY)
+    return strcmp(wanted, "default") == 0 ? json_string(j) : NULL;
   for (const Json *e = json_child(j); e; e = json_next(e)) {
     const char *name = json_string(json_get(e, "name"));
-    if (name && strcmp(name, "default") == 0) return json_string(json_get(e, "template"));
+    if (name && strcmp(name, wanted) == 0) return json_string(json_get(e, "template"));
   }
   return NULL;
 }
 
+/* chat_template.jinja is the only one when it is there. */
+static Status read_templates(Tokenizer *t, const Json *config) {
+  const Json *j = json_get(config, "chat_template");
+  const char *file = t->file[FILE_TEMPLATE].data, *tools = NULL;
+  const char *text = file ? file : find_template(j, "default");
+  if (!file) tools = find_template(j, "tool_use");
+  if (text && !(t->chat_template = mem_strdup(text))) return fail(GRPO_ENOMEM, "chat template");
+  if (tools && !(t->tool_template = mem_strdup(tools))) return fail(GRPO_ENOMEM, "chat template");
+  return GRPO_OK;
+}
+
 Status tokenizer_read_config(Tokenizer *t, const Json *config, const Json *map) {
   try(read_added_decoder(t, json_get(config, "added_tokens_decoder")));
-  for (int i = 0; i < 4; i++) try(read_special(t, i, config, map));
-  const char *text = t->file[FILE_TEMPLATE].data;
-  if (!text) text = find_template(json_get(config, "chat_template"));
-  if (text && !(t->chat_template = mem_strdup(text))) return fail(GRPO_ENOMEM, "chat template");
-  return GRPO_OK;
+  for (int i = 0; i < TOK_NROLES; i++) try(read_special(t, i, config, map));
+  return read_templates(t, config);
 }
 
 /* ---- building ---------------------------------------------------------------------------- */
@@ -140,7 +150,7 @@ static Tokenizer *new_tokenizer(void) {
   }
   t->scratch = w;
   t->unk = -1;
-  for (int i = 0; i < 4; i++) t->special_id[i] = -1;
+  for (int i = 0; i < TOK_NROLES; i++) t->special_id[i] = -1;
   atomic_init(&t->refs, 1);
   return t;
 }
@@ -214,9 +224,34 @@ static Status load_ranks(Tokenizer **out, const Buf *main, const Buf *ranks) {
   return s;
 }
 
+static Status load_gguf(Tokenizer **out, const char *path) {
+  Gguf g;
+  try(gguf_open(&g, path));
+  const Status s = tokenizer_from_gguf(out, &g);
+  gguf_close(&g);
+  return s;
+}
+
+bool tokenizer_is_in(const char *path) {
+  Gguf g;
+  Buf b = {0};
+  bool yes = false;
+  if (gguf_is(path)) {
+    if (gguf_open(&g, path) != GRPO_OK) return true; /* loading will say why not */
+    yes = tokenizer_in_gguf(&g);
+    gguf_close(&g);
+    return yes;
+  }
+  if (!file_is_dir(path)) return file_exists(path);
+  if (find_main(path, &b) == GRPO_OK) yes = file_exists(b.data);
+  buf_free(&b);
+  return yes;
+}
+
 Status tokenizer_load(Tokenizer **out, const char *path) {
   Buf main = {0}, file[NFILES] = {0};
   *out = NULL;
+  if (gguf_is(path)) return load_gguf(out, path);
   buf_puts(&main, path);
   Status s = file_is_dir(path) ? find_main(path, &main) : buf_status(&main);
   if (s == GRPO_OK) s = file_read(main.data, MAX_FILE, &file[FILE_TOKENIZER]);

@@ -19,8 +19,10 @@ static void put_added(Buf *b, const TokenizerParts *p) {
     buf_printf(b, "%s\n    {\"id\": %d, \"content\": ", i ? "," : "",
                p->special_id ? (int)p->special_id[i] : (int)p->first_special + i);
     put_text(b, p->special[i]);
-    buf_puts(b, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                "\"normalized\": false, \"special\": true}");
+    buf_printf(b,
+               ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+               "\"normalized\": false, \"special\": %s}",
+               p->plain && p->plain[i] ? "false" : "true");
   }
 }
 
@@ -29,10 +31,11 @@ static void put_tokenizer(Buf *b, const TokenizerParts *p) {
               "  \"added_tokens\": [");
   put_added(b, p);
   buf_printf(b,
-             "\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": %s,\n"
-             "  \"post_processor\": null,\n  \"decoder\": %s,\n  \"model\": {\n    %s,\n"
+             "\n  ],\n  \"normalizer\": %s,\n  \"pre_tokenizer\": %s,\n"
+             "  \"post_processor\": %s,\n  \"decoder\": %s,\n  \"model\": {\n    %s,\n"
              "    \"vocab\": {\n      ",
-             p->pre_tokenizer, p->decoder, p->model);
+             p->normalizer ? p->normalizer : "null", p->pre_tokenizer,
+             p->post_processor ? p->post_processor : "null", p->decoder, p->model);
   buf_put(b, p->vocab->data, p->vocab->len);
   buf_puts(b, "\n    }");
   if (p->merges) {
@@ -44,10 +47,10 @@ static void put_tokenizer(Buf *b, const TokenizerParts *p) {
 }
 
 static void put_names(Buf *b, const TokenizerParts *p) {
-  const char *const name[] = {"bos_token", "eos_token", "pad_token"};
-  const char *const token[] = {p->bos, p->eos, p->pad};
+  const char *const name[] = {"bos_token", "eos_token", "pad_token", "unk_token"};
+  const char *const token[] = {p->bos, p->eos, p->pad, p->unk};
   const char *comma = "";
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     if (!token[i]) continue;
     buf_printf(b, "%s\n  \"%s\": ", comma, name[i]);
     put_text(b, token[i]);
@@ -62,20 +65,28 @@ static Status check_special(const TokenizerParts *p, const char *what) {
   return GRPO_OK;
 }
 
+void tokenizer_put_config(Buf *config, Buf *map, const TokenizerParts *p) {
+  buf_puts(map, "{");
+  put_names(map, p);
+  buf_puts(map, "\n}\n");
+  buf_puts(config, "{");
+  put_names(config, p);
+  if (p->chat_template) {
+    buf_printf(config, "%s\n  \"chat_template\": ", config->len > 1 ? "," : "");
+    put_text(config, p->chat_template);
+  }
+  buf_printf(config,
+             "%s\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
+             "  \"clean_up_tokenization_spaces\": false\n}\n",
+             config->len > 1 ? "," : "");
+}
+
 Status tokenizer_from_parts(Tokenizer **out, const TokenizerParts *p, const char *what) {
   Buf file[NFILES] = {0};
   *out = NULL;
   try(check_special(p, what));
   put_tokenizer(&file[FILE_TOKENIZER], p);
-  buf_puts(&file[FILE_MAP], "{");
-  put_names(&file[FILE_MAP], p);
-  buf_puts(&file[FILE_MAP], "\n}\n");
-  buf_puts(&file[FILE_CONFIG], "{");
-  put_names(&file[FILE_CONFIG], p);
-  buf_printf(&file[FILE_CONFIG],
-             "%s\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
-             "  \"clean_up_tokenization_spaces\": false\n}\n",
-             file[FILE_CONFIG].len > 1 ? "," : "");
+  tokenizer_put_config(&file[FILE_CONFIG], &file[FILE_MAP], p);
   for (int i = 0; i < NFILES; i++) {
     if (buf_status(&file[i]) == GRPO_OK) continue;
     for (int k = 0; k < NFILES; k++) buf_free(&file[k]);

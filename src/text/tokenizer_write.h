@@ -2,6 +2,8 @@
 #ifndef GRPO_TEXT_TOKENIZER_WRITE_H
 #define GRPO_TEXT_TOKENIZER_WRITE_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "text/tokenizer.h"
@@ -20,10 +22,16 @@ typedef struct TokenizerParts {
   const Buf *merges;          /* JSON strings separated by commas; NULL: no merges member */
   const char *const *special; /* [nspecial] */
   int nspecial;
-  int32_t first_special;       /* id of special[0]; the others follow */
-  const int32_t *special_id;   /* [nspecial] instead of that; NULL: as above */
-  const char *bos, *eos, *pad; /* NULL: none */
+  int32_t first_special;     /* id of special[0]; the others follow */
+  const int32_t *special_id; /* [nspecial] instead of that; NULL: as above */
+  const bool *plain;         /* [nspecial] an added token that is not special; NULL: none is */
+  const char *bos, *eos, *pad, *unk;       /* NULL: none */
+  const char *normalizer, *post_processor; /* JSON; NULL: null */
+  const char *chat_template;               /* NULL: none */
 } TokenizerParts;
+
+/* tokenizer_config.json and special_tokens_map.json of these parts, appended. */
+void tokenizer_put_config(Buf *config, Buf *map, const TokenizerParts *p);
 
 /* Writes the files and builds a tokenizer from them.  `what` names it in messages. */
 Status tokenizer_from_parts(Tokenizer **out, const TokenizerParts *p, const char *what);

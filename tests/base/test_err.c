@@ -70,3 +70,10 @@ TEST(threads_do_not_see_each_others_failures) {
   CHECK(pthread_create(&t, NULL, other_thread, NULL) == 0 && pthread_join(t, NULL) == 0);
   CHECK_STR(err_message(), "code 1");
 }
+
+TEST(a_message_is_one_line_whatever_it_quotes) {
+  CHECK(fail(GRPO_EFORMAT, "token \"%s\" twice", "a\nb\x1b[2J\x7f\t") == GRPO_EFORMAT);
+  CHECK_STR(err_message(), "token \"a b?[2J? \" twice");
+  err_context(GRPO_EFORMAT, "file\r%s", "x\ny");
+  CHECK_STR(err_message(), "file x y: token \"a b?[2J? \" twice");
+}

@@ -213,4 +213,16 @@ done
 refused 'a base for a model that is none' 2 'made/good-001/latest: is a model of its own, not an adapter; .*' \
   "$GRPO" chat made/good-001/latest --base spoilt
 
+good=made/good-001/latest
+refused 'an export without a place' 2 'export: want a model and where to write it; usage: .*' "$GRPO" export $good
+refused 'an export over something' 2 'adapter: exists already; --force replaces it' "$GRPO" export $good adapter
+refused 'an export in an unknown format' 2 "--format: got 'onnx', want one of hf, adapter, gguf" "$GRPO" export $good x --format onnx
+refused 'an export of an adapter that is none' 2 '--format adapter: .* has no adapter; .*' "$GRPO" export $good x --format adapter
+refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: is not what --format hf can hold .*' \
+  "$GRPO" export $good x --quantize q4_0
+refused 'an export with two types' 2 '--dtype: --quantize nf4 decides it; .*' "$GRPO" export $good x --quantize nf4 --dtype bf16
+refused 'an export of nothing' 3 '.*nomodel.*' "$GRPO" export nomodel x
+refused 'an export to where nothing can be written' 5 'cannot make the directory file: .*' "$GRPO" export $good file/x
+result 'a refused export leaves nothing' "$(ls -A | grep -x 'x\|\.tmp-x')"
+
 finish

@@ -38,4 +38,27 @@ is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRP
 result "and says so" "$(grep -q 'no chat template' err || cat err)"
 is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max 4 2>/dev/null)"
 
+# ---- export ------------------------------------------------------------------------------------------------------------
+is "export prints where it wrote" given/model "$("$GRPO" export runs/seven-001 given/model)"
+is "an exported run has what transformers loads" \
+  "README.md config.json generation_config.json model.safetensors special_tokens_map.json tokenizer.json tokenizer_config.json" \
+  "$(cd given/model && echo *)"
+result "its card has front matter and settings, and no path" "$(
+  { [ "$(head -n 2 given/model/README.md)" = "---
+library_name: transformers" ] && grep -q '^| `train.lr` | 0.01 |$' given/model/README.md && ! grep -q "$work" -r given/model; } ||
+  cat given/model/README.md)"
+is "and answers as the run does" 7 "$("$GRPO" generate given/model '1+1=' --temperature 0 --max 4)"
+mkdir -p base/org && cp -r chat base/org/name && printf -- '---\nlicense: apache-2.0\nx: y\n---\n# hello\n' >base/org/name/README.md
+echo '{ "do_sample": true, "temperature": 0.6, "eos_token_id": 18 }' >base/org/name/generation_config.json
+"$GRPO" export base/org/name given/copy --dtype bf16 >/dev/null 2>err || cat err
+result "the base's licence is carried over" "$(grep -q '^license: apache-2.0$' given/copy/README.md || cat given/copy/README.md)"
+result "the chat template is in its file and in tokenizer_config.json" "$(
+  { cmp chat/chat_template.jinja given/copy/chat_template.jinja && grep -q '"chat_template": ' given/copy/tokenizer_config.json; } 2>&1)"
+result "the base's generation_config.json is kept" "$(cmp base/org/name/generation_config.json given/copy/generation_config.json 2>&1)"
+result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given/copy/config.json || cat given/copy/config.json)"
+"$GRPO" export given/copy given/again >/dev/null 2>&1
+result "exporting an export gives the same weights, configuration and tokenizer" "$(diff -r -x README.md given/copy given/again)"
+"$GRPO" export base/org/name given/model --force >/dev/null 2>err
+result "--force replaces, and leaves nothing else" "$([ "$(ls -A given | tr '\n' ' ')" = 'again copy model ' ] || ls -A given)"
+
 finish

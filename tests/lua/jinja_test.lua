@@ -61,6 +61,29 @@ local hostile = {
   { "{{ messages.foo.bar }}", "'messages' is undefined" }, { "{{ 'a' + 1 }}", "str and a int" },
 }
 
+-- Each of these looked at gigabytes for a handful of steps.
+local costly = {
+  "{% set x = 'a' * 4000000 %}{% set y = 'a' * 300000 ~ 'b' %}{% for i in range(9999) %}{{ y in x }}{% endfor %}",
+  "{% set x = 'a' * 4000000 %}{% set y = 'a' * 300000 ~ 'b' %}{% for i in range(999) %}{{ x.find(y) }}{% endfor %}",
+  "{% set x = 'a' * 4000000 %}{% set y = 'a' * 300000 ~ 'b' %}{{ x.split(y) }}{{ x.replace(y, '') }}{{ x.count(y) }}"
+    .. "{% for i in range(999) %}{{ x.rfind(y) }}{% endfor %}",
+  "{% set x = 'a ' * 400000 %}{{ x.rsplit(none, 300000) | length }}{% for i in range(99) %}{{ x.rsplit(none, 9) }}"
+    .. "{% endfor %}",
+  "{% set x = 'a' * 4000000 %}{% set y = x ~ '' %}"
+    .. "{% for i in range(99999) %}{{ x == y }}{{ x is sameas y }}{% endfor %}",
+  "{% set x = 'a' * 4000000 %}{% set d = {x: 1} %}{% set y = x ~ '' %}"
+    .. "{% for i in range(99999) %}{{ d[y] }}{{ y in d }}{{ d.get(y) }}{% endfor %}",
+  "{% set x = 'a' * 4000000 %}{% for i in range(99999) %}{{ x.startswith(x) }}{{ x.isalpha() }}{{ x is lower }}"
+    .. "{{ x.removeprefix('b') | length if 0 }}{% endfor %}",
+  "{{ (['A' * 4000000] * 1000) | sort | length }}{{ (['A' * 4000000] * 1000) | unique | list }}",
+  "{{ '%s' * 5000 % (('a' * 4000000,) * 5000) }}", "{{ ([1] * 99999) | tojson(separators=('a' * 400000, ':')) }}",
+  "{% set k = {'a' * 4000000: 1} %}{{ ([k] * 99999) | tojson }}",
+  "{% macro m(" .. ("a, "):rep(30000) .. "b) %}{% endmacro %}{% for i in range(99999) %}{{ m() }}{% endfor %}",
+  "{% set x = ' ' * 16000000 %}{% for i in range(999) %}{{ x.strip() }}{% endfor %}",
+  "{% set d = dict.fromkeys if 0 else {} %}{% set p = 'a.' * 100000 %}"
+    .. "{{ ([{'a': 1}] * 9999) | map(attribute=p) | list | length }}",
+}
+
 describe("a Jinja template", function()
   it("computes as Python does", function()
     for _, case in ipairs(cases) do
@@ -85,6 +108,29 @@ describe("a Jinja template", function()
       end
       assert.matches("^template:%d+: ", tostring(err))
     end
+  end)
+  it("pays for what it looks at", function()
+    for i, source in ipairs(costly) do
+      local start = os.clock()
+      local ok, err = pcall(render, source, {})
+      local name = ("costly template %d: "):format(i)
+      assert.equal(name, ok and name .. "rendered" or name)
+      local found = tostring(err):find "too many steps" or tostring(err):find "too long" or tostring(err):find "at most"
+        or tostring(err):find "undefined"
+      assert.equal(name, found and name or name .. tostring(err):sub(1, 200))
+      local seconds = os.clock() - start
+      assert.equal(name, seconds < 20 and name or name .. seconds .. " seconds")
+    end
+    local start = os.clock()
+    grpo.template("{{ " .. ("'a'"):rep(300000) .. " }}"):render()
+    assert.equal(true, os.clock() - start < 20)
+  end)
+  it("finds long texts in long texts", function()
+    local x = ("lorem ipsum "):rep(10000)
+    assert.equal("TrueFalse1" .. #x - 12, render("{{ x[:20000] in x }}{{ (x ~ '!') in x }}"
+      .. "{{ (x.split(x[:60000]) | length) - 2 }}{{ x.rfind('lorem') }}", { x = x }))
+    assert.equal("['a b', 'c', 'd']['a b c d']['a b  c', 'd']", render("{{ ' a b  c d '.strip().rsplit(none, 2) }}"
+      .. "{{ ['a b c d'.rsplit(none, 0)[0]] }}{{ 'a b  c d'.rsplit(none, 1) }}"))
   end)
   it("takes Lua values in a set order, or in the order given", function()
     local vars = { m = { zeta = 1, content = "c", role = "r", alpha = grpo.json.null } }

@@ -238,7 +238,6 @@ describe("a model", function()
     raises(function() grpo.model.new(5) end, "table or path")
     raises(function() return m.wieghts end, "no field 'wieghts'")
     raises(function() m.config = {} end, "cannot be set")
-    raises(function() m:add_lora {} end, "not available in this version")
     raises(function() m:save("/proc/no/dir") end, "/proc/no")
     raises(function() m:save("/tmp/x", { format = "gguf" }) end, "not available")
     raises(function() m:count(1) end, "table of options")
@@ -257,6 +256,8 @@ describe("a model of the oracles", function()
     if not shared or shared == "" then return pending("the oracles are not here (GRPO_SHARED)") end
     for _, name in ipairs { "llama", "gpt2" } do
       local base = shared .. "/oracles/models/" .. name
+      local weights = base .. "/checkpoint/model.safetensors"
+      if not core.fs.exists(weights) then return pending("the oracle is incomplete: " .. weights .. " is missing") end
       local model = grpo.model.load(base .. "/checkpoint")
       local want = grpo.json.decode(core.fs.read(base .. "/forward.json"))
       for i, ids in ipairs(want.input_ids) do

@@ -66,6 +66,53 @@ describe("a tokenizer", function()
     t.chat_template = "\n{{ 1 + 'a' }}"
     assert.error_matches(function() t:chat {} end, "template:2: ")
   end)
+  local function loaded(config)
+    local dir = os.tmpname()
+    os.remove(dir)
+    tok:save(dir)
+    core.fs.write(dir .. "/tokenizer_config.json", config)
+    local t = grpo.tokenizer.load(dir)
+    core.fs.remove_tree(dir)
+    return t
+  end
+  it("takes the template for tools when there are tools", function()
+    local t = loaded [[{"chat_template": [{"name": "default", "template": "d"}, {"name": "rag", "template": "r"},
+      {"name": "tool_use", "template": "{{ tools | length }}"}]}]]
+    assert.equal("d", t:chat {})
+    assert.equal("2", t:chat({}, { tools = { {}, {} } }))
+    assert.equal("d", t.chat_template)
+    t.chat_template = "own"
+    assert.equal("own", t:chat({}, { tools = { {}, {} } }))
+  end)
+  it("gives a template every special token", function()
+    local t = loaded [[{"sep_token": "a", "cls_token": {"content": "b"}, "mask_token": "c", "pad_token": null,
+      "chat_template": "{{ sep_token }}{{ cls_token }}{{ mask_token }}{{ unk_token is defined }}"}]]
+    assert.equal("abcFalse", t:chat {})
+    assert.equal(97, t.sep)
+    assert.equal(98, t.cls)
+    assert.equal(99, t.mask)
+  end)
+  it("goes on with the last message", function()
+    local t = grpo.tokenizer.bytes()
+    local function cut(template, content)
+      t.chat_template = template
+      return t:chat({ { role = "user", content = "hi" }, { role = "assistant", content = content } },
+        { continue_final_message = true })
+    end
+    local plain = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    local trims = "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}"
+    assert.equal("[hi][hi", cut(plain, "hi"))
+    assert.equal("[hi][a ", cut(plain, "a "))
+    assert.equal("[hi][a", cut(trims, "a "))
+    assert.equal("[hi][ a", cut(plain, " a ")) -- as transformers does
+    assert.equal("[hi][b", cut("{% for m in messages %}[{{ m.content if m.content is string else m.content[0].text }}]"
+      .. "{% endfor %}", { { type = "text", text = "b" } }))
+    assert.error_matches(function() cut("x", "hi") end, "does not show")
+    assert.error_matches(function() cut("x", 5) end, "has no text")
+    assert.error_matches(function()
+      t:chat({ { role = "a", content = "x" } }, { continue_final_message = true, generation_prompt = true })
+    end, "want one of them")
+  end)
   it("names what is wrong", function()
     assert.error_matches(function() tok:encode() end, "tokenizer_test%.lua:%d+: bad argument #1 to 'encode'")
     assert.error_matches(function() tok:encode("a", { specail = true }) end, "did you mean 'special'")

@@ -180,11 +180,13 @@ TEST(the_configuration_names_special_tokens_and_the_chat_template) {
   if (!t) return;
   CHECK(tokenizer_eos(t) == 4 && tokenizer_bos(t) == 2 && tokenizer_pad(t) == -1);
   CHECK_STR(tokenizer_chat_template(t), "y");
+  CHECK_STR(tokenizer_tool_template(t), "x");
   CHECK(tokenizer_is_special(t, 2)); /* named there, so special */
   tokenizer_free(t);
   write_case("chat_template.jinja", "from a file", 11);
   CHECK(load_with_config("{\"chat_template\": \"z\"}", &t) == GRPO_OK);
   CHECK_STR(tokenizer_chat_template(t), "from a file");
+  CHECK(tokenizer_tool_template(t) == NULL);
   tokenizer_free(t);
   remove(test_path("%s/hostile/chat_template.jinja", test_tmp()));
   write_case("special_tokens_map.json", "{\"eos_token\": \"<e>\"}", 20);

@@ -116,11 +116,11 @@ local function contains(ctx, v, container)
   local k = kind(container)
   if k == "string" then
     if type(v) ~= "string" then fail(ctx, "'in' a string wants a string, got a %s", values.type_name(v)) end
-    values.charge_text(ctx, #container + #v)
-    return container:find(v, 1, true) ~= nil
+    return values.search(ctx, container, v, 1) ~= nil
   end
   if k == "dict" then
     local x = plain_number(v) or v
+    values.charge_key(ctx, x)
     return (type(x) == "string" or type(x) == "number") and container.map[x] ~= nil
   end
   if k == "namespace" or k == "loop" or k == "callable" or k == "number" or k == "boolean" or k == "none" then

@@ -394,6 +394,7 @@ end
 local function bind(ctx, node, args, named, scope)
   local own = inner(scope)
   local known = { caller = true }
+  charge(ctx, #node.names)
   for i, name in ipairs(node.names) do
     known[name] = true
     local value = args[i]

@@ -93,8 +93,8 @@ end
 
 -- Python's % on a string, for the conversions that are safe.
 function values.format(ctx, format, args)
-  local at = 0
-  values.charge_text(ctx, #format)
+  local at, size = 0, #format
+  values.charge_text(ctx, size)
   return (format:gsub("%%([-+ #0]*%d*%.?%d*)(.)", function(flags, c)
     if c == "%" then return "%" end
     at = at + 1
@@ -102,6 +102,8 @@ function values.format(ctx, format, args)
     if v == nil then fail(ctx, "format: not enough arguments") end
     if c == "s" or c == "r" then
       v = c == "s" and values.text(ctx, v) or values.repr(ctx, v)
+      size = size + #v
+      values.charge_text(ctx, size > ctx.max_text and size or #v)
       if flags == "" then return v end
     elseif not c:find "[dixXofeEgG]" or not values.plain_number(v) then
       fail(ctx, "format: %%%s cannot write a %s", c, values.type_name(v))
@@ -201,6 +203,7 @@ function known.tojson(ctx, v, args, named)
       fail(ctx, "tojson: separators wants two strings")
     end
     o.comma, o.colon = separators[1], separators[2]
+    if #o.comma > 100 or #o.colon > 100 then fail(ctx, "tojson: separators have at most 100 bytes") end
   end
   o.sorted = values.truthy(given({}, named, 1, "sort_keys", false))
   return json.write(ctx, v, o)
@@ -239,6 +242,7 @@ end
 local function attribute_of(ctx, v, path)
   if math.type(path) == "integer" then return methods.item(ctx, v, path) end
   if type(path) ~= "string" then fail(ctx, "an attribute's name must be a string") end
+  values.charge(ctx, 1 + #path)
   for name in path:gmatch "[^.]+" do v = methods.item(ctx, v, math.tointeger(tonumber(name)) or name) end
   return v
 end
@@ -305,9 +309,10 @@ end
 known.select, known.reject = selecting(true, false), selecting(false, false)
 known.selectattr, known.rejectattr = selecting(true, true), selecting(false, true)
 
-local function folded(v, sensitive)
-  if type(v) == "string" and not sensitive then return letters.lower(v) end
-  return v
+local function folded(ctx, v, sensitive)
+  if type(v) ~= "string" or sensitive then return v end
+  values.charge(ctx, #v)
+  return letters.lower(v)
 end
 
 -- items by their keys; key(item) is computed once for each.
@@ -330,7 +335,7 @@ function known.sort(ctx, v, args, named)
   local items, n = list_copy(ctx, v)
   return sorted_by(ctx, items, n, reverse, function(item)
     if path then item = attribute_of(ctx, item, path) end
-    return folded(item, sensitive)
+    return folded(ctx, item, sensitive)
   end)
 end
 
@@ -340,7 +345,7 @@ function known.dictsort(ctx, v, args, named)
   local by = given(args, named, 2, "by", "key") == "value" and 2 or 1
   local reverse = values.truthy(given(args, named, 3, "reverse", false))
   local items = values.pairs_of(ctx, v)
-  return sorted_by(ctx, items, items.n, reverse, function(pair) return folded(pair[by], sensitive) end)
+  return sorted_by(ctx, items, items.n, reverse, function(pair) return folded(ctx, pair[by], sensitive) end)
 end
 
 function known.items(ctx, v)
@@ -355,8 +360,9 @@ function known.unique(ctx, v, args, named)
   local out, m, seen, tables = {}, 0, {}, {}
   for i = 1, n do
     values.charge(ctx, 1)
-    local key = folded(items[i], sensitive)
+    local key = folded(ctx, items[i], sensitive)
     key = values.plain_number(key) or key
+    values.charge_key(ctx, key)
     local old = seen[key]
     if type(key) == "table" then
       for _, other in ipairs(tables) do old = old or values.equal(ctx, other, key) end
@@ -389,7 +395,7 @@ local function extreme(greatest)
     if n == 0 then return values.undefined "the extreme of no items" end
     local best = items[1]
     for i = 2, n do
-      local a, b = folded(items[i], sensitive), folded(best, sensitive)
+      local a, b = folded(ctx, items[i], sensitive), folded(ctx, best, sensitive)
       if greatest then a, b = b, a end
       if values.less(ctx, a, b) then best = items[i] end
     end

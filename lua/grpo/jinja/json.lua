@@ -31,7 +31,9 @@ end
 local put
 
 local function key_text(ctx, key, o)
-  return string_text(type(key) == "string" and key or number_text(key), o), values.charge(ctx, 1)
+  if type(key) ~= "string" then key = number_text(key) end
+  values.charge(ctx, 1 + #key // 32)
+  return string_text(key, o)
 end
 
 local function put_all(ctx, v, o, out, depth)

@@ -46,6 +46,7 @@ function methods.item(ctx, object, key)
   if k == "undefined" then fail(ctx, "'%s' is undefined", object.name) end
   if k == "dict" then
     local x = values.plain_number(key) or key
+    values.charge_key(ctx, x)
     local v = (type(x) == "string" or x == x and type(x) == "number") and object.map[x]
     if v ~= nil and v ~= false or v == false and object.map[x] == false then return v end
   elseif math.type(key) == "integer" and (k == "list" or k == "tuple" or k == "string") then
@@ -114,8 +115,10 @@ methods.int_arg, methods.text_arg = int_arg, text_arg
 function methods.strip(ctx, s, set, left, right)
   values.charge_text(ctx, #s)
   if not set then
-    if left then s = spaces.lstrip(s) end
-    return right and spaces.rstrip(s) or s
+    local bare = left and spaces.lstrip(s) or s
+    if right then bare = spaces.rstrip(bare) end
+    values.charge(ctx, #s - #bare)
+    return bare
   end
   local drop = {}
   for _, c in ipairs((values.characters(ctx, set))) do drop[c] = true end
@@ -151,12 +154,10 @@ end
 -- Where `sep` stands in s, from the left, without overlap.
 local function places(ctx, s, sep)
   if sep == "" then fail(ctx, "split: the separator is empty") end
-  values.charge_text(ctx, #s)
   local out, at = {}, 1
   while true do
-    local found = s:find(sep, at, true)
+    local found = values.search(ctx, s, sep, at)
     if not found then return out end
-    values.charge(ctx, 1)
     out[#out + 1] = found
     at = found + #sep
   end
@@ -185,9 +186,26 @@ end
 
 local function from_right(ctx, s, sep)
   if sep == "" then fail(ctx, "rsplit: the separator is empty") end
+  values.charge_text(ctx, #s + #sep)
   local cuts = places(ctx, s:reverse(), sep:reverse())
   local out = {}
   for i, cut in ipairs(cuts) do out[#cuts + 1 - i] = #s - (cut + #sep - 1) + 1 end
+  return out
+end
+
+-- At most `limit` words from the right, and before them what is left of s.
+local function rsplit_spaces(ctx, s, limit)
+  local words = split_spaces(ctx, s, -1)
+  local n = #words
+  if n <= limit then return words end
+  if limit == 0 then return { spaces.rstrip(s) } end
+  local first, at = n - limit + 1, #s
+  for i = n, first, -1 do -- where the first word that stands alone begins
+    while s:sub(at - #words[i] + 1, at) ~= words[i] do at = at - 1 end
+    at = at - #words[i]
+  end
+  local out = table.move(words, first, n, 2, {})
+  out[1] = spaces.rstrip(s:sub(1, at))
   return out
 end
 
@@ -197,17 +215,7 @@ function string_methods.rsplit(ctx, s, args, named)
   if limit < 0 then return string_methods.split(ctx, s, args, named) end
   if not sep then
     values.charge(ctx, #s)
-    local parts, n = split_spaces(ctx, s, -1), 0
-    local rest = spaces.rstrip(s)
-    local out = {}
-    while n < limit and #parts > 0 do
-      n = n + 1
-      local part = table.remove(parts)
-      table.insert(out, 1, part)
-      rest = spaces.rstrip(rest:sub(1, #rest - #part))
-    end
-    if rest ~= "" then table.insert(out, 1, rest) end
-    return values.list(out)
+    return values.list(rsplit_spaces(ctx, s, limit))
   end
   local cuts = from_right(ctx, s, sep)
   return cut_at(s, sep, cuts, math.max(1, #cuts - limit + 1), #cuts)
@@ -222,15 +230,22 @@ function string_methods.splitlines(ctx, s)
 end
 
 local function affix(name, fits)
+  local function check(ctx, s, args, i)
+    local part = text_arg(ctx, args, i, name)
+    values.charge(ctx, 1)
+    if #part > #s then return false end
+    values.charge_key(ctx, part)
+    return fits(s, part)
+  end
   string_methods[name] = function(ctx, s, args)
     local options = args[1]
     if options ~= nil and kind(options) == "tuple" then
       for i = 1, options.n do
-        if fits(s, text_arg(ctx, options, i, name)) then return true end
+        if check(ctx, s, options, i) then return true end
       end
       return false
     end
-    return fits(s, text_arg(ctx, args, 1, name))
+    return check(ctx, s, args, 1)
   end
 end
 affix("startswith", function(s, p) return s:sub(1, #p) == p end)
@@ -248,7 +263,7 @@ function methods.replace(ctx, s, old, new, limit)
     end
   else
     while count < limit do
-      local from = s:find(old, at, true)
+      local from = values.search(ctx, s, old, at)
       if not from then break end
       out[#out + 1], out[#out + 2] = s:sub(at, from - 1), new
       at, count = from + #old, count + 1
@@ -286,18 +301,21 @@ function string_methods.join(ctx, s, args)
   return table.concat(items, s, 1, n)
 end
 
-local function offset(s, at) return at and utf8.len(s:sub(1, at - 1)) or at and at - 1 or -1 end
+local function offset(ctx, s, at)
+  if not at then return -1 end
+  values.charge_text(ctx, at)
+  return utf8.len(s:sub(1, at - 1)) or at - 1
+end
 
 function string_methods.find(ctx, s, args)
-  values.charge_text(ctx, #s)
-  return offset(s, s:find(text_arg(ctx, args, 1, "find"), 1, true))
+  return offset(ctx, s, values.search(ctx, s, text_arg(ctx, args, 1, "find"), 1))
 end
 
 function string_methods.rfind(ctx, s, args)
   local what = text_arg(ctx, args, 1, "rfind")
   if what == "" then return select(2, values.characters(ctx, s)) end
   local cuts = from_right(ctx, s, what)
-  return offset(s, cuts[#cuts])
+  return offset(ctx, s, cuts[#cuts])
 end
 
 function string_methods.count(ctx, s, args)
@@ -308,19 +326,31 @@ end
 
 function string_methods.removeprefix(ctx, s, args)
   local p = text_arg(ctx, args, 1, "removeprefix")
+  values.charge_text(ctx, #s)
   return s:sub(1, #p) == p and s:sub(#p + 1) or s
 end
 
 function string_methods.removesuffix(ctx, s, args)
   local p = text_arg(ctx, args, 1, "removesuffix")
+  values.charge_text(ctx, #s)
   return p ~= "" and s:sub(-#p) == p and s:sub(1, -#p - 1) or s
 end
 
 for name, class in pairs { isdigit = "%d", isalpha = "[%a\128-\255]", isalnum = "[%w\128-\255]", isspace = "%s" } do
-  string_methods[name] = function(_, s) return s:find("^" .. class .. "+$") ~= nil end
+  local pattern = "^" .. class .. "+$"
+  string_methods[name] = function(ctx, s)
+    values.charge_text(ctx, 8 * #s)
+    return s:find(pattern) ~= nil
+  end
 end
-function string_methods.isupper(_, s) return s:find "%u" ~= nil and not s:find "%l" end
-function string_methods.islower(_, s) return s:find "%l" ~= nil and not s:find "%u" end
+function string_methods.isupper(ctx, s)
+  values.charge_text(ctx, 8 * #s)
+  return s:find "%u" ~= nil and not s:find "%l"
+end
+function string_methods.islower(ctx, s)
+  values.charge_text(ctx, 8 * #s)
+  return s:find "%l" ~= nil and not s:find "%u"
+end
 
 -- ---- lists and dicts
 
@@ -357,6 +387,7 @@ function dict_methods.get(ctx, dict, args)
   if args[1] == nil then fail(ctx, "get: want a key") end
   local key = values.plain_number(args[1]) or args[1]
   local v
+  values.charge_key(ctx, key)
   if key == key then v = dict.map[key] end
   if v ~= nil then return v end
   if args[2] ~= nil then return args[2] end

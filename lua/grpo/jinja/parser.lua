@@ -98,9 +98,9 @@ local function primary(self)
     end
     return node(self, "name", { name = token.value, line = line })
   elseif token.type == "string" then
-    local text = advance(self).value
-    while is(self, "string") do text = text .. advance(self).value end
-    return node(self, "constant", { value = text, line = line })
+    local parts = {}
+    while is(self, "string") do parts[#parts + 1] = advance(self).value end
+    return node(self, "constant", { value = table.concat(parts), line = line })
   elseif token.type == "number" then
     return node(self, "constant", { value = advance(self).value, line = line })
   elseif op(self, "(") then

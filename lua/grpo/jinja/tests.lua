@@ -1,6 +1,7 @@
 -- What may follow `is`: tests[name](ctx, value, args).
 
 local arithmetic = require "grpo.jinja.arithmetic"
+local methods = require "grpo.jinja.methods"
 local values = require "grpo.jinja.values"
 
 local kind = values.kind
@@ -24,13 +25,16 @@ local many = { string = true, list = true, tuple = true, dict = true, undefined 
 function tests.iterable(_, v) return many[kind(v)] == true end
 tests.sequence = tests.iterable
 
-function tests.sameas(_, v, other) return rawequal(v, other) end
+function tests.sameas(ctx, v, other)
+  values.charge_key(ctx, v)
+  return rawequal(v, other)
+end
 function tests.odd(ctx, v) return arithmetic["%"](ctx, v, 2) == 1 end
 function tests.even(ctx, v) return arithmetic["%"](ctx, v, 2) == 0 end
 function tests.divisibleby(ctx, v, n) return arithmetic["%"](ctx, v, n) == 0 end
 tests["in"] = arithmetic.contains
-function tests.lower(_, v) return type(v) == "string" and v:find "%l" ~= nil and not v:find "%u" end
-function tests.upper(_, v) return type(v) == "string" and v:find "%u" ~= nil and not v:find "%l" end
+function tests.lower(ctx, v) return type(v) == "string" and methods.find(v, "islower")(ctx, v) end
+function tests.upper(ctx, v) return type(v) == "string" and methods.find(v, "isupper")(ctx, v) end
 
 for sign, names in pairs { ["=="] = { "eq", "equalto", "==" }, ["!="] = { "ne", "!=" },
   ["<"] = { "lt", "lessthan", "<" }, ["<="] = { "le", "<=" }, [">"] = { "gt", "greaterthan", ">" },

@@ -68,10 +68,29 @@ function values.charge(ctx, n)
 end
 local charge = values.charge
 
--- The same for text: before a string of n bytes is made or searched.
+-- The same for text: before a string of n bytes is made or looked at.
 function values.charge_text(ctx, n)
   if n > ctx.max_text then fail(ctx, "a text of %.0f bytes is too long, the limit is %d", n, ctx.max_text) end
   charge(ctx, n // 32)
+end
+
+-- And for comparing a string, or looking it up: short ones cost no more than the step itself.
+function values.charge_key(ctx, key)
+  if type(key) == "string" and #key > 256 then charge(ctx, #key // 32) end
+end
+
+-- What a search may cost: at every one of n bytes a comparison with up to m others, which are
+-- compared many at a time.
+local function search_cost(n, m) return 1 + n // 32 + math.max(0, n - m) * m // 32768 end
+
+-- Where `what` stands in s from `at` on, or nil.  Paid for as if it had to look everywhere; what was
+-- not looked at is given back.
+function values.search(ctx, s, what, at)
+  local cost = search_cost(#s - at + 1, #what)
+  charge(ctx, cost)
+  local found = s:find(what, at, true)
+  if found then ctx.steps = ctx.steps + cost - search_cost(found - at + #what, #what) end
+  return found
 end
 
 -- ---- truth, equality, order -----------------------------------------------------------------
@@ -121,6 +140,7 @@ function equal(ctx, a, b, depth)
     local x, y = plain_number(a), plain_number(b)
     return x ~= nil and x == y
   end
+  if type(a) == "string" and type(b) == "string" and #a == #b then values.charge_key(ctx, a) end
   if type(a) ~= "table" or type(b) ~= "table" then return a == b end
   if a == b then return true end
   if a.kind ~= b.kind then return false end

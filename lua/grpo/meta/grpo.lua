@@ -66,7 +66,7 @@ function grpo.tokenizer.train(texts, opts) end
 grpo.model = {}
 
 ---@param path string a model, run (its newest checkpoint), checkpoint or adapter directory
----@param opts? { dtype?: "auto"|"f32", tokenizer?: grpo.Tokenizer|string }
+---@param opts? { dtype?: "auto"|"f32", tokenizer?: grpo.Tokenizer|string, adapter?: string } adapter: a PEFT folder
 ---@return grpo.Model
 function grpo.model.load(path, opts) end
 

@@ -66,20 +66,32 @@ function Model:generate(prompts, opts) end
 function Model:score(prompts, completions, opts) end
 
 ---@param path string a directory
----@param opts? { format?: "hf", dtype?: "f32"|"f16"|"bf16", merge?: boolean, shard_bytes?: integer }
+---@param opts? { format?: "hf"|"adapter", dtype?: "f32"|"f16"|"bf16", merge?: boolean, shard_bytes?: integer, base_name?: string } merge: the adapter into what is written; base_name: what the adapter calls its base
 function Model:save(path, opts) end
 
 ---Forgets the gradients of all parameters.
 function Model:zero_grad() end
 
----Not in this version.
+---@class grpo.LoraOptions
+---@field rank? integer default 8
+---@field alpha? number the adapter's output is scaled by alpha / rank (default 16)
+---@field dropout? number of the adapter's inputs, in training (default 0)
+---@field targets? string|string[] names of modules, or "all-linear" (default): every projection of the layers
+---@field use_rslora? boolean scale by alpha / sqrt(rank)
+---@field seed? integer default 0
+
+---A fresh low-rank adapter, which changes nothing yet.  From now on only its A and B are trained.
+---@param opts? grpo.LoraOptions
 function Model:add_lora(opts) end
 
----Not in this version.
+---Adds the adapter to the weights; the model has none then.
 function Model:merge_lora() end
 
----Not in this version.
+---@param path string a PEFT folder, or the run directory of one
 function Model:load_adapter(path) end
 
----Not in this version.
-function Model:without_adapter(f) end
+---Runs f with the adapter switched off and returns what it returns.
+---@generic T
+---@param f fun(...): T
+---@return T
+function Model:without_adapter(f, ...) end

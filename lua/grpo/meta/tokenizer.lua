@@ -6,7 +6,10 @@
 ---@field eos integer|nil
 ---@field pad integer|nil
 ---@field unk integer|nil
----@field kind "bytes"|"chars"|"bpe"|"words"
+---@field sep integer|nil
+---@field cls integer|nil
+---@field mask integer|nil
+---@field kind "bytes"|"chars"|"bpe"|"wordpiece"|"unigram"|"words"
 ---@field chat_template string|(fun(messages: grpo.Message[], opts: table): string)|nil Jinja source; may be set to another or to a function
 ---@operator len: integer
 local Tokenizer = {}
@@ -22,9 +25,11 @@ function Tokenizer:encode(text, opts) end
 ---@return string
 function Tokenizer:decode(ids, opts) end
 
----Renders a conversation with tok.chat_template, Jinja or a Lua function.
+---Renders a conversation with tok.chat_template, Jinja or a Lua function.  A tokenizer's own template
+---named tool_use is taken when tools are given.
 ---@param messages grpo.Message[]
----@param opts? table generation_prompt=, tools=, vars=
+---@param opts? { generation_prompt?: boolean, continue_final_message?: boolean, tools?: table, vars?: table } continue_final_message:
+---the text ends with the last message's content, so that a completion goes on with it
 ---@return string
 function Tokenizer:chat(messages, opts) end
 

@@ -1,0 +1,102 @@
+/* lua_adapter.c - a model's low-rank adapter: adding, loading, merging, switching off. */
+#include <string.h>
+
+#include "model/lora.h"
+#include "script/lua_model.h"
+
+static LuaModel *check_adaptable(lua_State *L, int arg) {
+  LuaModel *lm = check_lua_model(L, arg);
+  if (lm->frozen)
+    raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference): it takes no adapter");
+  return lm;
+}
+
+/* A name or a list of names; they stay on the stack. */
+static void field_targets(lua_State *L, int index, const char *where, LoraOptions *o) {
+  static const char *const all[] = {"all-linear"};
+  o->ntargets = 1;
+  o->targets = all;
+  if (!lua_istable(L, index) || lua_getfield(L, index, "targets") == LUA_TNIL) return;
+  const int list = lua_gettop(L), single = lua_type(L, list) == LUA_TSTRING;
+  const lua_Integer n = single ? 1 : lua_istable(L, list) ? (lua_Integer)lua_rawlen(L, list) : 0;
+  if (n < 1 || n > 1000)
+    raise_new(L, GRPO_EARG, "%s.targets: want \"all-linear\" or a list of names of modules", where);
+  const char **names = push_scratch(L, (size_t)n, sizeof *names);
+  luaL_checkstack(L, (int)n, "targets");
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (single)
+      lua_pushvalue(L, list);
+    else
+      lua_rawgeti(L, list, i);
+    if (lua_type(L, -1) != LUA_TSTRING)
+      raise_new(L, GRPO_EARG, "%s.targets[%d]: want a name, got %s", where, (int)i,
+                luaL_typename(L, -1));
+    names[i - 1] = lua_tostring(L, -1);
+  }
+  o->ntargets = (int)n;
+  o->targets = names;
+}
+
+/* m:add_lora{ rank=, alpha=, dropout=, targets=, use_rslora=, seed= } */
+static int model_add_lora_(lua_State *L) {
+  static const char *const known[] = {"rank",       "alpha", "dropout", "targets",
+                                      "use_rslora", "seed",  NULL};
+  static const char where[] = "lora";
+  LoraOptions o = {.rank = 8, .alpha = 16};
+  uint64_t seed = 0;
+  LuaModel *lm = check_adaptable(L, 1);
+  lua_settop(L, 2);
+  check_fields(L, 2, where, known);
+  field_int(L, 2, where, "rank", 1, 4096, &o.rank);
+  field_number(L, 2, where, "alpha", 0, 1e9, &o.alpha);
+  field_number(L, 2, where, "dropout", 0, 0.999, &o.dropout);
+  field_bool(L, 2, where, "use_rslora", &o.use_rslora);
+  field_seed(L, 2, where, "seed", &seed);
+  field_targets(L, 2, where, &o);
+  const Status s = model_add_lora(lm->m, &o, seed);
+  return s ? raise_status(L, s) : 0;
+}
+
+/* m:load_adapter(path): PEFT's folder, or the checkpoint that a run directory stands for */
+static int model_load_adapter(lua_State *L) {
+  LuaModel *lm = check_adaptable(L, 1);
+  lua_settop(L, 2);
+  const Status s = lora_load(lm->m, push_model_dir(L, check_string(L, 2, NULL)));
+  return s ? raise_status(L, s) : 0;
+}
+
+/* m:merge_lora().  References that nobody holds any more may still be about. */
+static int model_merge_lora_(lua_State *L) {
+  LuaModel *lm = check_adaptable(L, 1);
+  if (model_has_lora(lm->m)) lua_gc(L, LUA_GCCOLLECT);
+  const Status s = model_merge_lora(lm->m, script_ctx(L));
+  return s ? raise_status(L, s) : 0;
+}
+
+/* m:without_adapter(f, ...) -> what f returns; the model is its base while f runs */
+static int model_without_adapter(lua_State *L) {
+  Model *m = check_lua_model(L, 1)->m;
+  check_function(L, 2);
+  const bool was = model_use_lora(m, false);
+  const bool good = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
+  model_use_lora(m, was);
+  return good ? lua_gettop(L) - 1 : lua_error(L);
+}
+
+/* core.model_base(m) -> the base model alone, frozen, sharing the weights */
+int l_model_base(lua_State *L) {
+  Model *m = check_model(L, 1);
+  LuaModel *view = push_lua_model(L);
+  view->frozen = true;
+  const Status s = model_view(&view->m, m);
+  if (s) return raise_status(L, s);
+  lua_getiuservalue(L, 1, 1);
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+const luaL_Reg adapter_methods[] = {{"add_lora", model_add_lora_},
+                                    {"load_adapter", model_load_adapter},
+                                    {"merge_lora", model_merge_lora_},
+                                    {"without_adapter", model_without_adapter},
+                                    {NULL, NULL}};

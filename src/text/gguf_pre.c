@@ -1,0 +1,117 @@
+#include "text/gguf_pre.h"
+
+#include <string.h>
+
+#include "text/component.h"
+#include "text/patterns.h"
+
+#define DIGIT "\\p{N}" /* component Digits, one at a time */
+
+static const GgufPre table[] = {
+    {.names = "gpt-2 phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de roberta-bpe mpt olmo "
+              "jais trillion granite-docling exaone4 modern-bert",
+     .pattern = {PATTERN_GPT2}},
+    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+     .pattern = {PATTERN_GPT4},
+     .ignore_merges = true,
+     .add_bos = true},
+    {.names = "smaug-bpe dbrx chatglm-bpe glm4", .pattern = {PATTERN_GPT4}},
+    {.names = "qwen2 deepseek-r1-qwen megrez", .pattern = {PATTERN_QWEN}, .nfc = true},
+    {.names = "stablelm2 hunyuan", .pattern = {PATTERN_QWEN}},
+    {.names = "smollm starcoder refact command-r codeshell exaone minerva-7b",
+     .pattern = {DIGIT, PATTERN_GPT2}},
+    {.names = "gpt-4o llama4", .pattern = {PATTERN_GPT4O}},
+    {.names = "tekken", .pattern = {PATTERN_TEKKEN}, .ignore_merges = true, .add_bos = true},
+    {.names = "default",
+     .pattern = {"[\\p{P}\\$\\+<=>\\^~\\|]+", PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+};
+enum { NPRE = sizeof table / sizeof *table };
+
+const GgufPre *gguf_pre_find(const char *name, size_t n) {
+  for (int i = 0; i < NPRE; i++)
+    for (const char *p = table[i].names; *p;) {
+      const size_t k = strcspn(p, " ");
+      if (k == n && memcmp(p, name, n) == 0) return &table[i];
+      p += k + (p[k] == ' ');
+    }
+  return NULL;
+}
+
+/* ---- from a tokenizer.json -------------------------------------------------------------- */
+
+typedef struct Found {
+  const char *pattern[GGUF_PRE_PATTERNS];
+  int n;
+} Found;
+
+static Status found_pattern(Found *f, const char *pattern) {
+  if (f->n == GGUF_PRE_PATTERNS) return fail(GRPO_EFORMAT, "too many pre-tokenizers");
+  f->pattern[f->n++] = pattern;
+  return GRPO_OK;
+}
+
+static Status add_step(void *user, const Json *j) {
+  Found *f = user;
+  const char *type = component_type(j);
+  const char *regex = json_string(json_get(json_get(j, "pattern"), "Regex"));
+  const char *behavior = json_string(json_get(j, "behavior"));
+  if (strcmp(type, "ByteLevel") == 0) {
+    const Json *use = json_get(j, "use_regex");
+    if (json_bool(json_get(j, "add_prefix_space")))
+      return fail(GRPO_EFORMAT, "ByteLevel with add_prefix_space");
+    return use && !json_bool(use) ? GRPO_OK : found_pattern(f, PATTERN_GPT2);
+  }
+  if (strcmp(type, "Digits") == 0 && json_bool(json_get(j, "individual_digits")))
+    return found_pattern(f, DIGIT);
+  const bool isolated = behavior && strcmp(behavior, "Isolated") == 0;
+  if (strcmp(type, "Split") == 0 && regex && isolated && !json_bool(json_get(j, "invert")))
+    return found_pattern(f, regex);
+  return fail(GRPO_EFORMAT, "%s", type);
+}
+
+static bool same_patterns(const GgufPre *pre, const Found *f) {
+  for (int i = 0; i < GGUF_PRE_PATTERNS; i++) {
+    const char *want = pre->pattern[i], *has = i < f->n ? f->pattern[i] : NULL;
+    if (!want || !has) return !want && !has;
+    if (strcmp(want, has) != 0) return false;
+  }
+  return true;
+}
+
+Status gguf_pre_of(const Json *tokenizer, const GgufPre **out) {
+  Found f = {0};
+  const Json *model = json_get(tokenizer, "model");
+  const bool whole = json_bool(json_get(model, "ignore_merges"));
+  const bool normalizer = !component_is_null(json_get(tokenizer, "normalizer"));
+  Status s = component_each(json_get(tokenizer, "pre_tokenizer"), "pretokenizers", add_step, &f);
+  if (s != GRPO_OK) return err_context(s, "no tokenizer.ggml.pre stands for this pre-tokenizer");
+  /* Without merges no cut makes a difference: the byte tokenizer. */
+  if (!f.n && !json_child(json_get(model, "merges"))) f = (Found){{PATTERN_GPT2}, 1};
+  for (int pass = 0; pass < 2; pass++) /* a name that also says the right thing about NFC first */
+    for (int i = 0; i < NPRE; i++)
+      if (same_patterns(&table[i], &f) && table[i].ignore_merges == whole &&
+          (pass || table[i].nfc == normalizer)) {
+        *out = &table[i];
+        return GRPO_OK;
+      }
+  return fail(GRPO_EFORMAT,
+              "no tokenizer.ggml.pre stands for a pre-tokenizer with this regular expression%s",
+              whole ? " and ignore_merges" : "");
+}
+
+/* ---- to a tokenizer.json ------------------------------------------------------------------- */
+
+void gguf_pre_put_json(Buf *b, const GgufPre *pre) {
+  buf_puts(b, "{\"type\": \"Sequence\", \"pretokenizers\": [");
+  for (int i = 0; i < GGUF_PRE_PATTERNS && pre->pattern[i]; i++) {
+    if (strcmp(pre->pattern[i], DIGIT) == 0) {
+      buf_puts(b, "{\"type\": \"Digits\", \"individual_digits\": true}, ");
+      continue;
+    }
+    buf_puts(b, "{\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+    json_put_string(b, pre->pattern[i], strlen(pre->pattern[i]));
+    buf_puts(b, "}, \"behavior\": \"Isolated\", \"invert\": false}, ");
+  }
+  buf_puts(b, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+              "\"use_regex\": false}]}");
+}

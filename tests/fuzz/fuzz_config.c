@@ -1,0 +1,98 @@
+/* fuzz_config.c - any config.json: refused with one line that names it, or a decoder whose sizes
+ * can be computed, whose config.json written by us means the same, and which, when small, runs.
+ * Behind a NUL may follow a generation_config.json. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "fuzz.h"
+#include "model/model.h"
+
+static void check_written(const Config *c) {
+  Buf once = {0}, twice = {0};
+  Json *j = NULL;
+  Config again;
+  config_put_json(&once, c);
+  FUZZ_CHECK(json_parse(once.data, once.len, "written", &j) == GRPO_OK);
+  FUZZ_CHECK(config_from_json(&again, j, "written") == GRPO_OK);
+  config_put_json(&twice, &again);
+  FUZZ_CHECK(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+  json_free(j);
+  buf_free(&once);
+  buf_free(&twice);
+}
+
+/* Logits of a short sequence. */
+static void check_forward(const Config *c) {
+  static const int32_t ids[3] = {0}, pos[3] = {0, 1, 2};
+  const PackSpan span = {0, 3, -1};
+  const Pack pack = {.nrows = 3, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
+  Model *m = NULL;
+  Tape t;
+  Tensor *logits;
+  FUZZ_CHECK(model_new(&m, NULL, c, 1) == GRPO_OK);
+  FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
+  if (model_logits(m, &t, &pack, &logits) == GRPO_OK)
+    FUZZ_CHECK(logits->n == 3 * (size_t)c->vocab_size);
+  tape_free(&t);
+  model_release(m);
+}
+
+static void check_config(const Config *c) {
+  FUZZ_CHECK(config_check(c, "input") == GRPO_OK);
+  check_written(c);
+  const size_t bytes = model_weight_bytes(c, true), step = model_step_bytes(c, 64, 32, 4, true);
+  FUZZ_CHECK(bytes > 0 && step > 0);
+  if (bytes < 1 << 19 && step < 1 << 24) check_forward(c);
+}
+
+static void check_refused(const char *what) {
+  FUZZ_CHECK(strncmp(err_message(), what, strlen(what)) == 0 && !strchr(err_message(), '\n'));
+}
+
+static void write_file(const char *path, const uint8_t *data, size_t n) {
+  FILE *f = fopen(path, "wb");
+  FUZZ_CHECK(f && fwrite(data, 1, n, f) == n);
+  fclose(f);
+}
+
+static char dir[64];
+static void remove_dir(void) { file_remove_tree(dir); }
+
+/* Both files, as they lie in a directory. */
+static void check_directory(const uint8_t *config, size_t n, const uint8_t *more, size_t nmore) {
+  char path[128];
+  Config c;
+  if (!*dir) {
+    snprintf(dir, sizeof dir, "%s/fuzz-config-XXXXXX",
+             file_is_dir("/dev/shm") ? "/dev/shm" : "/tmp");
+    FUZZ_CHECK(mkdtemp(dir));
+    atexit(remove_dir);
+  }
+  snprintf(path, sizeof path, "%s/config.json", dir);
+  write_file(path, config, n);
+  snprintf(path, sizeof path, "%s/generation_config.json", dir);
+  write_file(path, more, nmore);
+  if (config_load(&c, dir) == GRPO_OK)
+    check_written(&c);
+  else
+    check_refused(dir);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const uint8_t *nul = size ? memchr(data, 0, size) : NULL;
+  const size_t n = nul ? (size_t)(nul - data) : size;
+  Json *j = NULL;
+  Config c;
+  Status s = json_parse((const char *)data, n, "input", &j);
+  if (s == GRPO_OK) s = config_from_json(&c, j, "input");
+  if (s == GRPO_OK)
+    check_config(&c);
+  else
+    check_refused("input");
+  json_free(j);
+  if (nul) check_directory(data, n, nul + 1, size - n - 1);
+  return 0;
+}
