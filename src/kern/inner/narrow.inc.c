@@ -13,6 +13,11 @@ typedef struct NarrowArgs {
   ptrdiff_t ldc;
 } NarrowArgs;
 
+/* of a value; NF4: of a word */
+static inline __attribute__((always_inline)) ptrdiff_t narrow_bytes(const MatType type) {
+  return type == MAT_NF4 ? 4 : type == MAT_INT8 ? 1 : 2;
+}
+
 static inline __attribute__((always_inline)) vec narrow_value(const MatType type, const void *w,
                                                               ptrdiff_t at, vec scale) {
   if (type == MAT_BF16) return v_bf16((const uint16_t *)w + at);
@@ -20,7 +25,14 @@ static inline __attribute__((always_inline)) vec narrow_value(const MatType type
   return v_int8((const int8_t *)w + at) * scale;
 }
 
-/* A step's nv vectors of values times the rows' x */
+/* inner steps of a group that a line of memory holds */
+static inline __attribute__((always_inline)) int narrow_line(const MatType type) {
+  return type == MAT_NF4 ? NF4_STEPS : type == MAT_INT8 ? 4 : 2;
+}
+
+enum { NARROW_AHEAD = 16 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
+
+/* acc[i][j] += x[i][p] * value for all rows and vectors of a step */
 #define NARROW_FMA(p, value)                                                                       \
   UNROLL for (int j = 0; j < nv; j++) {                                                            \
     const vec w = value;                                                                           \
@@ -30,25 +42,30 @@ static inline __attribute__((always_inline)) vec narrow_value(const MatType type
 static inline __attribute__((always_inline)) void narrow_tile(const MatType type, const int mr,
                                                               const int ng, const NarrowArgs *a) {
   enum { MAXV = NARROW_GROUPS * PER_GROUP };
-  const int nv = ng * PER_GROUP;
+  const int nv = ng * PER_GROUP, line = narrow_line(type);
   const Nf4Table table = nf4_table();
+  const char *at = a->w;
   vec acc[NARROW_ROWS][MAXV], scale[MAXV];
+  ptrdiff_t p = 0;
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       v_load(a->c + i * a->ldc + j * LANES);
   UNROLL for (int j = 0; j < nv; j++) scale[j] = v_load(a->scale + j * LANES);
 #define NARROW_AT(j, p) ((j) / PER_GROUP * a->stride + (p)*GROUP + (j) % PER_GROUP * LANES)
-  if (type == MAT_NF4) {
-    for (ptrdiff_t p = 0; p < a->depth; p += NF4_STEPS) {
+  for (; p + line <= a->depth; p += line, at += 64) {
+    UNROLL for (int g = 0; g < ng; g++)
+        __builtin_prefetch(at + g * a->stride * narrow_bytes(type) + NARROW_AHEAD * 64);
+    if (type == MAT_NF4) {
       ivec code[MAXV];
-      UNROLL for (int j = 0; j < nv; j++) code[j] =
-          v_words((const uint32_t *)a->w + NARROW_AT(j, p / NF4_STEPS));
+      UNROLL for (int j = 0; j < nv; j++) code[j] = v_words((const uint32_t *)at + NARROW_AT(j, 0));
       UNROLL for (int s = 0; s < NF4_STEPS; s++)
           NARROW_FMA(p + s, v_nf4(table, code[j] >> 4 * s) * scale[j])
+    } else {
+      UNROLL for (int s = 0; s < line; s++)
+          NARROW_FMA(p + s, narrow_value(type, at, NARROW_AT(j, s), scale[j]))
     }
-  } else {
-    for (ptrdiff_t p = 0; p < a->depth; p++)
-      NARROW_FMA(p, narrow_value(type, a->w, NARROW_AT(j, p), scale[j]))
   }
+  if (type != MAT_NF4)
+    for (; p < a->depth; p++) NARROW_FMA(p, narrow_value(type, a->w, NARROW_AT(j, p), scale[j]))
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(a->c + i * a->ldc + j * LANES, acc[i][j]);
 }
@@ -77,14 +94,13 @@ static const NarrowTile narrow_tiles[][NARROW_ROWS] = {
 
 static void narrow(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
                    const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc) {
-  static const size_t element[] = {[MAT_BF16] = 2, [MAT_F16] = 2, [MAT_INT8] = 1, [MAT_NF4] = 4};
   NarrowArgs a = {.depth = depth, .stride = stride, .ldc = ldc};
   const NarrowTile *t = narrow_tiles[type];
   while (t->rows < m) t++;
   for (int i = 0; i < NARROW_ROWS; i++) a.x[i] = x + (i < m ? i : m - 1) * ldx;
   for (int g = 0; g < groups;) {
     const bool whole = groups - g >= t->groups;
-    a.w = (const char *)w + (ptrdiff_t)element[type] * g * stride;
+    a.w = (const char *)w + g * stride * narrow_bytes(type);
     a.scale = scale + g * GROUP;
     a.c = c + g * GROUP;
     (whole ? t->whole : t->last)(&a);

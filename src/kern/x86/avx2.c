@@ -78,7 +78,7 @@ static inline vec v_zip_high(vec a, vec b) {
 /* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
 #define NARROW_ROWS           4
 #define NARROW_GROUPS         2
-#define NARROW_SIZES(X, type) X(type, 1, 2) X(type, 2, 1) X(type, 4, 1)
+#define NARROW_SIZES(X, type) X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
 #define NARROW_MOST           12, 12, 8, 2
 #define TILE_MR               6
 #define TILE_NG               1
