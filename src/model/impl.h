@@ -1,11 +1,12 @@
 /* impl.h - the inside of a Model, for the files of this layer and their tests.
  *
- * The parameters of both families are listed once, in layout.c; a slot says
+ * The parameters of all families are listed once, in layout.c; a slot says
  * what a parameter is for, so transformer.c asks for slots and never for names.
  */
 #ifndef GRPO_MODEL_IMPL_H
 #define GRPO_MODEL_IMPL_H
 
+#include "kern/matrix.h"
 #include "model/model.h"
 
 /* Parameters of a layer; a family that lacks one has NULL there.  A projection's bias follows its
@@ -23,14 +24,20 @@ typedef enum LayerSlot {
   L_V_B,
   L_O_W,
   L_O_B,
+  L_QNORM_W,
+  L_KNORM_W,
+  L_POST1_W,
   L_NORM2_W,
   L_NORM2_B,
+  L_GATE_UP_W,
+  L_GATE_UP_B,
   L_GATE_W,
   L_GATE_B,
   L_UP_W,
   L_UP_B,
   L_DOWN_W,
   L_DOWN_B,
+  L_POST2_W,
   L_COUNT
 } LayerSlot;
 typedef enum ModelSlot { M_EMBED, M_POSITION, M_NORM_W, M_NORM_B, M_HEAD, M_COUNT } ModelSlot;
@@ -91,8 +98,12 @@ struct Model {
   const char *panels_of; /* kern_name() that the panels are laid out for */
   bool stale;            /* panels do not show the weights */
   bool trainable;
+  Storage storage;
+  Matrix **mat;  /* [nparams] its own compact weights; NULL where a parameter is float32 */
   bool checkpointing; /* layers are computed again in backward */
-  real *rope;         /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
+  /* [max_position_embeddings, rotary dim / 2, 2]; NULL for gpt2.  The second is for windowed layers
+   * that rotate otherwise, else NULL. */
+  real *rope[2];
 };
 
 /* Names, shapes and slots of every parameter; no memory for weights yet. */
@@ -100,12 +111,20 @@ Status model_layout(Model **out, Pool *pool, const Config *c);
 /* Weights (not initialised), panels and rope table. */
 Status model_allocate(Model *m);
 void model_destroy(Model *m);                      /* whatever there is; NULL is fine */
+/* Before model_allocate: parameter i becomes an empty matrix of its own. */
+Status model_make_compact(Model *m, int i, MatType type);
+/* Matrices of projections inside layers, embeddings and heads; not the position embedding. */
+bool model_is_matrix(const Model *m, int i);
+bool model_is_projection(const Model *m, int i); /* inside a layer */
+void param_outputs_inputs(const Param *p, int *n, int *k);
 int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
 
-/* The inverse frequencies of rotary positions, scaled as the configuration says. */
-void rope_frequencies(const Config *c, double *inv_freq /* [head_dim / 2] */);
-Status rope_table(const Config *c, real **out);
-size_t model_panel_reals(const Model *m);
+/* The inverse frequencies of rotary positions, scaled as the configuration says; local: of the
+ * windowed layers that rotate otherwise. */
+void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary dim / 2] */);
+size_t rope_reals(const Config *c); /* of one table; 0: none */
+Status rope_table(const Config *c, bool local, real **out);
+size_t model_panel_size(const Model *m, int i); /* of parameter i, reals; 0: none */
 
 /* ---- adapters (lora.c, peft.c) ---- */
 /* A and B as adapter_config.json (its text; `where` names it in messages) says, not initialised. */
@@ -120,6 +139,7 @@ const Lora *lora_active(const Model *m);
 Status lora_check_merge(const Model *m); /* can it be merged? */
 /* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing for a parameter
  * without an adapter. */
+bool lora_adapts(const Model *m, const Param *p);
 Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
 
 /* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
@@ -135,7 +155,7 @@ typedef struct Rows {
   const RngKey *dropout; /* as in Pack */
 } Rows;
 
-AttnShape model_attention(const Config *c);
+AttnShape model_attention(const Config *c); /* of a layer that sees everything */
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);
