@@ -93,10 +93,10 @@ static const char *const tiny_phi3 =
                  "\"short_factor\":[1,1.1,1.2,1.3],\"long_factor\":[1,2,3.5,5]}");
 
 /* Every family, and what llama models may have besides. */
-enum { SHAPES = 9 };
-static const char *const *const small_shapes[SHAPES] = {&tiny_gpt2,   &tiny_llama,  &biased_llama,
-                                                        &tiny_qwen2,  &tiny_qwen3,  &tiny_mistral,
-                                                        &tiny_gemma2, &tiny_gemma3, &tiny_phi3};
+enum { SMALL_SHAPES = 9 };
+static const char *const *const small_shapes[SMALL_SHAPES] = {
+    &tiny_gpt2,    &tiny_llama,  &biased_llama, &tiny_qwen2, &tiny_qwen3,
+    &tiny_mistral, &tiny_gemma2, &tiny_gemma3,  &tiny_phi3};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

@@ -218,10 +218,10 @@ TEST(a_written_configuration_reads_back_the_same) {
   static const char irregular[] =
       "{\"model_type\":\"qwen3\",\"num_hidden_layers\":3,\"use_sliding_window\":true,"
       "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\"]}";
-  for (int i = 0; i < SHAPES + 2; i++) {
+  for (int i = 0; i < SMALL_SHAPES + 2; i++) {
     Config a, b;
     Buf text = {0}, again = {0};
-    config_of(&a, i == SHAPES ? linear : i > SHAPES ? irregular : *small_shapes[i]);
+    config_of(&a, i == SMALL_SHAPES ? linear : i > SMALL_SHAPES ? irregular : *small_shapes[i]);
     config_put_json(&text, &a);
     REQUIRE(parse(text.data, &b));
     config_put_json(&again, &b);

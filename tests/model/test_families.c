@@ -192,7 +192,7 @@ TEST(gemma3_has_two_rotary_tables_and_scales_the_global_one) {
 TEST(a_window_matters_from_its_length_on) {
   int32_t ids[LEN];
   some_ids(ids, LEN, 101, 7);
-  for (int k = 5; k < SHAPES; k++) {
+  for (int k = 5; k < SMALL_SHAPES; k++) {
     Model *m = small_model(*small_shapes[k], NULL, 2);
     Config *c = (Config *)model_config(m);
     const int w = c->sliding_window;
@@ -226,6 +226,7 @@ static void check_same_file(const char *name, const char *a, const char *b, cons
 }
 
 static void check_round_trip(const char *name) {
+  if (!test_oracle(name)) return;
   static const char *const files[] = {"model.safetensors", "config.json", "generation_config.json"};
   const WeightType type = strstr(name, "bf16")  ? WEIGHT_BF16
                           : strstr(name, "f16") ? WEIGHT_F16
@@ -234,9 +235,10 @@ static void check_round_trip(const char *name) {
   snprintf(a, sizeof a, "%s/%s-a", test_tmp(), name);
   snprintf(b, sizeof b, "%s/%s-b", test_tmp(), name);
   Model *m, *back;
-  REQUIRE(model_load(&m, NULL, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name)));
+  REQUIRE(model_load(&m, NULL, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
+                     STORE_F32));
   REQUIRE(model_save(m, a, type, 0));
-  REQUIRE(model_load(&back, NULL, a));
+  REQUIRE(model_load(&back, NULL, a, STORE_F32));
   for (int i = 0; i < model_num_params(m); i++) {
     const Param *p = model_param(m, i), *q = model_param(back, i);
     CHECK_STR(p->name, q->name);

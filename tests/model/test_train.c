@@ -86,7 +86,7 @@ static void compare_gradients(Model *m, const real *other, const char *what) {
 static const char *shape_of(int i) { return *small_shapes[i]; }
 
 TEST(a_shared_prompt_gives_the_gradients_of_plain_sequences) {
-  for (int k = 0; k < SHAPES; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     static real packed[512], plain[512];
     Tape t;
@@ -107,7 +107,7 @@ TEST(a_shared_prompt_gives_the_gradients_of_plain_sequences) {
 }
 
 TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
-  for (int k = 0; k < SHAPES; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     static real logp[2][512];
     real *g[2];
@@ -141,7 +141,7 @@ TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
 /* Inference drops what it does not need, with the same bits. */
 TEST(frozen_models_compute_the_same_in_less_memory) {
   static Batch b;
-  for (int k = 0; k < SHAPES; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     Model *m = small_model(shape_of(k), NULL, 6), *frozen;
     size_t high[3];
     static real logp[3][512];
@@ -224,7 +224,7 @@ TEST(groups_that_cannot_be_packed_are_refused_by_number) {
 /* ---- memory ------------------------------------------------------------------------------ */
 
 TEST(a_step_in_the_steady_state_allocates_nothing) {
-  for (int k = 0; k < SHAPES; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     Pool *pool;
     Tape t;
@@ -256,7 +256,7 @@ TEST(a_step_in_the_steady_state_allocates_nothing) {
 TEST(checkpointed_gradients_have_the_same_bits) {
   Pool *pool;
   REQUIRE(pool_new(&pool, 2));
-  for (int i = 0; i < SHAPES; i++) {
+  for (int i = 0; i < SMALL_SHAPES; i++) {
     Model *m = small_model(shape_of(i), pool, 3);
     Batch b;
     Tape t;
