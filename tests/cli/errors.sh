@@ -36,6 +36,10 @@ table() {
   refused "$name" "$status" "$pattern" run bad.lua
 }
 
+refused "bench: an unknown workload" 2 "--workload: got 'W9', want some of W1, .*" "$GRPO" bench --workload W9
+refused "bench: sharing is a word" 2 "--sharing: got 'maybe', want on, off or both" "$GRPO" bench --sharing maybe
+refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
+
 at='bad\.lua:[0-9]+: '
 
 # ---- options -------------------------------------------------------------------------------------------------------
