@@ -228,7 +228,7 @@ TEST(a_saved_model_has_the_adapter_in_its_weights) {
   Arena arena = {0};
   OK(model_save(m, test_path("%s/merged", test_tmp()), WEIGHT_F32, 0));
   OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
-  REQUIRE(model_load(&again, NULL, test_path("%s/merged", test_tmp())));
+  REQUIRE(model_load(&again, NULL, test_path("%s/merged", test_tmp()), STORE_F32));
   CHECK(same_logits(m, again));
   arena_free(&arena);
   model_release(again);
