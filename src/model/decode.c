@@ -104,7 +104,8 @@ size_t decoder_bytes(const Config *c, const DecoderLimits *l) {
   const int layers = c->num_hidden_layers;
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
   const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
-  return cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
+  return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
+         cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
          cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens) +
          block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
          (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, l)) +
@@ -187,6 +188,7 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   d->tape.off = true;
   try(allocate_tables(d));
   try(allocate_scratch(d));
+  try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
   try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens));
   try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens));

@@ -183,9 +183,9 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
   const Config *c = &m->config;
   const RopeAttr rope_attr = {.head_dim = c->head_dim,
                               .rotary = config_rotary_dim(c),
-                              .positions = c->max_position_embeddings,
+                              .positions = rope_positions(m->rope),
                               .pos = r->pos,
-                              .cs = m->rope[windowed && m->rope[1]]};
+                              .cs = rope_table(m->rope, windowed)};
   Kind k = {.rope_q = rope_attr,
             .rope_k = rope_attr,
             .attention = {.shape = model_attention(c),
@@ -199,10 +199,18 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
   return k;
 }
 
+static int last_position(const Rows *r) {
+  int last = 0;
+  for (int i = 0; i < r->n; i++)
+    if (r->pos[i] > last) last = r->pos[i];
+  return last;
+}
+
 static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   Pass *p = arena_alloc(&t->arena, sizeof *p);
   if (!p) return fail(GRPO_ENOMEM, "forward");
   try(model_pack(m, &t->cx));
+  try(model_reserve_positions(m, last_position(r) + 1));
   *p = (Pass){.m = m,
               .t = t,
               .rows = r,

@@ -368,6 +368,7 @@ TEST(decoder_bytes_is_what_decoder_new_takes) {
       Model *m = small_model(shapes[k], NULL, 2);
       Decoder *d;
       OK(model_pack(m, &(Ctx){0}));
+      OK(model_reserve_positions(m, 96)); /* they stay with the model */
       const size_t before = mem_live_bytes();
       REQUIRE(decoder_new(&d, m, NULL, &limits[i]));
       const double took = (double)(mem_live_bytes() - before);
@@ -407,6 +408,7 @@ TEST(a_decoder_without_memory_is_an_error_and_leaks_nothing) {
   Model *m = small_model(tiny_llama, NULL, 2);
   Tokenizer *tok = byte_tokenizer();
   OK(model_pack(m, &(Ctx){0}));
+  OK(model_reserve_positions(m, 96)); /* they stay with the model */
   const size_t before = mem_live_bytes();
   Decoder *d = NULL;
   int failures = 0;
