@@ -303,7 +303,8 @@ static void put_options(Buf *b, const Model *m, const LoraOptions *o) {
   buf_puts(b, ",\"lora_dropout\":");
   json_put_number(b, o->dropout);
   buf_printf(b, ",\"use_rslora\":%s,\"fan_in_fan_out\":%s,\"target_modules\":",
-             o->use_rslora ? "true" : "false", m->config.family == FAMILY_GPT2 ? "true" : "false");
+             o->use_rslora ? "true" : "false",
+             config_traits(&m->config) & TRAIT_CONV1D ? "true" : "false");
   if (o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0) {
     buf_puts(b, "\"all-linear\"}");
     return;
@@ -421,6 +422,8 @@ static const LoraModule *module_of(const Model *m, const Param *p) {
   return NULL;
 }
 
+bool lora_adapts(const Model *m, const Param *p) { return module_of(m, p) != NULL; }
+
 static void merge_row(void *arg, int chunk, int worker) {
   const Merge *j = arg;
   const Tensor *a = &j->mod->a->t, *b = &j->mod->b->t;
@@ -478,6 +481,7 @@ Status model_merge_lora(Model *m, const Ctx *cx) {
   if (m->shared || m->views)
     return fail(GRPO_EARG, "merge: the weights are shared with a frozen view (a reference); close "
                            "it first, or save with merge = true");
+  try(model_widen(m));
   int cols = 0;
   double *sum; /* all memory before the first change */
   for (int i = 0; i < m->lora->nmodules; i++) {

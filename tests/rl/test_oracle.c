@@ -28,7 +28,7 @@ static void open_problem(const char *name, Problem *p) {
   *p = (Problem){.problem = read_json(name, "grpo_problem.json"),
                  .expected = read_json(name, "grpo_expected.json")};
   CHECK(!model_load(&p->model, NULL,
-                    test_path("%s/oracles/models/%s/checkpoint", test_shared(), name)));
+                    test_path("%s/oracles/models/%s/checkpoint", test_shared(), name), STORE_F32));
   CHECK(!model_clone(&p->reference, p->model));
   engine_options_init(&o);
   o.prompts_per_step = PROMPTS;
@@ -205,3 +205,7 @@ static void check_model(const char *name) {
 
 TEST(a_step_on_llama_is_the_reference_s) { check_model("llama"); }
 TEST(a_step_on_gpt2_is_the_reference_s) { check_model("gpt2"); }
+TEST(a_step_on_qwen3_is_the_reference_s) { check_model("qwen3"); }
+TEST(a_step_on_a_windowed_mistral_is_the_reference_s) { check_model("mistral_window"); }
+TEST(a_step_on_gemma2_is_the_reference_s) { check_model("gemma2"); }
+TEST(a_step_on_gemma3_is_the_reference_s) { check_model("gemma3_text_bf16"); }
