@@ -1,5 +1,6 @@
 /* Adapters: what they change, what they leave alone, PEFT's folders, merging. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "model/decode.h"
 #include "model/impl.h"
 #include "model/lora.h"
@@ -330,6 +331,52 @@ TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   model_release(plain);
 }
 
+/* ---- on compact weights ----------------------------------------------------------------------- */
+
+static void check_compact(const char *shape, Storage storage) {
+  Model *full = small_model(shape, NULL, 7), *m, *view;
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
+  Arena arena = {0};
+  OK(model_save(full, test_path("%s/full", test_tmp()), WEIGHT_F32, 0));
+  REQUIRE(model_load(&m, NULL, test_path("%s/full", test_tmp()), storage));
+  REFUSED(model_set_trainable(m, true), GRPO_EARG, "add an adapter");
+  OK(model_add_lora(m, &o, 5));
+  REQUIRE(model_view(&view, m));
+  CHECK(same_logits(m, view));
+  fill_adapter(m, 9, 0.15);
+  CHECK(!same_logits(m, view));
+  model_release(view);
+  OK(model_set_trainable(m, true));
+  CHECK(decoded_like_trained(m));
+  OK(model_clone(&view, m));
+  OK(model_save(m, test_path("%s/merged", test_tmp()), WEIGHT_F32, 0));
+  CHECK(same_logits(m, view));
+  OK(model_set_trainable(m, false));
+  REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "shared with a frozen view");
+  real *before = logits_of(view);
+  model_release(view);
+  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  CHECK(!model_is_compact(m));
+  real *after = logits_of(m);
+  const double d = worst_difference(before, after, LEN * (size_t)model_config(m)->vocab_size);
+  if (!(d < 5e-5))
+    test_fail(__FILE__, __LINE__, "storage %d: merged logits differ by %g", storage, d);
+  free(before), free(after);
+  REQUIRE(model_load(&view, NULL, test_path("%s/merged", test_tmp()), STORE_F32));
+  CHECK(same_logits(m, view));
+  model_release(view);
+  arena_free(&arena);
+  model_release(full);
+  model_release(m);
+}
+
+TEST(adapters_lie_on_compact_weights_and_merge_into_float32) {
+  for (Storage s = STORE_BF16; s <= STORE_NF4; s++) {
+    check_compact(tiny_llama, s);
+    check_compact(tiny_gpt2, s);
+  }
+}
+
 /* ---- on disk ------------------------------------------------------------------------------- */
 
 static bool same_file(const char *a, const char *b) {
@@ -539,6 +586,40 @@ TEST(tensors_that_are_missing_foreign_or_misshapen_are_named) {
   REFUSED(lora_load(m, dir), GRPO_EFORMAT, "a pickle can run code");
   model_release(m);
   free((void *)(uintptr_t)dir);
+}
+
+TEST(out_of_memory_leaves_the_model_as_it_was) {
+  Model *m = adapted(tiny_gpt2), *n = small_model(tiny_gpt2, NULL, 7), *copy;
+  Arena arena = {0};
+  char dir[4096];
+  snprintf(dir, sizeof dir, "%s/oom", test_tmp());
+  OK(lora_save(m, dir, NULL));
+  Status s = GRPO_ENOMEM;
+  int attempts = 0;
+  for (; s == GRPO_ENOMEM; attempts++) {
+    mem_fail_after((uint64_t)attempts + 1);
+    s = lora_load(n, dir);
+    mem_fail_after(0);
+    CHECK(s != GRPO_ENOMEM || !model_has_lora(n));
+  }
+  CHECK(s == GRPO_OK && attempts > 10 && same_logits(m, n));
+  for (s = GRPO_ENOMEM, attempts = 0; s == GRPO_ENOMEM; attempts++) {
+    mem_fail_after((uint64_t)attempts + 1);
+    s = model_clone(&copy, m);
+    mem_fail_after(0);
+  }
+  CHECK(s == GRPO_OK && attempts > 10 && same_logits(m, copy));
+  model_release(copy);
+  for (s = GRPO_ENOMEM, attempts = 0; s == GRPO_ENOMEM; attempts++) {
+    CHECK(same_logits(m, n));
+    mem_fail_after((uint64_t)attempts + 1);
+    s = model_merge_lora(m, &(Ctx){NULL, &arena});
+    mem_fail_after(0);
+  }
+  CHECK(s == GRPO_OK && attempts > 1);
+  arena_free(&arena);
+  model_release(m);
+  model_release(n);
 }
 
 /* ---- the optimizer --------------------------------------------------------------------------------- */
