@@ -224,6 +224,26 @@ TEST(merged_weights_generate_what_the_adapter_generates) {
   check_merge(adapted(tiny_gpt2), "gpt2");
 }
 
+static void check_oracle_merge(const char *name) {
+  Model *m = NULL;
+  if (!test_oracle(name)) return;
+  REQUIRE(model_load(&m, NULL, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
+                     STORE_F32));
+  OK(lora_load(m, test_path("%s/oracles/models/%s/adapter", test_shared(), name)));
+  check_merge(m, name);
+}
+
+TEST(so_do_the_oracles_adapters) {
+  static const char *const names[] = {"llama",           "llama_linear_sharded_bf16",
+                                      "smollm_bf16",     "gpt2",
+                                      "qwen2",           "qwen3",
+                                      "mistral_f16",     "qwen3_newconfig_bf16",
+                                      "mistral_window",  "gemma2",
+                                      "gemma3_text_bf16"};
+  NEEDS_ORACLES;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_oracle_merge(names[i]);
+}
+
 TEST(a_saved_model_has_the_adapter_in_its_weights) {
   Model *m = adapted(tiny_gpt2), *again;
   Arena arena = {0};
