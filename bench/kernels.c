@@ -190,9 +190,9 @@ static void attention(Bench *b) {
 enum { N = 1 << 20, VOCAB = 151936, LOGIT_ROWS = 8 };
 static int32_t targets[LOGIT_ROWS];
 static void run_exp(Bench *b) { vec_exp(1 << 12, b->x, b->y); }
-static void run_swiglu(Bench *b) { swiglu_forward(&b->cx, N, b->x, b->w, b->y); }
+static void run_swiglu(Bench *b) { gated_forward(&b->cx, GATE_SILU, N, b->x, b->w, b->y); }
 static void run_rmsnorm(Bench *b) {
-  rmsnorm_forward(&b->cx, N / 512, 512, b->x, b->w, 1e-6, b->y, lse);
+  rmsnorm_forward(&b->cx, N / 512, 512, b->x, b->w, 0, 1e-6, b->y, lse);
 }
 static void run_logp(Bench *b) {
   logp_rows(&b->cx, LOGIT_ROWS, VOCAB, b->x, 1, targets, b->g, b->g + 8, b->g + 16);

@@ -8,13 +8,16 @@
 #include "base/rng.h"
 #include "kern/kern.h"
 
-/* embedding: out[t] = wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
+/* embedding: out[t] = scale wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
 typedef struct EmbeddingAttr {
   int tokens;
   const int32_t *ids, *pos; /* [tokens] */
+  real scale;               /* 0: none */
 } EmbeddingAttr;
 
-/* layernorm, rmsnorm: Attr.f[0] = eps; w may be one head wide: the norm is then per head */
+/* layernorm, rmsnorm: Attr.f[0] = eps; w may be one head wide: the norm is then per head.
+ * rmsnorm: Attr.i[0] = 1: multiplies by 1 + w
+ * softcap: Attr.f[0] = cap: out = cap tanh(x / cap) */
 /* linear: Attr.i[0] = 1 when the weight is stored [in, out] (GPT-2's Conv1D) */
 
 /* lora_linear, lora_low: Attr.f[0] = scale; Attr.i[0] as for linear; Attr.p: dropout, NULL: none.
@@ -28,7 +31,8 @@ typedef struct LoraDropout {
 typedef struct RopeAttr {
   int heads, head_dim, positions; /* positions: rows of cs */
   const int32_t *pos;             /* [tokens] */
-  const real *cs;                 /* [positions, head_dim / 2, 2] */
+  const real *cs;                 /* [positions, rotary / 2, 2] */
+  int rotary;                     /* how much of a head turns: its first channels; 0: all */
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
@@ -57,6 +61,7 @@ typedef struct LogheadAttr {
       *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
   const int32_t *targets; /* [n] */
   real inv_temp;
+  real softcap, ref_softcap;    /* of the logits, before the temperature; 0: none */
   const real *ref_hidden;       /* [n, c_ref] or NULL */
   const real *ref_packed;       /* the reference head's panels, or: */
   const struct Matrix *ref_mat; /* the same head in a compact form */

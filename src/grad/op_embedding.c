@@ -1,4 +1,4 @@
-/* op_embedding.c - out[t] = wte[ids[t]] (+ wpe[pos[t]]). */
+/* op_embedding.c - out[t] = scale wte[ids[t]] (+ wpe[pos[t]]). */
 #include <string.h>
 
 #include "grad/attrs.h"
@@ -47,6 +47,7 @@ static Status forward(const Ctx *cx, Node *nd) {
   for (int t = 0; t < a->tokens; t++) {
     real *y = nd->out->data + (size_t)t * c;
     if (!wte->mat) memcpy(y, wte->data + (size_t)a->ids[t] * c, c * sizeof *y);
+    for (size_t i = 0; a->scale != 0 && i < c; i++) y[i] *= a->scale;
     if (!nd->in[1]) continue;
     const real *p = nd->in[1]->data + (size_t)a->pos[t] * c;
     for (size_t i = 0; i < c; i++) y[i] += p[i];
@@ -59,7 +60,7 @@ typedef struct Scatter {
   int tokens;
   size_t c;
   const real *dy;
-  real *dw;
+  real *dw, scale;
 } Scatter;
 
 /* A chunk owns some columns and walks all tokens in order: rows may repeat. */
@@ -70,19 +71,25 @@ static void scatter_columns(void *arg, int chunk, int worker) {
   for (int t = 0; t < s->tokens; t++) {
     const real *dy = s->dy + (size_t)t * s->c;
     real *dw = s->dw + (size_t)s->index[t] * s->c;
-    for (size_t i = from; i < to; i++) dw[i] += dy[i];
+    for (size_t i = from; i < to; i++) dw[i] += s->scale * dy[i];
   }
 }
 
-static void scatter(const Ctx *cx, Node *nd, Tensor *w, const int32_t *index) {
+static void scatter(const Ctx *cx, Node *nd, Tensor *w, const int32_t *index, real scale) {
   if (!wants_grad(w)) return;
-  Scatter s = {index, attr_of(nd)->tokens, (size_t)nd->out->dim[1], nd->out->grad, grad_added(w)};
+  Scatter s = {.index = index,
+               .tokens = attr_of(nd)->tokens,
+               .c = (size_t)nd->out->dim[1],
+               .dy = nd->out->grad,
+               .dw = grad_added(w),
+               .scale = scale};
   pool_run(cx->pool, (int)((s.c + COLUMNS - 1) / COLUMNS), scatter_columns, &s);
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
-  scatter(cx, nd, nd->in[0], attr_of(nd)->ids);
-  scatter(cx, nd, nd->in[1], attr_of(nd)->pos);
+  const EmbeddingAttr *a = attr_of(nd);
+  scatter(cx, nd, nd->in[0], a->ids, a->scale != 0 ? a->scale : 1);
+  scatter(cx, nd, nd->in[1], a->pos, 1);
   return GRPO_OK;
 }
 

@@ -2,7 +2,7 @@
  *
  * A [tokens, vocab] matrix never exists: forward makes the logits of a chunk of outputs, reduces
  * them and forgets them; backward makes the same chunk again, turns it into d loss / d logits in
- * place and multiplies it back:
+ * place and multiplies it back (softcap: logits are bounded by cap tanh(x / cap) before all else):
  *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
  * Forward keeps the log-sum-exp of every output (policy's, then reference's).
  *
@@ -69,6 +69,7 @@ typedef struct Chunk {
   real *x;          /* [n, c] their hidden rows */
   real *logits;     /* [n, v] */
   real *ref_logits; /* [n, v] or NULL */
+  real *capped;     /* backward with a softcap: the logits once more, [n, v], else NULL */
   Tensor head;      /* with panels, or compact */
 } Chunk;
 
@@ -86,6 +87,10 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   return GRPO_OK;
 }
 
+static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
+  if (softcap > 0) softcap_forward(cx, (size_t)n * (size_t)v, softcap, logits, logits);
+}
+
 /* Gather outputs at .. and make their logits. */
 static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   const LogheadAttr *a = attr_of(nd);
@@ -96,11 +101,14 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
     memcpy(ch->x + (size_t)i * (size_t)c, nd->in[0]->data + (size_t)a->rows[at + i] * (size_t)c,
            (size_t)c * sizeof(real));
   try(weight_forward(cx, ch->n, &ch->head, false, ch->x, NULL, ch->logits));
+  cap(cx, a->softcap, ch->n, v, ch->logits);
   if (!a->ref_hidden) return GRPO_OK;
   const real *ref = a->ref_hidden + (size_t)at * (size_t)a->ref_c;
   if (a->ref_mat)
-    return matrix_forward(cx, ch->n, a->ref_mat, ref, a->ref_c, NULL, ch->ref_logits, v);
-  gemm_forward(cx, ch->n, v, a->ref_c, ref, a->ref_c, a->ref_packed, NULL, ch->ref_logits, v);
+    try(matrix_forward(cx, ch->n, a->ref_mat, ref, a->ref_c, NULL, ch->ref_logits, v));
+  else
+    gemm_forward(cx, ch->n, v, a->ref_c, ref, a->ref_c, a->ref_packed, NULL, ch->ref_logits, v);
+  cap(cx, a->ref_softcap, ch->n, v, ch->ref_logits);
   return GRPO_OK;
 }
 
@@ -141,6 +149,7 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const real *entropy = nd->out->data + a->n + at, *kl = entropy + a->n;
   const real *lse = (const real *)nd->saved + at, *ref_lse = lse + a->n;
   const size_t elements = (size_t)n * (size_t)v;
+  if (ch->capped) memcpy(ch->capped, ch->logits, elements * sizeof *ch->capped);
   if (a->ref_hidden) {
     memset(part, 0, elements * sizeof *part);
     kl_rows_grad(cx, n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl, dkl, part);
@@ -148,6 +157,8 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   logp_rows_grad(cx, n, v, ch->logits, a->inv_temp, a->targets + at, lse, entropy, dlogp,
                  unless_zero(dentropy, n));
   if (a->ref_hidden) vec_acc(cx, elements, part, ch->logits);
+  if (ch->capped)
+    softcap_backward(cx, elements, a->softcap, ch->capped, ch->logits, ch->logits, false);
 }
 
 static void scatter_rows(const Node *nd, const Chunk *ch, const real *dx, real *dhidden) {
@@ -182,7 +193,9 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
   try(chunk_init(cx, nd, &ch));
   real *dx = arena_alloc(cx->arena, rows * (size_t)channels(nd) * sizeof *dx), *part = NULL;
   if (a->ref_hidden) part = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
-  if (!dx || (a->ref_hidden && !part)) return fail(GRPO_ENOMEM, "loghead: no memory in backward");
+  if (a->softcap > 0) ch.capped = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
+  if (!dx || (a->ref_hidden && !part) || (a->softcap > 0 && !ch.capped))
+    return fail(GRPO_ENOMEM, "loghead: no memory in backward");
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));
     chunk_grad(cx, nd, &ch, part);

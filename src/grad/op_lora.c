@@ -270,6 +270,12 @@ static Status embedding_shape(const Node *nd, Tensor *out, size_t *saved) {
   return shape_as(x, out);
 }
 
+/* What the embeddings are multiplied by reaches the adapter's part too. */
+static real embedding_scale(const Node *nd) {
+  const EmbeddingAttr *e = nd->attr.p;
+  return e->scale != 0 ? scale_of(nd) * e->scale : scale_of(nd);
+}
+
 static Status embedding_forward(const Ctx *cx, Node *nd) {
   const EmbeddingAttr *e = nd->attr.p;
   const Tensor *a = nd->in[1];
@@ -277,7 +283,7 @@ static Status embedding_forward(const Ctx *cx, Node *nd) {
   real *low = nd->saved;
   for (int t = 0; t < e->tokens; t++)
     for (int i = 0; i < r; i++)
-      low[times(t, r) + (size_t)i] = scale_of(nd) * a->data[times(i, v) + (size_t)e->ids[t]];
+      low[times(t, r) + (size_t)i] = embedding_scale(nd) * a->data[times(i, v) + (size_t)e->ids[t]];
   memcpy(nd->out->data, nd->in[0]->data, nd->out->n * sizeof(real));
   return up_forward(cx, e->tokens, low, nd->in[2], nd->out->data);
 }
@@ -295,7 +301,7 @@ static Status embedding_backward(const Ctx *cx, Node *nd) {
     real *da = grad_added(a);
     for (int t = 0; t < e->tokens; t++) /* tokens repeat: in order */
       for (int i = 0; i < r; i++)
-        da[times(i, v) + (size_t)e->ids[t]] += scale_of(nd) * dlow[times(t, r) + (size_t)i];
+        da[times(i, v) + (size_t)e->ids[t]] += embedding_scale(nd) * dlow[times(t, r) + (size_t)i];
   }
   arena_release(cx->arena, mark);
   return GRPO_OK;

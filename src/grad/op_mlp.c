@@ -1,5 +1,9 @@
-/* op_mlp.c - swiglu: silu(gate) * up, element by element. */
+/* op_mlp.c - swiglu: silu(gate) * up; geglu: gelu(gate) * up; softcap.  Element by element. */
 #include "grad/ops.h"
+
+static GateAct act_of(const Node *nd) {
+  return nd->op == op_table[OP_geglu] ? GATE_GELU : GATE_SILU;
+}
 
 static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;
@@ -8,13 +12,13 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   bool same = gate->ndim == up->ndim;
   for (int i = 0; same && i < gate->ndim; i++) same = gate->dim[i] == up->dim[i];
   if (!same)
-    return fail(GRPO_ESHAPE, "swiglu: gate has shape %s but up has %s", shape_text(gate).s,
-                shape_text(up).s);
+    return fail(GRPO_ESHAPE, "%s: gate has shape %s but up has %s", nd->op->name,
+                shape_text(gate).s, shape_text(up).s);
   return shape_as(gate, out);
 }
 
 static Status forward(const Ctx *cx, Node *nd) {
-  swiglu_forward(cx, nd->out->n, nd->in[0]->data, nd->in[1]->data, nd->out->data);
+  gated_forward(cx, act_of(nd), nd->out->n, nd->in[0]->data, nd->in[1]->data, nd->out->data);
   return GRPO_OK;
 }
 
@@ -23,9 +27,9 @@ static Status backward_apart(const Ctx *cx, Node *nd) {
   const real *gate = nd->in[0]->data, *up = nd->in[1]->data, *dy = nd->out->grad;
   bool add;
   real *dgate = grad_into(nd->in[0], &add);
-  swiglu_backward(cx, nd->out->n, gate, up, dy, dgate, add, NULL, false);
+  gated_backward(cx, act_of(nd), nd->out->n, gate, up, dy, dgate, add, NULL, false);
   real *dup = grad_into(nd->in[1], &add);
-  swiglu_backward(cx, nd->out->n, gate, up, dy, NULL, false, dup, add);
+  gated_backward(cx, act_of(nd), nd->out->n, gate, up, dy, NULL, false, dup, add);
   return GRPO_OK;
 }
 
@@ -34,9 +38,33 @@ static Status backward(const Ctx *cx, Node *nd) {
   bool add_gate = false, add_up = false;
   real *dgate = wants_grad(nd->in[0]) ? grad_into(nd->in[0], &add_gate) : NULL;
   real *dup = wants_grad(nd->in[1]) ? grad_into(nd->in[1], &add_up) : NULL;
-  swiglu_backward(cx, nd->out->n, nd->in[0]->data, nd->in[1]->data, nd->out->grad, dgate, add_gate,
-                  dup, add_up);
+  gated_backward(cx, act_of(nd), nd->out->n, nd->in[0]->data, nd->in[1]->data, nd->out->grad, dgate,
+                 add_gate, dup, add_up);
   return GRPO_OK;
 }
 
 DEFINE_OP(swiglu, shape, forward, backward);
+DEFINE_OP(geglu, shape, forward, backward);
+
+/* ---- softcap: Attr.f[0] tanh(x / Attr.f[0]) ------------------------------------------ */
+
+static Status softcap_shape(const Node *nd, Tensor *out, size_t *saved) {
+  (void)saved;
+  if (!(nd->attr.f[0] > 0))
+    return fail(GRPO_EARG, "softcap: the bound %g must be > 0", nd->attr.f[0]);
+  return shape_as(nd->in[0], out);
+}
+
+static Status softcap_run(const Ctx *cx, Node *nd) {
+  softcap_forward(cx, nd->out->n, (real)nd->attr.f[0], nd->in[0]->data, nd->out->data);
+  return GRPO_OK;
+}
+
+static Status softcap_back(const Ctx *cx, Node *nd) {
+  bool add;
+  real *dx = grad_into(nd->in[0], &add);
+  softcap_backward(cx, nd->out->n, (real)nd->attr.f[0], nd->out->data, nd->out->grad, dx, add);
+  return GRPO_OK;
+}
+
+DEFINE_OP(softcap, softcap_shape, softcap_run, softcap_back);

@@ -1,5 +1,6 @@
 /* op_norm.c - layernorm and rmsnorm over groups of w->n neighbouring channels: the whole last
- * dimension, or every head of it when w is one head wide.  Attr.f[0]: eps.
+ * dimension, or every head of it when w is one head wide.  Attr.f[0]: eps; Attr.i[0] = 1: rmsnorm
+ * multiplies by 1 + w.
  *
  * Forward keeps one (rmsnorm: rstd) or two (layernorm: mean, rstd) numbers a row.
  */
@@ -33,8 +34,8 @@ static Status layernorm_shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status rmsnorm_run(const Ctx *cx, Node *nd) {
-  rmsnorm_forward(cx, rows(nd), width(nd), nd->in[0]->data, nd->in[1]->data, nd->attr.f[0],
-                  nd->out->data, nd->saved);
+  rmsnorm_forward(cx, rows(nd), width(nd), nd->in[0]->data, nd->in[1]->data, (real)nd->attr.i[0],
+                  nd->attr.f[0], nd->out->data, nd->saved);
   return GRPO_OK;
 }
 
@@ -60,8 +61,8 @@ static Status rmsnorm_back(const Ctx *cx, Node *nd) {
   bool add;
   real *dx = dx_or_scratch(cx, nd, &add);
   if (!dx) return fail(GRPO_ENOMEM, "rmsnorm: no memory in backward");
-  try(rmsnorm_backward(cx, rows(nd), width(nd), nd->in[0]->data, nd->in[1]->data, nd->saved,
-                       nd->out->grad, dx, add, dw_or_null(nd, 1)));
+  try(rmsnorm_backward(cx, rows(nd), width(nd), nd->in[0]->data, nd->in[1]->data,
+                       (real)nd->attr.i[0], nd->saved, nd->out->grad, dx, add, dw_or_null(nd, 1)));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

@@ -171,7 +171,9 @@ static void attn_chunk(void *arg, int chunk, int worker) {
   all_scores(a, &w, kvh, rows, t->rows);
   for (int u = 0; u < t->rows * g; u++) {
     const Row *r = rows + u / g;
-    real max, sum = kn->softmax(r->lo, r->hi, a->s->scale, w.scores + u * a->ld_scores, &max);
+    real *z = w.scores + u * a->ld_scores, cap = a->s->softcap;
+    if (cap > 0) kn->softcap((size_t)(r->hi - r->lo), a->s->scale, cap, z + r->lo, z + r->lo);
+    real max, sum = kn->softmax(r->lo, r->hi, cap > 0 ? 1 : a->s->scale, z, &max);
     w.scores[u * a->ld_scores + a->ld_scores - 1] = 1 / sum;
     if (a->lse)
       a->lse[(ptrdiff_t)r->row * a->s->heads + kvh * g + u % g] =

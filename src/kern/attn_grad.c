@@ -1,8 +1,8 @@
 /* attn_grad.c - attention backward for training spans.
  *
  * Per span and query head, QROWS query rows at a time against KEYS keys:
- *   S^T = K Q^T, P^T = exp(scale S^T - lse), dP^T = V dO^T,
- *   dS = scale P (dP - D), D = rowsum(dO o)
+ *   S^T = K Q^T, P^T = exp(z - lse), dP^T = V dO^T, z = scale S^T, or cap tanh(scale S^T / cap),
+ *   dS = dz/dS P (dP - D), D = rowsum(dO o)
  *   dV += P^T dO,  dK += dS^T Q,  dQ^T += K^T dS^T
  * Everything is transposed so that keys, kept as they are stored, stand on the
  * left and only the small tiles of Q and dO need turning.  dK and dV go to a
@@ -93,8 +93,9 @@ static void one_block(const Grad *g, Work *w, const KvSeg *seg, int kvh, bool ow
     kn->block(kern_min(KV_BLOCK, n - b), w->rows16, hd, k + b * hd, 1, KV_BLOCK, w->qt, GROUP,
               (ptrdiff_t)hd * GROUP, w->p + b * QROWS, QROWS, false);
   kn->block(n, w->rows16, hd, v, hd, 1, w->dot, GROUP, (ptrdiff_t)hd * GROUP, w->ds, QROWS, false);
-  kn->attn_ds(n, w->rows16, QROWS, g->s->scale, w->lse, w->d, own ? j0 - w->r0 : -(1 << 29),
-              win > 0 ? base + j0 + win - pos0 : 1 << 29, w->p, w->ds);
+  kn->attn_ds(n, w->rows16, QROWS, g->s->scale, g->s->softcap, w->lse, w->d,
+              own ? j0 - w->r0 : -(1 << 29), win > 0 ? base + j0 + win - pos0 : 1 << 29, w->p,
+              w->ds);
   const ptrdiff_t at = (ptrdiff_t)(base + j0) * hd16;
   if (g->dv)
     kn->block(n, hd16, w->rows, w->p, QROWS, 1, w->dout, hd16, GROUP, w->dv + at, hd16, true);

@@ -47,9 +47,9 @@ typedef struct Kernels {
    * up to the next multiple of GROUP after hi.  Returns the sum. */
   real (*softmax)(int lo, int hi, real scale, real *s, real *max);
   /* p, ds [keys, ld]: scores and dP of keys by `rows` (multiple of GROUP) queries become P and dS.
-   * Query i sees key j when first + j <= i < last + j. */
-  void (*attn_ds)(int keys, int rows, int ld, real scale, const real *lse, const real *d, int first,
-                  int last, real *p, real *ds);
+   * Query i sees key j when first + j <= i < last + j.  cap: of the scaled scores; 0: none. */
+  void (*attn_ds)(int keys, int rows, int ld, real scale, real cap, const real *lse, const real *d,
+                  int first, int last, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
   /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of GROUP.
@@ -61,23 +61,29 @@ typedef struct Kernels {
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
 
   real (*dot)(int n, const real *a, const real *b);
-  void (*rmsnorm)(int c, const real *x, const real *w, double eps, real *y, real *rstd);
-  void (*rmsnorm_dx)(int c, const real *x, const real *w, real rstd, const real *dy, real *dx,
-                     bool add);
+  void (*rmsnorm)(int c, const real *x, const real *w, real base, double eps, real *y, real *rstd);
+  void (*rmsnorm_dx)(int c, const real *x, const real *w, real base, real rstd, const real *dy,
+                     real *dx, bool add);
   void (*layernorm)(int c, const real *x, const real *w, const real *b, double eps, real *y,
                     real *mean, real *rstd);
   void (*layernorm_dx)(int c, const real *x, const real *w, real mean, real rstd, const real *dy,
                        real *dx, bool add);
   /* dw += dy (x - mean) rstd, db += dy (NULL: none) */
   void (*norm_dw)(int c, const real *x, real mean, real rstd, const real *dy, real *dw, real *db);
-  /* the first n pairs (x_i, x_{i+d/2}) of each head of a row; c and s [n]: cosines and sines */
-  void (*rope)(int heads, int d, int n, const real *x, const real *c, const real *s, real *y,
-               bool add);
+  /* the first n pairs (x_i, x_{i+half}) of each head of a row; c and s [n]: cosines and sines */
+  void (*rope)(int heads, int d, int half, int n, const real *x, const real *c, const real *s,
+               real *y, bool add);
 
   void (*exp)(size_t n, const real *x, real *y);
   void (*swiglu)(size_t n, const real *gate, const real *up, real *y);
   void (*swiglu_grad)(size_t n, const real *gate, const real *up, const real *dy, real *dgate,
                       bool add_gate, real *dup, bool add_up);
+  void (*geglu)(size_t n, const real *gate, const real *up, real *y);
+  void (*geglu_grad)(size_t n, const real *gate, const real *up, const real *dy, real *dgate,
+                     bool add_gate, real *dup, bool add_up);
+  /* y = cap tanh(scale x / cap) */
+  void (*softcap)(size_t n, real scale, real cap, const real *x, real *y);
+  void (*softcap_grad)(size_t n, real cap, const real *y, const real *dy, real *dx, bool add);
   void (*gelu)(size_t n, const real *x, real *y);
   void (*gelu_grad)(size_t n, const real *x, const real *dy, real *dx, bool add);
   void (*add)(size_t n, const real *a, const real *b, real *y);

@@ -12,7 +12,7 @@ struct Elements {
   void (*run)(const Elements *e, size_t at, size_t n);
   const real *a, *b, *c;
   real *x, *y, *z;
-  bool add_x, add_y;
+  bool add_x, add_y, gelu;
   real alpha;
   AdamScalars adam;
 };
@@ -30,21 +30,24 @@ static void run(const Ctx *cx, Elements *e) {
 
 static real *shift(real *p, size_t at) { return p ? p + at : NULL; }
 
-static void run_swiglu(const Elements *e, size_t at, size_t n) {
-  kernels()->swiglu(n, e->a + at, e->b + at, e->x + at);
+static void run_gated(const Elements *e, size_t at, size_t n) {
+  (e->gelu ? kernels()->geglu : kernels()->swiglu)(n, e->a + at, e->b + at, e->x + at);
 }
-void swiglu_forward(const Ctx *cx, size_t n, const real *gate, const real *up, real *y) {
-  run(cx, &(Elements){.n = n, .run = run_swiglu, .a = gate, .b = up, .x = y});
+void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up,
+                   real *y) {
+  run(cx,
+      &(Elements){.n = n, .run = run_gated, .a = gate, .b = up, .x = y, .gelu = act == GATE_GELU});
 }
 
-static void run_swiglu_grad(const Elements *e, size_t at, size_t n) {
-  kernels()->swiglu_grad(n, e->a + at, e->b + at, e->c + at, shift(e->x, at), e->add_x,
-                         shift(e->y, at), e->add_y);
+static void run_gated_grad(const Elements *e, size_t at, size_t n) {
+  (e->gelu ? kernels()->geglu_grad : kernels()->swiglu_grad)(
+      n, e->a + at, e->b + at, e->c + at, shift(e->x, at), e->add_x, shift(e->y, at), e->add_y);
 }
-void swiglu_backward(const Ctx *cx, size_t n, const real *gate, const real *up, const real *dy,
-                     real *dgate, bool add_gate, real *dup, bool add_up) {
+void gated_backward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up,
+                    const real *dy, real *dgate, bool add_gate, real *dup, bool add_up) {
   run(cx, &(Elements){.n = n,
-                      .run = run_swiglu_grad,
+                      .run = run_gated_grad,
+                      .gelu = act == GATE_GELU,
                       .a = gate,
                       .b = up,
                       .c = dy,
@@ -52,6 +55,23 @@ void swiglu_backward(const Ctx *cx, size_t n, const real *gate, const real *up, 
                       .y = dup,
                       .add_x = add_gate,
                       .add_y = add_up});
+}
+
+static void run_softcap(const Elements *e, size_t at, size_t n) {
+  kernels()->softcap(n, 1, e->alpha, e->a + at, e->x + at);
+}
+void softcap_forward(const Ctx *cx, size_t n, real cap, const real *x, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_softcap, .a = x, .x = y, .alpha = cap});
+}
+
+static void run_softcap_grad(const Elements *e, size_t at, size_t n) {
+  kernels()->softcap_grad(n, e->alpha, e->a + at, e->b + at, e->x + at, e->add_x);
+}
+void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const real *dy, real *dx,
+                      bool add) {
+  run(cx,
+      &(Elements){
+          .n = n, .run = run_softcap_grad, .a = y, .b = dy, .x = dx, .add_x = add, .alpha = cap});
 }
 
 static void run_gelu(const Elements *e, size_t at, size_t n) {

@@ -96,6 +96,7 @@ typedef struct AttnShape {
       head_dim; /* heads is a multiple of kv_heads; head h uses kv head h / (heads / kv_heads) */
   real scale;   /* of the scores, usually 1 / sqrt(head_dim) */
   int window;   /* 0: all; else key j is visible to position i when i - window < j <= i */
+  real softcap; /* 0: none; else a scaled score s becomes softcap tanh(s / softcap) */
 } AttnShape;
 
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
@@ -114,10 +115,10 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
                      const real *dout, int lddo, real *dq, real *dk, real *dv);
 
 /* ---- rows [rows, c] --------------------------------------------------------- */
-/* y = x * rstd * w, rstd[rows] = 1 / sqrt(mean x^2 + eps) */
-void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, double eps,
-                     real *y, real *rstd);
-Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
+/* y = x * rstd * (base + w), rstd[rows] = 1 / sqrt(mean x^2 + eps); base: 0, or 1 as gemma has it */
+void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
+                     double eps, real *y, real *rstd);
+Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                         const real *rstd, const real *dy, real *dx, bool add_dx, real *dw /* += */);
 /* y = (x - mean) * rstd * w + b; mean[rows], rstd[rows] = 1 / sqrt(var + eps), var over c (biased) */
 void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
@@ -125,17 +126,25 @@ void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real
 Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
                           const real *mean, const real *rstd, const real *dy, real *dx, bool add_dx,
                           real *dw /* += */, real *db /* += */);
-/* Rotate halves: for each head and i < d/2, (x_i, x_{i+d/2}) by angle pos * inv_freq[i].
- * cs: [positions, d/2, 2] cos and sin.  inverse = true is the backward. */
-void rope_apply(const Ctx *cx, int rows, int heads, int d, const real *x, int ldx,
+/* Rotate halves: for each head of d and i < r/2, (x_i, x_{i+r/2}) by angle pos * inv_freq[i]; the
+ * rest of the head, r .. d - 1, stays.  cs: [positions, r/2, 2] cos and sin.  inverse = true is the
+ * backward. */
+void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, const real *x, int ldx,
                 const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add);
-/* y = silu(gate) * up, n elements */
-void swiglu_forward(const Ctx *cx, size_t n, const real *gate, const real *up, real *y);
-void swiglu_backward(const Ctx *cx, size_t n, const real *gate, const real *up, const real *dy,
-                     real *dgate, bool add_gate, real *dup, bool add_up); /* either may be NULL */
+/* y = act(gate) * up, n elements; act: silu, or gelu (tanh approximation) */
+typedef enum GateAct { GATE_SILU, GATE_GELU } GateAct;
+void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up, real *y);
+void gated_backward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up,
+                    const real *dy, real *dgate, bool add_gate, real *dup,
+                    bool add_up); /* dgate or dup may be NULL */
 /* tanh approximation ("gelu_new", "gelu_pytorch_tanh") */
 void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y);
 void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add);
+/* y = cap tanh(x / cap); may be in place */
+void softcap_forward(const Ctx *cx, size_t n, real cap, const real *x, real *y);
+/* dx (+)= dy (1 - (y / cap)^2); dx may be dy */
+void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const real *dy, real *dx,
+                      bool add);
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
 void vec_exp(size_t n, const real *x,

@@ -17,6 +17,7 @@ typedef struct Norm {
   int rows, c, run;
   const real *x, *w, *b, *mean, *rstd, *dy;
   double eps;
+  real base; /* added to w */
   real *y, *mean_out, *rstd_out, *dx;
   real *part; /* [runs, parts, c] of dw and db */
   int parts;  /* 1: dw; 2: dw and db */
@@ -34,7 +35,7 @@ static void norm_chunk(void *arg, int chunk, int worker) {
     if (j->layer)
       kn->layernorm(j->c, j->x + at, j->w, j->b, j->eps, j->y + at, &mean, &rstd);
     else
-      kn->rmsnorm(j->c, j->x + at, j->w, j->eps, j->y + at, &rstd);
+      kn->rmsnorm(j->c, j->x + at, j->w, j->base, j->eps, j->y + at, &rstd);
     if (j->layer && j->mean_out) j->mean_out[r] = mean;
     if (j->rstd_out) j->rstd_out[r] = rstd;
   }
@@ -45,10 +46,16 @@ static void norm_forward(const Ctx *cx, Norm *j) {
   pool_run(cx->pool, kern_ceil(j->rows, j->run), norm_chunk, j);
 }
 
-void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, double eps,
-                     real *y, real *rstd) {
-  norm_forward(cx,
-               &(Norm){.rows = rows, .c = c, .x = x, .w = w, .eps = eps, .y = y, .rstd_out = rstd});
+void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
+                     double eps, real *y, real *rstd) {
+  norm_forward(cx, &(Norm){.rows = rows,
+                           .c = c,
+                           .x = x,
+                           .w = w,
+                           .base = base,
+                           .eps = eps,
+                           .y = y,
+                           .rstd_out = rstd});
 }
 
 void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
@@ -82,7 +89,7 @@ static void norm_grad_chunk(void *arg, int chunk, int worker) {
     if (j->layer)
       kn->layernorm_dx(j->c, x, j->w, mean, rstd, dy, dx, j->add_dx);
     else
-      kn->rmsnorm_dx(j->c, x, j->w, rstd, dy, dx, j->add_dx);
+      kn->rmsnorm_dx(j->c, x, j->w, j->base, rstd, dy, dx, j->add_dx);
   }
 }
 
@@ -106,10 +113,17 @@ static Status norm_backward(const Ctx *cx, Norm *j, real *dw, real *db) {
   return GRPO_OK;
 }
 
-Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
+Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                         const real *rstd, const real *dy, real *dx, bool add_dx, real *dw) {
-  Norm j = {
-      .rows = rows, .c = c, .x = x, .w = w, .rstd = rstd, .dy = dy, .dx = dx, .add_dx = add_dx};
+  Norm j = {.rows = rows,
+            .c = c,
+            .x = x,
+            .w = w,
+            .base = base,
+            .rstd = rstd,
+            .dy = dy,
+            .dx = dx,
+            .add_dx = add_dx};
   return norm_backward(cx, &j, dw, NULL);
 }
 
@@ -131,7 +145,7 @@ Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const r
 
 /* ---- rotary positions ---- */
 typedef struct Rope {
-  int rows, heads, d, run;
+  int rows, heads, d, r, run;
   const real *x, *cs;
   ptrdiff_t ldx, ldy;
   const int32_t *pos;
@@ -139,12 +153,25 @@ typedef struct Rope {
   bool inverse, add;
 } Rope;
 
+/* The part of each head that does not turn. */
+static void rope_rest(const Rope *j, int row) {
+  const size_t n = (size_t)(j->d - j->r);
+  for (int h = 0; n && h < j->heads; h++) {
+    const real *x = j->x + row * j->ldx + h * j->d + j->r;
+    real *y = j->y + row * j->ldy + h * j->d + j->r;
+    if (j->add)
+      kernels()->add(n, y, x, y);
+    else if (x != y)
+      memcpy(y, x, n * sizeof *y);
+  }
+}
+
 static void rope_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Rope *j = arg;
   real c[ROPE_STEP], s[ROPE_STEP];
-  const int half = j->d / 2, end = kern_min(j->rows, (chunk + 1) * j->run);
-  for (int r = chunk * j->run; r < end; r++)
+  const int half = j->r / 2, end = kern_min(j->rows, (chunk + 1) * j->run);
+  for (int r = chunk * j->run; r < end; r++) {
     for (int at = 0; at < half; at += ROPE_STEP) {
       const real *cs = j->cs + ((ptrdiff_t)j->pos[r] * half + at) * 2;
       const int n = kern_min(ROPE_STEP, half - at);
@@ -152,13 +179,15 @@ static void rope_chunk(void *arg, int chunk, int worker) {
         c[i] = cs[2 * i];
         s[i] = j->inverse ? -cs[2 * i + 1] : cs[2 * i + 1];
       }
-      kernels()->rope(j->heads, j->d, n, j->x + r * j->ldx + at, c, s, j->y + r * j->ldy + at,
+      kernels()->rope(j->heads, j->d, half, n, j->x + r * j->ldx + at, c, s, j->y + r * j->ldy + at,
                       j->add);
     }
+    rope_rest(j, r);
+  }
 }
 
-void rope_apply(const Ctx *cx, int rows, int heads, int d, const real *x, int ldx,
+void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, const real *x, int ldx,
                 const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add) {
-  Rope j = {rows, heads, d, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add};
+  Rope j = {rows, heads, d, r, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add};
   pool_run(cx->pool, kern_ceil(rows, j.run), rope_chunk, &j);
 }

@@ -1,18 +1,136 @@
 #include "model/config.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/half.h"
+#include "model/config_impl.h"
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
 
+/* ---- families and fields ----------------------------------------------------- */
+
+const FamilyRow family_rows[FAMILY_COUNT] = {
+#define FAMILY(name, type, architecture, activation_key, activation, traits)                       \
+  [FAMILY_##name] = {type, architecture, activation_key, activation, traits},
+#include "model/config.def"
+};
+
+#define IN(name) (1u << FAMILY_##name)
+#define ALL      (~0u)
+#define ROPED    (ALL & ~IN(GPT2))
+#define QWENS    (IN(QWEN2) | IN(QWEN3))
+#define GEMMAS   (IN(GEMMA2) | IN(GEMMA3))
+#define WINDOWED (IN(MISTRAL) | QWENS | GEMMAS | IN(PHI3))
+
+typedef enum FieldId {
+#define FIELD_ID(field)                                      FIELD_##field,
+#define INT(field, key, families, otherwise, lo, hi)         FIELD_ID(field)
+#define NUM(field, key, families, otherwise, lo, hi)         FIELD_ID(field)
+#define INT_OR_NULL(field, key, families, otherwise, lo, hi) FIELD_ID(field)
+#define NUM_OR_NULL(field, key, families, otherwise, lo, hi) FIELD_ID(field)
+#define BOOL(field, key, families, otherwise)                FIELD_ID(field)
+#include "model/config.def"
+  FIELD_COUNT
+} FieldId;
+
+typedef struct FieldRow {
+  Field field;
+  unsigned families;
+} FieldRow;
+
+static const FieldRow field_rows[FIELD_COUNT] = {
+#define ROW(field, key, families, type, nullable, otherwise, lo, hi)                               \
+  {{key, key, type, nullable, offsetof(Config, field), otherwise, lo, hi}, families},
+#define INT(field, key, families, otherwise, lo, hi)                                               \
+  ROW(field, key, families, FIELD_INT, false, otherwise, lo, hi)
+#define NUM(field, key, families, otherwise, lo, hi)                                               \
+  ROW(field, key, families, FIELD_NUM, false, otherwise, lo, hi)
+#define INT_OR_NULL(field, key, families, otherwise, lo, hi)                                       \
+  ROW(field, key, families, FIELD_INT, true, otherwise, lo, hi)
+#define NUM_OR_NULL(field, key, families, otherwise, lo, hi)                                       \
+  ROW(field, key, families, FIELD_NUM, true, otherwise, lo, hi)
+#define BOOL(field, key, families, otherwise)                                                      \
+  ROW(field, key, families, FIELD_BOOL, false, otherwise, 0, 1)
+#include "model/config.def"
+};
+
+/* Where a family differs from the common row. */
+typedef struct Difference {
+  Family family;
+  FieldId field;
+  const char *key; /* NULL: the common one */
+  double otherwise;
+} Difference;
+
+static const Difference differences[] = {
+#define KEY(name, field, key, otherwise) {FAMILY_##name, FIELD_##field, key, otherwise},
+#define DEFAULT(name, field, otherwise)  {FAMILY_##name, FIELD_##field, NULL, otherwise},
+#include "model/config.def"
+};
+
+int config_num_fields(void) { return FIELD_COUNT; }
+
+Field config_field(Family f, int i) {
+  Field field = field_rows[i].field;
+  if (!(field_rows[i].families >> f & 1)) field.key = "";
+  for (size_t k = 0; k < sizeof differences / sizeof *differences; k++) {
+    const Difference *d = &differences[k];
+    if (d->family != f || (int)d->field != i) continue;
+    if (d->key) field.key = d->key;
+    field.otherwise = d->otherwise;
+  }
+  return field;
+}
+
+double config_get(const Config *c, const Field *f) {
+  const char *at = (const char *)c + f->at;
+  return f->type == FIELD_INT    ? *(const int *)(const void *)at
+         : f->type == FIELD_BOOL ? *(const bool *)(const void *)at
+                                 : *(const double *)(const void *)at;
+}
+
+static void set(Config *c, const Field *f, double v) {
+  char *at = (char *)c + f->at;
+  if (f->type == FIELD_INT)
+    *(int *)(void *)at = (int)v;
+  else if (f->type == FIELD_BOOL)
+    *(bool *)(void *)at = v != 0;
+  else
+    *(double *)(void *)at = v;
+}
+
+unsigned config_traits(const Config *c) {
+  unsigned t = family_rows[c->family].traits;
+  if (c->attention_bias) t |= TRAIT_QKV_BIAS | TRAIT_O_BIAS;
+  if (c->mlp_bias) t |= TRAIT_MLP_BIAS;
+  if (!c->tie_word_embeddings) t |= TRAIT_UNTIED;
+  return t;
+}
+
+const char *config_model_type(const Config *c) { return family_rows[c->family].type; }
+
+int config_window(const Config *c, int layer) {
+  return c->windowed[layer / 32] >> layer % 32 & 1 ? c->sliding_window : 0;
+}
+
+int config_rotary_dim(const Config *c) {
+  const double part = c->partial_rotary_factor;
+  return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
+}
+
+bool config_has_local_rope(const Config *c) { return c->family == FAMILY_GEMMA3; }
+
+bool config_has_layer_types(const Config *c) { return (QWENS | GEMMAS) >> c->family & 1; }
+
 /* ---- reading one value ----------------------------------------------------- */
 
-static bool absent(const Json *v) { return !v || json_type(v) == JSON_NULL; }
+bool config_absent(const Json *v) { return !v || json_type(v) == JSON_NULL; }
 
-static Status read_int(const Json *v, const char *key, int64_t lo, int64_t hi, const char *what,
+Status config_read_int(const Json *v, const char *key, int64_t lo, int64_t hi, const char *what,
                        int *out) {
   int64_t n;
   if (!json_integer(v, &n)) return fail(GRPO_EFORMAT, "%s: %s must be a whole number", what, key);
@@ -23,7 +141,7 @@ static Status read_int(const Json *v, const char *key, int64_t lo, int64_t hi, c
   return GRPO_OK;
 }
 
-static Status read_num(const Json *v, const char *key, double lo, double hi, const char *what,
+Status config_read_num(const Json *v, const char *key, double lo, double hi, const char *what,
                        double *out) {
   double x = json_number(v);
   if (!(x >= lo && x <= hi))
@@ -39,49 +157,52 @@ static Status read_bool(const Json *v, const char *key, const char *what, bool *
   return GRPO_OK;
 }
 
-/* The value under the family's own key, or under the common one. */
-static const Json *lookup(const Json *j, Family f, const char **key, const char *gpt2_key) {
-  if (f == FAMILY_GPT2) {
-    if (!*gpt2_key) return NULL;
-    const Json *v = json_get(j, gpt2_key);
-    if (v) *key = gpt2_key;
-    if (v) return v;
+static Status read_field(const Field *f, const Json *v, const char *key, const char *what,
+                         double *out) {
+  int i;
+  bool b;
+  switch (f->type) {
+  case FIELD_INT:
+    try(config_read_int(v, key, (int64_t)f->lo, (int64_t)f->hi, what, &i));
+    *out = i;
+    return GRPO_OK;
+  case FIELD_BOOL:
+    try(read_bool(v, key, what, &b));
+    *out = b;
+    return GRPO_OK;
+  case FIELD_NUM:
+    break;
   }
-  return json_get(j, *key);
+  return config_read_num(v, key, f->lo, f->hi, what, out);
 }
 
 static Status read_fields(Config *c, const Json *j, const char *what) {
-  const bool gpt2 = c->family == FAMILY_GPT2;
-#define INT(field, name, gpt2_name, llama_default, gpt2_default, lo, hi)                           \
-  {                                                                                                \
-    const char *key = name;                                                                        \
-    const Json *v = lookup(j, c->family, &key, gpt2_name);                                         \
-    c->field = gpt2 ? gpt2_default : llama_default;                                                \
-    if (!absent(v)) try(read_int(v, key, lo, hi, what, &c->field));                                \
+  for (int i = 0; i < FIELD_COUNT; i++) {
+    const Field f = config_field(c->family, i);
+    double value = f.otherwise;
+    const char *key = f.key;
+    const Json *v = *key ? json_get(j, key) : NULL;
+    if (*key && !v && (v = json_get(j, f.common_key)) != NULL) key = f.common_key;
+    if (v && json_type(v) == JSON_NULL) {
+      if (f.nullable) value = 0;
+    } else if (v) {
+      try(read_field(&f, v, key, what, &value));
+    }
+    set(c, &f, value);
   }
-#define NUM(field, name, gpt2_name, llama_default, gpt2_default, lo, hi)                           \
-  {                                                                                                \
-    const char *key = name;                                                                        \
-    const Json *v = lookup(j, c->family, &key, gpt2_name);                                         \
-    c->field = gpt2 ? gpt2_default : llama_default;                                                \
-    if (!absent(v)) try(read_num(v, key, lo, hi, what, &c->field));                                \
-  }
-#define BOOL(field, name, gpt2_name, llama_default, gpt2_default)                                  \
-  {                                                                                                \
-    const char *key = name;                                                                        \
-    const Json *v = lookup(j, c->family, &key, gpt2_name);                                         \
-    c->field = gpt2 ? gpt2_default : llama_default;                                                \
-    if (!absent(v)) try(read_bool(v, key, what, &c->field));                                       \
-  }
-#include "model/config.def"
-#undef INT
-#undef NUM
-#undef BOOL
   return GRPO_OK;
 }
 
+/* What the embeddings are multiplied by, in the number type that the model computes in. */
+static double scale_of_embeddings(const Config *c, const char *dtype) {
+  const float root = (float)sqrt((double)c->hidden_size);
+  if (dtype && strcmp(dtype, "bfloat16") == 0) return (double)bf16_to_f32(f32_to_bf16(root));
+  if (dtype && strcmp(dtype, "float16") == 0) return (double)f16_to_f32(f32_to_f16(root));
+  return (double)root;
+}
+
 /* Fields whose absence means "as the others say". */
-static Status derive(Config *c, const char *what) {
+static Status derive(Config *c, const char *dtype, const char *what) {
   if (!c->intermediate_size) c->intermediate_size = 4 * c->hidden_size;
   if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
   if (!c->head_dim) {
@@ -90,6 +211,8 @@ static Status derive(Config *c, const char *what) {
                   c->hidden_size, c->num_attention_heads);
     c->head_dim = c->hidden_size / c->num_attention_heads;
   }
+  if (config_traits(c) & TRAIT_PLUS_ONE && c->embedding_scale == 0)
+    c->embedding_scale = scale_of_embeddings(c, dtype);
   return GRPO_OK;
 }
 
@@ -99,27 +222,29 @@ typedef enum Must { MUST_BE_FALSE, MUST_BE_TRUE, MUST_BE_NULL, MUST_BE_ONE } Mus
 typedef struct Refusal {
   const char *key;
   Must must;
+  unsigned families;
 } Refusal;
 
 static const Refusal refusals[] = {
-    {"scale_attn_by_inverse_layer_idx", MUST_BE_FALSE},
-    {"reorder_and_upcast_attn", MUST_BE_FALSE},
-    {"add_cross_attention", MUST_BE_FALSE},
-    {"is_encoder_decoder", MUST_BE_FALSE},
-    {"scale_attn_weights", MUST_BE_TRUE},
-    {"attn_logit_softcapping", MUST_BE_NULL},
-    {"final_logit_softcapping", MUST_BE_NULL},
-    {"query_pre_attn_scalar", MUST_BE_NULL},
-    {"quantization_config", MUST_BE_NULL},
-    {"partial_rotary_factor", MUST_BE_ONE},
+    {"scale_attn_by_inverse_layer_idx", MUST_BE_FALSE, ALL},
+    {"reorder_and_upcast_attn", MUST_BE_FALSE, ALL},
+    {"add_cross_attention", MUST_BE_FALSE, ALL},
+    {"is_encoder_decoder", MUST_BE_FALSE, ALL},
+    {"use_bidirectional_attention", MUST_BE_FALSE, ALL},
+    {"scale_attn_weights", MUST_BE_TRUE, ALL},
+    {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"quantization_config", MUST_BE_NULL, ALL},
+    {"partial_rotary_factor", MUST_BE_ONE, ALL & ~IN(PHI3)},
 };
 
-static Status check_refusals(const Json *j, const char *what) {
+static Status check_refusals(const Config *c, const Json *j, const char *what) {
   static const char *const wanted[] = {"false", "true", "null", "1"};
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
     const Refusal *r = &refusals[i];
     const Json *v = json_get(j, r->key);
-    if (absent(v)) continue;
+    if (config_absent(v) || !(r->families >> c->family & 1)) continue;
     bool ok = r->must == MUST_BE_FALSE  ? json_type(v) == JSON_BOOL && !json_bool(v)
               : r->must == MUST_BE_TRUE ? json_bool(v)
               : r->must == MUST_BE_ONE  ? json_number(v) == 1.0
@@ -130,79 +255,67 @@ static Status check_refusals(const Json *j, const char *what) {
   return GRPO_OK;
 }
 
-static Status check_windows(const Json *j, const char *what) {
-  const Json *use = json_get(j, "use_sliding_window"), *w = json_get(j, "sliding_window");
-  bool off = !absent(use) && json_type(use) == JSON_BOOL && !json_bool(use);
-  if (!absent(w) && !off)
-    return fail(GRPO_EFORMAT, "%s: sliding_window is not supported (set it to null)", what);
-  const Json *types = json_get(j, "layer_types");
-  for (const Json *t = absent(types) ? NULL : json_child(types); t; t = json_next(t)) {
-    const char *s = json_string(t);
-    if (!s || strcmp(s, "full_attention") != 0)
-      return fail(GRPO_EFORMAT, "%s: layer_types '%s' is not supported", what, s ? s : "?");
-  }
-  return GRPO_OK;
-}
-
 static Status check_activation(const Config *c, const Json *j, const char *what) {
   static const char *const silu[] = {"silu", "swish", NULL};
   static const char *const gelu[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
-  const bool gpt2 = c->family == FAMILY_GPT2;
-  const char *key = "hidden_act";
-  const Json *v = lookup(j, c->family, &key, "activation_function");
-  if (absent(v)) return GRPO_OK;
+  const FamilyRow *f = &family_rows[c->family];
+  const Json *v = json_get(j, f->activation_key);
+  if (config_absent(v)) return GRPO_OK;
   const char *s = json_string(v);
-  for (const char *const *a = gpt2 ? gelu : silu; *a; a++)
+  for (const char *const *a = strcmp(f->activation, "silu") == 0 ? silu : gelu; *a; a++)
     if (s && strcmp(s, *a) == 0) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: %s '%s' is not supported (%s models use %s)", what, key,
-              s ? s : "?", gpt2 ? "gpt2" : "llama", gpt2 ? gelu[0] : silu[0]);
+  return fail(GRPO_EFORMAT, "%s: %s '%s' is not supported (%s models use %s)", what,
+              f->activation_key, s ? s : "?", f->type, f->activation);
 }
 
-/* ---- rotary positions ----------------------------------------------------------- */
+/* ---- which layers are windowed --------------------------------------------------- */
 
-static Status read_llama3(Config *c, const Json *r, const char *what) {
-  const Json *low = json_get(r, "low_freq_factor"), *high = json_get(r, "high_freq_factor");
-  const Json *len = json_get(r, "original_max_position_embeddings");
-  if (absent(low) || absent(high) || absent(len))
-    return fail(GRPO_EFORMAT,
-                "%s: llama3 rope scaling needs low_freq_factor, high_freq_factor and "
-                "original_max_position_embeddings",
-                what);
-  try(read_num(low, "low_freq_factor", 1e-6, 1e6, what, &c->rope_low_freq_factor));
-  try(read_num(high, "high_freq_factor", 1e-6, 1e6, what, &c->rope_high_freq_factor));
-  if (c->rope_high_freq_factor <= c->rope_low_freq_factor)
-    return fail(GRPO_EFORMAT, "%s: high_freq_factor must be greater than low_freq_factor", what);
-  return read_int(len, "original_max_position_embeddings", 1, 1 << 24, what,
-                  &c->rope_original_max_position_embeddings);
+static bool windowed_by_rule(const Config *c, int layer) {
+  const int pattern = c->sliding_window_pattern;
+  if (!c->sliding_window || !c->use_sliding_window) return false;
+  return layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
 }
 
-static Status read_rope_scaling(Config *c, const Json *r, const char *what) {
-  if (json_type(r) != JSON_OBJECT)
-    return fail(GRPO_EFORMAT, "%s: rope_scaling must be an object or null", what);
-  const Json *theta = json_get(r, "rope_theta"), *t = json_get(r, "rope_type");
-  if (!absent(theta)) try(read_num(theta, "rope_theta", 1, 1e12, what, &c->rope_theta));
-  if (absent(t)) t = json_get(r, "type");
-  const char *type = absent(t) ? "default" : json_string(t);
-  if (type && strcmp(type, "default") == 0) return GRPO_OK;
-  if (type && strcmp(type, "linear") == 0) c->rope_scaling = ROPE_LINEAR;
-  if (type && strcmp(type, "llama3") == 0) c->rope_scaling = ROPE_LLAMA3;
-  if (c->rope_scaling == ROPE_PLAIN)
-    return fail(GRPO_EFORMAT, "%s: rope type '%s' is not supported (default, linear, llama3 are)",
-                what, type ? type : "?");
-  const Json *factor = json_get(r, "factor");
-  if (absent(factor)) return fail(GRPO_EFORMAT, "%s: rope scaling '%s' needs a factor", what, type);
-  try(read_num(factor, "rope scaling factor", 1e-3, 1e6, what, &c->rope_factor));
-  return c->rope_scaling == ROPE_LLAMA3 ? read_llama3(c, r, what) : GRPO_OK;
+static Status layer_type(const Json *t, const char *what, bool *windowed) {
+  const char *s = json_string(t);
+  *windowed = s && strcmp(s, "sliding_attention") == 0;
+  if (*windowed || (s && strcmp(s, "full_attention") == 0)) return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: layer_types '%s' is not supported (full_attention and "
+              "sliding_attention are)",
+              what, s ? s : "?");
 }
 
-static Status read_rope(Config *c, const Json *j, const char *what) {
-  static const char *const keys[] = {"rope_scaling", "rope_parameters"};
-  c->rope_factor = 1;
-  for (int i = 0; i < 2 && c->family == FAMILY_LLAMA; i++) {
-    const Json *r = json_get(j, keys[i]);
-    if (!absent(r)) try(read_rope_scaling(c, r, what));
+/* layer_types where the family's files have them; elsewhere they may only say the same. */
+static Status read_layer_types(Config *c, const Json *types, const char *what) {
+  int n = 0;
+  for (const Json *t = json_child(types); t; t = json_next(t), n++) {
+    bool windowed;
+    try(layer_type(t, what, &windowed));
+    if (n >= c->num_hidden_layers) continue;
+    if (windowed != windowed_by_rule(c, n) &&
+        (!config_has_layer_types(c) || !c->sliding_window || !c->use_sliding_window))
+      return fail(GRPO_EFORMAT, "%s: layer_types says %s for layer %d, the other keys do not", what,
+                  windowed ? "sliding_attention" : "full_attention", n);
+    c->windowed[n / 32] &= ~(1u << n % 32);
+    c->windowed[n / 32] |= (uint32_t)windowed << n % 32;
   }
+  if (n && n != c->num_hidden_layers && config_has_layer_types(c))
+    return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers of %d", what, n,
+                c->num_hidden_layers);
   return GRPO_OK;
+}
+
+static Status read_windows(Config *c, const Json *j, const char *what) {
+  const Json *use = json_get(j, "use_sliding_window"), *w = json_get(j, "sliding_window");
+  const bool off = !config_absent(use) && json_type(use) == JSON_BOOL && !json_bool(use);
+  if (!config_absent(w) && !off && !(WINDOWED >> c->family & 1))
+    return fail(GRPO_EFORMAT, "%s: sliding_window is not supported for %s models (set it to null)",
+                what, config_model_type(c));
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    c->windowed[i / 32] |= (uint32_t)windowed_by_rule(c, i) << i % 32;
+  const Json *types = json_get(j, "layer_types");
+  return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
 }
 
 /* ---- special tokens --------------------------------------------------------------- */
@@ -210,14 +323,14 @@ static Status read_rope(Config *c, const Json *j, const char *what) {
 /* Ids outside the vocabulary are the mark of a template; they can never be drawn. */
 static Status read_token(const Json *j, const char *key, const char *what, int *out) {
   const Json *v = json_get(j, key);
-  if (absent(v)) return GRPO_OK;
+  if (config_absent(v)) return GRPO_OK;
   if (json_type(v) == JSON_ARRAY) v = json_child(v);
-  return v ? read_int(v, key, -1, INT32_MAX, what, out) : GRPO_OK;
+  return v ? config_read_int(v, key, -1, INT32_MAX, what, out) : GRPO_OK;
 }
 
 static Status add_eos(Config *c, const Json *v, const char *what) {
   int id = -1;
-  try(read_int(v, "eos_token_id", -1, INT32_MAX, what, &id));
+  try(config_read_int(v, "eos_token_id", -1, INT32_MAX, what, &id));
   if (id < 0 || config_is_eos(c, id)) return GRPO_OK;
   if (c->num_eos == CONFIG_MAX_EOS)
     return fail(GRPO_EFORMAT, "%s: more than %d different eos_token_id", what, CONFIG_MAX_EOS);
@@ -229,7 +342,7 @@ static Status read_special(Config *c, const Json *j, const char *what) {
   try(read_token(j, "bos_token_id", what, &c->bos_token_id));
   try(read_token(j, "pad_token_id", what, &c->pad_token_id));
   const Json *v = json_get(j, "eos_token_id");
-  if (absent(v)) return GRPO_OK;
+  if (config_absent(v)) return GRPO_OK;
   if (json_type(v) != JSON_ARRAY) return add_eos(c, v, what);
   for (const Json *e = json_child(v); e; e = json_next(e)) try(add_eos(c, e, what));
   return GRPO_OK;
@@ -246,28 +359,45 @@ bool config_is_eos(const Config *c, int id) {
 static Status read_family(Config *c, const Json *j, const char *what) {
   const Json *v = json_get(j, "model_type");
   const char *type = v ? json_string(v) : NULL;
-  if (!type) return fail(GRPO_EFORMAT, "%s: no model_type; gpt2 and llama are supported", what);
-  if (strcmp(type, "gpt2") == 0)
-    c->family = FAMILY_GPT2;
-  else if (strcmp(type, "llama") == 0)
-    c->family = FAMILY_LLAMA;
-  else
-    return fail(GRPO_EFORMAT, "%s: model_type '%s' is not supported (gpt2 and llama are)", what,
-                type);
-  return GRPO_OK;
+  char known[128] = "";
+  for (int f = 0, at = 0; f < FAMILY_COUNT; f++) {
+    c->family = (Family)f;
+    if (type && strcmp(type, family_rows[f].type) == 0) return GRPO_OK;
+    at +=
+        snprintf(known + at, sizeof known - (size_t)at, "%s%s", f ? ", " : "", family_rows[f].type);
+  }
+  if (!type) return fail(GRPO_EFORMAT, "%s: no model_type; %s are supported", what, known);
+  return fail(GRPO_EFORMAT, "%s: model_type '%s' is not supported (%s are)", what, type, known);
+}
+
+/* The part that describes the decoder: multimodal gemma3 nests it. */
+static const Json *text_part(const Json *j) {
+  const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
+  const char *s = type ? json_string(type) : NULL;
+  return s && strcmp(s, "gemma3") == 0 && text && json_type(text) == JSON_OBJECT ? text : j;
+}
+
+static const char *dtype_of(const Json *j) {
+  const Json *v = json_get(j, "dtype");
+  if (config_absent(v)) v = json_get(j, "torch_dtype");
+  return v ? json_string(v) : NULL;
 }
 
 Status config_from_json(Config *out, const Json *j, const char *what) {
   if (json_type(j) != JSON_OBJECT) return fail(GRPO_EFORMAT, "%s: not a JSON object", what);
   Config c = {.bos_token_id = -1, .pad_token_id = -1};
-  try(read_family(&c, j, what));
-  try(check_refusals(j, what));
-  try(check_windows(j, what));
-  try(check_activation(&c, j, what));
-  try(read_fields(&c, j, what));
-  try(derive(&c, what));
-  try(read_rope(&c, j, what));
+  const Json *text = text_part(j);
+  const char *dtype = dtype_of(text) ? dtype_of(text) : dtype_of(j);
+  try(read_family(&c, text, what));
+  try(check_refusals(&c, j, what));
+  try(check_refusals(&c, text, what));
+  try(check_activation(&c, text, what));
+  try(read_fields(&c, text, what));
+  try(derive(&c, dtype, what));
+  try(read_windows(&c, text, what));
+  try(config_read_rope(&c, text, what));
   try(read_special(&c, j, what));
+  if (text != j) try(read_special(&c, text, what));
   try(config_check(&c, what));
   *out = c;
   return GRPO_OK;
@@ -301,117 +431,40 @@ Status config_load(Config *out, const char *dir) {
 
 /* Ranges for configurations made in code; files were checked while reading. */
 static Status check_ranges(const Config *c, const char *what) {
-#define INT(field, name, gpt2_name, llama_default, gpt2_default, lo, hi)                           \
-  if (c->field < (lo) || c->field > (hi))                                                          \
-    return fail(GRPO_EFORMAT, "%s: " #field " = %d is outside %d .. %d", what, c->field, lo, hi);
-#define NUM(field, name, gpt2_name, llama_default, gpt2_default, lo, hi)                           \
-  if (!(c->field >= (lo) && c->field <= (hi)))                                                     \
-    return fail(GRPO_EFORMAT, "%s: " #field " = %g is outside %g .. %g", what, c->field,           \
-                (double)(lo), (double)(hi));
-#define BOOL(field, name, gpt2_name, llama_default, gpt2_default)
-#include "model/config.def"
-#undef INT
-#undef NUM
-#undef BOOL
+  for (int i = 0; i < FIELD_COUNT; i++) {
+    const Field f = config_field(c->family, i);
+    const double v = config_get(c, &f);
+    if (!*f.key || f.type == FIELD_BOOL || (f.nullable && v == 0)) continue;
+    if (v >= f.lo && v <= f.hi) continue;
+    return fail(GRPO_EFORMAT, "%s: %s = %g is outside %g .. %g", what, f.common_key, v, f.lo, f.hi);
+  }
+  return GRPO_OK;
+}
+
+static Status check_heads(const Config *c, const char *what) {
+  const unsigned traits = config_traits(c);
+  if (c->num_attention_heads % c->num_key_value_heads)
+    return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
+                what, c->num_attention_heads, c->num_key_value_heads);
+  if (traits & TRAIT_ROPE && (config_rotary_dim(c) % 2 || !config_rotary_dim(c)))
+    return fail(GRPO_EFORMAT, "%s: head_dim %d is odd, rotary positions need it even", what,
+                config_rotary_dim(c));
+  if (!(traits & TRAIT_CONV1D)) return GRPO_OK;
+  if (c->num_key_value_heads != c->num_attention_heads)
+    return fail(GRPO_EFORMAT, "%s: gpt2 has no grouped key/value heads", what);
+  if (c->num_attention_heads * c->head_dim != c->hidden_size)
+    return fail(GRPO_EFORMAT, "%s: gpt2 wants heads times head_dim to be the hidden size %d", what,
+                c->hidden_size);
   return GRPO_OK;
 }
 
 Status config_check(const Config *c, const char *what) {
   try(check_ranges(c, what));
-  if (c->num_attention_heads % c->num_key_value_heads)
-    return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
-                what, c->num_attention_heads, c->num_key_value_heads);
-  if (c->family == FAMILY_LLAMA && c->head_dim % 2)
-    return fail(GRPO_EFORMAT, "%s: head_dim %d is odd, rotary positions need it even", what,
-                c->head_dim);
-  if (c->family == FAMILY_GPT2 && c->num_key_value_heads != c->num_attention_heads)
-    return fail(GRPO_EFORMAT, "%s: gpt2 has no grouped key/value heads", what);
-  if (c->family == FAMILY_GPT2 && c->num_attention_heads * c->head_dim != c->hidden_size)
-    return fail(GRPO_EFORMAT, "%s: gpt2 wants heads times head_dim to be the hidden size %d", what,
-                c->hidden_size);
+  try(check_heads(c, what));
   double h = c->hidden_size, q = (double)c->num_attention_heads * c->head_dim;
   double layer = 4 * h * q + 3 * h * c->intermediate_size;
   double all = layer * c->num_hidden_layers + 2 * h * c->vocab_size;
   if (all > 1e11 || (double)c->max_position_embeddings * h > 1e11)
     return fail(GRPO_ELIMIT, "%s: about %.3g parameters; this build stops at 1e11", what, all);
   return GRPO_OK;
-}
-
-/* ---- writing ------------------------------------------------------------------------ */
-
-static void put_key(Buf *b, const char *key) { buf_printf(b, ",\n  \"%s\": ", key); }
-
-static void put_int(Buf *b, const char *key, long long v) {
-  put_key(b, key);
-  buf_printf(b, "%lld", v);
-}
-
-static void put_token(Buf *b, const char *key, int id) {
-  put_key(b, key);
-  if (id < 0)
-    buf_puts(b, "null");
-  else
-    buf_printf(b, "%d", id);
-}
-
-static void put_eos(Buf *b, const Config *c) {
-  if (c->num_eos <= 1) {
-    put_token(b, "eos_token_id", c->num_eos ? c->eos_token_id[0] : -1);
-    return;
-  }
-  put_key(b, "eos_token_id");
-  for (int i = 0; i < c->num_eos; i++) buf_printf(b, "%s%d", i ? ", " : "[", c->eos_token_id[i]);
-  buf_putc(b, ']');
-}
-
-static void put_rope_scaling(Buf *b, const Config *c) {
-  put_key(b, "rope_scaling");
-  if (c->rope_scaling == ROPE_PLAIN) {
-    buf_puts(b, "null");
-    return;
-  }
-  const bool llama3 = c->rope_scaling == ROPE_LLAMA3;
-  buf_printf(b, "{\"rope_type\": \"%s\", \"factor\": ", llama3 ? "llama3" : "linear");
-  json_put_number(b, c->rope_factor);
-  if (llama3) {
-    buf_puts(b, ", \"low_freq_factor\": ");
-    json_put_number(b, c->rope_low_freq_factor);
-    buf_puts(b, ", \"high_freq_factor\": ");
-    json_put_number(b, c->rope_high_freq_factor);
-    buf_printf(b, ", \"original_max_position_embeddings\": %d",
-               c->rope_original_max_position_embeddings);
-  }
-  buf_putc(b, '}');
-}
-
-void config_put_json(Buf *b, const Config *c) {
-  const bool gpt2 = c->family == FAMILY_GPT2;
-  buf_printf(b, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"",
-             gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM", gpt2 ? "gpt2" : "llama");
-#define INT(field, key, gpt2_key, llama_default, gpt2_default, lo, hi)                             \
-  if (!gpt2 || *gpt2_key) put_int(b, gpt2 ? gpt2_key : key, c->field);
-#define NUM(field, key, gpt2_key, llama_default, gpt2_default, lo, hi)                             \
-  if (!gpt2 || *gpt2_key) {                                                                        \
-    put_key(b, gpt2 ? gpt2_key : key);                                                             \
-    json_put_number(b, c->field);                                                                  \
-  }
-#define BOOL(field, key, gpt2_key, llama_default, gpt2_default)                                    \
-  if (!gpt2 || *gpt2_key) {                                                                        \
-    put_key(b, gpt2 ? gpt2_key : key);                                                             \
-    buf_puts(b, c->field ? "true" : "false");                                                      \
-  }
-#include "model/config.def"
-#undef INT
-#undef NUM
-#undef BOOL
-  if (gpt2)
-    put_int(b, "n_ctx", c->max_position_embeddings);
-  else
-    put_rope_scaling(b, c);
-  put_key(b, gpt2 ? "activation_function" : "hidden_act");
-  buf_puts(b, gpt2 ? "\"gelu_new\"" : "\"silu\"");
-  put_token(b, "bos_token_id", c->bos_token_id);
-  put_token(b, "pad_token_id", c->pad_token_id);
-  put_eos(b, c);
-  buf_puts(b, "\n}\n");
 }

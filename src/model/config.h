@@ -1,8 +1,8 @@
 /* config.h - what a decoder looks like, read from Hugging Face's config.json.
  *
- * config.def lists every field once: its C type, its Hugging Face key (and the
- * GPT-2 family's key), default and range.  An unknown model_type, or an option
- * that would change the result and is not supported, is refused by name.
+ * config.def lists families and fields once: Hugging Face's keys, defaults and
+ * ranges.  An unknown model_type, or an option that would change the result and
+ * is not supported, is refused by name.
  */
 #ifndef GRPO_MODEL_CONFIG_H
 #define GRPO_MODEL_CONFIG_H
@@ -14,10 +14,31 @@
 #include "base/err.h"
 #include "base/json.h"
 
-typedef enum Family { FAMILY_GPT2, FAMILY_LLAMA } Family;
-typedef enum RopeScaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 } RopeScaling;
+enum { CONFIG_MAX_EOS = 8, CONFIG_MAX_LAYERS = 1024, CONFIG_MAX_ROPE_FACTORS = 128 };
 
-enum { CONFIG_MAX_EOS = 8 };
+typedef enum Family {
+#define FAMILY(name, type, architecture, activation_key, activation, traits) FAMILY_##name,
+#include "model/config.def"
+  FAMILY_COUNT
+} Family;
+
+/* What layers are made of.  The first few come with the family, the others from its fields. */
+typedef enum Trait {
+  TRAIT_CONV1D = 1,       /* weights [in, out], learned positions, LayerNorm with bias */
+  TRAIT_ROPE = 2,         /* rotary positions, RMSNorm */
+  TRAIT_GATED = 4,        /* act(gate) * up */
+  TRAIT_GELU = 8,         /* the gate's activation is gelu (tanh), not silu */
+  TRAIT_PACKED = 16,      /* q, k, v in one matrix; so are gate and up */
+  TRAIT_QK_NORM = 32,     /* RMSNorm of each head of q and k before the rotation */
+  TRAIT_PLUS_ONE = 64,    /* RMSNorm multiplies by 1 + w; embeddings are scaled */
+  TRAIT_POST_NORMS = 128, /* a branch is normed once more before it joins the residual stream */
+  TRAIT_QKV_BIAS = 256,
+  TRAIT_O_BIAS = 512,
+  TRAIT_MLP_BIAS = 1024,
+  TRAIT_UNTIED = 2048
+} Trait;
+
+typedef enum RopeScaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_LONG } RopeScaling;
 
 typedef struct Config {
   Family family;
@@ -25,10 +46,22 @@ typedef struct Config {
   int num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
   double norm_eps, initializer_range;
   bool tie_word_embeddings, attention_bias, mlp_bias;
-  double rope_theta;
+  double query_pre_attn_scalar;       /* 0: head_dim */
+  double attn_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
+  double embedding_scale;             /* 0: none */
+  bool use_sliding_window;
+  int sliding_window, max_window_layers, sliding_window_pattern;
+  uint32_t windowed[CONFIG_MAX_LAYERS / 32]; /* bits: the layers that sliding_window is for */
+  /* Rotary positions; windowed layers of gemma3 have a base of their own and no scaling. */
+  double rope_theta, rope_local_theta, partial_rotary_factor; /* 0: all of head_dim */
   RopeScaling rope_scaling;
   double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
   int rope_original_max_position_embeddings;
+  /* ROPE_LONG: the file's max_position_embeddings; ours is the length the chosen factors are for */
+  int rope_file_positions, rope_nfactors;
+  bool use_long_rope;
+  double rope_attention_factor; /* 0: the usual one */
+  double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */
   int num_eos, eos_token_id[CONFIG_MAX_EOS]; /* config.json and generation_config.json together */
 } Config;
@@ -41,5 +74,11 @@ void config_put_json(Buf *b, const Config *c); /* a config.json that transformer
 /* Shapes that fit together, within limits. */
 Status config_check(const Config *c, const char *what);
 bool config_is_eos(const Config *c, int id);
+
+unsigned config_traits(const Config *c);
+const char *config_model_type(const Config *c); /* "llama" */
+int config_window(const Config *c, int layer);  /* 0: the layer sees everything */
+int config_rotary_dim(const Config *c);         /* of head_dim; the rest is not rotated */
+bool config_has_local_rope(const Config *c);    /* windowed layers rotate otherwise */
 
 #endif

@@ -1,6 +1,6 @@
 /* impl.h - the inside of a Model, for the files of this layer and their tests.
  *
- * The parameters of both families are listed once, in layout.c; a slot says
+ * The parameters of all families are listed once, in layout.c; a slot says
  * what a parameter is for, so transformer.c asks for slots and never for names.
  */
 #ifndef GRPO_MODEL_IMPL_H
@@ -23,14 +23,20 @@ typedef enum LayerSlot {
   L_V_B,
   L_O_W,
   L_O_B,
+  L_QNORM_W,
+  L_KNORM_W,
+  L_POST1_W,
   L_NORM2_W,
   L_NORM2_B,
+  L_GATE_UP_W,
+  L_GATE_UP_B,
   L_GATE_W,
   L_GATE_B,
   L_UP_W,
   L_UP_B,
   L_DOWN_W,
   L_DOWN_B,
+  L_POST2_W,
   L_COUNT
 } LayerSlot;
 typedef enum ModelSlot { M_EMBED, M_POSITION, M_NORM_W, M_NORM_B, M_HEAD, M_COUNT } ModelSlot;
@@ -92,7 +98,9 @@ struct Model {
   bool stale;            /* panels do not show the weights */
   bool trainable;
   bool checkpointing; /* layers are computed again in backward */
-  real *rope;         /* [max_position_embeddings, head_dim / 2, 2]; NULL for gpt2 */
+  /* [max_position_embeddings, rotary dim / 2, 2]; NULL for gpt2.  The second is for windowed layers
+   * that rotate otherwise, else NULL. */
+  real *rope[2];
 };
 
 /* Names, shapes and slots of every parameter; no memory for weights yet. */
@@ -102,9 +110,11 @@ Status model_allocate(Model *m);
 void model_destroy(Model *m);                      /* whatever there is; NULL is fine */
 int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
 
-/* The inverse frequencies of rotary positions, scaled as the configuration says. */
-void rope_frequencies(const Config *c, double *inv_freq /* [head_dim / 2] */);
-Status rope_table(const Config *c, real **out);
+/* The inverse frequencies of rotary positions, scaled as the configuration says; local: of the
+ * windowed layers that rotate otherwise. */
+void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary dim / 2] */);
+size_t rope_reals(const Config *c); /* of one table; 0: none */
+Status rope_table(const Config *c, bool local, real **out);
 size_t model_panel_reals(const Model *m);
 
 /* ---- adapters (lora.c, peft.c) ---- */
@@ -135,7 +145,7 @@ typedef struct Rows {
   const RngKey *dropout; /* as in Pack */
 } Rows;
 
-AttnShape model_attention(const Config *c);
+AttnShape model_attention(const Config *c); /* of a layer that sees everything */
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);

@@ -7,69 +7,79 @@
 #include "model/impl.h"
 
 /* The sizes that parameters are made of. */
-typedef enum Dim { NONE, VOCAB, POSITIONS, HIDDEN, QKV, HEADS, KV, FFN } Dim;
-enum { BIAS = 1, NORM = 2, IN_OUT = 4, ATTN_BIAS = 8, MLP_BIAS = 16, UNTIED = 32 };
+typedef enum Dim { NONE, VOCAB, POSITIONS, HIDDEN, QKV, HEADS, KV, HEAD, FFN, GATE_UP } Dim;
+enum { BIAS = 1, NORM = 2, IN_OUT = 4 };
 
+/* A parameter; a model has it when it has all traits of `with` and none of `without`. */
 typedef struct Row {
   int slot;
   const char *name; /* after the layer's prefix, for a layer's parameters */
   Dim dim[2];
   int flags;
+  unsigned with, without;
 } Row;
 
 static const Row gpt2_begin[] = {
-    {M_EMBED, "transformer.wte.weight", {VOCAB, HIDDEN}, 0},
-    {M_POSITION, "transformer.wpe.weight", {POSITIONS, HIDDEN}, 0},
+    {M_EMBED, "transformer.wte.weight", {VOCAB, HIDDEN}, 0, 0, 0},
+    {M_POSITION, "transformer.wpe.weight", {POSITIONS, HIDDEN}, 0, 0, 0},
     {0},
 };
 static const Row gpt2_layer[] = {
-    {L_NORM1_W, "ln_1.weight", {HIDDEN}, NORM},
-    {L_NORM1_B, "ln_1.bias", {HIDDEN}, NORM | BIAS},
-    {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT},
-    {L_QKV_B, "attn.c_attn.bias", {QKV}, BIAS},
-    {L_O_W, "attn.c_proj.weight", {HEADS, HIDDEN}, IN_OUT},
-    {L_O_B, "attn.c_proj.bias", {HIDDEN}, BIAS},
-    {L_NORM2_W, "ln_2.weight", {HIDDEN}, NORM},
-    {L_NORM2_B, "ln_2.bias", {HIDDEN}, NORM | BIAS},
-    {L_UP_W, "mlp.c_fc.weight", {HIDDEN, FFN}, IN_OUT},
-    {L_UP_B, "mlp.c_fc.bias", {FFN}, BIAS},
-    {L_DOWN_W, "mlp.c_proj.weight", {FFN, HIDDEN}, IN_OUT},
-    {L_DOWN_B, "mlp.c_proj.bias", {HIDDEN}, BIAS},
+    {L_NORM1_W, "ln_1.weight", {HIDDEN}, NORM, 0, 0},
+    {L_NORM1_B, "ln_1.bias", {HIDDEN}, NORM | BIAS, 0, 0},
+    {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT, 0, 0},
+    {L_QKV_B, "attn.c_attn.bias", {QKV}, BIAS, 0, 0},
+    {L_O_W, "attn.c_proj.weight", {HEADS, HIDDEN}, IN_OUT, 0, 0},
+    {L_O_B, "attn.c_proj.bias", {HIDDEN}, BIAS, 0, 0},
+    {L_NORM2_W, "ln_2.weight", {HIDDEN}, NORM, 0, 0},
+    {L_NORM2_B, "ln_2.bias", {HIDDEN}, NORM | BIAS, 0, 0},
+    {L_UP_W, "mlp.c_fc.weight", {HIDDEN, FFN}, IN_OUT, 0, 0},
+    {L_UP_B, "mlp.c_fc.bias", {FFN}, BIAS, 0, 0},
+    {L_DOWN_W, "mlp.c_proj.weight", {FFN, HIDDEN}, IN_OUT, 0, 0},
+    {L_DOWN_B, "mlp.c_proj.bias", {HIDDEN}, BIAS, 0, 0},
     {0},
 };
 static const Row gpt2_end[] = {
-    {M_NORM_W, "transformer.ln_f.weight", {HIDDEN}, NORM},
-    {M_NORM_B, "transformer.ln_f.bias", {HIDDEN}, NORM | BIAS},
-    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, UNTIED},
+    {M_NORM_W, "transformer.ln_f.weight", {HIDDEN}, NORM, 0, 0},
+    {M_NORM_B, "transformer.ln_f.bias", {HIDDEN}, NORM | BIAS, 0, 0},
+    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, TRAIT_UNTIED, 0},
     {0},
 };
 
+/* Every other family. */
 static const Row llama_begin[] = {
-    {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0},
+    {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0, 0, 0},
     {0},
 };
 static const Row llama_layer[] = {
-    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0},
-    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS | ATTN_BIAS},
-    {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0},
-    {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS | ATTN_BIAS},
-    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0},
-    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS | ATTN_BIAS},
-    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0},
-    {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS | ATTN_BIAS},
-    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0},
-    {L_GATE_B, "mlp.gate_proj.bias", {FFN}, BIAS | MLP_BIAS},
-    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0},
-    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS | MLP_BIAS},
-    {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0},
-    {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS | MLP_BIAS},
-    {L_NORM1_W, "input_layernorm.weight", {HIDDEN}, NORM},
-    {L_NORM2_W, "post_attention_layernorm.weight", {HIDDEN}, NORM},
+    {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, TRAIT_PACKED, 0},
+    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, 0, TRAIT_PACKED},
+    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, 0, TRAIT_PACKED},
+    {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, 0, TRAIT_PACKED},
+    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, 0, 0},
+    {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, TRAIT_O_BIAS, 0},
+    {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, TRAIT_QK_NORM, 0},
+    {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, TRAIT_QK_NORM, 0},
+    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, TRAIT_PACKED, 0},
+    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, 0, TRAIT_PACKED},
+    {L_GATE_B, "mlp.gate_proj.bias", {FFN}, BIAS, TRAIT_MLP_BIAS, TRAIT_PACKED},
+    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, 0, TRAIT_PACKED},
+    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, TRAIT_MLP_BIAS, TRAIT_PACKED},
+    {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0, 0, 0},
+    {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS, TRAIT_MLP_BIAS, 0},
+    {L_NORM1_W, "input_layernorm.weight", {HIDDEN}, NORM, 0, 0},
+    {L_NORM2_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, 0, TRAIT_POST_NORMS},
+    {L_POST1_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
+    {L_NORM2_W, "pre_feedforward_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
+    {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
     {0},
 };
 static const Row llama_end[] = {
-    {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM},
-    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, UNTIED},
+    {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, 0, 0},
+    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, TRAIT_UNTIED, 0},
     {0},
 };
 
@@ -78,10 +88,8 @@ typedef struct Table {
   const char *layer_prefix;
 } Table;
 
-static const Table tables[] = {
-    [FAMILY_GPT2] = {gpt2_begin, gpt2_layer, gpt2_end, "transformer.h."},
-    [FAMILY_LLAMA] = {llama_begin, llama_layer, llama_end, "model.layers."},
-};
+static const Table gpt2_table = {gpt2_begin, gpt2_layer, gpt2_end, "transformer.h."};
+static const Table llama_table = {llama_begin, llama_layer, llama_end, "model.layers."};
 
 enum { NAME_MAX_BYTES = 80 };
 
@@ -94,13 +102,17 @@ static int size_of(const Config *c, Dim d) {
   case HIDDEN:
     return c->hidden_size;
   case QKV:
-    return 3 * c->hidden_size;
+    return (c->num_attention_heads + 2 * c->num_key_value_heads) * c->head_dim;
   case HEADS:
     return c->num_attention_heads * c->head_dim;
   case KV:
     return c->num_key_value_heads * c->head_dim;
+  case HEAD:
+    return c->head_dim;
   case FFN:
     return c->intermediate_size;
+  case GATE_UP:
+    return 2 * c->intermediate_size;
   case NONE:
     break;
   }
@@ -108,10 +120,8 @@ static int size_of(const Config *c, Dim d) {
 }
 
 static bool present(const Config *c, const Row *r) {
-  if (r->flags & UNTIED) return !c->tie_word_embeddings;
-  if (r->flags & ATTN_BIAS) return c->attention_bias;
-  if (r->flags & MLP_BIAS) return c->mlp_bias;
-  return true;
+  const unsigned traits = config_traits(c);
+  return (traits & r->with) == r->with && !(traits & r->without);
 }
 
 static int count_rows(const Config *c, const Row *r) {
@@ -154,7 +164,7 @@ int model_index(const Model *m, const char *name) {
 
 Status model_layout(Model **out, Pool *pool, const Config *c) {
   try(config_check(c, "model"));
-  const Table *t = &tables[c->family];
+  const Table *t = config_traits(c) & TRAIT_CONV1D ? &gpt2_table : &llama_table;
   const int layers = c->num_hidden_layers;
   const size_t n = (size_t)(count_rows(c, t->begin) + count_rows(c, t->end)) +
                    (size_t)count_rows(c, t->layer) * (size_t)layers;

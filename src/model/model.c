@@ -63,7 +63,8 @@ Status model_allocate(Model *m) {
     m->param[i].t.data = m->weights + at;
     at += padded(m->param[i].t.n);
   }
-  if (m->config.family == FAMILY_LLAMA) try(rope_table(&m->config, &m->rope));
+  if (rope_reals(&m->config)) try(rope_table(&m->config, false, &m->rope[0]));
+  if (config_has_local_rope(&m->config)) try(rope_table(&m->config, true, &m->rope[1]));
   return allocate_panels(m);
 }
 
@@ -80,7 +81,7 @@ void model_destroy(Model *m) {
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
-  mem_free_aligned(m->rope);
+  for (int i = 0; i < 2; i++) mem_free_aligned(m->rope[i]);
   mem_free(m->param);
   mem_free(m->by_name);
   mem_free(m->names);
@@ -172,11 +173,13 @@ static void fill_chunk(void *arg, int chunk, int worker) {
 
 static void initialise(Model *m, uint64_t seed) {
   const Config *c = &m->config;
-  const double residual = c->family == FAMILY_GPT2 ? 1 / sqrt(2.0 * c->num_hidden_layers) : 1;
+  const unsigned traits = config_traits(c);
+  const double residual = traits & TRAIT_CONV1D ? 1 / sqrt(2.0 * c->num_hidden_layers) : 1;
+  const real norm = traits & TRAIT_PLUS_ONE ? 0 : 1;
   for (int i = 0; i < m->nparams; i++) {
     Param *p = &m->param[i];
     if (p->is_bias || p->is_norm) {
-      for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : 1;
+      for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : norm;
       continue;
     }
     Fill f = {p->t.data,

@@ -24,7 +24,7 @@ typedef struct Param {
 typedef struct Model Model; /* reference-counted */
 
 /* Random weights: normal(0, initializer_range), gpt2's residual projections scaled by
- * 1/sqrt(2 layers), norms 1, biases 0. */
+ * 1/sqrt(2 layers), norms 1 (0 where 1 + w multiplies), biases 0. */
 Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
 /* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an
  * index; f32, f16, bf16. */

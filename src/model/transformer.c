@@ -1,52 +1,22 @@
 /* transformer.c - the forward pass, as a list of operations.  Backward is the tape's affair.
  *
- * Both families are the same block: x += attention(norm(x)), x += mlp(norm(x)).  Training and
+ * All families are the same block: x += attention(norm(x)), x += mlp(norm(x)).  What a family has
+ * more or less is seen from which parameters are there (slots) and from Config.  Training and
  * decoding run this one code; they differ in where keys and values are (Rows in impl.h).
  */
 #include <math.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "grad/recompute.h"
 #include "model/impl.h"
 
-/* ---- rotary positions ------------------------------------------------------------- */
-
-/* Llama 3: long wavelengths are slowed by `factor`, short ones kept, those between interpolated. */
-static double llama3_frequency(const Config *c, double f) {
-  const double wavelength = 2 * M_PI / f, len = c->rope_original_max_position_embeddings;
-  const double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
-  if (wavelength < len / high) return f;
-  if (wavelength > len / low) return f / c->rope_factor;
-  const double s = (len / wavelength - low) / (high - low);
-  return (1 - s) * f / c->rope_factor + s * f;
-}
-
-void rope_frequencies(const Config *c, double *inv_freq) {
-  for (int i = 0; i < c->head_dim / 2; i++) {
-    const double f = pow(c->rope_theta, -2.0 * i / c->head_dim);
-    inv_freq[i] = c->rope_scaling == ROPE_LINEAR   ? f / c->rope_factor
-                  : c->rope_scaling == ROPE_LLAMA3 ? llama3_frequency(c, f)
-                                                   : f;
-  }
-}
-
-Status rope_table(const Config *c, real **out) {
-  const size_t half = (size_t)c->head_dim / 2, n = (size_t)c->max_position_embeddings;
-  double inv_freq[512]; /* head_dim is at most 1024 */
-  real *cs = mem_alloc_aligned(n * half * 2 * sizeof *cs);
-  if (!cs) return fail(GRPO_ENOMEM, "model: table of %zu rotary positions", n);
-  rope_frequencies(c, inv_freq);
-  for (size_t pos = 0; pos < n; pos++)
-    for (size_t i = 0; i < half; i++) {
-      cs[(pos * half + i) * 2] = (real)cos((double)pos * inv_freq[i]);
-      cs[(pos * half + i) * 2 + 1] = (real)sin((double)pos * inv_freq[i]);
-    }
-  *out = cs;
-  return GRPO_OK;
-}
-
 /* ---- one layer ----------------------------------------------------------------------- */
+
+/* What layers of one kind share: those that see everything, and the windowed ones. */
+typedef struct Kind {
+  RopeAttr rope_q, rope_k;
+  AttentionAttr attention;
+} Kind;
 
 /* A forward in progress; attributes outlive it in the tape's arena. */
 typedef struct Pass {
@@ -54,16 +24,17 @@ typedef struct Pass {
   Tape *t;
   const Rows *rows;
   EmbeddingAttr embedding;
-  RopeAttr rope_q, rope_k;
-  AttentionAttr attention;
+  Kind kind[2];     /* [is the layer windowed] */
   const Lora *lora; /* NULL: none */
 } Pass;
 
 AttnShape model_attention(const Config *c) {
+  const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : c->head_dim;
   return (AttnShape){.heads = c->num_attention_heads,
                      .kv_heads = c->num_key_value_heads,
                      .head_dim = c->head_dim,
-                     .scale = (real)(1 / sqrt((double)c->head_dim))};
+                     .scale = (real)(1 / sqrt(by)),
+                     .softcap = (real)c->attn_softcap};
 }
 
 /* Attributes of an adapter's operation on the rows of this pass. */
@@ -84,18 +55,19 @@ static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor 
   const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
   if (mod) {
     Tensor *lora_in[] = {x, l->t[slot], l->t[slot + 1], &mod->a->t, &mod->b->t};
-    Attr lora = {.i = {p->m->config.family == FAMILY_GPT2}};
+    Attr lora = {.i = {(config_traits(&p->m->config) & TRAIT_CONV1D) != 0}};
     try(lora_attr(p->t, p->lora, mod, p->rows->dropout, &lora));
     return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
   }
   Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
-  const Attr a = {.i = {p->m->config.family == FAMILY_GPT2}};
+  const Attr a = {.i = {(config_traits(&p->m->config) & TRAIT_CONV1D) != 0}};
   return tape_apply(p->t, OP_linear, in, &a, y);
 }
 
 static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
   Tensor *in[] = {x, w, b};
-  const Attr a = {.f = {p->m->config.norm_eps}};
+  const Attr a = {.f = {p->m->config.norm_eps},
+                  .i = {(config_traits(&p->m->config) & TRAIT_PLUS_ONE) != 0}};
   return tape_apply(p->t, b ? OP_layernorm : OP_rmsnorm, in, &a, y);
 }
 
@@ -116,27 +88,40 @@ static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
   return tape_apply(p->t, OP_add, in, NULL, y);
 }
 
-static Status qkv_gpt2(Pass *p, const Layer *l, Tensor *h, Tensor *qkv[3]) {
-  const int c = p->m->config.hidden_size;
-  Tensor *all;
-  try(linear(p, l, L_QKV_W, h, &all));
-  for (int i = 0; i < 3; i++) try(narrow(p, all, i * c, c, &qkv[i]));
+/* x's columns as n tensors of these widths, side by side. */
+static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
+  for (int i = 0, at = 0; i < n; at += width[i++]) try(narrow(p, x, at, width[i], &y[i]));
   return GRPO_OK;
 }
 
-static Status qkv_llama(Pass *p, const Layer *l, Tensor *h, Tensor *qkv[3]) {
-  Tensor *q, *k;
-  try(linear(p, l, L_Q_W, h, &q));
-  try(linear(p, l, L_K_W, h, &k));
-  try(linear(p, l, L_V_W, h, &qkv[2]));
-  try(rope(p, q, &p->rope_q, &qkv[0]));
-  return rope(p, k, &p->rope_k, &qkv[1]);
+static Status project_qkv(Pass *p, const Layer *l, Tensor *h, Tensor *qkv[3]) {
+  const AttnShape *s = &p->kind[0].attention.shape;
+  const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+  Tensor *all;
+  if (l->t[L_QKV_W]) {
+    try(linear(p, l, L_QKV_W, h, &all));
+    return split(p, all, 3, (const int[]){q, kv, kv}, qkv);
+  }
+  try(linear(p, l, L_Q_W, h, &qkv[0]));
+  try(linear(p, l, L_K_W, h, &qkv[1]));
+  return linear(p, l, L_V_W, h, &qkv[2]);
+}
+
+static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qkv[3]) {
+  try(project_qkv(p, l, h, qkv));
+  if (l->t[L_QNORM_W]) {
+    try(norm(p, qkv[0], l->t[L_QNORM_W], NULL, &qkv[0]));
+    try(norm(p, qkv[1], l->t[L_KNORM_W], NULL, &qkv[1]));
+  }
+  if (!k->rope_q.cs) return GRPO_OK;
+  try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
+  return rope(p, qkv[1], &k->rope_k, &qkv[1]);
 }
 
 /* Decoding: the rows' keys and values join the cache before the queries look at it. */
 static void store_keys(const Pass *p, Tensor *const qkv[3]) {
   const Rows *r = p->rows;
-  const AttnShape *s = &p->attention.shape;
+  const AttnShape *s = &p->kind[0].attention.shape;
   const int ld = s->kv_heads * s->head_dim;
   for (int i = 0; i < r->nspans; i++) {
     const AttnSpan *a = &r->spans[i];
@@ -145,67 +130,85 @@ static void store_keys(const Pass *p, Tensor *const qkv[3]) {
   }
 }
 
-static Status attention(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
+static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tensor **y) {
   Tensor *h, *qkv[3], *o;
-  const Attr a = {.p = &p->attention};
+  const Attr a = {.p = &k->attention};
   try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
-  if (p->m->config.family == FAMILY_GPT2)
-    try(qkv_gpt2(p, l, h, qkv));
-  else
-    try(qkv_llama(p, l, h, qkv));
+  try(make_qkv(p, l, k, h, qkv));
   if (!p->rows->pack) store_keys(p, qkv);
   try(tape_apply(p->t, OP_attention, qkv, &a, &o));
   return linear(p, l, L_O_W, o, y);
 }
 
+static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]) {
+  const int f = p->m->config.intermediate_size;
+  Tensor *both;
+  if (l->t[L_GATE_UP_W]) {
+    try(linear(p, l, L_GATE_UP_W, h, &both));
+    return split(p, both, 2, (const int[]){f, f}, gate_up);
+  }
+  try(linear(p, l, L_GATE_W, h, &gate_up[0]));
+  return linear(p, l, L_UP_W, h, &gate_up[1]);
+}
+
 static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
-  Tensor *h, *up, *act, *gate;
+  const unsigned traits = config_traits(&p->m->config);
+  Tensor *h, *in[2], *act;
   try(norm(p, x, l->t[L_NORM2_W], l->t[L_NORM2_B], &h));
-  if (p->m->config.family == FAMILY_GPT2) {
-    try(linear(p, l, L_UP_W, h, &up));
-    try(tape_apply(p->t, OP_gelu, &up, NULL, &act));
+  if (traits & TRAIT_GATED) {
+    try(gate_and_up(p, l, h, in));
+    try(tape_apply(p->t, traits & TRAIT_GELU ? OP_geglu : OP_swiglu, in, NULL, &act));
   } else {
-    try(linear(p, l, L_GATE_W, h, &gate));
-    try(linear(p, l, L_UP_W, h, &up));
-    Tensor *in[] = {gate, up};
-    try(tape_apply(p->t, OP_swiglu, in, NULL, &act));
+    try(linear(p, l, L_UP_W, h, &in[0]));
+    try(tape_apply(p->t, OP_gelu, in, NULL, &act));
   }
   return linear(p, l, L_DOWN_W, act, y);
 }
 
-static Status block(Pass *p, const Layer *l, Tensor *x, Tensor **out) {
+static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
+  const Layer *l = &p->m->layer[layer];
+  const Kind *k = &p->kind[config_window(&p->m->config, layer) > 0];
   Tensor *branch, *mid;
-  try(attention(p, l, x, &branch));
+  try(attention(p, l, k, x, &branch));
+  if (l->t[L_POST1_W]) try(norm(p, branch, l->t[L_POST1_W], NULL, &branch));
   try(add(p, x, branch, &mid));
   try(mlp(p, l, mid, &branch));
+  if (l->t[L_POST2_W]) try(norm(p, branch, l->t[L_POST2_W], NULL, &branch));
   return add(p, mid, branch, out);
 }
 
 /* ---- all layers -------------------------------------------------------------------------- */
 
-static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
+static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
   const Config *c = &m->config;
+  const RopeAttr rope_attr = {.head_dim = c->head_dim,
+                              .rotary = config_rotary_dim(c),
+                              .positions = c->max_position_embeddings,
+                              .pos = r->pos,
+                              .cs = m->rope[windowed && m->rope[1]]};
+  Kind k = {.rope_q = rope_attr,
+            .rope_k = rope_attr,
+            .attention = {.shape = model_attention(c),
+                          .npack = r->npack,
+                          .pack = r->pack,
+                          .nspans = r->nspans,
+                          .spans = r->spans}};
+  k.rope_q.heads = c->num_attention_heads;
+  k.rope_k.heads = c->num_key_value_heads;
+  k.attention.shape.window = windowed ? c->sliding_window : 0;
+  return k;
+}
+
+static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   Pass *p = arena_alloc(&t->arena, sizeof *p);
   if (!p) return fail(GRPO_ENOMEM, "forward");
   try(model_pack(m, &t->cx));
-  const RopeAttr rope_attr = {.head_dim = c->head_dim,
-                              .positions = c->max_position_embeddings,
-                              .pos = r->pos,
-                              .cs = m->rope};
   *p = (Pass){.m = m,
               .t = t,
               .rows = r,
               .lora = lora_active(m),
-              .embedding = {r->n, r->ids, r->pos},
-              .rope_q = rope_attr,
-              .rope_k = rope_attr,
-              .attention = {.shape = model_attention(c),
-                            .npack = r->npack,
-                            .pack = r->pack,
-                            .nspans = r->nspans,
-                            .spans = r->spans}};
-  p->rope_q.heads = c->num_attention_heads;
-  p->rope_k.heads = c->num_key_value_heads;
+              .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale},
+              .kind = {kind_of(m, r, false), kind_of(m, r, true)}};
   *out = p;
   return GRPO_OK;
 }
@@ -225,7 +228,7 @@ typedef struct LayerPass {
 static Status run_layer(void *user, Tape *t, Tensor *x, Tensor **y) {
   const LayerPass *lp = user;
   (void)t;
-  return block(lp->pass, &lp->pass->m->layer[lp->layer], x, y);
+  return block(lp->pass, lp->layer, x, y);
 }
 
 /* Gradient checkpointing: a layer keeps its input only. */
@@ -251,7 +254,7 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
     if (keep && m->checkpointing)
       try(checkpointed_layer(p, i, x, &y));
     else
-      try(block(p, &m->layer[i], x, &y));
+      try(block(p, i, x, &y));
     if (keep) {
       x = y;
     } else {
@@ -297,13 +300,15 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
   *a = (LogheadAttr){.n = p->nout,
                      .rows = p->out_rows,
                      .targets = p->targets,
-                     .inv_temp = (real)(1 / temperature)};
+                     .inv_temp = (real)(1 / temperature),
+                     .softcap = (real)m->config.logit_softcap};
   if (ref) {
     try(model_pack(ref, &t->cx));
     a->ref_hidden = ref_hidden;
     a->ref_packed = ref->t[M_HEAD]->packed;
     a->ref_mat = ref->t[M_HEAD]->mat;
     a->ref_c = ref->config.hidden_size;
+    a->ref_softcap = (real)ref->config.logit_softcap;
   }
   Tensor *in[] = {hidden, m->t[M_HEAD]};
   const Attr attr = {.p = a};
@@ -324,5 +329,8 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits) {
   Tensor *hidden;
   try(model_hidden(m, t, p, &hidden));
   Tensor *in[] = {hidden, m->t[M_HEAD], NULL};
-  return tape_apply(t, OP_linear, in, NULL, logits);
+  try(tape_apply(t, OP_linear, in, NULL, logits));
+  if (m->config.logit_softcap == 0) return GRPO_OK;
+  const Attr cap = {.f = {m->config.logit_softcap}};
+  return tape_apply(t, OP_softcap, logits, &cap, logits);
 }

@@ -104,20 +104,43 @@ static bool ends_with(const char *s, const char *end) {
   return n >= k && strcmp(s + n - k, end) == 0;
 }
 
+static bool starts_with(const char *s, const char *begin) {
+  return strncmp(s, begin, strlen(begin)) == 0;
+}
+
+/* Parts of a multimodal checkpoint that are no decoder. */
+static bool is_vision(const Config *c, const char *name) {
+  if (c->family != FAMILY_GEMMA3) return false;
+  if (starts_with(name, "model.")) name += strlen("model.");
+  return starts_with(name, "vision_tower.") || starts_with(name, "multi_modal_projector.");
+}
+
 /* Buffers that older checkpoints hold beside the weights, and a tied head stored once more. */
 static bool ignored(const Config *c, const char *name) {
-  if (c->tie_word_embeddings && strcmp(name, "lm_head.weight") == 0) return true;
-  return c->family == FAMILY_GPT2
+  if (c->tie_word_embeddings && ends_with(name, "lm_head.weight")) return true;
+  if (is_vision(c, name)) return true;
+  return config_traits(c) & TRAIT_CONV1D
              ? ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")
              : ends_with(name, ".rotary_emb.inv_freq");
 }
 
+/* Other names that the same parameter goes by: without gpt2's prefix, within a multimodal model. */
 static int parameter_of(const Model *m, const char *name) {
+  static const struct {
+    Family family;
+    const char *from, *to;
+  } renames[] = {{FAMILY_GPT2, "", "transformer."},
+                 {FAMILY_GEMMA3, "language_model.", ""},
+                 {FAMILY_GEMMA3, "model.language_model.", "model."}};
   char full[128];
   int i = model_index(m, name);
-  if (i >= 0 || m->config.family != FAMILY_GPT2) return i;
-  if (snprintf(full, sizeof full, "transformer.%s", name) >= (int)sizeof full) return -1;
-  return model_index(m, full);
+  for (size_t k = 0; i < 0 && k < sizeof renames / sizeof *renames; k++) {
+    const char *from = renames[k].from;
+    if (renames[k].family != m->config.family || !starts_with(name, from)) continue;
+    const int n = snprintf(full, sizeof full, "%s%s", renames[k].to, name + strlen(from));
+    if (n < (int)sizeof full) i = model_index(m, full);
+  }
+  return i;
 }
 
 static Status check_shape(const char *path, const StTensor *t, const Tensor *want) {

@@ -378,7 +378,7 @@ static int model_tostring(lua_State *L) {
   double n = (double)model_count(lm->m);
   snprintf(text, sizeof text,
            "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s%s",
-           c->family == FAMILY_GPT2 ? "gpt2" : "llama",
+           config_model_type(c),
            n >= 1e9   ? n / 1e9
            : n >= 1e6 ? n / 1e6
                       : n / 1e3,

@@ -20,10 +20,12 @@ static void release(Tensor *t) { matrix_free((Matrix *)t->mat); }
 
 void check_embedding(void) {
   static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};
-  EmbeddingAttr attr = {6, ids, pos};
+  EmbeddingAttr attr = {6, ids, pos, 0};
   Tensor *wte = LEAF(-1, 1, 5, 3), *wpe = LEAF(-1, 1, 4, 3);
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, wpe}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, NULL}), (&(Attr){.p = &attr}));
+  EmbeddingAttr scaled = {6, ids, pos, (real)2.5};
+  CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, wpe}), (&(Attr){.p = &scaled}));
   Tensor *wide = LEAF(-1, 1, 5, 70); /* more than one chunk of columns */
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wide, NULL}), (&(Attr){.p = &attr}));
   Tensor *frozen = compact(MAT_BF16, 5, 3);
@@ -67,6 +69,15 @@ void check_layernorm(void) {
                   &attr);
 }
 
+static const Attr plus_one = {.f = {1e-6}, .i = {1}};
+
+static void check_rmsnorm_plus_one(void) {
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5)}), &plus_one);
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 4, 12), LEAF(-1, 1, 4)}), &plus_one);
+  CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), check_constant(LEAF(-1, 1, 5))}),
+                  &plus_one);
+}
+
 void check_rmsnorm(void) {
   const Attr attr = {.f = {1e-6}};
   CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5)}), &attr);
@@ -75,6 +86,7 @@ void check_rmsnorm(void) {
   CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 6), LEAF(-1, 1, 6)}), &attr);
   CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), check_constant(LEAF(-1, 1, 5))}),
                   &attr);
+  check_rmsnorm_plus_one();
 }
 
 void check_rope(void) {
@@ -86,11 +98,18 @@ void check_rope(void) {
       cs[p * DIM + 2 * i] = (real)cos(p / pow(10, i));
       cs[p * DIM + 2 * i + 1] = (real)sin(p / pow(10, i));
     }
-  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs};
+  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs, 0};
+  CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
+  attr.rotary = 2; /* the other half of each head stays */
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
 }
 
 static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
+  if (shape.softcap == 0) { /* every case once more with bounded scores */
+    AttnShape capped = shape;
+    capped.softcap = (real)1.5;
+    attention_of(capped, npack, pack);
+  }
   const int rows = pack[npack - 1].row + pack[npack - 1].n;
   shape.scale = (real)(1 / sqrt(shape.head_dim));
   AttentionAttr attr = {.shape = shape, .npack = npack, .pack = pack};
@@ -105,21 +124,28 @@ void check_attention(void) {
   static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
   static const PackSpan two[] = {{0, 2, -1}, {2, 3, 0}, {5, 3, -1}, {8, 2, 2}, {10, 2, 2}};
   static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}}; /* past one block */
-  attention_of((AttnShape){2, 2, 4, 0, 0}, 1, one);
-  attention_of((AttnShape){2, 1, 4, 0, 0}, 3, three);
-  attention_of((AttnShape){4, 2, 3, 0, 0}, 4, group);
-  attention_of((AttnShape){4, 2, 2, 0, 3}, 4, group); /* windows reach back into the prompt */
-  attention_of((AttnShape){3, 1, 2, 0, 2}, 5, two);
-  attention_of((AttnShape){2, 1, 2, 0, 0}, 3, blocks);
-  attention_of((AttnShape){2, 1, 2, 0, 17}, 3, blocks);
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0}, 1, one);
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0}, 4, group); /* windows reach back into the prompt */
+  attention_of((AttnShape){3, 1, 2, 0, 2, 0}, 5, two);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0}, 3, blocks);
 }
 
-void check_swiglu(void) {
-  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);
-  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){LEAF(-3, 3, 4), check_constant(LEAF(-2, 2, 4))}), NULL);
-  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){check_constant(LEAF(-3, 3, 4)), LEAF(-2, 2, 4)}), NULL);
+static void gated_of(OpId op) {
+  CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);
+  CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 4), check_constant(LEAF(-2, 2, 4))}), NULL);
+  CHECK_GRADIENTS(op, ((Tensor *[]){check_constant(LEAF(-3, 3, 4)), LEAF(-2, 2, 4)}), NULL);
   Tensor *x = LEAF(-3, 3, 6);
-  CHECK_GRADIENTS(OP_swiglu, ((Tensor *[]){x, check_constant(LEAF(1, 2, 6))}), NULL);
+  CHECK_GRADIENTS(op, ((Tensor *[]){x, check_constant(LEAF(1, 2, 6))}), NULL);
+}
+void check_swiglu(void) { gated_of(OP_swiglu); }
+void check_geglu(void) { gated_of(OP_geglu); }
+
+void check_softcap(void) {
+  CHECK_GRADIENTS(OP_softcap, ((Tensor *[]){LEAF(-3, 3, 3, 5)}), (&(Attr){.f = {1.5}}));
+  CHECK_GRADIENTS(OP_softcap, ((Tensor *[]){LEAF(-300, 300, 9)}), (&(Attr){.f = {30}}));
 }
 
 /* Rows repeat (a prompt's last row feeds every completion), some rows feed none. */
@@ -146,10 +172,20 @@ void check_loghead(void) {
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   Tensor *frozen = compact(MAT_NF4, 6, 4), *ref = compact(MAT_BF16, 6, 3);
+  const real *ref_packed = attr.ref_packed;
   attr.ref_packed = NULL;
   attr.ref_mat = ref->mat;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
+  attr.softcap = (real)0.8, attr.ref_softcap = (real)1.1;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
   release(frozen), release(ref);
+  attr.ref_packed = ref_packed;
+  attr.ref_mat = NULL;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
+  attr.ref_hidden = NULL;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
   enum { MANY = 300 }; /* more than one chunk */
   int32_t *many = check_alloc(2 * MANY * sizeof *many);
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;

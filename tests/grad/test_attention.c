@@ -9,8 +9,8 @@ enum { HEADS = 4, KV_HEADS = 2, DIM = 8, PROMPT = 21, GROUP = 3 };
 static const int completion[GROUP] = {5, 18, 1};
 static Tape tape;
 
-static AttnShape shape_with(int window) {
-  return (AttnShape){HEADS, KV_HEADS, DIM, (real)(1 / sqrt(DIM)), window};
+static AttnShape shape_with(int window, double softcap) {
+  return (AttnShape){HEADS, KV_HEADS, DIM, (real)(1 / sqrt(DIM)), window, (real)softcap};
 }
 
 static double noise(void) { return (double)rand() / RAND_MAX * 2 - 1; }
@@ -60,12 +60,13 @@ static double distance(const real *a, const real *b, size_t n, double *scale) {
   return worst;
 }
 
-static void compare_packing(int window) {
+static void compare_packing(int window, double softcap) {
   PackSpan pack[GROUP + 1] = {{0, PROMPT, -1}};
   int total = PROMPT;
   for (int g = 0; g < GROUP; total += completion[g++])
     pack[g + 1] = (PackSpan){total, completion[g], 0};
-  const AttentionAttr packed = {.shape = shape_with(window), .npack = GROUP + 1, .pack = pack};
+  const AttentionAttr packed = {
+      .shape = shape_with(window, softcap), .npack = GROUP + 1, .pack = pack};
   tape_reset(&tape);
   const Rows all = make_rows(total, NULL, NULL);
   Tensor *out = attend(&all, &packed), *u = NULL;
@@ -79,7 +80,7 @@ static void compare_packing(int window) {
     int row[PROMPT + 32];
     const int n = rows_of(g, row);
     const PackSpan one = {0, n, -1};
-    const AttentionAttr alone = {.shape = shape_with(window), .npack = 1, .pack = &one};
+    const AttentionAttr alone = {.shape = shape_with(window, softcap), .npack = 1, .pack = &one};
     const Rows r = make_rows(n, &all, row);
     Tensor *o = attend(&r, &alone);
     real *seed = arena_zalloc(&tape.arena, o->n * sizeof *seed);
@@ -106,16 +107,17 @@ static void compare_packing(int window) {
 
 TEST(a_packed_group_equals_its_sequences_one_by_one) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
-  compare_packing(0);
-  compare_packing(7);  /* reaches a little way into the prompt */
-  compare_packing(30); /* and past its first rows */
+  compare_packing(0, 0);
+  compare_packing(7, 0);  /* reaches a little way into the prompt */
+  compare_packing(30, 0); /* and past its first rows */
+  compare_packing(0, 0.7);
+  compare_packing(7, 2);
   tape_free(&tape);
 }
 
-TEST(decoding_row_by_row_gives_the_training_bits) {
+static void compare_decoding(AttnShape shape) {
   enum { N = 19, CAP = 32 };
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
-  const AttnShape shape = shape_with(0);
   const PackSpan one = {0, N, -1};
   const AttentionAttr train = {.shape = shape, .npack = 1, .pack = &one};
   const Rows all = make_rows(N, NULL, NULL);
@@ -137,6 +139,13 @@ TEST(decoding_row_by_row_gives_the_training_bits) {
   tape_free(&tape);
 }
 
+TEST(decoding_row_by_row_gives_the_training_bits) {
+  compare_decoding(shape_with(0, 0));
+  compare_decoding(shape_with(5, 0));
+  compare_decoding(shape_with(0, 0.7));
+  compare_decoding(shape_with(6, 3));
+}
+
 TEST(spans_that_make_no_sense_are_refused) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   const Rows r = make_rows(4, NULL, NULL);
@@ -146,7 +155,7 @@ TEST(spans_that_make_no_sense_are_refused) {
                                     {{0, 2, 0}, {2, 2, 0}},
                                     {{0, 2, -1}, {2, 2, 1}}};
   for (int i = 0; i < 4; i++) {
-    const AttentionAttr a = {.shape = shape_with(0), .npack = 2, .pack = bad[i]};
+    const AttentionAttr a = {.shape = shape_with(0, 0), .npack = 2, .pack = bad[i]};
     CHECK(tape_apply(&tape, OP_attention, r.x, &(Attr){.p = &a}, &out) == GRPO_ESHAPE);
     CHECK(tape.n == 0);
   }

@@ -64,6 +64,13 @@ static double dotd(const float *a, const float *b, int n) {
   return s;
 }
 
+/* Of a dot product, and its derivative. */
+static double score(const AttnShape *s, double x, double *slope) {
+  const double scale = (double)s->scale, cap = (double)s->softcap, t = tanh(x * scale / cap);
+  *slope = cap > 0 ? scale * (1 - t * t) : scale;
+  return cap > 0 ? cap * t : x * scale;
+}
+
 static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w) {
   const AttnShape *s = &g->s;
   const int hd = s->head_dim, qw = q_width(s), kw = kv_width(s), kv = h / (s->heads / s->kv_heads);
@@ -71,9 +78,9 @@ static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w
   const int lo = s->window && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
   const float *q = g->q + row * qw + h * hd, *go = g->dout + row * qw + h * hd;
   double *p = calloc((size_t)pos + 1, sizeof *p), *o = w->o + row * qw + h * hd;
-  double max = -HUGE_VAL, sum = 0, d = 0;
+  double max = -HUGE_VAL, sum = 0, d = 0, slope;
   for (int j = lo; j <= pos; j++) {
-    p[j] = (double)s->scale * dotd(q, g->k + key_row(sp, j) * kw + kv * hd, hd);
+    p[j] = score(s, dotd(q, g->k + key_row(sp, j) * kw + kv * hd, hd), &slope);
     max = fmax(max, p[j]);
   }
   for (int j = lo; j <= pos; j++) sum += p[j] = exp(p[j] - max);
@@ -84,7 +91,8 @@ static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w
   for (int c = 0; c < hd; c++) d += (double)go[c] * o[c];
   for (int j = lo; j <= pos; j++) {
     const int at = key_row(sp, j) * kw + kv * hd;
-    const double ds = p[j] / sum * (dotd(go, g->v + at, hd) - d) * (double)s->scale;
+    score(s, dotd(q, g->k + at, hd), &slope);
+    const double ds = p[j] / sum * (dotd(go, g->v + at, hd) - d) * slope;
     for (int c = 0; c < hd; c++) {
       w->dq[row * qw + h * hd + c] += ds * (double)g->k[at + c];
       w->dk[at + c] += ds * (double)q[c];
@@ -146,16 +154,19 @@ static const struct {
   AttnShape s;
   int n, lens[MAX_SPANS];
 } groups[] = {
-    {{4, 2, 32, 0.17f, 0}, 4, {37, 20, 1, 65}},
-    {{2, 2, 64, 0.125f, 0}, 3, {16, 33, 48}},
-    {{3, 1, 24, 0.2f, 0}, 3, {5, 7, 130}},
-    {{7, 1, 16, 0.25f, 0}, 3, {50, 9, 12}},
-    {{1, 1, 128, 0.09f, 0}, 1, {100}},
-    {{16, 1, 8, 0.3f, 0}, 3, {0, 40, 3}},
-    {{4, 2, 32, 0.17f, 10}, 4, {37, 20, 1, 65}},
-    {{4, 4, 32, 0.17f, 1}, 2, {20, 50}},
-    {{2, 1, 40, 0.17f, 33}, 5, {70, 3, 90, 5, 8}},
-    {{2, 1, 1, 1, 0}, 2, {1, 1}},
+    {{4, 2, 32, 0.17f, 0, 0}, 4, {37, 20, 1, 65}},
+    {{2, 2, 64, 0.125f, 0, 0}, 3, {16, 33, 48}},
+    {{3, 1, 24, 0.2f, 0, 0}, 3, {5, 7, 130}},
+    {{7, 1, 16, 0.25f, 0, 0}, 3, {50, 9, 12}},
+    {{1, 1, 128, 0.09f, 0, 0}, 1, {100}},
+    {{16, 1, 8, 0.3f, 0, 0}, 3, {0, 40, 3}},
+    {{4, 2, 32, 0.17f, 10, 0}, 4, {37, 20, 1, 65}},
+    {{4, 4, 32, 0.17f, 1, 0}, 2, {20, 50}},
+    {{2, 1, 40, 0.17f, 33, 0}, 5, {70, 3, 90, 5, 8}},
+    {{2, 1, 1, 1, 0, 0}, 2, {1, 1}},
+    {{4, 2, 32, 0.17f, 0, 1.3f}, 4, {37, 20, 1, 65}},
+    {{7, 1, 16, 0.25f, 0, 50}, 3, {50, 9, 12}},
+    {{2, 1, 40, 0.17f, 33, 2}, 5, {70, 3, 90, 5, 8}},
 };
 enum { NGROUPS = sizeof groups / sizeof *groups };
 
@@ -215,7 +226,7 @@ TEST(decoding_gives_the_bits_of_training) {
 }
 
 TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
-  static const AttnShape s = {4, 2, 32, 0.17f, 0};
+  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){500});
     Ctx cx = {NULL, &arena};
@@ -248,7 +259,7 @@ TEST(attention_does_not_depend_on_the_number_of_threads) {
 }
 
 TEST(huge_scores_pick_one_key) {
-  static const AttnShape s = {1, 1, 16, 1, 0};
+  static const AttnShape s = {1, 1, 16, 1, 0, 0};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){20});
     Ctx cx = {NULL, &arena};

@@ -56,8 +56,8 @@ TEST(norms_agree_with_double) {
         layernorm_forward(&cx, rows, C, x, w, b, 1e-5, y, mean, rstd);
         CHECK(!layernorm_backward(&cx, rows, C, x, w, mean, rstd, dy, dx, false, dw, db));
       } else {
-        rmsnorm_forward(&cx, rows, C, x, w, 1e-5, y, rstd);
-        CHECK(!rmsnorm_backward(&cx, rows, C, x, w, rstd, dy, dx, false, dw));
+        rmsnorm_forward(&cx, rows, C, x, w, 0, 1e-5, y, rstd);
+        CHECK(!rmsnorm_backward(&cx, rows, C, x, w, 0, rstd, dy, dx, false, dw));
       }
       for (int r = 0; r < rows; r++) {
         Norm n = norm(x + r * C, dy + r * C, layer, 1e-5);
@@ -80,17 +80,17 @@ TEST(norms_keep_their_head_on_strange_rows) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Ctx cx = {NULL, &arena};
     float in[C] = {0}, y[C], mean, rstd;
-    rmsnorm_forward(&cx, 1, C, in, w, 1e-6, y, &rstd);
+    rmsnorm_forward(&cx, 1, C, in, w, 0, 1e-6, y, &rstd);
     CHECK(y[0] == 0 && y[C - 1] == 0);
     CHECK_NEAR(rstd, 1000, 0.01);
     for (int i = 0; i < C; i++) in[i] = 1e15f;
-    rmsnorm_forward(&cx, 1, C, in, w, 1e-6, y, &rstd);
+    rmsnorm_forward(&cx, 1, C, in, w, 0, 1e-6, y, &rstd);
     CHECK_NEAR(y[C - 1], w[C - 1], 1e-5);
     for (int i = 0; i < C; i++) in[i] = 1e15f * x[i];
     layernorm_forward(&cx, 1, C, in, w, b, 1e-5, y, &mean, &rstd);
     CHECK_NEAR(distance(y, norm(x, dy, true, 0).y, C), 0, 5e-6);
     for (int i = 0; i < C; i++) in[i] = 1e-42f;
-    rmsnorm_forward(&cx, 1, C, in, w, 1e-6, y, &rstd);
+    rmsnorm_forward(&cx, 1, C, in, w, 0, 1e-6, y, &rstd);
     CHECK_NEAR(y[0], 1e-39 * (double)w[0], 1e-41);
   }
   kern_select(NULL);
@@ -101,7 +101,7 @@ TEST(rope_rotates_and_its_inverse_undoes_it) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Ctx cx = {NULL, &arena};
     float y[ROWS * H * D], z[ROWS * H * D];
-    rope_apply(&cx, ROWS, H, D, x, H * D, pos, cs, false, y, H * D, false);
+    rope_apply(&cx, ROWS, H, D, D, x, H * D, pos, cs, false, y, H * D, false);
     for (int r = 0; r < ROWS; r++)
       for (int h = 0; h < H; h++)
         for (int i = 0; i < D / 2; i++) {
@@ -112,9 +112,9 @@ TEST(rope_rotates_and_its_inverse_undoes_it) {
           CHECK_NEAR(y[at + 19], (double)x[at + 19] * c + (double)x[at] * s, 1e-6);
         }
     memcpy(z, x, sizeof z);
-    rope_apply(&cx, ROWS, H, D, y, H * D, pos, cs, true, z, H * D, true);
+    rope_apply(&cx, ROWS, H, D, D, y, H * D, pos, cs, true, z, H * D, true);
     for (int i = 0; i < ROWS * H * D; i++) CHECK_NEAR(z[i], 2 * x[i], 3e-6);
-    rope_apply(&cx, ROWS, H, D, y, H * D, pos, cs, true, y, H * D, false); /* in place */
+    rope_apply(&cx, ROWS, H, D, D, y, H * D, pos, cs, true, y, H * D, false); /* in place */
     for (int i = 0; i < ROWS * H * D; i++) CHECK_NEAR(y[i], x[i], 3e-6);
   }
   kern_select(NULL);
@@ -163,8 +163,8 @@ TEST(activations_agree_with_double) {
       const double slope = v > 100 ? 1 : v < -100 ? 0 : (gelu_d(v + h) - gelu_d(v - h)) / (2 * h);
       CHECK_NEAR(dg[i], (double)dy[i] * slope, 3e-6 * (1 + fabs((double)dy[i])));
     }
-    swiglu_forward(&cx, M, in, up, y);
-    swiglu_backward(&cx, M, in, up, dy, dg, false, du, false);
+    gated_forward(&cx, GATE_SILU, M, in, up, y);
+    gated_backward(&cx, GATE_SILU, M, in, up, dy, dg, false, du, false);
     for (int i = 0; i < M; i++) {
       const double v = (double)in[i], u = (double)up[i], h = 1e-5, want = silu_d(v);
       CHECK_NEAR(y[i], want * u, 1e-6 * (1 + fabs(want * u)));
@@ -172,11 +172,49 @@ TEST(activations_agree_with_double) {
       const double slope = v > 100 ? 1 : v < -100 ? 0 : (silu_d(v + h) - silu_d(v - h)) / (2 * h);
       CHECK_NEAR(dg[i], (double)dy[i] * u * slope, 3e-6 * (1 + fabs((double)dy[i] * u)));
     }
-    swiglu_backward(&cx, M, in, up, dy, dg, true, NULL, false);
+    gated_backward(&cx, GATE_SILU, M, in, up, dy, dg, true, NULL, false);
     CHECK_NEAR(dg[10],
                2 * (double)dy[10] * (double)up[10] *
                    (silu_d((double)in[10] + 1e-5) - silu_d((double)in[10] - 1e-5)) / 2e-5,
                3e-5);
+  }
+  kern_select(NULL);
+}
+
+TEST(geglu_agrees_with_double) {
+  enum { M = 1003 };
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Ctx cx = {NULL, &arena};
+    float in[M], y[M], dg[M], du[M];
+    for (int i = 0; i < M; i++) in[i] = 3 * x[i];
+    gated_forward(&cx, GATE_GELU, M, in, up, y);
+    gated_backward(&cx, GATE_GELU, M, in, up, dy, dg, false, du, false);
+    for (int i = 0; i < M; i++) {
+      const double v = (double)in[i], u = (double)up[i], h = 1e-5, d = (double)dy[i];
+      const double want = gelu_d(v), slope = (gelu_d(v + h) - gelu_d(v - h)) / (2 * h);
+      CHECK_NEAR(y[i], want * u, 1e-6 * (1 + fabs(want * u)));
+      CHECK_NEAR(du[i], want * d, 1e-6 * (1 + fabs(want * d)));
+      CHECK_NEAR(dg[i], d * u * slope, 3e-6 * (1 + fabs(d * u)));
+    }
+  }
+  kern_select(NULL);
+}
+
+/* Relative to the value: small scores must not drown in what tanh loses near 1. */
+TEST(softcap_agrees_with_double) {
+  enum { M = 1003 };
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Ctx cx = {NULL, &arena};
+    float in[M], y[M], dx[M];
+    for (int i = 0; i < M; i++) in[i] = 100 * x[i] * x[i] * x[i];
+    in[0] = 0, in[1] = 1e30f, in[2] = -1e30f, in[3] = 1e-30f, in[4] = 18.7f, in[5] = -18.8f;
+    softcap_forward(&cx, M, 30, in, y);
+    softcap_backward(&cx, M, 30, y, dy, dx, false);
+    for (int i = 0; i < M; i++) {
+      const double t = tanh((double)in[i] / 30);
+      CHECK_NEAR(y[i], 30 * t, 4e-7 * fabs(30 * t));
+      CHECK_NEAR(dx[i], (double)dy[i] * (1 - t * t), 1e-6 * (1 + fabs((double)dy[i])));
+    }
   }
   kern_select(NULL);
 }
@@ -188,16 +226,16 @@ static void run_rows(const Ctx *cx, int kind, int at, int rows, float *y) {
   const size_t n = (size_t)(rows * C);
   switch (kind) {
   case 0:
-    rmsnorm_forward(cx, rows, C, xr, w, 1e-5, y, t);
+    rmsnorm_forward(cx, rows, C, xr, w, 0, 1e-5, y, t);
     break;
   case 1:
     layernorm_forward(cx, rows, C, xr, w, b, 1e-5, y, t, u);
     break;
   case 2:
-    rope_apply(cx, rows, 2, 38, xr, C, pos + at, cs, false, y, C, false);
+    rope_apply(cx, rows, 2, 38, 38, xr, C, pos + at, cs, false, y, C, false);
     break;
   case 3:
-    swiglu_forward(cx, n, xr, up + at * C, y);
+    gated_forward(cx, GATE_SILU, n, xr, up + at * C, y);
     break;
   case 4:
     gelu_forward(cx, n, xr, y);
@@ -208,12 +246,24 @@ static void run_rows(const Ctx *cx, int kind, int at, int rows, float *y) {
   case 6:
     gelu_backward(cx, n, xr, dy + at * C, y, false);
     break;
+  case 7:
+    rmsnorm_forward(cx, rows, C, xr, w, 1, 1e-5, y, t);
+    break;
+  case 8:
+    rope_apply(cx, rows, 2, 38, 12, xr, C, pos + at, cs, false, y, C, false);
+    break;
+  case 9:
+    gated_forward(cx, GATE_GELU, n, xr, up + at * C, y);
+    break;
+  case 10:
+    softcap_forward(cx, n, 1.5f, xr, y);
+    break;
   default:
     vec_add(cx, n, xr, dy + at * C, y);
     break;
   }
 }
-enum { KINDS = 8 };
+enum { KINDS = 12 };
 
 TEST(rows_do_not_depend_on_where_they_stand) {
   float *all = floats(MAX_ROWS * C), *some = floats(MAX_ROWS * C);
@@ -223,7 +273,7 @@ TEST(rows_do_not_depend_on_where_they_stand) {
       run_rows(&cx, kind, 0, MAX_ROWS, all);
       for (int i = 0; i < NCOUNTS; i++) {
         const int m = row_counts[i], at = (MAX_ROWS - m) / 3;
-        if (kind == 2) memcpy(some, all + at * C, (size_t)(m * C) * sizeof(float));
+        if (kind == 2 || kind == 8) memcpy(some, all + at * C, (size_t)(m * C) * sizeof(float));
         run_rows(&cx, kind, at, m, some);
         CHECK(same_bits(some, all + at * C, (size_t)(m * C)));
       }
@@ -240,7 +290,8 @@ static void backwards(const Ctx *cx, float *out, void *arg) {
   float mean[MAX_ROWS], rstd[MAX_ROWS], *dw = out + 2 * MAX_ROWS * C;
   layernorm_forward(cx, MAX_ROWS, C, x, w, b, 1e-5, out, mean, rstd);
   CHECK(!layernorm_backward(cx, MAX_ROWS, C, x, w, mean, rstd, dy, out, false, dw, dw + C));
-  CHECK(!rmsnorm_backward(cx, MAX_ROWS, C, x, w, rstd, dy, out + MAX_ROWS * C, false, dw + 2 * C));
+  CHECK(
+      !rmsnorm_backward(cx, MAX_ROWS, C, x, w, 0, rstd, dy, out + MAX_ROWS * C, false, dw + 2 * C));
 }
 
 TEST(rows_do_not_depend_on_the_number_of_threads) {

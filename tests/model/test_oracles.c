@@ -4,7 +4,12 @@
 #include "model/lora.h"
 #include "model/modeltest.h"
 
-static const char *const names[] = {"llama", "llama_linear_sharded_bf16", "smollm_bf16", "gpt2"};
+static const char *const names[] = {"llama",           "llama_linear_sharded_bf16",
+                                    "smollm_bf16",     "gpt2",
+                                    "qwen2",           "qwen3",
+                                    "mistral_f16",     "qwen3_newconfig_bf16",
+                                    "mistral_window",  "gemma2",
+                                    "gemma3_text_bf16"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static Model *load(const char *name, Pool *pool) {
@@ -487,22 +492,22 @@ static void check_variants(const char *name) {
   model_release(m);
 }
 
-TEST(llama_losses_and_gradients_of_every_variant) {
-  NEEDS_ORACLES;
-  check_variants("llama");
-}
-TEST(sharded_llama_losses_and_gradients_of_every_variant) {
-  NEEDS_ORACLES;
-  check_variants("llama_linear_sharded_bf16");
-}
-TEST(smollm_losses_and_gradients_of_every_variant) {
-  NEEDS_ORACLES;
-  check_variants("smollm_bf16");
-}
-TEST(gpt2_losses_and_gradients_of_every_variant) {
-  NEEDS_ORACLES;
-  check_variants("gpt2");
-}
+#define VARIANTS(test, name)                                                                       \
+  TEST(test##_losses_and_gradients_of_every_variant) {                                             \
+    NEEDS_ORACLES;                                                                                 \
+    check_variants(name);                                                                          \
+  }
+VARIANTS(llama, "llama")
+VARIANTS(sharded_llama, "llama_linear_sharded_bf16")
+VARIANTS(smollm, "smollm_bf16")
+VARIANTS(gpt2, "gpt2")
+VARIANTS(qwen2, "qwen2")
+VARIANTS(qwen3, "qwen3")
+VARIANTS(qwen3_of_a_newer_file, "qwen3_newconfig_bf16")
+VARIANTS(mistral, "mistral_f16")
+VARIANTS(windowed_mistral, "mistral_window")
+VARIANTS(gemma2, "gemma2")
+VARIANTS(gemma3, "gemma3_text_bf16")
 
 /* ---- adapters: lora_expected.json ------------------------------------------------------------- */
 

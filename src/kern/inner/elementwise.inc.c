@@ -33,6 +33,12 @@ static inline vec gelu_sigmoid(vec x, vec *x2) {
   return v_sigmoid((real)1.5957691216057308 * c * v_fma(*x2, v_set((real)0.044715), v_set(1)));
 }
 
+/* gelu'(x) */
+static inline vec gelu_slope(vec x, vec s, vec x2) {
+  vec du = (real)1.5957691216057308 * v_fma(x2, v_set((real)0.134145), v_set(1));
+  return v_fma(x * s * (1 - s), du, s);
+}
+
 static void gelu(size_t n, const real *x, real *y) {
   EACH(i, n) {
     vec v = v_get(x + i, LEFT(i, n)), x2;
@@ -44,8 +50,38 @@ static void gelu_grad(size_t n, const real *x, const real *dy, real *dx, bool ad
   EACH(i, n) {
     const ptrdiff_t left = LEFT(i, n);
     vec v = v_get(x + i, left), x2, s = gelu_sigmoid(v, &x2);
-    vec du = (real)1.5957691216057308 * v_fma(x2, v_set((real)0.134145), v_set(1));
-    put_or_add(dx + i, left, add, v_get(dy + i, left) * v_fma(v * s * (1 - s), du, s));
+    put_or_add(dx + i, left, add, v_get(dy + i, left) * gelu_slope(v, s, x2));
+  }
+}
+
+static void geglu(size_t n, const real *gate, const real *up, real *y) {
+  EACH(i, n) {
+    vec g = v_get(gate + i, LEFT(i, n)), x2;
+    v_put(y + i, LEFT(i, n), g * gelu_sigmoid(g, &x2) * v_get(up + i, LEFT(i, n)));
+  }
+}
+
+static void geglu_grad(size_t n, const real *gate, const real *up, const real *dy, real *dgate,
+                       bool add_gate, real *dup, bool add_up) {
+  EACH(i, n) {
+    const ptrdiff_t left = LEFT(i, n);
+    vec g = v_get(gate + i, left), u = v_get(up + i, left), d = v_get(dy + i, left), x2;
+    vec s = gelu_sigmoid(g, &x2);
+    if (dgate) put_or_add(dgate + i, left, add_gate, d * u * gelu_slope(g, s, x2));
+    if (dup) put_or_add(dup + i, left, add_up, d * g * s);
+  }
+}
+
+static void softcap(size_t n, real scale, real cap, const real *x, real *y) {
+  const real inverse = scale / cap;
+  EACH(i, n) v_put(y + i, LEFT(i, n), cap * v_tanh(v_get(x + i, LEFT(i, n)) * inverse));
+}
+
+static void softcap_grad(size_t n, real cap, const real *y, const real *dy, real *dx, bool add) {
+  const real inverse = 1 / cap;
+  EACH(i, n) {
+    vec t = v_get(y + i, LEFT(i, n)) * inverse;
+    put_or_add(dx + i, LEFT(i, n), add, v_get(dy + i, LEFT(i, n)) * (1 - t * t));
   }
 }
 

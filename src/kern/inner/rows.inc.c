@@ -6,10 +6,11 @@ static real dot(int n, const real *a, const real *b) {
   return v_sum(s);
 }
 
-static void rmsnorm(int c, const real *x, const real *w, double eps, real *y, real *rstd) {
+static void rmsnorm(int c, const real *x, const real *w, real base, double eps, real *y,
+                    real *rstd) {
   const real r = (real)(1 / sqrt((double)dot(c, x, x) / c + eps));
   for (int i = 0; i < c; i += LANES)
-    v_put(y + i, c - i, v_get(x + i, c - i) * r * v_get(w + i, c - i));
+    v_put(y + i, c - i, v_get(x + i, c - i) * r * (v_get(w + i, c - i) + base));
   *rstd = r;
 }
 
@@ -17,15 +18,15 @@ static inline void put_or_add(real *y, ptrdiff_t left, bool add, vec x) {
   v_put(y, left, add ? v_get(y, left) + x : x);
 }
 
-/* dx = r g - x r^3 (g . x) / c, g = dy w */
-static void rmsnorm_dx(int c, const real *x, const real *w, real rstd, const real *dy, real *dx,
-                       bool add) {
+/* dx = r g - x r^3 (g . x) / c, g = dy (base + w) */
+static void rmsnorm_dx(int c, const real *x, const real *w, real base, real rstd, const real *dy,
+                       real *dx, bool add) {
   vec s = v_set(0);
   for (int i = 0; i < c; i += LANES)
-    s = v_fma(v_get(dy + i, c - i) * v_get(w + i, c - i), v_get(x + i, c - i), s);
+    s = v_fma(v_get(dy + i, c - i) * (v_get(w + i, c - i) + base), v_get(x + i, c - i), s);
   const real k = (real)((double)v_sum(s) * rstd * rstd / c);
   for (int i = 0; i < c; i += LANES) {
-    vec g = v_get(dy + i, c - i) * v_get(w + i, c - i);
+    vec g = v_get(dy + i, c - i) * (v_get(w + i, c - i) + base);
     put_or_add(dx + i, c - i, add, (g - v_get(x + i, c - i) * k) * rstd);
   }
 }
@@ -73,9 +74,8 @@ static void norm_dw(int c, const real *x, real mean, real rstd, const real *dy, 
   }
 }
 
-static void rope(int heads, int d, int n, const real *x, const real *c, const real *s, real *y,
-                 bool add) {
-  const int h = d / 2;
+static void rope(int heads, int d, int h, int n, const real *x, const real *c, const real *s,
+                 real *y, bool add) {
   for (int head = 0; head < heads; head++, x += d, y += d)
     for (int i = 0; i < n; i += LANES) {
       vec x1 = v_get(x + i, n - i), x2 = v_get(x + h + i, n - i);
@@ -100,11 +100,17 @@ static real softmax(int lo, int hi, real scale, real *s, real *max) {
   return v_sum(sum);
 }
 
-static void attn_ds(int keys, int rows, int ld, real scale, const real *lse, const real *d,
-                    int first, int last, real *p, real *ds) {
+static void attn_ds(int keys, int rows, int ld, real scale, real cap, const real *lse,
+                    const real *d, int first, int last, real *p, real *ds) {
   for (int j = 0; j < keys; j++, p += ld, ds += ld)
     for (int i = 0; i < rows; i += LANES) {
-      vec e = v_exp(v_load(p + i) * scale - v_load(lse + i));
+      vec z = v_load(p + i) * scale, slope = v_set(scale);
+      if (cap > 0) {
+        vec t = v_tanh(z / cap);
+        z = cap * t;
+        slope = slope * (1 - t * t);
+      }
+      vec e = v_exp(z - v_load(lse + i));
       if (first + j > i || last + j < i + LANES) { /* some lane does not see the key */
         real t[LANES];
         for (int l = 0; l < LANES; l++) t[l] = i + l >= first + j && i + l < last + j;
@@ -112,6 +118,6 @@ static void attn_ds(int keys, int rows, int ld, real scale, const real *lse, con
         e = v_sel((ivec)(seen > 0), e, v_set(0));
       }
       v_store(p + i, e);
-      v_store(ds + i, e * (v_load(ds + i) - v_load(d + i)) * scale);
+      v_store(ds + i, e * (v_load(ds + i) - v_load(d + i)) * slope);
     }
 }

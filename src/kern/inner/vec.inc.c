@@ -55,3 +55,18 @@ static inline vec v_exp(vec x) {
 }
 
 static inline vec v_sigmoid(vec x) { return 1 / (1 + v_exp(-x)); }
+
+/* tanh: for small x the continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))) to the ninth
+ * term, elsewhere by exp.  Relative error below 3e-7. */
+static inline vec v_tanh(vec x) {
+#ifdef GRPO_DOUBLE
+  for (int i = 0; i < LANES; i++) x[i] = tanh(x[i]);
+  return x;
+#else
+  const vec a = v_max(x, -x), z = x * x;
+  vec num = v_fma(z + 105, z, v_set(945)),
+      den = v_fma(v_fma(v_set(15), z, v_set(420)), z, v_set(945));
+  vec big = 1 - 2 / (v_exp(2 * a) + 1);
+  return v_sel((ivec)(a < (real)0.625), x * num / den, v_sel((ivec)(x < 0), -big, big));
+#endif
+}

@@ -1,0 +1,192 @@
+/* config_rope.c - how positions rotate: rope_scaling, or rope_parameters as newer files have it. */
+#include <math.h>
+#include <string.h>
+
+#include "model/config_impl.h"
+
+static Status read_llama3(Config *c, const Json *r, const char *what) {
+  const Json *low = json_get(r, "low_freq_factor"), *high = json_get(r, "high_freq_factor");
+  const Json *len = json_get(r, "original_max_position_embeddings");
+  if (config_absent(low) || config_absent(high) || config_absent(len))
+    return fail(GRPO_EFORMAT,
+                "%s: llama3 rope scaling needs low_freq_factor, high_freq_factor and "
+                "original_max_position_embeddings",
+                what);
+  try(config_read_num(low, "low_freq_factor", 1e-6, 1e6, what, &c->rope_low_freq_factor));
+  try(config_read_num(high, "high_freq_factor", 1e-6, 1e6, what, &c->rope_high_freq_factor));
+  if (c->rope_high_freq_factor <= c->rope_low_freq_factor)
+    return fail(GRPO_EFORMAT, "%s: high_freq_factor must be greater than low_freq_factor", what);
+  return config_read_int(len, "original_max_position_embeddings", 1, 1 << 24, what,
+                         &c->rope_original_max_position_embeddings);
+}
+
+/* ---- longrope: every frequency has its own divisor, one list for short sequences, one for long */
+
+static Status read_factors(const Json *r, const char *key, const char *what, int n, double *out) {
+  const Json *list = json_get(r, key);
+  int at = 0;
+  for (const Json *v = config_absent(list) ? NULL : json_child(list); v; v = json_next(v)) {
+    if (at == n) break;
+    try(config_read_num(v, key, 1e-6, 1e6, what, &out[at]));
+    at++;
+  }
+  if (at != n || json_count(list) != (size_t)n)
+    return fail(GRPO_EFORMAT, "%s: %s must list %d numbers, one for each pair that is rotated",
+                what, key, n);
+  return GRPO_OK;
+}
+
+/* The reference takes the short list while all of a sequence lies within the original length, else
+ * the long one for every position.  Which list a position's keys were made with must not change as
+ * a sequence grows, so a model uses one of them: the short list and the original length as its
+ * context, where both agree; or, with "use_long_rope": true, the
+ * long list for every length up to max_position_embeddings. */
+static void choose_length(Config *c) {
+  c->rope_file_positions = c->max_position_embeddings;
+  if (!c->use_long_rope && c->max_position_embeddings > c->rope_original_max_position_embeddings)
+    c->max_position_embeddings = c->rope_original_max_position_embeddings;
+}
+
+static Status read_long(Config *c, const Json *r, const Json *j, const char *what) {
+  const char *const key = "original_max_position_embeddings";
+  const Json *len = json_get(r, key), *attention = json_get(r, "attention_factor");
+  const Json *factor = json_get(r, "factor");
+  if (c->rope_file_positions) c->max_position_embeddings = c->rope_file_positions;
+  c->rope_nfactors = config_rotary_dim(c) / 2;
+  if (c->family != FAMILY_PHI3)
+    return fail(GRPO_EFORMAT, "%s: rope type 'longrope' is supported for phi3 models only", what);
+  if (c->rope_nfactors > CONFIG_MAX_ROPE_FACTORS)
+    return fail(GRPO_ELIMIT, "%s: longrope with more than %d factors", what,
+                CONFIG_MAX_ROPE_FACTORS);
+  if (config_absent(len)) len = json_get(j, key);
+  c->rope_original_max_position_embeddings = 4096; /* the family's default */
+  if (!config_absent(len))
+    try(config_read_int(len, key, 2, 1 << 24, what, &c->rope_original_max_position_embeddings));
+  if (!config_absent(attention))
+    try(config_read_num(attention, "attention_factor", 1e-3, 1e3, what, &c->rope_attention_factor));
+  c->rope_factor = (double)c->max_position_embeddings / c->rope_original_max_position_embeddings;
+  if (!config_absent(factor) && fabs(json_number(factor) - c->rope_factor) > 1e-6 * c->rope_factor)
+    return fail(GRPO_EFORMAT,
+                "%s: longrope's factor is supported only as max_position_embeddings "
+                "/ %s = %g",
+                what, key, c->rope_factor);
+  try(read_factors(r, "short_factor", what, c->rope_nfactors, c->rope_short));
+  try(read_factors(r, "long_factor", what, c->rope_nfactors, c->rope_long));
+  choose_length(c);
+  return GRPO_OK;
+}
+
+/* ---- any kind ---- */
+
+static const char *rope_type(const Json *r) {
+  const Json *t = json_get(r, "rope_type");
+  if (config_absent(t)) t = json_get(r, "type");
+  return config_absent(t) ? "default" : json_string(t);
+}
+
+static Status read_scaling(Config *c, const Json *r, const Json *j, const char *what) {
+  if (json_type(r) != JSON_OBJECT)
+    return fail(GRPO_EFORMAT, "%s: rope_scaling must be an object or null", what);
+  const Json *theta = json_get(r, "rope_theta"), *part = json_get(r, "partial_rotary_factor");
+  const char *type = rope_type(r);
+  if (!config_absent(theta))
+    try(config_read_num(theta, "rope_theta", 1, 1e12, what, &c->rope_theta));
+  if (!config_absent(part)) {
+    if (c->family != FAMILY_PHI3 && json_number(part) != 1)
+      return fail(GRPO_EFORMAT, "%s: partial_rotary_factor is supported only as 1", what);
+    try(config_read_num(part, "partial_rotary_factor", 1e-3, 1, what, &c->partial_rotary_factor));
+  }
+  if (type && strcmp(type, "default") == 0) return GRPO_OK;
+  if (type && (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)) {
+    c->rope_scaling = ROPE_LONG;
+    return read_long(c, r, j, what);
+  }
+  if (type && strcmp(type, "linear") == 0) c->rope_scaling = ROPE_LINEAR;
+  if (type && strcmp(type, "llama3") == 0) c->rope_scaling = ROPE_LLAMA3;
+  if (c->rope_scaling == ROPE_PLAIN)
+    return fail(GRPO_EFORMAT,
+                "%s: rope type '%s' is not supported (default, linear, llama3, longrope are)", what,
+                type ? type : "?");
+  const Json *factor = json_get(r, "factor");
+  if (config_absent(factor))
+    return fail(GRPO_EFORMAT, "%s: rope scaling '%s' needs a factor", what, type);
+  try(config_read_num(factor, "rope scaling factor", 1e-3, 1e6, what, &c->rope_factor));
+  return c->rope_scaling == ROPE_LLAMA3 ? read_llama3(c, r, what) : GRPO_OK;
+}
+
+/* Newer files of gemma3 nest one object per type of layer. */
+static Status read_local(Config *c, const Json *r, const char *what) {
+  const Json *theta = json_get(r, "rope_theta");
+  const char *type = rope_type(r);
+  if (!type || strcmp(type, "default") != 0)
+    return fail(GRPO_EFORMAT, "%s: rope type '%s' is not supported for sliding_attention", what,
+                type ? type : "?");
+  if (config_absent(theta)) return GRPO_OK;
+  return config_read_num(theta, "rope_theta", 1, 1e12, what, &c->rope_local_theta);
+}
+
+Status config_read_rope(Config *c, const Json *j, const char *what) {
+  static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+  c->rope_factor = 1;
+  for (int i = 0; i < 2 && config_traits(c) & TRAIT_ROPE; i++) {
+    const Json *r = json_get(j, keys[i]);
+    const Json *full = json_get(r, "full_attention"), *local = json_get(r, "sliding_attention");
+    if (config_absent(r)) continue;
+    if (!config_has_local_rope(c) && (full || local))
+      return fail(GRPO_EFORMAT, "%s: %s for each type of layer is not supported for %s models",
+                  what, keys[i], config_model_type(c));
+    if (!config_absent(local)) try(read_local(c, local, what));
+    if (!config_absent(full))
+      try(read_scaling(c, full, j, what));
+    else if (!local)
+      try(read_scaling(c, r, j, what));
+  }
+  return GRPO_OK;
+}
+
+/* ---- writing ---- */
+
+static void put_number(Buf *b, const char *before, double v) {
+  buf_puts(b, before);
+  json_put_number(b, v);
+}
+
+static void put_factors(Buf *b, const char *before, const double *v, int n) {
+  buf_puts(b, before);
+  for (int i = 0; i < n; i++) put_number(b, i ? ", " : "[", v[i]);
+  buf_putc(b, ']');
+}
+
+static void put_long(Buf *b, const Config *c) {
+  buf_puts(b, "{\"type\": \"longrope\"");
+  put_factors(b, ", \"short_factor\": ", c->rope_short, c->rope_nfactors);
+  put_factors(b, ", \"long_factor\": ", c->rope_long, c->rope_nfactors);
+  if (c->rope_attention_factor > 0)
+    put_number(b, ", \"attention_factor\": ", c->rope_attention_factor);
+  buf_putc(b, '}');
+  config_put_key(b, "original_max_position_embeddings");
+  buf_printf(b, "%d", c->rope_original_max_position_embeddings);
+}
+
+void config_put_rope(Buf *b, const Config *c) {
+  config_put_key(b, "rope_scaling");
+  switch (c->rope_scaling) {
+  case ROPE_PLAIN:
+    buf_puts(b, "null");
+    break;
+  case ROPE_LINEAR:
+    put_number(b, "{\"rope_type\": \"linear\", \"factor\": ", c->rope_factor);
+    buf_putc(b, '}');
+    break;
+  case ROPE_LLAMA3:
+    put_number(b, "{\"rope_type\": \"llama3\", \"factor\": ", c->rope_factor);
+    put_number(b, ", \"low_freq_factor\": ", c->rope_low_freq_factor);
+    put_number(b, ", \"high_freq_factor\": ", c->rope_high_freq_factor);
+    buf_printf(b, ", \"original_max_position_embeddings\": %d}",
+               c->rope_original_max_position_embeddings);
+    break;
+  case ROPE_LONG:
+    put_long(b, c);
+    break;
+  }
+}

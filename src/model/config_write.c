@@ -1,0 +1,71 @@
+/* config_write.c - a Config as the config.json that transformers loads. */
+#include <stddef.h>
+
+#include "model/config_impl.h"
+
+void config_put_key(Buf *b, const char *key) { buf_printf(b, ",\n  \"%s\": ", key); }
+
+static void put_int(Buf *b, const char *key, long long v) {
+  config_put_key(b, key);
+  buf_printf(b, "%lld", v);
+}
+
+static void put_token(Buf *b, const char *key, int id) {
+  config_put_key(b, key);
+  if (id < 0)
+    buf_puts(b, "null");
+  else
+    buf_printf(b, "%d", id);
+}
+
+static void put_eos(Buf *b, const Config *c) {
+  if (c->num_eos <= 1) {
+    put_token(b, "eos_token_id", c->num_eos ? c->eos_token_id[0] : -1);
+    return;
+  }
+  config_put_key(b, "eos_token_id");
+  for (int i = 0; i < c->num_eos; i++) buf_printf(b, "%s%d", i ? ", " : "[", c->eos_token_id[i]);
+  buf_putc(b, ']');
+}
+
+static void put_layer_types(Buf *b, const Config *c) {
+  config_put_key(b, "layer_types");
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    buf_printf(b, "%s\"%s_attention\"", i ? ", " : "[", config_window(c, i) ? "sliding" : "full");
+  buf_putc(b, ']');
+}
+
+static void put_field(Buf *b, const Config *c, const Field *f) {
+  double v = config_get(c, f);
+  if (c->rope_scaling == ROPE_LONG && f->at == offsetof(Config, max_position_embeddings))
+    v = c->rope_file_positions;
+  config_put_key(b, f->key);
+  if (f->nullable && v == 0)
+    buf_puts(b, "null");
+  else if (f->type == FIELD_BOOL)
+    buf_puts(b, v != 0 ? "true" : "false");
+  else
+    json_put_number(b, v);
+}
+
+void config_put_json(Buf *b, const Config *c) {
+  const FamilyRow *family = &family_rows[c->family];
+  buf_printf(b, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", family->architecture,
+             family->type);
+  for (int i = 0; i < config_num_fields(); i++) {
+    const Field f = config_field(c->family, i);
+    if (*f.key) put_field(b, c, &f);
+  }
+  if (config_has_layer_types(c) && c->use_sliding_window && c->sliding_window)
+    put_layer_types(b, c);
+  if (config_traits(c) & TRAIT_ROPE)
+    config_put_rope(b, c);
+  else
+    put_int(b, "n_ctx", c->max_position_embeddings);
+  config_put_key(b, family->activation_key);
+  buf_printf(b, "\"%s\"", family->activation);
+  put_token(b, "bos_token_id", c->bos_token_id);
+  put_token(b, "pad_token_id", c->pad_token_id);
+  put_eos(b, c);
+  buf_puts(b, "\n}\n");
+}
