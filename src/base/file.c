@@ -57,6 +57,13 @@ void file_unmap(FileMap *m) {
   *m = (FileMap){0};
 }
 
+void file_map_drop(const FileMap *m, size_t at, size_t n) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+  const uintptr_t base = (uintptr_t)m->data, end = (base + at + n) & ~page;
+  const uintptr_t begin = (base + at) & ~page; /* what is before it on that page was read already */
+  if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 static Status read_all(int fd, const char *path, size_t max_bytes, Buf *out) {
   char piece[16384];
   const size_t before = out->len;

@@ -21,6 +21,8 @@ typedef struct FileMap {
 
 Status file_map(const char *path, FileMap *out); /* ENOENT when missing; EIO when a directory */
 void file_unmap(FileMap *m);
+/* The bytes at .. at + n - 1 will not be needed soon: their pages need not stay in memory. */
+void file_map_drop(const FileMap *m, size_t at, size_t n);
 Status file_read(const char *path, size_t max_bytes,
                  Buf *out); /* appends; ELIMIT past max_bytes (0: no limit) */
 Status file_replace(const char *path, const void *data, size_t n); /* atomic, durable */

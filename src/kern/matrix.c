@@ -185,6 +185,7 @@ Status matrix_done(const Ctx *cx, Matrix *m) {
 /* ---- a group's values ------------------------------------------------------------------ */
 
 static inline real nf4_scale(const Matrix *m, size_t block) {
+  if (m->plain_absmax) return (real)m->plain_absmax[block];
   return (real)(nf4_absmax_map[m->absmax[block]] * m->scale[block / NF4_NEST] + m->offset);
 }
 
@@ -300,14 +301,23 @@ void matrix_nf4_export(const Matrix *m, uint8_t *packed) {
   if (n % 2) packed[n / 2] |= ZERO_CODE;
 }
 
-void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
-                       float offset) {
+static void import_codes(Matrix *m, const uint8_t *packed) {
   const size_t k = (size_t)m->k, n = (size_t)m->n * k;
   for (size_t e = 0; e < n; e++)
     nf4_set(m, (int)(e / k), (int)(e % k), packed[e / 2] >> (e % 2 ? 0 : 4) & 15);
+}
+
+void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
+                       float offset) {
+  import_codes(m, packed);
   memcpy(m->absmax, absmax, absmax_bytes(MAT_NF4, m->n, m->k));
   memcpy(m->scale, scale, scale_bytes(MAT_NF4, m->n, m->k));
   m->offset = offset;
   mem_free(m->plain_absmax);
   m->plain_absmax = NULL;
+}
+
+void matrix_nf4_import_plain(Matrix *m, const uint8_t *packed, const float *plain_absmax) {
+  import_codes(m, packed);
+  memcpy(m->plain_absmax, plain_absmax, matrix_nf4_blocks(m->n, m->k) * sizeof(float));
 }

@@ -32,7 +32,8 @@ typedef struct Matrix {
   float *scale;        /* MAT_INT8: [n]; MAT_NF4: [ceil(blocks / NF4_NEST)] absmax_scale */
   uint8_t *absmax;     /* MAT_NF4: [blocks] codes of absmax_map */
   float offset;        /* MAT_NF4 */
-  float *plain_absmax; /* MAT_NF4 while it is filled, [blocks]; NULL afterwards */
+  float *plain_absmax; /* MAT_NF4 [blocks]: while it is filled, and for good without double
+                          quantisation; else NULL */
 } Matrix;
 
 extern const float nf4_code[16];        /* bitsandbytes' table, ascending */
@@ -69,5 +70,8 @@ Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy
 void matrix_nf4_export(const Matrix *m, uint8_t *packed);
 void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
                        float offset);
+/* The same without double quantisation: m, new, keeps its plain_absmax; matrix_done would quantise
+ * them. */
+void matrix_nf4_import_plain(Matrix *m, const uint8_t *packed, const float *plain_absmax);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/half.h"
+#include "model/bnb.h"
 #include "model/config_impl.h"
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
@@ -235,7 +236,6 @@ static const Refusal refusals[] = {
     {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
-    {"quantization_config", MUST_BE_NULL, ALL},
     {"partial_rotary_factor", MUST_BE_ONE, ALL & ~IN(PHI3)},
 };
 
@@ -390,6 +390,7 @@ Status config_from_json(Config *out, const Json *j, const char *what) {
   const char *dtype = dtype_of(text) ? dtype_of(text) : dtype_of(j);
   try(read_family(&c, text, what));
   try(check_refusals(&c, j, what));
+  try(bnb_check_config(json_get(j, "quantization_config"), what));
   try(check_refusals(&c, text, what));
   try(check_activation(&c, text, what));
   try(read_fields(&c, text, what));

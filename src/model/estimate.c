@@ -1,13 +1,18 @@
 /* estimate.c - how much memory a model, a step and an optimizer take, from shapes alone. */
+#include "model/estimate.h"
+
+#include <string.h>
+
+#include "base/mem.h"
 #include "base/pool.h"
-#include "model/impl.h"
-#include "model/optimizer.h"
+#include "model/compact.h"
 
 /* Headers of tensors and nodes and the arena's rounding, for one operation.  Where kernels keep
  * partial results, at most: attention's backward a wave of copies (attn_grad.c), dw its blocks
  * (gemm.c). */
 enum { PER_OP = 448, SLACK = 16 << 10 };
 enum { ATTENTION_ROWS = 48, WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
+enum { UNPACK_REALS = 1 << 14 }; /* of compact weights, per thread (matrix_product.c) */
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -113,23 +118,145 @@ size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMe
          pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;
 }
 
-size_t model_weight_bytes(const Config *c, bool train) {
-  Model *m;
-  size_t n = 0, rope = 0;
-  if (model_layout(&m, NULL, c) != GRPO_OK) return 0;
-  for (int i = 0; i < m->nparams; i++) n += (m->param[i].t.n + 15) / 16 * 16;
-  rope = rope_reals(c);
-  const size_t panels = model_panel_reals(m);
-  model_destroy(m);
-  return block_bytes(n * sizeof(real)) * (train ? 2 : 1) + block_bytes(panels * sizeof(real)) +
-         block_bytes(rope * sizeof(real)) * (config_has_local_rope(c) ? 2 : 1);
+/* ---- models that do not exist yet ------------------------------------------------------ */
+
+const char *storage_name(Storage s) {
+  static const char *const names[] = {"f32", "auto", "bf16", "int8", "nf4"};
+  return names[s];
 }
 
-size_t optimizer_bytes(const Config *c) {
+void plan_of_config(ModelPlan *p, const Config *c) { *p = (ModelPlan){.config = *c}; }
+
+static SourceType stored_as(const Tensor *t) {
+  static const SourceType types[] = {[MAT_F32] = SOURCE_F32,
+                                     [MAT_BF16] = SOURCE_BF16,
+                                     [MAT_F16] = SOURCE_F16,
+                                     [MAT_INT8] = SOURCE_F32,
+                                     [MAT_NF4] = SOURCE_NF4};
+  return t->mat ? types[t->mat->type] : SOURCE_F32;
+}
+
+void plan_of_model(ModelPlan *p, const Model *m) {
+  *p = (ModelPlan){.config = m->config, .storage = m->storage, .shared = m->shared != NULL};
+  p->stored_embedding = stored_as(m->t[M_EMBED]);
+  for (int i = m->nparams; i-- > 0;)
+    if (model_is_projection(m, i)) p->stored = stored_as(&m->param[i].t);
+  if (!m->lora) return;
+  p->lora_rank = m->lora->rank;
+  p->lora_modules = m->lora->nmodules;
+  for (int i = 0; i < m->lora->nparams; i++) {
+    const Tensor *t = &m->lora->param[i].t;
+    p->lora_params += t->n;
+    p->lora_panels += gemm_packed_size(t->dim[0], t->dim[1]);
+  }
+}
+
+/* A laid-out model without memory, for its names and shapes; release it with model_release. */
+static Status outline(const ModelPlan *p, Model **out) {
+  return model_layout(out, NULL, &p->config);
+}
+
+static bool is_target(const Model *m, int i, int ntargets, const char *const *targets) {
+  const char *name = m->param[i].name, *end = strrchr(name, '.');
+  if (!model_is_matrix(m, i) || !end) return false;
+  for (int k = 0; k < ntargets; k++) {
+    const size_t n = strlen(targets[k]);
+    if (strcmp(targets[k], "all-linear") == 0 && model_is_projection(m, i)) return true;
+    if ((size_t)(end - name) >= n && strncmp(end - n, targets[k], n) == 0 &&
+        ((size_t)(end - name) == n || end[-(ptrdiff_t)n - 1] == '.'))
+      return true;
+  }
+  return false;
+}
+
+Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets) {
   Model *m;
-  size_t n = 0;
-  if (model_layout(&m, NULL, c) != GRPO_OK) return 0;
-  n = (size_t)model_count(m);
-  model_destroy(m);
+  try(outline(p, &m));
+  p->lora_rank = rank;
+  for (int i = 0; i < m->nparams; i++) {
+    int n, k;
+    param_outputs_inputs(&m->param[i], &n, &k);
+    if (!is_target(m, i, ntargets, targets)) continue;
+    p->lora_modules++;
+    p->lora_params += (size_t)rank * ((size_t)n + (size_t)k);
+    p->lora_panels += gemm_packed_size(rank, k) + gemm_packed_size(n, rank);
+  }
+  model_release(m);
+  return GRPO_OK;
+}
+
+size_t plan_weight_bytes(const ModelPlan *p, bool train) {
+  Model *m;
+  MatType type;
+  size_t plain = 0, panels = 0, compact = 0, rope = 0;
+  const size_t adapter = p->lora_params * sizeof(real);
+  const size_t lora = adapter * (train ? 2 : 1) + p->lora_panels * sizeof(real);
+  if (p->shared || outline(p, &m) != GRPO_OK) return lora;
+  for (int i = 0; i < m->nparams; i++) {
+    int n, k;
+    param_outputs_inputs(&m->param[i], &n, &k);
+    const SourceType stored = model_is_projection(m, i) ? p->stored : p->stored_embedding;
+    if (compact_type(m, i, p->storage, stored, &type)) {
+      compact += matrix_bytes(type, n, k);
+    } else {
+      plain += (m->param[i].t.n + 15) / 16 * 16;
+      panels += model_panel_size(m, i);
+    }
+  }
+  const int tables = config_has_local_rope(&m->config) ? 2 : 1;
+  rope = block_bytes(rope_reals(&m->config) * sizeof(real)) * (size_t)tables;
+  model_release(m);
+  return block_bytes(plain * sizeof(real)) * (train && !p->lora_rank ? 2 : 1) +
+         block_bytes(panels * sizeof(real)) + compact + rope + lora;
+}
+
+size_t plan_optimizer_bytes(const ModelPlan *p) {
+  Model *m;
+  size_t n = p->lora_params;
+  if (!p->lora_rank) {
+    if (outline(p, &m) != GRPO_OK) return 0;
+    n = (size_t)model_count(m);
+    model_release(m);
+  }
   return 2 * block_bytes(n * sizeof(real));
+}
+
+size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
+  const Config *c = &p->config;
+  const size_t rank = (size_t)p->lora_rank, modules = (size_t)p->lora_modules;
+  const size_t unpacking = (size_t)pool_cores() * UNPACK_REALS * sizeof(real);
+  const size_t scratch = p->storage == STORE_F32 ? 0 : unpacking;
+  if (!rank) return scratch;
+  const bool train = kind != STEP_FORWARD;
+  const size_t layers = kind == STEP_CHECKPOINTED ? (size_t)c->num_hidden_layers : 1;
+  const size_t low = train ? rank * modules / layers : rank;
+  const size_t widest =
+      max_size(max_size((size_t)c->intermediate_size, (size_t)c->hidden_size), heads_width(c));
+  return (size_t)nrows * (low + 3 * rank + (train ? 2 * widest : 0)) * sizeof(real) +
+         (train ? modules * 256 : 0) + scratch + SLACK;
+}
+
+/* ---- refusing ----------------------------------------------------------------------------- */
+
+Status plan_check_memory(const ModelPlan *p, const char *path) {
+  static const Storage smaller[] = {STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
+  static const char *const how[] = {"dtype = \"auto\"", "dtype = \"bf16\"", "quantize = \"int8\"",
+                                    "quantize = \"nf4\""};
+  const size_t need = plan_weight_bytes(p, false), free = mem_available();
+  if (!free || need <= free) return GRPO_OK;
+  for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++) {
+    ModelPlan q = *p;
+    q.storage = smaller[i];
+    const size_t bytes = plan_weight_bytes(&q, false);
+    if (bytes < need && bytes <= free / 10 * 9)
+      return fail(
+          GRPO_ENOMEM,
+          "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
+          "(%zu MiB)",
+          path, need >> 20, storage_name(p->storage), free >> 20, how[i], bytes >> 20);
+  }
+  return fail(GRPO_ENOMEM,
+              "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of them "
+              "fits, take a smaller model",
+              path, need >> 20, storage_name(p->storage), free >> 20);
 }

@@ -6,6 +6,7 @@
 #ifndef GRPO_MODEL_IMPL_H
 #define GRPO_MODEL_IMPL_H
 
+#include "kern/matrix.h"
 #include "model/model.h"
 
 /* Parameters of a layer; a family that lacks one has NULL there.  A projection's bias follows its
@@ -97,6 +98,8 @@ struct Model {
   const char *panels_of; /* kern_name() that the panels are laid out for */
   bool stale;            /* panels do not show the weights */
   bool trainable;
+  Storage storage;
+  Matrix **mat;  /* [nparams] its own compact weights; NULL where a parameter is float32 */
   bool checkpointing; /* layers are computed again in backward */
   /* [max_position_embeddings, rotary dim / 2, 2]; NULL for gpt2.  The second is for windowed layers
    * that rotate otherwise, else NULL. */
@@ -108,6 +111,12 @@ Status model_layout(Model **out, Pool *pool, const Config *c);
 /* Weights (not initialised), panels and rope table. */
 Status model_allocate(Model *m);
 void model_destroy(Model *m);                      /* whatever there is; NULL is fine */
+/* Before model_allocate: parameter i becomes an empty matrix of its own. */
+Status model_make_compact(Model *m, int i, MatType type);
+/* Matrices of projections inside layers, embeddings and heads; not the position embedding. */
+bool model_is_matrix(const Model *m, int i);
+bool model_is_projection(const Model *m, int i); /* inside a layer */
+void param_outputs_inputs(const Param *p, int *n, int *k);
 int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
 
 /* The inverse frequencies of rotary positions, scaled as the configuration says; local: of the
@@ -115,7 +124,7 @@ int model_index(const Model *m, const char *name); /* of a parameter; -1: none *
 void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary dim / 2] */);
 size_t rope_reals(const Config *c); /* of one table; 0: none */
 Status rope_table(const Config *c, bool local, real **out);
-size_t model_panel_reals(const Model *m);
+size_t model_panel_size(const Model *m, int i); /* of parameter i, reals; 0: none */
 
 /* ---- adapters (lora.c, peft.c) ---- */
 /* A and B as adapter_config.json (its text; `where` names it in messages) says, not initialised. */
@@ -130,6 +139,7 @@ const Lora *lora_active(const Model *m);
 Status lora_check_merge(const Model *m); /* can it be merged? */
 /* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing for a parameter
  * without an adapter. */
+bool lora_adapts(const Model *m, const Param *p);
 Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
 
 /* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys

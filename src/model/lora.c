@@ -421,6 +421,8 @@ static const LoraModule *module_of(const Model *m, const Param *p) {
   return NULL;
 }
 
+bool lora_adapts(const Model *m, const Param *p) { return module_of(m, p) != NULL; }
+
 static void merge_row(void *arg, int chunk, int worker) {
   const Merge *j = arg;
   const Tensor *a = &j->mod->a->t, *b = &j->mod->b->t;
@@ -478,6 +480,7 @@ Status model_merge_lora(Model *m, const Ctx *cx) {
   if (m->shared || m->views)
     return fail(GRPO_EARG, "merge: the weights are shared with a frozen view (a reference); close "
                            "it first, or save with merge = true");
+  try(model_widen(m));
   int cols = 0;
   double *sum; /* all memory before the first change */
   for (int i = 0; i < m->lora->nmodules; i++) {

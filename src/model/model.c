@@ -12,38 +12,48 @@ enum { ALIGN_REALS = 16, INIT_CHUNK = 1 << 14 };
 
 static size_t padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
 
-/* Matrices that a product reads; embeddings only when they are the head. */
-static bool has_panels(const Model *m, const Tensor *t) {
-  return t->ndim == 2 && t != m->t[M_POSITION] && (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
+bool model_is_matrix(const Model *m, int i) {
+  const Tensor *t = &m->param[i].t;
+  return t->ndim == 2 && t != m->t[M_POSITION];
 }
 
-static void outputs_inputs(const Param *p, int *n, int *k) {
+bool model_is_projection(const Model *m, int i) {
+  const Tensor *t = &m->param[i].t;
+  return model_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_HEAD];
+}
+
+/* Matrices that a product reads; embeddings only when they are the head. */
+static bool has_panels(const Model *m, const Tensor *t) {
+  return !t->mat && t->ndim == 2 && t != m->t[M_POSITION] &&
+         (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
+}
+
+/* Reals of the model's own memory that a parameter takes. */
+static size_t own_reals(const Param *p) { return p->t.mat ? 0 : padded(p->t.n); }
+
+void param_outputs_inputs(const Param *p, int *n, int *k) {
   *n = p->t.dim[p->in_out ? 1 : 0];
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
 
-static size_t panel_size(const Model *m, const Param *p) {
+size_t model_panel_size(const Model *m, int i) {
+  const Param *p = &m->param[i];
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
-  outputs_inputs(p, &n, &k);
+  param_outputs_inputs(p, &n, &k);
   return padded(gemm_packed_size(n, k));
 }
 
-size_t model_panel_reals(const Model *m) {
-  size_t n = 0;
-  for (int i = 0; i < m->nparams; i++) n += panel_size(m, &m->param[i]);
-  return n;
-}
-
 static Status allocate_panels(Model *m) {
-  size_t at = 0, n = model_panel_reals(m);
+  size_t at = 0, n = 0;
+  for (int i = 0; i < m->nparams; i++) n += model_panel_size(m, i);
   mem_free_aligned(m->panels);
   m->panels_of = NULL;
   m->panels = mem_alloc_aligned(n * sizeof *m->panels);
   if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
     Param *p = &m->param[i];
-    const size_t size = panel_size(m, p);
+    const size_t size = model_panel_size(m, i);
     p->t.packed = size ? m->panels + at : NULL;
     at += size;
   }
@@ -52,16 +62,25 @@ static Status allocate_panels(Model *m) {
   return GRPO_OK;
 }
 
+Status model_make_compact(Model *m, int i, MatType type) {
+  Param *p = &m->param[i];
+  int n, k;
+  param_outputs_inputs(p, &n, &k);
+  try(matrix_new(&m->mat[i], type, n, k));
+  p->t.mat = m->mat[i];
+  return GRPO_OK;
+}
+
 Status model_allocate(Model *m) {
   size_t at = 0;
   m->weight_reals = 0;
-  for (int i = 0; i < m->nparams; i++) m->weight_reals += padded(m->param[i].t.n);
+  for (int i = 0; i < m->nparams; i++) m->weight_reals += own_reals(&m->param[i]);
   m->weights = mem_alloc_aligned(m->weight_reals * sizeof *m->weights);
   if (!m->weights)
     return fail(GRPO_ENOMEM, "model: %zu MiB of weights", m->weight_reals * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    m->param[i].t.data = m->weights + at;
-    at += padded(m->param[i].t.n);
+    if (!m->param[i].t.mat) m->param[i].t.data = m->weights + at;
+    at += own_reals(&m->param[i]);
   }
   if (rope_reals(&m->config)) try(rope_table(&m->config, false, &m->rope[0]));
   if (config_has_local_rope(&m->config)) try(rope_table(&m->config, true, &m->rope[1]));
@@ -78,6 +97,8 @@ void model_destroy(Model *m) {
     mem_free(m);
     return;
   }
+  for (int i = 0; m->mat && i < m->nparams; i++) matrix_free(m->mat[i]);
+  mem_free(m->mat);
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
@@ -106,7 +127,7 @@ Status model_pack(Model *m, const Ctx *cx) {
     const Param *p = &m->param[i];
     int n, k;
     if (!p->t.packed) continue;
-    outputs_inputs(p, &n, &k);
+    param_outputs_inputs(p, &n, &k);
     gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
   }
   m->stale = false;
@@ -124,6 +145,9 @@ Status model_set_trainable(Model *m, bool on) {
   }
   if (m->shared)
     return fail(GRPO_EARG, "model: a frozen view shares its weights; it cannot be trained");
+  if (on && model_is_compact(m))
+    return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
+                           "load with dtype = \"f32\", or add an adapter");
   if (on) {
     m->grads = mem_alloc_aligned(m->weight_reals * sizeof *m->grads);
     if (!m->grads)
@@ -153,6 +177,14 @@ void model_zero_grad(Model *m) {
   if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
   for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;
 }
+
+bool model_is_compact(const Model *m) {
+  for (int i = 0; i < m->nparams; i++)
+    if (m->param[i].t.mat) return true;
+  return false;
+}
+
+Storage model_storage(const Model *m) { return m->storage; }
 
 /* ---- random weights ----------------------------------------------------------------- */
 
@@ -204,6 +236,45 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
   return GRPO_OK;
 }
 
+/* ---- from compact to float32 -------------------------------------------------------------- */
+
+static void adopt_wide(Model *m, real *wide) {
+  size_t at = 0;
+  for (int i = 0; i < m->nparams; i++) {
+    Tensor *t = &m->param[i].t;
+    matrix_free(m->mat[i]);
+    m->mat[i] = NULL;
+    t->mat = NULL;
+    t->data = wide + at;
+    at += padded(t->n);
+  }
+  mem_free_aligned(m->weights);
+  m->weights = wide;
+  m->weight_reals = at;
+  m->storage = STORE_F32;
+}
+
+Status model_widen(Model *m) {
+  const Ctx cx = {m->pool, NULL};
+  size_t at = 0, n = 0;
+  if (!model_is_compact(m)) return GRPO_OK;
+  if (m->shared || m->views)
+    return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
+  for (int i = 0; i < m->nparams; i++) n += padded(m->param[i].t.n);
+  real *wide = mem_alloc_aligned(n * sizeof *wide);
+  if (!wide) return fail(GRPO_ENOMEM, "model: %zu MiB of weights", n * sizeof(real) >> 20);
+  for (int i = 0; i < m->nparams; i++) {
+    const Status s = param_values(&cx, &m->param[i], wide + at);
+    if (s != GRPO_OK) {
+      mem_free_aligned(wide);
+      return s;
+    }
+    at += padded(m->param[i].t.n);
+  }
+  adopt_wide(m, wide);
+  return allocate_panels(m);
+}
+
 /* ---- sharing and copying ---------------------------------------------------------------- */
 
 Status model_view(Model **out, const Model *of) {
@@ -235,6 +306,7 @@ static Status clone_adapter(Model **out, const Model *from) {
 Status model_clone(Model **out, const Model *from) {
   Model *m;
   if (from->lora) return clone_adapter(out, from);
+  if (model_is_compact(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
   Status s = model_allocate(m);
   if (s == GRPO_OK) s = model_copy_weights(m, from);
@@ -282,23 +354,41 @@ static Status same_shapes(const Model *a, const Model *b) {
   return same_adapters(a, b);
 }
 
+/* Of two models on the same base only the adapter changes. */
+static Status can_change(const Model *to, const Model *from) {
+  if (owner(to) == owner(from) || (!to->shared && !model_is_compact(to))) return GRPO_OK;
+  return fail(GRPO_EARG, "model: %s cannot be changed",
+              to->shared ? "a view's weights" : "weights in a compact form");
+}
+
 Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
-  for (int i = first_param(to, from); i < model_num_params(to); i++) {
-    Tensor *t = &model_param(to, i)->t;
-    memcpy(t->data, model_param((Model *)(uintptr_t)from, i)->t.data, t->n * sizeof(real));
-  }
+  try(can_change(to, from));
+  for (int i = first_param(to, from); i < model_num_params(to); i++)
+    try(param_values(&(Ctx){to->pool, NULL}, model_param((Model *)(uintptr_t)from, i),
+                     model_param(to, i)->t.data));
   model_updated(to);
+  return GRPO_OK;
+}
+
+static Status lerp_param(const Ctx *cx, const Param *from, double alpha, real *to) {
+  real *wide = NULL;
+  if (from->t.mat) {
+    wide = mem_alloc_aligned(from->t.n * sizeof *wide);
+    if (!wide) return fail(GRPO_ENOMEM, "model: %s in float32", from->name);
+    try(param_values(cx, from, wide));
+  }
+  vec_lerp(cx, from->t.n, wide ? wide : from->t.data, (real)alpha, to);
+  mem_free_aligned(wide);
   return GRPO_OK;
 }
 
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx) {
   try(same_shapes(to, from));
-  for (int i = first_param(to, from); i < model_num_params(to); i++) {
-    Tensor *t = &model_param(to, i)->t;
-    const Tensor *f = &model_param((Model *)(uintptr_t)from, i)->t;
-    vec_lerp(cx, t->n, f->data, (real)alpha, t->data);
-  }
+  try(can_change(to, from));
+  for (int i = first_param(to, from); i < model_num_params(to); i++)
+    try(lerp_param(cx, model_param((Model *)(uintptr_t)from, i), alpha,
+                   model_param(to, i)->t.data));
   model_updated(to);
   return GRPO_OK;
 }

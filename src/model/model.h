@@ -1,9 +1,13 @@
 /* model.h - one decoder-only transformer, described by Config.
  *
- * Parameters are float32, named and laid out as the family's Hugging Face
- * checkpoint has them (GPT-2's Conv1D weights stay [in, out]).  Every weight of
- * a matrix product also has packed panels; after parameters change, call
+ * Parameters are named and laid out as the family's Hugging Face checkpoint has
+ * them (GPT-2's Conv1D weights stay [in, out]).  In float32 every weight of a
+ * matrix product also has packed panels; after parameters change, call
  * model_updated() and the panels are renewed before the next forward.
+ *
+ * A model may instead be loaded in a compact storage: its matrices are then
+ * frozen (t.mat, with t.data NULL); norms, biases and position embeddings stay
+ * float32.
  */
 #ifndef GRPO_MODEL_MODEL_H
 #define GRPO_MODEL_MODEL_H
@@ -15,7 +19,8 @@
 
 typedef struct Param {
   const char *name;      /* "model.layers.0.self_attn.q_proj.weight" */
-  Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad */
+  Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad;
+                            t.data NULL and t.mat set: compact and frozen */
   bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
   bool is_bias, is_norm; /* for weight decay's exceptions */
@@ -26,18 +31,29 @@ typedef struct Model Model; /* reference-counted */
 /* Random weights: normal(0, initializer_range), gpt2's residual projections scaled by
  * 1/sqrt(2 layers), norms 1 (0 where 1 + w multiplies), biases 0. */
 Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
+/* How matrices are kept.  STORE_INT8 and STORE_NF4 are for the projections inside layers; the
+ * embedding and the head stay as the checkpoint has them. */
+typedef enum Storage {
+  STORE_F32, /* float32 with panels: the only form that full training takes */
+  STORE_AUTO, /* as in the checkpoint; other block formats than bitsandbytes' NF4 become float32 */
+  STORE_BF16,
+  STORE_INT8,
+  STORE_NF4
+} Storage;
 /* A directory in Hugging Face layout: config.json and model.safetensors, or its shards with an
- * index; f32, f16, bf16. */
-Status model_load(Model **out, Pool *pool, const char *dir);
+ * index; f32, f16, bf16, or bitsandbytes' NF4.  Converted while it is read, a few rows at a time.
+ * ENOMEM, before any memory is taken, when the weights exceed what the machine has free. */
+Status model_load(Model **out, Pool *pool, const char *dir, Storage storage);
 /* A frozen copy: no gradients.  With an adapter (lora.h) A and B are copied and the base, which is
- * frozen then, is shared. */
+ * frozen then, is shared; so are compact weights, which never change. */
 Status model_clone(Model **out, const Model *m);
 /* The base model without its adapter, frozen: shares the weights and keeps them alive. */
 Status model_view(Model **out, const Model *m);
 Model *model_retain(Model *m);
 void model_release(Model *m); /* NULL is fine */
 
-typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16 } WeightType;
+/* WEIGHT_NF4: projections inside layers in bitsandbytes' 4-bit layout, everything else in bf16. */
+typedef enum WeightType { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4 } WeightType;
 /* An adapter is merged into what is written.
  * config.json, generation_config.json, model.safetensors (or shards of at most shard_bytes and an
  * index; 0: one file).  Every file is complete or not there at all; config.json comes last. */
@@ -50,14 +66,28 @@ Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 uint64_t model_count_trainable(const Model *m);
 bool model_trains(const Model *m, int i); /* would training on give parameter i a gradient? */
-/* Allocates or frees the gradients: of all parameters, or of the adapter's alone where there is one */
+/* Allocates or frees the gradients: of all parameters, or of the adapter's alone where there is
+ * one.  EARG for a compact model without an adapter. */
 Status model_set_trainable(Model *m, bool on);
+/* More tokens: new rows of embedding and head are the mean of the old ones.  EARG for fewer, and
+ * once the model is trainable, has an adapter or is held by somebody else.  Params move. */
+Status model_resize_vocab(Model *m, int n);
+/* A compact model becomes float32.  EARG while views share its weights. */
+Status model_widen(Model *m);
+bool model_is_compact(const Model *m);
+Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise */
+/* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few
+ * rows when it is compact and stored [in, out]. */
+Status param_values(const Ctx *cx, const Param *p, real *out);
+/* Outputs row .. row + rows - 1 of a weight, [rows, inputs] whatever its layout. */
+void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out);
 /* Gradient checkpointing: training keeps each layer's input only and computes the layer again in
  * backward; the same bits, less memory, about a third more time. */
 void model_set_checkpointing(Model *m, bool on);
 void model_zero_grad(Model *m);
 void model_updated(Model *m);               /* parameters changed: panels are stale */
 Status model_pack(Model *m, const Ctx *cx); /* renew stale panels; forward functions call it */
+/* EARG when weights of `to` are compact; those of `from` may be. */
 Status model_copy_weights(Model *to, const Model *from);
 /* to = alpha from + (1 - alpha) to */
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx);
@@ -106,7 +136,5 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
  * arena, within 10 % where that is more than a few MiB. */
 typedef enum StepMemory { STEP_FORWARD, STEP_TRAIN, STEP_CHECKPOINTED } StepMemory;
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind);
-/* Weights, panels, rotary table and, when training, gradients. */
-size_t model_weight_bytes(const Config *c, bool train);
 
 #endif

@@ -24,6 +24,5 @@ uint64_t optimizer_steps(const Optimizer *o);
  * exact. */
 Status optimizer_save(const Optimizer *o, const char *path);
 Status optimizer_load(Optimizer *o, const char *path);
-size_t optimizer_bytes(const Config *c);
 
 #endif

@@ -336,6 +336,7 @@ Status st_writer_put(StWriter *w, const float *x, uint64_t n) {
     if (w->cur == w->count) return fail(GRPO_EARG, "safetensors: more values than announced");
     uint64_t k = n < w->left ? n : w->left;
     StType type = w->type[w->cur];
+    if (!st_type_is_float(type)) return fail(GRPO_EARG, "safetensors: values for a U8 tensor");
     if (type == ST_F32)
       try(file_writer_put(w->file, x, (size_t)k * sizeof *x));
     else
@@ -345,6 +346,16 @@ Status st_writer_put(StWriter *w, const float *x, uint64_t n) {
     w->left -= k;
     skip_complete(w);
   }
+  return GRPO_OK;
+}
+
+Status st_writer_put_bytes(StWriter *w, const void *bytes, uint64_t n) {
+  if (!n) return GRPO_OK;
+  if (w->cur == w->count || w->type[w->cur] != ST_U8 || n > w->left)
+    return fail(GRPO_EARG, "safetensors: more bytes than announced");
+  try(file_writer_put(w->file, bytes, (size_t)n));
+  w->left -= n;
+  skip_complete(w);
   return GRPO_OK;
 }
 

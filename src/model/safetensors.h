@@ -57,7 +57,7 @@ void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out);
 typedef struct StWriter StWriter;
 typedef struct StEntry {
   const char *name;
-  StType type; /* F32, F16 or BF16 */
+  StType type; /* F32, F16, BF16; or U8, with st_writer_put_bytes */
   int ndim;
   uint64_t dim[ST_DIMS];
 } StEntry;
@@ -67,6 +67,8 @@ Status st_writer_open(StWriter **out, const char *path, size_t count, const StEn
                       const char *const *metadata);
 /* The next n values of the current tensor; goes on to the next one by itself. */
 Status st_writer_put(StWriter *w, const float *x, uint64_t n);
+/* The next n bytes of a U8 tensor. */
+Status st_writer_put_bytes(StWriter *w, const void *bytes, uint64_t n);
 Status st_writer_commit(StWriter *w); /* frees w, also on failure; EARG when values are missing */
 void st_writer_abort(StWriter *w);    /* NULL is fine */
 

@@ -30,6 +30,7 @@ void engine_options_init(EngineOptions *o) {
       .max_prompt_tokens = (int)option_number("data.max_prompt_tokens"),
       .max_new_tokens = (int)option_number("sampling.max_new_tokens"),
       .train = true,
+      .examples = true,
   };
   optimizer_options_default(&o->optimizer);
 }
@@ -55,43 +56,43 @@ static DecoderLimits decoder_limits(const EngineOptions *o) {
                          .max_new_tokens = o->max_new_tokens};
 }
 
-static int activation_rows(const EngineOptions *o) {
+size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
+                        const EngineOptions *o) {
+  const Config *c = &policy->config;
   const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
   const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
-  return larger(larger(unit, o->micro_batch_tokens), larger(example, SFT_UNIT_ROWS));
-}
-
-size_t activation_bytes(const Config *c, const Config *reference, const EngineOptions *o) {
-  const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
-  const int rows = activation_rows(o);
+  const int examples = o->examples ? larger(example, SFT_UNIT_ROWS) : 1;
+  const int rows = larger(larger(unit, o->micro_batch_tokens), examples);
   /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
    * block of keys that is nearly empty */
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  const int spans = larger(2 * units * (o->group_size + 1), EXAMPLE_SPANS);
+  const int spans = larger(2 * units * (o->group_size + 1), o->examples ? EXAMPLE_SPANS : 1);
   const StepMemory kind = !o->train                   ? STEP_FORWARD
                           : o->gradient_checkpointing ? STEP_CHECKPOINTED
                                                       : STEP_TRAIN;
-  size_t bytes = model_step_bytes(c, rows, rows + spans, spans, kind);
-  if (reference)
-    bytes += model_step_bytes(reference, larger(unit, SFT_UNIT_ROWS), rows + spans, spans,
-                              STEP_FORWARD) +
-             (size_t)(rows + spans) * (size_t)reference->hidden_size * sizeof(real);
-  return bytes;
+  const size_t bytes =
+      model_step_bytes(c, rows, rows + spans, spans, kind) + plan_step_bytes(policy, rows, kind);
+  if (!reference) return bytes;
+  const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
+  return bytes +
+         model_step_bytes(&reference->config, ref_rows, rows + spans, spans, STEP_FORWARD) +
+         plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
+         (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }
 
-void engine_estimate(const Config *c, const Config *reference, const EngineOptions *o,
+void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
                      EngineBytes *out) {
   const DecoderLimits limits = decoder_limits(o);
   const int sequences = o->prompts_per_step * o->group_size;
   *out = (EngineBytes){
-      .weights = model_weight_bytes(c, o->train),
-      .reference = reference ? model_weight_bytes(reference, false) : 0,
-      .optimizer = o->train ? optimizer_bytes(c) : 0,
-      .cache = decoder_bytes(c, &limits),
+      .weights = plan_weight_bytes(policy, o->train),
+      .reference = reference ? plan_weight_bytes(reference, false) : 0,
+      .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
+      .cache = decoder_bytes(&policy->config, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            true) +
                (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
-      .activations = activation_bytes(c, reference, o),
+      .activations = activation_bytes(policy, reference, o),
   };
   out->total =
       out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
@@ -142,16 +143,16 @@ static Status reserve_nodes(Tape *t, int n) {
 static Status reserve(Engine *e) {
   const EngineOptions *o = &e->o;
   const Config *c = model_config(e->policy);
+  ModelPlan policy, reference;
+  plan_of_model(&policy, e->policy);
+  if (e->reference) plan_of_model(&reference, e->reference);
   const int sequences = o->prompts_per_step * o->group_size;
   const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, true));
-  try(arena_reserve(
-      &e->tape.arena,
-      activation_bytes(c, e->reference ? model_config(e->reference) : NULL, o) +
-          lora_step_bytes(e->policy, activation_rows(o), o->train) +
-          (e->reference ? lora_step_bytes(e->reference, activation_rows(o), false) : 0)));
+  try(arena_reserve(&e->tape.arena,
+                    activation_bytes(&policy, e->reference ? &reference : NULL, o)));
   if (!o->train) return GRPO_OK;
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));

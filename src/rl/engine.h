@@ -20,6 +20,7 @@
 #include "base/pool.h"
 #include "grad/value.h"
 #include "model/decode.h"
+#include "model/estimate.h"
 #include "model/model.h"
 #include "model/optimizer.h"
 #include "rl/batch.h"
@@ -34,6 +35,7 @@ typedef struct EngineOptions {
   int micro_batch_tokens;                /* rows in memory at once; 0: one unit, the least */
   bool gradient_checkpointing;           /* see model_set_checkpointing() */
   bool train;                            /* take gradients and optimizer state */
+  bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
 } EngineOptions;
 void engine_options_init(EngineOptions *o); /* the option table's defaults */
@@ -42,7 +44,7 @@ void engine_options_init(EngineOptions *o); /* the option table's defaults */
 typedef struct EngineBytes {
   size_t weights, reference, optimizer, cache, batch, activations, total;
 } EngineBytes;
-void engine_estimate(const Config *c, const Config *reference /* NULL: none */,
+void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                      const EngineOptions *o, EngineBytes *out);
 
 /* The engine holds a reference to the models and the tokenizer (NULL: no stop strings).  The policy

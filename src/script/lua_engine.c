@@ -70,6 +70,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
                                       "micro_batch_tokens",
                                       "optimizer",
                                       "gradient_checkpointing",
+                                      "examples",
                                       NULL};
   static const char where[] = "engine";
   engine_options_init(o);
@@ -81,6 +82,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_int(L, 1, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
   field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
   field_bool(L, 1, where, "gradient_checkpointing", &o->gradient_checkpointing);
+  field_bool(L, 1, where, "examples", &o->examples);
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
   lua_pop(L, 1);
@@ -126,8 +128,10 @@ static int engine_estimate_bytes(lua_State *L) {
   Engine *e = check_engine(L, 1);
   EngineBytes b;
   const Model *r = engine_reference_model(e);
-  engine_estimate(model_config(engine_policy(e)), r ? model_config(r) : NULL, engine_options(e),
-                  &b);
+  ModelPlan policy, reference;
+  plan_of_model(&policy, engine_policy(e));
+  if (r) plan_of_model(&reference, r);
+  engine_estimate(&policy, r ? &reference : NULL, engine_options(e), &b);
   const struct {
     const char *name;
     size_t bytes;

@@ -92,15 +92,6 @@ static void set_tokenizer(lua_State *L, int options, const char *where) {
   lua_setiuservalue(L, -2, 1);
 }
 
-/* Options that belong to later parts of the program are known, and refused by name. */
-static void refuse_later(lua_State *L, int options, const char *where, const char *const *names) {
-  for (; lua_istable(L, options) && *names; names++) {
-    if (lua_getfield(L, options, *names) != LUA_TNIL)
-      raise_new(L, GRPO_EARG, "%s.%s: is not available in this version", where, *names);
-    lua_pop(L, 1);
-  }
-}
-
 const char *push_model_dir(lua_State *L, const char *path) {
   lua_pushfstring(L, "%s/run.json", path);
   bool run = file_exists(lua_tostring(L, -1));
@@ -122,18 +113,14 @@ static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {
 
 static int l_model_load(lua_State *L) {
   static const char *const known[] = {"dtype", "quantize", "adapter", "tokenizer", NULL};
-  static const char *const later[] = {"quantize", NULL};
-  static const char *const dtypes[] = {"auto", "f32", NULL};
   const char *where = "model.load", *path = check_string(L, 1, NULL);
-  int dtype;
   lua_settop(L, 2);
   check_fields(L, 2, where, known);
-  refuse_later(L, 2, where, later);
-  field_choice(L, 2, where, "dtype", dtypes, &dtype);
+  const Storage storage = field_storage(L, 2, where);
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
-  Status s = model_load(&lm->m, pool, dir);
+  Status s = model_load(&lm->m, pool, dir, storage);
   if (s) return raise_status(L, s);
   load_adapter_option(L, lm, where);
   lua_pushfstring(L, "%s/tokenizer.json", dir);
@@ -173,26 +160,31 @@ static Buf *push_config_text(lua_State *L, int index, const char **what) {
   return b;
 }
 
+void check_model_config(lua_State *L, int index, Config *c) {
+  const char *what;
+  Json *j;
+  const Buf *b = push_config_text(L, index, &what);
+  Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
+  if (s) raise_status(L, s);
+  s = config_from_json(c, j, what);
+  json_free(j);
+  if (s == GRPO_OK) s = config_check(c, what);
+  if (s && lua_type(L, index) != LUA_TSTRING) raise_new(L, GRPO_EARG, "%s", err_message());
+  if (s) raise_status(L, s);
+  lua_pop(L, 1);
+}
+
 static int l_model_new(lua_State *L) {
   static const char *const known[] = {"seed", "tokenizer", NULL};
-  const char *what;
   uint64_t seed = 0;
-  Json *j;
   Config c;
   lua_settop(L, 2);
   check_fields(L, 2, "model.new", known);
   field_seed(L, 2, "model.new", "seed", &seed);
-  const Buf *b = push_config_text(L, 1, &what);
-  Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
-  if (s) return raise_status(L, s);
-  s = config_from_json(&c, j, what);
-  json_free(j);
-  if (s == GRPO_OK) s = config_check(&c, what);
-  if (s && lua_type(L, 1) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "%s", err_message());
-  if (s) return raise_status(L, s);
+  check_model_config(L, 1, &c);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
-  s = model_new(&lm->m, pool, &c, seed);
+  const Status s = model_new(&lm->m, pool, &c, seed);
   if (s) return raise_status(L, s);
   set_tokenizer(L, 2, "model.new");
   return 1;
@@ -222,8 +214,8 @@ static int l_model_lerp(lua_State *L) {
 static int model_save_(lua_State *L) {
   static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", "base_name", NULL};
   static const char *const formats[] = {"hf", "adapter", "gguf", NULL};
-  static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
-  const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16};
+  static const char *const dtypes[] = {"f32", "f16", "bf16", "nf4", NULL};
+  const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
   int format = 0, dtype = 0;
   double shard = 0;
   const char *base_name = NULL;
@@ -256,6 +248,19 @@ static int model_save_(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
+/* core.model_resize_vocab(m, n) */
+static int l_model_resize(lua_State *L) {
+  LuaModel *lm = check_lua_model(L, 1);
+  const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
+  decoder_free(lm->decoder);
+  lm->decoder = NULL;
+  Status s = model_resize_vocab(lm->m, (int)n);
+  if (s) return raise_status(L, s);
+  lua_pushnil(L); /* m.config is another one now */
+  lua_setiuservalue(L, 1, 2);
+  return 0;
+}
+
 /* ---- parameters --------------------------------------------------------------------- */
 
 static void release_model(void *m) { model_release(m); }
@@ -273,8 +278,11 @@ static int next_parameter(lua_State *L) {
   TensorHandle *h = push_handle(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_setiuservalue(L, -2, 1);
-  Status s = value_wrap(&v, &p->t);
-  if (s == GRPO_OK) value_on_free(v, model_retain(lm->m), release_model);
+  Status s = p->t.mat ? value_new(&v, p->t.ndim, p->t.dim) : value_wrap(&v, &p->t);
+  if (s == GRPO_OK && p->t.mat)
+    s = param_values(script_ctx(L), p, value_tensor(v)->data); /* compact weights: a copy */
+  else if (s == GRPO_OK)
+    value_on_free(v, model_retain(lm->m), release_model);
   finish_tensor(L, h, s, v);
   lua_pushboolean(L, !lm->frozen && model_trains(lm->m, i));
   return 3;
@@ -393,9 +401,11 @@ static int model_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg model_functions[] = {{"model_base", l_model_base}, {"model_clone", l_model_clone},
-                                    {"model_lerp", l_model_lerp}, {"model_load", l_model_load},
-                                    {"model_new", l_model_new},   {NULL, NULL}};
+const luaL_Reg model_functions[] = {
+    {"model_base", l_model_base},           {"model_clone", l_model_clone},
+    {"model_estimate", l_model_estimate},   {"model_lerp", l_model_lerp},
+    {"model_load", l_model_load},           {"model_new", l_model_new},
+    {"model_resize_vocab", l_model_resize}, {NULL, NULL}};
 
 void model_open(lua_State *L) {
   static const luaL_Reg methods[] = {

@@ -2,6 +2,7 @@
 #ifndef GRPO_SCRIPT_LUA_MODEL_H
 #define GRPO_SCRIPT_LUA_MODEL_H
 
+#include "model/model.h"
 #include "script/script.h"
 
 typedef struct LuaModel {
@@ -20,6 +21,8 @@ const Tokenizer *push_model_tokenizer(lua_State *L, int index);
 /* Gradients on, for the model at index; raises when it is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
 
+/* A configuration: a table, a JSON file's path, or an embedded file's name; raises. */
+void check_model_config(lua_State *L, int index, Config *c);
 /* Pushes a model without weights yet. */
 LuaModel *push_lua_model(lua_State *L);
 /* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
@@ -28,6 +31,10 @@ const char *push_model_dir(lua_State *L, const char *path);
 /* lua_adapter.c */
 extern const luaL_Reg adapter_methods[];
 int l_model_base(lua_State *L);
+
+/* lua_estimate.c */
+Storage field_storage(lua_State *L, int index, const char *where); /* of dtype and quantize */
+int l_model_estimate(lua_State *L);
 
 /* lua_generate.c */
 int model_generate(lua_State *L);

@@ -14,7 +14,7 @@ enum { NAMES = sizeof names / sizeof *names };
 
 static Model *load(const char *name, Pool *pool) {
   Model *m = NULL;
-  OK(model_load(&m, pool, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name)));
+  OK(model_load(&m, pool, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name), STORE_F32));
   return m;
 }
 

@@ -1,5 +1,6 @@
 /* Training: packs against plain sequences, threads, memory, copies. */
 #include "base/mem.h"
+#include "model/estimate.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
@@ -348,16 +349,18 @@ TEST(weight_bytes_is_what_a_model_takes) {
   Model *m;
   Optimizer *o;
   OptimizerOptions options;
+  ModelPlan plan;
   config_of(&c, shape);
   const size_t before = mem_live_bytes();
   REQUIRE(model_new(&m, NULL, &c, 1));
-  check_estimate("frozen", mem_live_bytes() - before, model_weight_bytes(&c, false));
+  plan_of_config(&plan, &c);
+  check_estimate("frozen", mem_live_bytes() - before, plan_weight_bytes(&plan, false));
   REQUIRE(model_set_trainable(m, true));
-  check_estimate("trainable", mem_live_bytes() - before, model_weight_bytes(&c, true));
+  check_estimate("trainable", mem_live_bytes() - before, plan_weight_bytes(&plan, true));
   const size_t with = mem_live_bytes();
   optimizer_options_init(&options);
   REQUIRE(optimizer_new(&o, m, &options));
-  check_estimate("optimizer", mem_live_bytes() - with, optimizer_bytes(&c));
+  check_estimate("optimizer", mem_live_bytes() - with, plan_optimizer_bytes(&plan));
   optimizer_free(o);
   model_release(m);
   CHECK(mem_live_bytes() == before);

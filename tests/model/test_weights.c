@@ -154,7 +154,7 @@ TEST(saved_models_come_back_exactly) {
         OK(model_save(m, dir, (WeightType)type, shards ? 20000 : 0));
         CHECK(file_exists(test_path("%s/model.safetensors", dir)) == !shards);
         CHECK(file_exists(test_path("%s/model.safetensors.index.json", dir)) == shards);
-        REQUIRE(model_load(&back, NULL, dir));
+        REQUIRE(model_load(&back, NULL, dir, STORE_F32));
         round_to(m, (WeightType)type);
         CHECK(same_weights(m, back));
         CHECK(config_is_eos(model_config(back), 8) && model_config(back)->num_eos == 2);
@@ -211,14 +211,14 @@ TEST(other_spellings_of_a_checkpoint_are_read) {
   Model *m = small_model(tiny_gpt2, NULL, 5), *back = NULL;
   OK(model_save(m, dir, WEIGHT_F32, 0));
   write_edited(m, dir, (Edit){.prefix = "transformer.", .extra = "h.0.attn.bias"});
-  REQUIRE(model_load(&back, NULL, dir));
+  REQUIRE(model_load(&back, NULL, dir, STORE_F32));
   CHECK(same_weights(m, back));
   model_release(back);
   write_edited(m, dir, (Edit){.extra = "transformer.h.1.attn.masked_bias"});
-  REQUIRE(model_load(&back, NULL, dir));
+  REQUIRE(model_load(&back, NULL, dir, STORE_F32));
   model_release(back);
   write_edited(m, dir, (Edit){.extra = "lm_head.weight"}); /* tied: stored once more */
-  REQUIRE(model_load(&back, NULL, dir));
+  REQUIRE(model_load(&back, NULL, dir, STORE_F32));
   model_release(back);
   model_release(m);
 }
@@ -228,14 +228,14 @@ TEST(checkpoints_that_do_not_fit_are_refused_by_tensor) {
   Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
   OK(model_save(m, dir, WEIGHT_F32, 0));
   write_edited(m, dir, (Edit){.drop = "model.norm.weight"});
-  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "'model.norm.weight' is missing (1 of");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "'model.norm.weight' is missing (1 of");
   write_edited(m, dir, (Edit){.extra = "model.layers.0.extra"});
-  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "'model.layers.0.extra' does not belong");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "'model.layers.0.extra' does not belong");
   write_edited(m, dir, (Edit){.wider = 1});
-  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT,
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT,
           "'model.embed_tokens.weight' has shape [101, 65], config.json wants [101, 64]");
   OK(file_remove_tree(test_path("%s/model.safetensors", dir)));
-  REFUSED(model_load(&back, NULL, dir), GRPO_ENOENT, "neither model.safetensors nor");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_ENOENT, "neither model.safetensors nor");
   model_release(m);
 }
 
@@ -250,13 +250,13 @@ TEST(an_index_may_not_lead_elsewhere) {
     buf_printf(&b, "{\"weight_map\":{\"model.norm.weight\":\"%s\"}}", names[i]);
     OK(file_replace(path, b.data, b.len));
     buf_free(&b);
-    REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "not the name of a file beside it");
+    REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "not the name of a file beside it");
   }
   OK(file_replace(path, "{}", 2));
-  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "no weight_map");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "no weight_map");
   static const char gone[] = "{\"weight_map\":{\"a\":\"gone.safetensors\"}}";
   OK(file_replace(path, gone, strlen(gone)));
-  REFUSED(model_load(&back, NULL, dir), GRPO_ENOENT, "gone.safetensors");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_ENOENT, "gone.safetensors");
   model_release(m);
 }
 
@@ -269,7 +269,7 @@ TEST(a_lying_configuration_costs_no_memory) {
   OK(model_save(m, dir, WEIGHT_F32, 0));
   OK(file_replace(test_path("%s/config.json", dir), config, strlen(config)));
   const size_t before = mem_live_bytes();
-  REFUSED(model_load(&back, NULL, dir), GRPO_EFORMAT, "config.json wants");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "config.json wants");
   CHECK(mem_live_bytes() == before);
   model_release(m);
 }
@@ -282,7 +282,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing) {
   int failures = 0;
   for (uint64_t n = 1; n < 3000; n++) {
     mem_fail_after(n);
-    Status s = model_load(&back, NULL, dir);
+    Status s = model_load(&back, NULL, dir, STORE_F32);
     mem_fail_after(0);
     if (s == GRPO_OK) break;
     failures++;

@@ -177,7 +177,7 @@ TEST(saved_and_loaded_is_as_if_nothing_happened) {
   tiny_close(&first);
   tiny_open(&second, 1, &eo);
   Model *loaded;
-  CHECK(!model_load(&loaded, second.pool, dir));
+  CHECK(!model_load(&loaded, second.pool, dir, STORE_F32));
   CHECK(!model_copy_weights(second.model, loaded));
   CHECK(!engine_load(second.engine, dir));
   train(&second, 4, 6);

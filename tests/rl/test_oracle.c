@@ -28,7 +28,7 @@ static void open_problem(const char *name, Problem *p) {
   *p = (Problem){.problem = read_json(name, "grpo_problem.json"),
                  .expected = read_json(name, "grpo_expected.json")};
   CHECK(!model_load(&p->model, NULL,
-                    test_path("%s/oracles/models/%s/checkpoint", test_shared(), name)));
+                    test_path("%s/oracles/models/%s/checkpoint", test_shared(), name), STORE_F32));
   CHECK(!model_clone(&p->reference, p->model));
   engine_options_init(&o);
   o.prompts_per_step = PROMPTS;

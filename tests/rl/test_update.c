@@ -483,6 +483,7 @@ TEST(a_step_takes_no_memory_whatever_its_lengths) {
 TEST(the_estimate_is_near_what_is_taken) {
   EngineOptions eo;
   EngineBytes bytes;
+  ModelPlan plan;
   Tiny t;
   UpdateOptions o;
   StepMetrics m;
@@ -493,7 +494,8 @@ TEST(the_estimate_is_near_what_is_taken) {
   update_options(&o, "grpo", NULL);
   o.loss.kl = 0.05;
   for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, &o, &m);
-  engine_estimate(&c, &c, &eo, &bytes);
+  plan_of_config(&plan, &c);
+  engine_estimate(&plan, &plan, &eo, &bytes);
   const double taken = (double)(mem_live_bytes() - before);
   CHECK((double)bytes.total > 0.8 * taken);
   CHECK((double)bytes.total < 1.2 * taken + (4 << 20));

@@ -1,0 +1,125 @@
+/* resize.c - a vocabulary that grows: new rows of the embedding and the head are the mean of the
+ * old ones, so that a token nobody was trained on is neither likely nor a stranger. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/impl.h"
+
+enum { BLOCK_ROWS = 64 };
+
+/* The rows of one parameter, old ones and then means. */
+typedef struct Grown {
+  const Ctx *cx;
+  const Param *from;
+  int old, k;
+  double *mean; /* [k] */
+  real *block;  /* [BLOCK_ROWS, k] */
+} Grown;
+
+static void read_block(const Grown *g, int row, int rows) {
+  const size_t k = (size_t)g->k;
+  const int kept = row >= g->old ? 0 : g->old - row < rows ? g->old - row : rows;
+  if (kept) param_rows(g->cx, g->from, row, kept, g->block);
+  for (int i = kept; i < rows; i++)
+    for (size_t c = 0; c < k; c++) g->block[(size_t)i * k + c] = (real)g->mean[c];
+}
+
+static void take_mean(const Grown *g) {
+  const size_t k = (size_t)g->k;
+  memset(g->mean, 0, k * sizeof *g->mean);
+  for (int row = 0; row < g->old; row += BLOCK_ROWS) {
+    const int rows = g->old - row < BLOCK_ROWS ? g->old - row : BLOCK_ROWS;
+    read_block(g, row, rows);
+    for (int i = 0; i < rows; i++)
+      for (size_t c = 0; c < k; c++) g->mean[c] += (double)g->block[(size_t)i * k + c];
+  }
+  for (size_t c = 0; c < k; c++) g->mean[c] /= g->old;
+}
+
+static Status fill_grown(const Grown *g, Param *to, Matrix *mat) {
+  const int n = to->t.dim[0];
+  Status s = GRPO_OK;
+  take_mean(g);
+  for (int row = 0; row < n && s == GRPO_OK; row += BLOCK_ROWS) {
+    const int rows = n - row < BLOCK_ROWS ? n - row : BLOCK_ROWS;
+    read_block(g, row, rows);
+    if (mat)
+      s = matrix_put(g->cx, mat, row, rows, g->block);
+    else
+      memcpy(to->t.data + (size_t)row * (size_t)g->k, g->block,
+             (size_t)rows * (size_t)g->k * sizeof(real));
+  }
+  return s == GRPO_OK && mat ? matrix_done(g->cx, mat) : s;
+}
+
+static Status grow(const Ctx *cx, const Param *from, Param *to, Matrix *mat) {
+  Grown g = {.cx = cx, .from = from, .old = from->t.dim[0], .k = from->t.dim[1]};
+  g.mean = mem_alloc((size_t)g.k * sizeof *g.mean);
+  g.block = mem_alloc_aligned((size_t)BLOCK_ROWS * (size_t)g.k * sizeof *g.block);
+  const Status s =
+      g.mean && g.block ? fill_grown(&g, to, mat) : fail(GRPO_ENOMEM, "%s", from->name);
+  mem_free(g.mean);
+  mem_free_aligned(g.block);
+  return s;
+}
+
+static bool grows(const Model *m, int i) {
+  return m->param[i].t.ndim == 2 && !model_is_projection(m, i) &&
+         &m->param[i].t != m->t[M_POSITION];
+}
+
+/* Parameters of another size are made; the others' values are copied, or their matrices moved once
+ * nothing can fail any more. */
+static Status fill_all(const Ctx *cx, Model *m, Model *to) {
+  for (int i = 0; i < m->nparams; i++) {
+    if (!m->param[i].t.mat) continue;
+    if (grows(m, i))
+      try(model_make_compact(to, i, m->param[i].t.mat->type));
+    else
+      to->param[i].t.mat = m->param[i].t.mat;
+  }
+  try(model_allocate(to));
+  for (int i = 0; i < m->nparams; i++) {
+    const Param *from = &m->param[i];
+    if (grows(m, i))
+      try(grow(cx, from, &to->param[i], to->mat[i]));
+    else if (!from->t.mat)
+      memcpy(to->param[i].t.data, from->t.data, from->t.n * sizeof(real));
+  }
+  return GRPO_OK;
+}
+
+/* m takes the inside of `to`, which keeps m's old one. */
+static void exchange(Model *m, Model *to) {
+  for (int i = 0; i < m->nparams; i++)
+    if (m->mat[i] && !grows(m, i)) {
+      to->mat[i] = m->mat[i];
+      m->mat[i] = NULL;
+    }
+  const Model old = *m;
+  const int refs = m->refs;
+  *m = *to;
+  m->refs = refs;
+  m->storage = old.storage;
+  m->checkpointing = old.checkpointing;
+  *to = old;
+  to->refs = 1;
+}
+
+Status model_resize_vocab(Model *m, int n) {
+  Arena arena = {0};
+  Config c = m->config;
+  Model *to;
+  if (n == c.vocab_size) return GRPO_OK;
+  if (n < c.vocab_size)
+    return fail(GRPO_EARG, "model: a vocabulary of %d tokens cannot shrink to %d", c.vocab_size, n);
+  if (m->shared || m->views || m->lora || m->gone || m->trainable || m->refs > 1)
+    return fail(GRPO_EARG, "model: its vocabulary can grow only before it is trained or shared");
+  c.vocab_size = n;
+  try(model_layout(&to, m->pool, &c));
+  Status s = fill_all(&(Ctx){m->pool, &arena}, m, to);
+  if (s == GRPO_OK) exchange(m, to);
+  arena_free(&arena);
+  model_destroy(to);
+  return s;
+}

@@ -1,0 +1,133 @@
+/* lua_estimate.c - core.model_estimate: what a model and a stage will take, before they exist. */
+#include "base/file.h"
+#include "rl/engine.h"
+#include "script/lua_model.h"
+
+Storage field_storage(lua_State *L, int index, const char *where) {
+  static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
+  static const char *const quantised[] = {"int8", "nf4", NULL};
+  static const Storage plain[] = {STORE_F32, STORE_AUTO, STORE_BF16};
+  static const Storage packed[] = {STORE_INT8, STORE_NF4};
+  int dtype = 0, quantize = 0;
+  const bool named = field_choice(L, index, where, "dtype", dtypes, &dtype);
+  if (!field_choice(L, index, where, "quantize", quantised, &quantize)) return plain[dtype];
+  if (named && dtype == 0)
+    raise_new(L, GRPO_EARG, "%s: quantize = \"%s\" and dtype = \"f32\" exclude each other", where,
+              quantised[quantize]);
+  return packed[quantize];
+}
+
+/* lora = { rank =, targets = { ... } or "all-linear" } */
+static void add_lora(lua_State *L, int options, const char *where, ModelPlan *p) {
+  enum { MOST = 64 };
+  const char *target[MOST];
+  int rank = 8, n = 0;
+  if (lua_getfield(L, options, "lora") == LUA_TNIL) {
+    lua_pop(L, 1);
+    return;
+  }
+  check_table(L, -1);
+  field_int(L, lua_gettop(L), where, "rank", 1, 4096, &rank);
+  if (lua_getfield(L, -1, "targets") == LUA_TTABLE) {
+    const int list = lua_gettop(L);
+    for (int i = 1; i <= (int)lua_rawlen(L, list) && n < MOST; i++) {
+      lua_rawgeti(L, list, i);
+      target[n++] = check_string(L, -1, NULL); /* the list holds it */
+      lua_pop(L, 1);
+    }
+  } else {
+    target[n++] = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "all-linear";
+  }
+  const Status s = plan_add_lora(p, rank, n, target);
+  if (s) raise_status(L, s);
+  lua_pop(L, 2);
+}
+
+/* reference: "view" of the policy's base (adapters), "copy" of the whole, or nothing */
+static ModelPlan *reference_of(lua_State *L, int options, const char *where,
+                               const ModelPlan *policy, ModelPlan *out) {
+  static const char *const kinds[] = {"view", "copy", NULL};
+  int kind;
+  if (!field_choice(L, options, where, "reference", kinds, &kind)) return NULL;
+  *out = *policy;
+  out->shared = kind == 0;
+  out->lora_rank = out->lora_modules = 0;
+  out->lora_params = out->lora_panels = 0;
+  return out;
+}
+
+static void read_engine_options(lua_State *L, int options, const char *where, EngineOptions *o) {
+  engine_options_init(o);
+  o->examples = false;
+  field_int(L, options, where, "prompts_per_step", 1, 65536, &o->prompts_per_step);
+  field_int(L, options, where, "group_size", 1, 4096, &o->group_size);
+  field_int(L, options, where, "max_prompt_tokens", 1, 1 << 20, &o->max_prompt_tokens);
+  field_int(L, options, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
+  field_int(L, options, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
+  field_bool(L, options, where, "gradient_checkpointing", &o->gradient_checkpointing);
+  field_bool(L, options, where, "examples", &o->examples);
+  field_bool(L, options, where, "train", &o->train);
+}
+
+static void push_bytes(lua_State *L, const EngineBytes *b, const ModelPlan *p) {
+  const struct {
+    const char *name;
+    size_t bytes;
+  } rows[] = {{"total", b->total},
+              {"weights", b->weights},
+              {"reference", b->reference},
+              {"optimizer", b->optimizer},
+              {"cache", b->cache},
+              {"batch", b->batch},
+              {"activations", b->activations},
+              {"model", plan_weight_bytes(p, false)}};
+  lua_createtable(L, 0, 8);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_pushinteger(L, (lua_Integer)rows[i].bytes);
+    lua_setfield(L, -2, rows[i].name);
+  }
+}
+
+/* core.model_estimate(path or config, { dtype=, quantize=, lora = { rank=, targets= },
+ * reference = "view"|"copy", train=, examples=, and core.engine's sizes }) -> bytes:
+ * model (its weights alone, frozen), weights (with gradients), reference, optimizer, cache, batch,
+ * activations, total */
+int l_model_estimate(lua_State *L) {
+  static const char *const known[] = {"dtype",
+                                      "quantize",
+                                      "lora",
+                                      "reference",
+                                      "prompts_per_step",
+                                      "group_size",
+                                      "max_prompt_tokens",
+                                      "train",
+                                      "examples",
+                                      "max_new_tokens",
+                                      "micro_batch_tokens",
+                                      "gradient_checkpointing",
+                                      NULL};
+  const char *where = "model.estimate";
+  EngineOptions o;
+  EngineBytes bytes;
+  ModelPlan policy, reference;
+  Config c;
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) {
+    lua_newtable(L);
+    lua_replace(L, 2);
+  }
+  check_fields(L, 2, where, known);
+  const Storage storage = field_storage(L, 2, where);
+  if (lua_type(L, 1) == LUA_TSTRING && file_is_dir(lua_tostring(L, 1))) {
+    const Status s = plan_of_checkpoint(&policy, push_model_dir(L, lua_tostring(L, 1)), storage);
+    if (s) return raise_status(L, s);
+  } else {
+    check_model_config(L, 1, &c);
+    plan_of_config(&policy, &c);
+  }
+  add_lora(L, 2, where, &policy);
+  read_engine_options(L, 2, where, &o);
+  engine_estimate(&policy, reference_of(L, 2, where, &policy, &reference), &o, &bytes);
+  push_bytes(L, &bytes, &policy);
+  return 1;
+}
