@@ -115,8 +115,10 @@ end
 local function checkpoints()
   for _, name in ipairs { "llama", "llama_linear_sharded_bf16", "smollm_bf16", "qwen2", "qwen3", "qwen3_newconfig_bf16",
     "mistral_f16", "gpt2", "gemma2" } do
-    local m = grpo.model.load(shared .. "/oracles/models/" .. name .. "/checkpoint", { dtype = "f32" })
-    export("checkpoint " .. name, m, "f32")
+    local dir = shared .. "/oracles/models/" .. name .. "/checkpoint"
+    local ok, m = pcall(grpo.model.load, dir, { dtype = "f32" })
+    if not ok then print("skipped: " .. tostring(m)) end
+    if ok then export("checkpoint " .. name, m, "f32") end
   end
 end
 

@@ -184,22 +184,34 @@ static void put_list(Reader *r, const char *name, const GgufTensor *t) {
   buf_putc(&r->b, ']');
 }
 
+/* longrope multiplies cosines and sines by this unless a file says otherwise. */
+static double usual_attention_factor(double positions, double original) {
+  return positions <= original ? 1 : sqrt(1 + log(positions / original) / log(original));
+}
+
 /* phi3: two lists of divisors, the second for contexts past the original length. */
 static Status read_long(Reader *r, const GgufTensor *brief, const GgufTensor *wide) {
-  int64_t length = 0;
-  double factor = 0;
+  int64_t length = 0, positions = 0;
+  double factor;
   bool found;
+  full_key(r->key, r->a, "context_length");
+  try(gguf_get_int(r->g, r->key, 1, INT32_MAX, &positions, NULL));
   full_key(r->key, r->a, "rope.scaling.original_context_length");
   try(gguf_get_int(r->g, r->key, 1, INT32_MAX, &length, &found));
   if (!found) return fail(GRPO_EFORMAT, "%s: key '%s' is missing", r->g->path, r->key);
+  const double usual = usual_attention_factor((double)positions, (double)length);
+  factor = usual;
+  full_key(r->key, r->a, "rope.scaling.attn_factor");
+  try(gguf_get_number(r->g, r->key, &factor, NULL));
   put_int(r, "original_max_position_embeddings", length);
   put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"type\": \"longrope\"");
   put_list(r, "short_factor", brief);
   put_list(r, "long_factor", wide);
-  full_key(r->key, r->a, "rope.scaling.attn_factor");
-  try(gguf_get_number(r->g, r->key, &factor, &found));
-  (void)factor; /* worked out from the lengths, as there */
+  if (fabs(factor - usual) > 1e-6 * usual) {
+    buf_puts(&r->b, ", \"attention_factor\": ");
+    json_put_number(&r->b, meant(factor));
+  }
   buf_putc(&r->b, '}');
   return GRPO_OK;
 }
@@ -223,6 +235,9 @@ static Status read_scaling(Reader *r) {
   if (divisors) return read_llama3(r, divisors);
   if (brief && wide && ggml_is_read(brief->type) && ggml_is_read(wide->type))
     return read_long(r, brief, wide);
+  if (brief || wide)
+    return fail(GRPO_EFORMAT,
+                "%s: want both rope_factors_short.weight and rope_factors_long.weight", r->g->path);
   if (!linear) return GRPO_OK;
   try(gguf_get_number(r->g, full_key(r->key, r->a, "rope.scaling.factor"), &factor, NULL));
   put_name(r, "rope_scaling");
@@ -377,8 +392,8 @@ bool gguf_rope_divisors(const Config *c, float *out) {
   Config unscaled = *c;
   if (c->rope_scaling != ROPE_LLAMA3 || c->head_dim > 1024) return false;
   unscaled.rope_scaling = ROPE_PLAIN;
-  rope_frequencies(c, scaled);
-  rope_frequencies(&unscaled, plain);
+  rope_frequencies(c, false, scaled);
+  rope_frequencies(&unscaled, false, plain);
   for (int i = 0; i < c->head_dim / 2; i++) out[i] = (float)(plain[i] / scaled[i]);
   return true;
 }
@@ -394,6 +409,13 @@ static void write_scaling(const Config *c, const GgufArch *a, GgufMeta *m) {
     gguf_put_f64(m, LLAMA3_FACTOR, c->rope_factor);
     gguf_put_f64(m, LLAMA3_LOW, c->rope_low_freq_factor);
     gguf_put_f64(m, LLAMA3_HIGH, c->rope_high_freq_factor);
+  } else if (c->rope_scaling == ROPE_LONG) {
+    const double original = c->rope_original_max_position_embeddings;
+    const double usual = usual_attention_factor(c->rope_file_positions, original);
+    gguf_put_u32(m, full_key(key, a, "rope.scaling.original_context_length"),
+                 (uint32_t)c->rope_original_max_position_embeddings);
+    gguf_put_f32(m, full_key(key, a, "rope.scaling.attn_factor"),
+                 (float)(c->rope_attention_factor > 0 ? c->rope_attention_factor : usual));
   }
 }
 
@@ -415,7 +437,8 @@ void config_put_gguf(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[KEY_BYTES];
   Buf b = {0};
   Json *j = NULL;
-  const int shape[] = {c->max_position_embeddings,
+  const bool wide = c->rope_scaling == ROPE_LONG; /* max_position_embeddings: of the lists in use */
+  const int shape[] = {wide ? c->rope_file_positions : c->max_position_embeddings,
                        c->hidden_size,
                        c->num_hidden_layers,
                        c->intermediate_size,

@@ -17,7 +17,6 @@
 #include "text/tokenizer.h"
 
 Status config_from_gguf(Config *out, const Gguf *g);
-/* llama3's divisors of the frequencies, rope_freqs.weight, against what the configuration says. */
 Status source_open_gguf(WeightSource *out, const char *path);
 
 /* type: GGML_F32 GGML_F16 GGML_BF16 GGML_Q8_0 GGML_Q4_0, of matrices; vectors and gpt2's positions

@@ -1,4 +1,5 @@
 /* gguf_save.c - writing a model and its tokenizer as one GGUF file. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -129,12 +130,37 @@ static Status put_param(GgufWriter *w, const Ctx *cx, const Model *m, const Gguf
   return put_rows(w, cx, m, p, change);
 }
 
-static Status put_tensors(GgufWriter *w, const Model *m, const GgufArch *a, int nparams,
-                          const float *divisors, uint64_t ndivisors) {
+/* Divisors of rotary frequencies: tensors beside the parameters. */
+typedef struct Extra {
+  GgufEntry entry[2];
+  float value[2][512];
+  int n;
+} Extra;
+
+static void add_extra(Extra *x, const char *name, int n) {
+  GgufEntry *e = &x->entry[x->n++];
+  *e = (GgufEntry){.type = GGML_F32, .ndim = 1, .dim = {(uint64_t)n}};
+  snprintf(e->name, sizeof e->name, "%s", name);
+}
+
+static void extra_tensors(const Config *c, Extra *x) {
+  if (gguf_rope_divisors(c, x->value[0])) add_extra(x, "rope_freqs.weight", c->head_dim / 2);
+  if (c->rope_scaling != ROPE_LONG) return;
+  for (int i = 0; i < c->rope_nfactors; i++) {
+    x->value[0][i] = (float)c->rope_long[i];
+    x->value[1][i] = (float)c->rope_short[i];
+  }
+  add_extra(x, "rope_factors_long.weight", c->rope_nfactors);
+  add_extra(x, "rope_factors_short.weight", c->rope_nfactors);
+}
+
+static Status put_tensors(GgufWriter *w, const Model *m, const GgufArch *a, const Extra *x) {
   Arena arena = {0};
   const Ctx cx = {m->pool, &arena};
-  Status s = ndivisors ? gguf_writer_put(w, divisors, ndivisors) : GRPO_OK;
-  for (int i = 0; i < nparams && s == GRPO_OK; i++) s = put_param(w, &cx, m, a, &m->param[i]);
+  Status s = GRPO_OK;
+  for (int i = 0; i < x->n && s == GRPO_OK; i++)
+    s = gguf_writer_put(w, x->value[i], x->entry[i].dim[0]);
+  for (int i = 0; i < m->nparams && s == GRPO_OK; i++) s = put_param(w, &cx, m, a, &m->param[i]);
   arena_free(&arena);
   return s;
 }
@@ -143,21 +169,19 @@ static Status put_tensors(GgufWriter *w, const Model *m, const GgufArch *a, int 
 
 static Status write_file(const Model *m, const GgufArch *a, const char *path, GgmlType type,
                          const GgufMeta *meta) {
-  const int nparams = m->nparams;
-  float divisors[512];
+  Extra x = {.n = 0};
   GgufWriter *w = NULL;
-  GgufEntry *e = mem_zalloc(((size_t)nparams + 1) * sizeof *e);
+  GgufEntry *e = mem_zalloc(((size_t)m->nparams + 2) * sizeof *e);
   if (!e) return fail(GRPO_ENOMEM, "%s", path);
-  const bool scaled = gguf_rope_divisors(&m->config, divisors);
-  const uint64_t n = scaled ? (uint64_t)m->config.head_dim / 2 : 0;
-  if (scaled) e[0] = (GgufEntry){"rope_freqs.weight", GGML_F32, 1, {n}};
+  extra_tensors(&m->config, &x);
+  memcpy(e, x.entry, sizeof x.entry);
   Status s = GRPO_OK;
-  for (int i = 0; i < nparams && s == GRPO_OK; i++)
-    s = describe(&m->param[i], a, type, &e[scaled + i]);
-  if (s == GRPO_OK) s = gguf_writer_open(&w, path, meta, (size_t)(nparams + scaled), e);
+  for (int i = 0; i < m->nparams && s == GRPO_OK; i++)
+    s = describe(&m->param[i], a, type, &e[x.n + i]);
+  if (s == GRPO_OK) s = gguf_writer_open(&w, path, meta, (size_t)(m->nparams + x.n), e);
   mem_free(e);
   try(s);
-  s = put_tensors(w, m, a, nparams, divisors, n);
+  s = put_tensors(w, m, a, &x);
   if (s == GRPO_OK) return gguf_writer_commit(w);
   gguf_writer_abort(w);
   return s;
