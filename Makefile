@@ -209,6 +209,12 @@ bench-kernels: $(BUILD)/bench/kernels
 .PHONY: bench-step
 bench-step: $(BUILD)/bench/step
 	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $<
+
+## make bench-check     W1 and W2 against the ratios to the floor in bench/expected.json; fails where one is worse
+.PHONY: bench-check
+bench-check: grpo
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --check bench/expected.json
+
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)

@@ -47,6 +47,36 @@ const char *test_path(const char *fmt, ...) {
   return s;
 }
 
+static bool readable(const char *path) { return access(path, R_OK) == 0; }
+
+static const char *missing_weights(const char *name) {
+  static char path[4096];
+  const char *dir = test_path("%s/oracles/models/%s/checkpoint", test_shared(), name);
+  int shards = 0;
+  snprintf(path, sizeof path, "%s/model.safetensors", dir);
+  if (readable(path)) return NULL;
+  for (int n = 1; n < 10 && !shards; n++)
+    if (readable(test_path("%s/model-00001-of-%05d.safetensors", dir, n))) shards = n;
+  for (int i = 1; i <= shards; i++) {
+    snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, i, shards);
+    if (!readable(path)) return path;
+  }
+  return shards ? NULL : path;
+}
+
+bool test_oracle(const char *name) {
+  static char why[4200];
+  if (!test_shared()) {
+    test_skip("GRPO_SHARED is not set: no oracles");
+    return false;
+  }
+  const char *path = missing_weights(name);
+  if (!path) return true;
+  snprintf(why, sizeof why, "the oracle is incomplete: %s is missing", path);
+  test_skip(why);
+  return false;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
   (void)st, (void)type, (void)ftw;
   return remove(path);

@@ -2,6 +2,8 @@
 --
 -- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
 -- optimizer.safetensors, trainer.json (counters), state.bin (tr.state) and, when a KL is measured, reference/.
+-- Of a model with an adapter it holds the adapter alone, in PEFT's layout, which names the base; a reference that is
+-- the base itself is not written.
 -- It is written under a temporary name, synced with a manifest, and renamed.
 
 local core = require "grpo.core"
@@ -14,12 +16,21 @@ local function name_of(step)
   return ("step-%06d"):format(step)
 end
 
+local function save_model(tr, model, dir)
+  if tr.about.adapter then
+    model:save(dir, { format = "adapter", base_name = tr.about.base })
+  else
+    model:save(dir, { dtype = "f32" })
+  end
+end
+
 local function fill(tr, temporary, state)
-  tr.model:save(temporary, { dtype = "f32" })
+  save_model(tr, tr.model, temporary)
+  if tr.about.adapter and tr.tokenizer then tr.tokenizer:save(temporary) end
   local stage = tr.stage
   if tr.engine and stage and not stage.done then
     tr.engine:save(temporary)
-    if stage.reference then stage.reference:save(temporary .. "/reference", { dtype = "f32" }) end
+    if stage.reference and stage.keeps_reference then save_model(tr, stage.reference, temporary .. "/reference") end
   end
   local counters = {
     format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,
@@ -101,6 +112,18 @@ function checkpoint.newest(run_dir)
       tostring(err), dir)
   end
   return dir
+end
+
+-- The reference of the checkpoint's stage, which tr has begun with that checkpoint's model; and whether a checkpoint
+-- keeps it.
+function checkpoint.reference(tr, dir)
+  local saved, stage = dir .. "/reference", tr.stage
+  if not tr.about.adapter then return core.model_load(saved, { dtype = "f32" }), true end
+  if stage.config.reference ~= "initial" then return stage.reference, false end
+  local reference = core.model_base(tr.model)
+  if not fs.isdir(saved) then return reference, false end
+  core.model_load_adapter(reference, saved)
+  return reference, true
 end
 
 -- Counters and tr.state of a checkpoint.

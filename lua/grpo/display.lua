@@ -22,7 +22,7 @@ display.seconds_text = seconds_text
 
 local Silent = {}
 Silent.__index = Silent
-for _, name in ipairs { "step", "stage", "evaluation", "line", "note", "status", "summary", "close" } do
+for _, name in ipairs { "step", "stage", "evaluation", "line", "info", "note", "status", "summary", "close" } do
   Silent[name] = function() end
 end
 
@@ -57,6 +57,11 @@ end
 function View:line(text)
   self:erase()
   core.err(text .. "\n")
+end
+
+-- A line that --quiet leaves out.
+function View:info(text)
+  if not self.quiet then self:line(text) end
 end
 
 -- Advice; also in run.log.

@@ -37,20 +37,48 @@ function loading.open(path, options)
       given.tokenizer = place.adapter
     end
   end
-  return core.model_load(place.path, given), place
+  local model = core.model_load(place.path, given)
+  if place.adapter and model.tokenizer and #model.tokenizer > model.config.vocab_size then
+    core.model_resize_vocab(model, #model.tokenizer) -- as it was while the adapter was trained
+  end
+  return model, place
 end
 
--- model: the options of section model; config: the whole experiment's (threads, seed).
-function loading.model(model, config)
-  if config.threads then core.set_threads(config.threads) end
-  local tokenizer = tokenizer_of(model.tokenizer, model.path)
-  if model.path then
-    local loaded = core.model_load(model.path, { tokenizer = tokenizer })
-    if not (tokenizer or loaded.tokenizer) then
-      errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one", model.path)
-    end
-    return loaded, tokenizer or loaded.tokenizer
+-- A model from model.path, or the checkpoint `from`.  An adapter is trained on frozen weights, which may be compact;
+-- without one all weights are trained, in f32.
+local function load_model(model, config, tokenizer, from)
+  local place = places.find(model.path)
+  if from then
+    if places.is_adapter(from) then place.adapter = from else place.path, place.adapter = from, nil end
   end
+  local adapted = place.adapter or model.lora
+  local options = { tokenizer = tokenizer, adapter = place.adapter, dtype = adapted and model.dtype or "f32",
+    quantize = model.quantize }
+  if options.quantize then options.dtype = nil end
+  if not tokenizer and place.adapter and core.fs.exists(place.adapter .. "/tokenizer.json") then
+    options.tokenizer = place.adapter
+  end
+  local loaded = core.model_load(place.path, options)
+  if not loaded.tokenizer then
+    errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one", model.path)
+  end
+  local about = { adapter = place.adapter and "loaded" or model.lora and "fresh" or nil, base = place.path }
+  local rows, tokens = loaded.config.vocab_size, #loaded.tokenizer
+  if tokens > rows then
+    core.model_resize_vocab(loaded, tokens)
+    about.note = ("the tokenizer has %d tokens and the model %d: the embedding got %d new rows, each the mean of the "
+      .. "old ones"):format(tokens, rows, tokens - rows)
+  end
+  if about.adapter == "fresh" then
+    local lora = model.lora
+    loaded:add_lora { rank = lora.rank, alpha = lora.alpha, dropout = lora.dropout, targets = lora.targets,
+      seed = config.seed }
+  end
+  return loaded, loaded.tokenizer, about
+end
+
+-- A model with random weights.
+local function make_model(model, config, tokenizer)
   local shape = model.config
   if type(shape) == "string" then shape = read_config(shape) end
   local copy = {}
@@ -68,7 +96,17 @@ function loading.model(model, config)
         .. "ever end by it", id, copy.vocab_size)
     end
   end
-  return core.model_new(copy, { seed = config.seed, tokenizer = tokenizer }), tokenizer
+  return core.model_new(copy, { seed = config.seed, tokenizer = tokenizer }), tokenizer, {}
+end
+
+-- model: the options of section model; config: the whole experiment's (threads, seed); from: a checkpoint whose
+-- weights or adapter are taken.
+-- Returns the model, its tokenizer, and { adapter = "fresh"|"loaded"|nil, base = path, note = a sentence or nil }.
+function loading.model(model, config, from)
+  if config.threads then core.set_threads(config.threads) end
+  if model.path then return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from) end
+  if from then return load_model({ path = from, dtype = "f32" }, config, tokenizer_of(model.tokenizer, from)) end
+  return make_model(model, config, tokenizer_of(model.tokenizer))
 end
 
 return loading

@@ -5,12 +5,14 @@
 
 local core = require "grpo.core"
 local nearest = require("grpo.options").nearest
+local places = require "grpo.places"
 
 local meaning = {}
 
 -- Options that describe the run as a whole: a stage cannot have its own.
 local of_the_run = {
   "name", "threads", "compute", "extends", "stages", "model.path", "model.config", "model.tokenizer", "model.dtype",
+  "model.quantize", "model.lora",
 }
 
 local function value_at(t, path)
@@ -35,9 +37,6 @@ local function check_version(config, origin, complain)
   if config.compute == "bf16" then
     complain("compute", "bf16 products are not in this version of grpo; use \"f32\"")
   end
-  if config.model.dtype == "bf16" then
-    complain("model.dtype", "frozen weights in bf16 are not in this version of grpo; use \"f32\"")
-  end
   if type(config.model.chat_template) == "string" then
     local text = config.model.chat_template
     if not text:find "{[{%%]" then
@@ -56,6 +55,10 @@ local function check_version(config, origin, complain)
   end
 end
 
+local function adapted(model)
+  return model.lora or (model.path and places.is_adapter(model.path))
+end
+
 local function check_kl(config, complain)
   local train = config.train
   local on = type(train.kl) == "function" or train.kl > 0
@@ -65,6 +68,9 @@ local function check_kl(config, complain)
   end
   if train.kl_estimator == "full" and train.kl_in == "reward" then
     complain("train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
+  end
+  if train.sync_reference and config.reference ~= "initial" and adapted(config.model) then
+    complain("train.sync_reference", "with an adapter only reference = \"initial\" can move")
   end
   if config.reference == true then
     complain("reference", "got true, want \"initial\", \"random\", a model's path or false")
@@ -158,6 +164,44 @@ local function check_eval(config, origin, complain)
   end
 end
 
+-- Which weights are trained, and how the others are kept.
+local function check_model(model, origin, complain)
+  if not (model.path or model.config) then
+    complain("model.path", "missing; give a model directory, or model.config for random weights")
+  end
+  local adapter = model.path and places.is_adapter(model.path)
+  if model.lora and not model.path then
+    complain("model.lora", "needs model.path: an adapter is saved without its base, which must be there to load it "
+      .. "again")
+  end
+  if model.lora and adapter then
+    complain("model.lora", "%s is an adapter, with settings of its own, and is what is trained; remove model.lora",
+      model.path)
+  end
+  if model.quantize and not (model.lora or adapter) then
+    complain("model.quantize", "quantised weights are frozen, so there would be nothing to train; add model.lora = {}")
+  end
+  if model.dtype == "bf16" and not (model.lora or adapter) then
+    complain("model.dtype", "training all weights keeps them in f32; use \"f32\", or add model.lora = {}")
+  end
+  if model.quantize and model.dtype ~= "auto" and origin("model.dtype") ~= "default" then
+    complain("model.dtype", "has no effect with model.quantize, which decides the storage; remove one of them")
+  end
+  local targets = model.lora and model.lora.targets
+  for i, name in ipairs(type(targets) == "table" and targets or {}) do
+    if type(name) ~= "string" or name == "" then
+      complain("model.lora.targets", "item %d is %s, want a name such as \"q_proj\"", i,
+        name == "" and "empty" or "a " .. type(name))
+    end
+  end
+  if type(targets) == "table" and #targets == 0 then
+    complain("model.lora.targets", "is empty; name weights, such as { \"q_proj\", \"v_proj\" }, or \"all-linear\"")
+  end
+  if model.lora and model.lora.alpha == 0 then
+    complain("model.lora.alpha", "got 0, which switches the adapter off; want more than 0")
+  end
+end
+
 -- What the engine can count: prompts times completions times tokens of one step.
 local MAX_STEP_TOKENS = 2 ^ 29
 
@@ -176,9 +220,7 @@ function meaning.check(kind, config, origin, complain)
   if not config.data.train then
     complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
   end
-  if not (config.model.path or config.model.config) then
-    complain("model.path", "missing; give a model directory, or model.config for random weights")
-  end
+  check_model(config.model, origin, complain)
   if kind == "grpo" and #config.reward_entries == 0 then
     complain("rewards", "none given; a grpo stage learns from rewards")
   end
@@ -220,7 +262,7 @@ end
 -- True for an option that a stage cannot have, by its path.
 function meaning.is_of_the_run(path)
   for _, option in ipairs(of_the_run) do
-    if path == option then return true end
+    if path == option or path:sub(1, #option + 1) == option .. "." then return true end
   end
   return false
 end

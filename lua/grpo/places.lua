@@ -26,6 +26,11 @@ local function base_of(dir)
     or ("in %s and in the current directory"):format(dir))
 end
 
+-- Is it a PEFT folder, and not a model of its own?
+function places.is_adapter(path)
+  return fs.exists(path .. "/adapter_config.json") and not fs.exists(path .. "/config.json")
+end
+
 -- { path = what to load, adapter = its directory or nil, run = the run directory or nil }.  base: a model to use in
 -- place of the one that the adapter names.
 function places.find(path, base)
@@ -33,8 +38,10 @@ function places.find(path, base)
   if fs.exists(path .. "/run.json") then
     place.run, place.path = path, path .. "/latest"
     if not fs.isdir(place.path) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", path) end
+    local newest = fs.readlink(place.path) -- which the link may not name for long
+    if newest and fs.isdir(path .. "/" .. newest) then place.path = path .. "/" .. newest end
   end
-  if fs.exists(place.path .. "/adapter_config.json") and not fs.exists(place.path .. "/config.json") then
+  if places.is_adapter(place.path) then
     place.adapter, place.path = place.path, base or base_of(place.path)
   elseif base then
     errors.raise("EARG", "%s: is a model of its own, not an adapter; leave out the base", path)

@@ -67,8 +67,9 @@ end
 local function inputs_of(paths)
   local list = {}
   for path in sorted_pairs(paths) do
-    local text = not fs.isdir(path) and fs.read(path)
-    list[#list + 1] = { path = path, size = text and #text or nil, crc32c = text and fs.crc32c(text) or nil }
+    local crc, size
+    if not fs.isdir(path) then crc, size = fs.checksum(path) end
+    list[#list + 1] = { path = path, size = crc and size, crc32c = crc }
   end
   return list
 end
@@ -123,10 +124,10 @@ end
 function Run:changed_inputs()
   local then_list, list = read_json(self.dir .. "/inputs.json") or {}, {}
   for _, item in ipairs(then_list) do
-    local text = not fs.isdir(item.path) and fs.read(item.path)
-    if item.crc32c and not text then
+    local crc = not fs.isdir(item.path) and fs.checksum(item.path)
+    if item.crc32c and not crc then
       list[#list + 1] = item.path .. " is missing"
-    elseif item.crc32c and fs.crc32c(text) ~= item.crc32c then
+    elseif item.crc32c and crc ~= item.crc32c then
       list[#list + 1] = item.path .. " has changed"
     end
   end

@@ -6,6 +6,7 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
+local loading = require "grpo.loading"
 local preflight = require "grpo.preflight"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
@@ -23,15 +24,22 @@ local function needs_reference(config)
   return type(kl) == "function" or kl > 0
 end
 
+-- "initial" is the policy as it is now: for an adapter that no step has touched yet the base model, which is shared;
+-- for one that was trained its copy beside the shared base.  A reference that will move needs a copy too.
+-- Second result: must a checkpoint keep it?  Others can be made again.
 local function make_reference(tr, config, seed)
-  local reference = config.reference
-  if reference == "initial" then return core.model_clone(tr.model) end
+  local reference, adapter = config.reference, tr.about.adapter
+  if reference == "initial" then
+    local untouched = adapter == "fresh" and tr.step_count == 0 and not config.train.sync_reference
+    if untouched then return core.model_base(tr.model), false end
+    return core.model_clone(tr.model), true
+  end
   if reference == "random" then
     local table_config = {}
     for k, v in pairs(tr.model.config) do table_config[k] = v end
-    return core.model_new(table_config, { seed = seed + 1 })
+    return core.model_new(table_config, { seed = seed + 1 }), not adapter
   end
-  return core.model_load(reference, {})
+  return loading.open(reference, { quantize = config.model.quantize }), not adapter
 end
 
 -- How many optimizer steps a stage has: train.steps, else what train.epochs makes of the rows.
@@ -51,7 +59,7 @@ function Stage.new(tr, spec, index)
   }, Stage)
   preflight.stage(tr, spec)
   if spec.kind == "grpo" and needs_reference(config) and config.reference then
-    stage.reference = make_reference(tr, config, config.seed)
+    stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
   end
   stage:build_engine()
   return stage

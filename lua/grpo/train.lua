@@ -26,7 +26,8 @@ end
 
 local train = {}
 
--- options: { directory = run directory object, view = where lines are shown }, both optional.
+-- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to go on from,
+-- weights = a checkpoint to look at }, all optional.
 function train.new(e, options)
   options = options or {}
   if not experiment.is(e) then
@@ -37,13 +38,9 @@ function train.new(e, options)
     step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, settings = e.stages[1].config,
     watcher = diagnose.watcher(), extra = {}, resumed = false,
   }, Trainer)
-  if options.from then
-    tr.counters = checkpoint.read(options.from)
-    tr.model, tr.tokenizer = loading.model({ path = options.from }, e.config)
-    tr:restore(options.from)
-  else
-    tr.model, tr.tokenizer = loading.model(e.config.model, e.config)
-  end
+  if options.from then tr.counters = checkpoint.read(options.from) end
+  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights)
+  if options.from then tr:restore(options.from) end
   return tr
 end
 
@@ -73,8 +70,9 @@ function methods:restore(dir)
   stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
   stage.engine:load(dir)
   if stage.reference then
+    local reference, kept = checkpoint.reference(self, dir)
     stage:close()
-    stage.reference = core.model_load(dir .. "/reference", {})
+    stage.reference, stage.keeps_reference = reference, kept
     stage:build_engine()
     stage.engine:load(dir)
   end
@@ -337,9 +335,31 @@ function methods:end_stage(stage)
   self:run_evaluation("after " .. stage.kind)
 end
 
+local function thousands(n)
+  local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+  return (text:gsub("^,", ""))
+end
+
+-- What is trained of an adapter's model, and what happened while it was loaded.
+local function announce(tr)
+  local lines = {}
+  if tr.about.adapter then
+    local trained, all = tr.model:count { trainable = true }, tr.model:count()
+    lines[1] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained), thousands(all),
+      100 * trained / all)
+    if tr.directory then tr.directory.info.parameters = { all = all, trainable = trained } end
+  end
+  lines[#lines + 1] = tr.about.note
+  for _, line in ipairs(lines) do
+    tr.view:info(line)
+    if tr.directory then tr.directory:note(line) end
+  end
+end
+
 function methods:run_loop()
   if not self.resumed then
     self:current_stage()
+    announce(self)
     self:hook("on_start")
     self:run_evaluation("before")
   else

@@ -13,7 +13,7 @@
 enum {
   DECODE_MIN = 64,
   DECODE_MAX = 128,    /* completions that decode side by side */
-  DECODE_PROMPTS = 32, /* prompts whose cache is held at once */
+  DECODE_PROMPTS = 32, /* prompts whose cache is held at once; more when groups are small */
   EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
 };
 
@@ -50,8 +50,9 @@ static int larger(int a, int b) { return a > b ? a : b; }
 static DecoderLimits decoder_limits(const EngineOptions *o) {
   const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
   const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
+  const int groups = (most + o->group_size - 1) / o->group_size; /* that fill a decoding step */
   return (DecoderLimits){.max_sequences = larger(most, DECODE_MIN),
-                         .max_prompts = DECODE_PROMPTS,
+                         .max_prompts = larger(groups, DECODE_PROMPTS),
                          .max_prompt_tokens = o->max_prompt_tokens,
                          .max_new_tokens = o->max_new_tokens};
 }

@@ -25,6 +25,7 @@ typedef struct Update {
   Tensor **out; /* [units] what the head gave: [2 or 3, tokens]; NULL: left out */
   LossMetrics sums;
   double loss, ratio_deviation;
+  double forward, backward, optimizer; /* seconds */
   int iteration;
 } Update;
 
@@ -269,11 +270,13 @@ static void notice_large_unit(Engine *e, const Unit *unit) {
 
 static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   const int end = mb->first + mb->n;
+  double start = seconds_now();
   tape_reset(&u->e->tape);
   for (int i = mb->first; i < end; i++) {
     notice_large_unit(u->e, &u->plan.unit[i]);
     try(forward_unit(u, i));
   }
+  u->forward += seconds_now() - start;
   if (u->o->loss_fn) {
     try(user_loss(u, mb));
     measure_user_batch(u, mb);
@@ -281,7 +284,9 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
     for (int i = mb->first; i < end; i++) try(unit_loss(u, mb, i));
   }
   if (!isfinite(u->loss)) return GRPO_OK; /* the caller says so */
+  start = seconds_now();
   for (int i = mb->first; i < end; i++) try(backward_unit(u, i));
+  u->backward += seconds_now() - start;
   return GRPO_OK;
 }
 
@@ -323,9 +328,12 @@ static Status run_iteration(Update *u, int iteration, double *norm) {
     if (!isfinite(u->loss)) return diverged(u, "loss", u->loss - before);
   }
   if (iteration == 0) compare_with_sampling(u);
+  const double start = seconds_now();
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
   if (!isfinite(*norm)) return diverged(u, "gradient norm", *norm);
-  return optimizer_step(e->optimizer, &e->tape.cx, u->o->lr, u->o->max_grad_norm, *norm);
+  try(optimizer_step(e->optimizer, &e->tape.cx, u->o->lr, u->o->max_grad_norm, *norm));
+  u->optimizer += seconds_now() - start;
+  return GRPO_OK;
 }
 
 static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
@@ -408,6 +416,9 @@ static void report(const Update *u, double norm, double seconds, StepMetrics *m)
   m->ratio_max_deviation = u->ratio_deviation;
   m->trained_tokens = u->plan.num_tokens;
   m->time_train = seconds;
+  m->time_forward = u->forward;
+  m->time_backward = u->backward;
+  m->time_optimizer = u->optimizer;
   m->tokens_per_second_train = ratio_of(u->plan.ntokens * iterations, seconds);
 }
 

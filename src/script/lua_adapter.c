@@ -65,6 +65,12 @@ static int model_load_adapter(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
+/* core.model_load_adapter(m, dir): the same onto a view: a reference with an adapter of its own */
+int l_model_load_adapter(lua_State *L) {
+  const Status s = lora_load(check_model(L, 1), check_string(L, 2, NULL));
+  return s ? raise_status(L, s) : 0;
+}
+
 /* m:merge_lora().  References that nobody holds any more may still be about. */
 static int model_merge_lora_(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1);

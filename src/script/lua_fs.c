@@ -116,6 +116,17 @@ static int fs_crc32c(lua_State *L) {
   return 1;
 }
 
+/* checksum(path) -> CRC-32C of the file, its size; the file is mapped, never held */
+static int fs_checksum(lua_State *L) {
+  FileMap m;
+  Status s = file_map(check_path(L, 1), &m);
+  if (s) return push_failure(L, s);
+  lua_pushinteger(L, crc32c(0, m.data, m.size));
+  lua_pushinteger(L, (lua_Integer)m.size);
+  file_unmap(&m);
+  return 2;
+}
+
 static int fs_realpath(lua_State *L) {
   const char *path = check_path(L, 1);
   char full[PATH_MAX];
@@ -206,25 +217,16 @@ static int descriptor_tostring(lua_State *L) {
 const luaL_Reg fs_functions[] = {{NULL, NULL}};
 
 void fs_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"append", fs_append},
-                                       {"crc32c", fs_crc32c},
-                                       {"exists", fs_exists},
-                                       {"isdir", fs_isdir},
-                                       {"link", fs_link},
-                                       {"list", fs_list},
-                                       {"lock", fs_lock},
-                                       {"mkdirs", fs_mkdirs},
-                                       {"mtime", fs_mtime},
-                                       {"read", fs_read},
-                                       {"readlink", fs_readlink},
-                                       {"realpath", fs_realpath},
-                                       {"remove_tree", fs_remove_tree},
-                                       {"rename", fs_rename},
-                                       {"size", fs_size},
-                                       {"sync_dir", fs_sync_dir},
-                                       {"truncate", fs_truncate},
-                                       {"write", fs_write},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"append", fs_append},     {"checksum", fs_checksum},
+                                       {"crc32c", fs_crc32c},     {"exists", fs_exists},
+                                       {"isdir", fs_isdir},       {"link", fs_link},
+                                       {"list", fs_list},         {"lock", fs_lock},
+                                       {"mkdirs", fs_mkdirs},     {"mtime", fs_mtime},
+                                       {"read", fs_read},         {"readlink", fs_readlink},
+                                       {"realpath", fs_realpath}, {"remove_tree", fs_remove_tree},
+                                       {"rename", fs_rename},     {"size", fs_size},
+                                       {"sync_dir", fs_sync_dir}, {"truncate", fs_truncate},
+                                       {"write", fs_write},       {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", descriptor_close},
                                   {"__close", descriptor_close},
                                   {"__tostring", descriptor_tostring},

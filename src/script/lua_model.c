@@ -430,11 +430,15 @@ static int model_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg model_functions[] = {
-    {"model_base", l_model_base},           {"model_clone", l_model_clone},
-    {"model_estimate", l_model_estimate},   {"model_lerp", l_model_lerp},
-    {"model_load", l_model_load},           {"model_new", l_model_new},
-    {"model_resize_vocab", l_model_resize}, {NULL, NULL}};
+const luaL_Reg model_functions[] = {{"model_base", l_model_base},
+                                    {"model_clone", l_model_clone},
+                                    {"model_estimate", l_model_estimate},
+                                    {"model_lerp", l_model_lerp},
+                                    {"model_load", l_model_load},
+                                    {"model_load_adapter", l_model_load_adapter},
+                                    {"model_new", l_model_new},
+                                    {"model_resize_vocab", l_model_resize},
+                                    {NULL, NULL}};
 
 void model_open(lua_State *L) {
   static const luaL_Reg methods[] = {

@@ -31,6 +31,7 @@ const char *push_model_dir(lua_State *L, const char *path);
 /* lua_adapter.c */
 extern const luaL_Reg adapter_methods[];
 int l_model_base(lua_State *L);
+int l_model_load_adapter(lua_State *L);
 
 /* lua_estimate.c */
 Storage field_storage(lua_State *L, int index, const char *where); /* of dtype and quantize */

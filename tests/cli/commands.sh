@@ -26,6 +26,13 @@ says "--version says what matters" 0 '^grpo [0-9]+\.[0-9]+\.[0-9]+ \(.+\)$' "$GR
 says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+; Lua: .*5\.4.*; PCRE2: .+; line editing: .+' "$GRPO" --version
 says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
+says "bench: phases beside the floor" 0 '^  floor +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
+says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"floor": .*"best_ratio": .*\}$' \
+  "$GRPO" bench --workload smoke --runs 1 --sharing on --json
+echo '{"tolerance": 0.2, "none": {}}' >expected.json
+says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
+  "$GRPO" bench --workload smoke --runs 1 --json --check expected.json
+result "bench --check says so" "$(grep -q 'no ratios for' err || cat err)"
 for kernels in generic avx2; do
   grep -q "$kernels" <(echo generic; cat /proc/cpuinfo) || continue
   says "GRPO_CPU=$kernels" 0 "kernels: $kernels;" env GRPO_CPU=$kernels "$GRPO" --version

@@ -36,6 +36,10 @@ table() {
   refused "$name" "$status" "$pattern" run bad.lua
 }
 
+refused "bench: an unknown workload" 2 "--workload: got 'W9', want some of W1, .*" "$GRPO" bench --workload W9
+refused "bench: sharing is a word" 2 "--sharing: got 'maybe', want on, off or both" "$GRPO" bench --sharing maybe
+refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
+
 at='bad\.lua:[0-9]+: '
 
 # ---- options -------------------------------------------------------------------------------------------------------
@@ -49,7 +53,9 @@ table 'out of range' 2 "${at}train\.clip: got -1.*, want a number, 0 to 1000" 't
 table 'an unknown choice' 2 "${at}train\.loss: got 'gpro', want one of grpo, .* did you mean 'grpo'\?" 'train = { loss = "gpro" },'
 table 'a combination without meaning' 2 "${at}train\.kl_estimator: k1 as a loss .* use .*" \
   'train = { kl = 0.1, kl_estimator = "k1" },'
-table 'an option of a later version' 2 "${at}model\.lora.*: not in this version.*" '' '' \
+table 'an option of a later version' 2 "${at}tools.*: not in this version.*" '' '' \
+  'train = grpo.data.list(rows) }, stages = { { kind = "grpo", tools = { x = {} } }'
+table 'an option of the run in a stage' 2 "${at}stages\[1\]\.model\.lora: belongs to the whole run; .*" '' '' \
   'train = grpo.data.list(rows) }, stages = { { kind = "grpo", model = { lora = { rank = 4 } } }'
 table 'a stage of an unknown kind' 2 "${at}stages\[1\]\.kind: got 'gpro', .*did you mean 'grpo'\?" 'stages = { { kind = "gpro" } },'
 table 'an sft stage without a target' 2 "${at}data\.target: .*" 'stages = { { kind = "sft" } },'
@@ -73,6 +79,17 @@ refused 'an unknown command' 2 "unknown command 'rnu', did you mean 'run'\?; see
 refused 'a command of a later version' 2 "attach: not in this version of grpo; see 'grpo help'" "$GRPO" attach runs/x
 refused 'a word too many' 2 "check: 'x' is one word too many; see 'grpo help check'" "$GRPO" check good.lua x
 refused 'no script' 2 'run: which script\? usage: grpo run SCRIPT.*' run
+
+refused 'an adapter on random weights' 2 '.*model\.lora: needs model\.path: .*' run good.lua 'model.lora={}'
+refused 'quantised weights without an adapter' 2 '.*model\.quantize: quantised weights are frozen, .* add model\.lora = \{\}' \
+  run good.lua model.path=x model.quantize=nf4
+refused 'bf16 weights without an adapter' 2 '.*model\.dtype: training all weights keeps them in f32; .*' run good.lua model.dtype=bf16
+refused 'a type beside a quantisation' 2 '.*model\.dtype: has no effect with model\.quantize, .*' \
+  run good.lua model.path=x model.quantize=nf4 model.dtype=f32 'model.lora={}'
+refused 'a target that is no name' 2 '.*model\.lora\.targets: item 1 is a number, want a name .*' \
+  run good.lua model.path=x 'model.lora={}' 'model.lora.targets=[5]'
+refused 'an unknown quantisation' 2 "command line: model\.quantize: got 'nf5', want one of nf4, int8, did you mean 'nf4'\?" \
+  run good.lua model.quantize=nf5
 
 table 'an infinite number' 2 "${at}train\.lr: got inf, want .*" 'train = { lr = 1 / 0 },'
 table 'an unknown kind of parameters' 2 "${at}train\.optimizer\.no_decay: got foo, .*" \

@@ -257,6 +257,8 @@ describe("a model of the oracles", function()
     if not shared or shared == "" then return pending("the oracles are not here (GRPO_SHARED)") end
     for _, name in ipairs { "llama", "gpt2" } do
       local base = shared .. "/oracles/models/" .. name
+      local weights = base .. "/checkpoint/model.safetensors"
+      if not core.fs.exists(weights) then return pending("the oracle is incomplete: " .. weights .. " is missing") end
       local model = grpo.model.load(base .. "/checkpoint")
       local want = grpo.json.decode(core.fs.read(base .. "/forward.json"))
       for i, ids in ipairs(want.input_ids) do

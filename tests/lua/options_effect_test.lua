@@ -420,7 +420,7 @@ end)
 describe("options that would have no effect", function()
   local cases = {
     { "compute: bf16", function(t) t.compute = "bf16" end },
-    { "model%.dtype: frozen weights in bf16", function(t) t.model.dtype = "bf16" end },
+    { "model%.dtype: training all weights keeps them in f32", function(t) t.model.dtype = "bf16" end },
     { "model%.chat_template: \"chatml\" is no Jinja", function(t) t.model.chat_template = "chatml" end },
     { "model%.chat_template: template:1: ", function(t) t.model.chat_template = "{% if x" end },
     { "train%.reuse_rollout: not in this version", function(t) t.train.reuse_rollout = true end },

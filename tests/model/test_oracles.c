@@ -52,6 +52,7 @@ static void check_logits(Model *m, Tape *t, Ints ids, const StTensor *want, cons
 }
 
 static void check_forward(const char *name) {
+  if (!test_oracle(name)) return;
   Model *m = load(name, NULL);
   Json *j = read(name, "forward.json");
   Safetensors f;
@@ -94,6 +95,7 @@ TEST(logits_log_probabilities_and_entropies_are_the_reference_s) {
 
 /* All three sequences at once; none ends early, so end tokens are switched off. */
 static void check_greedy(const char *name) {
+  if (!test_oracle(name)) return;
   Model *m = load(name, NULL);
   Json *j = read(name, "forward.json");
   Request r[3];
@@ -196,6 +198,7 @@ static Status run_groups(Model *m, Tape *t, const Problem *p, int from, int n, d
 }
 
 static void check_problem(const char *name, double temperature, const char *key) {
+  if (!test_oracle(name)) return;
   Model *m = load(name, NULL);
   Problem p;
   Tape t;
@@ -471,6 +474,7 @@ static void check_variant(Model *m, Tape *t, const Problem *p, const Json *v, co
 }
 
 static void check_variants(const char *name) {
+  if (!test_oracle(name)) return;
   Model *m = load(name, NULL);
   Json *j = read(name, "grpo_expected.json");
   Problem p;
@@ -533,6 +537,7 @@ static void check_adapted_logps(Model *m, Tape *t, const Problem *p, const Json 
 }
 
 static void check_adapter(const char *name) {
+  if (!test_oracle(name)) return;
   Model *m = load_adapted(name);
   Json *j = read(name, "lora_expected.json");
   Problem p;

@@ -208,7 +208,7 @@ TEST(compact_weights_are_frozen_and_shared) {
   const size_t with = mem_live_bytes();
   REQUIRE(model_view(&view, m));
   REQUIRE(model_clone(&copy, m));
-  CHECK(mem_live_bytes() - with < 4096);
+  CHECK(mem_live_bytes() - with <= 2 * (sizeof(Model) + 64));
   CHECK(same_logits(view, copy) && same_logits(view, m));
   REFUSED(model_set_trainable(m, true), GRPO_EARG, "dtype = \"f32\", or add an adapter");
   REFUSED(model_set_trainable(view, true), GRPO_EARG, "frozen view");

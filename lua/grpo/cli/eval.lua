@@ -62,11 +62,7 @@ end
 function command.run(o)
   local e, from = experiment_of(o)
   flags.threads(o)
-  if from then
-    for _, stage in ipairs(e.stages) do stage.config.model.path = from end
-    e.config.model.path, e.config.model.tokenizer = from, nil
-  end
-  local tr = require("grpo.train").new(e, {})
+  local tr = require("grpo.train").new(e, { weights = from })
   if from then tr:begin_stage(#e.stages) end
   local report = tr:evaluate(flags.integer(o, "n", 1))
   if o.flags.json then

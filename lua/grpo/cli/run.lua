@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local checkpoint = require "grpo.checkpoint"
 local flags = require "grpo.cli.flags"
+local places = require "grpo.places"
 local rundir = require "grpo.rundir"
 local script = require "grpo.cli.script"
 
@@ -55,16 +56,20 @@ local function described(e)
   end
   local stages = {}
   for i, stage in ipairs(e.stages) do stages[i] = { kind = stage.kind, options = one(stage.config, stage.origins) } end
-  return { options = one(e.config, e.origins), stages = stages }
+  local lora = e.config.model.lora
+  local notes = lora and lora.dropout > 0 and { "the check that the ratio is 1 at the first update is off: with "
+    .. "model.lora.dropout the training forward is not the sampling one" } or nil
+  return { options = one(e.config, e.origins), stages = stages, notes = notes }
 end
 
 local function inputs_of(e)
   local inputs = {}
   for path in pairs(require("grpo.data").inputs) do inputs[path] = true end
-  if e.config.model.path then
-    local dir = e.config.model.path
-    for _, name in ipairs(core.fs.list(dir) or {}) do
-      if name:find("%.json$") or name:find("%.safetensors$") then inputs[dir .. "/" .. name] = true end
+  local place = e.config.model.path and places.find(e.config.model.path)
+  for _, path in ipairs { place and place.path, place and place.adapter } do
+    if not core.fs.isdir(path) then inputs[path] = true end
+    for _, name in ipairs(core.fs.list(path) or {}) do
+      if name:find("%.json$") or name:find("%.safetensors$") then inputs[path .. "/" .. name] = true end
     end
   end
   return inputs

@@ -21,23 +21,23 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
----@field path? string a directory in Hugging Face layout, or a run or checkpoint directory
+---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a .gguf file
 ---@field config? string|table a table or JSON file to create a model with random weights
 ---@field tokenizer? string|grpo.Tokenizer tokenizer object or path; default: the one beside the weights
----@field dtype? "f32"|"bf16"|"auto" storage of frozen weights; auto is f32 in this version (default "auto")
----@field quantize? "nf4"|"int8" not in this version: quantise frozen weights
----@field lora? grpo.Options.model.lora train a low-rank adapter instead of all weights
+---@field dtype? "f32"|"bf16"|"auto" storage of frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
+---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
+---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights
 ---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its results: the same bits, less memory, more time (default false)
 ---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
 
 ---@class grpo.Options.model.lora
----@field rank? integer not in this version: rank of the adapter (default 8)
----@field alpha? number not in this version: the adapter's output is scaled by alpha / rank (default 16)
----@field dropout? number not in this version: dropout on the adapter's input (default 0)
----@field targets? string|any[] not in this version: which weights get an adapter (default "all-linear")
+---@field rank? integer rank of the adapter (default 8)
+---@field alpha? number the adapter's output is scaled by alpha / rank (default 16)
+---@field dropout? number dropout of the adapter's input, in training only (default 0)
+---@field targets? string|any[] which weights get an adapter: names such as q_proj, or all-linear: every projection of the layers (default "all-linear")
 
 ---@class grpo.Options.data
 ---@field train? grpo.Dataset the training rows

@@ -3,8 +3,15 @@
 
 # A supervised stage, then GRPO with a KL, a schedule, tr.state and held-out rows.  Environment: KILL_ROLLOUT=N and
 # KILL_CHECKPOINT=N kill the process in step N, after rewards, or after the checkpoint of step N; SLOW=SECONDS waits each step.
+# write_experiment FILE [MODEL] : MODEL is the Lua table of another model
 write_experiment() {
-  cat >"$1" <<'LUA'
+  local model=${2:-}
+  [ -n "$model" ] || model='{
+    config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+      num_attention_heads = 2, num_key_value_heads = 1, max_position_embeddings = 32 },
+    tokenizer = grpo.tokenizer.chars("0123456789+="),
+  }'
+  { cat | sed "s|MODEL|$(tr '\n' ' ' <<<"$model")|"; } >"$1" <<'LUA'
 local grpo = require "grpo"
 local schedule = require "grpo.schedule"
 local function problem(rng)
@@ -15,11 +22,7 @@ local function kill_at(name, step)
   if tonumber(os.getenv(name)) == step then os.execute("kill -9 $PPID") end
 end
 return grpo.experiment {
-  model = {
-    config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-      num_attention_heads = 2, num_key_value_heads = 1, max_position_embeddings = 32 },
-    tokenizer = grpo.tokenizer.chars("0123456789+="),
-  },
+  model = MODEL,
   data = {
     train = grpo.data.generate(problem, { seed = 1, n = 500 }), eval = grpo.data.generate(problem, { seed = 2, n = 20 }),
     target = function(row) return row.answer end, max_prompt_tokens = 8,
@@ -74,10 +77,11 @@ wait_for_step() {
   done
 }
 
-# killed NAME DIRECTORY VARIABLE=VALUE... : a run that dies (KILL_AFTER=SECONDS: then) and is resumed ends as whole/exp-001 did
+# killed NAME DIRECTORY VARIABLE=VALUE... : a run that dies (KILL_AFTER=SECONDS: then) and is resumed ends as whole/exp-001
+# did; of another experiment than exp.lua: exp=NAME
 killed() {
-  local name=$1 dir=$2 pid status; shift 2
-  env "$@" "$GRPO" run exp.lua --quiet --dir "$dir" >/dev/null 2>err & pid=$!
+  local name=$1 dir=$2 exp=${exp:-exp} pid status; shift 2
+  env "$@" "$GRPO" run "$exp.lua" --quiet --dir "$dir" >/dev/null 2>err & pid=$!
   for word; do
     case $word in KILL_AFTER=*) sleep "${word#*=}"; kill -9 $pid 2>/dev/null ;; esac
   done
@@ -86,7 +90,7 @@ killed() {
     result "$name" "exit status $status, want 137 (killed): $(cat err)"
     return
   fi
-  "$GRPO" run exp.lua --quiet --dir "$dir" --resume >/dev/null 2>err
+  "$GRPO" run "$exp.lua" --quiet --dir "$dir" --resume >/dev/null 2>err
   status=$?
-  result "$name, then --resume: the same bytes" "$([ $status = 0 ] || cat err; different whole/exp-001 "$dir/exp-001")"
+  result "$name, then --resume: the same bytes" "$([ $status = 0 ] || cat err; different "whole/$exp-001" "$dir/$exp-001")"
 }

@@ -1,0 +1,140 @@
+#include "kern/rates.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "kern/dispatch.h"
+
+enum {
+  READ_BYTES = 256 << 20, /* several times a last-level cache */
+  READ_CHUNK = 1 << 16    /* reals a chunk */
+};
+
+typedef struct Probe {
+  const Ctx *cx;
+  RateProduct what;
+  int m, n, k;
+  real *x, *w, *packed, *y, *out; /* [m, k], [n, k], panels, [m, n], as long as the longest */
+  Status status;
+} Probe;
+
+static double now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* `work` a second, of fn. */
+static Rate best_rate(const Ctx *cx, void (*fn)(void *), void *arg, double work, double seconds) {
+  double least = 1e9, least_cores = 1e9;
+  fn(arg); /* warm up */
+  const double until = now(CLOCK_MONOTONIC) + seconds;
+  double t = until - seconds;
+  do {
+    const double start = t, cores = now(CLOCK_PROCESS_CPUTIME_ID);
+    fn(arg);
+    const double used = now(CLOCK_PROCESS_CPUTIME_ID) - cores;
+    t = now(CLOCK_MONOTONIC);
+    if (t - start < least) least = t - start;
+    if (used < least_cores) least_cores = used;
+  } while (t < until);
+  return (Rate){work / least, work * pool_threads(cx->pool) / least_cores};
+}
+
+/* ---- products ---------------------------------------------------------------------- */
+
+static void multiply(void *arg) {
+  Probe *p = arg;
+  const Ctx *cx = p->cx;
+  const int m = p->m, n = p->n, k = p->k;
+  switch (p->what) {
+  case RATE_FORWARD:
+    gemm_forward(cx, m, n, k, p->x, k, p->packed, NULL, p->out, n);
+    break;
+  case RATE_DX:
+    p->status = gemm_dx(cx, m, n, k, p->y, n, p->w, false, p->out, k, false);
+    break;
+  case RATE_DW:
+    p->status = gemm_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
+    break;
+  case RATE_BLAS_FORWARD:
+    blas_product(cx, m, n, k, p->x, false, p->w, true, p->out);
+    break;
+  case RATE_BLAS_DX:
+    blas_product(cx, m, k, n, p->y, false, p->w, false, p->out);
+    break;
+  default:
+    blas_product(cx, n, k, m, p->y, true, p->x, false, p->out);
+    break;
+  }
+}
+
+static Status numbers(size_t n, real **out) {
+  real *x = *out = mem_alloc_aligned(n * sizeof *x);
+  if (!x) return fail(GRPO_ENOMEM, "bench: no memory for %zu numbers", n);
+  for (size_t i = 0; i < n; i++) x[i] = (real)(i * 2654435761u % 1000) / 500 - 1;
+  return GRPO_OK;
+}
+
+static Status probe_new(Probe *p) {
+  const size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
+  const size_t longest = m * k > m * n ? m * k : m * n;
+  try(numbers(m * k, &p->x));
+  try(numbers(n * k, &p->w));
+  try(numbers(m * n, &p->y));
+  try(numbers(longest > n * k ? longest : n * k, &p->out));
+  if (p->what != RATE_FORWARD) return GRPO_OK;
+  try(numbers(gemm_packed_size(p->n, p->k), &p->packed));
+  gemm_pack(p->cx, p->n, p->k, p->w, false, p->packed);
+  return GRPO_OK;
+}
+
+static void probe_free(Probe *p) {
+  mem_free_aligned(p->x);
+  mem_free_aligned(p->w);
+  mem_free_aligned(p->packed);
+  mem_free_aligned(p->y);
+  mem_free_aligned(p->out);
+}
+
+Status rate_product(const Ctx *cx, RateProduct what, int m, int n, int k, double seconds,
+                    Rate *flops) {
+  Probe p = {.cx = cx, .what = what, .m = m, .n = n, .k = k};
+  p.status = probe_new(&p);
+  if (p.status == GRPO_OK) *flops = best_rate(cx, multiply, &p, 2.0 * m * n * k, seconds);
+  probe_free(&p);
+  return p.status;
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+typedef struct Reading {
+  const Ctx *cx;
+  real *x;
+  int chunks;
+  volatile real sink; /* so that nothing is optimised away */
+} Reading;
+
+static void read_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  Reading *r = arg;
+  const real *x = r->x + (size_t)chunk * READ_CHUNK;
+  const real sum = kernels()->dot(READ_CHUNK / 2, x, x + READ_CHUNK / 2);
+  if (sum == 1) r->sink = sum;
+}
+
+static void read_all(void *arg) {
+  Reading *r = arg;
+  pool_run(r->cx->pool, r->chunks, read_chunk, r);
+}
+
+Status rate_read(const Ctx *cx, double seconds, Rate *bytes) {
+  Reading r = {.cx = cx, .chunks = (int)(READ_BYTES / sizeof(real) / READ_CHUNK)};
+  r.x = mem_alloc_aligned(READ_BYTES);
+  if (!r.x) return fail(GRPO_ENOMEM, "bench: no memory for %d bytes", (int)READ_BYTES);
+  memset(r.x, 0, READ_BYTES); /* pages of our own */
+  *bytes = best_rate(cx, read_all, &r, READ_BYTES, seconds);
+  mem_free_aligned(r.x);
+  return GRPO_OK;
+}

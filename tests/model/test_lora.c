@@ -1,0 +1,528 @@
+/* Adapters: what they change, what they leave alone, PEFT's folders, merging. */
+#include "base/file.h"
+#include "model/decode.h"
+#include "model/impl.h"
+#include "model/lora.h"
+#include "model/modeltest.h"
+#include "model/optimizer.h"
+
+static const char *const all_linear[] = {"all-linear"};
+
+/* An adapter whose B is not zero, so that it matters. */
+static void fill_adapter(Model *m, uint64_t seed, double size) {
+  for (int i = 0; i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    const RngKey key = {.seed = seed, .stream = RNG_USER, .prompt = (uint32_t)i};
+    if (!strstr(p->name, ".lora_")) continue;
+    for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = (real)(size * rng_normal(&key, k));
+  }
+  model_updated(m);
+}
+
+static Model *adapted_targets(const char *shape, int n, const char *const *targets) {
+  Model *m = small_model(shape, NULL, 7);
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = n, .targets = targets};
+  OK(model_add_lora(m, &o, 5));
+  fill_adapter(m, 9, 0.15);
+  return m;
+}
+static Model *adapted(const char *shape) { return adapted_targets(shape, 1, all_linear); }
+
+enum { LEN = 23 };
+
+/* Logits of one sequence: [LEN, vocab], to be freed. */
+static real *logits_of(Model *m) {
+  int32_t ids[LEN], pos[LEN];
+  const PackSpan span = {0, LEN, -1};
+  Tape t;
+  Tensor *out = NULL;
+  some_ids(ids, LEN, model_config(m)->vocab_size, 11);
+  for (int i = 0; i < LEN; i++) pos[i] = i;
+  const Pack p = {.nrows = LEN, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
+  OK(tape_init(&t, NULL));
+  t.off = true;
+  OK(model_logits(m, &t, &p, &out));
+  real *y = malloc(out->n * sizeof *y);
+  memcpy(y, out->data, out->n * sizeof *y);
+  tape_free(&t);
+  return y;
+}
+
+static bool same_logits(Model *a, Model *b) {
+  real *x = logits_of(a), *y = logits_of(b);
+  const bool same = memcmp(x, y, LEN * (size_t)model_config(a)->vocab_size * sizeof *x) == 0;
+  free(x), free(y);
+  return same;
+}
+
+static double logits_distance(Model *a, Model *b) {
+  real *x = logits_of(a), *y = logits_of(b);
+  const double d = worst_difference(x, y, LEN * (size_t)model_config(a)->vocab_size);
+  free(x), free(y);
+  return d;
+}
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static void check_fresh(const char *shape) {
+  Model *m = small_model(shape, NULL, 7), *plain = small_model(shape, NULL, 7);
+  const LoraOptions o = {.rank = 4, .alpha = 8, .ntargets = 1, .targets = all_linear};
+  OK(model_set_trainable(m, true));
+  OK(model_add_lora(m, &o, 5));
+  CHECK(model_has_lora(m) && model_lora_rank(m) == 4 && model_count_trainable(m) == 0);
+  CHECK(same_logits(m, plain));
+  OK(model_set_trainable(m, true));
+  uint64_t n = 0;
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param(m, i);
+    const bool own = strstr(p->name, ".lora_");
+    CHECK(p->trainable == own && p->t.needs_grad == own && !p->t.grad == !own);
+    CHECK(model_find(m, p->name) == p && model_trains(m, i) == own);
+    n += own ? p->t.n : 0;
+  }
+  CHECK(n > 0 && model_count_trainable(m) == n && model_count(m) == model_count(plain) + n);
+  fill_adapter(m, 9, 0.15);
+  CHECK(!same_logits(m, plain));
+  CHECK(model_use_lora(m, false));
+  CHECK(same_logits(m, plain));
+  CHECK(!model_use_lora(m, true));
+  CHECK(!same_logits(m, plain));
+  model_release(m);
+  model_release(plain);
+}
+
+TEST(a_fresh_adapter_changes_nothing_and_is_all_that_trains) {
+  check_fresh(tiny_llama);
+  check_fresh(biased_llama);
+  check_fresh(tiny_gpt2);
+}
+
+TEST(a_takes_its_numbers_from_the_seed_within_its_bound) {
+  Model *a = small_model(tiny_llama, NULL, 1), *b = small_model(tiny_llama, NULL, 1);
+  const LoraOptions o = {.rank = 8, .alpha = 8, .ntargets = 1, .targets = all_linear};
+  OK(model_add_lora(a, &o, 5));
+  OK(model_add_lora(b, &o, 6));
+  const Param *p = model_find(a, "model.layers.1.mlp.down_proj.lora_A.weight");
+  const Param *q = model_find(b, "model.layers.1.mlp.down_proj.lora_A.weight");
+  const Param *up = model_find(a, "model.layers.1.mlp.down_proj.lora_B.weight");
+  CHECK(p && q && up && p->t.dim[0] == 8 && p->t.dim[1] == 88 && up->t.dim[0] == 64);
+  const double bound = 1 / sqrt(88), top = largest_of(p->t.data, p->t.n);
+  CHECK(top <= bound && top > 0.98 * bound);
+  CHECK(memcmp(p->t.data, q->t.data, p->t.n * sizeof(real)) != 0);
+  CHECK(largest_of(up->t.data, up->t.n) == 0);
+  model_release(a);
+  model_release(b);
+}
+
+TEST(targets_that_match_nothing_are_named_with_what_exists) {
+  Model *m = small_model(tiny_gpt2, NULL, 1);
+  static const char *const wrong[] = {"c_attn", "q_proj"}, *const none[] = {"wpe"};
+  LoraOptions o = {.rank = 4, .alpha = 8, .ntargets = 2, .targets = wrong};
+  REFUSED(model_add_lora(m, &o, 0), GRPO_EARG,
+          "'q_proj' matches nothing in this model; it has wte, c_attn, c_proj, c_fc, lm_head");
+  o = (LoraOptions){.rank = 4, .alpha = 8, .ntargets = 1, .targets = none};
+  REFUSED(model_add_lora(m, &o, 0), GRPO_EARG, "'wpe' matches nothing");
+  o = (LoraOptions){.rank = 0, .alpha = 8, .ntargets = 1, .targets = all_linear};
+  REFUSED(model_add_lora(m, &o, 0), GRPO_EARG, "lora.rank");
+  o = (LoraOptions){.rank = 1, .alpha = 8, .dropout = 1, .ntargets = 1, .targets = all_linear};
+  REFUSED(model_add_lora(m, &o, 0), GRPO_EARG, "lora.dropout");
+  CHECK(!model_has_lora(m));
+  o.dropout = 0;
+  OK(model_add_lora(m, &o, 0));
+  REFUSED(model_add_lora(m, &o, 0), GRPO_EARG, "has an adapter already");
+  model_release(m);
+}
+
+/* ---- merging ------------------------------------------------------------------------------- */
+
+typedef struct Greedy {
+  int32_t ids[3][24];
+  double margin; /* the smallest between the best and the second-best logit */
+} Greedy;
+
+/* The top two of the last row, after prompt and what came so far. */
+static double margin_at(Model *m, Tape *t, const int32_t *ids, int n) {
+  int32_t pos[64];
+  const PackSpan span = {0, n, -1};
+  const Pack p = {.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
+  const int v = model_config(m)->vocab_size;
+  Tensor *out = NULL;
+  real best = -INFINITY, second = -INFINITY;
+  for (int i = 0; i < n; i++) pos[i] = i;
+  tape_reset(t);
+  OK(model_logits(m, t, &p, &out));
+  for (int i = 0; i < v; i++) {
+    const real z = out->data[(size_t)(n - 1) * (size_t)v + (size_t)i];
+    if (z > best) {
+      second = best;
+      best = z;
+    } else if (z > second) {
+      second = z;
+    }
+  }
+  return (double)best - (double)second;
+}
+
+static void greedy(Model *m, Greedy *g) {
+  enum { PROMPT = 9, NEW = 24 };
+  int32_t prompt[3][PROMPT + NEW];
+  float logp[3][NEW];
+  Request r[3];
+  Completion out[3] = {0};
+  Decoder *d;
+  Sampling s;
+  Tape t;
+  ((Config *)(uintptr_t)model_config(m))->num_eos = 0;
+  for (int i = 0; i < 3; i++) {
+    some_ids(prompt[i], PROMPT, model_config(m)->vocab_size, 20 + (uint64_t)i);
+    r[i] = (Request){prompt[i], PROMPT, 1, {0}};
+    out[i].ids = g->ids[i];
+    out[i].logp = logp[i];
+  }
+  sampling_init(&s);
+  s.temperature = 0;
+  s.max_new_tokens = NEW;
+  REQUIRE(decoder_new(&d, m, NULL, &(DecoderLimits){3, 3, 64, NEW}));
+  REQUIRE(decoder_run(d, 3, r, &s, out, NULL));
+  decoder_free(d);
+  OK(tape_init(&t, NULL));
+  t.off = true;
+  g->margin = INFINITY;
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < NEW; k++) {
+      g->margin = fmin(g->margin, margin_at(m, &t, prompt[i], PROMPT + k));
+      prompt[i][PROMPT + k] = g->ids[i][k];
+    }
+  tape_free(&t);
+}
+
+static void check_merge(Model *m, const char *name) {
+  Greedy with, merged;
+  Arena arena = {0};
+  Model *view, *copy;
+  REQUIRE(model_clone(&copy, m));
+  greedy(m, &with);
+  REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "shared with a frozen view");
+  model_release(copy);
+  REQUIRE(model_view(&view, m));
+  CHECK(!same_logits(view, m));
+  model_release(view);
+  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  CHECK(!model_has_lora(m));
+  greedy(m, &merged);
+  CHECK(memcmp(with.ids, merged.ids, sizeof with.ids) == 0);
+  printf("# %s: merged, the same 72 greedy tokens; smallest top-2 margin %.3g (%.3g merged)\n",
+         name, with.margin, merged.margin);
+  arena_free(&arena);
+  model_release(m);
+}
+
+TEST(merged_weights_generate_what_the_adapter_generates) {
+  check_merge(adapted(tiny_llama), "llama");
+  check_merge(adapted(biased_llama), "llama with biases");
+  check_merge(adapted(tiny_gpt2), "gpt2");
+}
+
+TEST(a_saved_model_has_the_adapter_in_its_weights) {
+  Model *m = adapted(tiny_gpt2), *again;
+  Arena arena = {0};
+  OK(model_save(m, test_path("%s/merged", test_tmp()), WEIGHT_F32, 0));
+  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  REQUIRE(model_load(&again, NULL, test_path("%s/merged", test_tmp()), STORE_F32));
+  CHECK(same_logits(m, again));
+  arena_free(&arena);
+  model_release(again);
+  model_release(m);
+}
+
+/* ---- views and copies ---------------------------------------------------------------------- */
+
+TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
+  Model *m = adapted(tiny_llama), *plain = small_model(tiny_llama, NULL, 7), *copy, *view;
+  real *before = logits_of(m);
+  REQUIRE(model_clone(&copy, m));
+  REQUIRE(model_view(&view, copy));
+  CHECK(same_logits(view, plain));
+  CHECK(same_logits(copy, m));
+  CHECK(model_param(copy, 0)->t.data == model_param(m, 0)->t.data);
+  fill_adapter(m, 77, 0.2);
+  CHECK(!same_logits(copy, m));
+  OK(model_copy_weights(copy, m));
+  CHECK(same_logits(copy, m));
+  REFUSED(model_copy_weights(view, m), GRPO_ESHAPE, "different adapters");
+  REFUSED(model_set_trainable(view, true), GRPO_EARG, "frozen view");
+  fill_adapter(copy, 9, 0.15);
+  OK(model_lerp_weights(m, copy, 1, &(Ctx){0}));
+  model_release(m);
+  real *after = logits_of(copy);
+  CHECK(memcmp(before, after, LEN * 101 * sizeof *after) == 0);
+  free(before), free(after);
+  model_release(copy);
+  CHECK(same_logits(view, plain));
+  model_release(view);
+  model_release(plain);
+}
+
+/* ---- on disk ------------------------------------------------------------------------------- */
+
+static bool same_file(const char *a, const char *b) {
+  Buf x = {0}, y = {0};
+  OK(file_read(a, 1 << 24, &x));
+  OK(file_read(b, 1 << 24, &y));
+  const bool same = x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+  buf_free(&x), buf_free(&y);
+  return same;
+}
+
+static void check_reload(const char *shape, const LoraOptions *o) {
+  static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors"};
+  Model *m = small_model(shape, NULL, 7), *again = small_model(shape, NULL, 7);
+  REQUIRE(model_add_lora(m, o, 5));
+  fill_adapter(m, 9, 0.15);
+  OK(lora_save(m, test_path("%s/a", test_tmp()), "some/base"));
+  REQUIRE(lora_load(again, test_path("%s/a", test_tmp())));
+  CHECK(same_logits(m, again));
+  CHECK(model_lora_dropout(again) == o->dropout && model_lora_rank(again) == o->rank);
+  OK(lora_save(again, test_path("%s/b", test_tmp()), NULL));
+  for (int i = 0; i < 2; i++) {
+    char *a = strdup(test_path("%s/a/%s", test_tmp(), files[i]));
+    CHECK(same_file(a, test_path("%s/b/%s", test_tmp(), files[i])));
+    free(a);
+  }
+  model_release(m);
+  model_release(again);
+}
+
+TEST(an_adapter_saved_and_loaded_is_the_same_to_the_bit) {
+  static const char *const two[] = {"v_proj", "self_attn.q_proj"}, *const c[] = {"c_proj"};
+  check_reload(tiny_llama,
+               &(LoraOptions){.rank = 4, .alpha = 7.5, .ntargets = 1, .targets = all_linear});
+  check_reload(tiny_llama, &(LoraOptions){.rank = 5,
+                                          .alpha = 3,
+                                          .dropout = 0.125,
+                                          .use_rslora = true,
+                                          .ntargets = 2,
+                                          .targets = two});
+  check_reload(tiny_gpt2,
+               &(LoraOptions){.rank = 4, .alpha = 8, .ntargets = 1, .targets = all_linear});
+  check_reload(tiny_gpt2, &(LoraOptions){.rank = 1, .alpha = 8, .ntargets = 1, .targets = c});
+}
+
+/* ---- adapter_config.json ---------------------------------------------------------------------- */
+
+/* Which modules of tiny_llama (three layers, seven projections) a configuration adapts: their
+ * parameters' ranks, "q0:8 ..." */
+static const char *modules(const char *options) {
+  static char text[1024];
+  Model *m = small_model(tiny_llama, NULL, 7);
+  Buf b = {0};
+  buf_printf(&b, "{\"peft_type\": \"LORA\", %s}", options);
+  size_t len = 0;
+  text[0] = '\0';
+  if (lora_attach(m, b.data, b.len, "adapter") != GRPO_OK) {
+    snprintf(text, sizeof text, "%s", err_message());
+  } else {
+    for (int i = 0; i < model_num_params(m); i++) {
+      const Param *p = model_param(m, i);
+      const char *end = strstr(p->name, "_proj.lora_A.weight"), *word = end;
+      if (!end) continue;
+      while (word[-1] != '.') word--;
+      len += (size_t)snprintf(text + len, sizeof text - len, "%s%.*s%c:%d", len ? " " : "",
+                              (int)(end - word), word, p->name[13], p->t.dim[0]);
+    }
+  }
+  buf_free(&b);
+  model_release(m);
+  return text;
+}
+
+TEST(modules_are_chosen_as_peft_chooses_them) {
+  CHECK_STR(modules("\"target_modules\": [\"q_proj\"]"), "q0:8 q1:8 q2:8");
+  CHECK_STR(modules("\"target_modules\": [\"self_attn.v_proj\", \"nothing\"], \"r\": 2"),
+            "v0:2 v1:2 v2:2");
+  CHECK_STR(modules("\"target_modules\": [\"roj\"]"),
+            "adapter: target_modules match nothing in this model; it has embed_tokens, q_proj, "
+            "k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head");
+  CHECK_STR(modules("\"target_modules\": \".*\\\\.[02]\\\\..*(up|down)_proj\""),
+            "up0:8 down0:8 up2:8 down2:8");
+  CHECK_STR(modules("\"target_modules\": \"all-linear\", \"layers_to_transform\": 1"),
+            "q1:8 k1:8 v1:8 o1:8 gate1:8 up1:8 down1:8");
+  CHECK_STR(modules("\"target_modules\": [\"q_proj\"], \"layers_to_transform\": [0, 2], "
+                    "\"layers_pattern\": \"layers\""),
+            "q0:8 q2:8");
+  CHECK_STR(modules("\"target_modules\": [\"q_proj\", \"k_proj\"], "
+                    "\"exclude_modules\": [\"layers.1.self_attn.q_proj\", \"k_proj\"]"),
+            "q0:8 q2:8");
+  CHECK_STR(modules("\"target_modules\": [\"o_proj\"], \"exclude_modules\": \".*[12].*\""), "o0:8");
+  CHECK_STR(modules("\"target_modules\": [\"q_proj\", \"k_proj\"], \"rank_pattern\": "
+                    "{\"layers.0.self_attn.q_proj\": 3, \"q_proj\": 4}"),
+            "q0:3 k0:8 q1:4 k1:8 q2:4 k2:8");
+}
+
+static double scale_of(const char *options, const char *name) {
+  Model *m = small_model(tiny_llama, NULL, 7), *plain = small_model(tiny_llama, NULL, 7);
+  Buf b = {0};
+  Arena arena = {0};
+  buf_printf(&b, "{\"target_modules\": [\"q_proj\"], %s}", options);
+  OK(lora_attach(m, b.data, b.len, "adapter"));
+  for (int i = 0; i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    if (strstr(p->name, ".lora_")) p->t.data[0] = 1; /* B A is 1 in one place */
+  }
+  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  const double d =
+      (double)model_find(m, name)->t.data[0] - (double)model_find(plain, name)->t.data[0];
+  buf_free(&b);
+  arena_free(&arena);
+  model_release(m);
+  model_release(plain);
+  return d;
+}
+
+TEST(the_scale_follows_rank_alpha_and_their_patterns) {
+  const char *q0 = "model.layers.0.self_attn.q_proj.weight";
+  CHECK_NEAR(scale_of("\"r\": 4, \"lora_alpha\": 10", q0), 2.5, 1e-6);
+  CHECK_NEAR(scale_of("\"r\": 4, \"lora_alpha\": 10, \"use_rslora\": true", q0), 5, 1e-6);
+  CHECK_NEAR(scale_of("\"r\": 4, \"alpha_pattern\": {\"q_proj\": 2}", q0), 0.5, 1e-6);
+  CHECK_NEAR(scale_of("\"rank_pattern\": {\"0.self_attn.q_proj\": 2}, \"lora_alpha\": 3", q0), 1.5,
+             1e-6);
+}
+
+TEST(what_is_not_supported_is_refused_by_name) {
+  static const char *const cases[][2] = {
+      {"\"use_dora\": true", "adapter: use_dora: DoRA is not supported"},
+      {"\"lora_bias\": true", "adapter: lora_bias"},
+      {"\"bias\": \"all\"", "adapter: bias is 'all', only 'none'"},
+      {"\"layer_replication\": [[0, 2]]", "adapter: layer_replication"},
+      {"\"target_parameters\": [\"x\"]", "adapter: target_parameters"},
+      {"\"modules_to_save\": [\"lm_head\"]", "adapter: modules_to_save"},
+      {"\"trainable_token_indices\": [1]", "adapter: trainable_token_indices"},
+      {"\"init_lora_weights\": \"pissa_niter_4\"", "changes the base weights"},
+      {"\"task_type\": \"SEQ_CLS\"", "adapter: task_type is 'SEQ_CLS'"},
+      {"\"something_new\": 1", "adapter: the option 'something_new' is not known"},
+      {"\"r\": 2.5", "adapter: r is 2.5"},
+      {"\"r\": 0", "adapter: r is not a number from 1"},
+      {"\"lora_alpha\": \"x\"", "adapter: lora_alpha"},
+      {"\"lora_dropout\": 1", "adapter: lora_dropout"},
+      {"\"rank_pattern\": [1]", "adapter: rank_pattern"},
+      {"\"rank_pattern\": {\"q_proj\": 1e9}", "adapter: rank"},
+      {"\"exclude_modules\": [1]", "adapter: exclude_modules"},
+      {"\"exclude_modules\": \"(\"", "adapter: '(' is not a regular expression"},
+  };
+  char text[256];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(text, sizeof text, "\"target_modules\": [\"q_proj\"], %s", cases[i][0]);
+    const char *said = modules(text);
+    if (!strstr(said, cases[i][1]) || strchr(said, '\n'))
+      test_fail(__FILE__, __LINE__, "%s: '%s'", cases[i][0], said);
+  }
+  CHECK(strstr(modules("\"r\": 8"), "no target_modules"));
+  CHECK(strstr(modules("\"target_modules\": 5"), "neither a list of names nor a pattern"));
+}
+
+/* ---- adapter_model.safetensors ------------------------------------------------------------------ */
+
+static void put_file(const char *name, const char *text) {
+  OK(file_mkdirs(test_path("%s/x", test_tmp())));
+  OK(file_replace(test_path("%s/x/%s", test_tmp(), name), text, strlen(text)));
+}
+
+/* q_proj of a one-layer llama: tensors of these names and rows */
+static void put_tensors(int n, const StEntry *e) {
+  static const real zeros[4096];
+  StWriter *w;
+  put_file("adapter_config.json", "{\"r\": 2, \"target_modules\": [\"q_proj\"]}");
+  REQUIRE(st_writer_open(&w, test_path("%s/x/adapter_model.safetensors", test_tmp()), (size_t)n, e,
+                         NULL));
+  for (int i = 0; i < n; i++) OK(st_writer_put(w, zeros, e[i].dim[0] * e[i].dim[1]));
+  OK(st_writer_commit(w));
+}
+
+#define Q(what) "base_model.model.model.layers.0.self_attn.q_proj.lora_" what
+
+TEST(tensors_that_are_missing_foreign_or_misshapen_are_named) {
+  static const char one_layer[] =
+      "{\"model_type\":\"llama\",\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":88,"
+      "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"max_position_embeddings\":96}";
+  Model *m = small_model(one_layer, NULL, 1);
+  const char *dir = strdup(test_path("%s/x", test_tmp()));
+  const StEntry a = {Q("A.weight"), ST_F32, 2, {2, 64}}, b = {Q("B.weight"), ST_BF16, 2, {64, 2}};
+  put_tensors(1, &a);
+  REFUSED(lora_load(m, dir), GRPO_EFORMAT, "'" Q("B.weight") "' is missing (1 of 2 are)");
+  put_tensors(2, (StEntry[]){a, {Q("B.weight"), ST_F32, 2, {64, 3}}});
+  REFUSED(lora_load(m, dir), GRPO_EFORMAT, "has shape [64, 3]");
+  put_tensors(3, (StEntry[]){a, b, {"base_model.model.model.norm.weight", ST_F32, 2, {1, 1}}});
+  REFUSED(lora_load(m, dir), GRPO_EFORMAT, "'base_model.model.model.norm.weight' belongs to none");
+  put_tensors(
+      3, (StEntry[]){
+             a, b, {"model.layers.0.self_attn.q_proj.lora_A.default.weight", ST_F32, 2, {2, 64}}});
+  REFUSED(lora_load(m, dir), GRPO_EFORMAT, "occurs twice");
+  CHECK(!model_has_lora(m));
+  put_tensors(
+      2,
+      (StEntry[]){
+          {"base_model.model.layers.0.self_attn.q_proj.lora_A.default.weight", ST_F16, 2, {2, 64}},
+          {"layers.0.self_attn.q_proj.lora_B.weight", ST_F32, 2, {64, 2}}});
+  OK(lora_load(m, dir));
+  CHECK(model_has_lora(m));
+  REFUSED(lora_load(m, dir), GRPO_EARG, "has an adapter already");
+  OK(file_remove_tree(test_path("%s/x/adapter_model.safetensors", test_tmp())));
+  REFUSED(lora_load(m, dir), GRPO_ENOENT, "no adapter_model.safetensors");
+  put_file("adapter_model.bin", "x");
+  REFUSED(lora_load(m, dir), GRPO_EFORMAT, "a pickle can run code");
+  model_release(m);
+  free((void *)(uintptr_t)dir);
+}
+
+/* ---- the optimizer --------------------------------------------------------------------------------- */
+
+static void some_gradients(Model *m, uint64_t seed) {
+  for (int i = 0; i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    const RngKey key = {.seed = seed, .stream = RNG_TASK, .prompt = (uint32_t)i};
+    for (size_t k = 0; p->trainable && k < p->t.n; k++) p->t.grad[k] = (real)rng_normal(&key, k);
+  }
+}
+
+TEST(adamw_moves_the_adapter_alone_and_its_state_returns) {
+  Model *m = adapted(tiny_llama), *n = adapted(tiny_llama),
+        *plain = small_model(tiny_llama, NULL, 7);
+  OptimizerOptions o;
+  Optimizer *a, *b;
+  Arena arena = {0};
+  const Ctx cx = {NULL, &arena};
+  char path[4096];
+  snprintf(path, sizeof path, "%s/optimizer.safetensors", test_tmp());
+  optimizer_options_init(&o);
+  OK(model_set_trainable(m, true));
+  OK(model_set_trainable(n, true));
+  REQUIRE(optimizer_new(&a, m, &o));
+  REQUIRE(optimizer_new(&b, n, &o));
+  some_gradients(m, 1);
+  OK(optimizer_step(a, &cx, 1e-2, 0, 0));
+  OK(optimizer_save(a, path));
+  OK(optimizer_load(b, path));
+  OK(model_copy_weights(n, m));
+  some_gradients(m, 2), some_gradients(n, 2);
+  CHECK(optimizer_grad_norm(a, &cx) == optimizer_grad_norm(b, &cx));
+  OK(optimizer_step(a, &cx, 1e-2, 1, 5));
+  OK(optimizer_step(b, &cx, 1e-2, 1, 5));
+  CHECK(same_logits(m, n));
+  CHECK(logits_distance(m, plain) > 0.01);
+  model_use_lora(m, false);
+  CHECK(same_logits(m, plain));
+  Safetensors f;
+  REQUIRE(safetensors_open(&f, path));
+  CHECK((int)f.count == 2 * 2 * 7 * 3);
+  CHECK(safetensors_find(&f, "model.layers.2.mlp.up_proj.lora_B.weight.exp_avg_sq"));
+  safetensors_close(&f);
+  OK(model_merge_lora(m, &cx)); /* an optimizer without its parameters stops, and does no harm */
+  OK(model_set_trainable(m, true));
+  REFUSED(optimizer_step(a, &cx, 1e-2, 0, 0), GRPO_EARG, "are not those it was made for");
+  optimizer_free(a);
+  optimizer_free(b);
+  arena_free(&arena);
+  model_release(m);
+  model_release(n);
+  model_release(plain);
+}
