@@ -23,7 +23,7 @@ async function distribution(sequence, ids, from) {
 
 async function compare(model, c) {
   const context = await model.createContext({
-    contextSize: 128, sequences: 1, experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32",
+    contextSize: 128, sequences: 1, threads: 1, experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32",
     flashAttention: false, swaFullCache: true,
   });
   const sequence = context.getSequence();

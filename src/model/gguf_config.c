@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "model/gguf_model.h"
 #include "model/impl.h"
 
@@ -314,21 +315,26 @@ static Status read_optional(Reader *r) {
   return read_scaling(r);
 }
 
-/* Gemma 2 of 27B scales scores by hidden size over heads, the others by head_dim. */
-static Status read_gemma2_scale(Reader *r) {
+/* What other programs divide gemma's scores by the root of: hidden size over heads in the largest
+ * models, head_dim in the others. */
+static int64_t usual_query_scalar(const GgufArch *a, int64_t layers, int64_t hidden, int64_t heads,
+                                  int64_t head_dim) {
+  const int64_t largest = strcmp(gguf_arch_name(a), "gemma2") == 0 ? 46 : 62;
+  return layers == largest ? hidden / heads : head_dim;
+}
+
+static bool is_gemma(const GgufArch *a) { return strncmp(gguf_arch_name(a), "gemma", 5) == 0; }
+
+static Status read_query_scalar(Reader *r) {
   int64_t hidden = 0, heads = 1, dim = 0, layers = 0;
-  bool found;
-  if (strcmp(gguf_arch_name(r->a), "gemma2") != 0 && strcmp(gguf_arch_name(r->a), "gemma3") != 0)
-    return GRPO_OK;
-  const char *key = full_key(r->key, r->a, "attention.query_pre_attn_scalar");
-  if (gguf_find(r->g, key)) return GRPO_OK;
+  if (!is_gemma(r->a)) return GRPO_OK;
+  if (gguf_find(r->g, full_key(r->key, r->a, "attention.query_pre_attn_scalar"))) return GRPO_OK;
   try(gguf_get_int(r->g, full_key(r->key, r->a, "embedding_length"), 1, 1 << 16, &hidden, NULL));
   try(gguf_get_int(r->g, full_key(r->key, r->a, "attention.head_count"), 1, 1024, &heads, NULL));
   try(gguf_get_int(r->g, full_key(r->key, r->a, "block_count"), 1, 1024, &layers, NULL));
-  full_key(r->key, r->a, "attention.key_length");
-  try(gguf_get_int(r->g, r->key, 1, 1024, &dim, &found));
-  const bool largest = layers == (strcmp(gguf_arch_name(r->a), "gemma2") == 0 ? 46 : 62);
-  put_int(r, "query_pre_attn_scalar", largest || !found ? hidden / heads : dim);
+  dim = hidden / heads;
+  try(gguf_get_int(r->g, full_key(r->key, r->a, "attention.key_length"), 1, 1024, &dim, NULL));
+  put_int(r, "query_pre_attn_scalar", usual_query_scalar(r->a, layers, hidden, heads, dim));
   return GRPO_OK;
 }
 
@@ -346,7 +352,7 @@ static Status read_all(Reader *r) {
   try(check_refusals(r));
   if (is_gpt2(r->a)) return GRPO_OK;
   try(read_optional(r));
-  try(read_gemma2_scale(r));
+  try(read_query_scalar(r));
   full_key(r->key, r->a, "rope.dimension_count");
   try(gguf_get_int(r->g, r->key, 1, 1024, &rotary, &found));
   full_key(r->key, r->a, "attention.key_length");
@@ -433,6 +439,20 @@ static void write_optional(const Json *j, const GgufArch *a, GgufMeta *m) {
   }
 }
 
+/* What our own reader understands and llama.cpp passes over. */
+static void warn(const Config *c, const GgufArch *a) {
+  const double scalar = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : c->head_dim;
+  const int64_t usual = usual_query_scalar(a, c->num_hidden_layers, c->hidden_size,
+                                           c->num_attention_heads, c->head_dim);
+  if (is_gemma(a) && scalar != (double)usual)
+    log_message(LOG_WARNING, "GGUF: llama.cpp takes query_pre_attn_scalar to be %lld, not %g",
+                (long long)usual, scalar);
+  const int window = config_window(c, 0);
+  if (strcmp(gguf_arch_name(a), "llama") == 0 && window && window < c->max_position_embeddings)
+    log_message(LOG_WARNING, "GGUF: llama.cpp ignores the sliding window of %d of a mistral model",
+                window);
+}
+
 void config_put_gguf(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[KEY_BYTES];
   Buf b = {0};
@@ -446,6 +466,7 @@ void config_put_gguf(const Config *c, const GgufArch *a, GgufMeta *m) {
                        c->num_key_value_heads,
                        c->head_dim};
   config_put_json(&b, c);
+  warn(c, a);
   if (b.oom || json_parse(b.data, b.len, "config.json", &j) != GRPO_OK) m->bytes.oom = true;
   for (size_t i = 0; i < COUNT(integers); i++)
     if (!is_gpt2(a) || *integers[i].gpt2)
