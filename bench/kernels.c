@@ -1,6 +1,6 @@
 /* kernels.c - how fast the kernels are here, beside what the machine could do.
  *
- *   kernels [threads] [seconds a row]
+ *   kernels [threads] [seconds a row] [products|weights|attention|rows]
  *
  * Every figure is the best of some repetitions.  OpenBLAS is timed single-
  * threaded on the same product and multiplied by the threads: the rate it could
@@ -9,12 +9,14 @@
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "kern/kern.h"
+#include "kern/matrix.h"
 
 typedef struct Bench {
   Ctx cx;
@@ -22,6 +24,7 @@ typedef struct Bench {
   double seconds;
   int m, n, k;
   float *x, *w, *packed, *y, *g;
+  Matrix *mat;
   AttnShape shape;
   KvSeg seg[9];
   AttnSpan spans[9];
@@ -112,6 +115,62 @@ static void products(Bench *b) {
     mem_free_aligned(b->w), mem_free_aligned(b->packed);
   }
   printf("* one thread, times %d\n\n", b->threads);
+}
+
+/* ---- compact weights: billions of weights a second, and times float's speed ---- */
+static void compact_forward(Bench *b) {
+  (void)!matrix_forward(&b->cx, b->m, b->mat, b->x, b->k, NULL, b->y, b->n);
+}
+static void compact_dx(Bench *b) {
+  (void)!matrix_dx(&b->cx, b->m, b->mat, b->y, b->n, b->g, b->k, false);
+}
+
+static void weights_row(Bench *b, Matrix *const mat[5]) {
+  const double w = 1e-9 * b->n * b->k, plain = best_of(forward, b);
+  printf("%5d x %-5d %5d %8.2f", b->n, b->k, b->m, w / plain);
+  for (int t = 0; t < 5; t++) {
+    b->mat = mat[t];
+    const double s = best_of(compact_forward, b);
+    printf(" %8.2f x %4.2f", w / s, plain / s);
+  }
+  printf("\n");
+  if (b->m < 64) return;
+  const double back = best_of(dx, b);
+  printf("%13s %5s %8.2f", "", "dx", w / back);
+  for (int t = 0; t < 5; t++) {
+    b->mat = mat[t];
+    const double s = best_of(compact_dx, b);
+    printf(" %8.2f x %4.2f", w / s, back / s);
+  }
+  printf("\n");
+}
+
+static void weights(Bench *b) {
+  static const int shapes[][2] = {{14336, 4096}, {4096, 4096}, {1536, 576}};
+  static const int rows[][5] = {{1, 2, 4, 8}, {1, 8, 64, 512}, {1, 8, 64, 512}};
+  printf("%-13s %5s %8s %15s %15s %15s %15s %15s  1e9 weights/s\n", "n x k", "rows", "panels",
+         "f32", "bf16", "f16", "int8", "nf4");
+  for (int s = 0; s < 3; s++) {
+    Matrix *mat[5];
+    b->n = shapes[s][0], b->k = shapes[s][1];
+    const size_t nk = gemm_packed_size(b->n, b->k);
+    b->w = numbers(nk), b->packed = numbers(nk);
+    gemm_pack(&b->cx, b->n, b->k, b->w, false, b->packed);
+    for (int t = 0; t < 5; t++)
+      if (matrix_new(&mat[t], (MatType)t, b->n, b->k) ||
+          matrix_put(&b->cx, mat[t], 0, b->n, b->w) || matrix_done(&b->cx, mat[t]))
+        exit(5);
+    for (int r = 0; r < 4; r++) {
+      b->m = rows[s][r];
+      b->x = numbers((size_t)(b->m * b->k)), b->g = numbers((size_t)(b->m * b->k));
+      b->y = numbers((size_t)(b->m * b->n));
+      weights_row(b, mat);
+      mem_free_aligned(b->x), mem_free_aligned(b->y), mem_free_aligned(b->g);
+    }
+    for (int t = 0; t < 5; t++) matrix_free(mat[t]);
+    mem_free_aligned(b->w), mem_free_aligned(b->packed);
+  }
+  printf("\n");
 }
 
 /* ---- attention: a prompt and 8 completions ---- */
@@ -224,9 +283,13 @@ int main(int argc, char **argv) {
   b.threads = pool_threads(b.cx.pool);
   openblas_set_num_threads(1);
   printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(), b.threads, kern_blas());
-  products(&b);
-  attention(&b);
-  rows(&b);
+  static const struct {
+    const char *name;
+    void (*fn)(Bench *);
+  } parts[] = {
+      {"products", products}, {"weights", weights}, {"attention", attention}, {"rows", rows}};
+  for (int i = 0; i < 4; i++)
+    if (argc < 4 || strcmp(argv[3], parts[i].name) == 0) parts[i].fn(&b);
   pool_free(b.cx.pool);
   return 0;
 }

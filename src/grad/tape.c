@@ -38,6 +38,12 @@ static Status count_elements(const OpDef *def, Tensor *y) {
   return GRPO_OK;
 }
 
+/* The input that may be a compact weight (Tensor.mat); -1: none. */
+static int matrix_input(const OpDef *def) {
+  if (def == &op_embedding) return 0;
+  return def == &op_linear || def == &op_loghead || def == &op_lora_linear ? 1 : -1;
+}
+
 Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
                 Tensor *y, size_t *saved_bytes) {
   *nd = (Node){.op = def, .out = y};
@@ -48,6 +54,10 @@ Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool rec
   for (int i = 0; i < def->nin; i++) {
     nd->in[i] = in[i];
     any |= wants_grad(in[i]);
+    if (in[i] && in[i]->mat && i != matrix_input(def))
+      return fail(GRPO_EARG,
+                  "%s: input %d is a frozen weight in a compact form: load with dtype f32",
+                  def->name, i + 1);
   }
   if (!in[0]) return fail(GRPO_EARG, "%s: input 1 is missing", def->name);
   try(def->shape(nd, y, saved_bytes));

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "kern/kern.h"
+#include "kern/matrix.h"
 #include "kern/real.h"
 
 enum { GROUP = 16 }; /* columns of a product are walked in groups of this many */
@@ -59,6 +60,13 @@ typedef struct Kernels {
   void (*widen_f16)(size_t n, const uint16_t *x, real *y);
   void (*widen_int8)(int depth, const int8_t *q, const real *scale, real *y);
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
+  /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
+   * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4: words)
+   * between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way up to
+   * narrow_most rows (at most 64), by type. */
+  int narrow_rows, narrow_most[MAT_TYPES];
+  void (*narrow)(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
+                 const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc);
 
   real (*dot)(int n, const real *a, const real *b);
   void (*rmsnorm)(int c, const real *x, const real *w, real base, double eps, real *y, real *rstd);

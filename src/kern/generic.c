@@ -6,7 +6,6 @@
 
 #include "base/half.h"
 #include "kern/dispatch.h"
-#include "kern/matrix.h"
 
 #ifdef GRPO_DOUBLE
 #define LANES 2

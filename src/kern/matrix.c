@@ -21,20 +21,16 @@ static size_t nests_of(int n, int k) { return (matrix_nf4_blocks(n, k) + NF4_NES
 
 /* ---- memory ------------------------------------------------------------------------ */
 
+/* of a value; NF4: of a word */
+static size_t element_bytes(MatType type) {
+  static const size_t bytes[] = {
+      [MAT_F32] = 4, [MAT_BF16] = 2, [MAT_F16] = 2, [MAT_INT8] = 1, [MAT_NF4] = 4};
+  return bytes[type];
+}
+
 static size_t data_bytes(MatType type, int n, int k) {
-  const size_t values = (size_t)round_up(n, GROUP) * (size_t)k;
-  switch (type) {
-  case MAT_F32:
-    return values * sizeof(float);
-  case MAT_BF16:
-  case MAT_F16:
-    return values * sizeof(uint16_t);
-  case MAT_INT8:
-    return values;
-  case MAT_NF4:
-    break;
-  }
-  return (size_t)round_up(n, GROUP) * (size_t)cells_of(k) * sizeof(uint32_t);
+  const int steps = type == MAT_NF4 ? cells_of(k) : k;
+  return (size_t)round_up(n, GROUP) * (size_t)steps * element_bytes(type);
 }
 
 static size_t scale_bytes(MatType type, int n, int k) {
@@ -189,28 +185,67 @@ static inline real nf4_scale(const Matrix *m, size_t block) {
   return (real)(nf4_absmax_map[m->absmax[block]] * m->scale[block / NF4_NEST] + m->offset);
 }
 
-/* Every row's block begins at a multiple of 64 inner steps. */
-static void unpack_nf4(const Matrix *m, int group, int at, int depth, const uint32_t *cells,
-                       real *out) {
+/* scale[b * ld + i]: of `count` blocks of `outputs` rows from a block on */
+static void nf4_scales(const Matrix *m, size_t block, int outputs, int count, real *scale,
+                       ptrdiff_t ld) {
   const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
-  const int outputs = kern_min(GROUP, m->n - group * GROUP), end = at + depth;
-  real scale[GROUP] = {0};
-  for (int p = at, next; p < end; p = next) {
-    next = kern_min(end, (p / NF4_BLOCK + 1) * NF4_BLOCK);
-    size_t block = (size_t)(group * GROUP) * row_blocks + (size_t)(p / NF4_BLOCK);
-    for (int i = 0; i < outputs; i++, block += row_blocks) scale[i] = nf4_scale(m, block);
-    kernels()->widen_nf4(next - p, cells + (size_t)((p - at) / CELL_STEPS) * GROUP, scale,
-                         out + (size_t)(p - at) * GROUP);
+  const float offset = m->offset;
+  for (int i = 0; i < outputs; i++, block += row_blocks, scale++) {
+    const uint8_t *code = m->absmax + block;
+    const float nest = m->scale[block / NF4_NEST];
+    const int left = NF4_NEST - (int)(block % NF4_NEST); /* blocks of this nest */
+    int b = 0;
+    for (real *to = scale; b < kern_min(left, count); b++, to += ld)
+      *to = (real)(nf4_absmax_map[code[b]] * nest + offset);
+    for (; b < count; b++) scale[b * ld] = nf4_scale(m, block + (size_t)b);
+  }
+}
+
+void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, ptrdiff_t ld) {
+  const int first = group * GROUP, outputs = kern_min(GROUP, m->n - first);
+  const int scaled = m->type == MAT_INT8 || m->type == MAT_NF4 ? outputs : 0;
+  if (m->type == MAT_NF4)
+    nf4_scales(m, (size_t)first * (size_t)(m->k / NF4_BLOCK) + (size_t)(at / NF4_BLOCK), outputs,
+               blocks, scale, ld);
+  for (int b = 0; b < blocks; b++, scale += ld) {
+    if (m->type == MAT_INT8)
+      for (int i = 0; i < outputs; i++) scale[i] = (real)m->scale[first + i];
+    for (int i = scaled; i < GROUP; i++) scale[i] = 0;
+  }
+}
+
+ptrdiff_t matrix_stride(const Matrix *m) {
+  return (ptrdiff_t)(m->type == MAT_NF4 ? cells_of(m->k) : m->k) * GROUP;
+}
+
+const void *matrix_values(const Matrix *m, int group, int at) {
+  if (m->type == MAT_NF4) return nf4_word(m, group * GROUP, at);
+  return (const char *)m->data + place(m, group * GROUP, at) * element_bytes(m->type);
+}
+
+/* Every row's block begins at a multiple of 64 inner steps. */
+static void unpack_nf4(const Matrix *m, int group, int at, int depth, real *out) {
+  enum { BLOCKS = 4 };
+  real scale[BLOCKS][GROUP];
+  const int end = at + depth;
+  for (int p = at; p < end;) {
+    const int first = p - p % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
+    matrix_scales(m, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    for (int b = 0; p < last; b++) {
+      const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
+      kernels()->widen_nf4(next - p, matrix_values(m, group, p), scale[b], out);
+      out += (next - p) * GROUP;
+      p = next;
+    }
   }
 }
 
 /* Blocks begin anywhere in a row: the codes first, then each with its scale. */
-static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, const uint32_t *cells,
-                           real *out) {
+static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, real *out) {
   const int outputs = kern_min(GROUP, m->n - group * GROUP);
   real ones[GROUP];
   for (int i = 0; i < GROUP; i++) ones[i] = i < outputs;
-  kernels()->widen_nf4(depth, cells, ones, out);
+  kernels()->widen_nf4(depth, matrix_values(m, group, at), ones, out);
   for (int i = 0; i < outputs; i++) {
     const size_t row = (size_t)(group * GROUP + i) * (size_t)m->k;
     for (int p = 0; p < depth;) {
@@ -223,25 +258,28 @@ static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, const 
 }
 
 void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out) {
-  const size_t first = place(m, group * GROUP, at), n = (size_t)depth * GROUP;
+  const void *from = matrix_values(m, group, at);
+  const size_t n = (size_t)depth * GROUP;
   real scale[GROUP];
   switch (m->type) {
   case MAT_F32:
-    for (size_t i = 0; i < n; i++) out[i] = (real)((const float *)m->data)[first + i];
+    for (size_t i = 0; i < n; i++) out[i] = (real)((const float *)from)[i];
     break;
   case MAT_BF16:
-    kernels()->widen_bf16(n, (const uint16_t *)m->data + first, out);
+    kernels()->widen_bf16(n, from, out);
     break;
   case MAT_F16:
-    kernels()->widen_f16(n, (const uint16_t *)m->data + first, out);
+    kernels()->widen_f16(n, from, out);
     break;
   case MAT_INT8:
-    for (int i = 0; i < GROUP; i++) scale[i] = (real)m->scale[group * GROUP + i];
-    kernels()->widen_int8(depth, (const int8_t *)m->data + first, scale, out);
+    matrix_scales(m, group, 0, 1, scale, GROUP);
+    kernels()->widen_int8(depth, from, scale, out);
     break;
   case MAT_NF4:
-    (m->k % NF4_BLOCK ? unpack_nf4_odd : unpack_nf4)(m, group, at, depth,
-                                                     nf4_word(m, group * GROUP, at), out);
+    if (m->k % NF4_BLOCK)
+      unpack_nf4_odd(m, group, at, depth, out);
+    else
+      unpack_nf4(m, group, at, depth, out);
   }
 }
 

@@ -23,7 +23,7 @@
 #include "kern/kern.h"
 
 typedef enum MatType { MAT_F32, MAT_BF16, MAT_F16, MAT_INT8, MAT_NF4 } MatType;
-enum { NF4_BLOCK = 64, NF4_NEST = 256 };
+enum { MAT_TYPES = 5, NF4_BLOCK = 64, NF4_NEST = 256 };
 
 typedef struct Matrix {
   MatType type;
@@ -57,6 +57,12 @@ void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids
 /* Inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is a
  * multiple of 8, and out has room for depth rounded up to one. */
 void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out);
+/* For the products: scales of a group's GROUP outputs, 0 where there is none: scale[b * ld + i] for
+ * inner steps at + 64 b .., b < blocks (`at` a multiple of 64; INT8: all blocks are alike).  And
+ * where a step's values are in `data`. */
+void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
+const void *matrix_values(const Matrix *m, int group, int at);
+ptrdiff_t matrix_stride(const Matrix *m); /* elements, NF4: words, from a group to the next */
 
 /* As gemm_forward and gemm_dx (kern.h), row-invariant both. */
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,

@@ -4,18 +4,23 @@
  * Sums run over the inner dimension in order, one accumulator an output, so the bits are those of
  * gemm_forward and gemm_dx with the same values, and cutting changes none.
  */
+#include <string.h>
+
 #include "kern/dispatch.h"
 #include "kern/matrix.h"
 
 enum {
   ROWS = 256,           /* rows a chunk: unpacking is shared by them */
-  DEPTH = 128,          /* inner steps unpacked at a time, in L1 */
+  DEPTH = 256,          /* inner steps unpacked at a time, in L1 */
   WIDTH = 3 * GROUP,    /* columns unpacked at a time */
   PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
-  DX_DEPTH = 64,        /* outputs unpacked at a time */
-  DX_WIDTH = 192        /* columns of dx: whole NF4 blocks */
+  FEW = 64,             /* rows at most of a product by Kernels.narrow */
+  FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
+  FEW_WIDTH = 6 * GROUP,
+  DX_DEPTH = 128, /* outputs unpacked at a time */
+  DX_WIDTH = 192  /* columns of dx: whole NF4 blocks */
 };
 
 typedef struct Product {
@@ -87,10 +92,61 @@ static void forward_chunk(void *arg, int chunk, int worker) {
       forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
 }
 
+/* ---- forward of few rows: no scratch copy of the weight ------------------------------- */
+
+static bool are_few(const Product *q) {
+  const Matrix *w = q->w;
+  if (w->type == MAT_NF4 && w->k % NF4_BLOCK) return false;
+  return q->m <= kernels()->narrow_most[w->type];
+}
+
+/* sum[m, FEW_WIDTH] += x w^T of up to FEW_DEPTH inner steps from k0 */
+static void few_block(const Product *q, int group, int groups, int k0, real *sum) {
+  const Matrix *w = q->w;
+  const int depth = kern_min(FEW_DEPTH, w->k - k0), blocks = kern_ceil(depth, NF4_BLOCK);
+  const int step = w->type == MAT_NF4 ? NF4_BLOCK : depth, rows = kernels()->narrow_rows;
+  const ptrdiff_t stride = matrix_stride(w);
+  real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
+  for (int g = 0; g < groups; g++)
+    matrix_scales(w, group + g, k0, step < depth ? blocks : 1, scale[0] + g * GROUP, FEW_WIDTH);
+  for (int p = 0; p < depth; p += step)
+    for (int r = 0; r < q->m; r += rows)
+      kernels()->narrow(w->type, kern_min(rows, q->m - r), groups, step, q->x + r * q->ldx + k0 + p,
+                        q->ldx, matrix_values(w, group, k0 + p), stride, scale[p / step],
+                        sum + r * FEW_WIDTH, FEW_WIDTH);
+}
+
+static void few_panel(const Product *q, int panel, real *sum) {
+  const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
+  real *y = q->y + at;
+  memset(sum, 0, sizeof(real) * FEW_WIDTH * (size_t)round_up(q->m, kernels()->narrow_rows));
+  for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH)
+    few_block(q, at / GROUP, kern_ceil(cols, GROUP), k0, sum);
+  for (int i = 0; i < q->m; i++, y += q->ldy, sum += FEW_WIDTH)
+    if (q->bias)
+      kernels()->add((size_t)cols, sum, q->bias + at, y);
+    else
+      memcpy(y, sum, sizeof(real) * (size_t)cols);
+}
+
+static void few_chunk(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const int p0 = chunk * q->panels, p1 = kern_min(p0 + q->panels, kern_ceil(q->w->n, FEW_WIDTH));
+  for (int p = p0; p < p1; p++) few_panel(q, p, scratch_of(&q->scratch, worker));
+}
+
+static Status few_forward(const Ctx *cx, Product *q) {
+  q->row_chunks = 1;
+  q->panels = (int)(CHUNK_WORK / ((double)q->m * q->w->k * FEW_WIDTH)) + 1;
+  return run(cx, q, kern_ceil(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
+             "matrix_forward");
+}
+
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
                       const real *bias, real *y, int ldy) {
   if (m <= 0) return GRPO_OK;
   Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .y = y, .ldy = ldy};
+  if (are_few(&q)) return few_forward(cx, &q);
   const int panels = kern_ceil(w->n, WIDTH);
   q.rows = rows_a_chunk(m);
   q.row_chunks = kern_ceil(m, q.rows);
@@ -101,11 +157,12 @@ Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int 
 /* ---- dx (+)= dy w -------------------------------------------------------------------- */
 
 /* panel[i][j] = w(n0 + i, at + j), `outputs` rows of `cols` */
-static void unpack_rows(const Matrix *w, int n0, int outputs, int at, int cols, real *block,
+static void unpack_rows(const Matrix *w, int n0, int outputs, int at, int cols, real *scratch,
                         real *panel) {
+  ptrdiff_t stride;
   for (int i = 0; i < outputs; i += GROUP) {
-    matrix_unpack(w, (n0 + i) / GROUP, at, cols, block);
-    kernels()->transpose(cols, GROUP, block, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
+    const real *from = unpacked(w, (n0 + i) / GROUP, 1, at, cols, scratch, &stride);
+    kernels()->transpose(cols, GROUP, from, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
   }
 }
 

@@ -91,3 +91,14 @@ TEST(a_full_kl_is_the_same_from_a_compact_reference) {
   tape_free(&tape);
   matrix_free(m);
 }
+
+TEST(other_operations_refuse_a_compact_weight) {
+  CHECK(!tape_init(&tape, NULL));
+  Tensor *w, *plain, *out = NULL;
+  Matrix *m = make(MAT_BF16, &w, &plain);
+  CHECK(tape_apply(&tape, OP_add, (Tensor *[]){plain, w}, NULL, &out) == GRPO_EARG);
+  CHECK(strstr(err_message(), "load with dtype f32") != NULL);
+  CHECK(tape_apply(&tape, OP_linear, (Tensor *[]){w, plain, NULL}, NULL, &out) == GRPO_EARG);
+  tape_free(&tape);
+  matrix_free(m);
+}

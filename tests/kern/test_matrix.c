@@ -195,6 +195,27 @@ TEST(products_have_the_bits_of_the_same_values_in_float) {
   kern_select(NULL);
 }
 
+TEST(any_number_of_rows_has_the_bits_of_float) {
+  enum { MOST = 70, N = 150, K = 1088 };
+  for (int p = 0; p < NPATHS; p++)
+    for (int t = 1; t < NTYPES && use_path(p); t++) {
+      Ctx cx = {NULL, &arena};
+      Case c = make_case(types[t], MOST, N, K);
+      float *packed = floats(gemm_packed_size(N, K)), *y = floats(MOST * N);
+      float *want = floats(MOST * N);
+      gemm_pack(&cx, N, K, c.w, false, packed);
+      gemm_forward(&cx, MOST, N, K, c.x, K, packed, NULL, want, N);
+      for (int m = 1; m <= MOST; m += m < 17 ? 1 : 13) {
+        memset(y, 0, MOST * N * sizeof *y);
+        CHECK(!matrix_forward(&cx, m, c.mat, c.x, K, NULL, y, N));
+        CHECK(same_bits(y, want, (size_t)(m * N)));
+        for (int i = m * N; i < MOST * N; i++) CHECK(y[i] == 0);
+      }
+      free(packed), free(y), free(want), free_case(&c);
+    }
+  kern_select(NULL);
+}
+
 TEST(product_rows_do_not_depend_on_the_number_of_rows) {
   for (int p = 0; p < NPATHS; p++)
     for (int t = 0; t < NTYPES && use_path(p); t++) {

@@ -5,6 +5,9 @@
 #include "kern/inner/block.inc.c"
 #include "kern/inner/rows.inc.c"
 #include "kern/inner/widen.inc.c"
+#ifdef NARROW_GROUPS
+#include "kern/inner/narrow.inc.c"
+#endif
 
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
@@ -21,6 +24,11 @@ const Kernels TABLE = {
     .widen_f16 = widen_f16,
     .widen_int8 = widen_int8,
     .widen_nf4 = widen_nf4,
+#ifdef NARROW_GROUPS
+    .narrow_rows = NARROW_ROWS,
+    .narrow_most = {0, NARROW_MOST},
+    .narrow = narrow,
+#endif
     .dot = dot,
     .rmsnorm = rmsnorm,
     .rmsnorm_dx = rmsnorm_dx,

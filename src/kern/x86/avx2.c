@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "kern/dispatch.h"
-#include "kern/matrix.h"
 
 #define LANES 8
 #include "kern/inner/types.inc.c"
@@ -76,9 +75,14 @@ static inline vec v_zip_high(vec a, vec b) {
   return (vec)_mm256_permute2f128_ps(l, h, 0x31);
 }
 
-#define TILE_MR  6
-#define TILE_NG  1
-#define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-#define TABLE    kern_avx2
-#define NAME     "avx2"
+/* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
+#define NARROW_ROWS           4
+#define NARROW_GROUPS         2
+#define NARROW_SIZES(X, type) X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
+#define NARROW_MOST           12, 12, 8, 2
+#define TILE_MR               6
+#define TILE_NG               1
+#define TILES(X)              X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#define TABLE                 kern_avx2
+#define NAME                  "avx2"
 #include "kern/inner/table.inc.c"

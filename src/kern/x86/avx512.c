@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "kern/dispatch.h"
-#include "kern/matrix.h"
 
 #define LANES 16
 #include "kern/inner/types.inc.c"
@@ -58,10 +57,15 @@ static inline vec v_zip_high(vec a, vec b) {
   return (vec)_mm512_permutex2var_ps((__m512)a, i, (__m512)b);
 }
 
-#define TILE_MR    8
-#define TILE_NG    3
-#define ROWS(X, g) X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
-#define TILES(X)   ROWS(X, 1) ROWS(X, 2) ROWS(X, 3)
-#define TABLE      kern_avx512
-#define NAME       "avx512"
+/* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
+#define NARROW_ROWS           8
+#define NARROW_GROUPS         6
+#define NARROW_SIZES(X, type) X(type, 1, 6) X(type, 2, 6) X(type, 4, 3) X(type, 6, 2) X(type, 8, 2)
+#define NARROW_MOST           64, 64, 12, 8
+#define TILE_MR               8
+#define TILE_NG               3
+#define ROWS(X, g)            X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
+#define TILES(X)              ROWS(X, 1) ROWS(X, 2) ROWS(X, 3)
+#define TABLE                 kern_avx512
+#define NAME                  "avx512"
 #include "kern/inner/table.inc.c"
