@@ -338,8 +338,28 @@ static Status read_query_scalar(Reader *r) {
   return GRPO_OK;
 }
 
+/* What a file need not say has one meaning there, not the default of the family's config.json. */
+static Status read_unsaid(Reader *r) {
+  int64_t hidden = 0, heads = 1, dim = 0, rotary = 0;
+  bool found;
+  try(gguf_get_int(r->g, full_key(r->key, r->a, "embedding_length"), 1, 1 << 16, &hidden, NULL));
+  try(gguf_get_int(r->g, full_key(r->key, r->a, "attention.head_count"), 1, 1024, &heads, NULL));
+  dim = hidden / heads;
+  if (!gguf_find(r->g, full_key(r->key, r->a, "attention.head_count_kv")))
+    put_int(r, "num_key_value_heads", heads);
+  full_key(r->key, r->a, "attention.key_length");
+  try(gguf_get_int(r->g, r->key, 1, 1024, &dim, &found));
+  if (!found) put_int(r, "head_dim", dim);
+  if (!gguf_find(r->g, full_key(r->key, r->a, "rope.freq_base"))) put_int(r, "rope_theta", 10000);
+  full_key(r->key, r->a, "rope.dimension_count");
+  try(gguf_get_int(r->g, r->key, 1, 1024, &rotary, &found));
+  if (found && dim && strcmp(gguf_arch_name(r->a), "phi3") == 0)
+    put_number(r, "partial_rotary_factor", (double)rotary / (double)dim);
+  return GRPO_OK;
+}
+
 static Status read_all(Reader *r) {
-  int64_t window = 0, rotary = 0, dim = 0;
+  int64_t window = 0;
   bool found;
   const char *type = gguf_arch_model_type(r->a);
   full_key(r->key, r->a, "attention.sliding_window");
@@ -353,13 +373,7 @@ static Status read_all(Reader *r) {
   if (is_gpt2(r->a)) return GRPO_OK;
   try(read_optional(r));
   try(read_query_scalar(r));
-  full_key(r->key, r->a, "rope.dimension_count");
-  try(gguf_get_int(r->g, r->key, 1, 1024, &rotary, &found));
-  full_key(r->key, r->a, "attention.key_length");
-  try(gguf_get_int(r->g, r->key, 1, 1024, &dim, NULL));
-  if (found && dim && strcmp(type, "phi3") == 0)
-    put_number(r, "partial_rotary_factor", (double)rotary / (double)dim);
-  return GRPO_OK;
+  return read_unsaid(r);
 }
 
 static Status config_of_text(Config *out, Reader *r) {

@@ -386,7 +386,7 @@ TEST(metadata_that_lies_is_refused) {
       {"llama.context_length", "'llama.context_length' is missing", 0, true},
       {"llama.block_count", "'llama.block_count' is missing", 0, true},
       {"epsilon", "layer_norm_rms_epsilon' is missing", 0, true},
-      {"llama.embedding_length", "hidden_size = 0", 0, false},
+      {"llama.embedding_length", "'llama.embedding_length' = 0 is outside", 0, false},
       {"llama.embedding_length", "has shape [32, 32]", 64, false},
       {"llama.block_count", "num_hidden_layers = 100000", 100000, false},
       {"llama.block_count", "is missing", 2, false},
@@ -427,6 +427,41 @@ TEST(tensors_that_do_not_belong_or_are_missing_are_refused) {
   REFUSED(load_lie("llama", NULL, NULL, NULL, "rope_freqs.weight"), GRPO_EFORMAT, "rope_freqs");
   REFUSED(load_lie("llama", NULL, NULL, NULL, "rope_factors_long.weight"), GRPO_EFORMAT,
           "want both rope_factors_short.weight and rope_factors_long.weight");
+}
+
+/* Files of other programs leave out what follows from the rest. */
+TEST(what_a_file_does_not_say_follows_from_what_it_says) {
+  Pool *pool = NULL;
+  OK(pool_new(&pool, 1));
+  static const char *const types[] = {"llama", "qwen2", "qwen3", "gemma2"};
+  static const char *const keys[] = {"attention.head_count_kv", "attention.key_length",
+                                     "attention.value_length", "rope.freq_base"};
+  for (int i = 0; i < 4; i++) {
+    const char *shape = test_path("{\"model_type\":\"%s\",\"vocab_size\":20,\"hidden_size\":64,"
+                                  "\"intermediate_size\":32,\"num_hidden_layers\":1,"
+                                  "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+                                  "\"head_dim\":16%s}",
+                                  types[i], i == 3 ? ",\"query_pre_attn_scalar\":16" : "");
+    Model *m = small_model(shape, pool, 3);
+    const char *path = tmp("unsaid");
+    Buf b = {0};
+    OK(model_save_gguf(m, NULL, path, GGML_F32));
+    OK(file_read(path, 0, &b));
+    for (int k = 0; k < 4; k++) {
+      const char *key = test_path("%s.%s", types[i], keys[k]);
+      char *p = memmem(b.data, b.len, key, strlen(key));
+      CHECK(p != NULL);
+      if (p) *p = 'X';
+    }
+    OK(file_replace(path, b.data, b.len));
+    Config c, want = *model_config(m);
+    OK(config_load(&c, path));
+    want.initializer_range = c.initializer_range;
+    CHECK(same_config(&want, &c));
+    buf_free(&b);
+    model_release(m);
+  }
+  pool_free(pool);
 }
 
 /* Llama 3.1's file as others write it: divisors and no key of ours. */
