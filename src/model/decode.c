@@ -104,7 +104,8 @@ size_t decoder_bytes(const Config *c, const DecoderLimits *l) {
   const int layers = c->num_hidden_layers;
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
   const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
-  return cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
+  return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
+         cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
          cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens) +
          block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
          (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, l)) +
@@ -187,6 +188,7 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   d->tape.off = true;
   try(allocate_tables(d));
   try(allocate_scratch(d));
+  try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
   try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens));
   try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens));
@@ -249,9 +251,7 @@ static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
   const int k = c->hidden_size, v = c->vocab_size;
   const double t = d->sampling->temperature;
   const real *x = hidden->data + (size_t)row * (size_t)k;
-  try(weight_forward(cx, n, d->m->t[M_HEAD], false, x, NULL, d->logits));
-  if (c->logit_softcap > 0)
-    softcap_forward(cx, (size_t)n * (size_t)v, (real)c->logit_softcap, d->logits, d->logits);
+  try(head_logits(d->m, cx, n, x, d->logits));
   logp_rows(cx, n, v, d->logits, (real)(t > 0 ? 1 / t : 1), NULL, NULL, d->stats[1], d->stats[0]);
   for (int i = 0; i < n; i++)
     if (!isfinite(d->stats[0][i]))

@@ -86,8 +86,9 @@ static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), kv = kv_width(c);
   if (has(c, TRAIT_CONV1D)) return 5 * h + 3 * h + 2 * f;
-  if (q == h && kv == h) return 5 * h + 3 * f;
-  return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f;
+  const size_t packed = has(c, TRAIT_PACKED) ? q + 2 * kv + 2 * f : 0;
+  if (q == h && kv == h) return 5 * h + 3 * f + packed;
+  return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f + packed;
 }
 
 /* Attention's backward copies dk and dv for every span and head; a span sees its prefix too, here
@@ -188,7 +189,7 @@ Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *ta
 size_t plan_weight_bytes(const ModelPlan *p, bool train) {
   Model *m;
   MatType type;
-  size_t plain = 0, panels = 0, compact = 0, rope = 0;
+  size_t plain = 0, panels = 0, compact = 0;
   const size_t adapter = p->lora_params * sizeof(real);
   const size_t lora = adapter * (train ? 2 : 1) + p->lora_panels * sizeof(real);
   if (p->shared || outline(p, &m) != GRPO_OK) return lora;
@@ -203,11 +204,9 @@ size_t plan_weight_bytes(const ModelPlan *p, bool train) {
       panels += model_panel_size(m, i);
     }
   }
-  const int tables = config_has_local_rope(&m->config) ? 2 : 1;
-  rope = block_bytes(rope_reals(&m->config) * sizeof(real)) * (size_t)tables;
   model_release(m);
   return block_bytes(plain * sizeof(real)) * (train && !p->lora_rank ? 2 : 1) +
-         block_bytes(panels * sizeof(real)) + compact + rope + lora;
+         block_bytes(panels * sizeof(real)) + compact + lora;
 }
 
 size_t plan_optimizer_bytes(const ModelPlan *p) {

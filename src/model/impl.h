@@ -78,6 +78,8 @@ typedef struct Lora {
   struct Lora *gone; /* merged before this one: tensors of a script may still point at it */
 } Lora;
 
+typedef struct Rope Rope; /* rope.c */
+
 struct Model {
   int refs;
   Model *shared; /* whose weights these are, for a view: all pointers below are its; NULL: own */
@@ -101,9 +103,7 @@ struct Model {
   Storage storage;
   Matrix **mat;  /* [nparams] its own compact weights; NULL where a parameter is float32 */
   bool checkpointing; /* layers are computed again in backward */
-  /* [max_position_embeddings, rotary dim / 2, 2]; NULL for gpt2.  The second is for windowed layers
-   * that rotate otherwise, else NULL. */
-  real *rope[2];
+  Rope *rope;
 };
 
 /* Names, shapes and slots of every parameter; no memory for weights yet. */
@@ -122,8 +122,14 @@ int model_index(const Model *m, const char *name); /* of a parameter; -1: none *
 /* The inverse frequencies of rotary positions, scaled as the configuration says; local: of the
  * windowed layers that rotate otherwise. */
 void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary dim / 2] */);
-size_t rope_reals(const Config *c); /* of one table; 0: none */
-Status rope_table(const Config *c, bool local, real **out);
+/* Cosines and sines of positions, as many as were asked for yet: contexts of 131072 are rare where
+ * they are allowed.  Tables that were handed out stay valid until rope_free. */
+Status rope_new(Rope **out);
+void rope_free(Rope *r); /* NULL is fine */
+Status rope_reserve(Rope *r, const Config *c, int positions);
+int rope_positions(const Rope *r);
+const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
+size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
 size_t model_panel_size(const Model *m, int i); /* of parameter i, reals; 0: none */
 
 /* ---- adapters (lora.c, peft.c) ---- */
@@ -159,6 +165,8 @@ AttnShape model_attention(const Config *c); /* of a layer that sees everything *
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);
+/* logits [n, vocab_size] of normed hidden states, without gradients: the bits of loghead's */
+Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits);
 /* Bytes of the tape's arena that forward_layers and the final norm take without gradients; keys:
  * the most that a row sees. */
 size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys);

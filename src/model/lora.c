@@ -303,7 +303,8 @@ static void put_options(Buf *b, const Model *m, const LoraOptions *o) {
   buf_puts(b, ",\"lora_dropout\":");
   json_put_number(b, o->dropout);
   buf_printf(b, ",\"use_rslora\":%s,\"fan_in_fan_out\":%s,\"target_modules\":",
-             o->use_rslora ? "true" : "false", m->config.family == FAMILY_GPT2 ? "true" : "false");
+             o->use_rslora ? "true" : "false",
+             config_traits(&m->config) & TRAIT_CONV1D ? "true" : "false");
   if (o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0) {
     buf_puts(b, "\"all-linear\"}");
     return;

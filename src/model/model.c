@@ -82,8 +82,7 @@ Status model_allocate(Model *m) {
     if (!m->param[i].t.mat) m->param[i].t.data = m->weights + at;
     at += own_reals(&m->param[i]);
   }
-  if (rope_reals(&m->config)) try(rope_table(&m->config, false, &m->rope[0]));
-  if (config_has_local_rope(&m->config)) try(rope_table(&m->config, true, &m->rope[1]));
+  try(rope_new(&m->rope));
   return allocate_panels(m);
 }
 
@@ -102,7 +101,7 @@ void model_destroy(Model *m) {
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
-  for (int i = 0; i < 2; i++) mem_free_aligned(m->rope[i]);
+  rope_free(m->rope);
   mem_free(m->param);
   mem_free(m->by_name);
   mem_free(m->names);
@@ -165,6 +164,10 @@ Status model_set_trainable(Model *m, bool on) {
   m->trainable = on;
   model_zero_grad(m);
   return GRPO_OK;
+}
+
+Status model_reserve_positions(Model *m, int positions) {
+  return rope_reserve(m->rope, &m->config, positions);
 }
 
 void model_set_checkpointing(Model *m, bool on) { m->checkpointing = on; }

@@ -81,6 +81,8 @@ Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise 
 Status param_values(const Ctx *cx, const Param *p, real *out);
 /* Outputs row .. row + rows - 1 of a weight, [rows, inputs] whatever its layout. */
 void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out);
+/* Takes memory for sequences of this length now, not with the first one. */
+Status model_reserve_positions(Model *m, int positions);
 /* Gradient checkpointing: training keeps each layer's input only and computes the layer again in
  * backward; the same bits, less memory, about a third more time. */
 void model_set_checkpointing(Model *m, bool on);

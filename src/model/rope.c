@@ -1,5 +1,6 @@
-/* rope.c - the tables of rotary positions. */
+/* rope.c - rotary positions: frequencies, and tables no longer than what is used. */
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "model/impl.h"
@@ -44,23 +45,89 @@ static double attention_factor(const Config *c, bool local) {
   return sqrt(1 + log(c->rope_factor) / log(c->rope_original_max_position_embeddings));
 }
 
-size_t rope_reals(const Config *c) {
-  if (!(config_traits(c) & TRAIT_ROPE)) return 0;
-  return (size_t)c->max_position_embeddings * (size_t)config_rotary_dim(c);
+/* ---- tables that grow ------------------------------------------------------------------- */
+
+/* Tables that were too short: a tape may still point into them. */
+enum { MIN_POSITIONS = 1024 };
+
+typedef struct Outgrown {
+  struct Outgrown *next;
+  real *cs[2];
+} Outgrown;
+
+struct Rope {
+  int positions; /* that the tables have; 0: no tables yet */
+  real *cs[2];   /* [positions, rotary dim / 2, 2]; the second is local, or NULL */
+  Outgrown *outgrown;
+};
+
+Status rope_new(Rope **out) {
+  *out = mem_zalloc(sizeof **out);
+  return *out ? GRPO_OK : fail(GRPO_ENOMEM, "model");
 }
 
-Status rope_table(const Config *c, bool local, real **out) {
-  const size_t half = (size_t)config_rotary_dim(c) / 2, n = (size_t)c->max_position_embeddings;
+void rope_free(Rope *r) {
+  if (!r) return;
+  for (Outgrown *o = r->outgrown, *next; o; o = next) {
+    next = o->next;
+    for (int i = 0; i < 2; i++) mem_free_aligned(o->cs[i]);
+    mem_free(o);
+  }
+  for (int i = 0; i < 2; i++) mem_free_aligned(r->cs[i]);
+  mem_free(r);
+}
+
+const real *rope_table(const Rope *r, bool local) { return r->cs[local && r->cs[1]]; }
+int rope_positions(const Rope *r) { return r->positions; }
+
+static int new_positions(const Config *c, int old, int want) {
+  const int most = c->max_position_embeddings, least = want > MIN_POSITIONS ? want : MIN_POSITIONS;
+  const int n = old > least / 2 ? (old < most / 2 ? 2 * old : most) : least;
+  return n < most ? n : most;
+}
+
+static size_t table_reals(const Config *c, int positions) {
+  return (size_t)positions * (size_t)config_rotary_dim(c);
+}
+
+size_t rope_bytes(const Config *c, int positions) {
+  if (!(config_traits(c) & TRAIT_ROPE)) return 0;
+  const size_t one = table_reals(c, new_positions(c, 0, positions)) * sizeof(real);
+  return block_bytes(one) * (config_has_local_rope(c) ? 2 : 1);
+}
+
+static real *make_table(const Config *c, bool local, int positions) {
+  const size_t half = (size_t)config_rotary_dim(c) / 2;
   const double factor = attention_factor(c, local);
   double inv_freq[512]; /* head_dim is at most 1024 */
-  real *cs = mem_alloc_aligned(rope_reals(c) * sizeof *cs);
-  if (!cs) return fail(GRPO_ENOMEM, "model: table of %zu rotary positions", n);
+  real *cs = mem_alloc_aligned(table_reals(c, positions) * sizeof *cs);
+  if (!cs) return NULL;
   rope_frequencies(c, local, inv_freq);
-  for (size_t pos = 0; pos < n; pos++)
+  for (size_t pos = 0; pos < (size_t)positions; pos++)
     for (size_t i = 0; i < half; i++) {
       cs[(pos * half + i) * 2] = (real)(factor * cos((double)pos * inv_freq[i]));
       cs[(pos * half + i) * 2 + 1] = (real)(factor * sin((double)pos * inv_freq[i]));
     }
-  *out = cs;
+  return cs;
+}
+
+Status rope_reserve(Rope *r, const Config *c, int positions) {
+  if (positions > c->max_position_embeddings) positions = c->max_position_embeddings;
+  if (positions <= r->positions || !(config_traits(c) & TRAIT_ROPE)) return GRPO_OK;
+  const int n = new_positions(c, r->positions, positions);
+  const bool local = config_has_local_rope(c);
+  Outgrown *old = r->positions ? mem_alloc(sizeof *old) : NULL;
+  real *cs[2] = {make_table(c, false, n), local ? make_table(c, true, n) : NULL};
+  if (!cs[0] || (local && !cs[1]) || (r->positions && !old)) {
+    mem_free(old);
+    for (int i = 0; i < 2; i++) mem_free_aligned(cs[i]);
+    return fail(GRPO_ENOMEM, "model: table of %d rotary positions", n);
+  }
+  if (old) {
+    *old = (Outgrown){r->outgrown, {r->cs[0], r->cs[1]}};
+    r->outgrown = old;
+  }
+  memcpy(r->cs, cs, sizeof r->cs);
+  r->positions = n;
   return GRPO_OK;
 }

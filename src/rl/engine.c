@@ -154,6 +154,8 @@ static Status reserve(Engine *e) {
                     o->max_new_tokens, true));
   try(arena_reserve(&e->tape.arena,
                     activation_bytes(&policy, e->reference ? &reference : NULL, o)));
+  if (e->reference)
+    try(model_reserve_positions(e->reference, o->max_prompt_tokens + o->max_new_tokens));
   if (!o->train) return GRPO_OK;
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));

@@ -235,6 +235,73 @@ TEST(a_saved_model_has_the_adapter_in_its_weights) {
   model_release(m);
 }
 
+/* Greedy tokens' recorded log-probabilities against those of the training forward. */
+static bool decoded_like_trained(Model *m) {
+  enum { PROMPT = 9, NEW = 12 };
+  int32_t prompt[PROMPT], ids[NEW];
+  float logp[NEW];
+  const Request r = {prompt, PROMPT, 1, {.seed = 3, .stream = RNG_SAMPLE}};
+  Completion out = {.ids = ids, .logp = logp};
+  Decoder *d;
+  Sampling s;
+  Tape t;
+  Pack p;
+  Tensor *hidden, *y;
+  ((Config *)(uintptr_t)model_config(m))->num_eos = 0;
+  some_ids(prompt, PROMPT, model_config(m)->vocab_size, 31);
+  sampling_init(&s);
+  s.max_new_tokens = NEW;
+  OK(decoder_new(&d, m, NULL, &(DecoderLimits){2, 2, 64, NEW}));
+  OK(decoder_run(d, 1, &r, &s, &out, NULL));
+  decoder_free(d);
+  const int32_t *completion = ids;
+  const PackGroup g = {prompt, PROMPT, 1, &completion, &out.len};
+  OK(tape_init(&t, NULL));
+  OK(pack_groups(&t.arena, model_config(m), 1, &g, &p));
+  OK(model_hidden(m, &t, &p, &hidden));
+  OK(model_logp(m, &t, &p, hidden, s.temperature, NULL, NULL, &y));
+  const bool same = memcmp(y->data, logp, (size_t)out.len * sizeof *logp) == 0;
+  tape_free(&t);
+  return same;
+}
+
+/* ---- embedding and head --------------------------------------------------------------------- */
+
+/* Sampled and trained log-probabilities agree to the bit; a merged model is near. */
+static void check_ends(const char *shape, const char *embedding, bool tied) {
+  const char *targets[] = {embedding, "lm_head", tied ? "c_fc" : "up_proj"};
+  Model *m = adapted_targets(shape, 3, targets), *plain = small_model(shape, NULL, 7), *half;
+  Arena arena = {0};
+  char a[64];
+  snprintf(a, sizeof a, "%s.lora_embedding_A", tied ? "transformer.wte" : "model.embed_tokens");
+  const Param *e = model_find(m, a);
+  CHECK(e && e->t.dim[0] == 3 && e->t.dim[1] == model_config(m)->vocab_size);
+  CHECK(model_find(m, "lm_head.lora_B.weight"));
+  CHECK(!same_logits(m, plain));
+  CHECK(decoded_like_trained(m));
+  REQUIRE(model_clone(&half, m));
+  CHECK(same_logits(half, m));
+  model_release(half);
+  OK(lora_save(m, test_path("%s/ends", test_tmp()), NULL));
+  OK(lora_load(plain, test_path("%s/ends", test_tmp())));
+  CHECK(same_logits(m, plain));
+  if (tied) {
+    REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "the head is tied");
+    REFUSED(model_save(m, test_tmp(), WEIGHT_F32, 0), GRPO_EARG, "the head is tied");
+  } else {
+    OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+    CHECK(logits_distance(m, plain) < 2e-5);
+  }
+  arena_free(&arena);
+  model_release(m);
+  model_release(plain);
+}
+
+TEST(embedding_and_head_have_adapters_when_named) {
+  check_ends(biased_llama, "embed_tokens", false);
+  check_ends(tiny_gpt2, "wte", true);
+}
+
 /* ---- views and copies ---------------------------------------------------------------------- */
 
 TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {

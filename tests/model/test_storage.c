@@ -355,6 +355,30 @@ TEST(the_plan_of_a_checkpoint_is_what_its_model_takes) {
   }
 }
 
+TEST(rotary_tables_grow_with_the_positions_in_use) {
+  static const char *const long_llama =
+      "{\"model_type\":\"llama\",\"vocab_size\":97,\"hidden_size\":32,\"intermediate_size\":48,"
+      "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":5000}";
+  Model *m = small_model(long_llama, NULL, 1), *view;
+  static real x[TOKENS * 128], y[TOKENS * 128];
+  REQUIRE(model_view(&view, m));
+  CHECK(rope_positions(m->rope) == 0);
+  logits_of(m, x);
+  CHECK(rope_positions(m->rope) == 1024);
+  const real *table = rope_table(m->rope, false);
+  const real at_900 = table[900 * 16 + 3];
+  OK(model_reserve_positions(view, 1500));
+  CHECK(rope_positions(m->rope) == 2048 && rope_table(m->rope, false)[900 * 16 + 3] == at_900);
+  CHECK(table[900 * 16 + 3] == at_900); /* a tape may still use it */
+  logits_of(view, y);
+  CHECK(!memcmp(x, y, sizeof x));
+  OK(model_reserve_positions(m, 4999));
+  OK(model_reserve_positions(m, 1 << 20));
+  CHECK(rope_positions(m->rope) == 5000);
+  model_release(view);
+  model_release(m);
+}
+
 TEST(an_adapter_is_estimated_too) {
   static const char *const targets[] = {"q_proj", "up_proj", "down_proj"};
   static const Storage storages[] = {STORE_F32, STORE_NF4};
