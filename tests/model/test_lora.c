@@ -63,7 +63,7 @@ static double logits_distance(Model *a, Model *b) {
   return d;
 }
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------- */
 
 static void check_fresh(const char *shape) {
   Model *m = small_model(shape, NULL, 7), *plain = small_model(shape, NULL, 7);
@@ -134,7 +134,7 @@ TEST(targets_that_match_nothing_are_named_with_what_exists) {
   model_release(m);
 }
 
-/* ---- merging ------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------- */
 
 typedef struct Greedy {
   int32_t ids[3][24];
@@ -286,7 +286,7 @@ static bool decoded_like_trained(Model *m) {
   return same;
 }
 
-/* ---- embedding and head --------------------------------------------------------------------- */
+/* ---- embedding and head ---------------------------------------------------------- */
 
 /* Sampled and trained log-probabilities agree to the bit; a merged model is near. */
 static void check_ends(const char *shape, const char *embedding, bool tied) {
@@ -323,7 +323,7 @@ TEST(embedding_and_head_have_adapters_when_named) {
   check_ends(tiny_gpt2, "wte", true);
 }
 
-/* ---- views and copies ---------------------------------------------------------------------- */
+/* ---- views and copies ------------------------------------------------------------ */
 
 TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   Model *m = adapted(tiny_llama), *plain = small_model(tiny_llama, NULL, 7), *copy, *view;
@@ -351,7 +351,7 @@ TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   model_release(plain);
 }
 
-/* ---- on compact weights ----------------------------------------------------------------------- */
+/* ---- on compact weights ---------------------------------------------------------- */
 
 static void check_compact(const char *shape, Storage storage) {
   Model *full = small_model(shape, NULL, 7), *m, *view;
@@ -397,7 +397,7 @@ TEST(adapters_lie_on_compact_weights_and_merge_into_float32) {
   }
 }
 
-/* ---- on disk ------------------------------------------------------------------------------- */
+/* ---- on disk --------------------------------------------------------------------- */
 
 static bool same_file(const char *a, const char *b) {
   Buf x = {0}, y = {0};
@@ -442,7 +442,7 @@ TEST(an_adapter_saved_and_loaded_is_the_same_to_the_bit) {
   check_reload(tiny_gpt2, &(LoraOptions){.rank = 1, .alpha = 8, .ntargets = 1, .targets = c});
 }
 
-/* ---- adapter_config.json ---------------------------------------------------------------------- */
+/* ---- adapter_config.json --------------------------------------------------------- */
 
 /* Which modules of tiny_llama (three layers, seven projections) a configuration adapts: their
  * parameters' ranks, "q0:8 ..." */
@@ -554,7 +554,7 @@ TEST(what_is_not_supported_is_refused_by_name) {
   CHECK(strstr(modules("\"target_modules\": 5"), "neither a list of names nor a pattern"));
 }
 
-/* ---- adapter_model.safetensors ------------------------------------------------------------------ */
+/* ---- adapter_model.safetensors --------------------------------------------------- */
 
 static void put_file(const char *name, const char *text) {
   OK(file_mkdirs(test_path("%s/x", test_tmp())));
@@ -642,7 +642,7 @@ TEST(out_of_memory_leaves_the_model_as_it_was) {
   model_release(n);
 }
 
-/* ---- the optimizer --------------------------------------------------------------------------------- */
+/* ---- the optimizer --------------------------------------------------------------- */
 
 static void some_gradients(Model *m, uint64_t seed) {
   for (int i = 0; i < model_num_params(m); i++) {
