@@ -172,12 +172,13 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, kill and resume, fuzzing
+## make check           the long checks: sanitizers, kill and resume, fuzzing, exports in llama.cpp
 .PHONY: check
 check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
 	tools/check-resume
+	tools/check-llama-cpp
 	tools/check-fuzz
 
 ## make fuzz            every fuzz target for FUZZ_SECONDS=60; FUZZ="config template" for some of them

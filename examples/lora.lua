@@ -1,6 +1,6 @@
 -- examples/lora.lua - a low-rank adapter on frozen weights, from a model directory to a merged model.
 --
---   ./grpo run examples/lora.lua                    (--arg model=DIR: a model of yours; --arg base=DIR: where to put ours)
+--   ./grpo run examples/lora.lua                    (--arg base=DIR: where to put the base model)
 --   ./grpo generate runs/lora-001 "12"              the base with the adapter
 --   ./grpo export runs/lora-001 models/merged --merge
 --
