@@ -86,8 +86,9 @@ need:
 
 # Kernels for other instruction sets than the base one; chosen at run time.
 # x86 variants are compiled with these flags and nothing else is.
-$(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := -O3 -mavx2 -mfma -mf16c
-$(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+KERN_OPT ?= -O3
+$(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
+$(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 
 $(BUILD)/obj/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -171,12 +172,13 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, kill and resume, fuzzing
+## make check           the long checks: sanitizers, kill and resume, fuzzing, exports in llama.cpp
 .PHONY: check
 check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
 	tools/check-resume
+	tools/check-llama-cpp
 	tools/check-fuzz
 
 ## make fuzz            every fuzz target for FUZZ_SECONDS=60; FUZZ="config template" for some of them

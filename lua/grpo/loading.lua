@@ -22,25 +22,37 @@ local function tokenizer_of(option, path)
     .. "for instance grpo.tokenizer.bytes()")
 end
 
+-- The model at place.path, its vocabulary grown to the tokenizer's, and then place.adapter on it.  Second result: a
+-- sentence about that, or nil.  A tokenizer that nobody named is looked at for an adapter or for training.
+local function load_at(place, options, for_training)
+  local note
+  if place.adapter and not options.tokenizer and core.fs.exists(place.adapter .. "/tokenizer.json") then
+    options.tokenizer = place.adapter
+  end
+  local model = core.model_load(place.path, options)
+  local looks = for_training or place.adapter or options.tokenizer
+  local rows, tokens = model.config.vocab_size, looks and model.tokenizer and #model.tokenizer or 0
+  if tokens > rows then
+    core.model_resize_vocab(model, tokens)
+    note = ("the tokenizer has %d tokens and the model %d: the embedding got %d new rows, each the mean of the old "
+      .. "ones"):format(tokens, rows, tokens - rows)
+  end
+  if place.adapter then model:load_adapter(place.adapter) end
+  return model, note
+end
+
 -- The model that a path stands for (see places.lua), with the tokenizer beside it.  options: those of core.model_load;
--- base: a model to use in place of the one that an adapter names.
+-- base: a model to use in place of the one that an adapter names.  Second result: the place.
 function loading.open(path, options)
   if type(path) ~= "string" then return core.model_load(path, options) end -- which says what is wrong
   local given = {}
   for k, v in pairs(options or {}) do given[k] = v end
   local place = places.find(path, given.base)
   given.base = nil
-  if place.adapter then
-    if given.adapter then errors.raise("EARG", "model.load.adapter: %s is an adapter already", path) end
-    given.adapter = place.adapter
-    if not given.tokenizer and core.fs.exists(place.adapter .. "/tokenizer.json") then
-      given.tokenizer = place.adapter
-    end
+  if place.adapter and given.adapter then
+    errors.raise("EARG", "model.load.adapter: %s is an adapter already", path)
   end
-  local model = core.model_load(place.path, given)
-  if place.adapter and model.tokenizer and #model.tokenizer > model.config.vocab_size then
-    core.model_resize_vocab(model, #model.tokenizer) -- as it was while the adapter was trained
-  end
+  local model = load_at(place, given)
   return model, place
 end
 
@@ -52,23 +64,14 @@ local function load_model(model, config, tokenizer, from)
     if places.is_adapter(from) then place.adapter = from else place.path, place.adapter = from, nil end
   end
   local adapted = place.adapter or model.lora
-  local options = { tokenizer = tokenizer, adapter = place.adapter, dtype = adapted and model.dtype or "f32",
-    quantize = model.quantize }
+  local options = { tokenizer = tokenizer, dtype = adapted and model.dtype or "f32", quantize = model.quantize }
   if options.quantize then options.dtype = nil end
-  if not tokenizer and place.adapter and core.fs.exists(place.adapter .. "/tokenizer.json") then
-    options.tokenizer = place.adapter
-  end
-  local loaded = core.model_load(place.path, options)
+  local loaded, note = load_at(place, options, true)
   if not loaded.tokenizer then
     errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one", model.path)
   end
-  local about = { adapter = place.adapter and "loaded" or model.lora and "fresh" or nil, base = place.path }
-  local rows, tokens = loaded.config.vocab_size, #loaded.tokenizer
-  if tokens > rows then
-    core.model_resize_vocab(loaded, tokens)
-    about.note = ("the tokenizer has %d tokens and the model %d: the embedding got %d new rows, each the mean of the "
-      .. "old ones"):format(tokens, rows, tokens - rows)
-  end
+  local about = { base = place.path, note = note }
+  about.adapter = place.adapter and "loaded" or model.lora and "fresh" or nil
   if about.adapter == "fresh" then
     local lora = model.lora
     loaded:add_lora { rank = lora.rank, alpha = lora.alpha, dropout = lora.dropout, targets = lora.targets,

@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local checkpoint = require "grpo.checkpoint"
 local diagnose = require "grpo.diagnose"
+local display = require "grpo.display"
 local errors = require "grpo.errors"
 local evaluate = require "grpo.evaluate"
 local experiment = require "grpo.experiment"
@@ -34,7 +35,7 @@ function train.new(e, options)
     errors.raise("EARG", "grpo.trainer: got %s, want what grpo.experiment returned", type(e))
   end
   local tr = setmetatable({
-    experiment = e, directory = options.directory, view = options.view or require("grpo.display").silent(),
+    experiment = e, directory = options.directory, view = options.view or display.silent(),
     step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, settings = e.stages[1].config,
     watcher = diagnose.watcher(), extra = {}, resumed = false,
   }, Trainer)
@@ -205,7 +206,7 @@ end
 function methods:print(...)
   local parts = table.pack(...)
   for i = 1, parts.n do parts[i] = tostring(parts[i]) end
-  self.view:line(table.concat(parts, "\t", 1, parts.n))
+  self.view:line(display.clean(table.concat(parts, "\t", 1, parts.n))) -- it may be a model's text
 end
 
 -- ---- the run -----------------------------------------------------------------------------

@@ -265,10 +265,10 @@ static Status read_tensors(Gguf *g, Cursor *c, uint64_t count) {
 /* ---- the file as a whole --------------------------------------------------------------------- */
 
 static Status open_mapped(Gguf *g) {
+  if (g->map.size < 4 || memcmp(g->map.data, "GGUF", 4) != 0) /* data is NULL when empty */
+    return fail(GRPO_EFORMAT, "%s: not a GGUF file (it does not begin with 'GGUF')", g->path);
   Cursor c = {g->path, g->map.data, g->map.data, g->map.data + g->map.size, NULL};
   uint64_t version, ntensors, nvalues;
-  if (g->map.size < 4 || memcmp(c.at, "GGUF", 4) != 0)
-    return fail(GRPO_EFORMAT, "%s: not a GGUF file (it does not begin with 'GGUF')", g->path);
   c.at += 4;
   try(take(&c, 4, "the header", &version));
   if ((version & 0xffff) == 0 && version)

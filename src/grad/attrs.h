@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/rng.h"
+#include "grad/tensor.h"
 #include "kern/kern.h"
 
 /* embedding: out[t] = scale wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
@@ -52,7 +53,7 @@ typedef struct AttentionAttr {
   const AttnSpan *spans;
 } AttentionAttr;
 
-/* loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL over the
+/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL over the
  * whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are
  * never held whole: forward and backward each make them in chunks of rows. */
 typedef struct LogheadAttr {
@@ -66,6 +67,8 @@ typedef struct LogheadAttr {
   const real *ref_packed;       /* the reference head's panels, or: */
   const struct Matrix *ref_mat; /* the same head in a compact form */
   int ref_c;
+  const real *ref_low; /* [n, r] of the reference's adapter on the head, NULL: none */
+  const Tensor *ref_lora_b;
 } LogheadAttr;
 
 /* token_logp: logits [n, v] -> [2, n] */

@@ -37,6 +37,20 @@ static Status check_targets(const char *op, int n, int v, const int32_t *targets
   return GRPO_OK;
 }
 
+enum { LOW = 2, LORA_B = 3 }; /* lora_loghead's further inputs; NULL for loghead */
+
+static Status check_low(const Node *nd) {
+  const Tensor *h = nd->in[0], *low = nd->in[LOW], *b = nd->in[LORA_B];
+  if (!low) return GRPO_OK;
+  if (low->ndim != 2 || low->dim[0] != h->dim[0])
+    return fail(GRPO_ESHAPE, "lora_loghead: low has shape %s, want [%d, rank]", shape_text(low).s,
+                h->dim[0]);
+  if (b->ndim != 2 || b->dim[0] != vocab(nd) || b->dim[1] != low->dim[1])
+    return fail(GRPO_ESHAPE, "lora_loghead: B has shape %s, want [%d, %d]", shape_text(b).s,
+                vocab(nd), low->dim[1]);
+  return GRPO_OK;
+}
+
 static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
   try(need_inputs(nd));
   try(need_attr(nd));
@@ -48,6 +62,7 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
   if (h->ndim != 2 || h->dim[1] != w->dim[1])
     return fail(GRPO_ESHAPE, "loghead: hidden has shape %s, want [tokens, %d]", shape_text(h).s,
                 w->dim[1]);
+  try(check_low(nd));
   try(check_targets("loghead", a->n, w->dim[0], a->targets));
   for (int i = 0; i < a->n; i++)
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
@@ -71,6 +86,8 @@ typedef struct Chunk {
   real *ref_logits; /* [n, v] or NULL */
   real *capped;     /* backward with a softcap: the logits once more, [n, v], else NULL */
   Tensor head;      /* with panels, or compact */
+  Tensor lora_b;    /* with panels */
+  real *low;        /* [n, r] rows of low */
 } Chunk;
 
 static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
@@ -84,7 +101,17 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   if (ref) ch->ref_logits = arena_alloc(cx->arena, bytes);
   if (!ch->x || !ch->logits || (ref && !ch->ref_logits))
     return fail(GRPO_ENOMEM, "loghead: no memory for the logits of %d rows", rows);
-  return GRPO_OK;
+  if (!nd->in[LOW]) return GRPO_OK;
+  ch->low = arena_alloc(cx->arena, (size_t)rows * (size_t)last_dim(nd->in[LOW]) * sizeof(real));
+  if (!ch->low) return fail(GRPO_ENOMEM, "loghead: no memory for an adapter's %d rows", rows);
+  return weight_ready(cx, nd->in[LORA_B], false, &ch->lora_b);
+}
+
+/* The rows of x that the chunk's outputs read. */
+static void gather_rows(const Node *nd, const Chunk *ch, const Tensor *x, real *y) {
+  const size_t c = (size_t)last_dim(x);
+  for (int i = 0; i < ch->n; i++)
+    memcpy(y + (size_t)i * c, x->data + (size_t)attr_of(nd)->rows[ch->at + i] * c, c * sizeof *y);
 }
 
 static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
@@ -94,13 +121,15 @@ static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
 /* Gather outputs at .. and make their logits. */
 static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   const LogheadAttr *a = attr_of(nd);
-  const int v = vocab(nd), c = channels(nd), rows = chunk_rows(v);
+  const int v = vocab(nd), rows = chunk_rows(v);
   ch->at = at;
   ch->n = a->n - at < rows ? a->n - at : rows;
-  for (int i = 0; i < ch->n; i++)
-    memcpy(ch->x + (size_t)i * (size_t)c, nd->in[0]->data + (size_t)a->rows[at + i] * (size_t)c,
-           (size_t)c * sizeof(real));
+  gather_rows(nd, ch, nd->in[0], ch->x);
   try(weight_forward(cx, ch->n, &ch->head, false, ch->x, NULL, ch->logits));
+  if (ch->low) {
+    gather_rows(nd, ch, nd->in[LOW], ch->low);
+    try(lora_up(cx, ch->n, &ch->lora_b, ch->low, ch->logits));
+  }
   cap(cx, a->softcap, ch->n, v, ch->logits);
   if (!a->ref_hidden) return GRPO_OK;
   const real *ref = a->ref_hidden + (size_t)at * (size_t)a->ref_c;
@@ -108,6 +137,9 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
     try(matrix_forward(cx, ch->n, a->ref_mat, ref, a->ref_c, NULL, ch->ref_logits, v));
   else
     gemm_forward(cx, ch->n, v, a->ref_c, ref, a->ref_c, a->ref_packed, NULL, ch->ref_logits, v);
+  if (a->ref_low)
+    try(lora_up(cx, ch->n, a->ref_lora_b, a->ref_low + (size_t)at * (size_t)a->ref_lora_b->dim[1],
+                ch->ref_logits));
   cap(cx, a->ref_softcap, ch->n, v, ch->ref_logits);
   return GRPO_OK;
 }
@@ -161,13 +193,29 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
     softcap_backward(cx, elements, a->softcap, ch->capped, ch->logits, ch->logits, false);
 }
 
-static void scatter_rows(const Node *nd, const Chunk *ch, const real *dx, real *dhidden) {
-  const size_t c = (size_t)channels(nd);
+static void scatter_rows(const Node *nd, const Chunk *ch, const real *dx, Tensor *x) {
+  const size_t c = (size_t)last_dim(x);
+  real *grad = grad_added(x);
   for (int i = 0; i < ch->n; i++) {
-    real *to = dhidden + (size_t)attr_of(nd)->rows[ch->at + i] * c;
+    real *to = grad + (size_t)attr_of(nd)->rows[ch->at + i] * c;
     const real *from = dx + (size_t)i * c;
     for (size_t j = 0; j < c; j++) to[j] += from[j];
   }
+}
+
+/* The adapter's part; ch->low is overwritten. */
+static Status low_backward(const Ctx *cx, Node *nd, Chunk *ch) {
+  Tensor *low = nd->in[LOW], *b = nd->in[LORA_B];
+  const int v = vocab(nd), r = last_dim(low);
+  if (wants_grad(b)) {
+    bool add;
+    real *db = grad_into(b, &add);
+    try(gemm_dw(cx, ch->n, v, r, ch->logits, v, ch->low, r, false, db, add));
+  }
+  if (!wants_grad(low)) return GRPO_OK;
+  try(gemm_dx(cx, ch->n, v, r, ch->logits, v, b->data, false, ch->low, r, false));
+  scatter_rows(nd, ch, ch->low, low);
+  return GRPO_OK;
 }
 
 static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
@@ -175,14 +223,14 @@ static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
   const int v = vocab(nd), c = channels(nd);
   if (wants_grad(h)) {
     try(weight_dx(cx, ch->n, w, false, ch->logits, dx, false));
-    scatter_rows(nd, ch, dx, grad_added(h));
+    scatter_rows(nd, ch, dx, h);
   }
   if (wants_grad(w)) {
     bool add;
     real *dw = grad_into(w, &add);
     try(gemm_dw(cx, ch->n, v, c, ch->logits, v, ch->x, c, false, dw, add));
   }
-  return GRPO_OK;
+  return ch->low ? low_backward(cx, nd, ch) : GRPO_OK;
 }
 
 static Status loghead_backward(const Ctx *cx, Node *nd) {
@@ -206,6 +254,7 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
 }
 
 DEFINE_OP(loghead, loghead_shape, loghead_forward, loghead_backward);
+DEFINE_OP(lora_loghead, loghead_shape, loghead_forward, loghead_backward);
 
 /* ---- token_logp ------------------------------------------------------------------ */
 

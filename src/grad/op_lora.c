@@ -15,7 +15,7 @@
 #include "grad/ops.h"
 #include "grad/weight.h"
 
-/* ---- dropout ----------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------- */
 
 /* A Philox block decides about LANES_PER_BLOCK neighbours of a row, 16 bits each; p is rounded to
  * 1/65536 and the scale 1 / (1 - p) is that of the rounded p, so that the mean is kept exactly. */
@@ -68,7 +68,7 @@ static Status check_dropout(const Node *nd) {
   return fail(GRPO_EARG, "%s: dropout is %g, want 0 to 0.999", nd->op->name, d->p);
 }
 
-/* ---- the low-rank product: low = scale * drop(x) A^T ---------------------------------- */
+/* ---- the low-rank product: low = scale * drop(x) A^T ----------------------------- */
 
 static const LoraDropout *dropout_of(const Node *nd) { return nd->attr.p; }
 static real scale_of(const Node *nd) { return (real)nd->attr.f[0]; }
@@ -94,15 +94,23 @@ static Status dropped(const Ctx *cx, const Node *nd, const Tensor *x, const real
   return GRPO_OK;
 }
 
+Status lora_down(const Ctx *cx, int m, const Tensor *a, real scale, const real *x, real *low) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  const int r = a->dim[0], k = a->dim[1];
+  const real *packed;
+  try(weight_panels(cx, a, false, &packed));
+  gemm_forward(cx, m, r, k, x, k, packed, NULL, low, r);
+  scale_by(scale, times(m, r), low, low);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
 static Status low_forward(const Ctx *cx, const Node *nd, const Tensor *x, const Tensor *a,
                           real *low) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const int m = rows_of(x), r = a->dim[0], k = a->dim[1];
-  const real *packed, *from;
-  try(weight_panels(cx, a, false, &packed));
+  const real *from;
   try(dropped(cx, nd, x, &from));
-  gemm_forward(cx, m, r, k, from, k, packed, NULL, low, r);
-  scale_by(scale_of(nd), times(m, r), low, low);
+  try(lora_down(cx, rows_of(x), a, scale_of(nd), from, low));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -138,8 +146,7 @@ static Status low_backward(const Ctx *cx, const Node *nd, Tensor *x, Tensor *a, 
   return GRPO_OK;
 }
 
-/* y += low B^T */
-static Status up_forward(const Ctx *cx, int m, const real *low, const Tensor *b, real *y) {
+Status lora_up(const Ctx *cx, int m, const Tensor *b, const real *low, real *y) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int n = b->dim[0], r = b->dim[1];
   const real *packed;
@@ -173,7 +180,7 @@ static Status check_matrix(const Node *nd, const char *what, const Tensor *t, in
               cols);
 }
 
-/* ---- lora_linear ------------------------------------------------------------------------ */
+/* ---- lora_linear ----------------------------------------------------------------- */
 
 enum { X, W, BIAS, A, B };
 
@@ -206,7 +213,7 @@ static Status linear_forward(const Ctx *cx, Node *nd) {
   try(weight_forward(cx, m, nd->in[W], in_out(nd), nd->in[X]->data,
                      nd->in[BIAS] ? nd->in[BIAS]->data : NULL, nd->out->data));
   try(low_forward(cx, nd, nd->in[X], nd->in[A], nd->saved));
-  return up_forward(cx, m, nd->saved, nd->in[B], nd->out->data);
+  return lora_up(cx, m, nd->in[B], nd->saved, nd->out->data);
 }
 
 static Status linear_backward(const Ctx *cx, Node *nd) {
@@ -228,7 +235,7 @@ static Status linear_backward(const Ctx *cx, Node *nd) {
 
 DEFINE_OP(lora_linear, linear_shape, linear_forward, linear_backward);
 
-/* ---- lora_low ----------------------------------------------------------------------------- */
+/* ---- lora_low -------------------------------------------------------------------- */
 
 static Status low_shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;
@@ -249,7 +256,7 @@ static Status lora_low_backward(const Ctx *cx, Node *nd) {
 
 DEFINE_OP(lora_low, low_shape, lora_low_forward, lora_low_backward);
 
-/* ---- lora_embedding -------------------------------------------------------------------------- */
+/* ---- lora_embedding -------------------------------------------------------------- */
 
 static Status embedding_shape(const Node *nd, Tensor *out, size_t *saved) {
   try(need_inputs(nd));
@@ -285,7 +292,7 @@ static Status embedding_forward(const Ctx *cx, Node *nd) {
     for (int i = 0; i < r; i++)
       low[times(t, r) + (size_t)i] = embedding_scale(nd) * a->data[times(i, v) + (size_t)e->ids[t]];
   memcpy(nd->out->data, nd->in[0]->data, nd->out->n * sizeof(real));
-  return up_forward(cx, e->tokens, low, nd->in[2], nd->out->data);
+  return lora_up(cx, e->tokens, nd->in[2], low, nd->out->data);
 }
 
 static Status embedding_backward(const Ctx *cx, Node *nd) {

@@ -25,4 +25,9 @@ Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const 
 Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
                  bool add);
 
+/* The adapter of a weight, without gradients and with the bits of lora_linear (op_lora.c):
+ * low[m, r] = scale * x a^T, then y[m, outputs] += low b^T. */
+Status lora_down(const Ctx *cx, int m, const Tensor *a, real scale, const real *x, real *low);
+Status lora_up(const Ctx *cx, int m, const Tensor *b, const real *low, real *y);
+
 #endif

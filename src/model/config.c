@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "model/bnb.h"
 #include "model/config_impl.h"
+#include "model/gguf_model.h"
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
 
@@ -410,10 +411,19 @@ static Status load_json(const char *dir, const char *name, char *path, size_t ca
   return json_read_file(path, CONFIG_FILE_MAX, out);
 }
 
+static Status load_gguf(Config *out, const char *path) {
+  Gguf g;
+  try(gguf_open(&g, path));
+  const Status s = config_from_gguf(out, &g);
+  gguf_close(&g);
+  return s;
+}
+
 Status config_load(Config *out, const char *dir) {
   char path[4096];
   Json *j = NULL;
   Config c;
+  if (gguf_is(dir)) return load_gguf(out, dir);
   if (!file_is_dir(dir)) return fail(GRPO_ENOENT, "%s: no such model directory", dir);
   try(load_json(dir, "config.json", path, sizeof path, &j));
   Status s = config_from_json(&c, j, path);

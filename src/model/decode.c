@@ -251,9 +251,7 @@ static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
   const int k = c->hidden_size, v = c->vocab_size;
   const double t = d->sampling->temperature;
   const real *x = hidden->data + (size_t)row * (size_t)k;
-  try(weight_forward(cx, n, d->m->t[M_HEAD], false, x, NULL, d->logits));
-  if (c->logit_softcap > 0)
-    softcap_forward(cx, (size_t)n * (size_t)v, (real)c->logit_softcap, d->logits, d->logits);
+  try(head_logits(d->m, cx, n, x, d->logits));
   logp_rows(cx, n, v, d->logits, (real)(t > 0 ? 1 / t : 1), NULL, NULL, d->stats[1], d->stats[0]);
   for (int i = 0; i < n; i++)
     if (!isfinite(d->stats[0][i]))

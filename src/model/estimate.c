@@ -86,8 +86,9 @@ static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), kv = kv_width(c);
   if (has(c, TRAIT_CONV1D)) return 5 * h + 3 * h + 2 * f;
-  if (q == h && kv == h) return 5 * h + 3 * f;
-  return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f;
+  const size_t packed = has(c, TRAIT_PACKED) ? q + 2 * kv + 2 * f : 0;
+  if (q == h && kv == h) return 5 * h + 3 * f + packed;
+  return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f + packed;
 }
 
 /* Attention's backward copies dk and dv for every span and head; a span sees its prefix too, here

@@ -165,6 +165,8 @@ AttnShape model_attention(const Config *c); /* of a layer that sees everything *
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);
+/* logits [n, vocab_size] of normed hidden states, without gradients: the bits of loghead's */
+Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits);
 /* Bytes of the tape's arena that forward_layers and the final norm take without gradients; keys:
  * the most that a row sees. */
 size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "grad/recompute.h"
+#include "grad/weight.h"
 #include "model/impl.h"
 
 /* ---- one layer ----------------------------------------------------------------------- */
@@ -247,6 +248,17 @@ static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
   return tape_recompute(p->t, run_layer, lp, x, y);
 }
 
+static Status embed(Pass *p, Tensor **x) {
+  Tensor *in[] = {p->m->t[M_EMBED], p->m->t[M_POSITION]};
+  const LoraModule *mod = p->lora ? p->lora->embedding : NULL;
+  Attr a = {.p = &p->embedding};
+  try(tape_apply(p->t, OP_embedding, in, &a, x));
+  if (!mod) return GRPO_OK;
+  Tensor *lora_in[] = {*x, &mod->a->t, &mod->b->t};
+  a.f[0] = mod->scale * (p->embedding.scale > 0 ? (double)p->embedding.scale : 1);
+  return tape_apply(p->t, OP_lora_embedding, lora_in, &a, x);
+}
+
 /* Without gradients a layer's intermediate results are dropped at once: its output moves into the
  * place of its input. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
@@ -254,9 +266,7 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   Pass *p = NULL;
   Tensor *x, *y;
   try(begin_pass(m, t, r, &p));
-  Tensor *in[] = {m->t[M_EMBED], m->t[M_POSITION]};
-  const Attr a = {.p = &p->embedding};
-  try(tape_apply(t, OP_embedding, in, &a, &x));
+  try(embed(p, &x));
   for (int i = 0; i < m->config.num_hidden_layers; i++) {
     const ArenaMark mark = arena_mark(&t->arena);
     if (keep && m->checkpointing)
@@ -296,6 +306,41 @@ Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
   return forward_final_norm(m, t, x, hidden);
 }
 
+/* The reference's head; its adapter's part too. */
+static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAttr *a) {
+  const Lora *l = lora_active(ref);
+  try(model_pack(ref, &t->cx));
+  a->ref_hidden = hidden;
+  a->ref_packed = ref->t[M_HEAD]->packed;
+  a->ref_mat = ref->t[M_HEAD]->mat;
+  a->ref_c = ref->config.hidden_size;
+  a->ref_softcap = (real)ref->config.logit_softcap;
+  if (!l || !l->head) return GRPO_OK;
+  real *low = arena_alloc(&t->arena, (size_t)a->n * (size_t)l->head->a->t.dim[0] * sizeof *low);
+  if (!low) return fail(GRPO_ENOMEM, "model: the reference's adapter");
+  a->ref_low = low;
+  a->ref_lora_b = &l->head->b->t;
+  return lora_down(&t->cx, a->n, &l->head->a->t, (real)l->head->scale, hidden, low);
+}
+
+Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits) {
+  const Lora *l = lora_active(m);
+  const Config *c = &m->config;
+  const ArenaMark mark = arena_mark(cx->arena);
+  try(weight_forward(cx, n, m->t[M_HEAD], false, hidden, NULL, logits));
+  if (l && l->head) {
+    const LoraModule *mod = l->head;
+    real *low = arena_alloc(cx->arena, (size_t)n * (size_t)mod->a->t.dim[0] * sizeof *low);
+    if (!low) return fail(GRPO_ENOMEM, "model: the head's adapter");
+    try(lora_down(cx, n, &mod->a->t, (real)mod->scale, hidden, low));
+    try(lora_up(cx, n, &mod->b->t, low, logits));
+  }
+  if (c->logit_softcap > 0)
+    softcap_forward(cx, (size_t)n * (size_t)c->vocab_size, (real)c->logit_softcap, logits, logits);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
 Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double temperature, Model *ref,
                   const real *ref_hidden, Tensor **out) {
   if (!(temperature > 0)) return fail(GRPO_EARG, "model: temperature %g must be > 0", temperature);
@@ -310,17 +355,16 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
                      .targets = p->targets,
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
-  if (ref) {
-    try(model_pack(ref, &t->cx));
-    a->ref_hidden = ref_hidden;
-    a->ref_packed = ref->t[M_HEAD]->packed;
-    a->ref_mat = ref->t[M_HEAD]->mat;
-    a->ref_c = ref->config.hidden_size;
-    a->ref_softcap = (real)ref->config.logit_softcap;
-  }
-  Tensor *in[] = {hidden, m->t[M_HEAD]};
+  if (ref) try(reference_head(ref, t, ref_hidden, a));
+  const Lora *l = lora_active(m);
+  Tensor *in[] = {hidden, m->t[M_HEAD], NULL, NULL};
   const Attr attr = {.p = a};
-  return tape_apply(t, OP_loghead, in, &attr, out);
+  if (!l || !l->head) return tape_apply(t, OP_loghead, in, &attr, out);
+  Attr low = {0};
+  try(lora_attr(t, l, l->head, p->dropout, &low));
+  try(tape_apply(t, OP_lora_low, (Tensor *[]){hidden, &l->head->a->t}, &low, &in[2]));
+  in[3] = &l->head->b->t;
+  return tape_apply(t, OP_lora_loghead, in, &attr, out);
 }
 
 Status model_out_hidden(Tape *t, const Pack *p, const Tensor *hidden, real **out) {
@@ -336,8 +380,10 @@ Status model_out_hidden(Tape *t, const Pack *p, const Tensor *hidden, real **out
 Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits) {
   Tensor *hidden;
   try(model_hidden(m, t, p, &hidden));
-  Tensor *in[] = {hidden, m->t[M_HEAD], NULL};
-  try(tape_apply(t, OP_linear, in, NULL, logits));
+  const LoraModule *mod = lora_active(m) ? lora_active(m)->head : NULL;
+  Tensor *in[] = {hidden, m->t[M_HEAD], NULL, mod ? &mod->a->t : NULL, mod ? &mod->b->t : NULL};
+  const Attr a = {.f = {mod ? mod->scale : 0}};
+  try(tape_apply(t, mod ? OP_lora_linear : OP_linear, in, &a, logits));
   if (m->config.logit_softcap == 0) return GRPO_OK;
   const Attr cap = {.f = {m->config.logit_softcap}};
   return tape_apply(t, OP_softcap, logits, &cap, logits);

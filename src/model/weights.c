@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "model/compact.h"
 #include "model/estimate.h"
+#include "model/gguf_model.h"
 
 /* ---- matching tensors with parameters ----------------------------------------------------- */
 
@@ -147,7 +148,7 @@ static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
 static Status open_model(const char *path, Config *c, Model **out, Pool *pool, WeightSource *s) {
   try(config_load(c, path));
   try(model_layout(out, pool, c));
-  const Status st = source_open_safetensors(s, path);
+  const Status st = gguf_is(path) ? source_open_gguf(s, path) : source_open_safetensors(s, path);
   if (st != GRPO_OK) model_destroy(*out);
   return st;
 }

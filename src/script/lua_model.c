@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/gguf_model.h"
 #include "model/lora.h"
 #include "script/lua_model.h"
 #include "script/state.h"
@@ -123,12 +124,10 @@ static int l_model_load(lua_State *L) {
   Status s = model_load(&lm->m, pool, dir, storage);
   if (s) return raise_status(L, s);
   load_adapter_option(L, lm, where);
-  lua_pushfstring(L, "%s/tokenizer.json", dir);
-  if (file_exists(lua_tostring(L, -1))) {
+  if (tokenizer_is_in(dir)) {
     lua_pushstring(L, dir);
-    lua_setiuservalue(L, -3, 1); /* loaded when it is asked for */
+    lua_setiuservalue(L, -2, 1); /* loaded when it is asked for */
   }
-  lua_pop(L, 1);
   set_tokenizer(L, 2, where);
   return 1;
 }
@@ -211,40 +210,70 @@ static int l_model_lerp(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-static int model_save_(lua_State *L) {
+typedef struct SaveOptions {
+  int format, dtype; /* places in these lists */
+  bool merge;
+  double shard_bytes;
+  const char *base_name;
+} SaveOptions;
+static const char *const save_formats[] = {"hf", "adapter", "gguf", NULL};
+static const char *const save_dtypes[] = {"f32", "f16", "bf16", "nf4", "q8_0", "q4_0", NULL};
+enum { SAVE_HF, SAVE_ADAPTER, SAVE_GGUF, DTYPE_NF4 = 3 };
+
+static void check_save_options(lua_State *L, const Model *m, SaveOptions *o) {
   static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", "base_name", NULL};
-  static const char *const formats[] = {"hf", "adapter", "gguf", NULL};
-  static const char *const dtypes[] = {"f32", "f16", "bf16", "nf4", NULL};
-  const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
-  int format = 0, dtype = 0;
-  double shard = 0;
-  const char *base_name = NULL;
-  bool merge = false;
+  *o = (SaveOptions){0};
+  check_fields(L, 3, "save", known);
+  field_choice(L, 3, "save", "format", save_formats, &o->format);
+  field_choice(L, 3, "save", "dtype", save_dtypes, &o->dtype);
+  field_bool(L, 3, "save", "merge", &o->merge);
+  field_number(L, 3, "save", "shard_bytes", 1 << 16, 1e18, &o->shard_bytes);
+  field_string(L, 3, "save", "base_name", &o->base_name);
+  if (o->format == SAVE_GGUF ? o->dtype == DTYPE_NF4 : o->dtype > DTYPE_NF4)
+    raise_new(L, GRPO_EARG, "save.dtype: '%s' is not a type of format '%s'", save_dtypes[o->dtype],
+              save_formats[o->format]);
+  if (o->merge && o->format == SAVE_ADAPTER)
+    raise_new(L, GRPO_EARG, "save.merge: has no meaning for an adapter alone");
+  if (o->format != SAVE_ADAPTER && o->merge != model_has_lora(m))
+    raise_new(L, GRPO_EARG,
+              o->merge ? "save.merge: the model has no adapter"
+                       : "save: the model has an adapter; merge = true writes it into the "
+                         "weights, format = \"adapter\" by itself");
+}
+
+/* One file; the directory it goes into is made. */
+static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const char *path,
+                        int dtype) {
+  static const GgmlType types[] = {GGML_F32, GGML_F16, GGML_BF16, GGML_F32, GGML_Q8_0, GGML_Q4_0};
+  const char *slash = strrchr(path, '/');
+  if (file_is_dir(path) || (slash && !slash[1]))
+    return fail(GRPO_EARG, "save: %s is a directory; format 'gguf' is one file", path);
+  if (slash && slash > path) {
+    lua_pushlstring(L, path, (size_t)(slash - path));
+    try(file_mkdirs(lua_tostring(L, -1)));
+    lua_pop(L, 1);
+  }
+  return model_save_gguf(m, t, path, types[dtype]);
+}
+
+static int model_save_(lua_State *L) {
+  static const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
+  SaveOptions o;
   Model *m = check_model(L, 1);
   const char *dir = check_string(L, 2, NULL);
-  check_fields(L, 3, "save", known);
-  field_choice(L, 3, "save", "format", formats, &format);
-  field_choice(L, 3, "save", "dtype", dtypes, &dtype);
-  field_bool(L, 3, "save", "merge", &merge);
-  field_number(L, 3, "save", "shard_bytes", 1 << 16, 1e18, &shard);
-  field_string(L, 3, "save", "base_name", &base_name);
-  if (format == 2)
-    return raise_new(L, GRPO_EARG, "save.format: '%s' is not available in this version; use 'hf'",
-                     formats[format]);
-  if (merge && format)
-    return raise_new(L, GRPO_EARG, "save.merge: has no meaning for an adapter alone");
-  if (format == 0 && merge != model_has_lora(m))
-    return raise_new(L, GRPO_EARG,
-                     merge ? "save.merge: the model has no adapter"
-                           : "save: the model has an adapter; merge = true writes it into the "
-                             "weights, format = \"adapter\" by itself");
+  check_save_options(L, m, &o);
   const Tokenizer *t = push_model_tokenizer(L, 1);
-  Status s = file_mkdirs(dir);
+  Status s;
+  if (o.format == SAVE_GGUF) {
+    s = save_gguf(L, m, t, dir, o.dtype);
+    return s ? raise_status(L, s) : 0;
+  }
+  s = file_mkdirs(dir);
   if (s == GRPO_OK && t) s = tokenizer_save(t, dir);
-  if (s == GRPO_OK && format == 1)
-    s = lora_save(m, dir, base_name);
+  if (s == GRPO_OK && o.format == SAVE_ADAPTER)
+    s = lora_save(m, dir, o.base_name);
   else if (s == GRPO_OK)
-    s = model_save(m, dir, types[dtype], (uint64_t)shard);
+    s = model_save(m, dir, types[o.dtype], (uint64_t)o.shard_bytes);
   return s ? raise_status(L, s) : 0;
 }
 

@@ -69,7 +69,18 @@ static Status check_normalizer(const Json *root) {
 
 /* ---- tokens ------------------------------------------------------------------------------ */
 
-static int32_t type_of(const Tokenizer *t, int32_t id, bool bytes) {
+/* The tokenizer's own, or the model's where it has none. */
+typedef struct Named {
+  int32_t bos, eos, pad;
+} Named;
+
+static Named named_of(const Tokenizer *t, const GgufTokens *model) {
+  return (Named){tokenizer_bos(t) >= 0 ? tokenizer_bos(t) : model->bos,
+                 tokenizer_eos(t) >= 0 ? tokenizer_eos(t) : model->eos,
+                 tokenizer_pad(t) >= 0 ? tokenizer_pad(t) : model->pad};
+}
+
+static int32_t type_of(const Tokenizer *t, int32_t id, const Named *named, bool bytes) {
   const VocabEntry *e = id < t->vocab.size ? vocab_entry(&t->vocab, id) : NULL;
   if (!e) return GGUF_UNUSED;
   const char *text = vocab_text(&t->vocab, id);
@@ -78,12 +89,15 @@ static int32_t type_of(const Tokenizer *t, int32_t id, bool bytes) {
   if (id == tokenizer_unk(t) && bytes) return GGUF_UNKNOWN;
   if (bytes && strlen(text) == 6 && sscanf(text, "<0x%02X%c", &byte, &end) == 2 && end == '>')
     return GGUF_BYTE;
-  if (e->flags & TOKEN_SPECIAL) return GGUF_CONTROL;
+  const bool is_named = id == named->bos || id == named->eos || id == named->pad;
+  if (is_named || (e->flags & TOKEN_SPECIAL)) return GGUF_CONTROL;
   return e->flags & TOKEN_ADDED ? GGUF_USER_DEFINED : GGUF_NORMAL;
 }
 
-static void put_tokens(const Tokenizer *t, int32_t rows, bool bytes, GgufMeta *m) {
+static void put_tokens(const Tokenizer *t, const GgufTokens *model, bool bytes, GgufMeta *m) {
   char pad[32];
+  const int32_t rows = model->rows;
+  const Named named = named_of(t, model);
   gguf_put_array(m, KEY("tokens"), GGUF_STRING, (uint64_t)rows);
   for (int32_t id = 0; id < rows; id++) {
     const char *text = id < t->vocab.size ? tokenizer_token(t, id) : NULL;
@@ -92,7 +106,7 @@ static void put_tokens(const Tokenizer *t, int32_t rows, bool bytes, GgufMeta *m
     gguf_element_string(m, text, strlen(text));
   }
   gguf_put_array(m, KEY("token_type"), GGUF_I32, (uint64_t)rows);
-  for (int32_t id = 0; id < rows; id++) gguf_element_i32(m, type_of(t, id, bytes));
+  for (int32_t id = 0; id < rows; id++) gguf_element_i32(m, type_of(t, id, &named, bytes));
 }
 
 static int by_rank(const void *x, const void *y) {
@@ -133,8 +147,10 @@ static Status put_merges(const Tokenizer *t, GgufMeta *m) {
 
 /* The better a token's best merge, the higher its score: 0, -1, -2, ...; then tokens that no merge
  * makes.  Tokens that are not the model's have 0, as in SentencePiece's own files. */
-static Status put_scores(const Tokenizer *t, int32_t rows, GgufMeta *m) {
+static Status put_scores(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
   BpeMerge *list = NULL;
+  const int32_t rows = model->rows;
+  const Named named = named_of(t, model);
   float *score = mem_alloc((size_t)rows * sizeof *score);
   Status s = score ? sorted_merges(t, &list) : fail(GRPO_ENOMEM, "scores");
   float next = 0;
@@ -142,7 +158,7 @@ static Status put_scores(const Tokenizer *t, int32_t rows, GgufMeta *m) {
   for (size_t i = 0; s == GRPO_OK && i < t->bpe.count; i++)
     if (list[i].id < rows && score[list[i].id] > 0) score[list[i].id] = next--;
   for (int32_t id = 0; id < rows && s == GRPO_OK; id++)
-    if (score[id] > 0) score[id] = type_of(t, id, true) == GGUF_NORMAL ? next-- : 0;
+    if (score[id] > 0) score[id] = type_of(t, id, &named, true) == GGUF_NORMAL ? next-- : 0;
   if (s == GRPO_OK) gguf_put_array(m, KEY("scores"), GGUF_F32, (uint64_t)rows);
   for (int32_t id = 0; id < rows && s == GRPO_OK; id++) gguf_element_f32(m, score[id]);
   mem_free(list);
@@ -156,17 +172,18 @@ static void put_text(GgufMeta *m, const char *key, const char *s, size_t n) {
   gguf_put_string(m, key, s, n);
 }
 
-static Status put_gpt2(const Tokenizer *t, const Json *root, int32_t rows, GgufMeta *m) {
+static Status put_gpt2(const Tokenizer *t, const Json *root, const GgufTokens *model, GgufMeta *m) {
   const GgufPre *pre;
   try(check_normalizer(root));
   try(gguf_pre_of(root, &pre));
   put_text(m, KEY("model"), "gpt2", 4);
   put_text(m, KEY("pre"), pre->names, strcspn(pre->names, " "));
-  put_tokens(t, rows, false, m);
+  put_tokens(t, model, false, m);
   return put_merges(t, m);
 }
 
-static Status put_llama(const Tokenizer *t, const Json *root, int32_t rows, GgufMeta *m) {
+static Status put_llama(const Tokenizer *t, const Json *root, const GgufTokens *model,
+                        GgufMeta *m) {
   const Subword *w = &t->subword;
   bool prefix = false;
   if (!w->byte_fallback || w->prefix || w->suffix || t->ignore_merges)
@@ -175,22 +192,22 @@ static Status put_llama(const Tokenizer *t, const Json *root, int32_t rows, Gguf
   try(space_prefix(root, &prefix));
   put_text(m, KEY("model"), "llama", 5);
   put_text(m, KEY("pre"), "default", 7);
-  put_tokens(t, rows, true, m);
-  try(put_scores(t, rows, m));
+  put_tokens(t, model, true, m);
+  try(put_scores(t, model, m));
   gguf_put_bool(m, KEY("add_space_prefix"), prefix);
   return GRPO_OK;
 }
 
-static Status put_model(const Tokenizer *t, const Json *root, int32_t rows, GgufMeta *m) {
-  if (t->model == MODEL_BPE) return put_gpt2(t, root, rows, m);
-  if (t->model == MODEL_CHARS_BPE) return put_llama(t, root, rows, m);
+static Status put_model(const Tokenizer *t, const Json *root, const GgufTokens *model,
+                        GgufMeta *m) {
+  if (t->model == MODEL_BPE) return put_gpt2(t, root, model, m);
+  if (t->model == MODEL_CHARS_BPE) return put_llama(t, root, model, m);
   return fail(GRPO_EFORMAT, "tokenizer.ggml.* has no form for a '%s' tokenizer", tokenizer_kind(t));
 }
 
 /* ---- the rest --------------------------------------------------------------------------------- */
 
-static void put_id(GgufMeta *m, const char *key, int32_t id, int32_t other, int32_t rows) {
-  if (id < 0) id = other;
+static void put_id(GgufMeta *m, const char *key, int32_t id, int32_t rows) {
   if (id >= 0 && id < rows) gguf_put_u32(m, key, (uint32_t)id);
 }
 
@@ -203,14 +220,13 @@ static bool adds(const IntBuf *added, int32_t id, const char *what) {
 }
 
 static void put_special(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
-  const int32_t bos = tokenizer_bos(t) >= 0 ? tokenizer_bos(t) : model->bos;
-  const int32_t eos = tokenizer_eos(t) >= 0 ? tokenizer_eos(t) : model->eos;
-  put_id(m, KEY("bos_token_id"), bos, -1, model->rows);
-  put_id(m, KEY("eos_token_id"), eos, -1, model->rows);
-  put_id(m, KEY("unknown_token_id"), tokenizer_unk(t), -1, model->rows);
-  put_id(m, KEY("padding_token_id"), tokenizer_pad(t), model->pad, model->rows);
-  gguf_put_bool(m, KEY("add_bos_token"), adds(&t->prefix, bos, "before"));
-  gguf_put_bool(m, KEY("add_eos_token"), adds(&t->suffix, eos, "behind"));
+  const Named named = named_of(t, model);
+  put_id(m, KEY("bos_token_id"), named.bos, model->rows);
+  put_id(m, KEY("eos_token_id"), named.eos, model->rows);
+  put_id(m, KEY("unknown_token_id"), tokenizer_unk(t), model->rows);
+  put_id(m, KEY("padding_token_id"), named.pad, model->rows);
+  gguf_put_bool(m, KEY("add_bos_token"), adds(&t->prefix, named.bos, "before"));
+  gguf_put_bool(m, KEY("add_eos_token"), adds(&t->suffix, named.eos, "behind"));
 }
 
 Status tokenizer_put_gguf(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
@@ -221,7 +237,7 @@ Status tokenizer_put_gguf(const Tokenizer *t, const GgufTokens *model, GgufMeta 
     return fail(GRPO_EARG, "the tokenizer has %d tokens, the model's embedding %d rows",
                 tokenizer_size(t), (int)model->rows);
   try(json_parse(file->data, file->len, "tokenizer.json", &root));
-  Status s = put_model(t, root, model->rows, m);
+  Status s = put_model(t, root, model, m);
   json_free(root);
   if (s != GRPO_OK) return err_context(s, "the tokenizer cannot be written to GGUF");
   put_special(t, model, m);

@@ -53,7 +53,8 @@ Status intbuf_status(const IntBuf *b);
  * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3.
  * Or a GGUF file (gguf_tokenizer.h). */
 Status tokenizer_load(Tokenizer **out, const char *path);
-bool tokenizer_is_in(const char *path); /* there is one to load, or something that fails to */
+/* A GGUF file that has one, a directory with a tokenizer.json. */
+bool tokenizer_is_in(const char *path);
 
 /* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
 Status tokenizer_bytes(Tokenizer **out);

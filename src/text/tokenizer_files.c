@@ -235,15 +235,15 @@ static Status load_gguf(Tokenizer **out, const char *path) {
 bool tokenizer_is_in(const char *path) {
   Gguf g;
   Buf b = {0};
-  bool yes = false;
+  bool yes;
   if (gguf_is(path)) {
     if (gguf_open(&g, path) != GRPO_OK) return true; /* loading will say why not */
     yes = tokenizer_in_gguf(&g);
     gguf_close(&g);
     return yes;
   }
-  if (!file_is_dir(path)) return file_exists(path);
-  if (find_main(path, &b) == GRPO_OK) yes = file_exists(b.data);
+  buf_printf(&b, "%s/%s", path, tokenizer_file_name[FILE_TOKENIZER]);
+  yes = buf_status(&b) == GRPO_OK && file_exists(b.data);
   buf_free(&b);
   return yes;
 }

@@ -78,4 +78,21 @@ result "eval agrees with the run's last evaluation" "$(
 result "eval takes a checkpoint" "$(grep -q '"eval/accuracy"' out || cat err)"
 "$GRPO" eval only.lua model.path=given model.lora=null --json >out 2>err
 result "eval takes an adapter for a script" "$(grep -q '"eval/accuracy"' out || cat err)"
+# ---- a tokenizer with more tokens than the model -------------------------------------------------------------------------------------
+write_experiment grow.lua '{ path = "base", tokenizer = grpo.tokenizer.chars("0123456789+=abc"), lora = { rank = 2 } }'
+"$GRPO" run grow.lua --dir whole --steps 7 >/dev/null 2>err || cat err
+result "the embedding grows, and the log says so" "$(grep -q 'the embedding got 3 new rows' err && grep -q 'new rows' whole/grow-001/run.log || head -n 3 err)"
+"$GRPO" run --quiet --resume=whole/grow-001 >/dev/null 2>err
+result "such a run is resumed" "$(cat err)"
+result "its model generates" "$(asked whole/grow-001 | grep -q '"ids"' || asked whole/grow-001)"
+result "its merged model too" "$("$GRPO" export whole/grow-001 grown --merge 2>&1 >/dev/null; asked grown | grep -q '"ids"' || asked grown)"
+
+# ---- a base in four bits -----------------------------------------------------------------------------------------------------------------
+write_experiment four.lua '{ path = "base", quantize = "nf4", lora = { rank = 2 } }'
+"$GRPO" run four.lua --quiet --dir whole >/dev/null 2>err || cat err
+result "with NF4 the ratio is exactly 1 too" "$(grep '"kind": "grpo"' whole/four-001/metrics.jsonl | grep -v '"ratio_max_deviation": 0,')"
+exp=four killed "an adapter on a base in four bits, kill -9" kill5 KILL_ROLLOUT=9
+"$GRPO" export whole/four-001 four --merge --quantize nf4 >/dev/null 2>err || cat err
+result "a model merged in four bits is read back" "$(grep -q '"bnb_4bit_quant_type": "nf4"' four/config.json && asked four | grep -q '"ids"' || asked four)"
+
 finish

@@ -61,4 +61,23 @@ result "exporting an export gives the same weights, configuration and tokenizer"
 "$GRPO" export base/org/name given/model --force >/dev/null 2>err
 result "--force replaces, and leaves nothing else" "$([ "$(ls -A given | tr '\n' ' ')" = 'again copy model ' ] || ls -A given)"
 
+# ---- the recipe of experiments/gsm8k.lua on a small model with random weights -------------------------------------------
+"$GRPO" repl <<'LUA' || echo "no model"
+local tok = grpo.tokenizer.bytes()
+grpo.model.new({ model_type = "llama", vocab_size = #tok, hidden_size = 64, intermediate_size = 64, num_hidden_layers = 2,
+  num_attention_heads = 4, max_position_embeddings = 512, eos_token_id = tok.eos }, { tokenizer = tok }):save("bytes")
+LUA
+"$GRPO" run "$root/experiments/gsm8k.lua" --arg model=bytes --arg steps=2 eval.samples=12 sampling.max_new_tokens=8 \
+  --dir recipe >out 2>err || cat err
+result "the recipe runs" "$([ "$(cat out)" = recipe/gsm8k-001 ] && [ "$(wc -l <recipe/gsm8k-001/metrics.jsonl)" = 2 ] || cat err)"
+result "it trains an adapter" "$(grep -qE '^trainable: [0-9,]+ of [0-9,]+ parameters' err || cat err)"
+result "and shows ten answers" "$([ "$(grep -cE '^\((not )?solved; the answer is ' err)" = 10 ] || cat err)"
+result "its settings are the recipe's" "$(
+  for pair in 'model.lora.rank 8' 'model.lora.alpha 32' 'model.lora.dropout 0.05' 'model.quantize "nf4"' 'train.kl 0.02' \
+      'sampling.temperature 0.7' 'sampling.top_p 0.9' 'sampling.group_size 8'; do
+    tr -d '\n' <recipe/gsm8k-001/config.json | grep -qE "\"${pair% *}\": *\{[^}]*\"value\": ${pair#* } *\}" || echo "$pair"
+  done)"
+"$GRPO" export recipe/gsm8k-001 recipe/merged --merge >/dev/null 2>err || cat err
+result "the merged model generates" "$("$GRPO" generate recipe/merged 'a' --max 4 2>&1 >/dev/null)"
+
 finish

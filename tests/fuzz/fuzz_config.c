@@ -1,14 +1,8 @@
 /* fuzz_config.c - any config.json: refused with one line that names it, or a decoder whose sizes
  * can be computed, whose config.json written by us means the same, and which, when small, runs.
  * Behind a NUL may follow a generation_config.json. */
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/file.h"
-#include "fuzz.h"
-#include "model/model.h"
+#include "files.h"
+#include "model/estimate.h"
 
 static void check_written(const Config *c) {
   Buf once = {0}, twice = {0};
@@ -43,7 +37,10 @@ static void check_forward(const Config *c) {
 static void check_config(const Config *c) {
   FUZZ_CHECK(config_check(c, "input") == GRPO_OK);
   check_written(c);
-  const size_t bytes = model_weight_bytes(c, true), step = model_step_bytes(c, 64, 32, 4, true);
+  ModelPlan plan;
+  plan_of_config(&plan, c);
+  const size_t bytes = plan_weight_bytes(&plan, true);
+  const size_t step = model_step_bytes(c, 64, 32, 4, STEP_TRAIN);
   FUZZ_CHECK(bytes > 0 && step > 0);
   if (bytes < 1 << 19 && step < 1 << 24) check_forward(c);
 }
@@ -52,33 +49,15 @@ static void check_refused(const char *what) {
   FUZZ_CHECK(strncmp(err_message(), what, strlen(what)) == 0 && !strchr(err_message(), '\n'));
 }
 
-static void write_file(const char *path, const uint8_t *data, size_t n) {
-  FILE *f = fopen(path, "wb");
-  FUZZ_CHECK(f && fwrite(data, 1, n, f) == n);
-  fclose(f);
-}
-
-static char dir[64];
-static void remove_dir(void) { file_remove_tree(dir); }
-
 /* Both files, as they lie in a directory. */
 static void check_directory(const uint8_t *config, size_t n, const uint8_t *more, size_t nmore) {
-  char path[128];
   Config c;
-  if (!*dir) {
-    snprintf(dir, sizeof dir, "%s/fuzz-config-XXXXXX",
-             file_is_dir("/dev/shm") ? "/dev/shm" : "/tmp");
-    FUZZ_CHECK(mkdtemp(dir));
-    atexit(remove_dir);
-  }
-  snprintf(path, sizeof path, "%s/config.json", dir);
-  write_file(path, config, n);
-  snprintf(path, sizeof path, "%s/generation_config.json", dir);
-  write_file(path, more, nmore);
-  if (config_load(&c, dir) == GRPO_OK)
+  fuzz_put_file("config.json", config, n);
+  fuzz_put_file("generation_config.json", more, nmore);
+  if (config_load(&c, fuzz_dir) == GRPO_OK)
     check_written(&c);
   else
-    check_refused(dir);
+    check_refused(fuzz_dir);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

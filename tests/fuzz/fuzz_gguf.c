@@ -1,5 +1,5 @@
 /* fuzz_gguf.c - any bytes as a GGUF file: refused with one line that names the file, or read with
- * every key and tensor inside it.  Each input is tried as it is, and once more with a first line
+ * every key and tensor inside it; then as a model and as a tokenizer.  Each input is tried as it is, and once more with a first line
  * that fits, so that mutations get past the first check. */
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,8 @@
 
 #include "base/gguf.h"
 #include "fuzz.h"
+#include "model/gguf_model.h"
+#include "text/gguf_tokenizer.h"
 
 static void touch_value(const Gguf *g, const GgufValue *v) {
   const char *end = v->data + v->bytes, *at = v->data, *s;
@@ -38,14 +40,43 @@ static void touch_tensor(const Gguf *g, const GgufTensor *t) {
   if (n > 5) gguf_read(t, 5, n - 5, x);
 }
 
+static void one_line(const char *path) {
+  FUZZ_CHECK(strncmp(err_message(), path, strlen(path)) == 0 && !strchr(err_message(), '\n'));
+}
+
+/* What the metadata says about a model and its tokenizer. */
+static void use(const Gguf *g, const char *path) {
+  Config c;
+  WeightSource source;
+  Tokenizer *t = NULL;
+  IntBuf ids = {0};
+  if (config_from_gguf(&c, g) != GRPO_OK) one_line(path);
+  if (source_open_gguf(&source, path) == GRPO_OK) {
+    float x[40];
+    for (size_t i = 0; i < source.count; i++) {
+      const SourceTensor *w = &source.tensor[i];
+      const uint64_t n = source_count(w) > 40 ? 40 : source_count(w);
+      if (w->type != SOURCE_OTHER) source.read(&source, w, source_count(w) - n, n, x);
+    }
+    source_close(&source);
+  }
+  if (tokenizer_from_gguf(&t, g) == GRPO_OK)
+    (void)tokenizer_encode(t, "ab  11 <s>\n\xff", 13, TOK_ADD_SPECIAL, &ids);
+  else
+    FUZZ_CHECK(!strchr(err_message(), '\n'));
+  intbuf_free(&ids);
+  tokenizer_free(t);
+}
+
 static void check_file(const char *path) {
   Gguf g;
   if (gguf_open(&g, path) == GRPO_OK) {
     for (size_t i = 0; i < g.nvalues; i++) touch_value(&g, &g.value[i]);
     for (size_t i = 0; i < g.ntensors; i++) touch_tensor(&g, &g.tensor[i]);
+    use(&g, path);
   } else {
-    FUZZ_CHECK(strncmp(err_message(), path, strlen(path)) == 0);
-    FUZZ_CHECK(!strchr(err_message(), '\n') && !g.value && !g.map.data);
+    one_line(path);
+    FUZZ_CHECK(!g.value && !g.map.data);
   }
   gguf_close(&g);
 }

@@ -1,12 +1,9 @@
 /* fuzz_safetensors.c - any bytes as a safetensors file: refused with one line that names the file,
  * or read with every tensor inside it.  Each input is tried as it is, and once more with a header
  * length that fits, so that mutations get past the first check. */
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "fuzz.h"
+#include "files.h"
 #include "model/safetensors.h"
 
 static void touch(const Safetensors *s) {
@@ -37,13 +34,6 @@ static void check_file(const char *path) {
   safetensors_close(&s);
 }
 
-/* The length of a header that ends at the last brace. */
-static void repair(const uint8_t *data, size_t size, uint8_t prefix[8]) {
-  size_t end = size;
-  while (end > 8 && data[end - 1] != '}') end--;
-  for (int i = 0; i < 8; i++) prefix[i] = (uint8_t)((uint64_t)(end > 8 ? end - 8 : 0) >> 8 * i);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char path[64];
   uint8_t prefix[8];
@@ -51,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   FUZZ_CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   check_file(path);
-  repair(data, size, prefix);
+  fuzz_fit_header(data, size, prefix);
   FUZZ_CHECK(pwrite(fd, prefix, sizeof prefix, 0) == (ssize_t)sizeof prefix);
   check_file(path);
   close(fd);

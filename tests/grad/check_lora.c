@@ -41,3 +41,31 @@ void check_lora_embedding(void) {
   CHECK_GRADIENTS(OP_lora_embedding, ((Tensor *[]){x, a, b}), &attr);
   CHECK_GRADIENTS(OP_lora_embedding, ((Tensor *[]){check_constant(x), a, b}), &attr);
 }
+
+/* Rows repeat (a prompt's last row feeds every completion), some rows feed none. */
+static const int32_t rows[] = {1, 1, 0, 3, 1, 4, 4}, targets[] = {0, 5, 2, 2, 1, 5, 0};
+
+void check_lora_loghead(void) {
+  LogheadAttr a = {.n = 7, .rows = rows, .targets = targets, .inv_temp = (real)(1 / .7)};
+  const Attr attr = {.p = &a};
+  Tensor *hidden = LEAF(-1, 1, 5, 4), *head = check_constant(LEAF(-1, 1, 6, 4));
+  Tensor *low = LEAF(-1, 1, 5, 2), *b = LEAF(-1, 1, 6, 2);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  a.softcap = 2;
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  real *packed = check_alloc(gemm_packed_size(6, 3) * sizeof *packed);
+  gemm_pack(&check_tape()->cx, 6, 3, check_constant(LEAF(-1, 1, 6, 3))->data, false, packed);
+  a.ref_c = 3; /* a reference with an adapter of its own, and the full KL */
+  a.ref_packed = packed;
+  a.ref_hidden = LEAF(-1, 1, 7, 3)->data;
+  a.ref_low = LEAF(-1, 1, 7, 2)->data;
+  a.ref_lora_b = check_constant(LEAF(-1, 1, 6, 2));
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  check_constant(hidden);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  enum { MANY = 300 }; /* more than one chunk */
+  int32_t *many = check_alloc(2 * MANY * sizeof *many);
+  for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
+  a = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
+}

@@ -39,6 +39,15 @@
     return;                                                                                        \
   } while (0)
 
+/* The folders of oracles/models. */
+enum { ORACLES = 11 };
+static const char *const oracle_names[ORACLES] = {"llama",           "llama_linear_sharded_bf16",
+                                                  "smollm_bf16",     "gpt2",
+                                                  "qwen2",           "qwen3",
+                                                  "mistral_f16",     "mistral_window",
+                                                  "gemma2",          "qwen3_newconfig_bf16",
+                                                  "gemma3_text_bf16"};
+
 static inline void config_of(Config *c, const char *text) {
   Json *j = NULL;
   OK(json_parse(text, strlen(text), "test", &j));
@@ -59,6 +68,35 @@ static const char *const biased_llama =
     "\"max_position_embeddings\":96,\"initializer_range\":0.2,\"attention_bias\":true,"
     "\"mlp_bias\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,"
     "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":32}}";
+
+#define TINY(type, more)                                                                           \
+  "{\"model_type\":\"" type "\",\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":3,"    \
+  "\"intermediate_size\":88,\"num_attention_heads\":4,\"max_position_embeddings\":96,"             \
+  "\"initializer_range\":0.2,\"num_key_value_heads\":" more "}"
+
+static const char *const tiny_qwen2 =
+    TINY("qwen2", "2,\"use_sliding_window\":true,\"sliding_window\":7,\"max_window_layers\":1");
+static const char *const tiny_qwen3 =
+    TINY("qwen3", "1,\"head_dim\":24,\"tie_word_embeddings\":true");
+static const char *const tiny_mistral = TINY("mistral", "2,\"head_dim\":12,\"sliding_window\":11");
+static const char *const tiny_gemma2 =
+    TINY("gemma2", "2,\"head_dim\":20,\"sliding_window\":9,\"query_pre_attn_scalar\":24,"
+                   "\"attn_logit_softcapping\":2,\"final_logit_softcapping\":3,"
+                   "\"torch_dtype\":\"bfloat16\"");
+static const char *const tiny_gemma3 =
+    TINY("gemma3_text", "1,\"head_dim\":16,\"sliding_window\":13,\"sliding_window_pattern\":3,"
+                        "\"rope_local_base_freq\":100,\"query_pre_attn_scalar\":16,"
+                        "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}");
+static const char *const tiny_phi3 =
+    TINY("phi3", "2,\"sliding_window\":21,\"partial_rotary_factor\":0.5,"
+                 "\"original_max_position_embeddings\":80,\"rope_scaling\":{\"type\":\"longrope\","
+                 "\"short_factor\":[1,1.1,1.2,1.3],\"long_factor\":[1,2,3.5,5]}");
+
+/* Every family, and what llama models may have besides. */
+enum { SMALL_SHAPES = 9 };
+static const char *const *const small_shapes[SMALL_SHAPES] = {
+    &tiny_gpt2,    &tiny_llama,  &biased_llama, &tiny_qwen2, &tiny_qwen3,
+    &tiny_mistral, &tiny_gemma2, &tiny_gemma3,  &tiny_phi3};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

@@ -22,6 +22,79 @@ TEST(missing_keys_take_the_family_s_defaults) {
   CHECK(c.norm_eps == 1e-6 && !c.attention_bias && c.rope_scaling == ROPE_PLAIN);
 }
 
+TEST(families_differ_in_their_defaults) {
+  Config c;
+  REQUIRE(parse("{\"model_type\":\"qwen2\"}", &c));
+  CHECK(c.max_position_embeddings == 32768 && config_traits(&c) & TRAIT_QKV_BIAS);
+  CHECK(!(config_traits(&c) & TRAIT_O_BIAS) && config_window(&c, 30) == 0);
+  REQUIRE(parse("{\"model_type\":\"qwen3\"}", &c));
+  CHECK(c.head_dim == 128 && config_traits(&c) & TRAIT_QK_NORM && !c.tie_word_embeddings);
+  REQUIRE(parse("{\"model_type\":\"mistral\"}", &c));
+  CHECK(c.num_key_value_heads == 8 && config_window(&c, 0) == 4096 && c.embedding_scale == 0);
+  REQUIRE(parse("{\"model_type\":\"gemma2\"}", &c));
+  CHECK(c.attn_softcap == 50 && c.logit_softcap == 30 && c.query_pre_attn_scalar == 256);
+  CHECK(c.tie_word_embeddings && c.head_dim == 256 && c.embedding_scale == 48);
+  CHECK(config_window(&c, 0) == 4096 && config_window(&c, 1) == 0 && config_window(&c, 2) == 4096);
+  REQUIRE(parse("{\"model_type\":\"gemma3_text\"}", &c));
+  CHECK(c.attn_softcap == 0 && c.rope_theta == 1e6 && c.rope_local_theta == 10000);
+  CHECK(config_window(&c, 4) == 4096 && config_window(&c, 5) == 0 && config_window(&c, 6) == 4096);
+  REQUIRE(parse("{\"model_type\":\"phi3\"}", &c));
+  CHECK(c.num_key_value_heads == 32 && c.norm_eps == 1e-5 && config_window(&c, 0) == 0);
+}
+
+TEST(null_is_not_the_same_as_absent) {
+  Config c;
+  REQUIRE(parse("{\"model_type\":\"mistral\",\"sliding_window\":null,\"head_dim\":null,"
+                "\"num_key_value_heads\":null,\"vocab_size\":null}",
+                &c));
+  CHECK(config_window(&c, 0) == 0 && c.head_dim == 128 && c.num_key_value_heads == 32);
+  CHECK(c.vocab_size == 32000);
+  REQUIRE(parse("{\"model_type\":\"gemma2\",\"attn_logit_softcapping\":null,"
+                "\"final_logit_softcapping\":null}",
+                &c));
+  CHECK(c.attn_softcap == 0 && c.logit_softcap == 0);
+}
+
+TEST(layers_are_windowed_by_rule_or_by_list) {
+  Config c;
+  REQUIRE(parse("{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"num_hidden_layers\":4,"
+                "\"max_window_layers\":2,\"sliding_window\":64}",
+                &c));
+  CHECK(!config_window(&c, 0) && !config_window(&c, 1));
+  CHECK(config_window(&c, 2) == 64 && config_window(&c, 3) == 64);
+  REQUIRE(parse("{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":3,\"sliding_window\":8,"
+                "\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\"]}",
+                &c));
+  CHECK(!config_window(&c, 0) && config_window(&c, 1) == 8 && !config_window(&c, 2));
+}
+
+/* The square root of hidden_size as the checkpoint's own number type has it. */
+TEST(embeddings_are_scaled_in_the_model_s_number_type) {
+  static const char *const shape = "{\"model_type\":\"gemma2\",\"hidden_size\":3584%s}";
+  Config c;
+  REQUIRE(parse(test_path(shape, ",\"torch_dtype\":\"bfloat16\""), &c));
+  CHECK(c.embedding_scale == 59.75);
+  REQUIRE(parse(test_path(shape, ",\"dtype\":\"float16\""), &c));
+  CHECK(c.embedding_scale == 59.875);
+  REQUIRE(parse(test_path(shape, ""), &c));
+  CHECK_NEAR(c.embedding_scale, sqrt(3584), 1e-5);
+  REQUIRE(parse(test_path(shape, ",\"torch_dtype\":\"float32\",\"embedding_scale\":59.75"), &c));
+  CHECK(c.embedding_scale == 59.75);
+}
+
+TEST(the_text_part_of_a_multimodal_file) {
+  Config c;
+  REQUIRE(parse("{\"model_type\":\"gemma3\",\"eos_token_id\":[1,106],\"torch_dtype\":\"bfloat16\","
+                "\"vision_config\":{\"hidden_size\":1152},\"text_config\":{\"model_type\":"
+                "\"gemma3_text\",\"hidden_size\":2560,\"num_hidden_layers\":34,"
+                "\"intermediate_size\":10240,\"sliding_window\":1024,"
+                "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0}}}",
+                &c));
+  CHECK(c.hidden_size == 2560 && c.num_hidden_layers == 34 && c.num_eos == 2);
+  CHECK(c.rope_scaling == ROPE_LINEAR && c.rope_factor == 8 && c.num_key_value_heads == 4);
+  CHECK(c.embedding_scale == 50.5);
+}
+
 TEST(the_spellings_of_rope_scaling) {
   Config c;
   REQUIRE(
@@ -36,6 +109,18 @@ TEST(the_spellings_of_rope_scaling) {
                 "\"high_freq_factor\":4,\"original_max_position_embeddings\":64}}",
                 &c));
   CHECK(c.rope_scaling == ROPE_LLAMA3 && c.rope_original_max_position_embeddings == 64);
+  REQUIRE(parse("{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":"
+                "{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":2e6},\"sliding_attention\":"
+                "{\"rope_type\":\"default\",\"rope_theta\":5000}}}",
+                &c));
+  CHECK(c.rope_scaling == ROPE_LINEAR && c.rope_theta == 2e6 && c.rope_local_theta == 5000);
+  REQUIRE(parse("{\"model_type\":\"phi3\",\"hidden_size\":64,\"num_attention_heads\":8,"
+                "\"max_position_embeddings\":8192,\"rope_parameters\":{\"rope_type\":\"longrope\","
+                "\"rope_theta\":500,\"partial_rotary_factor\":0.5,\"short_factor\":[1,2],"
+                "\"long_factor\":[3,4],\"original_max_position_embeddings\":1024}}",
+                &c));
+  CHECK(c.rope_scaling == ROPE_LONG && config_rotary_dim(&c) == 4 && c.rope_theta == 500);
+  CHECK(c.rope_nfactors == 2 && c.rope_long[1] == 4 && c.max_position_embeddings == 1024);
 }
 
 TEST(end_tokens_are_a_number_a_list_or_null) {
@@ -68,6 +153,27 @@ TEST(what_is_not_supported_is_refused_by_name) {
       {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\"}}", "needs a factor"},
       {"{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
        "low_freq_factor"},
+      {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"longrope\"}}", "phi3 models only"},
+      {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
+       "short_factor must list 48 numbers"},
+      {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":3}}", "factor"},
+      {"{\"model_type\":\"phi3\",\"partial_rotary_factor\":2}", "partial_rotary_factor"},
+      {"{\"model_type\":\"qwen3\",\"rope_parameters\":{\"full_attention\":{}}}",
+       "rope_parameters for each type of layer"},
+      {"{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"sliding_attention\":"
+       "{\"rope_type\":\"linear\",\"factor\":2}}}",
+       "not supported for sliding_attention"},
+      {"{\"model_type\":\"qwen2\",\"num_hidden_layers\":2,\"use_sliding_window\":true,"
+       "\"layer_types\":[\"full_attention\"]}",
+       "layer_types lists 1 layers of 2"},
+      {"{\"model_type\":\"mistral\",\"layer_types\":[\"full_attention\"]}",
+       "the other keys do not"},
+      {"{\"model_type\":\"qwen2\",\"layer_types\":[\"linear_attention\"]}", "'linear_attention'"},
+      {"{\"model_type\":\"mistral\",\"sliding_window\":0}", "sliding_window = 0 is outside"},
+      {"{\"model_type\":\"llama\",\"final_logit_softcapping\":30}", "only as null"},
+      {"{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true}", "bidirectional"},
+      {"{\"model_type\":\"gemma2\",\"hidden_activation\":\"gelu\"}", "hidden_activation 'gelu'"},
+      {"{\"model_type\":\"gemma3\"}", "model_type 'gemma3'"},
       {"{\"model_type\":\"llama\",\"rope_scaling\":3}", "rope_scaling must be an object"},
       {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
       {"{\"model_type\":\"llama\",\"quantization_config\":{}}", "quantization_config"},
@@ -109,16 +215,23 @@ TEST(a_written_configuration_reads_back_the_same) {
   static const char linear[] =
       "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5},"
       "\"eos_token_id\":[3,4],\"bos_token_id\":1}";
-  const char *const shapes[] = {tiny_gpt2, tiny_llama, biased_llama, linear};
-  for (int i = 0; i < 4; i++) {
+  static const char irregular[] =
+      "{\"model_type\":\"qwen3\",\"num_hidden_layers\":3,\"use_sliding_window\":true,"
+      "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\"]}";
+  for (int i = 0; i < SMALL_SHAPES + 2; i++) {
     Config a, b;
     Buf text = {0}, again = {0};
-    config_of(&a, shapes[i]);
+    config_of(&a, i == SMALL_SHAPES ? linear : i > SMALL_SHAPES ? irregular : *small_shapes[i]);
     config_put_json(&text, &a);
     REQUIRE(parse(text.data, &b));
     config_put_json(&again, &b);
     CHECK_STR(again.data, text.data);
     CHECK(a.head_dim == b.head_dim && a.rope_factor == b.rope_factor && a.num_eos == b.num_eos);
+    CHECK(a.embedding_scale == b.embedding_scale && a.rope_theta == b.rope_theta);
+    CHECK(a.max_position_embeddings == b.max_position_embeddings);
+    CHECK(config_traits(&a) == config_traits(&b) && a.rope_scaling == b.rope_scaling);
+    for (int k = 0; k < a.num_hidden_layers; k++)
+      CHECK(config_window(&a, k) == config_window(&b, k));
     buf_free(&text);
     buf_free(&again);
   }

@@ -125,11 +125,17 @@ static void check_shape_everywhere(const char *shape) {
   OK(kern_select(NULL));
 }
 
-TEST(recorded_log_probabilities_are_those_of_training_gpt2) { check_shape_everywhere(tiny_gpt2); }
-TEST(recorded_log_probabilities_are_those_of_training_llama) { check_shape_everywhere(tiny_llama); }
-TEST(recorded_log_probabilities_are_those_of_training_with_biases) {
-  check_shape_everywhere(biased_llama);
-}
+#define RATIO_ONE(name, shape)                                                                     \
+  TEST(recorded_log_probabilities_are_those_of_training_##name) { check_shape_everywhere(shape); }
+RATIO_ONE(gpt2, tiny_gpt2)
+RATIO_ONE(llama, tiny_llama)
+RATIO_ONE(with_biases, biased_llama)
+RATIO_ONE(qwen2, tiny_qwen2)
+RATIO_ONE(qwen3, tiny_qwen3)
+RATIO_ONE(mistral, tiny_mistral)
+RATIO_ONE(gemma2, tiny_gemma2)
+RATIO_ONE(gemma3, tiny_gemma3)
+RATIO_ONE(phi3, tiny_phi3)
 
 TEST(panels_follow_the_kernels_that_are_chosen_later) {
   Model *m = small_model(tiny_llama, NULL, 3);
@@ -182,8 +188,8 @@ static void check_company(const char *shape, const Sampling *s) {
 
 TEST(company_limits_and_threads_change_no_bit) {
   Sampling s = sampling(1, MAX_NEW);
-  check_company(tiny_gpt2, &s);
-  check_company(tiny_llama, &s);
+  for (int i = 0; i < SMALL_SHAPES; i++)
+    if (i != 2) check_company(*small_shapes[i], &s);
   s = sampling(0.8, 17);
   s.top_k = 20, s.top_p = 0.9, s.min_p = 0.02, s.repetition_penalty = 1.2;
   check_company(tiny_llama, &s);
@@ -338,11 +344,10 @@ TEST(stop_strings_and_patterns_end_where_they_first_appear) {
 /* ---- conduct --------------------------------------------------------------------------------- */
 
 TEST(a_second_run_allocates_nothing) {
-  static const char *const shapes[] = {tiny_gpt2, tiny_llama};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < SMALL_SHAPES; i++) {
     Pool *pool;
     REQUIRE(pool_new(&pool, 2));
-    Model *m = small_model(shapes[i], pool, 2);
+    Model *m = small_model(*small_shapes[i], pool, 2);
     static Run r;
     Sampling s = sampling(0.9, MAX_NEW);
     s.top_p = 0.9;
@@ -362,10 +367,9 @@ TEST(a_second_run_allocates_nothing) {
 
 TEST(decoder_bytes_is_what_decoder_new_takes) {
   static const DecoderLimits limits[] = {{128, 16, 64, 512}, {64, 200, 80, 500}};
-  static const char *const shapes[] = {tiny_gpt2, tiny_llama, biased_llama};
-  for (int k = 0; k < 3; k++)
+  for (int k = 0; k < SMALL_SHAPES; k++)
     for (int i = 0; i < 2; i++) {
-      Model *m = small_model(shapes[k], NULL, 2);
+      Model *m = small_model(*small_shapes[k], NULL, 2);
       Decoder *d;
       OK(model_pack(m, &(Ctx){0}));
       OK(model_reserve_positions(m, 96)); /* they stay with the model */

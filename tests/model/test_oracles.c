@@ -4,17 +4,10 @@
 #include "model/lora.h"
 #include "model/modeltest.h"
 
-static const char *const names[] = {"llama",           "llama_linear_sharded_bf16",
-                                    "smollm_bf16",     "gpt2",
-                                    "qwen2",           "qwen3",
-                                    "mistral_f16",     "qwen3_newconfig_bf16",
-                                    "mistral_window",  "gemma2",
-                                    "gemma3_text_bf16"};
-enum { NAMES = sizeof names / sizeof *names };
-
 static Model *load(const char *name, Pool *pool) {
   Model *m = NULL;
-  OK(model_load(&m, pool, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name), STORE_F32));
+  OK(model_load(&m, pool, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
+                STORE_F32));
   return m;
 }
 
@@ -90,7 +83,7 @@ static void check_forward(const char *name) {
 
 TEST(logits_log_probabilities_and_entropies_are_the_reference_s) {
   NEEDS_ORACLES;
-  for (int i = 0; i < NAMES; i++) check_forward(names[i]);
+  for (int i = 0; i < ORACLES; i++) check_forward(oracle_names[i]);
 }
 
 /* All three sequences at once; none ends early, so end tokens are switched off. */
@@ -134,7 +127,7 @@ static void check_greedy(const char *name) {
 
 TEST(greedy_continuations_are_the_reference_s) {
   NEEDS_ORACLES;
-  for (int i = 0; i < NAMES; i++) check_greedy(names[i]);
+  for (int i = 0; i < ORACLES; i++) check_greedy(oracle_names[i]);
 }
 
 /* ---- grpo_problem.json ------------------------------------------------------------------ */
@@ -219,9 +212,9 @@ static void check_problem(const char *name, double temperature, const char *key)
 
 TEST(packed_groups_have_the_reference_s_log_probabilities) {
   NEEDS_ORACLES;
-  for (int i = 0; i < NAMES; i++) {
-    check_problem(names[i], 1, "expected");
-    check_problem(names[i], 0.7, "expected_temperature_0.7");
+  for (int i = 0; i < ORACLES; i++) {
+    check_problem(oracle_names[i], 1, "expected");
+    check_problem(oracle_names[i], 0.7, "expected_temperature_0.7");
   }
 }
 
@@ -572,5 +565,5 @@ static void check_adapter(const char *name) {
 
 TEST(adapters_have_the_reference_s_losses_and_gradients) {
   NEEDS_ORACLES;
-  for (int i = 0; i < NAMES; i++) check_adapter(names[i]);
+  for (int i = 0; i < ORACLES; i++) check_adapter(oracle_names[i]);
 }

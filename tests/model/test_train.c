@@ -83,12 +83,10 @@ static void compare_gradients(Model *m, const real *other, const char *what) {
   }
 }
 
-static const char *shape_of(int i) {
-  return i == 0 ? tiny_gpt2 : i == 1 ? tiny_llama : biased_llama;
-}
+static const char *shape_of(int i) { return *small_shapes[i]; }
 
 TEST(a_shared_prompt_gives_the_gradients_of_plain_sequences) {
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     static real packed[512], plain[512];
     Tape t;
@@ -109,7 +107,7 @@ TEST(a_shared_prompt_gives_the_gradients_of_plain_sequences) {
 }
 
 TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     static real logp[2][512];
     real *g[2];
@@ -143,7 +141,7 @@ TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
 /* Inference drops what it does not need, with the same bits. */
 TEST(frozen_models_compute_the_same_in_less_memory) {
   static Batch b;
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     Model *m = small_model(shape_of(k), NULL, 6), *frozen;
     size_t high[3];
     static real logp[3][512];
@@ -226,7 +224,7 @@ TEST(groups_that_cannot_be_packed_are_refused_by_number) {
 /* ---- memory ------------------------------------------------------------------------------ */
 
 TEST(a_step_in_the_steady_state_allocates_nothing) {
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     Pool *pool;
     Tape t;
@@ -258,7 +256,7 @@ TEST(a_step_in_the_steady_state_allocates_nothing) {
 TEST(checkpointed_gradients_have_the_same_bits) {
   Pool *pool;
   REQUIRE(pool_new(&pool, 2));
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < SMALL_SHAPES; i++) {
     Model *m = small_model(shape_of(i), pool, 3);
     Batch b;
     Tape t;
@@ -310,26 +308,32 @@ static void check_step_bytes(Model *m, int groups, StepMemory kind) {
   real *seed = calloc(out->n, sizeof *seed);
   if (train) REQUIRE(tape_backward_from(&t, out, seed));
   free(seed);
-  check_estimate(kind == STEP_TRAIN ? "training step"
-                 : train            ? "checkpointed step"
-                                    : "forward",
+  const char *what = kind == STEP_TRAIN ? "training" : train ? "checkpointed" : "forward";
+  check_estimate(test_path("%s, %s, %d rows", config_model_type(model_config(m)), what, p.nrows),
                  t.arena.high, model_step_bytes(model_config(m), p.nrows, p.nout, p.nspans, kind));
   tape_free(&t);
 }
 
 TEST(step_bytes_is_what_a_step_takes) {
+#define WIDE(type, more)                                                                           \
+  "{\"model_type\":\"" type "\",\"vocab_size\":2000,\"num_hidden_layers\":4,"                      \
+  "\"max_position_embeddings\":128,\"num_attention_heads\":4,\"hidden_size\":" more "}"
   static const char *const wide[] = {
       "{\"model_type\":\"gpt2\",\"vocab_size\":2000,\"n_embd\":96,\"n_layer\":4,\"n_head\":3,"
       "\"n_positions\":128}",
-      "{\"model_type\":\"llama\",\"vocab_size\":2000,\"hidden_size\":128,"
-      "\"intermediate_size\":344,\"num_hidden_layers\":4,\"num_attention_heads\":4,"
-      "\"num_key_value_heads\":2,\"max_position_embeddings\":128}",
-      "{\"model_type\":\"llama\",\"vocab_size\":2000,\"hidden_size\":96,"
-      "\"intermediate_size\":200,\"num_hidden_layers\":5,\"num_attention_heads\":4,"
-      "\"head_dim\":32,\"max_position_embeddings\":128}"};
+      WIDE("llama", "128,\"intermediate_size\":344,\"num_key_value_heads\":2"),
+      WIDE("llama", "96,\"intermediate_size\":200,\"head_dim\":32"),
+      WIDE("qwen2", "128,\"intermediate_size\":256,\"num_key_value_heads\":1"),
+      WIDE("qwen3", "96,\"intermediate_size\":200,\"num_key_value_heads\":2,\"head_dim\":48"),
+      WIDE("qwen3", "128,\"intermediate_size\":384,\"num_key_value_heads\":4,\"head_dim\":32"),
+      WIDE("gemma2", "96,\"intermediate_size\":384,\"num_key_value_heads\":2,\"head_dim\":32"),
+      WIDE("gemma3_text",
+           "128,\"intermediate_size\":256,\"num_key_value_heads\":1,\"head_dim\":32"),
+      WIDE("phi3", "128,\"intermediate_size\":256,\"num_key_value_heads\":4"),
+      WIDE("phi3", "128,\"intermediate_size\":344,\"num_key_value_heads\":2")};
   Pool *pool;
   REQUIRE(pool_new(&pool, 2));
-  for (int i = 0; i < 3; i++) {
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
     Model *m = small_model(wide[i], pool, 1);
     for (int groups = 8; groups <= 24; groups += 16) {
       check_step_bytes(m, groups, STEP_FORWARD);

@@ -144,11 +144,11 @@ static void round_to(Model *m, WeightType type) {
 }
 
 TEST(saved_models_come_back_exactly) {
-  for (int k = 0; k < 3; k++)
+  for (int k = 0; k < SMALL_SHAPES; k++)
     for (int type = 0; type < 3; type++)
       for (int shards = 0; shards < 2; shards++) {
         const char *dir = test_path("%s/model", test_tmp());
-        Model *m = small_model(k == 0 ? tiny_gpt2 : k == 1 ? tiny_llama : biased_llama, NULL, 5);
+        Model *m = small_model(*small_shapes[k], NULL, 5);
         Model *back = NULL;
         m->config.num_eos = 2, m->config.eos_token_id[0] = 3, m->config.eos_token_id[1] = 8;
         OK(model_save(m, dir, (WeightType)type, shards ? 20000 : 0));
@@ -165,7 +165,8 @@ TEST(saved_models_come_back_exactly) {
 
 /* Copies a model's file with other names and further tensors. */
 typedef struct Edit {
-  const char *drop, *prefix; /* a tensor left out; a prefix cut off all names */
+  const char *drop, *prefix; /* a tensor left out; a prefix cut off all names, */
+  const char *instead;       /* and what replaces it */
   const char *extra;         /* a [2] tensor more */
   int wider;                 /* columns more on the first tensor */
 } Edit;
@@ -183,7 +184,7 @@ static void write_edited(Model *m, const char *dir, Edit e) {
     if (e.drop && strcmp(p->name, e.drop) == 0) continue;
     const size_t skip =
         e.prefix && strncmp(p->name, e.prefix, strlen(e.prefix)) == 0 ? strlen(e.prefix) : 0;
-    snprintf(names[n], sizeof names[n], "%s", p->name + skip);
+    snprintf(names[n], sizeof names[n], "%s%s", e.instead && skip ? e.instead : "", p->name + skip);
     data[n] = p->t.data;
     entry[n] = (StEntry){.name = names[n], .ndim = p->t.ndim};
     for (int d = 0; d < p->t.ndim; d++) entry[n].dim[d] = (uint64_t)p->t.dim[d];
@@ -223,14 +224,44 @@ TEST(other_spellings_of_a_checkpoint_are_read) {
   model_release(m);
 }
 
+static void check_multimodal(Model *m, const char *dir, Edit e) {
+  Model *back = NULL;
+  write_edited(m, dir, e);
+  REQUIRE(model_load(&back, NULL, dir, STORE_F32));
+  CHECK(same_weights(m, back));
+  model_release(back);
+}
+
+TEST(the_decoder_of_a_multimodal_checkpoint_is_read) {
+  const char *dir = test_path("%s/multimodal", test_tmp());
+  Model *m = small_model(tiny_gemma3, NULL, 5);
+  Buf b = {0};
+  OK(model_save(m, dir, WEIGHT_F32, 0));
+  buf_printf(&b, "{\"model_type\":\"gemma3\",\"text_config\":%s}", tiny_gemma3);
+  OK(file_replace(test_path("%s/config.json", dir), b.data, b.len));
+  buf_free(&b);
+  check_multimodal(m, dir,
+                   (Edit){.prefix = "model.",
+                          .instead = "language_model.model.",
+                          .extra = "vision_tower.vision_model.head.probe"});
+  check_multimodal(m, dir,
+                   (Edit){.prefix = "model.",
+                          .instead = "model.language_model.",
+                          .extra = "model.multi_modal_projector.mm_soft_emb_norm.weight"});
+  check_multimodal(m, dir, (Edit){.extra = "language_model.lm_head.weight"});
+  model_release(m);
+}
+
 TEST(checkpoints_that_do_not_fit_are_refused_by_tensor) {
   const char *dir = test_path("%s/misfits", test_tmp());
   Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
   OK(model_save(m, dir, WEIGHT_F32, 0));
   write_edited(m, dir, (Edit){.drop = "model.norm.weight"});
-  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "'model.norm.weight' is missing (1 of");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT,
+          "'model.norm.weight' is missing (1 of");
   write_edited(m, dir, (Edit){.extra = "model.layers.0.extra"});
-  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "'model.layers.0.extra' does not belong");
+  REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT,
+          "'model.layers.0.extra' does not belong");
   write_edited(m, dir, (Edit){.wider = 1});
   REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT,
           "'model.embed_tokens.weight' has shape [101, 65], config.json wants [101, 64]");
@@ -250,7 +281,8 @@ TEST(an_index_may_not_lead_elsewhere) {
     buf_printf(&b, "{\"weight_map\":{\"model.norm.weight\":\"%s\"}}", names[i]);
     OK(file_replace(path, b.data, b.len));
     buf_free(&b);
-    REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "not the name of a file beside it");
+    REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT,
+            "not the name of a file beside it");
   }
   OK(file_replace(path, "{}", 2));
   REFUSED(model_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "no weight_map");

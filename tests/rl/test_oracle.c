@@ -205,3 +205,7 @@ static void check_model(const char *name) {
 
 TEST(a_step_on_llama_is_the_reference_s) { check_model("llama"); }
 TEST(a_step_on_gpt2_is_the_reference_s) { check_model("gpt2"); }
+TEST(a_step_on_qwen3_is_the_reference_s) { check_model("qwen3"); }
+TEST(a_step_on_a_windowed_mistral_is_the_reference_s) { check_model("mistral_window"); }
+TEST(a_step_on_gemma2_is_the_reference_s) { check_model("gemma2"); }
+TEST(a_step_on_gemma3_is_the_reference_s) { check_model("gemma3_text_bf16"); }

@@ -65,8 +65,8 @@ function Model:generate(prompts, opts) end
 ---@return grpo.Scores
 function Model:score(prompts, completions, opts) end
 
----@param path string a directory
----@param opts? { format?: "hf"|"adapter", dtype?: "f32"|"f16"|"bf16", merge?: boolean, shard_bytes?: integer, base_name?: string } merge: the adapter into what is written; base_name: what the adapter calls its base
+---@param path string a directory; a file with format "gguf"
+---@param opts? { format?: "hf"|"adapter"|"gguf", dtype?: "f32"|"f16"|"bf16"|"nf4"|"q8_0"|"q4_0", merge?: boolean, shard_bytes?: integer, base_name?: string } merge: the adapter into what is written; base_name: what the adapter calls its base
 function Model:save(path, opts) end
 
 ---Forgets the gradients of all parameters.

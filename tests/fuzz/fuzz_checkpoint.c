@@ -1,0 +1,69 @@
+/* fuzz_checkpoint.c - any files as a checkpoint: refused with one line that names them, in every
+ * storage, or a model that computes and that, saved, can be loaded.
+ *
+ * The input is a config.json, behind a NUL a model.safetensors.index.json, and behind another one the
+ * weights: model.safetensors, or with an index that is not empty its first shard of two, which is
+ * "model-00001-of-00002.safetensors". */
+#include "files.h"
+#include "model/estimate.h"
+#include "model/model.h"
+
+static const char single[] = "model.safetensors", sharded[] = "model-00001-of-00002.safetensors",
+                  listing[] = "model.safetensors.index.json";
+
+static void check_forward(Model *m) {
+  static const int32_t ids[3] = {0}, pos[3] = {0, 1, 2};
+  const PackSpan span = {0, 3, -1};
+  const Pack pack = {.nrows = 3, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
+  const Config *c = model_config(m);
+  Tape t;
+  Tensor *logits;
+  if (model_step_bytes(c, 3, 3, 1, STEP_FORWARD) > 1 << 24) return;
+  FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
+  if (model_logits(m, &t, &pack, &logits) == GRPO_OK)
+    FUZZ_CHECK(logits->n == 3 * (size_t)c->vocab_size);
+  tape_free(&t);
+}
+
+static void check_saved(const Model *m, Storage storage) {
+  Model *again = NULL;
+  char dir[64];
+  snprintf(dir, sizeof dir, "%s", fuzz_path("saved"));
+  FUZZ_CHECK(model_save(m, dir, storage == STORE_NF4 ? WEIGHT_NF4 : WEIGHT_F32, 0) == GRPO_OK);
+  FUZZ_CHECK(model_load(&again, NULL, dir, storage) == GRPO_OK);
+  FUZZ_CHECK(model_count(again) == model_count(m));
+  model_release(again);
+}
+
+static void check_folder(void) {
+  Status first = GRPO_OK;
+  for (int storage = STORE_F32; storage <= STORE_NF4; storage++) {
+    Model *m = NULL;
+    const Status s = model_load(&m, NULL, fuzz_dir, (Storage)storage);
+    FUZZ_CHECK((s == GRPO_OK) == (m != NULL));
+    FUZZ_CHECK(storage == STORE_F32 || s == first);
+    first = s;
+    if (s == GRPO_OK) {
+      check_forward(m);
+      check_saved(m, (Storage)storage);
+    } else {
+      FUZZ_CHECK(strstr(err_message(), fuzz_dir) && !strchr(err_message(), '\n'));
+    }
+    model_release(m);
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const uint8_t *config, *index;
+  const size_t n = fuzz_part(&data, &size, &config), k = fuzz_part(&data, &size, &index);
+  const char *weights = k ? sharded : single;
+  unlink(fuzz_path(single));
+  fuzz_put_file("config.json", config, n);
+  if (k) fuzz_put_file(listing, index, k);
+  fuzz_put_file(weights, data, size);
+  check_folder();
+  fuzz_refit_file(weights, data, size);
+  check_folder();
+  unlink(fuzz_path(listing));
+  return 0;
+}
