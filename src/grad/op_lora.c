@@ -15,7 +15,7 @@
 #include "grad/ops.h"
 #include "grad/weight.h"
 
-/* ---- dropout ----------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------- */
 
 /* A Philox block decides about LANES_PER_BLOCK neighbours of a row, 16 bits each; p is rounded to
  * 1/65536 and the scale 1 / (1 - p) is that of the rounded p, so that the mean is kept exactly. */
@@ -68,7 +68,7 @@ static Status check_dropout(const Node *nd) {
   return fail(GRPO_EARG, "%s: dropout is %g, want 0 to 0.999", nd->op->name, d->p);
 }
 
-/* ---- the low-rank product: low = scale * drop(x) A^T ---------------------------------- */
+/* ---- the low-rank product: low = scale * drop(x) A^T ----------------------------- */
 
 static const LoraDropout *dropout_of(const Node *nd) { return nd->attr.p; }
 static real scale_of(const Node *nd) { return (real)nd->attr.f[0]; }
@@ -180,7 +180,7 @@ static Status check_matrix(const Node *nd, const char *what, const Tensor *t, in
               cols);
 }
 
-/* ---- lora_linear ------------------------------------------------------------------------ */
+/* ---- lora_linear ----------------------------------------------------------------- */
 
 enum { X, W, BIAS, A, B };
 
@@ -235,7 +235,7 @@ static Status linear_backward(const Ctx *cx, Node *nd) {
 
 DEFINE_OP(lora_linear, linear_shape, linear_forward, linear_backward);
 
-/* ---- lora_low ----------------------------------------------------------------------------- */
+/* ---- lora_low -------------------------------------------------------------------- */
 
 static Status low_shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;
@@ -256,7 +256,7 @@ static Status lora_low_backward(const Ctx *cx, Node *nd) {
 
 DEFINE_OP(lora_low, low_shape, lora_low_forward, lora_low_backward);
 
-/* ---- lora_embedding -------------------------------------------------------------------------- */
+/* ---- lora_embedding -------------------------------------------------------------- */
 
 static Status embedding_shape(const Node *nd, Tensor *out, size_t *saved) {
   try(need_inputs(nd));

@@ -15,7 +15,7 @@ enum { ALIGN_REALS = 16, NAME_BYTES = 128, MAX_RANK = 65536 };
 
 static size_t padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
 
-/* ---- which weights can have an adapter --------------------------------------------------- */
+/* ---- which weights can have an adapter ------------------------------------------- */
 
 typedef enum Place { IN_LAYER, EMBEDDING, HEAD } Place;
 
@@ -64,7 +64,7 @@ static void sizes(const Candidate *c, int *out, int *in) {
   *in = c->base->t.dim[first_in ? 0 : 1];
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------- */
 
 typedef struct Attach {
   Model *m;
@@ -270,7 +270,7 @@ void lora_drop(Model *m) {
   m->lora = NULL;
 }
 
-/* ---- a fresh adapter ---------------------------------------------------------------------------- */
+/* ---- a fresh adapter ------------------------------------------------------------- */
 
 static Status check_options(Model *m, const LoraOptions *o) {
   bool found;
@@ -340,7 +340,7 @@ Status model_add_lora(Model *m, const LoraOptions *o, uint64_t seed) {
   return s;
 }
 
-/* ---- in use --------------------------------------------------------------------------------------- */
+/* ---- in use ---------------------------------------------------------------------- */
 
 int lora_index(const Lora *l, const char *name) {
   const NameRef key = {name, 0};
@@ -405,7 +405,7 @@ size_t lora_step_bytes(const Model *m, int nrows, bool train) {
          (train ? (size_t)l->nmodules * 256 : 0) + 4096;
 }
 
-/* ---- merging ----------------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------- */
 
 typedef struct Merge {
   const LoraModule *mod;

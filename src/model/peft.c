@@ -16,7 +16,7 @@ enum { CONFIG_MAX = 16 << 20, PATH_BYTES = 4096, NAME_BYTES = 256 };
 
 static const char prefix[] = "base_model.model.";
 
-/* ---- adapter_config.json ------------------------------------------------------------------ */
+/* ---- adapter_config.json --------------------------------------------------------- */
 
 /* null, false, 0, "", [] and {} */
 static bool empty(const Json *j) {
@@ -184,7 +184,7 @@ void peft_free(PeftConfig *c) {
   c->json = NULL;
 }
 
-/* ---- matching -------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------- */
 
 bool peft_name_matches(const char *path, const char *name) {
   const size_t n = strlen(path), k = strlen(name);
@@ -275,7 +275,7 @@ Status peft_rank(const PeftConfig *c, const char *path, int *rank, double *alpha
   return GRPO_OK;
 }
 
-/* ---- loading ------------------------------------------------------------------------------------ */
+/* ---- loading --------------------------------------------------------------------- */
 
 static Status join(char *path, const char *dir, const char *name) {
   if (snprintf(path, PATH_BYTES, "%s/%s", dir, name) < PATH_BYTES) return GRPO_OK;
@@ -381,7 +381,7 @@ Status lora_load(Model *m, const char *dir) {
   return s;
 }
 
-/* ---- saving --------------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------- */
 
 static void indent(Buf *b, int depth) {
   buf_putc(b, '\n');

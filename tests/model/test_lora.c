@@ -1,5 +1,6 @@
 /* Adapters: what they change, what they leave alone, PEFT's folders, merging. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "model/decode.h"
 #include "model/impl.h"
 #include "model/lora.h"
@@ -62,7 +63,7 @@ static double logits_distance(Model *a, Model *b) {
   return d;
 }
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------- */
 
 static void check_fresh(const char *shape) {
   Model *m = small_model(shape, NULL, 7), *plain = small_model(shape, NULL, 7);
@@ -133,7 +134,7 @@ TEST(targets_that_match_nothing_are_named_with_what_exists) {
   model_release(m);
 }
 
-/* ---- merging ------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------- */
 
 typedef struct Greedy {
   int32_t ids[3][24];
@@ -223,6 +224,26 @@ TEST(merged_weights_generate_what_the_adapter_generates) {
   check_merge(adapted(tiny_gpt2), "gpt2");
 }
 
+static void check_oracle_merge(const char *name) {
+  Model *m = NULL;
+  if (!test_oracle(name)) return;
+  REQUIRE(model_load(&m, NULL, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
+                     STORE_F32));
+  OK(lora_load(m, test_path("%s/oracles/models/%s/adapter", test_shared(), name)));
+  check_merge(m, name);
+}
+
+TEST(so_do_the_oracles_adapters) {
+  static const char *const names[] = {"llama",           "llama_linear_sharded_bf16",
+                                      "smollm_bf16",     "gpt2",
+                                      "qwen2",           "qwen3",
+                                      "mistral_f16",     "qwen3_newconfig_bf16",
+                                      "mistral_window",  "gemma2",
+                                      "gemma3_text_bf16"};
+  NEEDS_ORACLES;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_oracle_merge(names[i]);
+}
+
 TEST(a_saved_model_has_the_adapter_in_its_weights) {
   Model *m = adapted(tiny_gpt2), *again;
   Arena arena = {0};
@@ -265,7 +286,7 @@ static bool decoded_like_trained(Model *m) {
   return same;
 }
 
-/* ---- embedding and head --------------------------------------------------------------------- */
+/* ---- embedding and head ---------------------------------------------------------- */
 
 /* Sampled and trained log-probabilities agree to the bit; a merged model is near. */
 static void check_ends(const char *shape, const char *embedding, bool tied) {
@@ -302,7 +323,7 @@ TEST(embedding_and_head_have_adapters_when_named) {
   check_ends(tiny_gpt2, "wte", true);
 }
 
-/* ---- views and copies ---------------------------------------------------------------------- */
+/* ---- views and copies ------------------------------------------------------------ */
 
 TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   Model *m = adapted(tiny_llama), *plain = small_model(tiny_llama, NULL, 7), *copy, *view;
@@ -330,7 +351,53 @@ TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   model_release(plain);
 }
 
-/* ---- on disk ------------------------------------------------------------------------------- */
+/* ---- on compact weights ---------------------------------------------------------- */
+
+static void check_compact(const char *shape, Storage storage) {
+  Model *full = small_model(shape, NULL, 7), *m, *view;
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
+  Arena arena = {0};
+  OK(model_save(full, test_path("%s/full", test_tmp()), WEIGHT_F32, 0));
+  REQUIRE(model_load(&m, NULL, test_path("%s/full", test_tmp()), storage));
+  REFUSED(model_set_trainable(m, true), GRPO_EARG, "add an adapter");
+  OK(model_add_lora(m, &o, 5));
+  REQUIRE(model_view(&view, m));
+  CHECK(same_logits(m, view));
+  fill_adapter(m, 9, 0.15);
+  CHECK(!same_logits(m, view));
+  model_release(view);
+  OK(model_set_trainable(m, true));
+  CHECK(decoded_like_trained(m));
+  OK(model_clone(&view, m));
+  OK(model_save(m, test_path("%s/merged", test_tmp()), WEIGHT_F32, 0));
+  CHECK(same_logits(m, view));
+  OK(model_set_trainable(m, false));
+  REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "shared with a frozen view");
+  real *before = logits_of(view);
+  model_release(view);
+  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  CHECK(!model_is_compact(m));
+  real *after = logits_of(m);
+  const double d = worst_difference(before, after, LEN * (size_t)model_config(m)->vocab_size);
+  if (!(d < 5e-5))
+    test_fail(__FILE__, __LINE__, "storage %d: merged logits differ by %g", storage, d);
+  free(before), free(after);
+  REQUIRE(model_load(&view, NULL, test_path("%s/merged", test_tmp()), STORE_F32));
+  CHECK(same_logits(m, view));
+  model_release(view);
+  arena_free(&arena);
+  model_release(full);
+  model_release(m);
+}
+
+TEST(adapters_lie_on_compact_weights_and_merge_into_float32) {
+  for (Storage s = STORE_BF16; s <= STORE_NF4; s++) {
+    check_compact(tiny_llama, s);
+    check_compact(tiny_gpt2, s);
+  }
+}
+
+/* ---- on disk --------------------------------------------------------------------- */
 
 static bool same_file(const char *a, const char *b) {
   Buf x = {0}, y = {0};
@@ -375,7 +442,7 @@ TEST(an_adapter_saved_and_loaded_is_the_same_to_the_bit) {
   check_reload(tiny_gpt2, &(LoraOptions){.rank = 1, .alpha = 8, .ntargets = 1, .targets = c});
 }
 
-/* ---- adapter_config.json ---------------------------------------------------------------------- */
+/* ---- adapter_config.json --------------------------------------------------------- */
 
 /* Which modules of tiny_llama (three layers, seven projections) a configuration adapts: their
  * parameters' ranks, "q0:8 ..." */
@@ -487,7 +554,7 @@ TEST(what_is_not_supported_is_refused_by_name) {
   CHECK(strstr(modules("\"target_modules\": 5"), "neither a list of names nor a pattern"));
 }
 
-/* ---- adapter_model.safetensors ------------------------------------------------------------------ */
+/* ---- adapter_model.safetensors --------------------------------------------------- */
 
 static void put_file(const char *name, const char *text) {
   OK(file_mkdirs(test_path("%s/x", test_tmp())));
@@ -541,7 +608,41 @@ TEST(tensors_that_are_missing_foreign_or_misshapen_are_named) {
   free((void *)(uintptr_t)dir);
 }
 
-/* ---- the optimizer --------------------------------------------------------------------------------- */
+TEST(out_of_memory_leaves_the_model_as_it_was) {
+  Model *m = adapted(tiny_gpt2), *n = small_model(tiny_gpt2, NULL, 7), *copy;
+  Arena arena = {0};
+  char dir[4096];
+  snprintf(dir, sizeof dir, "%s/oom", test_tmp());
+  OK(lora_save(m, dir, NULL));
+  Status s = GRPO_ENOMEM;
+  int attempts = 0;
+  for (; s == GRPO_ENOMEM; attempts++) {
+    mem_fail_after((uint64_t)attempts + 1);
+    s = lora_load(n, dir);
+    mem_fail_after(0);
+    CHECK(s != GRPO_ENOMEM || !model_has_lora(n));
+  }
+  CHECK(s == GRPO_OK && attempts > 10 && same_logits(m, n));
+  for (s = GRPO_ENOMEM, attempts = 0; s == GRPO_ENOMEM; attempts++) {
+    mem_fail_after((uint64_t)attempts + 1);
+    s = model_clone(&copy, m);
+    mem_fail_after(0);
+  }
+  CHECK(s == GRPO_OK && attempts > 10 && same_logits(m, copy));
+  model_release(copy);
+  for (s = GRPO_ENOMEM, attempts = 0; s == GRPO_ENOMEM; attempts++) {
+    CHECK(same_logits(m, n));
+    mem_fail_after((uint64_t)attempts + 1);
+    s = model_merge_lora(m, &(Ctx){NULL, &arena});
+    mem_fail_after(0);
+  }
+  CHECK(s == GRPO_OK && attempts > 1);
+  arena_free(&arena);
+  model_release(m);
+  model_release(n);
+}
+
+/* ---- the optimizer --------------------------------------------------------------- */
 
 static void some_gradients(Model *m, uint64_t seed) {
   for (int i = 0; i < model_num_params(m); i++) {

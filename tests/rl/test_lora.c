@@ -89,7 +89,7 @@ TEST(sampling_and_training_with_an_adapter_agree_to_the_bit) {
   tiny_close(&t);
 }
 
-/* ---- the same bits --------------------------------------------------------------------- */
+/* ---- the same bits --------------------------------------------------------------- */
 
 typedef struct Result {
   Model *weights;
@@ -130,7 +130,7 @@ static void check_bits(double dropout) {
 TEST(threads_and_micro_batches_do_not_change_an_adapter_s_bits) { check_bits(0); }
 TEST(nor_do_they_with_dropout) { check_bits(0.3); }
 
-/* ---- the reference ------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------- */
 
 TEST(the_reference_of_a_fresh_adapter_is_its_base) {
   const Config c = tiny_config();
@@ -152,7 +152,7 @@ TEST(the_reference_of_a_fresh_adapter_is_its_base) {
   tiny_close(&t);
 }
 
-/* ---- state ------------------------------------------------------------------------------------ */
+/* ---- state ----------------------------------------------------------------------- */
 
 TEST(a_resumed_engine_goes_on_with_the_same_bits) {
   const Setup s = {.dropout = 0.1, .kl = 0.05, .iterations = 2};
@@ -205,7 +205,7 @@ TEST(an_engine_whose_adapter_went_away_stops) {
   tiny_close(&t);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 static void check_steady(double dropout) {
   const Setup s = {.threads = 2, .dropout = dropout, .kl = 0.05};
@@ -226,7 +226,7 @@ TEST(a_step_on_an_adapter_takes_no_memory) {
   check_steady(0.2);
 }
 
-/* ---- demonstrations --------------------------------------------------------------------------------- */
+/* ---- demonstrations -------------------------------------------------------------- */
 
 static double sft_loss(double dropout, int threads, uint64_t seed) {
   static const int32_t ids[] = {5, 9, 100, 31, 7, 44, 45, 46, 200, 3};
