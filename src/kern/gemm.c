@@ -43,11 +43,9 @@ static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_
     }
     return;
   }
-  for (ptrdiff_t p0 = 0; p0 < depth; p0 += 64) {
-    const ptrdiff_t p1 = kern_min(depth, (int)p0 + 64);
-    for (ptrdiff_t j = 0; j < width; j++)
-      for (ptrdiff_t p = p0; p < p1; p++) dst[p * width + j] = j < cols ? src[p * ps + j * cs] : 0;
-  }
+  kernels()->transpose(cols, depth, src, cs, dst, width); /* ps is 1 */
+  for (ptrdiff_t p = 0; p < depth && cols < width; p++)
+    memset(dst + p * width + cols, 0, sizeof(real) * (size_t)(width - cols));
 }
 
 typedef struct Pack {

@@ -171,7 +171,8 @@ function measure.workload(w, probe, options)
   local config = workloads.config(w)
   w.tokens = config.vocab_size
   local sizes = workloads.sizes(config, w.lora and w.lora.rank)
-  local result, rates = { name = w.name, title = w.title, runs = options.runs, rows = {} }, nil
+  local result, rates = { name = w.name, title = w.title, runs = options.runs, rows = {},
+    shape = { prompts = w.prompts, group = w.group, prompt = w.prompt, new = w.new } }, nil
   for _, sharing in ipairs { true, false } do
     if options.sharing == "both" or options.sharing == sharing then
       rates = probe()
