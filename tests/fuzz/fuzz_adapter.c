@@ -74,7 +74,8 @@ static void release_models(void) {
   for (int k = 0; k < 2; k++) model_release(base[k]);
 }
 static Model *base_model(int k) {
-  if (!base[0] && !base[1]) atexit(release_models);
+  static bool registered;
+  if (!registered) registered = atexit(release_models) == 0;
   if (!base[k]) base[k] = make_model(k);
   return base[k];
 }
