@@ -65,15 +65,27 @@ function Stage.new(tr, spec, index)
   return stage
 end
 
+-- What makes a stage smaller, the most helpful first.
+local function memory_advice(need, config)
+  local advice = {}
+  if need.activations > need.cache and not config.model.gradient_checkpointing then
+    advice[#advice + 1] = "set model.gradient_checkpointing = true"
+  end
+  if config.train.micro_batch_tokens then advice[#advice + 1] = "lower train.micro_batch_tokens" end
+  advice[#advice + 1] = "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens"
+  if config.model.lora and not config.model.quantize then advice[#advice + 1] = 'set model.quantize = "nf4"' end
+  return table.concat(advice, ", or ")
+end
+
 -- Refuses a stage whose worst-case lengths cannot fit, before a page of it is touched.
-local function check_memory(engine)
+local function check_memory(engine, config)
   local need = engine:estimate()
   local more = need.total - need.weights - need.reference -- the models are there already
   local available = core.mem().available
   if available > 0 and more > available then
     errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
-      .. "free; lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens", more >> 20,
-      need.optimizer >> 20, need.activations >> 20, need.cache >> 20, available >> 20)
+      .. "free; %s", more >> 20, need.optimizer >> 20, need.activations >> 20, need.cache >> 20, available >> 20,
+      memory_advice(need, config))
   end
 end
 
@@ -84,10 +96,10 @@ function Stage:build_engine()
     prompts_per_step = config.train.prompts_per_step,
     group_size = self.kind == "grpo" and config.sampling.group_size or 1,
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
-    micro_batch_tokens = config.train.micro_batch_tokens, optimizer = config.train.optimizer,
-    gradient_checkpointing = config.model.gradient_checkpointing,
+    examples = self.kind ~= "grpo", micro_batch_tokens = config.train.micro_batch_tokens,
+    optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
   }
-  check_memory(self.engine)
+  check_memory(self.engine, config)
   self.engine:reserve()
 end
 

@@ -156,9 +156,14 @@ static Status read_model(Tokenizer *t, const Json *j) {
   if (!j || json_type(j) != JSON_OBJECT) return fail(GRPO_EFORMAT, "want an object");
   const char *type = json_string(json_get(j, "type"));
   if (!type) type = json_get(j, "merges") ? "BPE" : "(no type)"; /* files of 2020 have none */
+  if (strcmp(type, "Unigram") == 0) {
+    t->model = MODEL_UNIGRAM;
+    return unigram_read(&t->unigram, &t->vocab, j);
+  }
   const bool bpe = strcmp(type, "BPE") == 0, pieces = strcmp(type, "WordPiece") == 0;
   if (!bpe && !pieces && strcmp(type, "WordLevel") != 0)
-    return fail(GRPO_EFORMAT, "'%s' is not supported (BPE, WordPiece and WordLevel are)", type);
+    return fail(GRPO_EFORMAT, "'%s' is not supported (BPE, Unigram, WordPiece and WordLevel are)",
+                type);
   Status s = read_vocab(t, json_get(j, "vocab"));
   if (s != GRPO_OK) return err_context(s, "vocab");
   return bpe ? read_bpe(t, j) : pieces ? read_wordpiece(t, j) : read_words(t, j);
@@ -305,6 +310,7 @@ static const char *kind_of(const Tokenizer *t) {
   if (t->raw) return "bytes";
   if (t->model == MODEL_BPE || t->model == MODEL_CHARS_BPE) return "bpe";
   if (t->model == MODEL_WORDPIECE) return "wordpiece";
+  if (t->model == MODEL_UNIGRAM) return "unigram";
   return t->nstep == 1 && t->step[0].kind == PRE_CHARS ? "chars" : "words";
 }
 

@@ -21,6 +21,7 @@
 #include "text/pretoken.h"
 #include "text/subword.h"
 #include "text/tokenizer.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
 
 enum { MAX_STEPS = 16 };
@@ -29,6 +30,7 @@ typedef enum TokenizerModel {
   MODEL_BPE,       /* over bytes */
   MODEL_CHARS_BPE, /* over characters */
   MODEL_WORDPIECE,
+  MODEL_UNIGRAM,
   MODEL_WORDS
 } TokenizerModel;
 
@@ -50,6 +52,7 @@ typedef struct EncodeScratch {
   Buf alphabet;         /* a pre-token in the byte-level alphabet */
   Buf affixed;          /* a character or word with its prefix */
   BpeScratch bpe;
+  UniScratch unigram;
   NormScratch norm;
   DecScratch decode; /* held by a decode */
 } EncodeScratch;
@@ -64,6 +67,7 @@ struct Tokenizer {
   int32_t special_id[TOK_NROLES]; /* -1: none */
   int32_t unk;                    /* of the model (WordLevel); -1: unknown words are an error */
   Subword subword;                /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
+  Unigram unigram;                /* MODEL_UNIGRAM */
   char *chat_template, *tool_template; /* NULL: none */
   AddedSet added[2];                   /* found in the raw text; found in normalized text */
   PreStep step[MAX_STEPS];

@@ -40,6 +40,16 @@ static Status encode_word(Encoder *e, const char *s, size_t n) {
   return GRPO_OK;
 }
 
+static Status encode_unigram(Encoder *e, const char *s, size_t n) {
+  const Tokenizer *t = e->t;
+  size_t unknown;
+  try(unigram_encode(&t->unigram, &t->vocab, &e->w->unigram, s, n, e->out, &unknown));
+  if (unknown == n) return GRPO_OK;
+  uint32_t cp;
+  bool valid;
+  return unknown_word(e, s + unknown, utf8_decode(s + unknown, n - unknown, &cp, &valid));
+}
+
 static Status encode_pretoken(Encoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   EncodeScratch *w = e->w;
@@ -53,6 +63,7 @@ static Status encode_pretoken(Encoder *e, const char *s, size_t n) {
     ntext = w->alphabet.len;
   }
   if (t->model == MODEL_WORDS) return encode_word(e, text, ntext);
+  if (t->model == MODEL_UNIGRAM) return encode_unigram(e, text, ntext);
   if (t->ignore_merges) {
     int32_t id = subword_find(&t->vocab, text, ntext);
     if (id >= 0) {
@@ -289,6 +300,7 @@ static void free_scratch(EncodeScratch *w) {
   norm_scratch_free(&w->norm);
   dec_scratch_free(&w->decode);
   bpe_scratch_free(&w->bpe);
+  uni_scratch_free(&w->unigram);
   mem_free(w);
 }
 
@@ -300,6 +312,7 @@ void tokenizer_free(const Tokenizer *shared) {
   normalizer_free(&t->normalizer);
   detok_free(&t->decoder);
   subword_free(&t->subword);
+  unigram_free(&t->unigram);
   vocab_free(&t->vocab);
   bpe_free(&t->bpe);
   added_free(&t->added[0]);

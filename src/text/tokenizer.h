@@ -3,8 +3,8 @@
  * A Tokenizer is one pipeline, described by a Hugging Face tokenizer.json:
  *   added tokens -> normalizer -> pre-tokenizer -> model -> post-processor, and a decoder.
  * Supported models: BPE (of bytes, or of characters with byte fallback, unknown tokens,
- * prefixes and suffixes), WordPiece and WordLevel; all usual normalizers, pre-tokenizers,
- * post-processors and decoders.  What is not supported (Unigram, Precompiled, Nmt, CTC,
+ * prefixes and suffixes), Unigram, WordPiece and WordLevel; all usual normalizers,
+ * pre-tokenizers, post-processors and decoders.  What is not supported (Precompiled, Nmt, CTC,
  * UnicodeScripts, dropout) is refused by its name.  A tokenizer made here (bytes,
  * chars, train) is nothing but its tokenizer.json, so saving and loading it
  * cannot change an id.
@@ -126,7 +126,8 @@ typedef enum TokenRole {
 } TokenRole;
 extern const char *const token_role_name[TOK_NROLES]; /* "bos" */
 int32_t tokenizer_role(const Tokenizer *t, TokenRole role);
-const char *tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "wordpiece" "words" */
+const char *
+tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "unigram" "wordpiece" "words" */
 /* Jinja source, or NULL: chat_template.jinja, or else the config's chat_template; of a list the one
  * named "default", and "tool_use" as the template for conversations with tools. */
 const char *tokenizer_chat_template(const Tokenizer *t);

@@ -68,34 +68,40 @@ static void check_saved(const Model *m, int k) {
   buf_free(&again);
 }
 
-static void check_result(Model *m, Status s, int k, const char *where) {
-  FUZZ_CHECK(model_has_lora(m) == (s == GRPO_OK));
-  if (s == GRPO_OK) {
-    check_forward(m);
-    check_saved(m, k);
-  } else {
-    FUZZ_CHECK(strstr(err_message(), where) && !strchr(err_message(), '\n'));
-    check_forward(m);
-  }
-  model_release(m);
+/* A model of each shape, as good as new. */
+static Model *base[2];
+static void release_models(void) {
+  for (int k = 0; k < 2; k++) model_release(base[k]);
+}
+static Model *base_model(int k) {
+  if (!base[0] && !base[1]) atexit(release_models);
+  if (!base[k]) base[k] = make_model(k);
+  return base[k];
 }
 
-static void check_folder(int k) {
-  Model *m = make_model(k);
-  const Status s = lora_load(m, fuzz_dir);
-  check_result(m, s, k, fuzz_dir);
+static void check_result(Status s, int k, const char *where) {
+  Model *m = base_model(k);
+  FUZZ_CHECK(model_has_lora(m) == (s == GRPO_OK));
+  if (s != GRPO_OK) {
+    FUZZ_CHECK(strstr(err_message(), where) && !strchr(err_message(), '\n'));
+    return;
+  }
+  check_forward(m);
+  check_saved(m, k);
+  model_release(m);
+  base[k] = NULL;
 }
+
+static void check_folder(int k) { check_result(lora_load(base_model(k), fuzz_dir), k, fuzz_dir); }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char weights[] = "adapter_model.safetensors";
   const uint8_t *config;
   const size_t whole = size, n = fuzz_part(&data, &size, &config);
   if (n == whole) { /* no NUL */
-    for (int k = 0; k < 2; k++) {
-      Model *m = make_model(k);
-      const Status s = lora_attach(m, (const char *)config, n, "adapter_config.json");
-      check_result(m, s, k, "adapter_config.json");
-    }
+    static const char name[] = "adapter_config.json";
+    for (int k = 0; k < 2; k++)
+      check_result(lora_attach(base_model(k), (const char *)config, n, name), k, name);
     return 0;
   }
   fuzz_put_file("adapter_config.json", config, n);

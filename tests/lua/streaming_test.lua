@@ -23,6 +23,17 @@ describe("streaming", function()
     local tok = grpo.tokenizer.bytes()
     assert.equal("a\xe2\x82", (streamed(tok, tok:encode("a\xe2\x82"))))
   end)
+  it("gives what decoding the whole gives where the decoder takes the first space away", function()
+    local rng = core.rng(2, "user", 0, 0, 0)
+    for _, name in ipairs { "tokenizer/tokenizer", "unigram/bytes", "unigram/metaspace", "unigram/plain" } do
+      local tok = grpo.tokenizer.load("tests/cases/" .. name .. ".json")
+      for _ = 1, 100 do
+        local ids = {}
+        for i = 1, 12 do ids[i] = math.floor(rng() * #tok) end
+        assert.equal(tok:decode(ids, { skip_special = true }), (streamed(tok, ids)))
+      end
+    end
+  end)
   it("gives what decoding the whole gives, for every tokenizer and for random ids", function()
     if shared == "" then return pending("no oracles: GRPO_SHARED is not set") end
     local rng = core.rng(1, "user", 0, 0, 0)

@@ -88,7 +88,7 @@ TEST(components_that_are_not_supported_are_named) {
           "'CTC'");
   refused("\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
           "post_processor", "BertProcessing: cls");
-  refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model", "'Unigram'");
+  refused("\"type\": \"BPE\"", "\"type\": \"Bigram\"", "model", "'Bigram'");
   refused("\"merges\": [", "\"byte_fallback\": 1, \"merges\": [", "model", "byte_fallback");
   refused("\"merges\": [", "\"dropout\": 0.1, \"merges\": [", "model", "dropout");
   refused("\"merges\": [", "\"unk_token\": \"?\", \"merges\": [", "model", "unk_token");

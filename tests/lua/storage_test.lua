@@ -1,0 +1,133 @@
+-- Models in compact storages: loading, saving, what is refused, memory before they exist.
+
+local core = require "grpo.core"
+local grpo = require "grpo"
+
+local shape = { model_type = "llama", vocab_size = 300, hidden_size = 64, intermediate_size = 96,
+  num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 96, initializer_range = 0.2 }
+local ids = { 1, 2, 3, 4, 5, 6, 7 }
+
+local made = {}
+local function tmpdir()
+  local dir = os.tmpname()
+  os.remove(dir)
+  made[#made + 1] = dir
+  assert(core.fs.mkdirs(dir))
+  return dir
+end
+
+local function saved(dtype)
+  local dir = tmpdir()
+  core.model_new(shape, { seed = 3 }):save(dir, { dtype = dtype })
+  return dir
+end
+
+describe("compact storage", function()
+  it("gives the bits of float32 for a checkpoint kept as it is", function()
+    local dir = saved "bf16"
+    local wide = core.model_load(dir)
+    local compact = core.model_load(dir, { dtype = "auto" })
+    assert.same(wide:logits(ids):totable(), compact:logits(ids):totable())
+  end)
+
+  it("quantises, saves in bitsandbytes' layout and loads that", function()
+    local dir, out, again = saved "bf16", tmpdir(), tmpdir()
+    local q = core.model_load(dir, { quantize = "nf4" })
+    q:save(out, { dtype = "nf4" })
+    local back = core.model_load(out, { dtype = "auto" })
+    assert.same(q:logits(ids):totable(), back:logits(ids):totable())
+    back:save(again, { dtype = "nf4" })
+    assert.equal(core.fs.read(out .. "/model.safetensors"), core.fs.read(again .. "/model.safetensors"))
+    local config = core.json_decode(core.fs.read(out .. "/config.json"))
+    assert.equal("nf4", config.quantization_config.bnb_4bit_quant_type)
+    assert.is_true(config.quantization_config.load_in_4bit)
+    local int8 = core.model_load(dir, { quantize = "int8" })
+    assert.near(q:logprobs(ids):totable()[1], int8:logprobs(ids):totable()[1], 1.0)
+  end)
+
+  it("is not trained without an adapter, and its parameters are copies", function()
+    local m = core.model_load(saved "bf16", { dtype = "auto" })
+    assert.error_matches(function() m:score({ { 1 } }, { { 2 } }, { grad = true }) end, "or add an adapter")
+    local name, tensor = m:parameters()()
+    assert.equal("model.embed_tokens.weight", name)
+    local wide = core.model_load(saved "bf16")
+    local _, same = wide:parameters()()
+    assert.same(same:totable(), tensor:totable())
+  end)
+
+  it("trains an adapter", function()
+    local m = core.model_load(saved "bf16", { quantize = "nf4" })
+    m:add_lora { rank = 4, targets = "all-linear", seed = 1 }
+    m:score({ { 1, 2 } }, { { 3, 4 } }, { grad = true }).logp:sum():backward()
+    assert.is_true(m:count { trainable = true } > 0)
+  end)
+
+  it("refuses what contradicts itself", function()
+    local dir = saved "f32"
+    assert.error_matches(function() core.model_load(dir, { dtype = "f32", quantize = "nf4" }) end, "exclude each other")
+    assert.error_matches(function() core.model_load(dir, { quantize = "int3" }) end, "int8")
+    assert.error_matches(function() core.model_load(dir, { dtype = "f8" }) end, "bf16")
+  end)
+end)
+
+describe("a vocabulary", function()
+  it("grows, and m.config says so", function()
+    local m = core.model_load(saved "bf16", { dtype = "auto" })
+    assert.equal(300, m.config.vocab_size)
+    core.model_resize_vocab(m, 310)
+    assert.equal(310, m.config.vocab_size)
+    assert.equal(310, #m:logits(ids):totable()[1])
+    assert.equal(1, #m:generate({ 305, 309 }, { max_new_tokens = 2, temperature = 0 }))
+    assert.error_matches(function() core.model_resize_vocab(m, 300) end, "cannot shrink")
+  end)
+end)
+
+describe("the estimate of a model", function()
+  it("is there before the model, and shrinks with its storage", function()
+    local dir = saved "bf16"
+    local function model(o) return core.model_estimate(dir, o).model end
+    assert.is_true(model {} > model { dtype = "auto" })
+    assert.is_true(model { dtype = "auto" } > model { quantize = "int8" })
+    assert.is_true(model { quantize = "int8" } > model { quantize = "nf4" })
+    assert.equal(model { dtype = "auto" }, model { dtype = "bf16" })
+  end)
+
+  it("counts what is trained", function()
+    local full = core.model_estimate(shape, { group_size = 4 })
+    local lora = core.model_estimate(shape, { group_size = 4, lora = { rank = 4, targets = { "q_proj", "v_proj" } } })
+    assert.is_true(full.optimizer > 10 * lora.optimizer)
+    assert.is_true(lora.optimizer >= 2 * 4 * (4 * 4 * (64 + 64)))
+    assert.equal(full.total,
+      full.weights + full.reference + full.optimizer + full.cache + full.batch + full.activations)
+    local frozen = core.model_estimate(shape, { train = false })
+    assert.equal(0, frozen.optimizer)
+    local copy = core.model_estimate(shape, { reference = "copy" })
+    local view = core.model_estimate(shape, { reference = "view" })
+    assert.is_true(copy.reference > 0)
+    assert.equal(0, view.reference)
+    local checkpointed = core.model_estimate(shape, { gradient_checkpointing = true })
+    assert.is_true(checkpointed.activations < full.activations)
+    assert.error_matches(function() core.model_estimate(shape, { quantise = "nf4" }) end, "did you mean 'quantize'")
+  end)
+
+  it("is what an engine of that model says", function()
+    local m = core.model_load(saved "bf16", { quantize = "nf4" })
+    m:add_lora { rank = 4, targets = "all-linear", seed = 1 }
+    local sizes = { prompts_per_step = 2, group_size = 4, max_prompt_tokens = 16, max_new_tokens = 16 }
+    local o = { model = m, optimizer = {}, tokenizer = grpo.tokenizer.bytes(), examples = false }
+    for k, v in pairs(sizes) do o[k] = v end
+    local e = core.engine(o)
+    local said = e:estimate()
+    sizes.quantize, sizes.lora = "nf4", { rank = 4, targets = "all-linear" }
+    local dir = saved "bf16"
+    local planned = core.model_estimate(dir, sizes)
+    assert.same(said.total, planned.total)
+    e:close()
+  end)
+end)
+
+describe("directories of these tests", function()
+  it("are removed", function()
+    for _, dir in ipairs(made) do core.fs.remove_tree(dir) end
+  end)
+end)
