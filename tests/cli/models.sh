@@ -60,6 +60,18 @@ result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given
 result "exporting an export gives the same weights, configuration and tokenizer" "$(diff -r -x README.md given/copy given/again)"
 "$GRPO" export base/org/name given/model --force >/dev/null 2>err
 result "--force replaces, and leaves nothing else" "$([ "$(ls -A given | tr '\n' ' ')" = 'again copy model ' ] || ls -A given)"
+mkdir -p kept/deeper && cp -r given/copy kept/source && cp given/copy/config.json kept/
+mkdir notes && echo text >notes/letter.txt
+for target in kept notes kept/source; do
+  before=$(find $target | sort | cksum)
+  "$GRPO" export kept/source $target --force >out 2>err; status=$?
+  result "--force does not replace $target, which is more than a model or is what is exported" "$(
+    { [ $status = 2 ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && [ "$(find $target | sort | cksum)" = "$before" ]; } || cat err)"
+done
+for target in '' . ./; do
+  "$GRPO" export kept/source "$target" --force >out 2>err; status=$?
+  result "'$target' is no name for an export" "$({ [ $status = 2 ] && grep -q 'is no name for a model' err; } || cat err)"
+done
 
 # ---- the recipe of experiments/gsm8k.lua on a small model with random weights -------------------------------------------
 "$GRPO" repl <<'LUA' || echo "no model"
