@@ -50,7 +50,7 @@ static bool same(const Buf *a, const Buf *b) {
 /* Saved, loaded onto a fresh model and saved once more: the same bytes. */
 static void check_saved(const Model *m, int k) {
   Buf config = {0}, weights = {0}, again = {0};
-  char dir[64];
+  char dir[FUZZ_PATH];
   snprintf(dir, sizeof dir, "%s", fuzz_path("saved"));
   FUZZ_CHECK(lora_save(m, dir, NULL) == GRPO_OK);
   read_saved("saved/adapter_config.json", &config);

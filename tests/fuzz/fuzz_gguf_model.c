@@ -25,7 +25,7 @@ static void check_forward(Model *m) {
 }
 
 static void check_written(const Model *m) {
-  char path[128];
+  char path[FUZZ_PATH];
   Model *again = NULL;
   snprintf(path, sizeof path, "%s", fuzz_path("again.gguf"));
   if (model_save_gguf(m, NULL, path, GGML_F32) != GRPO_OK) {
@@ -68,7 +68,7 @@ static void check_tokenizer(const char *path) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char head[8] = {'G', 'G', 'U', 'F', 3};
-  char path[128];
+  char path[FUZZ_PATH];
   snprintf(path, sizeof path, "%s", fuzz_path("model.gguf"));
   if (size < sizeof head) return 0;
   fuzz_put_file("model.gguf", data, size);
