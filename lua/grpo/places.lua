@@ -22,8 +22,8 @@ local function base_of(dir)
   if not is_absolute(name) and fs.exists(beside) then return beside end
   if fs.exists(name) then return name end
   errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
-    .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path", dir, name, is_absolute(name) and "at that path"
-    or ("in %s and in the current directory"):format(dir))
+    .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path", dir, name,
+    is_absolute(name) and "at that path" or ("in %s and in the current directory"):format(dir))
 end
 
 -- Is it a PEFT folder, and not a model of its own?

@@ -38,6 +38,10 @@ is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRP
 result "and says so" "$(grep -q 'no chat template' err || cat err)"
 is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max 4 2>/dev/null)"
 
+# Little address space: OpenBLAS's own threads wait for memory for ever, and the end must not wait for them.
+(ulimit -v 150000; timeout 30 "$GRPO" generate plain '1+1=' --max 2 >/dev/null 2>&1)
+result "ends under ulimit -v" "$([ $? != 124 ] || echo 'did not end')"
+
 # ---- export ------------------------------------------------------------------------------------------------------------
 is "export prints where it wrote" given/model "$("$GRPO" export runs/seven-001 given/model)"
 is "an exported run has what transformers loads" \
