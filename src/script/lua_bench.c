@@ -10,6 +10,13 @@ static int push_rate(lua_State *L, Rate r) {
   return 2;
 }
 
+/* How long to measure: nobody waits for ever. */
+static double check_seconds(lua_State *L, int arg) {
+  const double seconds = check_number(L, arg);
+  if (!(seconds >= 0 && seconds <= 60)) arg_error(L, arg, "seconds is %g, want 0 to 60", seconds);
+  return seconds;
+}
+
 /* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs a second by the clock, and by core time */
 static int l_rate_product(lua_State *L) {
   static const char *const names[] = {"forward", "dx", "dw", "blas_forward", "blas_dx", "blas_dw"};
@@ -19,7 +26,7 @@ static int l_rate_product(lua_State *L) {
   while (what < NRATES && strcmp(names[what], name) != 0) what++;
   if (what == NRATES) return arg_error(L, 1, "unknown product '%s'", name);
   for (int i = 0; i < 3; i++) size[i] = (int)check_integer(L, i + 2, 1, 1 << 16);
-  const double seconds = check_number(L, 5);
+  const double seconds = check_seconds(L, 5);
   const Status s =
       rate_product(script_ctx(L), (RateProduct)what, size[0], size[1], size[2], seconds, &flops);
   if (s) return raise_status(L, s);
@@ -29,7 +36,7 @@ static int l_rate_product(lua_State *L) {
 /* rate_read(seconds) -> bytes a second, likewise */
 static int l_rate_read(lua_State *L) {
   Rate bytes;
-  const Status s = rate_read(script_ctx(L), check_number(L, 1), &bytes);
+  const Status s = rate_read(script_ctx(L), check_seconds(L, 1), &bytes);
   if (s) return raise_status(L, s);
   return push_rate(L, bytes);
 }

@@ -50,6 +50,7 @@ static uint64_t heap_pop(BpeScratch *w) {
     i = kid;
   }
   w->heap[i] = x;
+  w->taken++;
   return top;
 }
 

@@ -33,6 +33,7 @@ typedef struct BpeScratch {
   BpeSymbol *sym;
   uint64_t *heap; /* rank << 32 | index of the left symbol, smallest first */
   size_t cap, nheap;
+  uint64_t taken; /* from the heap, ever: what a test counts */
 } BpeScratch;
 
 Status bpe_init(Bpe *b, size_t nmerges); /* room for that many */

@@ -9,12 +9,13 @@
 #include "base/file.h"
 #include "fuzz.h"
 
+enum { FUZZ_PATH = 256 };
 static char fuzz_dir[64]; /* an empty one of this process, in memory where the system has that */
 static void fuzz_remove_dir(void) { file_remove_tree(fuzz_dir); }
 
 /* The path of a file in it; valid until the next call. */
 static inline const char *fuzz_path(const char *name) {
-  static char path[256];
+  static char path[FUZZ_PATH];
   if (!*fuzz_dir) {
     snprintf(fuzz_dir, sizeof fuzz_dir, "%s/grpo-fuzz-XXXXXX",
              file_is_dir("/dev/shm") ? "/dev/shm" : "/tmp");

@@ -50,7 +50,7 @@ static bool same(const Buf *a, const Buf *b) {
 /* Saved, loaded onto a fresh model and saved once more: the same bytes. */
 static void check_saved(const Model *m, int k) {
   Buf config = {0}, weights = {0}, again = {0};
-  char dir[64];
+  char dir[FUZZ_PATH];
   snprintf(dir, sizeof dir, "%s", fuzz_path("saved"));
   FUZZ_CHECK(lora_save(m, dir, NULL) == GRPO_OK);
   read_saved("saved/adapter_config.json", &config);
@@ -74,7 +74,8 @@ static void release_models(void) {
   for (int k = 0; k < 2; k++) model_release(base[k]);
 }
 static Model *base_model(int k) {
-  if (!base[0] && !base[1]) atexit(release_models);
+  static bool registered;
+  if (!registered) registered = atexit(release_models) == 0;
   if (!base[k]) base[k] = make_model(k);
   return base[k];
 }

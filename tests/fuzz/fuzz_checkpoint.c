@@ -27,7 +27,7 @@ static void check_forward(Model *m) {
 
 static void check_saved(const Model *m, Storage storage) {
   Model *again = NULL;
-  char dir[64];
+  char dir[FUZZ_PATH];
   snprintf(dir, sizeof dir, "%s", fuzz_path("saved"));
   FUZZ_CHECK(model_save(m, dir, storage == STORE_NF4 ? WEIGHT_NF4 : WEIGHT_F32, 0) == GRPO_OK);
   FUZZ_CHECK(model_load(&again, NULL, dir, storage) == GRPO_OK);
