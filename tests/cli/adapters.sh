@@ -44,7 +44,7 @@ sed -i '/kind = "sft"/d' only.lua
 result "the ratio is exactly 1 where sampling and training meet" "$(grep -v '"ratio_max_deviation": 0,' whole/only-001/metrics.jsonl)"
 result "the KL is measured against the base: 0 before the first step" "$(
   head -n 1 whole/only-001/metrics.jsonl | grep -qE '"kl": -?0[,.e]' || head -n 1 whole/only-001/metrics.jsonl)"
-exp=only killed "a fresh adapter, kill -9 in the middle of a step" kill3 KILL_ROLLOUT=5
+exp="only" killed "a fresh adapter, kill -9 in the middle of a step" kill3 KILL_ROLLOUT=5
 result "a reference that is the base is not written" "$(find whole/only-001 -name reference)"
 
 # more: the adapter of `only` is trained on
@@ -54,7 +54,7 @@ sed -i '/kind = "sft"/d' more.lua
 result "an adapter is trained on, with its state as the reference" "$(
   head -n 1 whole/more-001/metrics.jsonl | grep -qE '"kl": -?0[,.e]' || head -n 1 whole/more-001/metrics.jsonl)"
 result "its checkpoints name the same base" "$(grep -q '"base_model_name_or_path": "base"' whole/more-001/latest/adapter_config.json || cat whole/more-001/latest/adapter_config.json)"
-exp=more killed "an adapter that is trained on, kill -9" kill4 KILL_ROLLOUT=5
+exp="more" killed "an adapter that is trained on, kill -9" kill4 KILL_ROLLOUT=5
 "$GRPO" run more.lua --quiet --dir sync --steps 4 'train.sync_reference={}' train.sync_reference.every=2 >/dev/null 2>err || cat err
 result "its reference can move" "$(ls sync/more-001/latest/reference/adapter_model.safetensors 2>&1 >/dev/null)"
 
