@@ -101,7 +101,7 @@ struct Model {
   bool stale;            /* panels do not show the weights */
   bool trainable;
   Storage storage;
-  Matrix **mat;  /* [nparams] its own compact weights; NULL where a parameter is float32 */
+  Matrix **mat;       /* [nparams] its own compact weights; NULL where a parameter is float32 */
   bool checkpointing; /* layers are computed again in backward */
   Rope *rope;
 };
@@ -110,7 +110,7 @@ struct Model {
 Status model_layout(Model **out, Pool *pool, const Config *c);
 /* Weights (not initialised), panels and rope table. */
 Status model_allocate(Model *m);
-void model_destroy(Model *m);                      /* whatever there is; NULL is fine */
+void model_destroy(Model *m); /* whatever there is; NULL is fine */
 /* Before model_allocate: parameter i becomes an empty matrix of its own. */
 Status model_make_compact(Model *m, int i, MatType type);
 /* Matrices of projections inside layers, embeddings and heads; not the position embedding. */
@@ -130,11 +130,13 @@ Status rope_reserve(Rope *r, const Config *c, int positions);
 int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
 size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
-size_t model_panel_size(const Model *m, int i); /* of parameter i, reals; 0: none */
+size_t model_panel_size(const Model *m, int i);    /* of parameter i, reals; 0: none */
 
 /* ---- adapters (lora.c, peft.c) ---- */
-/* A and B as adapter_config.json (its text; `where` names it in messages) says, not initialised. */
+/* A and B as adapter_config.json (its text; `where` names it in messages) says: names and shapes,
+ * no memory for weights yet. */
 Status lora_attach(Model *m, const char *config, size_t len, const char *where);
+Status lora_allocate(Model *m); /* weights, not initialised; on failure the adapter is gone */
 void lora_drop(Model *m); /* forget the adapter; its memory stays until the model goes */
 void lora_free(Lora *l);  /* and those gone before it; NULL is fine */
 int lora_index(const Lora *l, const char *name); /* of a parameter; -1: none */

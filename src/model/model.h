@@ -34,7 +34,7 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed);
 /* How matrices are kept.  STORE_INT8 and STORE_NF4 are for the projections inside layers; the
  * embedding and the head stay as the checkpoint has them. */
 typedef enum Storage {
-  STORE_F32, /* float32 with panels: the only form that full training takes */
+  STORE_F32,  /* float32 with panels: the only form that full training takes */
   STORE_AUTO, /* as in the checkpoint; other block formats than bitsandbytes' NF4 become float32 */
   STORE_BF16,
   STORE_INT8,

@@ -75,8 +75,7 @@ size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
       model_step_bytes(c, rows, rows + spans, spans, kind) + plan_step_bytes(policy, rows, kind);
   if (!reference) return bytes;
   const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
-  return bytes +
-         model_step_bytes(&reference->config, ref_rows, rows + spans, spans, STEP_FORWARD) +
+  return bytes + model_step_bytes(&reference->config, ref_rows, rows + spans, spans, STEP_FORWARD) +
          plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
          (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }

@@ -60,18 +60,12 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",
-                                      "tokenizer",
-                                      "reference",
-                                      "prompts_per_step",
-                                      "group_size",
-                                      "max_prompt_tokens",
-                                      "max_new_tokens",
-                                      "micro_batch_tokens",
-                                      "optimizer",
-                                      "gradient_checkpointing",
-                                      "examples",
-                                      NULL};
+  static const char *const known[] = {"model",          "tokenizer",
+                                      "reference",      "prompts_per_step",
+                                      "group_size",     "max_prompt_tokens",
+                                      "max_new_tokens", "micro_batch_tokens",
+                                      "optimizer",      "gradient_checkpointing",
+                                      "examples",       NULL};
   static const char where[] = "engine";
   engine_options_init(o);
   check_table(L, 1);

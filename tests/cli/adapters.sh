@@ -44,7 +44,7 @@ sed -i '/kind = "sft"/d' only.lua
 result "the ratio is exactly 1 where sampling and training meet" "$(grep -v '"ratio_max_deviation": 0,' whole/only-001/metrics.jsonl)"
 result "the KL is measured against the base: 0 before the first step" "$(
   head -n 1 whole/only-001/metrics.jsonl | grep -qE '"kl": -?0[,.e]' || head -n 1 whole/only-001/metrics.jsonl)"
-exp=only killed "a fresh adapter, kill -9 in the middle of a step" kill3 KILL_ROLLOUT=5
+exp="only" killed "a fresh adapter, kill -9 in the middle of a step" kill3 KILL_ROLLOUT=5
 result "a reference that is the base is not written" "$(find whole/only-001 -name reference)"
 
 # more: the adapter of `only` is trained on
@@ -59,7 +59,7 @@ result "a run's adapter is trained on over weights in 4 bits" "$(cat err)"
 "$GRPO" run more.lua --quiet --dir small --steps 1 'model.lora={}' >/dev/null 2>err
 result "and brings its own rank: model.lora beside it is refused" "$(
   grep -q 'model.lora: whole/only-001 is an adapter, with settings of its own' err || cat err)"
-exp=more killed "an adapter that is trained on, kill -9" kill4 KILL_ROLLOUT=5
+exp="more" killed "an adapter that is trained on, kill -9" kill4 KILL_ROLLOUT=5
 "$GRPO" run more.lua --quiet --dir sync --steps 4 'train.sync_reference={}' train.sync_reference.every=2 >/dev/null 2>err || cat err
 result "its reference can move" "$(ls sync/more-001/latest/reference/adapter_model.safetensors 2>&1 >/dev/null)"
 

@@ -233,10 +233,11 @@ for dir in "$root" ./; do # with the program's Lua files below the current direc
 done
 rm -rf lua
 
-for command in generate chat; do
-  refused "$command with an adapter whose base is not there" 3 \
+for command in 'generate adapter x' 'chat adapter'; do
+  # shellcheck disable=SC2086  # the words are meant to be split
+  refused "${command%% *} with an adapter whose base is not there" 3 \
     'adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter and in the current directory\); .*' \
-    "$GRPO" $command adapter $([ $command = chat ] || echo x)
+    "$GRPO" $command
 done
 refused 'a base for a model that is none' 2 'made/good-001/latest: is a model of its own, not an adapter; .*' \
   "$GRPO" chat made/good-001/latest --base spoilt
@@ -251,6 +252,6 @@ refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0
 refused 'an export with two types' 2 '--dtype: --quantize nf4 decides it; .*' "$GRPO" export $good x --quantize nf4 --dtype bf16
 refused 'an export of nothing' 3 '.*nomodel.*' "$GRPO" export nomodel x
 refused 'an export to where nothing can be written' 5 'cannot make the directory file: .*' "$GRPO" export $good file/x
-result 'a refused export leaves nothing' "$(ls -A | grep -x 'x\|\.tmp-x')"
+result 'a refused export leaves nothing' "$(find . -maxdepth 1 \( -name x -o -name .tmp-x \))"
 
 finish

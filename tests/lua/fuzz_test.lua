@@ -2,10 +2,11 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 
--- Functions that would leave, block or write outside.
+-- Functions that would leave, block or write outside, or measure for as long as they are told.
 local left_out = { signals_install = true, set_threads = true, checkpoint_begin = true, edit = true,
   out = true, err = true, remove_tree = true, rename = true, link = true, write = true, mkdirs = true, append = true,
-  lock = true, truncate = true, save = true, strict = true, limited = true, protected = true, list = true }
+  lock = true, truncate = true, save = true, strict = true, limited = true, protected = true, list = true,
+  rate_read = true, rate_product = true }
 
 local function tiny()
   return grpo.model.new({ model_type = "llama", vocab_size = 258, hidden_size = 8, intermediate_size = 8,
@@ -97,4 +98,20 @@ describe("every function", function()
       end
     end)
   end
+end)
+
+describe("the functions that measure", function()
+  it("refuse what is no time, and what is no product", function()
+    for _, seconds in ipairs { -1, 61, 0 / 0, 1 / 0, "x", {}, core.none } do
+      assert.is_false(pcall(core.rate_read, seconds))
+      assert.is_false(pcall(core.rate_product, "forward", 8, 8, 8, seconds))
+    end
+    for _, bad in ipairs { 0, -1, 1.5, 1 << 31, 0 / 0, "x", {} } do
+      assert.is_false(pcall(core.rate_product, "forward", bad, 8, 8, 0))
+      assert.is_false(pcall(core.rate_product, "dx", 8, bad, 8, 0))
+      assert.is_false(pcall(core.rate_product, "dw", 8, 8, bad, 0))
+      assert.is_false(pcall(core.rate_product, bad, 8, 8, 8, 0))
+    end
+    assert.is_true(core.rate_product("forward", 8, 8, 8, 0) > 0)
+  end)
 end)

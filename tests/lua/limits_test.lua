@@ -1,7 +1,9 @@
 -- Budgets of script code: every attack named in docs, decided the same on every run.
 local core = require "grpo.core"
 
-local limits = { instructions = 1e6, memory = 16 * 2^20, seconds = 20 }
+-- Wall-clock time passes as the machine is loaded: here it only ends a test that hangs, and what
+-- must be quick is measured in processor time (os.clock).
+local limits = { instructions = 1e6, memory = 16 * 2^20, seconds = 600 }
 
 local function fails(f, code, pattern)
   local ok, err = core.limited(limits, "reward 'x'", f)
@@ -133,9 +135,9 @@ describe("an instruction budget", function()
   table.sort(names)
   for _, name in ipairs(names) do
     it("ends " .. name, function()
-      local started = core.clock()
+      local started = os.clock()
       fails(attacks[name], "ELIMIT", "instructions")
-      assert.is_true(core.clock() - started < 5)
+      assert.is_true(os.clock() - started < 5)
     end)
   end
   it("does not count what runs outside", function()
@@ -166,7 +168,7 @@ end)
 
 -- luacheck: push ignore 241 (tables that only grow)
 describe("a memory budget", function()
-  local limits = { instructions = 1e8, memory = 16 * 2^20, seconds = 60 } -- luacheck: ignore
+  local limits = { instructions = 1e8, memory = 16 * 2^20, seconds = 600 } -- luacheck: ignore
   local function fails(f, code, pattern) -- luacheck: ignore
     local ok, err = core.limited(limits, "reward 'x'", f)
     assert.is_false(ok)
@@ -319,9 +321,9 @@ describe("core.protected", function()
   end)
   it("costs about a microsecond when limited", function()
     local function reward() return 1 end
-    local n, started = 20000, core.clock()
+    local n, started = 20000, os.clock()
     for _ = 1, n do core.limited(limits, "reward", reward) end
-    local each = (core.clock() - started) / n
+    local each = (os.clock() - started) / n
     assert.is_true(each < 50e-6)
   end)
 end)

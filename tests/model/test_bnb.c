@@ -51,7 +51,8 @@ static void make(Packed *p, bool nested) {
   p->tensor[1] = nested ? tensor("x.weight.absmax", ST_U8, BLOCKS, p->absmax)
                         : tensor("x.weight.absmax", ST_F32, BLOCKS, p->plain);
   p->tensor[2] = tensor("x.weight.quant_map", ST_F32, 16, p->code);
-  p->tensor[3] = tensor("x.weight.quant_state.bitsandbytes__nf4", ST_U8, strlen(p->state), p->state);
+  p->tensor[3] =
+      tensor("x.weight.quant_state.bitsandbytes__nf4", ST_U8, strlen(p->state), p->state);
   p->tensor[4] = tensor("x.weight.nested_absmax", ST_F32, 1, p->scale);
   p->tensor[5] = tensor("x.weight.nested_quant_map", ST_F32, 256, p->map);
   p->count = nested ? 6 : 4;
@@ -64,8 +65,8 @@ static Status describe(Packed *p, SourceTensor *out) {
 
 static float value_of(const Packed *p, bool nested, int i) {
   const int byte = p->packed[i / 2];
-  const float absmax = nested ? nf4_absmax_map[p->absmax[i / 64]] * p->scale[0] + 0.03125f
-                              : p->plain[i / 64];
+  const float absmax =
+      nested ? nf4_absmax_map[p->absmax[i / 64]] * p->scale[0] + 0.03125f : p->plain[i / 64];
   return nf4_code[i % 2 ? byte & 15 : byte >> 4] * absmax;
 }
 
@@ -106,7 +107,8 @@ TEST(packed_weights_that_lie_are_refused) {
       {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [4294967296, 4294967296]}",
        "no shape"},
       {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 300]}", "600 bytes"},
-      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 200], \"nested_offset\": \"x\", "
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 200], \"nested_offset\": "
+       "\"x\", "
        "\"nested_blocksize\": 256}",
        "no nested_offset"},
       {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 200], \"nested_offset\": 1, "
@@ -121,8 +123,8 @@ TEST(packed_weights_that_lie_are_refused) {
     p.tensor[3].n = strlen(p.state);
     REFUSED(describe(&p, &t), GRPO_EFORMAT, states[i].words);
   }
-  static const char *const missing[] = {"", "absmax", "quant_map", "state", "nested_absmax",
-                                        "nested_quant_map"};
+  static const char *const missing[] = {"",      "absmax",        "quant_map",
+                                        "state", "nested_absmax", "nested_quant_map"};
   for (int i = 1; i < PARTS; i++) {
     make(&p, true);
     p.tensor[i].name = NULL;
@@ -150,7 +152,8 @@ TEST(other_quantisations_are_refused_by_name) {
       {"null", NULL},
       {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"nf4\"}",
        NULL},
-      {"{\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":false}",
+      {"{\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":"
+       "false}",
        NULL},
       {"{\"quant_method\":\"gptq\",\"bits\":4}", "'gptq'"},
       {"{\"quant_method\":\"awq\"}", "'awq'"},

@@ -133,70 +133,70 @@ TEST(end_tokens_are_a_number_a_list_or_null) {
   CHECK(c.num_eos == 0 && !config_is_eos(&c, -1));
 }
 
+static const char *const refused[][2] = {
+    {"{}", "no model_type"},
+    {"[]", "not a JSON object"},
+    {"{\"model_type\":\"mamba\"}", "model_type 'mamba'"},
+    {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act 'gelu'"},
+    {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}", "activation_function 'relu'"},
+    {"{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
+     "scale_attn_by_inverse_layer_idx is supported only as false"},
+    {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}", "scale_attn_weights"},
+    {"{\"model_type\":\"gpt2\",\"reorder_and_upcast_attn\":true}", "reorder_and_upcast_attn"},
+    {"{\"model_type\":\"llama\",\"sliding_window\":4096}", "sliding_window"},
+    {"{\"model_type\":\"llama\",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
+     "sliding_attention"},
+    {"{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}}",
+     "rope type 'yarn'"},
+    {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"dynamic\"}}", "'dynamic'"},
+    {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\"}}", "needs a factor"},
+    {"{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+     "low_freq_factor"},
+    {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"longrope\"}}", "phi3 models only"},
+    {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
+     "short_factor must list 48 numbers"},
+    {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":3}}", "factor"},
+    {"{\"model_type\":\"phi3\",\"partial_rotary_factor\":2}", "partial_rotary_factor"},
+    {"{\"model_type\":\"qwen3\",\"rope_parameters\":{\"full_attention\":{}}}",
+     "rope_parameters for each type of layer"},
+    {"{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"sliding_attention\":"
+     "{\"rope_type\":\"linear\",\"factor\":2}}}",
+     "not supported for sliding_attention"},
+    {"{\"model_type\":\"qwen2\",\"num_hidden_layers\":2,\"use_sliding_window\":true,"
+     "\"layer_types\":[\"full_attention\"]}",
+     "layer_types lists 1 layers of 2"},
+    {"{\"model_type\":\"mistral\",\"layer_types\":[\"full_attention\"]}", "the other keys do not"},
+    {"{\"model_type\":\"qwen2\",\"layer_types\":[\"linear_attention\"]}", "'linear_attention'"},
+    {"{\"model_type\":\"mistral\",\"sliding_window\":0}", "sliding_window = 0 is outside"},
+    {"{\"model_type\":\"llama\",\"final_logit_softcapping\":30}", "only as null"},
+    {"{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true}", "bidirectional"},
+    {"{\"model_type\":\"gemma2\",\"hidden_activation\":\"gelu\"}", "hidden_activation 'gelu'"},
+    {"{\"model_type\":\"gemma3\"}", "model_type 'gemma3'"},
+    {"{\"model_type\":\"llama\",\"rope_scaling\":3}", "rope_scaling must be an object"},
+    {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
+    {"{\"model_type\":\"llama\",\"quantization_config\":{}}", "quantization_config"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":\"64\"}", "hidden_size must be a whole number"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":-4}", "hidden_size = -4 is outside"},
+    {"{\"model_type\":\"llama\",\"num_hidden_layers\":1e9}", "num_hidden_layers"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":100,\"num_attention_heads\":3}",
+     "not a multiple of 3 attention heads"},
+    {"{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "key/value heads"},
+    {"{\"model_type\":\"llama\",\"head_dim\":15}", "is odd"},
+    {"{\"model_type\":\"llama\",\"vocab_size\":4194304,\"hidden_size\":65536,\"head_dim\":64,"
+     "\"num_attention_heads\":32}",
+     "parameters"},
+    {"{\"model_type\":\"llama\",\"tie_word_embeddings\":1}", "true or false"},
+    {"{\"model_type\":\"llama\",\"rms_norm_eps\":\"x\"}", "rms_norm_eps must be a number"},
+    {"{\"model_type\":\"llama\",\"eos_token_id\":[1,2,3,4,5,6,7,8,9]}", "eos_token_id"},
+};
+
 TEST(what_is_not_supported_is_refused_by_name) {
-  static const char *const cases[][2] = {
-      {"{}", "no model_type"},
-      {"[]", "not a JSON object"},
-      {"{\"model_type\":\"mamba\"}", "model_type 'mamba'"},
-      {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act 'gelu'"},
-      {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}", "activation_function 'relu'"},
-      {"{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
-       "scale_attn_by_inverse_layer_idx is supported only as false"},
-      {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}", "scale_attn_weights"},
-      {"{\"model_type\":\"gpt2\",\"reorder_and_upcast_attn\":true}", "reorder_and_upcast_attn"},
-      {"{\"model_type\":\"llama\",\"sliding_window\":4096}", "sliding_window"},
-      {"{\"model_type\":\"llama\",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
-       "sliding_attention"},
-      {"{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}}",
-       "rope type 'yarn'"},
-      {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"dynamic\"}}", "'dynamic'"},
-      {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\"}}", "needs a factor"},
-      {"{\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
-       "low_freq_factor"},
-      {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"longrope\"}}", "phi3 models only"},
-      {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
-       "short_factor must list 48 numbers"},
-      {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":3}}", "factor"},
-      {"{\"model_type\":\"phi3\",\"partial_rotary_factor\":2}", "partial_rotary_factor"},
-      {"{\"model_type\":\"qwen3\",\"rope_parameters\":{\"full_attention\":{}}}",
-       "rope_parameters for each type of layer"},
-      {"{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"sliding_attention\":"
-       "{\"rope_type\":\"linear\",\"factor\":2}}}",
-       "not supported for sliding_attention"},
-      {"{\"model_type\":\"qwen2\",\"num_hidden_layers\":2,\"use_sliding_window\":true,"
-       "\"layer_types\":[\"full_attention\"]}",
-       "layer_types lists 1 layers of 2"},
-      {"{\"model_type\":\"mistral\",\"layer_types\":[\"full_attention\"]}",
-       "the other keys do not"},
-      {"{\"model_type\":\"qwen2\",\"layer_types\":[\"linear_attention\"]}", "'linear_attention'"},
-      {"{\"model_type\":\"mistral\",\"sliding_window\":0}", "sliding_window = 0 is outside"},
-      {"{\"model_type\":\"llama\",\"final_logit_softcapping\":30}", "only as null"},
-      {"{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true}", "bidirectional"},
-      {"{\"model_type\":\"gemma2\",\"hidden_activation\":\"gelu\"}", "hidden_activation 'gelu'"},
-      {"{\"model_type\":\"gemma3\"}", "model_type 'gemma3'"},
-      {"{\"model_type\":\"llama\",\"rope_scaling\":3}", "rope_scaling must be an object"},
-      {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
-      {"{\"model_type\":\"llama\",\"quantization_config\":{}}", "quantization_config"},
-      {"{\"model_type\":\"llama\",\"hidden_size\":\"64\"}", "hidden_size must be a whole number"},
-      {"{\"model_type\":\"llama\",\"hidden_size\":-4}", "hidden_size = -4 is outside"},
-      {"{\"model_type\":\"llama\",\"num_hidden_layers\":1e9}", "num_hidden_layers"},
-      {"{\"model_type\":\"llama\",\"hidden_size\":100,\"num_attention_heads\":3}",
-       "not a multiple of 3 attention heads"},
-      {"{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "key/value heads"},
-      {"{\"model_type\":\"llama\",\"head_dim\":15}", "is odd"},
-      {"{\"model_type\":\"llama\",\"vocab_size\":4194304,\"hidden_size\":65536,\"head_dim\":64,"
-       "\"num_attention_heads\":32}",
-       "parameters"},
-      {"{\"model_type\":\"llama\",\"tie_word_embeddings\":1}", "true or false"},
-      {"{\"model_type\":\"llama\",\"rms_norm_eps\":\"x\"}", "rms_norm_eps must be a number"},
-      {"{\"model_type\":\"llama\",\"eos_token_id\":[1,2,3,4,5,6,7,8,9]}", "eos_token_id"},
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     Config c;
-    Status s = parse(cases[i][0], &c);
-    if (s == GRPO_OK || !strstr(err_message(), cases[i][1]) ||
+    Status s = parse(refused[i][0], &c);
+    if (s == GRPO_OK || !strstr(err_message(), refused[i][1]) ||
         !strstr(err_message(), "config.json"))
-      test_fail(__FILE__, __LINE__, "%s: %s", cases[i][0], s ? err_message() : "accepted");
+      test_fail(__FILE__, __LINE__, "%s: %s", refused[i][0], s ? err_message() : "accepted");
   }
 }
 
