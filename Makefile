@@ -32,9 +32,9 @@ WARN  += -Werror
 endif
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g3 -DGRPO_DEBUG
-OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
-OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
-OPT_cov     := -O0 -g --coverage
+OPT_asan    := -O1 -g -DGRPO_PLAIN_EXIT -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+OPT_tsan    := -O1 -g -DGRPO_PLAIN_EXIT -fsanitize=thread -fno-omit-frame-pointer
+OPT_cov     := -O0 -g -DGRPO_PLAIN_EXIT --coverage
 OPT   := $(OPT_$(MODE))
 ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)

@@ -167,6 +167,45 @@ local function check(source, o)
   end
 end
 
+-- A directory that holds a model's files and nothing else, so that replacing it loses nothing more.
+local function is_plain_model(dir)
+  local names = fs.list(dir) or {}
+  for _, name in ipairs(names) do
+    if fs.isdir(dir .. "/" .. name) then return false end
+  end
+  return #names == 0 or fs.exists(dir .. "/config.json") or fs.exists(dir .. "/adapter_config.json")
+end
+
+-- Is it what is exported, or above it?
+local function holds_source(target, source, path)
+  local full = fs.realpath(target)
+  for _, read in pairs { path, source.place.path, source.place.adapter, source.run, source.base } do
+    local real = fs.realpath(read)
+    if full and real and (real .. "/"):sub(1, #full + 1) == full .. "/" then return true end
+  end
+end
+
+-- Whether OUT may be written, or replaced, before anything is loaded.
+local function check_target(target, source, o)
+  local name = target:match("[^/]+$")
+  if not name or name == "." or name == ".." then
+    errors.raise("EARG", "%s: is no name for a model; give a new directory, or a file ending in .gguf",
+      o.target == "" and "OUT" or o.target)
+  end
+  if not fs.exists(target) then
+    if fs.readlink(target) then errors.raise("EARG", "%s: is a link that leads nowhere; remove it", o.target) end
+    return
+  end
+  if not o.force then errors.raise("EARG", "%s: exists already; --force replaces it", o.target) end
+  if holds_source(target, source, o.path) then
+    errors.raise("EARG", "%s: holds what is exported; write it elsewhere", o.target)
+  end
+  if fs.isdir(target) and not is_plain_model(target) then
+    errors.raise("EARG", "%s: is not a model's directory alone, so --force does not replace it; give another name",
+      o.target)
+  end
+end
+
 local function replace(temporary, target, force)
   local old = temporary .. ".old"
   local replaced = force and fs.exists(target)
@@ -178,17 +217,16 @@ end
 -- o: { path =, target =, format = "hf"|"adapter"|"gguf", merge =, quantize =, dtype =, force =, base = }
 function export.write(o)
   local source = source_of(o.path, o.base)
+  local target = o.target:gsub("/+$", "")
   check(source, o)
-  if fs.exists(o.target) and not o.force then
-    errors.raise("EARG", "%s: exists already; --force replaces it", o.target)
-  end
+  check_target(target, source, o)
   local model = loading.open(o.path, { base = o.base })
-  local parent, name = o.target:gsub("/+$", ""):match("^(.*/)([^/]+)$")
-  local temporary = (parent or "") .. ".tmp-" .. (name or o.target:gsub("/+$", ""))
+  local parent, name = target:match("^(.*/)([^/]+)$")
+  local temporary = (parent or "") .. ".tmp-" .. (name or target)
   if parent then must(fs.mkdirs(parent)) end
   fs.remove_tree(temporary)
   local ok, err = pcall(writers[o.format], model, source, temporary, o)
-  if ok then ok, err = pcall(replace, temporary, (o.target:gsub("/+$", "")), o.force) end
+  if ok then ok, err = pcall(replace, temporary, target, o.force) end
   if ok then return end
   fs.remove_tree(temporary)
   error(err, 0)

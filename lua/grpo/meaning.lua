@@ -56,7 +56,7 @@ local function check_version(config, origin, complain)
 end
 
 local function adapted(model)
-  return model.lora or (model.path and places.is_adapter(model.path))
+  return model.lora or (model.path and places.leads_to_adapter(model.path))
 end
 
 local function check_kl(config, complain)
@@ -169,7 +169,7 @@ local function check_model(model, origin, complain)
   if not (model.path or model.config) then
     complain("model.path", "missing; give a model directory, or model.config for random weights")
   end
-  local adapter = model.path and places.is_adapter(model.path)
+  local adapter = model.path and places.leads_to_adapter(model.path)
   if model.lora and not model.path then
     complain("model.lora", "needs model.path: an adapter is saved without its base, which must be there to load it "
       .. "again")

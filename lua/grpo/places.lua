@@ -21,9 +21,9 @@ local function base_of(dir)
   local beside = dir .. "/" .. name
   if not is_absolute(name) and fs.exists(beside) then return beside end
   if fs.exists(name) then return name end
-  errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, or "
-    .. "change base_model_name_or_path", dir, name, is_absolute(name) and "at that path"
-    or ("in %s and in the current directory"):format(dir))
+  errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
+    .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path", dir, name,
+    is_absolute(name) and "at that path" or ("in %s and in the current directory"):format(dir))
 end
 
 -- Is it a PEFT folder, and not a model of its own?
@@ -31,15 +31,26 @@ function places.is_adapter(path)
   return fs.exists(path .. "/adapter_config.json") and not fs.exists(path .. "/config.json")
 end
 
+-- The directory that a run's newest checkpoint is in.
+local function newest_of(run)
+  local latest = run .. "/latest"
+  if not fs.isdir(latest) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", run) end
+  local newest = fs.readlink(latest) -- which the link may not name for long
+  return newest and fs.isdir(run .. "/" .. newest) and run .. "/" .. newest or latest
+end
+
+-- Does a path to a model, a run's for one, lead to an adapter?
+function places.leads_to_adapter(path)
+  local run = fs.isdir(path .. "/latest") and fs.exists(path .. "/run.json")
+  return places.is_adapter(run and newest_of(path) or path)
+end
+
 -- { path = what to load, adapter = its directory or nil, run = the run directory or nil }.  base: a model to use in
 -- place of the one that the adapter names.
 function places.find(path, base)
   local place = { path = path }
   if fs.exists(path .. "/run.json") then
-    place.run, place.path = path, path .. "/latest"
-    if not fs.isdir(place.path) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", path) end
-    local newest = fs.readlink(place.path) -- which the link may not name for long
-    if newest and fs.isdir(path .. "/" .. newest) then place.path = path .. "/" .. newest end
+    place.run, place.path = path, newest_of(path)
   end
   if places.is_adapter(place.path) then
     place.adapter, place.path = place.path, base or base_of(place.path)

@@ -41,7 +41,9 @@ static Status count_elements(const OpDef *def, Tensor *y) {
 /* The input that may be a compact weight (Tensor.mat); -1: none. */
 static int matrix_input(const OpDef *def) {
   if (def == &op_embedding) return 0;
-  return def == &op_linear || def == &op_loghead || def == &op_lora_linear ? 1 : -1;
+  const bool second =
+      def == &op_linear || def == &op_lora_linear || def == &op_loghead || def == &op_lora_loghead;
+  return second ? 1 : -1;
 }
 
 Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,

@@ -133,8 +133,10 @@ size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserv
 size_t model_panel_size(const Model *m, int i);    /* of parameter i, reals; 0: none */
 
 /* ---- adapters (lora.c, peft.c) ---- */
-/* A and B as adapter_config.json (its text; `where` names it in messages) says, not initialised. */
+/* A and B as adapter_config.json (its text; `where` names it in messages) says: names and shapes,
+ * no memory for weights yet. */
 Status lora_attach(Model *m, const char *config, size_t len, const char *where);
+Status lora_allocate(Model *m); /* weights, not initialised; on failure the adapter is gone */
 void lora_drop(Model *m); /* forget the adapter; its memory stays until the model goes */
 void lora_free(Lora *l);  /* and those gone before it; NULL is fine */
 int lora_index(const Lora *l, const char *name); /* of a parameter; -1: none */

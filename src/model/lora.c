@@ -174,7 +174,7 @@ static Status allocate_panels(Lora *l) {
   return GRPO_OK;
 }
 
-static Status allocate(Lora *l) {
+static Status take_memory(Lora *l) {
   size_t at = 0;
   for (int i = 0; i < l->nparams; i++) l->reals += padded(l->param[i].t.n);
   l->weights = mem_alloc_aligned(l->reals * sizeof *l->weights);
@@ -214,8 +214,7 @@ static Status none_found(Model *m, const char *where) {
 static Status build(Attach *a) {
   try(count_modules(a));
   if (!a->l->nmodules) return none_found(a->m, a->config->where);
-  try(add_modules(a));
-  return allocate(a->l);
+  return add_modules(a);
 }
 
 Status lora_attach(Model *m, const char *config, size_t len, const char *where) {
@@ -243,6 +242,14 @@ Status lora_attach(Model *m, const char *config, size_t len, const char *where) 
   }
   m->lora = l;
   return GRPO_OK;
+}
+
+Status lora_allocate(Model *m) {
+  const Status s = take_memory(m->lora);
+  if (s == GRPO_OK) return GRPO_OK;
+  lora_free(m->lora);
+  m->lora = NULL;
+  return s;
 }
 
 void lora_free(Lora *l) {
@@ -335,6 +342,7 @@ Status model_add_lora(Model *m, const LoraOptions *o, uint64_t seed) {
   put_options(&b, m, o);
   Status s = buf_status(&b);
   if (s == GRPO_OK) s = lora_attach(m, b.data, b.len, "lora");
+  if (s == GRPO_OK) s = lora_allocate(m);
   if (s == GRPO_OK) initialise(m->lora, seed);
   buf_free(&b);
   return s;

@@ -297,7 +297,8 @@ Status model_view(Model **out, const Model *of) {
 static Status clone_adapter(Model **out, const Model *from) {
   const Lora *l = from->lora;
   try(model_view(out, from));
-  const Status s = lora_attach(*out, l->config, strlen(l->config), "model");
+  Status s = lora_attach(*out, l->config, strlen(l->config), "model");
+  if (s == GRPO_OK) s = lora_allocate(*out);
   if (s != GRPO_OK) {
     model_release(*out);
     return s;

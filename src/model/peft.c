@@ -338,16 +338,18 @@ static Status match_tensors(const Lora *l, const Safetensors *f, const StTensor 
               l->param[first].name, missing, l->nparams);
 }
 
-static Status read_tensors(Lora *l, const char *dir) {
+/* Shapes are checked before memory is taken: a lying rank costs nothing. */
+static Status read_tensors(Model *m, const char *dir) {
+  Lora *l = m->lora;
   char path[PATH_BYTES];
   Safetensors f;
   try(join(path, dir, "adapter_model.safetensors"));
   try(safetensors_open(&f, path));
   const StTensor **found = mem_zalloc((size_t)l->nparams * sizeof *found);
   Status s = found ? match_tensors(l, &f, found) : fail(GRPO_ENOMEM, "%s", path);
+  if (s == GRPO_OK) s = lora_allocate(m);
   for (int i = 0; s == GRPO_OK && i < l->nparams; i++)
     st_read(found[i], 0, found[i]->n, l->param[i].t.data);
-  l->stale = true;
   mem_free(found);
   safetensors_close(&f);
   return s;
@@ -373,8 +375,8 @@ Status lora_load(Model *m, const char *dir) {
   if (s == GRPO_OK) s = lora_attach(m, text.data ? text.data : "", text.len, path);
   buf_free(&text);
   try(s);
-  s = read_tensors(m->lora, dir);
-  if (s != GRPO_OK) { /* nobody has seen it yet */
+  s = read_tensors(m, dir);
+  if (s != GRPO_OK && m->lora) { /* nobody has seen it yet */
     lora_free(m->lora);
     m->lora = NULL;
   }

@@ -18,9 +18,11 @@
 
 bool is_library_source(lua_State *L, const char *source) {
   static const char installed[] = "/share/grpo/lua/";
+  static const char kept[] = "/source/modules/grpo/"; /* a run's own copies */
   if (*source++ != '@') return false;
+  if (strncmp(source, "./", 2) == 0) source += 2;
   return strncmp(source, "lua/grpo/", 9) == 0 || strstr(source, installed) != NULL ||
-         script_embedded(L, source, strlen(source)) != NULL;
+         strstr(source, kept) != NULL || script_embedded(L, source, strlen(source)) != NULL;
 }
 
 /* The level-th Lua frame of the user's (1: the innermost); false when there is none. */

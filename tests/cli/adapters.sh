@@ -54,6 +54,11 @@ sed -i '/kind = "sft"/d' more.lua
 result "an adapter is trained on, with its state as the reference" "$(
   head -n 1 whole/more-001/metrics.jsonl | grep -qE '"kl": -?0[,.e]' || head -n 1 whole/more-001/metrics.jsonl)"
 result "its checkpoints name the same base" "$(grep -q '"base_model_name_or_path": "base"' whole/more-001/latest/adapter_config.json || cat whole/more-001/latest/adapter_config.json)"
+"$GRPO" run more.lua --quiet --dir small --steps 1 model.quantize=nf4 >/dev/null 2>err
+result "a run's adapter is trained on over weights in 4 bits" "$(cat err)"
+"$GRPO" run more.lua --quiet --dir small --steps 1 'model.lora={}' >/dev/null 2>err
+result "and brings its own rank: model.lora beside it is refused" "$(
+  grep -q 'model.lora: whole/only-001 is an adapter, with settings of its own' err || cat err)"
 exp="more" killed "an adapter that is trained on, kill -9" kill4 KILL_ROLLOUT=5
 "$GRPO" run more.lua --quiet --dir sync --steps 4 'train.sync_reference={}' train.sync_reference.every=2 >/dev/null 2>err || cat err
 result "its reference can move" "$(ls sync/more-001/latest/reference/adapter_model.safetensors 2>&1 >/dev/null)"

@@ -222,6 +222,17 @@ refused 'an evaluation of a model without questions' 2 'eval: spoilt: is neither
 refused 'chat without a model' 2 'chat: which model\? usage: .*' "$GRPO" chat
 refused 'chat with a model that is not there' 3 '.*nomodel.*' "$GRPO" chat nomodel
 mkdir -p adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "elsewhere/base" }' >adapter/adapter_config.json
+cat >nowhere.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment { data = { train = grpo.data.jsonl("nowhere.jsonl") } }
+LUA
+for dir in "$root" ./; do # with the program's Lua files below the current directory too
+  [ "$dir" = "$root" ] || { mkdir -p lua && cp -r "$root/lua/grpo" lua/; }
+  refused "an error is at the script's line, wherever the program's own files are" 3 \
+    'nowhere\.lua:2: nowhere\.jsonl: .*' "$GRPO" run nowhere.lua
+done
+rm -rf lua
+
 for command in 'generate adapter x' 'chat adapter'; do
   # shellcheck disable=SC2086  # the words are meant to be split
   refused "${command%% *} with an adapter whose base is not there" 3 \

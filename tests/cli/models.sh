@@ -38,6 +38,10 @@ is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRP
 result "and says so" "$(grep -q 'no chat template' err || cat err)"
 is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max 4 2>/dev/null)"
 
+# Little address space: OpenBLAS's own threads wait for memory for ever, and the end must not wait for them.
+(ulimit -v 150000; timeout 30 "$GRPO" generate plain '1+1=' --max 2 >/dev/null 2>&1)
+result "ends under ulimit -v" "$([ $? != 124 ] || echo 'did not end')"
+
 # ---- export ------------------------------------------------------------------------------------------------------------
 is "export prints where it wrote" given/model "$("$GRPO" export runs/seven-001 given/model)"
 is "an exported run has what transformers loads" \
@@ -60,6 +64,18 @@ result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given
 result "exporting an export gives the same weights, configuration and tokenizer" "$(diff -r -x README.md given/copy given/again)"
 "$GRPO" export base/org/name given/model --force >/dev/null 2>err
 result "--force replaces, and leaves nothing else" "$([ "$(ls -A given | tr '\n' ' ')" = 'again copy model ' ] || ls -A given)"
+mkdir -p kept/deeper && cp -r given/copy kept/source && cp given/copy/config.json kept/
+mkdir notes && echo text >notes/letter.txt
+for target in kept notes kept/source; do
+  before=$(find $target | sort | cksum)
+  "$GRPO" export kept/source $target --force >out 2>err; status=$?
+  result "--force does not replace $target, which is more than a model or is what is exported" "$(
+    { [ $status = 2 ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && [ "$(find $target | sort | cksum)" = "$before" ]; } || cat err)"
+done
+for target in '' . ./; do
+  "$GRPO" export kept/source "$target" --force >out 2>err; status=$?
+  result "'$target' is no name for an export" "$({ [ $status = 2 ] && grep -q 'is no name for a model' err; } || cat err)"
+done
 
 # ---- the recipe of experiments/gsm8k.lua on a small model with random weights -------------------------------------------
 "$GRPO" repl <<'LUA' || echo "no model"

@@ -101,8 +101,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const size_t whole = size, n = fuzz_part(&data, &size, &config);
   if (n == whole) { /* no NUL */
     static const char name[] = "adapter_config.json";
-    for (int k = 0; k < 2; k++)
-      check_result(lora_attach(base_model(k), (const char *)config, n, name), k, name);
+    for (int k = 0; k < 2; k++) {
+      Status s = lora_attach(base_model(k), (const char *)config, n, name);
+      if (s == GRPO_OK) s = lora_allocate(base_model(k));
+      check_result(s, k, name);
+    }
     return 0;
   }
   fuzz_put_file("adapter_config.json", config, n);

@@ -62,6 +62,23 @@ describe("compact storage", function()
     assert.is_true(m:count { trainable = true } > 0)
   end)
 
+  it("trains an adapter of the head, with the gradients of float32", function()
+    for _, targets in ipairs { { "lm_head" }, { "lm_head", "embed_tokens", "q_proj" } } do
+      local dir, grads = saved "bf16", {}
+      for i, dtype in ipairs { "f32", "auto" } do
+        local m = core.model_load(dir, { dtype = dtype })
+        m:add_lora { rank = 4, targets = targets, seed = 1 }
+        m:score({ { 1, 2 } }, { { 3, 4 } }, { grad = true }).logp:sum():backward()
+        grads[i] = {}
+        for name, tensor, trainable in m:parameters() do
+          if trainable then grads[i][name] = tensor.grad:totable() end
+        end
+      end
+      assert.is_true(next(grads[1]) ~= nil)
+      assert.same(grads[1], grads[2])
+    end
+  end)
+
   it("refuses what contradicts itself", function()
     local dir = saved "f32"
     assert.error_matches(function() core.model_load(dir, { dtype = "f32", quantize = "nf4" }) end, "exclude each other")

@@ -499,6 +499,7 @@ static double scale_of(const char *options, const char *name) {
   Arena arena = {0};
   buf_printf(&b, "{\"target_modules\": [\"q_proj\"], %s}", options);
   OK(lora_attach(m, b.data, b.len, "adapter"));
+  OK(lora_allocate(m));
   for (int i = 0; i < model_num_params(m); i++) {
     Param *p = model_param(m, i);
     if (strstr(p->name, ".lora_")) p->t.data[0] = 1; /* B A is 1 in one place */
@@ -606,6 +607,23 @@ TEST(tensors_that_are_missing_foreign_or_misshapen_are_named) {
   REFUSED(lora_load(m, dir), GRPO_EFORMAT, "a pickle can run code");
   model_release(m);
   free((void *)(uintptr_t)dir);
+}
+
+TEST(a_lying_rank_takes_no_memory) {
+  static const char small_layer[] =
+      "{\"model_type\":\"llama\",\"vocab_size\":101,\"hidden_size\":256,"
+      "\"intermediate_size\":88,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
+      "\"max_position_embeddings\":96}";
+  Model *m = small_model(small_layer, NULL, 1);
+  const StEntry a = {Q("A.weight"), ST_F32, 2, {2, 256}}, b = {Q("B.weight"), ST_F32, 2, {256, 2}};
+  put_tensors(2, (StEntry[]){a, b});
+  put_file("adapter_config.json",
+           "{\"peft_type\":\"LORA\",\"r\":65536,\"target_modules\":[\"q_proj\"]}");
+  const size_t before = mem_peak_rss();
+  REFUSED(lora_load(m, test_path("%s/x", test_tmp())), GRPO_EFORMAT, "has shape [2, 256]");
+  CHECK(!model_has_lora(m));
+  CHECK(mem_peak_rss() - before < (size_t)64 << 20);
+  model_release(m);
 }
 
 TEST(out_of_memory_leaves_the_model_as_it_was) {

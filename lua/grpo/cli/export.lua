@@ -19,7 +19,7 @@ Writes the model of a RUN (its newest checkpoint), a checkpoint, an adapter or a
   --dtype D           f32, bf16 or f16 (default: what the base model has)
   --quantize Q        hf: nf4, the 4-bit layout of bitsandbytes; gguf: q8_0 or q4_0
   --base DIR          the model that an adapter belongs to, in place of the one it names
-  --force             replace OUT
+  --force             replace OUT, a file or a directory with a model and nothing else in it
 
 Prints OUT.]],
 }
