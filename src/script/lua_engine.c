@@ -126,21 +126,7 @@ static int engine_estimate_bytes(lua_State *L) {
   plan_of_model(&policy, engine_policy(e));
   if (r) plan_of_model(&reference, r);
   engine_estimate(&policy, r ? &reference : NULL, engine_options(e), &b);
-  const struct {
-    const char *name;
-    size_t bytes;
-  } rows[] = {{"total", b.total},
-              {"weights", b.weights},
-              {"reference", b.reference},
-              {"optimizer", b.optimizer},
-              {"cache", b.cache},
-              {"batch", b.batch},
-              {"activations", b.activations}};
-  lua_createtable(L, 0, 7);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    lua_pushinteger(L, (lua_Integer)rows[i].bytes);
-    lua_setfield(L, -2, rows[i].name);
-  }
+  push_engine_bytes(L, &b);
   return 1;
 }
 

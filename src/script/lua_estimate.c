@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "rl/engine.h"
 #include "script/lua_model.h"
+#include "script/rl.h"
 
 Storage field_storage(lua_State *L, int index, const char *where) {
   static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
@@ -69,7 +70,7 @@ static void read_engine_options(lua_State *L, int options, const char *where, En
   field_bool(L, options, where, "train", &o->train);
 }
 
-static void push_bytes(lua_State *L, const EngineBytes *b, const ModelPlan *p) {
+void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   const struct {
     const char *name;
     size_t bytes;
@@ -79,8 +80,7 @@ static void push_bytes(lua_State *L, const EngineBytes *b, const ModelPlan *p) {
               {"optimizer", b->optimizer},
               {"cache", b->cache},
               {"batch", b->batch},
-              {"activations", b->activations},
-              {"model", plan_weight_bytes(p, false)}};
+              {"activations", b->activations}};
   lua_createtable(L, 0, 8);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, (lua_Integer)rows[i].bytes);
@@ -128,6 +128,8 @@ int l_model_estimate(lua_State *L) {
   add_lora(L, 2, where, &policy);
   read_engine_options(L, 2, where, &o);
   engine_estimate(&policy, reference_of(L, 2, where, &policy, &reference), &o, &bytes);
-  push_bytes(L, &bytes, &policy);
+  push_engine_bytes(L, &bytes);
+  lua_pushinteger(L, (lua_Integer)plan_weight_bytes(&policy, false));
+  lua_setfield(L, -2, "model");
   return 1;
 }

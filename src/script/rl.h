@@ -1,4 +1,5 @@
-/* rl.h - what the files that open src/rl to Lua share: lua_engine.c, lua_batch.c, lua_rl.c. */
+/* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
+ * lua_batch.c, lua_rl.c, lua_estimate.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -9,6 +10,9 @@
 #define BATCH_TYPE  "grpo.Batch"
 
 Engine *check_engine(lua_State *L, int arg); /* raises when closed */
+
+/* lua_estimate.c: a table of them by name. */
+void push_engine_bytes(lua_State *L, const EngineBytes *b);
 
 /* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);

@@ -3,19 +3,8 @@
 #include "base/half.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "status.h"
 #include "testing.h"
-
-#define OK(call)                                                                                   \
-  do {                                                                                             \
-    if ((call) != GRPO_OK) test_fail(__FILE__, __LINE__, "%s: %s", #call, err_message());          \
-  } while (0)
-#define REFUSED(call, status, words)                                                               \
-  do {                                                                                             \
-    Status st_ = (call);                                                                           \
-    if (st_ != (status) || !strstr(err_message(), words) || strchr(err_message(), '\n'))           \
-      test_fail(__FILE__, __LINE__, "%s: got %s \"%s\", want %s with \"%s\"", #call,               \
-                status_name(st_), st_ ? err_message() : "", status_name(status), words);           \
-  } while (0)
 
 /* ---- blocks ------------------------------------------------------------------------- */
 

@@ -49,6 +49,8 @@ result "check shows the distribution of lengths" "$(grep -qE '^prompt tokens \(.
 result "check shows two sampled completions with their rewards" \
   "$([ "$(grep -cE '^sampled completion [12] ' out)" = 2 ] && grep -qE '^  correct +[01]$' out || cat out)"
 result "check estimates memory and time" "$(grep -qE '^peak memory: [0-9]+ MiB' out && grep -qE '^grpo +60 +[0-9.]+' out || cat out)"
+result "check says what the longest prompts and completions take" "$(
+  grep -qE '^grpo +[0-9]+ MiB \(weights [0-9]+, .*activations [0-9]+\)' out || cat out)"
 result "check trains and writes nothing" "$([ ! -e runs ] || ls runs)"
 says "the project runs" 0 '^runs/sums-001$' "$GRPO" run experiment.lua --quiet
 says "runs lists it" 0 '^sums-001 +finished +step 260/260 .* accuracy [0-9.]+$' "$GRPO" runs

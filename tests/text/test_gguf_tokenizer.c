@@ -1,19 +1,8 @@
 /* Tokenizers out of and into GGUF metadata, held to the ids of the original tokenizers. */
 #include "base/file.h"
 #include "oracle.inc.c"
+#include "status.h"
 #include "text/gguf_tokenizer.h"
-
-#define OK(call)                                                                                   \
-  do {                                                                                             \
-    if ((call) != GRPO_OK) test_fail(__FILE__, __LINE__, "%s: %s", #call, err_message());          \
-  } while (0)
-#define REFUSED(call, status, words)                                                               \
-  do {                                                                                             \
-    Status st_ = (call);                                                                           \
-    if (st_ != (status) || !strstr(err_message(), words) || strchr(err_message(), '\n'))           \
-      test_fail(__FILE__, __LINE__, "%s: got %s \"%s\", want %s with \"%s\"", #call,               \
-                status_name(st_), st_ ? err_message() : "", status_name(status), words);           \
-  } while (0)
 
 static void encode_row(const Json *row, void *t) { check_encode_row(t, row); }
 static void decode_row(const Json *row, void *t) { check_decode_row(t, row); }

@@ -108,18 +108,31 @@ local function time_steps(tr, stage, count)
   return statistics.median(times)
 end
 
+-- What the stage will hold at most: every prompt and completion as long as the options allow.
+local function memory_line(stage)
+  local need = stage.engine:estimate()
+  local parts = {}
+  for _, name in ipairs { "weights", "reference", "optimizer", "cache", "batch", "activations" } do
+    if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
+  end
+  return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
+end
+
 local function estimate(tr, e)
+  local memory = {}
   out("\n%-8s %10s %16s %14s", "stage", "steps", "seconds a step", "in all")
   for index, spec in ipairs(e.stages) do
     spec.config.train.lr = 0.0
     spec.config.hooks = {}
     tr:begin_stage(index)
     tr.stage.steps = 6
+    memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
     local planned = Stage.planned_steps(spec.config)
     local seconds = time_steps(tr, tr.stage, 6)
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds, display.seconds_text(math.floor(seconds * planned)))
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
+  out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
   local mem = core.mem()
   out("\npeak memory: %d MiB (of %d MiB available now)", mem.peak_rss >> 20, mem.available >> 20)
   if #e.stages > 1 then

@@ -65,8 +65,9 @@ function grpo.tokenizer.train(texts, opts) end
 
 grpo.model = {}
 
----@param path string a model, run (its newest checkpoint), checkpoint or adapter directory
----@param opts? { dtype?: "auto"|"f32", tokenizer?: grpo.Tokenizer|string, adapter?: string } adapter: a PEFT folder
+---@param path string a model, run (its newest checkpoint), checkpoint or adapter directory, or a GGUF file
+---@param opts? { dtype?: "f32"|"auto"|"bf16", quantize?: "nf4"|"int8", tokenizer?: grpo.Tokenizer|string, adapter?: string,
+---base?: string } dtype: default f32; adapter: a PEFT folder; base: in place of the model that an adapter names
 ---@return grpo.Model
 function grpo.model.load(path, opts) end
 
