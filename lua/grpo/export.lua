@@ -220,7 +220,7 @@ function export.write(o)
   local target = o.target:gsub("/+$", "")
   check(source, o)
   check_target(target, source, o)
-  local model = loading.open(o.path, { base = o.base })
+  local model = loading.open(o.path, { base = o.base, grow = true })
   local parent, name = target:match("^(.*/)([^/]+)$")
   local temporary = (parent or "") .. ".tmp-" .. (name or target)
   if parent then must(fs.mkdirs(parent)) end

@@ -23,14 +23,15 @@ local function tokenizer_of(option, path)
 end
 
 -- The model at place.path, its vocabulary grown to the tokenizer's, and then place.adapter on it.  Second result: a
--- sentence about that, or nil.  A tokenizer that nobody named is looked at for an adapter or for training.
-local function load_at(place, options, for_training)
+-- sentence about that, or nil.  A tokenizer that nobody named is looked at for an adapter or where `grow` asks for it:
+-- reading one takes time, and not everybody who opens a model wants text.
+local function load_at(place, options, grow)
   local note
   if place.adapter and not options.tokenizer and core.fs.exists(place.adapter .. "/tokenizer.json") then
     options.tokenizer = place.adapter
   end
   local model = core.model_load(place.path, options)
-  local looks = for_training or place.adapter or options.tokenizer
+  local looks = grow or place.adapter or options.tokenizer
   local rows, tokens = model.config.vocab_size, looks and model.tokenizer and #model.tokenizer or 0
   if tokens > rows then
     core.model_resize_vocab(model, tokens)
@@ -42,17 +43,19 @@ local function load_at(place, options, for_training)
 end
 
 -- The model that a path stands for (see places.lua), with the tokenizer beside it.  options: those of core.model_load;
--- base: a model to use in place of the one that an adapter names.  Second result: the place.
+-- base: a model to use in place of the one that an adapter names; grow: tokens that only the tokenizer has
+-- get rows in the model.  Second result: the place.
 function loading.open(path, options)
   if type(path) ~= "string" then return core.model_load(path, options) end -- which says what is wrong
   local given = {}
   for k, v in pairs(options or {}) do given[k] = v end
   local place = places.find(path, given.base)
-  given.base = nil
+  local grow = given.grow
+  given.base, given.grow = nil, nil
   if place.adapter and given.adapter then
     errors.raise("EARG", "model.load.adapter: %s is an adapter already", path)
   end
-  local model = load_at(place, given)
+  local model = load_at(place, given, grow)
   return model, place
 end
 

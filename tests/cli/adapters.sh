@@ -91,6 +91,12 @@ result "the embedding grows, and the log says so" "$(grep -q 'the embedding got 
 result "such a run is resumed" "$(cat err)"
 result "its model generates" "$(asked whole/grow-001 | grep -q '"ids"' || asked whole/grow-001)"
 result "its merged model too" "$("$GRPO" export whole/grow-001 grown --merge 2>&1 >/dev/null; asked grown | grep -q '"ids"' || asked grown)"
+cp -r base wide && cp grown/tokenizer.json wide/
+"$GRPO" generate wide 1a --max 3 --json >out 2>err
+result "a model whose tokenizer has more tokens generates from them" "$(grep -q '"ids"' out || cat err)"
+"$GRPO" export wide widened >/dev/null 2>err
+result "and is exported with rows for them" "$(
+  grep -q "$(grep -o '"vocab_size": [0-9]*' grown/config.json)" widened/config.json || cat err widened/config.json)"
 
 # ---- a base in four bits -----------------------------------------------------------------------------------------------------------------
 write_experiment four.lua '{ path = "base", quantize = "nf4", lora = { rank = 2 } }'

@@ -194,7 +194,7 @@ end
 
 local function make_chat(o)
   local quantize = o.flags.quantize
-  local model, place = loading.open(o.words[1], { base = o.flags.base, quantize = quantize })
+  local model, place = loading.open(o.words[1], { base = o.flags.base, quantize = quantize, grow = true })
   local own = own_sampling(place)
   if not model.tokenizer then
     error(core.error("ENOENT", ("chat: %s: there is no tokenizer beside the model"):format(place.path)), 0)

@@ -28,7 +28,7 @@ function command.run(o)
   end
   if prompt == "-" then prompt = io.read("a") end
   flags.threads(o)
-  local model = loading.open(path, { quantize = o.flags.quantize, base = o.flags.base })
+  local model = loading.open(path, { quantize = o.flags.quantize, base = o.flags.base, grow = true })
   local list = model:generate(prompt, {
     max_new_tokens = flags.integer(o, "max", 1, 256), temperature = flags.number(o, "temperature", 1.0),
     top_p = flags.number(o, "top-p", 1.0), top_k = flags.integer(o, "top-k", 0, 0),
