@@ -51,8 +51,8 @@ Status err_context(Status s, const char *fmt, ...)
 #endif
     ;
 
-/* Record a failure and leave: `return fail(GRPO_ESHAPE, "...", ...)`.  The value is the first argument
- * itself, so that the compiler sees that it is no success. */
+/* Record a failure and leave: `return fail(GRPO_ESHAPE, "...", ...)`.  The value is the first
+ * argument itself, so that the compiler sees that it is no success. */
 #define fail(s, ...) (err_set_((s), __FILE__, __LINE__, __VA_ARGS__), (s))
 
 /* Evaluate a call; on failure return its status to our caller. */

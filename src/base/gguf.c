@@ -344,7 +344,7 @@ void gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out) {
   }
 }
 
-/* ---- looking values up ------------------------------------------------------------------------ */
+/* ---- looking values up ------------------------------------------------------------------- */
 
 const GgufValue *gguf_find(const Gguf *g, const char *key) {
   const GgufValue want = {.key = key};

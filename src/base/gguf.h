@@ -3,9 +3,9 @@
  * The reader maps the file and believes nothing: every rule of the format is
  * checked before a value is used, and a refusal names the file and the key or
  * the tensor.  Time is O(n log n) in the number of entries; memory is taken
- * only for entries whose bytes are there, at most 65,536 keys and 2^20 tensors.  Keys are printable ASCII; tensor
- * names are UTF-8 without control characters.  What keys and tensors mean is
- * for src/model and src/text.
+ * only for entries whose bytes are there, at most 65,536 keys and 2^20 tensors.  Keys are printable
+ * ASCII; tensor names are UTF-8 without control characters.  What keys and tensors mean is for
+ * src/model and src/text.
  *
  * The writer takes the metadata first, then each tensor's values in order,
  * converted on the way; the file appears when complete.
@@ -79,8 +79,8 @@ const GgufTensor *gguf_tensor(const Gguf *g, const char *name); /* NULL: none */
 /* Values from .. from + n - 1, also from the middle of a block.  Any thread. */
 void gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out);
 
-/* Values by key.  Absent: *out stays as it is, *found (or NULL) says so.  Of the wrong type, outside
- * the range, not finite: EFORMAT, naming file and key. */
+/* Values by key.  Absent: *out stays as it is, *found (or NULL) says so.  Of the wrong type,
+ * outside the range, not finite: EFORMAT, naming file and key. */
 const GgufValue *gguf_find(const Gguf *g, const char *key); /* NULL: none */
 Status gguf_get_int(const Gguf *g, const char *key, int64_t lo, int64_t hi, int64_t *out,
                     bool *found);

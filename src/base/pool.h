@@ -13,7 +13,8 @@
 
 typedef struct Pool Pool;
 
-/* fn(arg, chunk, worker): chunk 0..nchunks-1, worker 0..pool_threads()-1 (scratch memory is indexed by it). */
+/* fn(arg, chunk, worker): chunk 0..nchunks-1, worker 0..pool_threads()-1 (scratch memory is indexed
+ * by it). */
 typedef void (*PoolFn)(void *arg, int chunk, int worker);
 
 Status

@@ -2,9 +2,9 @@
  *
  * Patterns are compiled with UTF, UCP, MATCH_INVALID_UTF and JIT where there
  * is one; every match has a match limit (200,000 at each place where it may
- * begin, and a budget for all of them), a depth and a heap limit, so a catastrophic pattern ends as GRPO_ELIMIT and never hangs.  A compiled
- * Regex is immutable; match data belongs to the Regex and is reused, so one
- * Regex is for one thread.  Offsets are bytes, 0-based.
+ * begin, and a budget for all of them), a depth and a heap limit, so a catastrophic pattern ends as
+ * GRPO_ELIMIT and never hangs.  A compiled Regex is immutable; match data belongs to the Regex and
+ * is reused, so one Regex is for one thread.  Offsets are bytes, 0-based.
  */
 #ifndef GRPO_BASE_REGEX_H
 #define GRPO_BASE_REGEX_H

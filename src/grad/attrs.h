@@ -53,9 +53,9 @@ typedef struct AttentionAttr {
   const AttnSpan *spans;
 } AttentionAttr;
 
-/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL over the
- * whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The logits are
- * never held whole: forward and backward each make them in chunks of rows. */
+/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL
+ * over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The
+ * logits are never held whole: forward and backward each make them in chunks of rows. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t

@@ -53,17 +53,17 @@ typedef struct Kernels {
                   int first, int last, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
-  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of GROUP.
-   * NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's lowest;
-   * depth is rounded up to whole cells, in y too. */
+  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of
+   * GROUP.  NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
+   * lowest; depth is rounded up to whole cells, in y too. */
   void (*widen_bf16)(size_t n, const uint16_t *x, real *y);
   void (*widen_f16)(size_t n, const uint16_t *x, real *y);
   void (*widen_int8)(int depth, const int8_t *q, const real *scale, real *y);
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
   /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
-   * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4: words)
-   * between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way up to
-   * narrow_most rows (at most 64), by type. */
+   * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
+   * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way
+   * up to narrow_most rows (at most 64), by type. */
   int narrow_rows, narrow_most[MAT_TYPES];
   void (*narrow)(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
                  const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc);

@@ -1,8 +1,8 @@
 /* kern.h - the arithmetic: loops over plain pointers, threaded by the pool.
  *
  * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
- * all from the one source in inner/) and are chosen once, at run time, from what the CPU has; GRPO_CPU=generic|
- * avx2|avx512 forces one.  What all of them promise:
+ * all from the one source in inner/) and are chosen once, at run time, from what the CPU has;
+ * GRPO_CPU=generic|avx2|avx512 forces one.  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
  *     may see and the weights: not on the number of rows, the row's place in a
@@ -63,7 +63,8 @@ Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
                bool in_out, real *dw, bool add);
 /* db[n] (+)= sum over rows of dy */
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add);
-/* c[m,n] = a[m,k] b[k,n], any orientation by strides of transposition flags; for small ops, row-invariant in m. */
+/* c[m,n] = a[m,k] b[k,n], any orientation by strides of transposition flags; for small ops,
+ * row-invariant in m. */
 void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b, bool tb,
                 real *c, bool add);
 
@@ -101,11 +102,13 @@ typedef struct AttnShape {
 
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
 size_t kv_size(const AttnShape *s, int cap);
-/* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim].  Sets no len. */
+/* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim].  Sets
+ * no len. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
 
-/* o[rows, heads*head_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL. Row-invariant. */
+/* o[rows, heads*head_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL.
+ * Row-invariant. */
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse);
 /* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv (contiguous
@@ -151,18 +154,22 @@ void vec_exp(size_t n, const real *x,
              real *y); /* relative error below 2e-7 in float; below FLT_MIN 0 */
 
 /* ---- the head ----------------------------------------------------------------
- * logits [rows, v] (ld = v); z = logits * inv_temp.  Row-invariant: decoding and training get the same bits.
- * logp[r] = z[target] - lse, entropy[r] = -sum p log p (either may be NULL; targets NULL: only lse and entropy) */
+ * logits [rows, v] (ld = v); z = logits * inv_temp.  Row-invariant: decoding and training get the
+ * same bits.
+ * logp[r] = z[target] - lse, entropy[r] = -sum p log p (either may be NULL; targets
+ * NULL: only lse and entropy) */
 void logp_rows(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
                const int32_t *targets, real *logp, real *entropy, real *lse);
-/* logits are overwritten with d loss / d logits, given d loss / d logp and d loss / d entropy (NULL: none) */
+/* logits are overwritten with d loss / d logits, given d loss / d logp and d loss / d entropy
+ * (NULL: none) */
 void logp_rows_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
                     const int32_t *targets, const real *lse, const real *entropy, const real *dlogp,
                     const real *dentropy);
 /* kl[r] = sum over the vocabulary of p (log p - log p_ref) */
 void kl_rows(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
              real inv_temp, const real *lse, const real *ref_lse, real *kl);
-/* dlogits += d kl part: inv_temp * dkl * p (log p - log p_ref - kl); needs the logits, not yet overwritten */
+/* dlogits += d kl part: inv_temp * dkl * p (log p - log p_ref - kl); needs the logits, not yet
+ * overwritten */
 void kl_rows_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
                   real inv_temp, const real *lse, const real *ref_lse, const real *kl,
                   const real *dkl, real *dlogits);

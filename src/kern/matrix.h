@@ -71,8 +71,8 @@ Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy
                  int lddx, bool add);
 
 /* NF4 in bitsandbytes' own layout: packed [n * k / 2 rounded up] bytes, two codes a byte, the first
- * in the high nibble, over the flattened [n, k], a lone last one beside a zero's; absmax, absmax_scale and offset as above.
- * Importing checks nothing: sizes are the caller's affair. */
+ * in the high nibble, over the flattened [n, k], a lone last one beside a zero's; absmax,
+ * absmax_scale and offset as above.  Importing checks nothing: sizes are the caller's affair. */
 void matrix_nf4_export(const Matrix *m, uint8_t *packed);
 void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
                        float offset);

@@ -8,9 +8,9 @@
 
 #include "kern/kern.h"
 
-/* Work a second: by the clock, and by the time that our threads had a core, as if all had one all the
- * time.  The second does not fall when neighbours keep the cores busy; it says nothing where the
- * work is too small for all threads. */
+/* Work a second: by the clock, and by the time that our threads had a core, as if all had one all
+ * the time.  The second does not fall when neighbours keep the cores busy; it says nothing where
+ * the work is too small for all threads. */
 typedef struct Rate {
   double clock, cores;
 } Rate;

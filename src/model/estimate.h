@@ -26,7 +26,8 @@ void plan_of_model(ModelPlan *p, const Model *m); /* as it is now */
  * all projections inside layers. */
 Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets);
 
-/* Weights, panels and the adapter's (rotary tables: decoder_bytes); train: and the gradients of what is trained. */
+/* Weights, panels and the adapter's (rotary tables: decoder_bytes); train: and the gradients of
+ * what is trained. */
 size_t plan_weight_bytes(const ModelPlan *p, bool train);
 size_t plan_optimizer_bytes(const ModelPlan *p);
 /* What the adapter and compact weights add to model_step_bytes (model.h). */

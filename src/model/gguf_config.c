@@ -405,7 +405,7 @@ Status config_from_gguf(Config *out, const Gguf *g) {
   return s;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------- */
 
 bool gguf_rope_divisors(const Config *c, float *out) {
   double scaled[512], plain[512];

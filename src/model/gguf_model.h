@@ -20,9 +20,9 @@ Status config_from_gguf(Config *out, const Gguf *g);
 Status source_open_gguf(WeightSource *out, const char *path);
 
 /* type: GGML_F32 GGML_F16 GGML_BF16 GGML_Q8_0 GGML_Q4_0, of matrices; vectors and gpt2's positions
- * are float32.  Under Q4_0 embedding and head are Q8_0; under both, matrices whose rows are no whole
- * blocks are F16.  The tokenizer (NULL: none) goes into the same file, which appears when complete.
- * An adapter is merged on the way. */
+ * are float32.  Under Q4_0 embedding and head are Q8_0; under both, matrices whose rows are no
+ * whole blocks are F16.  The tokenizer (NULL: none) goes into the same file, which appears when
+ * complete.  An adapter is merged on the way. */
 Status model_save_gguf(const Model *m, const Tokenizer *t, const char *path, GgmlType type);
 
 /* ---- for the files that do this ------------------------------------------------------ */

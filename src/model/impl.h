@@ -137,16 +137,16 @@ size_t model_panel_size(const Model *m, int i);    /* of parameter i, reals; 0: 
  * no memory for weights yet. */
 Status lora_attach(Model *m, const char *config, size_t len, const char *where);
 Status lora_allocate(Model *m); /* weights, not initialised; on failure the adapter is gone */
-void lora_drop(Model *m); /* forget the adapter; its memory stays until the model goes */
-void lora_free(Lora *l);  /* and those gone before it; NULL is fine */
+void lora_drop(Model *m);       /* forget the adapter; its memory stays until the model goes */
+void lora_free(Lora *l);        /* and those gone before it; NULL is fine */
 int lora_index(const Lora *l, const char *name); /* of a parameter; -1: none */
 Status lora_trainable(Lora *l, bool on);
 Status lora_pack(Lora *l, const Ctx *cx);
 /* The adapter that forward functions see; NULL: none, or switched off. */
 const Lora *lora_active(const Model *m);
 Status lora_check_merge(const Model *m); /* can it be merged? */
-/* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing for a parameter
- * without an adapter. */
+/* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing for a
+ * parameter without an adapter. */
 bool lora_adapts(const Model *m, const Param *p);
 Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
 

@@ -23,8 +23,8 @@ typedef struct LoraOptions {
 } LoraOptions;
 
 /* A fresh adapter: A uniform in +-1/sqrt(inputs) from the seed, B zero, so nothing changes yet (on
- * the embedding, as PEFT: A zero, B normal).  EARG: a target that matches nothing (the message names
- * what exists), an adapter already there. */
+ * the embedding, as PEFT: A zero, B normal).  EARG: a target that matches nothing (the message
+ * names what exists), an adapter already there. */
 Status model_add_lora(Model *m, const LoraOptions *o, uint64_t seed);
 bool model_has_lora(const Model *m);
 double model_lora_dropout(const Model *m); /* 0 without an adapter */

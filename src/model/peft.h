@@ -1,7 +1,8 @@
 /* peft.h - what adapter_config.json says: for lora.c and the tests of this layer.
  *
  * Matching is PEFT's: a name in a list stands for a module's whole path or its last words, a string
- * is a regular expression over the whole path; patterns of ranks and alphas match the end of a path.
+ * is a regular expression over the whole path; patterns of ranks and alphas match the end of a
+ * path.
  */
 #ifndef GRPO_MODEL_PEFT_H
 #define GRPO_MODEL_PEFT_H

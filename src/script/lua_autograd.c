@@ -169,8 +169,8 @@ static void check_adamw_options(lua_State *L, int index, AdamW *o) {
   field_number(L, index, "adamw", "weight_decay", 0, 1e6, &o->weight_decay);
 }
 
-/* The tensor handle at the top: is it a parameter that weight decay leaves out?  Its model goes into
- * the set at `models`. */
+/* The tensor handle at the top: is it a parameter that weight decay leaves out?  Its model goes
+ * into the set at `models`. */
 static bool parameter_kind(lua_State *L, const Value *v, int models, bool no_bias, bool no_norm) {
   bool out = false;
   lua_getiuservalue(L, -1, 1);

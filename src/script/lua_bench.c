@@ -17,7 +17,8 @@ static double check_seconds(lua_State *L, int arg) {
   return seconds;
 }
 
-/* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs a second by the clock, and by core time */
+/* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs a second by the clock, and by core
+ * time */
 static int l_rate_product(lua_State *L) {
   static const char *const names[] = {"forward", "dx", "dw", "blas_forward", "blas_dx", "blas_dw"};
   const char *name = check_string(L, 1, NULL);

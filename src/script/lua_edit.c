@@ -26,7 +26,8 @@ static void stop_hook(lua_State *L, lua_Debug *ar) {
   raise_new(L, GRPO_ESCRIPT, "interrupted");
 }
 
-/* At the prompt: a new line.  Elsewhere: sampling ends after its token, Lua at its next instruction. */
+/* At the prompt: a new line.  Elsewhere: sampling ends after its token, Lua at its next
+ * instruction. */
 static void on_interrupt(int sig) {
   (void)sig;
   if (at_prompt) siglongjmp(prompt_jump, 1);

@@ -240,7 +240,8 @@ static Request *push_requests(lua_State *L, const Prompts *p, int n, uint64_t se
   return r;
 }
 
-/* on_token = function(id, index): called after every token; index is the completion's place in the result. */
+/* on_token = function(id, index): called after every token; index is the completion's place in the
+ * result. */
 typedef struct TokenCall {
   lua_State *L;
   int function;          /* stack index */

@@ -5,6 +5,8 @@
 #include "model/model.h"
 #include "script/script.h"
 
+/* User value 1: tokenizer, or the directory to load it from, or nil; 2: config; 3: what the decoder's
+ * tokenizer belongs to. */
 typedef struct LuaModel {
   Model *m;         /* NULL once closed */
   bool frozen;      /* a reference: no gradients */
@@ -12,11 +14,11 @@ typedef struct LuaModel {
   bool generating;  /* the decoder is at work: on_token may not start it again, nor free it */
   DecoderLimits limits;
   const Tokenizer *decoder_tokenizer; /* what its stop strings are made of */
-} LuaModel; /* user value 1: tokenizer, or the directory to load it from, or nil; 2: config; 3: what the
-               decoder's tokenizer belongs to */
+} LuaModel;
 
 LuaModel *check_lua_model(lua_State *L, int arg);
-/* Pushes the tokenizer of the model at index, loading it when it was not yet; nil when there is none. */
+/* Pushes the tokenizer of the model at index, loading it when it was not yet; nil when there is
+ * none. */
 const Tokenizer *push_model_tokenizer(lua_State *L, int index);
 /* Gradients on, for the model at index; raises when it is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);

@@ -323,8 +323,8 @@ static int tensor_apply(lua_State *L) {
   return finish_tensor(L, h, s, out);
 }
 
-/* An operation whose attribute is a struct with a list of whole numbers inside: the list is handed to
- * the result when a graph will need it. */
+/* An operation whose attribute is a struct with a list of whole numbers inside: the list is handed
+ * to the result when a graph will need it. */
 static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t bytes, IntBuf *list) {
   Attr attr = {.p = p};
   Value *out = NULL;

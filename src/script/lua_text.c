@@ -5,8 +5,8 @@
 #include "script/script.h"
 #include "script/state.h"
 
-/* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template that was
- * set, a Lua function(messages, options) -> string or Jinja, or nil: the tokenizer's own. */
+/* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template
+ * that was set, a Lua function(messages, options) -> string or Jinja, or nil: the tokenizer's own. */
 typedef const Tokenizer *TokenizerSlot;
 
 const Tokenizer *test_tokenizer(lua_State *L, int index) {

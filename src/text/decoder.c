@@ -85,7 +85,7 @@ bool detok_is(const Detok *d, DecKind kind) { return d->n == 1 && d->step[0].kin
 
 enum { MAX_DECODED = 1 << 30 };
 
-/* ---- lists -------------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------- */
 
 static Status list_end(TokenList *l) {
   if (l->n == l->cap) {
@@ -115,7 +115,7 @@ static const char *list_get(const TokenList *l, size_t i, size_t *n) {
   return l->text.data ? l->text.data + start : "";
 }
 
-/* ---- steps of one token: what token i of n becomes, appended to `out` ---------------------------- */
+/* ---- steps of one token: what token i of n becomes, appended to `out` -------------------- */
 
 static void put_replaced(Buf *out, const char *s, size_t n, const char *what, const char *with) {
   const size_t len = strlen(what);
@@ -222,7 +222,7 @@ static Status put_one(Buf *out, const DecStep *d, const char *s, size_t n, size_
   }
 }
 
-/* ---- steps of the whole list -------------------------------------------------------------------- */
+/* ---- steps of the whole list ------------------------------------------------------------- */
 
 static int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';

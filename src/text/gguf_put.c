@@ -205,7 +205,7 @@ static Status put_model(const Tokenizer *t, const Json *root, const GgufTokens *
   return fail(GRPO_EFORMAT, "tokenizer.ggml.* has no form for a '%s' tokenizer", tokenizer_kind(t));
 }
 
-/* ---- the rest --------------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------------- */
 
 static void put_id(GgufMeta *m, const char *key, int32_t id, int32_t rows) {
   if (id >= 0 && id < rows) gguf_put_u32(m, key, (uint32_t)id);

@@ -258,7 +258,7 @@ static Status put_scored_merges(const Words *w, Buf *b) {
   return s == GRPO_OK ? buf_status(b) : s;
 }
 
-/* ---- the two models --------------------------------------------------------------------------- */
+/* ---- the two models ---------------------------------------------------------------------- */
 
 #define BYTE_LEVEL                                                                                 \
   "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "                 \
@@ -328,7 +328,7 @@ static Status read_model(Words *w, Texts *x, TokenizerParts *p) {
               w->g->path, n > 60 ? 60 : (int)n, name);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------- */
 
 static Status build_from_words(Tokenizer **out, Words *w, TokenizerParts *p) {
   Texts x = {0};

@@ -79,7 +79,7 @@ Status normalizer_read(Normalizer *z, const Json *j) {
   return component_each(j, "normalizers", read_one, z);
 }
 
-/* ---- what needs Unicode's tables --------------------------------------------------------------- */
+/* ---- what needs Unicode's tables --------------------------------------------------------- */
 
 static bool is_ascii(const char *s, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -195,7 +195,7 @@ static Status is_nonspacing(uint32_t cp, bool *yes) { return is_other(cp, yes); 
 /* How much longer text may get, whatever a file's Replaces say. */
 enum { MAX_GROWTH = 64 };
 
-/* ---- the steps -------------------------------------------------------------------------------- */
+/* ---- the steps --------------------------------------------------------------------------- */
 
 static bool is_chinese(uint32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||

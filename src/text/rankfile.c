@@ -90,7 +90,7 @@ static Status read_ranks(Vocab *v, const Buf *file) {
   return s;
 }
 
-/* ---- how text is cut, special tokens -------------------------------------------------------------- */
+/* ---- how text is cut, special tokens ----------------------------------------------------- */
 
 typedef struct Encoding {
   Buf pattern;
@@ -188,7 +188,7 @@ static Status read_encoding(Encoding *e, const Buf *file) {
   return s;
 }
 
-/* ---- the tokenizer.json ----------------------------------------------------------------------------- */
+/* ---- the tokenizer.json ------------------------------------------------------------------ */
 
 typedef struct Cut {
   int32_t left, right;

@@ -55,7 +55,7 @@ Status subword_prepare(Subword *m, const Vocab *v, const Bpe *merges) {
   return GRPO_OK;
 }
 
-/* ---- BPE ------------------------------------------------------------------------------------------ */
+/* ---- BPE --------------------------------------------------------------------------------- */
 
 /* Symbols are laid out one behind the other; an unknown one waits until the next token of the
  * vocabulary or the end, so that bytes may overtake it, as in the reference. */
@@ -141,7 +141,7 @@ Status subword_bpe(const Subword *m, const Vocab *v, const Bpe *b, BpeScratch *w
   return GRPO_OK;
 }
 
-/* ---- WordPiece ---------------------------------------------------------------------------------------- */
+/* ---- WordPiece --------------------------------------------------------------------------- */
 
 /* The longest token at s, or -1; *len is its length there. */
 static int32_t longest_piece(const Subword *m, const Vocab *v, Buf *text, const char *s, size_t n,

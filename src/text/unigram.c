@@ -12,7 +12,7 @@
 
 static const double UNK_PENALTY = 10;
 
-/* ---- the tree ----------------------------------------------------------------------------------- */
+/* ---- the tree ---------------------------------------------------------------------------- */
 
 struct UniNode {
   uint32_t child; /* the first; the others follow, by byte */
@@ -100,7 +100,7 @@ static const UniNode *step(const Unigram *u, const UniNode *at, uint8_t byte) {
   return NULL;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------- */
 
 static Status read_entry(Unigram *u, Vocab *v, const Json *e) {
   const Json *token = json_type(e) == JSON_ARRAY ? json_child(e) : NULL;
@@ -147,7 +147,7 @@ Status unigram_read(Unigram *u, Vocab *v, const Json *model) {
   return build_tree(u, v);
 }
 
-/* ---- the best path --------------------------------------------------------------------------------- */
+/* ---- the best path ----------------------------------------------------------------------- */
 
 /* The best way to a place: its last token and where that begins; id UNREACHED: none yet. */
 struct UniCell {

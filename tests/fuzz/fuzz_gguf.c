@@ -1,6 +1,6 @@
 /* fuzz_gguf.c - any bytes as a GGUF file: refused with one line that names the file, or read with
- * every key and tensor inside it; then as a model and as a tokenizer.  Each input is tried as it is, and once more with a first line
- * that fits, so that mutations get past the first check. */
+ * every key and tensor inside it; then as a model and as a tokenizer.  Each input is tried as it
+ * is, and once more with a first line that fits, so that mutations get past the first check. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -17,7 +17,7 @@ static Status load(const char *dir, Storage storage) {
 
 enum { DIR_BYTES = 512, PATH_BYTES = 1024 };
 
-/* ---- nothing but our own files is written ------------------------------------------------------ */
+/* ---- nothing but our own files is written ------------------------------------------------ */
 
 /* Is it, with links resolved, directly or deeper in this program's own directory?  Nothing else may
  * be written or removed here. */
@@ -130,7 +130,7 @@ static void put_together(const Parts *p, const char *path) {
   buf_free(&file);
 }
 
-/* ---- what may be wrong with it ---------------------------------------------------------------- */
+/* ---- what may be wrong with it ----------------------------------------------------------- */
 
 /* A matrix that is not square; every checkpoint has one. */
 static Entry *matrix_of(Parts *p) {
@@ -275,7 +275,7 @@ static void must_refuse(const char *model, const char *how, const char *dir) {
   }
 }
 
-/* ---- one checkpoint --------------------------------------------------------------------------- */
+/* ---- one checkpoint ---------------------------------------------------------------------- */
 
 /* The first or the last file with weights, as a path; of one file the same. */
 static void find_weights(const char *dir, bool last, char *out, size_t cap) {
@@ -383,7 +383,7 @@ static void check_checkpoint(const char *model, const char *from) {
   OK(load(dir, STORE_AUTO));
 }
 
-/* ---- those that are made here ------------------------------------------------------------------ */
+/* ---- those that are made here ------------------------------------------------------------ */
 
 static void make(const char *shape, WeightType type, uint64_t shard_bytes, char *dir, size_t cap) {
   snprintf(dir, cap, "%s/made", test_tmp());
@@ -412,7 +412,7 @@ TEST(corrupted_checkpoints_in_nf4_are_refused_with_one_line) {
   check_checkpoint("nf4", dir);
 }
 
-/* ---- an index that lies ------------------------------------------------------------------------ */
+/* ---- an index that lies ------------------------------------------------------------------ */
 
 TEST(an_index_that_does_not_fit_its_shards_is_refused) {
   static const char *const text[] = {
@@ -458,7 +458,7 @@ TEST(an_index_that_does_not_fit_its_shards_is_refused) {
   buf_free(&b);
 }
 
-/* ---- the oracles --------------------------------------------------------------------------------- */
+/* ---- the oracles ------------------------------------------------------------------------- */
 
 static void check_oracle(const char *model) {
   char from[DIR_BYTES], copy[DIR_BYTES];

@@ -213,7 +213,7 @@ TEST(a_window_matters_from_its_length_on) {
   }
 }
 
-/* ---- to disk and back ------------------------------------------------------------------------- */
+/* ---- to disk and back -------------------------------------------------------------------- */
 
 static void check_same_file(const char *name, const char *a, const char *b, const char *file) {
   Buf x = {0}, y = {0};

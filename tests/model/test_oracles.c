@@ -506,7 +506,7 @@ VARIANTS(windowed_mistral, "mistral_window")
 VARIANTS(gemma2, "gemma2")
 VARIANTS(gemma3, "gemma3_text_bf16")
 
-/* ---- adapters: lora_expected.json ------------------------------------------------------------- */
+/* ---- adapters: lora_expected.json -------------------------------------------------------- */
 
 static Model *load_adapted(const char *name) {
   Model *m = load(name, NULL);

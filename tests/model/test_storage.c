@@ -320,7 +320,7 @@ TEST(new_tokens_get_the_mean_of_the_old_ones) {
     }
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 static const char *const wide_llama =
     "{\"model_type\":\"llama\",\"vocab_size\":3000,\"hidden_size\":384,"

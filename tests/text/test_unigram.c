@@ -94,7 +94,7 @@ TEST(what_is_not_a_unigram_model_is_refused) {
   }
 }
 
-/* ---- against every way to cut ---------------------------------------------------------------------- */
+/* ---- against every way to cut ------------------------------------------------------------ */
 
 enum { TOKENS = 12, LONGEST = 10 };
 static char token[TOKENS][8];
