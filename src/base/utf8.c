@@ -84,14 +84,3 @@ void utf8_put_lossy(Buf *b, const char *s, size_t n) {
     s += k, n -= k;
   }
 }
-
-size_t utf8_pending(const char *s, size_t n) {
-  const unsigned char *u = (const unsigned char *)s;
-  for (size_t back = 1; back <= 3 && back <= n; back++) {
-    const unsigned char *p = u + n - back;
-    if ((*p & 0xc0) == 0x80) continue;
-    const Lead lead = lead_of(*p);
-    return lead.length > back && agreeing(p, back, lead) == back ? back : 0;
-  }
-  return 0;
-}

@@ -16,7 +16,5 @@ size_t utf8_encode(uint32_t cp, char out[4]); /* bytes written */
 bool utf8_is_valid(const char *s, size_t n);
 /* Append s with every maximal invalid subpart replaced by U+FFFD. */
 void utf8_put_lossy(Buf *b, const char *s, size_t n);
-/* How many bytes at the end of s are the beginning of an unfinished code point (0..3). */
-size_t utf8_pending(const char *s, size_t n);
 
 #endif

@@ -31,14 +31,6 @@ LuaModel *push_lua_model(lua_State *L) {
   return lm;
 }
 
-void push_model(lua_State *L, Model *m, int tokenizer_index) {
-  if (tokenizer_index) tokenizer_index = lua_absindex(L, tokenizer_index);
-  push_lua_model(L)->m = m;
-  if (!tokenizer_index) return;
-  lua_pushvalue(L, tokenizer_index);
-  lua_setiuservalue(L, -2, 1);
-}
-
 static int model_gc(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
   if (!lm || lm->generating) return 0;

@@ -171,11 +171,5 @@ static int l_randn(lua_State *L) {
   return 1;
 }
 
-void push_floats(lua_State *L, const float *data, size_t n) {
-  int dim = (int)n;
-  Tensor *t = value_tensor(push_new(L, 1, &dim, "tensor"));
-  for (size_t i = 0; i < n; i++) t->data[i] = (real)data[i];
-}
-
 const luaL_Reg tensor_functions[] = {{"concat", l_concat}, {"randn", l_randn}, {"stack", l_stack},
                                      {"tensor", l_tensor}, {"zeros", l_zeros}, {NULL, NULL}};

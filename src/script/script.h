@@ -152,8 +152,6 @@ void end_step_values(lua_State *L);         /* also drops the values' references
 Value *check_value(lua_State *L, int arg);  /* borrowed: valid while the stack slot is */
 Value *test_value(lua_State *L, int index); /* NULL: no tensor */
 bool recording(lua_State *L);               /* false inside grpo.no_grad */
-/* A new tensor [n] filled from floats; pushed. */
-void push_floats(lua_State *L, const float *data, size_t n);
 
 /* ---- lua_text.c, lua_model.c -------------------------------------------------------- */
 #define TOKENIZER_TYPE "grpo.Tokenizer"
@@ -163,8 +161,6 @@ const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: no tokenizer 
 void push_tokenizer(lua_State *L, const Tokenizer *t);    /* takes over one reference */
 Model *check_model(lua_State *L, int arg);                /* borrowed */
 Model *test_model(lua_State *L, int index);               /* NULL: no model */
-void push_model(lua_State *L, Model *m,
-                int tokenizer_index); /* takes over one reference; 0: no tokenizer */
 /* The `sampling` table: every option of that section; group_size is ignored.  Strings and the regex
  * it points to live until the table at index is read again or gone. */
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out);

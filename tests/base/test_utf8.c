@@ -68,18 +68,6 @@ TEST(lossy_copies_replace_each_subpart_once) {
   buf_free(&b);
 }
 
-TEST(pending_counts_only_what_more_bytes_can_complete) {
-  CHECK(utf8_pending("", 0) == 0);
-  CHECK(utf8_pending("a", 1) == 0);
-  CHECK(utf8_pending("\xc3", 1) == 1);
-  CHECK(utf8_pending("x\xe2\x82", 3) == 2);
-  CHECK(utf8_pending("\xf0\x9f\x98", 3) == 3);
-  CHECK(utf8_pending("\xf0\x9f\x98\x80", 4) == 0);
-  CHECK(utf8_pending("\x80\x80", 2) == 0);
-  CHECK(utf8_pending("\xe0\x80", 2) == 0); /* never valid */
-  CHECK(utf8_pending("\xff", 1) == 0);
-}
-
 /* A row of the oracle: bytes in hex, and the text after replacement. */
 static void check_row(const char *row, size_t n) {
   Json *j = NULL;

@@ -5,25 +5,12 @@
  * the weights: model.safetensors, or with an index that is not empty its first shard of two, which
  * is "model-00001-of-00002.safetensors". */
 #include "files.h"
+#include "forward.h"
 #include "model/estimate.h"
 #include "model/model.h"
 
 static const char single[] = "model.safetensors", sharded[] = "model-00001-of-00002.safetensors",
                   listing[] = "model.safetensors.index.json";
-
-static void check_forward(Model *m) {
-  static const int32_t ids[3] = {0}, pos[3] = {0, 1, 2};
-  const PackSpan span = {0, 3, -1};
-  const Pack pack = {.nrows = 3, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
-  const Config *c = model_config(m);
-  Tape t;
-  Tensor *logits;
-  if (model_step_bytes(c, 3, 3, 1, STEP_FORWARD) > 1 << 24) return;
-  FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
-  if (model_logits(m, &t, &pack, &logits) == GRPO_OK)
-    FUZZ_CHECK(logits->n == 3 * (size_t)c->vocab_size);
-  tape_free(&t);
-}
 
 static void check_saved(const Model *m, Storage storage) {
   Model *again = NULL;

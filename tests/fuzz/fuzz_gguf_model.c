@@ -2,26 +2,13 @@
  * one line that names the file, or computes, and encodes to ids that exist.  What was read can be
  * written, or is refused, and what was written can be read. */
 #include "files.h"
+#include "forward.h"
 #include "model/estimate.h"
 #include "model/gguf_model.h"
 #include "text/gguf_tokenizer.h"
 
 static void check_refused(const char *path) {
   FUZZ_CHECK(strstr(err_message(), path) && !strchr(err_message(), '\n'));
-}
-
-static void check_forward(Model *m) {
-  static const int32_t ids[3] = {0}, pos[3] = {0, 1, 2};
-  const PackSpan span = {0, 3, -1};
-  const Pack pack = {.nrows = 3, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
-  const Config *c = model_config(m);
-  Tape t;
-  Tensor *logits;
-  if (model_step_bytes(c, 3, 3, 1, STEP_FORWARD) > 1 << 24) return;
-  FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
-  if (model_logits(m, &t, &pack, &logits) == GRPO_OK)
-    FUZZ_CHECK(logits->n == 3 * (size_t)c->vocab_size);
-  tape_free(&t);
 }
 
 static void check_written(const Model *m) {
