@@ -50,6 +50,14 @@ typedef struct NameRef {
   const char *name;
   int index;
 } NameRef;
+/* refs[i] becomes parameter i's name, then they are sorted; the index of a name, -1: none. */
+void names_sort(NameRef *refs, const Param *param, int n);
+int names_find(const NameRef *refs, int n, const char *name);
+
+size_t padded_reals(size_t n); /* to whole cache lines: where the next parameter begins */
+
+enum { PATH_BYTES = 4096 };
+Status join_path(char *path /* [PATH_BYTES] */, const char *dir, const char *name); /* EARG: long */
 
 /* A and B beside one weight. */
 typedef struct LoraModule {

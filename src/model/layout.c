@@ -151,15 +151,19 @@ static int by_name(const void *x, const void *y) {
   return strcmp(a->name, b->name);
 }
 
-static void sort_names(Model *m) {
-  for (int i = 0; i < m->nparams; i++) m->by_name[i] = (NameRef){m->param[i].name, i};
-  qsort(m->by_name, (size_t)m->nparams, sizeof *m->by_name, by_name);
+void names_sort(NameRef *refs, const Param *param, int n) {
+  for (int i = 0; i < n; i++) refs[i] = (NameRef){param[i].name, i};
+  qsort(refs, (size_t)n, sizeof *refs, by_name);
+}
+
+int names_find(const NameRef *refs, int n, const char *name) {
+  const NameRef key = {name, 0};
+  const NameRef *r = bsearch(&key, refs, (size_t)n, sizeof key, by_name);
+  return r ? r->index : -1;
 }
 
 int model_index(const Model *m, const char *name) {
-  const NameRef key = {name, 0};
-  const NameRef *r = bsearch(&key, m->by_name, (size_t)m->nparams, sizeof key, by_name);
-  return r ? r->index : -1;
+  return names_find(m->by_name, m->nparams, name);
 }
 
 Status model_layout(Model **out, Pool *pool, const Config *c) {
@@ -188,7 +192,7 @@ Status model_layout(Model **out, Pool *pool, const Config *c) {
   }
   add_rows(m, t->end, "", m->t);
   if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
-  sort_names(m);
+  names_sort(m->by_name, m->param, m->nparams);
   *out = m;
   return GRPO_OK;
 }

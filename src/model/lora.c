@@ -11,9 +11,7 @@
 #include "model/impl.h"
 #include "model/peft.h"
 
-enum { ALIGN_REALS = 16, NAME_BYTES = 128, MAX_RANK = 65536 };
-
-static size_t padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
+enum { NAME_BYTES = 128, MAX_RANK = 65536 };
 
 /* ---- which weights can have an adapter ------------------------------------------- */
 
@@ -122,11 +120,6 @@ static Status add_module(Attach *a, const Candidate *c) {
   return GRPO_OK;
 }
 
-static int by_name(const void *x, const void *y) {
-  const NameRef *a = x, *b = y;
-  return strcmp(a->name, b->name);
-}
-
 static Status add_modules(Attach *a) {
   Lora *l = a->l;
   const size_t n = 2 * (size_t)l->nmodules;
@@ -145,8 +138,7 @@ static Status add_modules(Attach *a) {
     try(wanted(a, &c, &yes));
     if (yes) try(add_module(a, &c));
   }
-  for (int i = 0; i < l->nparams; i++) l->by_name[i] = (NameRef){l->param[i].name, i};
-  qsort(l->by_name, n, sizeof *l->by_name, by_name);
+  names_sort(l->by_name, l->param, l->nparams);
   return GRPO_OK;
 }
 
@@ -154,7 +146,7 @@ static Status add_modules(Attach *a) {
 static size_t panel_reals(const Lora *l, int i) {
   const Tensor *t = &l->param[i].t;
   if (l->embedding && &l->param[i] == l->embedding->a) return 0;
-  return padded(gemm_packed_size(t->dim[0], t->dim[1]));
+  return padded_reals(gemm_packed_size(t->dim[0], t->dim[1]));
 }
 
 static Status allocate_panels(Lora *l) {
@@ -176,14 +168,14 @@ static Status allocate_panels(Lora *l) {
 
 static Status take_memory(Lora *l) {
   size_t at = 0;
-  for (int i = 0; i < l->nparams; i++) l->reals += padded(l->param[i].t.n);
+  for (int i = 0; i < l->nparams; i++) l->reals += padded_reals(l->param[i].t.n);
   l->weights = mem_alloc_aligned(l->reals * sizeof *l->weights);
   if (!l->weights)
     return fail(GRPO_ENOMEM, "adapter: %zu MiB of weights", l->reals * sizeof(real) >> 20);
   memset(l->weights, 0, l->reals * sizeof *l->weights);
   for (int i = 0; i < l->nparams; i++) {
     l->param[i].t.data = l->weights + at;
-    at += padded(l->param[i].t.n);
+    at += padded_reals(l->param[i].t.n);
   }
   return allocate_panels(l);
 }
@@ -350,11 +342,7 @@ Status model_add_lora(Model *m, const LoraOptions *o, uint64_t seed) {
 
 /* ---- in use ---------------------------------------------------------------------- */
 
-int lora_index(const Lora *l, const char *name) {
-  const NameRef key = {name, 0};
-  const NameRef *r = bsearch(&key, l->by_name, (size_t)l->nparams, sizeof key, by_name);
-  return r ? r->index : -1;
-}
+int lora_index(const Lora *l, const char *name) { return names_find(l->by_name, l->nparams, name); }
 
 bool model_has_lora(const Model *m) { return m->lora; }
 double model_lora_dropout(const Model *m) { return m->lora ? m->lora->dropout : 0; }
@@ -381,7 +369,7 @@ Status lora_trainable(Lora *l, bool on) {
     Param *p = &l->param[i];
     p->trainable = p->t.needs_grad = on;
     p->t.grad = on ? l->grads + at : NULL;
-    at += padded(p->t.n);
+    at += padded_reals(p->t.n);
   }
   return GRPO_OK;
 }

@@ -10,7 +10,7 @@ enum { ALIGN_REALS = 16, INIT_CHUNK = 1 << 14 };
 
 /* ---- weights, gradients, panels -------------------------------------------------- */
 
-static size_t padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
+size_t padded_reals(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
 
 bool model_is_matrix(const Model *m, int i) {
   const Tensor *t = &m->param[i].t;
@@ -29,7 +29,7 @@ static bool has_panels(const Model *m, const Tensor *t) {
 }
 
 /* Reals of the model's own memory that a parameter takes. */
-static size_t own_reals(const Param *p) { return p->t.mat ? 0 : padded(p->t.n); }
+static size_t own_reals(const Param *p) { return p->t.mat ? 0 : padded_reals(p->t.n); }
 
 void param_outputs_inputs(const Param *p, int *n, int *k) {
   *n = p->t.dim[p->in_out ? 1 : 0];
@@ -41,7 +41,7 @@ size_t model_panel_size(const Model *m, int i) {
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
   param_outputs_inputs(p, &n, &k);
-  return padded(gemm_packed_size(n, k));
+  return padded_reals(gemm_packed_size(n, k));
 }
 
 static Status allocate_panels(Model *m) {
@@ -159,7 +159,7 @@ Status model_set_trainable(Model *m, bool on) {
     Tensor *t = &m->param[i].t;
     m->param[i].trainable = t->needs_grad = on;
     t->grad = on ? m->grads + at : NULL;
-    at += padded(t->n);
+    at += padded_reals(t->n);
   }
   m->trainable = on;
   model_zero_grad(m);
@@ -249,7 +249,7 @@ static void adopt_wide(Model *m, real *wide) {
     m->mat[i] = NULL;
     t->mat = NULL;
     t->data = wide + at;
-    at += padded(t->n);
+    at += padded_reals(t->n);
   }
   mem_free_aligned(m->weights);
   m->weights = wide;
@@ -263,7 +263,7 @@ Status model_widen(Model *m) {
   if (!model_is_compact(m)) return GRPO_OK;
   if (m->shared || m->views)
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
-  for (int i = 0; i < m->nparams; i++) n += padded(m->param[i].t.n);
+  for (int i = 0; i < m->nparams; i++) n += padded_reals(m->param[i].t.n);
   real *wide = mem_alloc_aligned(n * sizeof *wide);
   if (!wide) return fail(GRPO_ENOMEM, "model: %zu MiB of weights", n * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
@@ -272,7 +272,7 @@ Status model_widen(Model *m) {
       mem_free_aligned(wide);
       return s;
     }
-    at += padded(m->param[i].t.n);
+    at += padded_reals(m->param[i].t.n);
   }
   adopt_wide(m, wide);
   return allocate_panels(m);

@@ -12,7 +12,7 @@
 #include "model/lora.h"
 #include "model/safetensors.h"
 
-enum { CONFIG_MAX = 16 << 20, PATH_BYTES = 4096, NAME_BYTES = 256 };
+enum { CONFIG_MAX = 16 << 20, NAME_BYTES = 256 };
 
 static const char prefix[] = "base_model.model.";
 
@@ -277,11 +277,6 @@ Status peft_rank(const PeftConfig *c, const char *path, int *rank, double *alpha
 
 /* ---- loading --------------------------------------------------------------------- */
 
-static Status join(char *path, const char *dir, const char *name) {
-  if (snprintf(path, PATH_BYTES, "%s/%s", dir, name) < PATH_BYTES) return GRPO_OK;
-  return fail(GRPO_EARG, "path too long: %s/%s", dir, name);
-}
-
 /* The parameter of a tensor's name: with or without PEFT's prefix, the adapter's name
  * ("lora_A.default.weight") and the causal model's own prefix. */
 static int param_of(const Lora *l, const char *name) {
@@ -343,7 +338,7 @@ static Status read_tensors(Model *m, const char *dir) {
   Lora *l = m->lora;
   char path[PATH_BYTES];
   Safetensors f;
-  try(join(path, dir, "adapter_model.safetensors"));
+  try(join_path(path, dir, "adapter_model.safetensors"));
   try(safetensors_open(&f, path));
   const StTensor **found = mem_zalloc((size_t)l->nparams * sizeof *found);
   Status s = found ? match_tensors(l, &f, found) : fail(GRPO_ENOMEM, "%s", path);
@@ -357,9 +352,9 @@ static Status read_tensors(Model *m, const char *dir) {
 
 static Status check_folder(const char *dir) {
   char path[PATH_BYTES];
-  try(join(path, dir, "adapter_model.safetensors"));
+  try(join_path(path, dir, "adapter_model.safetensors"));
   if (file_exists(path)) return GRPO_OK;
-  try(join(path, dir, "adapter_model.bin"));
+  try(join_path(path, dir, "adapter_model.bin"));
   if (file_exists(path))
     return fail(GRPO_EFORMAT,
                 "%s: a pickle can run code and is not read; save the adapter as safetensors", path);
@@ -369,7 +364,7 @@ static Status check_folder(const char *dir) {
 Status lora_load(Model *m, const char *dir) {
   char path[PATH_BYTES];
   Buf text = {0};
-  try(join(path, dir, "adapter_config.json"));
+  try(join_path(path, dir, "adapter_config.json"));
   try(check_folder(dir));
   Status s = file_read(path, CONFIG_MAX, &text);
   if (s == GRPO_OK) s = lora_attach(m, text.data ? text.data : "", text.len, path);
@@ -506,7 +501,7 @@ static Status write_config(const Lora *l, const char *dir, const char *base_name
   char path[PATH_BYTES];
   Buf b = {0};
   Json *j;
-  try(join(path, dir, "adapter_config.json"));
+  try(join_path(path, dir, "adapter_config.json"));
   try(json_parse(l->config, strlen(l->config), path, &j));
   Status s = put_config(&b, l, j, base_name);
   json_free(j);
@@ -518,7 +513,7 @@ static Status write_config(const Lora *l, const char *dir, const char *base_name
 static Status write_tensors(const Lora *l, const char *dir) {
   char path[PATH_BYTES];
   const size_t n = (size_t)l->nparams;
-  try(join(path, dir, "adapter_model.safetensors"));
+  try(join_path(path, dir, "adapter_model.safetensors"));
   StEntry *e = mem_zalloc(n * sizeof *e);
   char *names = mem_alloc(n * NAME_BYTES);
   StWriter *w = NULL;

@@ -6,14 +6,9 @@
 #include "base/mem.h"
 #include "model/bnb.h"
 #include "model/compact.h"
+#include "model/impl.h"
 
-enum { PATH_BYTES = 4096, BLOCK_ROWS = 64 };
-
-static Status join(char *path, const char *dir, const char *name) {
-  if (snprintf(path, PATH_BYTES, "%s/%s", dir, name) >= PATH_BYTES)
-    return fail(GRPO_EARG, "path too long: %s/%s", dir, name);
-  return GRPO_OK;
-}
+enum { BLOCK_ROWS = 64 };
 
 static const StType st_types[] = {
     [WEIGHT_F32] = ST_F32, [WEIGHT_F16] = ST_F16, [WEIGHT_BF16] = ST_BF16, [WEIGHT_NF4] = ST_BF16};
@@ -180,7 +175,7 @@ static Status write_shards(const Model *m, const char *dir, WeightType type, uin
   for (int i = 0, from = 0; i < count; i++) {
     const int end = shard_end(m, from, type, shard_bytes);
     shard_name(name, sizeof name, i, count);
-    try(join(path, dir, name));
+    try(join_path(path, dir, name));
     try(write_file(m, path, type, from, end));
     for (; from < end; from++) put_mapped(map, m, from, type, name);
   }
@@ -190,7 +185,7 @@ static Status write_shards(const Model *m, const char *dir, WeightType type, uin
 static Status put_text(const char *dir, const char *name, const Buf *b) {
   char path[PATH_BYTES];
   try(buf_status(b));
-  try(join(path, dir, name));
+  try(join_path(path, dir, name));
   return file_replace(path, b->data, b->len);
 }
 
@@ -210,7 +205,7 @@ static Status write_index(const Model *m, const char *dir, WeightType type, cons
 /* Files of an earlier save in the other form would be read instead of, or beside, the new ones. */
 static Status remove_other_form(const char *dir, int count) {
   char path[PATH_BYTES];
-  try(join(path, dir, count == 1 ? "model.safetensors.index.json" : "model.safetensors"));
+  try(join_path(path, dir, count == 1 ? "model.safetensors.index.json" : "model.safetensors"));
   return file_exists(path) ? file_remove_tree(path) : GRPO_OK;
 }
 

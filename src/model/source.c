@@ -1,5 +1,6 @@
 /* source.c - the seam over safetensors: one file, or shards with an index. */
 #include "model/source.h"
+#include "model/impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "model/bnb.h"
 #include "model/safetensors.h"
 
-enum { INDEX_MAX = 256 << 20, PATH_BYTES = 4096 };
+enum { INDEX_MAX = 256 << 20 };
 
 typedef struct Shards {
   Safetensors *file;
@@ -31,7 +32,7 @@ void source_close(WeightSource *s) {
 
 /* ---- opening ------------------------------------------------------------------------ */
 
-static Status join(char *path, const char *dir, const char *name) {
+Status join_path(char *path, const char *dir, const char *name) {
   if (snprintf(path, PATH_BYTES, "%s/%s", dir, name) >= PATH_BYTES)
     return fail(GRPO_EARG, "path too long: %s/%s", dir, name);
   return GRPO_OK;
@@ -44,7 +45,7 @@ static Status shards_reserve(Shards *s, size_t n) {
 
 static Status shards_add(Shards *s, const char *dir, const char *name) {
   char path[PATH_BYTES];
-  try(join(path, dir, name));
+  try(join_path(path, dir, name));
   try(safetensors_open(&s->file[s->count], path));
   s->count++;
   return GRPO_OK;
@@ -95,12 +96,12 @@ static Status open_index(Shards *s, const char *dir, const char *path) {
 
 static Status shards_open(Shards *s, const char *dir) {
   char path[PATH_BYTES];
-  try(join(path, dir, "model.safetensors"));
+  try(join_path(path, dir, "model.safetensors"));
   if (file_exists(path)) {
     try(shards_reserve(s, 1));
     return shards_add(s, dir, "model.safetensors");
   }
-  try(join(path, dir, "model.safetensors.index.json"));
+  try(join_path(path, dir, "model.safetensors.index.json"));
   if (file_exists(path)) return open_index(s, dir, path);
   return fail(GRPO_ENOENT, "%s: neither model.safetensors nor model.safetensors.index.json", dir);
 }
