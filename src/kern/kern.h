@@ -27,6 +27,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
+#include "base/rng.h"
 #include "kern/real.h"
 
 /* Where to run: threads and scratch memory. */
@@ -186,5 +187,9 @@ double vec_sumsq(const Ctx *cx, size_t n,
                  const real *x); /* in double, chunks of fixed size in index order */
 void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha,
               real *y); /* y = alpha x + (1 - alpha) y */
+
+/* ---- random numbers ------------------------------------------------------------- */
+/* out[i] = std * rng_normal(key, i), rounded to real: the same on every path */
+void fill_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out);
 
 #endif
