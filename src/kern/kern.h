@@ -139,11 +139,11 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
  * Row-invariant. */
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse);
-/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv (contiguous
- * [rows, heads*head_dim], [rows, kv_heads*head_dim]) are added to; any may be NULL. */
+/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv are added to;
+ * any may be NULL. */
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                      const real *q, int ldq, const real *o, int ldo, const real *lse,
-                     const real *dout, int lddo, real *dq, real *dk, real *dv);
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv, int lddkv);
 
 /* ---- rows [rows, c] --------------------------------------------------------- */
 /* y = x * rstd * (base + w), rstd[rows] = 1 / sqrt(mean x^2 + eps); base: 0, or 1 as gemma has it */
