@@ -50,7 +50,10 @@ static Status unknown(const char *name) {
   char names[64] = "";
   for (int i = NTABLES - 1, at = 0; i >= 0 && at < (int)sizeof names; i--)
     at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
-                   i == NTABLES - 1 ? "" : i == 0 ? " or " : ", ", tables[i]->name);
+                   i == NTABLES - 1 ? ""
+                   : i == 0         ? " or "
+                                    : ", ",
+                   tables[i]->name);
   return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want %s", name, names);
 }
 #endif

@@ -41,7 +41,7 @@ typedef struct Ctx {
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void);     /* "avx512", "avx2", "neon", "generic" */
+const char *kern_name(void);  /* "avx512", "avx2", "neon", "generic" */
 const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */

@@ -46,9 +46,6 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
 }
 
 /* ---- compact weights: LANES of them ---- */
-static inline vec v_bf16(const uint16_t *p) {
-  return (vec)vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
-}
 static inline vec v_f16(const uint16_t *p) {
   return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
