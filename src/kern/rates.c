@@ -142,7 +142,7 @@ typedef struct Weights {
   RateWeights how;
   int m, count;
   Weight *all;
-  real *x, *w, *y; /* [m, the largest k], the largest weight, [m, the largest n] */
+  real *x, *w, *y; /* [most rows, the largest k], the largest weight, [.., the largest n] */
   Status status;
 } Weights;
 
@@ -225,13 +225,18 @@ static void weights_free(Weights *s) {
   mem_free_aligned(s->y);
 }
 
-Status rate_weights(const Ctx *cx, RateWeights how, int m, int nshapes, const WeightShape *shapes,
-                    double seconds, Rate *flops) {
-  Weights s = {.cx = cx, .how = how, .m = m};
-  double work = 0;
-  for (int i = 0; i < nshapes; i++) work += 2.0 * m * shapes[i].n * shapes[i].k * shapes[i].count;
+Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int nshapes,
+                    const WeightShape *shapes, double seconds, Rate *flops) {
+  Weights s = {.cx = cx, .how = how};
+  double work = 0; /* of one row */
+  for (int i = 0; i < nm; i++)
+    if (m[i] > s.m) s.m = m[i];
+  for (int i = 0; i < nshapes; i++) work += 2.0 * shapes[i].n * shapes[i].k * shapes[i].count;
   s.status = weights_new(&s, nshapes, shapes);
-  if (s.status == GRPO_OK) *flops = best_rate(cx, multiply_weights, &s, work, seconds);
+  for (int i = 0; i < nm && s.status == GRPO_OK; i++) {
+    s.m = m[i];
+    flops[i] = best_rate(cx, multiply_weights, &s, work * s.m, seconds);
+  }
   weights_free(&s);
   return s.status;
 }

@@ -53,8 +53,9 @@ typedef struct WeightShape {
   int n, k, count; /* count of them, each in memory of its own */
 } WeightShape;
 
-Status rate_weights(const Ctx *cx, RateWeights how, int m, int nshapes, const WeightShape *shapes,
-                    double seconds, Rate *flops);
+/* For each of m[nm] numbers of rows, `seconds` each: flops [nm]. */
+Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int nshapes,
+                    const WeightShape *shapes, double seconds, Rate *flops);
 
 /* Reading a block that no cache holds, all threads. */
 Status rate_read(const Ctx *cx, double seconds, Rate *bytes);

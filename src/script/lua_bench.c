@@ -36,38 +36,64 @@ static int l_rate_product(lua_State *L) {
   return push_rate(L, flops);
 }
 
-/* rate_weights(how, rows, { { outputs, inputs, count }, ... }, seconds) -> likewise */
+enum { SHAPES = 16, ROWS = 16 }; /* at most, of rate_weights */
+
+static int check_list(lua_State *L, int arg, int most) {
+  check_table(L, arg);
+  const int n = (int)lua_rawlen(L, arg);
+  if (n < 1 || n > most) return arg_error(L, arg, "%d entries, want 1 to %d", n, most);
+  return n;
+}
+
+/* Entry i of the list on top of the stack: 1 to most. */
+static int list_entry(lua_State *L, int arg, int i, int most) {
+  lua_rawgeti(L, -1, i);
+  const lua_Integer v = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+  if (v < 1 || v > most) return arg_error(L, arg, "want whole numbers from 1 to %d", most);
+  lua_pop(L, 1);
+  return (int)v;
+}
+
+static int check_shapes(lua_State *L, int arg, WeightShape *shapes) {
+  const int n = check_list(L, arg, SHAPES);
+  for (int i = 0; i < n; i++) {
+    if (lua_rawgeti(L, arg, i + 1) != LUA_TTABLE)
+      return arg_error(L, arg, "want { outputs, inputs, count }");
+    shapes[i].n = list_entry(L, arg, 1, 1 << 20);
+    shapes[i].k = list_entry(L, arg, 2, 1 << 20);
+    shapes[i].count = list_entry(L, arg, 3, 1 << 12);
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+/* rate_weights(how, { rows, ... }, { { outputs, inputs, count }, ... }, seconds) -> a list: FLOPs a
+ * second by the clock for each number of rows, and the same by core time */
 static int l_rate_weights(lua_State *L) {
   static const char *const names[] = {"f32",       "bf16", "int8",    "nf4",
                                       "bf16_bf16", "blas", "blas_cut"};
-  enum { MOST = 16, LARGEST = 1 << 20, COUNT = 1 << 12 };
   const char *name = check_string(L, 1, NULL);
-  int how = 0;
-  WeightShape shapes[MOST];
-  Rate flops;
+  int how = 0, rows[ROWS];
+  WeightShape shapes[SHAPES];
+  Rate flops[ROWS];
   while (how < NWEIGHTS && strcmp(names[how], name) != 0) how++;
   if (how == NWEIGHTS) return arg_error(L, 1, "unknown weights '%s'", name);
-  const int rows = (int)check_integer(L, 2, 1, 1 << 10);
-  check_table(L, 3);
-  const int n = (int)lua_rawlen(L, 3);
-  if (n < 1 || n > MOST) return arg_error(L, 3, "%d shapes, want 1 to %d", n, MOST);
-  for (int i = 0; i < n; i++) {
-    int value[3] = {0};
-    if (lua_rawgeti(L, 3, i + 1) != LUA_TTABLE) return arg_error(L, 3, "a shape is no table");
-    for (int j = 0; j < 3; j++) {
-      lua_rawgeti(L, -1, j + 1);
-      const lua_Integer v = lua_tointeger(L, -1);
-      if (v < 1 || v > (j < 2 ? LARGEST : COUNT)) return arg_error(L, 3, "a shape is out of range");
-      value[j] = (int)v;
-      lua_pop(L, 1);
-    }
-    shapes[i] = (WeightShape){value[0], value[1], value[2]};
-    lua_pop(L, 1);
-  }
+  const int nrows = check_list(L, 2, ROWS);
+  lua_pushvalue(L, 2);
+  for (int i = 0; i < nrows; i++) rows[i] = list_entry(L, 2, i + 1, 1 << 10);
+  const int n = check_shapes(L, 3, shapes);
   const double seconds = check_seconds(L, 4);
-  const Status s = rate_weights(script_ctx(L), (RateWeights)how, rows, n, shapes, seconds, &flops);
+  const Status s =
+      rate_weights(script_ctx(L), (RateWeights)how, nrows, rows, n, shapes, seconds, flops);
   if (s) return raise_status(L, s);
-  return push_rate(L, flops);
+  for (int by = 0; by < 2; by++) {
+    lua_createtable(L, nrows, 0);
+    for (int i = 0; i < nrows; i++) {
+      lua_pushnumber(L, by ? flops[i].cores : flops[i].clock);
+      lua_rawseti(L, -2, i + 1);
+    }
+  }
+  return 2;
 }
 
 /* rate_read(seconds) -> bytes a second, likewise */

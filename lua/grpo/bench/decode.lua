@@ -11,18 +11,23 @@ local decode = {}
 
 decode.weights = { "f32", "bf16", "int8", "nf4" }
 
--- Seconds of a step of n sequences, by rollouts of n completions: without what a completion of one token takes.
+-- Seconds of a step of n sequences, by rollouts of n completions, without what a completion of one token takes: each
+-- run's in order, and the least by core time.
 local function step_seconds(w, engine, ids, n, runs)
   local function seconds(new)
-    local started = core.clock()
+    local started, cores = core.clock(), os.clock()
     engine:rollout { prompts = { ids }, n = n, seed = 1, sampling = { max_new_tokens = new } }
-    return core.clock() - started
+    return core.clock() - started, (os.clock() - cores) / core.threads()
   end
-  local times = {}
+  local times, least = {}, math.huge
   seconds(2)
-  for i = 1, runs do times[i] = (seconds(w.new) - seconds(1)) / (w.new - 1) end
+  for i = 1, runs do
+    local all, all_cores = seconds(w.new)
+    local one, one_cores = seconds(1)
+    times[i], least = (all - one) / (w.new - 1), math.min(least, (all_cores - one_cores) / (w.new - 1))
+  end
   table.sort(times)
-  return statistics.median(times), times[1], times[#times]
+  return times, least
 end
 
 -- Rows of one form of the weights.
@@ -37,11 +42,14 @@ local function rows_of(w, config, rates, how, runs)
   for i = 1, w.prompt do ids[i] = i % config.vocab_size end
   for _, n in ipairs(w.sequences) do
     local others = measure.watch_others()
-    local t, best, worst = step_seconds(w, engine, ids, n, runs)
+    local times, cores = step_seconds(w, engine, ids, n, runs)
+    local t = statistics.median(times)
     local limit = floor.decode(sizes, limits, n, w.prompt + w.new / 2)
     rows[#rows + 1] = { compute = how.compute, weights = how.weights, sequences = n, tokens_per_second = n / t,
-      milliseconds_per_token = 1e3 * t, best_milliseconds = 1e3 * best, worst_milliseconds = 1e3 * worst,
-      floor_milliseconds = 1e3 * limit, ratio = t / limit, others = others() }
+      milliseconds_per_token = 1e3 * t, best_milliseconds = 1e3 * times[1],
+      worst_milliseconds = 1e3 * times[#times], core_milliseconds = 1e3 * cores,
+      floor_milliseconds = 1e3 * limit, ratio = t / limit, core_ratio = cores / limit,
+      others = others() }
   end
   for _, row in ipairs(rows) do row.peak_bytes = core.mem().peak_rss end
   return rows
@@ -64,7 +72,7 @@ function decode.measure(w, probe, o)
     end
   end
   local sizes = workloads.sizes(config)
-  return { name = w.name, title = w.title, weights = sizes.body + sizes.head, rows = rows }
+  return { name = w.name, title = w.title, runs = o.runs, weights = sizes.body + sizes.head, rows = rows }
 end
 
 local forms = { "f32", "bf16", "int8", "nf4", "bf16_bf16" }
@@ -73,14 +81,16 @@ local forms = { "f32", "bf16", "int8", "nf4", "bf16_bf16" }
 -- of its own threads and of one thread on each share of the outputs; ratios to it.
 function decode.products(w, seconds)
   local shapes, rows = workloads.matrices(workloads.config(w)), {}
-  for _, m in ipairs(w.sequences) do
-    local function rate(how) return (core.rate_weights(how, m, shapes, seconds)) / 1e9 end
-    local row = { rows = m, blas = math.max(rate "blas", rate "blas_cut") }
-    for _, form in ipairs(forms) do
-      row[form] = rate(form)
-      row[form .. "_ratio"] = row[form] / row.blas
+  for i, m in ipairs(w.sequences) do rows[i] = { rows = m, blas = 0.0 } end
+  for _, how in ipairs { "blas", "blas_cut" } do
+    for i, rate in ipairs((core.rate_weights(how, w.sequences, shapes, seconds))) do
+      rows[i].blas = math.max(rows[i].blas, rate / 1e9)
     end
-    rows[#rows + 1] = row
+  end
+  for _, form in ipairs(forms) do
+    for i, rate in ipairs((core.rate_weights(form, w.sequences, shapes, seconds))) do
+      rows[i][form], rows[i][form .. "_ratio"] = rate / 1e9, rate / 1e9 / rows[i].blas
+    end
   end
   return rows
 end
