@@ -65,12 +65,10 @@ typedef struct LogheadAttr {
   const int32_t *targets; /* [n] */
   bool one_pass;          /* without a gradient to come it has no effect */
   real inv_temp;
-  real softcap, ref_softcap;    /* of the logits, before the temperature; 0: none */
-  const real *ref_hidden;       /* [n, c_ref] or NULL */
-  const real *ref_packed;       /* the reference head's panels, or: */
-  const struct Matrix *ref_mat; /* the same head in a compact form */
-  int ref_c;
-  const real *ref_low; /* [n, r] of the reference's adapter on the head, NULL: none */
+  real softcap, ref_softcap; /* of the logits, before the temperature; 0: none */
+  const real *ref_hidden;    /* [n, c_ref] or NULL */
+  const Tensor *ref_head;    /* [v, c_ref]: the reference's head */
+  const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
 } LogheadAttr;
 
