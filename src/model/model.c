@@ -263,7 +263,7 @@ static void adopt_wide(Model *m, real *wide) {
 }
 
 Status model_widen(Model *m) {
-  const Ctx cx = {m->pool, NULL};
+  const Ctx cx = {.pool = m->pool};
   size_t at = 0, n = 0;
   if (!model_is_compact(m)) return GRPO_OK;
   if (m->shared || m->views)
@@ -374,7 +374,7 @@ Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
   try(can_change(to, from));
   for (int i = first_param(to, from); i < model_num_params(to); i++)
-    try(param_values(&(Ctx){to->pool, NULL}, model_param((Model *)(uintptr_t)from, i),
+    try(param_values(&(Ctx){.pool = to->pool}, model_param((Model *)(uintptr_t)from, i),
                      model_param(to, i)->t.data));
   model_updated(to);
   return GRPO_OK;
