@@ -53,13 +53,19 @@ typedef struct Kernels {
                   int first, int last, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
-  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of
-   * GROUP.  NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
+  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
+   * inner steps, as words of GROUP outputs, the first step in the low half.  n: a multiple of GROUP.
+   * NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
    * lowest; depth is rounded up to whole cells, in y too. */
-  void (*widen_bf16)(size_t n, const uint16_t *x, real *y);
+  void (*widen_bf16)(int depth, const uint16_t *pairs, real *y);
   void (*widen_f16)(size_t n, const uint16_t *x, real *y);
   void (*widen_int8)(int depth, const int8_t *q, const real *scale, real *y);
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
+  /* y = x rounded to bf16 */
+  void (*round_bf16)(size_t n, const real *x, real *y);
+  /* The other way: x[depth, GROUP] with rows ldx apart, rounded to bf16, in pairs; an odd step is
+   * paired with zeros. */
+  void (*pair_bf16)(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs);
   /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
    * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
    * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way
@@ -132,5 +138,7 @@ Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out);
 static inline real *scratch_of(const Scratch *s, int worker) {
   return s->data + s->size * (size_t)(worker < s->workers ? worker : 0);
 }
+/* out[m,k] = x rounded to bf16, in the arena */
+Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);
 
 #endif

@@ -29,10 +29,15 @@
 #include "base/pool.h"
 #include "kern/real.h"
 
-/* Where to run: threads and scratch memory. */
+/* How products with weights are computed.  COMPUTE_BF16: both operands are rounded to bf16 (nearest
+ * even), their products are exact, sums are float. */
+typedef enum Compute { COMPUTE_F32, COMPUTE_BF16 } Compute;
+
+/* Where to run: threads and scratch memory; and what matrix_forward and matrix_dx compute in. */
 typedef struct Ctx {
   Pool *pool; /* NULL: the caller alone */
   Arena *arena;
+  Compute compute;
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
@@ -67,6 +72,28 @@ Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, 
  * row-invariant in m. */
 void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b, bool tb,
                 real *c, bool add);
+
+/* ---- the same products in bf16 ---------------------------------------------------------------
+ * Both operands are rounded to bf16 (nearest even, NaN stays NaN; a CPU that multiplies bf16 itself
+ * takes subnormals as zero) and summed in float: row-invariant and independent of threads as above,
+ * and the same bits from matrix_forward and matrix_dx (matrix.h) of the same values.  cx->compute is
+ * not looked at.  In the double twin only the weights are rounded.
+ *
+ * A weight is packed in pairs of inner steps: value (i, p) of w [n, k] is number
+ *   ((i / 16 * ceil(k / 2) + p / 2) * 16 + i % 16) * 2 + p % 2
+ * with zeros in the padding; on every path the same. */
+bool kern_bf16(void);                    /* does the path in use multiply bf16 itself? */
+size_t gemm16_packed_size(int n, int k); /* values of a packed weight */
+void gemm16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed);
+/* y[m,n] = x[m,k] w^T + bias (NULL: none) */
+Status gemm16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const uint16_t *packed, const real *bias, real *y, int ldy);
+/* dx[m,k] (+)= dy[m,n] w */
+Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                 const uint16_t *packed, real *dx, int lddx, bool add);
+/* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows */
+Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                 int ldx, bool in_out, real *dw, bool add);
 
 /* ---- attention -------------------------------------------------------------
  * Keys and values live in segments: a prompt's, and each completion's own.  A

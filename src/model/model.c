@@ -111,10 +111,15 @@ void model_destroy(Model *m) {
 
 /* With an adapter the base does not change. */
 void model_updated(Model *m) {
+  m->version++;
   if (m->lora)
     m->lora->stale = true;
   else
     m->stale = true;
+}
+
+uint64_t model_version(const Model *m) {
+  return 1 + m->version + (m->shared ? m->shared->version : 0);
 }
 
 Status model_pack(Model *m, const Ctx *cx) {
@@ -258,7 +263,7 @@ static void adopt_wide(Model *m, real *wide) {
 }
 
 Status model_widen(Model *m) {
-  const Ctx cx = {m->pool, NULL};
+  const Ctx cx = {.pool = m->pool};
   size_t at = 0, n = 0;
   if (!model_is_compact(m)) return GRPO_OK;
   if (m->shared || m->views)
@@ -369,7 +374,7 @@ Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
   try(can_change(to, from));
   for (int i = first_param(to, from); i < model_num_params(to); i++)
-    try(param_values(&(Ctx){to->pool, NULL}, model_param((Model *)(uintptr_t)from, i),
+    try(param_values(&(Ctx){.pool = to->pool}, model_param((Model *)(uintptr_t)from, i),
                      model_param(to, i)->t.data));
   model_updated(to);
   return GRPO_OK;

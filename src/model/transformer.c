@@ -311,9 +311,7 @@ static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAtt
   const Lora *l = lora_active(ref);
   try(model_pack(ref, &t->cx));
   a->ref_hidden = hidden;
-  a->ref_packed = ref->t[M_HEAD]->packed;
-  a->ref_mat = ref->t[M_HEAD]->mat;
-  a->ref_c = ref->config.hidden_size;
+  a->ref_head = ref->t[M_HEAD];
   a->ref_softcap = (real)ref->config.logit_softcap;
   if (!l || !l->head) return GRPO_OK;
   real *low = arena_alloc(&t->arena, (size_t)a->n * (size_t)l->head->a->t.dim[0] * sizeof *low);
@@ -353,6 +351,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
   *a = (LogheadAttr){.n = p->nout,
                      .rows = p->out_rows,
                      .targets = p->targets,
+                     .one_pass = p->one_pass,
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
   if (ref) try(reference_head(ref, t, ref_hidden, a));

@@ -55,7 +55,7 @@ static inline double distance(const float *a, const double *b, size_t n) {
 typedef void (*OnPool)(const Ctx *cx, float *out, void *arg);
 static inline bool threads_agree(OnPool fn, size_t n, void *arg) {
   float *one = floats(n), *more = floats(n);
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   bool ok = true;
   fn(&cx, one, arg);
   for (int t = 1; t <= 3; t++) {
