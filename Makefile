@@ -234,7 +234,7 @@ bench-step: $(BUILD)/bench/step
 ## make bench-check     W1 and W2 against the ratios to the floor in bench/expected.json; fails where one is worse
 .PHONY: bench-check
 bench-check: grpo
-	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --check bench/expected.json
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --reuse off --check bench/expected.json
 
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
