@@ -14,8 +14,8 @@
 #include "testing.h"
 
 static Arena arena;
-static const char *const paths[] = {"generic", "avx2", "avx512"};
-enum { NPATHS = 3 };
+static const char *const paths[] = {"generic", "avx2", "avx512", "avx512bf16"};
+enum { NPATHS = 4 };
 
 /* Does this CPU have path i?  Selects it. */
 static inline bool use_path(int i) { return kern_select(paths[i]) == GRPO_OK; }
