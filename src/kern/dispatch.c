@@ -1,5 +1,6 @@
 #include "kern/dispatch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ static const Path paths[] = {
     {"avx512bf16", &kern_avx512, &kern_avx512bf16},
     {"avx512", &kern_avx512, NULL},
     {"avx2", &kern_avx2, NULL},
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+    {"neon", &kern_neon, NULL},
 #endif
     {"generic", &kern_generic, NULL}};
 enum { NPATHS = sizeof paths / sizeof paths[0] };
@@ -34,8 +37,16 @@ static bool cpu_has(const Path *p) {
            __builtin_cpu_supports("fma");
   if (p->kernels == &kern_avx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+  if (p->kernels == &kern_neon) return true; /* in every aarch64 */
 #endif
   return p->kernels == &kern_generic;
+}
+
+const char *kern_path(int i) {
+  for (int at = NPATHS - 1; at >= 0; at--)
+    if (cpu_has(&paths[at]) && i-- == 0) return paths[at].name;
+  return NULL;
 }
 
 static const Path *best(void) {
@@ -43,6 +54,19 @@ static const Path *best(void) {
     if (cpu_has(&paths[i])) return &paths[i];
   return &paths[NPATHS - 1];
 }
+
+#ifndef GRPO_DOUBLE
+static Status unknown(const char *name) {
+  char names[64] = "";
+  for (int i = NPATHS - 1, at = 0; i >= 0 && at < (int)sizeof names; i--)
+    at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
+                   i == NPATHS - 1 ? ""
+                   : i == 0        ? " or "
+                                   : ", ",
+                   paths[i].name);
+  return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want %s", name, names);
+}
+#endif
 
 Status kern_select(const char *name) {
   if (!name) name = getenv("GRPO_CPU");
@@ -61,7 +85,7 @@ Status kern_select(const char *name) {
   active = &paths[NPATHS - 1];
   return GRPO_OK;
 #else
-  return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want generic, avx2, avx512 or avx512bf16", name);
+  return unknown(name);
 #endif
 }
 

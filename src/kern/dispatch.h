@@ -141,6 +141,8 @@ extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
 extern const Kernels16 kern_avx512bf16;
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+extern const Kernels kern_neon;
 #endif
 
 const Kernels *kernels(void);     /* the table in use */
