@@ -108,6 +108,7 @@ typedef struct Kernels {
   double (*sumsq)(size_t n, const real *x);
 
   void (*row_stats)(int v, const real *logits, real inv_temp, RowStats *st);
+  double (*probs)(int n, const real *logits, real inv_temp, real lse, real *p);
   /* logits <- p (c0 + c1 log p) */
   void (*logp_grad)(int v, real *logits, real inv_temp, real lse, real c0, real c1);
   double (*kl)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse);

@@ -54,6 +54,7 @@ const Kernels TABLE = {
     .adamw = adamw,
     .sumsq = sumsq,
     .row_stats = row_stats,
+    .probs = probs,
     .logp_grad = logp_grad,
     .kl = kl,
     .kl_grad = kl_grad,
