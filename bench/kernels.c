@@ -278,9 +278,9 @@ static void attend(Bench *b) {
   (void)!attn_forward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse);
 }
 static void attend_back(Bench *b) {
-  const int w = b->shape.heads * b->shape.head_dim;
-  (void)!attn_backward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse, q, w, grad, grad,
-                       grad);
+  const int w = b->shape.heads * b->shape.head_dim, kw = b->shape.kv_heads * b->shape.head_dim;
+  (void)!attn_backward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse, q, w, grad, w, grad,
+                       grad, kw);
 }
 static void store(Bench *b) {
   const int w = b->shape.kv_heads * b->shape.head_dim;

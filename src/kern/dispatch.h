@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/matrix.h"
 #include "kern/real.h"
@@ -113,6 +114,9 @@ typedef struct Kernels {
   /* dlogits += c p (log p - log p_ref - kl) */
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
+
+  /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap */
+  void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;
 
 /* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
