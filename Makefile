@@ -103,7 +103,8 @@ need:
 KERN_OPT ?= -O3
 $(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
-$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS := $(KERN_OPT)
+# gcc would load all of a tile's broadcasts first, and spill
+$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
 $(BUILD)/obj/%.o: src/%.c | need
 	@mkdir -p $(@D)
