@@ -85,19 +85,46 @@ static void rope(int heads, int d, int h, int n, const real *x, const real *c, c
     }
 }
 
-static real softmax(int lo, int hi, real scale, real *s, real *max) {
-  const int from = lo / GROUP * GROUP, to = round_up(hi, GROUP);
-  for (int i = from; i < lo; i++) s[i] = -(real)INFINITY;
-  for (int i = hi; i < to; i++) s[i] = -(real)INFINITY;
-  vec m = v_set(-(real)INFINITY), sum = v_set(0);
+/* lanes below n are `fill` */
+static inline vec v_start(vec x, int n, real fill) {
+  lane_int lane[LANES];
+  ivec at;
+  for (int l = 0; l < LANES; l++) lane[l] = l;
+  memcpy(&at, lane, sizeof at);
+  return v_sel((ivec)(at >= n), x, v_set(fill));
+}
+
+static void fill_zero(real *s, int from, int to) {
+  for (int i = from; i < to; i += LANES) v_store(s + i, v_set(0));
+}
+
+static inline real softmax_row(int lo, int hi, real scale, real *s, real *max) {
+  const int from = lo / LANES * LANES, to = round_up(hi, LANES), end = to - LANES;
+  const real none = -(real)INFINITY;
+  if (from < lo) v_store(s + from, v_start(v_load(s + from), lo - from, none));
+  if (hi < to) v_store(s + end, v_get_or(s + end, hi - end, none));
+  vec m = v_set(none), sum = v_set(0);
   for (int i = from; i < to; i += LANES) m = v_max(v_load(s + i), m);
   *max = v_largest(m) * scale;
+  const vec k = v_set(scale), shift = v_set(-*max);
   for (int i = from; i < to; i += LANES) {
-    vec p = v_exp(v_load(s + i) * scale - *max);
+    vec p = v_exp(v_fma(v_load(s + i), k, shift));
     v_store(s + i, p);
     sum += p;
   }
   return v_sum(sum);
+}
+
+static void softmax(int m, int first, int last, int lo, int hi, real scale, real *s, ptrdiff_t ld,
+                    real *max, real *sum) {
+  const bool none = lo >= hi;
+  const int from = none ? last : lo, to = none ? last : hi;
+  for (int i = 0; i < m; i++, s += ld) {
+    max[i] = -(real)INFINITY;
+    sum[i] = none ? 0 : softmax_row(lo, hi, scale, s, max + i);
+    fill_zero(s, first / LANES * LANES, from / LANES * LANES);
+    fill_zero(s, none ? first / LANES * LANES : round_up(to, LANES), last);
+  }
 }
 
 static void attn_ds(int keys, int rows, int ld, real scale, real cap, const real *lse,

@@ -18,6 +18,7 @@ const Kernels TABLE = {
     .ng = TILE_NG,
     .block = block,
     .softmax = softmax,
+    .mix = mix,
     .attn_ds = attn_ds,
     .transpose = transpose,
     .widen_bf16 = widen_bf16,
