@@ -13,63 +13,19 @@
  * not when parts are made by several threads, as they are for a few rows with
  * many keys.
  */
+#include "kern/attention.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
 
 enum {
-  STRIP = 8,  /* units of a strip, at most, unless one row has more heads */
   TILE = 64,  /* units of a tile, at most, unless one strip has more */
-  PART = 512, /* keys */
-  LD_SCORES =
-      PART + 3 * GROUP, /* a group before the part, one after, and an odd number of groups */
-  SPREAD = 32           /* fewer tiles than this are spread over threads by parts */
+  SPREAD = 32 /* fewer tiles than this are spread over threads by parts */
 };
-
-/* Rows at.. of span `span` and what follows in later spans with its prefix. */
-typedef struct Strip {
-  int span, at, rows;
-} Strip;
-
-typedef struct Tile {
-  int strip, strips, units;
-} Tile;
-
-typedef struct Attn {
-  const AttnShape *s;
-  const AttnSpan *spans;
-  int group, hd16, parts;
-  int strip_units, tile_units; /* at most */
-  const real *q;
-  ptrdiff_t ldq, ldo;
-  real *o, *lse;
-  const Strip *strips;
-  const Tile *tiles;
-  real *spread; /* [tiles, kv_heads, parts] of part_size, when parts are made apart */
-  Scratch scratch;
-} Attn;
-
-/* One query row: where it is and which logical keys [lo, hi) it sees. */
-typedef struct Row {
-  const AttnSpan *span;
-  int row, lo, hi;
-} Row;
-
-/* What some units have of a part, or of all parts until now. */
-typedef struct Sums {
-  real *out, *max, *sum; /* [units, hd16], [units], [units]; not yet divided by sum */
-} Sums;
-
-/* A worker's scratch. */
-typedef struct Work {
-  real *q,
-      *scores;    /* [strip_units, head_dim]; [strip_units, LD_SCORES] from the part's first key */
-  Sums part, all; /* of a strip; of a tile */
-} Work;
 
 /* ---- keys and values -------------------------------------------------------- */
 
@@ -93,8 +49,6 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
 
 /* ---- rows --------------------------------------------------------------------- */
 
-static int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len : 0; }
-
 static void strip_rows(const Attn *a, const Strip *t, Row *rows) {
   const AttnSpan *sp = a->spans + t->span;
   for (int j = 0, at = t->at; j < t->rows; j++, at++) {
@@ -105,13 +59,6 @@ static void strip_rows(const Attn *a, const Strip *t, Row *rows) {
     const int pos = prefix_len(sp) + sp->own_at + at, w = a->s->window;
     rows[j] = (Row){sp, sp->row + at, w > 0 ? kern_max(0, pos - w + 1) : 0, pos + 1};
   }
-}
-
-/* the end of the rows that belong to the span of rows[j0] */
-static int same_span(const Row *rows, int j0, int n) {
-  int j = j0;
-  while (j < n && rows[j].span == rows[j0].span) j++;
-  return j;
 }
 
 /* The keys that some of n rows see, within the part that starts at `start`. */
@@ -127,83 +74,7 @@ static bool seen_keys(const Row *rows, int n, int start, int *from, int *to) {
 
 static bool sees_part(const Row *r, int start) { return r->lo < start + PART && r->hi > start; }
 
-/* ---- a strip and a part ---------------------------------------------------------- */
-
-/* The part in hand: kv head, logical position of its first key, keys that some row sees. */
-typedef struct Part {
-  int kvh, start, from, to;
-} Part;
-
-/* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
- * (what is too much is overwritten or masked), or sums over values. */
-static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
-                   int base, int to) {
-  const ptrdiff_t hd = a->s->head_dim;
-  const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
-  to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
-  if (from >= to) return;
-  kernels()->block(u1 - u0, to - from, a->s->head_dim, w->q + u0 * hd, hd, 1,
-                   seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, KV_BLOCK, hd * KV_BLOCK,
-                   w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES, false);
-}
-
-static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
-                       const KvSeg *seg, int base, int to, real *out, bool add) {
-  const ptrdiff_t hd = a->s->head_dim;
-  const int from = kern_max(0, p->from - base);
-  to = kern_min(p->to, to) - base;
-  if (from >= to) return add;
-  kernels()->block(u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start,
-                   LD_SCORES, 1, seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
-                   out + u0 * a->hd16, a->hd16, add);
-  return true;
-}
-
-static void all_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
-  const KvSeg *prefix = rows[0].span->prefix;
-  if (prefix) scores(a, w, p, 0, n * a->group, prefix, 0, prefix->len);
-  for (int j0 = 0, j1; j0 < n; j0 = j1) {
-    j1 = same_span(rows, j0, n);
-    scores(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
-           rows[j1 - 1].hi);
-  }
-}
-
-/* Keys that a row does not see have a probability of 0, which adds nothing. */
-static void all_values(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                       real *out) {
-  const KvSeg *prefix = rows[0].span->prefix;
-  bool some = prefix && add_values(a, w, p, 0, n * a->group, prefix, 0, prefix->len, out, false);
-  for (int j0 = 0, j1; j0 < n; j0 = j1) {
-    j1 = same_span(rows, j0, n);
-    add_values(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
-               rows[j1 - 1].hi, out, some);
-  }
-}
-
-/* A strip's sums over a part, of which some row sees some key. */
-static void strip_part(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                       const Sums *to) {
-  const Kernels *kn = kernels();
-  const int g = a->group, hd = a->s->head_dim, first = p->from - p->start;
-  const real cap = a->s->softcap;
-  for (int j = 0; j < n; j++)
-    memcpy(w->q + j * g * hd, a->q + rows[j].row * a->ldq + p->kvh * g * hd,
-           sizeof(real) * (size_t)(g * hd));
-  all_scores(a, w, p, rows, n);
-  for (int j = 0; j < n; j++) {
-    const int lo = kern_max(rows[j].lo - p->start, first),
-              hi = kern_min(rows[j].hi, p->to) - p->start;
-    real *z = w->scores + j * g * LD_SCORES;
-    for (int u = 0; u < g && cap > 0 && lo < hi; u++) {
-      real *x = z + u * LD_SCORES + lo;
-      kn->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
-    }
-    kn->softmax(g, first, p->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z, LD_SCORES,
-                to->max + j * g, to->sum + j * g);
-  }
-  all_values(a, w, p, rows, n, to->out);
-}
+/* ---- merging -------------------------------------------------------------------- */
 
 /* One unit's sums over a further part; `seen`: there was one before. */
 static void merge(const Attn *a, bool seen, const Sums *part, int from, const Sums *all, int to) {
@@ -245,16 +116,23 @@ static Sums lay_out(real *at, int units, int hd16) {
 /* reals, a whole number of groups */
 static int sums_size(int units, int hd16) { return round_up(units * (hd16 + 2), GROUP); }
 
+/* queries, queries turned, scores either way */
+static int query_size(const Attn *a) { return a->strip_units * a->s->head_dim; }
+static int score_size(const Attn *a) {
+  return kern_max(a->strip_units, a->group + NARROW) * LD_SCORES;
+}
+
 static int work_size(const Attn *a) {
-  return round_up(a->strip_units * a->s->head_dim, GROUP) + a->strip_units * LD_SCORES +
-         sums_size(a->strip_units, a->hd16) + sums_size(a->tile_units, a->hd16);
+  return 2 * query_size(a) + score_size(a) + sums_size(a->strip_units, a->hd16) +
+         sums_size(a->tile_units, a->hd16);
 }
 
 static Work work_of(const Attn *a, int worker) {
-  Work w = {.q = scratch_of(&a->scratch, worker)};
-  real *at = w.q + round_up(a->strip_units * a->s->head_dim, GROUP);
+  real *at = scratch_of(&a->scratch, worker);
+  Work w = {.q = at, .qt = at + query_size(a)};
+  at += 2 * query_size(a);
   w.scores = at + GROUP;
-  at += a->strip_units * LD_SCORES;
+  at += score_size(a);
   w.part = lay_out(at, a->strip_units, a->hd16);
   w.all = lay_out(at + sums_size(a->strip_units, a->hd16), a->tile_units, a->hd16);
   return w;
@@ -274,14 +152,14 @@ static Sums spread_part(const Attn *a, int item, int part) {
  * there is no other part. */
 static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int part, bool only,
                       const Sums *made) {
-  Row rows[STRIP] = {{0}};
+  Row rows[STRIP_ROWS] = {{0}};
   for (int i = 0, unit = 0; i < t->strips; i++) {
     const Strip *st = a->strips + t->strip + i;
     Part p = {.kvh = kvh, .start = part * PART};
     strip_rows(a, st, rows);
     if (seen_keys(rows, st->rows, p.start, &p.from, &p.to)) {
       const Sums here = from_unit(made ? made : &w->all, unit, a->hd16);
-      strip_part(a, w, &p, rows, st->rows, made || only ? &here : &w->part);
+      attn_strip(a, w, &p, rows, st->rows, made || only ? &here : &w->part);
       for (int u = 0; u < st->rows * a->group && !made && !only; u++) {
         const Row *r = rows + u / a->group;
         if (sees_part(r, p.start)) merge(a, r->lo < p.start, &w->part, u, &here, u);
@@ -292,7 +170,7 @@ static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int 
 }
 
 static void finish_tile(const Attn *a, const Work *w, const Tile *t, int kvh) {
-  Row rows[STRIP] = {{0}};
+  Row rows[STRIP_ROWS] = {{0}};
   for (int i = 0, unit = 0; i < t->strips; i++) {
     const Strip *st = a->strips + t->strip + i;
     strip_rows(a, st, rows);
@@ -325,7 +203,7 @@ static void gather_chunk(void *arg, int item, int worker) {
   const Attn *a = arg;
   const Work w = work_of(a, worker);
   const Tile *t = a->tiles + item / a->s->kv_heads;
-  Row rows[STRIP] = {{0}};
+  Row rows[STRIP_ROWS] = {{0}};
   for (int i = 0, unit = 0; i < t->strips; i++) {
     const Strip *st = a->strips + t->strip + i;
     strip_rows(a, st, rows);
@@ -342,16 +220,18 @@ static void gather_chunk(void *arg, int item, int worker) {
 
 /* ---- cutting ------------------------------------------------------------------------ */
 
-/* The next strip from row `at` of span *span: rows of one span, or spans that fit in whole. */
+/* The next strip from row `at` of span *span: as many rows of one span as make a wide one, or a
+ * narrow one, which later spans join when they fit in whole. */
 static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
-  const int most = a->strip_units / a->group;
-  const Strip first = {*span, *at, kern_min(most, a->spans[*span].n - *at)};
-  Strip s = first;
+  const AttnSpan *first = a->spans + *span;
+  const int left = first->n - *at, wide = left * a->group > NARROW ? a->wide_rows : 0;
+  const int most = kern_max(a->narrow_rows, wide);
+  Strip s = {*span, *at, kern_min(most, left)};
   *at += s.rows;
-  while (*span < nspans && *at == a->spans[*span].n) {
+  while (*at == a->spans[*span].n) {
     *at = 0;
-    if (++*span == nspans || a->spans[*span].prefix != a->spans[first.span].prefix ||
-        a->spans[*span].n > most - s.rows)
+    if (++*span == nspans || a->spans[*span].prefix != first->prefix ||
+        a->spans[*span].n > a->narrow_rows - s.rows)
       break;
     s.rows += *at = a->spans[*span].n;
   }
@@ -420,7 +300,9 @@ Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpa
   a.group = s->heads / s->kv_heads;
   a.hd16 = round_up(s->head_dim, GROUP);
   a.parts = kern_ceil(keys, PART);
-  a.strip_units = kern_max(1, STRIP / a.group) * a.group;
+  a.narrow_rows = kern_max(1, NARROW / a.group);
+  a.wide_rows = kern_max(1, WIDE / a.group);
+  a.strip_units = round_up(a.wide_rows * a.group, GROUP);
   a.tile_units = kern_max(a.strip_units, TILE);
   try(run_tiles(cx, &a, nspans));
   arena_release(cx->arena, mark);

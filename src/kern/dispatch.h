@@ -49,6 +49,10 @@ typedef struct Kernels {
    * lanes of the index. */
   void (*softmax)(int m, int first, int last, int lo, int hi, real scale, real *s, ptrdiff_t ld,
                   real *max, real *sum);
+  /* The same of GROUP columns: s[j ld + i], j in [from, to), column i sees rows lo[i] .. hi[i] - 1;
+   * from >= 0.  The same bits for the same numbers. */
+  void (*softmax_down)(int from, int to, const int *lo, const int *hi, real scale, real *s,
+                       ptrdiff_t ld, real *max, real *sum);
   /* y = a y + b x */
   void (*mix)(size_t n, real a, real *y, real b, const real *x);
   /* p, ds [keys, ld]: scores and dP of keys by `rows` (multiple of GROUP) queries become P and dS.

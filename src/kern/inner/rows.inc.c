@@ -127,6 +127,51 @@ static void softmax(int m, int first, int last, int lo, int hi, real scale, real
   }
 }
 
+/* lanes l with lo[l] <= j < hi[l] */
+static inline ivec seen(lane_int j, ivec lo, ivec hi) { return (ivec)(lo <= j) & (ivec)(hi > j); }
+
+/* The same for LANES columns; sums by row modulo LANES, folded as v_sum does. */
+static inline void softmax_lanes(int from, int to, const int *lo, const int *hi, real scale,
+                                 real *s, ptrdiff_t ld, real *max, real *sum) {
+  int all_from = from, all_to = to;
+  lane_int a[LANES], b[LANES];
+  ivec l, h;
+  for (int i = 0; i < LANES; i++) {
+    a[i] = lo[i], b[i] = hi[i];
+    all_from = kern_max(all_from, lo[i]), all_to = kern_min(all_to, hi[i]);
+  }
+  memcpy(&l, a, sizeof l), memcpy(&h, b, sizeof h);
+  all_to = kern_max(all_to, all_from);
+  const vec none = v_set(-(real)INFINITY);
+  vec m[4] = {none, none, none, none}, part[LANES];
+  for (int j = from; j < kern_min(all_from, to); j++)
+    m[0] = v_max(v_sel(seen(j, l, h), v_load(s + j * ld), none), m[0]);
+  for (int j = all_from; j < all_to; j++) m[j & 3] = v_max(v_load(s + j * ld), m[j & 3]);
+  for (int j = all_to; j < to; j++)
+    m[0] = v_max(v_sel(seen(j, l, h), v_load(s + j * ld), none), m[0]);
+  const vec top = v_max(v_max(m[0], m[1]), v_max(m[2], m[3])) * scale, k = v_set(scale);
+  for (int j = from; j < to; j++) {
+    vec p = v_exp(v_fma(v_load(s + j * ld), k, -top));
+    if (j < all_from || j >= all_to) p = v_keep(seen(j, l, h), p);
+    v_store(s + j * ld, p);
+  }
+  for (int i = 0; i < LANES; i++) {
+    part[i] = v_set(0);
+    for (int j = from + (i - from % LANES + LANES) % LANES; j < to; j += LANES)
+      part[i] += v_load(s + j * ld);
+  }
+  for (int n = LANES / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; i++) part[i] += part[i + n];
+  v_store(max, top);
+  v_store(sum, part[0]);
+}
+
+static void softmax_down(int from, int to, const int *lo, const int *hi, real scale, real *s,
+                         ptrdiff_t ld, real *max, real *sum) {
+  for (int i = 0; i < GROUP; i += LANES)
+    softmax_lanes(from, to, lo + i, hi + i, scale, s + i, ld, max + i, sum + i);
+}
+
 static void attn_ds(int keys, int rows, int ld, real scale, real cap, const real *lse,
                     const real *d, int first, int last, real *p, real *ds) {
   for (int j = 0; j < keys; j++, p += ld, ds += ld)

@@ -18,6 +18,7 @@ const Kernels TABLE = {
     .ng = TILE_NG,
     .block = block,
     .softmax = softmax,
+    .softmax_down = softmax_down,
     .mix = mix,
     .attn_ds = attn_ds,
     .transpose = transpose,
