@@ -24,7 +24,7 @@
 
 enum {
   TILE = 64,  /* units of a tile, at most, unless one strip has more */
-  SPREAD = 32 /* fewer tiles than this are spread over threads by parts */
+  SPREAD = 32 /* tiles and kv heads wanted: else tiles are smaller, or spread by parts */
 };
 
 /* ---- keys and values -------------------------------------------------------- */
@@ -290,20 +290,30 @@ static Status run_tiles(const Ctx *cx, Attn *a, int nspans) {
   return GRPO_OK;
 }
 
+/* How much a thread takes at a time, from the shapes of the work only. */
+static void choose_sizes(Attn *a, int nspans) {
+  int keys = 0, rows = 0;
+  for (int i = 0; i < nspans; i++) {
+    const AttnSpan *sp = a->spans + i;
+    keys = kern_max(keys, prefix_len(sp) + sp->own_at + sp->n);
+    rows += sp->n;
+  }
+  a->group = a->s->heads / a->s->kv_heads;
+  a->hd16 = round_up(a->s->head_dim, GROUP);
+  a->parts = kern_ceil(keys, PART);
+  a->narrow_rows = kern_max(1, NARROW / a->group);
+  a->wide_rows = kern_max(1, WIDE / a->group);
+  a->strip_units = round_up(kern_min(a->wide_rows, kern_max(1, rows)) * a->group, GROUP);
+  int units = rows * a->group;
+  if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);
+  a->tile_units = kern_max(a->strip_units, kern_min(units, TILE));
+}
+
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse) {
   const ArenaMark mark = arena_mark(cx->arena);
   Attn a = {.s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
-  int keys = 0;
-  for (int i = 0; i < nspans; i++)
-    keys = kern_max(keys, prefix_len(spans + i) + spans[i].own_at + spans[i].n);
-  a.group = s->heads / s->kv_heads;
-  a.hd16 = round_up(s->head_dim, GROUP);
-  a.parts = kern_ceil(keys, PART);
-  a.narrow_rows = kern_max(1, NARROW / a.group);
-  a.wide_rows = kern_max(1, WIDE / a.group);
-  a.strip_units = round_up(a.wide_rows * a.group, GROUP);
-  a.tile_units = kern_max(a.strip_units, TILE);
+  choose_sizes(&a, nspans);
   try(run_tiles(cx, &a, nspans));
   arena_release(cx->arena, mark);
   return GRPO_OK;

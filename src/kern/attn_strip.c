@@ -134,12 +134,14 @@ static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row 
   const int units = n * a->group, units16 = round_up(units, GROUP);
   const real cap = a->s->softcap;
   real max[GROUP], sum[GROUP];
-  int lo[GROUP], hi[GROUP];
+  int lo[GROUP], hi[GROUP], head = 0;
+  const Row *r = rows;
   for (int u = 0; u < units16; u += GROUP) {
     const int end = keys_before(a, p, rows, n, u + GROUP) - p->start;
     for (int i = 0; i < GROUP; i++) {
-      const Row *r = rows + kern_min(n - 1, (u + i) / a->group);
+      if (head == a->group) r += r < rows + n - 1, head = 0;
       lo[i] = r->lo - p->start, hi[i] = r->hi - p->start;
+      head++;
     }
     for (int j = p->from - p->start; j < end && cap > 0; j++) {
       real *z = w->scores + j * units16 + u;

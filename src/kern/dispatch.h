@@ -55,10 +55,11 @@ typedef struct Kernels {
                        ptrdiff_t ld, real *max, real *sum);
   /* y = a y + b x */
   void (*mix)(size_t n, real a, real *y, real b, const real *x);
-  /* p, ds [keys, ld]: scores and dP of keys by `rows` (multiple of GROUP) queries become P and dS.
-   * Query i sees key j when first + j <= i < last + j.  cap: of the scaled scores; 0: none. */
-  void (*attn_ds)(int keys, int rows, int ld, real scale, real cap, const real *lse, const real *d,
-                  int first, int last, real *p, real *ds);
+  /* p, ds [keys, ld]: scores and dP of keys from `key` on by `units` (multiple of GROUP) queries
+   * become P and dS.  Query i sees keys lo[i] .. hi[i] - 1, both ascending.  cap: of the scaled
+   * scores; 0: none. */
+  void (*attn_ds)(int keys, int units, ptrdiff_t ld, real scale, real cap, const real *lse,
+                  const real *d, int key, const int *lo, const int *hi, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
   /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of

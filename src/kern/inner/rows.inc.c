@@ -127,43 +127,81 @@ static void softmax(int m, int first, int last, int lo, int hi, real scale, real
   }
 }
 
-/* lanes l with lo[l] <= j < hi[l] */
-static inline ivec seen(lane_int j, ivec lo, ivec hi) { return (ivec)(lo <= j) & (ivec)(hi > j); }
+/* Which of LANES columns see a row: column l rows lo[l] .. hi[l] - 1; all of them from `from` to
+ * `to`. */
+typedef struct Seen {
+  ivec lo, hi;
+  int from, to;
+} Seen;
 
-/* The same for LANES columns; sums by row modulo LANES, folded as v_sum does. */
-static inline void softmax_lanes(int from, int to, const int *lo, const int *hi, real scale,
-                                 real *s, ptrdiff_t ld, real *max, real *sum) {
-  int all_from = from, all_to = to;
+static inline Seen seen_by(int from, int to, const int *lo, const int *hi) {
   lane_int a[LANES], b[LANES];
-  ivec l, h;
+  Seen w = {.from = from, .to = to};
   for (int i = 0; i < LANES; i++) {
     a[i] = lo[i], b[i] = hi[i];
-    all_from = kern_max(all_from, lo[i]), all_to = kern_min(all_to, hi[i]);
+    w.from = kern_max(w.from, lo[i]), w.to = kern_min(w.to, hi[i]);
   }
-  memcpy(&l, a, sizeof l), memcpy(&h, b, sizeof h);
-  all_to = kern_max(all_to, all_from);
+  memcpy(&w.lo, a, sizeof a), memcpy(&w.hi, b, sizeof b);
+  w.from = kern_min(w.from, to);
+  w.to = kern_max(w.to, w.from);
+  return w;
+}
+
+static inline ivec sees(const Seen *w, int j) {
+  return (ivec)(w->lo <= (lane_int)j) & (ivec)(w->hi > (lane_int)j);
+}
+
+static inline vec some_largest(const Seen *w, int from, int to, const real *s, ptrdiff_t ld,
+                               vec m) {
   const vec none = v_set(-(real)INFINITY);
-  vec m[4] = {none, none, none, none}, part[LANES];
-  for (int j = from; j < kern_min(all_from, to); j++)
-    m[0] = v_max(v_sel(seen(j, l, h), v_load(s + j * ld), none), m[0]);
-  for (int j = all_from; j < all_to; j++) m[j & 3] = v_max(v_load(s + j * ld), m[j & 3]);
-  for (int j = all_to; j < to; j++)
-    m[0] = v_max(v_sel(seen(j, l, h), v_load(s + j * ld), none), m[0]);
-  const vec top = v_max(v_max(m[0], m[1]), v_max(m[2], m[3])) * scale, k = v_set(scale);
+  for (int j = from; j < to; j++) m = v_max(v_sel(sees(w, j), v_load(s + j * ld), none), m);
+  return m;
+}
+
+static inline vec all_largest(int from, int to, const real *s, ptrdiff_t ld, vec m) {
+  vec m1 = m, m2 = m, m3 = m;
+  int j = from;
+  for (s += j * ld; j + 4 <= to; j += 4, s += 4 * ld) {
+    m = v_max(v_load(s), m), m1 = v_max(v_load(s + ld), m1);
+    m2 = v_max(v_load(s + 2 * ld), m2), m3 = v_max(v_load(s + 3 * ld), m3);
+  }
+  for (; j < to; j++, s += ld) m = v_max(v_load(s), m);
+  return v_max(v_max(m, m1), v_max(m2, m3));
+}
+
+static inline void exp_rows(const Seen *w, bool all, int from, int to, vec scale, vec shift,
+                            real *s, ptrdiff_t ld) {
   for (int j = from; j < to; j++) {
-    vec p = v_exp(v_fma(v_load(s + j * ld), k, -top));
-    if (j < all_from || j >= all_to) p = v_keep(seen(j, l, h), p);
-    v_store(s + j * ld, p);
+    vec p = v_exp(v_fma(v_load(s + j * ld), scale, shift));
+    v_store(s + j * ld, all ? p : v_keep(sees(w, j), p));
   }
-  for (int i = 0; i < LANES; i++) {
-    part[i] = v_set(0);
-    for (int j = from + (i - from % LANES + LANES) % LANES; j < to; j += LANES)
-      part[i] += v_load(s + j * ld);
-  }
-  for (int n = LANES / 2; n > 0; n /= 2)
-    for (int i = 0; i < n; i++) part[i] += part[i + n];
+}
+
+/* by row modulo LANES, folded as v_sum does */
+static inline vec sum_rows(int from, int to, const real *s, ptrdiff_t ld) {
+  vec part[LANES];
+  for (int i = 0; i < LANES; i++) part[i] = v_set(0);
+  int j = from / LANES * LANES;
+  for (; j < from && j + LANES <= to; j += LANES)
+    for (int i = from - j; i < LANES; i++) part[i] += v_load(s + (j + i) * ld);
+  for (; j + LANES <= to; j += LANES)
+    UNROLL for (int i = 0; i < LANES; i++) part[i] += v_load(s + (j + i) * ld);
+  for (int i = kern_max(0, from - j); j + i < to; i++) part[i] += v_load(s + (j + i) * ld);
+  UNROLL for (int n = LANES / 2; n > 0; n /= 2) for (int i = 0; i < n; i++) part[i] += part[i + n];
+  return part[0];
+}
+
+static inline void softmax_lanes(int from, int to, const int *lo, const int *hi, real scale,
+                                 real *s, ptrdiff_t ld, real *max, real *sum) {
+  const Seen w = seen_by(from, to, lo, hi);
+  vec m = some_largest(&w, from, w.from, s, ld, v_set(-(real)INFINITY));
+  m = some_largest(&w, w.to, to, s, ld, all_largest(w.from, w.to, s, ld, m));
+  const vec k = v_set(scale), top = m * scale;
+  exp_rows(&w, false, from, w.from, k, -top, s, ld);
+  exp_rows(&w, true, w.from, w.to, k, -top, s, ld);
+  exp_rows(&w, false, w.to, to, k, -top, s, ld);
   v_store(max, top);
-  v_store(sum, part[0]);
+  v_store(sum, sum_rows(from, to, s, ld));
 }
 
 static void softmax_down(int from, int to, const int *lo, const int *hi, real scale, real *s,
@@ -172,24 +210,31 @@ static void softmax_down(int from, int to, const int *lo, const int *hi, real sc
     softmax_lanes(from, to, lo + i, hi + i, scale, s + i, ld, max + i, sum + i);
 }
 
-static void attn_ds(int keys, int rows, int ld, real scale, real cap, const real *lse,
-                    const real *d, int first, int last, real *p, real *ds) {
-  for (int j = 0; j < keys; j++, p += ld, ds += ld)
-    for (int i = 0; i < rows; i += LANES) {
-      vec z = v_load(p + i) * scale, slope = v_set(scale);
-      if (cap > 0) {
-        vec t = v_tanh(z / cap);
-        z = cap * t;
-        slope = slope * (1 - t * t);
-      }
-      vec e = v_exp(z - v_load(lse + i));
-      if (first + j > i || last + j < i + LANES) { /* some lane does not see the key */
-        real t[LANES];
-        for (int l = 0; l < LANES; l++) t[l] = i + l >= first + j && i + l < last + j;
-        vec seen = v_load(t);
-        e = v_sel((ivec)(seen > 0), e, v_set(0));
-      }
-      v_store(p + i, e);
-      v_store(ds + i, e * (v_load(ds + i) - v_load(d + i)) * slope);
+/* one row of attn_ds: P and dS from scores and dP */
+static inline void ds_row(real scale, real cap, vec lse, vec d, ivec keep, real *p, real *ds) {
+  vec z = v_load(p) * scale, slope = v_set(scale);
+  if (cap > 0) {
+    vec t = v_tanh(z / cap);
+    z = cap * t;
+    slope = slope * (1 - t * t);
+  }
+  vec e = v_keep(keep, v_exp(z - lse));
+  v_store(p, e);
+  v_store(ds, e * (v_load(ds) - d) * slope);
+}
+
+static void attn_ds(int keys, int units, ptrdiff_t ld, real scale, real cap, const real *lse,
+                    const real *d, int key, const int *lo, const int *hi, real *p, real *ds) {
+  for (int i = 0; i < units; i += LANES) {
+    const vec l = v_load(lse + i), dd = v_load(d + i);
+    if (lo[i + LANES - 1] <= key && hi[i] >= key + keys) {
+      const ivec all = ~(ivec){0};
+      for (int j = 0; j < keys; j++)
+        ds_row(scale, cap, l, dd, all, p + j * ld + i, ds + j * ld + i);
+    } else {
+      const Seen w = seen_by(key, key + keys, lo + i, hi + i);
+      for (int j = 0; j < keys; j++)
+        ds_row(scale, cap, l, dd, sees(&w, key + j), p + j * ld + i, ds + j * ld + i);
     }
+  }
 }
