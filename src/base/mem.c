@@ -24,7 +24,8 @@ enum { HUGE_PAGE = 2 << 20 };
  * more, differs from run to run and is never touched. */
 static size_t size_of(void *p) {
   const size_t usable = malloc_usable_size(p);
-  return (uintptr_t)p % HUGE_PAGE || usable <= HUGE_PAGE ? usable : (usable - 1) / HUGE_PAGE * HUGE_PAGE;
+  return (uintptr_t)p % HUGE_PAGE || usable <= HUGE_PAGE ? usable
+                                                         : (usable - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
 static void *counted(void *p) {

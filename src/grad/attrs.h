@@ -28,12 +28,13 @@ typedef struct LoraDropout {
   RngKey key; /* of the unit and the projection; an element's place is its row and column */
 } LoraDropout;
 
-/* rope: x [tokens, heads * head_dim] */
+/* rope: x [tokens, heads * head_dim + rest] */
 typedef struct RopeAttr {
   int heads, head_dim, positions; /* positions: rows of cs */
   const int32_t *pos;             /* [tokens] */
   const real *cs;                 /* [positions, rotary / 2, 2] */
   int rotary;                     /* how much of a head turns: its first channels; 0: all */
+  int rest; /* channels after the heads that stay, whole heads: values beside queries and keys */
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
@@ -42,6 +43,7 @@ typedef struct PackSpan {
   int row, n, prefix;
 } PackSpan;
 
+/* attention_packed is attention with q, k and v side by side: [tokens, (heads + 2 kv_heads) head_dim]. */
 /* attention in training: keys and values are rows of the same batch.
  * In decoding `spans` gives segments of the cache, already holding the new keys (k and v inputs are
  * then only checked for shape), and `pack` is NULL. */
@@ -55,19 +57,20 @@ typedef struct AttentionAttr {
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL
  * over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The
- * logits are never held whole: forward and backward each make them in chunks of rows. */
+ * logits are never held whole: forward and backward each make them in chunks of rows.
+ * one_pass is for callers who know what they will send back without having seen the result: forward
+ * then makes nothing (out is NaN) and backward, which makes the logits anyway, fills out in. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t
       *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
   const int32_t *targets; /* [n] */
+  bool one_pass;          /* without a gradient to come it has no effect */
   real inv_temp;
-  real softcap, ref_softcap;    /* of the logits, before the temperature; 0: none */
-  const real *ref_hidden;       /* [n, c_ref] or NULL */
-  const real *ref_packed;       /* the reference head's panels, or: */
-  const struct Matrix *ref_mat; /* the same head in a compact form */
-  int ref_c;
-  const real *ref_low; /* [n, r] of the reference's adapter on the head, NULL: none */
+  real softcap, ref_softcap; /* of the logits, before the temperature; 0: none */
+  const real *ref_hidden;    /* [n, c_ref] or NULL */
+  const Tensor *ref_head;    /* [v, c_ref]: the reference's head */
+  const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
 } LogheadAttr;
 

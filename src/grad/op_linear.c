@@ -37,7 +37,7 @@ static Status forward(const Ctx *cx, Node *nd) {
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
-  const int m = rows(nd), n = outputs(nd), k = inputs(nd);
+  const int m = rows(nd), n = outputs(nd);
   const real *dy = nd->out->grad;
   bool add;
   if (wants_grad(nd->in[0])) {
@@ -46,7 +46,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   }
   if (wants_grad(nd->in[1])) {
     real *dw = grad_into(nd->in[1], &add);
-    try(gemm_dw(cx, m, n, k, dy, n, nd->in[0]->data, k, in_out(nd), dw, add));
+    try(weight_dw(cx, m, nd->in[1], in_out(nd), dy, nd->in[0]->data, dw, add));
   }
   if (wants_grad(nd->in[2])) {
     real *db = grad_into(nd->in[2], &add);

@@ -4,16 +4,17 @@
  * them and forgets them; backward makes the same chunk again, turns it into d loss / d logits in
  * place and multiplies it back (softcap: logits are bounded by cap tanh(x / cap) before all else):
  *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
- * Forward keeps the log-sum-exp of every output (policy's, then reference's).
+ * Forward keeps the log-sum-exp of every output (policy's, then reference's).  In one pass
+ * (LogheadAttr.one_pass) it does nothing, and backward reduces each chunk before it turns it.
  *
  * token_logp is the same from logits that exist.
  */
+#include <math.h>
 #include <string.h>
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
 #include "grad/weight.h"
-#include "kern/matrix.h"
 
 enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 32, MAX_ROWS = 256 };
 
@@ -68,8 +69,11 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
       return fail(GRPO_EARG, "loghead: output %d asks for row %d of %d", i, (int)a->rows[i],
                   h->dim[0]);
-  if (a->ref_hidden && ((!a->ref_packed && !a->ref_mat) || a->ref_c < 1))
+  if (a->ref_hidden && !a->ref_head)
     return fail(GRPO_EARG, "loghead: reference states without the reference's head");
+  if (a->ref_hidden && (a->ref_head->ndim != 2 || a->ref_head->dim[0] != w->dim[0]))
+    return fail(GRPO_ESHAPE, "loghead: the reference's head has shape %s, want [%d, channels]",
+                shape_text(a->ref_head).s, w->dim[0]);
   out->ndim = 2;
   out->dim[0] = a->ref_hidden ? 3 : 2;
   out->dim[1] = a->n;
@@ -85,7 +89,7 @@ typedef struct Chunk {
   real *logits;     /* [n, v] */
   real *ref_logits; /* [n, v] or NULL */
   real *capped;     /* backward with a softcap: the logits once more, [n, v], else NULL */
-  Tensor head;      /* with panels, or compact */
+  Tensor head, ref; /* with panels, or compact */
   Tensor lora_b;    /* with panels */
   real *low;        /* [n, r] rows of low */
 } Chunk;
@@ -96,6 +100,7 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   try(weight_ready(cx, nd->in[1], false, &ch->head));
   const size_t bytes = (size_t)rows * (size_t)v * sizeof(real);
   const bool ref = attr_of(nd)->ref_hidden;
+  if (ref) try(weight_ready(cx, attr_of(nd)->ref_head, false, &ch->ref));
   ch->x = arena_alloc(cx->arena, (size_t)rows * (size_t)c * sizeof(real));
   ch->logits = arena_alloc(cx->arena, bytes);
   if (ref) ch->ref_logits = arena_alloc(cx->arena, bytes);
@@ -132,11 +137,8 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   }
   cap(cx, a->softcap, ch->n, v, ch->logits);
   if (!a->ref_hidden) return GRPO_OK;
-  const real *ref = a->ref_hidden + (size_t)at * (size_t)a->ref_c;
-  if (a->ref_mat)
-    try(matrix_forward(cx, ch->n, a->ref_mat, ref, a->ref_c, NULL, ch->ref_logits, v));
-  else
-    gemm_forward(cx, ch->n, v, a->ref_c, ref, a->ref_c, a->ref_packed, NULL, ch->ref_logits, v);
+  const real *ref = a->ref_hidden + (size_t)at * (size_t)last_dim(&ch->ref);
+  try(weight_forward(cx, ch->n, &ch->ref, false, ref, NULL, ch->ref_logits));
   if (a->ref_low)
     try(lora_up(cx, ch->n, a->ref_lora_b, a->ref_low + (size_t)at * (size_t)a->ref_lora_b->dim[1],
                 ch->ref_logits));
@@ -144,21 +146,30 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   return GRPO_OK;
 }
 
+/* The chunk's results into out, its log-sum-exps into what is saved. */
+static void chunk_reduce(const Ctx *cx, Node *nd, const Chunk *ch) {
+  const LogheadAttr *a = attr_of(nd);
+  const int v = vocab(nd), at = ch->at;
+  real *logp = nd->out->data + at, *entropy = logp + a->n, *kl = entropy + a->n;
+  real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n;
+  logp_rows(cx, ch->n, v, ch->logits, a->inv_temp, a->targets + at, logp, entropy, lse);
+  if (!a->ref_hidden) return;
+  logp_rows(cx, ch->n, v, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
+  kl_rows(cx, ch->n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
+}
+
 static Status loghead_forward(const Ctx *cx, Node *nd) {
   const LogheadAttr *a = attr_of(nd);
   const ArenaMark mark = arena_mark(cx->arena);
-  const int v = vocab(nd);
-  real *logp = nd->out->data, *entropy = logp + a->n, *kl = entropy + a->n;
-  real *lse = nd->saved, *ref_lse = lse + a->n;
   Chunk ch;
+  if (a->one_pass && nd->out->needs_grad) {
+    for (size_t i = 0; i < nd->out->n; i++) nd->out->data[i] = (real)NAN;
+    return GRPO_OK;
+  }
   try(chunk_init(cx, nd, &ch));
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));
-    logp_rows(cx, ch.n, v, ch.logits, a->inv_temp, a->targets + at, logp + at, entropy + at,
-              lse + at);
-    if (!a->ref_hidden) continue;
-    logp_rows(cx, ch.n, v, ch.ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse + at);
-    kl_rows(cx, ch.n, v, ch.logits, ch.ref_logits, a->inv_temp, lse + at, ref_lse + at, kl + at);
+    chunk_reduce(cx, nd, &ch);
   }
   arena_release(cx->arena, mark);
   return GRPO_OK;
@@ -220,7 +231,6 @@ static Status low_backward(const Ctx *cx, Node *nd, Chunk *ch) {
 
 static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
   Tensor *h = nd->in[0], *w = nd->in[1];
-  const int v = vocab(nd), c = channels(nd);
   if (wants_grad(h)) {
     try(weight_dx(cx, ch->n, w, false, ch->logits, dx, false));
     scatter_rows(nd, ch, dx, h);
@@ -228,7 +238,7 @@ static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
   if (wants_grad(w)) {
     bool add;
     real *dw = grad_into(w, &add);
-    try(gemm_dw(cx, ch->n, v, c, ch->logits, v, ch->x, c, false, dw, add));
+    try(weight_dw(cx, ch->n, w, false, ch->logits, ch->x, dw, add));
   }
   return ch->low ? low_backward(cx, nd, ch) : GRPO_OK;
 }
@@ -246,6 +256,7 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
     return fail(GRPO_ENOMEM, "loghead: no memory in backward");
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));
+    if (a->one_pass) chunk_reduce(cx, nd, &ch);
     chunk_grad(cx, nd, &ch, part);
     try(chunk_backward(cx, nd, &ch, dx));
   }

@@ -38,3 +38,9 @@ Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real 
   if (w->mat) return matrix_dx(cx, m, w->mat, dy, n, dx, k, add);
   return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
 }
+
+Status weight_dw(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, const real *x,
+                 real *dw, bool add) {
+  const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
+  return gemm_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add);
+}

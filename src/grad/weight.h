@@ -24,6 +24,9 @@ Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const 
 /* dx[m, inputs] (+)= dy[m, outputs] w.  Row-invariant. */
 Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
                  bool add);
+/* dw, in the weight's own layout, (+)= dy^T x, summed over the m rows. */
+Status weight_dw(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, const real *x,
+                 real *dw, bool add);
 
 /* The adapter of a weight, without gradients and with the bits of lora_linear (op_lora.c):
  * low[m, r] = scale * x a^T, then y[m, outputs] += low b^T. */

@@ -32,7 +32,7 @@ typedef struct Grad {
   const AttnSpan *spans;
   int nspans, group, hd16, units, max_keys; /* units: of a tile, whole groups */
   const real *q, *o, *lse, *dout;
-  ptrdiff_t ldq, ldo, lddo;
+  ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
   real *dq, *dk, *dv;
   Piece *piece; /* of this wave */
   int npieces;
@@ -124,7 +124,7 @@ static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
   const int hd = g->s->head_dim;
   for (int i = 0; i < w->n; i++) {
     const int row = sp->row + w->r0 + i / g->group, head = kvh * g->group + i % g->group;
-    real *dq = g->dq + ((ptrdiff_t)row * g->s->heads + head) * hd;
+    real *dq = g->dq + row * g->lddq + head * hd;
     kernels()->add((size_t)hd, dq, w->dq + i * g->hd16, dq);
   }
 }
@@ -200,9 +200,8 @@ static void one_block(const Grad *g, const Work *w, const Block *b) {
  * go to rows base.. of the copies, or in place. */
 static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh, bool in_place,
                         int base, int from, int to) {
-  const ptrdiff_t hd = g->s->head_dim, width = hd * g->s->kv_heads;
-  const ptrdiff_t ld = in_place ? width : g->hd16;
-  const ptrdiff_t at = in_place ? seg->row0 * width + kvh * hd : base * ld;
+  const ptrdiff_t hd = g->s->head_dim, ld = in_place ? g->lddkv : g->hd16;
+  const ptrdiff_t at = in_place ? seg->row0 * ld + kvh * hd : base * ld;
   real *dk = in_place ? g->dk : w->dk, *dv = in_place ? g->dv : w->dv;
   for (int j = from; j < to; j += KEYS) {
     const Block b = {.key = base + j,
@@ -245,10 +244,10 @@ static void grad_chunk(void *arg, int chunk, int worker) {
 /* dst's rows row0.., kv head's columns [c0, c0 + cols) += a copy's rows [from, from + n) */
 static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *copy, int from, int n,
                      int c0, int cols) {
-  const ptrdiff_t hd = g->s->head_dim, ld = hd * g->s->kv_heads;
+  const ptrdiff_t hd = g->s->head_dim;
   if (!dst) return;
   for (ptrdiff_t j = 0; j < n; j++) {
-    real *y = dst + (row0 + j) * ld + kvh * hd + c0;
+    real *y = dst + (row0 + j) * g->lddkv + kvh * hd + c0;
     kernels()->add((size_t)cols, y, copy + (from + j) * g->hd16 + c0, y);
   }
 }
@@ -323,7 +322,8 @@ static Status one_wave(const Ctx *cx, Grad *g) {
 
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                      const real *q, int ldq, const real *o, int ldo, const real *lse,
-                     const real *dout, int lddo, real *dq, real *dk, real *dv) {
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv,
+                     int lddkv) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int group = s->heads / s->kv_heads;
   Grad g = {.s = s,
@@ -339,6 +339,8 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .ldq = ldq,
             .ldo = ldo,
             .lddo = lddo,
+            .lddq = lddq,
+            .lddkv = lddkv,
             .dq = dq,
             .dk = dk,
             .dv = dv};

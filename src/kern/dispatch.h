@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/matrix.h"
 #include "kern/real.h"
@@ -62,13 +63,19 @@ typedef struct Kernels {
                   const real *d, int key, const int *lo, const int *hi, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
-  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  n: a multiple of
-   * GROUP.  NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
+  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
+   * inner steps, as words of GROUP outputs, the first step in the low half.  n: a multiple of GROUP.
+   * NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
    * lowest; depth is rounded up to whole cells, in y too. */
-  void (*widen_bf16)(size_t n, const uint16_t *x, real *y);
+  void (*widen_bf16)(int depth, const uint16_t *pairs, real *y);
   void (*widen_f16)(size_t n, const uint16_t *x, real *y);
   void (*widen_int8)(int depth, const int8_t *q, const real *scale, real *y);
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, real *y);
+  /* y = x rounded to bf16 */
+  void (*round_bf16)(size_t n, const real *x, real *y);
+  /* The other way: x[depth, GROUP] with rows ldx apart, rounded to bf16, in pairs; an odd step is
+   * paired with zeros. */
+  void (*pair_bf16)(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs);
   /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
    * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
    * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way
@@ -116,14 +123,43 @@ typedef struct Kernels {
   /* dlogits += c p (log p - log p_ref - kl) */
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
+
+  /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap */
+  void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;
+
+/* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
+ * first in the low half; an odd last step is paired with zero.
+ *
+ * a, the rows: whole tiles of mr rows interleaved, [pair][mr]; of fewer than two tiles but not one,
+ * at the end, rows may follow one another.  Row i's tile begins at word i * ceil(k / 2) in any case.
+ * Made by pair_rows or pair_columns of whole tiles, and of all rows of such an end, at once. */
+typedef struct Kernels16 {
+  int mr;
+  /* c[m,n] (+)= a b of `pairs` pairs from p0 of a on; lda: words of a row.  b, at p0 already: word
+   * (p, j) is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order, one accumulator an output. */
+  void (*block)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, int p0,
+                const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
+  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
+                       uint32_t *a); /* [depth, m] */
+  /* one group of b from x [depth, cols], cols <= GROUP */
+  void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
+  /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
+   * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
+  void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
+} Kernels16;
 
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
+extern const Kernels16 kern_avx512bf16;
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+extern const Kernels kern_neon;
 #endif
 
-const Kernels *kernels(void); /* the table in use */
+const Kernels *kernels(void);     /* the table in use */
+const Kernels16 *kernels16(void); /* beside it; NULL: bf16 is computed by kernels() */
 
 /* ---- shared by the drivers ---- */
 static inline int kern_min(int a, int b) { return a < b ? a : b; }
@@ -141,5 +177,7 @@ Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out);
 static inline real *scratch_of(const Scratch *s, int worker) {
   return s->data + s->size * (size_t)(worker < s->workers ? worker : 0);
 }
+/* out[m,k] = x rounded to bf16, in the arena */
+Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);
 
 #endif

@@ -46,11 +46,6 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
 }
 
 /* ---- compact weights: LANES of them ---- */
-static inline vec v_bf16(const uint16_t *p) {
-  vec x;
-  for (int i = 0; i < LANES; i++) x[i] = (real)bf16_to_f32(p[i]);
-  return x;
-}
 static inline vec v_f16(const uint16_t *p) {
   vec x;
   for (int i = 0; i < LANES; i++) x[i] = (real)f16_to_f32(p[i]);

@@ -29,7 +29,7 @@ static size_t element_bytes(MatType type) {
 }
 
 static size_t data_bytes(MatType type, int n, int k) {
-  const int steps = type == MAT_NF4 ? cells_of(k) : k;
+  const int steps = type == MAT_NF4 ? cells_of(k) : type == MAT_BF16 ? round_up(k, 2) : k;
   return (size_t)round_up(n, GROUP) * (size_t)steps * element_bytes(type);
 }
 
@@ -88,6 +88,12 @@ static size_t place(const Matrix *m, int i, int p) {
   return ((size_t)(i / GROUP) * (size_t)m->k + (size_t)p) * GROUP + (size_t)(i % GROUP);
 }
 
+/* a bf16 value: a half of its pair's word */
+static uint16_t *pair_half(const Matrix *m, int i, int p) {
+  const size_t pair = (size_t)(i / GROUP) * (size_t)kern_ceil(m->k, 2) + (size_t)(p / 2);
+  return (uint16_t *)m->data + (pair * GROUP + (size_t)(i % GROUP)) * 2 + p % 2;
+}
+
 static uint32_t *nf4_word(const Matrix *m, int i, int p) {
   const size_t cell = (size_t)(i / GROUP) * (size_t)cells_of(m->k) + (size_t)(p / CELL_STEPS);
   return (uint32_t *)m->data + cell * GROUP + i % GROUP;
@@ -122,7 +128,7 @@ static void put_row(Matrix *m, int i, const float *w) {
     for (size_t p = 0; p < k; p++) ((float *)m->data)[at + p * GROUP] = w[p];
     break;
   case MAT_BF16:
-    for (size_t p = 0; p < k; p++) ((uint16_t *)m->data)[at + p * GROUP] = f32_to_bf16(w[p]);
+    for (int p = 0; p < m->k; p++) *pair_half(m, i, p) = f32_to_bf16(w[p]);
     break;
   case MAT_F16:
     for (size_t p = 0; p < k; p++) ((uint16_t *)m->data)[at + p * GROUP] = f32_to_f16(w[p]);
@@ -215,11 +221,13 @@ void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, 
 }
 
 ptrdiff_t matrix_stride(const Matrix *m) {
+  if (m->type == MAT_BF16) return (ptrdiff_t)round_up(m->k, 2) * GROUP;
   return (ptrdiff_t)(m->type == MAT_NF4 ? cells_of(m->k) : m->k) * GROUP;
 }
 
 const void *matrix_values(const Matrix *m, int group, int at) {
   if (m->type == MAT_NF4) return nf4_word(m, group * GROUP, at);
+  if (m->type == MAT_BF16) return pair_half(m, group * GROUP, at);
   return (const char *)m->data + place(m, group * GROUP, at) * element_bytes(m->type);
 }
 
@@ -266,7 +274,7 @@ void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out) {
     for (size_t i = 0; i < n; i++) out[i] = (real)((const float *)from)[i];
     break;
   case MAT_BF16:
-    kernels()->widen_bf16(n, from, out);
+    kernels()->widen_bf16(depth, from, out);
     break;
   case MAT_F16:
     kernels()->widen_f16(n, from, out);

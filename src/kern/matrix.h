@@ -2,7 +2,7 @@
  *
  * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number
  * (i / GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
- * copy exists.  (NF4 packs 8 inner steps of a group into a cell of GROUP words, a word an output;
+ * copy exists.  (bf16 comes in pairs of inner steps, as gemm16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell of GROUP words, a word an output;
  * k is rounded up to whole cells.)  Products unpack a small block at a time into scratch memory and
  * run the same register tile as gemm_forward: for the same values they give the same bits.
  *
@@ -55,7 +55,7 @@ void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out);
 /* out[t] = row ids[t]: [count, k].  ids are in range. */
 void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids, real *out);
 /* Inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is a
- * multiple of 8, and out has room for depth rounded up to one. */
+ * multiple of 8, and out has room for depth rounded up to one; bf16: `at` is even. */
 void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out);
 /* For the products: scales of a group's GROUP outputs, 0 where there is none: scale[b * ld + i] for
  * inner steps at + 64 b .., b < blocks (`at` a multiple of 64; INT8: all blocks are alike).  And
@@ -64,7 +64,8 @@ void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, 
 const void *matrix_values(const Matrix *m, int group, int at);
 ptrdiff_t matrix_stride(const Matrix *m); /* elements, NF4: words, from a group to the next */
 
-/* As gemm_forward and gemm_dx (kern.h), row-invariant both. */
+/* As gemm_forward and gemm_dx (kern.h), row-invariant both.  With cx->compute = COMPUTE_BF16 as
+ * gemm16_forward and gemm16_dx: the values, widened, are rounded to bf16, whatever the type. */
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
                       const real *bias, real *y, int ldy);
 Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *dx,

@@ -8,6 +8,7 @@
 
 #include "kern/dispatch.h"
 #include "kern/matrix.h"
+#include "kern/product16.h"
 
 enum {
   ROWS = 256,           /* rows a chunk: unpacking is shared by them */
@@ -29,8 +30,8 @@ typedef struct Product {
   const real *x;                   /* forward: x; dx: dy */
   ptrdiff_t ldx, ldy;
   const real *bias;
-  real *y; /* forward: y; dx: dx */
-  bool add;
+  real *y;        /* forward: y; dx: dx */
+  bool add, bf16; /* bf16: x is rounded already, values are when they are unpacked */
   Scratch scratch;
 } Product;
 
@@ -56,16 +57,21 @@ static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn 
 /* ---- forward: y = x w^T + bias ------------------------------------------------------- */
 
 /* Groups g .. of the weight, `depth` inner steps from k0, as an operand of Kernels.block. */
-static const real *unpacked(const Matrix *w, int g, int groups, int k0, int depth, real *scratch,
+static const real *unpacked(const Product *q, int g, int groups, int k0, int depth, real *scratch,
                             ptrdiff_t *stride) {
+  const Matrix *w = q->w;
 #ifndef GRPO_DOUBLE
-  if (w->type == MAT_F32) {
+  if (w->type == MAT_F32 && !q->bf16) {
     *stride = (ptrdiff_t)w->k * GROUP;
     return (const real *)w->data + g * *stride + (ptrdiff_t)k0 * GROUP;
   }
 #endif
   *stride = DEPTH * GROUP;
-  for (int i = 0; i < groups; i++) matrix_unpack(w, g + i, k0, depth, scratch + i * *stride);
+  for (int i = 0; i < groups; i++) {
+    real *block = scratch + i * *stride;
+    matrix_unpack(w, g + i, k0, depth, block);
+    if (q->bf16 && w->type != MAT_BF16) kernels()->round_bf16((size_t)depth * GROUP, block, block);
+  }
   return scratch;
 }
 
@@ -75,7 +81,7 @@ static void forward_panel(const Product *q, int r0, int rows, int panel, int k0,
   const int depth = kern_min(DEPTH, w->k - k0);
   real *y = q->y + r0 * q->ldy + at;
   ptrdiff_t stride;
-  const real *b = unpacked(w, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
+  const real *b = unpacked(q, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
   kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
                    q->ldy, k0 > 0);
   if (q->bias && k0 + depth >= w->k)
@@ -97,6 +103,7 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 static bool are_few(const Product *q) {
   const Matrix *w = q->w;
   if (w->type == MAT_NF4 && w->k % NF4_BLOCK) return false;
+  if (q->bf16 && w->type != MAT_BF16) return false;
   return q->m <= kernels()->narrow_most[w->type];
 }
 
@@ -142,26 +149,55 @@ static Status few_forward(const Ctx *cx, Product *q) {
              "matrix_forward");
 }
 
+static Status forward(const Ctx *cx, Product *q) {
+  if (are_few(q)) return few_forward(cx, q);
+  const int panels = kern_ceil(q->w->n, WIDTH);
+  q->rows = rows_a_chunk(q->m);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->panels = panels_a_chunk(q, (double)kern_min(q->m, q->rows) * q->w->k * WIDTH, panels);
+  return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "matrix_forward");
+}
+
+/* The twin checks formulas of float: it has no bf16. */
+static bool in_bf16(const Ctx *cx) {
+#ifdef GRPO_DOUBLE
+  (void)cx;
+  return false;
+#else
+  return cx->compute == COMPUTE_BF16;
+#endif
+}
+
+/* x, [m, depth], is rounded first when products are in bf16 */
+static Status with_rounded(const Ctx *cx, Product *q, int depth,
+                           Status (*product)(const Ctx *, Product *)) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  if (in_bf16(cx)) {
+    try(bf16_rounded(cx, q->m, depth, q->x, q->ldx, &q->x));
+    q->ldx = depth;
+    q->bf16 = true;
+  }
+  try(product(cx, q));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
                       const real *bias, real *y, int ldy) {
-  if (m <= 0) return GRPO_OK;
+  if (m <= 0 || w->n <= 0) return GRPO_OK;
+  if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, y, ldy);
   Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .y = y, .ldy = ldy};
-  if (are_few(&q)) return few_forward(cx, &q);
-  const int panels = kern_ceil(w->n, WIDTH);
-  q.rows = rows_a_chunk(m);
-  q.row_chunks = kern_ceil(m, q.rows);
-  q.panels = panels_a_chunk(&q, (double)kern_min(m, q.rows) * w->k * WIDTH, panels);
-  return run(cx, &q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "matrix_forward");
+  return with_rounded(cx, &q, w->k, forward);
 }
 
 /* ---- dx (+)= dy w -------------------------------------------------------------------- */
 
 /* panel[i][j] = w(n0 + i, at + j), `outputs` rows of `cols` */
-static void unpack_rows(const Matrix *w, int n0, int outputs, int at, int cols, real *scratch,
+static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols, real *scratch,
                         real *panel) {
   ptrdiff_t stride;
   for (int i = 0; i < outputs; i += GROUP) {
-    const real *from = unpacked(w, (n0 + i) / GROUP, 1, at, cols, scratch, &stride);
+    const real *from = unpacked(q, (n0 + i) / GROUP, 1, at, cols, scratch, &stride);
     kernels()->transpose(cols, GROUP, from, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
   }
 }
@@ -174,18 +210,24 @@ static void dx_chunk(void *arg, int chunk, int worker) {
   real *panel = scratch_of(&q->scratch, worker), *block = panel + DX_DEPTH * DX_WIDTH;
   for (int n0 = 0; n0 < w->n; n0 += DX_DEPTH) {
     const int depth = kern_min(DX_DEPTH, w->n - n0);
-    unpack_rows(w, n0, depth, at, cols, block, panel);
+    unpack_rows(q, n0, depth, at, cols, block, panel);
     kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + n0, q->ldx, 1, panel, DX_WIDTH, GROUP,
                      q->y + r0 * q->ldy + at, q->ldy, q->add || n0 > 0);
   }
 }
 
-Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *dx,
-                 int lddx, bool add) {
-  if (m <= 0) return GRPO_OK;
-  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .y = dx, .ldy = lddx, .add = add, .panels = 1};
-  q.rows = rows_a_chunk(m);
-  q.row_chunks = kern_ceil(m, q.rows);
-  return run(cx, &q, kern_ceil(w->k, DX_WIDTH), (size_t)(DX_DEPTH + GROUP) * DX_WIDTH, dx_chunk,
+static Status dx(const Ctx *cx, Product *q) {
+  q->panels = 1;
+  q->rows = rows_a_chunk(q->m);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+  return run(cx, q, kern_ceil(q->w->k, DX_WIDTH), (size_t)(DX_DEPTH + GROUP) * DX_WIDTH, dx_chunk,
              "matrix_dx");
+}
+
+Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *out,
+                 int ldo, bool add) {
+  if (m <= 0 || w->k <= 0) return GRPO_OK;
+  if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, out, ldo, add);
+  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .y = out, .ldy = ldo, .add = add};
+  return with_rounded(cx, &q, w->n, dx);
 }

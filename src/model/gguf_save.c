@@ -156,7 +156,7 @@ static void extra_tensors(const Config *c, Extra *x) {
 
 static Status put_tensors(GgufWriter *w, const Model *m, const GgufArch *a, const Extra *x) {
   Arena arena = {0};
-  const Ctx cx = {m->pool, &arena};
+  const Ctx cx = {.pool = m->pool, .arena = &arena};
   Status s = GRPO_OK;
   for (int i = 0; i < x->n && s == GRPO_OK; i++)
     s = gguf_writer_put(w, x->value[i], x->entry[i].dim[0]);

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "model/impl.h"
 
-enum { ALIGN_REALS = 16, INIT_CHUNK = 1 << 14 };
+enum { ALIGN_REALS = 16 };
 
 /* ---- weights, gradients, panels -------------------------------------------------- */
 
@@ -111,10 +111,15 @@ void model_destroy(Model *m) {
 
 /* With an adapter the base does not change. */
 void model_updated(Model *m) {
+  m->version++;
   if (m->lora)
     m->lora->stale = true;
   else
     m->stale = true;
+}
+
+uint64_t model_version(const Model *m) {
+  return 1 + m->version + (m->shared ? m->shared->version : 0);
 }
 
 Status model_pack(Model *m, const Ctx *cx) {
@@ -191,21 +196,6 @@ Storage model_storage(const Model *m) { return m->storage; }
 
 /* ---- random weights ----------------------------------------------------------------- */
 
-typedef struct Fill {
-  real *data;
-  size_t n;
-  double std;
-  RngKey key;
-} Fill;
-
-static void fill_chunk(void *arg, int chunk, int worker) {
-  (void)worker;
-  const Fill *f = arg;
-  const size_t from = (size_t)chunk * INIT_CHUNK;
-  const size_t to = from + INIT_CHUNK < f->n ? from + INIT_CHUNK : f->n;
-  for (size_t i = from; i < to; i++) f->data[i] = (real)(f->std * rng_normal(&f->key, i));
-}
-
 static void initialise(Model *m, uint64_t seed) {
   const Config *c = &m->config;
   const unsigned traits = config_traits(c);
@@ -217,12 +207,9 @@ static void initialise(Model *m, uint64_t seed) {
       for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : norm;
       continue;
     }
-    Fill f = {p->t.data,
-              p->t.n,
-              c->initializer_range,
-              {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i}};
-    if (strstr(p->name, "c_proj")) f.std *= residual;
-    pool_run(m->pool, (int)((f.n + INIT_CHUNK - 1) / INIT_CHUNK), fill_chunk, &f);
+    const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i};
+    const double std = c->initializer_range * (strstr(p->name, "c_proj") ? residual : 1);
+    fill_normal(&(Ctx){.pool = m->pool}, &key, p->t.n, std, p->t.data);
   }
 }
 
@@ -258,7 +245,7 @@ static void adopt_wide(Model *m, real *wide) {
 }
 
 Status model_widen(Model *m) {
-  const Ctx cx = {m->pool, NULL};
+  const Ctx cx = {.pool = m->pool};
   size_t at = 0, n = 0;
   if (!model_is_compact(m)) return GRPO_OK;
   if (m->shared || m->views)
@@ -369,7 +356,7 @@ Status model_copy_weights(Model *to, const Model *from) {
   try(same_shapes(to, from));
   try(can_change(to, from));
   for (int i = first_param(to, from); i < model_num_params(to); i++)
-    try(param_values(&(Ctx){to->pool, NULL}, model_param((Model *)(uintptr_t)from, i),
+    try(param_values(&(Ctx){.pool = to->pool}, model_param((Model *)(uintptr_t)from, i),
                      model_param(to, i)->t.data));
   model_updated(to);
   return GRPO_OK;

@@ -104,7 +104,7 @@ static Status put_param(StWriter *w, const Ctx *cx, const Model *m, int i, Weigh
 
 static Status put_params(StWriter *w, const Model *m, WeightType type, int from, int end) {
   Arena arena = {0};
-  const Ctx cx = {m->pool, &arena};
+  const Ctx cx = {.pool = m->pool, .arena = &arena};
   Status s = GRPO_OK;
   for (int i = from; i < end && s == GRPO_OK; i++) s = put_param(w, &cx, m, i, type);
   arena_free(&arena);

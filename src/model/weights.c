@@ -113,7 +113,7 @@ static Status make_parameters(Model *m, const SourceTensor *const *found) {
 
 static Status fill_parameters(Model *m, const WeightSource *s, const SourceTensor *const *found) {
   Arena arena = {0};
-  const Ctx cx = {m->pool, &arena};
+  const Ctx cx = {.pool = m->pool, .arena = &arena};
   Status st = GRPO_OK;
   for (int i = 0; i < m->nparams && st == GRPO_OK; i++) st = compact_fill(&cx, m, i, s, found[i]);
   arena_free(&arena);

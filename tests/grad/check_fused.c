@@ -98,10 +98,12 @@ void check_rope(void) {
       cs[p * DIM + 2 * i] = (real)cos(p / pow(10, i));
       cs[p * DIM + 2 * i + 1] = (real)sin(p / pow(10, i));
     }
-  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs, 0};
+  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs, 0, 0};
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
   attr.rotary = 2; /* the other half of each head stays */
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
+  attr.rest = 2 * DIM;
+  CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, (HEADS + 2) * DIM)}, (&(Attr){.p = &attr}));
 }
 
 static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
@@ -117,6 +119,8 @@ static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
                   LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim),
                   LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim)};
   CHECK_GRADIENTS(OP_attention, in, (&(Attr){.p = &attr}));
+  Tensor *all = LEAF(-2, 2, rows, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+  CHECK_GRADIENTS(OP_attention_packed, &all, (&(Attr){.p = &attr}));
 }
 
 void check_attention(void) {
@@ -132,6 +136,8 @@ void check_attention(void) {
   attention_of((AttnShape){2, 1, 2, 0, 0, 0}, 3, blocks);
   attention_of((AttnShape){2, 1, 2, 0, 17, 0}, 3, blocks);
 }
+
+void check_attention_packed(void) { check_attention(); }
 
 static void gated_of(OpId op) {
   CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);
@@ -151,36 +157,26 @@ void check_softcap(void) {
 /* Rows repeat (a prompt's last row feeds every completion), some rows feed none. */
 static const int32_t rows[] = {1, 1, 0, 3, 1, 4, 4}, targets[] = {0, 5, 2, 2, 1, 5, 0};
 
-static const real *packed_head(int v, int c) {
-  Tensor *w = check_constant(LEAF(-1, 1, v, c));
-  real *packed = check_alloc(gemm_packed_size(v, c) * sizeof *packed);
-  gemm_pack(&check_tape()->cx, v, c, w->data, false, packed);
-  return packed;
-}
-
 void check_loghead(void) {
   LogheadAttr attr = {.n = 7, .rows = rows, .targets = targets, .inv_temp = 1};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
   attr.inv_temp = (real)(1 / .7);
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
-  attr.ref_c = 3; /* a reference of another width, and the full KL */
-  attr.ref_packed = packed_head(6, 3);
+  const Tensor *wide_ref = check_constant(LEAF(-1, 1, 6, 3));
+  attr.ref_head = wide_ref; /* a reference of another width, and the full KL */
   attr.ref_hidden = LEAF(-1, 1, 7, 3)->data;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, check_constant(head)}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   Tensor *frozen = compact(MAT_NF4, 6, 4), *ref = compact(MAT_BF16, 6, 3);
-  const real *ref_packed = attr.ref_packed;
-  attr.ref_packed = NULL;
-  attr.ref_mat = ref->mat;
+  attr.ref_head = ref;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
   attr.softcap = (real)0.8, attr.ref_softcap = (real)1.1;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
   release(frozen), release(ref);
-  attr.ref_packed = ref_packed;
-  attr.ref_mat = NULL;
+  attr.ref_head = wide_ref;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   attr.ref_hidden = NULL;
@@ -190,6 +186,9 @@ void check_loghead(void) {
   int32_t *many = check_alloc(2 * MANY * sizeof *many);
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
   attr = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
+  attr.one_pass = true;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
 }

@@ -53,10 +53,8 @@ void check_lora_loghead(void) {
   CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
   a.softcap = 2;
   CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
-  real *packed = check_alloc(gemm_packed_size(6, 3) * sizeof *packed);
-  gemm_pack(&check_tape()->cx, 6, 3, check_constant(LEAF(-1, 1, 6, 3))->data, false, packed);
-  a.ref_c = 3; /* a reference with an adapter of its own, and the full KL */
-  a.ref_packed = packed;
+  /* a reference with an adapter of its own, and the full KL */
+  a.ref_head = check_constant(LEAF(-1, 1, 6, 3));
   a.ref_hidden = LEAF(-1, 1, 7, 3)->data;
   a.ref_low = LEAF(-1, 1, 7, 2)->data;
   a.ref_lora_b = check_constant(LEAF(-1, 1, 6, 2));
@@ -67,5 +65,7 @@ void check_lora_loghead(void) {
   int32_t *many = check_alloc(2 * MANY * sizeof *many);
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
   a = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
+  a.one_pass = true;
   CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
 }

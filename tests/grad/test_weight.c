@@ -79,11 +79,9 @@ TEST(a_full_kl_is_the_same_from_a_compact_reference) {
   Tensor *w, *plain, *out[2];
   Matrix *m = make(MAT_NF4, &w, &plain);
   for (int i = 0; i < 2; i++) {
-    LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1, .ref_c = K};
+    LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1};
     h.ref_hidden = leaf(M, K)->data;
-    h.ref_mat = i ? NULL : m;
-    CHECK(!weight_panels(&tape.cx, plain, false, &h.ref_packed));
-    if (!i) h.ref_packed = NULL;
+    h.ref_head = i ? plain : w;
     CHECK(!tape_apply(&tape, OP_loghead, (Tensor *[]){leaf(M, K), leaf(N, K)}, &(Attr){.p = &h},
                       &out[i]));
   }

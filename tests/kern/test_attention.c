@@ -123,11 +123,11 @@ static void backward(const Ctx *cx, float *out, void *arg) {
   const int qw = q_width(&g->s), kw = kv_width(&g->s);
   float *dk = out + g->rows * qw;
   CHECK(!attn_backward(cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, g->lse, g->dout, qw, out,
-                       dk, dk + g->rows * kw));
+                       qw, dk, dk + g->rows * kw, kw));
 }
 
 static void check_group(Group *g) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   const size_t r = (size_t)g->rows, qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
   Wanted w = want_all(g);
   float *d = floats(r * (qw + 2 * kw)), *d2 = floats(r * (qw + 2 * kw));
@@ -141,11 +141,11 @@ static void check_group(Group *g) {
   /* each alone gives the same bits */
   const int q = (int)qw;
   CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, NULL,
-                       NULL, d2 + r * (qw + kw)));
-  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, d2,
-                       NULL, NULL));
+                       q, NULL, d2 + r * (qw + kw), (int)kw));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, d2, q,
+                       NULL, NULL, (int)kw));
   CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, NULL,
-                       d2 + r * qw, NULL));
+                       q, d2 + r * qw, NULL, (int)kw));
   CHECK(same_bits(d, d2, r * (qw + 2 * kw)));
   free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free(d), free(d2);
 }
@@ -213,7 +213,7 @@ TEST(decoding_gives_the_bits_of_training) {
       const size_t no = (size_t)(g->rows * q_width(&g->s)), nl = (size_t)(g->rows * g->s.heads);
       float *o = floats(no), *lse = floats(nl);
       KvSeg cache[MAX_SPANS];
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       for (int c = 0; c < groups[i].n; c++) cache[c] = new_seg(&g->s, groups[i].lens[c], -1);
       forward(&cx, g->o, g);
       for (int t = 0; t < 130; t++) decode_step(&cx, g, cache, t, o, lse);
@@ -229,7 +229,7 @@ TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
   static const AttnShape s = {4, 2, 32, 0.17f, 0, 0};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){500});
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float *o = floats(500 * 128);
     forward(&cx, g->o, g);
     for (int i = 0, at = 0; at < 500; i = (i + 1) % NCOUNTS) {
@@ -248,7 +248,7 @@ TEST(attention_does_not_depend_on_the_number_of_threads) {
   for (int p = 0; p < NPATHS; p++)
     for (int i = 0; i < NGROUPS && use_path(p); i++) {
       Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       forward(&cx, g->o, g);
       const size_t qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
       CHECK(threads_agree(forward, (size_t)g->rows * qw, g));
@@ -262,7 +262,7 @@ TEST(huge_scores_pick_one_key) {
   static const AttnShape s = {1, 1, 16, 1, 0, 0};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){20});
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     for (int i = 0; i < 20 * 16; i++) g->q[i] *= 1e4f;
     forward(&cx, g->o, g);
     Wanted w = want_all(g);
@@ -274,7 +274,7 @@ TEST(huge_scores_pick_one_key) {
 
 TEST(warm_attention_never_allocates) {
   Group *g = new_group(groups[0].s, groups[0].n, groups[0].lens);
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   float *d = floats((size_t)(g->rows * (q_width(&g->s) + 2 * kv_width(&g->s))));
   uint64_t before = 0;
   for (int i = 0; i < 3; i++) {
@@ -288,7 +288,7 @@ TEST(warm_attention_never_allocates) {
 TEST(attention_without_memory_says_so) {
   Group *g = new_group(groups[0].s, groups[0].n, groups[0].lens);
   Arena empty = {0};
-  Ctx cx = {NULL, &empty};
+  Ctx cx = {.arena = &empty};
   const int qw = q_width(&g->s);
   mem_fail_after(1);
   CHECK(attn_forward(&cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, NULL) == GRPO_ENOMEM);

@@ -45,7 +45,7 @@ static void db(const Ctx *cx, float *y, void *arg) {
 }
 
 static void check_values(Case *c) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   const int m = c->m, n = c->n, k = c->k;
   double *want = calloc((size_t)(m * n + m * k + n * k + n), sizeof *want);
   double *wdx = want + m * n, *wdw = wdx + m * k, *wdb = wdw + n * k;
@@ -103,7 +103,7 @@ TEST(product_rows_do_not_depend_on_the_number_of_rows) {
   for (int p = 0; p < NPATHS; p++)
     for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
       const int n = 130, k = 700;
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       Case c = make_case(MAX_ROWS, n, k, in_out);
       float *y = floats((size_t)(MAX_ROWS * n)), *y1 = floats((size_t)(MAX_ROWS * n));
       float *g = floats((size_t)(MAX_ROWS * k)), *g1 = floats((size_t)(MAX_ROWS * k));
@@ -135,7 +135,7 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
 
 TEST(strides_leave_other_columns_alone) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     Case c = make_case(10, 20, 30, false);
     float *wide = randoms(10 * 50), *y = floats(10 * 20), *out = floats(10 * 37);
     for (int i = 0; i < 10; i++) memcpy(wide + i * 50 + 7, c.x + i * 30, 30 * sizeof(float));
@@ -156,7 +156,7 @@ TEST(plain_products_take_every_orientation) {
   for (int p = 0; p < NPATHS && use_path(p); p++)
     for (int t = 0; t < 4; t++) {
       const bool ta = t & 1, tb = t & 2;
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       float *a = randoms((size_t)(m * k)), *b = randoms((size_t)(k * n)), *c = floats(19 * 37);
       double *want = calloc(19 * 37, sizeof *want);
       for (int i = 0; i < m; i++)
@@ -173,7 +173,7 @@ TEST(plain_products_take_every_orientation) {
 
 TEST(products_carry_infinities_and_tiny_numbers) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     Case c = make_case(2, 3, 4, false);
     float y[6];
     memset(c.bias, 0, 3 * sizeof(float));
@@ -189,7 +189,7 @@ TEST(products_carry_infinities_and_tiny_numbers) {
 }
 
 TEST(a_warm_product_never_allocates) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   Case c = make_case(40, 50, 60, false);
   float *y = floats(50 * 60);
   uint64_t before = 0;
@@ -203,6 +203,8 @@ TEST(a_warm_product_never_allocates) {
 
 TEST(a_path_that_is_not_known_is_refused) {
   CHECK(kern_select("avx1024") == GRPO_EARG);
+  CHECK(strstr(err_message(), "want generic") && strstr(err_message(), " or "));
+  CHECK_STR(kern_path(0), "generic");
   CHECK(kern_select("generic") == GRPO_OK);
   CHECK_STR(kern_name(), "generic");
   CHECK(kern_select(NULL) == GRPO_OK);

@@ -29,7 +29,7 @@ TEST(log_probabilities_and_entropies_agree_with_double) {
   for (int p = 0; p < NPATHS; p++)
     for (int i = 0; i < 7 && use_path(p); i++) {
       const int v = sizes[i];
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       float *z = randoms((size_t)(2 * v)), logp[2], ent[2], lse[2];
       int32_t target[2] = {v / 2, v - 1};
       for (int j = 0; j < v; j++) z[v + j] *= 8; /* a sharp row after a flat one */
@@ -49,7 +49,7 @@ TEST(log_probabilities_and_entropies_agree_with_double) {
 
 TEST(uniform_and_certain_rows_have_exact_entropies) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float *z = floats(151936), ent, logp;
     const int32_t target = 5;
     logp_rows(&cx, 1, 151936, z, 1, &target, &logp, &ent, NULL);
@@ -69,7 +69,7 @@ TEST(gradients_of_the_head_agree_with_double) {
   const double t = 0.5;
   for (int p = 0; p < NPATHS; p++)
     for (int with_entropy = 0; with_entropy < 2 && use_path(p); with_entropy++) {
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       float *z = randoms(ROWS * V), *g = NULL, ent[ROWS], lse[ROWS], dl[ROWS], de[ROWS];
       int32_t target[ROWS];
       for (int r = 0; r < ROWS; r++)
@@ -96,7 +96,7 @@ TEST(kl_and_its_gradient_agree_with_double) {
   enum { ROWS = 3 };
   const double t = 1.25;
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float *z = randoms(ROWS * V), *ref = randoms(ROWS * V), *g = randoms(ROWS * V);
     float *before = copy_of(g, ROWS * V), lse[ROWS], ref_lse[ROWS], kl[ROWS], dkl[ROWS];
     for (int r = 0; r < ROWS; r++) dkl[r] = gauss(), z[r * V + 3] = ref[r * V + 3] = -INFINITY;
@@ -140,7 +140,7 @@ TEST(rows_of_logits_depend_on_nothing_else) {
   logits = randoms(MAX_ROWS * V);
   for (int i = 0; i < MAX_ROWS; i++) targets[i] = (i * 37) % V;
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float all[3 * MAX_ROWS], some[3 * MAX_ROWS];
     rows_from(&cx, 0, MAX_ROWS, all);
     for (int i = 0; i < NCOUNTS; i++) {

@@ -9,7 +9,7 @@ static const MatType types[] = {MAT_F32, MAT_BF16, MAT_F16, MAT_INT8, MAT_NF4};
 enum { NTYPES = 5 };
 
 static Matrix *filled(MatType type, int n, int k, const float *w) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   Matrix *m = NULL;
   CHECK(!matrix_new(&m, type, n, k));
   for (int i = 0; i < n; i += 64) /* as a checkpoint is read */
@@ -19,7 +19,7 @@ static Matrix *filled(MatType type, int n, int k, const float *w) {
 }
 
 static float *values_of(const Matrix *m) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   float *w = floats((size_t)m->n * (size_t)m->k);
   matrix_get(&cx, m, 0, m->n, w);
   return w;
@@ -72,7 +72,7 @@ TEST(values_are_kept_as_the_type_keeps_them) {
           want[i * K + j] = t == 0     ? v
                             : t == 1   ? bf16_to_f32(f32_to_bf16(v))
                             : t == 2   ? f16_to_f32(f32_to_f16(v))
-                            : most > 0 ? (float)(int)roundf(v / scale) * scale
+                            : most > 0 ? (0 + roundf(v / scale)) * scale /* no -0 */
                                        : 0;
         }
       }
@@ -105,7 +105,7 @@ TEST(every_path_reads_the_same_values) {
 TEST(rows_are_read_from_anywhere) {
   enum { N = 90, K = 70 };
   static const int32_t ids[] = {89, 0, 17, 17, 64, 31};
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   float *w = randoms(N * K), *got = floats(N * K);
   for (int t = 0; t < NTYPES; t++) {
     Matrix *m = filled(types[t], N, K, w);
@@ -122,7 +122,7 @@ TEST(rows_are_read_from_anywhere) {
 TEST(a_matrix_filled_at_once_or_in_parts_is_the_same) {
   enum { N = 200, K = 77 };
   float *w = randoms(N * K);
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   CHECK(!pool_new(&cx.pool, 3));
   for (int t = 0; t < NTYPES; t++) {
     Matrix *m = filled(types[t], N, K, w), *once = NULL;
@@ -176,7 +176,7 @@ TEST(products_have_the_bits_of_the_same_values_in_float) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
       for (int t = 0; t < NTYPES && use_path(p); t++) {
         const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-        Ctx cx = {NULL, &arena};
+        Ctx cx = {.arena = &arena};
         Case c = make_case(types[t], m, n, k);
         float *packed = floats(gemm_packed_size(n, k));
         float *y = floats((size_t)(m * n)), *want = floats((size_t)(m * n));
@@ -199,7 +199,7 @@ TEST(any_number_of_rows_has_the_bits_of_float) {
   enum { MOST = 70, N = 150, K = 1088 };
   for (int p = 0; p < NPATHS; p++)
     for (int t = 1; t < NTYPES && use_path(p); t++) {
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       Case c = make_case(types[t], MOST, N, K);
       float *packed = floats(gemm_packed_size(N, K)), *y = floats(MOST * N);
       float *want = floats(MOST * N);
@@ -220,7 +220,7 @@ TEST(product_rows_do_not_depend_on_the_number_of_rows) {
   for (int p = 0; p < NPATHS; p++)
     for (int t = 0; t < NTYPES && use_path(p); t++) {
       const int n = 130, k = 320;
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       Case c = make_case(types[t], MAX_ROWS, n, k);
       float *y = floats((size_t)(MAX_ROWS * n)), *y1 = floats((size_t)(MAX_ROWS * n));
       float *g = floats((size_t)(MAX_ROWS * k)), *g1 = floats((size_t)(MAX_ROWS * k));
@@ -253,7 +253,7 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
 
 TEST(strides_leave_other_columns_alone) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     Case c = make_case(MAT_NF4, 10, 20, 30);
     float *wide = randoms(10 * 50), *y = floats(10 * 20), *out = floats(10 * 37);
     for (int i = 0; i < 10; i++) memcpy(wide + i * 50 + 7, c.x + i * 30, 30 * sizeof(float));
@@ -270,7 +270,7 @@ TEST(strides_leave_other_columns_alone) {
 }
 
 TEST(a_warm_product_never_allocates) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   Case c = make_case(MAT_NF4, 40, 50, 64);
   float *y = floats(40 * 64);
   uint64_t before = 0;

@@ -61,7 +61,7 @@ TEST(the_codes_are_quantiles_of_the_normal_distribution) {
 /* ---- a small case by hand --------------------------------------------------------------- */
 
 static Matrix *filled(int n, int k, const float *w) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   Matrix *m = NULL;
   CHECK(!matrix_new(&m, MAT_NF4, n, k));
   CHECK(!matrix_put(&cx, m, 0, n, w));
@@ -72,7 +72,7 @@ static Matrix *filled(int n, int k, const float *w) {
 /* Two blocks, absmax 4 and 2: their mean is 3, the differences +-1 are 1.0 and, the map having no
  * -1, its lowest entry. */
 TEST(a_block_is_codes_times_its_largest_value) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   float w[128], got[128];
   uint8_t packed[64];
   for (int i = 0; i < 128; i++) w[i] = nf4_code[i % 16] * (i < 64 ? 4 : 2);
@@ -90,7 +90,7 @@ TEST(a_block_is_codes_times_its_largest_value) {
 }
 
 TEST(a_weight_of_zeros_stays_zeros) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   float w[70] = {0}, got[70];
   Matrix *m = filled(2, 35, w);
   matrix_get(&cx, m, 0, 2, got);
@@ -100,7 +100,7 @@ TEST(a_weight_of_zeros_stays_zeros) {
 
 TEST(the_layout_goes_out_and_comes_back) {
   static const int sizes[][2] = {{64, 96}, {7, 33}, {100, 64}, {1, 1}, {300, 70}};
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     const int n = sizes[s][0], k = sizes[s][1];
     const size_t all = (size_t)(n * k), bytes = (all + 1) / 2;
@@ -185,7 +185,7 @@ TEST(the_tables_are_those_of_bitsandbytes) {
 }
 
 static void check_case(const Oracle *o, const char *name) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   const int n = dim(o, name, 0), k = dim(o, name, 1);
   const size_t all = (size_t)(n * k), blocks = matrix_nf4_blocks(n, k);
   const uint8_t *packed = bytes_of(o, name, "packed", NULL);

@@ -48,7 +48,7 @@ TEST(norms_agree_with_double) {
   const int rows = 150;
   for (int p = 0; p < NPATHS; p++)
     for (int layer = 0; layer < 2 && use_path(p); layer++) {
-      Ctx cx = {NULL, &arena};
+      Ctx cx = {.arena = &arena};
       float *y = floats(rows * C), *dx = floats(rows * C), mean[150], rstd[150];
       float dw[C] = {0}, db[C] = {0};
       double wdw[C] = {0}, wdb[C] = {0};
@@ -78,7 +78,7 @@ TEST(norms_agree_with_double) {
 
 TEST(norms_keep_their_head_on_strange_rows) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float in[C] = {0}, y[C], mean, rstd;
     rmsnorm_forward(&cx, 1, C, in, w, 0, 1e-6, y, &rstd);
     CHECK(y[0] == 0 && y[C - 1] == 0);
@@ -99,7 +99,7 @@ TEST(norms_keep_their_head_on_strange_rows) {
 TEST(rope_rotates_and_its_inverse_undoes_it) {
   enum { H = 3, D = 38, ROWS = 9 };
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float y[ROWS * H * D], z[ROWS * H * D];
     rope_apply(&cx, ROWS, H, D, D, x, H * D, pos, cs, false, y, H * D, false);
     for (int r = 0; r < ROWS; r++)
@@ -150,7 +150,7 @@ static double silu_d(double v) { return v / (1 + exp(-v)); }
 TEST(activations_agree_with_double) {
   enum { M = 1003 };
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float in[M], y[M], dg[M], du[M];
     for (int i = 0; i < M; i++) in[i] = 3 * x[i];
     in[0] = 0, in[1] = 1e30f, in[2] = -1e30f, in[3] = 1e-40f, in[4] = 40, in[5] = -40;
@@ -184,7 +184,7 @@ TEST(activations_agree_with_double) {
 TEST(geglu_agrees_with_double) {
   enum { M = 1003 };
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float in[M], y[M], dg[M], du[M];
     for (int i = 0; i < M; i++) in[i] = 3 * x[i];
     gated_forward(&cx, GATE_GELU, M, in, up, y);
@@ -204,7 +204,7 @@ TEST(geglu_agrees_with_double) {
 TEST(softcap_agrees_with_double) {
   enum { M = 1003 };
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     float in[M], y[M], dx[M];
     for (int i = 0; i < M; i++) in[i] = 100 * x[i] * x[i] * x[i];
     in[0] = 0, in[1] = 1e30f, in[2] = -1e30f, in[3] = 1e-30f, in[4] = 18.7f, in[5] = -18.8f;
@@ -267,7 +267,7 @@ enum { KINDS = 12 };
 
 TEST(rows_do_not_depend_on_where_they_stand) {
   float *all = floats(MAX_ROWS * C), *some = floats(MAX_ROWS * C);
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   for (int p = 0; p < NPATHS; p++)
     for (int kind = 0; kind < KINDS && use_path(p); kind++) {
       run_rows(&cx, kind, 0, MAX_ROWS, all);
@@ -317,7 +317,7 @@ TEST(adamw_agrees_with_double_and_ignores_threads) {
   const AdamW o = {1e-2, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9 * 0.9, 1 - 0.999 * 0.999, 0.5};
   float *out = floats(3 * N + 1);
   for (int p = 0; p < NPATHS && use_path(p); p++) {
-    Ctx cx = {NULL, &arena};
+    Ctx cx = {.arena = &arena};
     double sum = 0;
     optimize(&cx, out, (void *)&o);
     for (int i = 0; i < N; i++) {
@@ -339,7 +339,7 @@ TEST(adamw_agrees_with_double_and_ignores_threads) {
 }
 
 TEST(warm_rows_never_allocate) {
-  Ctx cx = {NULL, &arena};
+  Ctx cx = {.arena = &arena};
   float *out = floats(2 * MAX_ROWS * C + 3 * C);
   uint64_t before = 0;
   for (int i = 0; i < 3; i++) {

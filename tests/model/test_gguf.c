@@ -141,7 +141,7 @@ TEST(compact_storages_read_gguf_too) {
     for (int i = 0; hf && gg && i < model_num_params(hf); i++) {
       Param *p = model_param(hf, i), *q = model_find(gg, p->name);
       real *x = malloc(2 * p->t.n * sizeof *x);
-      const Ctx cx = {pool, NULL};
+      const Ctx cx = {.pool = pool};
       OK(param_values(&cx, p, x));
       OK(param_values(&cx, q, x + p->t.n));
       /* norms are bf16 in one and float32 in the other */

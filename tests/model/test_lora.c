@@ -203,12 +203,12 @@ static void check_merge(Model *m, const char *name) {
   Model *view, *copy;
   REQUIRE(model_clone(&copy, m));
   greedy(m, &with);
-  REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "shared with a frozen view");
+  REFUSED(model_merge_lora(m, &(Ctx){.arena = &arena}), GRPO_EARG, "shared with a frozen view");
   model_release(copy);
   REQUIRE(model_view(&view, m));
   CHECK(!same_logits(view, m));
   model_release(view);
-  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  OK(model_merge_lora(m, &(Ctx){.arena = &arena}));
   CHECK(!model_has_lora(m));
   greedy(m, &merged);
   CHECK(memcmp(with.ids, merged.ids, sizeof with.ids) == 0);
@@ -248,7 +248,7 @@ TEST(a_saved_model_has_the_adapter_in_its_weights) {
   Model *m = adapted(tiny_gpt2), *again;
   Arena arena = {0};
   OK(model_save(m, test_path("%s/merged", test_tmp()), WEIGHT_F32, 0));
-  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  OK(model_merge_lora(m, &(Ctx){.arena = &arena}));
   REQUIRE(model_load(&again, NULL, test_path("%s/merged", test_tmp()), STORE_F32));
   CHECK(same_logits(m, again));
   arena_free(&arena);
@@ -307,10 +307,10 @@ static void check_ends(const char *shape, const char *embedding, bool tied) {
   OK(lora_load(plain, test_path("%s/ends", test_tmp())));
   CHECK(same_logits(m, plain));
   if (tied) {
-    REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "the head is tied");
+    REFUSED(model_merge_lora(m, &(Ctx){.arena = &arena}), GRPO_EARG, "the head is tied");
     REFUSED(model_save(m, test_tmp(), WEIGHT_F32, 0), GRPO_EARG, "the head is tied");
   } else {
-    OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+    OK(model_merge_lora(m, &(Ctx){.arena = &arena}));
     CHECK(logits_distance(m, plain) < 2e-5);
   }
   arena_free(&arena);
@@ -372,10 +372,10 @@ static void check_compact(const char *shape, Storage storage) {
   OK(model_save(m, test_path("%s/merged", test_tmp()), WEIGHT_F32, 0));
   CHECK(same_logits(m, view));
   OK(model_set_trainable(m, false));
-  REFUSED(model_merge_lora(m, &(Ctx){NULL, &arena}), GRPO_EARG, "shared with a frozen view");
+  REFUSED(model_merge_lora(m, &(Ctx){.arena = &arena}), GRPO_EARG, "shared with a frozen view");
   real *before = logits_of(view);
   model_release(view);
-  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  OK(model_merge_lora(m, &(Ctx){.arena = &arena}));
   CHECK(!model_is_compact(m));
   real *after = logits_of(m);
   const double d = worst_difference(before, after, LEN * (size_t)model_config(m)->vocab_size);
@@ -467,7 +467,7 @@ TEST(out_of_memory_leaves_the_model_as_it_was) {
   for (s = GRPO_ENOMEM, attempts = 0; s == GRPO_ENOMEM; attempts++) {
     CHECK(same_logits(m, n));
     mem_fail_after((uint64_t)attempts + 1);
-    s = model_merge_lora(m, &(Ctx){NULL, &arena});
+    s = model_merge_lora(m, &(Ctx){.arena = &arena});
     mem_fail_after(0);
   }
   CHECK(s == GRPO_OK && attempts > 1);
@@ -492,7 +492,7 @@ TEST(adamw_moves_the_adapter_alone_and_its_state_returns) {
   OptimizerOptions o;
   Optimizer *a, *b;
   Arena arena = {0};
-  const Ctx cx = {NULL, &arena};
+  const Ctx cx = {.arena = &arena};
   char path[4096];
   snprintf(path, sizeof path, "%s/optimizer.safetensors", test_tmp());
   optimizer_options_init(&o);

@@ -67,7 +67,7 @@ static double scale_of(const char *options, const char *name) {
     Param *p = model_param(m, i);
     if (strstr(p->name, ".lora_")) p->t.data[0] = 1; /* B A is 1 in one place */
   }
-  OK(model_merge_lora(m, &(Ctx){NULL, &arena}));
+  OK(model_merge_lora(m, &(Ctx){.arena = &arena}));
   const double d =
       (double)model_find(m, name)->t.data[0] - (double)model_find(plain, name)->t.data[0];
   buf_free(&b);

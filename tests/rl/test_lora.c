@@ -193,13 +193,13 @@ TEST(an_engine_whose_adapter_went_away_stops) {
   Batch *b = tiny_rollout(&t, 2);
   tiny_advantages(b, adv);
   o.advantage = adv;
-  CHECK(model_merge_lora(t.model, &(Ctx){NULL, &arena}) == GRPO_EARG); /* the reference is a view */
+  CHECK(model_merge_lora(t.model, &(Ctx){.arena = &arena}) == GRPO_EARG); /* the reference is a view */
   engine_free(t.engine);
   model_release(t.reference);
   t.reference = NULL;
   CHECK(!engine_new(&t.engine, t.pool, t.model, NULL, t.tok, &t.o));
   b = tiny_rollout(&t, 2);
-  CHECK(!model_merge_lora(t.model, &(Ctx){NULL, &arena}));
+  CHECK(!model_merge_lora(t.model, &(Ctx){.arena = &arena}));
   CHECK(engine_update(t.engine, b, &o, &m) == GRPO_EARG);
   arena_free(&arena);
   tiny_close(&t);

@@ -20,7 +20,6 @@ static inline __attribute__((always_inline)) ptrdiff_t narrow_bytes(const MatTyp
 
 static inline __attribute__((always_inline)) vec narrow_value(const MatType type, const void *w,
                                                               ptrdiff_t at, vec scale) {
-  if (type == MAT_BF16) return v_bf16((const uint16_t *)w + at);
   if (type == MAT_F16) return v_f16((const uint16_t *)w + at);
   return v_int8((const int8_t *)w + at) * scale;
 }
@@ -50,6 +49,9 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       v_load(a->c + i * a->ldc + j * LANES);
   UNROLL for (int j = 0; j < nv; j++) scale[j] = v_load(a->scale + j * LANES);
+#define NARROW_PAIR(at, j)                                                                         \
+  ((const uint32_t *)(const void *)(at) + (j) / PER_GROUP * (a->stride / 2) +                      \
+   (j) % PER_GROUP * LANES)
 #define NARROW_AT(j, p) ((j) / PER_GROUP * a->stride + (p)*GROUP + (j) % PER_GROUP * LANES)
   for (; p + line <= a->depth; p += line, at += 64) {
     UNROLL for (int g = 0; g < ng; g++)
@@ -59,12 +61,19 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
       UNROLL for (int j = 0; j < nv; j++) code[j] = v_words((const uint32_t *)at + NARROW_AT(j, 0));
       UNROLL for (int s = 0; s < NF4_STEPS; s++)
           NARROW_FMA(p + s, v_nf4(table, code[j] >> 4 * s) * scale[j])
+    } else if (type == MAT_BF16) {
+      ivec pair[MAXV];
+      UNROLL for (int j = 0; j < nv; j++) pair[j] = v_words(NARROW_PAIR(at, j));
+      NARROW_FMA(p, v_bf16_low(pair[j]))
+      NARROW_FMA(p + 1, v_bf16_high(pair[j]))
     } else {
       UNROLL for (int s = 0; s < line; s++)
           NARROW_FMA(p + s, narrow_value(type, at, NARROW_AT(j, s), scale[j]))
     }
   }
-  if (type != MAT_NF4)
+  if (type == MAT_BF16) {
+    for (; p < a->depth; p++) NARROW_FMA(p, v_bf16_low(v_words(NARROW_PAIR(at, j))))
+  } else if (type != MAT_NF4)
     for (; p < a->depth; p++) NARROW_FMA(p, narrow_value(type, a->w, NARROW_AT(j, p), scale[j]))
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(a->c + i * a->ldc + j * LANES, acc[i][j]);

@@ -11,6 +11,7 @@
 
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
+#include "kern/inner/normal.inc.c"
 
 const Kernels TABLE = {
     .name = NAME,
@@ -23,6 +24,8 @@ const Kernels TABLE = {
     .attn_ds = attn_ds,
     .transpose = transpose,
     .widen_bf16 = widen_bf16,
+    .round_bf16 = round_bf16,
+    .pair_bf16 = pair_bf16,
     .widen_f16 = widen_f16,
     .widen_int8 = widen_int8,
     .widen_nf4 = widen_nf4,
@@ -56,4 +59,5 @@ const Kernels TABLE = {
     .logp_grad = logp_grad,
     .kl = kl,
     .kl_grad = kl_grad,
+    .normals = normals,
 };

@@ -7,8 +7,62 @@ enum {
   NF4_STEPS = 8
 }; /* inner steps in a cell: GROUP words of 8 codes, the first in the low bits */
 
-static void widen_bf16(size_t n, const uint16_t *x, real *y) {
-  for (size_t i = 0; i < n; i += LANES) v_store(y + i, v_bf16(x + i));
+#ifdef GRPO_DOUBLE
+static inline vec v_bf16_low(ivec w) {
+  for (int i = 0; i < LANES; i++) w[i] = (lane_int)(uint16_t)w[i];
+  vec x;
+  for (int i = 0; i < LANES; i++) x[i] = (real)bf16_to_f32((uint16_t)w[i]);
+  return x;
+}
+static inline vec v_bf16_high(ivec w) { return v_bf16_low(w >> 16); }
+/* the twin checks formulas, not rounding */
+static inline vec v_round_bf16(vec x) { return x; }
+static inline ivec v_pair_bf16(vec a, vec b) {
+  ivec w;
+  for (int i = 0; i < LANES; i++)
+    w[i] = f32_to_bf16((float)a[i]) | (lane_int)f32_to_bf16((float)b[i]) << 16;
+  return w;
+}
+static inline void v_put_words(uint16_t *p, ivec w) {
+  for (int i = 0; i < LANES; i++) p[2 * i] = (uint16_t)w[i], p[2 * i + 1] = (uint16_t)(w[i] >> 16);
+}
+#else
+typedef uint32_t uivec __attribute__((vector_size(VEC_BYTES)));
+static inline vec v_bf16_low(ivec w) { return (vec)((uivec)w << 16); }
+static inline vec v_bf16_high(ivec w) { return (vec)((uivec)w & 0xffff0000u); }
+/* nearest, ties to even; NaN becomes quiet */
+static inline vec v_round_bf16(vec x) {
+  const uivec u = (uivec)x;
+  const vec r = (vec)((u + 0x7fffu + (u >> 16 & 1)) & 0xffff0000u);
+  return v_sel((ivec)(x != x), (vec)((u & 0xffff0000u) | 0x400000u), r);
+}
+static inline ivec v_pair_bf16(vec a, vec b) {
+  return (ivec)((uivec)v_round_bf16(a) >> 16 | (uivec)v_round_bf16(b));
+}
+static inline void v_put_words(uint16_t *p, ivec w) { memcpy(p, &w, sizeof w); }
+#endif
+
+/* Odd depths end with half a word. */
+static void widen_bf16(int depth, const uint16_t *pairs, real *y) {
+  for (int p = 0; p < depth; p += 2, pairs += 2 * GROUP, y += 2 * GROUP)
+    UNROLL for (int j = 0; j < PER_GROUP; j++) {
+      const ivec w = v_words((const uint32_t *)(const void *)(pairs + 2 * j * LANES));
+      v_store(y + j * LANES, v_bf16_low(w));
+      if (p + 1 < depth) v_store(y + GROUP + j * LANES, v_bf16_high(w));
+    }
+}
+
+static void round_bf16(size_t n, const real *x, real *y) {
+  for (size_t i = 0; i < n; i += LANES)
+    v_put(y + i, (ptrdiff_t)(n - i), v_round_bf16(v_get(x + i, (ptrdiff_t)(n - i))));
+}
+
+static void pair_bf16(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs) {
+  for (int p = 0; p < depth; p += 2, pairs += 2 * GROUP, x += 2 * ldx)
+    UNROLL for (int j = 0; j < PER_GROUP; j++) {
+      const vec b = p + 1 < depth ? v_load(x + ldx + j * LANES) : v_set(0);
+      v_put_words(pairs + 2 * j * LANES, v_pair_bf16(v_load(x + j * LANES), b));
+    }
 }
 
 static void widen_f16(size_t n, const uint16_t *x, real *y) {

@@ -38,10 +38,6 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
 }
 
 /* ---- compact weights: LANES of them ---- */
-static inline vec v_bf16(const uint16_t *p) {
-  const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
-  return (vec)_mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
-}
 static inline vec v_f16(const uint16_t *p) {
   return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 }

@@ -53,10 +53,6 @@ static inline real v_largest(vec x) {
 }
 
 /* ---- compact weights: LANES of them ---- */
-static inline vec v_bf16(const uint16_t *p) {
-  const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
-  return (vec)_mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
-}
 static inline vec v_f16(const uint16_t *p) {
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
