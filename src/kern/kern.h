@@ -28,6 +28,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
+#include "base/rng.h"
 #include "kern/real.h"
 
 /* How products with weights are computed.  COMPUTE_BF16: both operands are rounded to bf16 (nearest
@@ -140,11 +141,11 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
  * Row-invariant. */
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse);
-/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv (contiguous
- * [rows, heads*head_dim], [rows, kv_heads*head_dim]) are added to; any may be NULL. */
+/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv are added to;
+ * any may be NULL. */
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                      const real *q, int ldq, const real *o, int ldo, const real *lse,
-                     const real *dout, int lddo, real *dq, real *dk, real *dv);
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv, int lddkv);
 
 /* ---- rows [rows, c] --------------------------------------------------------- */
 /* y = x * rstd * (base + w), rstd[rows] = 1 / sqrt(mean x^2 + eps); base: 0, or 1 as gemma has it */
@@ -215,5 +216,9 @@ double vec_sumsq(const Ctx *cx, size_t n,
                  const real *x); /* in double, chunks of fixed size in index order */
 void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha,
               real *y); /* y = alpha x + (1 - alpha) y */
+
+/* ---- random numbers ------------------------------------------------------------- */
+/* out[i] = std * rng_normal(key, i), rounded to real: the same on every path */
+void fill_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out);
 
 #endif
