@@ -48,9 +48,9 @@ local function least(runs, fn)
   return cpu, clock
 end
 
--- c: { prompts =, group =, prompt =, new = }, and what config_of reads.  Returns seconds, { update =, step = of a token
--- each, update_clock =, step_clock = }, and what the arithmetic of both takes; reading the weights is left out of decoding,
--- as these are small enough for a cache.
+-- c: { prompts =, group =, prompt =, new = }, and what config_of reads.  Returns seconds, { update =, step = of
+-- decoding, update_clock =, step_clock = }, and what the arithmetic of both takes; reading the weights is left out of
+-- decoding, as these are small enough for a cache.
 local function run(c, runs)
   local config = config_of(c)
   local model = measure.model(config, { compute = compute, weights = "f32" })
