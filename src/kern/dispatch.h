@@ -134,6 +134,9 @@ typedef struct Kernels {
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
 
+  /* NF4's codes of a block of n; returns its absmax */
+  float (*nf4_codes)(int n, const float *w, uint8_t *code);
+
   /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap */
   void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;

@@ -12,6 +12,7 @@
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
 #include "kern/inner/normal.inc.c"
+#include "kern/inner/quantise.inc.c"
 
 const Kernels TABLE = {
     .name = NAME,
@@ -64,4 +65,5 @@ const Kernels TABLE = {
     .kl = kl,
     .kl_grad = kl_grad,
     .normals = normals,
+    .nf4_codes = nf4_codes,
 };
