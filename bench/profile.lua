@@ -164,7 +164,7 @@ end
 local function innermost(frames)
   for _, f in ipairs(frames) do
     local name, file = f[1], f[2]
-    if name ~= "library" and file ~= "vec.inc.c" and not file:find "intrin.h$" then
+    if name ~= "library" and not name:find "^v_" and not file:find "intrin.h$" then
       return ("%s (%s)"):format(name, file)
     end
   end
