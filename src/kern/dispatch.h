@@ -145,6 +145,11 @@ typedef struct Kernels16 {
                        uint32_t *a); /* [depth, m] */
   /* one group of b from x [depth, cols], cols <= GROUP */
   void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
+  /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even */
+  void (*widen_f32)(int depth, const float *x, uint32_t *b);
+  void (*widen_f16)(int depth, const uint16_t *x, uint32_t *b);
+  void (*widen_int8)(int depth, const int8_t *q, const real *scale, uint32_t *b);
+  void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, uint32_t *b);
   /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
    * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
   void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
