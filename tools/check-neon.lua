@@ -1,4 +1,4 @@
--- tools/check-neon.lua - two runs' metrics side by side, for tools/check-neon-program: what differs by more than rounding.
+-- tools/check-neon.lua - metrics of two runs side by side, for tools/check-neon-program: what differs beyond rounding.
 --
 --   A=metrics.jsonl B=metrics.jsonl ./grpo repl < tools/check-neon.lua
 
