@@ -45,6 +45,11 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
+  /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
+   * of GROUP */
+  void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
+                   real *c, ptrdiff_t ldc, bool add);
+
   /* m rows of scores: s[lo, hi) <- exp(scale s - max), zero elsewhere in [first, last), within
    * which [lo, hi) lies or is empty.  Touches whole groups.  max: [m], -inf for no key; sum: [m], by
    * lanes of the index. */
