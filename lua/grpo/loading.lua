@@ -107,8 +107,8 @@ local function make_model(model, config, tokenizer)
   return core.model_new(copy, options), tokenizer, {}
 end
 
--- model: the options of section model; config: the whole experiment's (threads, seed, compute); from: a checkpoint whose
--- weights or adapter are taken.
+-- model: the options of section model; config: the whole experiment's (threads, seed, compute); from: a checkpoint
+-- whose weights or adapter are taken.
 -- Returns the model, its tokenizer, and { adapter = "fresh"|"loaded"|nil, base = path, note = a sentence or nil }.
 function loading.model(model, config, from)
   if config.threads then core.set_threads(config.threads) end

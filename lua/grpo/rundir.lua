@@ -82,7 +82,8 @@ local function fill(run, name, info)
   write_json(dir .. "/env.json", info.env)
   write_json(dir .. "/inputs.json", inputs_of(info.inputs))
   run.info = { format = 1, version = core.version().version, name = name, script = info.script, args = info.args,
-    overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(), host = core.hostname() }
+    overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(),
+    host = core.hostname() }
   run:open_logs()
   run:set_state("running")
 end

@@ -347,7 +347,7 @@ function Stage:grpo_step(p)
   local replaced = config.train.skip_zero_std_groups and self:replace_tied(batch, list, cs, weights) or 0
   if self:wants_reference(beta) then self.engine:reference(batch) end
   if config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, cs, beta) end
-  tr.batch = { completions = cs, step = tr.step_count }
+  tr.batch = { completions = cs, prompts = list, step = tr.step_count }
   tr:check_interrupt() -- an abandoned step leaves no trace, so not after a hook
   tr:hook("on_rollout", tr.batch)
   local advantages = self:advantages(cs, weights)

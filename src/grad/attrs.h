@@ -55,12 +55,15 @@ typedef struct AttentionAttr {
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL
  * over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The
- * logits are never held whole: forward and backward each make them in chunks of rows. */
+ * logits are never held whole: forward and backward each make them in chunks of rows.
+ * one_pass is for callers who know what they will send back without having seen the result: forward
+ * then makes nothing (out is NaN) and backward, which makes the logits anyway, fills out in. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t
       *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
   const int32_t *targets; /* [n] */
+  bool one_pass;          /* without a gradient to come it has no effect */
   real inv_temp;
   real softcap, ref_softcap; /* of the logits, before the temperature; 0: none */
   const real *ref_hidden;    /* [n, c_ref] or NULL */

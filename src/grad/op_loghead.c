@@ -4,10 +4,12 @@
  * them and forgets them; backward makes the same chunk again, turns it into d loss / d logits in
  * place and multiplies it back (softcap: logits are bounded by cap tanh(x / cap) before all else):
  *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
- * Forward keeps the log-sum-exp of every output (policy's, then reference's).
+ * Forward keeps the log-sum-exp of every output (policy's, then reference's).  In one pass
+ * (LogheadAttr.one_pass) it does nothing, and backward reduces each chunk before it turns it.
  *
  * token_logp is the same from logits that exist.
  */
+#include <math.h>
 #include <string.h>
 
 #include "grad/attrs.h"
@@ -144,21 +146,30 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   return GRPO_OK;
 }
 
+/* The chunk's results into out, its log-sum-exps into what is saved. */
+static void chunk_reduce(const Ctx *cx, Node *nd, const Chunk *ch) {
+  const LogheadAttr *a = attr_of(nd);
+  const int v = vocab(nd), at = ch->at;
+  real *logp = nd->out->data + at, *entropy = logp + a->n, *kl = entropy + a->n;
+  real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n;
+  logp_rows(cx, ch->n, v, ch->logits, a->inv_temp, a->targets + at, logp, entropy, lse);
+  if (!a->ref_hidden) return;
+  logp_rows(cx, ch->n, v, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
+  kl_rows(cx, ch->n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
+}
+
 static Status loghead_forward(const Ctx *cx, Node *nd) {
   const LogheadAttr *a = attr_of(nd);
   const ArenaMark mark = arena_mark(cx->arena);
-  const int v = vocab(nd);
-  real *logp = nd->out->data, *entropy = logp + a->n, *kl = entropy + a->n;
-  real *lse = nd->saved, *ref_lse = lse + a->n;
   Chunk ch;
+  if (a->one_pass && nd->out->needs_grad) {
+    for (size_t i = 0; i < nd->out->n; i++) nd->out->data[i] = (real)NAN;
+    return GRPO_OK;
+  }
   try(chunk_init(cx, nd, &ch));
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));
-    logp_rows(cx, ch.n, v, ch.logits, a->inv_temp, a->targets + at, logp + at, entropy + at,
-              lse + at);
-    if (!a->ref_hidden) continue;
-    logp_rows(cx, ch.n, v, ch.ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse + at);
-    kl_rows(cx, ch.n, v, ch.logits, ch.ref_logits, a->inv_temp, lse + at, ref_lse + at, kl + at);
+    chunk_reduce(cx, nd, &ch);
   }
   arena_release(cx->arena, mark);
   return GRPO_OK;
@@ -245,6 +256,7 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
     return fail(GRPO_ENOMEM, "loghead: no memory in backward");
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));
+    if (a->one_pass) chunk_reduce(cx, nd, &ch);
     chunk_grad(cx, nd, &ch, part);
     try(chunk_backward(cx, nd, &ch, dx));
   }

@@ -1,5 +1,6 @@
 #include "kern/dispatch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,8 @@ static const Kernels *active;
 static const Kernels *const tables[] = {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
     &kern_avx512, &kern_avx2,
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+    &kern_neon,
 #endif
     &kern_generic};
 enum { NTABLES = sizeof tables / sizeof tables[0] };
@@ -24,8 +27,16 @@ static bool cpu_has(const Kernels *k) {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("fma");
   if (k == &kern_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+  if (k == &kern_neon) return true; /* in every aarch64 */
 #endif
   return k == &kern_generic;
+}
+
+const char *kern_path(int i) {
+  for (int at = NTABLES - 1; at >= 0; at--)
+    if (cpu_has(tables[at]) && i-- == 0) return tables[at]->name;
+  return NULL;
 }
 
 static const Kernels *best(void) {
@@ -33,6 +44,19 @@ static const Kernels *best(void) {
     if (cpu_has(tables[i])) return tables[i];
   return &kern_generic;
 }
+
+#ifndef GRPO_DOUBLE
+static Status unknown(const char *name) {
+  char names[64] = "";
+  for (int i = NTABLES - 1, at = 0; i >= 0 && at < (int)sizeof names; i--)
+    at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
+                   i == NTABLES - 1 ? ""
+                   : i == 0         ? " or "
+                                    : ", ",
+                   tables[i]->name);
+  return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want %s", name, names);
+}
+#endif
 
 Status kern_select(const char *name) {
   if (!name) name = getenv("GRPO_CPU");
@@ -51,7 +75,7 @@ Status kern_select(const char *name) {
   active = &kern_generic;
   return GRPO_OK;
 #else
-  return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want generic, avx2 or avx512", name);
+  return unknown(name);
 #endif
 }
 

@@ -118,6 +118,8 @@ typedef struct Kernels {
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+extern const Kernels kern_neon;
 #endif
 
 const Kernels *kernels(void); /* the table in use */

@@ -1,8 +1,8 @@
 /* kern.h - the arithmetic: loops over plain pointers, threaded by the pool.
  *
  * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
- * all from the one source in inner/) and are chosen once, at run time, from what the CPU has;
- * GRPO_CPU=generic|avx2|avx512 forces one.  What all of them promise:
+ * arm/neon.c, all from the one source in inner/) and are chosen once, at run time, from what the
+ * CPU has; GRPO_CPU=generic|avx2|avx512|neon forces one.  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
  *     may see and the weights: not on the number of rows, the row's place in a
@@ -41,7 +41,8 @@ typedef struct Ctx {
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void); /* "avx512", "avx2", "generic" */
+const char *kern_name(void);  /* "avx512", "avx2", "neon", "generic" */
+const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
 const char *kern_blas(void); /* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ... */

@@ -108,6 +108,7 @@ struct Model {
   void *panels;          /* float32's, or bf16's where compute is that */
   const char *panels_of; /* kern_name() that the panels are laid out for */
   bool stale;            /* panels do not show the weights */
+  uint64_t version;      /* see model_version() */
   bool trainable;
   Storage storage;
   Matrix **mat;       /* [nparams] its own compact weights; NULL where a parameter is float32 */

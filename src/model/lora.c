@@ -237,6 +237,7 @@ Status lora_attach(Model *m, const char *config, size_t len, const char *where) 
 }
 
 Status lora_allocate(Model *m) {
+  m->version++;
   const Status s = take_memory(m->lora);
   if (s == GRPO_OK) return GRPO_OK;
   lora_free(m->lora);
@@ -264,6 +265,7 @@ void lora_free(Lora *l) {
 void lora_drop(Model *m) {
   Lora *l = m->lora;
   if (!l) return;
+  m->version++;
   l->gone = m->gone;
   m->gone = l;
   m->lora = NULL;
@@ -352,6 +354,7 @@ const Lora *lora_active(const Model *m) { return m->lora && !m->lora->off ? m->l
 bool model_use_lora(Model *m, bool on) {
   const bool was = lora_active(m);
   if (m->lora) m->lora->off = !on;
+  if (was != (lora_active(m) != NULL)) m->version++;
   return was;
 }
 

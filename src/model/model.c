@@ -121,10 +121,15 @@ void model_destroy(Model *m) {
 
 /* With an adapter the base does not change. */
 void model_updated(Model *m) {
+  m->version++;
   if (m->lora)
     m->lora->stale = true;
   else
     m->stale = true;
+}
+
+uint64_t model_version(const Model *m) {
+  return 1 + m->version + (m->shared ? m->shared->version : 0);
 }
 
 Status model_pack(Model *m, const Ctx *cx) {

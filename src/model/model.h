@@ -99,7 +99,10 @@ Status model_reserve_positions(Model *m, int positions);
  * backward; the same bits, less memory, about a third more time. */
 void model_set_checkpointing(Model *m, bool on);
 void model_zero_grad(Model *m);
-void model_updated(Model *m);               /* parameters changed: panels are stale */
+void model_updated(Model *m); /* parameters changed: panels are stale */
+/* Another number whenever what the model computes may have changed: after model_updated(), when an
+ * adapter came, went or was switched.  Never 0. */
+uint64_t model_version(const Model *m);
 Status model_pack(Model *m, const Ctx *cx); /* renew stale panels; forward functions call it */
 /* EARG when weights of `to` are compact; those of `from` may be. */
 Status model_copy_weights(Model *to, const Model *from);
@@ -119,6 +122,8 @@ typedef struct Pack {
   const int32_t *targets;  /* [nout] */
   const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
+  bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
+                    head is multiplied with once less, backward fills the result in (attrs.h) */
 } Pack;
 
 typedef struct PackGroup {

@@ -351,6 +351,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
   *a = (LogheadAttr){.n = p->nout,
                      .rows = p->out_rows,
                      .targets = p->targets,
+                     .one_pass = p->one_pass,
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
   if (ref) try(reference_head(ref, t, ref_hidden, a));

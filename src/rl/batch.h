@@ -33,6 +33,7 @@ typedef struct Batch {
   bool has_ref;           /* ref_logp is filled */
   double temperature;     /* that the recorded log-probabilities are for */
   double seconds;         /* that sampling took */
+  uint64_t version;       /* model_version() of who sampled it all; 0: nobody alone */
   uint64_t generation;    /* +1 at every rollout: handles notice that theirs is gone */
 } Batch;
 

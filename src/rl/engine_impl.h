@@ -16,10 +16,12 @@ struct Engine {
   Completion *completion; /* what decoder_run fills, before it goes to its slots */
   Request *request;
   int max_completions, max_requests;
-  Tape tape;            /* activations of the units in memory */
-  Tape loss_tape;       /* the loss of one unit */
-  Arena step;           /* the plan of an update */
-  bool told_large_unit; /* the notice about micro_batch_tokens is given once */
+  Tape tape;               /* activations of the units in memory */
+  Tape loss_tape;          /* the loss of one unit */
+  Arena step;              /* the plan of an update */
+  bool told_large_unit;    /* the notice about micro_batch_tokens is given once */
+  bool two_passes;         /* for tests: an update never takes the record for the head's result */
+  uint64_t one_pass_units; /* units that it was taken for, ever */
 };
 
 /* Rows that may be in memory at once, and what their forward and backward take. */

@@ -77,6 +77,7 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->has_ref = false;
   b->temperature = o->sampling.temperature > 0 ? o->sampling.temperature : 1;
   b->seconds = 0;
+  b->version = model_version(e->policy);
   const Status s = roll_out(e, b, slot, n, NULL, prompts, o);
   if (s != GRPO_OK) b->nprompts = 0;
   return s;
@@ -93,5 +94,6 @@ Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const 
     if (slots[i] < 0 || slots[i] >= b->nprompts)
       return fail(GRPO_EARG, "replace: there is no group %d of %d", slots[i] + 1, b->nprompts);
   b->has_ref = false;
+  if (b->version != model_version(e->policy)) b->version = 0;
   return roll_out(e, b, slot, n, slots, prompts, o);
 }

@@ -1,7 +1,8 @@
 /* sft.c - maximum likelihood on demonstrations, and the likelihood alone.
  *
  * loss = -sum over target tokens of log p / N, N of the whole step: its gradient by every
- * log-probability is -1/N, so a unit needs no loss to be evaluated before its backward.
+ * log-probability is -1/N, so a unit needs no loss to be evaluated before its backward, and the
+ * head gives log-probabilities and gradient in one pass.
  */
 #include <math.h>
 
@@ -57,11 +58,14 @@ static Status forward(Pass *p, const Unit *unit, const SftOptions *o, Tensor **o
   if (o) {
     *key = dropout_key(o->seed, o->step, (int)(unit - p->unit), 0);
     pack->dropout = key;
+    pack->one_pass = true;
   }
   try(model_hidden(m, t, pack, &hidden));
-  try(model_logp(m, t, pack, hidden, 1, NULL, NULL, out));
-  for (int i = 0; i < unit->tokens; i++) p->nll -= (double)(*out)->data[i];
-  return GRPO_OK;
+  return model_logp(m, t, pack, hidden, 1, NULL, NULL, out);
+}
+
+static void add_nll(Pass *p, const Unit *unit, const Tensor *out) {
+  for (int i = 0; i < unit->tokens; i++) p->nll -= (double)out->data[i];
 }
 
 static Status backward(Pass *p, const Unit *unit, Tensor *out) {
@@ -75,10 +79,11 @@ static Status backward(Pass *p, const Unit *unit, Tensor *out) {
 static Status step(Pass *p, const SftOptions *o, double *norm) {
   Engine *e = p->e;
   model_zero_grad(e->policy);
-  for (int i = 0; i < p->nunits; i++) {
+  for (int i = 0; i < p->nunits && isfinite(p->nll); i++) {
     Tensor *out;
     try(forward(p, &p->unit[i], o, &out));
-    if (isfinite(p->nll)) try(backward(p, &p->unit[i], out));
+    try(backward(p, &p->unit[i], out));
+    add_nll(p, &p->unit[i], out); /* which backward has filled in */
   }
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
   if (!isfinite(p->nll) || !isfinite(*norm))
@@ -122,6 +127,7 @@ Status engine_nll(Engine *e, int n, const Example *examples, double *mean, int64
   for (int i = 0; i < p.nunits && s == GRPO_OK; i++) {
     Tensor *out;
     s = forward(&p, &p.unit[i], NULL, &out);
+    if (s == GRPO_OK) add_nll(&p, &p.unit[i], out);
   }
   e->tape.off = false;
   *tokens = p.tokens;

@@ -6,6 +6,11 @@
  *
  * A unit whose tokens all have advantage 0 has no gradient when nothing else is in the loss: its
  * forward is left out and the record made while sampling stands in for it.
+ *
+ * In the first iteration the policy is still the one that sampled, and the record is what its head
+ * will give, bit for bit.  The loss is then asked before the head has run, which makes its logits
+ * in backward only (one pass).  Each unit is held to the record; should one differ, the iteration
+ * starts again in two passes, as if nothing had been.
  */
 #include <math.h>
 #include <string.h>
@@ -27,6 +32,8 @@ typedef struct Update {
   double loss, ratio_deviation;
   double forward, backward, optimizer; /* seconds */
   int iteration;
+  bool one_pass; /* this iteration's head runs in backward only */
+  bool surprise; /* and gave something else than the record */
 } Update;
 
 void update_options_init(UpdateOptions *o, LossKind kind) {
@@ -43,6 +50,13 @@ void update_options_init(UpdateOptions *o, LossKind kind) {
 
 static bool wants_full_kl(const Update *u) {
   return u->e->reference && u->o->loss.kl != 0 && u->o->loss.kl_estimator == KL_FULL;
+}
+
+/* Is the policy the one that sampled, and nothing asked for that was not recorded? */
+static bool record_is_policy(const Update *u) {
+  const Engine *e = u->e;
+  return !e->two_passes && u->iteration == 0 && u->b->version == model_version(e->policy) &&
+         model_lora_dropout(e->policy) == 0 && !wants_full_kl(u);
 }
 
 static bool needs_forward(const Update *u, int unit) {
@@ -77,6 +91,19 @@ static void use_record(Update *u, const Unit *unit) {
   memcpy(u->plan.entropy + at, u->plan.old_entropy + at, bytes);
 }
 
+static void use_result(Update *u, const Unit *unit, const Tensor *out) {
+  const size_t at = (size_t)unit->token0, n = (size_t)unit->tokens;
+  memcpy(u->plan.logp + at, out->data, n * sizeof(real));
+  memcpy(u->plan.entropy + at, out->data + n, n * sizeof(real));
+}
+
+/* What backward filled in, against what the loss was asked about. */
+static bool as_recorded(const Update *u, const Unit *unit, const Tensor *out) {
+  const size_t at = (size_t)unit->token0, bytes = (size_t)unit->tokens * sizeof(real);
+  return memcmp(u->plan.logp + at, out->data, bytes) == 0 &&
+         memcmp(u->plan.entropy + at, out->data + unit->tokens, bytes) == 0;
+}
+
 static Status forward_unit(Update *u, int i) {
   Engine *e = u->e;
   const Unit *unit = &u->plan.unit[i];
@@ -93,13 +120,15 @@ static Status forward_unit(Update *u, int i) {
   *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
   try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit, p));
   p->dropout = key;
+  p->one_pass = u->one_pass;
   if (wants_full_kl(u)) try(reference_hidden(e, p, &ref_hidden));
   try(model_hidden(e->policy, &e->tape, p, &hidden));
   try(model_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
                  ref_hidden ? e->reference : NULL, ref_hidden, &u->out[i]));
-  const size_t at = (size_t)unit->token0, n = (size_t)unit->tokens;
-  memcpy(u->plan.logp + at, u->out[i]->data, n * sizeof(real));
-  memcpy(u->plan.entropy + at, u->out[i]->data + n, n * sizeof(real));
+  if (u->one_pass)
+    use_record(u, unit);
+  else
+    use_result(u, unit, u->out[i]);
   return GRPO_OK;
 }
 
@@ -257,6 +286,9 @@ static Status backward_unit(Update *u, int i) {
   if (u->out[i]->dim[0] == 3) memcpy(seed + 2 * n, u->plan.dkl + at, n * sizeof *seed);
   try(tape_backward_from(t, u->out[i], seed));
   arena_release(&t->arena, mark);
+  if (!u->one_pass) return GRPO_OK;
+  u->e->one_pass_units++;
+  u->surprise |= !as_recorded(u, unit, u->out[i]);
   return GRPO_OK;
 }
 
@@ -318,14 +350,28 @@ static Status diverged(const Update *u, const char *what, double value) {
       (unsigned long long)u->o->step, what, value);
 }
 
-static Status run_iteration(Update *u, int iteration, double *norm) {
-  Engine *e = u->e;
+static Status gradients(Update *u) {
   const double before = u->loss;
-  u->iteration = iteration;
-  model_zero_grad(e->policy);
+  model_zero_grad(u->e->policy);
   for (int i = 0; i < u->plan.nbatches; i++) {
     try(run_micro_batch(u, &u->plan.batch[i]));
     if (!isfinite(u->loss)) return diverged(u, "loss", u->loss - before);
+  }
+  return GRPO_OK;
+}
+
+static Status run_iteration(Update *u, int iteration, double *norm) {
+  Engine *e = u->e;
+  const double loss = u->loss;
+  const LossMetrics sums = u->sums;
+  u->iteration = iteration;
+  u->one_pass = record_is_policy(u);
+  try(gradients(u));
+  if (u->surprise) {
+    u->one_pass = u->surprise = false;
+    u->loss = loss;
+    u->sums = sums;
+    try(gradients(u));
   }
   if (iteration == 0) compare_with_sampling(u);
   const double start = seconds_now();

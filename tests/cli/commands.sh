@@ -26,9 +26,35 @@ says "--version says what matters" 0 '^grpo [0-9]+\.[0-9]+\.[0-9]+ \(.+\)$' "$GR
 says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+; Lua: .*5\.4.*; PCRE2: .+; line editing: .+' "$GRPO" --version
 says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
-says "bench: phases beside the floor" 0 '^  floor +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
-says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"floor": .*"best_ratio": .*\}$' \
-  "$GRPO" bench --workload smoke --runs 1 --sharing on --json
+says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
+for what in 'f32, not shared: [0-9.]+ x the floor' 'f32 +int8 +2 +[0-9]+' 'rows +OpenBLAS +f32 +bf16 +int8'; do
+  result "bench shows: $what" "$(grep -qE "^  +$what" out || cat out)"
+done
+says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \
+  "$GRPO" bench --workload smoke --runs 1 --sharing on --compute f32 --weights f32,nf4 --json
+result "bench --json: its rows" "$("$GRPO" repl <<'LUA' 2>&1
+local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")
+local row = report.workloads[1].rows[1]
+for _, name in ipairs { "compute", "weights", "shared_prompt", "reuse_rollout", "best", "worst", "core_seconds", "peak_bytes",
+  "ratio", "best_ratio", "core_ratio" } do
+  if row[name] == nil then print("a row without " .. name) end
+end
+for _, phase in ipairs { "generate", "reference", "reward", "forward", "backward", "optimizer", "step" } do
+  if not (row.seconds[phase] and row.floor[phase]) then print("a row without " .. phase) end
+end
+if #report.workloads[1].rows ~= 1 then print "one row was asked for" end
+if #report.decode.rows ~= 4 then print "two forms of two numbers of sequences were asked for" end
+for _, name in ipairs { "rows", "blas", "f32", "nf4_ratio", "bf16_bf16" } do
+  if not report.products[1][name] then print("products without " .. name) end
+end
+if not (report.machine.rates.bf16 > 0 and report.kernels[1].bf16_forward > 0) then print "no rate of bf16" end
+LUA
+)"
+says "bench --write-expected: a ratio by compute mode" 0 '' "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 \
+  --compute f32 --json --write-expected ratios.json
+result "bench --write-expected: the file" "$(tr -d '\n ' <ratios.json | grep -qE '"f32":\{"smoke":[0-9.]+\}.*"tolerance":0\.25' || cat ratios.json)"
+"$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 --compute f32 --json --check ratios.json >out 2>err
+result "bench --check: compares" "$(grep -qE '^smoke f32: .* expected [0-9.]+, at most [0-9.]+: (fine|WORSE)$' err || cat err)"
 echo '{"tolerance": 0.2, "none": {}}' >expected.json
 says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
   "$GRPO" bench --workload smoke --runs 1 --json --check expected.json

@@ -182,6 +182,9 @@ void check_loghead(void) {
   attr = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
+  attr.one_pass = true;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
 }
 
 void check_token_logp(void) {

@@ -66,4 +66,6 @@ void check_lora_loghead(void) {
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
   a = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
   CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
+  a.one_pass = true;
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
 }

@@ -242,6 +242,31 @@ TEST(what_is_kept_for_backward_is_not_kept_without_one) {
   tape_free(&tape);
 }
 
+TEST(in_one_pass_backward_fills_in_what_forward_would_have_given) {
+  static const int32_t rows[] = {0, 2, 1, 2}, targets[] = {4, 1, 0, 3};
+  LogheadAttr a = {.n = 4, .rows = rows, .targets = targets, .inv_temp = (real)1.25, .softcap = 3};
+  const Attr attr = {.p = &a};
+  const real seed[8] = {1, -2, 0, 3, (real)0.5, 0, 1, -1};
+  real want[8], dh[12];
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *h = leaf(3, 4, 1), *w = leaf(5, 4, -1);
+  Tensor *two = apply(OP_loghead, h, w, &attr);
+  memcpy(want, two->data, sizeof want);
+  CHECK(!tape_backward_from(&tape, two, seed));
+  memcpy(dh, h->grad, sizeof dh);
+  h->grad_live = w->grad_live = false;
+  a.one_pass = true;
+  Tensor *one = apply(OP_loghead, h, w, &attr);
+  for (int i = 0; i < 8; i++) CHECK(isnan(one->data[i]));
+  CHECK(!tape_backward_from(&tape, one, seed));
+  CHECK(memcmp(one->data, want, sizeof want) == 0);
+  CHECK(memcmp(h->grad, dh, sizeof dh) == 0);
+  tape.off = true; /* no gradient will come: nothing to wait for */
+  one = apply(OP_loghead, h, w, &attr);
+  CHECK(memcmp(one->data, want, sizeof want) == 0);
+  tape_free(&tape);
+}
+
 TEST(running_out_of_memory_is_an_error_and_leaves_the_tape_usable) {
   for (uint64_t n = 1; n < 8; n++) {
     Tensor *x, *y = NULL;

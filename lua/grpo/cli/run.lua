@@ -109,14 +109,13 @@ local function open_for_resume(o, root)
   return directory
 end
 
--- A run goes on as it computed before: "auto" may mean something else by now, and another mode is another run.
+-- In another mode it would be another run.
 local function keep_compute(e, info, force)
-  local was = info.compute or "f32"
-  local now = e.config.compute == "auto" and was or e.config.compute
+  local was, now = info.compute or "f32", e.config.compute
   if now ~= was and not force then
     error(core.error("EARG", ("compute=%s: the run computes in %s; --force goes on all the same"):format(now, was)), 0)
   end
-  info.compute, e.config.compute = now, now
+  info.compute = now
 end
 
 local function resume(o, root, options)
@@ -126,11 +125,7 @@ local function resume(o, root, options)
     core.err(("grpo: %s is finished already\n"):format(directory.dir))
     return nil, directory
   end
-  package.path = directory.dir .. "/source/modules/?.lua;" .. package.path
-  local path = o.words[1] and o.flags.force and o.words[1] or directory.dir .. "/source/main.lua"
-  local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
-  for _, word in ipairs(o.overrides) do overrides[#overrides + 1] = word end
-  local e = script.load(path, { args = info.args, overrides = overrides })
+  local e = script.of_run(directory.dir, info, o.overrides, o.words[1] and o.flags.force and o.words[1] or nil)
   e.config.name = info.name
   keep_compute(e, info, o.flags.force)
   options.directory, options.from = directory, checkpoint.newest(directory.dir)
