@@ -103,6 +103,7 @@ need:
 KERN_OPT ?= -O3
 $(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+$(BUILD)/obj/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
 $(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS := $(KERN_OPT)
 
 $(BUILD)/obj/%.o: src/%.c | need

@@ -113,14 +113,14 @@ end
 
 -- The first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=, a=, b=, same_prompt= }.
 function compare.completions(a, b)
-  local theirs, offset = history.rows(b.dir, "completions"), nil
+  local theirs = history.rows(b.dir, "completions")
   local _, y = theirs()
   for _, x in history.rows(a.dir, "completions") do
     while y and (y.step < x.step) do _, y = theirs() end
     if not y then break end
     if y.step == x.step then
       if x.prompt ~= y.prompt or x.text ~= y.text then
-        offset = parting(x.text, y.text)
+        local offset = parting(x.text, y.text)
         return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index, at = offset,
           token = token_at(tokenizer_of(a) or tokenizer_of(b), x.text, offset), a = x.text, b = y.text,
           same_prompt = x.prompt == y.prompt, other_prompt = y.prompt }

@@ -10,23 +10,24 @@ local rollout = require "grpo.rollout"
 local rescore = {}
 
 -- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.
+-- Second result: the experiment, if it is one.
 function rescore.entries(path, o)
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
   package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
-  require("grpo").args = o.args or {}
+  require("grpo").args = o and o.args or {}
   experiment.script_path, experiment.script_name, experiment.overrides = path, "rewards", {}
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
   local ok, result = core.protected(chunk)
   if not ok then error(result, 0) end
-  if experiment.is(result) then return result.stages[#result.stages].config.reward_entries end
+  if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
   if type(result) == "function" then result = { result } end
   if type(result) ~= "table" or next(result) == nil then
     errors.raise_plain("EARG", "%s: returned %s; return a reward function, a table of them (as the option rewards "
-      .. "takes it), or an experiment", path, result == nil and "nothing" or type(result) == "table" and "an empty table"
-      or "a " .. type(result))
+      .. "takes it), or an experiment", path, result == nil and "nothing"
+      or type(result) == "table" and "an empty table" or "a " .. type(result))
   end
   return rewarding.entries(result, path)
 end

@@ -102,6 +102,26 @@ return grpo.experiment {
 }
 LUA
 says "check: a reward that remembers is a finding" 1 '^finding: reward unsteady gave .*' "$GRPO" check unsteady.lua
+cat >suspicious.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 64 },
+    tokenizer = grpo.tokenizer.bytes() },
+  data = { train = grpo.data.list { { prompt = "a" }, { prompt = "b" } }, max_prompt_tokens = 8,
+    target = function(row) return row.prompt end },
+  sampling = { max_new_tokens = 8 },
+  rewards = { constant = function() return 1 end, long = function(text) return #text end,
+    first = function(text) return text:byte(1) / 256 end, right = function(text, row) return text == row.prompt end },
+  stages = { { kind = "sft", train = { steps = 2, prompts_per_step = 2 } }, { kind = "grpo", train = { steps = 2, prompts_per_step = 2 } } },
+}
+LUA
+says "check: a reward that ignores what it is given" 1 '^finding: reward constant gives 1 to everything' "$GRPO" check suspicious.lua
+says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives one letter, many times 1e\+05' "$GRPO" check suspicious.lua
+says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
+result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
+says "test --fuzz finds the same failure" 1 '^FAILED on empty: rewards\.first: ' "$GRPO" test --fuzz suspicious.lua
+echo 'return { right = function(text, row) return text == row.answer end }' >right.lua
+says "test --fuzz: a file of rewards without a failure" 0 '^1 rewards, 224 texts, 0 failures$' "$GRPO" test --fuzz right.lua
 
 # ---- repl ----------------------------------------------------------------------------------------------------------------------------
 repl() { "$GRPO" repl "$@" >out 2>err; }
@@ -123,6 +143,11 @@ end)
 LUA
 says "a failed test: status 1 and where" 1 'bad_test\.lua' "$GRPO" test bad_test.lua
 says "test --filter" 0 '1' "$GRPO" test bad_test.lua --filter holds
+says "test --junit writes JUnit's XML" 1 '1 passed, 1 failed' "$GRPO" test bad_test.lua --junit report.xml
+result "test --junit: the failure is in it" "$(grep -q '<failure>bad_test.lua:3: ' report.xml && grep -q 'tests="2" failures="1"' report.xml || cat report.xml)"
+"$GRPO" test --record runs/sums-001 --n 6 >recorded_test.lua 2>err
+says "test --record makes cases that hold" 0 '6 passed, 0 failed' "$GRPO" test recorded_test.lua
+result "test --record: right and wrong answers" "$(grep -q 'correct = 1' recorded_test.lua && grep -q 'correct = 0' recorded_test.lua || cat recorded_test.lua)"
 says "test --tap" 1 '^not ok 2 - arithmetic fails' "$GRPO" test --tap bad_test.lua
 
 finish

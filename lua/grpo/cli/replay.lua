@@ -145,7 +145,7 @@ local function score_again(run, step, o, n)
     if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end
     local config = e.stages[p.stage].config
     if not rows[1].row then
-      complain("EFORMAT", "%s: its completions do not say which row they answer: the run is of an older version", run.dir)
+      complain("EFORMAT", "%s: its completions do not name their rows: an older version made the run", run.dir)
     end
     local cs = rescore.completions(rows, config)
     rescore.step(cs, entries, config, p)

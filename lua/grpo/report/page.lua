@@ -7,8 +7,8 @@ page.style = [[
 @media (prefers-color-scheme: dark) {
   :root { --ink:#e5e7eb; --dim:#9ca3af; --line:#374151; --back:#111827; --soft:#1f2937; --good:#34d399; --bad:#f87171 }
 }
-body { font:14px/1.45 system-ui,sans-serif; color:var(--ink); background:var(--back); margin:24px auto; max-width:1440px;
-  padding:0 16px }
+body { font:14px/1.45 system-ui,sans-serif; color:var(--ink); background:var(--back); margin:24px auto;
+  max-width:1440px; padding:0 16px }
 h1 { font-size:22px; margin:0 } h2 { font-size:16px; margin:28px 0 8px }
 .dim { color:var(--dim) } .bad { color:var(--bad) }
 table { border-collapse:collapse } td,th { padding:3px 10px 3px 0; text-align:left; vertical-align:top }
@@ -20,18 +20,19 @@ figcaption { font-weight:600; font-size:13px } svg { width:100%; height:auto; di
 svg path { fill:none; stroke-width:1.4; stroke-linejoin:round } svg text { font-size:10px; fill:var(--dim) }
 svg text.y { text-anchor:end } svg text.x { text-anchor:middle } .grid { stroke:var(--line); stroke-width:.7 }
 .mark { stroke:var(--dim); stroke-dasharray:3 3; stroke-width:.8 } .bar { stroke-width:1.2 }
-.legend { font-size:12px; display:flex; flex-wrap:wrap; gap:10px } .legend i { display:inline-block; width:10px; height:10px;
-  border-radius:2px; margin-right:4px }
+.legend { font-size:12px; display:flex; flex-wrap:wrap; gap:10px }
+.legend i { display:inline-block; width:10px; height:10px; border-radius:2px; margin-right:4px }
 .notes { font-family:ui-monospace,monospace; font-size:12px; white-space:pre-wrap; background:var(--soft);
   border:1px solid var(--line); border-radius:6px; padding:8px; max-height:260px; overflow:auto }
 .controls { display:flex; flex-wrap:wrap; gap:10px; align-items:center; margin:8px 0 }
-input,select,button { font:inherit; color:inherit; background:var(--soft); border:1px solid var(--line); border-radius:5px;
-  padding:3px 8px }
-#completions { width:100%; font-size:13px } #completions th { cursor:pointer; white-space:nowrap; position:sticky; top:0;
-  background:var(--back) }
+input,select,button { font:inherit; color:inherit; background:var(--soft); border:1px solid var(--line);
+  border-radius:5px; padding:3px 8px }
+#completions { width:100%; font-size:13px } #completions th { cursor:pointer; white-space:nowrap;
+  position:sticky; top:0; background:var(--back) }
 #completions td.text { white-space:pre-wrap; font-family:ui-monospace,monospace; font-size:12px; max-width:720px;
   overflow-wrap:anywhere }
-#completions td.prompt { white-space:pre-wrap; font-size:12px; color:var(--dim); max-width:320px; overflow-wrap:anywhere }
+#completions td.prompt { white-space:pre-wrap; font-size:12px; color:var(--dim);
+  max-width:320px; overflow-wrap:anywhere }
 mark { background:#fde68a; color:#111 } .plus { color:var(--good) } .minus { color:var(--bad) }
 ]]
 
@@ -43,7 +44,8 @@ page.script = [[
   var columns = data.columns, rows = data.rows, at = {}, page = 0, PER = 50;
   columns.forEach(function (c, i) { at[c] = i; });
   var table = document.getElementById('completions'), find = document.getElementById('find');
-  var from = document.getElementById('from'), to = document.getElementById('to'), ends = document.getElementById('ends');
+  var from = document.getElementById('from'), to = document.getElementById('to');
+  var ends = document.getElementById('ends');
   var sort = { by: at.step, down: false }, shown = rows;
 
   function value(row, i) { return row[i] === null ? -Infinity : row[i]; }
@@ -116,7 +118,8 @@ page.controls = [[
 <div class="controls"><input id="find" type="search" placeholder="search prompts and completions" size="36">
 <label>steps <input id="from" type="number" size="6" style="width:80px"></label>
 <label>to <input id="to" type="number" style="width:80px"></label>
-<select id="ends"><option value="">any end</option><option>eos</option><option>stop</option><option>length</option></select>
+<select id="ends"><option value="">any end</option><option>eos</option><option>stop</option>
+<option>length</option></select>
 <button id="back">&larr;</button><button id="on">&rarr;</button> <span id="where" class="dim"></span></div>
 <table id="completions"></table>
 ]]

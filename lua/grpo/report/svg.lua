@@ -70,8 +70,8 @@ end
 
 local function axes(out, x, y, xs, ys)
   for _, v in ipairs(ticks(ys[1], ys[2])) do
-    out[#out + 1] = ('<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="y" x="%d" y="%.1f">%s</text>')
-      :format(LEFT, WIDTH - RIGHT, y(v), y(v), LEFT - 5, y(v) + 3.5, number_text(v))
+    out[#out + 1] = ('<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="y" x="%d" '
+      .. 'y="%.1f">%s</text>'):format(LEFT, WIDTH - RIGHT, y(v), y(v), LEFT - 5, y(v) + 3.5, number_text(v))
   end
   for _, v in ipairs(ticks(xs[1], xs[2])) do
     if v == math.floor(v) then

@@ -11,6 +11,7 @@
 
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
+#include "kern/inner/normal.inc.c"
 
 const Kernels TABLE = {
     .name = NAME,
@@ -18,6 +19,8 @@ const Kernels TABLE = {
     .ng = TILE_NG,
     .block = block,
     .softmax = softmax,
+    .softmax_down = softmax_down,
+    .mix = mix,
     .attn_ds = attn_ds,
     .transpose = transpose,
     .widen_bf16 = widen_bf16,
@@ -56,4 +59,5 @@ const Kernels TABLE = {
     .logp_grad = logp_grad,
     .kl = kl,
     .kl_grad = kl_grad,
+    .normals = normals,
 };
