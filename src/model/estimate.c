@@ -73,15 +73,18 @@ static size_t score_reals(const Config *c, size_t rows, size_t keys) {
          (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
 }
 
-/* Products in bf16 take rounded copies of the activations of one product at a time (gemm16.c), those
- * of a weight's gradient of both operands. */
+/* Products in bf16 take rounded copies of a product's activations (gemm16.c), those of a weight's
+ * gradient of both operands: bf16 where the CPU multiplies that, else float32. */
+static size_t rounded(Compute compute, size_t values) {
+  return compute == COMPUTE_F32 ? 0 : kern_bf16() ? values / 2 : values;
+}
+
 static size_t rounded_reals(const Config *c, Compute compute, size_t rows, bool train) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), joint = has(c, TRAIT_PACKED);
-  if (compute == COMPUTE_F32) return 0;
-  if (!train) return rows * max_size(f, max_size(h, q));
+  if (!train) return rounded(compute, rows * max_size(f, max_size(h, q)));
   const size_t attention = joint || has(c, TRAIT_CONV1D) ? q + 2 * kv_width(c) : q;
-  return rows * (h + max_size(joint ? 2 * f : f, attention));
+  return rounded(compute, rows * (h + max_size(joint ? 2 * f : f, attention)));
 }
 
 size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
@@ -128,9 +131,8 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const size_t rows = (size_t)nrows, out = (size_t)nout, h = (size_t)c->hidden_size;
   const size_t layers = (size_t)c->num_hidden_layers, spans = (size_t)nspans;
   const size_t copies = c->logit_softcap > 0 && kind != STEP_FORWARD ? 2 : 1;
-  const bool rounded = compute == COMPUTE_BF16 && kind != STEP_FORWARD;
-  const size_t head = head_rows(c) * ((copies + rounded) * (size_t)c->vocab_size + 2 * h) +
-                      (compute == COMPUTE_BF16 ? head_rows(c) * h : 0);
+  const size_t logits = (size_t)c->vocab_size, operands = kind == STEP_FORWARD ? h : logits + h;
+  const size_t head = head_rows(c) * (copies * logits + 2 * h + rounded(compute, operands));
   const size_t pack = (2 * rows + 2 * out) * sizeof(int32_t) + spans * sizeof(PackSpan);
   const int keys = nrows < c->max_position_embeddings ? nrows : c->max_position_embeddings;
   if (kind == STEP_FORWARD) {
