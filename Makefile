@@ -59,7 +59,8 @@ endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
 BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
-LINK  = $(CC) $(OPT) -pthread $(LDFLAGS)
+# --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
+LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)
 LIBS  = $(PKG_LIBS) -lm -ldl
 
 # ---- layers, lowest first; each is an archive and may use those before it ---

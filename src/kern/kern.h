@@ -47,7 +47,9 @@ const char *kern_name(void);  /* "avx512bf16", "avx512", "avx2", "neon", "generi
 const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
-const char *kern_blas(void); /* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ... */
+/* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ...; loads the library */
+const char *kern_blas(void);
+void kern_blas_version(char *out, size_t size); /* that this was built with: "0.3.21" */
 
 /* ---- matrix products ------------------------------------------------------
  * A weight is [n, k] (outputs, inputs), as Hugging Face's Linear stores it, or

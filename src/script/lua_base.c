@@ -31,13 +31,14 @@ static const char *editline(void) {
 }
 
 static int l_version(lua_State *L) {
-  char pcre2[64];
+  char pcre2[64], blas[64];
   regex_library(pcre2, sizeof pcre2);
+  kern_blas_version(blas, sizeof blas);
   lua_createtable(L, 0, 7);
   set_string(L, "version", grpo_version());
   set_string(L, "commit", grpo_commit());
   set_string(L, "kernels", kern_name());
-  set_string(L, "blas", kern_blas());
+  set_string(L, "blas", blas);
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());

@@ -81,10 +81,11 @@ end
 
 local function machine(size)
   local version = core.version()
-  local m = { kernels = version.kernels, blas = version.blas, commit = version.commit, size = size,
+  local m = { kernels = version.kernels, commit = version.commit, size = size,
     threads = core.threads(), pinned = os.getenv("OPENBLAS_CORETYPE") }
   for _, row in ipairs(core.doctor()) do
     if row[1] == "cpu" then m.cpu = row[2] end
+    if row[1] == "OpenBLAS kernels" then m.blas = row[2] end
   end
   return m
 end
