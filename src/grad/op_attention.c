@@ -105,6 +105,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
     for (int i = 0; i < 3; i++)
       if (nd->in[i]->needs_grad)
         return fail(GRPO_EARG, "attention: a cache cannot be trained through; give pack");
+    if (a->keep_lse) *saved = (size_t)rows * (size_t)a->shape.heads * sizeof(real);
   } else {
     try(check_pack(a, rows));
     *saved = layout(nd, NULL);
@@ -162,7 +163,7 @@ static Status forward(const Ctx *cx, Node *nd) {
   const int ld = width(&a->shape);
   const real *q = nd->in[0]->data;
   if (!a->pack)
-    return attn_forward(cx, &a->shape, a->nspans, a->spans, q, ld, nd->out->data, ld, NULL);
+    return attn_forward(cx, &a->shape, a->nspans, a->spans, q, ld, nd->out->data, ld, nd->saved);
   Saved s;
   layout(nd, &s);
   fill_segments(cx, nd, &s);
@@ -182,4 +183,16 @@ static Status backward(const Ctx *cx, Node *nd) {
                        s.lse, nd->out->grad, ld, d[0], d[1], d[2]);
 }
 
-DEFINE_OP(attention, shape, forward, backward);
+/* ---- replay ------------------------------------------------------------------ */
+
+static int lse_width(const Node *nd) { return attr_of(nd)->shape.heads; }
+
+static Status rebuild(const Ctx *cx, Node *nd) {
+  Saved s;
+  layout(nd, &s);
+  fill_segments(cx, nd, &s);
+  return GRPO_OK;
+}
+
+static const OpReplay replay = {lse_width, rebuild};
+DEFINE_REPLAYED_OP(attention, shape, forward, backward, &replay);

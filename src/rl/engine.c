@@ -80,6 +80,40 @@ size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
          (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }
 
+/* ---- keeping activations of generation ------------------------------------------------ */
+
+static Kept plan_kept(const ModelPlan *policy, const EngineOptions *o) {
+  return kept_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
+                   o->max_new_tokens);
+}
+
+/* Narrow products are done as fast as their results are moved. */
+enum { REUSE_MIN_WIDTH = 512 };
+
+static bool reuses(const ModelPlan *policy, const EngineOptions *o) {
+  const Kept k = plan_kept(policy, o);
+  const bool can = o->train && !o->gradient_checkpointing && policy->lora_dropout == 0;
+  if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON && can;
+  return can && policy->config.hidden_size >= REUSE_MIN_WIDTH && kept_bytes(&k) <= mem_total() / 4;
+}
+
+static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
+  const Kept k = plan_kept(policy, o);
+  const size_t need = kept_bytes(&k), free = mem_available();
+  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
+  if (o->gradient_checkpointing)
+    return fail(GRPO_EARG, "train.reuse_rollout: not together with model.gradient_checkpointing, "
+                           "which keeps as little as it can; use \"auto\" or false");
+  if (policy->lora_dropout > 0)
+    return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
+                           "another one than sampling's; use \"auto\" or false");
+  if (!free || need <= free) return GRPO_OK;
+  return fail(GRPO_ENOMEM,
+              "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
+              "\"auto\" or false, or lower train.prompts_per_step or the lengths",
+              k.store.rows, need >> 20, free >> 20);
+}
+
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
                      EngineBytes *out) {
   const DecoderLimits limits = decoder_limits(o);
@@ -94,8 +128,10 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
                (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
       .activations = activation_bytes(policy, reference, o),
   };
-  out->total =
-      out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
+  const Kept kept = plan_kept(policy, o);
+  if (reuses(policy, o)) out->kept = kept_bytes(&kept);
+  out->total = out->weights + out->reference + out->optimizer + out->cache + out->batch +
+               out->activations + out->kept;
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -149,6 +185,10 @@ static Status reserve(Engine *e) {
   const int sequences = o->prompts_per_step * o->group_size;
   const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
+  if (reuses(&policy, o)) {
+    e->kept = plan_kept(&policy, o);
+    try(kept_take(&e->kept));
+  }
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, true));
   try(arena_reserve(&e->tape.arena,
@@ -164,6 +204,9 @@ static Status reserve(Engine *e) {
 
 static Status build(Engine *e) {
   const DecoderLimits limits = decoder_limits(&e->o);
+  ModelPlan policy;
+  plan_of_model(&policy, e->policy);
+  try(check_reuse(&policy, &e->o));
   try(tape_init(&e->tape, e->pool));
   try(tape_init(&e->loss_tape, e->pool));
   if (e->o.train) {
@@ -200,6 +243,7 @@ void engine_free(Engine *e) {
   if (!e) return;
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
+  kept_free(&e->kept);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);
   arena_free(&e->step);
