@@ -9,6 +9,23 @@ CC     ?= cc
 PYTHON :=
 PREFIX ?= /usr/local
 
+# For another machine: make CROSS=aarch64-linux-gnu- [SYSROOT=DIR], in a tree of its own (tools/check-neon).
+HOSTCC := $(CC)
+ifneq ($(CROSS),)
+CC     := $(CROSS)gcc
+AR     := $(CROSS)ar
+PKG_CONFIG := $(shell command -v $(CROSS)pkg-config)
+BUILD  := build/$(CROSS)$(MODE)
+endif
+ifneq ($(SYSROOT),)
+CC     += --sysroot=$(abspath $(SYSROOT))
+empty :=
+PKG_PATH := $(subst $(empty) $(empty),:,$(abspath $(wildcard $(SYSROOT)/usr/lib/*/pkgconfig $(SYSROOT)/usr/share/pkgconfig)))
+PKG_CONFIG := env PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) PKG_CONFIG_LIBDIR=$(PKG_PATH) pkg-config
+endif
+PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m)))
+
 PACKAGES := lua5.4 openblas libpcre2-8 libcjson
 DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libcjson-dev
 
@@ -19,9 +36,9 @@ NEEDS_LIBS := yes
 endif
 
 # pkg-config is asked lazily (=), so that `make deps test` sees what deps installed.
-PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
-PKG_LIBS   = $(eval PKG_LIBS := $$(shell pkg-config --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
-OPTIONAL   = $(eval OPTIONAL := $$(shell for p in libedit libutf8proc; do pkg-config --exists $$$$p 2>/dev/null && echo $$$$p; done))$(OPTIONAL)
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
+PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
+OPTIONAL   = $(eval OPTIONAL := $$(shell for p in libedit libutf8proc; do $(PKG_CONFIG) --exists $$$$p 2>/dev/null && echo $$$$p; done))$(OPTIONAL)
 HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(if $(filter libutf8proc,$(OPTIONAL)),-DGRPO_HAVE_UTF8PROC)
 COMMIT     = $(eval COMMIT := $$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))$(COMMIT)
 VERSION    := 0.1.0
@@ -47,10 +64,8 @@ LIBS  = $(PKG_LIBS) -lm -ldl
 
 # ---- layers, lowest first; each is an archive and may use those before it ---
 LAYERS := base kern grad text model rl script
-src_of  = $(filter-out %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
-ifneq ($(shell uname -m),x86_64)
-src_of  = $(filter-out src/kern/x86/% %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
-endif
+OTHERS  := $(if $(filter x86_64,$(MACHINE)),,src/kern/x86/%) $(if $(filter aarch64,$(MACHINE)),,src/kern/arm/%)
+src_of  = $(filter-out $(OTHERS) %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 objs_of = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(call src_of,$(1)))
 # archives that a layer's tests link, highest first
 upto    = $(if $(filter $(1),base),base,$(if $(filter $(1),kern),kern base,$(if $(filter $(1),grad),grad kern base,$(if \
@@ -64,7 +79,7 @@ PROGRAM := $(BUILD)/grpo
 all: grpo
 .PHONY: grpo
 grpo: $(PROGRAM)
-ifeq ($(MODE),release)
+ifeq ($(MODE)$(CROSS),release)
 	@ln -sfn $(PROGRAM) grpo
 endif
 
@@ -80,15 +95,16 @@ need: deps
 endif
 .PHONY: need
 need:
-	@command -v pkg-config >/dev/null || { echo "grpo: pkg-config is missing; run 'make deps' (Debian, Ubuntu) or install it" >&2; exit 1; }
-	@for p in $(PACKAGES); do pkg-config --exists $$p || \
+	@command -v $(lastword $(PKG_CONFIG)) >/dev/null || { echo "grpo: pkg-config is missing; run 'make deps' (Debian, Ubuntu) or install it" >&2; exit 1; }
+	@for p in $(PACKAGES); do $(PKG_CONFIG) --exists $$p || \
 	  { echo "grpo: the library '$$p' is missing; run 'make deps', or install its development package" >&2; exit 1; }; done
 
-# Kernels for other instruction sets than the base one; chosen at run time.
-# x86 variants are compiled with these flags and nothing else is.
+# Kernels of an instruction set are compiled with these flags and nothing else is; x86 chooses at run time.
 KERN_OPT ?= -O3
 $(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+$(BUILD)/obj/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
+$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS := $(KERN_OPT)
 
 $(BUILD)/obj/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -99,7 +115,7 @@ $(BUILD)/obj/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT=
 define layer_rule
 $(BUILD)/lib$(1).a: $(call objs_of,$(1))
 	@rm -f $$@
-	$$(Q)ar rcs $$@ $$^
+	$$(Q)$(AR) rcs $$@ $$^
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
@@ -107,7 +123,7 @@ $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 LUA_FILES := $(shell find lua rewards -name '*.lua' 2>/dev/null | LC_ALL=C sort)
 $(BUILD)/embed: tools/embed.c | need
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -O1 $(WARN) $< -o $@
+	$(Q)$(HOSTCC) -std=c11 -O1 $(WARN) $< -o $@
 $(BUILD)/gen/embedded.c: $(BUILD)/embed $(LUA_FILES) $(wildcard configs/*/*.json)
 	@mkdir -p $(@D)
 	$(Q)$(BUILD)/embed $(LUA_FILES) $(wildcard configs/*/*.json) > $@.tmp && mv $@.tmp $@
@@ -154,6 +170,7 @@ C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
 ifneq ($(wildcard ../shared/oracles/README.md),)
 SHARED ?= ../shared
 endif
+export RUN
 export GRPO_SHARED := $(abspath $(SHARED))
 ifeq ($(SHARED),)
 export GRPO_SHARED :=
@@ -172,14 +189,17 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, kill and resume, fuzzing, exports in llama.cpp
+## make check           the long checks: sanitizers, kill and resume, fuzzing, exports in llama.cpp, aarch64
 .PHONY: check
 check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
 	tools/check-resume
 	tools/check-llama-cpp
+	tools/check-neon
 	tools/check-fuzz
+
+## make CROSS=aarch64-linux-gnu- SYSROOT=DIR RUN=qemu-aarch64 ...   the same for another machine; tools/check-neon
 
 ## make fuzz            every fuzz target for FUZZ_SECONDS=60; FUZZ="config template" for some of them
 FUZZ_SECONDS ?= 60
@@ -215,7 +235,7 @@ bench-step: $(BUILD)/bench/step
 ## make bench-check     W1 and W2 against the ratios to the floor in bench/expected.json; fails where one is worse
 .PHONY: bench-check
 bench-check: grpo
-	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --check bench/expected.json
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --reuse off --check bench/expected.json
 
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 /* kernels.c - how fast the kernels are here, beside what the machine could do.
  *
- *   kernels [threads] [seconds a row] [products|weights|attention|rows]
+ *   kernels [threads] [seconds a row] [products|bf16|weights|attention|rows]
  *
  * Every figure is the best of some repetitions.  OpenBLAS is timed single-
  * threaded on the same product and multiplied by the threads: the rate it could
@@ -18,12 +18,23 @@
 #include "kern/kern.h"
 #include "kern/matrix.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef struct Bench {
   Ctx cx;
   int threads;
   double seconds;
   int m, n, k;
   float *x, *w, *packed, *y, *g;
+  uint16_t *packed16;
   Matrix *mat;
   AttnShape shape;
   KvSeg seg[9];
@@ -117,6 +128,84 @@ static void products(Bench *b) {
   printf("* one thread, times %d\n\n", b->threads);
 }
 
+/* ---- products in bf16, as shares of what the registers could do ---- */
+#ifdef __x86_64__
+__attribute__((target("avx512f,avx512bf16"))) static void dot_in_registers(Bench *b) {
+  enum { STEPS = 20000, SUMS = 12 };
+  __m512 sum[SUMS];
+  __m512i x = _mm512_set1_epi32(b->m), y = _mm512_set1_epi32(b->n);
+  UNROLL for (int i = 0; i < SUMS; i++) sum[i] = _mm512_set1_ps(0);
+  for (int s = 0; s < STEPS; s++) {
+    __asm__ volatile("" : "+v"(x), "+v"(y));
+    UNROLL for (int i = 0; i < SUMS; i++) sum[i] =
+        _mm512_dpbf16_ps(sum[i], (__m512bh)x, (__m512bh)y);
+  }
+  UNROLL for (int i = 0; i < SUMS; i++) b->y[i] += _mm512_reduce_add_ps(sum[i]);
+}
+/* GF/s of all threads, were they undisturbed */
+static double dot_peak(Bench *b) {
+  float y[12] = {0};
+  if (!kern_bf16()) return 0;
+  b->y = y;
+  const double peak = 20000.0 * 12 * 64 * 1e-9 / best_of(dot_in_registers, b) * b->threads;
+  b->y = NULL;
+  return peak;
+}
+#else
+static double dot_peak(Bench *b) {
+  (void)b;
+  return 0;
+}
+#endif
+
+static void forward16(Bench *b) {
+  (void)!gemm16_forward(&b->cx, b->m, b->n, b->k, b->x, b->k, b->packed16, NULL, b->y, b->n);
+}
+static void dx16(Bench *b) {
+  (void)!gemm16_dx(&b->cx, b->m, b->n, b->k, b->y, b->n, b->packed16, b->g, b->k, false);
+}
+static void dw16(Bench *b) {
+  (void)!gemm16_dw(&b->cx, b->m, b->n, b->k, b->y, b->n, b->x, b->k, false, b->packed, false);
+}
+static void pack16(Bench *b) { gemm16_pack(&b->cx, b->n, b->k, b->w, false, b->packed16); }
+
+static void bf16_row(Bench *b, int m, double peak) {
+  b->m = m;
+  b->x = numbers((size_t)(m * b->k)), b->g = numbers((size_t)(m * b->k));
+  b->y = numbers((size_t)(m * b->n));
+  const double gf = 2e-9 * m * b->n * b->k, t = best_of(forward16, b), most = peak > 0 ? peak : 1;
+  printf("%5d x %-5d %5d %8.1f %4.0f %% %8.1f", b->n, b->k, m, gf / t, 100 * gf / t / most,
+         2e-9 * b->n * b->k / t);
+  if (m >= 64) {
+    const double back = gf / best_of(dx16, b), outer = gf / best_of(dw16, b);
+    printf(" %8.1f %4.0f %% %8.1f %4.0f %%", back, 100 * back / most, outer, 100 * outer / most);
+  }
+  printf("\n");
+  mem_free_aligned(b->x), mem_free_aligned(b->y), mem_free_aligned(b->g);
+}
+
+static void bf16(Bench *b) {
+  static const int shapes[][2] = {{256, 256},  {688, 256},  {576, 576},   {1536, 576},
+                                  {896, 4864}, {4864, 896}, {14336, 4096}};
+  static const int rows[] = {1, 8, 16, 64, 400, 1500};
+  const double peak = dot_peak(b);
+  printf("dot products of bf16 in registers: %.0f GF/s; %% of it below\n", peak);
+  printf("%-13s %5s %15s %8s %15s %15s\n", "n x k", "rows", "forward GF/s", "GB/s", "dx", "dw");
+  for (int s = 0; s < 7; s++) {
+    b->n = shapes[s][0], b->k = shapes[s][1];
+    const size_t nk = gemm_packed_size(b->n, b->k);
+    b->w = numbers(nk), b->packed = numbers(nk);
+    b->packed16 = mem_alloc_aligned(gemm16_packed_size(b->n, b->k) * sizeof *b->packed16);
+    if (!b->packed16) exit(5);
+    pack16(b);
+    for (int r = 0; r < (s < 6 ? 6 : 4); r++) bf16_row(b, rows[r], peak);
+    printf("%5d x %-5d packing %.2f ns a weight\n", b->n, b->k,
+           best_of(pack16, b) * 1e9 / b->n / b->k);
+    mem_free_aligned(b->w), mem_free_aligned(b->packed), mem_free_aligned(b->packed16);
+  }
+  printf("\n");
+}
+
 /* ---- compact weights: billions of weights a second, and times float's speed ---- */
 static void compact_forward(Bench *b) {
   (void)!matrix_forward(&b->cx, b->m, b->mat, b->x, b->k, NULL, b->y, b->n);
@@ -145,9 +234,11 @@ static void weights_row(Bench *b, Matrix *const mat[5]) {
   printf("\n");
 }
 
-static void weights(Bench *b) {
+static void weights_in(Bench *b, Compute compute) {
   static const int shapes[][2] = {{14336, 4096}, {4096, 4096}, {1536, 576}};
   static const int rows[][5] = {{1, 2, 4, 8}, {1, 8, 64, 512}, {1, 8, 64, 512}};
+  b->cx.compute = compute;
+  printf("compute %s\n", compute == COMPUTE_BF16 ? "bf16" : "f32");
   printf("%-13s %5s %8s %15s %15s %15s %15s %15s  1e9 weights/s\n", "n x k", "rows", "panels",
          "f32", "bf16", "f16", "int8", "nf4");
   for (int s = 0; s < 3; s++) {
@@ -170,7 +261,13 @@ static void weights(Bench *b) {
     for (int t = 0; t < 5; t++) matrix_free(mat[t]);
     mem_free_aligned(b->w), mem_free_aligned(b->packed);
   }
+  b->cx.compute = COMPUTE_F32;
   printf("\n");
+}
+
+static void weights(Bench *b) {
+  weights_in(b, COMPUTE_F32);
+  weights_in(b, COMPUTE_BF16);
 }
 
 /* ---- attention: a prompt and 8 completions ---- */
@@ -181,9 +278,9 @@ static void attend(Bench *b) {
   (void)!attn_forward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse);
 }
 static void attend_back(Bench *b) {
-  const int w = b->shape.heads * b->shape.head_dim;
-  (void)!attn_backward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse, q, w, grad, grad,
-                       grad);
+  const int w = b->shape.heads * b->shape.head_dim, kw = b->shape.kv_heads * b->shape.head_dim;
+  (void)!attn_backward(&b->cx, &b->shape, b->nspans, b->spans, q, w, o, w, lse, q, w, grad, w, grad,
+                       grad, kw);
 }
 static void store(Bench *b) {
   const int w = b->shape.kv_heads * b->shape.head_dim;
@@ -221,10 +318,10 @@ static void attention(Bench *b) {
   static const struct {
     AttnShape s;
     int prompt, own;
-  } cases[] = {{{8, 4, 32, 0.18f, 0}, 96, 96},
-               {{9, 3, 64, 0.125f, 0}, 128, 64},
-               {{14, 2, 64, 0.125f, 0}, 160, 100},
-               {{16, 8, 128, 0.09f, 0}, 500, 300}};
+  } cases[] = {{{8, 4, 32, 0.18f, 0, 0}, 96, 96},
+               {{9, 3, 64, 0.125f, 0, 0}, 128, 64},
+               {{14, 2, 64, 0.125f, 0, 0}, 160, 100},
+               {{16, 8, 128, 0.09f, 0, 0}, 500, 300}};
   printf("%-28s %10s %10s %10s %12s %12s\n", "heads/kv x dim, prompt + own", "forward", "backward",
          "decode", "decode step", "store keys");
   printf("%-28s %10s %10s %10s %12s %12s\n", "", "GF/s", "GF/s", "GF/s", "us", "ns/float");
@@ -286,9 +383,12 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(Bench *);
-  } parts[] = {
-      {"products", products}, {"weights", weights}, {"attention", attention}, {"rows", rows}};
-  for (int i = 0; i < 4; i++)
+  } parts[] = {{"products", products},
+               {"bf16", bf16},
+               {"weights", weights},
+               {"attention", attention},
+               {"rows", rows}};
+  for (int i = 0; i < 5; i++)
     if (argc < 4 || strcmp(argv[3], parts[i].name) == 0) parts[i].fn(&b);
   pool_free(b.cx.pool);
   return 0;

@@ -80,21 +80,20 @@ function prompts.source(config, tokenizer)
   }, Source)
 end
 
--- Row number `cursor` of the endless walk.
-local function row_at(source, cursor)
-  local n = #source.dataset
+-- Row number `cursor` of a stage's endless walk through data.train.
+function prompts.row(config, cursor)
+  local dataset = config.data.train
+  local n = #dataset
   local i = cursor % n
-  if source.config.data.shuffle then
-    i = core.permute(source.config.seed + (cursor // n) * 1000003, n, i)
-  end
-  return source.dataset[i + 1]
+  if config.data.shuffle then i = core.permute(config.seed + (cursor // n) * 1000003, n, i) end
+  return dataset[i + 1]
 end
 
 -- The next usable prompt: { row=, ids=, text=, messages=, number= }.
 function Source:next()
   for _ = 1, #self.dataset do
     local number = self.cursor
-    local row = row_at(self, number)
+    local row = prompts.row(self.config, number)
     self.cursor = number + 1
     local prompt = prompts.render(self.config, self.tokenizer, row)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then

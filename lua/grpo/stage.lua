@@ -68,6 +68,7 @@ end
 -- What makes a stage smaller, the most helpful first.
 local function memory_advice(need, config)
   local advice = {}
+  if need.kept > 0 then advice[#advice + 1] = "set train.reuse_rollout = false" end
   if need.activations > need.cache and not config.model.gradient_checkpointing then
     advice[#advice + 1] = "set model.gradient_checkpointing = true"
   end
@@ -84,8 +85,8 @@ local function check_memory(engine, config)
   local available = core.mem().available
   if available > 0 and more > available then
     errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
-      .. "free; %s", more >> 20, need.optimizer >> 20, need.activations >> 20, need.cache >> 20, available >> 20,
-      memory_advice(need, config))
+      .. "free; %s", more >> 20, need.optimizer >> 20, (need.activations + need.kept) >> 20, need.cache >> 20,
+      available >> 20, memory_advice(need, config))
   end
 end
 
@@ -98,6 +99,7 @@ function Stage:build_engine()
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
     examples = self.kind ~= "grpo", micro_batch_tokens = config.train.micro_batch_tokens,
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
+    reuse_rollout = self.kind == "grpo" and config.train.reuse_rollout,
   }
   check_memory(self.engine, config)
   self.engine:reserve()
@@ -346,7 +348,7 @@ function Stage:grpo_step(p)
   local replaced = config.train.skip_zero_std_groups and self:replace_tied(batch, list, cs, weights) or 0
   if self:wants_reference(beta) then self.engine:reference(batch) end
   if config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, cs, beta) end
-  tr.batch = { completions = cs, step = tr.step_count }
+  tr.batch = { completions = cs, prompts = list, step = tr.step_count }
   tr:check_interrupt() -- an abandoned step leaves no trace, so not after a hook
   tr:hook("on_rollout", tr.batch)
   local advantages = self:advantages(cs, weights)

@@ -295,6 +295,7 @@ end
 ---@field seed? integer shuffle the tests
 ---@field list? fun(dir: string): string[]|nil the names in a directory, or nil when it is none
 ---@field write? fun(text: string) where the report goes; default stdout
+---@field junit? table[] gets a row { name=, path=, result=, why=, seconds= } for each test
 
 --- Runs test files.
 ---@param paths string[] files, or directories whose *_test.lua are taken
@@ -305,6 +306,7 @@ function test.run(paths, opts)
     tap = { type = "boolean" }, filter = { type = "string" }, seed = { type = "integer" },
     list = { type = "function", default = list_with_popen },
     write = { type = "function", default = function(s) io.stdout:write(s) end },
+    junit = { type = "table" },
   }, "test.run")
   local files = find(paths, opts.list)
   local tests, number = collect_all(files), 0
@@ -312,8 +314,13 @@ function test.run(paths, opts)
   local counts = { passed = 0, failed = 0, skipped = 0, files = #files }
   for _, t in ipairs(tests) do
     if not opts.filter or t.name:find(opts.filter, 1, true) then
+      local started = os.clock()
       local result, why = run_one(t)
       number = number + 1
+      if opts.junit then
+        table.insert(opts.junit, { name = t.name, path = t.path, result = result, why = why,
+          seconds = os.clock() - started })
+      end
       counts[result] = counts[result] + 1
       report(opts.write, opts.tap, number, t, result, why)
     end
@@ -325,6 +332,48 @@ function test.run(paths, opts)
       counts.failed, counts.skipped, counts.files, counts.files == 1 and "" or "s"))
   end
   return counts
+end
+
+--- Skips the running test; for helpers that tests call.
+---@param why string
+function test.skip(why)
+  error(setmetatable({ why = why }, Pending), 0)
+end
+
+local function xml(text)
+  text = tostring(text):gsub("[%z\1-\8\11\12\14-\31]", "?")
+  if not utf8.len(text) then text = text:gsub("[\128-\255]", "?") end
+  return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
+end
+
+--- The rows that `run` put into opts.junit, as JUnit's XML: a suite for each file.
+---@param rows table[]
+---@return string
+function test.junit(rows)
+  local suites, by_path = {}, {}
+  for _, row in ipairs(rows) do
+    local suite = by_path[row.path]
+    if not suite then
+      suite = { path = row.path, failed = 0, skipped = 0 }
+      by_path[row.path], suites[#suites + 1] = suite, suite
+    end
+    suite[#suite + 1] = row
+    if row.result ~= "passed" then suite[row.result] = suite[row.result] + 1 end
+  end
+  local out = { '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>' }
+  for _, suite in ipairs(suites) do
+    out[#out + 1] = ('<testsuite name="%s" tests="%d" failures="%d" skipped="%d">'):format(xml(suite.path), #suite,
+      suite.failed, suite.skipped)
+    for _, row in ipairs(suite) do
+      local inside = row.result == "failed" and ("<failure>%s</failure>"):format(xml(row.why))
+        or row.result == "skipped" and ('<skipped message="%s"/>'):format(xml(row.why or "")) or ""
+      out[#out + 1] = ('<testcase classname="%s" name="%s" time="%.4f">%s</testcase>'):format(xml(suite.path),
+        xml(row.name), row.seconds, inside)
+    end
+    out[#out + 1] = "</testsuite>"
+  end
+  out[#out + 1] = "</testsuites>\n"
+  return table.concat(out, "\n")
 end
 
 return test

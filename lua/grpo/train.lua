@@ -240,8 +240,10 @@ function methods:record_step(metrics)
   if config.log.tensorboard then run:scalars(self.step_count, metrics) end
   if self.stage.kind == "grpo" then
     for i, c in ipairs(self.batch.completions) do
-      run:append("completions", { step = self.step_count, prompt_index = (i - 1) // #c.group + 1, index = c.index,
-        prompt = c.prompt, text = c.text, rewards = reward_columns(c), reward = c.reward,
+      local slot = (i - 1) // #c.group + 1
+      run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
+        row = self.batch.prompts[slot].number, prompt = c.prompt, text = c.text, rewards = reward_columns(c),
+        reward = c.reward,
         advantage = type(c.advantage) == "number" and c.advantage or nil, finish = c.finish, length = c.length,
         extra = c.extra, errors = c.errors })
     end

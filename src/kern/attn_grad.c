@@ -24,7 +24,7 @@ typedef struct Grad {
   const AttnSpan *spans; /* of this wave */
   int nspans, group, hd16;
   const real *q, *o, *lse, *dout;
-  ptrdiff_t ldq, ldo, lddo;
+  ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
   real *dq, *dk, *dv;
   size_t *at; /* [nspans]: where a span's copies start; per head dk then dv, [keys, hd16] */
   real *parts;
@@ -116,7 +116,7 @@ static void one_segment(const Grad *g, Work *w, const KvSeg *seg, int kvh, bool 
 static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int head) {
   const int hd = g->s->head_dim;
   for (int i = 0; i < w->rows; i++) {
-    real *dq = g->dq + ((ptrdiff_t)(sp->row + w->r0 + i) * g->s->heads + head) * hd;
+    real *dq = g->dq + (sp->row + w->r0 + i) * g->lddq + head * hd;
     for (int d = 0; d < hd; d++) dq[d] += w->dqt[d * QROWS + i];
   }
 }
@@ -146,10 +146,10 @@ static void grad_chunk(void *arg, int chunk, int worker) {
 /* dst's rows row0.., kv head's columns [c0, c0 + cols) += a copy's rows [from, from + n) */
 static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *copy, int from, int n,
                      int c0, int cols) {
-  const ptrdiff_t hd = g->s->head_dim, ld = hd * g->s->kv_heads;
+  const ptrdiff_t hd = g->s->head_dim;
   if (!dst) return;
   for (ptrdiff_t j = 0; j < n; j++) {
-    real *y = dst + (row0 + j) * ld + kvh * hd + c0;
+    real *y = dst + (row0 + j) * g->lddkv + kvh * hd + c0;
     kernels()->add((size_t)cols, y, copy + (from + j) * g->hd16 + c0, y);
   }
 }
@@ -198,7 +198,8 @@ static Status one_wave(const Ctx *cx, Grad *g, int left) {
 
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                      const real *q, int ldq, const real *o, int ldo, const real *lse,
-                     const real *dout, int lddo, real *dq, real *dk, real *dv) {
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv,
+                     int lddkv) {
   const ArenaMark mark = arena_mark(cx->arena);
   Grad g = {.s = s,
             .group = s->heads / s->kv_heads,
@@ -210,6 +211,8 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .ldq = ldq,
             .ldo = ldo,
             .lddo = lddo,
+            .lddq = lddq,
+            .lddkv = lddkv,
             .dq = dq,
             .dk = dk,
             .dv = dv};

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/matrix.h"
 #include "kern/real.h"
@@ -113,14 +114,43 @@ typedef struct Kernels {
   /* dlogits += c p (log p - log p_ref - kl) */
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
+
+  /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap */
+  void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;
+
+/* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
+ * first in the low half; an odd last step is paired with zero.
+ *
+ * a, the rows: whole tiles of mr rows interleaved, [pair][mr]; of fewer than two tiles but not one,
+ * at the end, rows may follow one another.  Row i's tile begins at word i * ceil(k / 2) in any case.
+ * Made by pair_rows or pair_columns of whole tiles, and of all rows of such an end, at once. */
+typedef struct Kernels16 {
+  int mr;
+  /* c[m,n] (+)= a b of `pairs` pairs from p0 of a on; lda: words of a row.  b, at p0 already: word
+   * (p, j) is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order, one accumulator an output. */
+  void (*block)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, int p0,
+                const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
+  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
+                       uint32_t *a); /* [depth, m] */
+  /* one group of b from x [depth, cols], cols <= GROUP */
+  void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
+  /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
+   * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
+  void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
+} Kernels16;
 
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
+extern const Kernels16 kern_avx512bf16;
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+extern const Kernels kern_neon;
 #endif
 
-const Kernels *kernels(void); /* the table in use */
+const Kernels *kernels(void);     /* the table in use */
+const Kernels16 *kernels16(void); /* beside it; NULL: bf16 is computed by kernels() */
 
 /* ---- shared by the drivers ---- */
 static inline int kern_min(int a, int b) { return a < b ? a : b; }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "kern/dispatch.h"
+#include "kern/matrix.h"
 
 enum {
   READ_BYTES = 256 << 20, /* several times a last-level cache */
@@ -16,6 +17,7 @@ typedef struct Probe {
   RateProduct what;
   int m, n, k;
   real *x, *w, *packed, *y, *out; /* [m, k], [n, k], panels, [m, n], as long as the longest */
+  uint16_t *packed16;
   Status status;
 } Probe;
 
@@ -58,6 +60,15 @@ static void multiply(void *arg) {
   case RATE_DW:
     p->status = gemm_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
     break;
+  case RATE_BF16_FORWARD:
+    p->status = gemm16_forward(cx, m, n, k, p->x, k, p->packed16, NULL, p->out, n);
+    break;
+  case RATE_BF16_DX:
+    p->status = gemm16_dx(cx, m, n, k, p->y, n, p->packed16, p->out, k, false);
+    break;
+  case RATE_BF16_DW:
+    p->status = gemm16_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
+    break;
   case RATE_BLAS_FORWARD:
     blas_product(cx, m, n, k, p->x, false, p->w, true, p->out);
     break;
@@ -77,6 +88,13 @@ static Status numbers(size_t n, real **out) {
   return GRPO_OK;
 }
 
+static Status pack16(const Ctx *cx, int n, int k, const real *w, uint16_t **packed) {
+  *packed = mem_alloc_aligned(gemm16_packed_size(n, k) * sizeof **packed);
+  if (!*packed) return fail(GRPO_ENOMEM, "bench: no memory for a weight of %d x %d", n, k);
+  gemm16_pack(cx, n, k, w, false, *packed);
+  return GRPO_OK;
+}
+
 static Status probe_new(Probe *p) {
   const size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
   const size_t longest = m * k > m * n ? m * k : m * n;
@@ -84,6 +102,8 @@ static Status probe_new(Probe *p) {
   try(numbers(n * k, &p->w));
   try(numbers(m * n, &p->y));
   try(numbers(longest > n * k ? longest : n * k, &p->out));
+  if (p->what == RATE_BF16_FORWARD || p->what == RATE_BF16_DX)
+    return pack16(p->cx, p->n, p->k, p->w, &p->packed16);
   if (p->what != RATE_FORWARD) return GRPO_OK;
   try(numbers(gemm_packed_size(p->n, p->k), &p->packed));
   gemm_pack(p->cx, p->n, p->k, p->w, false, p->packed);
@@ -94,6 +114,7 @@ static void probe_free(Probe *p) {
   mem_free_aligned(p->x);
   mem_free_aligned(p->w);
   mem_free_aligned(p->packed);
+  mem_free_aligned(p->packed16);
   mem_free_aligned(p->y);
   mem_free_aligned(p->out);
 }
@@ -105,6 +126,119 @@ Status rate_product(const Ctx *cx, RateProduct what, int m, int n, int k, double
   if (p.status == GRPO_OK) *flops = best_rate(cx, multiply, &p, 2.0 * m * n * k, seconds);
   probe_free(&p);
   return p.status;
+}
+
+/* ---- the weights of a model ---------------------------------------------------------- */
+
+typedef struct Weight {
+  int n, k;
+  real *f32; /* panels, or as OpenBLAS takes it */
+  uint16_t *bf16;
+  Matrix *mat;
+} Weight;
+
+typedef struct Weights {
+  const Ctx *cx;
+  RateWeights how;
+  int m, count;
+  Weight *all;
+  real *x, *w, *y; /* [most rows, the largest k], the largest weight, [.., the largest n] */
+  Status status;
+} Weights;
+
+static void multiply_weight(Weights *s, const Weight *w) {
+  switch (s->how) {
+  case WEIGHTS_F32:
+    gemm_forward(s->cx, s->m, w->n, w->k, s->x, w->k, w->f32, NULL, s->y, w->n);
+    break;
+  case WEIGHTS_BF16_BF16:
+    s->status = gemm16_forward(s->cx, s->m, w->n, w->k, s->x, w->k, w->bf16, NULL, s->y, w->n);
+    break;
+  case WEIGHTS_BLAS:
+  case WEIGHTS_BLAS_CUT:
+    blas_weight(s->cx, s->m, w->n, w->k, s->x, w->f32, s->how == WEIGHTS_BLAS_CUT, s->y);
+    break;
+  default:
+    s->status = matrix_forward(s->cx, s->m, w->mat, s->x, w->k, NULL, s->y, w->n);
+    break;
+  }
+}
+
+static void multiply_weights(void *arg) {
+  Weights *s = arg;
+  for (int i = 0; i < s->count && s->status == GRPO_OK; i++) multiply_weight(s, &s->all[i]);
+}
+
+static Status weight_new(const Weights *s, Weight *w) {
+  static const MatType types[NWEIGHTS] = {
+      [WEIGHTS_BF16] = MAT_BF16, [WEIGHTS_INT8] = MAT_INT8, [WEIGHTS_NF4] = MAT_NF4};
+  switch (s->how) {
+  case WEIGHTS_F32:
+    try(numbers(gemm_packed_size(w->n, w->k), &w->f32));
+    gemm_pack(s->cx, w->n, w->k, s->w, false, w->f32);
+    return GRPO_OK;
+  case WEIGHTS_BF16_BF16:
+    return pack16(s->cx, w->n, w->k, s->w, &w->bf16);
+  case WEIGHTS_BLAS:
+  case WEIGHTS_BLAS_CUT:
+    return numbers((size_t)w->n * (size_t)w->k, &w->f32);
+  default:
+    try(matrix_new(&w->mat, types[s->how], w->n, w->k));
+    try(matrix_put(s->cx, w->mat, 0, w->n, (const void *)s->w)); /* floats: the twin times none */
+    return matrix_done(s->cx, w->mat);
+  }
+}
+
+static Status weights_new(Weights *s, int nshapes, const WeightShape *shapes) {
+  size_t n = 1, k = 1, largest = 1;
+  for (int i = 0; i < nshapes; i++) {
+    const size_t ni = (size_t)shapes[i].n, ki = (size_t)shapes[i].k;
+    if (ni > n) n = ni;
+    if (ki > k) k = ki;
+    if (ni * ki > largest) largest = ni * ki;
+    s->count += shapes[i].count;
+  }
+  s->all = mem_alloc((size_t)s->count * sizeof *s->all);
+  if (!s->all) return fail(GRPO_ENOMEM, "bench: no memory for %d weights", s->count);
+  memset(s->all, 0, (size_t)s->count * sizeof *s->all);
+  try(numbers((size_t)s->m * k, &s->x));
+  try(numbers((size_t)s->m * n, &s->y));
+  try(numbers(largest, &s->w));
+  Weight *w = s->all;
+  for (int i = 0; i < nshapes; i++)
+    for (int c = 0; c < shapes[i].count; c++, w++) {
+      w->n = shapes[i].n, w->k = shapes[i].k;
+      try(weight_new(s, w));
+    }
+  return GRPO_OK;
+}
+
+static void weights_free(Weights *s) {
+  for (int i = 0; s->all && i < s->count; i++) {
+    mem_free_aligned(s->all[i].f32);
+    mem_free_aligned(s->all[i].bf16);
+    matrix_free(s->all[i].mat);
+  }
+  mem_free(s->all);
+  mem_free_aligned(s->x);
+  mem_free_aligned(s->w);
+  mem_free_aligned(s->y);
+}
+
+Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int nshapes,
+                    const WeightShape *shapes, double seconds, Rate *flops) {
+  Weights s = {.cx = cx, .how = how};
+  double work = 0; /* of one row */
+  for (int i = 0; i < nm; i++)
+    if (m[i] > s.m) s.m = m[i];
+  for (int i = 0; i < nshapes; i++) work += 2.0 * shapes[i].n * shapes[i].k * shapes[i].count;
+  s.status = weights_new(&s, nshapes, shapes);
+  for (int i = 0; i < nm && s.status == GRPO_OK; i++) {
+    s.m = m[i];
+    flops[i] = best_rate(cx, multiply_weights, &s, work * s.m, seconds);
+  }
+  weights_free(&s);
+  return s.status;
 }
 
 /* ---- memory ------------------------------------------------------------------------ */

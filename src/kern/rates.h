@@ -1,7 +1,7 @@
 /* rates.h - what this machine's cores and memory do: the rates that floors are computed from.
  *
  * Each measures for about `seconds` and keeps the best repetition.  Memory comes from mem.h and is
- * given back.
+ * given back; ENOMEM is the only failure.
  */
 #ifndef GRPO_KERN_RATES_H
 #define GRPO_KERN_RATES_H
@@ -15,12 +15,16 @@ typedef struct Rate {
   double clock, cores;
 } Rate;
 
-/* A weight of n outputs and k inputs, m rows: y = x w^T, dx = dy w, dw = dy^T x; the same three
- * through OpenBLAS, one thread of it on each of our threads' share of the rows. */
+/* A weight of n outputs and k inputs, m rows: y = x w^T, dx = dy w, dw = dy^T x in float32; the same
+ * three with operands rounded to bf16; the same through OpenBLAS in float32 (it exports no bf16
+ * product), one thread of it on each of our threads' share of the rows. */
 typedef enum RateProduct {
   RATE_FORWARD,
   RATE_DX,
   RATE_DW,
+  RATE_BF16_FORWARD,
+  RATE_BF16_DX,
+  RATE_BF16_DW,
   RATE_BLAS_FORWARD,
   RATE_BLAS_DX,
   RATE_BLAS_DW,
@@ -29,6 +33,30 @@ typedef enum RateProduct {
 
 Status rate_product(const Ctx *cx, RateProduct what, int m, int n, int k, double seconds,
                     Rate *flops);
+
+/* All weights of a model once, by m rows each: the products of one decoding step.  How they are
+ * kept and multiplied: float32 in panels; bf16, int8 or NF4 by float32 activations; bf16 by bf16;
+ * OpenBLAS in float32 with its own threads, or one thread of it on each of our threads' share of
+ * the outputs. */
+typedef enum RateWeights {
+  WEIGHTS_F32,
+  WEIGHTS_BF16,
+  WEIGHTS_INT8,
+  WEIGHTS_NF4,
+  WEIGHTS_BF16_BF16,
+  WEIGHTS_BLAS,
+  WEIGHTS_BLAS_CUT,
+  NWEIGHTS
+} RateWeights;
+
+typedef struct WeightShape {
+  int n, k, count; /* count of them, each in memory of its own */
+} WeightShape;
+
+/* For each of m[nm] numbers of rows, `seconds` each: flops [nm]. */
+Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int nshapes,
+                    const WeightShape *shapes, double seconds, Rate *flops);
+
 /* Reading a block that no cache holds, all threads. */
 Status rate_read(const Ctx *cx, double seconds, Rate *bytes);
 
@@ -36,5 +64,8 @@ Status rate_read(const Ctx *cx, double seconds, Rate *bytes);
  * memory, tb: b is [n, k]. */
 void blas_product(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b,
                   bool tb, real *c);
+/* y[m,n] = x[m,k] w[n,k]^T: by OpenBLAS's own threads, or cut along n for ours. */
+void blas_weight(const Ctx *cx, int m, int n, int k, const real *x, const real *w, bool cut,
+                 real *y);
 
 #endif

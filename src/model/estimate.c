@@ -34,8 +34,8 @@ static bool has(const Config *c, Trait t) { return (config_traits(c) & t) != 0; 
 /* Reals of a row's results before attention's: norm, projections, q and k norms, rotations. */
 static size_t first_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, q = heads_width(c), kv = kv_width(c);
-  return h + (q + 2 * kv) * (has(c, TRAIT_PACKED) ? 2 : 1) + (has(c, TRAIT_QK_NORM) ? q + kv : 0) +
-         (has(c, TRAIT_ROPE) ? q + kv : 0);
+  const size_t turned = has(c, TRAIT_PACKED) ? q + 2 * kv : q + kv;
+  return h + q + 2 * kv + (has(c, TRAIT_QK_NORM) ? q + kv : 0) + (has(c, TRAIT_ROPE) ? turned : 0);
 }
 
 /* Reals that a row's results in one layer take: the outputs of block()'s operations. */
@@ -68,9 +68,10 @@ static size_t score_reals(const Config *c, size_t keys) {
 
 size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys) {
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
+  const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
   const size_t attention =
       rows * (first_reals(c) + heads_width(c)) + saved_reals(c, rows, (size_t)nspans);
-  return (rows * h + max_size(rows * row_reals(c), attention) + score_reals(c, (size_t)keys)) *
+  return (rows * h + max_size(rows * in_layer, attention) + score_reals(c, (size_t)keys)) *
              sizeof(real) +
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }

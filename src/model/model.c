@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "model/impl.h"
 
-enum { ALIGN_REALS = 16, INIT_CHUNK = 1 << 14 };
+enum { ALIGN_REALS = 16 };
 
 /* ---- weights, gradients, panels -------------------------------------------------- */
 
@@ -196,21 +196,6 @@ Storage model_storage(const Model *m) { return m->storage; }
 
 /* ---- random weights ----------------------------------------------------------------- */
 
-typedef struct Fill {
-  real *data;
-  size_t n;
-  double std;
-  RngKey key;
-} Fill;
-
-static void fill_chunk(void *arg, int chunk, int worker) {
-  (void)worker;
-  const Fill *f = arg;
-  const size_t from = (size_t)chunk * INIT_CHUNK;
-  const size_t to = from + INIT_CHUNK < f->n ? from + INIT_CHUNK : f->n;
-  for (size_t i = from; i < to; i++) f->data[i] = (real)(f->std * rng_normal(&f->key, i));
-}
-
 static void initialise(Model *m, uint64_t seed) {
   const Config *c = &m->config;
   const unsigned traits = config_traits(c);
@@ -222,12 +207,9 @@ static void initialise(Model *m, uint64_t seed) {
       for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : norm;
       continue;
     }
-    Fill f = {p->t.data,
-              p->t.n,
-              c->initializer_range,
-              {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i}};
-    if (strstr(p->name, "c_proj")) f.std *= residual;
-    pool_run(m->pool, (int)((f.n + INIT_CHUNK - 1) / INIT_CHUNK), fill_chunk, &f);
+    const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i};
+    const double std = c->initializer_range * (strstr(p->name, "c_proj") ? residual : 1);
+    fill_normal(&(Ctx){.pool = m->pool}, &key, p->t.n, std, p->t.data);
   }
 }
 

@@ -87,20 +87,11 @@ static Kept plan_kept(const ModelPlan *policy, const EngineOptions *o) {
                    o->max_new_tokens);
 }
 
-/* Narrow products are done as fast as their results are moved. */
-enum { REUSE_MIN_WIDTH = 512 };
-
-static bool reuses(const ModelPlan *policy, const EngineOptions *o) {
-  const Kept k = plan_kept(policy, o);
-  const bool can = o->train && !o->gradient_checkpointing && policy->lora_dropout == 0;
-  if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON && can;
-  return can && policy->config.hidden_size >= REUSE_MIN_WIDTH && kept_bytes(&k) <= mem_total() / 4;
-}
-
 static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
   const Kept k = plan_kept(policy, o);
   const size_t need = kept_bytes(&k), free = mem_available();
   if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
+  if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
   if (o->gradient_checkpointing)
     return fail(GRPO_EARG, "train.reuse_rollout: not together with model.gradient_checkpointing, "
                            "which keeps as little as it can; use \"auto\" or false");
@@ -112,6 +103,19 @@ static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
               "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
               "\"auto\" or false, or lower train.prompts_per_step or the lengths",
               k.store.rows, need >> 20, free >> 20);
+}
+
+/* Optional memory is taken from plenty: results are the same without. */
+static bool has_plenty(size_t need, size_t others) {
+  const size_t total = mem_total(), free = mem_available();
+  return need <= total / 4 && others < free && need <= (free - others) / 2;
+}
+
+static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
+  const Kept k = plan_kept(policy, o);
+  if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
+  return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
+         has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
 }
 
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
@@ -128,10 +132,24 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
                (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
       .activations = activation_bytes(policy, reference, o),
   };
+  out->total =
+      out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
   const Kept kept = plan_kept(policy, o);
-  if (reuses(policy, o)) out->kept = kept_bytes(&kept);
-  out->total = out->weights + out->reference + out->optimizer + out->cache + out->batch +
-               out->activations + out->kept;
+  if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
+  out->total += out->kept;
+}
+
+/* Settles reuse_rollout. */
+static Status settle_reuse(Engine *e) {
+  EngineBytes bytes;
+  ModelPlan policy, reference;
+  plan_of_model(&policy, e->policy);
+  if (e->reference) plan_of_model(&reference, e->reference);
+  try(check_reuse(&policy, &e->o));
+  engine_estimate(&policy, e->reference ? &reference : NULL, &e->o, &bytes);
+  e->o.reuse_rollout = bytes.kept ? REUSE_ON : REUSE_OFF;
+  if (bytes.kept) e->kept = plan_kept(&policy, &e->o);
+  return GRPO_OK;
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -185,10 +203,7 @@ static Status reserve(Engine *e) {
   const int sequences = o->prompts_per_step * o->group_size;
   const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  if (reuses(&policy, o)) {
-    e->kept = plan_kept(&policy, o);
-    try(kept_take(&e->kept));
-  }
+  if (o->reuse_rollout == REUSE_ON) try(kept_take(&e->kept));
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, true));
   try(arena_reserve(&e->tape.arena,
@@ -204,9 +219,7 @@ static Status reserve(Engine *e) {
 
 static Status build(Engine *e) {
   const DecoderLimits limits = decoder_limits(&e->o);
-  ModelPlan policy;
-  plan_of_model(&policy, e->policy);
-  try(check_reuse(&policy, &e->o));
+  try(settle_reuse(e));
   try(tape_init(&e->tape, e->pool));
   try(tape_init(&e->loss_tape, e->pool));
   if (e->o.train) {

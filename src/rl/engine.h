@@ -30,8 +30,8 @@
 typedef struct Engine Engine;
 
 /* Are activations of generation kept for the first iteration's forward?  Results are the same.
- * REUSE_AUTO: when they take at most a quarter of the machine's memory and the model is wide enough
- * for it to pay; neither with gradient checkpointing nor with an adapter's dropout. */
+ * REUSE_AUTO: when they take at most a quarter of the machine's memory and half of what is free
+ * beside the engine's own; not with gradient checkpointing, nor with an adapter's dropout. */
 typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
 
 typedef struct EngineOptions {
@@ -57,8 +57,8 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL
  * is made trainable when o->train. */
 Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
                   const EngineOptions *o);
-void engine_free(Engine *e); /* NULL is fine */
-const EngineOptions *engine_options(const Engine *e);
+void engine_free(Engine *e);                          /* NULL is fine */
+const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO is settled */
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e); /* NULL: none */
 

@@ -20,7 +20,9 @@ static double check_seconds(lua_State *L, int arg) {
 /* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs a second by the clock, and by core
  * time */
 static int l_rate_product(lua_State *L) {
-  static const char *const names[] = {"forward", "dx", "dw", "blas_forward", "blas_dx", "blas_dw"};
+  static const char *const names[] = {"forward",      "dx",      "dw",
+                                      "bf16_forward", "bf16_dx", "bf16_dw",
+                                      "blas_forward", "blas_dx", "blas_dw"};
   const char *name = check_string(L, 1, NULL);
   int what = 0, size[3];
   Rate flops;
@@ -34,6 +36,66 @@ static int l_rate_product(lua_State *L) {
   return push_rate(L, flops);
 }
 
+enum { SHAPES = 16, ROWS = 16 }; /* at most, of rate_weights */
+
+static int check_list(lua_State *L, int arg, int most) {
+  check_table(L, arg);
+  const int n = (int)lua_rawlen(L, arg);
+  if (n < 1 || n > most) return arg_error(L, arg, "%d entries, want 1 to %d", n, most);
+  return n;
+}
+
+/* Entry i of the list on top of the stack: 1 to most. */
+static int list_entry(lua_State *L, int arg, int i, int most) {
+  lua_rawgeti(L, -1, i);
+  const lua_Integer v = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+  if (v < 1 || v > most) return arg_error(L, arg, "want whole numbers from 1 to %d", most);
+  lua_pop(L, 1);
+  return (int)v;
+}
+
+static int check_shapes(lua_State *L, int arg, WeightShape *shapes) {
+  const int n = check_list(L, arg, SHAPES);
+  for (int i = 0; i < n; i++) {
+    if (lua_rawgeti(L, arg, i + 1) != LUA_TTABLE)
+      return arg_error(L, arg, "want { outputs, inputs, count }");
+    shapes[i].n = list_entry(L, arg, 1, 1 << 20);
+    shapes[i].k = list_entry(L, arg, 2, 1 << 20);
+    shapes[i].count = list_entry(L, arg, 3, 1 << 12);
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+/* rate_weights(how, { rows, ... }, { { outputs, inputs, count }, ... }, seconds) -> a list: FLOPs a
+ * second by the clock for each number of rows, and the same by core time */
+static int l_rate_weights(lua_State *L) {
+  static const char *const names[] = {"f32",       "bf16", "int8",    "nf4",
+                                      "bf16_bf16", "blas", "blas_cut"};
+  const char *name = check_string(L, 1, NULL);
+  int how = 0, rows[ROWS];
+  WeightShape shapes[SHAPES];
+  Rate flops[ROWS];
+  while (how < NWEIGHTS && strcmp(names[how], name) != 0) how++;
+  if (how == NWEIGHTS) return arg_error(L, 1, "unknown weights '%s'", name);
+  const int nrows = check_list(L, 2, ROWS);
+  lua_pushvalue(L, 2);
+  for (int i = 0; i < nrows; i++) rows[i] = list_entry(L, 2, i + 1, 1 << 10);
+  const int n = check_shapes(L, 3, shapes);
+  const double seconds = check_seconds(L, 4);
+  const Status s =
+      rate_weights(script_ctx(L), (RateWeights)how, nrows, rows, n, shapes, seconds, flops);
+  if (s) return raise_status(L, s);
+  for (int by = 0; by < 2; by++) {
+    lua_createtable(L, nrows, 0);
+    for (int i = 0; i < nrows; i++) {
+      lua_pushnumber(L, by ? flops[i].cores : flops[i].clock);
+      lua_rawseti(L, -2, i + 1);
+    }
+  }
+  return 2;
+}
+
 /* rate_read(seconds) -> bytes a second, likewise */
 static int l_rate_read(lua_State *L) {
   Rate bytes;
@@ -42,5 +104,7 @@ static int l_rate_read(lua_State *L) {
   return push_rate(L, bytes);
 }
 
-const luaL_Reg bench_functions[] = {
-    {"rate_product", l_rate_product}, {"rate_read", l_rate_read}, {NULL, NULL}};
+const luaL_Reg bench_functions[] = {{"rate_product", l_rate_product},
+                                    {"rate_read", l_rate_read},
+                                    {"rate_weights", l_rate_weights},
+                                    {NULL, NULL}};

@@ -26,9 +26,35 @@ says "--version says what matters" 0 '^grpo [0-9]+\.[0-9]+\.[0-9]+ \(.+\)$' "$GR
 says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+; Lua: .*5\.4.*; PCRE2: .+; line editing: .+' "$GRPO" --version
 says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
-says "bench: phases beside the floor" 0 '^  floor +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
-says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"floor": .*"best_ratio": .*\}$' \
-  "$GRPO" bench --workload smoke --runs 1 --sharing on --json
+says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
+for what in 'f32, not shared: [0-9.]+ x the floor' 'f32 +int8 +2 +[0-9]+' 'rows +OpenBLAS +f32 +bf16 +int8'; do
+  result "bench shows: $what" "$(grep -qE "^  +$what" out || cat out)"
+done
+says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \
+  "$GRPO" bench --workload smoke --runs 1 --sharing on --compute f32 --weights f32,nf4 --json
+result "bench --json: its rows" "$("$GRPO" repl <<'LUA' 2>&1
+local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")
+local row = report.workloads[1].rows[1]
+for _, name in ipairs { "compute", "weights", "shared_prompt", "reuse_rollout", "best", "worst", "core_seconds", "peak_bytes",
+  "ratio", "best_ratio", "core_ratio" } do
+  if row[name] == nil then print("a row without " .. name) end
+end
+for _, phase in ipairs { "generate", "reference", "reward", "forward", "backward", "optimizer", "step" } do
+  if not (row.seconds[phase] and row.floor[phase]) then print("a row without " .. phase) end
+end
+if #report.workloads[1].rows ~= 1 then print "one row was asked for" end
+if #report.decode.rows ~= 4 then print "two forms of two numbers of sequences were asked for" end
+for _, name in ipairs { "rows", "blas", "f32", "nf4_ratio", "bf16_bf16" } do
+  if not report.products[1][name] then print("products without " .. name) end
+end
+if not (report.machine.rates.bf16 > 0 and report.kernels[1].bf16_forward > 0) then print "no rate of bf16" end
+LUA
+)"
+says "bench --write-expected: a ratio by compute mode" 0 '' "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 \
+  --compute f32 --json --write-expected ratios.json
+result "bench --write-expected: the file" "$(tr -d '\n ' <ratios.json | grep -qE '"f32":\{"smoke":[0-9.]+\}.*"tolerance":0\.25' || cat ratios.json)"
+"$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 --compute f32 --json --check ratios.json >out 2>err
+result "bench --check: compares" "$(grep -qE '^smoke f32: .* expected [0-9.]+, at most [0-9.]+: (fine|WORSE)$' err || cat err)"
 echo '{"tolerance": 0.2, "none": {}}' >expected.json
 says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
   "$GRPO" bench --workload smoke --runs 1 --json --check expected.json
@@ -76,6 +102,26 @@ return grpo.experiment {
 }
 LUA
 says "check: a reward that remembers is a finding" 1 '^finding: reward unsteady gave .*' "$GRPO" check unsteady.lua
+cat >suspicious.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 64 },
+    tokenizer = grpo.tokenizer.bytes() },
+  data = { train = grpo.data.list { { prompt = "a" }, { prompt = "b" } }, max_prompt_tokens = 8,
+    target = function(row) return row.prompt end },
+  sampling = { max_new_tokens = 8 },
+  rewards = { constant = function() return 1 end, long = function(text) return #text end,
+    first = function(text) return text:byte(1) / 256 end, right = function(text, row) return text == row.prompt end },
+  stages = { { kind = "sft", train = { steps = 2, prompts_per_step = 2 } }, { kind = "grpo", train = { steps = 2, prompts_per_step = 2 } } },
+}
+LUA
+says "check: a reward that ignores what it is given" 1 '^finding: reward constant gives 1 to everything' "$GRPO" check suspicious.lua
+says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives one letter, many times 1e\+05' "$GRPO" check suspicious.lua
+says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
+result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
+says "test --fuzz finds the same failure" 1 '^FAILED on empty: rewards\.first: ' "$GRPO" test --fuzz suspicious.lua
+echo 'return { right = function(text, row) return text == row.answer end }' >right.lua
+says "test --fuzz: a file of rewards without a failure" 0 '^1 rewards, 224 texts, 0 failures$' "$GRPO" test --fuzz right.lua
 
 # ---- repl ----------------------------------------------------------------------------------------------------------------------------
 repl() { "$GRPO" repl "$@" >out 2>err; }
@@ -97,6 +143,11 @@ end)
 LUA
 says "a failed test: status 1 and where" 1 'bad_test\.lua' "$GRPO" test bad_test.lua
 says "test --filter" 0 '1' "$GRPO" test bad_test.lua --filter holds
+says "test --junit writes JUnit's XML" 1 '1 passed, 1 failed' "$GRPO" test bad_test.lua --junit report.xml
+result "test --junit: the failure is in it" "$(grep -q '<failure>bad_test.lua:3: ' report.xml && grep -q 'tests="2" failures="1"' report.xml || cat report.xml)"
+"$GRPO" test --record runs/sums-001 --n 6 >recorded_test.lua 2>err
+says "test --record makes cases that hold" 0 '6 passed, 0 failed' "$GRPO" test recorded_test.lua
+result "test --record: right and wrong answers" "$(grep -q 'correct = 1' recorded_test.lua && grep -q 'correct = 0' recorded_test.lua || cat recorded_test.lua)"
 says "test --tap" 1 '^not ok 2 - arithmetic fails' "$GRPO" test --tap bad_test.lua
 
 finish

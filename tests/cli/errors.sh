@@ -37,6 +37,12 @@ table() {
 }
 
 refused "bench: an unknown workload" 2 "--workload: got 'W9', want some of W1, .*" "$GRPO" bench --workload W9
+refused "bench: an unknown form of weights" 2 "--weights: got 'f64', want some of f32, bf16, int8, nf4" "$GRPO" bench --weights f64
+refused "bench: nothing to measure" 2 "--workload: got nothing, want some of W1, .*" "$GRPO" bench --workload ,
+refused "bench: compute is a word" 2 "--compute: got 'f64', want f32, bf16 or both" "$GRPO" bench --compute f64
+refused "bench: reuse is a word" 2 "--reuse: got 'maybe', want on, off or both" "$GRPO" bench --reuse maybe
+refused "bench: base is a word" 2 "--base: got 'int8', want f32 or bf16" "$GRPO" bench --base int8
+refused "bench: runs is a number" 2 "--runs: got 'x', want a whole number, 1 or more" "$GRPO" bench --runs x
 refused "bench: sharing is a word" 2 "--sharing: got 'maybe', want on, off or both" "$GRPO" bench --sharing maybe
 refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
 

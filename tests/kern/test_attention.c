@@ -123,7 +123,7 @@ static void backward(const Ctx *cx, float *out, void *arg) {
   const int qw = q_width(&g->s), kw = kv_width(&g->s);
   float *dk = out + g->rows * qw;
   CHECK(!attn_backward(cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, g->lse, g->dout, qw, out,
-                       dk, dk + g->rows * kw));
+                       qw, dk, dk + g->rows * kw, kw));
 }
 
 static void check_group(Group *g) {
@@ -141,11 +141,11 @@ static void check_group(Group *g) {
   /* each alone gives the same bits */
   const int q = (int)qw;
   CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, NULL,
-                       NULL, d2 + r * (qw + kw)));
-  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, d2,
-                       NULL, NULL));
+                       q, NULL, d2 + r * (qw + kw), (int)kw));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, d2, q,
+                       NULL, NULL, (int)kw));
   CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, q, g->lse, g->dout, q, NULL,
-                       d2 + r * qw, NULL));
+                       q, d2 + r * qw, NULL, (int)kw));
   CHECK(same_bits(d, d2, r * (qw + 2 * kw)));
   free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free(d), free(d2);
 }

@@ -203,6 +203,8 @@ TEST(a_warm_product_never_allocates) {
 
 TEST(a_path_that_is_not_known_is_refused) {
   CHECK(kern_select("avx1024") == GRPO_EARG);
+  CHECK(strstr(err_message(), "want generic") && strstr(err_message(), " or "));
+  CHECK_STR(kern_path(0), "generic");
   CHECK(kern_select("generic") == GRPO_OK);
   CHECK_STR(kern_name(), "generic");
   CHECK(kern_select(NULL) == GRPO_OK);

@@ -72,7 +72,7 @@ TEST(values_are_kept_as_the_type_keeps_them) {
           want[i * K + j] = t == 0     ? v
                             : t == 1   ? bf16_to_f32(f32_to_bf16(v))
                             : t == 2   ? f16_to_f32(f32_to_f16(v))
-                            : most > 0 ? (float)(int)roundf(v / scale) * scale
+                            : most > 0 ? (0 + roundf(v / scale)) * scale /* no -0 */
                                        : 0;
         }
       }

@@ -6,7 +6,7 @@ local core = require "grpo.core"
 local left_out = { signals_install = true, set_threads = true, checkpoint_begin = true, edit = true,
   out = true, err = true, remove_tree = true, rename = true, link = true, write = true, mkdirs = true, append = true,
   lock = true, truncate = true, save = true, strict = true, limited = true, protected = true, list = true,
-  rate_read = true, rate_product = true }
+  rate_read = true, rate_product = true, rate_weights = true }
 
 local function tiny()
   return grpo.model.new({ model_type = "llama", vocab_size = 258, hidden_size = 8, intermediate_size = 8,
@@ -112,6 +112,19 @@ describe("the functions that measure", function()
       assert.is_false(pcall(core.rate_product, "dw", 8, 8, bad, 0))
       assert.is_false(pcall(core.rate_product, bad, 8, 8, 8, 0))
     end
-    assert.is_true(core.rate_product("forward", 8, 8, 8, 0) > 0)
+    for _, bad in ipairs { {}, { 1 }, { {} }, { { 1, 1 } }, { { 0, 1, 1 } }, { { 1, 1 << 40, 1 } }, { { 1, 1, 0.5 } },
+      1, "x" } do
+      assert.is_false(pcall(core.rate_weights, "f32", { 1 }, bad, 0))
+    end
+    assert.is_false(pcall(core.rate_weights, "f64", { 1 }, { { 8, 8, 1 } }, 0))
+    for _, bad in ipairs { {}, { 0 }, { "x" }, { 1.5 }, 1 } do
+      assert.is_false(pcall(core.rate_weights, "f32", bad, { { 8, 8, 1 } }, 0))
+    end
+    for _, what in ipairs { "forward", "dx", "dw", "bf16_forward", "bf16_dx", "bf16_dw", "blas_forward", "blas_dw" } do
+      assert.is_true(core.rate_product(what, 8, 9, 10, 0) > 0)
+    end
+    for _, how in ipairs { "f32", "bf16", "int8", "nf4", "bf16_bf16", "blas", "blas_cut" } do
+      assert.is_true(core.rate_weights(how, { 1, 3 }, { { 20, 64, 2 }, { 5, 7, 1 } }, 0)[2] > 0)
+    end
   end)
 end)

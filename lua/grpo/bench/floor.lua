@@ -12,8 +12,10 @@
 -- P: prompt tokens, G: group, N: new tokens; the N-th is never fed back, so it is no row.
 -- reference = policy forward = forward.  backward = 2 forward, or 1 forward when only adapters are trained (theirs
 -- is not counted).  generate = forward of the prompts with an output each, then N - 1 steps of one row a
--- sequence, each the longer of its FLOPs and of reading weights, keys and values from memory once.
+-- sequence, each the longer of its FLOPs and of reading weights (in the bytes they are kept in), keys and values
+-- from memory once.
 -- optimizer = 28 bytes a trained weight: weight, two moments, each way, and the gradient.  reward = 0.
+-- In bf16 all FLOPs count at the rate of bf16 products, attention's too, which are computed in f32.
 
 local floor = {}
 
@@ -29,14 +31,24 @@ local function generate(w, s, rates, shared)
   local seconds = forward(s, prefilled * w.prompt, prefilled * triangle(w.prompt), prefilled) / rates.product
   for t = 1, w.new - 1 do
     local work = forward(s, sequences, sequences * (w.prompt + t), sequences)
-    local bytes = 4.0 * (s.body + s.head) + s.kv * (prefilled * w.prompt + sequences * t)
+    local bytes = s.body * rates.body_bytes + s.head * rates.head_bytes
+      + s.kv * (prefilled * w.prompt + sequences * t)
     seconds = seconds + math.max(work / rates.product, bytes / rates.read)
   end
   return seconds
 end
 
--- w: a workload; s: its sizes; rates: { product = FLOPs a second, read = bytes a second }.
--- Returns seconds by phase, and their sum as `step`.
+-- Bytes that a weight is read in, by the form it is kept in; int8 and NF4 leave the output layer in bf16.
+floor.bytes = { f32 = { 4.0, 4.0 }, bf16 = { 2.0, 2.0 }, int8 = { 1.0, 2.0 }, nf4 = { 0.5 + 1 / 64, 2.0 } }
+
+-- What a floor is computed from: measured rates { f32 =, bf16 = FLOPs a second, read = bytes a second }, how products
+-- are computed, and the form of the weights; products in bf16 read f32 weights as bf16.
+function floor.rates(rates, compute, weights)
+  local bytes = floor.bytes[compute == "bf16" and weights == "f32" and "bf16" or weights]
+  return { product = rates[compute], read = rates.read, body_bytes = bytes[1], head_bytes = bytes[2] }
+end
+
+-- w: a workload; s: its sizes; rates: floor.rates.  Returns seconds by phase, and their sum as `step`.
 function floor.of(w, s, rates, shared)
   local rows, met
   if shared then
@@ -62,7 +74,7 @@ end
 -- One step of `sequences` at `position` keys each.
 function floor.decode(s, rates, sequences, position)
   return math.max(forward(s, sequences, sequences * position, sequences) / rates.product,
-    (4.0 * (s.body + s.head) + s.kv * sequences * position) / rates.read)
+    (s.body * rates.body_bytes + s.head * rates.head_bytes + s.kv * sequences * position) / rates.read)
 end
 
 return floor

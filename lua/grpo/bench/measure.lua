@@ -13,14 +13,18 @@ measure.phases = { "generate", "reference", "reward", "forward", "backward", "op
 
 local function by_cores(_, rate) return rate end
 
--- { product, own, blas = FLOPs a second of f32 at size^3; product: the better; read = bytes a second }: the best so
+-- { own, blas = FLOPs a second of f32 at size^3, f32: the better; bf16: ours; read = bytes a second }: the best so
 -- far, by core time, so that neighbours do not lower the floor.
 function measure.rates(size, seconds, rates)
-  rates = rates or { own = 0.0, blas = 0.0, read = 0.0 }
-  rates.own = math.max(rates.own, by_cores(core.rate_product("forward", size, size, size, seconds)))
-  rates.blas = math.max(rates.blas, by_cores(core.rate_product("blas_forward", size, size, size, seconds)))
+  rates = rates or { own = 0.0, blas = 0.0, bf16 = 0.0, read = 0.0 }
+  local function best(name, what)
+    rates[name] = math.max(rates[name], by_cores(core.rate_product(what, size, size, size, seconds)))
+  end
+  best("own", "forward")
+  best("blas", "blas_forward")
+  best("bf16", "bf16_forward")
   rates.read = math.max(rates.read, by_cores(core.rate_read(seconds)))
-  rates.product = math.max(rates.own, rates.blas)
+  rates.f32 = math.max(rates.own, rates.blas)
   return rates
 end
 
@@ -35,7 +39,7 @@ local function busy_seconds()
 end
 
 -- A function that says how many cores other processes have used on average since now; nil: unknown.
-local function watch_others()
+function measure.watch_others()
   local busy, own, started = busy_seconds(), os.clock(), core.clock()
   return function()
     local now = busy_seconds()
@@ -45,7 +49,7 @@ local function watch_others()
 end
 
 -- Peak memory counts from here on, where the system allows it.
-local function forget_peak()
+function measure.forget_peak()
   collectgarbage()
   collectgarbage()
   local file = io.open("/proc/self/clear_refs", "w")
@@ -57,20 +61,48 @@ end
 
 -- ---- a step -----------------------------------------------------------------------------------------
 
-local function make_model(w)
-  local model = core.model_new(workloads.config(w), { seed = 1 })
+-- Random weights kept as how.weights says, "f32", "bf16", "int8" or "nf4"; all but the first pass through a checkpoint
+-- in bf16.
+function measure.model(config, how)
+  local weights, compute = how.weights, how.compute == "bf16" and "bf16" or nil
+  local model = core.model_new(config, { seed = 1, compute = compute })
+  if weights == "f32" then return model end
+  local name = os.tmpname()
+  local dir = name .. ".model"
+  local function leave(...)
+    os.remove(name)
+    if core.fs.exists(dir) then core.fs.remove_tree(dir) end
+    return ...
+  end
+  local function load()
+    model:save(dir, { dtype = "bf16" })
+    model = nil
+    collectgarbage()
+    collectgarbage()
+    local options = weights == "bf16" and { dtype = "bf16" } or { quantize = weights }
+    options.compute = compute
+    return core.model_load(dir, options)
+  end
+  local ok, result = pcall(load)
+  leave()
+  if not ok then error(result, 0) end
+  return result
+end
+
+-- The policy and its reference: with an adapter the base alone, else a frozen copy.
+local function make_models(w, how)
+  local model = measure.model(workloads.config(w), how)
   if not w.lora then return model, core.model_clone(model) end
   model:add_lora { rank = w.lora.rank, alpha = w.lora.alpha, seed = 1 }
   return model, core.model_base(model)
 end
 
--- sharing: a prompt once a group; without it each completion is a group of its own behind its own copy.
-local function make_engine(w, model, reference, sharing)
+-- Without sharing each completion is a group of its own behind its own copy of the prompt.
+local function make_engine(w, model, reference, how)
   local sequences = w.prompts * w.group
-  local engine = core.engine { model = model, reference = reference,
-    prompts_per_step = sharing and w.prompts or sequences, group_size = sharing and w.group or 1,
+  return core.engine { model = model, reference = reference, reuse_rollout = how.reuse_rollout or nil,
+    prompts_per_step = how.sharing and w.prompts or sequences, group_size = how.sharing and w.group or 1,
     max_prompt_tokens = w.prompt, max_new_tokens = w.new, optimizer = {} }
-  return engine
 end
 
 local function prompts_of(w, sharing)
@@ -100,14 +132,14 @@ local function score(w, batch, step)
   return core.advantages(rewards, { group = w.group })
 end
 
-local function step(w, engine, prompts, n, sharing)
+local function step(w, engine, prompts, n, how)
   local t, seconds = core.clock(), {}
   local function lap(name)
     local now = core.clock()
     seconds[name], t = now - t, now
   end
   local started, cores = t, os.clock()
-  local batch = engine:rollout { prompts = prompts, n = sharing and w.group or 1, seed = 1, step = n }
+  local batch = engine:rollout { prompts = prompts, n = how.sharing and w.group or 1, seed = 1, step = n }
   lap "generate"
   engine:reference(batch)
   lap "reference"
@@ -120,20 +152,16 @@ local function step(w, engine, prompts, n, sharing)
   return seconds
 end
 
-local function medians(list)
-  local result = {}
-  for name in pairs(list[1]) do
-    local column = {}
-    for i, one in ipairs(list) do column[i] = one[name] end
-    result[name] = statistics.median(column)
-  end
-  return result
+local function column(list, name)
+  local values = {}
+  for i, one in ipairs(list) do values[i] = one[name] end
+  return values
 end
 
-local function least(list, name)
-  local best = math.huge
-  for _, one in ipairs(list) do best = math.min(best, one[name]) end
-  return best
+local function medians(list)
+  local result = {}
+  for name in pairs(list[1]) do result[name] = statistics.median(column(list, name)) end
+  return result
 end
 
 local function sft_seconds(w, engine, runs)
@@ -151,91 +179,84 @@ local function sft_seconds(w, engine, runs)
   return statistics.median(times)
 end
 
--- { seconds = by phase (medians), core_seconds = least step by core time, best = least step, sft =, peak_bytes =,
--- others = cores }
-local function run(w, runs, sharing)
-  forget_peak()
-  local model, reference = make_model(w)
-  local engine <close> = make_engine(w, model, reference, sharing)
-  local prompts, times = prompts_of(w, sharing), {}
-  step(w, engine, prompts, 0, sharing)
-  local others = watch_others()
-  for i = 1, runs do times[i] = step(w, engine, prompts, i, sharing) end
-  return { seconds = medians(times), best = least(times, "step"), core_seconds = least(times, "cores"),
-    others = others(),
-    sft = w.sft and sharing and sft_seconds(w, engine, runs) or nil, peak_bytes = core.mem().peak_rss }
+-- how: { compute =, weights =, sharing =, reuse_rollout = }.  Returns { seconds = by phase (medians), best, worst =
+-- least and longest step, core_seconds = least step by core time, sft =, peak_bytes =, others = cores }.
+function measure.steps(w, runs, how)
+  local model, reference = make_models(w, how)
+  w.tokens = model.config.vocab_size
+  measure.forget_peak()
+  local engine <close> = make_engine(w, model, reference, how)
+  local prompts, times = prompts_of(w, how.sharing), {}
+  step(w, engine, prompts, 0, how)
+  local others = measure.watch_others()
+  for i = 1, runs do times[i] = step(w, engine, prompts, i, how) end
+  local steps = column(times, "step")
+  local row = { seconds = medians(times), best = math.min(table.unpack(steps)), worst = math.max(table.unpack(steps)),
+    core_seconds = math.min(table.unpack(column(times, "cores"))), others = others() }
+  if w.sft and how.sharing and not how.reuse_rollout then row.sft = sft_seconds(w, engine, runs) end
+  row.peak_bytes = core.mem().peak_rss
+  return row
 end
 
--- probe(): the rates; options: { runs=, sharing=true|false|"both" }.  One table, as --json prints it.
-function measure.workload(w, probe, options)
-  local config = workloads.config(w)
-  w.tokens = config.vocab_size
-  local sizes = workloads.sizes(config, w.lora and w.lora.rank)
-  local result, rates = { name = w.name, title = w.title, runs = options.runs, rows = {},
-    shape = { prompts = w.prompts, group = w.group, prompt = w.prompt, new = w.new } }, nil
-  for _, sharing in ipairs { true, false } do
-    if options.sharing == "both" or options.sharing == sharing then
-      rates = probe()
-      local row = run(w, options.runs, sharing)
-      row.shared_prompt = sharing
-      result.rows[#result.rows + 1] = row
+-- ---- a workload -------------------------------------------------------------------------------------
+
+-- The rows that options ask for, in order.
+local function variants(w, o)
+  local list = {}
+  for _, compute in ipairs(o.compute) do
+    local weights = w.lora and (o.base or compute) or "f32"
+    local function add(sharing, reuse)
+      list[#list + 1] = { compute = compute, weights = weights, sharing = sharing, reuse_rollout = reuse }
     end
+    if o.sharing ~= false and o.reuse ~= true then add(true, false) end
+    if o.sharing ~= false and o.reuse ~= false then add(true, true) end
+    if o.sharing ~= true then add(false, false) end
+  end
+  return list
+end
+
+-- probe(): the rates; o: { runs =, compute = { "f32", "bf16" }, base = "f32"|"bf16"|nil, sharing =, reuse = true|false
+-- |"both" }.  One table, as --json prints it.
+function measure.workload(w, probe, o)
+  local config = workloads.config(w)
+  local sizes = workloads.sizes(config, w.lora and w.lora.rank)
+  local result, rates = { name = w.name, title = w.title, runs = o.runs, rows = {},
+    shape = { prompts = w.prompts, group = w.group, prompt = w.prompt, new = w.new } }, nil
+  for _, how in ipairs(variants(w, o)) do
+    rates = probe()
+    local row = measure.steps(w, o.runs, how)
+    row.compute, row.weights = how.compute, how.weights
+    row.shared_prompt, row.reuse_rollout = how.sharing, how.reuse_rollout
+    result.rows[#result.rows + 1] = row
   end
   local tokens = w.prompts * w.group * w.new
-  result.floor = floor.of(w, sizes, rates, true)
   for _, row in ipairs(result.rows) do
-    row.ratio, row.best_ratio = row.seconds.step / result.floor.step, row.best / result.floor.step
-    row.core_ratio = row.core_seconds / result.floor.step
+    local r = floor.rates(rates, row.compute, row.weights)
+    row.floor = floor.of(w, sizes, r, true)
+    row.ratio, row.best_ratio = row.seconds.step / row.floor.step, row.best / row.floor.step
+    row.core_ratio = row.core_seconds / row.floor.step
     row.tokens_per_second = { generate = tokens / row.seconds.generate, step = tokens / row.seconds.step }
-    if not row.shared_prompt then row.own_floor = floor.of(w, sizes, rates, false) end
+    if not row.shared_prompt then row.own_floor = floor.of(w, sizes, r, false) end
     if row.sft then
-      row.sft = { seconds = row.sft, floor = floor.sft(w, sizes, rates),
+      row.sft = { seconds = row.sft, floor = floor.sft(w, sizes, r),
         tokens_per_second = w.sft.rows * w.sft.tokens / row.sft }
     end
   end
   return result
 end
 
--- ---- decoding and kernels --------------------------------------------------------------------------------
+-- ---- kernels -----------------------------------------------------------------------------------------
 
-function measure.decode(w, probe, runs)
-  local rates = probe()
-  forget_peak()
-  local config = workloads.config(w)
-  local sizes, rows = workloads.sizes(config), {}
-  local most = w.sequences[#w.sequences]
-  local model = core.model_new(config, { seed = 1 })
-  local engine <close> = core.engine { model = model, prompts_per_step = 1, group_size = most,
-    max_prompt_tokens = w.prompt, max_new_tokens = w.new }
-  local ids = {}
-  for i = 1, w.prompt do ids[i] = i % config.vocab_size end
-  local function seconds(n, new)
-    local started = core.clock()
-    engine:rollout { prompts = { ids }, n = n, seed = 1, sampling = { max_new_tokens = new } }
-    return core.clock() - started
-  end
-  for _, n in ipairs(w.sequences) do
-    local times = {}
-    seconds(n, 2)
-    local others = watch_others()
-    -- the steps alone: without what a completion of one token takes
-    for i = 1, runs do times[i] = (seconds(n, w.new) - seconds(n, 1)) / (w.new - 1) end
-    local t = statistics.median(times)
-    local limit = floor.decode(sizes, rates, n, w.prompt + w.new / 2)
-    rows[#rows + 1] = { sequences = n, tokens_per_second = n / t, milliseconds_per_token = 1e3 * t,
-      floor_milliseconds = 1e3 * limit, ratio = t / limit, others = others() }
-  end
-  return { name = w.name, title = w.title, weights = model:count(), rows = rows, peak_bytes = core.mem().peak_rss }
-end
+local products = { "forward", "blas_forward", "bf16_forward", "dx", "blas_dx", "bf16_dx", "dw", "blas_dw", "bf16_dw" }
 
--- GF/s of our products and of OpenBLAS's on shapes of the workloads.
+-- GF/s of our products, in f32 and in bf16, and of OpenBLAS's on shapes of the workloads.
 function measure.kernels(seconds, small)
   local shapes = small and { { 32, 32 } } or { { 688, 256 }, { 1152, 384 }, { 1536, 576 }, { 896, 4864 } }
   local rows = {}
   for _, shape in ipairs(shapes) do
     for _, m in ipairs(small and { 1, 8 } or { 1, 8, 64, 400, 1500 }) do
       local row = { outputs = shape[1], inputs = shape[2], rows = m }
-      for _, what in ipairs { "forward", "dx", "dw", "blas_forward", "blas_dx", "blas_dw" } do
+      for _, what in ipairs(products) do
         if m >= 64 or what:find("forward") then
           row[what] = (core.rate_product(what, m, shape[1], shape[2], seconds)) / 1e9
         end
@@ -245,5 +266,7 @@ function measure.kernels(seconds, small)
   end
   return rows
 end
+
+measure.products = products
 
 return measure

@@ -78,4 +78,14 @@ function workloads.sizes(config, rank)
     trained = rank and low_rank or layer * layers + embeddings }
 end
 
+-- The matrices of a Llama's decoding step: { outputs, inputs, how many }.
+function workloads.matrices(config)
+  local hidden, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+  local head_dim = config.head_dim or hidden // config.num_attention_heads
+  local q = config.num_attention_heads * head_dim
+  local kv = (config.num_key_value_heads or config.num_attention_heads) * head_dim
+  return { { q, hidden, layers }, { kv, hidden, 2 * layers }, { hidden, q, layers }, { inner, hidden, 2 * layers },
+    { hidden, inner, layers }, { config.vocab_size, hidden, 1 } }
+end
+
 return workloads

@@ -2,6 +2,7 @@ local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
+local probing = require "grpo.probing"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
@@ -19,8 +20,11 @@ local command = {
 Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with their
 token counts, the distribution of prompt lengths, two sampled completions with every reward, and
 estimates of peak memory and of the time of a step (from a few steps at learning rate 0 whose
-results are thrown away).  Rewards are called twice in different order; one that answers
-differently, or that fails, is a finding.  Exit status 1 when there is a finding.]],
+results are thrown away).
+
+Findings: a reward that answers differently when it is called again, in another order; that fails on degenerate
+text (empty, huge, invalid UTF-8, nested tags, control characters, ...) or is slow there; that gives the same to
+everything; that prefers degenerate text to every demonstration (data.target).  Exit status 1 when there is one.]],
 }
 
 local MAX_ROWS = 2000 -- rows looked at for the length distribution
@@ -95,6 +99,13 @@ local function show_samples(tr, stage, findings)
   end
 end
 
+local function probe_rewards(tr, e, config, findings)
+  local target = config.data.target
+  for _, stage in ipairs(e.stages) do target = target or stage.config.data.target end
+  local count = probing.run(config, tr.tokenizer, target, findings)
+  if count > 0 then out("\nrewards tried on %d texts that no model sampled", count) end
+end
+
 -- A few real steps at learning rate 0.  Returns the median of their times.
 local function time_steps(tr, stage, count)
   local times = {}
@@ -112,7 +123,7 @@ end
 local function memory_line(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  for _, name in ipairs { "weights", "reference", "optimizer", "cache", "batch", "activations" } do
+  for _, name in ipairs { "weights", "reference", "optimizer", "cache", "batch", "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
@@ -124,6 +135,7 @@ local function estimate(tr, e)
   for index, spec in ipairs(e.stages) do
     spec.config.train.lr = 0.0
     spec.config.hooks = {}
+    spec.config.reward.on_error = "skip" -- an error is a finding by now
     tr:begin_stage(index)
     tr.stage.steps = 6
     memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
@@ -154,7 +166,10 @@ function command.run(o)
   show_prompts(tr, config)
   prompt_lengths(tr, config)
   tr:begin_stage(last)
-  if #config.reward_entries > 0 then show_samples(tr, tr.stage, findings) end
+  if #config.reward_entries > 0 then
+    show_samples(tr, tr.stage, findings)
+    probe_rewards(tr, e, config, findings)
+  end
   estimate(tr, e)
   for _, line in ipairs(findings) do out("finding: %s", line) end
   return #findings > 0 and 1 or 0

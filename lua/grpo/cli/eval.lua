@@ -35,10 +35,7 @@ local function experiment_of(o)
     return script.load(what, o)
   end
   local info = rundir.read_json(what .. "/run.json")
-  package.path = what .. "/source/modules/?.lua;" .. package.path
-  local overrides = table.move(o.overrides, 1, #o.overrides, #(info.overrides or {}) + 1,
-    table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {}))
-  local e = script.load(what .. "/source/main.lua", { args = info.args, overrides = overrides })
+  local e = script.of_run(what, info, o.overrides)
   local from = one or checkpoint.newest(what)
   if not from then error(core.error("ENOENT", what .. ": has no checkpoint yet"), 0) end
   return e, from

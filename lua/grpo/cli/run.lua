@@ -116,11 +116,7 @@ local function resume(o, root, options)
     core.err(("grpo: %s is finished already\n"):format(directory.dir))
     return nil, directory
   end
-  package.path = directory.dir .. "/source/modules/?.lua;" .. package.path
-  local path = o.words[1] and o.flags.force and o.words[1] or directory.dir .. "/source/main.lua"
-  local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
-  for _, word in ipairs(o.overrides) do overrides[#overrides + 1] = word end
-  local e = script.load(path, { args = info.args, overrides = overrides })
+  local e = script.of_run(directory.dir, info, o.overrides, o.words[1] and o.flags.force and o.words[1] or nil)
   e.config.name = info.name
   options.directory, options.from = directory, checkpoint.newest(directory.dir)
   local step, evaluated = -1, false

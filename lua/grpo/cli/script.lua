@@ -44,4 +44,12 @@ function script.load(path, o)
   return result
 end
 
+-- The experiment of a run, from the sources that it saved; `more`: overrides after its own; `path`: another script.
+function script.of_run(dir, info, more, path)
+  package.path = dir .. "/source/modules/?.lua;" .. package.path
+  local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
+  for _, word in ipairs(more or {}) do overrides[#overrides + 1] = word end
+  return script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides })
+end
+
 return script

@@ -11,6 +11,7 @@
 
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
+#include "kern/inner/normal.inc.c"
 
 const Kernels TABLE = {
     .name = NAME,
@@ -56,4 +57,5 @@ const Kernels TABLE = {
     .logp_grad = logp_grad,
     .kl = kl,
     .kl_grad = kl_grad,
+    .normals = normals,
 };

@@ -1,0 +1,97 @@
+local compare = require "grpo.compare"
+local core = require "grpo.core"
+local display = require "grpo.display"
+local history = require "grpo.history"
+
+local command = {
+  usage = "diff RUN RUN [--json]",
+  words = 2,
+  summary = "two runs: what was set differently, where they part, how they ended",
+  flags = { json = "flag" },
+  help = [[
+Compares two runs: options and environment that differ, sources that differ, the first step whose metrics differ
+(times and memory aside), the first completion that differs and at which token, and the ends side by side (means of
+the last ten steps, the last evaluation).  Exit status 0 whether or not they differ.
+
+  --json   all of it as one object]],
+}
+
+local function number_text(v)
+  return type(v) == "number" and ("%.6g"):format(v) or "-"
+end
+
+local function short(text, width)
+  text = display.clean(tostring(text)):gsub("\n", " ")
+  return #text > width and text:sub(1, width - 3) .. "..." or text
+end
+
+-- Columns as wide as needed, long values cut.
+local function show_table(rows, a, b, value)
+  local widths = { 0, #a, #b }
+  for _, row in ipairs(rows) do
+    widths[1] = math.max(widths[1], #row.name)
+    widths[2] = math.max(widths[2], #value(row.a))
+    widths[3] = math.max(widths[3], #value(row.b))
+  end
+  local line = ("  %%-%ds  %%-%ds  %%s\n"):format(widths[1], widths[2])
+  core.out(line:format("", a, b))
+  for _, row in ipairs(rows) do core.out(line:format(row.name, value(row.a), value(row.b))) end
+end
+
+local function show_settings(settings, sources, a, b)
+  if #settings == 0 and #sources == 0 then
+    core.out("same options, same sources, same environment\n")
+    return
+  end
+  if #settings > 0 then
+    core.out("set differently:\n")
+    show_table(settings, a.name, b.name, function(v) return short(v, 60) end)
+  end
+  for _, line in ipairs(sources) do core.out("source " .. line .. "\n") end
+end
+
+local function show_parting(metrics, common, text)
+  if not metrics then
+    core.out(("metrics: equal on all %d common steps\n"):format(common))
+  else
+    local parts = {}
+    for i, one in ipairs(metrics.names) do
+      parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, number_text(one.a), number_text(one.b)) or nil
+    end
+    core.out(("metrics: part at step %d: %s%s\n"):format(metrics.step, table.concat(parts, ", "),
+      #metrics.names > 4 and (", and %d more"):format(#metrics.names - 4) or ""))
+  end
+  if not text then
+    core.out("completions: equal on all common steps\n")
+  elseif not text.same_prompt then
+    core.out(("completions: part at step %d, prompt %d: other prompts\n  %s\n  %s\n"):format(text.step,
+      text.prompt_index, short(text.prompt, 100), short(text.other_prompt, 100)))
+  else
+    core.out(("completions: part at step %d, prompt %d (%s), completion %d, %s\n"):format(text.step, text.prompt_index,
+      short(text.prompt, 40), text.index, text.token and ("token %d"):format(text.token)
+      or ("byte %d"):format(text.at)))
+    local from = math.max(1, text.at - 40)
+    core.out(("  ...%s\n  ...%s\n"):format(short(text.a:sub(from), 100), short(text.b:sub(from), 100)))
+  end
+end
+
+function command.run(o)
+  if not o.words[2] then error(core.error("EARG", "diff: which two runs? usage: grpo " .. command.usage), 0) end
+  local a, b = history.open(o.words[1]), history.open(o.words[2])
+  local settings, sources = compare.settings(a, b), compare.sources(a, b)
+  local metrics, common = compare.metrics(a, b)
+  local text, ends = compare.completions(a, b), compare.ends(a, b)
+  if o.flags.json then
+    core.out(core.json_encode { a = a.dir, b = b.dir, settings = settings, sources = sources, metrics = metrics,
+      common_steps = common, completions = text, ends = ends } .. "\n")
+    return
+  end
+  show_settings(settings, sources, a, b)
+  show_parting(metrics, common, text)
+  if #ends > 0 then
+    core.out("ends:\n")
+    show_table(ends, a.name, b.name, number_text)
+  end
+end
+
+return command

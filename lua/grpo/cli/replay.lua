@@ -1,0 +1,222 @@
+local core = require "grpo.core"
+local checkpoint = require "grpo.checkpoint"
+local display = require "grpo.display"
+local flags = require "grpo.cli.flags"
+local history = require "grpo.history"
+local rescore = require "grpo.rescore"
+local script = require "grpo.cli.script"
+
+local command = {
+  usage = "replay RUN [STEP] [--reward FILE] [--regenerate] [--n N] [--arg k=v] [--json]",
+  words = 2,
+  summary = "show saved completions with their rewards; score them again with changed code",
+  flags = { reward = "value", regenerate = "flag", n = "value", json = "flag" },
+  help = [[
+Shows the completions of STEP (default: the last one recorded), prompt by prompt, best first, with every reward and
+the advantage.
+
+  --reward FILE   scores saved completions again, those of STEP or of all steps, with the rewards of FILE, which
+                  returns a function, a table as the option `rewards` takes it, or an experiment; shows what changed
+                  and how many advantages change their sign
+  --regenerate    samples STEP's completions once more, from the nearest checkpoint before it, and says whether every
+                  one is the same
+  --n N           prompts shown, or changed completions (default 4; 0: none)
+  --json          one object a completion, each on a line of its own]],
+}
+
+local function complain(code, format, ...)
+  error(core.error(code, ("replay: " .. format):format(...)), 0)
+end
+
+-- ---- showing -----------------------------------------------------------------------------
+
+local function number_text(v)
+  return type(v) == "number" and ("%.4g"):format(v) or "-"
+end
+
+local function rewards_text(rewards)
+  local names, parts = {}, {}
+  for name in pairs(rewards or {}) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do parts[i] = ("%s %s"):format(name, number_text(rewards[name])) end
+  return table.concat(parts, ", ")
+end
+
+local function show_group(group)
+  core.out(("\nprompt %d: %s\n"):format(group[1].prompt_index, (display.clean(group[1].prompt):gsub("\n", " "))))
+  table.sort(group, function(a, b)
+    local ra, rb = a.reward or -math.huge, b.reward or -math.huge
+    if ra ~= rb then return ra > rb end
+    return a.index < b.index
+  end)
+  for _, row in ipairs(group) do
+    core.out(("  [%s | total %s | advantage %s | %s, %d tokens]\n    %s\n"):format(rewards_text(row.rewards),
+      number_text(row.reward), number_text(row.advantage), row.finish, row.length or 0,
+      (display.clean(row.text):gsub("\n", "\n    "))))
+  end
+end
+
+local function show_step(rows, n, json)
+  if json then
+    for _, row in ipairs(rows) do core.out(core.json_encode(row) .. "\n") end
+    return
+  end
+  local groups, by_prompt = {}, {}
+  for _, row in ipairs(rows) do
+    local group = by_prompt[row.prompt_index]
+    if not group then
+      group = {}
+      by_prompt[row.prompt_index], groups[#groups + 1] = group, group
+    end
+    group[#group + 1] = row
+  end
+  core.out(("step %d: %d completions of %d prompts\n"):format(rows[1].step, #rows, #groups))
+  for i = 1, math.min(n, #groups) do show_group(groups[i]) end
+  if n < #groups then core.out(("\n%d more prompts; --n %d shows all\n"):format(#groups - n, #groups)) end
+end
+
+-- ---- scoring again -------------------------------------------------------------------------
+
+-- Lists of rows, one for each step that is asked for.
+local function steps_of(run, step)
+  local list, last = {}, nil
+  for _, row in history.rows(run.dir, "completions") do
+    if not step or row.step == step then
+      if row.step ~= last then list[#list + 1] = {} end
+      last = row.step
+      list[#list][#list[#list] + 1] = row
+    end
+  end
+  if #list > 0 then return list end
+  if step then complain("EARG", "%s: has no completion of step %d; GRPO steps have", run.dir, step) end
+  complain("ENOENT", "%s: has no completion yet", run.dir)
+end
+
+-- What schedules were called with at each step: { [step] = p }, and the step's stage.
+local function arguments(run, e)
+  local list, tokens, last = {}, 0, {}
+  for _, m in history.rows(run.dir, "metrics") do
+    local config = e.stages[m.stage].config
+    local steps = config.train.steps or m.stage_step
+    if m.stage_step == 1 then tokens = m.num_tokens - (m.trained_tokens or 0) end
+    list[m.step] = { stage = m.stage, step = m.stage_step - 1, steps = steps,
+      fraction = steps > 0 and (m.stage_step - 1) / steps or 1.0, tokens = (last.num_tokens or 0) - math.max(0, tokens),
+      metrics = last }
+    last = m
+  end
+  return list
+end
+
+local function show_change(c)
+  local saved = c.saved
+  core.out(("\nstep %d, prompt %d, completion %d: %s\n  was [%s | total %s | advantage %s]\n  is  [%s | total %s | "
+    .. "advantage %s]\n    %s\n"):format(saved.step, saved.prompt_index, saved.index,
+    (display.clean(saved.prompt):gsub("\n", " ")), rewards_text(saved.rewards), number_text(saved.reward),
+    number_text(saved.advantage), rewards_text(c.rewards), number_text(c.reward), number_text(c.advantage),
+    (display.clean(saved.text):gsub("\n", "\n    "))))
+end
+
+local function json_row(c)
+  local saved, rewards = c.saved, {}
+  for name, r in pairs(c.rewards) do rewards[name] = r ~= core.none and r or core.json_null end
+  return core.json_encode { step = saved.step, prompt_index = saved.prompt_index, index = saved.index,
+    prompt = saved.prompt, text = saved.text, rewards = rewards, reward = c.reward, advantage = c.advantage,
+    errors = c.errors, was = { rewards = saved.rewards, reward = saved.reward, advantage = saved.advantage },
+    flipped = c.flipped }
+end
+
+-- The completions that change most, the biggest first.
+local function keep_most(most, c, n)
+  local change = math.abs((c.reward or 0) - (c.saved.reward or 0))
+  if n == 0 or change == 0 or (#most == n and change <= most[n].change) then return end
+  local at = #most + 1
+  while at > 1 and most[at - 1].change < change do at = at - 1 end
+  table.insert(most, at, { change = change, c = c })
+  most[n + 1] = nil
+end
+
+local function score_again(run, step, o, n)
+  local e = script.of_run(run.dir, run.info)
+  local entries = rescore.entries(o.flags.reward, o)
+  local ps, most = arguments(run, e), {}
+  local count, changed, flipped, failed = 0, 0, 0, 0
+  for _, rows in ipairs(steps_of(run, step)) do
+    local p = ps[rows[1].step]
+    if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end
+    local config = e.stages[p.stage].config
+    if not rows[1].row then
+      complain("EFORMAT", "%s: its completions do not name their rows: an older version made the run", run.dir)
+    end
+    local cs = rescore.completions(rows, config)
+    rescore.step(cs, entries, config, p)
+    for _, c in ipairs(cs) do
+      count, flipped = count + 1, flipped + (c.flipped and 1 or 0)
+      failed = failed + (c.errors and 1 or 0)
+      if c.reward ~= c.saved.reward then changed = changed + 1 end
+      if o.flags.json then core.out(json_row(c) .. "\n") else keep_most(most, c, n) end
+    end
+  end
+  if o.flags.json then return end
+  core.out(("%d completions scored again with %s: %d have another reward, %d advantages change their sign\n"):format(
+    count, o.flags.reward, changed, flipped))
+  if failed > 0 then core.out(("%d of them met an error in a reward\n"):format(failed)) end
+  for _, item in ipairs(most) do show_change(item.c) end
+end
+
+-- ---- sampling again ------------------------------------------------------------------------
+
+-- The newest checkpoint from which STEP is still to come; nil: the beginning.
+local function before(run, step)
+  local found
+  for _, name in ipairs(core.fs.list(run.dir .. "/checkpoints") or {}) do
+    local at = tonumber(name:match("^step%-(%d+)$"))
+    if at and at < step and (not found or at > found.at) then
+      found = { at = at, path = run.dir .. "/checkpoints/" .. name }
+    end
+  end
+  if found then checkpoint.read(found.path) end
+  return found
+end
+
+local function regenerate(run, step, n)
+  local rows = steps_of(run, step)[1]
+  local from = before(run, step)
+  core.err(("replay: from %s to step %d\n"):format(from and ("the checkpoint of step %d"):format(from.at)
+    or "the beginning", step))
+  local e = script.of_run(run.dir, run.info)
+  local tr = require("grpo.train").new(e, { from = from and from.path })
+  while tr.step_count < step do
+    if not tr:step() then complain("EARG", "%s: the run ends at step %d", run.dir, tr.step_count) end
+  end
+  local same = 0
+  local cs = tr.batch.completions
+  for i, row in ipairs(rows) do
+    if cs[i] and cs[i].text == row.text and cs[i].reward == row.reward then same = same + 1 end
+  end
+  show_step(rows, n)
+  core.out(("\n%d of %d completions are the same again\n"):format(same, #rows))
+  return same == #rows and 0 or 1
+end
+
+-- ---- the command ---------------------------------------------------------------------------
+
+local function last_step(run)
+  local last
+  for _, row in history.rows(run.dir, "completions") do last = row.step end
+  return last or complain("ENOENT", "%s: has no completion yet", run.dir)
+end
+
+function command.run(o)
+  local word, step = o.words[1], o.words[2]
+  if not word then complain("EARG", "which run? usage: grpo %s", command.usage) end
+  if step and not math.tointeger(tonumber(step)) then complain("EARG", "STEP: got '%s', want a whole number", step) end
+  step = step and math.tointeger(tonumber(step))
+  local n = flags.integer(o, "n", 0, 4)
+  local run = history.open(word)
+  if o.flags.reward then return score_again(run, step, o, n) end
+  step = step or last_step(run)
+  if o.flags.regenerate then return regenerate(run, step, n) end
+  show_step(steps_of(run, step)[1], n, o.flags.json)
+end
+
+return command

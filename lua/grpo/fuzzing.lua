@@ -1,0 +1,79 @@
+-- `grpo test --fuzz`: rewards called with degenerate text, and with random mixtures of its pieces.
+
+local core = require "grpo.core"
+local display = require "grpo.display"
+local hostile = require "grpo.hostile"
+local rescore = require "grpo.rescore"
+local rewarding = require "grpo.rewarding"
+local rollout = require "grpo.rollout"
+
+local fuzzing = {}
+
+local MOST_PIECES, PIECE_BYTES = 12, 40
+local generous = { instructions = 50000000, memory = 256 << 20, seconds = 10 }
+
+-- A text of random pieces of the degenerate ones and of what the rows hold.
+local function mixture(rng, pieces)
+  local parts = {}
+  for i = 1, 1 + math.floor(rng() * MOST_PIECES) do
+    local text = pieces[1 + math.floor(rng() * #pieces)]
+    local from = 1 + math.floor(rng() * #text)
+    parts[i] = text:sub(from, from + math.floor(rng() * PIECE_BYTES))
+  end
+  return table.concat(parts)
+end
+
+local function strings_of(row, list)
+  if type(row) == "string" then
+    list[#list + 1] = row
+  elseif type(row) == "table" then
+    for _, v in pairs(row) do strings_of(v, list) end
+  end
+end
+
+local function texts_of(rows, seed, count)
+  local list, pieces = hostile.texts(), {}
+  for _, item in ipairs(list) do pieces[#pieces + 1] = item.text:sub(1, 400) end
+  local own = {}
+  for _, row in ipairs(rows) do strings_of(row, own) end
+  table.sort(own)
+  for _, s in ipairs(own) do pieces[#pieces + 1] = s end
+  local rng = core.rng(seed, "user", 0, 0, 0)
+  for i = 1, count do list[#list + 1] = { name = "mixture " .. i, text = mixture(rng, pieces) } end
+  return list
+end
+
+local function completion(text, row)
+  local c = { text = text, prompt = "", row = row, ids = {}, logprobs = {}, length = 0, finish = "eos",
+    truncated = false, index = 1, step = 0, tokens_seen = 0, state = rollout.read_only({}), rewards = {},
+    rng = core.rng(0, "reward", 0, 0, 1) }
+  c.group = { c }
+  return c
+end
+
+-- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures = sentences, one for
+-- each reward and line }
+function fuzzing.run(path, count, o)
+  local entries, e = rescore.entries(path, o)
+  local config = e and e.stages[#e.stages].config
+  local rows = {}
+  for i = 1, config and math.min(5, #config.data.train) or 0 do rows[i] = config.data.train[i] end
+  if #rows == 0 then rows[1] = { prompt = "", answer = "42" } end
+  local limits = config and config.limits.reward or generous
+  local texts, failures, seen = texts_of(rows, config and config.seed or 0, count), {}, {}
+  for k, item in ipairs(texts) do
+    local c = completion(item.text, rows[(k - 1) % #rows + 1])
+    rewarding.score(entries, { c }, limits, "skip")
+    for _, entry in ipairs(entries) do
+      local message = c.errors and c.errors[entry.name]
+      local place = message and entry.name .. (message:match("[^%s:]+:%d+:") or "")
+      if place and not seen[place] then
+        seen[place] = true
+        failures[#failures + 1] = ("on %s: %s"):format(item.name, display.clean(message))
+      end
+    end
+  end
+  return { rewards = #entries, texts = #texts, failures = failures }
+end
+
+return fuzzing

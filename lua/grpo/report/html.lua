@@ -1,0 +1,267 @@
+-- One self-contained HTML page of a run: facts, curves, diagnosis, options, a browser of completions.
+
+local core = require "grpo.core"
+local history = require "grpo.history"
+local page = require "grpo.report.page"
+local sorted_pairs = require "grpo.sorted"
+local svg = require "grpo.report.svg"
+
+local html = {}
+local escape = svg.escape
+
+-- ---- curves ----------------------------------------------------------------------------
+
+-- A title and the metrics it shows; a name that ends in * stands for all that begin so.
+local panels = {
+  { "Reward", "reward", "reward_std" },
+  { "Rewards, mean by name", "rewards/*/mean" },
+  { "Held-out", "eval/accuracy", "eval/pass@*", from = "eval" },
+  { "KL to the reference", "kl" },
+  { "Entropy", "entropy" },
+  { "Completion length", "completions/mean_length", "completions/min_length", "completions/max_length" },
+  { "Groups without a signal, completions cut off", "frac_reward_zero_std", "completions/clipped_ratio" },
+  { "Clipped tokens", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean" },
+  { "Gradient norm", "grad_norm" },
+  { "Loss of supervised steps", "loss", only = "sft" },
+  { "Learning rate", "learning_rate" },
+  { "Weight of the KL", "beta" },
+  { "Seconds a step", "step_time", "time/generate", "time/reward", "time/train" },
+}
+
+local function finite(v)
+  return type(v) == "number" and v - v == 0
+end
+
+local function pattern_of(name)
+  return "^" .. name:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", "([^/]+)") .. "$"
+end
+
+-- The metrics of these rows that a panel's name means, in order.
+local function matching(rows, name)
+  if not name:find("*", 1, true) then return { name } end
+  local pattern, seen, list = pattern_of(name), {}, {}
+  for _, row in ipairs(rows) do
+    for key in pairs(row) do
+      if not seen[key] and key:match(pattern) then
+        seen[key] = true
+        list[#list + 1] = key
+      end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+local function points_of(rows, name, only)
+  local points = {}
+  for _, row in ipairs(rows) do
+    local v = row[name]
+    if finite(v) and finite(row.step) and (not only or row.kind == only) then
+      local low, high = row[name .. "/low"], row[name .. "/high"]
+      points[#points + 1] = { row.step, v, low = finite(low) and low or nil, high = finite(high) and high or nil }
+    end
+  end
+  return points
+end
+
+local function constant_zero(points)
+  for _, p in ipairs(points) do
+    if p[2] ~= 0 then return false end
+  end
+  return true
+end
+
+local function series_of(panel, rows)
+  local list = {}
+  for i = 2, #panel do
+    for _, name in ipairs(matching(rows, panel[i])) do
+      local points = points_of(rows, name, panel.only)
+      if #points > 0 and not constant_zero(points) then
+        list[#list + 1] = { name = name, points = points, dots = panel.from == "eval" }
+      end
+    end
+  end
+  return list
+end
+
+-- What a step always records and no panel shows.
+local unshown = { "step", "stage", "stage_step", "num_tokens", "num_sequences", "trained_tokens", "loss",
+  "ratio_max_deviation", "time/forward", "time/backward", "time/optimizer", "tokens_per_second/generate",
+  "tokens_per_second/train", "memory/peak_bytes", "completions/mean_terminated_length", "clip_ratio/low_min",
+  "clip_ratio/high_max" }
+
+-- Numbers of the script's own (tr:log), and rare ones.
+local function own_metrics(metrics)
+  local known, list, seen = {}, {}, {}
+  for _, name in ipairs(unshown) do known[name] = true end
+  for _, panel in ipairs(panels) do
+    for i = 2, #panel do known[panel[i]] = true end
+  end
+  for _, row in ipairs(metrics) do
+    for name, v in pairs(row) do
+      if finite(v) and not known[name] and not seen[name] and not name:find("^rewards/") then
+        seen[name] = true
+        list[#list + 1] = name
+      end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+local function stage_marks(metrics)
+  local marks = {}
+  for i = 2, #metrics do
+    if metrics[i].stage ~= metrics[i - 1].stage then marks[#marks + 1] = metrics[i].step - 0.5 end
+  end
+  return marks
+end
+
+local function curves(metrics, evals)
+  local out, marks = {}, stage_marks(metrics)
+  for _, panel in ipairs(panels) do
+    out[#out + 1] = svg.panel(panel[1], series_of(panel, panel.from == "eval" and evals or metrics), marks)
+  end
+  for _, name in ipairs(own_metrics(metrics)) do
+    out[#out + 1] = svg.panel(name, series_of({ name, name }, metrics), marks)
+  end
+  if #out == 0 then return '<p class="dim">No step has been recorded.</p>' end
+  return '<div class="panels">' .. table.concat(out, "\n") .. "</div>"
+end
+
+-- ---- facts -------------------------------------------------------------------------------
+
+local function when(t)
+  return t and os.date("!%Y-%m-%d %H:%M:%S UTC", math.floor(t))
+end
+
+local function value_text(v)
+  return type(v) == "table" and core.json_encode(v) or type(v) == "number" and svg.number_text(v) or tostring(v)
+end
+
+local function option(run, name)
+  local o = run.options[name]
+  return o and o.value ~= core.json_null and o.value or nil
+end
+
+local function facts(run, metrics)
+  local last, info, env = metrics[#metrics] or {}, run.info, run.env
+  local ended = info.finished or info.heartbeat
+  local rows = {
+    { "state", ("%s, step %s of %s"):format(run.state, value_text(run.step or last.step or 0),
+      value_text(run.steps or "?")) },
+    { "script", info.script }, { "model", option(run, "model.path") },
+    { "started", when(info.started) },
+    { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
+    { "tokens", last.num_tokens }, { "peak memory", last["memory/peak_bytes"]
+      and ("%.0f MiB"):format(last["memory/peak_bytes"] / 2 ^ 20) },
+    { "seed", env.seed }, { "threads", env.threads }, { "kernels", env.kernels },
+    { "version", env.version and ("%s (%s)"):format(env.version, tostring(env.commit)) },
+  }
+  local out = {}
+  for _, row in ipairs(rows) do
+    if row[2] then
+      out[#out + 1] = ("<tr><td>%s</td><td>%s</td></tr>"):format(row[1], escape(value_text(row[2])))
+    end
+  end
+  return '<table class="facts">' .. table.concat(out) .. "</table>"
+end
+
+local function options_table(run, keep)
+  local out = {}
+  for name, o in sorted_pairs(run.options) do
+    if keep(o) then
+      out[#out + 1] = ("<tr><td>%s</td><td>%s</td><td class=dim>%s</td></tr>"):format(escape(name),
+        escape(value_text(o.value)), escape(o.origin))
+    end
+  end
+  return "<table><tr><th>option</th><th>value</th><th>from</th></tr>" .. table.concat(out) .. "</table>"
+end
+
+local function notes(run)
+  if #run.notes == 0 then return '<p class="dim">Nothing.</p>' end
+  return '<div class="notes">' .. escape(table.concat(run.notes, "\n")) .. "</div>"
+end
+
+-- ---- completions ---------------------------------------------------------------------------
+
+-- Which steps' completions are shown: all, or evenly spaced ones that hold about `most`; the last is among them.
+local function chosen_steps(dir, most)
+  local steps, count = {}, 0
+  for _, row in history.rows(dir, "completions") do
+    count = count + 1
+    if steps[#steps] ~= row.step then steps[#steps + 1] = row.step end
+  end
+  local keep, wanted = {}, math.max(1, math.min(#steps, count > 0 and #steps * most // count or 0))
+  for i = 1, wanted do
+    local at = wanted == 1 and #steps or 1 + (i - 1) * (#steps - 1) // (wanted - 1)
+    if steps[at] then keep[steps[at]] = true end
+  end
+  return keep, count
+end
+
+local function reward_names(rows)
+  local seen, list = {}, {}
+  for _, row in ipairs(rows) do
+    for name in pairs(row.rewards or {}) do
+      if not seen[name] then
+        seen[name] = true
+        list[#list + 1] = name
+      end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+local function cell(v)
+  return v == nil and core.json_null or v
+end
+
+local function completions_data(rows)
+  local names = reward_names(rows)
+  local columns = { "step", "prompt", "text", "reward" }
+  for _, name in ipairs(names) do columns[#columns + 1] = name end
+  for _, name in ipairs { "advantage", "length", "finish" } do columns[#columns + 1] = name end
+  local list = {}
+  for i, row in ipairs(rows) do
+    local one = { cell(row.step), cell(row.prompt), cell(row.text), cell(row.reward) }
+    for _, name in ipairs(names) do one[#one + 1] = cell((row.rewards or {})[name]) end
+    for _, name in ipairs { "advantage", "length", "finish" } do one[#one + 1] = cell(row[name]) end
+    list[i] = one
+  end
+  return core.json_encode { columns = columns, rows = list }
+end
+
+local function completions(dir, most)
+  local keep, count = chosen_steps(dir, most)
+  local rows = history.list(dir, "completions", function(row) return keep[row.step] end)
+  if #rows == 0 then return '<p class="dim">No completion has been recorded.</p>', 0 end
+  local shown = #rows < count and ('<p class="dim">%d of %d completions, of evenly spaced steps; '
+    .. "<code>--completions N</code> shows more.</p>"):format(#rows, count) or ""
+  -- inside <script> the HTML parser looks for "<" only
+  local data = completions_data(rows):gsub("<", "\\u003c"):gsub("\226\128([\168\169])", function(last)
+    return last == "\168" and "\\u2028" or "\\u2029"
+  end)
+  return shown .. page.controls .. '<script type="application/json" id="data">' .. data .. "</script><script>"
+    .. page.script .. "</script>", #rows
+end
+
+-- run: from history.open; most: completions to show at most, about.  Returns the page.
+function html.page(run, most)
+  local metrics, evals = history.list(run.dir, "metrics"), history.list(run.dir, "eval")
+  local changed = function(o) return o.origin ~= "default" end
+  local title = escape(run.name)
+  return table.concat {
+    "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>", title, "</title>",
+    '<meta name="viewport" content="width=device-width,initial-scale=1"><style>', page.style, "</style></head><body>",
+    "<h1>", title, "</h1>", facts(run, metrics),
+    "<h2>Curves</h2>", curves(metrics, evals),
+    "<h2>Notes of the run</h2>", notes(run),
+    "<h2>Options that were set</h2>", options_table(run, changed),
+    "<details><summary class=dim>all options</summary>", options_table(run, function() return true end), "</details>",
+    "<h2>Completions</h2>", (completions(run.dir, most)), "</body></html>\n",
+  }
+end
+
+return html

@@ -1,0 +1,131 @@
+-- Curves as inline SVG: a panel has a title, axes and some series over the same steps.
+
+local svg = {}
+
+local WIDTH, HEIGHT = 460, 220
+local LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
+local MOST_POINTS = 400
+local COLOURS = { "#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f" }
+
+function svg.escape(text)
+  return (tostring(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
+    ["'"] = "&#39;" }))
+end
+
+-- Every series as at most MOST_POINTS points: the mean of neighbours.
+local function thinned(points)
+  local per = math.ceil(#points / MOST_POINTS)
+  if per <= 1 then return points end
+  local list = {}
+  for first = 1, #points, per do
+    local n, x, y = 0, 0, 0
+    for i = first, math.min(first + per - 1, #points) do
+      n, x, y = n + 1, x + points[i][1], y + points[i][2]
+    end
+    list[#list + 1] = { x / n, y / n }
+  end
+  return list
+end
+
+local function range(series, axis)
+  local low, high = math.huge, -math.huge
+  for _, s in ipairs(series) do
+    for _, p in ipairs(s.points) do
+      low, high = math.min(low, p[axis]), math.max(high, p[axis])
+      if axis == 2 and p.low then low, high = math.min(low, p.low), math.max(high, p.high) end
+    end
+  end
+  return low, high
+end
+
+-- Round numbers that cut low .. high into some 4 pieces.
+local function ticks(low, high)
+  local raw = (high - low) / 4
+  if raw <= 0 then return { low } end
+  local power = 10 ^ math.floor(math.log(raw, 10))
+  local step = 10 * power
+  for _, m in ipairs { 1, 2, 5 } do
+    if m * power >= raw then
+      step = m * power
+      break
+    end
+  end
+  local list = {}
+  for i = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do list[#list + 1] = i * step end
+  return list
+end
+
+local function number_text(v)
+  if v == 0 or math.abs(v) < 1e-12 then return "0" end
+  local size = math.abs(v)
+  if size >= 1e4 or size < 1e-3 then return (("%.2g"):format(v):gsub("e([+-])0*(%d)", "e%1%2"):gsub("e%+", "e")) end
+  return ("%.4g"):format(v)
+end
+svg.number_text = number_text
+
+local function scale(low, high, from, to)
+  local by = high > low and (to - from) / (high - low) or 0
+  return function(v) return high > low and from + (v - low) * by or (from + to) / 2 end
+end
+
+local function axes(out, x, y, xs, ys)
+  for _, v in ipairs(ticks(ys[1], ys[2])) do
+    out[#out + 1] = ('<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="y" x="%d" '
+      .. 'y="%.1f">%s</text>'):format(LEFT, WIDTH - RIGHT, y(v), y(v), LEFT - 5, y(v) + 3.5, number_text(v))
+  end
+  for _, v in ipairs(ticks(xs[1], xs[2])) do
+    if v == math.floor(v) then
+      out[#out + 1] = ('<text class="x" x="%.1f" y="%d">%s</text>'):format(x(v), HEIGHT - 8, number_text(v))
+    end
+  end
+end
+
+local function draw(out, s, x, y, colour)
+  local parts = {}
+  for i, p in ipairs(thinned(s.points)) do
+    parts[i] = ("%s%.1f %.1f"):format(i == 1 and "M" or "L", x(p[1]), y(p[2]))
+  end
+  out[#out + 1] = ('<path d="%s" stroke="%s"/>'):format(table.concat(parts), colour)
+  for _, p in ipairs(s.dots and s.points or {}) do
+    if p.low then
+      out[#out + 1] = ('<line class="bar" stroke="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>'):format(colour,
+        x(p[1]), x(p[1]), y(p.low), y(p.high))
+    end
+    out[#out + 1] = ('<circle fill="%s" cx="%.1f" cy="%.1f" r="3"><title>step %d: %s</title></circle>'):format(colour,
+      x(p[1]), y(p[2]), p[1], number_text(p[2]))
+  end
+end
+
+-- title: text; series: { { name=, points = { { x, y [, low=, high=] }, ... }, dots = bool }, ... }; marks: steps
+-- where a vertical line stands.  nil when there is nothing to draw.  Points are finite.
+function svg.panel(title, series, marks)
+  local some = {}
+  for _, s in ipairs(series) do
+    if #s.points > 0 then some[#some + 1] = s end
+  end
+  if #some == 0 then return nil end
+  local x0, x1 = range(some, 1)
+  local y0, y1 = range(some, 2)
+  local pad = y1 > y0 and (y1 - y0) * 0.05 or math.max(1e-9, math.abs(y1) * 0.1)
+  y0, y1 = y0 - pad, y1 + pad
+  local x, y = scale(x0, x1, LEFT, WIDTH - RIGHT), scale(y0, y1, HEIGHT - BOTTOM, TOP)
+  local out = { ('<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" aria-label="%s">'):format(
+    svg.escape(title), WIDTH, HEIGHT, svg.escape(title)) }
+  axes(out, x, y, { x0, x1 }, { y0, y1 })
+  for _, at in ipairs(marks or {}) do
+    if at > x0 and at < x1 then
+      out[#out + 1] = ('<line class="mark" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>'):format(x(at), x(at), TOP,
+        HEIGHT - BOTTOM)
+    end
+  end
+  local legend = {}
+  for i, s in ipairs(some) do
+    local colour = COLOURS[(i - 1) % #COLOURS + 1]
+    draw(out, s, x, y, colour)
+    legend[i] = ('<span><i style="background:%s"></i>%s</span>'):format(colour, svg.escape(s.name))
+  end
+  out[#out + 1] = '</svg><div class="legend">' .. table.concat(legend) .. "</div></figure>"
+  return table.concat(out)
+end
+
+return svg

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# grpo report, replay and diff: what is read from finished, cut-short and damaged runs.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+
+experiment exp.lua 'train = { steps = 6, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 5 }'
+cat >table.lua <<'LUA'
+return { length = function(text) return #text end, weighed = { fn = function() return 1 end, weight = function(p) return p.fraction end } }
+LUA
+"$GRPO" run exp.lua --quiet >/dev/null 2>&1 || { echo "not ok - the run for these tests"; exit 1; }
+run=runs/exp-001
+
+# ---- replay -------------------------------------------------------------------------------------------------------------
+"$GRPO" replay $run >out 2>err
+result "replay shows the last step" "$(grep -q '^step 6: 8 completions of 2 prompts$' out || cat out err)"
+result "with every reward and the advantage" "$([ "$(grep -cE '^  \[digits [0-9.]+ \| total [0-9.e-]+ \| advantage [0-9.e-]+ \| (eos|length), [0-9]+ tokens\]$' out)" = 8 ] || cat out)"
+"$GRPO" replay exp-001 2 --n 1 >out 2>err
+result "a run may be named, a step chosen" "$(grep -q '^step 2:' out && grep -q '^1 more prompts' out || cat out err)"
+"$GRPO" replay exp-001 2 --json >out
+result "--json: one object a completion" "$([ "$(grep -c '"step": 2' out)" = 8 ] || cat out)"
+"$GRPO" replay exp-001 --reward exp.lua >out 2>err
+result "the same rewards again change nothing" \
+  "$(grep -q '^48 completions scored again with exp.lua: 0 have another reward, 0 advantages change their sign$' out || cat out err)"
+echo 'return function(text, row) return -select(2, text:gsub("%d", "")) / 6 end' >opposite.lua
+"$GRPO" replay exp-001 --reward opposite.lua >out 2>err
+flipped=$(grep -cE '"advantage": -?[0-9.e-]*[1-9]' $run/completions.jsonl)
+result "the opposite reward turns every advantage around" "$(grep -q " $flipped advantages change their sign" out || cat out err)"
+"$GRPO" replay exp-001 4 --reward table.lua --json >out 2>err
+result "a table of rewards, a weight that is a schedule" "$([ "$(grep -c '"weighed": 1' out)" = 8 ] && grep -q '"flipped"' out || cat out err)"
+"$GRPO" replay exp-001 5 --regenerate --n 0 >out 2>err; status=$?
+result "a step is sampled again, from a checkpoint, the same" \
+  "$([ $status = 0 ] && grep -q '^8 of 8 completions are the same again$' out && grep -q 'checkpoint of step 3' err || cat out err)"
+
+# refused NAME STATUS TEXT WORDS... : one line on stderr that holds TEXT
+refused() {
+  local name=$1 want=$2 text=$3 status; shift 3
+  "$GRPO" "$@" >out 2>err; status=$?
+  result "$name" "$([ $status = "$want" ] && [ "$(wc -l <err)" = 1 ] && grep -qF -- "$text" err || { echo "status $status"; cat out err; })"
+}
+echo 'return 5' >five.lua
+echo 'return { t = { token_fn = function(c) return {} end } }' >tokens.lua
+echo 'return function(' >broken.lua
+refused "no such run: the nearest name" 3 "did you mean 'exp-001'?" replay exp-01
+refused "no such step" 2 "has no completion of step 99" replay exp-001 99
+refused "a step that is no number" 2 "want a whole number" replay exp-001 last
+refused "a reward file that returns a number" 2 "returned a number" replay exp-001 --reward five.lua
+refused "a reward file that does not compile" 2 "broken.lua:2:" replay exp-001 --reward broken.lua
+refused "a reward that needs tokens" 2 "--regenerate" replay exp-001 --reward tokens.lua
+refused "a directory that is no run" 3 "it has no run.json" report runs
+
+# ---- report -------------------------------------------------------------------------------------------------------------
+"$GRPO" report exp-001 >out 2>err
+page=$run/report.html
+result "report writes one page and prints its path" "$([ "$(cat out)" = $page ] && [ -s $page ] || cat out err)"
+result "with curves" "$([ "$(grep -o '<figure>' $page | wc -l)" -ge 6 ] || grep -o '<figcaption>[^<]*' $page)"
+result "that loads nothing" "$(grep -oE '(src|href)=|url\(|@import|https?://' $page)"
+result "and holds every completion" "$([ "$(grep -o '"eos"\|"length"' $page | wc -l)" -ge 48 ] || wc -c $page)"
+"$GRPO" report $run --out small.html --completions 8 >/dev/null
+result "--completions bounds them" "$(grep -q '8 of 48 completions' small.html || grep -o '[0-9]* of [0-9]* completions' small.html)"
+# what a model may write, in place of a completion
+sed '1s/"text": "[^"]*"/"text": "<\/script><script>alert(1)<\/script><!-- \\u202e"/' $run/completions.jsonl >c && cp -r $run hostile && cp c hostile/completions.jsonl
+"$GRPO" report hostile >/dev/null
+result "a completion cannot leave its place" "$(grep -oF 'alert(1)</script>' hostile/report.html)"
+
+cp -r $run cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/metrics.jsonl && rm cut/eval.jsonl cut/run.log
+"$GRPO" report cut >out 2>err
+result "a run cut short is reported" "$([ -s cut/report.html ] && [ ! -s err ] || cat err)"
+cp -r $run damaged && sed -i '3s/.*/not json/' damaged/metrics.jsonl
+refused "a damaged line is named" 3 "damaged/metrics.jsonl:3: not a JSON object" report damaged
+cp -r $run empty && rm -f empty/*.jsonl
+"$GRPO" report empty >/dev/null 2>err
+result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || cat err)"
+
+if command -v chromium >/dev/null; then
+  probe='<script>document.title = document.querySelectorAll("#completions tbody tr").length + " rows " + document.querySelectorAll("svg path").length + " paths";</script>'
+  sed "s|</body>|$probe</body>|" hostile/report.html >probe.html
+  timeout 60 chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=2000 --dump-dom "file://$work/probe.html" >dom 2>/dev/null
+  result "a browser shows table and curves" "$(grep -qE '<title>48 rows [1-9][0-9]* paths</title>' dom || grep -o '<title>[^<]*' dom)"
+else
+  result "a browser shows table and curves # SKIP no chromium"
+fi
+
+# ---- diff ---------------------------------------------------------------------------------------------------------------
+"$GRPO" run exp.lua --quiet >/dev/null 2>&1
+"$GRPO" run exp.lua --quiet train.lr=1e-2 >/dev/null 2>&1
+"$GRPO" diff exp-001 exp-002 >out 2>err
+result "equal runs are said to be equal" \
+  "$(grep -q '^same options, same sources, same environment$' out && grep -q 'equal on all 6 common steps' out && grep -q '^completions: equal' out || cat out err)"
+"$GRPO" diff exp-001 exp-003 >out 2>err
+result "options that differ" "$(grep -qE '^  train\.lr ' out || cat out err)"
+result "the first step whose metrics differ" "$(grep -q '^metrics: part at step 1: ' out || cat out err)"
+result "the first token that differs" "$(grep -qE '^completions: part at step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || cat out err)"
+"$GRPO" diff exp-001 exp-003 --json >out 2>err
+result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || cat out err)"
+refused "one run is not enough" 2 "which two runs" diff exp-001
+finish
