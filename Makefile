@@ -104,7 +104,8 @@ KERN_OPT ?= -O3
 $(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 $(BUILD)/obj/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
-$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS := $(KERN_OPT)
+# gcc would load all of a tile's broadcasts first, and spill
+$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
 $(BUILD)/obj/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -136,9 +137,9 @@ $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
-# ---- the double-precision twin of base, kern (generic only) and grad, for gradient checks
+# ---- the double-precision twin of base, kern (generic only, no rates of weights) and grad, for gradient checks
 DBL := $(BUILD)/double
-dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
+dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c src/kern/rates.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
 dbl_obj := $(patsubst src/%.c,$(DBL)/%.o,$(dbl_src))
 $(DBL)/%.o: src/%.c | need
 	@mkdir -p $(@D)

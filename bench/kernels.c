@@ -1,12 +1,13 @@
 /* kernels.c - how fast the kernels are here, beside what the machine could do.
  *
- *   kernels [threads] [seconds a row] [products|bf16|weights|attention|rows]
+ *   kernels [threads] [seconds a row] [products|bf16|weights|attention|context|rows]
  *
  * Every figure is the best of some repetitions.  OpenBLAS is timed single-
  * threaded on the same product and multiplied by the threads: the rate it could
  * reach if it scaled perfectly.
  */
 #include <cblas.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ typedef struct Bench {
   AttnShape shape;
   KvSeg seg[9];
   AttnSpan spans[9];
-  int nspans, rows;
+  int nsegs, nspans, rows;
 } Bench;
 
 static double now(void) {
@@ -270,7 +271,7 @@ static void weights(Bench *b) {
   weights_in(b, COMPUTE_BF16);
 }
 
-/* ---- attention: a prompt and 8 completions ---- */
+/* ---- attention: a prompt and its completions ---- */
 static float *q, *k, *v, *o, *lse, *grad;
 
 static void attend(Bench *b) {
@@ -284,7 +285,7 @@ static void attend_back(Bench *b) {
 }
 static void store(Bench *b) {
   const int w = b->shape.kv_heads * b->shape.head_dim;
-  for (int i = 0; i < 9; i++)
+  for (int i = 0; i < b->nsegs; i++)
     kv_store(&b->shape, &b->seg[i], 0, b->seg[i].len, k + b->seg[i].row0 * w, w,
              v + b->seg[i].row0 * w, w);
 }
@@ -299,47 +300,111 @@ static double attend_work(const Bench *b) {
   return 4e-9 * pairs * b->shape.heads * b->shape.head_dim;
 }
 
-static void group_of(Bench *b, AttnShape s, int prompt, int own) {
+/* A prompt (of 0 tokens: none) and `group` completions, as training sees them. */
+static void group_of(Bench *b, AttnShape s, int prompt, int group, int own) {
   b->shape = s;
-  b->rows = 0;
-  for (int i = 0; i < 9; i++) {
-    const int len = i ? own : prompt, cap = (len + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
-    b->seg[i] = (KvSeg){numbers(kv_size(&s, cap)), numbers(kv_size(&s, cap)), cap, len, b->rows};
-    b->spans[i] = (AttnSpan){i ? &b->seg[0] : NULL, &b->seg[i], b->rows, len, 0};
+  b->rows = b->nspans = b->nsegs = 0;
+  for (int i = 0; i <= group; i++) {
+    const int len = i ? own : prompt, cap = (len + KV_BLOCK) / KV_BLOCK * KV_BLOCK;
+    KvSeg *seg = &b->seg[b->nsegs++];
+    *seg = (KvSeg){numbers(kv_size(&s, cap)), numbers(kv_size(&s, cap)), cap, len, b->rows};
+    if (len)
+      b->spans[b->nspans++] = (AttnSpan){i && prompt ? &b->seg[0] : NULL, seg, b->rows, len, 0};
     b->rows += len;
   }
-  b->nspans = 9;
   const size_t n = (size_t)(b->rows * s.heads * s.head_dim);
   q = numbers(n), k = numbers(n), v = numbers(n), o = numbers(n), grad = numbers(n);
   lse = numbers((size_t)(b->rows * s.heads));
 }
 
+static void forget_group(Bench *b) {
+  for (int i = 0; i < b->nsegs; i++) mem_free_aligned(b->seg[i].k), mem_free_aligned(b->seg[i].v);
+  mem_free_aligned(q), mem_free_aligned(k), mem_free_aligned(v), mem_free_aligned(o);
+  mem_free_aligned(grad), mem_free_aligned(lse);
+}
+
+/* The spans become one decode step: the last row of each completion. */
+static void decode_spans(Bench *b, int group) {
+  const KvSeg *prompt = b->seg[0].len ? &b->seg[0] : NULL;
+  for (int c = 0; c < group; c++)
+    b->spans[c] = (AttnSpan){prompt, &b->seg[c + 1], c, 1, b->seg[c + 1].len - 1};
+  b->nspans = group;
+}
+
 static void attention(Bench *b) {
   static const struct {
     AttnShape s;
-    int prompt, own;
-  } cases[] = {{{8, 4, 32, 0.18f, 0, 0}, 96, 96},
-               {{9, 3, 64, 0.125f, 0, 0}, 128, 64},
-               {{14, 2, 64, 0.125f, 0, 0}, 160, 100},
-               {{16, 8, 128, 0.09f, 0, 0}, 500, 300}};
+    int prompt, group, own;
+  } cases[] = {{{6, 6, 64, 0.125f, 0, 0}, 1, 4, 70},     {{8, 4, 32, 0.18f, 0, 0}, 96, 8, 96},
+               {{9, 3, 64, 0.125f, 0, 0}, 128, 8, 64},   {{14, 2, 64, 0.125f, 0, 0}, 160, 8, 32},
+               {{16, 8, 128, 0.09f, 0, 0}, 500, 8, 300}, {{4, 4, 40, 0.16f, 0, 0}, 100, 4, 100},
+               {{8, 4, 32, 0.18f, 64, 0}, 96, 8, 96},    {{8, 4, 32, 0.18f, 0, 30}, 96, 8, 96}};
   printf("%-28s %10s %10s %10s %12s %12s\n", "heads/kv x dim, prompt + own", "forward", "backward",
          "decode", "decode step", "store keys");
   printf("%-28s %10s %10s %10s %12s %12s\n", "", "GF/s", "GF/s", "GF/s", "us", "ns/float");
-  for (int i = 0; i < 4; i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const AttnShape s = cases[i].s;
-    group_of(b, s, cases[i].prompt, cases[i].own);
+    group_of(b, s, cases[i].prompt, cases[i].group, cases[i].own);
     const double st = best_of(store, b) / (2.0 * b->rows * s.kv_heads * s.head_dim);
     const double f = attend_work(b) / best_of(attend, b);
     const double g = attend_work(b) * 2.5 / best_of(attend_back, b);
-    for (int c = 0; c < 8; c++)
-      b->spans[c] = (AttnSpan){&b->seg[0], &b->seg[c + 1], c, 1, cases[i].own - 1};
-    b->nspans = 8;
+    decode_spans(b, cases[i].group);
     const double d = best_of(attend, b);
-    printf("%3d/%-2d x %-3d  %4d + 8 x %-5d %9.1f %10.1f %10.1f %12.1f %12.2f\n", s.heads,
-           s.kv_heads, s.head_dim, cases[i].prompt, cases[i].own, f, g, attend_work(b) / d, d * 1e6,
-           st * 1e9);
+    printf("%3d/%-2d x %-3d %4d + %d x %-4d%s %8.1f %10.1f %10.1f %12.1f %12.2f\n", s.heads,
+           s.kv_heads, s.head_dim, cases[i].prompt, cases[i].group, cases[i].own,
+           s.window        ? " w"
+           : s.softcap > 0 ? " c"
+                           : "  ",
+           f, g, attend_work(b) / d, d * 1e6, st * 1e9);
+    forget_group(b);
   }
-  printf("(backward counted as 2.5 times the forward's products)\n\n");
+  printf("(backward counted as 2.5 times the forward's products; w: a window, c: soft-capped; both "
+         "counted whole)\n\n");
+}
+
+/* ---- how attention grows with the context ---- */
+enum { LENGTHS = 5 };
+
+/* the slope of log(time) over log(length) */
+static double exponent(const double *seconds) {
+  double sx = 0, sy = 0, sxx = 0, sxy = 0;
+  for (int i = 0; i < LENGTHS; i++) {
+    const double x = i * log(2), y = log(seconds[i]);
+    sx += x, sy += y, sxx += x * x, sxy += x * y;
+  }
+  return (LENGTHS * sxy - sx * sy) / (LENGTHS * sxx - sx * sx);
+}
+
+static void context(Bench *b) {
+  static const AttnShape s = {9, 3, 64, 0.125f, 0, 0};
+  static const char *const names[] = {"forward, one sequence", "backward", "decode, 1 alone",
+                                      "decode, 8 of one prompt", "decode, 8 prompts"};
+  double t[5][LENGTHS];
+  for (int i = 0; i < LENGTHS; i++) {
+    const int n = 512 << i;
+    group_of(b, s, 0, 1, n);
+    t[0][i] = best_of(attend, b), t[1][i] = best_of(attend_back, b);
+    decode_spans(b, 1);
+    t[2][i] = best_of(attend, b);
+    forget_group(b);
+    group_of(b, s, n - 64, 8, 64);
+    decode_spans(b, 8);
+    t[3][i] = best_of(attend, b);
+    forget_group(b);
+    group_of(b, s, 0, 8, n);
+    decode_spans(b, 8);
+    t[4][i] = best_of(attend, b);
+    forget_group(b);
+  }
+  printf("%-26s", "9/3 x 64, us at a context of");
+  for (int i = 0; i < LENGTHS; i++) printf(" %9d", 512 << i);
+  printf("  exponent\n");
+  for (int r = 0; r < 5; r++) {
+    printf("%-28s", names[r]);
+    for (int i = 0; i < LENGTHS; i++) printf(" %9.1f", t[r][i] * 1e6);
+    printf(" %9.2f\n", exponent(t[r]));
+  }
+  printf("\n");
 }
 
 /* ---- rows ---- */
@@ -383,12 +448,9 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(Bench *);
-  } parts[] = {{"products", products},
-               {"bf16", bf16},
-               {"weights", weights},
-               {"attention", attention},
-               {"rows", rows}};
-  for (int i = 0; i < 5; i++)
+  } parts[] = {{"products", products},   {"bf16", bf16},       {"weights", weights},
+               {"attention", attention}, {"context", context}, {"rows", rows}};
+  for (int i = 0; i < 6; i++)
     if (argc < 4 || strcmp(argv[3], parts[i].name) == 0) parts[i].fn(&b);
   pool_free(b.cx.pool);
   return 0;

@@ -45,13 +45,22 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
-  /* s[lo, hi) <- exp(scale s - max); s is overwritten from the multiple of GROUP before lo
-   * up to the next multiple of GROUP after hi.  Returns the sum. */
-  real (*softmax)(int lo, int hi, real scale, real *s, real *max);
-  /* p, ds [keys, ld]: scores and dP of keys by `rows` (multiple of GROUP) queries become P and dS.
-   * Query i sees key j when first + j <= i < last + j.  cap: of the scaled scores; 0: none. */
-  void (*attn_ds)(int keys, int rows, int ld, real scale, real cap, const real *lse, const real *d,
-                  int first, int last, real *p, real *ds);
+  /* m rows of scores: s[lo, hi) <- exp(scale s - max), zero elsewhere in [first, last), within
+   * which [lo, hi) lies or is empty.  Touches whole groups.  max: [m], -inf for no key; sum: [m], by
+   * lanes of the index. */
+  void (*softmax)(int m, int first, int last, int lo, int hi, real scale, real *s, ptrdiff_t ld,
+                  real *max, real *sum);
+  /* The same of GROUP columns: s[j ld + i], j in [from, to), column i sees rows lo[i] .. hi[i] - 1;
+   * from >= 0.  The same bits for the same numbers. */
+  void (*softmax_down)(int from, int to, const int *lo, const int *hi, real scale, real *s,
+                       ptrdiff_t ld, real *max, real *sum);
+  /* y = a y + b x */
+  void (*mix)(size_t n, real a, real *y, real b, const real *x);
+  /* p, ds [keys, ld]: scores and dP of keys from `key` on by `units` (multiple of GROUP) queries
+   * become P and dS.  Query i sees keys lo[i] .. hi[i] - 1, both ascending.  cap: of the scaled
+   * scores; 0: none. */
+  void (*attn_ds)(int keys, int units, ptrdiff_t ld, real scale, real cap, const real *lse,
+                  const real *d, int key, const int *lo, const int *hi, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
   /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of

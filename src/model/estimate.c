@@ -11,7 +11,7 @@
  * partial results, at most: attention's backward a wave of copies (attn_grad.c), dw its blocks
  * (gemm.c). */
 enum { PER_OP = 448, SLACK = 16 << 10 };
-enum { ATTENTION_ROWS = 48, WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
+enum { WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
 enum { UNPACK_REALS = 1 << 14 }; /* of compact weights, per thread (matrix_product.c) */
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
@@ -61,9 +61,16 @@ static size_t saved_reals(const Config *c, size_t rows, size_t spans) {
   return (norms + heads) * rows + 2 * keys * kv_width(c);
 }
 
-/* Attention's forward: a row of scores for every query of a tile, per thread. */
-static size_t score_reals(const Config *c, size_t keys) {
-  return (size_t)pool_cores() * ATTENTION_ROWS * (keys + 2 * (size_t)c->head_dim + 64);
+/* Attention's forward (attention.c): a strip's queries and scores and a tile's sums per thread, the
+ * list of strips, and, for a few rows with many keys, sums of every part of PART keys. */
+static size_t score_reals(const Config *c, size_t rows, size_t keys) {
+  enum { STRIP = 32, TILE = 64, SPREAD = 32, PART = 512 };
+  const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);
+  const size_t strip = max_size(STRIP, group + 15), tile = max_size(TILE, strip);
+  const size_t d = (size_t)c->head_dim + 17, parts = (keys + PART - 1) / PART;
+  const size_t units = rows * (size_t)c->num_attention_heads + SPREAD * strip;
+  return (size_t)pool_cores() * ((strip + 8) * (3 * d + PART + 48) + tile * d) + 4 * rows +
+         (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
 }
 
 size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys) {
@@ -71,7 +78,7 @@ size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys) {
   const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
   const size_t attention =
       rows * (first_reals(c) + heads_width(c)) + saved_reals(c, rows, (size_t)nspans);
-  return (rows * h + max_size(rows * in_layer, attention) + score_reals(c, (size_t)keys)) *
+  return (rows * h + max_size(rows * in_layer, attention) + score_reals(c, rows, (size_t)keys)) *
              sizeof(real) +
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
@@ -92,11 +99,16 @@ static size_t gradient_reals(const Config *c) {
   return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f + packed;
 }
 
-/* Attention's backward copies dk and dv for every span and head; a span sees its prefix too, here
- * taken to be one and a half times as long as itself. */
-static size_t wave_reals(const Config *c, size_t rows) {
-  const size_t keys = rows * 5 / 2, width = ((size_t)c->head_dim + 15) / 16 * 16;
-  return min_size(WAVE_REALS, keys * width * 2 * (size_t)c->num_attention_heads);
+/* Attention's backward (attn_grad.c) copies dk and dv of a prefix for every span, a prefix being taken
+ * to be one and a half times as long as the span, and of the keys before it for every PIECE rows of a
+ * longer one; each thread has a tile and its keys as rows. */
+static size_t wave_reals(const Config *c, size_t rows, size_t keys) {
+  enum { UNITS = 48, KEYS = 64, PIECE = 512 };
+  const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);
+  const size_t width = ((size_t)c->head_dim + 15) / 16 * 16, units = max_size(UNITS, group + 15);
+  const size_t copied = rows * 3 / 2 + (keys > PIECE ? rows * (keys / PIECE + 1) : 0);
+  return min_size(WAVE_REALS, copied * width * 2 * (size_t)c->num_key_value_heads) +
+         (size_t)pool_cores() * (units * (5 * width + 2 * KEYS + 4) + keys * width);
 }
 
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind) {
@@ -114,7 +126,7 @@ size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMe
   const size_t inputs = (layers - whole) * rows * h;
   const size_t results = whole * rows * row_reals(c) + inputs + 2 * rows * h + 2 * out;
   const size_t saved = whole * saved_reals(c, rows, spans) + 2 * rows + 2 * out;
-  const size_t scratch = wave_reals(c, rows) + (size_t)pool_cores() * BLOCK_REALS;
+  const size_t scratch = wave_reals(c, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS;
   return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
              sizeof(real) +
          pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;

@@ -28,6 +28,30 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
   _mm512_mask_storeu_ps(p, first_lanes(left), x);
 }
 
+#define V_TIMES_POWER
+static inline vec v_times_power(vec p, vec n) { return (vec)_mm512_scalef_ps(p, n); }
+
+#define V_FOLDS
+/* the upper half of the lanes, of the lower half of those, ... */
+static inline __m256 upper8(vec x) {
+  return _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)x, 1));
+}
+static inline real v_sum(vec x) {
+  __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), upper8(x));
+  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+/* lane 0, if it is NaN; others that are do not count */
+static inline real v_largest(vec x) {
+  const vec first = (vec)_mm512_broadcastss_ps(_mm512_castps512_ps128(x));
+  x = v_max(x, first);
+  __m256 a = _mm256_max_ps(_mm512_castps512_ps256(x), upper8(x));
+  __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
 /* ---- compact weights: LANES of them ---- */
 static inline vec v_f16(const uint16_t *p) {
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
