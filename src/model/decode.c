@@ -55,10 +55,11 @@ struct Decoder {
   Job *job;                /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
-  int32_t *ids, *pos; /* [max_rows] of the forward being prepared */
-  AttnSpan *span;     /* [max_spans] */
-  ReplayRun *run;     /* [max_spans] where each span's activations are kept */
-  Kept *kept;         /* NULL: nowhere */
+  int32_t *ids, *pos;    /* [max_rows] of the forward being prepared */
+  AttnSpan *span;        /* [max_spans] */
+  ReplayRun *run;        /* [max_spans] where each span's activations are kept */
+  Kept *kept;            /* NULL: nowhere */
+  const int *kept_slots; /* [nrequests]; NULL: 0, 1, 2, ... */
   int nrows, nspans;
   real *prompt_logits;      /* [max_prompts, vocab] */
   real *logits;             /* [HEAD_ROWS, vocab] */
@@ -276,8 +277,8 @@ static const Request *request_of(const Decoder *d, const Resident *p) {
 /* The next span's n rows, from `at` of a completion on (sample -1: of the prompt), are kept. */
 static void keep_span(Decoder *d, const Resident *p, int sample, int at, int n) {
   if (!d->kept) return;
-  d->run[d->nspans] =
-      (ReplayRun){d->nrows, n, kept_row(d->kept, request_of(d, p)->slot, sample) + (size_t)at};
+  const int slot = d->kept_slots ? d->kept_slots[p->request] : p->request;
+  d->run[d->nspans] = (ReplayRun){d->nrows, n, kept_row(d->kept, slot, sample) + (size_t)at};
 }
 
 static void add_prompt_rows(Decoder *d, Resident *p, int n) {
@@ -554,7 +555,10 @@ void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), 
   d->on_token_user = user;
 }
 
-void decoder_keep(Decoder *d, Kept *k) { d->kept = k; }
+void decoder_keep(Decoder *d, Kept *k, const int *slots) {
+  d->kept = k;
+  d->kept_slots = slots;
+}
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
                    Completion *out, const volatile int *cancel) {

@@ -37,7 +37,6 @@ typedef struct Request {
   int prompt_len;
   int n;      /* completions of this prompt */
   RngKey key; /* sample index and token index are filled in */
-  int slot;   /* the group's in what is kept (decoder_keep) */
 } Request;
 
 typedef struct Completion {
@@ -62,9 +61,9 @@ void decoder_free(Decoder *d);
 /* From now on f is called after every token, with the completion so far; what it returns other than
  * GRPO_OK ends the run and is what decoder_run returns.  NULL: nobody. */
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user);
-/* From now on activations of all requests go to their slots of k, which has room for them; NULL: they
- * are forgotten. */
-void decoder_keep(Decoder *d, Kept *k);
+/* From now on activations of request i go to slot slots[i] of k (NULL: i), which has room for them;
+ * k NULL: they are forgotten. */
+void decoder_keep(Decoder *d, Kept *k, const int *slots);
 size_t decoder_bytes(const Config *c, const DecoderLimits *limits); /* what decoder_new takes */
 
 /* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is

@@ -29,7 +29,6 @@ static Status make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const in
     try(batch_set_prompt(b, at, &prompts[i]));
     Request *r = &e->request[i];
     *r = (Request){.n = o->group,
-                   .slot = at,
                    .key = {.seed = o->seed,
                            .stream = stream_of(slot),
                            .step = o->step,
@@ -46,7 +45,7 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   const double start = seconds_now();
   try(scratch(e, n, n * o->group));
   try(make_requests(e, b, slot, n, slots, prompts, o));
-  decoder_keep(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL);
+  decoder_keep(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL, slots);
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
   if (s != GRPO_OK && slot == BATCH_SAMPLE) e->kept_whole = false;
   try(s);
