@@ -45,6 +45,15 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
+  /* sum[cols] += rows of x, in order */
+  void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
+  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng groups.
+   * sum [cols] (NULL: none) += the rows, in order. */
+  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
+                       real *sum);
+  /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr] */
+  void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, real *dst);
+
   /* m rows of scores: s[lo, hi) <- exp(scale s - max), zero elsewhere in [first, last), within
    * which [lo, hi) lies or is empty.  Touches whole groups.  max: [m], -inf for no key; sum: [m], by
    * lanes of the index. */
@@ -145,6 +154,11 @@ typedef struct Kernels16 {
                        uint32_t *a); /* [depth, m] */
   /* one group of b from x [depth, cols], cols <= GROUP */
   void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
+  /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even */
+  void (*widen_f32)(int depth, const float *x, uint32_t *b);
+  void (*widen_f16)(int depth, const uint16_t *x, uint32_t *b);
+  void (*widen_int8)(int depth, const int8_t *q, const real *scale, uint32_t *b);
+  void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, uint32_t *b);
   /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
    * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
   void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);

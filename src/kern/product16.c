@@ -34,6 +34,7 @@ typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
 typedef struct Product {
   int m, n, pairs;         /* c [m,n] */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
+  int step;                /* pairs of inner steps a block */
   int row_chunks;
   Source source;
   const Matrix *w;       /* COMPACT, TURNED */
@@ -48,10 +49,44 @@ typedef struct Product {
 
 /* ---- panels of b ---- */
 
+/* NF4 of whole blocks in every row: inner steps at .. end - 1 */
+static void unpack_nf4(const Matrix *w, int group, int at, int end, uint32_t *out) {
+  enum { BLOCKS = 4 };
+  real scale[BLOCKS][GROUP];
+  while (at < end) {
+    const int first = at - at % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
+    matrix_scales(w, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    for (int b = 0; at < last; b++) {
+      const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
+      kernels16()->widen_nf4(next - at, matrix_values(w, group, at), scale[b], out);
+      out += (next - at) / 2 * GROUP;
+      at = next;
+    }
+  }
+}
+
 /* `pairs` pairs of inner steps from p0 of a group, from whatever the weight is kept in */
 static void unpack_group(const Matrix *w, int group, int p0, int pairs, uint32_t *out) {
   real block[UNPACK_STEPS * GROUP];
   const int end = kern_min(w->k, 2 * (p0 + pairs));
+  const void *from = matrix_values(w, group, 2 * p0);
+  if (w->type == MAT_F32) {
+    kernels16()->widen_f32(end - 2 * p0, from, out);
+    return;
+  }
+  if (w->type == MAT_F16) {
+    kernels16()->widen_f16(end - 2 * p0, from, out);
+    return;
+  }
+  if (w->type == MAT_INT8) {
+    matrix_scales(w, group, 0, 1, block, GROUP);
+    kernels16()->widen_int8(end - 2 * p0, from, block, out);
+    return;
+  }
+  if (w->k % NF4_BLOCK == 0) {
+    unpack_nf4(w, group, 2 * p0, end, out);
+    return;
+  }
   for (int at = 2 * p0; at < end; at += UNPACK_STEPS, out += UNPACK_STEPS / 2 * GROUP) {
     const int depth = kern_min(UNPACK_STEPS, end - at);
     matrix_unpack(w, group, at, depth, block);
@@ -74,7 +109,7 @@ static void turn_panel(const Product *q, int group, int groups, int p0, int pair
       unpack_group(w, from, group * (GROUP / 2), lines, block);
       pairs_of = block;
     }
-    kernels16()->turn(lines, pairs_of, out + p * GROUP, SCRATCH_PAIRS * GROUP);
+    kernels16()->turn(lines, pairs_of, out + p * GROUP, q->step * GROUP);
   }
 }
 
@@ -84,9 +119,9 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
     *bgs = q->bgs;
     return q->b + group * q->bgs + (ptrdiff_t)p0 * GROUP;
   }
-  *bgs = SCRATCH_PAIRS * GROUP;
+  *bgs = q->step * GROUP;
   if (q->source == TURNED)
-    turn_panel(q, group, groups, p0, pairs, scratch, scratch + SCRATCH_PAIRS * q->width);
+    turn_panel(q, group, groups, p0, pairs, scratch, scratch + q->step * q->width);
   else
     for (int g = 0; g < groups; g++) unpack_group(q->w, group + g, p0, pairs, scratch + g * *bgs);
   return scratch;
@@ -96,8 +131,7 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint32_t *scratch) {
   const int at = panel * q->width, cols = kern_min(q->width, q->n - at);
-  const int most = q->source == PACKED ? PAIRS : SCRATCH_PAIRS;
-  const int pairs = kern_min(most, q->pairs - p0);
+  const int pairs = kern_min(q->step, q->pairs - p0);
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, at / GROUP, kern_ceil(cols, GROUP), p0, pairs, scratch, &bgs);
@@ -112,12 +146,11 @@ static void chunk_of(void *arg, int chunk, int worker) {
   const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
   const int first = chunk / q->row_chunks * q->panels;
   const int last = kern_min(first + q->panels, kern_ceil(q->n, q->width));
-  const int step = q->source == PACKED ? PAIRS : SCRATCH_PAIRS;
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
   for (int p = first; p < last; p += together)
-    for (int p0 = 0; p0 < q->pairs; p0 += step)
+    for (int p0 = 0; p0 < q->pairs; p0 += q->step)
       for (int i = p; i < kern_min(p + together, last); i++) multiply(q, r0, rows, i, p0, scratch);
 }
 
@@ -129,12 +162,13 @@ static void cut_rows(Product *q) {
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
   q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
+  q->step = q->source == PACKED ? PAIRS : SCRATCH_PAIRS * WIDTH / q->width;
   const int panels = kern_ceil(q->n, q->width);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
-  const size_t scratch = (size_t)SCRATCH_PAIRS * (size_t)q->width;
-  if (q->source != PACKED) try(scratch_new(cx, scratch + scratch / 2, what, &q->scratch));
+  const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
+  if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
   pool_run(cx->pool, q->row_chunks * kern_ceil(panels, q->panels), chunk_of, q);
   return GRPO_OK;
 }

@@ -146,6 +146,58 @@ static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32
   }
 }
 
+/* ---- compact weights to pairs ----
+ * Lines are fetched a block of a panel ahead: groups are unpacked in turns, so that the CPU sees
+ * short streams only. */
+enum { WIDEN_AHEAD = 4096 };
+
+static void widen_f32(int depth, const float *x, uint32_t *b) {
+  for (; depth >= 2; depth -= 2, x += 2 * GROUP, b += GROUP) {
+    __builtin_prefetch((const char *)x + WIDEN_AHEAD);
+    __builtin_prefetch((const char *)(x + GROUP) + WIDEN_AHEAD);
+    _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_loadu_ps(x + GROUP)));
+  }
+  if (depth) _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_setzero_ps()));
+}
+
+static inline __m512 f16_at(const uint16_t *x) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x));
+}
+static void widen_f16(int depth, const uint16_t *x, uint32_t *b) {
+  for (; depth >= 2; depth -= 2, x += 2 * GROUP, b += GROUP) {
+    __builtin_prefetch((const char *)x + 2 * WIDEN_AHEAD);
+    _mm512_storeu_si512(b, pair_lanes(f16_at(x), f16_at(x + GROUP)));
+  }
+  if (depth) _mm512_storeu_si512(b, pair_lanes(f16_at(x), _mm512_setzero_ps()));
+}
+
+static inline __m512 int8_at(const int8_t *q, __m512 scale) {
+  const __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)q));
+  return _mm512_mul_ps(_mm512_cvtepi32_ps(wide), scale);
+}
+static void widen_int8(int depth, const int8_t *q, const real *scale, uint32_t *b) {
+  const __m512 s = _mm512_loadu_ps(scale);
+  for (; depth >= 2; depth -= 2, q += 2 * GROUP, b += GROUP) {
+    __builtin_prefetch((const char *)q + WIDEN_AHEAD);
+    _mm512_storeu_si512(b, pair_lanes(int8_at(q, s), int8_at(q + GROUP, s)));
+  }
+  if (depth) _mm512_storeu_si512(b, pair_lanes(int8_at(q, s), _mm512_setzero_ps()));
+}
+
+static void widen_nf4(int depth, const uint32_t *cells, const real *scale, uint32_t *b) {
+  const __m512 table = _mm512_loadu_ps(nf4_code), s = _mm512_loadu_ps(scale);
+  for (; depth > 0; depth -= 8, cells += GROUP) {
+    __m512i code = _mm512_loadu_si512(cells);
+    __builtin_prefetch((const char *)cells + WIDEN_AHEAD / 2);
+    for (int p = 0; p < kern_min(depth, 8); p += 2, b += GROUP) {
+      const __m512 low = _mm512_permutexvar_ps(code, table);
+      const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(code, 4), table);
+      _mm512_storeu_si512(b, pair_lanes(_mm512_mul_ps(low, s), _mm512_mul_ps(high, s)));
+      code = _mm512_srli_epi32(code, 8);
+    }
+  }
+}
+
 /* ---- pairs of inner steps to pairs of outputs ----
  * 8 lines of 16 words are 8 x 16 x 2 = 256 values.  Interleaving the first 4 lines with the last 4,
  * three times, brings the outputs' upper bits to the front; the third time the steps are put in
@@ -179,5 +231,9 @@ const Kernels16 kern_avx512bf16 = {
     .pair_rows = pair_rows,
     .pair_columns = pair_columns,
     .pair_group = pair_group,
+    .widen_f32 = widen_f32,
+    .widen_f16 = widen_f16,
+    .widen_int8 = widen_int8,
+    .widen_nf4 = widen_nf4,
     .turn = turn,
 };
