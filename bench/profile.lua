@@ -111,7 +111,6 @@ local function is_head(name, file)
 end
 
 local by_file = {
-  ["attn_grad.c"] = "attention backward", ["attention.c"] = "attention forward",
   ["rows.c"] = "norms, rope, activations",
   ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations", ["head.c"] = "head",
   ["op_mlp.c"] = "norms, rope, activations", ["sampler.c"] = "sampling", ["optimizer.c"] = "optimizer",
@@ -119,8 +118,9 @@ local by_file = {
   ["op_shape.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["op_embedding.c"] = "copies, adds",
   ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds", ["op_rope.c"] = "norms, rope, activations",
 }
-local products = { ["gemm.c"] = true, ["gemm16.c"] = true, ["matrix_product.c"] = true, ["matrix.c"] = true,
-  ["pack.c"] = true }
+local products = { ["gemm.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true, ["matrix_product.c"] = true,
+  ["matrix.c"] = true, ["pack.c"] = true }
+local attention = { ["attn_grad.c"] = true, ["attention.c"] = true, ["attn_strip.c"] = true }
 
 local function kind_of(frames)
   -- the pool runs chunks: its frame counts only where nothing of ours is inside
@@ -135,6 +135,10 @@ local function kind_of(frames)
       local lora = any(outer, function(n, where) return where == "op_lora.c" or n:find "^lora_" ~= nil end)
       local base = any(outer, function(n) return n:find "^weight_" ~= nil end)
       return lora and not base and "adapters" or kind
+    end
+    if attention[file] then
+      local back = any(frames, function(_, where) return where == "attn_grad.c" end)
+      return back and "attention backward" or "attention forward"
     end
     if by_file[file] and (file ~= "pool.c" or i <= 2 or frames[i - 1][1] == "library") then return by_file[file] end
     if file:find "^lua_" then return "Lua" end
@@ -160,7 +164,7 @@ end
 local function innermost(frames)
   for _, f in ipairs(frames) do
     local name, file = f[1], f[2]
-    if name ~= "library" and file ~= "vec.inc.c" and not file:find "intrin.h$" then
+    if name ~= "library" and not name:find "^v_" and not file:find "intrin.h$" then
       return ("%s (%s)"):format(name, file)
     end
   end

@@ -134,6 +134,14 @@ function Run:changed_inputs()
   return list
 end
 
+-- The kernels are not those that the run began with: bits will differ.  A sentence, or nil.
+function Run:other_kernels()
+  local before, now = (read_json(self.dir .. "/env.json") or {}).kernels, core.version().kernels
+  if before and before ~= now then
+    return ("kernels are %s, the run began with %s: values stay close, bits differ"):format(now, before)
+  end
+end
+
 -- ---- logs ------------------------------------------------------------------------
 
 local logs = { "metrics", "completions", "eval" }

@@ -367,6 +367,11 @@ function methods:run_loop()
     self:run_evaluation("before")
   else
     if self.best_step == self.step_count and self.directory then checkpoint.mark_best(self) end
+    local other = self.directory and self.directory:other_kernels()
+    if other then
+      self.view:info(other)
+      self.directory:note(other)
+    end
     self:hook("on_start")
     local label = self:owed_evaluation()
     if label then self:run_evaluation(label) end

@@ -108,7 +108,7 @@ static size_t wave_reals(const Config *c, size_t rows, size_t keys) {
   const size_t width = ((size_t)c->head_dim + 15) / 16 * 16, units = max_size(UNITS, group + 15);
   const size_t copied = rows * 3 / 2 + (keys > PIECE ? rows * (keys / PIECE + 1) : 0);
   return min_size(WAVE_REALS, copied * width * 2 * (size_t)c->num_key_value_heads) +
-         (size_t)pool_cores() * (units * (5 * width + 2 * KEYS + 4) + keys * width);
+         (size_t)pool_cores() * (units * (5 * width + 2 * KEYS + 4) + (keys + KV_BLOCK) * width);
 }
 
 size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind) {

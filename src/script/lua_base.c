@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ static void add_text(lua_State *L, const char *name, const char *text) {
   add_row(L, name);
 }
 
-/* "model name : ..." of /proc/cpuinfo. */
+/* "model name : ..." of /proc/cpuinfo; where the kernel names no model (aarch64), the architecture. */
 static void add_cpu(lua_State *L) {
   char line[256], *colon;
   FILE *f = fopen("/proc/cpuinfo", "r");
@@ -71,7 +72,9 @@ static void add_cpu(lua_State *L) {
   }
   if (f) fclose(f);
   if (found) line[strcspn(line, "\n")] = '\0';
-  add_text(L, "cpu", found ? strchr(line, ':') + 2 : "unknown");
+  struct utsname machine;
+  const char *otherwise = uname(&machine) == 0 ? machine.machine : "unknown";
+  add_text(L, "cpu", found ? strchr(line, ':') + 2 : otherwise);
 }
 
 static void add_gigabytes(lua_State *L, const char *name, size_t bytes) {
