@@ -64,7 +64,8 @@ void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), 
 /* From now on activations of request i go to slot slots[i] of k (NULL: i), which has room for them;
  * k NULL: they are forgotten. */
 void decoder_keep(Decoder *d, Kept *k, const int *slots);
-size_t decoder_bytes(const Config *c, const DecoderLimits *limits); /* what decoder_new takes */
+/* what decoder_new takes */
+size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);
 
 /* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is
  * looked at once a token; when it is set the call returns GRPO_ELIMIT. */
