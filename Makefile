@@ -103,7 +103,9 @@ need:
 KERN_OPT ?= -O3
 $(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
-$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS := $(KERN_OPT)
+$(BUILD)/obj/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
+# gcc would load all of a tile's broadcasts first, and spill
+$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
 $(BUILD)/obj/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -135,9 +137,9 @@ $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
-# ---- the double-precision twin of base, kern (generic only) and grad, for gradient checks
+# ---- the double-precision twin of base, kern (generic only, no rates of weights) and grad, for gradient checks
 DBL := $(BUILD)/double
-dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
+dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c src/kern/rates.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
 dbl_obj := $(patsubst src/%.c,$(DBL)/%.o,$(dbl_src))
 $(DBL)/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -177,7 +179,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(C_TESTS) $(DBL)/check
+test: grpo $(C_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, kern, grad, text, model, rl or script
@@ -231,10 +233,30 @@ bench-kernels: $(BUILD)/bench/kernels
 bench-step: $(BUILD)/bench/step
 	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $<
 
-## make bench-check     W1 and W2 against the ratios to the floor in bench/expected.json; fails where one is worse
-.PHONY: bench-check
+## make bench-scaling   how time grows with rows, context, vocabulary, group, threads; fails where it outgrows the arithmetic
+.PHONY: bench-scaling
+bench-scaling: grpo
+	@bench/scaling
+
+## make bench-profile   where the time of W1 to W4 goes
+.PHONY: bench-profile
+bench-profile: grpo
+	@bench/profile
+
+## make bench-check     W1 to W4 against the ratios to the floor in bench/expected.json; fails where one is worse
+## make bench-expected  writes those ratios; on a quiet machine
+BENCH_CHECK = env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2,W3,W4 --runs 3 --sharing on --reuse off
+.PHONY: bench-check bench-expected
 bench-check: grpo
-	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --reuse off --check bench/expected.json
+	@$(BENCH_CHECK) --check bench/expected.json
+bench-expected: grpo
+	@$(BENCH_CHECK) --write-expected bench/expected.json
+
+# The program with a profiler inside, for bench/profile.
+$(BUILD)/bench/grpo-profile: bench/profile.c $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) $(WARN) -std=c11 -D_GNU_SOURCE -o $@ $< $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
+	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)

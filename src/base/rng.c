@@ -25,12 +25,20 @@ static uint64_t mix(uint64_t x) { /* splitmix64's finaliser */
 }
 
 /* The lower half of the index goes into the counter, the upper half into the key. */
+void rng_address(const RngKey *k, uint64_t index, uint32_t counter[4], uint32_t key[2]) {
+  const uint64_t words = mix(k->seed + 0x9e3779b97f4a7c15u) ^ mix(index >> 32);
+  key[0] = (uint32_t)words;
+  key[1] = (uint32_t)(words >> 32);
+  counter[0] = (uint32_t)index;
+  counter[1] = k->sample;
+  counter[2] = k->prompt;
+  counter[3] = (k->step & 0xffffffu) | (uint32_t)k->stream << 24;
+}
+
 void rng_block(const RngKey *k, uint64_t index, uint32_t out[4]) {
-  uint64_t key = mix(k->seed + 0x9e3779b97f4a7c15u) ^ mix(index >> 32);
-  const uint32_t words[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
-  const uint32_t counter[4] = {(uint32_t)index, k->sample, k->prompt,
-                               (k->step & 0xffffffu) | (uint32_t)k->stream << 24};
-  philox4x32(counter, words, out);
+  uint32_t counter[4], key[2];
+  rng_address(k, index, counter, key);
+  philox4x32(counter, key, out);
 }
 
 uint64_t rng_u64(const RngKey *k, uint64_t index) {

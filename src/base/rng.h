@@ -32,6 +32,8 @@ void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 
 /* All 128 bits of a block; rng_u64 is its first half. */
 void rng_block(const RngKey *k, uint64_t index, uint32_t out[4]);
+/* The counter and the key of that block: the next index is the next counter[0]. */
+void rng_address(const RngKey *k, uint64_t index, uint32_t counter[4], uint32_t key[2]);
 uint64_t rng_u64(const RngKey *k, uint64_t index);
 double rng_uniform(const RngKey *k, uint64_t index); /* [0, 1), 53 bits */
 double rng_normal(const RngKey *k, uint64_t index);  /* mean 0, variance 1 */

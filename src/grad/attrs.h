@@ -28,12 +28,13 @@ typedef struct LoraDropout {
   RngKey key; /* of the unit and the projection; an element's place is its row and column */
 } LoraDropout;
 
-/* rope: x [tokens, heads * head_dim] */
+/* rope: x [tokens, heads * head_dim + rest] */
 typedef struct RopeAttr {
   int heads, head_dim, positions; /* positions: rows of cs */
   const int32_t *pos;             /* [tokens] */
   const real *cs;                 /* [positions, rotary / 2, 2] */
   int rotary;                     /* how much of a head turns: its first channels; 0: all */
+  int rest; /* channels after the heads that stay, whole heads: values beside queries and keys */
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
@@ -42,6 +43,7 @@ typedef struct PackSpan {
   int row, n, prefix;
 } PackSpan;
 
+/* attention_packed is attention with q, k and v side by side: [tokens, (heads + 2 kv_heads) head_dim]. */
 /* attention in training: keys and values are rows of the same batch.
  * In decoding `spans` gives segments of the cache, already holding the new keys (k and v inputs are
  * then only checked for shape), and `pack` is NULL. */

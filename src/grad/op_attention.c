@@ -1,5 +1,6 @@
 /* op_attention.c - causal attention with grouped queries and shared prompts.
  *
+ * Queries, keys and values are three tensors, or side by side in the rows of one (attention_packed).
  * In training (AttentionAttr.pack) keys and values are rows of the same batch: each PackSpan's are
  * copied into a segment of its own, in the layout the kernels read, and kept for backward together
  * with the log-sum-exp of every row and head.  In decoding (AttentionAttr.spans) the segments are
@@ -16,14 +17,48 @@ static int kv_width(const AttnShape *s) { return s->kv_heads * s->head_dim; }
 static int cap_of(int n) { return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/* Where a row's queries, keys and values are; grad: their gradients, NULL where none is wanted. */
+typedef struct Qkv {
+  real *x[3];
+  int ld[3];
+} Qkv;
+
+static Qkv qkv_of(const Node *nd) {
+  const AttnShape *s = &attr_of(nd)->shape;
+  const int q = width(s), kv = kv_width(s), all = q + 2 * kv;
+  real *x = nd->in[0]->data;
+  if (nd->op->nin == 1) return (Qkv){{x, x + q, x + q + kv}, {all, all, all}};
+  return (Qkv){{x, nd->in[1]->data, nd->in[2]->data}, {q, kv, kv}};
+}
+
+static Qkv grads_of(const Node *nd) {
+  const AttnShape *s = &attr_of(nd)->shape;
+  const int q = width(s), kv = kv_width(s), all = q + 2 * kv;
+  Qkv g = {{NULL, NULL, NULL}, {q, kv, kv}};
+  if (nd->op->nin == 1) {
+    real *d = grad_added(nd->in[0]);
+    return (Qkv){{d, d + q, d + q + kv}, {all, all, all}};
+  }
+  for (int i = 0; i < 3; i++)
+    if (wants_grad(nd->in[i])) g.x[i] = grad_added(nd->in[i]);
+  return g;
+}
+
 /* ---- shape ------------------------------------------------------------------- */
 
 static Status check_widths(const Node *nd) {
   const AttnShape *s = &attr_of(nd)->shape;
-  const Tensor *q = nd->in[0], *k = nd->in[1], *v = nd->in[2];
+  const Tensor *q = nd->in[0];
   if (s->heads < 1 || s->kv_heads < 1 || s->head_dim < 1 || s->heads % s->kv_heads)
     return fail(GRPO_ESHAPE, "attention: %d heads cannot share %d key-value heads", s->heads,
                 s->kv_heads);
+  if (nd->op->nin == 1) {
+    if (q->ndim != 2 || q->dim[1] != width(s) + 2 * kv_width(s))
+      return fail(GRPO_ESHAPE, "attention: q, k and v have shape %s, want [tokens, %d]",
+                  shape_text(q).s, width(s) + 2 * kv_width(s));
+    return GRPO_OK;
+  }
+  const Tensor *k = nd->in[1], *v = nd->in[2];
   if (q->ndim != 2 || q->dim[1] != width(s))
     return fail(GRPO_ESHAPE, "attention: q has shape %s, want [tokens, %d]", shape_text(q).s,
                 width(s));
@@ -102,14 +137,16 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   try(check_widths(nd));
   if (!a->pack) {
     try(check_spans(a, rows));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < nd->op->nin; i++)
       if (nd->in[i]->needs_grad)
         return fail(GRPO_EARG, "attention: a cache cannot be trained through; give pack");
   } else {
     try(check_pack(a, rows));
     *saved = layout(nd, NULL);
   }
-  return shape_as(nd->in[0], out);
+  try(shape_as(nd->in[0], out));
+  out->dim[1] = width(&a->shape);
+  return GRPO_OK;
 }
 
 /* ---- forward ----------------------------------------------------------------- */
@@ -128,17 +165,17 @@ static void clear_tail(const AttnShape *s, const KvSeg *seg) {
 typedef struct Fill {
   const AttnShape *shape;
   const KvSeg *seg;
-  const real *k, *v;
+  Qkv in;
 } Fill;
 
 static void fill_segment(void *arg, int chunk, int worker) {
   (void)worker;
   const Fill *f = arg;
   const KvSeg *seg = &f->seg[chunk];
-  const int ld = kv_width(f->shape);
-  const size_t at = (size_t)seg->row0 * (size_t)ld;
   clear_tail(f->shape, seg);
-  kv_store(f->shape, seg, 0, seg->len, f->k + at, ld, f->v + at, ld);
+  const Qkv *in = &f->in;
+  kv_store(f->shape, seg, 0, seg->len, in->x[1] + (ptrdiff_t)seg->row0 * in->ld[1], in->ld[1],
+           in->x[2] + (ptrdiff_t)seg->row0 * in->ld[2], in->ld[2]);
 }
 
 static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
@@ -153,20 +190,21 @@ static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
                             pack->n, 0};
     p += 2 * bytes;
   }
-  Fill f = {&a->shape, s->seg, nd->in[1]->data, nd->in[2]->data};
+  Fill f = {&a->shape, s->seg, qkv_of(nd)};
   pool_run(cx->pool, a->npack, fill_segment, &f);
 }
 
 static Status forward(const Ctx *cx, Node *nd) {
   const AttentionAttr *a = attr_of(nd);
   const int ld = width(&a->shape);
-  const real *q = nd->in[0]->data;
+  const Qkv in = qkv_of(nd);
   if (!a->pack)
-    return attn_forward(cx, &a->shape, a->nspans, a->spans, q, ld, nd->out->data, ld, NULL);
+    return attn_forward(cx, &a->shape, a->nspans, a->spans, in.x[0], in.ld[0], nd->out->data, ld,
+                        NULL);
   Saved s;
   layout(nd, &s);
   fill_segments(cx, nd, &s);
-  return attn_forward(cx, &a->shape, a->npack, s.span, q, ld, nd->out->data, ld, s.lse);
+  return attn_forward(cx, &a->shape, a->npack, s.span, in.x[0], in.ld[0], nd->out->data, ld, s.lse);
 }
 
 /* ---- backward ---------------------------------------------------------------- */
@@ -174,12 +212,12 @@ static Status forward(const Ctx *cx, Node *nd) {
 static Status backward(const Ctx *cx, Node *nd) {
   const AttentionAttr *a = attr_of(nd);
   const int ld = width(&a->shape);
-  real *d[3];
+  const Qkv in = qkv_of(nd), d = grads_of(nd);
   Saved s;
   layout(nd, &s);
-  for (int i = 0; i < 3; i++) d[i] = wants_grad(nd->in[i]) ? grad_added(nd->in[i]) : NULL;
-  return attn_backward(cx, &a->shape, a->npack, s.span, nd->in[0]->data, ld, nd->out->data, ld,
-                       s.lse, nd->out->grad, ld, d[0], d[1], d[2]);
+  return attn_backward(cx, &a->shape, a->npack, s.span, in.x[0], in.ld[0], nd->out->data, ld, s.lse,
+                       nd->out->grad, ld, d.x[0], d.ld[0], d.x[1], d.x[2], d.ld[1]);
 }
 
 DEFINE_OP(attention, shape, forward, backward);
+DEFINE_OP(attention_packed, shape, forward, backward);

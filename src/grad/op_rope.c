@@ -5,15 +5,18 @@
 
 static const RopeAttr *attr_of(const Node *nd) { return nd->attr.p; }
 static int rotary(const RopeAttr *a) { return a->rotary ? a->rotary : a->head_dim; }
+static int width(const RopeAttr *a) { return a->heads * a->head_dim + a->rest; }
 
 static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;
   try(need_attr(nd));
   const RopeAttr *a = attr_of(nd);
   const Tensor *x = nd->in[0];
-  if (x->ndim != 2 || x->dim[1] != a->heads * a->head_dim)
-    return fail(GRPO_ESHAPE, "rope: x has shape %s, want [tokens, %d heads x %d]", shape_text(x).s,
-                a->heads, a->head_dim);
+  if (x->ndim != 2 || x->dim[1] != width(a))
+    return fail(GRPO_ESHAPE, "rope: x has shape %s, want [tokens, %d heads x %d + %d]",
+                shape_text(x).s, a->heads, a->head_dim, a->rest);
+  if (a->rest % a->head_dim)
+    return fail(GRPO_ESHAPE, "rope: %d channels after the heads are not whole heads", a->rest);
   if (rotary(a) % 2 || rotary(a) < 0 || rotary(a) > a->head_dim)
     return fail(GRPO_ESHAPE, "rope: %d of a head's %d channels cannot be turned in pairs",
                 rotary(a), a->head_dim);
@@ -24,21 +27,24 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   return shape_as(x, out);
 }
 
-static Status forward(const Ctx *cx, Node *nd) {
+/* The rest is turned by nothing: heads of which no channel turns. */
+static void turn(const Ctx *cx, const Node *nd, const real *x, bool inverse, real *y, bool add) {
   const RopeAttr *a = attr_of(nd);
-  const int ld = a->heads * a->head_dim;
-  rope_apply(cx, nd->out->dim[0], a->heads, a->head_dim, rotary(a), nd->in[0]->data, ld, a->pos,
-             a->cs, false, nd->out->data, ld, false);
+  const int rows = nd->out->dim[0], ld = width(a), d = a->head_dim, at = a->heads * d;
+  rope_apply(cx, rows, a->heads, d, rotary(a), x, ld, a->pos, a->cs, inverse, y, ld, add);
+  if (a->rest)
+    rope_apply(cx, rows, a->rest / d, d, 0, x + at, ld, a->pos, a->cs, inverse, y + at, ld, add);
+}
+
+static Status forward(const Ctx *cx, Node *nd) {
+  turn(cx, nd, nd->in[0]->data, false, nd->out->data, false);
   return GRPO_OK;
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
-  const RopeAttr *a = attr_of(nd);
-  const int ld = a->heads * a->head_dim;
   bool add;
   real *dx = grad_into(nd->in[0], &add);
-  rope_apply(cx, nd->out->dim[0], a->heads, a->head_dim, rotary(a), nd->out->grad, ld, a->pos,
-             a->cs, true, dx, ld, add);
+  turn(cx, nd, nd->out->grad, true, dx, add);
   return GRPO_OK;
 }
 

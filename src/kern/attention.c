@@ -1,49 +1,33 @@
 /* attention.c - attention forward over segments of keys.
  *
- * A tile is some consecutive query rows whose spans share a prefix segment,
- * times the query heads of one kv head: up to TILE query units, in training 8
- * rows of one completion, in decoding one row of each of 8 completions of a
- * prompt.  The prefix is walked once for all of them, own segments span by
- * span.  Scores of a unit lie in one row by logical key position, so softmax
- * and the sum over values see the same order however the tile was made.
+ * A strip is a few query rows, consecutive in spans that share a prefix
+ * segment, times the query heads of one kv head: in training rows of one
+ * completion, in decoding one row of each completion of a prompt, so that the
+ * prefix is one product for all of them and only own segments go span by span.
+ * A tile is some strips, what a thread takes at a time: keys stay in its cache.
+ *
+ * Logical key positions are cut into parts of PART at multiples of PART.  Of a part a
+ * unit (a row, a head) has its greatest score, the sum of exponentials by lanes
+ * of the position, and the sum over values in key order; parts are merged in
+ * order.  None of that depends on the company, so neither do the bits: also
+ * not when parts are made by several threads, as they are for a few rows with
+ * many keys.
  */
+#include "kern/attention.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
 
-enum { TILE = 8 };
+enum {
+  TILE = 64,  /* units of a tile, at most, unless one strip has more */
+  SPREAD = 32 /* tiles and kv heads wanted: else tiles are smaller, or spread by parts */
+};
 
-/* Rows at.. of span `span` and what follows in later spans with its prefix. */
-typedef struct Tile {
-  int span, at, rows;
-} Tile;
-
-typedef struct Attn {
-  const AttnShape *s;
-  const AttnSpan *spans;
-  int group, tile_rows, units, hd16;
-  ptrdiff_t ld_scores;
-  const real *q;
-  ptrdiff_t ldq, ldo;
-  real *o, *lse;
-  const Tile *tiles;
-  Scratch scratch;
-} Attn;
-
-/* One query row of a tile: where it is and which logical keys [lo, hi) it sees. */
-typedef struct Row {
-  const AttnSpan *span;
-  int row, lo, hi;
-} Row;
-
-/* A worker's scratch, [units] rows each. */
-typedef struct Work {
-  real *q, *scores, *out; /* [head_dim], [ld_scores], whose last holds 1 / sum, [hd16] */
-} Work;
+/* ---- keys and values -------------------------------------------------------- */
 
 size_t kv_size(const AttnShape *s, int cap) {
   return (size_t)s->kv_heads * (size_t)cap * (size_t)s->head_dim +
@@ -52,20 +36,22 @@ size_t kv_size(const AttnShape *s, int cap) {
 
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv) {
-  const ptrdiff_t hd = s->head_dim, cap = seg->cap;
+  const int hd = s->head_dim;
   for (int h = 0; h < s->kv_heads; h++)
-    for (ptrdiff_t t = 0; t < n; t++) {
-      const ptrdiff_t key = at + t;
-      real *kt = seg->k + (h * cap + key / KV_BLOCK * KV_BLOCK) * hd + key % KV_BLOCK;
-      const real *kr = k + t * ldk + h * hd;
-      for (ptrdiff_t d = 0; d < hd; d++) kt[d * KV_BLOCK] = kr[d];
-      memcpy(seg->v + (h * cap + key) * hd, v + t * ldv + h * hd, sizeof(real) * (size_t)hd);
+    for (int t = 0, m; t < n; t += m) {
+      const ptrdiff_t key = at + t, line = (ptrdiff_t)h * seg->cap + key;
+      m = kern_min(n - t, KV_BLOCK - (int)(key % KV_BLOCK));
+      kernels()->transpose(m, hd, k + (ptrdiff_t)t * ldk + h * hd, ldk,
+                           seg->k + (line - key % KV_BLOCK) * hd + key % KV_BLOCK, KV_BLOCK);
+      for (int i = 0; i < m; i++)
+        memcpy(seg->v + (line + i) * hd, v + (ptrdiff_t)(t + i) * ldv + h * hd,
+               sizeof(real) * (size_t)hd);
     }
 }
 
-static int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len : 0; }
+/* ---- rows --------------------------------------------------------------------- */
 
-static void tile_rows(const Attn *a, const Tile *t, Row *rows) {
+static void strip_rows(const Attn *a, const Strip *t, Row *rows) {
   const AttnSpan *sp = a->spans + t->span;
   for (int j = 0, at = t->at; j < t->rows; j++, at++) {
     while (at >= sp->n) {
@@ -77,153 +63,260 @@ static void tile_rows(const Attn *a, const Tile *t, Row *rows) {
   }
 }
 
-/* the end of the rows that belong to the span of rows[j0] */
-static int same_span(const Row *rows, int j0, int n) {
-  int j = j0;
-  while (j < n && rows[j].span == rows[j0].span) j++;
-  return j;
-}
-
-static int least_lo(const Row *rows, int n) {
-  int lo = rows[0].lo;
-  for (int j = 1; j < n; j++) lo = kern_min(lo, rows[j].lo);
-  return lo;
-}
-
-/* Scores of units [u0, u1) against keys [from, to) of a segment that starts at logical key base. */
-static void scores(const Attn *a, Work *w, int kvh, int u0, int u1, const KvSeg *seg, int base,
-                   int from, int to) {
-  const ptrdiff_t hd = a->s->head_dim;
-  from = from / KV_BLOCK * KV_BLOCK;
-  if (from >= to) return;
-  kernels()->block(u1 - u0, to - from, a->s->head_dim, w->q + u0 * hd, hd, 1,
-                   seg->k + ((ptrdiff_t)kvh * seg->cap + from) * hd, KV_BLOCK, hd * KV_BLOCK,
-                   w->scores + u0 * a->ld_scores + base + from, a->ld_scores, false);
-}
-
-/* out += p v over keys [from, to) for units [u0, u1) */
-static void add_values(const Attn *a, Work *w, int kvh, int u0, int u1, const KvSeg *seg, int base,
-                       int from, int to) {
-  if (from >= to) return;
-  const ptrdiff_t hd = a->s->head_dim;
-  kernels()->block(u1 - u0, a->s->head_dim, to - from, w->scores + u0 * a->ld_scores + base + from,
-                   a->ld_scores, 1, seg->v + ((ptrdiff_t)kvh * seg->cap + from) * hd, hd, GROUP,
-                   w->out + u0 * a->hd16, a->hd16, true);
-}
-
-/* Each unit in key order: its own first keys, those that all rows see together, its own last. */
-static void values_of(const Attn *a, Work *w, int kvh, const Row *rows, int j0, int j1,
-                      const KvSeg *seg, int base, int len) {
-  int all_from = 0, all_to = len;
-  for (int j = j0; j < j1; j++) {
-    all_from = kern_max(all_from, rows[j].lo - base);
-    all_to = kern_min(all_to, rows[j].hi - base);
+/* The keys that some of n rows see, within the part that starts at `start`. */
+static bool seen_keys(const Row *rows, int n, int start, int *from, int *to) {
+  *from = start + PART;
+  *to = start;
+  for (int j = 0; j < n; j++) {
+    *from = kern_min(*from, kern_max(rows[j].lo, start));
+    *to = kern_max(*to, kern_min(rows[j].hi, start + PART));
   }
-  const bool common = all_from < all_to;
-  for (int part = 0; part < 3; part++) {
-    if (part == 1 && common)
-      add_values(a, w, kvh, j0 * a->group, j1 * a->group, seg, base, all_from, all_to);
-    for (int j = j0; j < j1 && part != 1; j++) {
-      int from = kern_max(0, rows[j].lo - base), to = kern_min(len, rows[j].hi - base);
-      if (common && part == 0) to = kern_min(to, all_from);
-      if (common && part == 2) from = kern_max(from, all_to);
-      if (!common && part == 2) break;
-      add_values(a, w, kvh, j * a->group, (j + 1) * a->group, seg, base, from, to);
-    }
-  }
+  return *from < *to;
 }
 
-static void all_scores(const Attn *a, Work *w, int kvh, const Row *rows, int n) {
-  const KvSeg *prefix = rows[0].span->prefix;
-  if (prefix) scores(a, w, kvh, 0, n * a->group, prefix, 0, least_lo(rows, n), prefix->len);
-  for (int j0 = 0, j1; j0 < n; j0 = j1) {
-    j1 = same_span(rows, j0, n);
-    const int base = prefix_len(rows[j0].span);
-    scores(a, w, kvh, j0 * a->group, j1 * a->group, rows[j0].span->own, base,
-           kern_max(0, least_lo(rows + j0, j1 - j0) - base), rows[j1 - 1].hi - base);
+static bool sees_part(const Row *r, int start) { return r->lo < start + PART && r->hi > start; }
+
+/* ---- merging -------------------------------------------------------------------- */
+
+/* One unit's sums over a further part; `seen`: there was one before. */
+static void merge(const Attn *a, bool seen, const Sums *part, int from, const Sums *all, int to) {
+  real *x = part->out + from * a->hd16, *y = all->out + to * a->hd16;
+  const real max = part->max[from], sum = part->sum[from], old = all->max[to];
+  if (!seen) {
+    memcpy(y, x, sizeof(real) * (size_t)a->hd16);
+    all->max[to] = max;
+    all->sum[to] = sum;
+    return;
   }
+  const real top = old > max ? old : max;
+  const real keep = (real)exp((double)(old - top)), add = (real)exp((double)(max - top));
+  kernels()->mix((size_t)a->hd16, keep, y, add, x);
+  all->max[to] = top;
+  all->sum[to] = all->sum[to] * keep + sum * add;
 }
 
-static void all_values(const Attn *a, Work *w, int kvh, const Row *rows, int n) {
-  const KvSeg *prefix = rows[0].span->prefix;
-  memset(w->out, 0, sizeof(real) * (size_t)(n * a->group * a->hd16));
-  if (prefix) values_of(a, w, kvh, rows, 0, n, prefix, 0, prefix->len);
-  for (int j0 = 0, j1; j0 < n; j0 = j1) {
-    j1 = same_span(rows, j0, n);
-    const int base = prefix_len(rows[j0].span);
-    values_of(a, w, kvh, rows, j0, j1, rows[j0].span->own, base, rows[j1 - 1].hi - base);
-  }
-}
-
-static void attn_chunk(void *arg, int chunk, int worker) {
-  const Attn *a = arg;
-  const Kernels *kn = kernels();
-  const int kvh = chunk % a->s->kv_heads, g = a->group, hd = a->s->head_dim;
-  const Tile *t = a->tiles + chunk / a->s->kv_heads;
-  Row rows[TILE] = {{0}};
-  Work w = {.q = scratch_of(&a->scratch, worker)};
-  w.scores = w.q + round_up(a->units * hd, GROUP);
-  w.out = w.scores + a->units * a->ld_scores;
-  tile_rows(a, t, rows);
-  for (int j = 0; j < t->rows; j++)
-    memcpy(w.q + j * g * hd, a->q + rows[j].row * a->ldq + kvh * g * hd,
-           sizeof(real) * (size_t)(g * hd));
-  all_scores(a, &w, kvh, rows, t->rows);
-  for (int u = 0; u < t->rows * g; u++) {
+static void finish(const Attn *a, int kvh, const Row *rows, int n, const Sums *all, int unit) {
+  const int g = a->group, hd = a->s->head_dim;
+  for (int u = 0; u < n * g; u++) {
     const Row *r = rows + u / g;
-    real *z = w.scores + u * a->ld_scores, cap = a->s->softcap;
-    if (cap > 0) kn->softcap((size_t)(r->hi - r->lo), a->s->scale, cap, z + r->lo, z + r->lo);
-    real max, sum = kn->softmax(r->lo, r->hi, cap > 0 ? 1 : a->s->scale, z, &max);
-    w.scores[u * a->ld_scores + a->ld_scores - 1] = 1 / sum;
+    const int head = kvh * g + u % g;
+    const real sum = all->sum[unit + u];
+    kernels()->scale((size_t)hd, 1 / sum, all->out + (unit + u) * a->hd16,
+                     a->o + r->row * a->ldo + head * hd);
     if (a->lse)
-      a->lse[(ptrdiff_t)r->row * a->s->heads + kvh * g + u % g] =
-          (real)((double)max + log((double)sum));
+      a->lse[(ptrdiff_t)r->row * a->s->heads + head] =
+          (real)((double)all->max[unit + u] + log((double)sum));
   }
-  all_values(a, &w, kvh, rows, t->rows);
-  for (int u = 0; u < t->rows * g; u++)
-    kn->scale((size_t)hd, w.scores[u * a->ld_scores + a->ld_scores - 1], w.out + u * a->hd16,
-              a->o + rows[u / g].row * a->ldo + (kvh * g + u % g) * hd);
 }
 
-/* Cut the rows into tiles; with tiles == NULL only count them. */
-static int cut_tiles(const Attn *a, int nspans, Tile *tiles) {
-  int n = 0;
-  for (int s0 = 0, s1; s0 < nspans; s0 = s1) {
-    int total = 0;
-    for (s1 = s0; s1 < nspans && a->spans[s1].prefix == a->spans[s0].prefix; s1++)
-      total += a->spans[s1].n;
-    for (int span = s0, at = 0, left = total; left > 0; n++) {
-      while (at >= a->spans[span].n) at -= a->spans[span++].n;
-      const int rows = kern_min(left, a->tile_rows);
-      if (tiles) tiles[n] = (Tile){span, at, rows};
-      at += rows;
-      left -= rows;
+/* ---- tiles ------------------------------------------------------------------------- */
+
+static Sums lay_out(real *at, int units, int hd16) {
+  return (Sums){at, at + units * hd16, at + units * hd16 + units};
+}
+
+/* reals, a whole number of groups */
+static int sums_size(int units, int hd16) { return round_up(units * (hd16 + 2), GROUP); }
+
+/* queries, queries turned, scores either way */
+static int query_size(const Attn *a) { return a->strip_units * a->s->head_dim; }
+static int score_size(const Attn *a) {
+  return kern_max(a->strip_units, a->group + NARROW) * LD_SCORES;
+}
+
+static int work_size(const Attn *a) {
+  return 2 * query_size(a) + score_size(a) + sums_size(a->strip_units, a->hd16) +
+         sums_size(a->tile_units, a->hd16);
+}
+
+static Work work_of(const Attn *a, int worker) {
+  real *at = scratch_of(&a->scratch, worker);
+  Work w = {.q = at, .qt = at + query_size(a)};
+  at += 2 * query_size(a);
+  w.scores = at + GROUP;
+  at += score_size(a);
+  w.part = lay_out(at, a->strip_units, a->hd16);
+  w.all = lay_out(at + sums_size(a->strip_units, a->hd16), a->tile_units, a->hd16);
+  return w;
+}
+
+static Sums from_unit(const Sums *s, int unit, int hd16) {
+  return (Sums){s->out + unit * hd16, s->max + unit, s->sum + unit};
+}
+
+static Sums spread_part(const Attn *a, int item, int part) {
+  const size_t size = (size_t)sums_size(a->tile_units, a->hd16);
+  return lay_out(a->spread + ((size_t)item * (size_t)a->parts + (size_t)part) * size, a->tile_units,
+                 a->hd16);
+}
+
+/* The strips of a tile over one part; into `made` when given, else merged into w->all.  `only`:
+ * there is no other part. */
+static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int part, bool only,
+                      const Sums *made) {
+  Row rows[STRIP_ROWS] = {{0}};
+  for (int i = 0, unit = 0; i < t->strips; i++) {
+    const Strip *st = a->strips + t->strip + i;
+    Part p = {.kvh = kvh, .start = part * PART};
+    strip_rows(a, st, rows);
+    if (seen_keys(rows, st->rows, p.start, &p.from, &p.to)) {
+      const Sums here = from_unit(made ? made : &w->all, unit, a->hd16);
+      attn_strip(a, w, &p, rows, st->rows, made || only ? &here : &w->part);
+      for (int u = 0; u < st->rows * a->group && !made && !only; u++) {
+        const Row *r = rows + u / a->group;
+        if (sees_part(r, p.start)) merge(a, r->lo < p.start, &w->part, u, &here, u);
+      }
+    }
+    unit += st->rows * a->group;
+  }
+}
+
+static void finish_tile(const Attn *a, const Work *w, const Tile *t, int kvh) {
+  Row rows[STRIP_ROWS] = {{0}};
+  for (int i = 0, unit = 0; i < t->strips; i++) {
+    const Strip *st = a->strips + t->strip + i;
+    strip_rows(a, st, rows);
+    finish(a, kvh, rows, st->rows, &w->all, unit);
+    unit += st->rows * a->group;
+  }
+}
+
+/* One tile and kv head, all parts. */
+static void tile_chunk(void *arg, int chunk, int worker) {
+  const Attn *a = arg;
+  const Work w = work_of(a, worker);
+  const int kvh = chunk % a->s->kv_heads;
+  const Tile *t = a->tiles + chunk / a->s->kv_heads;
+  for (int part = 0; part < a->parts; part++) tile_part(a, &w, t, kvh, part, a->parts == 1, NULL);
+  finish_tile(a, &w, t, kvh);
+}
+
+/* One tile, kv head and part. */
+static void spread_chunk(void *arg, int chunk, int worker) {
+  const Attn *a = arg;
+  const Work w = work_of(a, worker);
+  const int part = chunk % a->parts, item = chunk / a->parts;
+  const Sums made = spread_part(a, item, part);
+  tile_part(a, &w, a->tiles + item / a->s->kv_heads, item % a->s->kv_heads, part, false, &made);
+}
+
+/* The parts of one tile and kv head, merged as tile_chunk would have. */
+static void gather_chunk(void *arg, int item, int worker) {
+  const Attn *a = arg;
+  const Work w = work_of(a, worker);
+  const Tile *t = a->tiles + item / a->s->kv_heads;
+  Row rows[STRIP_ROWS] = {{0}};
+  for (int i = 0, unit = 0; i < t->strips; i++) {
+    const Strip *st = a->strips + t->strip + i;
+    strip_rows(a, st, rows);
+    for (int u = 0; u < st->rows * a->group; u++, unit++) {
+      const Row *r = rows + u / a->group;
+      for (int part = r->lo / PART; part * PART < r->hi; part++) {
+        const Sums made = spread_part(a, item, part);
+        merge(a, part > r->lo / PART, &made, unit, &w.all, unit);
+      }
     }
   }
-  return n;
+  finish_tile(a, &w, t, item % a->s->kv_heads);
+}
+
+/* ---- cutting ------------------------------------------------------------------------ */
+
+/* The next strip from row `at` of span *span: as many rows of one span as make a wide one, or a
+ * narrow one, which later spans join when they fit in whole. */
+static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
+  const AttnSpan *first = a->spans + *span;
+  const int left = first->n - *at, wide = left * a->group > NARROW ? a->wide_rows : 0;
+  const int most = kern_max(a->narrow_rows, wide);
+  Strip s = {*span, *at, kern_min(most, left)};
+  *at += s.rows;
+  while (*at == a->spans[*span].n) {
+    *at = 0;
+    if (++*span == nspans || a->spans[*span].prefix != first->prefix ||
+        a->spans[*span].n > a->narrow_rows - s.rows)
+      break;
+    s.rows += *at = a->spans[*span].n;
+  }
+  return s;
+}
+
+/* Cut the rows into strips and those into tiles; with NULL only count them. */
+static int cut(const Attn *a, int nspans, Strip *strips, Tile *tiles, int *nstrips) {
+  int n = 0;
+  Tile t = {0};
+  *nstrips = 0;
+  for (int span = 0, at = 0; span < nspans;) {
+    const Strip s = next_strip(a, nspans, &span, &at);
+    if (s.rows == 0) continue;
+    const int units = s.rows * a->group;
+    if (t.strips && t.units + units > a->tile_units) {
+      if (tiles) tiles[n] = t;
+      n++;
+      t = (Tile){.strip = *nstrips};
+    }
+    if (strips) strips[*nstrips] = s;
+    ++*nstrips;
+    t.strips++;
+    t.units += units;
+  }
+  if (t.strips && tiles) tiles[n] = t;
+  return n + (t.strips > 0);
+}
+
+static Status cut_all(const Ctx *cx, Attn *a, int nspans, int *ntiles) {
+  int nstrips;
+  *ntiles = cut(a, nspans, NULL, NULL, &nstrips);
+  Strip *strips = arena_alloc(cx->arena, sizeof *strips * (size_t)(nstrips + 1));
+  Tile *tiles = arena_alloc(cx->arena, sizeof *tiles * (size_t)(*ntiles + 1));
+  if (!strips || !tiles) return fail(GRPO_ENOMEM, "attention: scratch memory");
+  cut(a, nspans, strips, tiles, &nstrips);
+  a->strips = strips;
+  a->tiles = tiles;
+  return GRPO_OK;
+}
+
+static Status run_tiles(const Ctx *cx, Attn *a, int nspans) {
+  int ntiles;
+  try(cut_all(cx, a, nspans, &ntiles));
+  try(scratch_new(cx, (size_t)work_size(a), "attention", &a->scratch));
+  const int items = ntiles * a->s->kv_heads;
+  if (a->parts < 2 || items >= SPREAD) {
+    pool_run(cx->pool, items, tile_chunk, a);
+    return GRPO_OK;
+  }
+  const size_t size = (size_t)sums_size(a->tile_units, a->hd16);
+  a->spread = arena_alloc(cx->arena, sizeof(real) * size * (size_t)(items * a->parts));
+  if (!a->spread) return fail(GRPO_ENOMEM, "attention: scratch memory");
+  pool_run(cx->pool, items * a->parts, spread_chunk, a);
+  pool_run(cx->pool, items, gather_chunk, a);
+  return GRPO_OK;
+}
+
+/* How much a thread takes at a time, from the shapes of the work only. */
+static void choose_sizes(Attn *a, int nspans) {
+  int keys = 0, rows = 0;
+  for (int i = 0; i < nspans; i++) {
+    const AttnSpan *sp = a->spans + i;
+    keys = kern_max(keys, prefix_len(sp) + sp->own_at + sp->n);
+    rows += sp->n;
+  }
+  a->group = a->s->heads / a->s->kv_heads;
+  a->hd16 = round_up(a->s->head_dim, GROUP);
+  a->parts = kern_ceil(keys, PART);
+  a->narrow_rows = kern_max(1, NARROW / a->group);
+  a->wide_rows = kern_max(1, WIDE / a->group);
+  a->strip_units = round_up(kern_min(a->wide_rows, kern_max(1, rows)) * a->group, GROUP);
+  int units = rows * a->group;
+  if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);
+  a->tile_units = kern_max(a->strip_units, kern_min(units, TILE));
 }
 
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse) {
   const ArenaMark mark = arena_mark(cx->arena);
   Attn a = {.s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
-  int keys = 0;
-  for (int i = 0; i < nspans; i++)
-    keys = kern_max(keys, prefix_len(spans + i) + spans[i].own_at + spans[i].n);
-  a.group = s->heads / s->kv_heads;
-  a.tile_rows = kern_max(1, TILE / a.group);
-  a.units = a.tile_rows * a.group;
-  a.hd16 = round_up(s->head_dim, GROUP);
-  /* an odd number of groups, so that rows do not fall onto one another in the cache; one spare */
-  a.ld_scores = (round_up(keys, GROUP) / GROUP + 1) / 2 * 2 * GROUP + GROUP;
-  const int ntiles = cut_tiles(&a, nspans, NULL);
-  Tile *tiles = arena_alloc(cx->arena, sizeof *tiles * (size_t)kern_max(1, ntiles));
-  if (!tiles) return fail(GRPO_ENOMEM, "attention: scratch memory");
-  cut_tiles(&a, nspans, tiles);
-  a.tiles = tiles;
-  const size_t unit = (size_t)a.ld_scores + (size_t)a.hd16 * 2;
-  try(scratch_new(cx, unit * (size_t)a.units + GROUP, "attention", &a.scratch));
-  pool_run(cx->pool, ntiles * s->kv_heads, attn_chunk, &a);
+  choose_sizes(&a, nspans);
+  try(run_tiles(cx, &a, nspans));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

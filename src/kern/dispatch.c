@@ -8,52 +8,62 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-static const Kernels *active;
+typedef struct Path {
+  const char *name;
+  const Kernels *kernels;
+  const Kernels16 *bf16;
+} Path;
 
 /* Best first. */
-static const Kernels *const tables[] = {
+static const Path paths[] = {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
-    &kern_avx512, &kern_avx2,
+    {"avx512bf16", &kern_avx512, &kern_avx512bf16},
+    {"avx512", &kern_avx512, NULL},
+    {"avx2", &kern_avx2, NULL},
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
-    &kern_neon,
+    {"neon", &kern_neon, NULL},
 #endif
-    &kern_generic};
-enum { NTABLES = sizeof tables / sizeof tables[0] };
+    {"generic", &kern_generic, NULL}};
+enum { NPATHS = sizeof paths / sizeof paths[0] };
 
-static bool cpu_has(const Kernels *k) {
+static const Path *active;
+
+static bool cpu_has(const Path *p) {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
-  if (k == &kern_avx512)
+  if (p->bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
+  if (p->kernels == &kern_avx512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("fma");
-  if (k == &kern_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (p->kernels == &kern_avx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
-  if (k == &kern_neon) return true; /* in every aarch64 */
+  if (p->kernels == &kern_neon) return true; /* in every aarch64 */
 #endif
-  return k == &kern_generic;
+  return p->kernels == &kern_generic;
 }
 
 const char *kern_path(int i) {
-  for (int at = NTABLES - 1; at >= 0; at--)
-    if (cpu_has(tables[at]) && i-- == 0) return tables[at]->name;
+  for (int at = NPATHS - 1; at >= 0; at--)
+    if (cpu_has(&paths[at]) && i-- == 0) return paths[at].name;
   return NULL;
 }
 
-static const Kernels *best(void) {
-  for (int i = 0; i < NTABLES; i++)
-    if (cpu_has(tables[i])) return tables[i];
-  return &kern_generic;
+static const Path *best(void) {
+  for (int i = 0; i < NPATHS; i++)
+    if (cpu_has(&paths[i])) return &paths[i];
+  return &paths[NPATHS - 1];
 }
 
 #ifndef GRPO_DOUBLE
 static Status unknown(const char *name) {
   char names[64] = "";
-  for (int i = NTABLES - 1, at = 0; i >= 0 && at < (int)sizeof names; i--)
+  for (int i = NPATHS - 1, at = 0; i >= 0 && at < (int)sizeof names; i--)
     at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
-                   i == NTABLES - 1 ? ""
-                   : i == 0         ? " or "
-                                    : ", ",
-                   tables[i]->name);
+                   i == NPATHS - 1 ? ""
+                   : i == 0        ? " or "
+                                   : ", ",
+                   paths[i].name);
   return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want %s", name, names);
 }
 #endif
@@ -64,15 +74,15 @@ Status kern_select(const char *name) {
     active = best();
     return GRPO_OK;
   }
-  for (int i = 0; i < NTABLES; i++) {
-    if (strcmp(tables[i]->name, name) != 0) continue;
-    if (!cpu_has(tables[i]))
+  for (int i = 0; i < NPATHS; i++) {
+    if (strcmp(paths[i].name, name) != 0) continue;
+    if (!cpu_has(&paths[i]))
       return fail(GRPO_EARG, "GRPO_CPU=%s: this CPU lacks it; use %s", name, best()->name);
-    active = tables[i];
+    active = &paths[i];
     return GRPO_OK;
   }
 #ifdef GRPO_DOUBLE /* the double twin has one path, whatever is asked for */
-  active = &kern_generic;
+  active = &paths[NPATHS - 1];
   return GRPO_OK;
 #else
   return unknown(name);
@@ -84,9 +94,13 @@ __attribute__((constructor)) static void choose(void) {
   if (kern_select(NULL) != GRPO_OK) active = best();
 }
 
-const Kernels *kernels(void) { return active; }
+const Kernels *kernels(void) { return active->kernels; }
+
+const Kernels16 *kernels16(void) { return active->bf16; }
 
 const char *kern_name(void) { return active->name; }
+
+bool kern_bf16(void) { return active->bf16 != NULL; }
 
 Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out) {
   const int workers = pool_threads(cx->pool);

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/matrix.h"
 #include "kern/real.h"
@@ -44,13 +45,35 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
-  /* s[lo, hi) <- exp(scale s - max); s is overwritten from the multiple of GROUP before lo
-   * up to the next multiple of GROUP after hi.  Returns the sum. */
-  real (*softmax)(int lo, int hi, real scale, real *s, real *max);
-  /* p, ds [keys, ld]: scores and dP of keys by `rows` (multiple of GROUP) queries become P and dS.
-   * Query i sees key j when first + j <= i < last + j.  cap: of the scaled scores; 0: none. */
-  void (*attn_ds)(int keys, int rows, int ld, real scale, real cap, const real *lse, const real *d,
-                  int first, int last, real *p, real *ds);
+  /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
+   * of GROUP */
+  void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
+                   real *c, ptrdiff_t ldc, bool add);
+  /* sum[cols] += rows of x, in order */
+  void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
+  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng groups.
+   * sum [cols] (NULL: none) += the rows, in order. */
+  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
+                       real *sum);
+  /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr] */
+  void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, real *dst);
+
+  /* m rows of scores: s[lo, hi) <- exp(scale s - max), zero elsewhere in [first, last), within
+   * which [lo, hi) lies or is empty.  Touches whole groups.  max: [m], -inf for no key; sum: [m], by
+   * lanes of the index. */
+  void (*softmax)(int m, int first, int last, int lo, int hi, real scale, real *s, ptrdiff_t ld,
+                  real *max, real *sum);
+  /* The same of GROUP columns: s[j ld + i], j in [from, to), column i sees rows lo[i] .. hi[i] - 1;
+   * from >= 0.  The same bits for the same numbers. */
+  void (*softmax_down)(int from, int to, const int *lo, const int *hi, real scale, real *s,
+                       ptrdiff_t ld, real *max, real *sum);
+  /* y = a y + b x */
+  void (*mix)(size_t n, real a, real *y, real b, const real *x);
+  /* p, ds [keys, ld]: scores and dP of keys from `key` on by `units` (multiple of GROUP) queries
+   * become P and dS.  Query i sees keys lo[i] .. hi[i] - 1, both ascending.  cap: of the scaled
+   * scores; 0: none. */
+  void (*attn_ds)(int keys, int units, ptrdiff_t ld, real scale, real cap, const real *lse,
+                  const real *d, int key, const int *lo, const int *hi, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
   /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
@@ -107,22 +130,58 @@ typedef struct Kernels {
   double (*sumsq)(size_t n, const real *x);
 
   void (*row_stats)(int v, const real *logits, real inv_temp, RowStats *st);
+  double (*probs)(int n, const real *logits, real inv_temp, real lse, real *p);
   /* logits <- p (c0 + c1 log p) */
   void (*logp_grad)(int v, real *logits, real inv_temp, real lse, real c0, real c1);
   double (*kl)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse);
   /* dlogits += c p (log p - log p_ref - kl) */
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
+
+  /* NF4's codes of a block of n; returns its absmax */
+  float (*nf4_codes)(int n, const float *w, uint8_t *code);
+
+  /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap */
+  void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;
+
+/* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
+ * first in the low half; an odd last step is paired with zero.
+ *
+ * a, the rows: whole tiles of mr rows interleaved, [pair][mr]; of fewer than two tiles but not one,
+ * at the end, rows may follow one another.  Row i's tile begins at word i * ceil(k / 2) in any case.
+ * Made by pair_rows or pair_columns of whole tiles, and of all rows of such an end, at once. */
+typedef struct Kernels16 {
+  int mr;
+  /* c[m,n] (+)= a b of `pairs` pairs from p0 of a on; lda: words of a row.  b, at p0 already: word
+   * (p, j) is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order, one accumulator an output. */
+  void (*block)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, int p0,
+                const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
+  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
+                       uint32_t *a); /* [depth, m] */
+  /* one group of b from x [depth, cols], cols <= GROUP */
+  void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
+  /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even */
+  void (*widen_f32)(int depth, const float *x, uint32_t *b);
+  void (*widen_f16)(int depth, const uint16_t *x, uint32_t *b);
+  void (*widen_int8)(int depth, const int8_t *q, const real *scale, uint32_t *b);
+  void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, uint32_t *b);
+  /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
+   * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
+  void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
+} Kernels16;
 
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
+extern const Kernels16 kern_avx512bf16;
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_neon;
 #endif
 
-const Kernels *kernels(void); /* the table in use */
+const Kernels *kernels(void);     /* the table in use */
+const Kernels16 *kernels16(void); /* beside it; NULL: bf16 is computed by kernels() */
 
 /* ---- shared by the drivers ---- */
 static inline int kern_min(int a, int b) { return a < b ? a : b; }

@@ -7,14 +7,13 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "kern/dispatch.h"
+#include "kern/product16.h"
 
 enum {
   PACK_STEPS = 64,       /* inner steps transposed at a time */
   PACK_GROUPS = 3,       /* groups a chunk */
   ROUND_VALUES = 1 << 14 /* values worth a chunk of their own */
 };
-
-bool kern_bf16(void) { return false; }
 
 /* ---- packing ---- */
 
@@ -117,10 +116,13 @@ Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
 
 Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                  int ldx, bool in_out, real *dw, bool add) {
+  if (in_out) return gemm16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
+  if (kernels16() && m > 0 && n > 0 && k > 0)
+    return product16_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
   const ArenaMark mark = arena_mark(cx->arena);
   try(bf16_rounded(cx, m, n, dy, lddy, &dy));
   try(bf16_rounded(cx, m, k, x, ldx, &x));
-  try(gemm_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add));
+  try(gemm_dw(cx, m, n, k, dy, n, x, k, false, dw, add));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

@@ -2,7 +2,8 @@
  *
  * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
  * arm/neon.c, all from the one source in inner/) and are chosen once, at run time, from what the
- * CPU has; GRPO_CPU=generic|avx2|avx512|neon forces one.  What all of them promise:
+ * CPU has; GRPO_CPU=generic|avx2|avx512|avx512bf16|neon forces one (avx512bf16 is avx512
+ * but for products of bf16).  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
  *     may see and the weights: not on the number of rows, the row's place in a
@@ -27,6 +28,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
+#include "base/rng.h"
 #include "kern/real.h"
 
 /* How products with weights are computed.  COMPUTE_BF16: both operands are rounded to bf16 (nearest
@@ -41,7 +43,7 @@ typedef struct Ctx {
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void);  /* "avx512", "avx2", "neon", "generic" */
+const char *kern_name(void);  /* "avx512bf16", "avx512", "avx2", "neon", "generic" */
 const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
@@ -67,6 +69,9 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
+/* The same and db[n] (+)= sum over rows of dy, which needs no pass of its own where dy is packed. */
+Status gemm_dw_db(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                  int ldx, bool in_out, real *dw, bool add_dw, real *db, bool add_db);
 /* db[n] (+)= sum over rows of dy */
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add);
 /* c[m,n] = a[m,k] b[k,n], any orientation by strides of transposition flags; for small ops,
@@ -139,11 +144,11 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
  * Row-invariant. */
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse);
-/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv (contiguous
- * [rows, heads*head_dim], [rows, kv_heads*head_dim]) are added to; any may be NULL. */
+/* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv are added to;
+ * any may be NULL. */
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                      const real *q, int ldq, const real *o, int ldo, const real *lse,
-                     const real *dout, int lddo, real *dq, real *dk, real *dv);
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv, int lddkv);
 
 /* ---- rows [rows, c] --------------------------------------------------------- */
 /* y = x * rstd * (base + w), rstd[rows] = 1 / sqrt(mean x^2 + eps); base: 0, or 1 as gemma has it */
@@ -188,6 +193,15 @@ void vec_exp(size_t n, const real *x,
  * NULL: only lse and entropy) */
 void logp_rows(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
                const int32_t *targets, real *logp, real *entropy, real *lse);
+/* One row, in the same bits: all that its tokens' log-probabilities need. */
+typedef struct HeadRow {
+  real max, lse, entropy;
+  double log_sum; /* lse - max */
+} HeadRow;
+void head_row(int v, const real *logits, real inv_temp, HeadRow *out);
+real head_row_logp(const HeadRow *h, real logit, real inv_temp);
+/* p = exp(z - lse) of a piece of a row; returns their sum, added up by index modulo 4 */
+double head_probs(int n, const real *logits, real inv_temp, real lse, real *p);
 /* logits are overwritten with d loss / d logits, given d loss / d logp and d loss / d entropy
  * (NULL: none) */
 void logp_rows_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
@@ -214,5 +228,9 @@ double vec_sumsq(const Ctx *cx, size_t n,
                  const real *x); /* in double, chunks of fixed size in index order */
 void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha,
               real *y); /* y = alpha x + (1 - alpha) y */
+
+/* ---- random numbers ------------------------------------------------------------- */
+/* out[i] = std * rng_normal(key, i), rounded to real: the same on every path */
+void fill_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out);
 
 #endif

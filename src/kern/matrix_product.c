@@ -8,6 +8,7 @@
 
 #include "kern/dispatch.h"
 #include "kern/matrix.h"
+#include "kern/product16.h"
 
 enum {
   ROWS = 256,           /* rows a chunk: unpacking is shared by them */
@@ -184,6 +185,7 @@ static Status with_rounded(const Ctx *cx, Product *q, int depth,
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
                       const real *bias, real *y, int ldy) {
   if (m <= 0 || w->n <= 0) return GRPO_OK;
+  if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, y, ldy);
   Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .y = y, .ldy = ldy};
   return with_rounded(cx, &q, w->k, forward);
 }
@@ -225,6 +227,7 @@ static Status dx(const Ctx *cx, Product *q) {
 Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *out,
                  int ldo, bool add) {
   if (m <= 0 || w->k <= 0) return GRPO_OK;
+  if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, out, ldo, add);
   Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .y = out, .ldy = ldo, .add = add};
   return with_rounded(cx, &q, w->n, dx);
 }

@@ -184,7 +184,7 @@ static Status weight_new(const Weights *s, Weight *w) {
     return numbers((size_t)w->n * (size_t)w->k, &w->f32);
   default:
     try(matrix_new(&w->mat, types[s->how], w->n, w->k));
-    try(matrix_put(s->cx, w->mat, 0, w->n, s->w));
+    try(matrix_put(s->cx, w->mat, 0, w->n, (const void *)s->w)); /* floats: the twin times none */
     return matrix_done(s->cx, w->mat);
   }
 }

@@ -11,11 +11,13 @@
 #include "grad/weight.h"
 #include "model/impl.h"
 
+enum { STORE_REALS = 2048 }; /* keys that a chunk puts into the cache, and as many values */
+
 /* ---- one layer ----------------------------------------------------------------------- */
 
 /* What layers of one kind share: those that see everything, and the windowed ones. */
 typedef struct Kind {
-  RopeAttr rope_q, rope_k;
+  RopeAttr rope_q, rope_k, rope_packed;
   AttentionAttr attention;
 } Kind;
 
@@ -27,6 +29,7 @@ typedef struct Pass {
   EmbeddingAttr embedding;
   Kind kind[2];     /* [is the layer windowed] */
   const Lora *lora; /* NULL: none */
+  bool in_place;    /* nothing is kept: branches are added to the residual stream where it is */
 } Pass;
 
 AttnShape model_attention(const Config *c) {
@@ -84,9 +87,13 @@ static Status rope(Pass *p, Tensor *x, const RopeAttr *r, Tensor **y) {
   return tape_apply(p->t, OP_rope, in, &a, y);
 }
 
+/* x + branch */
 static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
   Tensor *in[] = {x, branch};
-  return tape_apply(p->t, OP_add, in, NULL, y);
+  if (!p->in_place) return tape_apply(p->t, OP_add, in, NULL, y);
+  vec_acc(&p->t->cx, x->n, branch->data, x->data);
+  *y = x;
+  return GRPO_OK;
 }
 
 /* x's columns as n tensors of these widths, side by side. */
@@ -95,40 +102,60 @@ static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
   return GRPO_OK;
 }
 
-static Status project_qkv(Pass *p, const Layer *l, Tensor *h, Tensor *qkv[3]) {
-  const AttnShape *s = &p->kind[0].attention.shape;
-  const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-  Tensor *all;
+/* Queries, keys and values: one tensor where one matrix makes them (then qkv[1] is NULL), or three. */
+static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qkv[3]) {
+  const bool turns = k->rope_q.cs != NULL;
+  qkv[1] = qkv[2] = NULL;
   if (l->t[L_QKV_W]) {
-    try(linear(p, l, L_QKV_W, h, &all));
-    return split(p, all, 3, (const int[]){q, kv, kv}, qkv);
+    try(linear(p, l, L_QKV_W, h, &qkv[0]));
+    return turns ? rope(p, qkv[0], &k->rope_packed, &qkv[0]) : GRPO_OK;
   }
   try(linear(p, l, L_Q_W, h, &qkv[0]));
   try(linear(p, l, L_K_W, h, &qkv[1]));
-  return linear(p, l, L_V_W, h, &qkv[2]);
-}
-
-static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qkv[3]) {
-  try(project_qkv(p, l, h, qkv));
+  try(linear(p, l, L_V_W, h, &qkv[2]));
   if (l->t[L_QNORM_W]) {
     try(norm(p, qkv[0], l->t[L_QNORM_W], NULL, &qkv[0]));
     try(norm(p, qkv[1], l->t[L_KNORM_W], NULL, &qkv[1]));
   }
-  if (!k->rope_q.cs) return GRPO_OK;
+  if (!turns) return GRPO_OK;
   try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
   return rope(p, qkv[1], &k->rope_k, &qkv[1]);
 }
 
+/* Rows whose keys and values join the cache, `run` of them a chunk. */
+typedef struct Store {
+  const Rows *rows;
+  const AttnShape *shape;
+  const real *k, *v;
+  int ld, run;
+} Store;
+
+static void store_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Store *s = arg;
+  const int from = chunk * s->run, to = from + s->run;
+  for (int i = 0; i < s->rows->nspans; i++) {
+    const AttnSpan *a = &s->rows->spans[i];
+    const int first = a->row > from ? a->row : from;
+    const int n = (a->row + a->n < to ? a->row + a->n : to) - first;
+    const size_t at = (size_t)first * (size_t)s->ld;
+    if (n > 0)
+      kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);
+  }
+}
+
 /* Decoding: the rows' keys and values join the cache before the queries look at it. */
 static void store_keys(const Pass *p, Tensor *const qkv[3]) {
-  const Rows *r = p->rows;
-  const AttnShape *s = &p->kind[0].attention.shape;
-  const int ld = s->kv_heads * s->head_dim;
-  for (int i = 0; i < r->nspans; i++) {
-    const AttnSpan *a = &r->spans[i];
-    const size_t at = (size_t)a->row * (size_t)ld;
-    kv_store(s, a->own, a->own_at, a->n, qkv[1]->data + at, ld, qkv[2]->data + at, ld);
+  const AttnShape *shape = &p->kind[0].attention.shape;
+  const int q = shape->heads * shape->head_dim, kv = shape->kv_heads * shape->head_dim;
+  Store s = {p->rows, shape, NULL, NULL, kv, STORE_REALS / kv + 1};
+  if (qkv[1]) {
+    s.k = qkv[1]->data, s.v = qkv[2]->data;
+  } else {
+    s.k = qkv[0]->data + q, s.v = s.k + kv;
+    s.ld = q + 2 * kv;
   }
+  pool_run(p->t->cx.pool, (p->rows->n + s.run - 1) / s.run, store_chunk, &s);
 }
 
 static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tensor **y) {
@@ -137,7 +164,7 @@ static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tenso
   try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
   try(make_qkv(p, l, k, h, qkv));
   if (!p->rows->pack) store_keys(p, qkv);
-  try(tape_apply(p->t, OP_attention, qkv, &a, &o));
+  try(tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, &o));
   return linear(p, l, L_O_W, o, y);
 }
 
@@ -196,6 +223,9 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
                           .spans = r->spans}};
   k.rope_q.heads = c->num_attention_heads;
   k.rope_k.heads = c->num_key_value_heads;
+  k.rope_packed = rope_attr;
+  k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
+  k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
   k.attention.shape.window = windowed ? c->sliding_window : 0;
   return k;
 }
@@ -259,13 +289,14 @@ static Status embed(Pass *p, Tensor **x) {
   return tape_apply(p->t, OP_lora_embedding, lora_in, &a, x);
 }
 
-/* Without gradients a layer's intermediate results are dropped at once: its output moves into the
- * place of its input. */
+/* Without gradients a layer's intermediate results are dropped at once; the residual stream stays where
+ * it is. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   const bool keep = (m->trainable || (m->shared && m->shared->trainable)) && !t->off;
   Pass *p = NULL;
   Tensor *x, *y;
   try(begin_pass(m, t, r, &p));
+  p->in_place = !keep;
   try(embed(p, &x));
   for (int i = 0; i < m->config.num_hidden_layers; i++) {
     const ArenaMark mark = arena_mark(&t->arena);
@@ -273,12 +304,10 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
       try(checkpointed_layer(p, i, x, &y));
     else
       try(block(p, i, x, &y));
-    if (keep) {
+    if (keep)
       x = y;
-    } else {
-      memcpy(x->data, y->data, x->n * sizeof *x->data);
+    else
       arena_release(&t->arena, mark);
-    }
     next_layer(r);
   }
   *out = x;

@@ -98,10 +98,12 @@ void check_rope(void) {
       cs[p * DIM + 2 * i] = (real)cos(p / pow(10, i));
       cs[p * DIM + 2 * i + 1] = (real)sin(p / pow(10, i));
     }
-  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs, 0};
+  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs, 0, 0};
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
   attr.rotary = 2; /* the other half of each head stays */
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
+  attr.rest = 2 * DIM;
+  CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, (HEADS + 2) * DIM)}, (&(Attr){.p = &attr}));
 }
 
 static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
@@ -117,6 +119,8 @@ static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
                   LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim),
                   LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim)};
   CHECK_GRADIENTS(OP_attention, in, (&(Attr){.p = &attr}));
+  Tensor *all = LEAF(-2, 2, rows, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+  CHECK_GRADIENTS(OP_attention_packed, &all, (&(Attr){.p = &attr}));
 }
 
 void check_attention(void) {
@@ -132,6 +136,8 @@ void check_attention(void) {
   attention_of((AttnShape){2, 1, 2, 0, 0, 0}, 3, blocks);
   attention_of((AttnShape){2, 1, 2, 0, 17, 0}, 3, blocks);
 }
+
+void check_attention_packed(void) { check_attention(); }
 
 static void gated_of(OpId op) {
   CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);

@@ -76,10 +76,15 @@ static inline vec v_zip_high(vec a, vec b) {
   return (vec)vzip2q_f32((float32x4_t)a, (float32x4_t)b);
 }
 
-/* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
+/* A few rows by compact weights: tiles by rows and groups (NF4's table takes 4 registers); up to how
+ * many rows, by type. */
 #define NARROW_ROWS           4
 #define NARROW_GROUPS         2
-#define NARROW_SIZES(X, type) X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
+#define NARROW_SIZES(X, type) NARROW_##type(X, type)
+#define NARROW_BF16(X, type)  X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
+#define NARROW_F16            NARROW_BF16
+#define NARROW_INT8           NARROW_BF16
+#define NARROW_NF4(X, type)   X(type, 1, 1) X(type, 2, 1) X(type, 4, 1)
 #define NARROW_MOST           12, 12, 8, 2
 #define TILE_MR               6
 #define TILE_NG               1

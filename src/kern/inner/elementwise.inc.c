@@ -93,6 +93,13 @@ static void scale_all(size_t n, real alpha, const real *x, real *y) {
   EACH(i, n) v_put(y + i, LEFT(i, n), v_get(x + i, LEFT(i, n)) * alpha);
 }
 
+static void mix(size_t n, real a, real *y, real b, const real *x) {
+  EACH(i, n) {
+    const ptrdiff_t left = LEFT(i, n);
+    v_put(y + i, left, v_fma(v_set(b), v_get(x + i, left), v_get(y + i, left) * a));
+  }
+}
+
 static void lerp(size_t n, real alpha, const real *x, real *y) {
   const real keep = 1 - alpha;
   EACH(i, n) {

@@ -3,6 +3,7 @@
 #include "kern/inner/vec.inc.c"
 
 #include "kern/inner/block.inc.c"
+#include "kern/inner/few.inc.c"
 #include "kern/inner/rows.inc.c"
 #include "kern/inner/widen.inc.c"
 #ifdef NARROW_GROUPS
@@ -11,13 +12,21 @@
 
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
+#include "kern/inner/normal.inc.c"
+#include "kern/inner/quantise.inc.c"
 
 const Kernels TABLE = {
     .name = NAME,
     .mr = TILE_MR,
     .ng = TILE_NG,
     .block = block,
+    .few_rows = few_rows,
+    .add_rows = add_rows,
+    .pack_columns = pack_columns,
+    .pack_tiles = pack_tiles,
     .softmax = softmax,
+    .softmax_down = softmax_down,
+    .mix = mix,
     .attn_ds = attn_ds,
     .transpose = transpose,
     .widen_bf16 = widen_bf16,
@@ -53,7 +62,10 @@ const Kernels TABLE = {
     .adamw = adamw,
     .sumsq = sumsq,
     .row_stats = row_stats,
+    .probs = probs,
     .logp_grad = logp_grad,
     .kl = kl,
     .kl_grad = kl_grad,
+    .normals = normals,
+    .nf4_codes = nf4_codes,
 };

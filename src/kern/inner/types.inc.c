@@ -11,7 +11,7 @@ typedef lane_int ivec __attribute__((vector_size(VEC_BYTES)));
 typedef real uvec __attribute__((vector_size(VEC_BYTES), aligned(sizeof(real)), may_alias));
 
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 64")
 #endif

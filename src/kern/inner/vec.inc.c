@@ -1,7 +1,8 @@
 /* vec.inc.c - a vector of LANES reals: loads, stores, tails, sums, exp.
  *
  * The file that includes this one has defined LANES, the types vec and ivec,
- * v_fma, v_max, v_min, v_sqrt, v_get and v_get_or; see generic.c.
+ * v_fma, v_max, v_min, v_sqrt, v_get and v_get_or; see generic.c.  One that has better ways for
+ * v_sum and v_largest or v_times_power defines V_FOLDS or V_TIMES_POWER; the bits are the same.
  * v_max(a, b) is a > b ? a : b: with a constant first, NaN in b comes through.
  */
 
@@ -13,6 +14,7 @@ static inline vec v_sel(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
+#ifndef V_FOLDS
 /* Lanes 0, 1, 2, ... in one order on every path of one width: halves are folded. */
 static inline real v_sum(vec x) {
   real t[LANES];
@@ -29,8 +31,18 @@ static inline real v_largest(vec x) {
     if (t[i] > t[0]) t[0] = t[i];
   return t[0];
 }
+#endif
 
-/* exp: r = x - n ln 2, |r| <= ln 2 / 2, a polynomial in r, times 2^n in two halves (n = 128).
+#if !defined V_TIMES_POWER && !defined GRPO_DOUBLE
+/* p times 2^n in two halves (n = 128) */
+static inline vec v_times_power(vec p, vec n) {
+  const vec magic = v_set(12582912.0f);
+  ivec k = (ivec)(n + magic) - (ivec)magic, k1 = k >> 1;
+  return p * (vec)((k1 + 127) << 23) * (vec)((k - k1 + 127) << 23);
+}
+#endif
+
+/* exp: r = x - n ln 2, |r| <= ln 2 / 2, a polynomial in r, times 2^n.
  * Relative error below 2e-7; results below the smallest normal number are 0. */
 static inline vec v_exp(vec x) {
 #ifdef GRPO_DOUBLE
@@ -48,9 +60,7 @@ static inline vec v_exp(vec x) {
   p = v_fma(p, r, v_set(1.6666665459e-1f));
   p = v_fma(p, r, v_set(5.0000001201e-1f));
   p = v_fma(p, r * r, r) + 1;
-  ivec k = (ivec)t - (ivec)magic, k1 = k >> 1;
-  p = p * (vec)((k1 + 127) << 23) * (vec)((k - k1 + 127) << 23);
-  return v_keep(~(ivec)(x < lo), p);
+  return v_keep(~(ivec)(x < lo), v_times_power(p, n));
 #endif
 }
 

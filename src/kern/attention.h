@@ -1,0 +1,76 @@
+/* attention.h - what the pieces of attention's forward share: attention.c cuts rows and merges
+ * parts, attn_strip.c does a strip and a part.
+ */
+#ifndef GRPO_KERN_ATTENTION_H
+#define GRPO_KERN_ATTENTION_H
+
+#include "kern/dispatch.h"
+
+enum {
+  NARROW = 8, /* units of a narrow strip, at most, unless one row has more */
+  WIDE = 32,  /* of a wide one */
+  PART = 512, /* keys */
+  LD_SCORES =
+      PART + 3 * GROUP, /* a group before the part, one after, and an odd number of groups */
+  STRIP_ROWS = WIDE
+};
+
+/* Rows at.. of span `span` and what follows in later spans with its prefix. */
+typedef struct Strip {
+  int span, at, rows;
+} Strip;
+
+typedef struct Tile {
+  int strip, strips, units;
+} Tile;
+
+typedef struct Attn {
+  const AttnShape *s;
+  const AttnSpan *spans;
+  int group, hd16, parts;
+  int narrow_rows, wide_rows;  /* of a strip, at most */
+  int strip_units, tile_units; /* at most; strip_units: whole groups */
+  const real *q;
+  ptrdiff_t ldq, ldo;
+  real *o, *lse;
+  const Strip *strips;
+  const Tile *tiles;
+  real *spread; /* [tiles, kv_heads, parts] of Sums, when parts are made apart */
+  Scratch scratch;
+} Attn;
+
+/* One query row: where it is and which logical keys [lo, hi) it sees. */
+typedef struct Row {
+  const AttnSpan *span;
+  int row, lo, hi;
+} Row;
+
+/* What some units have of a part, or of all parts until now. */
+typedef struct Sums {
+  real *out, *max, *sum; /* [units, hd16], [units], [units]; not yet divided by sum */
+} Sums;
+
+/* A worker's scratch. */
+typedef struct Work {
+  real *q, *qt;   /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
+  real *scores;   /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
+  Sums part, all; /* of a strip; of a tile */
+} Work;
+
+/* The part in hand: kv head, logical position of its first key, keys that some row sees. */
+typedef struct Part {
+  int kvh, start, from, to;
+} Part;
+
+static inline int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len : 0; }
+
+/* Does a strip take queries as lanes, keys one by one, or keys as lanes? */
+static inline bool is_wide(const Attn *a, const Row *rows, int n) {
+  return n * a->group > NARROW && rows[0].span == rows[n - 1].span;
+}
+
+/* A strip's sums over a part, of which some row sees some key. */
+void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                const Sums *to);
+
+#endif

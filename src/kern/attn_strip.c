@@ -1,0 +1,186 @@
+/* attn_strip.c - attention's forward for a strip of rows and a part of the keys.
+ *
+ * Narrow: scores are [units, keys], keys being lanes; for a few rows.  Wide: scores are [keys,
+ * units], queries being lanes; softmax then needs no sums across lanes, and no key is computed
+ * for padding.  A score is the same sum over head_dim either way, a unit's sum of exponentials runs
+ * by position modulo the lanes of a vector, its sum over values by key: the same bits.
+ */
+#include "kern/attention.h"
+
+#include <string.h>
+
+/* the end of the rows that belong to the span of rows[j0] */
+static int same_span(const Row *rows, int j0, int n) {
+  int j = j0;
+  while (j < n && rows[j].span == rows[j0].span) j++;
+  return j;
+}
+
+/* ---- narrow -------------------------------------------------------------------- */
+
+/* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
+ * (what is too much is overwritten or masked), or sums over values. */
+static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
+                   int base, int to) {
+  const ptrdiff_t hd = a->s->head_dim;
+  const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
+  to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
+  if (from >= to) return;
+  kernels()->block(u1 - u0, to - from, a->s->head_dim, w->q + u0 * hd, hd, 1,
+                   seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, KV_BLOCK, hd * KV_BLOCK,
+                   w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES, false);
+}
+
+static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
+                       const KvSeg *seg, int base, int to, real *out, bool add) {
+  const ptrdiff_t hd = a->s->head_dim;
+  const int from = kern_max(0, p->from - base);
+  to = kern_min(p->to, to) - base;
+  if (from >= to) return add;
+  kernels()->few_rows(
+      u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
+      seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, out + u0 * a->hd16, a->hd16, add);
+  return true;
+}
+
+static void all_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
+  const KvSeg *prefix = rows[0].span->prefix;
+  if (prefix) scores(a, w, p, 0, n * a->group, prefix, 0, prefix->len);
+  for (int j0 = 0, j1; j0 < n; j0 = j1) {
+    j1 = same_span(rows, j0, n);
+    scores(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
+           rows[j1 - 1].hi);
+  }
+}
+
+/* Keys that a row does not see have a probability of 0, which adds nothing. */
+static void all_values(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                       real *out) {
+  const KvSeg *prefix = rows[0].span->prefix;
+  bool some = prefix && add_values(a, w, p, 0, n * a->group, prefix, 0, prefix->len, out, false);
+  for (int j0 = 0, j1; j0 < n; j0 = j1) {
+    j1 = same_span(rows, j0, n);
+    add_values(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
+               rows[j1 - 1].hi, out, some);
+  }
+}
+
+static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                         const Sums *to) {
+  const Kernels *kn = kernels();
+  const int g = a->group, first = p->from - p->start;
+  const real cap = a->s->softcap;
+  all_scores(a, w, p, rows, n);
+  for (int j = 0; j < n; j++) {
+    const int lo = kern_max(rows[j].lo - p->start, first),
+              hi = kern_min(rows[j].hi, p->to) - p->start;
+    real *z = w->scores + j * g * LD_SCORES;
+    for (int u = 0; u < g && cap > 0 && lo < hi; u++) {
+      real *x = z + u * LD_SCORES + lo;
+      kn->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
+    }
+    kn->softmax(g, first, p->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z, LD_SCORES,
+                to->max + j * g, to->sum + j * g);
+  }
+  all_values(a, w, p, rows, n, to->out);
+}
+
+/* ---- wide ---------------------------------------------------------------------- */
+
+/* The end of the keys of the part that units before u see; rows ascend. */
+static int keys_before(const Attn *a, const Part *p, const Row *rows, int n, int u) {
+  return kern_min(p->to, rows[kern_min(n - 1, (u - 1) / a->group)].hi);
+}
+
+/* Q as [groups of units][head_dim][GROUP] */
+static void turn(const Attn *a, const Work *w, int units) {
+  const int hd = a->s->head_dim, units16 = round_up(units, GROUP);
+  memset(w->q + units * hd, 0, sizeof(real) * (size_t)((units16 - units) * hd));
+  for (int u = 0; u < units16; u += GROUP)
+    kernels()->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
+}
+
+/* Scores of all units with keys of a segment, by blocks of keys; causally: of those that see some. */
+static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                        const KvSeg *seg, int base, int to) {
+  const ptrdiff_t hd = a->s->head_dim;
+  const int units16 = round_up(n * a->group, GROUP);
+  to = kern_min(p->to, to) - base;
+  for (int j = kern_max(0, p->from - base), m, u = 0; j < to; j += m) {
+    m = kern_min(KV_BLOCK - j % KV_BLOCK, to - j);
+    while (keys_before(a, p, rows, n, u + GROUP) <= base + j) u += GROUP;
+    kernels()->block(m, units16 - u, a->s->head_dim,
+                     seg->k + ((ptrdiff_t)p->kvh * seg->cap + j - j % KV_BLOCK) * hd + j % KV_BLOCK,
+                     1, KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
+                     w->scores + (base + j - p->start) * units16 + u, units16, false);
+  }
+}
+
+/* Units [u0, u1): out (+)= P V over keys of a segment that they see */
+static bool wide_values(const Attn *a, const Work *w, const Part *p, int units16, int u0, int u1,
+                        const KvSeg *seg, int base, int to, real *out, bool add) {
+  const ptrdiff_t hd = a->s->head_dim;
+  const int from = kern_max(0, p->from - base);
+  if (from >= to - base) return add;
+  kernels()->block(u1 - u0, a->hd16, to - base - from,
+                   w->scores + (base + from - p->start) * units16 + u0, 1, units16,
+                   seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
+                   out + u0 * a->hd16, a->hd16, add);
+  return true;
+}
+
+static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                         const Sums *to) {
+  const int units = n * a->group, units16 = round_up(units, GROUP);
+  const real cap = a->s->softcap;
+  real max[GROUP], sum[GROUP];
+  int lo[GROUP], hi[GROUP], head = 0;
+  const Row *r = rows;
+  for (int u = 0; u < units16; u += GROUP) {
+    const int end = keys_before(a, p, rows, n, u + GROUP) - p->start;
+    for (int i = 0; i < GROUP; i++) {
+      if (head == a->group) r += r < rows + n - 1, head = 0;
+      lo[i] = r->lo - p->start, hi[i] = r->hi - p->start;
+      head++;
+    }
+    for (int j = p->from - p->start; j < end && cap > 0; j++) {
+      real *z = w->scores + j * units16 + u;
+      kernels()->softcap(GROUP, a->s->scale, cap, z, z);
+    }
+    kernels()->softmax_down(p->from - p->start, end, lo, hi, cap > 0 ? 1 : a->s->scale,
+                            w->scores + u, units16, max, sum);
+    const size_t bytes = sizeof(real) * (size_t)kern_min(GROUP, units - u);
+    memcpy(to->max + u, max, bytes);
+    memcpy(to->sum + u, sum, bytes);
+  }
+}
+
+static void wide_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                       const Sums *to) {
+  const KvSeg *prefix = rows[0].span->prefix, *own = rows[0].span->own;
+  const int units = n * a->group, units16 = round_up(units, GROUP), base = prefix_len(rows[0].span);
+  const int prefix_to = kern_min(p->to, base);
+  turn(a, w, units);
+  if (prefix) wide_scores(a, w, p, rows, n, prefix, 0, base);
+  wide_scores(a, w, p, rows, n, own, base, p->to);
+  wide_softmax(a, w, p, rows, n, to);
+  const bool some =
+      prefix && wide_values(a, w, p, units16, 0, units, prefix, 0, prefix_to, to->out, false);
+  for (int u = 0; u < units; u += NARROW) {
+    const int end = kern_min(units, u + NARROW);
+    wide_values(a, w, p, units16, u, end, own, base, keys_before(a, p, rows, n, end), to->out,
+                some);
+  }
+}
+
+void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                const Sums *to) {
+  const int g = a->group, hd = a->s->head_dim;
+  for (int j = 0; j < n; j++)
+    memcpy(w->q + j * g * hd, a->q + rows[j].row * a->ldq + p->kvh * g * hd,
+           sizeof(real) * (size_t)(g * hd));
+  if (is_wide(a, rows, n))
+    wide_strip(a, w, p, rows, n, to);
+  else
+    narrow_strip(a, w, p, rows, n, to);
+}

@@ -1,0 +1,103 @@
+/* block16.inc.c - the matrix product of bf16 in pairs: c[m,n] (+)= a b, for instruction sets that
+ * multiply them.
+ *
+ * As block.inc.c: a register tile of mr rows by ng groups, pairs of inner steps in order, one
+ * accumulator an output, so an output's bits do not depend on the tile that it falls into.
+ * The file that includes this one has defined v_dot, v_word and TILES16 besides what vec.inc.c wants.
+ */
+enum { FETCH_AHEAD = 16 }; /* pairs: the groups' streams are too many for the CPU */
+
+typedef struct Tile16 {
+  int pairs;
+  const uint32_t *a, *b;
+  ptrdiff_t ars, bgs; /* words: between rows of a tile that is not whole; between groups of b */
+  real *c;
+  ptrdiff_t ldc;
+  bool add;
+} Tile16;
+
+/* A whole tile of rows comes interleaved, other rows one after the other. */
+static inline __attribute__((always_inline)) void tile16(const int mr, const int ng,
+                                                         const Tile16 *t) {
+  enum { MAXV = TILE16_MAXV };
+  const int nv = ng * PER_GROUP;
+  const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->ars, aps = mr == TILE16_MR ? TILE16_MR : 1;
+  const ptrdiff_t bgs = t->bgs, ldc = t->ldc;
+  const uint32_t *a = t->a, *b = t->b;
+  real *c = t->c;
+  vec acc[TILE16_MR][MAXV];
+  if (t->add)
+    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
+        v_load(c + i * ldc + j * LANES);
+  else
+    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
+  for (int p = t->pairs; p > 0; p--) {
+    ivec bv[MAXV];
+    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + FETCH_AHEAD * GROUP);
+    UNROLL for (int j = 0; j < nv; j++) bv[j] =
+        v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
+    UNROLL for (int i = 0; i < mr; i++) {
+      const ivec x = v_word(a + i * ars);
+      UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_dot(acc[i][j], x, bv[j]);
+    }
+    a += aps;
+    b += GROUP;
+  }
+  UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
+      v_store(c + i * ldc + j * LANES, acc[i][j]);
+}
+
+#define DEFINE_TILE16(m, g)                                                                        \
+  static void tile16_##m##_##g(const Tile16 *t) { tile16(m, g, t); }
+TILES16(DEFINE_TILE16)
+
+typedef void Tile16Fn(const Tile16 *t);
+static Tile16Fn *const tiles16[TILE16_MR][TILE16_MOST_NG] = {
+#define TILE16_ENTRY(m, g) [(m)-1][(g)-1] = tile16_##m##_##g,
+    TILES16(TILE16_ENTRY)};
+
+/* A tile whose last group is partly outside c: through a whole one. */
+static void edge_tile16(int rows, int groups, int cols, Tile16 t) {
+  enum { LD = TILE16_MOST_NG * GROUP };
+  real whole[TILE16_MR * LD], *c = t.c;
+  const size_t bytes = sizeof(real) * (size_t)cols;
+  if (t.add) {
+    memset(whole, 0, sizeof whole);
+    for (int i = 0; i < rows; i++) memcpy(whole + i * LD, c + i * t.ldc, bytes);
+  }
+  const ptrdiff_t ldc = t.ldc;
+  t.c = whole, t.ldc = LD;
+  tiles16[rows - 1][groups - 1](&t);
+  for (int i = 0; i < rows; i++) memcpy(c + i * ldc, whole + i * LD, bytes);
+}
+
+/* rows of the next tile when this many are left */
+static inline int tile16_rows(int left) {
+  return left <= TILE16_MR ? left : left < 2 * TILE16_MR ? (left + 1) / 2 : TILE16_MR;
+}
+
+/* Most groups that a tile of so many rows takes. */
+static inline int tile16_groups(int rows) {
+  int g = TILE16_MOST_NG;
+  while (!tiles16[rows - 1][g - 1]) g--;
+  return g;
+}
+
+static void block16(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, int p0,
+                    const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+  const int most = tile16_groups(tile16_rows(m));
+  for (int j = 0, g; j < n; j += g * GROUP) {
+    const int left = kern_ceil(n - j, GROUP);
+    g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
+    const int cols = kern_min(n - j, g * GROUP);
+    for (int i = 0, rows; i < m; i += rows) {
+      rows = tile16_rows(m - i);
+      const uint32_t *from = a + i * lda + (ptrdiff_t)p0 * (rows == TILE16_MR ? TILE16_MR : 1);
+      const Tile16 t = {pairs, from, b + j / GROUP * bgs, lda, bgs, c + i * ldc + j, ldc, add};
+      if (cols == g * GROUP)
+        tiles16[rows - 1][g - 1](&t);
+      else
+        edge_tile16(rows, g, cols, t);
+    }
+  }
+}

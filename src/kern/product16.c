@@ -1,0 +1,290 @@
+/* product16.c - products in bf16 where the CPU multiplies bf16 itself (Kernels16).
+ *
+ * All of them are one: c[m,n] (+)= a b, a rounded and paired whole into scratch memory first, b in
+ * panels that are packed already, unpacked from a compact weight, or turned (dx) a block at a time.
+ * The inner dimension is walked in blocks with c reloaded, which changes no bit; what a thread takes
+ * at a time depends on shapes only.
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/pool.h"
+#include "kern/dispatch.h"
+#include "kern/product16.h"
+
+enum {
+  ROWS = 256,            /* rows a chunk, which share a panel */
+  TURN_ROWS = 512,       /* when panels are turned for them */
+  PAIRS = 256,           /* pairs of inner steps a block: a panel of them in L2 */
+  SCRATCH_PAIRS = 128,   /* the same, of a panel made in scratch memory: in L1 */
+  WIDTH = 3 * GROUP,     /* columns a panel */
+  FEW = 4,               /* rows at most whose tiles are twice as wide */
+  PANELS = 4,            /* at most, that share a chunk's rows of a */
+  CHUNKS = 16,           /* fewer panels a chunk rather than fewer chunks than this */
+  CHUNK_WORK = 1 << 17,  /* multiply-adds worth a chunk of their own */
+  NEAR = 1 << 16,        /* words of a chunk's rows of a that stay in L2 */
+  PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
+  PAIR_TILES = 2,        /* tiles of columns: whole lines of memory */
+  UNPACK_STEPS = 64
+};
+
+typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
+
+typedef struct Product {
+  int m, n, pairs;         /* c [m,n] */
+  int rows, panels, width; /* rows and panels a chunk; columns a panel */
+  int step;                /* pairs of inner steps a block */
+  int row_chunks;
+  Source source;
+  const Matrix *w;       /* COMPACT, TURNED */
+  const uint32_t *a, *b; /* b: PACKED */
+  ptrdiff_t bgs;
+  const real *bias;
+  real *c;
+  ptrdiff_t ldc;
+  bool add;
+  Scratch scratch;
+} Product;
+
+/* ---- panels of b ---- */
+
+/* NF4 of whole blocks in every row: inner steps at .. end - 1 */
+static void unpack_nf4(const Matrix *w, int group, int at, int end, uint32_t *out) {
+  enum { BLOCKS = 4 };
+  real scale[BLOCKS][GROUP];
+  while (at < end) {
+    const int first = at - at % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
+    matrix_scales(w, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    for (int b = 0; at < last; b++) {
+      const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
+      kernels16()->widen_nf4(next - at, matrix_values(w, group, at), scale[b], out);
+      out += (next - at) / 2 * GROUP;
+      at = next;
+    }
+  }
+}
+
+/* `pairs` pairs of inner steps from p0 of a group, from whatever the weight is kept in */
+static void unpack_group(const Matrix *w, int group, int p0, int pairs, uint32_t *out) {
+  real block[UNPACK_STEPS * GROUP];
+  const int end = kern_min(w->k, 2 * (p0 + pairs));
+  const void *from = matrix_values(w, group, 2 * p0);
+  if (w->type == MAT_F32) {
+    kernels16()->widen_f32(end - 2 * p0, from, out);
+    return;
+  }
+  if (w->type == MAT_F16) {
+    kernels16()->widen_f16(end - 2 * p0, from, out);
+    return;
+  }
+  if (w->type == MAT_INT8) {
+    matrix_scales(w, group, 0, 1, block, GROUP);
+    kernels16()->widen_int8(end - 2 * p0, from, block, out);
+    return;
+  }
+  if (w->k % NF4_BLOCK == 0) {
+    unpack_nf4(w, group, 2 * p0, end, out);
+    return;
+  }
+  for (int at = 2 * p0; at < end; at += UNPACK_STEPS, out += UNPACK_STEPS / 2 * GROUP) {
+    const int depth = kern_min(UNPACK_STEPS, end - at);
+    matrix_unpack(w, group, at, depth, block);
+    kernels16()->pair_group(depth, GROUP, block, GROUP, out);
+  }
+}
+
+/* For dx: pairs of outputs from pair p0 (a multiple of 8), columns from group `group` of inner
+ * steps: a group of outputs gives 8 pairs of every column. */
+static void turn_panel(const Product *q, int group, int groups, int p0, int pairs, uint32_t *out,
+                       uint32_t *block) {
+  const Matrix *w = q->w;
+  const int lines = kern_min(groups * GROUP / 2, kern_ceil(w->k, 2) - group * (GROUP / 2));
+  for (int p = 0; p < pairs; p += GROUP / 2) {
+    const int from = (p0 + p) / (GROUP / 2);
+    const uint32_t *pairs_of;
+    if (w->type == MAT_BF16) {
+      pairs_of = matrix_values(w, from, group * GROUP);
+    } else {
+      unpack_group(w, from, group * (GROUP / 2), lines, block);
+      pairs_of = block;
+    }
+    kernels16()->turn(lines, pairs_of, out + p * GROUP, q->step * GROUP);
+  }
+}
+
+static const uint32_t *panel_of(const Product *q, int group, int groups, int p0, int pairs,
+                                uint32_t *scratch, ptrdiff_t *bgs) {
+  if (q->source == PACKED) {
+    *bgs = q->bgs;
+    return q->b + group * q->bgs + (ptrdiff_t)p0 * GROUP;
+  }
+  *bgs = q->step * GROUP;
+  if (q->source == TURNED)
+    turn_panel(q, group, groups, p0, pairs, scratch, scratch + q->step * q->width);
+  else
+    for (int g = 0; g < groups; g++) unpack_group(q->w, group + g, p0, pairs, scratch + g * *bgs);
+  return scratch;
+}
+
+/* ---- chunks ---- */
+
+static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint32_t *scratch) {
+  const int at = panel * q->width, cols = kern_min(q->width, q->n - at);
+  const int pairs = kern_min(q->step, q->pairs - p0);
+  real *c = q->c + r0 * q->ldc + at;
+  ptrdiff_t bgs;
+  const uint32_t *b = panel_of(q, at / GROUP, kern_ceil(cols, GROUP), p0, pairs, scratch, &bgs);
+  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs, q->pairs, p0, b, bgs, c,
+                     q->ldc, q->add || p0 > 0);
+  if (q->bias && p0 + pairs >= q->pairs)
+    for (int i = 0; i < rows; i++, c += q->ldc) kernels()->add((size_t)cols, c, q->bias + at, c);
+}
+
+static void chunk_of(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int first = chunk / q->row_chunks * q->panels;
+  const int last = kern_min(first + q->panels, kern_ceil(q->n, q->width));
+  /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
+  const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
+  uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
+  for (int p = first; p < last; p += together)
+    for (int p0 = 0; p0 < q->pairs; p0 += q->step)
+      for (int i = p; i < kern_min(p + together, last); i++) multiply(q, r0, rows, i, p0, scratch);
+}
+
+static void cut_rows(Product *q) {
+  const int most = q->source == TURNED ? TURN_ROWS : ROWS;
+  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kernels16()->mr);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+}
+
+static Status run(const Ctx *cx, Product *q, const char *what) {
+  q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
+  q->step = q->source == PACKED ? PAIRS : SCRATCH_PAIRS * WIDTH / q->width;
+  const int panels = kern_ceil(q->n, q->width);
+  const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
+  const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
+  q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
+  const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
+  if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
+  pool_run(cx->pool, q->row_chunks * kern_ceil(panels, q->panels), chunk_of, q);
+  return GRPO_OK;
+}
+
+/* ---- a: tiles of rows, in pairs of inner steps ----
+ * Whole tiles are interleaved; the last rows of a chunk, fewer than two tiles and not one, follow one
+ * another (Kernels16.block). */
+typedef struct Operand {
+  int m, depth, rows, tiles; /* rows: of a product's chunk; tiles: of a chunk here */
+  const real *x;
+  ptrdiff_t ldx;
+  bool columns; /* x is [depth, m] */
+  uint32_t *out;
+} Operand;
+
+static void pair_tile(const Operand *o, int r) {
+  const int mr = kernels16()->mr, r0 = r / o->rows * o->rows;
+  const int left = kern_min(o->rows, o->m - r0) - (r - r0); /* in the product's chunk */
+  if (r > r0 && left < mr) return;                          /* went with the tile before it */
+  const int rows = left >= 2 * mr || left <= mr ? kern_min(left, mr) : left;
+  uint32_t *out = o->out + (ptrdiff_t)r * kern_ceil(o->depth, 2);
+  if (o->columns)
+    kernels16()->pair_columns(rows, o->depth, o->x + r, o->ldx, out);
+  else
+    kernels16()->pair_rows(rows, o->depth, o->x + r * o->ldx, o->ldx, out);
+}
+
+static void operand_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Operand *o = arg;
+  const int mr = kernels16()->mr, end = kern_min(o->m, (chunk + 1) * o->tiles * mr);
+  for (int r = chunk * o->tiles * mr; r < end; r += mr) pair_tile(o, r);
+}
+
+/* q's a from x, [m, depth], or with `columns` [depth, m] */
+static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
+                     bool columns, const char *what) {
+  const size_t words = (size_t)q->m * (size_t)q->pairs;
+  Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .x = x, .ldx = ldx, .columns = columns};
+  q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
+  if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
+  const int tiles = kern_ceil(q->m, kernels16()->mr);
+  o.tiles = round_up(PAIR_VALUES / (kernels16()->mr * (depth + 1)) + 1, columns ? PAIR_TILES : 1);
+  pool_run(cx->pool, kern_ceil(tiles, o.tiles), operand_chunk, &o);
+  return GRPO_OK;
+}
+
+/* ---- the products ---- */
+
+static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
+                      const char *what) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  cut_rows(q);
+  try(make_a(cx, q, depth, x, ldx, false, what));
+  try(run(cx, q, what));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, ptrdiff_t ldx,
+                         const real *bias, real *y, ptrdiff_t ldy) {
+  Product q = {.m = m,
+               .n = w->n,
+               .pairs = kern_ceil(w->k, 2),
+               .source = w->type == MAT_BF16 ? PACKED : COMPACT,
+               .w = w,
+               .bias = bias,
+               .c = y,
+               .ldc = ldy};
+  if (q.source == PACKED) q.b = w->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
+  return product(cx, &q, w->k, x, ldx, "product in bf16");
+}
+
+Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy, real *dx,
+                    ptrdiff_t lddx, bool add) {
+  Product q = {.m = m,
+               .n = w->k,
+               .pairs = kern_ceil(w->n, 2),
+               .source = TURNED,
+               .w = w,
+               .c = dx,
+               .ldc = lddx,
+               .add = add};
+  return product(cx, &q, w->n, dy, lddy, "dx in bf16");
+}
+
+typedef struct Columns {
+  int m, k, groups; /* groups a chunk */
+  const real *x;
+  ptrdiff_t ldx;
+  uint32_t *out;
+} Columns;
+
+static void columns_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Columns *j = arg;
+  const int last = kern_min(kern_ceil(j->k, GROUP), (chunk + 1) * j->groups);
+  for (int g = chunk * j->groups; g < last; g++)
+    kernels16()->pair_group(j->m, kern_min(GROUP, j->k - g * GROUP), j->x + g * GROUP, j->ldx,
+                            j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP);
+}
+
+Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
+                    const real *x, ptrdiff_t ldx, real *dw, bool add) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  Product q = {.m = n, .n = k, .pairs = kern_ceil(m, 2), .source = PACKED, .c = dw, .ldc = k};
+  q.add = add;
+  q.bgs = (ptrdiff_t)q.pairs * GROUP;
+  cut_rows(&q);
+  Columns j = {m, k, PAIR_VALUES / (GROUP * m) + 1, x, ldx, NULL};
+  const int groups = kern_ceil(k, GROUP);
+  q.b = j.out = arena_alloc(cx->arena, sizeof(uint32_t) * (size_t)groups * (size_t)q.bgs);
+  if (!j.out) return fail(GRPO_ENOMEM, "dw in bf16: scratch memory");
+  pool_run(cx->pool, kern_ceil(groups, j.groups), columns_chunk, &j);
+  try(make_a(cx, &q, m, dy, lddy, true, "dw in bf16"));
+  try(run(cx, &q, "dw in bf16"));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
