@@ -64,7 +64,7 @@ end
 -- Random weights kept as how.weights says, "f32", "bf16", "int8" or "nf4"; all but the first pass through a checkpoint
 -- in bf16.
 function measure.model(config, how)
-  local weights, compute = how.weights, how.compute == "bf16" and "bf16" or nil
+  local weights, compute = how.weights, how.compute
   local model = core.model_new(config, { seed = 1, compute = compute })
   if weights == "f32" then return model end
   local name = os.tmpname()
