@@ -115,8 +115,9 @@ local by_file = {
   ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations", ["head.c"] = "head",
   ["op_mlp.c"] = "norms, rope, activations", ["sampler.c"] = "sampling", ["optimizer.c"] = "optimizer",
   ["op_loghead.c"] = "head", ["op_policy_loss.c"] = "head", ["policy_terms.c"] = "head", ["pool.c"] = "waiting",
-  ["op_shape.c"] = "copies, adds", ["replay.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["op_embedding.c"] = "copies, adds",
-  ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds", ["op_rope.c"] = "norms, rope, activations",
+  ["op_shape.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["replay.c"] = "copies, adds",
+  ["op_embedding.c"] = "copies, adds", ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds",
+  ["op_rope.c"] = "norms, rope, activations",
 }
 local products = { ["gemm.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true, ["matrix_product.c"] = true,
   ["matrix.c"] = true, ["pack.c"] = true }
