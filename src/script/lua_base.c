@@ -16,6 +16,7 @@
 #include "base/regex.h"
 #include "base/rng.h"
 #include "base/version.h"
+#include "kern/kern.h"
 #include "script/script.h"
 #include "script/state.h"
 
@@ -97,6 +98,7 @@ static int l_doctor(lua_State *L) {
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);
   add_text(L, "kernels", kern_name());
+  add_text(L, "bf16 products", kern_bf16() ? "native" : "by f32 instructions, no faster than f32");
   add_text(L, "OpenBLAS kernels", kern_blas());
   add_gigabytes(L, "memory available", mem_available());
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
