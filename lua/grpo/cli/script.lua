@@ -11,7 +11,8 @@ local function strict()
   if core.strict then core.strict(_G) end
 end
 
--- o: { args=, overrides= } of a command line; modules: a directory that is searched before all others.  Returns the Experiment.
+-- o: { args=, overrides= } of a command line; modules: a directory searched before all others.
+-- Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = core.fs.read(path)
