@@ -25,6 +25,7 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
   const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch = t->fetch;
   const uint32_t *a = t->a, *b = t->b;
   real *c = t->c;
+  const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
   vec acc[TILE16_MR][MAXV];
   if (t->add)
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
@@ -36,6 +37,7 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + fetch);
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
+    if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
     UNROLL for (int i = 0; i < mr; i++) {
       const ivec x = v_word(a + i * ars);
       UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_dot(acc[i][j], x, bv[j]);
