@@ -179,7 +179,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(C_TESTS) $(DBL)/check
+test: grpo $(C_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, kern, grad, text, model, rl or script
@@ -233,10 +233,30 @@ bench-kernels: $(BUILD)/bench/kernels
 bench-step: $(BUILD)/bench/step
 	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $<
 
-## make bench-check     W1 and W2 against the ratios to the floor in bench/expected.json; fails where one is worse
-.PHONY: bench-check
+## make bench-scaling   how time grows with rows, context, vocabulary, group, threads; fails where it outgrows the arithmetic
+.PHONY: bench-scaling
+bench-scaling: grpo
+	@bench/scaling
+
+## make bench-profile   where the time of W1 to W4 goes
+.PHONY: bench-profile
+bench-profile: grpo
+	@bench/profile
+
+## make bench-check     W1 to W4 against the ratios to the floor in bench/expected.json; fails where one is worse
+## make bench-expected  writes those ratios; on a quiet machine
+BENCH_CHECK = env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2,W3,W4 --runs 3 --sharing on --reuse off
+.PHONY: bench-check bench-expected
 bench-check: grpo
-	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2 --runs 3 --sharing on --reuse off --check bench/expected.json
+	@$(BENCH_CHECK) --check bench/expected.json
+bench-expected: grpo
+	@$(BENCH_CHECK) --write-expected bench/expected.json
+
+# The program with a profiler inside, for bench/profile.
+$(BUILD)/bench/grpo-profile: bench/profile.c $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) $(WARN) -std=c11 -D_GNU_SOURCE -o $@ $< $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
+	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)

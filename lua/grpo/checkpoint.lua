@@ -118,7 +118,7 @@ end
 -- keeps it.
 function checkpoint.reference(tr, dir)
   local saved, stage = dir .. "/reference", tr.stage
-  if not tr.about.adapter then return core.model_load(saved, { dtype = "f32" }), true end
+  if not tr.about.adapter then return core.model_load(saved, { dtype = "f32", compute = tr.model.compute }), true end
   if stage.config.reference ~= "initial" then return stage.reference, false end
   local reference = core.model_base(tr.model)
   if not fs.isdir(saved) then return reference, false end

@@ -67,7 +67,8 @@ local function load_model(model, config, tokenizer, from)
     if places.is_adapter(from) then place.adapter = from else place.path, place.adapter = from, nil end
   end
   local adapted = place.adapter or model.lora
-  local options = { tokenizer = tokenizer, dtype = adapted and model.dtype or "f32", quantize = model.quantize }
+  local options = { tokenizer = tokenizer, dtype = adapted and model.dtype or "f32", quantize = model.quantize,
+    compute = config.compute }
   if options.quantize then options.dtype = nil end
   local loaded, note = load_at(place, options, true)
   if not loaded.tokenizer then
@@ -102,11 +103,12 @@ local function make_model(model, config, tokenizer)
         .. "ever end by it", id, copy.vocab_size)
     end
   end
-  return core.model_new(copy, { seed = config.seed, tokenizer = tokenizer }), tokenizer, {}
+  local options = { seed = config.seed, tokenizer = tokenizer, compute = config.compute }
+  return core.model_new(copy, options), tokenizer, {}
 end
 
--- model: the options of section model; config: the whole experiment's (threads, seed); from: a checkpoint whose
--- weights or adapter are taken.
+-- model: the options of section model; config: the whole experiment's (threads, seed, compute); from: a checkpoint
+-- whose weights or adapter are taken.
 -- Returns the model, its tokenizer, and { adapter = "fresh"|"loaded"|nil, base = path, note = a sentence or nil }.
 function loading.model(model, config, from)
   if config.threads then core.set_threads(config.threads) end

@@ -34,9 +34,6 @@ local function check_version(config, origin, complain)
     end
   end
   if config.name == "" then complain("name", "is empty; it names the run's directory") end
-  if config.compute == "bf16" then
-    complain("compute", "bf16 products are not in this version of grpo; use \"f32\"")
-  end
   if type(config.model.chat_template) == "string" then
     local text = config.model.chat_template
     if not text:find "{[{%%]" then

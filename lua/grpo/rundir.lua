@@ -82,12 +82,13 @@ local function fill(run, name, info)
   write_json(dir .. "/env.json", info.env)
   write_json(dir .. "/inputs.json", inputs_of(info.inputs))
   run.info = { format = 1, version = core.version().version, name = name, script = info.script, args = info.args,
-    overrides = info.overrides, started = core.wall(), pid = core.getpid(), host = core.hostname() }
+    overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(),
+    host = core.hostname() }
   run:open_logs()
   run:set_state("running")
 end
 
--- info: { name=, script=, args=, overrides=, config=, env=, inputs= }
+-- info: { name=, script=, args=, overrides=, compute=, config=, env=, inputs= }
 -- What cannot be written whole (a full disk) leaves no directory.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
@@ -132,6 +133,14 @@ function Run:changed_inputs()
     end
   end
   return list
+end
+
+-- The kernels are not those that the run began with: bits will differ.  A sentence, or nil.
+function Run:other_kernels()
+  local before, now = (read_json(self.dir .. "/env.json") or {}).kernels, core.version().kernels
+  if before and before ~= now then
+    return ("kernels are %s, the run began with %s: values stay close, bits differ"):format(now, before)
+  end
 end
 
 -- ---- logs ------------------------------------------------------------------------

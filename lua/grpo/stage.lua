@@ -26,6 +26,7 @@ end
 
 -- "initial" is the policy as it is now: for an adapter that no step has touched yet the base model, which is shared;
 -- for one that was trained its copy beside the shared base.  A reference that will move needs a copy too.
+-- It computes as the policy does, so that a copy of the policy gives the policy's own log-probabilities.
 -- Second result: must a checkpoint keep it?  Others can be made again.
 local function make_reference(tr, config, seed)
   local reference, adapter = config.reference, tr.about.adapter
@@ -37,9 +38,9 @@ local function make_reference(tr, config, seed)
   if reference == "random" then
     local table_config = {}
     for k, v in pairs(tr.model.config) do table_config[k] = v end
-    return core.model_new(table_config, { seed = seed + 1 }), not adapter
+    return core.model_new(table_config, { seed = seed + 1, compute = tr.model.compute }), not adapter
   end
-  return loading.open(reference, { quantize = config.model.quantize }), not adapter
+  return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }), not adapter
 end
 
 -- How many optimizer steps a stage has: train.steps, else what train.epochs makes of the rows.

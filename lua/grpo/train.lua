@@ -343,12 +343,13 @@ local function thousands(n)
   return (text:gsub("^,", ""))
 end
 
--- What is trained of an adapter's model, and what happened while it was loaded.
+-- How it computes, what is trained of an adapter's model, and what happened while it was loaded.
 local function announce(tr)
-  local lines = {}
+  local mode, native = core.compute { compute = tr.model.compute }
+  local lines = { ("compute: %s%s"):format(mode, native and "" or " (this CPU has no instructions for it: no faster)") }
   if tr.about.adapter then
     local trained, all = tr.model:count { trainable = true }, tr.model:count()
-    lines[1] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained), thousands(all),
+    lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained), thousands(all),
       100 * trained / all)
     if tr.directory then tr.directory.info.parameters = { all = all, trainable = trained } end
   end
@@ -367,6 +368,11 @@ function methods:run_loop()
     self:run_evaluation("before")
   else
     if self.best_step == self.step_count and self.directory then checkpoint.mark_best(self) end
+    local other = self.directory and self.directory:other_kernels()
+    if other then
+      self.view:info(other)
+      self.directory:note(other)
+    end
     self:hook("on_start")
     local label = self:owed_evaluation()
     if label then self:run_evaluation(label) end

@@ -10,6 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if UINTPTR_MAX < UINT64_MAX
+#error "grpo needs a 64-bit machine: weights and files are addressed whole"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "grpo needs a little-endian machine: weights are used as files hold them"
+#endif
+
 void *mem_alloc(size_t bytes);
 void *mem_zalloc(size_t bytes); /* zero-filled */
 void *mem_realloc(void *p, size_t bytes);

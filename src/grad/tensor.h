@@ -8,8 +8,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "kern/real.h"
+#include "kern/kern.h"
 
 enum { TENSOR_DIMS = 4 };
 
@@ -17,11 +18,14 @@ typedef struct Tensor {
   real *data;   /* [dim[0], ..., dim[ndim-1]] */
   real *grad;   /* the same shape; NULL until someone contributes */
   real *packed; /* a weight's panels for gemm_forward, kept by its owner; NULL: packed on the fly */
+  uint16_t
+      *packed16; /* in their place where `compute` is COMPUTE_BF16: for gemm16_forward and dx */
   const struct Matrix *mat; /* a frozen weight kept in a compact form (kern/matrix.h): data is then
                                NULL, and only linear, embedding and loghead take it */
   size_t n;                 /* elements */
   int ndim;                 /* 0: a number */
   int dim[TENSOR_DIMS];
+  Compute compute; /* of products with it as the weight, in forward and backward (weight.h) */
   bool needs_grad;
   bool grad_live; /* grad holds a contribution: the next one adds, the first one may overwrite */
 } Tensor;

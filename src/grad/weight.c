@@ -3,13 +3,33 @@
 #include "base/arena.h"
 #include "kern/matrix.h"
 
+/* Gradient checks, where reals are double, are of the formulas: nothing is rounded there. */
+static bool in_bf16(const Tensor *w) {
+  return w->compute == COMPUTE_BF16 && sizeof(real) == sizeof(float);
+}
+
+static Ctx matrix_ctx(const Ctx *cx, const Tensor *w) {
+  Ctx c = *cx;
+  c.compute = in_bf16(w) ? COMPUTE_BF16 : COMPUTE_F32;
+  return c;
+}
+
+static bool is_packed(const Tensor *w) {
+  return w->mat || (in_bf16(w) ? w->packed16 != NULL : w->packed != NULL);
+}
+
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
   *ready = *w;
-  if (w->mat || w->packed) return GRPO_OK;
-  ready->packed = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof(real));
-  if (!ready->packed) return fail(GRPO_ENOMEM, "no memory to pack a %d x %d weight", n, k);
-  gemm_pack(cx, n, k, w->data, in_out, ready->packed);
+  if (is_packed(w)) return GRPO_OK;
+  if (in_bf16(w)) {
+    ready->packed16 = arena_alloc(cx->arena, gemm16_packed_size(n, k) * sizeof *w->packed16);
+    if (ready->packed16) gemm16_pack(cx, n, k, w->data, in_out, ready->packed16);
+  } else {
+    ready->packed = arena_alloc(cx->arena, gemm_packed_size(n, k) * sizeof(real));
+    if (ready->packed) gemm_pack(cx, n, k, w->data, in_out, ready->packed);
+  }
+  if (!is_packed(ready)) return fail(GRPO_ENOMEM, "no memory to pack a %d x %d weight", n, k);
   return GRPO_OK;
 }
 
@@ -23,11 +43,15 @@ Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **p
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
                       const real *bias, real *y) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
-  if (w->mat) return matrix_forward(cx, m, w->mat, x, k, bias, y, n);
+  const Ctx c = matrix_ctx(cx, w);
+  if (w->mat) return matrix_forward(&c, m, w->mat, x, k, bias, y, n);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor ready;
   try(weight_ready(cx, w, in_out, &ready));
-  gemm_forward(cx, m, n, k, x, k, ready.packed, bias, y, n);
+  if (in_bf16(w))
+    try(gemm16_forward(cx, m, n, k, x, k, ready.packed16, bias, y, n));
+  else
+    gemm_forward(cx, m, n, k, x, k, ready.packed, bias, y, n);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -35,12 +59,20 @@ Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const 
 Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
                  bool add) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
-  if (w->mat) return matrix_dx(cx, m, w->mat, dy, n, dx, k, add);
-  return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
+  const Ctx c = matrix_ctx(cx, w);
+  if (w->mat) return matrix_dx(&c, m, w->mat, dy, n, dx, k, add);
+  if (!in_bf16(w)) return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
+  const ArenaMark mark = arena_mark(cx->arena);
+  Tensor ready;
+  try(weight_ready(cx, w, in_out, &ready));
+  try(gemm16_dx(cx, m, n, k, dy, n, ready.packed16, dx, k, add));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
 }
 
 Status weight_dw(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, const real *x,
                  real *dw, bool add) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
+  if (in_bf16(w)) return gemm16_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add);
   return gemm_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add);
 }

@@ -36,14 +36,16 @@ size_t kv_size(const AttnShape *s, int cap) {
 
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv) {
-  const ptrdiff_t hd = s->head_dim, cap = seg->cap;
+  const int hd = s->head_dim;
   for (int h = 0; h < s->kv_heads; h++)
-    for (ptrdiff_t t = 0; t < n; t++) {
-      const ptrdiff_t key = at + t;
-      real *kt = seg->k + (h * cap + key / KV_BLOCK * KV_BLOCK) * hd + key % KV_BLOCK;
-      const real *kr = k + t * ldk + h * hd;
-      for (ptrdiff_t d = 0; d < hd; d++) kt[d * KV_BLOCK] = kr[d];
-      memcpy(seg->v + (h * cap + key) * hd, v + t * ldv + h * hd, sizeof(real) * (size_t)hd);
+    for (int t = 0, m; t < n; t += m) {
+      const ptrdiff_t key = at + t, line = (ptrdiff_t)h * seg->cap + key;
+      m = kern_min(n - t, KV_BLOCK - (int)(key % KV_BLOCK));
+      kernels()->transpose(m, hd, k + (ptrdiff_t)t * ldk + h * hd, ldk,
+                           seg->k + (line - key % KV_BLOCK) * hd + key % KV_BLOCK, KV_BLOCK);
+      for (int i = 0; i < m; i++)
+        memcpy(seg->v + (line + i) * hd, v + (ptrdiff_t)(t + i) * ldv + h * hd,
+               sizeof(real) * (size_t)hd);
     }
 }
 

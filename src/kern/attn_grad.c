@@ -48,7 +48,7 @@ typedef struct Work {
   real *p, *ds;        /* [KEYS, units] */
   real *lse, *d;       /* [units] */
   int *lo, *hi;        /* [units]: keys that a unit sees */
-  real *keys;          /* [max_keys, hd16] by logical position */
+  real *keys;          /* [max_keys, hd16] by logical position; a block more */
   int r0, rows;        /* of the span */
   int n, n16;          /* units, and in whole groups */
   real *dk, *dv;       /* the copies */
@@ -58,7 +58,7 @@ static int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len 
 
 static size_t work_size(const Grad *g) {
   return (size_t)(5 * g->units * g->hd16 + 2 * KEYS * g->units + 4 * g->units) +
-         (size_t)g->max_keys * (size_t)g->hd16;
+         (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->hd16;
 }
 
 static Work work_of(const Grad *g, int worker) {
@@ -74,13 +74,12 @@ static Work work_of(const Grad *g, int worker) {
 
 /* ---- loading ------------------------------------------------------------------------ */
 
-/* The first n keys of a segment as rows. */
+/* The first n keys of a segment as rows, in whole blocks. */
 static void load_keys(const Grad *g, const KvSeg *seg, int kvh, int n, real *y) {
   const ptrdiff_t hd = g->s->head_dim;
   for (ptrdiff_t j = 0; j < n; j += KV_BLOCK)
-    kernels()->transpose(g->s->head_dim, kern_min(KV_BLOCK, n - (int)j),
-                         seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, KV_BLOCK, y + j * g->hd16,
-                         g->hd16);
+    kernels()->transpose(g->s->head_dim, KV_BLOCK, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
+                         KV_BLOCK, y + j * g->hd16, g->hd16);
 }
 
 /* Unit i of the tile: query row r0 + i / group, one head of the kv head. */

@@ -37,9 +37,9 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int 
   const int from = kern_max(0, p->from - base);
   to = kern_min(p->to, to) - base;
   if (from >= to) return add;
-  kernels()->block(u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start,
-                   LD_SCORES, 1, seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
-                   out + u0 * a->hd16, a->hd16, add);
+  kernels()->few_rows(
+      u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
+      seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, out + u0 * a->hd16, a->hd16, add);
   return true;
 }
 

@@ -45,6 +45,19 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
+  /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
+   * of GROUP */
+  void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
+                   real *c, ptrdiff_t ldc, bool add);
+  /* sum[cols] += rows of x, in order */
+  void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
+  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng groups.
+   * sum [cols] (NULL: none) += the rows, in order. */
+  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
+                       real *sum);
+  /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr] */
+  void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, real *dst);
+
   /* m rows of scores: s[lo, hi) <- exp(scale s - max), zero elsewhere in [first, last), within
    * which [lo, hi) lies or is empty.  Touches whole groups.  max: [m], -inf for no key; sum: [m], by
    * lanes of the index. */

@@ -11,15 +11,26 @@
 #include "kern/dispatch.h"
 
 enum {
-  DEPTH = 512,       /* inner steps a block: a panel of it stays in L2 */
-  ROWS = 96,         /* rows a chunk in the forward product */
-  PACK_ROWS = 256,   /* rows a chunk when each chunk packs its own panel */
-  PLAIN_DEPTH = 128, /* inner steps when the panel is on the stack */
-  DW_DEPTH = 256,
-  DW_ROWS = 96,        /* a multiple of every mr */
-  DW_COLS = 384,       /* of every panel's width */
-  CHUNK_WORK = 1 << 16 /* multiply-adds worth a chunk of their own */
+  DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
+  ROWS = 96,            /* rows a chunk in the forward product */
+  PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
+  PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
+  SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
+  DW_DEPTH = 320,       /* inner steps of dW with packed operands, */
+  DIRECT_DEPTH = 1024,  /* and with those read where they are; */
+  LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
+  DW_ROWS = 96,         /* a multiple of every mr */
+  DW_COLS = 384,        /* of every panel's width */
+  CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
+  LINE = 64,            /* a second-level cache: its lines, the bytes of a way, */
+  CACHE_WAY = 1 << 16,  /* and how many ways to count on */
+  CACHE_WAYS = 12
 };
+
+/* n cut into the fewest equal pieces of at most `most`: no short last one */
+static int even_piece(int n, int most) {
+  return kern_max(1, kern_ceil(n, kern_max(1, kern_ceil(n, most))));
+}
 
 /* ---- panels: groups of GROUP outputs, ng together; never a lone last one of 4 ---- */
 static int panel_count(int n) { return kern_ceil(kern_ceil(n, GROUP), kernels()->ng); }
@@ -33,14 +44,12 @@ static int panel_start(int n, int p) {
 
 size_t gemm_packed_size(int n, int k) { return (size_t)round_up(n, GROUP) * (size_t)k; }
 
-/* dst[p][j] = src(p, j) for `depth` inner steps and `width` columns, of which `cols` exist. */
+/* dst[p][j] = src(p, j) for `depth` inner steps and `width` columns, of which `cols` exist; sum
+ * (NULL: none) gets the columns' sums added, where they lie side by side. */
 static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_t ps, ptrdiff_t cs,
-                       real *dst) {
+                       real *dst, real *sum) {
   if (cs == 1) {
-    for (ptrdiff_t p = 0; p < depth; p++) {
-      memcpy(dst + p * width, src + p * ps, sizeof(real) * (size_t)cols);
-      memset(dst + p * width + cols, 0, sizeof(real) * (size_t)(width - cols));
-    }
+    kernels()->pack_columns(depth, cols, width, src, ps, dst, sum);
     return;
   }
   kernels()->transpose(cols, depth, src, cs, dst, width); /* ps is 1 */
@@ -52,7 +61,7 @@ typedef struct Pack {
   int n, k;
   const real *w;
   ptrdiff_t ps, cs;
-  real *packed;
+  real *packed, *sum;
 } Pack;
 
 static void pack_chunk(void *arg, int p, int worker) {
@@ -60,21 +69,34 @@ static void pack_chunk(void *arg, int p, int worker) {
   const Pack *j = arg;
   const int g0 = panel_start(j->n, p), g1 = panel_start(j->n, p + 1), at = g0 * GROUP;
   pack_panel(j->k, kern_min(j->n, g1 * GROUP) - at, (g1 - g0) * GROUP, j->w + at * j->cs, j->ps,
-             j->cs, j->packed + (size_t)at * (size_t)j->k);
+             j->cs, j->packed + (size_t)at * (size_t)j->k, j->sum ? j->sum + at : NULL);
 }
 
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
-  Pack j = {n, k, w, in_out ? n : 1, in_out ? 1 : k, packed};
+  Pack j = {n, k, w, in_out ? n : 1, in_out ? 1 : k, packed, NULL};
   pool_run(cx->pool, panel_count(n), pack_chunk, &j);
+}
+
+/* Rows at this distance that can be in the cache at once: only so many fall into one set. */
+static int rows_cached(ptrdiff_t ld) {
+  const size_t bytes = sizeof(real) * (size_t)ld, apart = bytes & (0 - bytes); /* of a set's size */
+  return CACHE_WAYS * (int)(apart >= CACHE_WAY ? 1 : CACHE_WAY / (apart > LINE ? apart : LINE));
+}
+
+/* Can rows of n columns be read where they are, in place of panels? */
+static bool readable(int n, ptrdiff_t ld) {
+  return n % GROUP == 0 && rows_cached(ld) >= LEAST_DEPTH;
 }
 
 /* ---- forward: packed weights ---- */
 typedef struct Forward {
-  int m, n, k, rows, panels; /* rows and panels a chunk */
+  int m, n, k, depth, rows, panels; /* a chunk's rows and panels */
   int row_chunks;
   const real *x;
   ptrdiff_t ldx, ldy;
-  const real *packed, *bias;
+  const real *w; /* packed, */
+  ptrdiff_t ldw; /* or 0 < ldw: [k, n], read where it is */
+  const real *bias;
   real *y;
   bool add;
 } Forward;
@@ -82,10 +104,11 @@ typedef struct Forward {
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth) {
   const int g0 = panel_start(f->n, p), width = (panel_start(f->n, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
+  const ptrdiff_t step = f->ldw ? f->ldw : width;
   real *y = f->y + r0 * f->ldy + at;
   kernels()->block(rows, cols, depth, f->x + r0 * f->ldx + k0, f->ldx, 1,
-                   f->packed + (size_t)at * (size_t)f->k + (size_t)k0 * (size_t)width, width, GROUP,
-                   y, f->ldy, f->add || k0 > 0);
+                   f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step, step, GROUP, y, f->ldy,
+                   f->add || k0 > 0);
   if (f->bias && k0 + depth >= f->k)
     for (int i = 0; i < rows; i++, y += f->ldy) kernels()->add((size_t)cols, y, f->bias + at, y);
 }
@@ -98,97 +121,108 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const int p1 = kern_min(p0 + f->panels, panel_count(f->n));
   int k0 = 0;
   do {
-    const int depth = kern_min(DEPTH, f->k - k0);
+    const int depth = kern_min(f->depth, f->k - k0);
     for (int p = p0; p < p1; p++) forward_block(f, r0, rows, p, k0, depth);
-    k0 += DEPTH;
+    k0 += f->depth;
   } while (k0 < f->k);
 }
 
-static void forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    const real *bias, real *y, int ldy, bool add) {
-  if (m <= 0 || n <= 0) return;
-  const int blocks = kern_ceil(m, ROWS), rows = round_up(kern_ceil(m, blocks), 8);
+static void forward(const Ctx *cx, Forward f) {
+  if (f.m <= 0 || f.n <= 0) return;
   const int width = kernels()->ng * GROUP;
-  const double panel_work = (double)kern_min(rows, m) * k * width;
-  int panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
-  if (m > ROWS / 2) panels = kern_max(panels, 2 * 3 * GROUP / width);
-  Forward f = {m, n, k, rows, panels, kern_ceil(m, rows), x, ldx, ldy, packed, bias, y, add};
-  pool_run(cx->pool, f.row_chunks * kern_ceil(panel_count(n), panels), forward_chunk, &f);
+  f.rows = round_up(even_piece(f.m, ROWS), 8);
+  f.row_chunks = kern_ceil(f.m, f.rows);
+  f.depth = even_piece(f.k, f.ldw ? kern_min(DEPTH, rows_cached(f.ldw)) : DEPTH);
+  const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
+  f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
+  if (f.m > ROWS / 2) f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
+  pool_run(cx->pool, f.row_chunks * kern_ceil(panel_count(f.n), f.panels), forward_chunk, &f);
 }
 
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy) {
-  forward(cx, m, n, k, x, ldx, packed, bias, y, ldy, false);
+  forward(cx, (Forward){.m = m,
+                        .n = n,
+                        .k = k,
+                        .x = x,
+                        .ldx = ldx,
+                        .w = packed,
+                        .bias = bias,
+                        .y = y,
+                        .ldy = ldy});
 }
 
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, real *y, int ldy) {
-  forward(cx, m, n, k, x, ldx, packed, NULL, y, ldy, true);
+  forward(cx, (Forward){.m = m,
+                        .n = n,
+                        .k = k,
+                        .x = x,
+                        .ldx = ldx,
+                        .w = packed,
+                        .y = y,
+                        .ldy = ldy,
+                        .add = true});
 }
 
-/* ---- products that pack as they go: c[m,n] (+)= a b, any strides ---- */
+/* ---- dx: a weight that does not lie right is packed along its other side, a slab at a time ---- */
+static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  const int n = f.k, slab = even_piece(n, kern_max(DEPTH, SLAB / round_up(f.n, GROUP)));
+  real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
+  if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
+  const ptrdiff_t ps = in_out ? 1 : f.n, cs = in_out ? n : 1;
+  f.w = packed;
+  int at = 0;
+  do {
+    f.k = kern_min(slab, n - at);
+    pool_run(cx->pool, panel_count(f.n), pack_chunk,
+             &(Pack){f.n, f.k, w + at * ps, ps, cs, packed, NULL});
+    forward(cx, f);
+    f.add = true;
+    f.x += slab;
+    at += slab;
+  } while (at < n);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
+               bool in_out, real *dx, int lddx, bool add) {
+  if (m <= 0 || k <= 0) return GRPO_OK;
+  Forward f = {
+      .m = m, .n = k, .k = n, .x = dy, .ldx = lddy, .w = w, .y = dx, .ldy = lddx, .add = add};
+  if (in_out || !readable(k, k)) return dx_packed(cx, f, w, in_out);
+  f.ldw = k;
+  forward(cx, f);
+  return GRPO_OK;
+}
+
+/* ---- a product that packs as it goes: c[m,n] (+)= a b, any strides ---- */
 typedef struct Product {
-  int m, n, k, depth, rows, row_chunks;
+  int m, n, k, rows, row_chunks;
   const real *a, *b;
-  ptrdiff_t ars, aks, bps, bcs, ldc; /* a(i,p) = a[i ars + p aks], b(p,j) = b[p bps + j bcs] */
+  ptrdiff_t ars, aks, bps, bcs; /* a(i,p) = a[i ars + p aks], b(p,j) = b[p bps + j bcs] */
   real *c;
   bool add;
-  Scratch scratch; /* for panels, where the stack has no room */
 } Product;
 
-static void product_chunk(const Product *q, int chunk, real *panel) {
+static void product_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Product *q = arg;
+  real panel[PLAIN_DEPTH * 3 * GROUP];
   const int r0 = chunk % q->row_chunks * q->rows, p = chunk / q->row_chunks;
   const int rows = kern_min(q->rows, q->m - r0), g0 = panel_start(q->n, p);
   const int width = (panel_start(q->n, p + 1) - g0) * GROUP, at = g0 * GROUP;
   const int cols = kern_min(width, q->n - at);
   int k0 = 0;
   do {
-    const int depth = kern_min(q->depth, q->k - k0);
-    pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
+    const int depth = kern_min(PLAIN_DEPTH, q->k - k0);
+    pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel, NULL);
     kernels()->block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks, panel,
-                     width, GROUP, q->c + r0 * q->ldc + at, q->ldc, q->add || k0 > 0);
-    k0 += q->depth;
+                     width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n, q->add || k0 > 0);
+    k0 += PLAIN_DEPTH;
   } while (k0 < q->k);
-}
-
-static void scratch_product(void *arg, int chunk, int worker) {
-  const Product *q = arg;
-  product_chunk(q, chunk, scratch_of(&q->scratch, worker));
-}
-
-static void stack_product(void *arg, int chunk, int worker) {
-  (void)worker;
-  real panel[PLAIN_DEPTH * 3 * GROUP];
-  product_chunk(arg, chunk, panel);
-}
-
-static void product_run(const Ctx *cx, Product *q, PoolFn fn) {
-  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, PACK_ROWS)), 8);
-  q->row_chunks = kern_ceil(q->m, q->rows);
-  pool_run(cx->pool, q->row_chunks * panel_count(q->n), fn, q);
-}
-
-Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
-               bool in_out, real *dx, int lddx, bool add) {
-  if (m <= 0 || k <= 0) return GRPO_OK;
-  const ArenaMark mark = arena_mark(cx->arena);
-  Product q = {.m = m,
-               .n = k,
-               .k = n,
-               .depth = DEPTH,
-               .a = dy,
-               .ars = lddy,
-               .aks = 1,
-               .b = w,
-               .bps = in_out ? 1 : k,
-               .bcs = in_out ? n : 1,
-               .ldc = lddx,
-               .c = dx,
-               .add = add};
-  try(scratch_new(cx, (size_t)DEPTH * 3 * GROUP, "gemm_dx", &q.scratch));
-  product_run(cx, &q, scratch_product);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
 }
 
 void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b, bool tb,
@@ -197,91 +231,127 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
   Product q = {.m = m,
                .n = n,
                .k = k,
-               .depth = PLAIN_DEPTH,
+               .rows = round_up(even_piece(m, PACK_ROWS), 8),
                .a = a,
                .ars = ta ? 1 : k,
                .aks = ta ? m : 1,
                .b = b,
                .bps = tb ? 1 : n,
                .bcs = tb ? k : 1,
-               .ldc = n,
                .c = c,
                .add = add};
-  product_run(cx, &q, stack_product);
+  q.row_chunks = kern_ceil(m, q.rows);
+  pool_run(cx->pool, q.row_chunks * panel_count(n), product_chunk, &q);
 }
 
 /* ---- dw[n,k] = dy^T x, rows of the batch in index order ----
- * x is packed whole, once; a chunk packs its own columns of dy. */
+ * Both operands are read where they are, if rows so far apart can stay in the second-level cache
+ * together; else x is packed whole, once, and a chunk packs its own columns of dy. */
 typedef struct Outer {
-  int m, n, k, rows, row_chunks;
-  const real *dy, *x; /* x: packed */
-  ptrdiff_t lddy;
-  real *dw;
+  int m, n, k, depth, row_chunks, panels; /* a chunk's panels */
+  const real *dy, *x, *packed;            /* packed: x; NULL: read where it is */
+  ptrdiff_t lddy, ldx;
+  real *dw, *x_sum;
   bool add;
   Scratch scratch;
 } Outer;
 
-static inline __attribute__((always_inline)) void
-copy_tile(const int mr, int depth, const real *src, ptrdiff_t ld, real *dst) {
-  for (int p = 0; p < depth; p++, src += ld, dst += mr) memcpy(dst, src, sizeof(real) * (size_t)mr);
-}
-
-/* dst[tile][p][mr]: the tile's mr columns of dy side by side */
-static void pack_rows(int depth, int rows, const real *dy, ptrdiff_t lddy, real *dst) {
-  const int mr = kernels()->mr;
-  for (int i = 0; i < rows; i += mr, dst += (ptrdiff_t)mr * depth)
-    if (rows - i < mr)
-      for (ptrdiff_t p = 0; p < depth; p++)
-        memcpy(dst + p * mr, dy + p * lddy + i, sizeof(real) * (size_t)(rows - i));
-    else if (mr == 8) /* a constant size is a load and a store, not a call */
-      copy_tile(8, depth, dy + i, lddy, dst);
-    else if (mr == 6)
-      copy_tile(6, depth, dy + i, lddy, dst);
-    else
-      copy_tile(mr, depth, dy + i, lddy, dst);
-}
-
-static void outer_panel(const Outer *o, int n0, int rows, int p, int k0, int depth, const real *a) {
+static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
+                         const real *a) {
   const Kernels *kn = kernels();
   const int g0 = panel_start(o->k, p), width = (panel_start(o->k, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
-  const real *x = o->x + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
+  const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
   for (int i = 0; i < rows; i += kn->mr)
     kn->block(kern_min(kn->mr, rows - i), cols, depth, a + (ptrdiff_t)i * depth, 1, kn->mr, x,
               width, GROUP, o->dw + (ptrdiff_t)(n0 + i) * o->k + at, o->k, o->add || k0 > 0);
 }
 
+static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
+  const int at = panel_start(o->k, p) * GROUP, end = panel_start(o->k, p + 1) * GROUP;
+  const real *x = o->x + k0 * o->ldx + at;
+  kernels()->block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx, GROUP,
+                   o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
+  if (o->x_sum && n0 == 0) kernels()->add_rows(depth, end - at, x, o->ldx, o->x_sum + at);
+}
+
+/* the first output of a chunk: whole tiles, shared out evenly */
+static int outer_start(const Outer *o, int chunk) {
+  const int mr = kernels()->mr, tiles = kern_ceil(o->n, mr);
+  return kern_min(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
+}
+
 static void outer_chunk(void *arg, int chunk, int worker) {
   const Outer *o = arg;
-  const int n0 = chunk % o->row_chunks * o->rows, rows = kern_min(o->rows, o->n - n0);
-  const int panels = DW_COLS / (kernels()->ng * GROUP), p0 = chunk / o->row_chunks * panels;
-  const int p1 = kern_min(p0 + panels, panel_count(o->k));
-  real *a = scratch_of(&o->scratch, worker);
+  const int r = chunk % o->row_chunks, n0 = outer_start(o, r), rows = outer_start(o, r + 1) - n0;
+  const int p0 = chunk / o->row_chunks * o->panels;
+  const int p1 = kern_min(p0 + o->panels, panel_count(o->k));
+  real *a = o->packed ? scratch_of(&o->scratch, worker) : NULL;
   int k0 = 0;
+  if (rows == 0) return;
   do {
-    const int depth = kern_min(DW_DEPTH, o->m - k0);
-    pack_rows(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, a);
-    for (int p = p0; p < p1; p++) outer_panel(o, n0, rows, p, k0, depth, a);
-    k0 += DW_DEPTH;
+    const int depth = kern_min(o->depth, o->m - k0);
+    if (a) kernels()->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, a);
+    for (int p = p0; p < p1; p++)
+      if (a)
+        outer_packed(o, n0, rows, p, k0, depth, a);
+      else
+        outer_direct(o, n0, rows, p, k0, depth);
+    k0 += o->depth;
   } while (k0 < o->m);
+}
+
+static Status pack_outer(const Ctx *cx, Outer *o) {
+  real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(o->k, o->m));
+  if (!packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
+  Pack pack = {o->k, o->m, o->x, o->ldx, 1, packed, o->x_sum};
+  o->packed = packed;
+  try(scratch_new(cx, (size_t)o->depth * (DW_ROWS + 16), "gemm_dw", &o->scratch));
+  pool_run(cx->pool, panel_count(o->k), pack_chunk, &pack);
+  return GRPO_OK;
+}
+
+/* x_sum, NULL or [k]: gets the sums of x's columns added */
+static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                    int ldx, real *dw, bool add, real *x_sum) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
+  const bool direct = readable(k, ldx) && cached >= LEAST_DEPTH;
+  Outer o = {.m = m,
+             .n = n,
+             .k = k,
+             .depth = even_piece(m, direct ? kern_min(cached, DIRECT_DEPTH) : DW_DEPTH),
+             .row_chunks = round_up(kern_ceil(n, n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS), 4),
+             .panels = DW_COLS / (kernels()->ng * GROUP),
+             .dy = dy,
+             .x = x,
+             .lddy = lddy,
+             .ldx = ldx,
+             .dw = dw,
+             .x_sum = x_sum,
+             .add = add};
+  if (!direct) try(pack_outer(cx, &o));
+  pool_run(cx->pool, o.row_chunks * kern_ceil(panel_count(k), o.panels), outer_chunk, &o);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
 }
 
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add) {
   if (n <= 0 || k <= 0) return GRPO_OK;
-  if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
-  const ArenaMark mark = arena_mark(cx->arena);
-  const int rows = n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
-  Outer o = {m, n, k, rows, kern_ceil(n, rows), dy, NULL, lddy, dw, add, {0}};
-  Pack pack = {k, m, x, ldx, 1, arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(k, m))};
-  if (!pack.packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  o.x = pack.packed;
-  try(scratch_new(cx, (size_t)DW_DEPTH * (DW_ROWS + 8), "gemm_dw", &o.scratch));
-  pool_run(cx->pool, panel_count(k), pack_chunk, &pack);
-  const int cols = DW_COLS / (kernels()->ng * GROUP);
-  pool_run(cx->pool, o.row_chunks * kern_ceil(panel_count(k), cols), outer_chunk, &o);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
+  if (in_out) return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add, NULL);
+  return outer(cx, m, n, k, dy, lddy, x, ldx, dw, add, NULL);
+}
+
+Status gemm_dw_db(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                  int ldx, bool in_out, real *dw, bool add_dw, real *db, bool add_db) {
+  if (n <= 0) return GRPO_OK;
+  if (k <= 0 || !in_out) {
+    try(gemm_db(cx, m, n, dy, lddy, db, add_db));
+    return gemm_dw(cx, m, n, k, dy, lddy, x, ldx, in_out, dw, add_dw);
+  }
+  if (!add_db) memset(db, 0, sizeof(real) * (size_t)n);
+  return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add_dw, db);
 }
 
 /* ---- db ---- */
@@ -291,21 +361,18 @@ typedef struct ColumnSum {
   const real *dy;
   ptrdiff_t ld;
   real *db;
-  bool add;
 } ColumnSum;
 
 static void db_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const ColumnSum *s = arg;
   const int at = chunk * DB_COLS;
-  const size_t cols = (size_t)kern_min(DB_COLS, s->n - at);
-  real *db = s->db + at;
-  if (!s->add) memset(db, 0, sizeof(real) * cols);
-  for (int i = 0; i < s->m; i++) kernels()->add(cols, db, s->dy + i * s->ld + at, db);
+  kernels()->add_rows(s->m, kern_min(DB_COLS, s->n - at), s->dy + at, s->ld, s->db + at);
 }
 
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add) {
-  ColumnSum s = {m, n, dy, lddy, db, add};
+  ColumnSum s = {m, n, dy, lddy, db};
+  if (!add) memset(db, 0, sizeof(real) * (size_t)n);
   pool_run(cx->pool, kern_ceil(n, DB_COLS), db_chunk, &s);
   return GRPO_OK;
 }

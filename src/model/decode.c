@@ -94,12 +94,12 @@ static size_t scratch_bytes(const Config *c) {
   return (size_t)c->vocab_size * (2 * sizeof(real) + sizeof(Candidate));
 }
 
-static size_t arena_bytes(const Config *c, const DecoderLimits *l) {
-  return model_forward_bytes(c, max_rows(l), max_spans(l),
+static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
+  return model_forward_bytes(c, compute, max_rows(l), max_spans(l),
                              l->max_prompt_tokens + l->max_new_tokens);
 }
 
-size_t decoder_bytes(const Config *c, const DecoderLimits *l) {
+size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
   const AttnShape s = model_attention(c);
   const int layers = c->num_hidden_layers;
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
@@ -108,7 +108,7 @@ size_t decoder_bytes(const Config *c, const DecoderLimits *l) {
          cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
          cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens) +
          block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
-         (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, l)) +
+         (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, compute, l)) +
          sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
          (size_t)max_rows(l) * 2 * sizeof(int32_t) + (size_t)max_spans(l) * sizeof(AttnSpan) +
          sizeof(Decoder);
@@ -167,7 +167,7 @@ static Status run_rows(Decoder *d, Tensor **x);
 /* One row through the model: what is allocated on first use is allocated now. */
 static Status warm_up(Decoder *d) {
   Tensor *x;
-  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, &d->limits) +
+  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, d->m->compute, &d->limits) +
                                         lora_step_bytes(d->m, max_rows(&d->limits), false)));
   const int slot = cache_take(&d->prompts);
   cache_set_len(&d->prompts, slot, 1);

@@ -60,7 +60,8 @@ void decoder_free(Decoder *d);
 /* From now on f is called after every token, with the completion so far; what it returns other than
  * GRPO_OK ends the run and is what decoder_run returns.  NULL: nobody. */
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user);
-size_t decoder_bytes(const Config *c, const DecoderLimits *limits); /* what decoder_new takes */
+/* what decoder_new takes */
+size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);
 
 /* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is
  * looked at once a token; when it is set the call returns GRPO_ELIMIT. */

@@ -73,13 +73,28 @@ static size_t score_reals(const Config *c, size_t rows, size_t keys) {
          (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
 }
 
-size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys) {
+/* Products in bf16 take rounded copies of a product's activations (gemm16.c), those of a weight's
+ * gradient of both operands: bf16 where the CPU multiplies that, else float32. */
+static size_t rounded(Compute compute, size_t values) {
+  return compute == COMPUTE_F32 ? 0 : kern_bf16() ? values / 2 : values;
+}
+
+static size_t rounded_reals(const Config *c, Compute compute, size_t rows, bool train) {
+  const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
+  const size_t q = heads_width(c), joint = has(c, TRAIT_PACKED);
+  if (!train) return rounded(compute, rows * max_size(f, max_size(h, q)));
+  const size_t attention = joint || has(c, TRAIT_CONV1D) ? q + 2 * kv_width(c) : q;
+  return rounded(compute, rows * (h + max_size(joint ? 2 * f : f, attention)));
+}
+
+size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
   const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
   const size_t attention =
       rows * (first_reals(c) + heads_width(c)) + saved_reals(c, rows, (size_t)nspans);
-  return (rows * h + max_size(rows * in_layer, attention) + score_reals(c, rows, (size_t)keys)) *
-             sizeof(real) +
+  const size_t scratch =
+      max_size(score_reals(c, rows, (size_t)keys), rounded_reals(c, compute, rows, false));
+  return (rows * h + max_size(rows * in_layer, attention) + scratch) * sizeof(real) +
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
@@ -108,25 +123,29 @@ static size_t wave_reals(const Config *c, size_t rows, size_t keys) {
   const size_t width = ((size_t)c->head_dim + 15) / 16 * 16, units = max_size(UNITS, group + 15);
   const size_t copied = rows * 3 / 2 + (keys > PIECE ? rows * (keys / PIECE + 1) : 0);
   return min_size(WAVE_REALS, copied * width * 2 * (size_t)c->num_key_value_heads) +
-         (size_t)pool_cores() * (units * (5 * width + 2 * KEYS + 4) + keys * width);
+         (size_t)pool_cores() * (units * (5 * width + 2 * KEYS + 4) + (keys + KV_BLOCK) * width);
 }
 
-size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind) {
+size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, int nspans,
+                        StepMemory kind) {
   const size_t rows = (size_t)nrows, out = (size_t)nout, h = (size_t)c->hidden_size;
   const size_t layers = (size_t)c->num_hidden_layers, spans = (size_t)nspans;
   const size_t copies = c->logit_softcap > 0 && kind != STEP_FORWARD ? 2 : 1;
-  const size_t head = head_rows(c) * (copies * (size_t)c->vocab_size + 2 * h);
+  const size_t logits = (size_t)c->vocab_size, operands = kind == STEP_FORWARD ? h : logits + h;
+  const size_t head = head_rows(c) * (copies * logits + 2 * h + rounded(compute, operands));
   const size_t pack = (2 * rows + 2 * out) * sizeof(int32_t) + spans * sizeof(PackSpan);
   const int keys = nrows < c->max_position_embeddings ? nrows : c->max_position_embeddings;
   if (kind == STEP_FORWARD) {
     const size_t end = (2 * rows * h + head + 4 * out) * sizeof(real) + SLACK;
-    return pack + max_size(model_forward_bytes(c, nrows, nspans, keys), end);
+    return pack + max_size(model_forward_bytes(c, compute, nrows, nspans, keys), end);
   }
   const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers kept with all results */
   const size_t inputs = (layers - whole) * rows * h;
   const size_t results = whole * rows * row_reals(c) + inputs + 2 * rows * h + 2 * out;
   const size_t saved = whole * saved_reals(c, rows, spans) + 2 * rows + 2 * out;
-  const size_t scratch = wave_reals(c, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS;
+  const size_t scratch =
+      max_size(wave_reals(c, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,
+               rounded_reals(c, compute, rows, true));
   return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
              sizeof(real) +
          pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;
@@ -151,7 +170,10 @@ static SourceType stored_as(const Tensor *t) {
 }
 
 void plan_of_model(ModelPlan *p, const Model *m) {
-  *p = (ModelPlan){.config = m->config, .storage = m->storage, .shared = m->shared != NULL};
+  *p = (ModelPlan){.config = m->config,
+                   .storage = m->storage,
+                   .compute = m->compute,
+                   .shared = m->shared != NULL};
   p->stored_embedding = stored_as(m->t[M_EMBED]);
   for (int i = m->nparams; i-- > 0;)
     if (model_is_projection(m, i)) p->stored = stored_as(&m->param[i].t);
@@ -167,7 +189,9 @@ void plan_of_model(ModelPlan *p, const Model *m) {
 
 /* A laid-out model without memory, for its names and shapes; release it with model_release. */
 static Status outline(const ModelPlan *p, Model **out) {
-  return model_layout(out, NULL, &p->config);
+  try(model_layout(out, NULL, &p->config));
+  (*out)->compute = p->compute;
+  return GRPO_OK;
 }
 
 static bool is_target(const Model *m, int i, int ntargets, const char *const *targets) {
@@ -214,12 +238,12 @@ size_t plan_weight_bytes(const ModelPlan *p, bool train) {
       compact += matrix_bytes(type, n, k);
     } else {
       plain += (m->param[i].t.n + 15) / 16 * 16;
-      panels += model_panel_size(m, i);
+      panels += model_panel_bytes(m, i);
     }
   }
   model_release(m);
   return block_bytes(plain * sizeof(real)) * (train && !p->lora_rank ? 2 : 1) +
-         block_bytes(panels * sizeof(real)) + compact + lora;
+         block_bytes(panels) + compact + lora;
 }
 
 size_t plan_optimizer_bytes(const ModelPlan *p) {

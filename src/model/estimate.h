@@ -8,6 +8,7 @@
 typedef struct ModelPlan {
   Config config;
   Storage storage;
+  Compute compute; /* decides how large panels are */
   /* What STORE_AUTO keeps: the checkpoint's projections, and its embedding and head, which every
    * compact storage but STORE_BF16 keeps so. */
   SourceType stored, stored_embedding;

@@ -96,15 +96,16 @@ struct Model {
   Pool *pool;
   Config config;
   int nparams;
-  Param *param;        /* [nparams], the checkpoint's order */
-  NameRef *by_name;    /* [nparams] sorted by name */
-  char *names;         /* memory of all names */
-  Layer *layer;        /* [num_hidden_layers] */
-  Tensor *t[M_COUNT];  /* M_HEAD is the embedding when tied */
-  real *weights;       /* all parameters, each 64-byte aligned */
-  real *grads;         /* the same layout; NULL while frozen */
-  size_t weight_reals; /* of either */
-  real *panels;
+  Param *param;          /* [nparams], the checkpoint's order */
+  NameRef *by_name;      /* [nparams] sorted by name */
+  char *names;           /* memory of all names */
+  Layer *layer;          /* [num_hidden_layers] */
+  Tensor *t[M_COUNT];    /* M_HEAD is the embedding when tied */
+  real *weights;         /* all parameters, each 64-byte aligned */
+  real *grads;           /* the same layout; NULL while frozen */
+  size_t weight_reals;   /* of either */
+  Compute compute;       /* of products with its weights */
+  void *panels;          /* float32's, or bf16's where compute is that */
   const char *panels_of; /* kern_name() that the panels are laid out for */
   bool stale;            /* panels do not show the weights */
   uint64_t version;      /* see model_version() */
@@ -139,7 +140,7 @@ Status rope_reserve(Rope *r, const Config *c, int positions);
 int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
 size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
-size_t model_panel_size(const Model *m, int i);    /* of parameter i, reals; 0: none */
+size_t model_panel_bytes(const Model *m, int i);   /* of parameter i; 0: none */
 
 /* ---- adapters (lora.c, peft.c) ---- */
 /* A and B as adapter_config.json (its text; `where` names it in messages) says: names and shapes,
@@ -180,7 +181,7 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);
 Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits);
 /* Bytes of the tape's arena that forward_layers and the final norm take without gradients; keys:
  * the most that a row sees. */
-size_t model_forward_bytes(const Config *c, int nrows, int nspans, int keys);
+size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys);
 
 /* What mem_alloc_aligned takes: large blocks are whole huge pages. */
 size_t block_bytes(size_t bytes);

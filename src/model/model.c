@@ -36,25 +36,35 @@ void param_outputs_inputs(const Param *p, int *n, int *k) {
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
 
-size_t model_panel_size(const Model *m, int i) {
+size_t model_panel_bytes(const Model *m, int i) {
   const Param *p = &m->param[i];
+  const size_t line = ALIGN_REALS * sizeof(real);
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
   param_outputs_inputs(p, &n, &k);
-  return padded_reals(gemm_packed_size(n, k));
+  const size_t bytes = m->compute == COMPUTE_BF16 ? gemm16_packed_size(n, k) * sizeof(uint16_t)
+                                                  : gemm_packed_size(n, k) * sizeof(real);
+  return (bytes + line - 1) / line * line;
+}
+
+static void place_panels(const Model *m, int i, void *panels) {
+  Tensor *t = &m->param[i].t;
+  const bool bf16 = m->compute == COMPUTE_BF16;
+  t->compute = m->compute;
+  t->packed = bf16 ? NULL : panels;
+  t->packed16 = bf16 ? panels : NULL;
 }
 
 static Status allocate_panels(Model *m) {
   size_t at = 0, n = 0;
-  for (int i = 0; i < m->nparams; i++) n += model_panel_size(m, i);
+  for (int i = 0; i < m->nparams; i++) n += model_panel_bytes(m, i);
   mem_free_aligned(m->panels);
   m->panels_of = NULL;
-  m->panels = mem_alloc_aligned(n * sizeof *m->panels);
-  if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n * sizeof(real) >> 20);
+  m->panels = mem_alloc_aligned(n);
+  if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    Param *p = &m->param[i];
-    const size_t size = model_panel_size(m, i);
-    p->t.packed = size ? m->panels + at : NULL;
+    const size_t size = model_panel_bytes(m, i);
+    place_panels(m, i, size ? (char *)m->panels + at : NULL);
     at += size;
   }
   m->panels_of = kern_name();
@@ -130,12 +140,24 @@ Status model_pack(Model *m, const Ctx *cx) {
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
     int n, k;
-    if (!p->t.packed) continue;
     param_outputs_inputs(p, &n, &k);
-    gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
+    if (p->t.packed) gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
+    if (p->t.packed16) gemm16_pack(cx, n, k, p->t.data, p->in_out, p->t.packed16);
   }
   m->stale = false;
   return GRPO_OK;
+}
+
+const char *compute_name(Compute c) { return c == COMPUTE_BF16 ? "bf16" : "f32"; }
+
+Compute model_compute(const Model *m) { return m->compute; }
+
+Status model_set_compute(Model *m, Compute compute) {
+  if (compute == m->compute) return GRPO_OK;
+  if (m->shared || m->views)
+    return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
+  m->compute = compute;
+  return allocate_panels(m);
 }
 
 Status model_set_trainable(Model *m, bool on) {
@@ -299,6 +321,7 @@ Status model_clone(Model **out, const Model *from) {
   if (from->lora) return clone_adapter(out, from);
   if (model_is_compact(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
+  m->compute = from->compute;
   Status s = model_allocate(m);
   if (s == GRPO_OK) s = model_copy_weights(m, from);
   if (s != GRPO_OK) {

@@ -2,8 +2,9 @@
  *
  * Parameters are named and laid out as the family's Hugging Face checkpoint has
  * them (GPT-2's Conv1D weights stay [in, out]).  In float32 every weight of a
- * matrix product also has packed panels; after parameters change, call
- * model_updated() and the panels are renewed before the next forward.
+ * matrix product also has packed panels, of float32 or, where the model
+ * computes in bf16, of that; after parameters change, call model_updated() and
+ * the panels are renewed before the next forward.
  *
  * A model may instead be loaded in a compact storage: its matrices are then
  * frozen (t.mat, with t.data NULL); norms, biases and position embeddings stay
@@ -44,6 +45,8 @@ typedef enum Storage {
  * index; f32, f16, bf16, or bitsandbytes' NF4.  Converted while it is read, a few rows at a time.
  * ENOMEM, before any memory is taken, when the weights exceed what the machine has free. */
 Status model_load(Model **out, Pool *pool, const char *dir, Storage storage);
+/* The same for a model that computes in bf16 from the start: what it takes is less. */
+Status model_load_compute(Model **out, Pool *pool, const char *dir, Storage storage, Compute c);
 /* A frozen copy: no gradients.  With an adapter (lora.h) A and B are copied and the base, which is
  * frozen then, is shared; so are compact weights, which never change. */
 Status model_clone(Model **out, const Model *m);
@@ -74,6 +77,15 @@ Status model_set_trainable(Model *m, bool on);
 Status model_resize_vocab(Model *m, int n);
 /* A compact model becomes float32.  EARG while views share its weights. */
 Status model_widen(Model *m);
+/* What "auto" stands for.  It is float32 until runs in both modes have learned alike
+ * (experiments/precision.md): change it here and nowhere else. */
+enum { COMPUTE_AUTO = COMPUTE_F32 };
+const char *compute_name(Compute c); /* "f32", "bf16" */
+/* How products with its weights are computed, forward and backward; COMPUTE_F32 at first.  In bf16
+ * the panels are bf16's instead of float32's, half as large; the weights stay what they are.
+ * Copies and views have it too.  EARG while views share the weights. */
+Status model_set_compute(Model *m, Compute compute);
+Compute model_compute(const Model *m);
 bool model_is_compact(const Model *m);
 Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise */
 /* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few
@@ -142,6 +154,7 @@ Status model_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
 /* Bytes that forward and backward of a pack of nrows rows and nout outputs take in the tape's
  * arena, within 10 % where that is more than a few MiB. */
 typedef enum StepMemory { STEP_FORWARD, STEP_TRAIN, STEP_CHECKPOINTED } StepMemory;
-size_t model_step_bytes(const Config *c, int nrows, int nout, int nspans, StepMemory kind);
+size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, int nspans,
+                        StepMemory kind);
 
 #endif

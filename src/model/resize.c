@@ -117,6 +117,7 @@ Status model_resize_vocab(Model *m, int n) {
     return fail(GRPO_EARG, "model: its vocabulary can grow only before it is trained or shared");
   c.vocab_size = n;
   try(model_layout(&to, m->pool, &c));
+  to->compute = m->compute;
   Status s = fill_all(&(Ctx){.pool = m->pool, .arena = &arena}, m, to);
   if (s == GRPO_OK) exchange(m, to);
   arena_free(&arena);

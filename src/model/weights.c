@@ -123,6 +123,7 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
 static void describe(const Model *m, const SourceTensor *const *found, ModelPlan *p) {
   plan_of_config(p, &m->config);
   p->storage = m->storage;
+  p->compute = m->compute;
   for (int i = m->nparams; i-- > 0;) {
     if (model_is_projection(m, i)) p->stored = found[i]->type;
     if (&m->param[i].t == m->t[M_EMBED]) p->stored_embedding = found[i]->type;
@@ -169,11 +170,16 @@ Status plan_of_checkpoint(ModelPlan *p, const char *path, Storage storage) {
 }
 
 Status model_load(Model **out, Pool *pool, const char *dir, Storage storage) {
-  Config c;
+  return model_load_compute(out, pool, dir, storage, COMPUTE_F32);
+}
+
+Status model_load_compute(Model **out, Pool *pool, const char *dir, Storage storage, Compute c) {
+  Config config;
   Model *m;
   WeightSource s;
-  try(open_model(dir, &c, &m, pool, &s));
+  try(open_model(dir, &config, &m, pool, &s));
   m->storage = storage;
+  m->compute = c;
   const Status st = read_weights(m, &s, dir);
   source_close(&s);
   if (st != GRPO_OK) {

@@ -71,11 +71,13 @@ size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
   const StepMemory kind = !o->train                   ? STEP_FORWARD
                           : o->gradient_checkpointing ? STEP_CHECKPOINTED
                                                       : STEP_TRAIN;
-  const size_t bytes =
-      model_step_bytes(c, rows, rows + spans, spans, kind) + plan_step_bytes(policy, rows, kind);
+  const size_t bytes = model_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
+                       plan_step_bytes(policy, rows, kind);
   if (!reference) return bytes;
   const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
-  return bytes + model_step_bytes(&reference->config, ref_rows, rows + spans, spans, STEP_FORWARD) +
+  return bytes +
+         model_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
+                          STEP_FORWARD) +
          plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
          (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }
@@ -88,7 +90,7 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .weights = plan_weight_bytes(policy, o->train),
       .reference = reference ? plan_weight_bytes(reference, false) : 0,
       .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
-      .cache = decoder_bytes(&policy->config, &limits),
+      .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            true) +
                (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "base/regex.h"
 #include "base/rng.h"
 #include "base/version.h"
+#include "kern/kern.h"
 #include "script/script.h"
 #include "script/state.h"
 
@@ -61,7 +63,7 @@ static void add_text(lua_State *L, const char *name, const char *text) {
   add_row(L, name);
 }
 
-/* "model name : ..." of /proc/cpuinfo. */
+/* "model name : ..." of /proc/cpuinfo; where the kernel names no model (aarch64), the architecture. */
 static void add_cpu(lua_State *L) {
   char line[256], *colon;
   FILE *f = fopen("/proc/cpuinfo", "r");
@@ -71,7 +73,9 @@ static void add_cpu(lua_State *L) {
   }
   if (f) fclose(f);
   if (found) line[strcspn(line, "\n")] = '\0';
-  add_text(L, "cpu", found ? strchr(line, ':') + 2 : "unknown");
+  struct utsname machine;
+  const char *otherwise = uname(&machine) == 0 ? machine.machine : "unknown";
+  add_text(L, "cpu", found ? strchr(line, ':') + 2 : otherwise);
 }
 
 static void add_gigabytes(lua_State *L, const char *name, size_t bytes) {
@@ -94,6 +98,7 @@ static int l_doctor(lua_State *L) {
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);
   add_text(L, "kernels", kern_name());
+  add_text(L, "bf16 products", kern_bf16() ? "native" : "by f32 instructions, no faster than f32");
   add_text(L, "OpenBLAS kernels", kern_blas());
   add_gigabytes(L, "memory available", mem_available());
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)

@@ -18,6 +18,23 @@ Storage field_storage(lua_State *L, int index, const char *where) {
   return packed[quantize];
 }
 
+Compute field_compute(lua_State *L, int index, const char *where) {
+  static const char *const names[] = {"auto", "f32", "bf16", NULL};
+  static const Compute modes[] = {(Compute)COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16};
+  int mode = 0;
+  field_choice(L, index, where, "compute", names, &mode);
+  return modes[mode];
+}
+
+/* core.compute { compute = "f32"|"bf16"|"auto" } -> "f32"|"bf16", does this CPU multiply so itself?
+ */
+int l_compute(lua_State *L) {
+  const Compute c = field_compute(L, 1, "compute");
+  lua_pushstring(L, compute_name(c));
+  lua_pushboolean(L, c == COMPUTE_F32 || kern_bf16());
+  return 2;
+}
+
 /* lora = { rank =, targets = { ... } or "all-linear" } */
 static void add_lora(lua_State *L, int options, const char *where, ModelPlan *p) {
   enum { MOST = 64 };
@@ -88,13 +105,14 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   }
 }
 
-/* core.model_estimate(path or config, { dtype=, quantize=, lora = { rank=, targets= },
+/* core.model_estimate(path or config, { dtype=, quantize=, compute=, lora = { rank=, targets= },
  * reference = "view"|"copy", train=, examples=, and core.engine's sizes }) -> bytes:
  * model (its weights alone, frozen), weights (with gradients), reference, optimizer, cache, batch,
  * activations, total */
 int l_model_estimate(lua_State *L) {
   static const char *const known[] = {"dtype",
                                       "quantize",
+                                      "compute",
                                       "lora",
                                       "reference",
                                       "prompts_per_step",
@@ -125,6 +143,7 @@ int l_model_estimate(lua_State *L) {
     check_model_config(L, 1, &c);
     plan_of_config(&policy, &c);
   }
+  policy.compute = field_compute(L, 2, where);
   add_lora(L, 2, where, &policy);
   read_engine_options(L, 2, where, &o);
   engine_estimate(&policy, reference_of(L, 2, where, &policy, &reference), &o, &bytes);

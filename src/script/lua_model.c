@@ -105,15 +105,16 @@ static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {
 }
 
 static int l_model_load(lua_State *L) {
-  static const char *const known[] = {"dtype", "quantize", "adapter", "tokenizer", NULL};
+  static const char *const known[] = {"dtype", "quantize", "compute", "adapter", "tokenizer", NULL};
   const char *where = "model.load", *path = check_string(L, 1, NULL);
   lua_settop(L, 2);
   check_fields(L, 2, where, known);
   const Storage storage = field_storage(L, 2, where);
+  const Compute compute = field_compute(L, 2, where);
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
-  Status s = model_load(&lm->m, pool, dir, storage);
+  Status s = model_load_compute(&lm->m, pool, dir, storage, compute);
   if (s) return raise_status(L, s);
   load_adapter_option(L, lm, where);
   if (tokenizer_is_in(dir)) {
@@ -166,16 +167,18 @@ void check_model_config(lua_State *L, int index, Config *c) {
 }
 
 static int l_model_new(lua_State *L) {
-  static const char *const known[] = {"seed", "tokenizer", NULL};
+  static const char *const known[] = {"seed", "tokenizer", "compute", NULL};
   uint64_t seed = 0;
   Config c;
   lua_settop(L, 2);
   check_fields(L, 2, "model.new", known);
   field_seed(L, 2, "model.new", "seed", &seed);
+  const Compute compute = field_compute(L, 2, "model.new");
   check_model_config(L, 1, &c);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
-  const Status s = model_new(&lm->m, pool, &c, seed);
+  Status s = model_new(&lm->m, pool, &c, seed);
+  if (s == GRPO_OK) s = model_set_compute(lm->m, compute);
   if (s) return raise_status(L, s);
   set_tokenizer(L, 2, "model.new");
   return 1;
@@ -381,6 +384,8 @@ static int model_index(lua_State *L) {
     push_config(L, lm->m);
   else if (strcmp(name, "tokenizer") == 0)
     push_model_tokenizer(L, 1);
+  else if (strcmp(name, "compute") == 0)
+    lua_pushstring(L, compute_name(model_compute(lm->m)));
   else if (strcmp(name, "frozen") == 0)
     lua_pushboolean(L, lm->frozen);
   else
@@ -422,7 +427,8 @@ static int model_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg model_functions[] = {{"model_base", l_model_base},
+const luaL_Reg model_functions[] = {{"compute", l_compute},
+                                    {"model_base", l_model_base},
                                     {"model_clone", l_model_clone},
                                     {"model_estimate", l_model_estimate},
                                     {"model_lerp", l_model_lerp},

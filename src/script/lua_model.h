@@ -37,6 +37,8 @@ int l_model_load_adapter(lua_State *L);
 
 /* lua_estimate.c */
 Storage field_storage(lua_State *L, int index, const char *where); /* of dtype and quantize */
+Compute field_compute(lua_State *L, int index, const char *where); /* default: auto */
+int l_compute(lua_State *L);
 int l_model_estimate(lua_State *L);
 
 /* lua_generate.c */

@@ -45,7 +45,7 @@ end
 if #report.workloads[1].rows ~= 1 then print "one row was asked for" end
 if #report.decode.rows ~= 4 then print "two forms of two numbers of sequences were asked for" end
 for _, name in ipairs { "rows", "blas", "f32", "nf4_ratio", "bf16_bf16" } do
-  if not report.products[1][name] then print("products without " .. name) end
+  if not report.matrices[1][name] then print("matrices without " .. name) end
 end
 if not (report.machine.rates.bf16 > 0 and report.kernels[1].bf16_forward > 0) then print "no rate of bf16" end
 LUA

@@ -46,12 +46,45 @@ same() { # NAME DIRECTORY : the run there has the metrics, completions and check
 "$GRPO" run exp.lua --quiet --dir m64 train.micro_batch_tokens=64 >/dev/null 2>&1;      same "micro_batch_tokens = 64: the same bytes" m64/exp-001
 "$GRPO" run exp.lua --quiet --dir big train.micro_batch_tokens=100000 >/dev/null 2>&1;  same "micro_batch_tokens = 100000: the same bytes" big/exp-001
 
+# ---- bf16 ---------------------------------------------------------------------------------------------------------------------
+sed 's/^return grpo.experiment {$/&\n  compute = "bf16",/' exp.lua >half.lua
+"$GRPO" run half.lua --dir whole >out 2>err; status=$?
+result "compute = \"bf16\": a run ends with status 0 and says how it computes" "$([ $status = 0 ] && grep -q '^compute: bf16' err || cat err)"
+result "run.json says it too" "$([ "$(json whole/half-001/run.json compute)" = bf16 ] && [ "$(json $run/run.json compute)" = f32 ] || cat whole/half-001/run.json)"
+result "it is another computation" "$(cmp -s <(timeless $run/metrics.jsonl) <(timeless whole/half-001/metrics.jsonl) && echo the same)"
+result "its ratio is exactly 1 as well" \
+  "$(grep '"kind": "grpo"' whole/half-001/metrics.jsonl | grep -v '"ratio_max_deviation": 0,')"
+same_half() { result "bf16, $1" "$(different whole/half-001 "$2")"; }
+"$GRPO" run half.lua --quiet --dir hone --threads 1 train.micro_batch_tokens=64 >/dev/null 2>&1;     same_half "another number of threads and micro_batch_tokens = 64: the same bytes" hone/half-001
+"$GRPO" run half.lua --quiet --dir htwo --threads 2 train.micro_batch_tokens=100000 >/dev/null 2>&1; same_half "--threads 2 and micro_batch_tokens = 100000: the same bytes" htwo/half-001
+exp=half killed "bf16, kill -9 in the middle of a step" hkill1 KILL_ROLLOUT=6
+exp=half killed "bf16, kill -9 between a checkpoint and the next step" hkill2 KILL_CHECKPOINT=8
+"$GRPO" run exp.lua --quiet --dir other --steps 2 >/dev/null 2>&1
+"$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
+result "a run does not go on in another mode" \
+  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force goes on all the same' err || cat err)"
+"$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 --force --steps 3 >/dev/null 2>err; status=$?
+result "unless it is forced to" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || cat err)"
+"$GRPO" run --quiet --dir other --resume=other/exp-001 --steps 4 >/dev/null 2>err; status=$?
+result "and then keeps that mode" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || cat err)"
+for mode in f32 bf16 auto; do
+  "$GRPO" generate whole/half-001 "1+2=" --max 4 --temperature 0 --compute $mode >out.$mode 2>err || cat err >>out.$mode
+done
+result "generate --compute takes f32, bf16 and auto" "$(cmp out.f32 out.auto; [ -s out.bf16 ] || cat err)"
+"$GRPO" generate whole/half-001 "1+2=" --compute fp8 >/dev/null 2>err; status=$?
+result "and nothing else" "$([ $status = 2 ] && grep -q "model.load.compute: .fp8. is not known" err || cat err)"
+
 # ---- stopping and going on ----------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --dir steps --steps 7 >/dev/null 2>&1; status=$?
 result "--steps stops there with a checkpoint" \
   "$([ $status = 0 ] && [ "$(readlink steps/exp-001/latest)" = checkpoints/step-000007 ] && [ "$(json steps/exp-001/run.json state)" = stopped ] || cat steps/exp-001/run.json)"
 "$GRPO" run exp.lua --quiet --dir steps --resume >out 2>&1
 same "--resume goes on with the newest unfinished run" steps/exp-001
+result "under the same kernels it has nothing to say about them" "$(grep 'kernels are' steps/exp-001/run.log)"
+"$GRPO" run exp.lua --quiet --dir kernels --steps 7 >/dev/null 2>&1
+GRPO_CPU=generic "$GRPO" run exp.lua --quiet --dir kernels --resume >/dev/null 2>err; status=$?
+result "--resume under other kernels goes on and says so" \
+  "$([ $status = 0 ] && grep -q 'kernels are generic, the run began with' kernels/exp-001/run.log || cat err kernels/exp-001/run.log)"
 "$GRPO" run --quiet --resume=steps/exp-001 >out 2>err; status=$?
 result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || cat err)"
 

@@ -12,7 +12,7 @@ static inline void check_forward(Model *m) {
   const Config *c = model_config(m);
   Tape t;
   Tensor *logits;
-  if (model_step_bytes(c, 3, 3, 1, STEP_FORWARD) > 1 << 24) return;
+  if (model_step_bytes(c, COMPUTE_F32, 3, 3, 1, STEP_FORWARD) > 1 << 24) return;
   FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
   if (model_logits(m, &t, &pack, &logits) == GRPO_OK)
     FUZZ_CHECK(logits->n == 3 * (size_t)c->vocab_size);

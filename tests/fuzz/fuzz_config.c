@@ -40,7 +40,7 @@ static void check_config(const Config *c) {
   ModelPlan plan;
   plan_of_config(&plan, c);
   const size_t bytes = plan_weight_bytes(&plan, true);
-  const size_t step = model_step_bytes(c, 64, 32, 4, STEP_TRAIN);
+  const size_t step = model_step_bytes(c, COMPUTE_F32, 64, 32, 4, STEP_TRAIN);
   FUZZ_CHECK(bytes > 0 && step > 0);
   if (bytes < 1 << 19 && step < 1 << 24) check_forward(c);
 }

@@ -167,6 +167,18 @@ static const struct {
     {{4, 2, 32, 0.17f, 0, 1.3f}, 4, {37, 20, 1, 65}},
     {{7, 1, 16, 0.25f, 0, 50}, 3, {50, 9, 12}},
     {{2, 1, 40, 0.17f, 33, 2}, 5, {70, 3, 90, 5, 8}},
+    {{5, 1, 16, 0.25f, 0, 0}, 4, {16, 33, 2, 32}},
+    {{40, 1, 8, 0.3f, 0, 0}, 2, {0, 70}},
+    {{12, 12, 8, 0.3f, 0, 0}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    /* more keys than are taken together, more rows than one piece of backward; edges of windows */
+    {{4, 2, 32, 0.17f, 0, 0}, 3, {530, 5, 520}},
+    {{3, 1, 24, 0.2f, 0, 0}, 3, {1030, 3, 1}},
+    {{2, 1, 16, 0.25f, 512, 0}, 2, {500, 560}},
+    {{2, 2, 16, 0.25f, 513, 0}, 2, {20, 1020}},
+    {{2, 1, 16, 0.25f, 511, 0}, 3, {513, 20, 40}},
+    {{2, 1, 16, 0.25f, 16, 0}, 3, {512, 20, 40}},
+    {{2, 1, 20, 0.25f, 17, 0}, 3, {511, 20, 1}},
+    {{4, 2, 32, 0.17f, 100, 5}, 2, {600, 80}},
 };
 enum { NGROUPS = sizeof groups / sizeof *groups };
 
@@ -178,6 +190,12 @@ TEST(attention_agrees_with_softmax_in_double) {
       free_group(g);
     }
   kern_select(NULL);
+}
+
+static int longest(const Group *g) {
+  int n = 0;
+  for (int i = 0; i < g->nspans; i++) n = g->spans[i].n > n ? g->spans[i].n : n;
+  return n;
 }
 
 /* Decode step t: row t of every completion that is that long, all at once. */
@@ -216,11 +234,66 @@ TEST(decoding_gives_the_bits_of_training) {
       Ctx cx = {.arena = &arena};
       for (int c = 0; c < groups[i].n; c++) cache[c] = new_seg(&g->s, groups[i].lens[c], -1);
       forward(&cx, g->o, g);
-      for (int t = 0; t < 130; t++) decode_step(&cx, g, cache, t, o, lse);
+      for (int t = 0; t < longest(g); t++) decode_step(&cx, g, cache, t, o, lse);
       CHECK(same_bits(o, g->o, no));
       CHECK(same_bits(lse, g->lse, nl));
       for (int c = 0; c < groups[i].n; c++) free(cache[c].k), free(cache[c].v);
       free(o), free(lse), free_group(g);
+    }
+  kern_select(NULL);
+}
+
+/* Row `row` of the whole batch, as the only row of a call. */
+static bool alone_is_the_same(const Ctx *cx, const Group *g, const AttnSpan *sp, int i, float *o,
+                              float *lse) {
+  const size_t qw = (size_t)q_width(&g->s), heads = (size_t)g->s.heads, row = (size_t)(sp->row + i);
+  const AttnSpan one = {sp->prefix, sp->own, 0, 1, i};
+  const int ld = (int)qw;
+  CHECK(!attn_forward(cx, &g->s, 1, &one, g->q + row * qw, ld, o, ld, lse));
+  return same_bits(o, g->o + row * qw, qw) && same_bits(lse, g->lse + row * heads, heads);
+}
+
+TEST(a_row_alone_has_the_bits_it_has_in_company) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int k = 0; k < NGROUPS && use_path(p); k++) {
+      Group *g = new_group(groups[k].s, groups[k].n, groups[k].lens);
+      float *o = floats((size_t)q_width(&g->s)), *lse = floats((size_t)g->s.heads);
+      Ctx cx = {NULL, &arena, COMPUTE_F32};
+      int wrong = 0;
+      forward(&cx, g->o, g);
+      for (int i = 0; i < g->nspans; i++)
+        for (int r = 0; r < g->spans[i].n; r += 1 + g->spans[i].n / 37)
+          wrong += !alone_is_the_same(&cx, g, &g->spans[i], r, o, lse);
+      CHECK(wrong == 0);
+      free(o), free(lse), free_group(g);
+    }
+  kern_select(NULL);
+}
+
+/* The prompt's keys, then the completion's, in one segment. */
+static void check_without_prefix(const Ctx *cx, const Group *g, const AttnSpan *sp) {
+  const int plen = sp->prefix->len, qw = q_width(&g->s), kw = kv_width(&g->s);
+  const size_t n = (size_t)(sp->n * qw);
+  KvSeg seg = new_seg(&g->s, plen + sp->n, -1);
+  const AttnSpan whole = {NULL, &seg, 0, sp->n, plen};
+  float *o = floats(n);
+  kv_store(&g->s, &seg, 0, plen, g->k + sp->prefix->row0 * kw, kw, g->v + sp->prefix->row0 * kw,
+           kw);
+  kv_store(&g->s, &seg, plen, sp->n, g->k + sp->row * kw, kw, g->v + sp->row * kw, kw);
+  CHECK(!attn_forward(cx, &g->s, 1, &whole, g->q + sp->row * qw, qw, o, qw, NULL));
+  CHECK(same_bits(o, g->o + sp->row * qw, n));
+  free(seg.k), free(seg.v), free(o);
+}
+
+TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int k = 0; k < NGROUPS && use_path(p); k++) {
+      Group *g = new_group(groups[k].s, groups[k].n, groups[k].lens);
+      Ctx cx = {NULL, &arena, COMPUTE_F32};
+      forward(&cx, g->o, g);
+      for (int i = 0; i < g->nspans; i++)
+        if (g->spans[i].prefix) check_without_prefix(&cx, g, &g->spans[i]);
+      free_group(g);
     }
   kern_select(NULL);
 }
@@ -258,6 +331,31 @@ TEST(attention_does_not_depend_on_the_number_of_threads) {
   kern_select(NULL);
 }
 
+/* The last row of every span at once. */
+static void last_rows(const Ctx *cx, float *o, void *arg) {
+  const Group *g = arg;
+  const int qw = q_width(&g->s);
+  AttnSpan spans[MAX_SPANS];
+  float *q = floats((size_t)(MAX_SPANS * qw));
+  for (int i = 0; i < g->nspans; i++) {
+    const AttnSpan *sp = &g->spans[i];
+    spans[i] = (AttnSpan){sp->prefix, sp->own, i, 1, sp->n - 1};
+    memcpy(q + i * qw, g->q + (sp->row + sp->n - 1) * qw, (size_t)qw * sizeof(float));
+  }
+  CHECK(!attn_forward(cx, &g->s, g->nspans, spans, q, qw, o, qw, NULL));
+  free(q);
+}
+
+TEST(decoding_with_many_keys_does_not_depend_on_the_number_of_threads) {
+  for (int p = 0; p < NPATHS; p++)
+    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+      Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
+      CHECK(threads_agree(last_rows, (size_t)(g->nspans * q_width(&g->s)), g));
+      free_group(g);
+    }
+  kern_select(NULL);
+}
+
 TEST(huge_scores_pick_one_key) {
   static const AttnShape s = {1, 1, 16, 1, 0, 0};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
@@ -267,6 +365,25 @@ TEST(huge_scores_pick_one_key) {
     forward(&cx, g->o, g);
     Wanted w = want_all(g);
     CHECK_NEAR(distance(g->o, w.o, 320), 0, 0.05);
+    free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free_group(g);
+  }
+  kern_select(NULL);
+}
+
+/* Scores of all sizes over several parts: most keys are worth nothing, which must cost no accuracy. */
+TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
+  static const AttnShape s = {2, 1, 16, 1, 0, 0};
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    Group *g = new_group(s, 2, (int[]){600, 560});
+    Ctx cx = {NULL, &arena, COMPUTE_F32};
+    for (int i = 0; i < g->rows * 16; i++) g->k[i] = i / 16 % 97 == 3 ? g->k[i] : -1e30f;
+    for (int i = 0; i < g->rows * 32; i++) g->q[i] = fabsf(g->q[i]) + 0.01f;
+    for (int i = 0; i < 2; i++)
+      kv_store(&s, &g->seg[i], 0, g->seg[i].len, g->k + g->seg[i].row0 * 16, 16,
+               g->v + g->seg[i].row0 * 16, 16);
+    forward(&cx, g->o, g);
+    Wanted w = want_all(g);
+    CHECK_NEAR(distance(g->o + 4 * 32, w.o + 4 * 32, (size_t)(g->rows - 4) * 32), 0, 2e-5);
     free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free_group(g);
   }
   kern_select(NULL);

@@ -86,9 +86,10 @@ static void check_values(Case *c) {
 }
 
 TEST(products_agree_with_sums_in_double) {
-  static const int sizes[][3] = {{1, 1, 1},    {1, 48, 5},     {3, 17, 33},  {8, 64, 64},
-                                 {9, 65, 7},   {13, 100, 600}, {70, 33, 47}, {300, 70, 20},
-                                 {5, 16, 513}, {2, 112, 1030}, {600, 3, 2},  {17, 200, 1}};
+  static const int sizes[][3] = {{1, 1, 1},     {1, 48, 5},     {3, 17, 33},  {8, 64, 64},
+                                 {9, 65, 7},    {13, 100, 600}, {70, 33, 47}, {300, 70, 20},
+                                 {5, 16, 513},  {2, 112, 1030}, {600, 3, 2},  {17, 200, 1},
+                                 {290, 64, 96}, {7, 1100, 1024}};
   for (int p = 0; p < NPATHS; p++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
       for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
@@ -130,6 +131,38 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
       CHECK(threads_agree(db, 150, &c));
       free_case(&c);
     }
+  kern_select(NULL);
+}
+
+/* Whether operands of dW are read where they are or packed, one call or several: one order of sums. */
+TEST(weight_gradients_do_not_depend_on_strides_or_on_how_rows_are_cut) {
+  enum { M = 350, N = 75, K = 112, WIDE = 1 << 14 };
+  float *wide = calloc((size_t)M * WIDE, sizeof *wide);
+  float *want = floats(N * K), *got = floats(N * K), *sum = randoms(N), *got_sum = floats(N);
+  for (int p = 0; p < NPATHS; p++)
+    for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
+      Ctx cx = {.arena = &arena};
+      Case c = make_case(M, N, K, in_out);
+      for (int i = 0; i < M; i++) memcpy(wide + (size_t)i * WIDE, c.x + i * K, K * sizeof(float));
+      dw(&cx, want, &c);
+      CHECK(!gemm_dw(&cx, M, N, K, c.dy, N, wide, WIDE, in_out, got, false));
+      CHECK(same_bits(got, want, N * K));
+      CHECK(!gemm_dw(&cx, 123, N, K, c.dy, N, c.x, K, in_out, got, false));
+      CHECK(!gemm_dw(&cx, M - 123, N, K, c.dy + 123 * N, N, c.x + 123 * K, K, in_out, got, true));
+      CHECK(same_bits(got, want, N * K));
+      for (int add = 0; add < 2; add++)
+        for (int w = 0; w < 2; w++) {
+          float *want_sum = floats(N);
+          memcpy(want_sum, sum, N * sizeof *sum), memcpy(got_sum, sum, N * sizeof *sum);
+          CHECK(!gemm_db(&cx, M, N, c.dy, N, want_sum, add));
+          CHECK(!gemm_dw_db(&cx, M, N, K, c.dy, N, w ? wide : c.x, w ? WIDE : K, in_out, got, false,
+                            got_sum, add));
+          CHECK(same_bits(got, want, N * K) && same_bits(got_sum, want_sum, N));
+          free(want_sum);
+        }
+      free_case(&c);
+    }
+  free(wide), free(want), free(got), free(sum), free(got_sum);
   kern_select(NULL);
 }
 

@@ -417,9 +417,33 @@ describe("limits", function()
   end)
 end)
 
+describe("compute", function()
+  it("bf16 changes every product and nothing else about a run", function()
+    local losses = {}
+    for i, mode in ipairs { "f32", "bf16", "bf16", "auto" } do
+      local tr, list = run(function(t)
+        t.compute, t.train.kl = mode, 0.1
+      end)
+      assert.equal(mode == "bf16" and "bf16" or "f32", tr.model.compute)
+      assert.equal(0, list[1].kl) -- the reference computes as the policy does
+      assert.equal(0, list[1].ratio_max_deviation)
+      losses[i] = list[2].entropy
+    end
+    assert.equal(losses[2], losses[3])
+    assert.equal(losses[1], losses[4])
+    assert.is_true(losses[1] ~= losses[2])
+    assert.near(losses[1], losses[2], 0.05)
+  end)
+
+  it("is a matter of the whole run", function()
+    refused("stages%[1%]%.compute: belongs to the whole run", function(t)
+      t.stages = { { kind = "grpo", compute = "bf16" } }
+    end)
+  end)
+end)
+
 describe("options that would have no effect", function()
   local cases = {
-    { "compute: bf16", function(t) t.compute = "bf16" end },
     { "model%.dtype: training all weights keeps them in f32", function(t) t.model.dtype = "bf16" end },
     { "model%.chat_template: \"chatml\" is no Jinja", function(t) t.model.chat_template = "chatml" end },
     { "model%.chat_template: template:1: ", function(t) t.model.chat_template = "{% if x" end },

@@ -111,6 +111,8 @@ describe("the estimate of a model", function()
 
   it("counts what is trained", function()
     local full = core.model_estimate(shape, { group_size = 4 })
+    local half = core.model_estimate(shape, { group_size = 4, compute = "bf16" })
+    assert.is_true(half.model < full.model and half.model > full.model / 2)
     local lora = core.model_estimate(shape, { group_size = 4, lora = { rank = 4, targets = { "q_proj", "v_proj" } } })
     assert.is_true(full.optimizer > 10 * lora.optimizer)
     assert.is_true(lora.optimizer >= 2 * 4 * (4 * 4 * (64 + 64)))

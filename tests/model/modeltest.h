@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "compute.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "status.h"
@@ -84,6 +85,7 @@ static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {
   Model *m = NULL;
   config_of(&c, shape);
   OK(model_new(&m, pool, &c, seed));
+  if (m) OK(model_set_compute(m, test_compute));
   for (int i = 0; m && i < model_num_params(m); i++) {
     Param *p = model_param(m, i);
     const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i, .sample = 1};

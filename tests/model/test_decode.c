@@ -125,7 +125,9 @@ static void check_shape_everywhere(const char *shape) {
 }
 
 #define RATIO_ONE(name, shape)                                                                     \
-  TEST(recorded_log_probabilities_are_those_of_training_##name) { check_shape_everywhere(shape); }
+  TEST_BOTH(recorded_log_probabilities_are_those_of_training_##name) {                             \
+    check_shape_everywhere(shape);                                                                 \
+  }
 RATIO_ONE(gpt2, tiny_gpt2)
 RATIO_ONE(llama, tiny_llama)
 RATIO_ONE(with_biases, biased_llama)
@@ -136,7 +138,7 @@ RATIO_ONE(gemma2, tiny_gemma2)
 RATIO_ONE(gemma3, tiny_gemma3)
 RATIO_ONE(phi3, tiny_phi3)
 
-TEST(panels_follow_the_kernels_that_are_chosen_later) {
+TEST_BOTH(panels_follow_the_kernels_that_are_chosen_later) {
   Model *m = small_model(tiny_llama, NULL, 3);
   static Run a, b;
   const Sampling s = sampling(1, 8);
@@ -185,7 +187,7 @@ static void check_company(const char *shape, const Sampling *s) {
   pool_free(pool);
 }
 
-TEST(company_limits_and_threads_change_no_bit) {
+TEST_BOTH(company_limits_and_threads_change_no_bit) {
   Sampling s = sampling(1, MAX_NEW);
   for (int i = 0; i < SMALL_SHAPES; i++)
     if (i != 2) check_company(*small_shapes[i], &s);
@@ -195,7 +197,7 @@ TEST(company_limits_and_threads_change_no_bit) {
 }
 
 /* Prompts longer than a forward's rows are prefilled in pieces. */
-TEST(long_prompts_are_prefilled_in_pieces) {
+TEST_BOTH(long_prompts_are_prefilled_in_pieces) {
   Config c;
   Model *m = NULL;
   config_of(&c, "{\"model_type\":\"llama\",\"vocab_size\":50,\"hidden_size\":16,"
@@ -342,7 +344,7 @@ TEST(stop_strings_and_patterns_end_where_they_first_appear) {
 
 /* ---- conduct --------------------------------------------------------------------------------- */
 
-TEST(a_second_run_allocates_nothing) {
+TEST_BOTH(a_second_run_allocates_nothing) {
   for (int i = 0; i < SMALL_SHAPES; i++) {
     Pool *pool;
     REQUIRE(pool_new(&pool, 2));
@@ -364,7 +366,7 @@ TEST(a_second_run_allocates_nothing) {
   }
 }
 
-TEST(decoder_bytes_is_what_decoder_new_takes) {
+TEST_BOTH(decoder_bytes_is_what_decoder_new_takes) {
   static const DecoderLimits limits[] = {{128, 16, 64, 512}, {64, 200, 80, 500}};
   for (int k = 0; k < SMALL_SHAPES; k++)
     for (int i = 0; i < 2; i++) {
@@ -375,7 +377,7 @@ TEST(decoder_bytes_is_what_decoder_new_takes) {
       const size_t before = mem_live_bytes();
       REQUIRE(decoder_new(&d, m, NULL, &limits[i]));
       const double took = (double)(mem_live_bytes() - before);
-      const double said = (double)decoder_bytes(model_config(m), &limits[i]);
+      const double said = (double)decoder_bytes(model_config(m), model_compute(m), &limits[i]);
       if (fabs(took - said) > 0.1 * took)
         test_fail(__FILE__, __LINE__, "shape %d, limits %d: took %g, said %g", k, i, took, said);
       decoder_free(d);
@@ -407,7 +409,7 @@ TEST(a_cancelled_or_failed_run_leaves_a_usable_decoder) {
   model_release(m);
 }
 
-TEST(a_decoder_without_memory_is_an_error_and_leaks_nothing) {
+TEST_BOTH(a_decoder_without_memory_is_an_error_and_leaks_nothing) {
   Model *m = small_model(tiny_llama, NULL, 2);
   Tokenizer *tok = byte_tokenizer();
   OK(model_pack(m, &(Ctx){0}));

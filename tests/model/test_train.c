@@ -106,7 +106,7 @@ TEST(a_shared_prompt_gives_the_gradients_of_plain_sequences) {
   }
 }
 
-TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
+TEST_BOTH(threads_and_tapes_change_no_bit_of_a_gradient) {
   for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     static real logp[2][512];
@@ -139,7 +139,7 @@ TEST(threads_and_tapes_change_no_bit_of_a_gradient) {
 }
 
 /* Inference drops what it does not need, with the same bits. */
-TEST(frozen_models_compute_the_same_in_less_memory) {
+TEST_BOTH(frozen_models_compute_the_same_in_less_memory) {
   static Batch b;
   for (int k = 0; k < SMALL_SHAPES; k++) {
     Model *m = small_model(shape_of(k), NULL, 6), *frozen;
@@ -170,7 +170,7 @@ TEST(frozen_models_compute_the_same_in_less_memory) {
   }
 }
 
-TEST(the_reference_s_full_divergence_is_zero_against_itself_only) {
+TEST_BOTH(the_reference_s_full_divergence_is_zero_against_itself_only) {
   static Batch b;
   Model *m = small_model(tiny_llama, NULL, 6), *ref = small_model(tiny_llama, NULL, 7), *same;
   REQUIRE(model_clone(&same, m));
@@ -223,7 +223,7 @@ TEST(groups_that_cannot_be_packed_are_refused_by_number) {
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-TEST(a_step_in_the_steady_state_allocates_nothing) {
+TEST_BOTH(a_step_in_the_steady_state_allocates_nothing) {
   for (int k = 0; k < SMALL_SHAPES; k++) {
     static Batch b;
     Pool *pool;
@@ -253,7 +253,7 @@ TEST(a_step_in_the_steady_state_allocates_nothing) {
   }
 }
 
-TEST(checkpointed_gradients_have_the_same_bits) {
+TEST_BOTH(checkpointed_gradients_have_the_same_bits) {
   Pool *pool;
   REQUIRE(pool_new(&pool, 2));
   for (int i = 0; i < SMALL_SHAPES; i++) {
@@ -309,12 +309,13 @@ static void check_step_bytes(Model *m, int groups, StepMemory kind) {
   if (train) REQUIRE(tape_backward_from(&t, out, seed));
   free(seed);
   const char *what = kind == STEP_TRAIN ? "training" : train ? "checkpointed" : "forward";
-  check_estimate(test_path("%s, %s, %d rows", config_model_type(model_config(m)), what, p.nrows),
-                 t.arena.high, model_step_bytes(model_config(m), p.nrows, p.nout, p.nspans, kind));
+  check_estimate(
+      test_path("%s, %s, %d rows", config_model_type(model_config(m)), what, p.nrows), t.arena.high,
+      model_step_bytes(model_config(m), model_compute(m), p.nrows, p.nout, p.nspans, kind));
   tape_free(&t);
 }
 
-TEST(step_bytes_is_what_a_step_takes) {
+TEST_BOTH(step_bytes_is_what_a_step_takes) {
 #define WIDE(type, more)                                                                           \
   "{\"model_type\":\"" type "\",\"vocab_size\":2000,\"num_hidden_layers\":4,"                      \
   "\"max_position_embeddings\":128,\"num_attention_heads\":4,\"hidden_size\":" more "}"
@@ -345,7 +346,7 @@ TEST(step_bytes_is_what_a_step_takes) {
   pool_free(pool);
 }
 
-TEST(weight_bytes_is_what_a_model_takes) {
+TEST_BOTH(weight_bytes_is_what_a_model_takes) {
   static const char *const shape =
       "{\"model_type\":\"llama\",\"vocab_size\":8000,\"hidden_size\":512,"
       "\"intermediate_size\":1376,\"num_hidden_layers\":4,\"num_attention_heads\":8}";
@@ -357,7 +358,9 @@ TEST(weight_bytes_is_what_a_model_takes) {
   config_of(&c, shape);
   const size_t before = mem_live_bytes();
   REQUIRE(model_new(&m, NULL, &c, 1));
+  OK(model_set_compute(m, test_compute));
   plan_of_config(&plan, &c);
+  plan.compute = test_compute;
   check_estimate("frozen", mem_live_bytes() - before, plan_weight_bytes(&plan, false));
   REQUIRE(model_set_trainable(m, true));
   check_estimate("trainable", mem_live_bytes() - before, plan_weight_bytes(&plan, true));
@@ -372,7 +375,7 @@ TEST(weight_bytes_is_what_a_model_takes) {
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-TEST(a_clone_is_equal_frozen_and_independent) {
+TEST_BOTH(a_clone_is_equal_frozen_and_independent) {
   Model *m = small_model(tiny_gpt2, NULL, 6), *copy;
   OK(model_set_trainable(m, true));
   REQUIRE(model_clone(&copy, m));

@@ -6,7 +6,7 @@
 
 /* ---- sampling -------------------------------------------------------------------- */
 
-TEST(a_group_rolled_out_alone_is_the_same_group) {
+TEST_BOTH(a_group_rolled_out_alone_is_the_same_group) {
   EngineOptions eo;
   Tiny t;
   int32_t first[TINY_NEW], again[TINY_NEW];
@@ -59,7 +59,7 @@ TEST(evaluation_has_a_batch_of_its_own_and_grows) {
   tiny_close(&t);
 }
 
-TEST(reference_log_probabilities_of_the_policy_itself_are_those_recorded) {
+TEST_BOTH(reference_log_probabilities_of_the_policy_itself_are_those_recorded) {
   EngineOptions eo;
   Tiny t;
   tiny_options(&eo);
@@ -83,7 +83,7 @@ static void demonstrations(Example *x, int32_t (*ids)[30], int n) {
   }
 }
 
-TEST(demonstrations_are_learned) {
+TEST_BOTH(demonstrations_are_learned) {
   EngineOptions eo;
   StepMetrics m;
   Tiny t;
@@ -107,7 +107,7 @@ TEST(demonstrations_are_learned) {
   tiny_close(&t);
 }
 
-TEST(the_gradient_of_demonstrations_does_not_depend_on_threads) {
+TEST_BOTH(the_gradient_of_demonstrations_does_not_depend_on_threads) {
   StepMetrics m[2];
   Model *w[2];
   for (int k = 0; k < 2; k++) {
@@ -162,7 +162,7 @@ static void train(Tiny *t, uint32_t from, uint32_t to) {
   }
 }
 
-TEST(saved_and_loaded_is_as_if_nothing_happened) {
+TEST_BOTH(saved_and_loaded_is_as_if_nothing_happened) {
   EngineOptions eo;
   Tiny whole, first, second;
   const char *dir = test_path("%s/state", test_tmp());

@@ -24,6 +24,7 @@ static void open_adapted(Tiny *t, const Setup *s) {
   t->o.gradient_checkpointing = s->checkpointing;
   CHECK(!pool_new(&t->pool, s->threads ? s->threads : 1));
   CHECK(!model_new(&t->model, t->pool, &c, 1));
+  CHECK(!model_set_compute(t->model, test_compute));
   CHECK(!model_add_lora(t->model, &lora, 4));
   for (int i = 0; i < model_num_params(t->model); i++) {
     Param *p = model_param(t->model, i);
@@ -72,7 +73,7 @@ static bool base_unchanged(Tiny *t) {
   return same;
 }
 
-TEST(sampling_and_training_with_an_adapter_agree_to_the_bit) {
+TEST_BOTH(sampling_and_training_with_an_adapter_agree_to_the_bit) {
   const Setup s = {.threads = 2, .iterations = 3};
   StepMetrics m;
   Tiny t;
@@ -127,12 +128,12 @@ static void check_bits(double dropout) {
   model_release(a.weights);
 }
 
-TEST(threads_and_micro_batches_do_not_change_an_adapter_s_bits) { check_bits(0); }
-TEST(nor_do_they_with_dropout) { check_bits(0.3); }
+TEST_BOTH(threads_and_micro_batches_do_not_change_an_adapter_s_bits) { check_bits(0); }
+TEST_BOTH(nor_do_they_with_dropout) { check_bits(0.3); }
 
 /* ---- the reference --------------------------------------------------------------- */
 
-TEST(the_reference_of_a_fresh_adapter_is_its_base) {
+TEST_BOTH(the_reference_of_a_fresh_adapter_is_its_base) {
   const Config c = tiny_config();
   const Setup s = {.kl = 0.1};
   const LoraOptions lora = {.rank = 4, .alpha = 8, .ntargets = 1, .targets = all_linear};
@@ -154,7 +155,7 @@ TEST(the_reference_of_a_fresh_adapter_is_its_base) {
 
 /* ---- state ----------------------------------------------------------------------- */
 
-TEST(a_resumed_engine_goes_on_with_the_same_bits) {
+TEST_BOTH(a_resumed_engine_goes_on_with_the_same_bits) {
   const Setup s = {.dropout = 0.1, .kl = 0.05, .iterations = 2};
   StepMetrics m, n;
   Tiny t, u;
@@ -166,6 +167,7 @@ TEST(a_resumed_engine_goes_on_with_the_same_bits) {
   u = (Tiny){.o = t.o};
   CHECK(!pool_new(&u.pool, 2));
   CHECK(!model_new(&u.model, u.pool, &c, 1));
+  CHECK(!model_set_compute(u.model, test_compute));
   CHECK(!lora_load(u.model, test_tmp()));
   CHECK(!model_view(&u.reference, u.model));
   CHECK(!tokenizer_bytes(&u.tok));
@@ -193,7 +195,8 @@ TEST(an_engine_whose_adapter_went_away_stops) {
   Batch *b = tiny_rollout(&t, 2);
   tiny_advantages(b, adv);
   o.advantage = adv;
-  CHECK(model_merge_lora(t.model, &(Ctx){.arena = &arena}) == GRPO_EARG); /* the reference is a view */
+  CHECK(model_merge_lora(t.model, &(Ctx){.arena = &arena}) ==
+        GRPO_EARG); /* the reference is a view */
   engine_free(t.engine);
   model_release(t.reference);
   t.reference = NULL;
@@ -221,7 +224,7 @@ static void check_steady(double dropout) {
   tiny_close(&t);
 }
 
-TEST(a_step_on_an_adapter_takes_no_memory) {
+TEST_BOTH(a_step_on_an_adapter_takes_no_memory) {
   check_steady(0);
   check_steady(0.2);
 }

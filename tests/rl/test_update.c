@@ -59,7 +59,7 @@ static void check_same(const Result *a, Result b) {
   model_release(b.weights);
 }
 
-TEST(threads_and_micro_batches_do_not_change_a_bit) {
+TEST_BOTH(threads_and_micro_batches_do_not_change_a_bit) {
   Result a = run(1, 0, "grpo", 0.05, 2);
   check_same(&a, run(2, 0, "grpo", 0.05, 2));
   check_same(&a, run(1, 1, "grpo", 0.05, 2));
@@ -68,7 +68,7 @@ TEST(threads_and_micro_batches_do_not_change_a_bit) {
   model_release(a.weights);
 }
 
-TEST(the_ratio_of_the_first_iteration_is_exactly_one) {
+TEST_BOTH(the_ratio_of_the_first_iteration_is_exactly_one) {
   EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
@@ -128,7 +128,7 @@ static real *copy_gradients(Model *m, size_t *n) {
   return all;
 }
 
-TEST(a_packed_group_has_the_gradient_of_its_sequences) {
+TEST_BOTH(a_packed_group_has_the_gradient_of_its_sequences) {
   EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
@@ -153,7 +153,8 @@ TEST(a_packed_group_has_the_gradient_of_its_sequences) {
     worst = fmax(worst, fabs((double)plain[i] - (double)packed[i]));
   }
   CHECK(largest > 0);
-  CHECK_NEAR(worst / largest, 0, 1e-5);
+  /* in bf16 last bits that differ may round apart */
+  CHECK_NEAR(worst / largest, 0, test_compute == COMPUTE_BF16 ? 1e-2 : 1e-5);
   free(packed);
   free(plain);
   tiny_close(&t);
@@ -191,7 +192,7 @@ TEST(the_loss_is_what_the_formula_says) {
   tiny_close(&t);
 }
 
-TEST(every_loss_takes_a_step) {
+TEST_BOTH(every_loss_takes_a_step) {
 #define LOSS(name) #name,
   static const char *const names[] = {
 #include "grad/losses.def"
@@ -204,7 +205,7 @@ TEST(every_loss_takes_a_step) {
   }
 }
 
-TEST(every_kl_estimator_takes_a_step) {
+TEST_BOTH(every_kl_estimator_takes_a_step) {
   EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
@@ -456,7 +457,7 @@ TEST(what_is_missing_is_named) {
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-TEST(a_step_takes_no_memory_whatever_its_lengths) {
+TEST_BOTH(a_step_takes_no_memory_whatever_its_lengths) {
   static const int micro_batches[] = {0, 64, 100000};
   for (int k = 0; k < 3; k++) {
     EngineOptions eo;
@@ -480,7 +481,7 @@ TEST(a_step_takes_no_memory_whatever_its_lengths) {
   }
 }
 
-TEST(the_estimate_is_near_what_is_taken) {
+TEST_BOTH(the_estimate_is_near_what_is_taken) {
   EngineOptions eo;
   EngineBytes bytes;
   ModelPlan plan;
@@ -495,6 +496,7 @@ TEST(the_estimate_is_near_what_is_taken) {
   o.loss.kl = 0.05;
   for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, &o, &m);
   plan_of_config(&plan, &c);
+  plan.compute = test_compute;
   engine_estimate(&plan, &plan, &eo, &bytes);
   const double taken = (double)(mem_live_bytes() - before);
   CHECK((double)bytes.total > 0.8 * taken);

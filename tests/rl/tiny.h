@@ -2,6 +2,7 @@
 #ifndef GRPO_TESTS_RL_TINY_H
 #define GRPO_TESTS_RL_TINY_H
 
+#include "compute.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
@@ -51,6 +52,8 @@ static inline void tiny_open(Tiny *t, int threads, const EngineOptions *o) {
   CHECK(!pool_new(&t->pool, threads));
   CHECK(!model_new(&t->model, t->pool, &c, 1));
   CHECK(!model_new(&t->reference, t->pool, &c, 2));
+  CHECK(!model_set_compute(t->model, test_compute));
+  CHECK(!model_set_compute(t->reference, test_compute));
   CHECK(!tokenizer_bytes(&t->tok));
   Status s = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, o);
   if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());

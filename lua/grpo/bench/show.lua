@@ -94,8 +94,8 @@ function show.decode(r)
   out("")
 end
 
-function show.products(rows)
-  out("its matrices by some rows, GF/s, and times OpenBLAS's f32 (bf16_bf16: both operands; else f32 products)")
+function show.matrices(rows)
+  out("matrices of decode by some rows, GF/s, and times OpenBLAS's f32 (bf16_bf16: both operands; else f32 products)")
   local cells = { ("  %6s %9s"):format("rows", "OpenBLAS") }
   for _, form in ipairs(decode.forms) do cells[#cells + 1] = ("%16s"):format(form) end
   out("%s", table.concat(cells))

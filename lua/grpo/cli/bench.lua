@@ -7,7 +7,7 @@ local show = require "grpo.bench.show"
 local workloads = require "grpo.bench.workloads"
 
 local command = {
-  usage = "bench [--workload W1,W2,...|decode|kernels] [--compute f32|bf16|both] [--sharing on|off|both] "
+  usage = "bench [--workload W1,W2,W3,W4,decode,matrices,kernels] [--compute f32|bf16|both] [--sharing on|off|both] "
     .. "[--reuse on|off|both] [--base f32|bf16] [--weights f32,bf16,int8,nf4] [--runs N] [--threads N] [--check FILE] "
     .. "[--write-expected FILE] [--json]",
   words = 0,
@@ -24,9 +24,9 @@ one to warm up, beside the floor: the same arithmetic at those rates, with the p
   W2  Llama of 4 layers of 256, 256 bytes: 8 prompts of 96 x 8 completions of 96; full training
   W3  SmolLM2-135M's shape: 2 prompts of 128 x 8 completions of 64; LoRA of rank 8
   W4  Qwen2.5-0.5B's shape: 1 prompt of 160 x 8 completions of 32; LoRA of rank 8
-  decode   tokens a second of 1, 8, 16 and 32 sequences, 123 million weights, kept as each of --weights; and the
-           products of its matrices against OpenBLAS
-  kernels  products against OpenBLAS
+  decode    tokens a second of 1, 8, 16 and 32 sequences, 123 million weights, kept as each of --weights
+  matrices  the products of its matrices by as many rows, against OpenBLAS
+  kernels   products of W1 to W4 against OpenBLAS
 
 --compute: how products are computed.  --sharing off computes the prompt for each completion again, as other
 trainers do: what is lost is the algorithm's part, the rest the engine's.  --reuse on keeps the activations of
@@ -36,7 +36,7 @@ worse than FILE's tolerance; where other processes took more than 0.1 core, the 
 threads used, over their number).  --write-expected FILE writes such a file.  Nothing else should be running.]],
 }
 
-local everything = { "W1", "W2", "W3", "W4", "decode", "kernels" }
+local everything = { "W1", "W2", "W3", "W4", "decode", "matrices", "kernels" }
 
 local function misuse(format, ...)
   error(core.error("EARG", format:format(...)), 0)
@@ -92,16 +92,18 @@ end
 -- One word of --workload; "smoke" is a little of everything.
 local function measure_one(name, report, probe, how, display)
   local w, smoke = workloads.find(name), name == "smoke"
+  local decoded = smoke and workloads.decode_smoke or workloads.decode
   if w then
     report.workloads[#report.workloads + 1] = measure.workload(w, probe, how)
     display("workload", report.workloads[#report.workloads])
   end
   if smoke or name == "decode" then
-    w = smoke and workloads.decode_smoke or workloads.decode
-    report.decode = decode.measure(w, probe, how)
+    report.decode = decode.measure(decoded, probe, how)
     display("decode", report.decode)
-    report.products = decode.products(w, smoke and 0.001 or 0.3)
-    display("products", report.products)
+  end
+  if smoke or name == "matrices" then
+    report.matrices = decode.products(decoded, smoke and 0.001 or 0.3)
+    display("matrices", report.matrices)
   end
   if smoke or name == "kernels" then
     report.kernels = measure.kernels(smoke and 0.001 or 0.05, smoke)

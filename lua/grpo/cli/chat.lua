@@ -6,11 +6,11 @@ local streaming = require "grpo.streaming"
 
 local command = {
   usage = "chat MODEL [--system TEXT] [--max N] [--temperature T] [--top-p P] [--top-k K] [--min-p P] [--seed S] "
-    .. "[--quantize nf4|int8] [--base DIR] [--threads N]",
+    .. "[--quantize nf4|int8] [--compute f32|bf16] [--base DIR] [--threads N]",
   words = 1,
   summary = "talk to a model, a run, a checkpoint or an adapter",
   flags = { system = "value", max = "value", temperature = "value", ["top-p"] = "value", ["top-k"] = "value",
-    ["min-p"] = "value", seed = "value", quantize = "value", base = "value", threads = "value" },
+    ["min-p"] = "value", seed = "value", quantize = "value", compute = "value", base = "value", threads = "value" },
   help = [[
 MODEL is a model directory, a run directory (its newest checkpoint), a checkpoint, an adapter or a .gguf file.
 The model's chat template renders the conversation; a model without one continues what you type.
@@ -21,6 +21,7 @@ The answer appears as it is made; Ctrl-C stops it.
   --temperature T   0 is greedy; default: the model's generation_config.json, else 1.  So --top-p, --top-k, --min-p
   --seed S          another conversation from the same words (default 0)
   --quantize Q      nf4 or int8: the model's weights in less memory
+  --compute C       f32 or bf16: the products of the weights (default: auto)
   --base DIR        the model that an adapter belongs to, in place of the one it names
 
   /reset            begin again         /system TEXT   another system message, and begin again
@@ -193,8 +194,8 @@ local function own_sampling(place)
 end
 
 local function make_chat(o)
-  local quantize = o.flags.quantize
-  local model, place = loading.open(o.words[1], { base = o.flags.base, quantize = quantize, grow = true })
+  local model, place = loading.open(o.words[1], { base = o.flags.base, quantize = o.flags.quantize,
+    compute = o.flags.compute, grow = true })
   local own = own_sampling(place)
   if not model.tokenizer then
     error(core.error("ENOENT", ("chat: %s: there is no tokenizer beside the model"):format(place.path)), 0)

@@ -5,11 +5,11 @@ local loading = require "grpo.loading"
 
 local command = {
   usage = "generate MODEL PROMPT [--n N] [--max N] [--temperature T] [--top-p P] [--top-k K] [--seed S] "
-    .. "[--quantize nf4|int8] [--base DIR] [--threads N] [--json]",
+    .. "[--quantize nf4|int8] [--compute f32|bf16] [--base DIR] [--threads N] [--json]",
   words = 2,
   summary = "sample from a model, a run, a checkpoint or an adapter",
   flags = { n = "value", max = "value", temperature = "value", ["top-p"] = "value", ["top-k"] = "value",
-    seed = "value", quantize = "value", base = "value", threads = "value", json = "flag" },
+    seed = "value", quantize = "value", compute = "value", base = "value", threads = "value", json = "flag" },
   help = [[
 MODEL is a model directory, a run directory (its newest checkpoint), a checkpoint, an adapter or a .gguf file.
 PROMPT '-' reads standard input.  The text is completed as it is, without a chat template (see grpo chat).
@@ -17,6 +17,7 @@ PROMPT '-' reads standard input.  The text is completed as it is, without a chat
   --n N             completions (default 1)          --max N      longest one in tokens (default 256)
   --temperature T   0 is greedy (default 1)          --top-p P, --top-k K: as in sampling
   --seed S          the same seed, the same text     --quantize Q nf4 or int8
+  --compute C       f32 or bf16: the products of the weights (default: auto)
   --base DIR        the model that an adapter belongs to, in place of the one it names
   --json            JSON Lines: one object a completion, each on a line of its own]],
 }
@@ -28,7 +29,8 @@ function command.run(o)
   end
   if prompt == "-" then prompt = io.read("a") end
   flags.threads(o)
-  local model = loading.open(path, { quantize = o.flags.quantize, base = o.flags.base, grow = true })
+  local model = loading.open(path, { quantize = o.flags.quantize, compute = o.flags.compute, base = o.flags.base,
+    grow = true })
   local list = model:generate(prompt, {
     max_new_tokens = flags.integer(o, "max", 1, 256), temperature = flags.number(o, "temperature", 1.0),
     top_p = flags.number(o, "top-p", 1.0), top_k = flags.integer(o, "top-k", 0, 0),

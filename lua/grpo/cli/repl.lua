@@ -3,11 +3,11 @@ local flags = require "grpo.cli.flags"
 local pretty = require "grpo.pretty"
 
 local command = {
-  usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...] [--threads N]",
+  usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...] [--compute f32|bf16] [--threads N]",
   words = 1,
   summary = "interactive Lua with everything loaded",
   overrides = true,
-  flags = { threads = "value" },
+  flags = { threads = "value", compute = "value" },
   help = [[
 An interactive Lua prompt with grpo loaded.  With SCRIPT, `exp` is the experiment and `tr` its
 trainer (tr:step() advances it); with a MODEL or RUN directory, `m` is the model, `tok` its tokenizer.
@@ -23,9 +23,10 @@ local function load_target(env, o)
   local what = o.words[1]
   if not what then return end
   if core.fs.isdir(what) or what:find("%.gguf$") then
-    env.m = require("grpo.loading").open(what)
+    env.m = require("grpo.loading").open(what, { compute = o.flags.compute })
     env.tok = env.m.tokenizer
   else
+    if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
     env.exp = require("grpo.cli.script").load(what, o)
     env.tr = require("grpo.train").new(env.exp, {})
     env.m, env.tok = env.tr.model, env.tr.tokenizer

@@ -109,6 +109,15 @@ local function open_for_resume(o, root)
   return directory
 end
 
+-- In another mode it would be another run.
+local function keep_compute(e, info, force)
+  local was, now = info.compute or "f32", e.config.compute
+  if now ~= was and not force then
+    error(core.error("EARG", ("compute=%s: the run computes in %s; --force goes on all the same"):format(now, was)), 0)
+  end
+  info.compute = now
+end
+
 local function resume(o, root, options)
   local directory = open_for_resume(o, root)
   local info = directory.info
@@ -118,6 +127,7 @@ local function resume(o, root, options)
   end
   local e = script.of_run(directory.dir, info, o.overrides, o.words[1] and o.flags.force and o.words[1] or nil)
   e.config.name = info.name
+  keep_compute(e, info, o.flags.force)
   options.directory, options.from = directory, checkpoint.newest(directory.dir)
   local step, evaluated = -1, false
   if options.from then
@@ -137,9 +147,9 @@ local function begin(o, root, options)
     error(core.error("EARG", ("run: one script only, and '%s' is no key=value"):format(o.words[2])), 0)
   end
   local e = script.load(o.words[1], o)
-  options.create = function()
+  options.create = function(tr)
     return rundir.create(root, { name = e.config.name, script = o.words[1], args = o.args, overrides = o.overrides,
-      config = described(e), env = environment(e), inputs = inputs_of(e) })
+      compute = tr.model.compute, config = described(e), env = environment(e), inputs = inputs_of(e) })
   end
   return e
 end
@@ -166,7 +176,7 @@ function run.run(o)
   local tr = train.new(e, options)
   if not directory then
     require("grpo.preflight").run(tr)
-    directory = options.create()
+    directory = options.create(tr)
   end
   tr.directory, tr.step_limit = directory, limit
   local ok, why = core.protected(tr.run, tr)

@@ -45,11 +45,14 @@ function script.load(path, o)
 end
 
 -- The experiment of a run, from the sources that it saved; `more`: overrides after its own; `path`: another script.
+-- It computes as the run did: "auto" may mean something else by now.
 function script.of_run(dir, info, more, path)
   package.path = dir .. "/source/modules/?.lua;" .. package.path
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more or {}) do overrides[#overrides + 1] = word end
-  return script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides })
+  local e = script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides })
+  if e.config.compute == "auto" then e.config.compute = info.compute or "f32" end
+  return e
 end
 
 return script

@@ -6,6 +6,7 @@
 ---@class grpo.Model
 ---@field config table read-only: config.json's fields
 ---@field tokenizer grpo.Tokenizer|nil may be set
+---@field compute "f32"|"bf16" how products with its weights are computed
 ---@field frozen boolean a reference: it has no gradients
 local Model = {}
 

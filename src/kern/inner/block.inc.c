@@ -52,6 +52,12 @@ static void edge_tile(int m, int cols, int groups, TILE_ARGS) {
   for (int i = 0; i < m; i++) memcpy(c + i * ldc, t + i * LD, bytes);
 }
 
+/* The next tile's rows of c, to be added to once this one is done. */
+static inline void fetch_rows(const real *c, ptrdiff_t ldc, int rows, int cols) {
+  for (int i = 0; i < rows; i++, c += ldc)
+    for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
+}
+
 static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                   ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
   for (int j = 0, g; j < n; j += g * GROUP) {
@@ -61,11 +67,86 @@ static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t a
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
       if (rows > TILE_MR) rows = rows < 2 * TILE_MR ? (rows + 1) / 2 : TILE_MR;
+      if (add && i + rows < m)
+        fetch_rows(c + (i + rows) * ldc + j, ldc, kern_min(TILE_MR, m - i - rows), g * GROUP);
       if (j + g * GROUP <= n)
         tiles[rows - 1][g - 1](k, a + i * ars, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add);
       else
         edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ars, ars, aks, bj, brs, bgs,
                   c + i * ldc + j, ldc, add);
+    }
+  }
+}
+
+/* v_get and v_put, also for a vector wholly behind the end */
+static inline vec get_some(const real *x, ptrdiff_t left) {
+  return left > 0 ? v_get(x, left) : v_set(0);
+}
+static inline void put_some(real *x, ptrdiff_t left, vec v) {
+  if (left > 0) v_put(x, left, v);
+}
+
+/* sum[cols] += rows of x, in order */
+static void add_rows(int rows, int cols, const real *x, ptrdiff_t ld, real *sum) {
+  enum { N = 4 * PER_GROUP };
+  for (int at = 0; at < cols; at += N * LANES) {
+    vec s[N];
+    UNROLL for (int j = 0; j < N; j++) s[j] =
+        get_some(sum + at + j * LANES, cols - at - j * LANES);
+    for (ptrdiff_t r = 0; r < rows; r++)
+      UNROLL for (int j = 0; j < N; j++) s[j] +=
+          get_some(x + r * ld + at + j * LANES, cols - at - j * LANES);
+    UNROLL for (int j = 0; j < N; j++)
+        put_some(sum + at + j * LANES, cols - at - j * LANES, s[j]);
+  }
+}
+
+/* ---- operands side by side ---- */
+
+/* dst[p][width]: a row's first `cols`, then zeros; sum (NULL: none) += the rows, in order. */
+static inline __attribute__((always_inline)) void
+pack_vectors(const int nv, int depth, int cols, const real *src, ptrdiff_t ld, real *dst,
+             real *sum) {
+  vec s[TILE_NG * PER_GROUP];
+  UNROLL for (int j = 0; j < nv; j++) s[j] =
+      sum ? get_some(sum + j * LANES, cols - j * LANES) : v_set(0);
+  for (ptrdiff_t p = 0; p < depth; p++, src += ld, dst += nv * LANES)
+    UNROLL for (int j = 0; j < nv; j++) {
+      const vec x = get_some(src + j * LANES, cols - j * LANES);
+      v_store(dst + j * LANES, x);
+      s[j] += x;
+    }
+  UNROLL for (int j = 0; j < nv && sum; j++) put_some(sum + j * LANES, cols - j * LANES, s[j]);
+}
+
+static void pack_columns(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
+                         real *sum) {
+  enum { WHOLE = TILE_NG * GROUP };
+  if (cols == WHOLE)
+    pack_vectors(TILE_NG * PER_GROUP, depth, WHOLE, src, ld, dst, sum);
+  else if (width == WHOLE)
+    pack_vectors(TILE_NG * PER_GROUP, depth, cols, src, ld, dst, sum);
+  else if (width == GROUP)
+    pack_vectors(PER_GROUP, depth, cols, src, ld, dst, sum);
+  else
+    pack_vectors(2 * PER_GROUP, depth, cols, src, ld, dst, sum);
+}
+
+/* dst[tile][p][TILE_MR]: a tile's columns of src side by side; some rows of all tiles at a time, as
+ * src has them together. */
+static void pack_tiles(int depth, int cols, const real *src, ptrdiff_t ld, real *dst) {
+  enum { STEPS = 16 };
+  for (int p0 = 0; p0 < depth; p0 += STEPS, src += STEPS * ld) {
+    const int n = kern_min(STEPS, depth - p0);
+    for (int i = 0; i < cols; i += TILE_MR) {
+      real *to = dst + (ptrdiff_t)i * depth + p0 * TILE_MR;
+      const real *from = src + i;
+      if (cols - i >= TILE_MR)
+        for (int p = 0; p < n; p++, from += ld, to += TILE_MR)
+          memcpy(to, from, sizeof(real) * TILE_MR);
+      else
+        for (int p = 0; p < n; p++, from += ld, to += TILE_MR)
+          memcpy(to, from, sizeof(real) * (size_t)(cols - i));
     }
   }
 }

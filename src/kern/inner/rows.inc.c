@@ -2,7 +2,9 @@
 
 static real dot(int n, const real *a, const real *b) {
   vec s = v_set(0);
-  for (int i = 0; i < n; i += LANES) s = v_fma(v_get(a + i, n - i), v_get(b + i, n - i), s);
+  int i = 0;
+  for (; i + LANES <= n; i += LANES) s = v_fma(v_load(a + i), v_load(b + i), s);
+  if (i < n) s = v_fma(v_get(a + i, n - i), v_get(b + i, n - i), s);
   return v_sum(s);
 }
 

@@ -3,6 +3,7 @@
 #include "kern/inner/vec.inc.c"
 
 #include "kern/inner/block.inc.c"
+#include "kern/inner/few.inc.c"
 #include "kern/inner/rows.inc.c"
 #include "kern/inner/widen.inc.c"
 #ifdef NARROW_GROUPS
@@ -18,6 +19,10 @@ const Kernels TABLE = {
     .mr = TILE_MR,
     .ng = TILE_NG,
     .block = block,
+    .few_rows = few_rows,
+    .add_rows = add_rows,
+    .pack_columns = pack_columns,
+    .pack_tiles = pack_tiles,
     .softmax = softmax,
     .softmax_down = softmax_down,
     .mix = mix,

@@ -87,6 +87,7 @@ static void widen_nf4(int depth, const uint32_t *cells, const real *scale, real 
     }
 }
 
+#ifndef V_SQUARE
 /* One square of LANES by LANES: interleaving the first half of the rows with the second,
  * log2(LANES) times, ends with the columns. */
 static inline __attribute__((always_inline)) void transpose_square(const real *x, ptrdiff_t ldx,
@@ -102,6 +103,7 @@ static inline __attribute__((always_inline)) void transpose_square(const real *x
   }
   UNROLL for (int i = 0; i < LANES; i++) v_store(y + i * ldy, a[i]);
 }
+#endif
 
 /* y[cols, rows] = x[rows, cols] transposed */
 static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {

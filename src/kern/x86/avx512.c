@@ -68,13 +68,38 @@ static inline vec v_nf4(Nf4Table table, ivec code) {
   return (vec)_mm512_permutexvar_ps((__m512i)code, table);
 }
 
-static inline vec v_zip_low(vec a, vec b) {
-  const __m512i i = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  return (vec)_mm512_permutex2var_ps((__m512)a, i, (__m512)b);
+#define V_SQUARE
+static inline __m512 pairs_low(__m512 a, __m512 b) {
+  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
-static inline vec v_zip_high(vec a, vec b) {
-  const __m512i i = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-  return (vec)_mm512_permutex2var_ps((__m512)a, i, (__m512)b);
+static inline __m512 pairs_high(__m512 a, __m512 b) {
+  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+/* y[16, 16] = x transposed: squares of 4 by 4 in registers' quarters, then the quarters */
+static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
+  __m512 a[LANES], b[LANES];
+  UNROLL for (int i = 0; i < LANES; i++) a[i] = _mm512_loadu_ps(x + i * ldx);
+  UNROLL for (int i = 0; i < LANES; i += 2) {
+    b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+  }
+  UNROLL for (int i = 0; i < LANES; i += 4) {
+    a[i] = pairs_low(b[i], b[i + 2]);
+    a[i + 1] = pairs_high(b[i], b[i + 2]);
+    a[i + 2] = pairs_low(b[i + 1], b[i + 3]);
+    a[i + 3] = pairs_high(b[i + 1], b[i + 3]);
+  }
+  UNROLL for (int c = 0; c < 4;
+              c++) { /* a[4 q + c]: rows 4 q .. of columns c, 4 + c, 8 + c, 12 + c */
+    const __m512 even = _mm512_shuffle_f32x4(a[c], a[4 + c], 0x88);
+    const __m512 odd = _mm512_shuffle_f32x4(a[c], a[4 + c], 0xdd);
+    const __m512 even8 = _mm512_shuffle_f32x4(a[8 + c], a[12 + c], 0x88);
+    const __m512 odd8 = _mm512_shuffle_f32x4(a[8 + c], a[12 + c], 0xdd);
+    _mm512_storeu_ps(y + c * ldy, _mm512_shuffle_f32x4(even, even8, 0x88));
+    _mm512_storeu_ps(y + (4 + c) * ldy, _mm512_shuffle_f32x4(odd, odd8, 0x88));
+    _mm512_storeu_ps(y + (8 + c) * ldy, _mm512_shuffle_f32x4(even, even8, 0xdd));
+    _mm512_storeu_ps(y + (12 + c) * ldy, _mm512_shuffle_f32x4(odd, odd8, 0xdd));
+  }
 }
 
 /* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# The programs of bench/: what they refuse, and the shape of what they print; never how long anything takes.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+export GRPO
+bench=$root/bench
+
+skip() { result "$1 # SKIP $2"; }
+
+# refuses NAME MESSAGE COMMAND... : status 2 and a line on stderr that matches
+refuses() {
+  local name=$1 pattern=$2 status; shift 2
+  "$@" >out 2>err </dev/null; status=$?
+  result "$name" "$([ $status = 2 ] && grep -qE "$pattern" err || echo "status $status: $(cat err)")"
+}
+
+# helps NAME COMMAND... : --help shows how it is called, status 0
+helps() {
+  local name=$1 status; shift
+  "$@" --help >out 2>err </dev/null; status=$?
+  result "$name --help" "$([ $status = 0 ] && grep -qE "^ +bench/(peers/)?$name \[" out || echo "status $status: $(head -n 5 out err)")"
+}
+
+# holds NAME LUA : the JSON in `out` as `report` satisfies a chunk that prints what is wrong
+holds() {
+  local name=$1
+  printf 'local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")\n%s\n' "$2" >chunk.lua
+  result "$name" "$("$GRPO" repl <chunk.lua 2>&1)"
+}
+
+helps scaling "$bench/scaling"
+refuses "scaling: an unknown word" "scaling: unknown word 'quick'; see" "$bench/scaling" quick
+refuses "scaling: an unknown sweep" "scaling: --only: got 'depth', want some of rows, " "$bench/scaling" --only rows,depth
+refuses "scaling: compute is a word" "scaling: --compute: got 'f16', want f32 or bf16" "$bench/scaling" --compute f16
+refuses "scaling: tolerance is a number" "scaling: --tolerance: got 'x', want a number" "$bench/scaling" --tolerance x
+refuses "scaling: a value is missing" "scaling: --threads wants a value" "$bench/scaling" --threads
+"$bench/scaling" --quick --only group,vocabulary --tolerance 99 --json >out 2>err </dev/null; status=$?
+result "scaling --json: exit status" "$([ $status = 0 ] || echo "status $status: $(cat err)")"
+holds "scaling --json: its sweeps" '
+if #report.sweeps ~= 3 then print(#report.sweeps .. " sweeps, want 3") end
+for _, s in ipairs(report.sweeps) do
+  if #s.values ~= #s.seconds or #s.values ~= #s.floor then print "points without a time" end
+  if type(s.exponent) ~= "number" or type(s.floor_exponent) ~= "number" then print "no exponent" end
+  if s.too_fast ~= false then print "too fast for a tolerance of 99" end
+end'
+"$bench/scaling" --quick --only group --tolerance 0 >out 2>err </dev/null; status=$?
+result "scaling: a table, and a status that agrees with it" "$(grep -qE '^  floor +[0-9.]+ ' out &&
+  [ $status = "$(($(grep -c 'GROWS TOO FAST' out) > 0))" ] || cat out err)"
+
+helps profile "$bench/profile"
+refuses "profile: an unknown workload" "profile: unknown word 'W9'; see" "$bench/profile" W9
+refuses "profile: compute is a word" "profile: --compute: got 'f16', want f32 or bf16" "$bench/profile" W1 --compute f16
+refuses "profile: runs is a number" "profile: --runs: got '0', want a whole number, 1 or more" "$bench/profile" --runs 0
+GRPO_PROFILER=$(dirname "$(readlink -f "$GRPO")")/bench/grpo-profile
+export GRPO_PROFILER
+if [ -x "$GRPO_PROFILER" ] && command -v addr2line >/dev/null; then
+  "$bench/profile" smoke --runs 2000 --json >out 2>err </dev/null; status=$?
+  result "profile --json: exit status" "$([ $status = 0 ] || echo "status $status: $(cat err)")"
+  holds "profile --json: shares by kind and phase" '
+local sum = 0
+for _, phases in pairs(report.kinds) do
+  for _, n in pairs(phases) do sum = sum + n end
+end
+if report.name ~= "smoke" or report.samples < 1 or sum ~= report.samples then print(report.name, report.samples, sum) end'
+else
+  skip "profile --json" "the program with the profiler is not built, or addr2line not installed"
+fi
+
+if command -v python3 >/dev/null; then
+  helps compare "$bench/peers/compare"
+  refuses "compare: an unknown workload" "compare: --workloads: got 'W9', want some of W1, " "$bench/peers/compare" --workloads W9
+  refuses "compare: an unknown dtype" "compare: --dtypes: got 'f64', want some of f32, bf16" "$bench/peers/compare" --dtypes f64
+  refuses "compare: an unknown setting" "compare: --settings: got 'x', want some of " "$bench/peers/compare" --settings x
+  "$bench/peers/compare" --workloads smoke --dtypes f32 --rounds 1 --runs 1 --python false --no-reuse >out 2>err </dev/null
+  status=$?
+  result "compare: one side fails, the other is shown" "$([ $status = 1 ] && grep -q 'left out: false .*: exit status 1' err &&
+    grep -qE '^  grpo +[0-9.]+ ' out && grep -qE '^smoke +f32 +[0-9.]+ +- ' out || cat out err)"
+  "$bench/peers/compare" --workloads smoke --dtypes f32 --rounds 1 --runs 1 --python false --no-reuse --json >out 2>err </dev/null
+  holds "compare --json" '
+local r = report[1]
+if not (r.rows.grpo and r.rows["grpo, not shared"] and #r.failed > 0) then print "no rows of ours, or nothing failed" end
+if r.summary.workload ~= "smoke" or not (r.summary.algorithm and r.summary.floor and r.summary.peak) then print "summary" end'
+  helps llama_cpp "$bench/peers/llama_cpp"
+  refuses "llama_cpp: an unknown model" "llama_cpp: --models: got 'q2', want some of f16, q8_0" "$bench/peers/llama_cpp" --models q2
+  refuses "llama_cpp: a number of sequences" "llama_cpp: --sequences: got '7', want some of 1, " "$bench/peers/llama_cpp" --sequences 7
+else
+  skip "bench/peers" "python3 is not installed"
+fi
+finish
