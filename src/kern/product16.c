@@ -183,28 +183,30 @@ typedef struct Operand {
   uint32_t *out;
 } Operand;
 
-static void pair_tile(const Operand *o, int r) {
-  const int mr = kernels16()->mr, r0 = r / o->rows * o->rows;
-  const int left = kern_min(o->rows, o->m - r0) - (r - r0); /* in the product's chunk */
-  if (r > r0 && left < mr) return;                          /* went with the tile before it */
-  const int rows = left >= 2 * mr || left <= mr ? kern_min(left, mr) : left;
-  uint32_t *chunk = o->out + (ptrdiff_t)r0 * kern_ceil(o->depth, 2);
+/* The tile from row r on, two of columns where whole lines of memory can be had; rows done. */
+static int pair_tile(const Operand *o, int r, int end) {
+  const int mr = kernels16()->mr, r0 = r / o->rows * o->rows, chunk = kern_min(o->rows, o->m - r0);
+  const int left = chunk - (r - r0);
+  if (r > r0 && left < mr) return mr; /* went with the tile before it */
+  const bool two = o->columns && r + 2 * mr <= end && (left >= 3 * mr || left == 2 * mr);
+  const int rows = two ? 2 * mr : left >= 2 * mr ? mr : left;
+  uint32_t *first = o->out + (ptrdiff_t)r0 * kern_ceil(o->depth, 2);
   for (int k0 = 0; k0 < o->depth; k0 += 2 * o->step) {
     const int depth = kern_min(2 * o->step, o->depth - k0);
-    uint32_t *out = chunk + (ptrdiff_t)(k0 / 2) * kern_min(o->rows, o->m - r0) +
-                    (ptrdiff_t)(r - r0) * kern_ceil(depth, 2);
+    uint32_t *out = first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * kern_ceil(depth, 2);
     if (o->columns)
       kernels16()->pair_columns(rows, depth, o->x + k0 * o->ldx + r, o->ldx, out);
     else
       kernels16()->pair_rows(rows, depth, o->x + r * o->ldx + k0, o->ldx, out);
   }
+  return two ? rows : mr;
 }
 
 static void operand_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Operand *o = arg;
-  const int mr = kernels16()->mr, end = kern_min(o->m, (chunk + 1) * o->tiles * mr);
-  for (int r = chunk * o->tiles * mr; r < end; r += mr) pair_tile(o, r);
+  const int rows = o->tiles * kernels16()->mr, end = kern_min(o->m, (chunk + 1) * rows);
+  for (int r = chunk * rows; r < end;) r += pair_tile(o, r, end);
 }
 
 /* q's a from x, [m, depth], or with `columns` [depth, m] */
