@@ -60,8 +60,11 @@ struct Decoder {
   Job *job;                /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
-  int32_t *ids, *pos; /* [max_rows] of the forward being prepared */
-  AttnSpan *span;     /* [max_spans] */
+  int32_t *ids, *pos;    /* [max_rows] of the forward being prepared */
+  AttnSpan *span;        /* [max_spans] */
+  ReplayRun *run;        /* [max_spans] where each span's activations are kept */
+  Kept *kept;            /* NULL: nowhere */
+  const int *kept_slots; /* [nrequests]; NULL: 0, 1, 2, ... */
   int nrows, nspans;
   real *prompt_logits; /* [max_prompts, vocab] */
   real *logits;        /* [HEAD_ROWS, vocab] */
@@ -114,8 +117,8 @@ size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
          block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
          (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, compute, l)) +
          sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
-         (size_t)max_rows(l) * 2 * sizeof(int32_t) + (size_t)max_spans(l) * sizeof(AttnSpan) +
-         sizeof(Decoder);
+         (size_t)max_rows(l) * 2 * sizeof(int32_t) +
+         (size_t)max_spans(l) * (sizeof(AttnSpan) + sizeof(ReplayRun)) + sizeof(Decoder);
 }
 
 static Status check_limits(const Config *c, const DecoderLimits *l) {
@@ -154,9 +157,10 @@ static Status allocate_tables(Decoder *d) {
   d->ids = mem_alloc((size_t)d->max_rows * sizeof *d->ids);
   d->pos = mem_alloc((size_t)d->max_rows * sizeof *d->pos);
   d->span = mem_alloc((size_t)d->max_spans * sizeof *d->span);
+  d->run = mem_alloc((size_t)d->max_spans * sizeof *d->run);
   d->prompt_logits = mem_alloc_aligned((size_t)l->max_prompts * vocab * sizeof(real));
   d->logits = mem_alloc_aligned((size_t)head_rows(l) * vocab * sizeof(real));
-  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span ||
+  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span || !d->run ||
       !d->prompt_logits || !d->logits)
     return fail(GRPO_ENOMEM, "decoder: tables of %d sequences", l->max_sequences);
   for (int i = 0; i < l->max_prompts; i++) {
@@ -228,6 +232,7 @@ void decoder_free(Decoder *d) {
   mem_free(d->ids);
   mem_free(d->pos);
   mem_free(d->span);
+  mem_free(d->run);
   mem_free_aligned(d->prompt_logits);
   mem_free_aligned(d->logits);
   stop_free(&d->stop);
@@ -241,8 +246,12 @@ void decoder_free(Decoder *d) {
 /* ---- rows through the model ---------------------------------------------------------- */
 
 static Status run_rows(Decoder *d, Tensor **x) {
-  const Rows r = {
-      .n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
+  Replay replay = {.nruns = d->nspans, .run = d->run};
+  Rows r = {.n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
+  if (d->kept) {
+    replay.store = &d->kept->store;
+    r.replay = &replay;
+  }
   tape_reset(&d->tape);
   return forward_layers(d->m, &d->tape, &r, x);
 }
@@ -268,8 +277,16 @@ static const Request *request_of(const Decoder *d, const Resident *p) {
   return &d->request[p->request];
 }
 
+/* The next span's n rows, from `at` of a completion on (sample -1: of the prompt), are kept. */
+static void keep_span(Decoder *d, const Resident *p, int sample, int at, int n) {
+  if (!d->kept) return;
+  const int slot = d->kept_slots ? d->kept_slots[p->request] : p->request;
+  d->run[d->nspans] = (ReplayRun){d->nrows, n, kept_row(d->kept, slot, sample) + (size_t)at};
+}
+
 static void add_prompt_rows(Decoder *d, Resident *p, int n) {
   const int32_t *ids = request_of(d, p)->prompt;
+  keep_span(d, p, -1, p->done, n);
   d->span[d->nspans++] = (AttnSpan){
       .own = cache_segment(&d->prompts, p->slot), .row = d->nrows, .n = n, .own_at = p->done};
   for (int i = 0; i < n; i++, d->nrows++) {
@@ -468,12 +485,14 @@ static Status start_sequences(Decoder *d) {
 
 /* Every active sequence's newest token becomes a row. */
 static void add_sequence_rows(Decoder *d) {
-  d->nrows = d->nspans = d->nactive;
+  d->nrows = d->nspans = 0;
   for (int i = 0; i < d->nactive; i++) {
     const Sequence *s = &d->active[i];
     const int at = s->out->len - 1;
+    keep_span(d, s->prompt, s->out->sample, at, 1);
     d->ids[i] = s->out->ids[at];
     d->pos[i] = request_of(d, s->prompt)->prompt_len + at;
+    d->nrows = d->nspans = i + 1;
     d->span[i] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
                             .own = cache_segment(&d->completions, s->slot),
                             .row = i,
@@ -545,6 +564,11 @@ static void forget_everything(Decoder *d) {
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user) {
   d->on_token = f;
   d->on_token_user = user;
+}
+
+void decoder_keep(Decoder *d, Kept *k, const int *slots) {
+  d->kept = k;
+  d->kept_slots = slots;
 }
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
