@@ -34,7 +34,7 @@ static void check_same(const Setup *s, int units) {
 
 enum { UNITS = 3 * TINY_PROMPTS }; /* of three steps */
 
-TEST(reused_activations_change_no_bit) {
+TEST_BOTH(reused_activations_change_no_bit) {
   const Setup setups[] = {
       {.entropy = 0.01},
       {.kl = 0.05, .estimator = KL_K3, .iterations = 3},
@@ -49,14 +49,14 @@ TEST(reused_activations_change_no_bit) {
   check_same(&(Setup){0}, UNITS - 3); /* a group without advantages needs no forward */
 }
 
-TEST(nor_do_they_in_any_family) {
+TEST_BOTH(nor_do_they_in_any_family) {
   for (size_t i = 0; i < SHAPES; i++) {
     check_same(&(Setup){.shape = shapes[i], .entropy = 0.01}, UNITS);
     check_same(&(Setup){.shape = shapes[i], .entropy = 0.01, .lora = true}, UNITS);
   }
 }
 
-TEST(sequences_that_wait_leave_and_join_are_kept) {
+TEST_BOTH(sequences_that_wait_leave_and_join_are_kept) {
   check_same(&(Setup){.entropy = 0.01, .prompts = 5, .group = 40, .replace = true}, 3 * 5);
 }
 
