@@ -51,10 +51,9 @@ typedef struct Kernels {
                    real *c, ptrdiff_t ldc, bool add);
   /* sum[cols] += rows of x, in order */
   void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
-  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng groups.
-   * sum [cols] (NULL: none) += the rows, in order. */
-  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
-                       real *sum);
+  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng
+   * groups. */
+  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst);
   /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr] */
   void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, real *dst);
 
