@@ -115,8 +115,9 @@ local by_file = {
   ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations", ["head.c"] = "head",
   ["op_mlp.c"] = "norms, rope, activations", ["sampler.c"] = "sampling", ["optimizer.c"] = "optimizer",
   ["op_loghead.c"] = "head", ["op_policy_loss.c"] = "head", ["policy_terms.c"] = "head", ["pool.c"] = "waiting",
-  ["op_shape.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["op_embedding.c"] = "copies, adds",
-  ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds", ["op_rope.c"] = "norms, rope, activations",
+  ["op_shape.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["replay.c"] = "copies, adds",
+  ["op_embedding.c"] = "copies, adds", ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds",
+  ["op_rope.c"] = "norms, rope, activations",
 }
 local products = { ["gemm.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true, ["matrix_product.c"] = true,
   ["matrix.c"] = true, ["pack.c"] = true }
@@ -143,8 +144,16 @@ local function kind_of(frames)
     if by_file[file] and (file ~= "pool.c" or i <= 2 or frames[i - 1][1] == "library") then return by_file[file] end
     if file:find "^lua_" then return "Lua" end
   end
-  if any(frames, function(name) return name:find "^lua" ~= nil or name == "library" end) then return "Lua" end
-  return "rest"
+  -- libc moves memory for whoever is nearest; all other libraries are Lua's
+  local nearest = frames[1]
+  for _, f in ipairs(frames) do
+    if f[1] ~= "library" then
+      nearest = f
+      break
+    end
+  end
+  if nearest[1]:find "^lua" or nearest[2]:find "^l?main.c" or nearest[2] == "host.c" then return "Lua" end
+  return frames[1][1] == "library" and "copies, adds" or "rest"
 end
 
 -- ---- steps --------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ local function run(c, runs)
   local config = config_of(c)
   local model = measure.model(config, { compute = compute, weights = "f32" })
   local engine <close> = core.engine { model = model, prompts_per_step = c.prompts, group_size = c.group,
-    max_prompt_tokens = c.prompt, max_new_tokens = c.new, optimizer = {} }
+    max_prompt_tokens = c.prompt, max_new_tokens = c.new, optimizer = {}, reuse_rollout = false }
   local prompts, n = prompts_of(c), c.prompts * c.group
   local function roll(new)
     return engine:rollout { prompts = prompts, n = c.group, seed = 1, sampling = { max_new_tokens = new } }

@@ -4,6 +4,7 @@
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
 
+-- live.recorder(path, value), if set, is called before an option changes, and may raise.
 local live = {}
 
 local views = setmetatable({}, { __mode = "k" }) -- [table of options] = its view
@@ -23,6 +24,7 @@ local function assign(t, node, path, key, value)
   elseif row.default ~= nil then
     errors.raise("EARG", "tr.config.%s: got nil, want %s", full, experiment.wanted(row))
   end
+  if live.recorder then live.recorder(full, value) end
   t[key] = value
 end
 
@@ -51,6 +53,16 @@ end
 -- config: of a stage (tr.settings).
 function live.view(config)
   return view_of(config, experiment.tree(), "")
+end
+
+-- The same assignment by path: "train.lr".
+function live.set(config, path, value)
+  local view, key = live.view(config), nil
+  for part in path:gmatch("[^.]+") do
+    if key then view = view[key] end
+    key = part
+  end
+  view[key] = value
 end
 
 return live

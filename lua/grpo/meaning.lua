@@ -43,9 +43,6 @@ local function check_version(config, origin, complain)
     local ok, err = pcall(require "grpo.jinja".compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
-  if config.train.reuse_rollout == true then
-    complain("train.reuse_rollout", "not in this version of grpo; remove the option")
-  end
   if config.reference == "bigram" then
     complain("reference", "'bigram' is not in this version of grpo; use \"initial\", \"random\", a model's path or "
       .. "false")
@@ -199,6 +196,18 @@ local function check_model(model, origin, complain)
   end
 end
 
+-- Activations of sampling stand in for a forward that computes the same and keeps all of it.
+local function check_reuse(config, complain)
+  if config.train.reuse_rollout ~= true then return end
+  if config.model.gradient_checkpointing then
+    complain("train.reuse_rollout", "keeps what model.gradient_checkpointing does not; use \"auto\" or false")
+  end
+  if config.model.lora and config.model.lora.dropout > 0 then
+    complain("train.reuse_rollout", "with model.lora.dropout the training forward is another one than sampling's; use "
+      .. "\"auto\" or false")
+  end
+end
+
 -- What the engine can count: prompts times completions times tokens of one step.
 local MAX_STEP_TOKENS = 2 ^ 29
 
@@ -218,6 +227,7 @@ function meaning.check(kind, config, origin, complain)
     complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
   end
   check_model(config.model, origin, complain)
+  check_reuse(config, complain)
   if kind == "grpo" and #config.reward_entries == 0 then
     complain("rewards", "none given; a grpo stage learns from rewards")
   end

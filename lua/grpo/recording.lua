@@ -11,8 +11,8 @@ local recording = {}
 -- ---- values as Lua text ----------------------------------------------------------------
 
 local reserved = {}
-for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until "
-  .. "while"):gmatch("%a+") do reserved[word] = true end
+for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true "
+  .. "until while"):gmatch("%a+") do reserved[word] = true end
 
 local function literal(v, depth)
   if type(v) == "string" then return (("%q"):format(v):gsub("\\\n", "\\n"):gsub("\r", "\\r"):gsub("%z", "\\0")) end
@@ -25,7 +25,8 @@ local function literal(v, depth)
     return type(a) == "number"
   end)
   for i, k in ipairs(keys) do
-    local name = type(k) == "string" and k:match("^[%a_][%w_]*$") and not reserved[k] and k .. " = " or ("[%s] = "):format(literal(k))
+    local plain = type(k) == "string" and k:match("^[%a_][%w_]*$") and not reserved[k]
+    local name = plain and k .. " = " or ("[%s] = "):format(literal(k))
     parts[i] = (k == i and "" or name) .. literal(v[k], (depth or 0) + 1)
   end
   return "{ " .. table.concat(parts, ", ") .. " }"

@@ -69,6 +69,7 @@ end
 -- What makes a stage smaller, the most helpful first.
 local function memory_advice(need, config)
   local advice = {}
+  if need.kept > 0 then advice[#advice + 1] = "set train.reuse_rollout = false" end
   if need.activations > need.cache and not config.model.gradient_checkpointing then
     advice[#advice + 1] = "set model.gradient_checkpointing = true"
   end
@@ -85,8 +86,8 @@ local function check_memory(engine, config)
   local available = core.mem().available
   if available > 0 and more > available then
     errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
-      .. "free; %s", more >> 20, need.optimizer >> 20, need.activations >> 20, need.cache >> 20, available >> 20,
-      memory_advice(need, config))
+      .. "free; %s", more >> 20, need.optimizer >> 20, (need.activations + need.kept) >> 20, need.cache >> 20,
+      available >> 20, memory_advice(need, config))
   end
 end
 
@@ -99,6 +100,7 @@ function Stage:build_engine()
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
     examples = self.kind ~= "grpo", micro_batch_tokens = config.train.micro_batch_tokens,
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
+    reuse_rollout = self.kind == "grpo" and config.train.reuse_rollout,
   }
   check_memory(self.engine, config)
   self.engine:reserve()

@@ -3,10 +3,12 @@
 
 local core = require "grpo.core"
 local checkpoint = require "grpo.checkpoint"
+local control = require "grpo.control"
 local diagnose = require "grpo.diagnose"
 local display = require "grpo.display"
 local errors = require "grpo.errors"
 local evaluate = require "grpo.evaluate"
+local events = require "grpo.events"
 local experiment = require "grpo.experiment"
 local live = require "grpo.live"
 local loading = require "grpo.loading"
@@ -383,6 +385,9 @@ function methods:run_loop()
     local stage = self:current_stage()
     if not stage then break end
     if stage.index ~= before or stage.step == 0 then self.view:stage(self, stage) end
+    events.catch_up(self)
+    if self.control then self.control:serve() end
+    if self.stop_reason then break end
     local metrics = self:step()
     self:after_step(metrics)
     if self.stage.done then self:end_stage(self.stage) end
@@ -395,6 +400,10 @@ end
 -- (hooks.on_error and on_end have been called then, and the run's state is written).
 function methods:run()
   self:refuse_inside("run", true)
+  if self.directory then
+    events.load(self)
+    self.control = control.open(self)
+  end
   local ok, err = xpcall(self.run_loop, traced, self)
   -- a rollout that a signal cut short ends with an error of its own
   if not ok and err ~= INTERRUPT and type(err) == "table" and err.code == "ELIMIT" and core.signal_count() > 0 then
@@ -422,6 +431,7 @@ end
 
 function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
+  if self.control then self.control:close() end
   if self.directory then
     if err and err ~= INTERRUPT then self.directory:note("error: " .. tostring(err)) end
     if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end

@@ -122,3 +122,9 @@ size_t mem_available(void) {
   size_t left = limit > used ? limit - used : 1;
   return machine && machine < left ? machine : left;
 }
+
+size_t mem_total(void) {
+  const size_t machine = number_in("/proc/meminfo", "MemTotal:", 1024);
+  const size_t limit = number_in("/sys/fs/cgroup/memory.max", "", 1);
+  return limit && (!machine || limit < machine) ? limit : machine;
+}

@@ -33,6 +33,7 @@ uint64_t mem_allocations(void); /* successful allocations ever made */
 size_t mem_live_bytes(void);    /* handed out and not yet freed */
 size_t mem_peak_rss(void);      /* of the process, bytes */
 size_t mem_available(void);     /* of the machine or its cgroup, bytes; 0: unknown */
+size_t mem_total(void);         /* of both the smaller, whoever uses it; 0: unknown */
 
 /* The n-th allocation from now fails (0: none): out-of-memory tests. */
 void mem_fail_after(uint64_t n);

@@ -53,6 +53,7 @@ typedef struct AttentionAttr {
   const PackSpan *pack;
   int nspans;
   const AttnSpan *spans;
+  bool keep_lse; /* decoding: log-sum-exps are saved, to be kept for training (replay.h) */
 } AttentionAttr;
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL

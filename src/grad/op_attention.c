@@ -140,6 +140,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
     for (int i = 0; i < nd->op->nin; i++)
       if (nd->in[i]->needs_grad)
         return fail(GRPO_EARG, "attention: a cache cannot be trained through; give pack");
+    if (a->keep_lse) *saved = (size_t)rows * (size_t)a->shape.heads * sizeof(real);
   } else {
     try(check_pack(a, rows));
     *saved = layout(nd, NULL);
@@ -200,7 +201,7 @@ static Status forward(const Ctx *cx, Node *nd) {
   const Qkv in = qkv_of(nd);
   if (!a->pack)
     return attn_forward(cx, &a->shape, a->nspans, a->spans, in.x[0], in.ld[0], nd->out->data, ld,
-                        NULL);
+                        nd->saved);
   Saved s;
   layout(nd, &s);
   fill_segments(cx, nd, &s);
@@ -219,5 +220,17 @@ static Status backward(const Ctx *cx, Node *nd) {
                        nd->out->grad, ld, d.x[0], d.ld[0], d.x[1], d.x[2], d.ld[1]);
 }
 
-DEFINE_OP(attention, shape, forward, backward);
-DEFINE_OP(attention_packed, shape, forward, backward);
+/* ---- replay ------------------------------------------------------------------ */
+
+static int lse_width(const Node *nd) { return attr_of(nd)->shape.heads; }
+
+static Status rebuild(const Ctx *cx, Node *nd) {
+  Saved s;
+  layout(nd, &s);
+  fill_segments(cx, nd, &s);
+  return GRPO_OK;
+}
+
+static const OpReplay replay = {lse_width, rebuild};
+DEFINE_REPLAYED_OP(attention, shape, forward, backward, &replay);
+DEFINE_REPLAYED_OP(attention_packed, shape, forward, backward, &replay);

@@ -233,7 +233,9 @@ static Status linear_backward(const Ctx *cx, Node *nd) {
   return GRPO_OK;
 }
 
-DEFINE_OP(lora_linear, linear_shape, linear_forward, linear_backward);
+static int low_width(const Node *nd) { return nd->in[A]->dim[0]; }
+static const OpReplay linear_replay = {low_width, NULL};
+DEFINE_REPLAYED_OP(lora_linear, linear_shape, linear_forward, linear_backward, &linear_replay);
 
 /* ---- lora_low -------------------------------------------------------------------- */
 

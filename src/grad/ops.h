@@ -19,7 +19,11 @@
 #undef OP
 
 #define DEFINE_OP(name, shape, forward, backward)                                                  \
-  const OpDef op_##name = {#name, OP_INPUTS_##name, op_attributes_##name, shape, forward, backward}
+  DEFINE_REPLAYED_OP(name, shape, forward, backward, NULL)
+/* replay: an OpReplay */
+#define DEFINE_REPLAYED_OP(name, shape, forward, backward, replay)                                 \
+  const OpDef op_##name = {                                                                        \
+      #name, OP_INPUTS_##name, op_attributes_##name, shape, forward, backward, replay}
 
 /* Fill nd and y for an operation: checks inputs, asks `shape`, sets y->n and y->needs_grad (false
  * with record == false).  Allocates nothing. */

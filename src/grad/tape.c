@@ -117,6 +117,14 @@ Status tape_record(Tape *t, Node *nd) {
   return GRPO_OK;
 }
 
+/* Compute, or take what was computed. */
+static Status forward(Tape *t, Node *nd) {
+  Replay *r = nd->op->replay ? t->replay : NULL;
+  if (r && r->take) return replay_take(&t->cx, r, nd);
+  try(nd->op->forward(&t->cx, nd));
+  return r ? replay_keep(&t->cx, r, nd) : GRPO_OK;
+}
+
 static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
   size_t saved = 0;
   Tensor *y = arena_alloc(&t->arena, sizeof *y);
@@ -129,7 +137,7 @@ static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tens
   if (saved && !(nd->saved = arena_alloc(&t->arena, saved)))
     return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB kept for backward", nd->op->name,
                 saved >> 20);
-  try(nd->op->forward(&t->cx, nd));
+  try(forward(t, nd));
   if (y->needs_grad)
     t->node[t->n++] = nd; /* commit: only now is it recorded */
   else

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "grad/replay.h"
 #include "grad/tensor.h"
 #include "kern/kern.h"
 
@@ -44,6 +45,7 @@ typedef struct OpDef {
   Status (*shape)(const Node *nd, Tensor *out, size_t *saved_bytes);
   Status (*forward)(const Ctx *cx, Node *nd);
   Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
+  const OpReplay *replay; /* NULL: computed again, whatever was kept (replay.h) */
 } OpDef;
 
 struct Node {
@@ -61,7 +63,8 @@ typedef struct Tape {
   Arena arena;
   Node **node; /* recorded nodes, oldest first */
   int n, cap;
-  bool off; /* record nothing: inference */
+  bool off;       /* record nothing: inference */
+  Replay *replay; /* results are kept or taken; NULL: neither */
 } Tape;
 
 Status tape_init(Tape *t, Pool *pool); /* t must not move afterwards */

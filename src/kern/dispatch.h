@@ -130,12 +130,16 @@ typedef struct Kernels {
   double (*sumsq)(size_t n, const real *x);
 
   void (*row_stats)(int v, const real *logits, real inv_temp, RowStats *st);
+  double (*probs)(int n, const real *logits, real inv_temp, real lse, real *p);
   /* logits <- p (c0 + c1 log p) */
   void (*logp_grad)(int v, real *logits, real inv_temp, real lse, real c0, real c1);
   double (*kl)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse);
   /* dlogits += c p (log p - log p_ref - kl) */
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
+
+  /* NF4's codes of a block of n; returns its absmax */
+  float (*nf4_codes)(int n, const float *w, uint8_t *code);
 
   /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap */
   void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);

@@ -16,17 +16,33 @@ typedef struct Head {
 
 static size_t row_at(const Head *h, int r) { return (size_t)r * (size_t)h->v; }
 
+void head_row(int v, const real *logits, real inv_temp, HeadRow *out) {
+  RowStats st;
+  kernels()->row_stats(v, logits, inv_temp, &st);
+  const double log_sum = log(st.sum);
+  *out = (HeadRow){.max = st.max,
+                   .log_sum = log_sum,
+                   .lse = (real)((double)st.max + log_sum),
+                   .entropy = (real)(log_sum - st.sumz / st.sum)};
+}
+
+real head_row_logp(const HeadRow *h, real logit, real inv_temp) {
+  return (real)((double)(logit * inv_temp - h->max) - h->log_sum);
+}
+
+double head_probs(int n, const real *logits, real inv_temp, real lse, real *p) {
+  return kernels()->probs(n, logits, inv_temp, lse, p);
+}
+
 static void logp_row(void *arg, int r, int worker) {
   (void)worker;
   const Head *h = arg;
   const real *z = h->logits + row_at(h, r);
-  RowStats st;
-  kernels()->row_stats(h->v, z, h->inv_temp, &st);
-  const double log_sum = log(st.sum);
-  if (h->lse_out) h->lse_out[r] = (real)((double)st.max + log_sum);
-  if (h->entropy) h->entropy[r] = (real)(log_sum - st.sumz / st.sum);
-  if (h->logp && h->targets)
-    h->logp[r] = (real)((double)(z[h->targets[r]] * h->inv_temp - st.max) - log_sum);
+  HeadRow row;
+  head_row(h->v, z, h->inv_temp, &row);
+  if (h->lse_out) h->lse_out[r] = row.lse;
+  if (h->entropy) h->entropy[r] = row.entropy;
+  if (h->logp && h->targets) h->logp[r] = head_row_logp(&row, z[h->targets[r]], h->inv_temp);
 }
 
 void logp_rows(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,

@@ -193,6 +193,15 @@ void vec_exp(size_t n, const real *x,
  * NULL: only lse and entropy) */
 void logp_rows(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
                const int32_t *targets, real *logp, real *entropy, real *lse);
+/* One row, in the same bits: all that its tokens' log-probabilities need. */
+typedef struct HeadRow {
+  real max, lse, entropy;
+  double log_sum; /* lse - max */
+} HeadRow;
+void head_row(int v, const real *logits, real inv_temp, HeadRow *out);
+real head_row_logp(const HeadRow *h, real logit, real inv_temp);
+/* p = exp(z - lse) of a piece of a row; returns their sum, added up by index modulo 4 */
+double head_probs(int n, const real *logits, real inv_temp, real lse, real *p);
 /* logits are overwritten with d loss / d logits, given d loss / d logp and d loss / d entropy
  * (NULL: none) */
 void logp_rows_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,

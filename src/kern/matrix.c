@@ -62,7 +62,6 @@ Status matrix_new(Matrix **out, MatType type, int n, int k) {
     matrix_free(m);
     return fail(GRPO_ENOMEM, "matrix: no memory for a weight of %d x %d", n, k);
   }
-  memset(m->data, 0, data_bytes(type, n, k));
   *out = m;
   return GRPO_OK;
 }
@@ -109,36 +108,98 @@ static uint8_t nf4_at(const Matrix *m, int i, int p) {
   return (uint8_t)(*nf4_word(m, i, p) >> p % CELL_STEPS * 4 & 15);
 }
 
-static void put_int8(Matrix *m, int i, const float *w) {
-  float most = 0;
-  for (int p = 0; p < m->k; p++)
-    if (fabsf(w[p]) > most) most = fabsf(w[p]);
-  const float scale = m->scale[i] = most / 127;
-  int8_t *to = m->data;
-  for (int p = 0; p < m->k; p++) {
-    const float q = scale > 0 ? roundf(w[p] / scale) : 0;
-    to[place(m, i, p)] = (int8_t)(q > 127 ? 127 : q > -127 ? q : -127);
+/* `depth` inner steps from p of a group: x [depth, GROUP] */
+static void put_halves(Matrix *m, int group, int p, int depth, const float *x) {
+  uint16_t *to = (uint16_t *)m->data + place(m, group * GROUP, p);
+  for (int i = 0; i < depth * GROUP; i++) to[i] = f32_to_f16(x[i]);
+}
+
+/* p is even */
+static void put_pairs(Matrix *m, int group, int p, int depth, const float *x) {
+  uint32_t *to = (uint32_t *)(void *)pair_half(m, group * GROUP, p);
+  for (int s = 0; s < depth; s += 2, x += 2 * GROUP, to += GROUP)
+    for (int i = 0; i < GROUP; i++) {
+      const uint16_t second = s + 1 < depth ? f32_to_bf16(x[GROUP + i]) : 0;
+      to[i] = f32_to_bf16(x[i]) | (uint32_t)second << 16;
+    }
+}
+
+/* To the nearest, halves away from zero: a quotient is below 128. */
+static void put_bytes(Matrix *m, int group, int p, int depth, const float *x) {
+  int8_t *to = (int8_t *)m->data + place(m, group * GROUP, p);
+  float scale[GROUP];
+  int r[GROUP];
+  for (int i = 0; i < GROUP; i++) {
+    const float s = m->scale[group * GROUP + i];
+    scale[i] = s > 0 ? s : 1; /* all zeros */
+  }
+  for (int s = 0; s < depth; s++, x += GROUP, to += GROUP) {
+    for (int i = 0; i < GROUP; i++) {
+      const float q = x[i] / scale[i];
+      const int whole = (int)q;
+      const float rest = q - (float)whole;
+      r[i] = whole + (rest >= 0.5f) - (rest <= -0.5f);
+    }
+    for (int i = 0; i < GROUP; i++) r[i] = r[i] > 127 ? 127 : r[i] < -127 ? -127 : r[i];
+    for (int i = 0; i < GROUP; i++) to[i] = (int8_t)r[i];
   }
 }
 
-static void put_row(Matrix *m, int i, const float *w) {
-  const size_t at = place(m, i, 0), k = (size_t)m->k;
-  switch (m->type) {
-  case MAT_F32:
-    for (size_t p = 0; p < k; p++) ((float *)m->data)[at + p * GROUP] = w[p];
-    break;
-  case MAT_BF16:
-    for (int p = 0; p < m->k; p++) *pair_half(m, i, p) = f32_to_bf16(w[p]);
-    break;
-  case MAT_F16:
-    for (size_t p = 0; p < k; p++) ((uint16_t *)m->data)[at + p * GROUP] = f32_to_f16(w[p]);
-    break;
-  case MAT_INT8:
-    put_int8(m, i, w);
-    break;
-  case MAT_NF4:
-    break; /* by blocks, which may span rows */
+static void put_steps(Matrix *m, int group, int p, int depth, const float *x) {
+  if (m->type == MAT_F32)
+    memcpy((float *)m->data + place(m, group * GROUP, p), x, sizeof *x * (size_t)(depth * GROUP));
+  if (m->type == MAT_BF16) put_pairs(m, group, p, depth, x);
+  if (m->type == MAT_F16) put_halves(m, group, p, depth, x);
+  if (m->type == MAT_INT8) put_bytes(m, group, p, depth, x);
+}
+
+/* x[p][i] = w[i][p], zeros for rows that are not there */
+static void turn(int rows, int depth, const float *w, size_t ld, float *x) {
+#ifdef GRPO_DOUBLE
+  for (int i = 0; i < rows; i++)
+    for (int p = 0; p < depth; p++) x[p * GROUP + i] = w[(size_t)i * ld + (size_t)p];
+#else
+  kernels()->transpose(rows, depth, w, (ptrdiff_t)ld, x, GROUP);
+#endif
+  for (int p = 0; p < depth && rows < GROUP; p++)
+    memset(x + p * GROUP + rows, 0, sizeof *x * (size_t)(GROUP - rows));
+}
+
+/* w: the group's first row */
+static void put_group(Matrix *m, int group, const float *w) {
+  const int rows = kern_min(GROUP, m->n - group * GROUP);
+  const size_t k = (size_t)m->k;
+  float x[STEPS * GROUP];
+  for (int i = 0; m->type == MAT_INT8 && i < rows; i++) {
+    float most = 0;
+    for (size_t p = 0; p < k; p++)
+      if (fabsf(w[(size_t)i * k + p]) > most) most = fabsf(w[(size_t)i * k + p]);
+    m->scale[group * GROUP + i] = most / 127;
   }
+  for (int p = 0; p < m->k; p += STEPS) {
+    const int depth = kern_min(STEPS, m->k - p);
+    turn(rows, depth, w + p, k, x);
+    put_steps(m, group, p, depth, x);
+  }
+}
+
+/* 8 codes of 4 bits, the first one lowest */
+static uint32_t word_of(const uint8_t code[CELL_STEPS]) {
+  uint32_t word = 0;
+  for (int i = 0; i < CELL_STEPS; i++) word |= (uint32_t)code[i] << 4 * i;
+  return word;
+}
+
+/* Codes of consecutive values from one on; whole cells at a time where rows begin with a block. */
+static void put_codes(Matrix *m, size_t from, int count, const uint8_t *code) {
+  const size_t k = (size_t)m->k;
+  int j = 0;
+  if (k % NF4_BLOCK == 0) {
+    uint32_t *word = nf4_word(m, (int)(from / k), (int)(from % k));
+    for (; j < count; j += CELL_STEPS, word += GROUP) *word = word_of(code + j);
+  }
+  for (; j < count; j++)
+    nf4_set(m, (int)((from + (size_t)j) / k), (int)((from + (size_t)j) % k), code[j]);
 }
 
 static void put_nf4(Matrix *m, int row, int rows, const float *w) {
@@ -147,11 +208,15 @@ static void put_nf4(Matrix *m, int row, int rows, const float *w) {
   for (size_t at = 0; at < n; at += NF4_BLOCK) {
     const int count = n - at < NF4_BLOCK ? (int)(n - at) : NF4_BLOCK;
     m->plain_absmax[(first + at) / NF4_BLOCK] = nf4_quantise(count, w + at, code);
-    for (int j = 0; j < count; j++) {
-      const size_t e = first + at + (size_t)j;
-      nf4_set(m, (int)(e / k), (int)(e % k), code[j]);
-    }
+    put_codes(m, first + at, count, code);
   }
+}
+
+/* What is not written stays zero: rows and steps that only pad. */
+static void clear_rows(const Matrix *m, int row, int rows) {
+  const size_t group = (size_t)matrix_stride(m) * element_bytes(m->type);
+  memset((char *)m->data + (size_t)(row / GROUP) * group, 0,
+         (size_t)kern_ceil(rows, GROUP) * group);
 }
 
 static void put_chunk(void *arg, int chunk, int worker) {
@@ -159,10 +224,12 @@ static void put_chunk(void *arg, int chunk, int worker) {
   const Put *j = arg;
   const int at = chunk * PUT_ROWS, rows = kern_min(PUT_ROWS, j->rows - at);
   const float *w = j->w + (size_t)at * (size_t)j->m->k;
+  clear_rows(j->m, j->row + at, rows);
   if (j->m->type == MAT_NF4)
     put_nf4(j->m, j->row + at, rows, w);
   else
-    for (int i = 0; i < rows; i++) put_row(j->m, j->row + at + i, w + (size_t)i * (size_t)j->m->k);
+    for (int i = 0; i < rows; i += GROUP)
+      put_group(j->m, (j->row + at + i) / GROUP, w + (size_t)i * (size_t)j->m->k);
 }
 
 Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w) {
@@ -175,10 +242,9 @@ Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w) {
 }
 
 Status matrix_done(const Ctx *cx, Matrix *m) {
-  (void)cx;
   if (!m->plain_absmax) return GRPO_OK;
   m->offset =
-      nf4_quantise_scales(matrix_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
+      nf4_quantise_scales(cx, matrix_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
   mem_free(m->plain_absmax);
   m->plain_absmax = NULL;
   return GRPO_OK;
@@ -339,18 +405,41 @@ void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids
 
 /* ---- bitsandbytes' layout ------------------------------------------------------------------ */
 
-void matrix_nf4_export(const Matrix *m, uint8_t *packed) {
-  const size_t k = (size_t)m->k, n = (size_t)m->n * k;
-  memset(packed, 0, (n + 1) / 2);
-  for (size_t e = 0; e < n; e++)
-    packed[e / 2] |= (uint8_t)(nf4_at(m, (int)(e / k), (int)(e % k)) << (e % 2 ? 0 : 4));
-  if (n % 2) packed[n / 2] |= ZERO_CODE;
-}
+/* bitsandbytes has the first of two codes in the upper half of a byte. */
+static uint32_t swap_halves(uint32_t x) { return (x >> 4 & 0x0f0f0f0f) | (x & 0x0f0f0f0f) << 4; }
 
 static void import_codes(Matrix *m, const uint8_t *packed) {
   const size_t k = (size_t)m->k, n = (size_t)m->n * k;
+  clear_rows(m, 0, m->n);
+  if (k % CELL_STEPS == 0) {
+    for (int i = 0; i < m->n; i++) {
+      uint32_t *to = nf4_word(m, i, 0);
+      for (size_t c = 0; c < k / CELL_STEPS; c++, packed += 4, to += GROUP) {
+        uint32_t word;
+        memcpy(&word, packed, sizeof word);
+        *to = swap_halves(word);
+      }
+    }
+    return;
+  }
   for (size_t e = 0; e < n; e++)
     nf4_set(m, (int)(e / k), (int)(e % k), packed[e / 2] >> (e % 2 ? 0 : 4) & 15);
+}
+
+void matrix_nf4_export(const Matrix *m, uint8_t *packed) {
+  const size_t k = (size_t)m->k, n = (size_t)m->n * k;
+  memset(packed, 0, (n + 1) / 2);
+  if (k % CELL_STEPS == 0) {
+    for (int i = 0; i < m->n; i++)
+      for (size_t c = 0; c < k / CELL_STEPS; c++, packed += 4) {
+        const uint32_t word = swap_halves(*nf4_word(m, i, (int)c * CELL_STEPS));
+        memcpy(packed, &word, sizeof word);
+      }
+    return;
+  }
+  for (size_t e = 0; e < n; e++)
+    packed[e / 2] |= (uint8_t)(nf4_at(m, (int)(e / k), (int)(e % k)) << (e % 2 ? 0 : 4));
+  if (n % 2) packed[n / 2] |= ZERO_CODE;
 }
 
 void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,

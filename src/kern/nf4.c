@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kern/dispatch.h"
+
 /* clang-format off */
 const float nf4_code[16] = {
     -1.0f, -0.696192801f, -0.525073051f, -0.394917488f,
@@ -65,12 +67,12 @@ const float nf4_absmax_map[256] = {
 };
 /* clang-format on */
 
-/* The number of midpoints of an ascending table of 2^bits values that are below x. */
-static inline int code_of(const float *table, int bits, float x) {
+/* The number of midpoints of the ascending map of scales that are below x. */
+static inline uint8_t scale_code(float x) {
   int at = 0;
-  for (int step = 1 << (bits - 1); step; step /= 2)
-    if (x > (table[at + step - 1] + table[at + step]) / 2) at += step;
-  return at;
+  for (int step = 128; step; step /= 2)
+    if (x > (nf4_absmax_map[at + step - 1] + nf4_absmax_map[at + step]) / 2) at += step;
+  return (uint8_t)at;
 }
 
 static float largest(size_t n, const float *x) {
@@ -81,24 +83,32 @@ static float largest(size_t n, const float *x) {
 }
 
 float nf4_quantise(int n, const float *w, uint8_t *code) {
-  const float absmax = largest((size_t)n, w);
-  for (int i = 0; i < n; i++)
-    code[i] = (uint8_t)code_of(nf4_code, 4, absmax > 0 ? w[i] / absmax : 0);
-  return absmax;
+  return kernels()->nf4_codes(n, w, code);
 }
 
-float nf4_quantise_scales(size_t n, const float *absmax, uint8_t *q, float *scale) {
+typedef struct Nests {
+  size_t n;
+  const float *absmax;
+  float offset;
+  uint8_t *q;
+  float *scale;
+} Nests;
+
+static void quantise_nest(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Nests *j = arg;
+  const size_t at = (size_t)chunk * NF4_NEST;
+  const size_t part = j->n - at < NF4_NEST ? j->n - at : NF4_NEST;
+  float x[NF4_NEST];
+  for (size_t i = 0; i < part; i++) x[i] = j->absmax[at + i] - j->offset;
+  const float most = j->scale[chunk] = largest(part, x);
+  for (size_t i = 0; i < part; i++) j->q[at + i] = scale_code(most > 0 ? x[i] / most : 0);
+}
+
+float nf4_quantise_scales(const Ctx *cx, size_t n, const float *absmax, uint8_t *q, float *scale) {
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += (double)absmax[i];
-  const float offset = (float)(n ? sum / (double)n : 0);
-  float x[NF4_NEST];
-  for (size_t at = 0; at < n; at += NF4_NEST) {
-    const size_t part = n - at < NF4_NEST ? n - at : NF4_NEST;
-    for (size_t i = 0; i < part; i++) x[i] = absmax[at + i] - offset;
-    const float most = largest(part, x);
-    for (size_t i = 0; i < part; i++)
-      q[at + i] = (uint8_t)code_of(nf4_absmax_map, 8, most > 0 ? x[i] / most : 0);
-    scale[at / NF4_NEST] = most;
-  }
-  return offset;
+  Nests j = {n, absmax, (float)(n ? sum / (double)n : 0), q, scale};
+  pool_run(cx->pool, (int)((n + NF4_NEST - 1) / NF4_NEST), quantise_nest, &j);
+  return j.offset;
 }

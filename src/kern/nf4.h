@@ -8,6 +8,6 @@
 float nf4_quantise(int n, const float *w, uint8_t *code);
 /* Codes q [n] of the blocks' absmax less their mean, and a scale for each NF4_NEST of them; returns
  * the mean. */
-float nf4_quantise_scales(size_t n, const float *absmax, uint8_t *q, float *scale);
+float nf4_quantise_scales(const Ctx *cx, size_t n, const float *absmax, uint8_t *q, float *scale);
 
 #endif

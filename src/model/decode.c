@@ -14,7 +14,11 @@
 #include "model/sampler.h"
 #include "model/stop.h"
 
-enum { PREFILL_ROWS = 512, HEAD_ROWS = 64 };
+enum {
+  PREFILL_ROWS = 512,
+  HEAD_ROWS = 64,
+  DRAW_LOGITS = 2048 /* a thread draws from at a time, at least */
+};
 
 /* A prompt whose keys are in the cache. */
 typedef struct Resident {
@@ -23,7 +27,7 @@ typedef struct Resident {
   int done;               /* prompt tokens prefilled */
   int started, finished;  /* of its n completions */
   real *logits;           /* [vocab] after its last token */
-  real lse, entropy;
+  HeadRow row;            /* what they come to */
 } Resident;
 
 typedef struct Sequence {
@@ -36,7 +40,8 @@ typedef struct Sequence {
 typedef struct Job {
   Sequence *seq;
   const real *logits;
-  real lse, entropy;
+  HeadRow row;
+  bool fresh;    /* row is still to be worked out */
   int32_t token; /* what was drawn, and its log-probability */
   real logp;
 } Job;
@@ -55,12 +60,14 @@ struct Decoder {
   Job *job;                /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
-  int32_t *ids, *pos; /* [max_rows] of the forward being prepared */
-  AttnSpan *span;     /* [max_spans] */
+  int32_t *ids, *pos;    /* [max_rows] of the forward being prepared */
+  AttnSpan *span;        /* [max_spans] */
+  ReplayRun *run;        /* [max_spans] where each span's activations are kept */
+  Kept *kept;            /* NULL: nowhere */
+  const int *kept_slots; /* [nrequests]; NULL: 0, 1, 2, ... */
   int nrows, nspans;
-  real *prompt_logits;      /* [max_prompts, vocab] */
-  real *logits;             /* [HEAD_ROWS, vocab] */
-  real stats[2][HEAD_ROWS]; /* lse, entropy */
+  real *prompt_logits; /* [max_prompts, vocab] */
+  real *logits;        /* [HEAD_ROWS, vocab] */
   /* the run */
   const Request *request;
   int nrequests, next_request, next_out;
@@ -110,8 +117,8 @@ size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
          block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
          (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, compute, l)) +
          sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
-         (size_t)max_rows(l) * 2 * sizeof(int32_t) + (size_t)max_spans(l) * sizeof(AttnSpan) +
-         sizeof(Decoder);
+         (size_t)max_rows(l) * 2 * sizeof(int32_t) +
+         (size_t)max_spans(l) * (sizeof(AttnSpan) + sizeof(ReplayRun)) + sizeof(Decoder);
 }
 
 static Status check_limits(const Config *c, const DecoderLimits *l) {
@@ -150,9 +157,10 @@ static Status allocate_tables(Decoder *d) {
   d->ids = mem_alloc((size_t)d->max_rows * sizeof *d->ids);
   d->pos = mem_alloc((size_t)d->max_rows * sizeof *d->pos);
   d->span = mem_alloc((size_t)d->max_spans * sizeof *d->span);
+  d->run = mem_alloc((size_t)d->max_spans * sizeof *d->run);
   d->prompt_logits = mem_alloc_aligned((size_t)l->max_prompts * vocab * sizeof(real));
   d->logits = mem_alloc_aligned((size_t)head_rows(l) * vocab * sizeof(real));
-  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span ||
+  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span || !d->run ||
       !d->prompt_logits || !d->logits)
     return fail(GRPO_ENOMEM, "decoder: tables of %d sequences", l->max_sequences);
   for (int i = 0; i < l->max_prompts; i++) {
@@ -224,6 +232,7 @@ void decoder_free(Decoder *d) {
   mem_free(d->ids);
   mem_free(d->pos);
   mem_free(d->span);
+  mem_free(d->run);
   mem_free_aligned(d->prompt_logits);
   mem_free_aligned(d->logits);
   stop_free(&d->stop);
@@ -237,26 +246,29 @@ void decoder_free(Decoder *d) {
 /* ---- rows through the model ---------------------------------------------------------- */
 
 static Status run_rows(Decoder *d, Tensor **x) {
-  const Rows r = {
-      .n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
+  Replay replay = {.nruns = d->nspans, .run = d->run};
+  Rows r = {.n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
+  if (d->kept) {
+    replay.store = &d->kept->store;
+    r.replay = &replay;
+  }
   tape_reset(&d->tape);
   return forward_layers(d->m, &d->tape, &r, x);
 }
 
-/* Logits of `n` rows of the normed hidden states, their log-sum-exps and entropies, into d->logits
- * and d->stats. */
+static real inv_temp(const Decoder *d) {
+  return (real)(d->sampling->temperature > 0 ? 1 / d->sampling->temperature : 1);
+}
+
+/* Logits of `n` rows of the normed hidden states, into d->logits. */
 static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
-  const Config *c = &d->m->config;
-  const Ctx *cx = &d->tape.cx;
-  const int k = c->hidden_size, v = c->vocab_size;
-  const double t = d->sampling->temperature;
-  const real *x = hidden->data + (size_t)row * (size_t)k;
-  try(head_logits(d->m, cx, n, x, d->logits));
-  logp_rows(cx, n, v, d->logits, (real)(t > 0 ? 1 / t : 1), NULL, NULL, d->stats[1], d->stats[0]);
-  for (int i = 0; i < n; i++)
-    if (!isfinite(d->stats[0][i]))
-      return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
-  return GRPO_OK;
+  const size_t k = (size_t)d->m->config.hidden_size;
+  return head_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
+}
+
+static Status check_row(const HeadRow *row) {
+  if (isfinite(row->lse)) return GRPO_OK;
+  return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
 }
 
 /* ---- prompts -------------------------------------------------------------------------- */
@@ -265,8 +277,16 @@ static const Request *request_of(const Decoder *d, const Resident *p) {
   return &d->request[p->request];
 }
 
+/* The next span's n rows, from `at` of a completion on (sample -1: of the prompt), are kept. */
+static void keep_span(Decoder *d, const Resident *p, int sample, int at, int n) {
+  if (!d->kept) return;
+  const int slot = d->kept_slots ? d->kept_slots[p->request] : p->request;
+  d->run[d->nspans] = (ReplayRun){d->nrows, n, kept_row(d->kept, slot, sample) + (size_t)at};
+}
+
 static void add_prompt_rows(Decoder *d, Resident *p, int n) {
   const int32_t *ids = request_of(d, p)->prompt;
+  keep_span(d, p, -1, p->done, n);
   d->span[d->nspans++] = (AttnSpan){
       .own = cache_segment(&d->prompts, p->slot), .row = d->nrows, .n = n, .own_at = p->done};
   for (int i = 0; i < n; i++, d->nrows++) {
@@ -291,8 +311,8 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
   try(run_head(d, hidden, 0, n));
   for (int i = 0; i < n; i++) {
     memcpy(ended[i]->logits, d->logits + (size_t)i * vocab, vocab * sizeof(real));
-    ended[i]->lse = d->stats[0][i];
-    ended[i]->entropy = d->stats[1][i];
+    head_row((int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
+    try(check_row(&ended[i]->row));
   }
   return GRPO_OK;
 }
@@ -358,26 +378,35 @@ static Status admit(Decoder *d) {
 
 /* ---- tokens ----------------------------------------------------------------------------- */
 
-static void draw_job(void *arg, int chunk, int worker) {
-  Decoder *d = arg;
-  Job *j = &d->job[chunk];
+static void draw_job(const Decoder *d, Job *j, const SamplerScratch *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
-  const double t = d->sampling->temperature;
+  const int vocab = d->m->config.vocab_size;
+  if (j->fresh) head_row(vocab, j->logits, inv_temp(d), &j->row);
+  if (!isfinite(j->row.lse)) return;
   RngKey key = r->key;
   key.sample = (uint32_t)o->sample;
   const Draw draw = {.sampling = d->sampling,
-                     .vocab = d->m->config.vocab_size,
+                     .vocab = vocab,
                      .logits = j->logits,
-                     .inv_temp = (real)(t > 0 ? 1 / t : 1),
-                     .lse = j->lse,
+                     .inv_temp = inv_temp(d),
+                     .max = j->row.max,
+                     .lse = j->row.lse,
                      .uniform = rng_uniform(&key, (uint64_t)o->len),
                      .prompt = r->prompt,
                      .ids = o->ids,
                      .prompt_len = r->prompt_len,
                      .len = o->len};
-  j->token = sampler_draw(&draw, &d->scratch[worker]);
-  logp_rows(&(Ctx){0}, 1, draw.vocab, j->logits, draw.inv_temp, &j->token, &j->logp, NULL, NULL);
+  j->token = sampler_draw(&draw, scratch);
+  j->logp = head_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
+}
+
+static int jobs_a_chunk(const Decoder *d) { return DRAW_LOGITS / d->m->config.vocab_size + 1; }
+
+static void draw_chunk(void *arg, int chunk, int worker) {
+  const Decoder *d = arg;
+  const int run = jobs_a_chunk(d), end = min_int(d->njobs, (chunk + 1) * run);
+  for (int i = chunk * run; i < end; i++) draw_job(d, &d->job[i], &d->scratch[worker]);
 }
 
 static bool is_eos(const Decoder *d, int32_t id) {
@@ -389,9 +418,10 @@ static Status record(Decoder *d, const Job *j, bool *over) {
   Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
   bool stopped = false;
+  try(check_row(&j->row));
   o->ids[o->len] = j->token;
   o->logp[o->len] = j->logp;
-  if (o->entropy) o->entropy[o->len] = j->entropy;
+  if (o->entropy) o->entropy[o->len] = j->row.entropy;
   o->len++;
   *over = true;
   o->finish = FINISH_EOS;
@@ -415,7 +445,8 @@ static void leave(Decoder *d, Sequence *s) {
 
 /* Draw all jobs' tokens, then note them in order.  Sequences that end are marked with slot -1. */
 static Status draw_tokens(Decoder *d) {
-  pool_run(d->tape.cx.pool, d->njobs, draw_job, d);
+  const int run = jobs_a_chunk(d);
+  pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, draw_chunk, d);
   for (int i = 0; i < d->njobs; i++) {
     bool over;
     try(record(d, &d->job[i], &over));
@@ -444,8 +475,7 @@ static Status start_sequences(Decoder *d) {
       s->out->len = 0;
       s->out->request = p->request;
       s->out->sample = sample;
-      d->job[d->njobs++] =
-          (Job){.seq = s, .logits = p->logits, .lse = p->lse, .entropy = p->entropy};
+      d->job[d->njobs++] = (Job){.seq = s, .logits = p->logits, .row = p->row};
     }
   }
   try(draw_tokens(d));
@@ -455,12 +485,14 @@ static Status start_sequences(Decoder *d) {
 
 /* Every active sequence's newest token becomes a row. */
 static void add_sequence_rows(Decoder *d) {
-  d->nrows = d->nspans = d->nactive;
+  d->nrows = d->nspans = 0;
   for (int i = 0; i < d->nactive; i++) {
     const Sequence *s = &d->active[i];
     const int at = s->out->len - 1;
+    keep_span(d, s->prompt, s->out->sample, at, 1);
     d->ids[i] = s->out->ids[at];
     d->pos[i] = request_of(d, s->prompt)->prompt_len + at;
+    d->nrows = d->nspans = i + 1;
     d->span[i] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
                             .own = cache_segment(&d->completions, s->slot),
                             .row = i,
@@ -480,10 +512,8 @@ static Status advance(Decoder *d) {
     d->njobs = min_int(head_rows(&d->limits), d->nactive - at);
     try(run_head(d, hidden, at, d->njobs));
     for (int i = 0; i < d->njobs; i++)
-      d->job[i] = (Job){.seq = &d->active[at + i],
-                        .logits = d->logits + (size_t)i * vocab,
-                        .lse = d->stats[0][i],
-                        .entropy = d->stats[1][i]};
+      d->job[i] =
+          (Job){.seq = &d->active[at + i], .logits = d->logits + (size_t)i * vocab, .fresh = true};
     try(draw_tokens(d));
   }
   drop_finished(d);
@@ -534,6 +564,11 @@ static void forget_everything(Decoder *d) {
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user) {
   d->on_token = f;
   d->on_token_user = user;
+}
+
+void decoder_keep(Decoder *d, Kept *k, const int *slots) {
+  d->kept = k;
+  d->kept_slots = slots;
 }
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,

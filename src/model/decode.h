@@ -13,6 +13,7 @@
 
 #include "base/regex.h"
 #include "base/rng.h"
+#include "model/kept.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
 
@@ -60,6 +61,9 @@ void decoder_free(Decoder *d);
 /* From now on f is called after every token, with the completion so far; what it returns other than
  * GRPO_OK ends the run and is what decoder_run returns.  NULL: nobody. */
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user);
+/* From now on activations of request i go to slot slots[i] of k (NULL: i), which has room for them;
+ * k NULL: they are forgotten. */
+void decoder_keep(Decoder *d, Kept *k, const int *slots);
 /* what decoder_new takes */
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);
 

@@ -180,6 +180,7 @@ void plan_of_model(ModelPlan *p, const Model *m) {
   if (!m->lora) return;
   p->lora_rank = m->lora->rank;
   p->lora_modules = m->lora->nmodules;
+  p->lora_dropout = m->lora->dropout;
   for (int i = 0; i < m->lora->nparams; i++) {
     const Tensor *t = &m->lora->param[i].t;
     p->lora_params += t->n;
@@ -270,6 +271,16 @@ size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
       max_size(max_size((size_t)c->intermediate_size, (size_t)c->hidden_size), heads_width(c));
   return (size_t)nrows * (low + 3 * rank + (train ? 2 * widest : 0)) * sizeof(real) +
          (train ? modules * 256 : 0) + scratch + SLACK;
+}
+
+/* Products and attention of every layer; what adapters keep. */
+size_t plan_kept_columns(const ModelPlan *p) {
+  const Config *c = &p->config;
+  const size_t q = heads_width(c), f = (size_t)c->intermediate_size;
+  const size_t attention = 2 * q + 2 * kv_width(c) + (size_t)c->num_attention_heads;
+  const size_t mlp = has(c, TRAIT_GATED) ? 2 * f : f;
+  return (size_t)c->num_hidden_layers * (attention + mlp + 2 * (size_t)c->hidden_size) +
+         (size_t)p->lora_rank * (size_t)p->lora_modules;
 }
 
 /* ---- refusing ----------------------------------------------------------------------------- */

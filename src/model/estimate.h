@@ -15,6 +15,7 @@ typedef struct ModelPlan {
   bool shared;      /* a view of another model's weights: only the adapter is its own */
   int lora_rank;    /* 0: no adapter */
   int lora_modules; /* weights that have one */
+  double lora_dropout;
   size_t lora_params, lora_panels; /* reals: all of A and B; packed */
 } ModelPlan;
 
@@ -31,6 +32,8 @@ Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *ta
  * what is trained. */
 size_t plan_weight_bytes(const ModelPlan *p, bool train);
 size_t plan_optimizer_bytes(const ModelPlan *p);
+/* Reals a row that a training forward can take from decoding (grad/replay.h). */
+size_t plan_kept_columns(const ModelPlan *p);
 /* What the adapter and compact weights add to model_step_bytes (model.h). */
 size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind);
 

@@ -171,6 +171,7 @@ typedef struct Rows {
   int nspans;
   AttnSpan *spans;       /* moved on to the next layer after each */
   const RngKey *dropout; /* as in Pack */
+  Replay *replay;        /* as in Pack */
 } Rows;
 
 AttnShape model_attention(const Config *c); /* of a layer that sees everything */

@@ -157,6 +157,7 @@ Status model_set_compute(Model *m, Compute compute) {
   if (m->shared || m->views)
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
   m->compute = compute;
+  m->version++;
   return allocate_panels(m);
 }
 

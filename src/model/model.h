@@ -122,8 +122,10 @@ typedef struct Pack {
   const int32_t *targets;  /* [nout] */
   const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
-  bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
+  bool one_pass;  /* what will be sent back through model_logp does not depend on its result: the
                     head is multiplied with once less, backward fills the result in (attrs.h) */
+  Replay *replay; /* results of these rows that were kept while decoding; NULL: none.  Not with
+                     gradient checkpointing */
 } Pack;
 
 typedef struct PackGroup {

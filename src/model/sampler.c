@@ -109,11 +109,10 @@ static Candidate cut_mass(Candidate *c, int n, const real *p, double need) {
   return last;
 }
 
-/* p: exp(z - max) */
+/* p: exp(z - max), which add up to `mass` */
 static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int vocab, real max,
-                            Candidate *c) {
+                            double mass, Candidate *c) {
   Candidate worst = {-(real)INFINITY, INT_MAX};
-  double mass = 0;
   int n = s->top_k;
   const bool top_k = n > 0 && n < vocab;
   if (top_k) {
@@ -121,7 +120,8 @@ static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int
     worst = c[0];
   }
   if (s->top_p < 1) {
-    for (int i = 0; i < (top_k ? n : vocab); i++) mass += (double)p[top_k ? c[i].id : i];
+    if (top_k) mass = 0;
+    for (int i = 0; top_k && i < n; i++) mass += (double)p[c[i].id];
     if (!top_k) n = likely(z, p, vocab, mass, s->top_p, c);
     worst = cut_mass(c, n, p, s->top_p * mass);
   }
@@ -134,15 +134,9 @@ static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int
 
 /* ---- drawing ------------------------------------------------------------------------- */
 
-/* Where the running sum, begun at *sum, first passes `goal`; -1: not among these n. */
-static int pass_goal(const real *p, int n, double goal, double *sum) {
-  double part[4] = {0}, at = *sum;
-  for (int i = 0; i < n; i++) part[i & 3] += (double)p[i];
-  const double after = at + ((part[0] + part[1]) + (part[2] + part[3]));
-  if (after <= goal) {
-    *sum = after;
-    return -1;
-  }
+/* Which of n probabilities takes the running sum past `goal`; the last possible one when rounding
+ * keeps it below. */
+static int pass_goal(const real *p, int n, double goal, double at) {
   int last = -1;
   for (int i = 0; i < n; i++) {
     at += (double)p[i];
@@ -152,22 +146,17 @@ static int pass_goal(const real *p, int n, double goal, double *sum) {
   return last;
 }
 
-static int exps(const real *z, int at, int vocab, real inv_temp, real shift, real *p) {
-  const int n = vocab - at < BLOCK ? vocab - at : BLOCK;
-  for (int i = 0; i < n; i++) p[i] = z[at + i] * inv_temp - shift;
-  vec_exp((size_t)n, p, p);
-  return n;
-}
-
 /* All tokens, whose probabilities add up to 1 but for rounding. */
 static int32_t draw_any(const Draw *d) {
   real p[BLOCK];
   double sum = 0;
   int32_t last = 0;
   for (int at = 0; at < d->vocab; at += BLOCK) {
-    const int n = exps(d->logits, at, d->vocab, d->inv_temp, d->lse, p);
-    const int i = pass_goal(p, n, d->uniform, &sum);
+    const int n = d->vocab - at < BLOCK ? d->vocab - at : BLOCK;
+    const double after = sum + head_probs(n, d->logits + at, d->inv_temp, d->lse, p);
+    const int i = after > d->uniform ? pass_goal(p, n, d->uniform, sum) : -1;
     if (i >= 0) return at + i;
+    sum = after;
     for (int k = n; k-- > 0;)
       if (p[k] > 0) {
         last = at + k;
@@ -177,16 +166,20 @@ static int32_t draw_any(const Draw *d) {
   return last;
 }
 
-static int32_t draw_kept(const Draw *d, const real *z, real *p, Candidate worst) {
+/* kept: room for all, by id with their probabilities. */
+static int32_t draw_kept(const Draw *d, const real *z, const real *p, Candidate worst,
+                         Candidate *kept) {
   double mass = 0, sum = 0;
   int32_t last = 0;
+  int n = 0;
   for (int i = 0; i < d->vocab; i++) {
-    if (better(worst, (Candidate){z[i], i})) p[i] = 0;
+    if (z[i] < worst.z || better(worst, (Candidate){z[i], i})) continue;
+    kept[n++] = (Candidate){p[i], i};
     mass += (double)p[i];
   }
-  for (int i = 0; i < d->vocab; i++) {
-    sum += (double)p[i];
-    if (p[i] > 0) last = i;
+  for (int i = 0; i < n; i++) {
+    sum += (double)kept[i].z;
+    if (kept[i].z > 0) last = kept[i].id;
     if (sum > d->uniform * mass) break;
   }
   return last;
@@ -197,6 +190,13 @@ static int32_t largest(const real *z, int vocab) {
   for (int i = 1; i < vocab; i++)
     if (z[i] > z[best]) best = i;
   return best;
+}
+
+/* greedy: inv_temp is 1, so max is one of them */
+static int32_t first(const real *z, int vocab, real max) {
+  int i = 0;
+  while (i < vocab - 1 && z[i] != max) i++;
+  return i;
 }
 
 /* As transformers: once for every token that has occurred, positive logits are divided, others
@@ -213,18 +213,18 @@ int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
   const bool filters = s->top_k > 0 || s->top_p < 1 || s->min_p > 0;
-  if (!penalty && greedy) return largest(d->logits, d->vocab);
+  if (!penalty && greedy) return first(d->logits, d->vocab, d->max);
   if (!penalty && !filters) return draw_any(d);
-  real *z = scratch->z;
-  memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
+  real *z = scratch->z, max = d->max;
   if (penalty) {
+    memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
     penalise(d, d->prompt, d->prompt_len, z);
     penalise(d, d->ids, d->len, z);
   }
   if (greedy) return largest(z, d->vocab);
-  for (int i = 0; i < d->vocab; i++) z[i] *= d->inv_temp;
-  const real max = z[largest(z, d->vocab)];
-  for (int at = 0; at < d->vocab; at += BLOCK) exps(z, at, d->vocab, 1, max, scratch->p + at);
-  const Candidate worst = worst_kept(s, z, scratch->p, d->vocab, max, scratch->cand);
-  return draw_kept(d, z, scratch->p, worst);
+  for (int i = 0; i < d->vocab; i++) z[i] = (penalty ? z : d->logits)[i] * d->inv_temp;
+  if (penalty) max = z[largest(z, d->vocab)];
+  const double mass = head_probs(d->vocab, z, 1, max, scratch->p);
+  const Candidate worst = worst_kept(s, z, scratch->p, d->vocab, max, mass, scratch->cand);
+  return draw_kept(d, z, scratch->p, worst, scratch->cand);
 }

@@ -31,7 +31,7 @@ typedef struct Draw {
   const Sampling *sampling;
   int vocab;
   const real *logits;          /* [vocab] */
-  real inv_temp, lse;          /* log sum exp of logits * inv_temp */
+  real inv_temp, max, lse;     /* the largest and log sum exp of logits * inv_temp */
   double uniform;              /* [0, 1) */
   const int32_t *prompt, *ids; /* what the repetition penalty looks at */
   int prompt_len, len;

@@ -220,7 +220,8 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
                           .npack = r->npack,
                           .pack = r->pack,
                           .nspans = r->nspans,
-                          .spans = r->spans}};
+                          .spans = r->spans,
+                          .keep_lse = r->replay != NULL}};
   k.rope_q.heads = c->num_attention_heads;
   k.rope_k.heads = c->num_key_value_heads;
   k.rope_packed = rope_attr;
@@ -291,7 +292,7 @@ static Status embed(Pass *p, Tensor **x) {
 
 /* Without gradients a layer's intermediate results are dropped at once; the residual stream stays where
  * it is. */
-Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
+static Status run_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   const bool keep = (m->trainable || (m->shared && m->shared->trainable)) && !t->off;
   Pass *p = NULL;
   Tensor *x, *y;
@@ -314,6 +315,15 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   return GRPO_OK;
 }
 
+Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
+  if (!r->replay) return run_layers(m, t, r, out);
+  replay_begin(r->replay);
+  t->replay = r->replay;
+  const Status s = run_layers(m, t, r, out);
+  t->replay = NULL;
+  return s == GRPO_OK ? replay_end(r->replay) : s;
+}
+
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
   Pass p = {.m = m, .t = t};
   return norm(&p, x, m->t[M_NORM_W], m->t[M_NORM_B], out);
@@ -329,7 +339,8 @@ Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
               .pos = p->pos,
               .npack = p->nspans,
               .pack = p->spans,
-              .dropout = p->dropout};
+              .dropout = p->dropout,
+              .replay = p->replay};
   Tensor *x;
   try(forward_layers(m, t, r, &x));
   return forward_final_norm(m, t, x, hidden);

@@ -82,6 +82,44 @@ size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
          (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }
 
+/* ---- keeping activations of generation ------------------------------------------------ */
+
+static Kept plan_kept(const ModelPlan *policy, const EngineOptions *o) {
+  return kept_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
+                   o->max_new_tokens);
+}
+
+static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
+  const Kept k = plan_kept(policy, o);
+  const size_t need = kept_bytes(&k), free = mem_available();
+  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
+  if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
+  if (o->gradient_checkpointing)
+    return fail(GRPO_EARG, "train.reuse_rollout: not together with model.gradient_checkpointing, "
+                           "which keeps as little as it can; use \"auto\" or false");
+  if (policy->lora_dropout > 0)
+    return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
+                           "another one than sampling's; use \"auto\" or false");
+  if (!free || need <= free) return GRPO_OK;
+  return fail(GRPO_ENOMEM,
+              "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
+              "\"auto\" or false, or lower train.prompts_per_step or the lengths",
+              k.store.rows, need >> 20, free >> 20);
+}
+
+/* Optional memory is taken from plenty: results are the same without. */
+static bool has_plenty(size_t need, size_t others) {
+  const size_t total = mem_total(), free = mem_available();
+  return need <= total / 4 && others < free && need <= (free - others) / 2;
+}
+
+static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
+  const Kept k = plan_kept(policy, o);
+  if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
+  return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
+         has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
+}
+
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
                      EngineBytes *out) {
   const DecoderLimits limits = decoder_limits(o);
@@ -98,6 +136,22 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   };
   out->total =
       out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
+  const Kept kept = plan_kept(policy, o);
+  if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
+  out->total += out->kept;
+}
+
+/* Settles reuse_rollout. */
+static Status settle_reuse(Engine *e) {
+  EngineBytes bytes;
+  ModelPlan policy, reference;
+  plan_of_model(&policy, e->policy);
+  if (e->reference) plan_of_model(&reference, e->reference);
+  try(check_reuse(&policy, &e->o));
+  engine_estimate(&policy, e->reference ? &reference : NULL, &e->o, &bytes);
+  e->o.reuse_rollout = bytes.kept ? REUSE_ON : REUSE_OFF;
+  if (bytes.kept) e->kept = plan_kept(&policy, &e->o);
+  return GRPO_OK;
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -151,6 +205,7 @@ static Status reserve(Engine *e) {
   const int sequences = o->prompts_per_step * o->group_size;
   const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
+  if (o->reuse_rollout == REUSE_ON) try(kept_take(&e->kept));
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, true));
   try(arena_reserve(&e->tape.arena,
@@ -166,6 +221,7 @@ static Status reserve(Engine *e) {
 
 static Status build(Engine *e) {
   const DecoderLimits limits = decoder_limits(&e->o);
+  try(settle_reuse(e));
   try(tape_init(&e->tape, e->pool));
   try(tape_init(&e->loss_tape, e->pool));
   if (e->o.train) {
@@ -202,6 +258,7 @@ void engine_free(Engine *e) {
   if (!e) return;
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
+  kept_free(&e->kept);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);
   arena_free(&e->step);

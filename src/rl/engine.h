@@ -29,11 +29,17 @@
 
 typedef struct Engine Engine;
 
+/* Are activations of generation kept for the first iteration's forward?  Results are the same.
+ * REUSE_AUTO: when they take at most a quarter of the machine's memory and half of what is free
+ * beside the engine's own; not with gradient checkpointing, nor with an adapter's dropout. */
+typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
+
 typedef struct EngineOptions {
   int prompts_per_step, group_size;
   int max_prompt_tokens, max_new_tokens; /* together within the model's context */
   int micro_batch_tokens;                /* rows in memory at once; 0: one unit, the least */
   bool gradient_checkpointing;           /* see model_set_checkpointing() */
+  ReuseRollout reuse_rollout;            /* REUSE_ON: EARG or ENOMEM where it cannot be */
   bool train;                            /* take gradients and optimizer state */
   bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
@@ -42,7 +48,7 @@ void engine_options_init(EngineOptions *o); /* the option table's defaults */
 
 /* Bytes, by who takes them; `total` is their sum. */
 typedef struct EngineBytes {
-  size_t weights, reference, optimizer, cache, batch, activations, total;
+  size_t weights, reference, optimizer, cache, batch, activations, kept, total;
 } EngineBytes;
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                      const EngineOptions *o, EngineBytes *out);
@@ -51,8 +57,8 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL
  * is made trainable when o->train. */
 Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
                   const EngineOptions *o);
-void engine_free(Engine *e); /* NULL is fine */
-const EngineOptions *engine_options(const Engine *e);
+void engine_free(Engine *e);                          /* NULL is fine */
+const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO is settled */
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e); /* NULL: none */
 

@@ -2,6 +2,7 @@
 #ifndef GRPO_RL_ENGINE_IMPL_H
 #define GRPO_RL_ENGINE_IMPL_H
 
+#include "model/kept.h"
 #include "rl/engine.h"
 #include "rl/plan.h"
 
@@ -19,9 +20,12 @@ struct Engine {
   Tape tape;               /* activations of the units in memory */
   Tape loss_tape;          /* the loss of one unit */
   Arena step;              /* the plan of an update */
+  Kept kept;               /* activations of BATCH_SAMPLE's rollout */
+  bool kept_whole;         /* all of it */
   bool told_large_unit;    /* the notice about micro_batch_tokens is given once */
-  bool two_passes;         /* for tests: an update never takes the record for the head's result */
-  uint64_t one_pass_units; /* units that it was taken for, ever */
+  bool two_passes;         /* for tests: an update takes nothing that was recorded or kept */
+  uint64_t one_pass_units; /* units whose record stood in for the head's result, ever */
+  uint64_t replayed_units; /* and whose activations for its forward */
 };
 
 /* Rows that may be in memory at once, and what their forward and backward take. */

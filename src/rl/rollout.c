@@ -45,7 +45,10 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   const double start = seconds_now();
   try(scratch(e, n, n * o->group));
   try(make_requests(e, b, slot, n, slots, prompts, o));
-  try(decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel));
+  decoder_keep(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL, slots);
+  const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
+  if (s != GRPO_OK && slot == BATCH_SAMPLE) e->kept_whole = false;
+  try(s);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < o->group; k++)
       b->completion[(slots ? slots[i] : i) * o->group + k] = e->completion[i * o->group + k];
@@ -63,6 +66,13 @@ static Status check(const Engine *e, int n, const RolloutOptions *o) {
   return GRPO_OK;
 }
 
+/* A step larger than the engine was made for is not kept. */
+static void begin_keeping(Engine *e, int prompts, int group) {
+  Kept *k = &e->kept;
+  e->kept_whole = k->store.data && prompts <= k->slots && group <= k->group;
+  k->store.operations = 0;
+}
+
 Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
                       const RolloutOptions *o) {
   Batch *b = &e->batch[slot];
@@ -78,6 +88,7 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->temperature = o->sampling.temperature > 0 ? o->sampling.temperature : 1;
   b->seconds = 0;
   b->version = model_version(e->policy);
+  if (slot == BATCH_SAMPLE) begin_keeping(e, n, o->group);
   const Status s = roll_out(e, b, slot, n, NULL, prompts, o);
   if (s != GRPO_OK) b->nprompts = 0;
   return s;

@@ -38,6 +38,8 @@ int units_of_examples(int n, const Example *examples, Unit *out);
 int unit_rows_max(int group, int max_prompt, int max_new);
 
 Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, Pack *out);
+/* Where the pack's rows were kept while sampling, group by group of the batch. */
+Status unit_replay(Arena *a, Kept *k, const Batch *b, const Unit *u, const Pack *p, Replay **out);
 Status unit_pack_examples(Arena *a, const Config *c, const Example *examples, const Unit *u,
                           Pack *out);
 

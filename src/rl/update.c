@@ -10,7 +10,8 @@
  * In the first iteration the policy is still the one that sampled, and the record is what its head
  * will give, bit for bit.  The loss is then asked before the head has run, which makes its logits
  * in backward only (one pass).  Each unit is held to the record; should one differ, the iteration
- * starts again in two passes, as if nothing had been.
+ * starts again in two passes, as if nothing had been.  Where sampling has kept its activations
+ * (train.reuse_rollout), that iteration's layers take them instead of computing.
  */
 #include <math.h>
 #include <string.h>
@@ -33,7 +34,8 @@ typedef struct Update {
   double forward, backward, optimizer; /* seconds */
   int iteration;
   bool one_pass; /* this iteration's head runs in backward only */
-  bool surprise; /* and gave something else than the record */
+  bool replay;   /* its layers take what sampling has kept */
+  bool surprise; /* the head gave something else than the record */
 } Update;
 
 void update_options_init(UpdateOptions *o, LossKind kind) {
@@ -52,11 +54,16 @@ static bool wants_full_kl(const Update *u) {
   return u->e->reference && u->o->loss.kl != 0 && u->o->loss.kl_estimator == KL_FULL;
 }
 
-/* Is the policy the one that sampled, and nothing asked for that was not recorded? */
-static bool record_is_policy(const Update *u) {
+/* Is the policy still the one that sampled? */
+static bool fresh(const Update *u) {
   const Engine *e = u->e;
   return !e->two_passes && u->iteration == 0 && u->b->version == model_version(e->policy) &&
-         model_lora_dropout(e->policy) == 0 && !wants_full_kl(u);
+         model_lora_dropout(e->policy) == 0;
+}
+
+static bool is_kept(const Update *u) {
+  const Engine *e = u->e;
+  return e->kept_whole && u->b == &e->batch[BATCH_SAMPLE];
 }
 
 static bool needs_forward(const Update *u, int unit) {
@@ -122,6 +129,10 @@ static Status forward_unit(Update *u, int i) {
   p->dropout = key;
   p->one_pass = u->one_pass;
   if (wants_full_kl(u)) try(reference_hidden(e, p, &ref_hidden));
+  if (u->replay) {
+    try(unit_replay(&e->tape.arena, &e->kept, u->b, unit, p, &p->replay));
+    e->replayed_units++;
+  }
   try(model_hidden(e->policy, &e->tape, p, &hidden));
   try(model_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
                  ref_hidden ? e->reference : NULL, ref_hidden, &u->out[i]));
@@ -365,10 +376,11 @@ static Status run_iteration(Update *u, int iteration, double *norm) {
   const double loss = u->loss;
   const LossMetrics sums = u->sums;
   u->iteration = iteration;
-  u->one_pass = record_is_policy(u);
+  u->one_pass = fresh(u) && !wants_full_kl(u); /* which was not recorded */
+  u->replay = fresh(u) && is_kept(u);
   try(gradients(u));
   if (u->surprise) {
-    u->one_pass = u->surprise = false;
+    u->one_pass = u->replay = u->surprise = false;
     u->loss = loss;
     u->sums = sums;
     try(gradients(u));

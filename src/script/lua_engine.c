@@ -60,12 +60,19 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",          "tokenizer",
-                                      "reference",      "prompts_per_step",
-                                      "group_size",     "max_prompt_tokens",
-                                      "max_new_tokens", "micro_batch_tokens",
-                                      "optimizer",      "gradient_checkpointing",
-                                      "examples",       NULL};
+  static const char *const known[] = {"model",
+                                      "tokenizer",
+                                      "reference",
+                                      "prompts_per_step",
+                                      "group_size",
+                                      "max_prompt_tokens",
+                                      "max_new_tokens",
+                                      "micro_batch_tokens",
+                                      "optimizer",
+                                      "gradient_checkpointing",
+                                      "examples",
+                                      "reuse_rollout",
+                                      NULL};
   static const char where[] = "engine";
   engine_options_init(o);
   check_table(L, 1);
@@ -77,6 +84,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
   field_bool(L, 1, where, "gradient_checkpointing", &o->gradient_checkpointing);
   field_bool(L, 1, where, "examples", &o->examples);
+  field_reuse(L, 1, where, &o->reuse_rollout);
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
   lua_pop(L, 1);

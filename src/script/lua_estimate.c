@@ -1,4 +1,6 @@
 /* lua_estimate.c - core.model_estimate: what a model and a stage will take, before they exist. */
+#include <string.h>
+
 #include "base/file.h"
 #include "rl/engine.h"
 #include "script/lua_model.h"
@@ -74,6 +76,17 @@ static ModelPlan *reference_of(lua_State *L, int options, const char *where,
   return out;
 }
 
+void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out) {
+  const int type = lua_getfield(L, index, "reuse_rollout");
+  if (type == LUA_TBOOLEAN)
+    *out = lua_toboolean(L, -1) ? REUSE_ON : REUSE_OFF;
+  else if (type == LUA_TSTRING && strcmp(lua_tostring(L, -1), "auto") == 0)
+    *out = REUSE_AUTO;
+  else if (type != LUA_TNIL)
+    raise_new(L, GRPO_EARG, "%s.reuse_rollout: true, false or \"auto\" expected", where);
+  lua_pop(L, 1);
+}
+
 static void read_engine_options(lua_State *L, int options, const char *where, EngineOptions *o) {
   engine_options_init(o);
   o->examples = false;
@@ -85,6 +98,7 @@ static void read_engine_options(lua_State *L, int options, const char *where, En
   field_bool(L, options, where, "gradient_checkpointing", &o->gradient_checkpointing);
   field_bool(L, options, where, "examples", &o->examples);
   field_bool(L, options, where, "train", &o->train);
+  field_reuse(L, options, where, &o->reuse_rollout);
 }
 
 void push_engine_bytes(lua_State *L, const EngineBytes *b) {
@@ -97,7 +111,8 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b) {
               {"optimizer", b->optimizer},
               {"cache", b->cache},
               {"batch", b->batch},
-              {"activations", b->activations}};
+              {"activations", b->activations},
+              {"kept", b->kept}};
   lua_createtable(L, 0, 8);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, (lua_Integer)rows[i].bytes);
@@ -108,7 +123,7 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b) {
 /* core.model_estimate(path or config, { dtype=, quantize=, compute=, lora = { rank=, targets= },
  * reference = "view"|"copy", train=, examples=, and core.engine's sizes }) -> bytes:
  * model (its weights alone, frozen), weights (with gradients), reference, optimizer, cache, batch,
- * activations, total */
+ * activations, kept (of sampling), total */
 int l_model_estimate(lua_State *L) {
   static const char *const known[] = {"dtype",
                                       "quantize",
@@ -123,6 +138,7 @@ int l_model_estimate(lua_State *L) {
                                       "max_new_tokens",
                                       "micro_batch_tokens",
                                       "gradient_checkpointing",
+                                      "reuse_rollout",
                                       NULL};
   const char *where = "model.estimate";
   EngineOptions o;

@@ -12,6 +12,8 @@
 Engine *check_engine(lua_State *L, int arg); /* raises when closed */
 
 /* lua_estimate.c: a table of them by name. */
+/* reuse_rollout = true, false or "auto" */
+void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
 void push_engine_bytes(lua_State *L, const EngineBytes *b);
 
 /* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */

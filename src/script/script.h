@@ -184,8 +184,9 @@ void tensor_open(lua_State *L);
 void autograd_open(lua_State *L);
 void text_open(lua_State *L);
 void model_open(lua_State *L);
-void engine_open(lua_State *L); /* lua_engine.c */
-void edit_open(lua_State *L);   /* lua_edit.c: core.edit */
-int open_core(lua_State *L);    /* open.c: the lua_CFunction of package.preload["grpo.core"] */
+void engine_open(lua_State *L);  /* lua_engine.c */
+void edit_open(lua_State *L);    /* lua_edit.c: core.edit */
+void channel_open(lua_State *L); /* lua_channel.c: core.channel */
+int open_core(lua_State *L);     /* open.c: the lua_CFunction of package.preload["grpo.core"] */
 
 #endif

@@ -27,11 +27,11 @@ says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+
 says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
 says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
-for what in 'f32, not shared: [0-9.]+ x the floor' 'f32 +int8 +2 +[0-9]+' 'rows +OpenBLAS +f32 +bf16 +int8'; do
+for what in 'f32, reused: [0-9.]+ x the floor' 'f32, not shared: [0-9.]+ x the floor' 'bf16 +int8 +2 +[0-9]+' 'floor bf16 +[0-9.]+ ' 'rows +OpenBLAS +f32 +bf16 +int8'; do
   result "bench shows: $what" "$(grep -qE "^  +$what" out || cat out)"
 done
 says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \
-  "$GRPO" bench --workload smoke --runs 1 --sharing on --compute f32 --weights f32,nf4 --json
+  "$GRPO" bench --workload smoke --runs 1 --sharing on --reuse off --compute f32 --weights f32,nf4 --json
 result "bench --json: its rows" "$("$GRPO" repl <<'LUA' 2>&1
 local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")
 local row = report.workloads[1].rows[1]

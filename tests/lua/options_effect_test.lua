@@ -167,6 +167,20 @@ describe("train", function()
     end
   end)
 
+  it("reuse_rollout changes no metric", function()
+    local _, a = run(function(t) t.train.reuse_rollout = false end)
+    for _, how in ipairs { true, "auto" } do
+      local function set(t) t.train.reuse_rollout = how end
+      local _, b = run(set)
+      for i = 1, #a do
+        for _, name in ipairs { "loss", "grad_norm", "reward" } do assert.equal(a[i][name], b[i][name]) end
+      end
+      local tr = grpo.trainer(experiment(set))
+      tr:step()
+      assert.is_true(tr.stage.engine:estimate().kept > 0)
+    end
+  end)
+
   it("micro_batch_tokens changes no metric", function()
     local _, a = run()
     local _, b = run(function(t) t.train.micro_batch_tokens = 22 end)
@@ -447,7 +461,9 @@ describe("options that would have no effect", function()
     { "model%.dtype: training all weights keeps them in f32", function(t) t.model.dtype = "bf16" end },
     { "model%.chat_template: \"chatml\" is no Jinja", function(t) t.model.chat_template = "chatml" end },
     { "model%.chat_template: template:1: ", function(t) t.model.chat_template = "{% if x" end },
-    { "train%.reuse_rollout: not in this version", function(t) t.train.reuse_rollout = true end },
+    { "train%.reuse_rollout: keeps what model%.gradient_checkpointing does not", function(t)
+      t.train.reuse_rollout, t.model.gradient_checkpointing = true, true
+    end },
     { "reference: got true", function(t) t.reference = true end },
     { "reward%.clip: want { low, high }", function(t) t.reward = { clip = { 1 } } end },
     { "reward%.clip: want { low, high }", function(t) t.reward = { clip = { 2, 1 } } end },

@@ -124,6 +124,17 @@ describe("the estimate of a model", function()
     local view = core.model_estimate(shape, { reference = "view" })
     assert.is_true(copy.reference > 0)
     assert.equal(0, view.reference)
+    local sizes = { group_size = 4, prompts_per_step = 4, max_prompt_tokens = 16, max_new_tokens = 16 }
+    local plain = core.model_estimate(shape, sizes)
+    sizes.reuse_rollout = true
+    local reusing = core.model_estimate(shape, sizes)
+    assert.equal(0, plain.kept)
+    assert.is_true(reusing.kept > 0)
+    assert.equal(plain.total + reusing.kept, reusing.total)
+    sizes.reuse_rollout = "auto" -- a small model on any machine
+    assert.equal(reusing.total, core.model_estimate(shape, sizes).total)
+    sizes.reuse_rollout = "sometimes"
+    assert.error_matches(function() core.model_estimate(shape, sizes) end, "reuse_rollout: true, false or \"auto\"")
     local checkpointed = core.model_estimate(shape, { gradient_checkpointing = true })
     assert.is_true(checkpointed.activations < full.activations)
     assert.error_matches(function() core.model_estimate(shape, { quantise = "nf4" }) end, "did you mean 'quantize'")

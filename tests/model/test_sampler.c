@@ -13,13 +13,14 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
                     const int32_t *seen, int nseen) {
   static real z[VOCAB], p[VOCAB];
   static Candidate c[VOCAB];
-  real lse = 0;
-  logp_rows(&(Ctx){0}, 1, vocab, logits, inv_temp_of(s), NULL, NULL, NULL, &lse);
+  HeadRow row;
+  head_row(vocab, logits, inv_temp_of(s), &row);
   const Draw d = {.sampling = s,
                   .vocab = vocab,
                   .logits = logits,
                   .inv_temp = inv_temp_of(s),
-                  .lse = lse,
+                  .max = row.max,
+                  .lse = row.lse,
                   .uniform = uniform,
                   .prompt = seen,
                   .prompt_len = nseen / 2,

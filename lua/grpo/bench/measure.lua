@@ -64,7 +64,7 @@ end
 -- Random weights kept as how.weights says, "f32", "bf16", "int8" or "nf4"; all but the first pass through a checkpoint
 -- in bf16.
 function measure.model(config, how)
-  local weights, compute = how.weights, how.compute == "bf16" and "bf16" or nil
+  local weights, compute = how.weights, how.compute
   local model = core.model_new(config, { seed = 1, compute = compute })
   if weights == "f32" then return model end
   local name = os.tmpname()
@@ -100,7 +100,7 @@ end
 -- Without sharing each completion is a group of its own behind its own copy of the prompt.
 local function make_engine(w, model, reference, how)
   local sequences = w.prompts * w.group
-  return core.engine { model = model, reference = reference, reuse_rollout = how.reuse_rollout or nil,
+  return core.engine { model = model, reference = reference, reuse_rollout = how.reuse_rollout,
     prompts_per_step = how.sharing and w.prompts or sequences, group_size = how.sharing and w.group or 1,
     max_prompt_tokens = w.prompt, max_new_tokens = w.new, optimizer = {} }
 end

@@ -72,9 +72,9 @@ local computes = { f32 = { "f32" }, bf16 = { "bf16" }, both = { "f32", "bf16" } 
 
 local function options(o)
   return { runs = flags.integer(o, "runs", 1, 3),
-    compute = word_of(o, "compute", computes, "f32, bf16 or both", core.compute and "both" or "f32"),
+    compute = word_of(o, "compute", computes, "f32, bf16 or both", "both"),
     sharing = word_of(o, "sharing", switch, "on, off or both", "both"),
-    reuse = word_of(o, "reuse", switch, "on, off or both", "off"),
+    reuse = word_of(o, "reuse", switch, "on, off or both", "both"),
     base = word_of(o, "base", { f32 = "f32", bf16 = "bf16" }, "f32 or bf16"),
     weights = list_of(o, "weights", decode.weights, table.concat(decode.weights, ",")) }
 end

@@ -10,13 +10,13 @@ local suggest = require "grpo.options".nearest
 local cli = {}
 
 -- In the order of `grpo help`.
-cli.commands = { "run", "check", "test", "repl", "eval", "generate", "chat", "export", "runs", "report", "replay",
-  "diff", "init", "bench", "doctor", "help" }
+cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate", "chat", "export", "runs", "report",
+  "replay", "diff", "init", "bench", "doctor", "help" }
 
 local module_of = { init = "grpo.cli.starter" }
 
 -- Known by name, not in this version.
-local later = { attach = true, logs = true, stop = true }
+local later = { logs = true, stop = true }
 
 function cli.command(name)
   for _, known in ipairs(cli.commands) do

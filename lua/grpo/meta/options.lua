@@ -114,7 +114,7 @@
 ---@field optimizer? grpo.Options.train.optimizer
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: not (default 1)
 ---@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
----@field reuse_rollout? boolean|"auto" keep the sampling pass's activations as the first policy forward; auto is off in this version (default "auto")
+---@field reuse_rollout? boolean|"auto" keep the activations of sampling for the first iteration's forward: less time, more memory, the same bits; auto: where they take at most a quarter of the machine's memory and half of what is free (default "auto")
 
 ---@class grpo.Options.train.advantage
 ---@field scale? "group"|"batch"|"none" what advantages are divided by: the standard deviation of the group, the step, or nothing (default "group")

@@ -27,6 +27,18 @@ static void row_stats(int v, const real *logits, real inv_temp, RowStats *st) {
   }
 }
 
+typedef real four __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
+typedef double four_sums __attribute__((vector_size(4 * sizeof(double))));
+
+static double probs(int n, const real *logits, real inv_temp, real lse, real *p) {
+  four_sums s = {0};
+  int i = 0;
+  for (; i < n; i += LANES) v_put(p + i, n - i, v_exp(v_get(logits + i, n - i) * inv_temp - lse));
+  for (i = 0; i + 4 <= n; i += 4) s += __builtin_convertvector(*(const four *)(p + i), four_sums);
+  for (int k = 0; i + k < n; k++) s[k] += (double)p[i + k];
+  return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
 static void logp_grad(int v, real *logits, real inv_temp, real lse, real c0, real c1) {
   for (int i = 0; i < v; i += LANES) {
     vec l = log_prob(logits + i, v - i, inv_temp, lse);

@@ -13,6 +13,7 @@
 #include "kern/inner/elementwise.inc.c"
 #include "kern/inner/head.inc.c"
 #include "kern/inner/normal.inc.c"
+#include "kern/inner/quantise.inc.c"
 
 const Kernels TABLE = {
     .name = NAME,
@@ -61,8 +62,10 @@ const Kernels TABLE = {
     .adamw = adamw,
     .sumsq = sumsq,
     .row_stats = row_stats,
+    .probs = probs,
     .logp_grad = logp_grad,
     .kl = kl,
     .kl_grad = kl_grad,
     .normals = normals,
+    .nf4_codes = nf4_codes,
 };

@@ -1,0 +1,111 @@
+local core = require "grpo.core"
+local display = require "grpo.display"
+local history = require "grpo.history"
+
+local command = {
+  usage = "attach RUN",
+  words = 1,
+  summary = "a Lua prompt inside a live run, between two steps",
+  flags = {},
+  help = [[
+Opens a prompt in the process of a run that is going on (RUN: its directory, or its name in runs/).  Each line is run
+between two steps, on the trainer's own thread, under limits.hook; the run goes on meanwhile, and after you have left.
+
+  tr, m, tok, exp          trainer, model, tokenizer, experiment; tr.metrics, tr.batch.completions, tr.state
+  worst(n), best(n)        completions of the last step by reward
+  tr.config.train.lr = x   live options (docs/options.md); weight("name", x) a reward's weight
+  pause(), resume()        the run waits between two steps
+  evaluate(), save(), stop()
+  ?NAME                    what is known of NAME;  Ctrl-D leaves
+
+What changes options, weights or tr.state is recorded in RUN/events.jsonl, and a resume applies it again at the same
+step.  Without a terminal the lines of standard input are run one after the other.]],
+}
+
+local function fail(code, format, ...)
+  error(core.error(code, ("attach: " .. format):format(...)), 0)
+end
+
+local function connect(run)
+  local path = run.dir .. "/control.sock"
+  local channel, message, code = core.channel.connect(path)
+  if channel then return channel end
+  if code == "ENOENT" then fail("EARG", "%s: is not running (%s)", run.dir, tostring(run.state)) end
+  fail(code, "%s", message)
+end
+
+-- The next message; nil when Ctrl-C came first.
+local function receive(channel, run)
+  while true do
+    local line = channel:read(0.5)
+    if line == nil then fail("EIO", "%s: the run has ended", run.dir) end
+    if line then return core.json_decode(line, "the run's answer") end
+    if core.signal_take() then return nil end
+  end
+end
+
+-- Sends a text and shows the answer.  True when more lines belong to it.
+local function ask(channel, run, id, text)
+  if not channel:write(core.json_encode { id = id, text = text }) then fail("EIO", "%s: the run has ended", run.dir) end
+  while true do
+    local answer = receive(channel, run)
+    if not answer then
+      core.err("(the answer comes after the step that is going on; it will not be shown)\n")
+      return false
+    end
+    if answer.id == id then
+      core.out(display.clean(answer.out or ""))
+      core.err(display.clean(answer.err or ""))
+      return answer.more
+    end
+  end
+end
+
+local function interactive(channel, run)
+  local edit = core.edit
+  edit.open({ grpo = require "grpo" })
+  local pending, id
+  id = 0
+  while true do
+    local line = edit.read(pending and ">> " or run.name .. "> ")
+    if line == nil then break end
+    if line == false then
+      pending = nil
+    elseif line:match("%S") or pending then
+      edit.remember(line)
+      local text = pending and pending .. "\n" .. line or line
+      id = id + 1
+      pending = ask(channel, run, id, text) and text or nil
+    end
+  end
+  edit.close()
+end
+
+local function piped(channel, run)
+  local pending, id = nil, 0
+  for line in io.lines() do
+    local text = pending and pending .. "\n" .. line or line
+    id = id + 1
+    pending = text:match("%S") and ask(channel, run, id, text) and text or nil
+  end
+  if pending then fail("EARG", "the last lines are only the beginning of something") end
+end
+
+function command.run(o)
+  if not o.words[1] then fail("EARG", "which run? usage: grpo %s", command.usage) end
+  local run = history.open(o.words[1])
+  local channel <close> = connect(run)
+  core.signals_install()
+  if core.isatty(0) then core.err(("%s: waiting for the step that is going on ...\n"):format(run.name)) end
+  local hello = receive(channel, run)
+  if not hello then return 130 end
+  if core.isatty(0) then
+    core.err(("attached to %s at step %d of %d, %s; ?NAME explains, Ctrl-D leaves, the run goes on\n"):format(run.name,
+      hello.step, hello.steps, hello.state))
+    interactive(channel, run)
+  else
+    piped(channel, run)
+  end
+end
+
+return command

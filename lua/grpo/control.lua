@@ -1,0 +1,160 @@
+-- The run's side of `grpo attach`: between two steps, on the trainer's own thread, lines that came over the run's
+-- socket are run in a session that sees the trainer.
+--
+-- One JSON object a line.  Client: { id=, text= }.  Answer: { id=, out=, err=, more= true when the text is only a
+-- beginning }.  Greeting: { hello = "sums-001", step=, steps=, state= "running"|"paused" }.
+
+local core = require "grpo.core"
+local display = require "grpo.display"
+local errors = require "grpo.errors"
+local events = require "grpo.events"
+local session = require "grpo.session"
+
+local MOST_OUTPUT = 1 << 20
+
+local Control = {}
+Control.__index = Control
+
+local control = {}
+
+-- Listens for sessions; nil when that is not possible, which is no reason not to train.
+function control.open(tr)
+  local server, message = core.channel.listen(tr.directory.dir .. "/control.sock")
+  if not server then
+    tr.directory:note(("no sessions can be attached: %s"):format(message))
+    return nil
+  end
+  return setmetatable({ tr = tr, server = server, sessions = {} }, Control)
+end
+
+function Control:close()
+  self.server:close()
+end
+
+-- ---- what an attached session can do ------------------------------------------------------
+
+local function completion_text(tr, c)
+  local parts = {}
+  for _, entry in ipairs(tr.settings.reward_entries) do
+    local r = c.rewards[entry.name]
+    parts[#parts + 1] = ("%s %s"):format(entry.name, r == core.none and "-" or ("%.4g"):format(r))
+  end
+  return ("[%s | total %s | %s, %d tokens] prompt: %s\n%s"):format(table.concat(parts, ", "),
+    c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length, (c.prompt:gsub("\n", " ")), c.text)
+end
+
+-- The n completions of the last step with the highest or lowest reward, as text.
+local function extreme(tr, n, sign)
+  if not tr.batch then errors.raise("EARG", "no step of this session's run has been sampled yet") end
+  local list = {}
+  for i, c in ipairs(tr.batch.completions) do list[i] = c end
+  table.sort(list, function(a, b)
+    local ra, rb = a.reward or -math.huge, b.reward or -math.huge
+    if ra ~= rb then return sign * ra < sign * rb end
+    if a.prompt ~= b.prompt then return a.prompt < b.prompt end
+    return a.index < b.index
+  end)
+  local texts = {}
+  for i = 1, math.min(n or 1, #list) do
+    texts[i] = completion_text(tr, list[i])
+  end
+  return table.concat(texts, "\n\n")
+end
+
+local function environment(self, print_to)
+  local tr = self.tr
+  local env = { tr = tr, m = tr.model, tok = tr.tokenizer, exp = tr.experiment, grpo = require "grpo",
+    schedule = require "grpo.schedule" }
+  function env.print(...)
+    local parts = table.pack(...)
+    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+    print_to(table.concat(parts, "\t", 1, parts.n) .. "\n")
+  end
+  function env.pause() tr.paused = true end
+  function env.resume() tr.paused = nil end
+  function env.stop(reason)
+    tr:stop(reason or "attached session")
+    tr.paused = nil
+  end
+  function env.save() return tr:save() end
+  function env.evaluate() return events.evaluate(tr) end
+  function env.weight(name, value) return events.weight(tr, name, value) end
+  function env.worst(n) return extreme(tr, n, 1) end
+  function env.best(n) return extreme(tr, n, -1) end
+  return setmetatable(env, { __index = _G })
+end
+
+-- ---- sessions -------------------------------------------------------------------------------
+
+function Control:send(client, message)
+  self.server:send(client, core.json_encode(message))
+end
+
+local function opened(self, client)
+  local tr = self.tr
+  local one = { size = 0 } -- out, err: what the request that is going on has said
+  local function put(kind)
+    return function(text)
+      one.size = one.size + #text
+      if one.size > MOST_OUTPUT then text = "" end
+      one[kind] = (one[kind] or "") .. display.clean(text)
+    end
+  end
+  local function call(chunk)
+    return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
+  end
+  one.session = session.new(environment(self, put "out"), put "out", put "err", call)
+  self.sessions[client] = one
+  tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
+  self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,
+    steps = tr:total_steps(), state = tr.paused and "paused" or "running" })
+end
+
+local function requested(self, client, line)
+  local tr, one = self.tr, self.sessions[client]
+  local ok, request = pcall(core.json_decode, line)
+  if not ok or type(request) ~= "table" or type(request.text) ~= "string" then
+    return self:send(client, { err = "not a request\n" })
+  end
+  one.out, one.err, one.size = nil, nil, 0
+  local outer = tr.in_hook
+  tr.in_hook = "an attached session"
+  local fine, more = pcall(one.session.run, one.session, request.text)
+  tr.in_hook = outer
+  if not fine then one.err = tostring(more) .. "\n" end
+  if one.size > MOST_OUTPUT then one.err = (one.err or "") .. "(more than a MiB of output; the rest is left out)\n" end
+  self:send(client, { id = request.id, out = one.out, err = one.err, more = fine and more or nil, step = tr.step_count,
+    paused = tr.paused })
+end
+
+local function gone(self, client)
+  self.sessions[client] = nil
+  self.tr.directory:note(("a session was detached at step %d"):format(self.tr.step_count))
+end
+
+-- Everything that has come; while the run is paused, what comes until it goes on.
+function Control:serve()
+  local tr, server, was_paused = self.tr, self.server, false
+  repeat
+    local kind, client, line = server:next()
+    if kind == "opened" then
+      opened(self, client)
+    elseif kind == "text" then
+      requested(self, client, line)
+    elseif kind == "gone" then
+      gone(self, client)
+    elseif tr.paused and not tr.stop_reason then
+      if not was_paused then
+        was_paused = true
+        tr.directory:note(("paused at step %d"):format(tr.step_count))
+        tr.view:line(("paused at step %d by an attached session"):format(tr.step_count))
+      end
+      server:wait(0.2)
+      tr:check_interrupt()
+      tr.directory:heartbeat(tr.step_count, tr:total_steps())
+    end
+  until not kind and (not tr.paused or tr.stop_reason)
+  if was_paused then tr.directory:note(("went on at step %d"):format(tr.step_count)) end
+end
+
+return control

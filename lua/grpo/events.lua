@@ -1,0 +1,138 @@
+-- What was changed from outside while a run went on: recorded in events.jsonl before it takes effect, applied again by
+-- a resume at the same step.
+--
+-- An event: { step = steps done by then, stage =, kind =, ... }
+--   set       path, value      a live option
+--   weight    name, value      of a reward entry
+--   state     data             tr.state as a whole, encoded
+--   evaluate                   an evaluation
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local live = require "grpo.live"
+
+local fs = core.fs
+local events = {}
+
+local function path_of(tr)
+  return tr.directory.dir .. "/events.jsonl"
+end
+
+local function hex(s)
+  return (s:gsub(".", function(c) return ("%02x"):format(c:byte()) end))
+end
+
+local function unhex(s)
+  return (s:gsub("%x%x", function(x) return string.char(tonumber(x, 16)) end))
+end
+
+-- ---- applying ---------------------------------------------------------------------------
+
+local apply = {}
+
+function apply.set(tr, e)
+  live.set(tr.settings, e.path, e.value)
+end
+
+function apply.weight(tr, e)
+  for _, entry in ipairs(tr.settings.reward_entries) do
+    if entry.name == e.name then
+      entry.weight = e.value
+      return
+    end
+  end
+  errors.raise("EARG", "there is no reward '%s'", tostring(e.name))
+end
+
+function apply.state(tr, e)
+  tr.state = core.state_decode(unhex(e.data))
+end
+
+function apply.evaluate(tr)
+  tr:run_evaluation("attached")
+end
+
+-- Evaluations that eval.jsonl has already.
+local function has_evaluation(tr, step)
+  local history = require "grpo.history"
+  for _, row in history.rows(tr.directory.dir, "eval") do
+    if row.step == step and row.label == "attached" then return true end
+  end
+end
+
+-- ---- the file ---------------------------------------------------------------------------
+
+-- Reads the events of a run that goes on.
+function events.load(tr)
+  tr.events = {}
+  for line in (fs.read(path_of(tr)) or ""):gmatch("[^\n]+") do
+    local e = core.json_decode(line, path_of(tr))
+    if not apply[e.kind] then
+      errors.raise_plain("EFORMAT", "%s: an event of kind '%s', which this version does not know", path_of(tr),
+        tostring(e.kind))
+    end
+    tr.events[#tr.events + 1] = e
+  end
+end
+
+-- Before a step: what was recorded at this point, or before it in this stage, and has not been applied yet.  What a
+-- checkpoint holds (tr.state) is not applied twice.
+function events.catch_up(tr)
+  for _, e in ipairs(tr.events or {}) do
+    if not e.applied and e.stage == tr.stage_index and e.step <= tr.step_count then
+      e.applied = true
+      local late = e.step < tr.step_count
+      local skip = (e.kind == "state" and late) or (e.kind == "evaluate" and (late or has_evaluation(tr, e.step)))
+      if not skip then apply[e.kind](tr, e) end
+    end
+  end
+end
+
+-- Records an event of now.  What it says must be in effect already or take effect after this call.
+function events.add(tr, e)
+  e.step, e.stage = tr.step_count, tr.stage_index
+  local text = (fs.read(path_of(tr)) or "") .. core.json_encode(e) .. "\n"
+  local ok, message = fs.write(path_of(tr), text) -- synced
+  if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
+  e.applied = true
+  tr.events = tr.events or {}
+  tr.events[#tr.events + 1] = e
+  local about = e.path or e.name or ""
+  tr.directory:note(("changed at step %d: %s %s%s"):format(e.step, e.kind, about, e.value ~= nil
+    and " = " .. core.json_encode(e.value) or ""))
+end
+
+-- Calls fn with changes of live options and of tr.state recorded.
+function events.recording(tr, fn, ...)
+  local before = core.state_encode(tr.state)
+  live.recorder = function(path, value)
+    local ok = pcall(core.json_encode, value)
+    if not ok or type(value) == "function" then
+      errors.raise("EARG", "tr.config.%s: only what JSON can hold can be set while the run goes on, so that a resume "
+        .. "sets it again; a schedule belongs into the script", path)
+    end
+    events.add(tr, { kind = "set", path = path, value = value })
+  end
+  local results = table.pack(fn(...))
+  live.recorder = nil
+  local ok, after = pcall(core.state_encode, tr.state)
+  if ok and after ~= before then events.add(tr, { kind = "state", data = hex(after) }) end
+  return table.unpack(results, 1, results.n)
+end
+
+function events.weight(tr, name, value)
+  if type(value) ~= "number" or value - value ~= 0 then
+    errors.raise("EARG", "weight: got %s, want a finite number", tostring(value))
+  end
+  apply.weight(tr, { name = name, value = value })
+  events.add(tr, { kind = "weight", name = name, value = value })
+end
+
+function events.evaluate(tr)
+  if not tr.settings.data.eval then errors.raise("EARG", "evaluate: the experiment has no data.eval") end
+  events.add(tr, { kind = "evaluate" })
+  tr:run_evaluation("attached")
+  return tr.last_report
+end
+
+return events

@@ -1,0 +1,121 @@
+/* lua_channel.c - core.channel: lines over a Unix socket (base/channel.h).
+ *
+ *   listen(path) -> server: next() -> kind, client, line | nil;  wait(seconds);  send(client, text);  close()
+ *   connect(path) -> client: write(text);  read(seconds) -> line | false (time is over);  close()
+ * kind: "opened", "text", "gone".  Failures of listen, connect, write and read: nil, message, code.
+ */
+#include "base/channel.h"
+
+#include "script/script.h"
+
+#define SERVER_TYPE "grpo.ChannelServer"
+#define CLIENT_TYPE "grpo.ChannelClient"
+
+static ChannelServer *check_server(lua_State *L) {
+  ChannelServer **s = check_object(L, 1, SERVER_TYPE);
+  if (!*s) arg_error(L, 1, "the channel is closed");
+  return *s;
+}
+
+static ChannelClient *check_client(lua_State *L) {
+  ChannelClient **c = check_object(L, 1, CLIENT_TYPE);
+  if (!*c) arg_error(L, 1, "the channel is closed");
+  return *c;
+}
+
+static int l_listen(lua_State *L) {
+  const char *path = check_string(L, 1, NULL);
+  ChannelServer **s = lua_newuserdatauv(L, sizeof *s, 0);
+  *s = NULL;
+  luaL_setmetatable(L, SERVER_TYPE);
+  const Status status = channel_listen(s, path);
+  return status ? push_failure(L, status) : 1;
+}
+
+static int server_next(lua_State *L) {
+  static const char *const kinds[] = {"opened", "text", "gone"};
+  ChannelEvent e;
+  if (!channel_next(check_server(L), &e)) return 0;
+  lua_pushstring(L, kinds[e.kind]);
+  lua_pushinteger(L, e.client);
+  lua_pushlstring(L, e.line ? e.line : "", e.line ? e.len : 0);
+  return 3;
+}
+
+static int server_wait(lua_State *L) {
+  const double seconds = check_number(L, 2);
+  if (!(seconds >= 0 && seconds <= 3600)) arg_error(L, 2, "want 0 to 3600 seconds");
+  channel_wait(check_server(L), seconds);
+  return 0;
+}
+
+static int server_send(lua_State *L) {
+  size_t n;
+  const int client = (int)check_integer(L, 2, 0, CHANNEL_CLIENTS - 1);
+  const char *text = check_string(L, 3, &n);
+  channel_send(check_server(L), client, text, n);
+  return 0;
+}
+
+static int server_close(lua_State *L) {
+  ChannelServer **s = check_object(L, 1, SERVER_TYPE), *old = *s;
+  *s = NULL;
+  channel_close(old);
+  return 0;
+}
+
+static int l_connect(lua_State *L) {
+  const char *path = check_string(L, 1, NULL);
+  ChannelClient **c = lua_newuserdatauv(L, sizeof *c, 0);
+  *c = NULL;
+  luaL_setmetatable(L, CLIENT_TYPE);
+  const Status status = channel_connect(c, path);
+  return status ? push_failure(L, status) : 1;
+}
+
+static int client_write(lua_State *L) {
+  size_t n;
+  const char *text = check_string(L, 2, &n);
+  const Status status = channel_write(check_client(L), text, n);
+  if (status) return push_failure(L, status);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static int client_read(lua_State *L) {
+  const char *line;
+  size_t n;
+  const Status status = channel_read(check_client(L), check_number(L, 2), &line, &n);
+  if (status) return push_failure(L, status);
+  if (line)
+    lua_pushlstring(L, line, n);
+  else
+    lua_pushboolean(L, 0);
+  return 1;
+}
+
+static int client_close(lua_State *L) {
+  ChannelClient **c = check_object(L, 1, CLIENT_TYPE), *old = *c;
+  *c = NULL;
+  channel_disconnect(old);
+  return 0;
+}
+
+void channel_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"connect", l_connect}, {"listen", l_listen}, {NULL, NULL}};
+  static const luaL_Reg server[] = {{"next", server_next},
+                                    {"wait", server_wait},
+                                    {"send", server_send},
+                                    {"close", server_close},
+                                    {NULL, NULL}};
+  static const luaL_Reg client[] = {
+      {"write", client_write}, {"read", client_read}, {"close", client_close}, {NULL, NULL}};
+  static const luaL_Reg server_meta[] = {
+      {"__gc", server_close}, {"__close", server_close}, {NULL, NULL}};
+  static const luaL_Reg client_meta[] = {
+      {"__gc", client_close}, {"__close", client_close}, {NULL, NULL}};
+  make_type(L, SERVER_TYPE, server_meta, server);
+  make_type(L, CLIENT_TYPE, client_meta, client);
+  luaL_newlib(L, functions);
+  lua_setfield(L, -2, "channel");
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# grpo attach: looking into a live run, changing it, pausing it; a resume repeats what was changed.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+
+# Each step waits for a file, so that the session finds the run where it wants it.
+experiment exp.lua 'train = { steps = 8, prompts_per_step = 2, lr = 1e-3 }, checkpoint = { every = 3, keep = 9 },
+  hooks = { on_step = function(m, tr) tr.state.seen = (tr.state.seen or 0) + 1
+    if tr.step_count == tonumber(os.getenv("PAUSE") or 0) then tr.paused = true end end }'
+
+# begin DIRECTORY [VARIABLE=VALUE] : a run that pauses after step 4
+begin() {
+  local dir=$1; shift
+  env PAUSE=4 "$@" "$GRPO" run exp.lua --quiet --dir "$dir" </dev/null >"$dir.out" 2>"$dir.err" &
+  pid=$!
+  for _ in $(seq 400); do [ -S "$dir/exp-001/control.sock" ] && grep -q 'paused at step' "$dir/exp-001/run.log" 2>/dev/null && return; sleep 0.05; done
+  echo "# the run did not pause"; cat "$dir.err"
+}
+attach() { timeout 60 "$GRPO" attach "$@" >out 2>err; }
+
+begin a
+attach a/exp-001 <<'LUA'
+tr.step_count
+#tr.batch.completions
+worst(1)
+function twice(x)
+  return 2 * x
+end
+twice(21)
+tr.config.train.lr = 5e-3
+weight("digits", 3)
+tr.state.note = "kept"
+nothing.here
+tr:step()
+tr.config.model = 1
+weight("nope", 1)
+tr.config.train.kl = function() return 1 end
+print("\27[31m")
+LUA
+status=$?
+result "values are shown" "$([ $status = 0 ] && grep -qx 4 out && grep -qx 8 out && grep -qx 42 out || cat out err)"
+result "a completion with its rewards" "$(grep -qE '^\[digits [0-9.]+ \| total [0-9.]+ \| (eos|length), [0-9] tokens\] prompt: [0-9+=]+$' out || cat out)"
+result "what a terminal would obey is not passed on" "$(grep -q '\\x1b\[31m' out && ! grep -q "$(printf '\033')" out err || cat -v out err)"
+result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 5 ] && grep -q 'called inside an attached session' err \
+  && grep -q "tr.config.model: cannot be changed" err && grep -q "no reward 'nope'" err && grep -q 'only what JSON can hold' err || cat err)"
+result "changes are recorded with their step" "$([ "$(grep -c '"step": 4' a/exp-001/events.jsonl)" = 3 ] || cat a/exp-001/events.jsonl)"
+result "the socket is this user's alone" "$([ "$(stat -c %a a/exp-001/control.sock)" = 600 ] || stat a/exp-001/control.sock)"
+
+# clients that die, or that say nothing, or nonsense
+python3 - a/exp-001/control.sock <<'PY' 2>/dev/null || perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => "a/exp-001/control.sock"); print $s "nonsense\n{\"text\": 5}\n\0\xff\n";'
+import socket, sys
+for text in (b"nonsense\n{\"text\": 5}\n\0\xff\n", b"{\"id\": 1, \"text\": \"pause()", b""):
+    s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(text); s.close()
+PY
+echo 'resume()' | attach a/exp-001
+wait $pid; status=$?
+result "nonsense and death of clients leave the run alone" "$([ $status = 0 ] && grep -q '"state": "finished"' a/exp-001/run.json || cat a.err a/exp-001/run.log)"
+result "the socket goes with the run" "$([ ! -e a/exp-001/control.sock ] || echo 'still there')"
+echo 1 | attach a/exp-001; status=$?
+result "a run that has ended is not attached to" "$([ $status = 2 ] && grep -q 'is not running (finished)' err || cat err)"
+
+# ---- a resume does it again ---------------------------------------------------------------------------------------------
+begin b
+cp a/exp-001/events.jsonl b/exp-001/ # as if the same had been asked for, and then:
+kill -9 $pid; wait $pid 2>/dev/null
+"$GRPO" run --resume=b/exp-001 --quiet >/dev/null 2>b.err </dev/null
+result "a killed run that is resumed repeats the changes, bit for bit" "$(different a/exp-001 b/exp-001; cat b.err)"
+begin c
+echo 'resume()' | attach c/exp-001; wait $pid
+result "without them it is another run" "$([ -n "$(different a/exp-001 c/exp-001)" ] || echo 'no difference')"
+
+# ---- stopping, saving -----------------------------------------------------------------------------------------------------
+begin d
+printf 'save()\nstop("seen enough")\n' | attach d/exp-001
+wait $pid; status=$?
+result "stop() ends the run after a checkpoint" "$([ $status = 0 ] && grep -q '"state": "stopped"' d/exp-001/run.json \
+  && [ "$(readlink d/exp-001/latest)" = checkpoints/step-000004 ] || cat d.err d/exp-001/run.log)"
+begin e
+kill -TERM $pid; wait $pid; status=$?
+result "SIGTERM ends a paused run" "$([ $status = 143 ] || cat e.err)"
+finish

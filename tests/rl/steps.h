@@ -1,0 +1,205 @@
+/* steps.h - a few optimizer steps from the same start in two ways, and everything they leave behind
+ * compared bit for bit. */
+#ifndef GRPO_TESTS_RL_STEPS_H
+#define GRPO_TESTS_RL_STEPS_H
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "grad/policy.h"
+#include "model/lora.h"
+#include "tiny.h"
+
+typedef struct Setup {
+  bool two_passes, lora, untied, capped, own_loss, checkpointing, damaged;
+  int micro_batch_tokens, iterations;
+  double kl, entropy, dropout;
+  KlEstimator estimator;
+  ReuseRollout reuse;
+  const char *shape;                       /* config.json of another model than tiny.h's */
+  int prompts, group, max_prompt, max_new; /* 0: tiny.h's */
+  bool replace; /* some groups are rolled out again, with other prompts */
+} Setup;
+
+typedef struct Result {
+  Model *weights;
+  StepMetrics m;
+  real *grads;
+  size_t n;
+  Buf state; /* the checkpoint's optimizer file */
+  uint64_t one_pass_units, replayed_units;
+} Result;
+
+static inline Config config_of(const Setup *s) {
+  Config c = tiny_config();
+  if (s->shape) {
+    Json *j = NULL;
+    CHECK(!json_parse(s->shape, strlen(s->shape), "test", &j));
+    CHECK(!config_from_json(&c, j, "test"));
+    json_free(j);
+    return c;
+  }
+  c.tie_word_embeddings = !s->untied;
+  if (!s->capped) return c;
+  c.family = FAMILY_GEMMA2;
+  c.logit_softcap = 5;
+  c.attn_softcap = 20;
+  c.query_pre_attn_scalar = 8;
+  return c;
+}
+
+static inline void open_engine(Tiny *t, const Setup *s) {
+  static const char *const some[] = {"q_proj", "down_proj", "lm_head"};
+  static const char *const all[] = {"all-linear"};
+  const Config c = config_of(s);
+  *t = (Tiny){0};
+  tiny_options(&t->o);
+  if (s->prompts) t->o.prompts_per_step = s->prompts;
+  if (s->group) t->o.group_size = s->group;
+  if (s->max_prompt) t->o.max_prompt_tokens = s->max_prompt;
+  if (s->max_new) t->o.max_new_tokens = s->max_new;
+  t->o.reuse_rollout = s->reuse;
+  t->o.micro_batch_tokens = s->micro_batch_tokens;
+  t->o.gradient_checkpointing = s->checkpointing;
+  CHECK(!pool_new(&t->pool, 2));
+  CHECK(!model_new(&t->model, t->pool, &c, 1));
+  CHECK(!model_new(&t->reference, t->pool, &c, 2));
+  const LoraOptions lora = {.rank = 4,
+                            .alpha = 8,
+                            .dropout = s->dropout,
+                            .ntargets = s->shape ? 1 : 3,
+                            .targets = s->shape ? all : some};
+  if (s->lora) CHECK(!model_add_lora(t->model, &lora, 4));
+  CHECK(!tokenizer_bytes(&t->tok));
+  const Status st = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o);
+  if (st) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+  t->engine->two_passes = s->two_passes;
+}
+
+enum { MOST_PROMPTS = 48, MOST_TOKENS = 64 };
+
+static inline void make_prompts(const Tiny *t, uint32_t step, int n, Prompt *prompts,
+                                int32_t ids[][MOST_TOKENS]) {
+  const uint32_t most = (uint32_t)t->o.max_prompt_tokens;
+  for (int p = 0; p < n; p++) {
+    prompts[p] =
+        (Prompt){ids[p], 1 + (int)((5 * step + 7 * (uint32_t)p) % most), step * 64 + (uint32_t)p};
+    for (int i = 0; i < prompts[p].len; i++)
+      ids[p][i] = (int32_t)((31 * (int)step + 17 * p + 5 * i + 11) % 256);
+  }
+}
+
+static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
+  static int32_t ids[MOST_PROMPTS][MOST_TOKENS];
+  Prompt prompts[MOST_PROMPTS];
+  RolloutOptions ro = {.group = t->o.group_size, .seed = 3, .step = step};
+  const int slots[] = {2, 0};
+  Batch *b = engine_batch(t->engine, BATCH_SAMPLE);
+  sampling_default(&ro.sampling);
+  ro.sampling.max_new_tokens = t->o.max_new_tokens;
+  make_prompts(t, step, t->o.prompts_per_step, prompts, ids);
+  Status st = engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro);
+  if (s->replace && st == GRPO_OK) {
+    make_prompts(t, step + 100, 2, prompts, ids);
+    st = engine_replace(t->engine, BATCH_SAMPLE, 2, slots, prompts, &ro);
+  }
+  if (st) test_fail(__FILE__, __LINE__, "rollout: %s", err_message());
+  return b;
+}
+
+/* -(1 / N) sum of A log p + 0.01 entropy */
+static inline Status own_loss(void *user, const LossInput *in, Value **loss) {
+  const Ctx *cx = user;
+  const Attr all = {.i = {-1}};
+  Value *product = NULL, *both = NULL, *sum = NULL, *scale = NULL;
+  try(value_new(&scale, 0, NULL));
+  value_tensor(scale)->data[0] = (real)(-1 / in->num_tokens);
+  try(value_apply(cx, OP_mul, (Value *[]){in->logp, in->advantage}, NULL, 0, true, &product));
+  try(value_apply(cx, OP_sub, (Value *[]){product, in->entropy}, NULL, 0, true, &both));
+  try(value_apply(cx, OP_sum, (Value *[]){both}, &all, 0, true, &sum));
+  try(value_apply(cx, OP_mul, (Value *[]){sum, scale}, NULL, 0, true, loss));
+  value_release(product);
+  value_release(both);
+  value_release(sum);
+  value_release(scale);
+  return GRPO_OK;
+}
+
+static inline void step(Tiny *t, const Setup *s, uint32_t number, StepMetrics *m) {
+  static double adv[1024];
+  UpdateOptions o;
+  Batch *b = roll_out(t, s, number);
+  tiny_advantages(b, adv);
+  update_options_init(&o, LOSS_grpo);
+  o.lr = 1e-2;
+  o.advantage = adv;
+  o.iterations = s->iterations ? s->iterations : 1;
+  o.loss.max_new_tokens = t->o.max_new_tokens;
+  o.loss.kl = s->kl;
+  o.loss.kl_estimator = s->estimator;
+  o.loss.entropy = s->entropy;
+  o.top_entropy_quantile = 0.8;
+  o.step = number;
+  if (s->own_loss) o.loss_fn = own_loss;
+  o.loss_user = &t->engine->loss_tape.cx;
+  if (s->kl != 0) CHECK(!engine_reference(t->engine, b));
+  if (s->damaged) b->completion[2].logp[0] += (float)0.25;
+  const Status st = engine_update(t->engine, b, &o, m);
+  if (st) test_fail(__FILE__, __LINE__, "update: %s", err_message());
+}
+
+static inline void keep_gradients(Model *m, Result *r) {
+  size_t at = 0;
+  for (int i = 0; i < model_num_params(m); i++)
+    if (model_param(m, i)->trainable) r->n += model_param(m, i)->t.n;
+  r->grads = malloc(r->n * sizeof *r->grads);
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Tensor *t = &model_param(m, i)->t;
+    if (!model_param(m, i)->trainable) continue;
+    memcpy(r->grads + at, t->grad, t->n * sizeof *r->grads);
+    at += t->n;
+  }
+}
+
+static inline Result run(Setup s, bool two_passes) {
+  Result r = {0};
+  Tiny t;
+  s.two_passes = two_passes;
+  open_engine(&t, &s);
+  for (uint32_t k = 1; k <= 3; k++) step(&t, &s, k, &r.m);
+  keep_gradients(t.model, &r);
+  CHECK(!engine_save(t.engine, test_tmp()));
+  CHECK(!file_read(test_path("%s/optimizer.safetensors", test_tmp()), 0, &r.state));
+  r.one_pass_units = t.engine->one_pass_units;
+  r.replayed_units = t.engine->replayed_units;
+  CHECK(!model_clone(&r.weights, t.model));
+  tiny_close(&t);
+  return r;
+}
+
+static inline void release(Result *r) {
+  model_release(r->weights);
+  buf_free(&r->state);
+  free(r->grads);
+}
+
+static inline void check_metrics(const StepMetrics *a, const StepMetrics *b) {
+#define METRIC(field, name)                                                                        \
+  if (!strstr(name, "time/") && !strstr(name, "per_second") && !isnan(a->field))                   \
+    CHECK(a->field == b->field);
+#include "rl/metrics.def"
+#undef METRIC
+}
+
+static inline void check_equal(const Result *a, const Result *b) {
+  CHECK(a->n == b->n && memcmp(a->grads, b->grads, a->n * sizeof *a->grads) == 0);
+  CHECK(same_weights(a->weights, b->weights));
+  CHECK(a->state.len == b->state.len && memcmp(a->state.data, b->state.data, a->state.len) == 0);
+  check_metrics(&a->m, &b->m);
+  check_metrics(&b->m, &a->m);
+}
+
+#endif
