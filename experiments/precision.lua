@@ -1,4 +1,5 @@
 -- Reads the runs that experiments/precision made: a table for experiments/precision.md.
+local grpo = require "grpo"
 local runs, BLOCK = os.getenv("RUNS"), 10
 local modes, seeds = { "f32", "bf16" }, {}
 for seed in os.getenv("SEEDS"):gmatch("%d+") do seeds[#seeds + 1] = seed end
@@ -56,19 +57,21 @@ for _, mode in ipairs(modes) do
   for i, seed in ipairs(seeds) do all[mode][i] = read(mode, seed) end
 end
 
-print("| seed | compute | pass@1 before GRPO | after | greedy before | after | mean reward | final KL | seconds in steps |")
+print("| seed | compute | pass@1 before GRPO | after | greedy before | after | mean reward | final KL | seconds |")
 print("|---|---|---|---|---|---|---|---|---|")
 for i, seed in ipairs(seeds) do
   for _, mode in ipairs(modes) do
     local r = all[mode][i]
     local from, to = r.at["after sft"], r.at["after grpo"]
     print(("| %s | %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.4f | %.0f |"):format(seed, mode, from["eval/pass@1"],
-      to["eval/pass@1"], from["eval/accuracy"], to["eval/accuracy"], mean(r.curve.reward), r.final_kl, r.seconds))
+      to["eval/pass@1"], from["eval/accuracy"], to["eval/accuracy"], mean(r.curve.reward), r.final_kl,
+      r.seconds))
   end
 end
 
-print(("\n| mean |difference| of curves, by blocks of %d steps | bf16 against f32, same seed | f32, different seeds | bf16, "
-  .. "different seeds |"):format(BLOCK):gsub("|difference|", "\\|difference\\|"))
+print(("\n| mean absolute difference of curves, by blocks of %d steps | bf16 against f32, same seed "
+  .. "| f32, different seeds "
+  .. "| bf16, different seeds |"):format(BLOCK))
 print("|---|---|---|---|")
 for _, name in ipairs { "loss", "reward", "correct", "kl" } do
   local between, within = {}, { f32 = {}, bf16 = {} }
