@@ -6,6 +6,7 @@
 --   weight    name, value      of a reward entry
 --   state     data             tr.state as a whole, encoded
 --   evaluate                   an evaluation
+--   reload    source, files    the script and its modules, kept in the run's `source` (reload.lua)
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
@@ -50,6 +51,10 @@ end
 
 function apply.evaluate(tr)
   tr:run_evaluation("attached")
+end
+
+function apply.reload(tr, e)
+  tr.watch:again(e)
 end
 
 -- Evaluations that eval.jsonl has already.
@@ -97,7 +102,7 @@ function events.add(tr, e)
   e.applied = true
   tr.events = tr.events or {}
   tr.events[#tr.events + 1] = e
-  local about = e.path or e.name or ""
+  local about = e.path or e.name or e.source or ""
   tr.directory:note(("changed at step %d: %s %s%s"):format(e.step, e.kind, about, e.value ~= nil
     and " = " .. core.json_encode(e.value) or ""))
 end

@@ -52,12 +52,12 @@ local function loaded_modules()
   return list
 end
 
-local function save_sources(dir, script)
-  local text = fs.read(script)
-  must(fs.mkdirs(dir .. "/source/modules"))
-  must(fs.write(dir .. "/source/main.lua", text or ""))
+-- The script and every module it loaded, into the directory `to`: main.lua, modules/.
+function rundir.save_sources(to, script)
+  must(fs.mkdirs(to .. "/modules"))
+  must(fs.write(to .. "/main.lua", fs.read(script) or ""))
   for _, module in ipairs(loaded_modules()) do
-    local target = dir .. "/source/modules/" .. module.name:gsub("%.", "/") .. ".lua"
+    local target = to .. "/modules/" .. module.name:gsub("%.", "/") .. ".lua"
     must(fs.mkdirs(target:match("^(.*)/")))
     must(fs.write(target, fs.read(module.path) or ""))
   end
@@ -77,7 +77,7 @@ end
 local function fill(run, name, info)
   local dir = run.dir
   run.lock = must(fs.lock(dir .. "/.lock"))
-  save_sources(dir, info.script)
+  rundir.save_sources(dir .. "/source", info.script)
   write_json(dir .. "/config.json", info.config)
   write_json(dir .. "/env.json", info.env)
   write_json(dir .. "/inputs.json", inputs_of(info.inputs))

@@ -12,6 +12,7 @@ local events = require "grpo.events"
 local experiment = require "grpo.experiment"
 local live = require "grpo.live"
 local loading = require "grpo.loading"
+local reload = require "grpo.reload"
 local Stage = require "grpo.stage"
 
 local Trainer = { __name = "grpo.Trainer" }
@@ -386,6 +387,7 @@ function methods:run_loop()
     if not stage then break end
     if stage.index ~= before or stage.step == 0 then self.view:stage(self, stage) end
     events.catch_up(self)
+    if self.watch then self.watch:poll() end
     if self.control then self.control:serve() end
     if self.stop_reason then break end
     local metrics = self:step()
@@ -402,6 +404,7 @@ function methods:run()
   self:refuse_inside("run", true)
   if self.directory then
     events.load(self)
+    self.watch = reload.watch(self, self.directory.info.script)
     self.control = control.open(self)
   end
   local ok, err = xpcall(self.run_loop, traced, self)

@@ -189,15 +189,12 @@ static Status add_forward(const Ctx *cx, Node *nd) {
 
 static Status add_backward(const Ctx *cx, Node *nd) {
   if (!all_plain(nd)) return back_runs(nd, add_back_run);
-  for (int k = 0; k < 2; k++) {
-    if (!wants_grad(nd->in[k])) continue;
+  if (wants_grad(nd->in[1])) {
     bool add;
-    real *d = grad_into(nd->in[k], &add);
-    if (add)
-      vec_acc(cx, nd->out->n, nd->out->grad, d);
-    else
-      memcpy(d, nd->out->grad, nd->out->n * sizeof *d);
+    real *d = grad_into(nd->in[1], &add);
+    (add ? vec_acc : vec_copy)(cx, nd->out->n, nd->out->grad, d);
   }
+  if (wants_grad(nd->in[0])) grad_hand_on(cx, nd, nd->in[0]);
   return GRPO_OK;
 }
 

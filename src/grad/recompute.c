@@ -26,6 +26,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   const int first = t->n;
   const ArenaMark mark = arena_mark(&t->arena);
   Tensor *x = nd->in[0], *y, leaf = *x;
+  leaf.grad_lent = false; /* x keeps its buffer */
   try(r->fn(r->user, t, &leaf, &y));
   try(check_shape(x, y));
   if (y->needs_grad) try(tape_backward_since(t, first, y, nd->out->grad));

@@ -167,6 +167,19 @@ real *grad_added(Tensor *t) {
   return t->grad;
 }
 
+void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to) {
+  real *from = nd->out->grad;
+  if (to->grad_live) {
+    vec_acc(cx, to->n, from, to->grad);
+  } else if (to->grad_lent && nd->out->grad_lent) {
+    nd->out->grad = to->grad;
+    to->grad = from;
+  } else {
+    vec_copy(cx, to->n, from, to->grad);
+  }
+  to->grad_live = true;
+}
+
 /* Gradient buffers of results that backward is done with, kept for the next of the same size: the
  * same few stay in the cache.  The list is threaded through the buffers. */
 typedef struct Spare {
@@ -190,6 +203,7 @@ static Status want_grad(Tape *t, Tensor *x, Spare **spares) {
   x->grad = take_spare(spares, x->n);
   if (!x->grad) x->grad = arena_alloc(&t->arena, bytes < sizeof(Spare) ? sizeof(Spare) : bytes);
   x->grad_live = false;
+  x->grad_lent = true;
   if (x->grad) return GRPO_OK;
   return fail(GRPO_ENOMEM, "backward: no memory for a gradient of shape %s", shape_text(x).s);
 }

@@ -90,5 +90,8 @@ Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */
 real *grad_into(Tensor *t, bool *add);
 /* The same for code that can only add: zeroes a buffer that holds nothing yet. */
 real *grad_added(Tensor *t);
+/* For the last thing that a backward does: its output's gradient, which nobody needs afterwards, is
+ * added to that of an input of the same size, or becomes it. */
+void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to);
 
 #endif

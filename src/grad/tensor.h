@@ -27,6 +27,7 @@ typedef struct Tensor {
   int dim[TENSOR_DIMS];
   Compute compute; /* of products with it as the weight, in forward and backward (weight.h) */
   bool needs_grad;
+  bool grad_lent; /* grad is a tape's, which may put another buffer in its place */
   bool grad_live; /* grad holds a contribution: the next one adds, the first one may overwrite */
 } Tensor;
 

@@ -51,10 +51,9 @@ typedef struct Kernels {
                    real *c, ptrdiff_t ldc, bool add);
   /* sum[cols] += rows of x, in order */
   void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
-  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng groups.
-   * sum [cols] (NULL: none) += the rows, in order. */
-  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
-                       real *sum);
+  /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng
+   * groups. */
+  void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst);
   /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr] */
   void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, real *dst);
 
@@ -148,15 +147,15 @@ typedef struct Kernels {
 /* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
  * first in the low half; an odd last step is paired with zero.
  *
- * a, the rows: whole tiles of mr rows interleaved, [pair][mr]; of fewer than two tiles but not one,
- * at the end, rows may follow one another.  Row i's tile begins at word i * ceil(k / 2) in any case.
- * Made by pair_rows or pair_columns of whole tiles, and of all rows of such an end, at once. */
+ * a, the rows: row i's tile begins at word i * pairs.  Whole tiles of mr rows are interleaved, [pair]
+ * [mr]; of fewer than two tiles that are left at the end, rows may follow one another.  Made by
+ * pair_rows or pair_columns of whole tiles, and of all that is left at once. */
 typedef struct Kernels16 {
   int mr;
-  /* c[m,n] (+)= a b of `pairs` pairs from p0 of a on; lda: words of a row.  b, at p0 already: word
-   * (p, j) is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order, one accumulator an output. */
-  void (*block)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, int p0,
-                const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
+   * one accumulator an output. */
+  void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                real *c, ptrdiff_t ldc, bool add);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
                        uint32_t *a); /* [depth, m] */

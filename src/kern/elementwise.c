@@ -1,5 +1,6 @@
 /* elementwise.c - n independent elements, cut into pieces of one size for the pool. */
 #include <math.h>
+#include <string.h>
 
 #include "base/pool.h"
 #include "kern/dispatch.h"
@@ -95,6 +96,13 @@ void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y) {
   run(cx, &(Elements){.n = n, .run = run_add, .a = a, .b = b, .x = y});
 }
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y) { vec_add(cx, n, y, x, y); }
+
+static void run_copy(const Elements *e, size_t at, size_t n) {
+  memcpy(e->x + at, e->a + at, n * sizeof *e->x);
+}
+void vec_copy(const Ctx *cx, size_t n, const real *x, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_copy, .a = x, .x = y});
+}
 
 static void run_lerp(const Elements *e, size_t at, size_t n) {
   kernels()->lerp(n, e->alpha, e->a + at, e->x + at);

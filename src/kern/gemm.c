@@ -21,6 +21,7 @@ enum {
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
   DW_ROWS = 96,         /* a multiple of every mr */
   DW_COLS = 384,        /* of every panel's width */
+  DW_CHUNKS = 16,       /* fewer are made smaller */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
   LINE = 64,            /* a second-level cache: its lines, the bytes of a way, */
   CACHE_WAY = 1 << 16,  /* and how many ways to count on */
@@ -44,12 +45,11 @@ static int panel_start(int n, int p) {
 
 size_t gemm_packed_size(int n, int k) { return (size_t)round_up(n, GROUP) * (size_t)k; }
 
-/* dst[p][j] = src(p, j) for `depth` inner steps and `width` columns, of which `cols` exist; sum
- * (NULL: none) gets the columns' sums added, where they lie side by side. */
+/* dst[p][j] = src(p, j) for `depth` inner steps and `width` columns, of which `cols` exist. */
 static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_t ps, ptrdiff_t cs,
-                       real *dst, real *sum) {
+                       real *dst) {
   if (cs == 1) {
-    kernels()->pack_columns(depth, cols, width, src, ps, dst, sum);
+    kernels()->pack_columns(depth, cols, width, src, ps, dst);
     return;
   }
   kernels()->transpose(cols, depth, src, cs, dst, width); /* ps is 1 */
@@ -61,7 +61,7 @@ typedef struct Pack {
   int n, k;
   const real *w;
   ptrdiff_t ps, cs;
-  real *packed, *sum;
+  real *packed;
 } Pack;
 
 static void pack_chunk(void *arg, int p, int worker) {
@@ -69,11 +69,11 @@ static void pack_chunk(void *arg, int p, int worker) {
   const Pack *j = arg;
   const int g0 = panel_start(j->n, p), g1 = panel_start(j->n, p + 1), at = g0 * GROUP;
   pack_panel(j->k, kern_min(j->n, g1 * GROUP) - at, (g1 - g0) * GROUP, j->w + at * j->cs, j->ps,
-             j->cs, j->packed + (size_t)at * (size_t)j->k, j->sum ? j->sum + at : NULL);
+             j->cs, j->packed + (size_t)at * (size_t)j->k);
 }
 
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
-  Pack j = {n, k, w, in_out ? n : 1, in_out ? 1 : k, packed, NULL};
+  Pack j = {n, k, w, in_out ? n : 1, in_out ? 1 : k, packed};
   pool_run(cx->pool, panel_count(n), pack_chunk, &j);
 }
 
@@ -177,7 +177,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   do {
     f.k = kern_min(slab, n - at);
     pool_run(cx->pool, panel_count(f.n), pack_chunk,
-             &(Pack){f.n, f.k, w + at * ps, ps, cs, packed, NULL});
+             &(Pack){f.n, f.k, w + at * ps, ps, cs, packed});
     forward(cx, f);
     f.add = true;
     f.x += slab;
@@ -218,7 +218,7 @@ static void product_chunk(void *arg, int chunk, int worker) {
   int k0 = 0;
   do {
     const int depth = kern_min(PLAIN_DEPTH, q->k - k0);
-    pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel, NULL);
+    pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
     kernels()->block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks, panel,
                      width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n, q->add || k0 > 0);
     k0 += PLAIN_DEPTH;
@@ -251,7 +251,7 @@ typedef struct Outer {
   int m, n, k, depth, row_chunks, panels; /* a chunk's panels */
   const real *dy, *x, *packed;            /* packed: x; NULL: read where it is */
   ptrdiff_t lddy, ldx;
-  real *dw, *x_sum;
+  real *dw;
   bool add;
   Scratch scratch;
 } Outer;
@@ -272,7 +272,6 @@ static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int de
   const real *x = o->x + k0 * o->ldx + at;
   kernels()->block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx, GROUP,
                    o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
-  if (o->x_sum && n0 == 0) kernels()->add_rows(depth, end - at, x, o->ldx, o->x_sum + at);
 }
 
 /* the first output of a chunk: whole tiles, shared out evenly */
@@ -304,16 +303,15 @@ static void outer_chunk(void *arg, int chunk, int worker) {
 static Status pack_outer(const Ctx *cx, Outer *o) {
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(o->k, o->m));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  Pack pack = {o->k, o->m, o->x, o->ldx, 1, packed, o->x_sum};
+  Pack pack = {o->k, o->m, o->x, o->ldx, 1, packed};
   o->packed = packed;
   try(scratch_new(cx, (size_t)o->depth * (DW_ROWS + 16), "gemm_dw", &o->scratch));
   pool_run(cx->pool, panel_count(o->k), pack_chunk, &pack);
   return GRPO_OK;
 }
 
-/* x_sum, NULL or [k]: gets the sums of x's columns added */
 static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                    int ldx, real *dw, bool add, real *x_sum) {
+                    int ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
   const bool direct = readable(k, ldx) && cached >= LEAST_DEPTH;
@@ -328,10 +326,11 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .lddy = lddy,
              .ldx = ldx,
              .dw = dw,
-             .x_sum = x_sum,
              .add = add};
+  const int col_chunks = kern_ceil(panel_count(k), o.panels);
+  if (o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
-  pool_run(cx->pool, o.row_chunks * kern_ceil(panel_count(k), o.panels), outer_chunk, &o);
+  pool_run(cx->pool, o.row_chunks * col_chunks, outer_chunk, &o);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -339,19 +338,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add) {
   if (n <= 0 || k <= 0) return GRPO_OK;
-  if (in_out) return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add, NULL);
-  return outer(cx, m, n, k, dy, lddy, x, ldx, dw, add, NULL);
-}
-
-Status gemm_dw_db(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                  int ldx, bool in_out, real *dw, bool add_dw, real *db, bool add_db) {
-  if (n <= 0) return GRPO_OK;
-  if (k <= 0 || !in_out) {
-    try(gemm_db(cx, m, n, dy, lddy, db, add_db));
-    return gemm_dw(cx, m, n, k, dy, lddy, x, ldx, in_out, dw, add_dw);
-  }
-  if (!add_db) memset(db, 0, sizeof(real) * (size_t)n);
-  return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add_dw, db);
+  if (in_out) return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add);
+  return outer(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }
 
 /* ---- db ---- */

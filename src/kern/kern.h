@@ -69,9 +69,6 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
-/* The same and db[n] (+)= sum over rows of dy, which needs no pass of its own where dy is packed. */
-Status gemm_dw_db(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                  int ldx, bool in_out, real *dw, bool add_dw, real *db, bool add_db);
 /* db[n] (+)= sum over rows of dy */
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add);
 /* c[m,n] = a[m,k] b[k,n], any orientation by strides of transposition flags; for small ops,
@@ -183,6 +180,7 @@ void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const re
                       bool add);
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
+void vec_copy(const Ctx *cx, size_t n, const real *x, real *y);
 void vec_exp(size_t n, const real *x,
              real *y); /* relative error below 2e-7 in float; below FLT_MIN 0 */
 

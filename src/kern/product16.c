@@ -16,8 +16,9 @@
 enum {
   ROWS = 256,            /* rows a chunk, which share a panel */
   TURN_ROWS = 512,       /* when panels are turned for them */
-  PAIRS = 256,           /* pairs of inner steps a block: a panel of them in L2 */
-  SCRATCH_PAIRS = 128,   /* the same, of a panel made in scratch memory: in L1 */
+  PAIRS = 128,           /* pairs of inner steps a block: a panel of them in L1 */
+  LONG = 1024,           /* the same when no other rows want the panel */
+  ONE_TILE = 8,          /* rows at most that do not */
   WIDTH = 3 * GROUP,     /* columns a panel */
   FEW = 4,               /* rows at most whose tiles are twice as wide */
   PANELS = 4,            /* at most, that share a chunk's rows of a */
@@ -135,8 +136,8 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, at / GROUP, kern_ceil(cols, GROUP), p0, pairs, scratch, &bgs);
-  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs, q->pairs, p0, b, bgs, c,
-                     q->ldc, q->add || p0 > 0);
+  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
+                     bgs, c, q->ldc, q->add || p0 > 0);
   if (q->bias && p0 + pairs >= q->pairs)
     for (int i = 0; i < rows; i++, c += q->ldc) kernels()->add((size_t)cols, c, q->bias + at, c);
 }
@@ -154,15 +155,15 @@ static void chunk_of(void *arg, int chunk, int worker) {
       for (int i = p; i < kern_min(p + together, last); i++) multiply(q, r0, rows, i, p0, scratch);
 }
 
-static void cut_rows(Product *q) {
+static void cut(Product *q) {
   const int most = q->source == TURNED ? TURN_ROWS : ROWS;
   q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kernels16()->mr);
   q->row_chunks = kern_ceil(q->m, q->rows);
+  q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
+  q->step = q->source != PACKED ? PAIRS * WIDTH / q->width : q->m <= ONE_TILE ? LONG : PAIRS;
 }
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
-  q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
-  q->step = q->source == PACKED ? PAIRS : SCRATCH_PAIRS * WIDTH / q->width;
   const int panels = kern_ceil(q->n, q->width);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
@@ -173,41 +174,47 @@ static Status run(const Ctx *cx, Product *q, const char *what) {
   return GRPO_OK;
 }
 
-/* ---- a: tiles of rows, in pairs of inner steps ----
- * Whole tiles are interleaved; the last rows of a chunk, fewer than two tiles and not one, follow one
- * another (Kernels16.block). */
+/* ---- a: tiles of rows, in pairs of inner steps, block after block of a chunk ---- */
 typedef struct Operand {
-  int m, depth, rows, tiles; /* rows: of a product's chunk; tiles: of a chunk here */
+  int m, depth, rows, step, tiles; /* rows, step: of a product's chunk; tiles: of a chunk here */
   const real *x;
   ptrdiff_t ldx;
   bool columns; /* x is [depth, m] */
   uint32_t *out;
 } Operand;
 
-static void pair_tile(const Operand *o, int r) {
-  const int mr = kernels16()->mr, r0 = r / o->rows * o->rows;
-  const int left = kern_min(o->rows, o->m - r0) - (r - r0); /* in the product's chunk */
-  if (r > r0 && left < mr) return;                          /* went with the tile before it */
-  const int rows = left >= 2 * mr || left <= mr ? kern_min(left, mr) : left;
-  uint32_t *out = o->out + (ptrdiff_t)r * kern_ceil(o->depth, 2);
-  if (o->columns)
-    kernels16()->pair_columns(rows, o->depth, o->x + r, o->ldx, out);
-  else
-    kernels16()->pair_rows(rows, o->depth, o->x + r * o->ldx, o->ldx, out);
+/* The tile from row r on, two of columns where whole lines of memory can be had; rows done. */
+static int pair_tile(const Operand *o, int r, int end) {
+  const int mr = kernels16()->mr, r0 = r / o->rows * o->rows, chunk = kern_min(o->rows, o->m - r0);
+  const int left = chunk - (r - r0);
+  if (r > r0 && left < mr) return mr; /* went with the tile before it */
+  const bool two = o->columns && r + 2 * mr <= end && (left >= 3 * mr || left == 2 * mr);
+  const int rows = two ? 2 * mr : left >= 2 * mr ? mr : left;
+  uint32_t *first = o->out + (ptrdiff_t)r0 * kern_ceil(o->depth, 2);
+  for (int k0 = 0; k0 < o->depth; k0 += 2 * o->step) {
+    const int depth = kern_min(2 * o->step, o->depth - k0);
+    uint32_t *out = first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * kern_ceil(depth, 2);
+    if (o->columns)
+      kernels16()->pair_columns(rows, depth, o->x + k0 * o->ldx + r, o->ldx, out);
+    else
+      kernels16()->pair_rows(rows, depth, o->x + r * o->ldx + k0, o->ldx, out);
+  }
+  return two ? rows : mr;
 }
 
 static void operand_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Operand *o = arg;
-  const int mr = kernels16()->mr, end = kern_min(o->m, (chunk + 1) * o->tiles * mr);
-  for (int r = chunk * o->tiles * mr; r < end; r += mr) pair_tile(o, r);
+  const int rows = o->tiles * kernels16()->mr, end = kern_min(o->m, (chunk + 1) * rows);
+  for (int r = chunk * rows; r < end;) r += pair_tile(o, r, end);
 }
 
 /* q's a from x, [m, depth], or with `columns` [depth, m] */
 static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
                      bool columns, const char *what) {
   const size_t words = (size_t)q->m * (size_t)q->pairs;
-  Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .x = x, .ldx = ldx, .columns = columns};
+  Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .step = q->step};
+  o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
   if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
   const int tiles = kern_ceil(q->m, kernels16()->mr);
@@ -221,7 +228,7 @@ static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdif
 static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
                       const char *what) {
   const ArenaMark mark = arena_mark(cx->arena);
-  cut_rows(q);
+  cut(q);
   try(make_a(cx, q, depth, x, ldx, false, what));
   try(run(cx, q, what));
   arena_release(cx->arena, mark);
@@ -277,7 +284,7 @@ Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_
   Product q = {.m = n, .n = k, .pairs = kern_ceil(m, 2), .source = PACKED, .c = dw, .ldc = k};
   q.add = add;
   q.bgs = (ptrdiff_t)q.pairs * GROUP;
-  cut_rows(&q);
+  cut(&q);
   Columns j = {m, k, PAIR_VALUES / (GROUP * m) + 1, x, ldx, NULL};
   const int groups = kern_ceil(k, GROUP);
   q.b = j.out = arena_alloc(cx->arena, sizeof(uint32_t) * (size_t)groups * (size_t)q.bgs);

@@ -54,6 +54,28 @@ TEST(a_tensor_used_twice_gets_both_gradients) {
   tape_free(&tape);
 }
 
+/* add hands its gradient on in place of copying it: to a result, never to a parameter's own buffer. */
+TEST(a_gradient_handed_on_stays_with_its_owner) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  real own[] = {100, 200};
+  Tensor *p = leaf(1, 2, 1), *x = leaf(1, 2, 2);
+  p->grad = own;
+  p->grad_live = true;
+  Tensor *e = apply(OP_neg, x, NULL, NULL);
+  Tensor *twice = apply(OP_add, e, e, NULL), *y = apply(OP_add, p, twice, NULL);
+  Tensor *z = apply(OP_add, apply(OP_add, e, y, NULL), apply(OP_mul, e, p, NULL), NULL);
+  for (int i = 1; i < 3; i++) { /* z = 3 e + p + e p, e = -x */
+    CHECK(tape_backward_from(&tape, z, (real[]){1, 10}) == GRPO_OK);
+    for (int k = 0; k < 2; k++) {
+      const double by = k ? 10 : 1;
+      CHECK_NEAR(own[k], (k ? 200 : 100) + i * by * (1 - (double)x->data[k]), 0);
+      CHECK_NEAR(x->grad[k], -i * by * (3 + (double)p->data[k]), 0);
+    }
+    CHECK(p->grad == own);
+  }
+  tape_free(&tape);
+}
+
 TEST(backward_from_several_results_adds_up) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   Tensor *x = leaf(1, 2, 1), *e = apply(OP_exp, x, NULL, NULL);

@@ -1,8 +1,10 @@
 local core = require "grpo.core"
 local checkpoint = require "grpo.checkpoint"
 local display = require "grpo.display"
+local events = require "grpo.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.history"
+local reload = require "grpo.reload"
 local rescore = require "grpo.rescore"
 local script = require "grpo.cli.script"
 
@@ -178,6 +180,16 @@ local function before(run, step)
   return found
 end
 
+-- What was changed while the run went on is changed here too; nothing is written.
+local function follow_events(tr, run)
+  tr.directory = { dir = run.dir, info = run.info, note = function() end }
+  events.load(tr)
+  for i = #tr.events, 1, -1 do
+    if tr.events[i].kind == "evaluate" then table.remove(tr.events, i) end
+  end
+  tr.watch = reload.watch(tr, "")
+end
+
 local function regenerate(run, step, n)
   local rows = steps_of(run, step)[1]
   local from = before(run, step)
@@ -185,8 +197,11 @@ local function regenerate(run, step, n)
     or "the beginning", step))
   local e = script.of_run(run.dir, run.info)
   local tr = require("grpo.train").new(e, { from = from and from.path })
+  follow_events(tr, run)
   while tr.step_count < step do
-    if not tr:step() then complain("EARG", "%s: the run ends at step %d", run.dir, tr.step_count) end
+    if not tr:current_stage() then complain("EARG", "%s: the run ends at step %d", run.dir, tr.step_count) end
+    events.catch_up(tr)
+    tr:step()
   end
   local same = 0
   local cs = tr.batch.completions

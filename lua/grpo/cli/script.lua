@@ -11,13 +11,15 @@ local function strict()
   if core.strict then core.strict(_G) end
 end
 
--- o: parsed command line; o.name: name for the run.  Returns the Experiment.
+-- o: { args=, overrides= } of a command line; modules: a directory searched before all others.
+-- Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
-  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  local saved = o.modules and ("%s/?.lua;"):format(o.modules) or ""
+  package.path = ("%s%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(saved, directory, directory, package.path)
   grpo.args = o.args or {}
   experiment.script_path = path
   experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
@@ -47,7 +49,6 @@ end
 -- The experiment of a run, from the sources that it saved; `more`: overrides after its own; `path`: another script.
 -- It computes as the run did: "auto" may mean something else by now.
 function script.of_run(dir, info, more, path)
-  package.path = dir .. "/source/modules/?.lua;" .. package.path
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more or {}) do overrides[#overrides + 1] = word end
   local e = script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides })

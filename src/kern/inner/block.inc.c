@@ -91,45 +91,34 @@ static void add_rows(int rows, int cols, const real *x, ptrdiff_t ld, real *sum)
   enum { N = 4 * PER_GROUP };
   for (int at = 0; at < cols; at += N * LANES) {
     vec s[N];
-    UNROLL for (int j = 0; j < N; j++) s[j] =
-        get_some(sum + at + j * LANES, cols - at - j * LANES);
+    UNROLL for (int j = 0; j < N; j++) s[j] = get_some(sum + at + j * LANES, cols - at - j * LANES);
     for (ptrdiff_t r = 0; r < rows; r++)
       UNROLL for (int j = 0; j < N; j++) s[j] +=
           get_some(x + r * ld + at + j * LANES, cols - at - j * LANES);
-    UNROLL for (int j = 0; j < N; j++)
-        put_some(sum + at + j * LANES, cols - at - j * LANES, s[j]);
+    UNROLL for (int j = 0; j < N; j++) put_some(sum + at + j * LANES, cols - at - j * LANES, s[j]);
   }
 }
 
 /* ---- operands side by side ---- */
 
-/* dst[p][width]: a row's first `cols`, then zeros; sum (NULL: none) += the rows, in order. */
+/* dst[p][width]: a row's first `cols`, then zeros */
 static inline __attribute__((always_inline)) void
-pack_vectors(const int nv, int depth, int cols, const real *src, ptrdiff_t ld, real *dst,
-             real *sum) {
-  vec s[TILE_NG * PER_GROUP];
-  UNROLL for (int j = 0; j < nv; j++) s[j] =
-      sum ? get_some(sum + j * LANES, cols - j * LANES) : v_set(0);
+pack_vectors(const int nv, int depth, int cols, const real *src, ptrdiff_t ld, real *dst) {
   for (ptrdiff_t p = 0; p < depth; p++, src += ld, dst += nv * LANES)
-    UNROLL for (int j = 0; j < nv; j++) {
-      const vec x = get_some(src + j * LANES, cols - j * LANES);
-      v_store(dst + j * LANES, x);
-      s[j] += x;
-    }
-  UNROLL for (int j = 0; j < nv && sum; j++) put_some(sum + j * LANES, cols - j * LANES, s[j]);
+    UNROLL for (int j = 0; j < nv; j++)
+        v_store(dst + j * LANES, get_some(src + j * LANES, cols - j * LANES));
 }
 
-static void pack_columns(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst,
-                         real *sum) {
+static void pack_columns(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst) {
   enum { WHOLE = TILE_NG * GROUP };
   if (cols == WHOLE)
-    pack_vectors(TILE_NG * PER_GROUP, depth, WHOLE, src, ld, dst, sum);
+    pack_vectors(TILE_NG * PER_GROUP, depth, WHOLE, src, ld, dst);
   else if (width == WHOLE)
-    pack_vectors(TILE_NG * PER_GROUP, depth, cols, src, ld, dst, sum);
+    pack_vectors(TILE_NG * PER_GROUP, depth, cols, src, ld, dst);
   else if (width == GROUP)
-    pack_vectors(PER_GROUP, depth, cols, src, ld, dst, sum);
+    pack_vectors(PER_GROUP, depth, cols, src, ld, dst);
   else
-    pack_vectors(2 * PER_GROUP, depth, cols, src, ld, dst, sum);
+    pack_vectors(2 * PER_GROUP, depth, cols, src, ld, dst);
 }
 
 /* dst[tile][p][TILE_MR]: a tile's columns of src side by side; some rows of all tiles at a time, as

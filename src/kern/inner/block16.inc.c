@@ -10,7 +10,7 @@ enum { FETCH_AHEAD = 16 }; /* pairs: the groups' streams are too many for the CP
 typedef struct Tile16 {
   int pairs;
   const uint32_t *a, *b;
-  ptrdiff_t ars, bgs; /* words: between rows of a tile that is not whole; between groups of b */
+  ptrdiff_t bgs, fetch; /* words: between groups of b; to what is fetched meanwhile */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -21,10 +21,11 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
                                                          const Tile16 *t) {
   enum { MAXV = TILE16_MAXV };
   const int nv = ng * PER_GROUP;
-  const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->ars, aps = mr == TILE16_MR ? TILE16_MR : 1;
-  const ptrdiff_t bgs = t->bgs, ldc = t->ldc;
+  const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->pairs, aps = mr == TILE16_MR ? TILE16_MR : 1;
+  const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch = t->fetch;
   const uint32_t *a = t->a, *b = t->b;
   real *c = t->c;
+  const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
   vec acc[TILE16_MR][MAXV];
   if (t->add)
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
@@ -33,9 +34,10 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
   for (int p = t->pairs; p > 0; p--) {
     ivec bv[MAXV];
-    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + FETCH_AHEAD * GROUP);
+    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + fetch);
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
+    if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
     UNROLL for (int i = 0; i < mr; i++) {
       const ivec x = v_word(a + i * ars);
       UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_dot(acc[i][j], x, bv[j]);
@@ -83,8 +85,10 @@ static inline int tile16_groups(int rows) {
   return g;
 }
 
-static void block16(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, int p0,
-                    const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+/* The last of several tiles of rows fetches the next block of b, which is behind this one; a lone one,
+ * and the first, what it needs itself soon. */
+static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                    real *c, ptrdiff_t ldc, bool add) {
   const int most = tile16_groups(tile16_rows(m));
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP);
@@ -92,8 +96,14 @@ static void block16(int m, int n, int pairs, const uint32_t *a, ptrdiff_t lda, i
     const int cols = kern_min(n - j, g * GROUP);
     for (int i = 0, rows; i < m; i += rows) {
       rows = tile16_rows(m - i);
-      const uint32_t *from = a + i * lda + (ptrdiff_t)p0 * (rows == TILE16_MR ? TILE16_MR : 1);
-      const Tile16 t = {pairs, from, b + j / GROUP * bgs, lda, bgs, c + i * ldc + j, ldc, add};
+      const Tile16 t = {.pairs = pairs,
+                        .a = a + (ptrdiff_t)i * pairs,
+                        .b = b + j / GROUP * bgs,
+                        .bgs = bgs,
+                        .fetch = (i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP,
+                        .c = c + i * ldc + j,
+                        .ldc = ldc,
+                        .add = add};
       if (cols == g * GROUP)
         tiles16[rows - 1][g - 1](&t);
       else

@@ -105,15 +105,17 @@ static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
   }
 }
 
-/* 8 columns of two rows each side by side, as a tile has them */
-static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  for (int p = 0; p < depth; p += 4, x += 4 * ldx, a += 2 * TILE16_MR) {
-    __m256 row[4];
-    UNROLL for (int i = 0; i < 4; i++) row[i] =
-        p + i < depth ? _mm256_loadu_ps(x + i * ldx) : _mm256_setzero_ps();
-    const __m512i pairs = pair_lanes(_mm512_insertf32x8(_mm512_castps256_ps512(row[0]), row[2], 1),
-                                     _mm512_insertf32x8(_mm512_castps256_ps512(row[1]), row[3], 1));
-    _mm512_mask_storeu_epi32(a, p + 2 < depth ? 0xffff : 0xff, pairs);
+/* 8 columns, or 16 for two tiles: a word of each from two rows */
+static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *a,
+                             uint32_t *other) {
+  const __mmask16 present = other ? 0xffff : 0xff;
+  for (int p = 0; p < depth; p += 2, x += 2 * ldx, a += TILE16_MR) {
+    const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
+    const __m512i pairs = pair_lanes(_mm512_maskz_loadu_ps(present, x), high);
+    _mm256_storeu_si256((void *)a, _mm512_castsi512_si256(pairs));
+    if (!other) continue;
+    _mm256_storeu_si256((void *)other, _mm512_extracti64x4_epi64(pairs, 1));
+    other += TILE16_MR;
   }
 }
 
@@ -122,9 +124,14 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i row = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(lda));
   for (int i = 0, rows; i < m; i += rows) {
-    rows = tile16_rows(m - i);
-    if (rows == TILE16_MR)
-      pair_column_tile(depth, x + i, ldx, a + (ptrdiff_t)i * lda);
+    const int left = m - i;
+    uint32_t *to = a + (ptrdiff_t)i * lda;
+    rows = tile16_rows(left);
+    if (left == 2 * TILE16_MR || left >= 3 * TILE16_MR) {
+      rows = 2 * TILE16_MR;
+      pair_column_tile(depth, x + i, ldx, to, to + (ptrdiff_t)TILE16_MR * lda);
+    } else if (rows == TILE16_MR)
+      pair_column_tile(depth, x + i, ldx, to, NULL);
     else
       for (int p = 0; p < depth; p += 2) {
         const real *from = x + p * ldx + i;

@@ -1,0 +1,199 @@
+-- Hot reload: the script of a run, or a module of it, changes on disk while the run goes on.
+--
+-- Between two steps the files are looked at.  When one has changed, everything must compile, the tests beside changed
+-- files must pass and the script must run; then rewards, schedules, hooks and changed live options of this stage and
+-- the later ones are those of the new script.  Else the old ones stay and the reason is shown.  What was loaded is kept
+-- in the run's source/reload-NNN, and an event (events.lua) makes a resume load it again at the same step.  tr.state
+-- survives; upvalues of the old functions do not.
+
+local core = require "grpo.core"
+local errors = require "grpo.errors"
+local live = require "grpo.live"
+
+local fs = core.fs
+local reload = {}
+
+local Watch = {}
+Watch.__index = Watch
+
+-- ---- files --------------------------------------------------------------------------------
+
+-- Modules that the script required and that are files: { [name] = path }; ours are not the user's.
+local function modules()
+  local list = {}
+  for name in pairs(package.loaded) do
+    local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path)
+    if path then list[name] = path end
+  end
+  return list
+end
+
+local function look_at(path)
+  return { text = fs.read(path), mtime = fs.mtime(path), size = fs.size(path) }
+end
+
+-- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
+function reload.watch(tr, path)
+  local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, seen = {}, looked = core.clock(),
+    values = {} }, Watch)
+  for i, stage in ipairs(tr.experiment.stages) do watch.values[i] = reload.live_values(stage.config) end
+  if watch.path then watch:remember() end
+  return watch
+end
+
+function Watch:files()
+  local list = { self.path }
+  for _, path in pairs(modules()) do list[#list + 1] = path end
+  table.sort(list)
+  return list
+end
+
+function Watch:remember()
+  self.seen = {}
+  for _, path in ipairs(self:files()) do self.seen[path] = look_at(path) end
+end
+
+-- Paths whose text is another than the one that was looked at last.
+function Watch:changed()
+  local list = {}
+  for path, old in pairs(self.seen) do
+    if fs.mtime(path) ~= old.mtime or fs.size(path) ~= old.size then
+      local new = look_at(path)
+      if new.text and new.text ~= old.text then list[#list + 1] = path end
+      if new.text then self.seen[path] = new end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+-- ---- loading ------------------------------------------------------------------------------
+
+local function compiles(paths)
+  for _, path in ipairs(paths) do
+    local chunk, problem = load(fs.read(path) or "", "@" .. path, "t")
+    if not chunk then errors.raise_plain("EARG", "%s", problem) end
+  end
+end
+
+-- The tests beside the changed files.
+local function tested(paths)
+  for _, path in ipairs(paths) do
+    local beside = path:gsub("%.lua$", "_test.lua")
+    if beside ~= path and fs.exists(beside) then
+      local lines = {}
+      local result = require("grpo.test").run({ beside }, { list = fs.list, write = function(s)
+        lines[#lines + 1] = s
+      end })
+      if result.failed > 0 then
+        errors.raise_plain("EARG", "%s: %d tests fail: %s", beside, result.failed,
+          (table.concat(lines):match("FAILED ([^\n]*)") or "?"))
+      end
+    end
+  end
+end
+
+-- Runs the script anew, with modules of its own (from `saved`, if given); the old ones come back when it fails.
+local function load_again(tr, path, saved)
+  local script, old = require "grpo.cli.script", {}
+  for name in pairs(modules()) do old[name], package.loaded[name] = package.loaded[name], nil end
+  local info, search = tr.directory.info, package.path
+  local ok, e = pcall(script.load, path, { args = info.args, overrides = info.overrides,
+    modules = saved })
+  if not ok then
+    package.path = search
+    for name, module in pairs(old) do package.loaded[name] = module end
+    error(e, 0)
+  end
+  return e
+end
+
+-- ---- what changes ---------------------------------------------------------------------------
+
+local function get(config, path)
+  local value = config
+  for part in path:gmatch("[^.]+") do
+    if type(value) ~= "table" then return nil end
+    value = value[part]
+  end
+  return value
+end
+
+-- Values of a stage's live options as its script has them.
+function reload.live_values(config)
+  local values = {}
+  for _, row in ipairs(core.options()) do
+    if row.live then values[row.path] = get(config, row.path) end
+  end
+  return values
+end
+
+local function same(a, b)
+  if type(a) == "table" and type(b) == "table" then return core.json_encode(a) == core.json_encode(b) end
+  return a == b and type(a) ~= "function"
+end
+
+-- Stage `to` takes over what `from` says otherwise than `before`, the live values of the last script.
+local function take_over(to, from, before)
+  to.reward_entries, to.rewards = from.reward_entries, from.rewards
+  to.hooks = from.hooks
+  to.eval.metric = from.eval.metric
+  local now = reload.live_values(from)
+  for path, value in pairs(now) do
+    if not same(value, before[path]) then live.set(to, path, value) end
+  end
+  return now
+end
+
+function Watch:apply(e)
+  local tr = self.tr
+  for i = math.max(1, tr.stage_index), #tr.experiment.stages do
+    local stage, new = tr.experiment.stages[i], e.stages[i]
+    if new and new.kind == stage.kind then
+      self.values[i] = take_over(stage.config, new.config, self.values[i])
+    end
+  end
+end
+
+-- Loads the sources of an event again: a resume.
+function Watch:again(e)
+  local dir = self.tr.directory.dir .. "/" .. e.source
+  self:apply(load_again(self.tr, dir .. "/main.lua", dir .. "/modules"))
+end
+
+-- ---- the run's side ---------------------------------------------------------------------------
+
+local function next_source(tr)
+  local n = 1
+  while fs.exists(("%s/source/reload-%03d"):format(tr.directory.dir, n)) do n = n + 1 end
+  return ("source/reload-%03d"):format(n)
+end
+
+local function attempt(self, changed)
+  local tr = self.tr
+  compiles(changed)
+  tested(changed)
+  local e = load_again(tr, self.path)
+  local source = next_source(tr)
+  require("grpo.rundir").save_sources(tr.directory.dir .. "/" .. source, self.path)
+  require("grpo.events").add(tr, { kind = "reload", source = source, files = changed })
+  self:apply(e)
+  self:remember()
+end
+
+-- At most once a second.
+function Watch:poll()
+  local now, tr = core.clock(), self.tr
+  if not self.path or now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
+  self.looked = now
+  local changed = self:changed()
+  if #changed == 0 then return end
+  local names = table.concat(changed, ", ")
+  local ok, err = core.protected(attempt, self, changed)
+  local text = ok and ("reloaded at step %d: %s"):format(tr.step_count, names)
+    or ("not reloaded, the old code goes on: %s"):format(tostring(err):match("^[^\n]*"))
+  tr.view:line(text)
+  tr.directory:note(text)
+end
+
+return reload

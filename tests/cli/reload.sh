@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Hot reload: rewards edited while a run goes on; what is refused; what a resume repeats.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+export GRPO_RELOAD_ALWAYS=1 # look at every step, not once a second
+
+# The script edits its own module after some steps: EDITS is a list of { step, command }.
+cat >reward.lua <<'LUA'
+return { digits = function(text) return select(2, text:gsub("%d", "")) / 6 end, lr = 1e-3 }
+LUA
+experiment exp.lua 'train = { steps = 10, prompts_per_step = 2, lr = require("reward").lr, clip = 0.2 },
+  checkpoint = { every = 3, keep = 9 },
+  hooks = { on_step = function(m, tr)
+    tr.state.seen = (tr.state.seen or 0) + 1
+    if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
+    if tr.step_count == tonumber(os.getenv("EDIT") or 0) then os.execute(os.getenv("COMMAND")) end
+  end }' '{ name = "digits", fn = function(text) return require("reward").digits(text) end }'
+
+run() { "$GRPO" run exp.lua --quiet --dir "$1" </dev/null >"$1.out" 2>"$1.err"; }
+original() { cat >reward.lua <<<'return { digits = function(text) return select(2, text:gsub("%d", "")) / 6 end, lr = 1e-3 }'; rm -f reward_test.lua; }
+edit() { echo "printf '%s\\n' '$1' >reward.lua"; }
+log() { cat "$1/exp-001/run.log"; }
+reward_at() { sed -n "$2p" "$1/exp-001/metrics.jsonl" | grep -oE '"reward": [-0-9.e]+' | cut -d' ' -f2; }
+
+original
+EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') run a
+result "an edited reward is in force from the next step" "$([ "$(reward_at a 5)" = 7 ] && [ "$(reward_at a 4)" != 7 ] || { log a; cat a.err; })"
+result "so is an option that the new script says otherwise" "$(sed -n 5p a/exp-001/metrics.jsonl | grep -q '"learning_rate": 0.002' || log a)"
+result "the event names step, files and where the source is kept" \
+  "$(grep -q '"kind": "reload".*"source": "source/reload-001".*"step": 4' a/exp-001/events.jsonl && grep -q 'return 7' a/exp-001/source/reload-001/modules/reward.lua || cat a/exp-001/events.jsonl)"
+result "the run says so" "$(grep -q '^reloaded at step 4: .*reward.lua$' a.err || cat a.err)"
+
+original
+EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 ') run broken
+result "what does not compile is not loaded" "$(grep -q 'not reloaded, the old code goes on: .*reward.lua:2: ' broken.err && [ "$(reward_at broken 6)" != 7 ] || cat broken.err)"
+original
+EDIT=4 COMMAND=$(edit 'error("at load")') run raises
+result "what fails while it is loaded is not" "$(grep -q 'not reloaded.*at load' raises.err && grep -q '"state": "finished"' raises/exp-001/run.json || cat raises.err)"
+original
+cat >reward_test.lua <<'LUA'
+describe("digits", function() it("counts", function() assert.near(1 / 6, dofile("reward.lua").digits("x1"), 1e-9) end) end)
+LUA
+EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') run fails
+result "what fails its tests is not" "$(grep -q 'not reloaded.*reward_test.lua: 1 tests fail: digits counts' fails.err && [ "$(reward_at fails 6)" != 7 ] || cat fails.err)"
+original
+EDIT=4 COMMAND='touch reward.lua' run touched
+result "a touched file is no event" "$([ ! -e touched/exp-001/events.jsonl ] || cat touched/exp-001/events.jsonl)"
+
+# ---- a resume repeats it, whatever is on the disk by then -----------------------------------------------------------------
+original
+EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') KILL=8 run b
+original
+"$GRPO" run --resume=b/exp-001 --quiet </dev/null >/dev/null 2>b.err
+result "a killed run that is resumed repeats the reload, bit for bit" "$(different a/exp-001 b/exp-001 | head -5; cat b.err)"
+original
+EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') KILL=5 run c
+original
+"$GRPO" run --resume=c/exp-001 --quiet </dev/null >/dev/null 2>c.err
+result "and one that was killed between the reload and the next checkpoint" "$(different a/exp-001 c/exp-001 | head -5; cat c.err)"
+"$GRPO" replay a/exp-001 8 --regenerate --n 0 </dev/null >out 2>err
+result "replay --regenerate repeats it too" "$(grep -q '^8 of 8 completions are the same again$' out || cat out err)"
+finish
