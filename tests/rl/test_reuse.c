@@ -60,12 +60,12 @@ TEST_BOTH(sequences_that_wait_leave_and_join_are_kept) {
   check_same(&(Setup){.entropy = 0.01, .prompts = 5, .group = 40, .replace = true}, 3 * 5);
 }
 
-TEST(prompts_prefilled_in_pieces_are_kept) {
+TEST_BOTH(prompts_prefilled_in_pieces_are_kept) {
   check_same(&(Setup){.entropy = 0.01, .prompts = 40, .group = 2, .max_prompt = 50, .max_new = 9},
              3 * 40);
 }
 
-TEST(pieces_of_a_large_group_are_taken) {
+TEST_BOTH(pieces_of_a_large_group_are_taken) {
   const Setup s = {.entropy = 0.01,
                    .shape = shapes[1],
                    .prompts = 3,
@@ -115,7 +115,7 @@ TEST(the_store_is_as_wide_as_was_planned) {
   }
 }
 
-TEST(a_step_with_reuse_takes_no_memory) {
+TEST_BOTH(a_step_with_reuse_takes_no_memory) {
   const Setup s = {.kl = 0.05, .estimator = KL_K3, .reuse = REUSE_ON, .replace = true};
   uint64_t before = 0;
   StepMetrics m;
