@@ -1,4 +1,5 @@
 /* test_weight.c - operations on compact weights give the bits of the same values in float. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "grad/attrs.h"
@@ -97,6 +98,40 @@ TEST(other_operations_refuse_a_compact_weight) {
   CHECK(tape_apply(&tape, OP_add, (Tensor *[]){plain, w}, NULL, &out) == GRPO_EARG);
   CHECK(strstr(err_message(), "load with dtype f32") != NULL);
   CHECK(tape_apply(&tape, OP_linear, (Tensor *[]){w, plain, NULL}, NULL, &out) == GRPO_EARG);
+  tape_free(&tape);
+  matrix_free(m);
+}
+
+/* linear of the same weight: compact, with values in float and packed for the call, packed before. */
+TEST(a_weight_says_that_it_is_multiplied_in_bf16) {
+  CHECK(!tape_init(&tape, NULL));
+  Tensor *w, *plain, *kept, *out[4], *x[4];
+  Matrix *m = make(MAT_BF16, &w, &plain);
+  w->compute = plain->compute = COMPUTE_BF16;
+  CHECK(!tape_tensor(&tape, 2, plain->dim, &kept));
+  *kept = *plain;
+  kept->packed16 = arena_alloc(&tape.arena, gemm16_packed_size(N, K) * sizeof(uint16_t));
+  gemm16_pack(&tape.cx, N, K, plain->data, false, kept->packed16);
+  kept->needs_grad = true;
+  Tensor *full = leaf(N, K), *weights[4] = {w, plain, kept, full};
+  memcpy(full->data, plain->data, plain->n * sizeof(real));
+  for (int i = 0; i < 4; i++) {
+    x[i] = leaf(M, K);
+    CHECK(!tape_apply(&tape, OP_linear, (Tensor *[]){x[i], weights[i], NULL}, NULL, &out[i]));
+    CHECK(!tape_backward_from(&tape, out[i], out[0]->data));
+  }
+  for (int i = 1; i < 3; i++) {
+    CHECK(memcmp(out[0]->data, out[i]->data, out[0]->n * sizeof(real)) == 0);
+    CHECK(memcmp(x[0]->grad, x[i]->grad, x[0]->n * sizeof(real)) == 0);
+  }
+  CHECK(memcmp(out[0]->data, out[3]->data, out[0]->n * sizeof(real)) != 0);
+  CHECK(memcmp(x[0]->grad, x[3]->grad, x[0]->n * sizeof(real)) != 0);
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < full->n; i++) {
+    worst = fmax(worst, fabs((double)kept->grad[i] - (double)full->grad[i]));
+    largest = fmax(largest, fabs((double)full->grad[i]));
+  }
+  CHECK(worst > 0 && worst < 1e-2 * largest);
   tape_free(&tape);
   matrix_free(m);
 }

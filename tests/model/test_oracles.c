@@ -1,4 +1,9 @@
-/* The oracles' checkpoints: forward, greedy decoding, GRPO losses and gradients. */
+/* The oracles' checkpoints: forward, greedy decoding, GRPO losses and gradients.
+ *
+ * In bf16 the same against the same float32 figures, at tolerances somewhat above what was found on
+ * every path: logits 1.1e-2 of their norm, log-probabilities 0.06, entropies 0.045, gradients 3.2e-2
+ * of a tensor's norm (5.6e-2 for biases of keys, whose gradients all but cancel: softmax does not see
+ * them without rotation), 1.1e-2 on average. */
 #include "grad/policy.h"
 #include "model/decode.h"
 #include "model/lora.h"
@@ -6,8 +11,8 @@
 
 static Model *load(const char *name, Pool *pool) {
   Model *m = NULL;
-  OK(model_load(&m, pool, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
-                STORE_F32));
+  OK(model_load_compute(&m, pool, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
+                        STORE_F32, test_compute));
   return m;
 }
 
@@ -17,7 +22,23 @@ static Json *read(const char *name, const char *file) {
   return j;
 }
 
-static bool near_scalar(double a, double b) { return fabs(a - b) <= 1e-4 * fmax(fabs(b), 0.3); }
+/* The tolerance in the mode of the test. */
+static double within(double f32, double bf16) { return test_compute == COMPUTE_BF16 ? bf16 : f32; }
+
+static bool near_scalar(double a, double b) {
+  return fabs(a - b) <= within(1e-4, 4e-2) * fmax(fabs(b), 0.3);
+}
+
+/* |x - want| / |want| */
+static double relative_error(const real *x, const real *want, size_t n) {
+  double diff = 0, norm = 0;
+  for (size_t i = 0; i < n; i++) {
+    const double d = (double)x[i] - (double)want[i];
+    diff += d * d;
+    norm += (double)want[i] * (double)want[i];
+  }
+  return sqrt(diff / norm);
+}
 
 /* ---- forward.json --------------------------------------------------------------------- */
 
@@ -39,8 +60,10 @@ static void check_logits(Model *m, Tape *t, Ints ids, const StTensor *want, cons
   CHECK(logits->n == want->n);
   real *w = malloc(want->n * sizeof *w);
   st_read(want, 0, want->n, w);
-  const double d = worst_difference(logits->data, w, want->n);
-  if (!(d <= 5e-5)) test_fail(__FILE__, __LINE__, "%s: logits differ by %g", name, d);
+  const double d = test_compute == COMPUTE_BF16 ? relative_error(logits->data, w, want->n)
+                                                : worst_difference(logits->data, w, want->n);
+  if (!(d <= within(5e-5, 1.5e-2)))
+    test_fail(__FILE__, __LINE__, "%s: logits differ by %g", name, d);
   free(w);
 }
 
@@ -68,8 +91,9 @@ static void check_forward(const char *name) {
     REQUIRE(model_hidden(m, &t, &p, &h));
     REQUIRE(model_logp(m, &t, &p, h, 1, NULL, NULL, &out));
     CHECK(p.nout == want_lp.n);
-    CHECK_NEAR(worst_difference(out->data, want_lp.at, (size_t)p.nout), 0, 5e-5);
-    CHECK_NEAR(worst_difference(out->data + p.nout, want_en.at, (size_t)p.nout), 0, 5e-5);
+    const double lp_tolerance = within(5e-5, 8e-2), en_tolerance = within(5e-5, 6e-2);
+    CHECK_NEAR(worst_difference(out->data, want_lp.at, (size_t)p.nout), 0, lp_tolerance);
+    CHECK_NEAR(worst_difference(out->data + p.nout, want_en.at, (size_t)p.nout), 0, en_tolerance);
     free(ids.at), free(want_lp.at), free(want_en.at);
     lp = json_next(lp), en = json_next(en);
     tape_reset(&t);
@@ -81,7 +105,7 @@ static void check_forward(const char *name) {
   model_release(m);
 }
 
-TEST(logits_log_probabilities_and_entropies_are_the_reference_s) {
+TEST_BOTH(logits_log_probabilities_and_entropies_are_the_reference_s) {
   NEEDS_ORACLES;
   for (int i = 0; i < ORACLES; i++) check_forward(oracle_names[i]);
 }
@@ -202,15 +226,15 @@ static void check_problem(const char *name, double temperature, const char *key)
   Reals lp = reals_of(json_get(json_get(p.json, key), "logps"));
   Reals en = reals_of(json_get(json_get(p.json, key), "entropies"));
   CHECK(lp.n == out->dim[1]);
-  CHECK_NEAR(worst_difference(out->data, lp.at, (size_t)lp.n), 0, 5e-5);
-  CHECK_NEAR(worst_difference(out->data + lp.n, en.at, (size_t)lp.n), 0, 5e-5);
+  CHECK_NEAR(worst_difference(out->data, lp.at, (size_t)lp.n), 0, within(5e-5, 8e-2));
+  CHECK_NEAR(worst_difference(out->data + lp.n, en.at, (size_t)lp.n), 0, within(5e-5, 6e-2));
   free(lp.at), free(en.at);
   tape_free(&t);
   problem_free(&p);
   model_release(m);
 }
 
-TEST(packed_groups_have_the_reference_s_log_probabilities) {
+TEST_BOTH(packed_groups_have_the_reference_s_log_probabilities) {
   NEEDS_ORACLES;
   for (int i = 0; i < ORACLES; i++) {
     check_problem(oracle_names[i], 1, "expected");
@@ -385,6 +409,11 @@ static Status run_batch(Model *m, Tape *t, const Problem *p, const Settings *s, 
   return GRPO_OK;
 }
 
+/* The gradient's tolerance in bf16, of its norm. */
+static double allowed(const char *parameter) {
+  return strstr(parameter, "k_proj.bias") ? 8e-2 : 4e-2;
+}
+
 static void check_gradient(const Param *p, const char *variant, const StTensor *want,
                            const char *name) {
   CHECK(want && want->n == p->t.n);
@@ -392,7 +421,12 @@ static void check_gradient(const Param *p, const char *variant, const StTensor *
   real *w = malloc(want->n * sizeof *w);
   st_read(want, 0, want->n, w);
   const double d = worst_difference(p->t.grad, w, want->n), scale = largest_of(w, want->n);
-  if (!(d <= 1e-4 * scale))
+  if (test_compute == COMPUTE_BF16) {
+    const double e = relative_error(p->t.grad, w, want->n);
+    if (!(e <= allowed(p->name)))
+      test_fail(__FILE__, __LINE__, "%s %s: gradient of %s differs by %g of its norm", name,
+                variant, p->name, e);
+  } else if (!(d <= 1e-4 * scale))
     test_fail(__FILE__, __LINE__, "%s %s: gradient of %s differs by %g of %g", name, variant,
               p->name, d, scale);
   free(w);
@@ -466,6 +500,16 @@ static void check_variant(Model *m, Tape *t, const Problem *p, const Json *v, co
   check_gradients(m, v, f, name);
 }
 
+/* Losses whose gradient is continuous at the problem.  Where a token is clipped, masked or kept by a
+ * threshold that a rounded log-probability may cross, bf16 has another gradient by rights. */
+static bool compared_in_bf16(const char *variant) {
+  static const char *const names[] = {"grpo_on_policy", "grpo_on_policy_beta", "sapo", "sapo_beta",
+                                      "cispo",          "cispo_beta"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(variant, names[i]) == 0) return true;
+  return false;
+}
+
 static void check_variants(const char *name) {
   if (!test_oracle(name)) return;
   Model *m = load(name, NULL);
@@ -473,15 +517,19 @@ static void check_variants(const char *name) {
   Problem p;
   Safetensors f;
   Tape t;
+  const bool bf16 = test_compute == COMPUTE_BF16;
   int n = 0;
   problem_load(&p, name);
   REQUIRE(model_set_trainable(m, true));
   OK(tape_init(&t, NULL));
   REQUIRE(safetensors_open(
       &f, test_path("%s/oracles/models/%s/grpo_grads.safetensors", test_shared(), name)));
-  for (const Json *v = json_child(j); v; v = json_next(v), n++)
+  for (const Json *v = json_child(j); v; v = json_next(v)) {
+    if (bf16 && !compared_in_bf16(json_string(json_get(v, "name")))) continue;
     check_variant(m, &t, &p, v, &f, name);
-  CHECK(n == (int)json_count(j) && n >= 40);
+    n++;
+  }
+  CHECK(bf16 ? n == 6 : n == (int)json_count(j) && n >= 40);
   safetensors_close(&f);
   tape_free(&t);
   problem_free(&p);
@@ -490,7 +538,7 @@ static void check_variants(const char *name) {
 }
 
 #define VARIANTS(test, name)                                                                       \
-  TEST(test##_losses_and_gradients_of_every_variant) {                                             \
+  TEST_BOTH(test##_losses_and_gradients_of_every_variant) {                                        \
     NEEDS_ORACLES;                                                                                 \
     check_variants(name);                                                                          \
   }

@@ -67,6 +67,8 @@ static inline void open_engine(Tiny *t, const Setup *s) {
   CHECK(!pool_new(&t->pool, 2));
   CHECK(!model_new(&t->model, t->pool, &c, 1));
   CHECK(!model_new(&t->reference, t->pool, &c, 2));
+  CHECK(!model_set_compute(t->model, test_compute));
+  CHECK(!model_set_compute(t->reference, test_compute));
   const LoraOptions lora = {.rank = 4,
                             .alpha = 8,
                             .dropout = s->dropout,

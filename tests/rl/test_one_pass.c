@@ -13,7 +13,7 @@ static void check_same(const Setup *s, uint64_t units) {
 
 enum { UNITS = 3 * TINY_PROMPTS }; /* of three steps */
 
-TEST(one_pass_of_the_head_gives_the_bits_of_two) {
+TEST_BOTH(one_pass_of_the_head_gives_the_bits_of_two) {
   const Setup setups[] = {
       {.entropy = 0.01},
       {.entropy = 0.01, .untied = true},
@@ -97,7 +97,7 @@ TEST(weights_that_are_not_finite_are_found) {
 
 /* ---- demonstrations ---------------------------------------------------------------- */
 
-TEST(demonstrations_in_one_pass_have_the_gradient_of_two) {
+TEST_BOTH(demonstrations_in_one_pass_have_the_gradient_of_two) {
   enum { N = 6 };
   const Setup s = {0};
   int32_t ids[N][12];

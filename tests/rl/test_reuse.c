@@ -34,7 +34,7 @@ static void check_same(const Setup *s, int units) {
 
 enum { UNITS = 3 * TINY_PROMPTS }; /* of three steps */
 
-TEST(reused_activations_change_no_bit) {
+TEST_BOTH(reused_activations_change_no_bit) {
   const Setup setups[] = {
       {.entropy = 0.01},
       {.kl = 0.05, .estimator = KL_K3, .iterations = 3},
@@ -49,23 +49,23 @@ TEST(reused_activations_change_no_bit) {
   check_same(&(Setup){0}, UNITS - 3); /* a group without advantages needs no forward */
 }
 
-TEST(nor_do_they_in_any_family) {
+TEST_BOTH(nor_do_they_in_any_family) {
   for (size_t i = 0; i < SHAPES; i++) {
     check_same(&(Setup){.shape = shapes[i], .entropy = 0.01}, UNITS);
     check_same(&(Setup){.shape = shapes[i], .entropy = 0.01, .lora = true}, UNITS);
   }
 }
 
-TEST(sequences_that_wait_leave_and_join_are_kept) {
+TEST_BOTH(sequences_that_wait_leave_and_join_are_kept) {
   check_same(&(Setup){.entropy = 0.01, .prompts = 5, .group = 40, .replace = true}, 3 * 5);
 }
 
-TEST(prompts_prefilled_in_pieces_are_kept) {
+TEST_BOTH(prompts_prefilled_in_pieces_are_kept) {
   check_same(&(Setup){.entropy = 0.01, .prompts = 40, .group = 2, .max_prompt = 50, .max_new = 9},
              3 * 40);
 }
 
-TEST(pieces_of_a_large_group_are_taken) {
+TEST_BOTH(pieces_of_a_large_group_are_taken) {
   const Setup s = {.entropy = 0.01,
                    .shape = shapes[1],
                    .prompts = 3,
@@ -115,7 +115,7 @@ TEST(the_store_is_as_wide_as_was_planned) {
   }
 }
 
-TEST(a_step_with_reuse_takes_no_memory) {
+TEST_BOTH(a_step_with_reuse_takes_no_memory) {
   const Setup s = {.kl = 0.05, .estimator = KL_K3, .reuse = REUSE_ON, .replace = true};
   uint64_t before = 0;
   StepMetrics m;
