@@ -74,6 +74,8 @@ typedef struct LogheadAttr {
   const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
 } LogheadAttr;
+/* Outputs of loghead whose logits exist at once. */
+int loghead_rows(int vocab);
 
 /* token_logp: logits [n, v] -> [2, n] */
 typedef struct TokenLogpAttr {

@@ -16,9 +16,10 @@
 #include "grad/ops.h"
 #include "grad/weight.h"
 
-enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 32, MAX_ROWS = 256 };
+/* MIN_ROWS: a chunk reads the whole head, packs it for dX and adds to all of dW. */
+enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 128, MAX_ROWS = 256 };
 
-static int chunk_rows(int vocab) {
+int loghead_rows(int vocab) {
   const size_t rows = CHUNK_BYTES / ((size_t)vocab * sizeof(real));
   return rows < MIN_ROWS ? MIN_ROWS : rows > MAX_ROWS ? MAX_ROWS : (int)rows;
 }
@@ -95,7 +96,7 @@ typedef struct Chunk {
 } Chunk;
 
 static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
-  const int v = vocab(nd), c = channels(nd), rows = chunk_rows(v);
+  const int v = vocab(nd), c = channels(nd), rows = loghead_rows(v);
   *ch = (Chunk){0};
   try(weight_ready(cx, nd->in[1], false, &ch->head));
   const size_t bytes = (size_t)rows * (size_t)v * sizeof(real);
@@ -126,7 +127,7 @@ static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
 /* Gather outputs at .. and make their logits. */
 static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   const LogheadAttr *a = attr_of(nd);
-  const int v = vocab(nd), rows = chunk_rows(v);
+  const int v = vocab(nd), rows = loghead_rows(v);
   ch->at = at;
   ch->n = a->n - at < rows ? a->n - at : rows;
   gather_rows(nd, ch, nd->in[0], ch->x);
@@ -246,7 +247,7 @@ static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
 static Status loghead_backward(const Ctx *cx, Node *nd) {
   const LogheadAttr *a = attr_of(nd);
   const ArenaMark mark = arena_mark(cx->arena);
-  const size_t rows = (size_t)chunk_rows(vocab(nd));
+  const size_t rows = (size_t)loghead_rows(vocab(nd));
   Chunk ch;
   try(chunk_init(cx, nd, &ch));
   real *dx = arena_alloc(cx->arena, rows * (size_t)channels(nd) * sizeof *dx), *part = NULL;

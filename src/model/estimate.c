@@ -98,12 +98,6 @@ size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspa
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
-/* The head works in chunks of this many rows (op_loghead.c). */
-static size_t head_rows(const Config *c) {
-  const size_t rows = ((size_t)16 << 20) / ((size_t)c->vocab_size * sizeof(real));
-  return rows < 32 ? 32 : rows > 256 ? 256 : rows;
-}
-
 /* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(). */
 static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
@@ -132,7 +126,8 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const size_t layers = (size_t)c->num_hidden_layers, spans = (size_t)nspans;
   const size_t copies = c->logit_softcap > 0 && kind != STEP_FORWARD ? 2 : 1;
   const size_t logits = (size_t)c->vocab_size, operands = kind == STEP_FORWARD ? h : logits + h;
-  const size_t head = head_rows(c) * (copies * logits + 2 * h + rounded(compute, operands));
+  const size_t head =
+      (size_t)loghead_rows(c->vocab_size) * (copies * logits + 2 * h + rounded(compute, operands));
   const size_t pack = (2 * rows + 2 * out) * sizeof(int32_t) + spans * sizeof(PackSpan);
   const int keys = nrows < c->max_position_embeddings ? nrows : c->max_position_embeddings;
   if (kind == STEP_FORWARD) {
