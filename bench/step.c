@@ -51,6 +51,8 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   Model *m, *ref;
   Engine *e;
   Times best = {0};
+  ModelPlan plan;
+  plan_of_config(&plan, c);
   engine_options_init(&eo);
   eo.prompts_per_step = prompts;
   eo.group_size = group;
@@ -87,7 +89,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   printf(
       "%3d x %-3d rollout %8.1f  reference %8.1f  update %8.1f  arena %6.1f MiB (reserved %.1f)\n",
       prompts, group, 1e3 * best.rollout, 1e3 * best.reference, 1e3 * best.update,
-      (double)e->tape.arena.high / 1048576.0, (double)activation_bytes(c, c, &eo) / 1048576.0);
+      (double)e->tape.arena.high / 1048576.0, (double)activation_bytes(&plan, &plan, &eo) / 1048576.0);
   engine_free(e);
   model_release(m);
   model_release(ref);
