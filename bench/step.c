@@ -51,6 +51,8 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   Model *m, *ref;
   Engine *e;
   Times best = {0};
+  ModelPlan plan;
+  plan_of_config(&plan, c);
   engine_options_init(&eo);
   eo.prompts_per_step = prompts;
   eo.group_size = group;
