@@ -16,7 +16,8 @@
 enum {
   ROWS = 256,            /* rows a chunk, which share a panel */
   TURN_ROWS = 512,       /* when panels are turned for them */
-  PAIRS = 128,           /* pairs of inner steps a block: a panel of them in L1 */
+  PAIRS = 160,           /* pairs of inner steps a block at most: a panel of them in L1 */
+  TURN_PAIRS = 128,      /* the same when panels are made here */
   LONG = 1024,           /* the same when no other rows want the panel */
   ONE_TILE = 8,          /* rows at most that do not */
   WIDTH = 3 * GROUP,     /* columns a panel */
@@ -48,7 +49,15 @@ typedef struct Product {
   Scratch scratch;
 } Product;
 
-/* ---- panels of b ---- */
+/* ---- panels of b: groups of columns, never a lone last one ---- */
+static int panel_count(const Product *q) { return kern_ceil(q->n, q->width); }
+
+/* the first group of panel p */
+static int panel_start(const Product *q, int p) {
+  const int groups = kern_ceil(q->n, GROUP), most = q->width / GROUP, start = p * most;
+  if (start >= groups) return groups;
+  return p > 0 && start == groups - 1 ? start - 1 : start;
+}
 
 /* NF4 of whole blocks in every row: inner steps at .. end - 1 */
 static void unpack_nf4(const Matrix *w, int group, int at, int end, uint32_t *out) {
@@ -131,11 +140,12 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 /* ---- chunks ---- */
 
 static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint32_t *scratch) {
-  const int at = panel * q->width, cols = kern_min(q->width, q->n - at);
+  const int group = panel_start(q, panel), groups = panel_start(q, panel + 1) - group;
+  const int at = group * GROUP, cols = kern_min(groups * GROUP, q->n - at);
   const int pairs = kern_min(q->step, q->pairs - p0);
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
-  const uint32_t *b = panel_of(q, at / GROUP, kern_ceil(cols, GROUP), p0, pairs, scratch, &bgs);
+  const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
   kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
                      bgs, c, q->ldc, q->add || p0 > 0);
   if (q->bias && p0 + pairs >= q->pairs)
@@ -146,7 +156,7 @@ static void chunk_of(void *arg, int chunk, int worker) {
   const Product *q = arg;
   const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
   const int first = chunk / q->row_chunks * q->panels;
-  const int last = kern_min(first + q->panels, kern_ceil(q->n, q->width));
+  const int last = kern_min(first + q->panels, panel_count(q));
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
@@ -160,11 +170,16 @@ static void cut(Product *q) {
   q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kernels16()->mr);
   q->row_chunks = kern_ceil(q->m, q->rows);
   q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
-  q->step = q->source != PACKED ? PAIRS * WIDTH / q->width : q->m <= ONE_TILE ? LONG : PAIRS;
+  if (q->source != PACKED)
+    q->step = TURN_PAIRS * WIDTH / q->width;
+  else if (q->m <= ONE_TILE)
+    q->step = LONG;
+  else /* evenly */
+    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, PAIRS)), 8);
 }
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
-  const int panels = kern_ceil(q->n, q->width);
+  const int panels = panel_count(q);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));

@@ -3,7 +3,8 @@
  * A register tile holds mr rows by ng groups of GROUP columns; k runs in
  * order, so an output's bits do not depend on the tile that it falls into.
  */
-enum { PER_GROUP = GROUP / LANES };
+/* b is fetched some inner steps ahead: with few rows it comes from memory, once. */
+enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16 };
 
 #define TILE_ARGS                                                                                  \
   int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t brs, ptrdiff_t bgs, \
@@ -17,6 +18,7 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
   for (ptrdiff_t p = 0; p < k; p++) {
     vec bv[MAXV];
+    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + FETCH_AHEAD * brs);
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
     UNROLL for (int i = 0; i < mr; i++) {
