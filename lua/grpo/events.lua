@@ -121,7 +121,11 @@ function events.recording(tr, fn, ...)
   local results = table.pack(fn(...))
   live.recorder = nil
   local ok, after = pcall(core.state_encode, tr.state)
-  if ok and after ~= before then events.add(tr, { kind = "state", data = hex(after) }) end
+  if not ok then
+    tr.state = core.state_decode(before) -- no checkpoint could hold it
+    return false, ("%s; tr.state is again as it was before this line"):format(tostring(after))
+  end
+  if after ~= before then events.add(tr, { kind = "state", data = hex(after) }) end
   return table.unpack(results, 1, results.n)
 end
 

@@ -79,7 +79,9 @@ function recording.test_file(run, e, script, n)
     "local cases = {",
   }
   for _, row in ipairs(rows) do
-    local config = e.stages[stage_of[row.step]].config
+    local stage = e.stages[stage_of[row.step]]
+    if not stage then errors.raise_plain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, row.step) end
+    local config = stage.config
     lines[#lines + 1] = ("  { %d, %s,\n    %s,\n    %s, %q, %d,\n    %s },"):format(row.step, literal(row.prompt),
       literal(row.text), literal(prompts.row(config, row.row)), row.finish, row.length, literal(row.rewards))
   end

@@ -96,7 +96,9 @@ end
 -- Runs the script anew, with modules of its own (from `saved`, if given); the old ones come back when it fails.
 local function load_again(tr, path, saved)
   local script, old = require "grpo.cli.script", {}
-  for name in pairs(modules()) do old[name], package.loaded[name] = package.loaded[name], nil end
+  local names = modules()
+  for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
+  for name in pairs(names) do old[name], package.loaded[name], script.saved[name] = package.loaded[name], nil, nil end
   local info, search = tr.directory.info, package.path
   local ok, e = pcall(script.load, path, { args = info.args, overrides = info.overrides,
     modules = saved })

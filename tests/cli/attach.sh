@@ -38,13 +38,16 @@ tr.config.model = 1
 weight("nope", 1)
 tr.config.train.kl = function() return 1 end
 print("\27[31m")
+tr.state.bad = print
+print("still " .. tostring(tr.state.bad) .. " " .. tr.state.note)
 LUA
 status=$?
 result "values are shown" "$([ $status = 0 ] && grep -qx 4 out && grep -qx 8 out && grep -qx 42 out || cat out err)"
 result "a completion with its rewards" "$(grep -qE '^\[digits [0-9.]+ \| total [0-9.]+ \| (eos|length), [0-9] tokens\] prompt: [0-9+=]+$' out || cat out)"
 result "what a terminal would obey is not passed on" "$(grep -q '\\x1b\[31m' out && ! grep -q "$(printf '\033')" out err || cat -v out err)"
-result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 5 ] && grep -q 'called inside an attached session' err \
+result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 6 ] && grep -q 'called inside an attached session' err \
   && grep -q "tr.config.model: cannot be changed" err && grep -q "no reward 'nope'" err && grep -q 'only what JSON can hold' err || cat err)"
+result "what tr.state cannot hold is taken back" "$(grep -q 'state.bad is a function.*as it was before' err && grep -qx 'still nil kept' out || cat out err)"
 result "changes are recorded with their step" "$([ "$(grep -c '"step": 4' a/exp-001/events.jsonl)" = 3 ] || cat a/exp-001/events.jsonl)"
 result "the socket is this user's alone" "$([ "$(stat -c %a a/exp-001/control.sock)" = 600 ] || stat a/exp-001/control.sock)"
 

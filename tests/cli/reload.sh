@@ -61,4 +61,20 @@ original
 result "and one that was killed between the reload and the next checkpoint" "$(different a/exp-001 c/exp-001 | head -5; cat c.err)"
 "$GRPO" replay a/exp-001 8 --regenerate --n 0 </dev/null >out 2>err
 result "replay --regenerate repeats it too" "$(grep -q '^8 of 8 completions are the same again$' out || cat out err)"
+for now in 'rm reward.lua exp.lua' 'echo "return { digits = function() return 5 end, lr = 1 }" >reward.lua'; do
+  original
+  rm -rf d; EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') KILL=5 run d
+  cp exp.lua exp.saved; eval "$now"
+  "$GRPO" run --resume=d/exp-001 --quiet </dev/null >/dev/null 2>d.err
+  result "a resume takes the modules that the run kept: $now" "$(different a/exp-001 d/exp-001 | head -5; cat d.err)"
+  cp exp.saved exp.lua
+done
+cat >score.lua <<'LUA'
+return { digits = require("reward").digits }
+LUA
+"$GRPO" replay a/exp-001 8 --reward score.lua --json </dev/null >out 2>err
+result "replay --reward takes them from the disk" "$([ "$(grep -c '"rewards": {"digits": 5}, "step"' out)" = 8 ] || head -1 out; cat err)"
+"$GRPO" replay a/exp-001 8 --reward score.lua --regenerate </dev/null >out 2>err; status=$?
+result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q 'choose one' err || cat out err)"
+original
 finish

@@ -40,7 +40,8 @@ local function receive(channel, run)
     local line = channel:read(0.5)
     if line == nil then fail("EIO", "%s: the run has ended", run.dir) end
     if line then return core.json_decode(line, "the run's answer") end
-    if core.signal_take() then return nil end
+    local signal = core.signal_take()
+    if signal then return nil, signal end
   end
 end
 
@@ -48,10 +49,10 @@ end
 local function ask(channel, run, id, text)
   if not channel:write(core.json_encode { id = id, text = text }) then fail("EIO", "%s: the run has ended", run.dir) end
   while true do
-    local answer = receive(channel, run)
+    local answer, signal = receive(channel, run)
     if not answer then
       core.err("(the answer comes after the step that is going on; it will not be shown)\n")
-      return false
+      return false, signal
     end
     if answer.id == id then
       core.out(display.clean(answer.out or ""))
@@ -86,7 +87,12 @@ local function piped(channel, run)
   for line in io.lines() do
     local text = pending and pending .. "\n" .. line or line
     id = id + 1
-    pending = text:match("%S") and ask(channel, run, id, text) and text or nil
+    pending = nil
+    if text:match("%S") then
+      local more, signal = ask(channel, run, id, text)
+      if signal then return signal == "TERM" and 143 or 130 end
+      pending = more and text or nil
+    end
   end
   if pending then fail("EARG", "the last lines are only the beginning of something") end
 end
@@ -104,7 +110,7 @@ function command.run(o)
       hello.step, hello.steps, hello.state))
     interactive(channel, run)
   else
-    piped(channel, run)
+    return piped(channel, run)
   end
 end
 

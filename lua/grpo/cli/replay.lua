@@ -90,7 +90,7 @@ local function steps_of(run, step)
     end
   end
   if #list > 0 then return list end
-  if step then complain("EARG", "%s: has no completion of step %d; GRPO steps have", run.dir, step) end
+  if step then complain("EARG", "%s: has no completion of step %d; without STEP the last one is shown", run.dir, step) end
   complain("ENOENT", "%s: has no completion yet", run.dir)
 end
 
@@ -139,6 +139,7 @@ end
 
 local function score_again(run, step, o, n)
   local e = script.of_run(run.dir, run.info)
+  script.forget_saved()
   local entries = rescore.entries(o.flags.reward, o)
   local ps, most = arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
@@ -228,6 +229,9 @@ function command.run(o)
   step = step and math.tointeger(tonumber(step))
   local n = flags.integer(o, "n", 0, 4)
   local run = history.open(word)
+  if o.flags.reward and o.flags.regenerate then
+    complain("EARG", "--reward and --regenerate are two things; choose one")
+  end
   if o.flags.reward then return score_again(run, step, o, n) end
   step = step or last_step(run)
   if o.flags.regenerate then return regenerate(run, step, n) end

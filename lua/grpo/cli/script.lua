@@ -11,6 +11,31 @@ local function strict()
   if core.strict then core.strict(_G) end
 end
 
+-- Modules kept in `directory` come before all others while f runs; ours are never taken from there.
+local function with_saved(directory, f, ...)
+  local function search(name)
+    local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, directory .. "/?.lua")
+    if not path then return nil end
+    local chunk, problem = loadfile(path, "t")
+    if not chunk then error(core.error("EARG", problem), 0) end
+    script.saved[name] = true
+    return chunk, path
+  end
+  table.insert(package.searchers, 2, search)
+  local results = table.pack(f(...))
+  for i = #package.searchers, 1, -1 do
+    if package.searchers[i] == search then table.remove(package.searchers, i) end
+  end
+  return table.unpack(results, 1, results.n)
+end
+
+script.saved = {} -- names of modules that are loaded from a run's saved sources
+
+-- What is loaded next finds the modules on disk.
+function script.forget_saved()
+  for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
+end
+
 -- o: { args=, overrides= } of a command line; modules: a directory searched before all others.
 -- Returns the Experiment.
 function script.load(path, o)
@@ -18,8 +43,7 @@ function script.load(path, o)
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
-  local saved = o.modules and ("%s/?.lua;"):format(o.modules) or ""
-  package.path = ("%s%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(saved, directory, directory, package.path)
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
   grpo.args = o.args or {}
   experiment.script_path = path
   experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
@@ -30,7 +54,12 @@ function script.load(path, o)
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
   strict()
-  local ok, result = core.protected(chunk)
+  local ok, result
+  if o.modules then
+    ok, result = with_saved(o.modules, core.protected, chunk)
+  else
+    ok, result = core.protected(chunk)
+  end
   if not ok then
     if type(result) ~= "table" or result.code == nil or result.code == "ESCRIPT" then
       local e = core.error("EARG", tostring(result))
@@ -51,7 +80,8 @@ end
 function script.of_run(dir, info, more, path)
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more or {}) do overrides[#overrides + 1] = word end
-  local e = script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides })
+  local e = script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides,
+    modules = not path and dir .. "/source/modules" or nil })
   if e.config.compute == "auto" then e.config.compute = info.compute or "f32" end
   return e
 end
