@@ -34,12 +34,7 @@ end
 -- ---- what an attached session can do ------------------------------------------------------
 
 local function completion_text(tr, c)
-  local parts = {}
-  for _, entry in ipairs(tr.settings.reward_entries) do
-    local r = c.rewards[entry.name]
-    parts[#parts + 1] = ("%s %s"):format(entry.name, r == core.none and "-" or ("%.4g"):format(r))
-  end
-  return ("[%s | total %s | %s, %d tokens] prompt: %s\n%s"):format(table.concat(parts, ", "),
+  return ("[%s | total %s | %s, %d tokens] prompt: %s\n%s"):format(display.reward_text(tr, c),
     c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length, (c.prompt:gsub("\n", " ")), c.text)
 end
 

@@ -131,7 +131,8 @@ function View:step(tr, m)
   end
 end
 
-local function reward_text(tr, c)
+-- "correct 1, layout 0.5": of a completion, in the order of the experiment.
+function display.reward_text(tr, c)
   local parts = {}
   for _, entry in ipairs(tr.settings.reward_entries) do
     local r = c.rewards[entry.name]
@@ -168,7 +169,7 @@ function View:completions(tr, n)
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
     if #text > 300 then text = text:sub(1, 297) .. "..." end
-    self:line(("  %s %s"):format(self:paint("36", ("[%s | total %s]"):format(reward_text(tr, c),
+    self:line(("  %s %s"):format(self:paint("36", ("[%s | total %s]"):format(display.reward_text(tr, c),
       c.reward and ("%.4g"):format(c.reward) or "-")), text))
   end
 end

@@ -43,14 +43,6 @@ local function texts_of(rows, seed, count)
   return list
 end
 
-local function completion(text, row)
-  local c = { text = text, prompt = "", row = row, ids = {}, logprobs = {}, length = 0, finish = "eos",
-    truncated = false, index = 1, step = 0, tokens_seen = 0, state = rollout.read_only({}), rewards = {},
-    rng = core.rng(0, "reward", 0, 0, 1) }
-  c.group = { c }
-  return c
-end
-
 -- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures = sentences, one for
 -- each reward and line }
 function fuzzing.run(path, count, o)
@@ -62,7 +54,7 @@ function fuzzing.run(path, count, o)
   local limits = config and config.limits.reward or generous
   local texts, failures, seen = texts_of(rows, config and config.seed or 0, count), {}, {}
   for k, item in ipairs(texts) do
-    local c = completion(item.text, rows[(k - 1) % #rows + 1])
+    local c = rollout.made { text = item.text, row = rows[(k - 1) % #rows + 1] }
     rewarding.score(entries, { c }, limits, "skip")
     for _, entry in ipairs(entries) do
       local message = c.errors and c.errors[entry.name]

@@ -19,11 +19,8 @@ local function completion(text, row, prompt, tokenizer, config)
   ids = ok and ids or {}
   local logprobs = {}
   for i = 1, #ids do logprobs[i] = -1.0 end
-  local c = { text = text, prompt = prompt.text, messages = prompt.messages, row = row, ids = ids, length = #ids,
-    finish = "eos", truncated = false, logprobs = logprobs, index = 1, step = 0, tokens_seen = 0,
-    state = rollout.read_only({}), rewards = {}, rng = core.rng(config.seed, "reward", 0, 0, 1) }
-  c.group = { c }
-  return c
+  return rollout.made({ text = text, prompt = prompt.text, messages = prompt.messages, row = row, ids = ids,
+    length = #ids, logprobs = logprobs }, config.seed)
 end
 
 local function plain(entry)

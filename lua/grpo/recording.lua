@@ -5,6 +5,7 @@ local errors = require "grpo.errors"
 local history = require "grpo.history"
 local prompts = require "grpo.prompts"
 local rescore = require "grpo.rescore"
+local rollout = require "grpo.rollout"
 
 local recording = {}
 
@@ -110,9 +111,7 @@ function recording.rewards(script)
     local entry = by_name[name]
     if not entry then error(("%s: has no reward '%s'"):format(script, name), 2) end
     if not entry.fn then require("grpo.test").skip(("%s looks at a group or at tokens"):format(name)) end
-    local c = { text = text, prompt = prompt, row = row, finish = finish, length = length, index = 1,
-      truncated = finish == "length", state = {}, rewards = {}, rng = core.rng(0, "reward", 0, 0, 1) }
-    c.group = { c }
+    local c = rollout.made { text = text, prompt = prompt, row = row, finish = finish, length = length }
     core.reseed_math(c.rng)
     local value = entry.fn(text, row, c)
     core.reseed_math(nil)

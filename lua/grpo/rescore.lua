@@ -38,12 +38,10 @@ function rescore.completions(rows, config)
   local cs, group = {}, nil
   for _, row in ipairs(rows) do
     if row.index == 1 or not group then group = {} end
-    local c = {
-      text = row.text, prompt = row.prompt, row = row.row and prompts.row(config, row.row), length = row.length,
-      finish = row.finish, truncated = row.finish == "length", index = row.index, group = group, step = row.step - 1,
-      state = rollout.read_only({}), rewards = {}, saved = row,
-      rng = core.rng(config.seed, "reward", row.step - 1, row.row or 0, row.index),
-    }
+    local c = rollout.made({ text = row.text, prompt = row.prompt, row = row.row and prompts.row(config, row.row),
+      length = row.length, finish = row.finish, index = row.index, group = group, step = row.step - 1, saved = row,
+      number = row.row }, config.seed)
+    c.ids, c.logprobs = nil, nil
     group[#group + 1] = c
     cs[#cs + 1] = c
   end

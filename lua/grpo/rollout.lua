@@ -41,4 +41,15 @@ function rollout.read_only(state)
   })
 end
 
+-- A completion that no engine made, for rewards: `fields` over defaults.  It is a group of its own unless fields.group.
+function rollout.made(fields, seed)
+  local c = { prompt = "", ids = {}, logprobs = {}, length = 0, finish = "eos", index = 1, step = 0, tokens_seen = 0,
+    state = rollout.read_only({}), rewards = {} }
+  for name, value in pairs(fields) do c[name] = value end
+  c.truncated = c.finish == "length"
+  c.group = c.group or { c }
+  c.rng = core.rng(seed or 0, "reward", c.step, fields.number or 0, c.index)
+  return c
+end
+
 return rollout

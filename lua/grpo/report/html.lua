@@ -36,13 +36,12 @@ local function pattern_of(name)
   return "^" .. name:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", "([^/]+)") .. "$"
 end
 
--- The metrics of these rows that a panel's name means, in order.
-local function matching(rows, name)
-  if not name:find("*", 1, true) then return { name } end
-  local pattern, seen, list = pattern_of(name), {}, {}
+-- The keys of the rows, each once and in order, for which keep(key, value).
+local function keys_of(rows, keep)
+  local seen, list = {}, {}
   for _, row in ipairs(rows) do
-    for key in pairs(row) do
-      if not seen[key] and key:match(pattern) then
+    for key, value in pairs(row) do
+      if not seen[key] and keep(key, value) then
         seen[key] = true
         list[#list + 1] = key
       end
@@ -50,6 +49,13 @@ local function matching(rows, name)
   end
   table.sort(list)
   return list
+end
+
+-- The metrics of these rows that a panel's name means.
+local function matching(rows, name)
+  if not name:find("*", 1, true) then return { name } end
+  local pattern = pattern_of(name)
+  return keys_of(rows, function(key) return key:match(pattern) end)
 end
 
 local function points_of(rows, name, only)
@@ -92,21 +98,12 @@ local unshown = { "step", "stage", "stage_step", "num_tokens", "num_sequences", 
 
 -- Numbers of the script's own (tr:log), and rare ones.
 local function own_metrics(metrics)
-  local known, list, seen = {}, {}, {}
+  local known = {}
   for _, name in ipairs(unshown) do known[name] = true end
   for _, panel in ipairs(panels) do
     for i = 2, #panel do known[panel[i]] = true end
   end
-  for _, row in ipairs(metrics) do
-    for name, v in pairs(row) do
-      if finite(v) and not known[name] and not seen[name] and not name:find("^rewards/") then
-        seen[name] = true
-        list[#list + 1] = name
-      end
-    end
-  end
-  table.sort(list)
-  return list
+  return keys_of(metrics, function(name, v) return finite(v) and not known[name] and not name:find("^rewards/") end)
 end
 
 local function stage_marks(metrics)
@@ -201,17 +198,9 @@ local function chosen_steps(dir, most)
 end
 
 local function reward_names(rows)
-  local seen, list = {}, {}
-  for _, row in ipairs(rows) do
-    for name in pairs(row.rewards or {}) do
-      if not seen[name] then
-        seen[name] = true
-        list[#list + 1] = name
-      end
-    end
-  end
-  table.sort(list)
-  return list
+  local rewards = {}
+  for i, row in ipairs(rows) do rewards[i] = row.rewards or {} end
+  return keys_of(rewards, function() return true end)
 end
 
 local function cell(v)
