@@ -20,7 +20,13 @@ function rescore.entries(path, o)
   experiment.script_path, experiment.script_name, experiment.overrides = path, "rewards", {}
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
-  local ok, result = core.protected(chunk)
+  local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
+  local ok, result
+  if kept then
+    ok, result = require("grpo.cli.script").with_saved(kept .. "/modules", core.protected, chunk)
+  else
+    ok, result = core.protected(chunk)
+  end
   if not ok then error(result, 0) end
   if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
   if type(result) == "function" then result = { result } end

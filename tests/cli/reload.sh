@@ -74,6 +74,10 @@ return { digits = require("reward").digits }
 LUA
 "$GRPO" replay a/exp-001 8 --reward score.lua --json </dev/null >out 2>err
 result "replay --reward takes them from the disk" "$([ "$(grep -c '"rewards": {"digits": 5}, "step"' out)" = 8 ] || head -1 out; cat err)"
+mv reward.lua reward.away; mv exp.lua exp.away
+"$GRPO" test --record a/exp-001 --n 2 >rec_test.lua </dev/null 2>err; "$GRPO" test rec_test.lua </dev/null >out 2>&1
+result "a recorded test runs when script and module are gone" "$(! grep -q 'not found' out && grep -q ' passed, ' out || cat out err)"
+mv reward.away reward.lua; mv exp.away exp.lua
 "$GRPO" replay a/exp-001 8 --reward score.lua --regenerate </dev/null >out 2>err; status=$?
 result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q 'choose one' err || cat out err)"
 original

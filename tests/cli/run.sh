@@ -60,6 +60,8 @@ same_half() { result "bf16, $1" "$(different whole/half-001 "$2")"; }
 exp=half killed "bf16, kill -9 in the middle of a step" hkill1 KILL_ROLLOUT=6
 exp=half killed "bf16, kill -9 between a checkpoint and the next step" hkill2 KILL_CHECKPOINT=8
 "$GRPO" run exp.lua --quiet --dir other --steps 2 >/dev/null 2>&1
+"$GRPO" run --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
+result "an option needs no script beside --resume=RUN" "$([ $status = 2 ] && grep -q "compute=bf16: the run computes in f32" err || cat err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
 result "a run does not go on in another mode" \
   "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force goes on all the same' err || cat err)"

@@ -90,7 +90,10 @@ local function unfinished(root, path)
 end
 
 local function open_for_resume(o, root)
-  local dir = o.flags.resume
+  local dir, first = o.flags.resume, o.words[1]
+  if dir ~= true and first and first:find("^[%w_.]+=") and not core.fs.exists(first) then -- an option, without a script
+    table.insert(o.overrides, 1, table.remove(o.words, 1))
+  end
   if dir == true then
     if not o.words[1] then error(core.error("EARG", "--resume: give a script, or --resume=RUN"), 0) end
     dir = unfinished(root, o.words[1])

@@ -12,7 +12,7 @@ local function strict()
 end
 
 -- Modules kept in `directory` come before all others while f runs; ours are never taken from there.
-local function with_saved(directory, f, ...)
+function script.with_saved(directory, f, ...)
   local function search(name)
     local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, directory .. "/?.lua")
     if not path then return nil end
@@ -56,7 +56,7 @@ function script.load(path, o)
   strict()
   local ok, result
   if o.modules then
-    ok, result = with_saved(o.modules, core.protected, chunk)
+    ok, result = script.with_saved(o.modules, core.protected, chunk)
   else
     ok, result = core.protected(chunk)
   end
