@@ -57,7 +57,7 @@ end
 function history.open(word, root)
   local dir = history.find(word, root)
   local run = rundir.describe(dir)
-  if not run then errors.raise_plain("EFORMAT", "%s/run.json: cannot be read", dir) end
+  if not run or not run.state then errors.raise_plain("EFORMAT", "%s/run.json: cannot be read", dir) end
   run.info = rundir.read_json(dir .. "/run.json")
   local config = rundir.read_json(dir .. "/config.json")
   run.options, run.env = config and config.options or {}, rundir.read_json(dir .. "/env.json") or {}

@@ -63,6 +63,8 @@ for kernels in generic avx2; do
   grep -q "$kernels" <(echo generic; cat /proc/cpuinfo) || continue
   says "GRPO_CPU=$kernels" 0 "kernels: $kernels;" env GRPO_CPU=$kernels "$GRPO" --version
 done
+GRPO_CPU=foo "$GRPO" --version >out 2>err; status=$?
+result "GRPO_CPU: a path that there is not is refused" "$([ $status = 2 ] && grep -q 'GRPO_CPU=foo: unknown, want generic' err || cat err)"
 
 # ---- a project -------------------------------------------------------------------------------------------------------------
 says "init writes a project" 0 '^project/experiment\.lua$' "$GRPO" init project

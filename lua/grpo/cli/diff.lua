@@ -51,7 +51,9 @@ local function show_settings(settings, sources, a, b)
 end
 
 local function show_parting(metrics, common, text)
-  if not metrics then
+  if common == 0 then
+    core.out("metrics: no common step\n")
+  elseif not metrics then
     core.out(("metrics: equal on all %d common steps\n"):format(common))
   else
     local parts = {}

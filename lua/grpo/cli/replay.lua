@@ -90,7 +90,9 @@ local function steps_of(run, step)
     end
   end
   if #list > 0 then return list end
-  if step then complain("EARG", "%s: has no completion of step %d; without STEP the last one is shown", run.dir, step) end
+  if step then
+    complain("EARG", "%s: has no completion of step %d; without STEP the last one is shown", run.dir, step)
+  end
   complain("ENOENT", "%s: has no completion yet", run.dir)
 end
 
