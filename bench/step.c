@@ -86,8 +86,6 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
     must(engine_update(e, engine_batch(e, BATCH_SAMPLE), &uo, &metrics));
     least(&best.update, seconds_now() - t);
   }
-  ModelPlan plan;
-  plan_of_model(&plan, m);
   printf(
       "%3d x %-3d rollout %8.1f  reference %8.1f  update %8.1f  arena %6.1f MiB (reserved %.1f)\n",
       prompts, group, 1e3 * best.rollout, 1e3 * best.reference, 1e3 * best.update,
