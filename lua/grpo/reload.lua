@@ -95,16 +95,20 @@ end
 
 -- Runs the script anew, with modules of its own (from `saved`, if given); the old ones come back when it fails.
 local function load_again(tr, path, saved)
-  local script, old = require "grpo.cli.script", {}
+  local script, old, marks = require "grpo.cli.script", {}, {}
   local names = modules()
   for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
-  for name in pairs(names) do old[name], package.loaded[name], script.saved[name] = package.loaded[name], nil, nil end
+  for name in pairs(names) do
+    old[name], marks[name] = package.loaded[name], script.saved[name]
+    package.loaded[name], script.saved[name] = nil, nil
+  end
   local info, search = tr.directory.info, package.path
   local ok, e = pcall(script.load, path, { args = info.args, overrides = info.overrides,
     modules = saved })
   if not ok then
     package.path = search
     for name, module in pairs(old) do package.loaded[name] = module end
+    for name, mark in pairs(marks) do script.saved[name] = mark end
     error(e, 0)
   end
   return e
@@ -183,7 +187,7 @@ local function attempt(self, changed)
   self:remember()
 end
 
--- At most once a second.
+-- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
 function Watch:poll()
   local now, tr = core.clock(), self.tr
   if not self.path or now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end

@@ -36,7 +36,6 @@ typedef struct RowStats {
 } RowStats;
 
 typedef struct Kernels {
-  const char *name;
   int mr, ng; /* the register tile: rows, groups of columns; packed panels have ng groups */
 
   /* c[m,n] (+)= a[m,k] b[k,n], k in order, one accumulator per output.

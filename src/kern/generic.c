@@ -85,5 +85,4 @@ static inline vec v_zip_high(vec a, vec b) {
 #define TILE_NG  1
 #define TILES(X) X(1, 1) X(2, 1)
 #define TABLE    kern_generic
-#define NAME     "generic"
 #include "kern/inner/table.inc.c"

@@ -90,5 +90,4 @@ static inline vec v_zip_high(vec a, vec b) {
 #define TILE_NG               1
 #define TILES(X)              X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 #define TABLE                 kern_neon
-#define NAME                  "neon"
 #include "kern/inner/table.inc.c"

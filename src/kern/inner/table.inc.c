@@ -1,5 +1,5 @@
 /* table.inc.c - everything that stands in inner/, for one instruction set.
- * The file that includes this one has defined TABLE and NAME besides what vec.inc.c wants. */
+ * The file that includes this one has defined TABLE besides what vec.inc.c wants. */
 #include "kern/inner/vec.inc.c"
 
 #include "kern/inner/block.inc.c"
@@ -16,7 +16,6 @@
 #include "kern/inner/quantise.inc.c"
 
 const Kernels TABLE = {
-    .name = NAME,
     .mr = TILE_MR,
     .ng = TILE_NG,
     .block = block,

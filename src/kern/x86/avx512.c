@@ -112,5 +112,4 @@ static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdi
 #define ROWS(X, g)            X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
 #define TILES(X)              ROWS(X, 1) ROWS(X, 2) ROWS(X, 3)
 #define TABLE                 kern_avx512
-#define NAME                  "avx512"
 #include "kern/inner/table.inc.c"
