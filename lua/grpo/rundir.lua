@@ -105,6 +105,11 @@ function rundir.create(root, info)
   error(err, 0)
 end
 
+-- The script of a run that was given as text.
+function Run:keep_script(text)
+  must(fs.write(self.dir .. "/source/main.lua", text))
+end
+
 -- Open one to go on with it.  The lock tells whether another process still runs it.
 function rundir.open(dir)
   local info, message, code = read_json(dir .. "/run.json")

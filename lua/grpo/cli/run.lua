@@ -124,10 +124,7 @@ end
 local function resume(o, root, options)
   local directory = open_for_resume(o, root)
   local info = directory.info
-  if info.state == "finished" then
-    core.err(("grpo: %s is finished already\n"):format(directory.dir))
-    return nil, directory
-  end
+  if info.state == "finished" then return nil, directory end
   local e = script.of_run(directory.dir, info, o.overrides, o.words[1] and o.flags.force and o.words[1] or nil)
   e.config.name = info.name
   keep_compute(e, info, o.flags.force)
@@ -169,6 +166,7 @@ function run.run(o)
   local e, directory
   if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
   if not e then
+    core.err(("grpo: %s is finished already\n"):format(directory.dir))
     core.out(directory.dir .. "\n")
     return 0
   end
@@ -196,6 +194,6 @@ function run.run(o)
   return 0
 end
 
-run.described = described
+run.described, run.begin, run.resume = described, begin, resume
 
 return run
