@@ -10,7 +10,14 @@
 --   line(tr, metrics)     the middle of the line on the screen
 --   step(stage, p)        one step: metrics, tokens trained on; p is the argument of schedules
 
-return {
-  sft = require "grpo.steps.sft",
-  grpo = require "grpo.steps.grpo",
-}
+local names = { "sft", "grpo" } -- of the modules grpo.steps.NAME
+
+-- Loaded when first asked for: a kind needs what the experiment, which asks, is made of.
+return setmetatable({}, {
+  __index = function(kinds, name)
+    for _, known in ipairs(names) do
+      if name == known then kinds[name] = require("grpo.steps." .. name) end
+    end
+    return rawget(kinds, name)
+  end,
+})
