@@ -92,9 +92,8 @@ end
 
 function View:stage(tr, stage)
   self.times = {}
-  local what = stage.kind == "sft" and "supervised fine-tuning on demonstrations" or "GRPO from rewards"
-  local text = ("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, what, stage.steps)
-  self:info(text, "1")
+  self:info(("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, stage.method.about,
+    stage.steps), "1")
 end
 
 -- Steps of the stage that are left times the mean of the last ones.
@@ -106,25 +105,9 @@ function View:eta(stage, step_time)
   return seconds_text(math.floor(sum / #self.times * (stage.steps - stage.step)))
 end
 
-local function grpo_text(tr, m)
-  local groups = tr.settings.train.prompts_per_step
-  local mixed = math.floor((1 - m.frac_reward_zero_std) * groups + 0.5)
-  local text = ("reward %6.3f | mixed groups %d/%d | length %5.1f"):format(m.reward, mixed, groups,
-    m["completions/mean_length"])
-  if m.beta > 0 and m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
-  local tokens = m["completions/mean_length"] * groups * tr.settings.sampling.group_size
-  return text .. (" | %d tokens/s"):format(math.floor(tokens / m.step_time))
-end
-
 function View:step(tr, m)
   local stage = tr.stage
-  local body
-  if stage.kind == "sft" then
-    body = ("loss %.4f | %d tokens/s"):format(m.loss, math.floor(m.trained_tokens / m.step_time))
-  else
-    body = grpo_text(tr, m)
-  end
-  local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, body,
+  local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, stage.method.line(tr, m),
     self:eta(stage, m.step_time))
   local due = stage.step % tr.settings.log.every == 0
   if self.live then
@@ -134,7 +117,8 @@ function View:step(tr, m)
     self:info(text)
   end
   local often = math.max(1, stage.steps // 8)
-  if stage.kind == "grpo" and tr.settings.log.completions > 0 and (stage.step == 1 or stage.step % often == 0) then
+  local telling = stage.step == 1 or stage.step % often == 0
+  if stage.method.samples and tr.settings.log.completions > 0 and telling then
     self:completions(tr, tr.settings.log.completions)
   end
 end

@@ -241,7 +241,7 @@ function methods:record_step(metrics)
   if not run then return end
   run:append("metrics", metrics)
   if config.log.tensorboard then run:scalars(self.step_count, metrics) end
-  if self.stage.kind == "grpo" then
+  if self.stage.method.samples then
     for i, c in ipairs(self.batch.completions) do
       local slot = (i - 1) // #c.group + 1
       run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
@@ -302,7 +302,7 @@ end
 -- A checkpoint that is due; a metric of training is the best one so far, or not, where one is written.
 function methods:save_due()
   local best = self.settings.checkpoint.best
-  if best and self.stage.kind == "grpo" and not best:find("^eval/") and not self.metrics[best] then
+  if best and self.stage.method.samples and not best:find("^eval/") and not self.metrics[best] then
     self.view:line(("note: checkpoint.best: step %d has no metric '%s'"):format(self.step_count, best))
   end
   local is_best = self:is_best(self.metrics)
