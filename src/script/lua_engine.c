@@ -101,7 +101,7 @@ static int l_engine(lua_State *L) {
   Model *policy = check_model(L, 2);
   Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
-  EngineHandle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){NULL};
   luaL_setmetatable(L, ENGINE_TYPE);
   const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
