@@ -167,7 +167,7 @@ static int call_run(lua_State *L) {
   lua_call(L, 1, 1);
   lua_getfield(L, -1, "run");
   lua_newtable(L);
-  set_string(L, "path", o->path ? o->path : "(script)");
+  set_string(L, "path", o->path || !o->script ? o->path : "(script)");
   set_string(L, "script", o->script);
   set_string(L, "directory", o->directory);
   set_string(L, "resume", o->resume);
@@ -215,13 +215,13 @@ Status hosted_run(Hosted *h) {
   Script *script = NULL;
   try(script_open(&script, embedded_files));
   lua_State *L = script_state(script);
-  Status s = GRPO_ENOMEM;
+  Status s;
   lua_pushcfunction(L, guarded_run);
   lua_pushlightuserdata(L, h);
   if (lua_pcall(L, 1, 1, 0) == LUA_OK)
     s = (Status)lua_tointeger(L, -1);
   else
-    fail(s, "not enough memory for the script");
+    s = fail(GRPO_ENOMEM, "not enough memory for the script");
   script_close(script);
   return s == GRPO_OK ? buf_status(&h->directory) : s;
 }

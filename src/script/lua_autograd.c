@@ -188,7 +188,7 @@ static int l_adamw(lua_State *L) {
     if (!value_tensor(v[i])->needs_grad)
       return arg_error(L, 1, "element %d needs no gradient; make it with requires_grad = true",
                        (int)i + 1);
-  LuaAdamW *h = lua_newuserdatauv(L, sizeof *h, 1);
+  LuaAdamW *h = new_object(L, sizeof *h, 1);
   *h = (LuaAdamW){NULL};
   luaL_setmetatable(L, ADAMW_TYPE);
   lua_newtable(L);
