@@ -26,6 +26,7 @@
 ---@field finish "eos"|"stop"|"length"
 ---@field truncated boolean finish == "length"
 ---@field logprobs number[] of each sampled token
+---@field prompt_index integer position of its prompt in the step, from 1
 ---@field index integer position in the group, from 1
 ---@field group grpo.Completion[]
 ---@field step integer
