@@ -81,6 +81,8 @@ static Status step(Pass *p, const SftOptions *o, double *norm) {
   model_zero_grad(e->policy);
   for (int i = 0; i < p->nunits && isfinite(p->nll); i++) {
     Tensor *out;
+    if (o->cancel && *o->cancel)
+      return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(forward(p, &p->unit[i], o, &out));
     try(backward(p, &p->unit[i], out));
     add_nll(p, &p->unit[i], out); /* which backward has filled in */
