@@ -38,7 +38,7 @@ typedef struct RopeAttr {
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
- * has no prefix itself) and its own rows causally. */
+ * has no prefix itself) and its own rows: causally, or with AttnShape.bidirectional all of them. */
 typedef struct PackSpan {
   int row, n, prefix;
 } PackSpan;
@@ -169,5 +169,22 @@ typedef struct PolicyLossAttr {
   int padded_width;   /* luspo with KL: T, the longest completion; 0: average its KL as grpo does */
   LossMetrics *metrics; /* added to by forward; NULL: not wanted */
 } PolicyLossAttr;
+
+/* value_head: hidden [tokens, c], weight [1, c] -> [n], a value for each of these rows; repeats are
+ * fine. */
+typedef struct ValueHeadAttr {
+  int n;
+  const int32_t *rows; /* [n] */
+} ValueHeadAttr;
+
+/* value_loss: values [n] -> number. */
+typedef struct ValueLossAttr {
+  const real *old;     /* [n] when the rollout was done */
+  const real *returns; /* [n] */
+  const real *mask;    /* [n] 0 or 1; NULL: all 1 */
+  double clip;         /* how far a value may move from the old one; >= 0 */
+  double count;        /* masked values of the whole optimizer step */
+  double *clipped;     /* forward adds the values that were held back; NULL: not wanted */
+} ValueLossAttr;
 
 #endif

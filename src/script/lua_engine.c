@@ -1,6 +1,6 @@
 /* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
  *
- * Methods: rollout, replace, reference, update, sft, nll, save, load, reserve, estimate,
+ * Methods: rollout, replace, reference, update, sft, nll, denoise, masked_loss, save, load, reserve, estimate,
  * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
  * kept and raised again once the engine is left.
  */
@@ -60,19 +60,13 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",
-                                      "tokenizer",
-                                      "reference",
-                                      "prompts_per_step",
-                                      "group_size",
-                                      "max_prompt_tokens",
-                                      "max_new_tokens",
-                                      "micro_batch_tokens",
-                                      "optimizer",
-                                      "gradient_checkpointing",
-                                      "examples",
-                                      "reuse_rollout",
-                                      NULL};
+  static const char *const known[] = {"model",          "tokenizer",
+                                      "reference",      "prompts_per_step",
+                                      "group_size",     "max_prompt_tokens",
+                                      "max_new_tokens", "micro_batch_tokens",
+                                      "optimizer",      "gradient_checkpointing",
+                                      "examples",       "turns",
+                                      "reuse_rollout",  NULL};
   static const char where[] = "engine";
   engine_options_init(o);
   check_table(L, 1);
@@ -84,6 +78,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
   field_bool(L, 1, where, "gradient_checkpointing", &o->gradient_checkpointing);
   field_bool(L, 1, where, "examples", &o->examples);
+  field_bool(L, 1, where, "turns", &o->turns);
   field_reuse(L, 1, where, &o->reuse_rollout);
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
@@ -101,7 +96,7 @@ static int l_engine(lua_State *L) {
   Model *policy = check_model(L, 2);
   Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
-  EngineHandle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){NULL};
   luaL_setmetatable(L, ENGINE_TYPE);
   const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
@@ -172,8 +167,8 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
-  static const char *const known[] = {"prompts", "n",      "sampling", "seed",
-                                      "step",    "stream", "index",    NULL};
+  static const char *const known[] = {"prompts", "n",     "sampling", "seed", "step",
+                                      "stream",  "index", "on_turn",  NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
@@ -191,7 +186,7 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   *slot = (BatchSlot)stream;
 }
 
-/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index= } -> batch */
+/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, on_turn= } -> batch */
 static int engine_rollout_prompts(lua_State *L) {
   Engine *e = check_engine(L, 1);
   RolloutOptions o;
@@ -203,9 +198,11 @@ static int engine_rollout_prompts(lua_State *L) {
   lua_getfield(L, 2, "prompts");
   IntBuf *ids;
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
+  LuaTurns turns;
+  turns_begin(L, 2, ids, &o, &turns); /* prompts are copied before the first reply */
   const Status s = engine_rollout(e, slot, n, p, &o);
   keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  turns_end(&turns, s);
   push_batch(L, 1, slot);
   return 1;
 }
@@ -228,9 +225,12 @@ static int engine_replace_groups(lua_State *L) {
   if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
   int *slots = push_scratch(L, (size_t)n, sizeof *slots);
   for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
+  LuaTurns turns;
+  turns_begin(L, 5, ids, &o, &turns);
   const Status s = engine_replace(e, slot, n, slots, p, &o);
   keep_ints(L, ids);
-  return s ? raise_status(L, s) : 0;
+  turns_end(&turns, s);
+  return 0;
 }
 
 /* engine:reference(batch) */
@@ -416,7 +416,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   o->cancel = &script_interrupted;
 }
 
-static void push_metrics(lua_State *L, const StepMetrics *m) {
+void push_metrics(lua_State *L, const StepMetrics *m) {
   const struct {
     const char *name;
     double value;
@@ -463,8 +463,7 @@ static int engine_update_policy(lua_State *L) {
 
 /* ---- demonstrations -------------------------------------------------------------- */
 
-/* A list of { prompt=ids, target=ids } at index 2. */
-static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
   Example *x = push_scratch(L, (size_t)*n, sizeof *x);
@@ -473,13 +472,14 @@ static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
     static const char *const names[] = {"prompt", "target"};
     size_t at[3];
     if (lua_rawgeti(L, 2, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "sft[%d]: { prompt = ids, target = ids } expected, got %s", i + 1,
-                luaL_typename(L, -1));
+      raise_new(L, GRPO_EARG, "%s[%d]: { prompt = ids, target = ids } expected, got %s", what,
+                i + 1, luaL_typename(L, -1));
     for (int k = 0; k < 2; k++) {
       at[k] = ids->len;
       lua_getfield(L, -1, names[k]);
-      check_ids(L, -1, k ? "sft.target" : "sft.prompt", ids);
-      lua_pop(L, 1);
+      const char *name = lua_pushfstring(L, "%s.%s", what, names[k]);
+      check_ids(L, -2, name, ids);
+      lua_pop(L, 2);
     }
     at[2] = ids->len;
     x[i] = (Example){.prompt_len = (int)(at[1] - at[0]), .target_len = (int)(at[2] - at[1])};
@@ -509,7 +509,7 @@ static int engine_sft_step(lua_State *L) {
   field_seed(L, 3, "sft", "seed", &o.seed);
   o.step = (uint64_t)step;
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "sft", &n, &ids);
   const Status s = engine_sft(e, n, x, &o, &m);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -525,7 +525,7 @@ static int engine_nll_mean(lua_State *L) {
   int n;
   lua_settop(L, 2);
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "nll", &n, &ids);
   const Status s = engine_nll(e, n, x, &mean, &tokens);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -573,6 +573,8 @@ void engine_open(lua_State *L) {
                                      {"update", engine_update_policy},
                                      {"sft", engine_sft_step},
                                      {"nll", engine_nll_mean},
+                                     {"denoise", engine_denoise_step},
+                                     {"masked_loss", engine_masked_loss_sum},
                                      {"save", engine_save_state},
                                      {"load", engine_load_state},
                                      {"reserve", engine_reserve},

@@ -1,5 +1,5 @@
 /* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_rl.c, lua_estimate.c. */
+ * lua_batch.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -11,10 +11,32 @@
 
 Engine *check_engine(lua_State *L, int arg); /* raises when closed */
 
+/* lua_engine.c */
+/* A list of { prompt=ids, target=ids } at index 2; `what` names it in messages.  The ids are in
+ * *store, which is pushed. */
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
+void push_metrics(lua_State *L, const StepMetrics *m);
+
+/* lua_denoise.c: engine:denoise(examples, options) -> metrics; engine:masked_loss(examples, options)
+ * -> summed loss, masked tokens, those guessed right.  Options: MaskOptions' names. */
+int engine_denoise_step(lua_State *L);
+int engine_masked_loss_sum(lua_State *L);
+
 /* lua_estimate.c: a table of them by name. */
 /* reuse_rollout = true, false or "auto" */
 void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
 void push_engine_bytes(lua_State *L, const EngineBytes *b);
+
+/* lua_turns.c: the field on_turn of a rollout's options. */
+typedef struct LuaTurns {
+  lua_State *L;
+  int function; /* stack index */
+  IntBuf *ids;  /* that replies are written to */
+  int error;    /* registry reference of what it raised, or LUA_NOREF */
+} LuaTurns;
+/* ids: memory for replies, whose content is lost; leaves the function on the stack. */
+void turns_begin(lua_State *L, int options, IntBuf *ids, RolloutOptions *o, LuaTurns *t);
+void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if that is an error */
 
 /* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
