@@ -232,14 +232,15 @@ function inspect.rescore(tr, rewards)
   for i, c in ipairs(list) do
     c.rng = core.rng(stage.config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
   end
-  local failed = other:score(list, weights)
+  local failed = rewarding.score(entries, list, config.limits.reward, config.reward.on_error)
   for _, c in ipairs(list) do
+    c.reward = rewarding.total(entries, weights, c, config.reward.clip)
     if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
   end
-  other:advantages(list, weights)
+  if stage.method.advantages then stage.method.advantages(other, list, weights) end
   local result = { completions = list, changed = 0, flipped = 0, failed = failed, step = tr.batch.step + 1 }
   for _, c in ipairs(list) do
-    c.flipped = sign(c.advantage) ~= sign(c.was.advantage)
+    c.flipped = c.advantage ~= nil and sign(c.advantage) ~= sign(c.was.advantage)
     if c.flipped then result.flipped = result.flipped + 1 end
     if c.reward ~= c.was.reward then result.changed = result.changed + 1 end
   end
