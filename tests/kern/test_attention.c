@@ -111,8 +111,8 @@ static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w
 
 static Wanted want_all(const Group *g) {
   const size_t r = (size_t)g->rows, qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
-  Wanted w = {calloc(r * (size_t)o_width(&g->s), 8), calloc(r * (size_t)g->s.heads, 8), calloc(r * qw, 8),
-              calloc(r * kw, 8), calloc(r * kw, 8)};
+  Wanted w = {calloc(r * (size_t)o_width(&g->s), 8), calloc(r * (size_t)g->s.heads, 8),
+              calloc(r * qw, 8), calloc(r * kw, 8), calloc(r * kw, 8)};
   for (int i = 0; i < g->nspans; i++)
     for (int j = 0; j < g->spans[i].n; j++)
       for (int h = 0; h < g->s.heads; h++) want_row(g, &g->spans[i], j, h, &w);
@@ -147,12 +147,12 @@ static void check_group(Group *g) {
   CHECK_NEAR(distance(d + r * (qw + kw), w.dv, r * kw), 0, 1e-4);
   /* each alone gives the same bits */
   const int q = (int)qw, ow = o_width(&g->s);
-  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow, NULL,
-                       q, NULL, d2 + r * (qw + kw), (int)kw));
-  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow, d2, q,
-                       NULL, NULL, (int)kw));
-  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow, NULL,
-                       q, d2 + r * qw, NULL, (int)kw));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow,
+                       NULL, q, NULL, d2 + r * (qw + kw), (int)kw));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow, d2,
+                       q, NULL, NULL, (int)kw));
+  CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow,
+                       NULL, q, d2 + r * qw, NULL, (int)kw));
   CHECK(same_bits(d, d2, r * (qw + 2 * kw)));
   free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free(d), free(d2);
 }
