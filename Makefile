@@ -123,6 +123,9 @@ $(BUILD)/lib$(1).a: $(call objs_of,$(1))
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
+# What a shared object is linked from: every object is -fPIC with hidden names, so the program, libgrpo.so and grpo.so share them.
+PIC_OBJS = $(foreach l,$(LAYERS),$(call objs_of,$(l))) $(BUILD)/obj/embedded.o
+
 # ---- Lua sources, embedded ----------------------------------------------------
 LUA_FILES := $(shell find lua rewards -name '*.lua' 2>/dev/null | LC_ALL=C sort)
 $(BUILD)/embed: tools/embed.c | need

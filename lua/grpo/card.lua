@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
+local steps = require "grpo.steps"
 
 local fs = core.fs
 local card = {}
@@ -47,10 +48,10 @@ local settings = {
   "model.lora.targets", "model.quantize", "seed",
 }
 
-local only_grpo = {}
+local only_sampled = {}
 for _, path in ipairs { "train.loss", "train.kl", "train.clip", "train.clip_high", "sampling.group_size",
   "train.iterations", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale" } do
-  only_grpo[path] = true
+  only_sampled[path] = true
 end
 
 local function shown(value)
@@ -64,20 +65,20 @@ local function shown(value)
 end
 
 local function stage_lines(stage, lines)
-  local options = stage.options or {}
-  lines[#lines + 1] = ("### %s"):format(stage.kind == "sft" and "Supervised fine-tuning" or "GRPO")
+  local options, method = stage.options or {}, steps[stage.kind]
+  lines[#lines + 1] = ("### %s"):format(method.title)
   lines[#lines + 1] = ""
   lines[#lines + 1] = "| setting | value |"
   lines[#lines + 1] = "|---|---|"
   for _, path in ipairs(settings) do
     local option = options[path]
     local value = type(option) == "table" and shown(option.value)
-    if value and not (stage.kind == "sft" and only_grpo[path]) then
+    if value and (method.samples or not only_sampled[path]) then
       lines[#lines + 1] = ("| `%s` | %s |"):format(path, value)
     end
   end
   local rewards = options.rewards and options.rewards.value
-  if stage.kind ~= "sft" and type(rewards) == "table" then
+  if method.samples and type(rewards) == "table" then
     local names = {}
     for key, entry in sorted_pairs(rewards) do
       local name = type(entry) == "table" and entry.name or type(key) == "string" and key or "reward" .. key

@@ -6,6 +6,7 @@
 local core = require "grpo.core"
 local nearest = require("grpo.options").nearest
 local places = require "grpo.places"
+local steps = require "grpo.steps"
 
 local meaning = {}
 
@@ -213,7 +214,7 @@ local MAX_STEP_TOKENS = 2 ^ 29
 
 local function check_step(kind, config, complain)
   local train, sampling = config.train, config.sampling
-  local completions = kind == "grpo" and sampling.group_size or 1
+  local completions = steps[kind].samples and sampling.group_size or 1
   if train.prompts_per_step * completions * sampling.max_new_tokens < MAX_STEP_TOKENS then return end
   complain("train.prompts_per_step", "%d prompts of %d completion%s of %d tokens are too many for a step; lower it",
     train.prompts_per_step, completions, completions == 1 and "" or "s", sampling.max_new_tokens)
@@ -228,12 +229,7 @@ function meaning.check(kind, config, origin, complain)
   end
   check_model(config.model, origin, complain)
   check_reuse(config, complain)
-  if kind == "grpo" and #config.reward_entries == 0 then
-    complain("rewards", "none given; a grpo stage learns from rewards")
-  end
-  if kind == "sft" and type(config.data.target) ~= "function" then
-    complain("data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
-  end
+  steps[kind].check(config, complain)
   check_rewards(config, complain)
   check_sampling(config.sampling, complain)
   check_step(kind, config, complain)
@@ -256,7 +252,7 @@ function meaning.check_stage(stage, path, complain)
     complain(path .. ".kind", "got %s, want \"sft\" or \"grpo\"%s", type(stage.kind) == "string"
       and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
   end
-  if stage.kind ~= "sft" and stage.kind ~= "grpo" then
+  if not steps[stage.kind] then
     complain(path .. ".kind", "\"%s\" stages are not in this version of grpo", stage.kind)
   end
   for _, option in ipairs(of_the_run) do

@@ -4,6 +4,7 @@ local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
 local prompts = require "grpo.prompts"
+local steps = require "grpo.steps"
 
 local preflight = {}
 
@@ -36,9 +37,9 @@ end
 function preflight.run(tr)
   for _, spec in ipairs(tr.experiment.stages) do
     preflight.stage(tr, spec)
-    if spec.kind == "grpo" then check_reference(spec.config) end
-    local source = prompts.source(spec.config, tr.tokenizer)
-    if spec.kind == "sft" then source:demonstration(spec.config.sampling.max_new_tokens) else source:next() end
+    local method = steps[spec.kind]
+    if method.samples then check_reference(spec.config) end
+    method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
   end
 end
 

@@ -241,7 +241,7 @@ function methods:record_step(metrics)
   if not run then return end
   run:append("metrics", metrics)
   if config.log.tensorboard then run:scalars(self.step_count, metrics) end
-  if self.stage.kind == "grpo" then
+  if self.stage.method.samples then
     for i, c in ipairs(self.batch.completions) do
       local slot = (i - 1) // #c.group + 1
       run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
@@ -302,7 +302,7 @@ end
 -- A checkpoint that is due; a metric of training is the best one so far, or not, where one is written.
 function methods:save_due()
   local best = self.settings.checkpoint.best
-  if best and self.stage.kind == "grpo" and not best:find("^eval/") and not self.metrics[best] then
+  if best and self.stage.method.samples and not best:find("^eval/") and not self.metrics[best] then
     self.view:line(("note: checkpoint.best: step %d has no metric '%s'"):format(self.step_count, best))
   end
   local is_best = self:is_best(self.metrics)
@@ -435,6 +435,8 @@ end
 function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
   if self.control then self.control:close() end
+  self.view:close()
+  if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if self.directory then
     if err and err ~= INTERRUPT then self.directory:note("error: " .. tostring(err)) end
     if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
@@ -443,8 +445,6 @@ function methods:finish(why, err)
       summary = report and { ["eval/accuracy"] = report["eval/accuracy"] } or nil })
     self.directory:close()
   end
-  self.view:close()
-  if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if not ended and why == "finished" then error(message, 0) end
 end
 

@@ -187,6 +187,7 @@ void model_open(lua_State *L);
 void engine_open(lua_State *L);  /* lua_engine.c */
 void edit_open(lua_State *L);    /* lua_edit.c: core.edit */
 void channel_open(lua_State *L); /* lua_channel.c: core.channel */
+void process_open(lua_State *L); /* lua_process.c: core.process */
 int open_core(lua_State *L);     /* open.c: the lua_CFunction of package.preload["grpo.core"] */
 
 #endif

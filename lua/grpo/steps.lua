@@ -1,0 +1,23 @@
+-- The kinds of stages by name: what a step is, and what the rest of the program must know about it.
+--
+-- A kind is a table:
+--   title, about          for the model card and the screen: "GRPO", "GRPO from rewards"
+--   samples               does a step roll out completions and score them?  It then has groups, rewards, a reference
+--                         for the KL, tr.batch and rows in completions.jsonl
+--   check(config, complain)      what options this kind needs; complain(path, format, ...) raises
+--   needs_reference(config)      only with `samples`: is a KL measured?
+--   first_row(source, config)    takes one row as a step would, to find out before anything is written
+--   line(tr, metrics)     the middle of the line on the screen
+--   step(stage, p)        one step: metrics, tokens trained on; p is the argument of schedules
+
+local names = { "sft", "grpo" } -- of the modules grpo.steps.NAME
+
+-- Loaded when first asked for: a kind needs what the experiment, which asks, is made of.
+return setmetatable({}, {
+  __index = function(kinds, name)
+    for _, known in ipairs(names) do
+      if name == known then kinds[name] = require("grpo.steps." .. name) end
+    end
+    return rawget(kinds, name)
+  end,
+})
