@@ -116,12 +116,30 @@ size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspa
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
+/* Latent attention's, in the order in which they come to be; of those in the first line two neighbours
+ * are alive at once, of the others both of a size. */
+static size_t latent_gradients(const Config *c) {
+  const size_t width[] = {latent_values(c), read_width(c), heads_width(c), latent_queries(c)};
+  const size_t pair[] = {kv_width(c), (size_t)c->kv_lora_rank, (size_t)c->q_lora_rank};
+  size_t n = 0;
+  for (int i = 0; i < 4; i++) {
+    bool there = width[i] == (size_t)c->hidden_size;
+    for (int k = 0; k < i - 1; k++) there |= width[k] == width[i];
+    n += there ? 0 : width[i];
+  }
+  for (int i = 0; i < 3; i++) {
+    bool there = pair[i] == (size_t)c->hidden_size;
+    for (int k = 0; k < i; k++) there |= pair[k] == pair[i];
+    n += there ? 0 : 2 * pair[i];
+  }
+  return n;
+}
+
 /* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(). */
 static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), kv = kv_width(c);
-  if (has(c, TRAIT_LATENT)) /* no two alike: every result of the layer has one */
-    return row_reals(c) + (size_t)c->qk_rope_head_dim;
+  if (has(c, TRAIT_LATENT)) return 5 * h + (has(c, TRAIT_GATED) ? 3 : 2) * f + latent_gradients(c);
   if (has(c, TRAIT_CONV1D)) return 5 * h + 3 * h + 2 * f;
   const size_t packed = has(c, TRAIT_PACKED) ? q + 2 * kv + 2 * f : 0;
   if (q == h && kv == h) return 5 * h + 3 * f + packed;
