@@ -14,7 +14,7 @@ typedef struct BatchHandle {
 
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot) {
   Engine *e = check_engine(L, engine_arg);
-  BatchHandle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  BatchHandle *h = new_object(L, sizeof *h, 1);
   *h = (BatchHandle){e, slot, engine_batch(e, slot)->generation};
   lua_pushvalue(L, engine_arg); /* keeps the engine alive */
   lua_setiuservalue(L, -2, 1);
