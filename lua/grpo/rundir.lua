@@ -94,7 +94,7 @@ end
 function rundir.create(root, info)
   must(fs.mkdirs(root))
   local name = (info.name:gsub("[^%w._-]", "-"))
-  local root_lock = must(fs.lock(root .. "/.lock"))
+  local root_lock = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its number
   local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
   must(fs.mkdirs(dir .. "/checkpoints"))
   root_lock:close()

@@ -470,7 +470,8 @@ static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
   Example *x = NULL;
   try(take_update(o, &own));
   try(take_examples(t, examples, n, &x));
-  const SftOptions options = {own.lr, own.max_grad_norm, own.seed, own.step};
+  const SftOptions options = {
+      .lr = own.lr, .max_grad_norm = own.max_grad_norm, .seed = own.seed, .step = own.step};
   const Status s = engine_sft(t->e, (int)n, x, &options, &m);
   mem_free(x);
   if (s == GRPO_OK) keep_metrics(t, &m, metrics);
