@@ -157,9 +157,9 @@ $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so
 $(BUILD)/obj/module.o: src/module.c
-$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS)
+$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS) src/module.map
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $^ $(MODULE_LIBS)
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic -Wl,--version-script=src/module.map -o $@ $(filter %.o,$^) $(MODULE_LIBS)
 ## make lua-module      grpo.so for a stock lua5.4, in build/release/lua: package.cpath = "build/release/lua/?.so"
 .PHONY: lua-module
 lua-module: $(LUA_MODULE)
