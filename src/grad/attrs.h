@@ -56,7 +56,7 @@ typedef struct AttentionAttr {
   bool keep_lse; /* decoding: log-sum-exps are saved, to be kept for training (replay.h) */
 } AttentionAttr;
 
-/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL
+/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden or ref_table, the KL
  * over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The
  * logits are never held whole: forward and backward each make them in chunks of rows.
  * one_pass is for callers who know what they will send back without having seen the result: forward
@@ -73,6 +73,9 @@ typedef struct LogheadAttr {
   const Tensor *ref_head;    /* [v, c_ref]: the reference's head */
   const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
+  /* or a reference that knows the token before only: a row of logits for each */
+  const real *ref_table;   /* [v, v] or NULL */
+  const int32_t *ref_prev; /* [n] the row that output i is compared with */
 } LogheadAttr;
 /* Outputs of loghead whose logits exist at once. */
 int loghead_rows(int vocab);

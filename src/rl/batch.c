@@ -7,18 +7,20 @@
 void batch_free(Batch *b) {
   mem_free(b->prompt_ids);
   mem_free(b->prompt_len);
+  mem_free(b->target_len);
   mem_free(b->completion);
   mem_free(b->ids);
   mem_free(b->logp);
   mem_free(b->entropy);
+  mem_free(b->target_logp);
   mem_free(b->ref_logp);
   *b = (Batch){.generation = b->generation + 1};
 }
 
 size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, bool with_ref) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
-  return (size_t)prompts * ((size_t)max_prompt + 1) * 4 + (size_t)sequences * sizeof(Completion) +
-         tokens * (with_ref ? 16 : 12);
+  return (size_t)prompts * ((size_t)max_prompt + 2) * 4 + (size_t)sequences * sizeof(Completion) +
+         tokens * (with_ref ? 20 : 16);
 }
 
 static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new,
@@ -26,13 +28,15 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   const size_t tokens = (size_t)sequences * (size_t)max_new;
   b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);
   b->prompt_len = mem_alloc((size_t)prompts * sizeof *b->prompt_len);
+  b->target_len = mem_alloc((size_t)prompts * sizeof *b->target_len);
   b->completion = mem_zalloc((size_t)sequences * sizeof *b->completion);
   b->ids = mem_alloc(tokens * sizeof *b->ids);
   b->logp = mem_alloc(tokens * sizeof *b->logp);
   b->entropy = mem_alloc(tokens * sizeof *b->entropy);
+  b->target_logp = mem_alloc(tokens * sizeof *b->target_logp);
   b->ref_logp = with_ref ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
-  if (!b->prompt_ids || !b->prompt_len || !b->completion || !b->ids || !b->logp || !b->entropy ||
-      (with_ref && !b->ref_logp))
+  if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->completion || !b->ids || !b->logp ||
+      !b->entropy || !b->target_logp || (with_ref && !b->ref_logp))
     return fail(GRPO_ENOMEM,
                 "rollout: no memory for %d completions of %d tokens; lower "
                 "sampling.max_new_tokens or train.prompts_per_step",
@@ -43,8 +47,10 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   b->max_new = max_new;
   for (int i = 0; i < sequences; i++) {
     const size_t at = (size_t)i * (size_t)max_new;
-    b->completion[i] =
-        (Completion){.ids = b->ids + at, .logp = b->logp + at, .entropy = b->entropy + at};
+    b->completion[i] = (Completion){.ids = b->ids + at,
+                                    .logp = b->logp + at,
+                                    .entropy = b->entropy + at,
+                                    .target_logp = b->target_logp + at};
   }
   return GRPO_OK;
 }
@@ -86,5 +92,6 @@ Status batch_set_prompt(Batch *b, int slot, const Prompt *p) {
   memcpy(b->prompt_ids + (size_t)slot * (size_t)b->max_prompt, p->ids,
          (size_t)p->len * sizeof *p->ids);
   b->prompt_len[slot] = p->len;
+  b->target_len[slot] = p->target_len < b->max_new ? p->target_len : b->max_new;
   return GRPO_OK;
 }
