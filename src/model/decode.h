@@ -35,8 +35,8 @@ void sampling_init(Sampling *s);
 typedef struct Request {
   const int32_t *prompt; /* at least 1 token */
   int prompt_len;
-  int n;      /* completions of this prompt */
-  RngKey key; /* sample index and token index are filled in */
+  int n;                 /* completions of this prompt */
+  RngKey key;            /* sample index and token index are filled in */
   const int32_t *target; /* [target_len] a text to compare with: see Completion.target_logp */
   int target_len;        /* 0: none */
 } Request;
@@ -44,7 +44,7 @@ typedef struct Request {
 typedef struct Completion {
   int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
   float *logp, *entropy; /* [max_new_tokens] caller's memory; entropy may be NULL */
-  float *target_logp;    /* [max_new_tokens] or NULL: at each position that the request's target has,
+  float *target_logp; /* [max_new_tokens] or NULL: at each position that the request's target has,
                             the log-probability of its token there, after what was drawn so far */
   int len;
   Finish finish;

@@ -122,7 +122,7 @@ typedef struct Pack {
   const int32_t *targets;  /* [nout] */
   const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
-  bool one_pass;  /* what will be sent back through model_logp does not depend on its result: the
+  bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
                     head is multiplied with once less, backward fills the result in (attrs.h) */
   const real *ref_table; /* [vocab, vocab] logits of a reference that looks at the token before
                             only; NULL: none */

@@ -18,7 +18,7 @@
 typedef struct Prompt {
   const int32_t *ids;
   int len;
-  uint32_t index; /* the prompt's number in the run: its random numbers follow from it */
+  uint32_t index;        /* the prompt's number in the run: its random numbers follow from it */
   const int32_t *target; /* the text that its completions are compared with */
   int target_len;        /* 0: none */
 } Prompt;

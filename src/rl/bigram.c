@@ -56,8 +56,7 @@ Status bigram_count(Bigram *b, size_t n, const int32_t *ids) {
     if (ids[i] < 0 || ids[i] >= b->vocab)
       return fail(GRPO_EARG, "reference: token %d of the text is outside the vocabulary of %d",
                   (int)ids[i], b->vocab);
-  for (size_t i = 1; i < n; i++)
-    b->count[(size_t)ids[i - 1] * (size_t)b->vocab + (size_t)ids[i]]++;
+  for (size_t i = 1; i < n; i++) b->count[(size_t)ids[i - 1] * (size_t)b->vocab + (size_t)ids[i]]++;
   return GRPO_OK;
 }
 

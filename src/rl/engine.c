@@ -181,7 +181,8 @@ static Status check_options(const Config *c, const EngineOptions *o) {
 }
 
 static Status check_bigram(const Config *policy, const Model *reference, const Bigram *b) {
-  if (reference) return fail(GRPO_EARG, "engine: a model and a bigram cannot both be the reference");
+  if (reference)
+    return fail(GRPO_EARG, "engine: a model and a bigram cannot both be the reference");
   if (bigram_vocab(b) != policy->vocab_size)
     return fail(GRPO_EARG, "reference: a bigram of %d tokens, the policy has %d", bigram_vocab(b),
                 policy->vocab_size);

@@ -60,8 +60,11 @@ static int l_tostring(lua_State *L) {
   return 1;
 }
 
+/* The core table is on top. */
 void bigram_open(lua_State *L) {
   static const luaL_Reg methods[] = {{"count", l_count}, {"logprobs", l_logprobs}, {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_gc}, {"__tostring", l_tostring}, {NULL, NULL}};
   make_type(L, BIGRAM_TYPE, meta, methods);
+  lua_pushinteger(L, BIGRAM_TOKENS);
+  lua_setfield(L, -2, "BIGRAM_TOKENS");
 }
