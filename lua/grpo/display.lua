@@ -33,17 +33,23 @@ end
 local View = {}
 View.__index = View
 
--- options: { quiet = bool }
+-- options: { quiet = nothing but errors, results and what scripts print, background = no screen at all }
 function display.new(options)
-  local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet
+  local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet and not options.background
   local colour = live and not os.getenv("NO_COLOR")
   return setmetatable({
-    live = live, colour = colour, quiet = options.quiet, times = {}, reports = {}, shown = false,
+    live = live, colour = colour, quiet = options.quiet or options.background, background = options.background,
+    times = {}, reports = {}, shown = false,
   }, View)
 end
 
-function View:paint(code, text)
-  return self.colour and ("\27[%sm%s\27[0m"):format(code, text) or text
+-- Every line is kept in the run's output.log too, --quiet or not.
+function View:keep_in(directory)
+  self.directory = directory
+end
+
+function View:keep(text)
+  if self.directory then self.directory:shown(text) end
 end
 
 function View:erase()
@@ -53,20 +59,22 @@ function View:erase()
   end
 end
 
--- A line that stays.
-function View:line(text)
+-- A line that stays, `code`: its colour.
+function View:line(text, code)
+  self:keep(text)
+  if self.background then return end
   self:erase()
-  core.err(text .. "\n")
+  core.err((self.colour and code and ("\27[%sm%s\27[0m"):format(code, text) or text) .. "\n")
 end
 
 -- A line that --quiet leaves out.
-function View:info(text)
-  if not self.quiet then self:line(text) end
+function View:info(text, code)
+  if self.quiet then self:keep(text) else self:line(text, code) end
 end
 
 -- Advice; also in run.log.
 function View:note(text)
-  if not self.quiet then self:line("note: " .. text) end
+  self:info("note: " .. text)
 end
 
 -- A line that the next one replaces; without a terminal nothing.
@@ -83,11 +91,9 @@ function View:status(text)
 end
 
 function View:stage(tr, stage)
-  if self.quiet then return end
   self.times = {}
-  local text = ("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, stage.method.about,
-    stage.steps)
-  self:line(self:paint("1", text))
+  self:info(("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, stage.method.about,
+    stage.steps), "1")
 end
 
 -- Steps of the stage that are left times the mean of the last ones.
@@ -100,18 +106,19 @@ function View:eta(stage, step_time)
 end
 
 function View:step(tr, m)
-  if self.quiet then return end
   local stage = tr.stage
   local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, stage.method.line(tr, m),
     self:eta(stage, m.step_time))
+  local due = stage.step % tr.settings.log.every == 0
   if self.live then
     self:transient(text)
-  elseif stage.step % tr.settings.log.every == 0 then
-    core.err(text .. "\n")
+    if due then self:keep(text) end
+  elseif due then
+    self:info(text)
   end
   local often = math.max(1, stage.steps // 8)
-  local due = stage.step == 1 or stage.step % often == 0
-  if stage.method.samples and tr.settings.log.completions > 0 and due then
+  local telling = stage.step == 1 or stage.step % often == 0
+  if stage.method.samples and tr.settings.log.completions > 0 and telling then
     self:completions(tr, tr.settings.log.completions)
   end
 end
@@ -148,19 +155,17 @@ end
 function View:completions(tr, n)
   local group = telling_group(tr.batch.completions)
   n = math.min(n, #group)
-  self:line(self:paint("2", ("  step %d, prompt: "):format(tr.stage.step)
-    .. display.clean(group[1].prompt):gsub("\n", " ")))
+  self:info(("  step %d, prompt: "):format(tr.stage.step) .. display.clean(group[1].prompt):gsub("\n", " "), "2")
   for i = 1, n do
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
     if #text > 300 then text = text:sub(1, 297) .. "..." end
-    self:line(("  %s %s"):format(self:paint("36", ("[%s | total %s]"):format(display.reward_text(tr, c),
-      c.reward and ("%.4g"):format(c.reward) or "-")), text))
+    self:info(("  [%s | total %s] %s"):format(display.reward_text(tr, c), c.reward and ("%.4g"):format(c.reward) or "-",
+      text))
   end
 end
 
 function View:evaluation(_, report)
-  if self.quiet then return end
   self.reports[#self.reports + 1] = report
   local parts = {}
   if report["eval/accuracy"] then
@@ -182,13 +187,13 @@ function View:evaluation(_, report)
     parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)"):format(k, report[name], report[name .. "/low"],
       report[name .. "/high"])
   end
-  self:line(self:paint("1;32", ("evaluation %s: %d held-out rows: %s"):format(report.label or "", report.n,
-    table.concat(parts, ", "))))
+  self:info(("evaluation %s: %d held-out rows: %s"):format(report.label or "", report.n, table.concat(parts, ", ")),
+    "1;32")
 end
 
 -- The evaluations of the run side by side, and where everything is.
 function View:summary(directory)
-  if self.quiet or #self.reports < 2 then return end
+  if #self.reports < 2 then return end
   local names, seen = {}, {}
   for _, report in ipairs(self.reports) do
     for name in sorted_pairs(report) do
@@ -200,16 +205,16 @@ function View:summary(directory)
   for _, name in ipairs(names) do
     head = head .. ("%12s"):format(name == "eval/accuracy" and "greedy" or name:sub(6))
   end
-  self:line("\n" .. self:paint("1", head))
+  self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do
     local row = ("%-14s"):format(report.label or "")
     for _, name in ipairs(names) do
       row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
     end
-    self:line(row)
+    self:info(row)
   end
   if directory then
-    self:line(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
+    self:info(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
   end
 end
 

@@ -1,7 +1,8 @@
 -- A run's directory: runs/NAME-NNN/, never reused, append-only logs, atomic everything else.
 --
 -- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
--- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log.
+-- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log (what happened),
+-- output.log (what a person saw).
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
@@ -175,6 +176,7 @@ function Run:open_logs()
   self.log = {}
   for _, name in ipairs(logs) do self.log[name] = must(fs.append(self.dir .. "/" .. name .. ".jsonl")) end
   self.text_log = must(fs.append(self.dir .. "/run.log"))
+  self.output = must(fs.append(self.dir .. "/output.log"))
 end
 
 function Run:append(name, row)
@@ -183,6 +185,11 @@ end
 
 function Run:note(text)
   self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ"), text))
+end
+
+-- A line as it was shown; `grpo logs` shows it again.
+function Run:shown(text)
+  self.output:put(text .. "\n")
 end
 
 function Run:scalars(step, metrics)
@@ -219,6 +226,7 @@ end
 function Run:close()
   for _, writer in pairs(self.log or {}) do writer:close() end
   if self.text_log then self.text_log:close() end
+  if self.output then self.output:close() end
   if self.events then self.events:close() end
   if self.lock then self.lock:close() end
 end
@@ -238,7 +246,7 @@ function rundir.describe(dir)
     end
   end
   return { name = dir:match("[^/]+$"), dir = dir, state = state, step = info.step, steps = info.steps,
-    started = info.started, script = info.script, summary = info.summary, pid = info.pid }
+    started = info.started, script = info.script, summary = info.summary, pid = info.pid, host = info.host }
 end
 
 -- All runs below root, newest first.

@@ -439,6 +439,8 @@ end
 function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
   if self.control then self.control:close() end
+  self.view:close()
+  if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if self.directory then
     if err and err ~= INTERRUPT then self.directory:note("error: " .. tostring(err)) end
     if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
@@ -447,8 +449,6 @@ function methods:finish(why, err)
       summary = report and { ["eval/accuracy"] = report["eval/accuracy"], ["eval/loss"] = report["eval/loss"] } or nil })
     self.directory:close()
   end
-  self.view:close()
-  if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if not ended and why == "finished" then error(message, 0) end
 end
 

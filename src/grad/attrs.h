@@ -173,4 +173,21 @@ typedef struct PolicyLossAttr {
   LossMetrics *metrics; /* added to by forward; NULL: not wanted */
 } PolicyLossAttr;
 
+/* value_head: hidden [tokens, c], weight [1, c] -> [n], a value for each of these rows; repeats are
+ * fine. */
+typedef struct ValueHeadAttr {
+  int n;
+  const int32_t *rows; /* [n] */
+} ValueHeadAttr;
+
+/* value_loss: values [n] -> number. */
+typedef struct ValueLossAttr {
+  const real *old;     /* [n] when the rollout was done */
+  const real *returns; /* [n] */
+  const real *mask;    /* [n] 0 or 1; NULL: all 1 */
+  double clip;         /* how far a value may move from the old one; >= 0 */
+  double count;        /* masked values of the whole optimizer step */
+  double *clipped;     /* forward adds the values that were held back; NULL: not wanted */
+} ValueLossAttr;
+
 #endif

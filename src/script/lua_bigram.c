@@ -16,7 +16,7 @@ Bigram *check_bigram(lua_State *L, int arg) {
 /* bigram(vocab) -> b */
 int l_bigram(lua_State *L) {
   const int vocab = (int)check_integer(L, 1, 1, INT32_MAX);
-  BigramHandle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  BigramHandle *h = new_object(L, sizeof *h, 0);
   *h = (BigramHandle){NULL};
   luaL_setmetatable(L, BIGRAM_TYPE);
   const Status s = bigram_new(&h->bigram, vocab);

@@ -32,7 +32,7 @@ result "Lua in the documents compiles" "$([ "$answer" = fine ] || echo "$answer"
 # ---- commands, targets, links ------------------------------------------------------------------------------------------------------
 missing=''
 for command in $(grep -ohE '(^|`|\./)grpo [a-z]+' "${documents[@]}" | grep -oE '[a-z]+$' | sort -u); do
-  "$GRPO" help "$command" >/dev/null 2>&1 || case $command in attach | logs | is) ;; *) missing+="grpo $command " ;; esac
+  "$GRPO" help "$command" >/dev/null 2>&1 || case $command in is) ;; *) missing+="grpo $command " ;; esac
 done
 result "commands that the documents name exist" "$missing"
 missing=''

@@ -1,7 +1,8 @@
 -- The program: finds the command, parses its words, turns errors into one line and an exit status.
 --
 -- A command is a module grpo.cli.NAME:
---   { summary=, usage=, help=, words = how many at most, flags = { NAME = "value"|"flag" }, run = function(o) }
+--   { summary=, usage=, help=, words = how many at most, flags = { NAME = "value"|"flag" }, run = function(o),
+--     short = { LETTER = NAME of a flag } }
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
@@ -10,13 +11,10 @@ local suggest = require "grpo.options".nearest
 local cli = {}
 
 -- In the order of `grpo help`.
-cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate", "chat", "export", "runs", "report",
-  "replay", "diff", "init", "bench", "doctor", "help" }
+cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate", "chat", "export", "runs", "logs",
+  "stop", "report", "replay", "diff", "init", "bench", "doctor", "help" }
 
 local module_of = { init = "grpo.cli.starter" }
-
--- Known by name, not in this version.
-local later = { logs = true, stop = true }
 
 function cli.command(name)
   for _, known in ipairs(cli.commands) do
@@ -50,7 +48,9 @@ local function parse(command, words)
     local word = words[i]
     local name, value = word:match("^%-%-([%w-]+)=?(.*)$")
     local has_value = word:find("=", 1, true) ~= nil
-    if word == "-h" then name, has_value = "help", false end
+    local short = word:match("^%-(%a)$")
+    if short then name, has_value = short == "h" and "help" or command.short and command.short[short], false end
+    if short and not name then return nil, ("unknown flag -%s"):format(short) end
     if name == "arg" then
       if not has_value then
         i = i + 1
@@ -93,7 +93,6 @@ end
 
 local function run_command(name, words)
   local command = cli.command(name)
-  if later[name] then return fail(2, "%s: not in this version of grpo; see 'grpo help'", name) end
   if not command then
     local near = suggest(name, cli.commands)
     local hint = near and (", did you mean '%s'?"):format(near) or ""

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local background = require "grpo.cli.background"
 local checkpoint = require "grpo.checkpoint"
 local flags = require "grpo.cli.flags"
 local places = require "grpo.places"
@@ -7,11 +8,11 @@ local script = require "grpo.cli.script"
 
 local run = {
   usage = "run SCRIPT [key=value ...] [--arg k=v] [--resume[=RUN]] [--steps N] [--threads N] [--dir RUNS] "
-    .. "[--quiet] [--json]",
+    .. "[--detach] [--quiet] [--json]",
   summary = "train what an experiment script describes",
   overrides = true,
   flags = { resume = "optional", steps = "value", threads = "value", dir = "value", quiet = "flag", json = "flag",
-    force = "flag" },
+    force = "flag", detach = "flag" },
   help = [[
 Runs SCRIPT, which returns grpo.experiment { ... }, and prints the run directory.
 
@@ -23,6 +24,8 @@ Runs SCRIPT, which returns grpo.experiment { ... }, and prints the run directory
   --steps N       stop after N optimizer steps in all
   --threads N     threads (never changes a result)
   --dir RUNS      where run directories are made (default: runs)
+  --detach        go on in the background, whatever becomes of this terminal: 'grpo logs -f RUN' shows what it says,
+                  'grpo attach RUN' looks inside, 'grpo stop RUN' ends it after a checkpoint
   --quiet         no progress on the screen
   --json          the result line as JSON
 
@@ -159,19 +162,16 @@ end
 
 local signal_status = { INT = 130, TERM = 143 }
 
-function run.run(o)
+-- The trainer of what the words ask for, its directory made; or nil and the directory of a run that is finished.
+local function prepare(o, background_of)
   local train = require "grpo.train"
   local root = o.flags.dir or "runs"
   local limit, threads = flags.integer(o, "steps", 1), flags.threads(o)
-  core.signals_install()
-  local view = require("grpo.display").new { quiet = o.flags.quiet }
+  local view = require("grpo.display").new { quiet = o.flags.quiet, background = background_of }
   local options = { view = view }
   local e, directory
   if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
-  if not e then
-    core.out(directory.dir .. "\n")
-    return 0
-  end
+  if not e then return nil, directory end
   if threads then
     e.config.threads = threads
     for _, stage in ipairs(e.stages) do stage.config.threads = threads end
@@ -182,16 +182,34 @@ function run.run(o)
     directory = options.create(tr)
   end
   tr.directory, tr.step_limit = directory, limit
+  view:keep_in(directory)
+  return tr, directory
+end
+
+local function result_line(o, directory, fields)
+  fields.run = directory.dir
+  core.out((o.flags.json and core.json_encode(fields) or directory.dir) .. "\n")
+end
+
+function run.run(o)
+  core.signals_install()
+  local ready, status
+  if o.flags.detach then
+    ready, status = background.begin()
+    if not ready then return status end
+  end
+  local tr, directory = prepare(o, ready ~= nil)
+  if not tr then
+    result_line(o, directory, { state = "finished" })
+    return 0
+  end
+  if ready then background.announce(ready, o, directory) end
   local ok, why = core.protected(tr.run, tr)
   if not ok then
-    local status = require("grpo.cli").report(why)
+    status = require("grpo.cli").report(why)
     return (status == 2 or status == 3) and 1 or status -- whoever's mistake: compute had begun
   end
-  if o.flags.json then
-    core.out(core.json_encode { run = directory.dir, state = why, step = tr.step_count } .. "\n")
-  else
-    core.out(directory.dir .. "\n")
-  end
+  if not ready then result_line(o, directory, { state = why, step = tr.step_count }) end
   if why == "interrupted" then return signal_status[tr.interrupted] end
   return 0
 end

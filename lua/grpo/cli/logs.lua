@@ -1,0 +1,72 @@
+local core = require "grpo.core"
+local display = require "grpo.display"
+local flags = require "grpo.cli.flags"
+local history = require "grpo.history"
+local rundir = require "grpo.rundir"
+
+local command = {
+  usage = "logs [-f] [-n N] [--dir RUNS] RUN",
+  words = 1,
+  summary = "what a run has said, and with -f what it says",
+  flags = { follow = "flag", lines = "value", dir = "value" },
+  short = { f = "follow", n = "lines" },
+  help = [[
+Shows the lines of RUN's screen (RUN: its directory, or its name in runs/), kept in RUN/output.log.
+
+  -f, --follow    go on until the run ends; Ctrl-C leaves, the run goes on
+  -n, --lines N   the last N lines only
+  --dir RUNS      where the run directories are (default: runs)]],
+}
+
+local INTERVAL = 0.2 -- seconds between two looks at the file
+
+-- The last n lines of a text that ends with a newline.
+local function tail(text, n)
+  local lines = {}
+  for line in text:gmatch("[^\n]*\n") do lines[#lines + 1] = line end
+  return table.concat(lines, "", math.max(1, #lines - n + 1))
+end
+
+local function show(text)
+  core.out(display.clean(text))
+end
+
+-- New whole lines until the run is over.
+local function follow(run, file, rest)
+  local path = run.dir .. "/output.log"
+  while true do
+    local over = rundir.describe(run.dir).state ~= "running" -- before the last look, which then sees everything
+    local more = file:read("a") or ""
+    rest = rest .. more
+    local whole = rest:match("^.*\n") or ""
+    show(whole)
+    rest = rest:sub(#whole + 1)
+    if over and more == "" then break end
+    local signal = core.signal_take()
+    if signal then return signal == "TERM" and 143 or 130 end
+    if more == "" then core.process.sleep(INTERVAL) end
+    if file:seek("cur") > (core.fs.size(path) or math.huge) then
+      error(core.error("EIO", path .. ": became shorter while it was followed"), 0)
+    end
+  end
+  if rest ~= "" then show(rest .. "\n") end
+  return 0
+end
+
+function command.run(o)
+  if not o.words[1] then error(core.error("EARG", "logs: which run? usage: grpo " .. command.usage), 0) end
+  local count = flags.integer(o, "lines", 0)
+  local run = history.open(o.words[1], o.flags.dir)
+  local path = run.dir .. "/output.log"
+  local file, message = io.open(path, "rb")
+  if not file then error(core.error("ENOENT", ("logs: %s"):format(message)), 0) end
+  if o.flags.follow then core.signals_install() end
+  local text = file:read("a")
+  local whole = text:match("^.*\n") or ""
+  show(count and tail(whole, count) or whole)
+  local rest = text:sub(#whole + 1)
+  if o.flags.follow then return follow(run, file, rest) end
+  if rest ~= "" then show(rest .. "\n") end
+end
+
+return command

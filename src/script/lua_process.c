@@ -1,0 +1,85 @@
+/* lua_process.c - core.process: a run in the background, signals to other processes.
+ *
+ *   detach() -> true, ready(log, line)     in the child;  ready: true | nil, message, code
+ *            -> false, wait() -> line      in the parent; nil, exit status: the child ended without one
+ *   sleep(seconds)                         or until a signal comes
+ *   kill(pid, "TERM" | "KILL" | "HUP")     true | nil, message, code
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/detach.h"
+#include "script/script.h"
+#include "script/state.h"
+
+enum { LINE = 4096 };
+
+static int child_ready(lua_State *L) {
+  Detached *d = lua_touserdata(L, lua_upvalueindex(1));
+  const char *log = check_string(L, 1, NULL), *line = check_string(L, 2, NULL);
+  const Status s = detach_ready(d, log, line);
+  if (s) return push_failure(L, s);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static int parent_wait(lua_State *L) {
+  Detached *d = lua_touserdata(L, lua_upvalueindex(1));
+  char line[LINE];
+  int exited;
+  const Status s = detach_wait(d, line, LINE, &script_cancel, &exited);
+  if (s) return push_failure(L, s);
+  if (exited < 0) {
+    lua_pushstring(L, line);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushinteger(L, exited);
+  return 2;
+}
+
+static int l_detach(lua_State *L) {
+  if (script_of(L)->pool) return raise_new(L, GRPO_EARG, "detach: threads are running already");
+  Detached *d = lua_newuserdatauv(L, sizeof *d, 0);
+  const Status s = detach_fork(d);
+  if (s) return push_failure(L, s);
+  lua_pushcclosure(L, d->child ? child_ready : parent_wait, 1);
+  lua_pushboolean(L, d->child);
+  lua_insert(L, -2);
+  return 2;
+}
+
+static int l_sleep(lua_State *L) {
+  const double seconds = check_number(L, 1);
+  if (!(seconds >= 0 && seconds <= 3600)) arg_error(L, 1, "want 0 to 3600 seconds");
+  const time_t whole = (time_t)seconds;
+  const struct timespec t = {whole, (long)(1e9 * (seconds - (double)whole))};
+  nanosleep(&t, NULL);
+  return 0;
+}
+
+static int l_kill(lua_State *L) {
+  static const struct {
+    const char *name;
+    int number;
+  } signals[] = {{"TERM", SIGTERM}, {"KILL", SIGKILL}, {"HUP", SIGHUP}};
+  const pid_t pid = (pid_t)check_integer(L, 1, 2, 1 << 30);
+  const char *name = check_string(L, 2, NULL);
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    if (strcmp(name, signals[i].name) != 0) continue;
+    if (kill(pid, signals[i].number) != 0)
+      return push_failure(L, fail(GRPO_EIO, "process %d: %s", (int)pid, strerror(errno)));
+    lua_pushboolean(L, 1);
+    return 1;
+  }
+  return arg_error(L, 2, "unknown signal '%s'", name);
+}
+
+void process_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"detach", l_detach}, {"kill", l_kill}, {"sleep", l_sleep}, {NULL, NULL}};
+  luaL_newlib(L, functions);
+  lua_setfield(L, -2, "process");
+}

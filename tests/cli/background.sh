@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Runs in the background: grpo run --detach, logs, stop.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+write_experiment exp.lua
+
+# ended RUN : waits until it is over
+ended() {
+  for _ in $(seq 600); do
+    grep -q '"state": "running"' "$1/run.json" 2>/dev/null || return 0
+    sleep 0.05
+  done
+  echo "$1 has not ended"
+}
+
+"$GRPO" run exp.lua --quiet --dir whole >/dev/null 2>&1
+answer=$(timeout 20 "$GRPO" run exp.lua --detach --dir back </dev/null 2>err)
+result "a detached run prints its directory and leaves" "$([ "$answer" = back/exp-001 ] || echo "$answer"; cat err)"
+problem=$(ended back/exp-001)
+result "it ends by itself, and is the run it would have been" "$problem$(different whole/exp-001 back/exp-001)"
+result "logs shows its screen" "$("$GRPO" logs back/exp-001 2>&1 >out || echo failed
+  grep -q '^stage 2 of 2: ' out && grep -q '^grpo 10/10 | reward ' out && grep -q '^evaluation after grpo: 20 held-out rows' out || cat out)"
+result "logs -n shows the last lines" "$(diff <(tail -n 3 out) <("$GRPO" logs -n 3 --dir back exp-001))"
+result "a run in the foreground keeps its screen too, --quiet or not" \
+  "$(plain() { sed -E 's/[0-9]+ tokens.*//; s/^try it:.*//'; }; diff <(plain <out) <("$GRPO" logs whole/exp-001 | plain))"
+
+# It belongs to no terminal and no session of ours: what would end the shell that started it does not reach it.
+SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --json --dir slow </dev/null >out 2>err
+pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')
+result "--json tells the process" "$([ "$(ps -o sid= -p "$pid" | tr -d ' ')" = "$pid" ] || cat out err)"
+timeout 60 "$GRPO" logs -f slow/exp-001 >followed 2>err & follower=$!
+wait_for_step slow/exp-001 5
+answer=$(timeout 60 "$GRPO" stop exp-001 --dir slow 2>err)
+result "stop ends a run after a checkpoint" "$([ "$answer" = 'slow/exp-001 interrupted' ] || echo "$answer"; cat err; [ -e slow/exp-001/latest ] || echo no checkpoint)"
+wait $follower; status=$?
+result "logs -f has ended with it, and has shown everything" "$([ $status = 0 ] || echo "status $status"; cat err; diff followed slow/exp-001/output.log)"
+timeout 60 "$GRPO" run --resume=slow/exp-001 --detach >/dev/null 2>err
+problem=$(ended slow/exp-001)
+result "and a detached resume brings it to the same end" "$problem$(cat err)$(different whole/exp-001 slow/exp-001)"
+
+SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --dir now >/dev/null 2>err
+wait_for_step now/exp-001 3
+answer=$(timeout 60 "$GRPO" stop --now now/exp-001 2>err)
+result "stop --now does not wait for a checkpoint" "$([ "$answer" = 'now/exp-001 crashed' ] || echo "$answer"; cat err)"
+
+# The Slurm script, without Slurm: stopped as Slurm stops it, and begun again.
+SLOW=0.2 GRPO_RUNS=job "$root/examples/deploy/grpo.slurm" exp.lua train.max_grad_norm=1 >out 2>err & job=$!
+wait_for_step job/exp-001 5
+kill -TERM $job
+wait $job; status=$?
+result "the Slurm script passes the signal on" "$([ $status = 143 ] && [ "$("$GRPO" runs --dir job | cut -d' ' -f1)" = exp-001 ] || { echo "status $status"; cat err; })"
+GRPO_RUNS=job "$root/examples/deploy/grpo.slurm" exp.lua train.max_grad_norm=1 >out 2>err; status=$?
+result "and, begun again, goes on with the same bits" "$([ $status = 0 ] || cat err; different whole/exp-001 job/exp-001)"
+
+# fails NAME STATUS MESSAGE COMMAND...
+fails() {
+  local name=$1 want=$2 message=$3 status; shift 3
+  timeout 20 "$GRPO" "$@" >out 2>err </dev/null; status=$?
+  result "$name" "$([ $status = "$want" ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && grep -qE "^grpo: $message\$" err || { echo "status $status"; cat out err; })"
+}
+fails "what is wrong at the start is said at the start" 3 'nope\.lua: cannot open .*' run nope.lua --detach
+fails "an error of the script too, with its status" 2 'command line: train\.lr: .*' run exp.lua train.lr=fast --detach
+fails "stop: a run that is over" 2 'stop: whole/exp-001: is not running \(finished\)' stop whole/exp-001
+fails "stop: no such run" 3 'nope: no such run; .*' stop nope
+fails "logs: no such run" 3 'nope: no such run; .*' logs nope
+fails "logs: a number that is none" 2 "--lines: got 'x', want a whole number, 0 or more" logs -n x whole/exp-001
+fails "an unknown letter" 2 "logs: unknown flag -x; see 'grpo help logs'" logs -x whole/exp-001
+rm whole/exp-001/output.log
+fails "logs: a run without its output" 3 'logs: .*output\.log.*' logs whole/exp-001
+printf 'stage\n\033[31mred\nhalf' >whole/exp-001/output.log
+result "logs shows no control characters, and a last line cut short" "$(diff <(printf 'stage\n\\x1b[31mred\nhalf\n') <("$GRPO" logs whole/exp-001))"
+finish
