@@ -39,8 +39,9 @@ function prompts.render(config, tokenizer, row)
   end
   if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
-    complain(config, "data.prompt", "%s for a row, want a string, a list of ids or a list of messages", render and "returned "
-      .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "row.prompt is " .. type(prompt))
+    local got = prompt == nil and "nothing" or "a " .. type(prompt)
+    complain(config, "data.prompt", "%s for a row, want a string, a list of ids or a list of messages",
+      render and "returned " .. got or "row.prompt is " .. type(prompt))
   end
   local template = config.model.chat_template
   local text

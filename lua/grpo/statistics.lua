@@ -35,8 +35,8 @@ function statistics.median(list)
 end
 
 -- What pairs gain: the mean of after[i] - before[i], with a percentile bootstrap interval over the pairs.
--- opts: { resamples = 10000, level = 0.95, seed = 0 }.  Returns { difference=, low=, high=, n= }; the same seed gives the
--- same interval.
+-- opts: { resamples = 10000, level = 0.95, seed = 0 }.  Returns { difference=, low=, high=, n= }; the same seed gives
+-- the same interval.
 function statistics.paired_bootstrap(before, after, opts)
   opts = options.check(opts, {
     resamples = { type = "integer", default = 10000, min = 100 },

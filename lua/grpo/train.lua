@@ -446,7 +446,8 @@ function methods:finish(why, err)
     if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
     local report = self.last_report
     self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
-      summary = report and { ["eval/accuracy"] = report["eval/accuracy"], ["eval/loss"] = report["eval/loss"] } or nil })
+      summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
+        ["eval/loss"] = report["eval/loss"] } or nil })
     self.directory:close()
   end
   if not ended and why == "finished" then error(message, 0) end
