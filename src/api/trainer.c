@@ -158,7 +158,8 @@ static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const
                             .step = o->step};
   Prompt *prompts = mem_alloc(n * sizeof *prompts);
   if (!prompts) return fail(GRPO_ENOMEM, "rollout of %zu prompts", n);
-  for (size_t i = 0; i < n; i++) prompts[i] = (Prompt){p[i].ids, (int)p[i].length, p[i].index};
+  for (size_t i = 0; i < n; i++)
+    prompts[i] = (Prompt){.ids = p[i].ids, .len = (int)p[i].length, .index = p[i].index};
   t->prompts = 0;
   t->scored = t->has_advantages = false;
   Status s = engine_rollout(t->e, BATCH_SAMPLE, (int)n, prompts, &r);
