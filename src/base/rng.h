@@ -19,7 +19,9 @@ typedef enum RngStream {
   RNG_REWARD,  /* c.rng and math.random inside rewards */
   RNG_USER,    /* grpo.randn, m:generate */
   RNG_TASK,    /* generated datasets */
-  RNG_DROPOUT
+  RNG_DROPOUT,
+  RNG_MASK,  /* which tokens are masked in training and evaluation */
+  RNG_UNMASK /* filling masks in */
 } RngStream;
 
 typedef struct RngKey {

@@ -38,7 +38,7 @@ typedef struct RopeAttr {
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
- * has no prefix itself) and its own rows causally. */
+ * has no prefix itself) and its own rows: causally, or with AttnShape.bidirectional all of them. */
 typedef struct PackSpan {
   int row, n, prefix;
 } PackSpan;

@@ -1,4 +1,4 @@
-/* op_attention.c - causal attention with grouped queries and shared prompts.
+/* op_attention.c - attention with grouped queries and shared prompts, causal or both ways.
  *
  * Queries, keys and values are three tensors, or side by side in the rows of one (attention_packed).
  * In training (AttentionAttr.pack) keys and values are rows of the same batch: each PackSpan's are
@@ -136,6 +136,8 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   const int rows = nd->in[0]->ndim ? nd->in[0]->dim[0] : 0;
   try(check_widths(nd));
   if (!a->pack) {
+    if (a->shape.bidirectional)
+      return fail(GRPO_EARG, "attention: a cache holds no later tokens; bidirectional needs pack");
     try(check_spans(a, rows));
     for (int i = 0; i < nd->op->nin; i++)
       if (nd->in[i]->needs_grad)

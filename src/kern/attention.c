@@ -58,8 +58,9 @@ static void strip_rows(const Attn *a, const Strip *t, Row *rows) {
       at -= sp->n;
       sp++;
     }
-    const int pos = prefix_len(sp) + sp->own_at + at, w = a->s->window;
-    rows[j] = (Row){sp, sp->row + at, w > 0 ? kern_max(0, pos - w + 1) : 0, pos + 1};
+    const int before = prefix_len(sp), pos = before + sp->own_at + at;
+    rows[j] = (Row){.span = sp, .row = sp->row + at};
+    attn_sees(a->s, pos, before + sp->own->len, &rows[j].lo, &rows[j].hi);
   }
 }
 
@@ -297,7 +298,8 @@ static void choose_sizes(Attn *a, int nspans) {
   int keys = 0, rows = 0;
   for (int i = 0; i < nspans; i++) {
     const AttnSpan *sp = a->spans + i;
-    keys = kern_max(keys, prefix_len(sp) + sp->own_at + sp->n);
+    keys =
+        kern_max(keys, prefix_len(sp) + (a->s->bidirectional ? sp->own->len : sp->own_at + sp->n));
     rows += sp->n;
   }
   a->group = a->s->heads / a->s->kv_heads;

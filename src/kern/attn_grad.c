@@ -5,7 +5,7 @@
  *   S^T = K Q^T, P^T = exp(z - lse), dP^T = V dO^T, z = scale S^T, or cap tanh(scale S^T / cap),
  *   dS = dz/dS P (dP - D), D = rowsum(dO o)
  *   dV += P^T dO,  dK += dS^T Q,  dQ += dS K
- * Along the diagonal only keys are walked that some unit of a group sees.  dK and dV of a span's own
+ * Along the edge of what rows see only keys are walked that some unit of a group sees.  dK and dV of a span's own
  * keys belong to its piece alone and are added in place; those of a prefix, and of a span in several
  * pieces, go to a private copy; copies are added in the pieces' order, so neither threads nor the
  * number of pieces handled at once can be seen in the result.
@@ -95,14 +95,13 @@ static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
 }
 
 static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh) {
-  const int plen = prefix_len(sp), win = g->s->window, hd = g->s->head_dim, hd16 = g->hd16;
+  const int plen = prefix_len(sp), hd = g->s->head_dim, hd16 = g->hd16;
   w->n = w->rows * g->group;
   w->n16 = round_up(w->n, GROUP);
   if (hd < hd16) memset(w->q, 0, sizeof(real) * (size_t)(2 * g->units * hd16));
   for (int i = 0; i < w->n16; i++) {
     const int r = w->r0 + kern_min(i, w->n - 1) / g->group;
-    w->hi[i] = plen + r + 1;
-    w->lo[i] = win > 0 ? kern_max(0, w->hi[i] - win) : 0;
+    attn_sees(g->s, plen + r, plen + sp->n, &w->lo[i], &w->hi[i]);
     if (i < w->n) {
       load_unit(g, w, sp, kvh, i);
       continue;
@@ -214,6 +213,11 @@ static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh,
   }
 }
 
+/* Own keys that some row of the piece sees, at most. */
+static int own_keys(const Grad *g, const Piece *pc) {
+  return g->s->bidirectional ? pc->span->n : pc->to;
+}
+
 static void grad_chunk(void *arg, int chunk, int worker) {
   const Grad *g = arg;
   const int kvh = chunk % g->s->kv_heads, step = kern_max(1, UNITS / g->group);
@@ -226,14 +230,13 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   w.dv = w.dk + copy;
   memset(w.dk, 0, sizeof(real) * 2 * copy);
   if (sp->prefix) load_keys(g, sp->prefix, kvh, plen, w.keys);
-  load_keys(g, sp->own, kvh, pc->to, w.keys + (ptrdiff_t)plen * g->hd16);
+  load_keys(g, sp->own, kvh, own_keys(g, pc), w.keys + (ptrdiff_t)plen * g->hd16);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     w.rows = kern_min(step, pc->to - w.r0);
     load_tile(g, &w, sp, kvh);
-    const int lo = w.lo[0];
+    const int lo = w.lo[0], hi = w.hi[w.n - 1];
     if (sp->prefix) one_segment(g, &w, sp->prefix, kvh, false, 0, lo, plen);
-    one_segment(g, &w, sp->own, kvh, pc->copied == plen, plen, kern_max(0, lo - plen),
-                w.r0 + w.rows);
+    one_segment(g, &w, sp->own, kvh, pc->copied == plen, plen, kern_max(0, lo - plen), hi - plen);
     if (g->dq) add_dq(g, &w, sp, kvh);
   }
 }
@@ -278,9 +281,9 @@ static bool next_piece(const Grad *g, int *span, int *row, Piece *pc) {
   while (*span < g->nspans && *row >= g->spans[*span].n) ++*span, *row = 0;
   if (*span == g->nspans) return false;
   const AttnSpan *sp = g->spans + *span;
-  const int plen = prefix_len(sp), from = *row, to = kern_min(from + PIECE, sp->n);
-  *pc = (Piece){.span = sp, .from = from, .to = to, .copied = plen + (sp->n > PIECE ? to : 0)};
-  *row = to;
+  *pc = (Piece){.span = sp, .from = *row, .to = kern_min(*row + PIECE, sp->n)};
+  pc->copied = prefix_len(sp) + (sp->n > PIECE ? own_keys(g, pc) : 0);
+  *row = pc->to;
   return true;
 }
 

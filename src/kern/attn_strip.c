@@ -100,7 +100,7 @@ static void turn(const Attn *a, const Work *w, int units) {
     kernels()->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
 }
 
-/* Scores of all units with keys of a segment, by blocks of keys; causally: of those that see some. */
+/* Scores of all units with keys of a segment, by blocks of keys: of those that see some. */
 static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                         const KvSeg *seg, int base, int to) {
   const ptrdiff_t hd = a->s->head_dim;

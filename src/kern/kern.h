@@ -103,7 +103,7 @@ Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
 /* ---- attention -------------------------------------------------------------
  * Keys and values live in segments: a prompt's, and each completion's own.  A
  * span is a run of consecutive query rows that sees the whole prefix segment
- * (if any) and its own segment causally.  The same structure serves training
+ * (if any) and its own segment, causally or (AttnShape.bidirectional) whole.  The same structure serves training
  * (segments filled from the step's k and v) and decoding (segments are the cache).
  */
 enum { KV_BLOCK = 16 };
@@ -118,7 +118,7 @@ typedef struct KvSeg {
 
 typedef struct AttnSpan {
   const KvSeg *prefix; /* seen whole; NULL: none */
-  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i */
+  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i, or all */
   int row, n;          /* query rows row .. row + n - 1 of q and o */
   int own_at;          /* own keys before this span's first row; logical position of row i is
                           (prefix ? prefix->len : 0) + own_at + i */
@@ -130,6 +130,8 @@ typedef struct AttnShape {
   real scale;   /* of the scores, usually 1 / sqrt(head_dim) */
   int window;   /* 0: all; else key j is visible to position i when i - window < j <= i */
   real softcap; /* 0: none; else a scaled score s becomes softcap tanh(s / softcap) */
+  bool bidirectional; /* a query sees its whole own segment (and the prefix), what follows too; with
+                         a window: i - window < j < i + window */
 } AttnShape;
 
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */

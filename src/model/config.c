@@ -342,6 +342,9 @@ static Status add_eos(Config *c, const Json *v, const char *what) {
 static Status read_special(Config *c, const Json *j, const char *what) {
   try(read_token(j, "bos_token_id", what, &c->bos_token_id));
   try(read_token(j, "pad_token_id", what, &c->pad_token_id));
+  int mask = -1;
+  try(read_token(j, "mask_token_id", what, &mask));
+  if (mask >= 0 && mask < c->vocab_size) c->denoiser = true, c->mask_token_id = mask;
   const Json *v = json_get(j, "eos_token_id");
   if (config_absent(v)) return GRPO_OK;
   if (json_type(v) != JSON_ARRAY) return add_eos(c, v, what);

@@ -67,5 +67,6 @@ void config_put_json(Buf *b, const Config *c) {
   put_token(b, "bos_token_id", c->bos_token_id);
   put_token(b, "pad_token_id", c->pad_token_id);
   put_eos(b, c);
+  if (c->denoiser) put_token(b, "mask_token_id", c->mask_token_id);
   buf_puts(b, "\n}\n");
 }

@@ -172,6 +172,7 @@ typedef struct Rows {
   AttnSpan *spans;       /* moved on to the next layer after each */
   const RngKey *dropout; /* as in Pack */
   Replay *replay;        /* as in Pack */
+  bool bidirectional;    /* as in Pack */
 } Rows;
 
 AttnShape model_attention(const Config *c); /* of a layer that sees everything */

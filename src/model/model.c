@@ -200,6 +200,11 @@ Status model_reserve_positions(Model *m, int positions) {
 
 void model_set_checkpointing(Model *m, bool on) { m->checkpointing = on; }
 
+void model_set_mask(Model *m, int id) {
+  m->config.denoiser = id >= 0;
+  m->config.mask_token_id = id >= 0 ? id : 0;
+}
+
 void model_zero_grad(Model *m) {
   Lora *l = m->lora;
   if (l && l->grads) memset(l->grads, 0, l->reals * sizeof *l->grads);

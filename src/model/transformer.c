@@ -228,6 +228,7 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
   k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
   k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
   k.attention.shape.window = windowed ? c->sliding_window : 0;
+  k.attention.shape.bidirectional = r->bidirectional;
   return k;
 }
 
@@ -332,6 +333,8 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
 /* ---- what training calls -------------------------------------------------------------------- */
 
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
+  if (p->bidirectional && p->replay)
+    return fail(GRPO_EARG, "model: what was kept while decoding saw no later tokens");
   Rows *r = arena_alloc(&t->arena, sizeof *r); /* a layer may run again in backward */
   if (!r) return fail(GRPO_ENOMEM, "forward");
   *r = (Rows){.n = p->nrows,
@@ -340,7 +343,8 @@ Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
               .npack = p->nspans,
               .pack = p->spans,
               .dropout = p->dropout,
-              .replay = p->replay};
+              .replay = p->replay,
+              .bidirectional = p->bidirectional};
   Tensor *x;
   try(forward_layers(m, t, r, &x));
   return forward_final_norm(m, t, x, hidden);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/lora.h"
+#include "rl/denoise.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
 
@@ -46,6 +47,15 @@ void step_metrics_init(StepMetrics *m) {
 /* ---- how much memory ------------------------------------------------------------------ */
 
 static int larger(int a, int b) { return a > b ? a : b; }
+
+/* What an update lays out, or a step on examples where they are no completions. */
+static size_t step_bytes(const EngineOptions *o) {
+  const int n = o->prompts_per_step;
+  const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
+  const size_t texts =
+      denoise_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
+  return o->examples && texts > plan ? texts : plan;
+}
 
 static DecoderLimits decoder_limits(const EngineOptions *o) {
   const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
@@ -131,7 +141,7 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-               (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
+               (o->train ? step_bytes(o) : 0),
       .activations = activation_bytes(policy, reference, o),
   };
   out->total =
@@ -216,7 +226,7 @@ static Status reserve(Engine *e) {
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));
   try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
-  return arena_reserve(&e->step, plan_bytes(sequences, o->max_new_tokens));
+  return arena_reserve(&e->step, step_bytes(o));
 }
 
 static Status build(Engine *e) {

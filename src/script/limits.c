@@ -96,7 +96,9 @@ void charge_work(lua_State *L, uint64_t instructions) {
 
 void arm_thread(lua_State *L, Script *s, lua_State *co) {
   if (!s->budget) return;
-  if (lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
+  const bool begins =
+      lua_status(co) == LUA_OK; /* with the hook of whoever made it, and nothing paid */
+  if (begins || lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
     charge_work(L, COROUTINE_SLICE);
     lua_sethook(co, on_count, LUA_MASKCOUNT, COROUTINE_SLICE);
   }
@@ -178,6 +180,7 @@ static void begin(Script *s, Budget *b, const Limits *limits, const char *name) 
 /* What the call used counts for the one around it too. */
 static void end(Script *s, const Budget *b) {
   Budget *o = s->budget = b->outer;
+  s->used = b->given - b->left;
   if (!o) return;
   if (o->left != UINT64_MAX) o->left -= b->given - b->left;
   if (b->inherited && b->spent && *b->spent == 'i') o->spent = b->spent;

@@ -1,6 +1,6 @@
 /* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
  *
- * Methods: rollout, replace, reference, update, sft, nll, save, load, reserve, estimate,
+ * Methods: rollout, replace, reference, update, sft, nll, denoise, masked_loss, save, load, reserve, estimate,
  * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
  * kept and raised again once the engine is left.
  */
@@ -415,7 +415,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   o->step = (uint64_t)step;
 }
 
-static void push_metrics(lua_State *L, const StepMetrics *m) {
+void push_metrics(lua_State *L, const StepMetrics *m) {
   const struct {
     const char *name;
     double value;
@@ -462,8 +462,7 @@ static int engine_update_policy(lua_State *L) {
 
 /* ---- demonstrations -------------------------------------------------------------- */
 
-/* A list of { prompt=ids, target=ids } at index 2. */
-static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
   Example *x = push_scratch(L, (size_t)*n, sizeof *x);
@@ -472,13 +471,14 @@ static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
     static const char *const names[] = {"prompt", "target"};
     size_t at[3];
     if (lua_rawgeti(L, 2, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "sft[%d]: { prompt = ids, target = ids } expected, got %s", i + 1,
-                luaL_typename(L, -1));
+      raise_new(L, GRPO_EARG, "%s[%d]: { prompt = ids, target = ids } expected, got %s", what,
+                i + 1, luaL_typename(L, -1));
     for (int k = 0; k < 2; k++) {
       at[k] = ids->len;
       lua_getfield(L, -1, names[k]);
-      check_ids(L, -1, k ? "sft.target" : "sft.prompt", ids);
-      lua_pop(L, 1);
+      const char *name = lua_pushfstring(L, "%s.%s", what, names[k]);
+      check_ids(L, -2, name, ids);
+      lua_pop(L, 2);
     }
     at[2] = ids->len;
     x[i] = (Example){.prompt_len = (int)(at[1] - at[0]), .target_len = (int)(at[2] - at[1])};
@@ -507,7 +507,7 @@ static int engine_sft_step(lua_State *L) {
   field_seed(L, 3, "sft", "seed", &o.seed);
   o.step = (uint64_t)step;
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "sft", &n, &ids);
   const Status s = engine_sft(e, n, x, &o, &m);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -523,7 +523,7 @@ static int engine_nll_mean(lua_State *L) {
   int n;
   lua_settop(L, 2);
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "nll", &n, &ids);
   const Status s = engine_nll(e, n, x, &mean, &tokens);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -571,6 +571,8 @@ void engine_open(lua_State *L) {
                                      {"update", engine_update_policy},
                                      {"sft", engine_sft_step},
                                      {"nll", engine_nll_mean},
+                                     {"denoise", engine_denoise_step},
+                                     {"masked_loss", engine_masked_loss_sum},
                                      {"save", engine_save_state},
                                      {"load", engine_load_state},
                                      {"reserve", engine_reserve},

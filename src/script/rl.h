@@ -11,6 +11,17 @@
 
 Engine *check_engine(lua_State *L, int arg); /* raises when closed */
 
+/* lua_engine.c */
+/* A list of { prompt=ids, target=ids } at index 2; `what` names it in messages.  The ids are in
+ * *store, which is pushed. */
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
+void push_metrics(lua_State *L, const StepMetrics *m);
+
+/* lua_denoise.c: engine:denoise(examples, options) -> metrics; engine:masked_loss(examples, options)
+ * -> summed loss, masked tokens, those guessed right.  Options: MaskOptions' names. */
+int engine_denoise_step(lua_State *L);
+int engine_masked_loss_sum(lua_State *L);
+
 /* lua_estimate.c: a table of them by name. */
 /* reuse_rollout = true, false or "auto" */
 void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);

@@ -39,6 +39,7 @@ struct Script {
   Ctx cx;
   Budget *budget;    /* innermost limited call; NULL: none */
   uint64_t tags;     /* limited calls so far */
+  uint64_t used;     /* instructions that the last one took, where they were counted */
   size_t lua_bytes;  /* held by Lua */
   int no_grad;       /* depth of grpo.no_grad */
   Link *scope;       /* tensors made in the innermost grpo.scope; NULL: none is active */

@@ -128,13 +128,20 @@ void check_attention(void) {
   static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
   static const PackSpan two[] = {{0, 2, -1}, {2, 3, 0}, {5, 3, -1}, {8, 2, 2}, {10, 2, 2}};
   static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}}; /* past one block */
-  attention_of((AttnShape){2, 2, 4, 0, 0, 0}, 1, one);
-  attention_of((AttnShape){2, 1, 4, 0, 0, 0}, 3, three);
-  attention_of((AttnShape){4, 2, 3, 0, 0, 0}, 4, group);
-  attention_of((AttnShape){4, 2, 2, 0, 3, 0}, 4, group); /* windows reach back into the prompt */
-  attention_of((AttnShape){3, 1, 2, 0, 2, 0}, 5, two);
-  attention_of((AttnShape){2, 1, 2, 0, 0, 0}, 3, blocks);
-  attention_of((AttnShape){2, 1, 2, 0, 17, 0}, 3, blocks);
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0, false}, 1, one);
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0, false}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0, false}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0, false}, 4,
+               group); /* windows reach back into the prompt */
+  attention_of((AttnShape){3, 1, 2, 0, 2, 0, false}, 5, two);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0, false}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0, false}, 3, blocks);
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0, true}, 1, one); /* both ways */
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0, true}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0, true}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0, true}, 4, group);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0, true}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0, true}, 3, blocks);
 }
 
 void check_attention_packed(void) { check_attention(); }
