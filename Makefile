@@ -318,6 +318,12 @@ install-lua: $(LUA_MODULE)
 options: grpo
 	./grpo repl < tools/gen-options.lua
 
+## make completions     rewrite completions/ for bash, zsh and fish from the commands' tables
+.PHONY: completions
+completions: grpo
+	@mkdir -p completions
+	./grpo repl < tools/gen-completions.lua
+
 ## make lint            clang-format and luacheck, nothing rewritten
 .PHONY: lint
 lint:
