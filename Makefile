@@ -313,10 +313,19 @@ uninstall:
 install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
 
-## make options         rewrite docs/options.md and the editor's annotations from the table of options
+## make options         rewrite what is written from tables: docs/options.md, annotations of options, completions, pages
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua
+	@$(MAKE) --no-print-directory completions
+	@if command -v scdoc >/dev/null; then $(MAKE) --no-print-directory man; \
+	else echo "grpo: scdoc is not installed: the pages in docs/man were not rewritten"; fi
+
+## make man             rewrite the manual pages from docs/man/*.scd and the commands' tables (scdoc)
+.PHONY: man
+man: grpo
+	./grpo repl < tools/gen-man.lua
+	@for page in docs/man/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done
 
 ## make completions     rewrite completions/ for bash, zsh and fish from the commands' tables
 .PHONY: completions
