@@ -317,20 +317,21 @@ install-lua: $(LUA_MODULE)
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua
-	@$(MAKE) --no-print-directory completions
-	@if command -v scdoc >/dev/null; then $(MAKE) --no-print-directory man; \
+	./grpo repl < tools/gen-completions.lua
+	./grpo repl < tools/gen-man.lua
+	@if command -v scdoc >/dev/null; then $(PAGES); \
 	else echo "grpo: scdoc is not installed: the pages in docs/man were not rewritten"; fi
+PAGES = for page in docs/man/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done
 
 ## make man             rewrite the manual pages from docs/man/*.scd and the commands' tables (scdoc)
 .PHONY: man
 man: grpo
 	./grpo repl < tools/gen-man.lua
-	@for page in docs/man/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done
+	@$(PAGES)
 
 ## make completions     rewrite completions/ for bash, zsh and fish from the commands' tables
 .PHONY: completions
 completions: grpo
-	@mkdir -p completions
 	./grpo repl < tools/gen-completions.lua
 
 ## make lint            clang-format and luacheck, nothing rewritten

@@ -1,4 +1,4 @@
-# Completion of grpo's commands, flags, options, runs and files in bash.  Written by `make completions`; do not edit.
+# Completion of grpo's commands, flags, options, runs and files in bash.  Written by `make completions`.
 # shellcheck shell=bash
 
 # What a kind of word may be: $1 the kind, $2 what is typed so far.

@@ -1,4 +1,4 @@
-# Completion of grpo's commands, flags, options, runs and files in fish.  Written by `make completions`; do not edit.
+# Completion of grpo's commands, flags, options, runs and files in fish.  Written by `make completions`.
 
 function __grpo_runs
     for f in runs/*/run.json

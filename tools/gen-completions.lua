@@ -14,13 +14,13 @@ local function write(path, lines)
   file:close()
 end
 
-local NOTE = "# Completion of grpo's commands, flags, options, runs and files in %s.  Written by `make completions`; do not edit."
+local NOTE = "# Completion of grpo's commands, flags, options, runs and files in %s.  Written by `make completions`."
 
 -- Options of an experiment that a command line may set, and those with few values.
 local options, valued = {}, {}
 for _, row in ipairs(core.options()) do
-  if not row.later and (row.type:find("enum") or row.type:find("int") or row.type:find("number") or row.type:find("boolean")
-    or row.type:find("string") or row.type:find("schedule")) then
+  local simple = row.type:gsub("function", ""):gsub("table", ""):gsub("list", ""):gsub("dataset", ""):find("%l")
+  if simple and not row.later then
     options[#options + 1] = row.path
     local values = {}
     for _, choice in ipairs(row.type:find("enum") and row.choices or {}) do values[#values + 1] = choice end
@@ -86,7 +86,9 @@ _grpo() {
         local what = f.choices and ("choices='%s'"):format(table.concat(f.choices, " "))
           or f.kind and ("kinds=%s"):format(f.kind) or ":"
         -- what may be left out must be joined by "="
-        if f.takes == "optional" then what = ('if [ -n "$equals" ]; then %s; else kinds=\'%s\'; fi'):format(what, kinds) end
+        if f.takes == "optional" then
+          what = ('if [ -n "$equals" ]; then %s; else kinds=\'%s\'; fi'):format(what, kinds)
+        end
         cases[#cases + 1] = ("          %s) %s ;;"):format(pattern, what)
       end
     end
@@ -132,7 +134,8 @@ local function zsh_flag(f)
   local action = f.choices and ("(%s)"):format(table.concat(f.choices, " ")) or zsh_actions[f.kind] or ""
   local value = f.takes == "flag" and "" or (f.takes == "optional" and "::%s:%s" or ":%s:%s"):format(
     zsh_text((f.arg or "value"):gsub("[|,].*", "")), action)
-  local specs = { ("'--%s%s%s%s'"):format(f.name, f.takes == "flag" and "" or f.takes == "optional" and "=-" or "=", doc, value) }
+  local joined = ({ flag = "", optional = "=-", value = "=" })[f.takes]
+  local specs = { ("'--%s%s%s%s'"):format(f.name, joined, doc, value) }
   if f.short then specs[2] = ("'-%s%s%s'"):format(f.short, doc, value) end
   return table.concat(specs, " ")
 end
@@ -219,7 +222,8 @@ complete -c grpo -f
 complete -c grpo -n __fish_use_subcommand -l version -d 'versions of grpo and what it uses'
 complete -c grpo -n __fish_use_subcommand -l help -s h -d 'the commands']==] }
   for _, c in ipairs(commands) do
-    lines[#lines + 1] = ("\ncomplete -c grpo -n __fish_use_subcommand -a %s -d '%s'"):format(c.name, fish_text(c.summary))
+    lines[#lines + 1] = ("\ncomplete -c grpo -n __fish_use_subcommand -a %s -d '%s'"):format(c.name,
+      fish_text(c.summary))
     local actions = {}
     for _, kind in ipairs(c.words) do actions[#actions + 1] = fish_actions[kind] end
     if c.overrides then actions[#actions + 1] = fish_actions.option end

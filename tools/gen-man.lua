@@ -2,7 +2,8 @@
 --
 --   make man              (./grpo repl < tools/gen-man.lua, with OUT=DIR in front: below another directory; then scdoc)
 --
--- What stands between a line "; help run check" (or "; commands", "; options") and "; end" is written here; the rest by hand.
+-- What stands between a line "; help run check" (or "; commands", "; options") and "; end" is written here; the rest by
+-- hand.
 
 local core = require "grpo.core"
 local cli = require "grpo.cli"
@@ -100,6 +101,7 @@ end
 
 local function value_text(v)
   if type(v) == "table" then return "" end
+  if type(v) == "boolean" then return tostring(v) end
   return type(v) == "string" and ('"%s"'):format(v) or ("%.14g"):format(v)
 end
 
@@ -118,8 +120,7 @@ end
 function blocks.options(lines)
   for _, row in ipairs(core.options()) do
     if not row.later then
-      local default = row.default
-      if type(default) == "boolean" then default = tostring(default) elseif default ~= nil then default = value_text(default) end
+      local default = row.default ~= nil and value_text(row.default)
       lines[#lines + 1] = ("*%s* (%s%s)%s"):format(escape(row.path), escape(option_type(row)),
         default and default ~= "" and escape("; default " .. default) or "", row.live and " *live*" or "")
       lines[#lines + 1] = "\t" .. escape(row.doc)

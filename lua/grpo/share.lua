@@ -1,4 +1,4 @@
--- Where the files that come with grpo are on this machine: annotations for editors, examples, experiments, configurations.
+-- Where the files that come with grpo are on this machine: annotations for editors, examples, experiments, settings.
 -- What a run needs is inside the program; these are for people and their tools.
 
 local core = require "grpo.core"
@@ -21,8 +21,8 @@ local function look()
   return false, false
 end
 
--- PREFIX/share/grpo of PREFIX/bin/grpo or PREFIX/lib/lua/5.4/grpo.so, and true; the source tree of build/release/grpo, and
--- false; or nil.  GRPO_SHARE names another.
+-- PREFIX/share/grpo of PREFIX/bin/grpo or PREFIX/lib/lua/5.4/grpo.so, and true; the source tree of build/release/grpo,
+-- and false; or nil.  GRPO_SHARE names another.
 function share.directory()
   if found == nil then found, installed = look() end
   return found or nil, installed
