@@ -13,7 +13,8 @@ static const char script[] =
     "print('half:', 0.5)\n"
     "return grpo.experiment {\n"
     "  model = { tokenizer = grpo.tokenizer.chars('abcd'), config = { model_type = 'llama',\n"
-    "    hidden_size = 16, intermediate_size = 24, num_hidden_layers = 1, num_attention_heads = 2,\n"
+    "    hidden_size = 16, intermediate_size = 24, num_hidden_layers = 1, num_attention_heads = "
+    "2,\n"
     "    max_position_embeddings = 32, initializer_range = 0.2 } },\n"
     "  data = { train = grpo.data.list { { prompt = 'a' }, { prompt = 'b' } },\n"
     "    eval = grpo.data.list { { prompt = 'a' } }, max_prompt_tokens = 4 },\n"
@@ -196,8 +197,9 @@ TEST(a_decimal_comma_of_the_hosts_changes_nothing_and_stays) {
 /* ---- statuses, contexts ------------------------------------------------------------------------ */
 
 TEST(statuses_have_the_names_of_the_header) {
-  static const char *const names[] = {"OK",  "ENOMEM", "ESHAPE", "EARG",      "ENOENT",  "EFORMAT",
-                                      "EIO", "ELIMIT", "ESTALE", "EDIVERGED", "ESCRIPT", "EINTERNAL"};
+  static const char *const names[] = {"OK",     "ENOMEM",    "ESHAPE",  "EARG",
+                                      "ENOENT", "EFORMAT",   "EIO",     "ELIMIT",
+                                      "ESTALE", "EDIVERGED", "ESCRIPT", "EINTERNAL"};
   CHECK(GRPO_EINTERNAL == 11 && GRPO_ELIMIT == 7 && GRPO_ESCRIPT == 10);
   for (int i = 0; i < 12; i++) CHECK_STR(grpo_status_name(i), names[i]);
   CHECK_STR(grpo_status_text(GRPO_ESHAPE), "shapes do not agree");
