@@ -19,7 +19,8 @@ typedef enum RngStream {
   RNG_REWARD,  /* c.rng and math.random inside rewards */
   RNG_USER,    /* grpo.randn, m:generate */
   RNG_TASK,    /* generated datasets */
-  RNG_DROPOUT
+  RNG_DROPOUT,
+  RNG_MINIBATCH /* which prompts a minibatch takes */
 } RngStream;
 
 typedef struct RngKey {

@@ -9,6 +9,7 @@
 #include "model/lora.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
+#include "rl/step.h"
 
 enum {
   DECODE_MIN = 64,
@@ -57,6 +58,12 @@ static DecoderLimits decoder_limits(const EngineOptions *o) {
                          .max_new_tokens = o->max_new_tokens};
 }
 
+/* Of what a PPO step lays out beside the plan. */
+static size_t ppo_step_bytes(const EngineOptions *o) {
+  const int sequences = o->prompts_per_step * o->group_size;
+  return o->critic == CRITIC_NONE ? 0 : values_bytes(sequences, o->max_new_tokens);
+}
+
 size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
                         const EngineOptions *o) {
   const Config *c = &policy->config;
@@ -100,6 +107,9 @@ static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
   if (policy->lora_dropout > 0)
     return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
                            "another one than sampling's; use \"auto\" or false");
+  if (o->critic == CRITIC_SHARED)
+    return fail(GRPO_EARG, "train.reuse_rollout: a shared critic judges the state after the last "
+                           "token, which sampling never computes; use \"auto\" or false");
   if (!free || need <= free) return GRPO_OK;
   return fail(GRPO_ENOMEM,
               "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
@@ -117,6 +127,7 @@ static bool reuses(const ModelPlan *policy, const EngineOptions *o, const Engine
   const Kept k = plan_kept(policy, o);
   if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
   return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
+         o->critic != CRITIC_SHARED &&
          has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
 }
 
@@ -131,11 +142,12 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            true) +
-               (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
+               (o->train ? plan_bytes(sequences, o->max_new_tokens) + ppo_step_bytes(o) : 0),
+      .critic = critic_bytes(policy, o->critic),
       .activations = activation_bytes(policy, reference, o),
   };
-  out->total =
-      out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
+  out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
+               out->batch + out->activations;
   const Kept kept = plan_kept(policy, o);
   if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
   out->total += out->kept;
@@ -213,10 +225,12 @@ static Status reserve(Engine *e) {
   if (e->reference)
     try(model_reserve_positions(e->reference, o->max_prompt_tokens + o->max_new_tokens));
   if (!o->train) return GRPO_OK;
+  if (e->critic && critic_trunk(e->critic))
+    try(model_reserve_positions(critic_trunk(e->critic), o->max_prompt_tokens + o->max_new_tokens));
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));
   try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
-  return arena_reserve(&e->step, plan_bytes(sequences, o->max_new_tokens));
+  return arena_reserve(&e->step, plan_bytes(sequences, o->max_new_tokens) + ppo_step_bytes(o));
 }
 
 static Status build(Engine *e) {
@@ -228,6 +242,9 @@ static Status build(Engine *e) {
     try(model_set_trainable(e->policy, true));
     model_set_checkpointing(e->policy, e->o.gradient_checkpointing);
     try(optimizer_new(&e->optimizer, e->policy, &e->o.optimizer));
+    if (e->o.critic) try(critic_new(&e->critic, e->policy, e->o.critic, &e->o.optimizer));
+    if (e->critic && critic_trunk(e->critic))
+      model_set_checkpointing(critic_trunk(e->critic), e->o.gradient_checkpointing);
   }
   try(decoder_new(&e->decoder, e->policy, e->tok, &limits));
   return reserve(e);
@@ -258,6 +275,7 @@ void engine_free(Engine *e) {
   if (!e) return;
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
+  critic_free(e->critic);
   kept_free(&e->kept);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);
@@ -287,6 +305,7 @@ Status engine_save(const Engine *e, const char *dir) {
   char path[4096];
   if (!e->optimizer) return GRPO_OK;
   try(state_path(dir, path, sizeof path));
+  if (e->critic) try(critic_save(e->critic, dir));
   return optimizer_save(e->optimizer, path);
 }
 
@@ -294,5 +313,6 @@ Status engine_load(Engine *e, const char *dir) {
   char path[4096];
   if (!e->optimizer) return GRPO_OK;
   try(state_path(dir, path, sizeof path));
+  if (e->critic) try(critic_load(e->critic, dir));
   return optimizer_load(e->optimizer, path);
 }
