@@ -36,6 +36,7 @@ local grpo = {
   loss = core.policy_loss,
   loss_from_logits = core.loss_from_logits,
   advantages = core.advantages,
+  guard = core.guard,
 }
 
 -- name = { module, field }: without a field the module itself is the value

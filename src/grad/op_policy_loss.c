@@ -86,10 +86,10 @@ static Status check_one_per_sequence(const PolicyLossAttr *a) {
                 "policy_loss: %s has one term per sequence: use a sampler_correction of "
                 "mode sequence_truncate or sequence_mask",
                 name);
-  const real *advantage = a->advantage;
-  for (int i = 0; i < a->nseq; advantage += a->lengths[i++])
-    for (int t = 1; t < a->lengths[i]; t++)
-      if (advantage[t] != advantage[0])
+  size_t at = 0; /* the sequence's first token, which carries its advantage */
+  for (int i = 0; i < a->nseq; at += (size_t)a->lengths[i++])
+    for (size_t t = at + 1; t < at + (size_t)a->lengths[i]; t++)
+      if ((!a->mask || a->mask[t] != 0) && a->advantage[t] != a->advantage[at])
         return fail(GRPO_EARG,
                     "policy_loss: %s needs one advantage per sequence, but those of "
                     "sequence %d differ from token to token",

@@ -33,7 +33,10 @@ typedef struct Resident {
 typedef struct Sequence {
   Resident *prompt;
   Completion *out;
-  int slot; /* of the completion cache */
+  int slot;       /* of the completion cache */
+  int done;       /* tokens whose keys are there */
+  int turn;       /* first token of the model's turn */
+  bool turn_over; /* somebody is to say what follows */
 } Sequence;
 
 /* A row of logits that a token is to be drawn from. */
@@ -76,6 +79,8 @@ struct Decoder {
   const volatile int *cancel;
   Status (*on_token)(void *user, const Completion *c); /* NULL: nobody listens */
   void *on_token_user;
+  TurnFn on_turn; /* NULL: a turn is a whole completion */
+  void *on_turn_user;
 };
 
 const char *finish_name(Finish f) {
@@ -409,28 +414,35 @@ static void draw_chunk(void *arg, int chunk, int worker) {
   for (int i = chunk * run; i < end; i++) draw_job(d, &d->job[i], &d->scratch[worker]);
 }
 
+/* A completion's longest length. */
+static int longest(const Decoder *d, const Sequence *s) {
+  const int context = d->m->config.max_position_embeddings;
+  return min_int(d->sampling->max_new_tokens, context - request_of(d, s->prompt)->prompt_len);
+}
+
 static bool is_eos(const Decoder *d, int32_t id) {
   return id == d->tokenizer_eos || config_is_eos(&d->m->config, id);
 }
 
-/* *over: the completion is finished. */
+/* *over: the completion is finished, unless somebody goes on with it. */
 static Status record(Decoder *d, const Job *j, bool *over) {
-  Completion *o = j->seq->out;
-  const Request *r = request_of(d, j->seq->prompt);
-  bool stopped = false;
+  Sequence *s = j->seq;
+  Completion *o = s->out;
+  bool ended = is_eos(d, j->token);
   try(check_row(&j->row));
   o->ids[o->len] = j->token;
   o->logp[o->len] = j->logp;
   if (o->entropy) o->entropy[o->len] = j->row.entropy;
+  if (o->sampled) o->sampled[o->len] = 1;
   o->len++;
-  *over = true;
   o->finish = FINISH_EOS;
   if (d->on_token) try(d->on_token(d->on_token_user, o));
-  if (is_eos(d, j->token)) return GRPO_OK;
-  try(stop_reached(&d->stop, d->sampling, o->ids, o->len, &stopped));
-  o->finish = stopped ? FINISH_STOP : FINISH_LENGTH;
-  *over = stopped || o->len == d->sampling->max_new_tokens ||
-          r->prompt_len + o->len == d->m->config.max_position_embeddings;
+  if (!ended) {
+    try(stop_reached(&d->stop, d->sampling, o->ids + s->turn, o->len - s->turn, &ended));
+    o->finish = ended ? FINISH_STOP : FINISH_LENGTH;
+  }
+  s->turn_over = ended && d->on_turn;
+  *over = !s->turn_over && (ended || o->len == longest(d, s));
   return GRPO_OK;
 }
 
@@ -455,6 +467,48 @@ static Status draw_tokens(Decoder *d) {
   return GRPO_OK;
 }
 
+/* ---- turns ------------------------------------------------------------------------------ */
+
+static Status put_in(Decoder *d, Sequence *s, const Reply *r) {
+  Completion *o = s->out;
+  if (!o->sampled) return fail(GRPO_EARG, "decoder: a reply, but no room for its mask");
+  for (int i = 0; i < r->n; i++, o->len++) {
+    if (r->ids[i] < 0 || r->ids[i] >= d->m->config.vocab_size)
+      return fail(GRPO_EARG, "a reply's token id %d is outside the vocabulary of %d",
+                  (int)r->ids[i], d->m->config.vocab_size);
+    o->ids[o->len] = r->ids[i];
+    o->logp[o->len] = 0;
+    if (o->entropy) o->entropy[o->len] = 0;
+    o->sampled[o->len] = 0;
+  }
+  s->turn = o->len;
+  return GRPO_OK;
+}
+
+static Status end_turn(Decoder *d, Sequence *s) {
+  Reply r = {0};
+  s->turn_over = false;
+  try(d->on_turn(d->on_turn_user, s->out, s->turn, &r));
+  if (r.goes_on && r.n < longest(d, s) - s->out->len) return put_in(d, s, &r);
+  if (r.goes_on) s->out->finish = FINISH_LENGTH;
+  leave(d, s);
+  return GRPO_OK;
+}
+
+/* In the order of completions, which is not that of slots. */
+static Status end_turns(Decoder *d) {
+  while (d->on_turn) {
+    Sequence *first = NULL;
+    for (int i = 0; i < d->nactive; i++) {
+      Sequence *s = &d->active[i];
+      if (s->slot >= 0 && s->turn_over && (!first || s->out < first->out)) first = s;
+    }
+    if (!first) break;
+    try(end_turn(d, first));
+  }
+  return GRPO_OK;
+}
+
 static void drop_finished(Decoder *d) {
   int n = 0;
   for (int i = 0; i < d->nactive; i++)
@@ -471,7 +525,8 @@ static Status start_sequences(Decoder *d) {
            d->nactive < d->limits.max_sequences) {
       const int sample = p->started++;
       Sequence *s = &d->active[d->nactive++];
-      *s = (Sequence){p, &d->out[p->first_out + sample], cache_take(&d->completions)};
+      *s = (Sequence){
+          .prompt = p, .out = &d->out[p->first_out + sample], .slot = cache_take(&d->completions)};
       s->out->len = 0;
       s->out->request = p->request;
       s->out->sample = sample;
@@ -479,27 +534,50 @@ static Status start_sequences(Decoder *d) {
     }
   }
   try(draw_tokens(d));
+  try(end_turns(d));
   drop_finished(d);
   return GRPO_OK;
 }
 
-/* Every active sequence's newest token becomes a row. */
+static void add_rows_of(Decoder *d, Sequence *s, int n) {
+  const int at = s->done;
+  keep_span(d, s->prompt, s->out->sample, at, n);
+  d->span[d->nspans++] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
+                                    .own = cache_segment(&d->completions, s->slot),
+                                    .row = d->nrows,
+                                    .n = n,
+                                    .own_at = at};
+  for (int i = 0; i < n; i++, d->nrows++) {
+    d->ids[d->nrows] = s->out->ids[at + i];
+    d->pos[d->nrows] = request_of(d, s->prompt)->prompt_len + at + i;
+  }
+  s->done += n;
+  cache_set_len(&d->completions, s->slot, s->done);
+}
+
+/* Every active sequence's newest token becomes a row, and what was put in before it, as far as there
+ * is room: the rest comes with the next tokens of the others. */
 static void add_sequence_rows(Decoder *d) {
+  int spare = d->max_rows - d->nactive;
   d->nrows = d->nspans = 0;
   for (int i = 0; i < d->nactive; i++) {
-    const Sequence *s = &d->active[i];
-    const int at = s->out->len - 1;
-    keep_span(d, s->prompt, s->out->sample, at, 1);
-    d->ids[i] = s->out->ids[at];
-    d->pos[i] = request_of(d, s->prompt)->prompt_len + at;
-    d->nrows = d->nspans = i + 1;
-    d->span[i] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
-                            .own = cache_segment(&d->completions, s->slot),
-                            .row = i,
-                            .n = 1,
-                            .own_at = at};
-    cache_set_len(&d->completions, s->slot, at + 1);
+    Sequence *s = &d->active[i];
+    const int more = min_int(s->out->len - s->done - 1, spare);
+    spare -= more;
+    add_rows_of(d, s, 1 + more);
   }
+}
+
+/* The last row of each sequence, moved to the front of x. */
+static Tensor last_rows(const Decoder *d, const Tensor *x) {
+  const int c = d->m->config.hidden_size;
+  const size_t row_bytes = (size_t)c * sizeof(real);
+  for (int i = 0; i < d->nactive; i++) {
+    const int last = d->span[i].row + d->span[i].n - 1;
+    if (last == i) continue;
+    memcpy(x->data + (size_t)i * (size_t)c, x->data + (size_t)last * (size_t)c, row_bytes);
+  }
+  return tensor_view(x->data, 2, (const int[]){d->nactive, c});
 }
 
 static Status advance(Decoder *d) {
@@ -507,15 +585,20 @@ static Status advance(Decoder *d) {
   Tensor *x, *hidden;
   add_sequence_rows(d);
   try(run_rows(d, &x));
-  try(forward_final_norm(d->m, &d->tape, x, &hidden));
-  for (int at = 0; at < d->nactive; at += d->njobs) {
-    d->njobs = min_int(head_rows(&d->limits), d->nactive - at);
-    try(run_head(d, hidden, at, d->njobs));
-    for (int i = 0; i < d->njobs; i++)
-      d->job[i] =
-          (Job){.seq = &d->active[at + i], .logits = d->logits + (size_t)i * vocab, .fresh = true};
+  Tensor last = last_rows(d, x);
+  try(forward_final_norm(d->m, &d->tape, &last, &hidden));
+  for (int at = 0, n; at < d->nactive; at += n) {
+    n = min_int(head_rows(&d->limits), d->nactive - at);
+    try(run_head(d, hidden, at, n));
+    d->njobs = 0;
+    for (int i = 0; i < n; i++) {
+      Sequence *s = &d->active[at + i];
+      if (s->done < s->out->len) continue; /* the rest of a reply comes first */
+      d->job[d->njobs++] = (Job){.seq = s, .logits = d->logits + (size_t)i * vocab, .fresh = true};
+    }
     try(draw_tokens(d));
   }
+  try(end_turns(d));
   drop_finished(d);
   return GRPO_OK;
 }
@@ -564,6 +647,11 @@ static void forget_everything(Decoder *d) {
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user) {
   d->on_token = f;
   d->on_token_user = user;
+}
+
+void decoder_on_turn(Decoder *d, TurnFn f, void *user) {
+  d->on_turn = f;
+  d->on_turn_user = user;
 }
 
 void decoder_keep(Decoder *d, Kept *k, const int *slots) {

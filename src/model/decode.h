@@ -39,9 +39,18 @@ typedef struct Request {
   RngKey key; /* sample index and token index are filled in */
 } Request;
 
+/* What follows a turn of the model: tokens that are put in, or the end of the completion. */
+typedef struct Reply {
+  bool goes_on;       /* false: the completion is over */
+  const int32_t *ids; /* borrowed until the next call; goes_on with n = 0: it just continues */
+  int n;
+} Reply;
+
 typedef struct Completion {
   int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
   float *logp, *entropy; /* [max_new_tokens] caller's memory; entropy may be NULL */
+  uint8_t *sampled; /* [max_new_tokens] caller's memory: 1 drawn, 0 put in (its logp and entropy are
+                     * 0); NULL: nobody asks, and nothing may be put in */
   int len;
   Finish finish;
   int request, sample;
@@ -61,6 +70,14 @@ void decoder_free(Decoder *d);
 /* From now on f is called after every token, with the completion so far; what it returns other than
  * GRPO_OK ends the run and is what decoder_run returns.  NULL: nobody. */
 void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), void *user);
+/* From now on f is called at the end of each turn: an end token, or a stop string or pattern, which are
+ * looked for in the turn's own tokens.  c is the completion so far, c->finish says which, the turn is
+ * c->ids[first .. c->len).  A reply that leaves no room for a further token is not put in: the
+ * completion ends as FINISH_LENGTH.  Calls come after all tokens of a decoding step, in the order
+ * of `out`.  What f returns other than GRPO_OK ends the run.  NULL: nobody, a turn's end is the
+ * completion's. */
+typedef Status (*TurnFn)(void *user, const Completion *c, int first, Reply *reply);
+void decoder_on_turn(Decoder *d, TurnFn f, void *user);
 /* From now on activations of request i go to slot slots[i] of k (NULL: i), which has room for them;
  * k NULL: they are forgotten. */
 void decoder_keep(Decoder *d, Kept *k, const int *slots);

@@ -12,17 +12,17 @@ void batch_free(Batch *b) {
   mem_free(b->logp);
   mem_free(b->entropy);
   mem_free(b->ref_logp);
+  mem_free(b->sampled);
   *b = (Batch){.generation = b->generation + 1};
 }
 
-size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, bool with_ref) {
+size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, int parts) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
   return (size_t)prompts * ((size_t)max_prompt + 1) * 4 + (size_t)sequences * sizeof(Completion) +
-         tokens * (with_ref ? 16 : 12);
+         tokens * (12 + (parts & BATCH_REF ? 4 : 0) + (parts & BATCH_TURNS ? 1 : 0));
 }
 
-static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new,
-                   bool with_ref) {
+static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
   b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);
   b->prompt_len = mem_alloc((size_t)prompts * sizeof *b->prompt_len);
@@ -30,9 +30,10 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   b->ids = mem_alloc(tokens * sizeof *b->ids);
   b->logp = mem_alloc(tokens * sizeof *b->logp);
   b->entropy = mem_alloc(tokens * sizeof *b->entropy);
-  b->ref_logp = with_ref ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
+  b->ref_logp = parts & BATCH_REF ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
+  b->sampled = parts & BATCH_TURNS ? mem_alloc(tokens) : NULL;
   if (!b->prompt_ids || !b->prompt_len || !b->completion || !b->ids || !b->logp || !b->entropy ||
-      (with_ref && !b->ref_logp))
+      (parts & BATCH_REF && !b->ref_logp) || (parts & BATCH_TURNS && !b->sampled))
     return fail(GRPO_ENOMEM,
                 "rollout: no memory for %d completions of %d tokens; lower "
                 "sampling.max_new_tokens or train.prompts_per_step",
@@ -45,17 +46,18 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
     const size_t at = (size_t)i * (size_t)max_new;
     b->completion[i] =
         (Completion){.ids = b->ids + at, .logp = b->logp + at, .entropy = b->entropy + at};
+    if (b->sampled) b->completion[i].sampled = b->sampled + at;
   }
   return GRPO_OK;
 }
 
-Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new,
-                     bool with_ref) {
+Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts) {
   if (prompts <= b->max_prompts && sequences <= b->max_sequences && max_prompt <= b->max_prompt &&
-      max_new <= b->max_new && (!with_ref || b->ref_logp))
+      max_new <= b->max_new && (!(parts & BATCH_REF) || b->ref_logp) &&
+      (!(parts & BATCH_TURNS) || b->sampled))
     return GRPO_OK;
   batch_free(b);
-  const Status s = take(b, prompts, sequences, max_prompt, max_new, with_ref);
+  const Status s = take(b, prompts, sequences, max_prompt, max_new, parts);
   if (s != GRPO_OK) batch_free(b);
   return s;
 }
@@ -65,6 +67,14 @@ int batch_size(const Batch *b) { return b->nprompts * b->group; }
 int64_t batch_tokens(const Batch *b) {
   int64_t n = 0;
   for (int i = 0; i < batch_size(b); i++) n += b->completion[i].len;
+  return n;
+}
+
+int batch_drawn(const Batch *b, int i) {
+  const Completion *c = &b->completion[i];
+  int n = 0;
+  if (!c->sampled) return c->len;
+  for (int t = 0; t < c->len; t++) n += c->sampled[t];
   return n;
 }
 

@@ -141,7 +141,7 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
-                           true) +
+                           BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
                (o->train ? plan_bytes(sequences, o->max_new_tokens) + ppo_step_bytes(o) : 0),
       .critic = critic_bytes(policy, o->critic),
       .activations = activation_bytes(policy, reference, o),
@@ -219,7 +219,7 @@ static Status reserve(Engine *e) {
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
   if (o->reuse_rollout == REUSE_ON) try(kept_take(&e->kept));
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
-                    o->max_new_tokens, true));
+                    o->max_new_tokens, BATCH_REF | (o->turns ? BATCH_TURNS : 0)));
   try(arena_reserve(&e->tape.arena,
                     activation_bytes(&policy, e->reference ? &reference : NULL, o)));
   if (e->reference)

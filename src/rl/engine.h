@@ -42,6 +42,7 @@ typedef struct EngineOptions {
   bool gradient_checkpointing;           /* see model_set_checkpointing() */
   ReuseRollout reuse_rollout;            /* REUSE_ON: EARG or ENOMEM where it cannot be */
   bool train;                            /* take gradients and optimizer state */
+  bool turns;    /* tokens may be put in while sampling: BATCH_SAMPLE and BATCH_EVAL say which */
   bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
   CriticKind critic; /* for engine_ppo; CRITIC_SHARED: not with reuse_rollout */
@@ -73,6 +74,8 @@ typedef struct RolloutOptions {
   uint64_t seed;
   uint32_t step;
   const volatile int *cancel; /* NULL: none */
+  TurnFn on_turn; /* decode.h; wants EngineOptions.turns.  c->request: of this call's prompts */
+  void *on_turn_user;
 } RolloutOptions;
 
 /* Valid until the next rollout into the same slot.  BATCH_SAMPLE has room for the options' numbers;
@@ -91,6 +94,7 @@ Status engine_reference(Engine *e, Batch *b);
 /* What a loss written by the user sees of a micro-batch; tensors are [N], borrowed. */
 typedef struct LossInput {
   Value *logp, *entropy; /* gradients flow from these into the model */
+  /* where a token was put in, mask, advantage and all log-probabilities are 0 */
   Value *old_logp, *ref_logp /* NULL: none */, *sampler_logp, *advantage, *mask;
   int nseq, ntokens;
   const int *lengths;               /* [nseq] */
@@ -104,9 +108,11 @@ typedef struct UpdateOptions {
   LossOptions loss; /* loss.kl > 0 wants engine_reference() before, or kl_estimator full */
   LossFn loss_fn;   /* NULL: loss.kind */
   void *loss_user;
-  const double *advantage;       /* [completions] */
-  const double *token_advantage; /* [tokens of the batch], added; NULL: none */
-  double lr, max_grad_norm;      /* max_grad_norm 0: no clipping */
+  const double *advantage; /* [completions] */
+  const double
+      *token_advantage;     /* [tokens of the batch], added; NULL: none.  What was put in has no
+                                  * advantage, whatever stands here */
+  double lr, max_grad_norm; /* max_grad_norm 0: no clipping */
   int iterations;
   bool mask_truncated, skip_zero_std_groups;
   double top_entropy_quantile;

@@ -7,11 +7,11 @@ enum { PER_TOKEN_ARRAYS = 12 }; /* and one of scratch, for the quantile */
 
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
-  return tokens * PER_TOKEN_ARRAYS * sizeof(real) +
+  return tokens * (PER_TOKEN_ARRAYS * sizeof(real) + sizeof(uint8_t)) +
          n * (2 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
 }
 
-static Status take(Arena *a, Plan *p, bool with_ref) {
+static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
   const size_t n = (size_t)p->nseq, bytes = (size_t)p->ntokens * sizeof(real);
   p->length = arena_alloc(a, n * sizeof *p->length);
   p->unit = arena_alloc(a, n * sizeof *p->unit);
@@ -24,15 +24,27 @@ static Status take(Arena *a, Plan *p, bool with_ref) {
   const int count = (int)(sizeof arrays / sizeof *arrays) - !with_ref;
   bool ok = p->length && p->unit && p->order && p->silent && p->batch;
   for (int i = 0; i < count; i++) ok &= (*arrays[i] = arena_alloc(a, bytes)) != NULL;
+  if (with_turns) ok &= (p->sampled = arena_alloc(a, (size_t)p->ntokens)) != NULL;
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "update: no memory for %d tokens", p->ntokens);
 }
 
 /* ---- masks ----------------------------------------------------------------------- */
 
+/* What a tool or an environment said is nobody's doing: no mask, no advantage, nothing to compare. */
+static void leave_out_put_in(Plan *p, const Completion *c, int at) {
+  memcpy(p->sampled + at, c->sampled, (size_t)c->len);
+  for (int t = 0; t < c->len; t++) {
+    if (c->sampled[t]) continue;
+    p->mask[at + t] = p->advantage[at + t] = 0;
+    p->old_logp[at + t] = p->old_entropy[at + t] = 0;
+    if (p->ref_logp) p->ref_logp[at + t] = 0;
+  }
+}
+
 static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, int at) {
   const Completion *c = &b->completion[i];
-  const bool out = (o->mask_truncated && c->finish == FINISH_LENGTH) ||
-                   (o->left_out && o->left_out[i]);
+  const bool out =
+      (o->mask_truncated && c->finish == FINISH_LENGTH) || (o->left_out && o->left_out[i]);
   p->length[i] = c->len;
   for (int t = 0; t < c->len; t++) {
     double a = o->advantage ? o->advantage[i] : 0;
@@ -44,6 +56,7 @@ static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, 
     p->old_entropy[at + t] = c->entropy ? c->entropy[t] : 0;
     if (p->ref_logp) p->ref_logp[at + t] = b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
   }
+  if (p->sampled) leave_out_put_in(p, c, at);
 }
 
 /* Tokens of prompt g's completions start at `at`; returns where the next group's do. */
@@ -140,7 +153,7 @@ Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out) {
   if (tokens > INT32_MAX / 4)
     return fail(GRPO_ELIMIT, "update: %lld tokens are too many", (long long)tokens);
   p.ntokens = (int)tokens;
-  try(take(a, &p, b->has_ref));
+  try(take(a, &p, b->has_ref, b->sampled != NULL));
   for (int i = 0, at = 0; i < p.nseq; at += p.length[i++]) fill_sequence(&p, b, o, i, at);
   if (o->skip_zero_std_groups)
     for (int g = 0, at = 0; g < b->nprompts; g++)

@@ -36,6 +36,7 @@ typedef struct Plan {
   bool *silent;                            /* [nunits] every advantage times mask is 0 */
   MicroBatch *batch;                       /* [nbatches] */
   real *advantage, *mask, *kept;           /* [ntokens] */
+  uint8_t *sampled;                        /* [ntokens] 0: put in, not drawn; NULL: all are drawn */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
   real *logp, *entropy;                    /* [ntokens] of the current forward */
   real *dlogp, *dentropy, *dkl;            /* [ntokens] what the loss sends back */

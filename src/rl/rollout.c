@@ -45,8 +45,10 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   const double start = seconds_now();
   try(scratch(e, n, n * o->group));
   try(make_requests(e, b, slot, n, slots, prompts, o));
+  decoder_on_turn(e->decoder, o->on_turn, o->on_turn_user);
   decoder_keep(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL, slots);
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
+  decoder_on_turn(e->decoder, NULL, NULL);
   if (s != GRPO_OK && slot == BATCH_SAMPLE) e->kept_whole = false;
   try(s);
   for (int i = 0; i < n; i++)
@@ -59,6 +61,8 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
 static Status check(const Engine *e, int n, const RolloutOptions *o) {
   if (n < 1) return fail(GRPO_EARG, "rollout: no prompts");
   if (o->group < 1) return fail(GRPO_EARG, "rollout: n is %d, want at least 1", o->group);
+  if (o->on_turn && !e->o.turns)
+    return fail(GRPO_EARG, "rollout: turns, but the engine was made without");
   if (o->sampling.max_new_tokens < 1 || o->sampling.max_new_tokens > e->o.max_new_tokens)
     return fail(GRPO_EARG,
                 "rollout: max_new_tokens is %d, want 1 to %d, what the engine was made for",
@@ -80,7 +84,7 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   if ((int64_t)n * o->group > INT32_MAX / e->o.max_new_tokens)
     return fail(GRPO_EARG, "rollout: %d prompts of %d completions are too many", n, o->group);
   try(batch_reserve(b, n, n * o->group, e->o.max_prompt_tokens, e->o.max_new_tokens,
-                    slot == BATCH_SAMPLE));
+                    (slot == BATCH_SAMPLE ? BATCH_REF : 0) | (e->o.turns ? BATCH_TURNS : 0)));
   b->generation++;
   b->nprompts = n;
   b->group = o->group;

@@ -84,17 +84,25 @@ static void use_record(Update *u, const Unit *unit) {
   memcpy(u->plan.entropy + at, u->plan.old_entropy + at, bytes);
 }
 
+static bool put_in(const Plan *p, size_t token) { return p->sampled && !p->sampled[token]; }
+
 static void use_result(Update *u, const Unit *unit, const Tensor *out) {
   const size_t at = (size_t)unit->token0, n = (size_t)unit->tokens;
   memcpy(u->plan.logp + at, out->data, n * sizeof(real));
   memcpy(u->plan.entropy + at, out->data + n, n * sizeof(real));
+  for (size_t t = at; u->plan.sampled && t < at + n; t++)
+    if (put_in(&u->plan, t)) u->plan.logp[t] = u->plan.entropy[t] = 0;
 }
 
 /* What backward filled in, against what the loss was asked about. */
 static bool as_recorded(const Update *u, const Unit *unit, const Tensor *out) {
-  const size_t at = (size_t)unit->token0, bytes = (size_t)unit->tokens * sizeof(real);
-  return memcmp(u->plan.logp + at, out->data, bytes) == 0 &&
-         memcmp(u->plan.entropy + at, out->data + unit->tokens, bytes) == 0;
+  const size_t at = (size_t)unit->token0, n = (size_t)unit->tokens;
+  for (size_t t = 0; t < n; t++) {
+    if (put_in(&u->plan, at + t)) continue;
+    if (memcmp(u->plan.logp + at + t, out->data + t, sizeof(real)) != 0) return false;
+    if (memcmp(u->plan.entropy + at + t, out->data + n + t, sizeof(real)) != 0) return false;
+  }
+  return true;
 }
 
 static Status forward_unit(Update *u, int i) {
@@ -272,6 +280,14 @@ static void measure_user_batch(Update *u, const MicroBatch *mb) {
 
 /* ---- backward -------------------------------------------------------------------- */
 
+/* A loss of the user's may forget the mask: what was put in sends nothing back all the same. */
+static void silence_put_in(Update *u, const Unit *unit, real *seed, size_t rows) {
+  const size_t at = (size_t)unit->token0, n = (size_t)unit->tokens;
+  for (size_t t = 0; u->plan.sampled && t < n; t++)
+    if (put_in(&u->plan, at + t))
+      for (size_t r = 0; r < rows; r++) seed[r * n + t] = 0;
+}
+
 static Status backward_unit(Update *u, int i) {
   Tape *t = &u->e->tape;
   const Unit *unit = &u->plan.unit[i];
@@ -283,6 +299,7 @@ static Status backward_unit(Update *u, int i) {
   memcpy(seed, u->plan.dlogp + at, n * sizeof *seed);
   memcpy(seed + n, u->plan.dentropy + at, n * sizeof *seed);
   if (u->out[i]->dim[0] == 3) memcpy(seed + 2 * n, u->plan.dkl + at, n * sizeof *seed);
+  silence_put_in(u, unit, seed, (size_t)u->out[i]->dim[0]);
   if (values_shared(u))
     try(tape_seed(t, u->values->out[i], u->values->slope + u->values->first[i]));
   try(tape_backward_from(t, u->out[i], seed));
@@ -449,19 +466,21 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
 
 static double ratio_of(double a, double b) { return b > 0 ? a / b : NAN; }
 
+/* A completion's length is what the model drew of it. */
 static void length_metrics(const Batch *b, StepMetrics *m) {
   double sum = 0, cut = 0, terminated = 0;
   m->min_length = INFINITY;
   m->max_length = m->num_tokens = 0;
   for (int i = 0; i < batch_size(b); i++) {
     const Completion *c = &b->completion[i];
-    sum += c->len;
+    const int drawn = batch_drawn(b, i);
+    sum += drawn;
     if (c->finish == FINISH_LENGTH)
       cut++;
     else
-      terminated += c->len;
-    m->min_length = fmin(m->min_length, c->len);
-    m->max_length = fmax(m->max_length, c->len);
+      terminated += drawn;
+    m->min_length = fmin(m->min_length, drawn);
+    m->max_length = fmax(m->max_length, drawn);
     m->num_tokens += c->len + b->prompt_len[i / b->group];
   }
   m->mean_length = sum / batch_size(b);

@@ -3,7 +3,7 @@
  * Time that passes inside a C function is hidden from the instruction hook,
  * and some library functions could turn the hook off or swallow its error.
  * Their replacements, installed once in every state, behave exactly like the
- * originals outside limited calls.  Inside they charge the budget for the work
+ * originals outside limited calls (in a host's state they stand beside them: guest.c).  Inside they charge the budget for the work
  * before doing it, and refuse what would evade it:
  *
  *   pcall, xpcall, coroutine.*   pass a spent budget on; handlers are not called
@@ -264,7 +264,10 @@ static int guarded_collectgarbage(lua_State *L) {
 /* The library table is on top: replaces its NAME by a closure of f over the original and the nextra
  * values above the table. */
 static void replace(lua_State *L, int library, const char *name, lua_CFunction f, int nextra) {
-  lua_getfield(L, library, name);
+  if (lua_getfield(L, library, name) == LUA_TNIL || !lua_iscfunction(L, -1)) {
+    lua_pop(L, 1 + nextra); /* a host has none, or its own */
+    return;
+  }
   lua_insert(L, -1 - nextra);
   lua_pushcclosure(L, f, 1 + nextra);
   lua_setfield(L, library, name);
@@ -314,8 +317,8 @@ static void guard_tables(lua_State *L, int lib) {
   }
 }
 
-static void refuse(lua_State *L, const char *library, const char *const *names) {
-  lua_getglobal(L, library);
+static void refuse(lua_State *L, int env, const char *library, const char *const *names) {
+  lua_getfield(L, env, library);
   for (; *names; names++) {
     lua_pushfstring(L, "%s.%s", library, *names);
     replace(L, lua_gettop(L) - 1, *names, guarded_refuse, 1);
@@ -323,28 +326,27 @@ static void refuse(lua_State *L, const char *library, const char *const *names) 
   lua_pop(L, 1);
 }
 
-void limits_open(lua_State *L) {
+void limits_open(lua_State *L, int env) {
   static const char *const debug_names[] = {
       "sethook",     "setmetatable", "getregistry",  "setupvalue",
       "upvaluejoin", "setlocal",     "setuservalue", NULL};
   static const char *const os_names[] = {"exit", NULL};
-  lua_pushglobaltable(L);
-  int globals = lua_gettop(L);
-  replace(L, globals, "pcall", guarded_pcall, 0);
-  replace(L, globals, "xpcall", guarded_xpcall, 0);
-  replace(L, globals, "setmetatable", guarded_setmetatable, 0);
-  replace(L, globals, "load", guarded_load, 0);
-  replace(L, globals, "collectgarbage", guarded_collectgarbage, 0);
-  lua_getglobal(L, "coroutine");
+  int base = lua_gettop(L);
+  replace(L, env, "pcall", guarded_pcall, 0);
+  replace(L, env, "xpcall", guarded_xpcall, 0);
+  replace(L, env, "setmetatable", guarded_setmetatable, 0);
+  replace(L, env, "load", guarded_load, 0);
+  replace(L, env, "collectgarbage", guarded_collectgarbage, 0);
+  lua_getfield(L, env, "coroutine");
   replace(L, lua_gettop(L), "resume", guarded_resume, 0);
   replace(L, lua_gettop(L), "wrap", guarded_wrap, 0);
-  lua_getglobal(L, "string");
+  lua_getfield(L, env, "string");
   guard_strings(L, lua_gettop(L));
-  lua_getglobal(L, "table");
+  lua_getfield(L, env, "table");
   guard_tables(L, lua_gettop(L));
-  lua_getglobal(L, "utf8");
+  lua_getfield(L, env, "utf8");
   guard_utf8(L, lua_gettop(L));
-  lua_settop(L, globals - 1);
-  refuse(L, "debug", debug_names);
-  refuse(L, "os", os_names);
+  lua_settop(L, base);
+  refuse(L, env, "debug", debug_names);
+  refuse(L, env, "os", os_names);
 }

@@ -244,11 +244,13 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   lua_pushvalue(L, base + 1);
   lua_xmove(L, co, 1);
   lua_xmove(L, co, nargs); /* ... co f */
+  if (!s->budget && s->guest) guest_enter(L, s);
   begin(s, &b, limits, name);
   arm(co, &b);
   int status = lua_pcall(co, nargs, nresults, 1);
   lua_sethook(co, NULL, 0, 0);
   end(s, &b);
+  if (!s->budget && s->guest) guest_leave(L, s);
   int n = lua_gettop(co) - 1;
   bool ok = status == LUA_OK && !b.spent;
   if (ok) {

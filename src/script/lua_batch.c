@@ -14,7 +14,7 @@ typedef struct BatchHandle {
 
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot) {
   Engine *e = check_engine(L, engine_arg);
-  BatchHandle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  BatchHandle *h = new_object(L, sizeof *h, 1);
   *h = (BatchHandle){e, slot, engine_batch(e, slot)->generation};
   lua_pushvalue(L, engine_arg); /* keeps the engine alive */
   lua_setiuservalue(L, -2, 1);
@@ -84,6 +84,20 @@ static int l_ref_logprobs(lua_State *L) {
   return 1;
 }
 
+/* A list of booleans: drawn by the model, or put in?  nil: the engine has no turns. */
+static int l_sampled(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  if (!c->sampled) return 0;
+  lua_createtable(L, c->len, 0);
+  for (int t = 0; t < c->len; t++) {
+    lua_pushboolean(L, c->sampled[t]);
+    lua_rawseti(L, -2, t + 1);
+  }
+  return 1;
+}
+
 static int l_length(lua_State *L) {
   Batch *b;
   int i;
@@ -138,6 +152,7 @@ void batch_open(lua_State *L) {
                                      {"logprobs", l_logprobs},
                                      {"entropies", l_entropies},
                                      {"ref_logprobs", l_ref_logprobs},
+                                     {"sampled", l_sampled},
                                      {"length", l_length},
                                      {"finish", l_finish},
                                      {"prompt", l_prompt},

@@ -60,19 +60,13 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",
-                                      "tokenizer",
-                                      "reference",
-                                      "prompts_per_step",
-                                      "group_size",
-                                      "max_prompt_tokens",
-                                      "max_new_tokens",
-                                      "micro_batch_tokens",
-                                      "optimizer",
-                                      "gradient_checkpointing",
-                                      "examples",
-                                      "reuse_rollout",
-                                      NULL};
+  static const char *const known[] = {"model",          "tokenizer",
+                                      "reference",      "prompts_per_step",
+                                      "group_size",     "max_prompt_tokens",
+                                      "max_new_tokens", "micro_batch_tokens",
+                                      "optimizer",      "gradient_checkpointing",
+                                      "examples",       "turns",
+                                      "reuse_rollout",  NULL};
   static const char where[] = "engine";
   engine_options_init(o);
   check_table(L, 1);
@@ -84,6 +78,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
   field_bool(L, 1, where, "gradient_checkpointing", &o->gradient_checkpointing);
   field_bool(L, 1, where, "examples", &o->examples);
+  field_bool(L, 1, where, "turns", &o->turns);
   field_reuse(L, 1, where, &o->reuse_rollout);
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
@@ -101,7 +96,7 @@ static int l_engine(lua_State *L) {
   Model *policy = check_model(L, 2);
   Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
-  EngineHandle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){NULL};
   luaL_setmetatable(L, ENGINE_TYPE);
   const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
@@ -172,8 +167,8 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
-  static const char *const known[] = {"prompts", "n",      "sampling", "seed",
-                                      "step",    "stream", "index",    NULL};
+  static const char *const known[] = {"prompts", "n",     "sampling", "seed", "step",
+                                      "stream",  "index", "on_turn",  NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
@@ -191,7 +186,7 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   *slot = (BatchSlot)stream;
 }
 
-/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index= } -> batch */
+/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, on_turn= } -> batch */
 static int engine_rollout_prompts(lua_State *L) {
   Engine *e = check_engine(L, 1);
   RolloutOptions o;
@@ -203,9 +198,11 @@ static int engine_rollout_prompts(lua_State *L) {
   lua_getfield(L, 2, "prompts");
   IntBuf *ids;
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
+  LuaTurns turns;
+  turns_begin(L, 2, ids, &o, &turns); /* prompts are copied before the first reply */
   const Status s = engine_rollout(e, slot, n, p, &o);
   keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  turns_end(&turns, s);
   push_batch(L, 1, slot);
   return 1;
 }
@@ -228,9 +225,12 @@ static int engine_replace_groups(lua_State *L) {
   if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
   int *slots = push_scratch(L, (size_t)n, sizeof *slots);
   for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
+  LuaTurns turns;
+  turns_begin(L, 5, ids, &o, &turns);
   const Status s = engine_replace(e, slot, n, slots, p, &o);
   keep_ints(L, ids);
-  return s ? raise_status(L, s) : 0;
+  turns_end(&turns, s);
+  return 0;
 }
 
 /* engine:reference(batch) */

@@ -25,7 +25,7 @@ Model *test_model(lua_State *L, int index) {
 }
 
 LuaModel *push_lua_model(lua_State *L) {
-  LuaModel *lm = lua_newuserdatauv(L, sizeof *lm, 3);
+  LuaModel *lm = new_object(L, sizeof *lm, 3);
   *lm = (LuaModel){0};
   luaL_setmetatable(L, MODEL_TYPE);
   return lm;

@@ -22,7 +22,7 @@ const Tokenizer *check_tokenizer(lua_State *L, int arg) {
 }
 
 static TokenizerSlot *push_slot(lua_State *L) {
-  TokenizerSlot *t = lua_newuserdatauv(L, sizeof *t, 1);
+  TokenizerSlot *t = new_object(L, sizeof *t, 1);
   *t = NULL;
   luaL_setmetatable(L, TOKENIZER_TYPE);
   return t;

@@ -1,5 +1,5 @@
 /* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_rl.c, lua_estimate.c. */
+ * lua_batch.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -15,6 +15,17 @@ Engine *check_engine(lua_State *L, int arg); /* raises when closed */
 /* reuse_rollout = true, false or "auto" */
 void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
 void push_engine_bytes(lua_State *L, const EngineBytes *b);
+
+/* lua_turns.c: the field on_turn of a rollout's options. */
+typedef struct LuaTurns {
+  lua_State *L;
+  int function; /* stack index */
+  IntBuf *ids;  /* that replies are written to */
+  int error;    /* registry reference of what it raised, or LUA_NOREF */
+} LuaTurns;
+/* ids: memory for replies, whose content is lost; leaves the function on the stack. */
+void turns_begin(lua_State *L, int options, IntBuf *ids, RolloutOptions *o, LuaTurns *t);
+void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if that is an error */
 
 /* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);

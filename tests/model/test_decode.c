@@ -64,6 +64,54 @@ static bool same_runs(const Run *a, const Run *b) {
   return true;
 }
 
+/* ---- turns ------------------------------------------------------------------------------ */
+
+/* Up to 13 tokens are put in after a third of all tokens: pieces, where a decoder has few rows. */
+static Status long_reply(void *user, const Completion *c, int first, Reply *r) {
+  static int32_t ids[13];
+  (void)user, (void)first;
+  for (int i = 0; i < 13; i++) ids[i] = (c->len + 3 * i) % 29;
+  *r = (Reply){.goes_on = true, .ids = ids, .n = (c->request + c->sample + c->len) % 14};
+  return GRPO_OK;
+}
+
+static Status decode_turns(Model *m, Run *r, uint8_t sampled[][MAX_NEW], int max_sequences,
+                           int max_prompts) {
+  const Sampling s = sampling(1.3, MAX_NEW);
+  Decoder *d;
+  run_init(r, 12, m->config.vocab_size);
+  for (int i = 0; i < r->nout; i++) r->out[i].sampled = sampled[i];
+  try(decoder_new(&d, m, NULL, &(DecoderLimits){max_sequences, max_prompts, 48, MAX_NEW}));
+  decoder_on_turn(d, long_reply, NULL);
+  const Status st = decoder_run(d, r->nrequests, r->request, &s, r->out, NULL);
+  decoder_free(d);
+  return st;
+}
+
+static void check_replies(const char *shape) {
+  static Run a, b, c;
+  static uint8_t sampled[MAX_OUT][MAX_NEW];
+  int put_in = 0;
+  Pool *pool;
+  REQUIRE(pool_new(&pool, 2));
+  Model *m = small_model(shape, pool, 3);
+  m->config.num_eos = CONFIG_MAX_EOS;
+  for (int i = 0; i < CONFIG_MAX_EOS; i++) m->config.eos_token_id[i] = 5 + 11 * i;
+  REQUIRE(decode_turns(m, &a, sampled, 30, 1));
+  REQUIRE(decode_turns(m, &b, sampled, 2, 1));
+  REQUIRE(decode_turns(m, &c, sampled, 6, 4));
+  for (int i = 0; i < c.nout; i++)
+    for (int t = 0; t < c.out[i].len; t++) put_in += !sampled[i][t];
+  CHECK(put_in > 30);
+  CHECK(same_runs(&a, &b) && same_runs(&a, &c));
+  model_release(m);
+  pool_free(pool);
+}
+
+TEST_BOTH(long_replies_give_the_same_in_any_company) {
+  for (int i = 0; i < SMALL_SHAPES; i++) check_replies(*small_shapes[i]);
+}
+
 /* ---- the same bits as training ------------------------------------------------------ */
 
 static Status score(Model *m, Tape *t, const Run *r, double temperature, Pack *p, Tensor **out) {

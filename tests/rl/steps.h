@@ -22,6 +22,8 @@ typedef struct Setup {
   const char *shape;                       /* config.json of another model than tiny.h's */
   int prompts, group, max_prompt, max_new; /* 0: tiny.h's */
   bool replace; /* some groups are rolled out again, with other prompts */
+  bool turns;   /* completions of several turns */
+  int threads;  /* 0: 2 */
 } Setup;
 
 typedef struct Result {
@@ -62,9 +64,10 @@ static inline void open_engine(Tiny *t, const Setup *s) {
   if (s->max_prompt) t->o.max_prompt_tokens = s->max_prompt;
   if (s->max_new) t->o.max_new_tokens = s->max_new;
   t->o.reuse_rollout = s->reuse;
+  t->o.turns = s->turns;
   t->o.micro_batch_tokens = s->micro_batch_tokens;
   t->o.gradient_checkpointing = s->checkpointing;
-  CHECK(!pool_new(&t->pool, 2));
+  CHECK(!pool_new(&t->pool, s->threads ? s->threads : 2));
   CHECK(!model_new(&t->model, t->pool, &c, 1));
   CHECK(!model_new(&t->reference, t->pool, &c, 2));
   CHECK(!model_set_compute(t->model, test_compute));
@@ -94,6 +97,24 @@ static inline void make_prompts(const Tiny *t, uint32_t step, int n, Prompt *pro
   }
 }
 
+/* What is put in after a turn: none to nine tokens, a function of the place alone. */
+static inline Status some_reply(void *user, const Completion *c, int first, Reply *r) {
+  static int32_t ids[9];
+  const int n = (3 * c->request + c->sample + c->len) % 10;
+  (void)user, (void)first;
+  for (int i = 0; i < n; i++) ids[i] = (13 * c->len + 7 * i) % 256;
+  *r = (Reply){.goes_on = c->len % 11 != 10, .ids = ids, .n = n};
+  return GRPO_OK;
+}
+
+static inline void take_turns(RolloutOptions *ro) {
+  static const char *const stop[] = {"a", "e", "i", "o", "u", " ", "t", "n", "s", "r", "T", "A",
+                                     "B", "C", "D", "0", "1", "2", "3", ".", ",", "x", "y", "z"};
+  ro->sampling.stop = stop;
+  ro->sampling.num_stop = sizeof stop / sizeof *stop;
+  ro->on_turn = some_reply;
+}
+
 static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
   static int32_t ids[MOST_PROMPTS][MOST_TOKENS];
   Prompt prompts[MOST_PROMPTS];
@@ -102,6 +123,7 @@ static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
   Batch *b = engine_batch(t->engine, BATCH_SAMPLE);
   sampling_default(&ro.sampling);
   ro.sampling.max_new_tokens = t->o.max_new_tokens;
+  if (s->turns) take_turns(&ro);
   make_prompts(t, step, t->o.prompts_per_step, prompts, ids);
   Status st = engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro);
   if (s->replace && st == GRPO_OK) {

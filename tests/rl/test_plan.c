@@ -8,7 +8,7 @@ enum { MAX_NEW = 1500 };
 
 static Batch make_batch(int prompts, int group, const int *lengths, const int *prompt_len) {
   Batch b = {0};
-  CHECK(!batch_reserve(&b, prompts, prompts * group, 600, MAX_NEW, true));
+  CHECK(!batch_reserve(&b, prompts, prompts * group, 600, MAX_NEW, BATCH_REF));
   b.nprompts = prompts;
   b.group = group;
   for (int p = 0; p < prompts; p++) b.prompt_len[p] = prompt_len[p];

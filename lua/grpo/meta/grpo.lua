@@ -151,6 +151,10 @@ function grpo.loss(name, t, opts) end
 ---@return table<string, number> metrics
 function grpo.loss_from_logits(logits, targets, advantages, opts) end
 
+---In a stock Lua: leaves the bounded library functions (docs/stock-lua.md) in place for good, so that files loaded later hold
+---them in their locals too.  In the program they always are.
+function grpo.guard() end
+
 ---Rewards to advantages, plain lists in and out.
 ---@param rewards (number|(number|userdata)[])[]
 ---@param opts table group=, scale=, baseline=, weights=, aggregate=, normalize=

@@ -1,0 +1,67 @@
+/* lua_turns.c - a function that is called back at the end of each turn of a rollout.
+ *
+ * on_turn(prompt, sample, ids, finish, first) -> nil, the completion is over, or a list of ids that
+ * are put in: the prompt's number in the call and the sample's, both from 1, the turn's ids, "eos" or
+ * "stop", the place of the first of them in the completion.  What it raises ends the rollout and is
+ * raised again once the engine is left.
+ */
+#include "script/rl.h"
+
+typedef struct TurnCall {
+  const Completion *c;
+  int first;
+  IntBuf *ids;
+  Reply *reply;
+} TurnCall;
+
+/* Protected: (function, call) */
+static int call_turn(lua_State *L) {
+  const TurnCall *t = lua_touserdata(L, 2);
+  const Completion *c = t->c;
+  lua_settop(L, 2);
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, c->request + 1);
+  lua_pushinteger(L, c->sample + 1);
+  push_ids(L, c->ids + t->first, (size_t)(c->len - t->first));
+  lua_pushstring(L, finish_name(c->finish));
+  lua_pushinteger(L, t->first + 1);
+  lua_call(L, 5, 1);
+  intbuf_clear(t->ids);
+  if (lua_isnil(L, -1)) return 0;
+  check_ids(L, -1, "rollout.on_turn", t->ids);
+  *t->reply = (Reply){.goes_on = true, .ids = t->ids->data, .n = (int)t->ids->len};
+  return 0;
+}
+
+static Status on_turn(void *user, const Completion *c, int first, Reply *reply) {
+  LuaTurns *t = user;
+  lua_State *L = t->L;
+  TurnCall call = {c, first, t->ids, reply};
+  luaL_checkstack(L, 8, "on_turn");
+  lua_pushcfunction(L, call_turn);
+  lua_pushvalue(L, t->function);
+  lua_pushlightuserdata(L, &call);
+  if (call_protected(L, 2, 0)) return GRPO_OK;
+  t->error = luaL_ref(L, LUA_REGISTRYINDEX);
+  return fail(GRPO_ESCRIPT, "rollout.on_turn raised an error");
+}
+
+void turns_begin(lua_State *L, int options, IntBuf *ids, RolloutOptions *o, LuaTurns *t) {
+  *t = (LuaTurns){.L = L, .ids = ids, .error = LUA_NOREF};
+  if (lua_getfield(L, options, "on_turn") == LUA_TNIL) return;
+  if (!lua_isfunction(L, -1))
+    raise_new(L, GRPO_EARG, "rollout.on_turn: a function expected, got %s", luaL_typename(L, -1));
+  t->function = lua_gettop(L);
+  o->on_turn = on_turn;
+  o->on_turn_user = t;
+}
+
+void turns_end(LuaTurns *t, Status s) {
+  lua_State *L = t->L;
+  if (t->error != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, t->error);
+    luaL_unref(L, LUA_REGISTRYINDEX, t->error);
+    lua_error(L);
+  }
+  if (s) raise_status(L, s);
+}
