@@ -21,10 +21,10 @@ local function check_context(config, limit)
 end
 
 -- A reference given by its path must be there, if any KL asks for it.
-local function check_reference(config)
-  local path, kl = config.reference, config.train.kl
+local function check_reference(method, config)
+  local path = config.reference
   local by_name = type(path) ~= "string" or path == "initial" or path == "random"
-  if by_name or kl == 0 or core.fs.isdir(path) then return end
+  if by_name or not method.needs_reference(config) or core.fs.isdir(path) then return end
   errors.raise_at(experiment.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
     .. "\"initial\", \"random\", a model's path or false", path)
 end
@@ -38,7 +38,7 @@ function preflight.run(tr)
   for _, spec in ipairs(tr.experiment.stages) do
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
-    if method.samples then check_reference(spec.config) end
+    if method.samples then check_reference(method, spec.config) end
     method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
   end
 end

@@ -79,7 +79,7 @@ end
 
 function Stage:build_engine()
   local config, tr, samples = self.config, self.tr, self.method.samples
-  self.engine = core.engine {
+  local options = {
     model = tr.model, tokenizer = tr.tokenizer, reference = self.reference,
     prompts_per_step = config.train.prompts_per_step,
     group_size = samples and config.sampling.group_size or 1,
@@ -88,6 +88,9 @@ function Stage:build_engine()
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout,
   }
+  local own = self.method.engine_options
+  for name, value in pairs(own and own(config) or {}) do options[name] = value end
+  self.engine = core.engine(options)
   check_memory(self.engine, config)
   self.engine:reserve()
 end

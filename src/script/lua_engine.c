@@ -1,6 +1,6 @@
 /* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
  *
- * Methods: rollout, replace, reference, update, sft, nll, save, load, reserve, estimate,
+ * Methods: rollout, replace, reference, update, ppo, sft, nll, save, load, reserve, estimate,
  * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
  * kept and raised again once the engine is left.
  */
@@ -60,14 +60,24 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",          "tokenizer",
-                                      "reference",      "prompts_per_step",
-                                      "group_size",     "max_prompt_tokens",
-                                      "max_new_tokens", "micro_batch_tokens",
-                                      "optimizer",      "gradient_checkpointing",
-                                      "examples",       "turns",
-                                      "reuse_rollout",  NULL};
+  static const char *const known[] = {"model",
+                                      "tokenizer",
+                                      "reference",
+                                      "prompts_per_step",
+                                      "group_size",
+                                      "max_prompt_tokens",
+                                      "max_new_tokens",
+                                      "micro_batch_tokens",
+                                      "optimizer",
+                                      "gradient_checkpointing",
+                                      "examples",
+                                      "turns",
+                                      "reuse_rollout",
+                                      "critic",
+                                      NULL};
+  static const char *const critics[] = {"shared", "separate", NULL};
   static const char where[] = "engine";
+  int critic;
   engine_options_init(o);
   check_table(L, 1);
   check_fields(L, 1, where, known);
@@ -80,6 +90,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_bool(L, 1, where, "examples", &o->examples);
   field_bool(L, 1, where, "turns", &o->turns);
   field_reuse(L, 1, where, &o->reuse_rollout);
+  if (field_choice(L, 1, where, "critic", critics, &critic)) o->critic = CRITIC_SHARED + critic;
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
   lua_pop(L, 1);
@@ -415,7 +426,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   o->step = (uint64_t)step;
 }
 
-static void push_metrics(lua_State *L, const StepMetrics *m) {
+void push_step_metrics(lua_State *L, const StepMetrics *m) {
   const struct {
     const char *name;
     double value;
@@ -456,7 +467,7 @@ static int engine_update_policy(lua_State *L) {
     return lua_error(L);
   }
   if (s) return raise_status(L, s);
-  push_metrics(L, &m);
+  push_step_metrics(L, &m);
   return 1;
 }
 
@@ -511,7 +522,7 @@ static int engine_sft_step(lua_State *L) {
   const Status s = engine_sft(e, n, x, &o, &m);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
-  push_metrics(L, &m);
+  push_step_metrics(L, &m);
   return 1;
 }
 
@@ -559,6 +570,9 @@ const luaL_Reg engine_functions[] = {{"engine", l_engine},
                                      {"loss_defaults", l_loss_defaults},
                                      {"advantages", l_advantages},
                                      {"dense_advantages", l_dense_advantages},
+                                     {"gae", l_gae},
+                                     {"whiten", l_whiten},
+                                     {"value_loss", l_value_loss},
                                      {"checkpoint_begin", l_checkpoint_begin},
                                      {"checkpoint_commit", l_checkpoint_commit},
                                      {"checkpoint_verify", l_checkpoint_verify},
@@ -569,6 +583,7 @@ void engine_open(lua_State *L) {
                                      {"replace", engine_replace_groups},
                                      {"reference", engine_reference_batch},
                                      {"update", engine_update_policy},
+                                     {"ppo", engine_ppo_step},
                                      {"sft", engine_sft_step},
                                      {"nll", engine_nll_mean},
                                      {"save", engine_save_state},

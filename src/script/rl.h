@@ -1,5 +1,5 @@
 /* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
+ * lua_batch.c, lua_rl.c, lua_estimate.c, lua_turns.c, lua_ppo.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -31,6 +31,15 @@ void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
 Batch *check_batch(lua_State *L, int arg, BatchSlot *slot /* may be NULL */);
 void batch_open(lua_State *L);
+
+/* lua_engine.c: a table without those that are NaN. */
+void push_step_metrics(lua_State *L, const StepMetrics *m);
+
+/* lua_ppo.c */
+int engine_ppo_step(lua_State *L);
+int l_gae(lua_State *L);
+int l_whiten(lua_State *L);
+int l_value_loss(lua_State *L);
 
 /* lua_rl.c: functions of core */
 int l_options(lua_State *L);
