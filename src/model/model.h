@@ -24,6 +24,7 @@ typedef struct Param {
                             t.data NULL and t.mat set: compact and frozen */
   bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
+  bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
 
@@ -75,6 +76,8 @@ Status model_set_trainable(Model *m, bool on);
 /* More tokens: new rows of embedding and head are the mean of the old ones.  EARG for fewer, and
  * once the model is trainable, has an adapter or is held by somebody else.  Params move. */
 Status model_resize_vocab(Model *m, int n);
+/* config.json's mask_token_id: the model fills in masks, seeing both ways; -1: it reads on. */
+void model_set_mask(Model *m, int id);
 /* A compact model becomes float32.  EARG while views share its weights. */
 Status model_widen(Model *m);
 /* What "auto" stands for.  It is float32 until runs in both modes have learned alike
@@ -130,6 +133,7 @@ typedef struct Pack {
                     head is multiplied with once less, backward fills the result in (attrs.h) */
   Replay *replay; /* results of these rows that were kept while decoding; NULL: none.  Not with
                      gradient checkpointing */
+  bool bidirectional; /* a token sees what follows in its span too: no replay then */
 } Pack;
 
 typedef struct PackGroup {

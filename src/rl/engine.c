@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/lora.h"
+#include "rl/denoise.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
 #include "rl/step.h"
@@ -48,6 +49,16 @@ void step_metrics_init(StepMetrics *m) {
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
+/* What an update lays out, or a step on examples where they are no completions. */
+static size_t step_bytes(const EngineOptions *o) {
+  const int n = o->prompts_per_step;
+  const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
+  const size_t texts =
+      denoise_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
+  const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
+  return (o->examples && texts > plan ? texts : plan) + values;
+}
+
 static DecoderLimits decoder_limits(const EngineOptions *o) {
   const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
   const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
@@ -56,12 +67,6 @@ static DecoderLimits decoder_limits(const EngineOptions *o) {
                          .max_prompts = larger(groups, DECODE_PROMPTS),
                          .max_prompt_tokens = o->max_prompt_tokens,
                          .max_new_tokens = o->max_new_tokens};
-}
-
-/* Of what a PPO step lays out beside the plan. */
-static size_t ppo_step_bytes(const EngineOptions *o) {
-  const int sequences = o->prompts_per_step * o->group_size;
-  return o->critic == CRITIC_NONE ? 0 : values_bytes(sequences, o->max_new_tokens);
 }
 
 size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
@@ -142,7 +147,7 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-               (o->train ? plan_bytes(sequences, o->max_new_tokens) + ppo_step_bytes(o) : 0),
+               (o->train ? step_bytes(o) : 0),
       .critic = critic_bytes(policy, o->critic),
       .activations = activation_bytes(policy, reference, o),
   };
@@ -230,7 +235,7 @@ static Status reserve(Engine *e) {
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));
   try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
-  return arena_reserve(&e->step, plan_bytes(sequences, o->max_new_tokens) + ppo_step_bytes(o));
+  return arena_reserve(&e->step, step_bytes(o));
 }
 
 static Status build(Engine *e) {

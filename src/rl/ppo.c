@@ -126,7 +126,10 @@ static Status judge(Update *u) {
   t->off = true;
   for (int i = 0; i < u->plan.nunits && s == GRPO_OK; i++) {
     tape_reset(t);
-    s = forward_critic(u, i, false);
+    if (u->o->cancel && *u->o->cancel)
+      s = fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
+    else
+      s = forward_critic(u, i, false);
   }
   t->off = false;
   memcpy(u->values->old, u->values->now, (size_t)u->values->n * sizeof(real));
@@ -348,7 +351,8 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
                       .mask_truncated = o->mask_truncated,
                       .top_entropy_quantile = o->top_entropy_quantile,
                       .seed = o->seed,
-                      .step = o->step};
+                      .step = o->step,
+                      .cancel = o->cancel};
   Update u = {.e = e, .b = b, .o = &uo};
   Values v;
   TargetMetrics t;

@@ -86,7 +86,9 @@ static int resume(lua_State *L, lua_State *co, int narg) {
   }
   arm_thread(L, script_of(L), co);
   lua_xmove(L, co, narg);
+  lua_State *outer = interrupt_target(co);
   int status = lua_resume(co, L, narg, &nres);
+  interrupt_target(outer);
   if (status == LUA_OK || status == LUA_YIELD) {
     if (!lua_checkstack(L, nres + 1)) {
       lua_pop(co, nres);
@@ -190,8 +192,8 @@ static lua_Unsigned elements(lua_State *L, int kind) {
     return lua_gettop(L) < 2 ? 1 : span(integer_or(L, 2, n), n);
   case 'c':
     return span(integer_or(L, 3, 1), integer_or(L, 4, n));
-  case 'u':
-    return span(integer_or(L, 2, 1), integer_or(L, 3, n));
+  case 'u': /* the stack grows and shrinks with them */
+    return 2 * span(integer_or(L, 2, 1), integer_or(L, 3, n));
   default:
     return n < 2 ? 1 : (lua_Unsigned)n * (64 - (unsigned)__builtin_clzll((lua_Unsigned)n));
   }
@@ -253,6 +255,7 @@ static int guarded_load(lua_State *L) {
 
 static int guarded_collectgarbage(lua_State *L) {
   if (is_limited(L) && !(lua_isstring(L, 1) && strcmp(lua_tostring(L, 1), "count") == 0)) {
+    charge_work(L, 8);
     lua_pushinteger(L, 0);
     return 1;
   }

@@ -1,7 +1,7 @@
 /* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
  *
- * Methods: rollout, replace, reference, update, ppo, sft, nll, save, load, reserve, estimate,
- * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
+ * Methods: rollout, replace, reference, update, ppo, sft, nll, denoise, masked_loss, save, load,
+ * reserve, estimate, eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
  * kept and raised again once the engine is left.
  */
 #include <math.h>
@@ -424,9 +424,10 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   field_int(L, 3, where, "step", 0, INT32_MAX, &step);
   field_seed(L, 3, where, "seed", &o->seed);
   o->step = (uint64_t)step;
+  o->cancel = &script_interrupted;
 }
 
-void push_step_metrics(lua_State *L, const StepMetrics *m) {
+void push_metrics(lua_State *L, const StepMetrics *m) {
   const struct {
     const char *name;
     double value;
@@ -467,14 +468,13 @@ static int engine_update_policy(lua_State *L) {
     return lua_error(L);
   }
   if (s) return raise_status(L, s);
-  push_step_metrics(L, &m);
+  push_metrics(L, &m);
   return 1;
 }
 
 /* ---- demonstrations -------------------------------------------------------------- */
 
-/* A list of { prompt=ids, target=ids } at index 2. */
-static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
   Example *x = push_scratch(L, (size_t)*n, sizeof *x);
@@ -483,13 +483,14 @@ static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
     static const char *const names[] = {"prompt", "target"};
     size_t at[3];
     if (lua_rawgeti(L, 2, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "sft[%d]: { prompt = ids, target = ids } expected, got %s", i + 1,
-                luaL_typename(L, -1));
+      raise_new(L, GRPO_EARG, "%s[%d]: { prompt = ids, target = ids } expected, got %s", what,
+                i + 1, luaL_typename(L, -1));
     for (int k = 0; k < 2; k++) {
       at[k] = ids->len;
       lua_getfield(L, -1, names[k]);
-      check_ids(L, -1, k ? "sft.target" : "sft.prompt", ids);
-      lua_pop(L, 1);
+      const char *name = lua_pushfstring(L, "%s.%s", what, names[k]);
+      check_ids(L, -2, name, ids);
+      lua_pop(L, 2);
     }
     at[2] = ids->len;
     x[i] = (Example){.prompt_len = (int)(at[1] - at[0]), .target_len = (int)(at[2] - at[1])};
@@ -507,7 +508,8 @@ static int engine_sft_step(lua_State *L) {
   static const char *const known[] = {"lr", "max_grad_norm", "seed", "step", NULL};
   Engine *e = check_engine(L, 1);
   SftOptions o = {.lr = option_number("train.lr"),
-                  .max_grad_norm = option_number("train.max_grad_norm")};
+                  .max_grad_norm = option_number("train.max_grad_norm"),
+                  .cancel = &script_interrupted};
   StepMetrics m;
   int n, step = 0;
   lua_settop(L, 3);
@@ -518,11 +520,11 @@ static int engine_sft_step(lua_State *L) {
   field_seed(L, 3, "sft", "seed", &o.seed);
   o.step = (uint64_t)step;
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "sft", &n, &ids);
   const Status s = engine_sft(e, n, x, &o, &m);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
-  push_step_metrics(L, &m);
+  push_metrics(L, &m);
   return 1;
 }
 
@@ -534,7 +536,7 @@ static int engine_nll_mean(lua_State *L) {
   int n;
   lua_settop(L, 2);
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "nll", &n, &ids);
   const Status s = engine_nll(e, n, x, &mean, &tokens);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -586,6 +588,8 @@ void engine_open(lua_State *L) {
                                      {"ppo", engine_ppo_step},
                                      {"sft", engine_sft_step},
                                      {"nll", engine_nll_mean},
+                                     {"denoise", engine_denoise_step},
+                                     {"masked_loss", engine_masked_loss_sum},
                                      {"save", engine_save_state},
                                      {"load", engine_load_state},
                                      {"reserve", engine_reserve},

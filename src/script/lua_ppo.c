@@ -44,6 +44,7 @@ static void check_numbers(lua_State *L, PpoOptions *o) {
   field_int(L, 3, where, "step", 0, INT32_MAX, &step);
   field_seed(L, 3, where, "seed", &o->seed);
   o->step = (uint64_t)step;
+  o->cancel = &script_interrupted;
   field_number(L, 3, ppo, "gamma", 0, 1, &o->gamma);
   field_number(L, 3, ppo, "lambda", 0, 1, &o->lambda);
   field_number(L, 3, ppo, "value_coef", 0, INFINITY, &o->value_coef);
@@ -109,7 +110,7 @@ int engine_ppo_step(lua_State *L) {
   double *advantage = push_scratch(L, (size_t)batch_size(b), sizeof *advantage);
   const Status s = engine_ppo(e, b, &o, advantage, &m);
   if (s) return raise_status(L, s);
-  push_step_metrics(L, &m);
+  push_metrics(L, &m);
   push_list(L, advantage, batch_size(b));
   return 2;
 }

@@ -11,6 +11,17 @@
 
 Engine *check_engine(lua_State *L, int arg); /* raises when closed */
 
+/* lua_engine.c */
+/* A list of { prompt=ids, target=ids } at index 2; `what` names it in messages.  The ids are in
+ * *store, which is pushed. */
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
+void push_metrics(lua_State *L, const StepMetrics *m);
+
+/* lua_denoise.c: engine:denoise(examples, options) -> metrics; engine:masked_loss(examples, options)
+ * -> summed loss, masked tokens, those guessed right.  Options: MaskOptions' names. */
+int engine_denoise_step(lua_State *L);
+int engine_masked_loss_sum(lua_State *L);
+
 /* lua_estimate.c: a table of them by name. */
 /* reuse_rollout = true, false or "auto" */
 void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
@@ -31,9 +42,6 @@ void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
 Batch *check_batch(lua_State *L, int arg, BatchSlot *slot /* may be NULL */);
 void batch_open(lua_State *L);
-
-/* lua_engine.c: a table without those that are NaN. */
-void push_step_metrics(lua_State *L, const StepMetrics *m);
 
 /* lua_ppo.c */
 int engine_ppo_step(lua_State *L);

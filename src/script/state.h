@@ -11,7 +11,7 @@ typedef struct Budget {
   struct Budget *outer; /* the limited call around this one */
   const Limits *limits;
   const char *name;
-  const char *spent; /* which budget ran out: NULL, "instructions", "seconds" */
+  const char *spent; /* which budget ran out: NULL, "instructions", "seconds"; "cancelled" */
   uint64_t given,
       left;        /* instructions in all, and not yet handed to a slice; UINT64_MAX: unlimited */
   bool inherited;  /* `left` is what the call around it has left */
@@ -39,6 +39,7 @@ struct Script {
   Ctx cx;
   Budget *budget;    /* innermost limited call; NULL: none */
   uint64_t tags;     /* limited calls so far */
+  uint64_t used;     /* instructions that the last one took, where they were counted */
   size_t lua_bytes;  /* held by Lua */
   int no_grad;       /* depth of grpo.no_grad */
   Link *scope;       /* tensors made in the innermost grpo.scope; NULL: none is active */

@@ -83,6 +83,10 @@ void tokenizer_train_options_init(TokenizerTrainOptions *o);
 Status tokenizer_train(Tokenizer **out, const char *const *texts, const size_t *lens, size_t ntexts,
                        const TokenizerTrainOptions *o); /* o NULL: the defaults */
 
+/* The same tokenizer with `token` as its mask token: one id more at the end, unless there is such a
+ * token already. */
+Status tokenizer_with_mask(Tokenizer **out, const Tokenizer *t, const char *token);
+
 void tokenizer_retain(const Tokenizer *t);
 void tokenizer_free(const Tokenizer *t); /* drops one reference; NULL is fine */
 

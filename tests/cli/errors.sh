@@ -126,8 +126,6 @@ printf 'local grpo = require "grpo"\nlocal x = nil\nreturn x.y\n' >bad.lua
 refused 'a mistake in a script' 2 "bad\.lua:3: attempt to index a nil value.*" run bad.lua
 printf 'local grpo = require "grpo"\nreturn grpo.experimant {}\n' >bad.lua
 refused 'a misspelt function' 2 "bad\.lua:2: grpo\.experimant: .*did you mean 'experiment'\?" run bad.lua
-printf 'local grpo = require "grpo"\nlocal f = grpo.sandbox.run\n' >bad.lua
-refused 'a function of a later version' 2 "bad\.lua:2: grpo\.sandbox: not in this version of grpo" run bad.lua
 printf 'return require "rewards.gsm9k"\n' >bad.lua
 refused 'a module that is not there' 2 "bad\.lua:1: module 'rewards\.gsm9k' not found.*" run bad.lua
 
