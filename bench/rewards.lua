@@ -1,5 +1,5 @@
--- The four GSM8K rewards on completions of 300 bytes, through the same calls as in a step: protected, limited, one random
--- stream each.  One core.  Run by bench/rewards.
+-- The four GSM8K rewards on completions of 300 bytes, through the same calls as in a step: protected, limited, one
+-- random stream each.  One core.  Run by bench/rewards.
 
 local core = require "grpo.core"
 local gsm8k = require "rewards.gsm8k"
@@ -16,7 +16,7 @@ local entries = rewarding.entries({ correct = gsm8k.correct, integer = gsm8k.int
 local function completions()
   local cs, row = {}, { answer = "so it is\n#### 1,234" }
   for i = 1, COUNT do
-    local head, tail = "<reasoning>\n", ("\n</reasoning>\n<answer>\n%d\n</answer>\n"):format(i % 3 == 0 and 1234 or i)
+    local head, tail = "<thinking>\n", ("\n</thinking>\n<answer>\n%d\n</answer>\n"):format(i % 3 == 0 and 1234 or i)
     if i % 5 == 0 then tail = "\nThe answer is " .. i end
     local body = ("First we add %d and %d, which makes %d. "):format(i, i + 1, 2 * i + 1):rep(10)
     local text = head .. body:sub(1, BYTES - #head - #tail) .. tail
