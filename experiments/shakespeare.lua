@@ -128,7 +128,7 @@ local experiment = {
 local learn_lr = { char = 1e-3, small = 2e-3, tiny = 3e-3 }
 
 if mode == "sft" then
-  local steps  = integer_arg("steps", tiny and 40 or 12000)
+  local steps  = integer_arg("steps", tiny and 40 or 10000)
   local window = integer_arg("window", 64)
   local stage  = supervised(steps, window, integer_arg("batch_size", 8), number_arg("lr", learn_lr[size]))
   experiment.data.eval = windows({ window = window, prompt = 1 }, HELD_OUT, 1)
