@@ -2,7 +2,8 @@
 -- socket are run in a session that sees the trainer.
 --
 -- One JSON object a line.  Client: { id=, text=, look= { width=, colour= } }.  Answer: { id=, out=, err=, failed= true
--- when the text did, more= true when it is only a beginning }.  Greeting: { hello = "sums-001", step=, steps=, state= "running"|"paused" }.
+-- when the text did, more= true when it is only a beginning }.  Greeting: { hello = "sums-001", step=, steps=, state=
+-- "running"|"paused" }.
 
 local core = require "grpo.core"
 local display = require "grpo.display"

@@ -10,6 +10,7 @@ timeless() { sed -E 's/\([0-9.]+ (us|ms|s)\)/(TIME)/; s/[0-9]+(\.[0-9]+)?(e[-+][
 document=$root/docs/repl.md
 (cd "$root" && DOCUMENT=$document "$GRPO" repl examples/custom_reward.lua sampling.group_size=4 train.prompts_per_step=2 train.kl=0.02 \
   <tests/cli/lib/session.lua >"$work/said" 2>"$work/err")
+# shellcheck disable=SC2016
 result "docs/repl.md: its session is what the prompt says" "$(
   diff <(sed -n '/^```session$/,/^```$/p' "$document" | grep -v '^```' | timeless) <(timeless <said) || cat err)"
 

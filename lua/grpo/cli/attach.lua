@@ -53,7 +53,8 @@ end
 
 -- Sends a text and shows the answer.  True when more lines belong to it; third result: it failed.
 local function ask(channel, run, id, text, look)
-  if not channel:write(core.json_encode { id = id, text = text, look = { width = look.width, colour = look.colour } }) then fail("EIO", "%s: the run has ended", run.dir) end
+  local request = { id = id, text = text, look = { width = look.width, colour = look.colour } }
+  if not channel:write(core.json_encode(request)) then fail("EIO", "%s: the run has ended", run.dir) end
   while true do
     local answer, signal = receive(channel, run)
     if not answer then

@@ -14,7 +14,8 @@ local command = {
   flags = { n = "value", samples = "value", threads = "value", json = "flag" },
   help = [[
 Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint; a directory, or a name in
-runs/), or one CHECKPOINT of a run.  Another model with SCRIPT's questions and rewards: model.path=DIR, which may be an adapter.
+runs/), or one CHECKPOINT of a run.  Another model with SCRIPT's questions and rewards: model.path=DIR, which may be an
+adapter.
 
   --n N         only the first N held-out rows
   --samples N   show N completions (default 3)
