@@ -127,6 +127,12 @@ int config_rotary_dim(const Config *c) {
   return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
 }
 
+size_t config_cache_reals(const Config *c) {
+  const bool latent = config_traits(c) & TRAIT_LATENT; /* keys that are the values too */
+  return (size_t)c->num_hidden_layers * (size_t)c->num_key_value_heads * (size_t)c->head_dim *
+         (latent ? 1 : 2);
+}
+
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }
 
 bool config_has_local_rope(const Config *c) { return c->family == FAMILY_GEMMA3; }
