@@ -30,7 +30,7 @@ PACKAGES := lua5.4 openblas libpcre2-8 libcjson
 DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libcjson-dev
 
 # Goals that need no libraries must work on a machine that has none yet.
-PLAIN_GOALS := deps help clean format lint
+PLAIN_GOALS := deps help clean format lint uninstall
 ifneq ($(filter-out $(PLAIN_GOALS),$(or $(MAKECMDGOALS),all)),)
 NEEDS_LIBS := yes
 endif
@@ -286,10 +286,53 @@ $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 
-## make options         rewrite docs/options.md and the editor's annotations from the table of options
+# ---- install: below $(DESTDIR)$(PREFIX); what was put there is listed in share/grpo/installed
+export BINDIR       ?= $(PREFIX)/bin
+export LIBDIR       ?= $(PREFIX)/lib
+export INCLUDEDIR   ?= $(PREFIX)/include
+export DATADIR      ?= $(PREFIX)/share
+export MANDIR       ?= $(DATADIR)/man
+export SHAREDIR     := $(DATADIR)/grpo
+export DOCDIR       ?= $(DATADIR)/doc/grpo
+export PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+export LUA_CMOD     ?= $(LIBDIR)/lua/5.4
+export DESTDIR PREFIX VERSION
+MANIFEST := $(SHAREDIR)/installed
+PCFILE   := $(BUILD)/grpo.pc
+INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
+## make install         program, library, Lua module, pages, completions, examples below PREFIX=/usr/local (and DESTDIR)
+## make uninstall       takes them away again
+.PHONY: install uninstall install-lua
+install: $(PROGRAM) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
+	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
+	  -e 's|@OPTIONAL@|$(if $(filter libutf8proc,$(OPTIONAL)), libutf8proc)|' tools/grpo.pc.in > $(PCFILE)
+	@$(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | tools/install $(MANIFEST)
+uninstall:
+	@tools/install --remove $(MANIFEST)
+# what luarocks calls: the module alone
+install-lua: $(LUA_MODULE)
+	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
+
+## make options         rewrite what is written from tables: docs/options.md, annotations of options, completions, pages
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua
+	./grpo repl < tools/gen-completions.lua
+	./grpo repl < tools/gen-man.lua
+	@if command -v scdoc >/dev/null; then $(PAGES); \
+	else echo "grpo: scdoc is not installed: the pages in docs/man were not rewritten"; fi
+PAGES = for page in docs/man/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done
+
+## make man             rewrite the manual pages from docs/man/*.scd and the commands' tables (scdoc)
+.PHONY: man
+man: grpo
+	./grpo repl < tools/gen-man.lua
+	@$(PAGES)
+
+## make completions     rewrite completions/ for bash, zsh and fish from the commands' tables
+.PHONY: completions
+completions: grpo
+	./grpo repl < tools/gen-completions.lua
 
 ## make lint            clang-format and luacheck, nothing rewritten
 .PHONY: lint

@@ -1,7 +1,9 @@
 /* lua_base.c - what the program needs to know of the machine: clocks, the
  * terminal, signals, threads, memory, and seeded random numbers.
  */
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -130,6 +132,18 @@ static int l_hostname(lua_State *L) {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   lua_pushstring(L, *name ? name : "unknown");
+  return 1;
+}
+
+/* core.binary() -> the file this code is in, the program or grpo.so; nil: the system does not say */
+static int l_binary(lua_State *L) {
+  char path[4096], whole[PATH_MAX];
+  Dl_info info;
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  path[n > 0 ? n : 0] = '\0';
+  bool shared = dladdr(base_functions, &info) && info.dli_fname && strstr(info.dli_fname, ".so");
+  const char *name = shared ? info.dli_fname : path;
+  lua_pushstring(L, realpath(name, whole)); /* NULL: nil */
   return 1;
 }
 
@@ -358,7 +372,8 @@ static int none_tostring(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg base_functions[] = {{"clock", l_clock},
+const luaL_Reg base_functions[] = {{"binary", l_binary},
+                                   {"clock", l_clock},
                                    {"doctor", l_doctor},
                                    {"err", l_err},
                                    {"getpid", l_getpid},

@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
+local shared = require "grpo.share"
 
 local script = {}
 
@@ -43,7 +44,9 @@ function script.load(path, o)
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
-  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  local share, installed = shared.directory()
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s%s"):format(directory, directory, package.path,
+    installed and (";%s/?.lua"):format(share) or "")
   grpo.args = o.args or {}
   experiment.script_path = path
   experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
