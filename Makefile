@@ -6,6 +6,7 @@ SHELL := /bin/bash
 MODE   ?= release
 BUILD  ?= build/$(MODE)
 CC     ?= cc
+OBJCOPY ?= objcopy
 PYTHON :=
 PREFIX ?= /usr/local
 
@@ -14,6 +15,8 @@ HOSTCC := $(CC)
 ifneq ($(CROSS),)
 CC     := $(CROSS)gcc
 AR     := $(CROSS)ar
+CXX    := $(CROSS)g++
+OBJCOPY := $(CROSS)objcopy
 PKG_CONFIG := $(shell command -v $(CROSS)pkg-config)
 BUILD  := build/$(CROSS)$(MODE)
 endif
@@ -59,7 +62,7 @@ ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
-BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
 # --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
 LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)
@@ -154,12 +157,45 @@ $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so
 $(BUILD)/obj/module.o: src/module.c
-$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS)
+$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS) src/module.map
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $^ $(MODULE_LIBS)
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic -Wl,--version-script=src/module.map -o $@ $(filter %.o,$^) $(MODULE_LIBS)
 ## make lua-module      grpo.so for a stock lua5.4, in build/release/lua: package.cpath = "build/release/lua/?.so"
 .PHONY: lua-module
 lua-module: $(LUA_MODULE)
+
+# ---- libgrpo: include/grpo.h over all layers.  Its names begin with grpo_, in the archive too: the objects are one.
+LIBGRPO_SO := $(BUILD)/libgrpo.so.1
+LIBGRPO_A  := $(BUILD)/libgrpo.a
+LIBGRPO_H  := include/grpo.h
+API_OBJS    = $(call objs_of,api) $(PIC_OBJS)
+$(BUILD)/libgrpo.o: $(API_OBJS) src/api/libgrpo.map
+	$(Q)$(CC) -nostdlib -r -o $@ $(API_OBJS) && $(OBJCOPY) --localize-hidden $@
+$(LIBGRPO_A): $(BUILD)/libgrpo.o
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(LIBGRPO_SO): $(BUILD)/libgrpo.o src/api/libgrpo.map
+	$(Q)$(LINK) -shared -Wl,-soname,libgrpo.so.1 -Wl,-Bsymbolic -Wl,--version-script=src/api/libgrpo.map -o $@ $< $(LIBS)
+	@ln -sf libgrpo.so.1 $(BUILD)/libgrpo.so
+## make lib             libgrpo.so and libgrpo.a in build/release, for programs that include grpo.h
+.PHONY: lib
+lib: $(LIBGRPO_SO) $(LIBGRPO_A)
+
+# Hosts see the public header and nothing else.
+HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CFLAGS)
+HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CXXFLAGS)
+HOST_LINK = -L$(BUILD) -lgrpo -Wl,-rpath,'$$ORIGIN/..' $(LDFLAGS)
+HOSTS    = $(patsubst examples/embed/%.c,$(BUILD)/embed-hosts/%,$(wildcard examples/embed/*.c)) \
+           $(patsubst examples/embed/%.cpp,$(BUILD)/embed-hosts/%,$(wildcard examples/embed/*.cpp))
+$(BUILD)/embed-hosts/%: examples/embed/%.c $(LIBGRPO_SO) $(LIBGRPO_H)
+	@mkdir -p $(@D)
+	$(Q)$(HOST_C) -o $@ $< $(HOST_LINK) -lm
+$(BUILD)/embed-hosts/%: examples/embed/%.cpp $(LIBGRPO_SO) $(LIBGRPO_H)
+	@mkdir -p $(@D)
+	$(Q)$(HOST_CXX) -o $@ $< $(HOST_LINK)
+## make hosts           the programs of examples/embed
+.PHONY: hosts
+hosts: $(HOSTS)
 
 # ---- the double-precision twin of base, kern (generic only, no rates of weights) and grad, for gradient checks
 DBL := $(BUILD)/double
@@ -189,6 +225,15 @@ $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(BUILD)/tests/testing.o $(call l
 endef
 $(foreach l,$(LAYERS),$(eval $(call test_rule,$(l))))
 C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
+
+# tests/api sees what a host sees: the header and the shared library.
+API_TESTS := $(call test_progs,api)
+$(BUILD)/tests/api/%: tests/api/%.c $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(HOST_C) -D_GNU_SOURCE -Itests -o $@ $< $(BUILD)/tests/testing.o -L$(BUILD) -lgrpo -Wl,-rpath,'$$ORIGIN/../..' $(LDFLAGS) -lm
+.PHONY: test-api
+test-api: $(API_TESTS)
+	@tools/run-tests "$(BUILD)" --c-only $(API_TESTS)
 .SECONDARY:
 
 # Oracles: data that other implementations computed; a user's clone has none.
@@ -204,9 +249,9 @@ endif
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
 test: grpo $(LUA_MODULE) $(C_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
-	@tools/run-tests "$(BUILD)" $(C_TESTS) $(DBL)/check
+	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
-## make test-LAYER      only the C tests of base, kern, grad, text, model, rl or script
+## make test-LAYER      only the C tests of base, kern, grad, text, model, rl, script or api
 define layer_test
 .PHONY: test-$(1)
 test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)

@@ -80,6 +80,18 @@ function rewarding.entries(rewards, where)
   return list
 end
 
+-- A host's entries beside those of the script: in place of one of the same name, else after them.
+function rewarding.with_host(list, entries)
+  for _, entry in ipairs(entries) do
+    local at = #list + 1
+    for i, own in ipairs(list) do
+      if own.name == entry.name then at = i end
+    end
+    list[at] = entry
+  end
+  return list
+end
+
 -- ---- one value -------------------------------------------------------------------
 
 local function number_of(v, what)

@@ -37,11 +37,12 @@ function script.forget_saved()
   for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
 end
 
--- o: { args=, overrides= } of a command line; modules: a directory searched before all others.
+-- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: a directory searched before all others.
 -- Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
-  local text, message, code = core.fs.read(path)
+  local text, message, code = o.text, nil, nil
+  if not text then text, message, code = core.fs.read(path) end
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
   local share, installed = shared.directory()
