@@ -266,6 +266,7 @@ check:
 	$(MAKE) MODE=asan test
 	tools/check-resume
 	tools/check-llama-cpp
+	tools/check-tensorboard
 	tools/check-neon
 	tools/check-fuzz
 

@@ -213,7 +213,6 @@ void script_init(Script *s, lua_State *L, const EmbeddedFile *files) {
   s->files = files;
   s->override = getenv("GRPO_LUA");
   s->cx.arena = &s->arena;
-  s->random_ref = LUA_NOREF;
   s->step = (Link){&s->step, &s->step};
 }
 

@@ -318,15 +318,15 @@ static int l_permute(lua_State *L) {
   return 1;
 }
 
+static const char random_key; /* of that function in the registry */
+
 /* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
 static int l_reseed_math(lua_State *L) {
   Script *s = script_of(L);
   if (!lua_isnoneornil(L, 1)) check_function(L, 1);
-  luaL_unref(L, LUA_REGISTRYINDEX, s->random_ref);
-  s->random_ref = LUA_NOREF;
-  if (lua_isnoneornil(L, 1)) return 0;
+  s->random = !lua_isnoneornil(L, 1);
   lua_settop(L, 1);
-  s->random_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &random_key);
   return 0;
 }
 
@@ -341,13 +341,13 @@ static int call_library(lua_State *L) {
 /* math.random */
 static int seeded_random(lua_State *L) {
   const Script *s = script_of(L);
-  if (s->random_ref == LUA_NOREF) return call_library(L);
+  if (!s->random) return call_library(L);
   int n = lua_gettop(L);
   lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
               high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
   if (n > 2) return luaL_error(L, "wrong number of arguments");
   if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, s->random_ref);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &random_key);
   lua_call(L, 0, 1);
   double u = (double)lua_tonumber(L, -1);
   if (n == 0) return 1;
@@ -361,7 +361,7 @@ static int seeded_random(lua_State *L) {
 
 /* math.randomseed does nothing while the stream is given from outside. */
 static int seeded_randomseed(lua_State *L) {
-  if (script_of(L)->random_ref != LUA_NOREF) return 0;
+  if (script_of(L)->random) return 0;
   return call_library(L);
 }
 
