@@ -299,7 +299,8 @@ static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool log
   if (!logits) {
     const int32_t *rest = ids + 1;
     const int len = n - 1;
-    const PackGroup g = {ids, 1, 1, &rest, &len};
+    const PackGroup g = {
+        .prompt = ids, .prompt_len = 1, .n = 1, .completion = &rest, .completion_len = &len};
     try(pack_groups(&t->arena, model_config(m), 1, &g, &pack));
     try(model_hidden(m, t, &pack, &hidden));
     return model_logp(m, t, &pack, hidden, 1, NULL, NULL, out);
@@ -308,7 +309,7 @@ static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool log
   PackSpan *span = arena_alloc(&t->arena, sizeof *span);
   if (!pos || !span) return fail(GRPO_ENOMEM, "logits of %d tokens", n);
   for (int i = 0; i < n; i++) pos[i] = i;
-  *span = (PackSpan){0, n, -1};
+  *span = (PackSpan){.n = n, .prefix = -1};
   pack = (Pack){.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = span};
   return model_logits(m, t, &pack, out);
 }
