@@ -120,6 +120,17 @@ function View:step(tr, m)
   local telling = stage.step == 1 or stage.step % often == 0
   if stage.method.samples and tr.settings.log.completions > 0 and telling then
     self:completions(tr, tr.settings.log.completions)
+  elseif stage.method.sample and tr.settings.log.completions > 0 and telling then
+    self:samples(tr, tr.settings.log.completions)
+  end
+end
+
+-- Text that the model makes now; kept in the run's log.
+function View:samples(tr, n)
+  for i, made in ipairs(tr.stage.method.sample(tr, n)) do
+    local text = display.clean(made.text)
+    self:info(("  sample %d: %s"):format(i, #text > 300 and text:sub(1, 297) .. "..." or text), "2")
+    tr:log_text(("sample %d"):format(i), text)
   end
 end
 
@@ -167,8 +178,16 @@ end
 
 function View:evaluation(_, report)
   self.reports[#self.reports + 1] = report
-  local parts = { ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
-    report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100) }
+  local parts = {}
+  if report["eval/accuracy"] then
+    parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
+      report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
+  end
+  if report["eval/masked_loss"] then
+    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f below their frequencies' %.3f; %.1f %% right"):format(
+      report["eval/masked_loss"], report["eval/below_unigram"], report["eval/unigram_entropy"],
+      100 * report["eval/masked_accuracy"])
+  end
   local names = {}
   for name in pairs(report) do
     local k = name:match("^eval/pass@(%d+)$")
@@ -187,9 +206,12 @@ end
 -- The evaluations of the run side by side, and where everything is.
 function View:summary(directory)
   if #self.reports < 2 then return end
-  local names = { "eval/accuracy" }
-  for name in sorted_pairs(self.reports[1]) do
-    if name:find("^eval/pass@%d+$") then names[#names + 1] = name end
+  local names, seen = {}, {}
+  for _, report in ipairs(self.reports) do
+    for name in sorted_pairs(report) do
+      local shown = name == "eval/accuracy" or name == "eval/masked_loss" or name:find("^eval/pass@%d+$")
+      if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
+    end
   end
   local head = ("%-14s"):format("")
   for _, name in ipairs(names) do
@@ -198,7 +220,9 @@ function View:summary(directory)
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do
     local row = ("%-14s"):format(report.label or "")
-    for _, name in ipairs(names) do row = row .. ("%12.3f"):format(report[name] or 0 / 0) end
+    for _, name in ipairs(names) do
+      row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
+    end
     self:info(row)
   end
   if directory then

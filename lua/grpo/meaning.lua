@@ -121,7 +121,8 @@ local function check_sampling(sampling, complain)
 end
 
 -- What an evaluation reports.
-local function eval_names(config)
+local function eval_names(kind, config)
+  if steps[kind].eval_names then return steps[kind].eval_names end
   local names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
   for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
   for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
@@ -130,21 +131,21 @@ local function eval_names(config)
   return names
 end
 
-local function check_best(config, origin, complain)
+local function check_best(kind, config, origin, complain)
   local best = config.checkpoint.best
   if not best or not best:find("^eval/") then return end
   if not config.data.eval then
     if origin("checkpoint.best"):find("^extends") then return end -- a shared file may say so for those that have one
     complain("checkpoint.best", "'%s' needs data.eval, which is missing", best)
   end
-  local names = eval_names(config)
+  local names = eval_names(kind, config)
   for _, name in ipairs(names) do
     if name == best then return end
   end
   complain("checkpoint.best", "no evaluation has '%s'%s", best, hint(best, names))
 end
 
-local function check_eval(config, origin, complain)
+local function check_eval(kind, config, origin, complain)
   local group, list = config.eval.group_size, config.eval.pass_at
   for _, k in ipairs(list) do
     if math.type(k) ~= "integer" or k < 1 then
@@ -154,7 +155,7 @@ local function check_eval(config, origin, complain)
       complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
     end
   end
-  if config.data.eval and not config.eval.metric and #config.reward_entries == 0 then
+  if config.data.eval and not steps[kind].evaluate and not config.eval.metric and #config.reward_entries == 0 then
     complain("data.eval", "nothing measures it; give eval.metric or rewards")
   end
 end
@@ -238,8 +239,8 @@ function meaning.check(kind, config, origin, complain)
       complain("train.optimizer.no_decay", "got %s, want \"bias\" or \"norm\"", tostring(what))
     end
   end
-  check_eval(config, origin, complain)
-  check_best(config, origin, complain)
+  check_eval(kind, config, origin, complain)
+  check_best(kind, config, origin, complain)
 end
 
 local kinds = { "sft", "grpo", "ppo", "denoise" }
@@ -249,7 +250,7 @@ function meaning.check_stage(stage, path, complain)
   local known = false
   for _, kind in ipairs(kinds) do known = known or stage.kind == kind end
   if not known then
-    complain(path .. ".kind", "got %s, want \"sft\" or \"grpo\"%s", type(stage.kind) == "string"
+    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\" or \"denoise\"%s", type(stage.kind) == "string"
       and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
   end
   if not steps[stage.kind] then

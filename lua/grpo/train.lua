@@ -14,6 +14,7 @@ local live = require "grpo.live"
 local loading = require "grpo.loading"
 local reload = require "grpo.reload"
 local Stage = require "grpo.stage"
+local steps = require "grpo.steps"
 
 local Trainer = { __name = "grpo.Trainer" }
 local methods = {}
@@ -30,6 +31,13 @@ end
 
 local train = {}
 
+local function needs_mask(e)
+  for _, spec in ipairs(e.stages) do
+    if steps[spec.kind].masks then return true end
+  end
+  return false
+end
+
 -- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to go on from,
 -- weights = a checkpoint to look at }, all optional.
 function train.new(e, options)
@@ -43,7 +51,8 @@ function train.new(e, options)
     watcher = diagnose.watcher(), extra = {}, resumed = false,
   }, Trainer)
   if options.from then tr.counters = checkpoint.read(options.from) end
-  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights)
+  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights,
+    needs_mask(e))
   if options.from then tr:restore(options.from) end
   return tr
 end
