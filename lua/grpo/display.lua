@@ -226,7 +226,9 @@ function View:summary(directory)
     self:info(row)
   end
   if directory then
-    self:info(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
+    local fills_in = self.reports[#self.reports]["eval/masked_loss"] ~= nil
+    self:info(fills_in and ("\ntry it: ./grpo eval %s"):format(directory)
+      or ("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
   end
 end
 

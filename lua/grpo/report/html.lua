@@ -16,7 +16,7 @@ local panels = {
   { "Reward", "reward", "reward_std" },
   { "Rewards, mean by name", "rewards/*/mean" },
   { "Held-out", "eval/accuracy", "eval/pass@*", from = "eval" },
-  { "Held-out loss on masked tokens, and the tokens' entropy", "eval/masked_loss", "eval/unigram_entropy", from = "eval" },
+  { "Held-out loss on masked tokens, entropy of tokens", "eval/masked_loss", "eval/unigram_entropy", from = "eval" },
   { "KL to the reference", "kl" },
   { "Entropy", "entropy" },
   { "Completion length", "completions/mean_length", "completions/min_length", "completions/max_length" },

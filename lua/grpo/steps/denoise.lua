@@ -42,7 +42,8 @@ function denoise.check(config, complain)
     complain("train.denoise.mask_prompt", "is false, so what is masked is data.target's text, and there is none")
   end
   if #config.reward_entries > 0 then
-    complain("rewards", "have no say in a denoise stage, which completes nothing; give them to the stages that use them")
+    complain("rewards", "have no say in a denoise stage, which completes nothing; give them to the stages that use "
+      .. "them")
   end
   if config.eval.metric then
     complain("eval.metric", "has no say in a denoise stage, which is measured by its loss on masked tokens")
@@ -166,8 +167,8 @@ function denoise.evaluate(tr, list, report)
   for first = 1, #list, slice do
     local rows = {}
     for i = first, math.min(first + slice - 1, #list) do rows[#rows + 1] = example(config, tokenizer, list[i]) end
-    local sum, n, good = tr.engine:masked_loss(rows, { mask = tokenizer.mask, low = ratio, high = ratio, seed = config.seed,
-      first = first - 1 })
+    local sum, n, good = tr.engine:masked_loss(rows, { mask = tokenizer.mask, low = ratio, high = ratio,
+      seed = config.seed, first = first - 1 })
     nats, tokens, right = nats + sum, tokens + n, right + good
     tr:check_interrupt()
   end
