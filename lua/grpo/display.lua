@@ -7,10 +7,12 @@ local sorted_pairs = require "grpo.sorted"
 
 local display = {}
 
--- Text from a model may hold escape sequences, control characters and bidi overrides: make them visible.
+-- Text from a model may hold escape sequences, control characters (C1's too) and marks that turn its direction: make
+-- them visible.
 function display.clean(text)
   text = text:gsub("[%z\1-\8\11-\31\127]", function(ch) return ("\\x%02x"):format(ch:byte()) end)
-  return (text:gsub("\226\128[\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"))
+  text = text:gsub("\194([\128-\159])", function(ch) return ("\\x%02x"):format(ch:byte()) end)
+  return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"):gsub("\216\156", "?"))
 end
 
 local function seconds_text(s)

@@ -108,6 +108,7 @@ end
 -- One step of the stage; returns metrics and the tokens trained on.
 function Stage:advance()
   local p = self:argument()
+  self.p = p
   local metrics, tokens
   local cursor = self.source.cursor
   self.tr.busy = "a step"

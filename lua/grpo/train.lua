@@ -91,10 +91,21 @@ function methods:restore(dir)
   end
 end
 
--- The stage that the next step belongs to, begun; nil after the last one.
+-- The last stage of a run that is finished, for further steps in memory: schedules are at their end.
+local function go_beyond(tr)
+  if not tr.stage then
+    tr:begin_stage(tr.stage_index)
+    local stage, counters = tr.stage, tr.counters
+    stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+  end
+  tr.stage.done = false
+  return tr.stage
+end
+
+-- The stage that the next step belongs to, begun; nil after the last one (tr.beyond: the last one goes on).
 function methods:current_stage()
   while not self.stage or self.stage.done do
-    if self.stage_index >= #self.experiment.stages then return nil end
+    if self.stage_index >= #self.experiment.stages then return self.beyond and go_beyond(self) or nil end
     self:begin_stage(self.stage_index + 1)
     if self.stage.steps == 0 then self.stage.done = true end
   end
@@ -109,9 +120,8 @@ function methods:refuse_inside(call, hooks_too)
   if inside then errors.raise("EARG", "tr:%s: called inside %s; call it outside", call, inside) end
 end
 
--- One optimizer step of the current stage; nil when all stages are done.
-function methods:step()
-  self:refuse_inside("step", true)
+-- A whole step, with its counters and hooks.
+local function step(self)
   local stage = self:current_stage()
   if not stage then return nil end
   local started = core.clock()
@@ -130,6 +140,13 @@ function methods:step()
   for name, v in pairs(self.extra) do metrics[name] = v end
   self.extra = {}
   return metrics
+end
+
+-- One optimizer step of the current stage; nil when all stages are done.  Ctrl-C at a prompt finds it done or not
+-- begun.
+function methods:step()
+  self:refuse_inside("step", true)
+  return core.edit.holding("the step", step, self)
 end
 
 -- Metrics without times and memory: what two runs of the same experiment share.
@@ -173,6 +190,18 @@ local function traced(e)
   return e
 end
 
+-- The tokens of the last step with every number of theirs; of its completion i.
+function methods:inspect(i)
+  self:refuse_inside("inspect", true)
+  return require("grpo.inspect").step(self, i)
+end
+
+-- The last step's completions under other rewards: see inspect.lua.
+function methods:rescore(rewards)
+  self:refuse_inside("rescore", true)
+  return require("grpo.inspect").rescore(self, rewards)
+end
+
 function methods:stop(reason)
   self.stop_reason = reason or "stopped"
 end
@@ -180,11 +209,13 @@ end
 function methods:evaluate(n)
   self:refuse_inside("evaluate")
   if not self.stage then self:current_stage() end
-  self.busy = "an evaluation"
-  local ok, report = xpcall(evaluate.run, traced, self, n)
-  self.busy = nil
-  if not ok then error(report, 0) end
-  return report
+  return core.edit.holding("the evaluation", function()
+    self.busy = "an evaluation"
+    local ok, report = xpcall(evaluate.run, traced, self, n)
+    self.busy = nil
+    if not ok then error(report, 0) end
+    return report
+  end)
 end
 
 function methods:save(dir)

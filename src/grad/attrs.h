@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/rng.h"
+#include "grad/latent.h"
 #include "grad/tensor.h"
 #include "kern/kern.h"
 
@@ -44,6 +45,8 @@ typedef struct PackSpan {
 } PackSpan;
 
 /* attention_packed is attention with q, k and v side by side: [tokens, (heads + 2 kv_heads) head_dim]. */
+/* attention_latent: shape.v_dim > 0 and one kv head; q [tokens, heads head_dim], k [tokens, head_dim],
+ * out [tokens, heads v_dim]. */
 /* attention in training: keys and values are rows of the same batch.
  * In decoding `spans` gives segments of the cache, already holding the new keys (k and v inputs are
  * then only checked for shape), and `pack` is NULL. */
@@ -55,6 +58,14 @@ typedef struct AttentionAttr {
   const AttnSpan *spans;
   bool keep_lse; /* decoding: log-sum-exps are saved, to be kept for training (replay.h) */
 } AttentionAttr;
+
+/* latent_query, latent_key, latent_value */
+typedef struct LatentAttr {
+  LatentShape shape;
+  int positions;      /* rows of cs */
+  const int32_t *pos; /* [tokens] */
+  const real *cs;     /* [positions, rope / 2, 2] */
+} LatentAttr;
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL
  * over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The

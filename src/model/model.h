@@ -24,6 +24,7 @@ typedef struct Param {
                             t.data NULL and t.mat set: compact and frozen */
   bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
+  bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
 

@@ -115,6 +115,8 @@ typedef struct UpdateOptions {
   bool mask_truncated, skip_zero_std_groups;
   double top_entropy_quantile;
   uint64_t seed, step; /* of an adapter's dropout; step also for messages */
+  /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
+  const volatile int *cancel;
 } UpdateOptions;
 void update_options_init(UpdateOptions *o, LossKind kind);
 
@@ -131,6 +133,7 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
 typedef struct SftOptions {
   double lr, max_grad_norm;
   uint64_t seed, step; /* as in UpdateOptions */
+  const volatile int *cancel;
 } SftOptions;
 /* One optimizer step of maximum likelihood on the targets; the mean is over all target tokens. */
 Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o, StepMetrics *out);

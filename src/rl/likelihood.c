@@ -44,6 +44,8 @@ static Status step(Likelihood *l, const SftOptions *o, double *norm) {
   model_zero_grad(e->policy);
   for (int i = 0; i < l->nunits && isfinite(l->nll); i++) {
     Tensor *out;
+    if (o->cancel && *o->cancel)
+      return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(forward(l, &l->unit[i], o, &out));
     try(backward(l, &l->unit[i], out));
     add_nll(l, &l->unit[i], out); /* which backward has filled in */

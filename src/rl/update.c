@@ -382,6 +382,8 @@ static Status gradients(Update *u) {
   const double before = u->loss;
   model_zero_grad(u->e->policy);
   for (int i = 0; i < u->plan.nbatches; i++) {
+    if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
+      return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(run_micro_batch(u, &u->plan.batch[i]));
     if (!isfinite(u->loss)) return diverged(u, "loss", u->loss - before);
   }

@@ -86,7 +86,9 @@ static int resume(lua_State *L, lua_State *co, int narg) {
   }
   arm_thread(L, script_of(L), co);
   lua_xmove(L, co, narg);
+  lua_State *outer = interrupt_target(co);
   int status = lua_resume(co, L, narg, &nres);
+  interrupt_target(outer);
   if (status == LUA_OK || status == LUA_YIELD) {
     if (!lua_checkstack(L, nres + 1)) {
       lua_pop(co, nres);

@@ -41,6 +41,8 @@ static void describe(const Budget *b, const char *spent, char *text, size_t size
   } else if (*spent == 'm') {
     snprintf(text, size, "%s: needs more than its %.4g MB of memory", b->name,
              (double)b->limits->memory / (1 << 20));
+  } else if (*spent == 'c') {
+    snprintf(text, size, "%s: interrupted", b->name);
   } else {
     snprintf(text, size, "%s: took longer than %g seconds of wall-clock time", b->name,
              b->limits->seconds);
@@ -65,6 +67,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
     return;
   }
   int slice = lua_gethookcount(L);
+  if (!b->spent && script_interrupted) b->spent = "cancelled";
   if (!b->spent && b->deadline > 0 && clock_seconds() > b->deadline) b->spent = "seconds";
   if (!b->spent && b->left != UINT64_MAX) {
     if (b->left == 0)
@@ -229,7 +232,7 @@ static void finish_limited(lua_State *L, lua_State *co, int status, const Budget
     push_error(L, GRPO_ENOMEM, "not enough memory for the script");
   }
   complete_error(L, false);
-  if (b->spent && *b->spent == 's') {
+  if (b->spent && (*b->spent == 's' || *b->spent == 'c')) {
     lua_pushboolean(L, 1);
     lua_setfield(L, -2, "fatal");
   }

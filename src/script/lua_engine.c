@@ -413,6 +413,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   field_int(L, 3, where, "step", 0, INT32_MAX, &step);
   field_seed(L, 3, where, "seed", &o->seed);
   o->step = (uint64_t)step;
+  o->cancel = &script_interrupted;
 }
 
 void push_metrics(lua_State *L, const StepMetrics *m) {
@@ -496,7 +497,8 @@ static int engine_sft_step(lua_State *L) {
   static const char *const known[] = {"lr", "max_grad_norm", "seed", "step", NULL};
   Engine *e = check_engine(L, 1);
   SftOptions o = {.lr = option_number("train.lr"),
-                  .max_grad_norm = option_number("train.max_grad_norm")};
+                  .max_grad_norm = option_number("train.max_grad_norm"),
+                  .cancel = &script_interrupted};
   StepMetrics m;
   int n, step = 0;
   lua_settop(L, 3);

@@ -149,6 +149,10 @@ void check_limits(lua_State *L, int index, Limits *out);
 void charge_work(lua_State *L, uint64_t instructions);
 bool is_limited(lua_State *L);     /* is limited code running? */
 extern volatile int script_cancel; /* lua_base.c: set by SIGINT and SIGTERM, for decoder_run */
+/* lua_edit.c: Ctrl-C has come while a line of a prompt runs, and the line has not ended yet. */
+extern volatile int script_interrupted;
+/* Ctrl-C now stops the code of this thread; returns whose it stopped before, NULL: nobody's. */
+lua_State *interrupt_target(lua_State *L);
 
 /* ---- lua_tensor.c ------------------------------------------------------------------- */
 #define TENSOR_TYPE "grpo.Tensor"

@@ -11,7 +11,7 @@ typedef struct Budget {
   struct Budget *outer; /* the limited call around this one */
   const Limits *limits;
   const char *name;
-  const char *spent; /* which budget ran out: NULL, "instructions", "seconds" */
+  const char *spent; /* which budget ran out: NULL, "instructions", "seconds"; "cancelled" */
   uint64_t given,
       left;        /* instructions in all, and not yet handed to a slice; UINT64_MAX: unlimited */
   bool inherited;  /* `left` is what the call around it has left */
