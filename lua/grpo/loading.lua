@@ -24,7 +24,8 @@ end
 
 -- The model at place.path, its vocabulary grown to the tokenizer's, and then place.adapter on it.  Second result: a
 -- sentence about that, or nil.  A tokenizer that nobody named is looked at for an adapter or where `grow` asks for it:
--- reading one takes time, and not everybody who opens a model wants text.  masks: it gets a mask token if it has none.
+-- reading one takes time, and not everybody who opens a model wants text.  masks: it gets a mask token if it has
+-- none.
 local function load_at(place, options, grow, masks)
   local note
   if place.adapter and not options.tokenizer and core.fs.exists(place.adapter .. "/tokenizer.json") then
@@ -111,12 +112,15 @@ local function make_model(model, config, tokenizer, masks)
 end
 
 -- model: the options of section model; config: the whole experiment's (threads, seed, compute); from: a checkpoint
--- whose weights or adapter are taken; masks: the tokenizer gets a mask token if it has none, and the model a row for it.
+-- whose weights or adapter are taken; masks: a mask token is needed, the tokenizer gets one if it has none, and the
+-- model a row for it.
 -- Returns the model, its tokenizer, and { adapter = "fresh"|"loaded"|nil, base = path, note = a sentence or nil }.
 function loading.model(model, config, from, masks)
   if config.threads then core.set_threads(config.threads) end
   if model.path then return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from, masks) end
-  if from then return load_model({ path = from, dtype = "f32" }, config, tokenizer_of(model.tokenizer, from), nil, masks) end
+  if from then
+    return load_model({ path = from, dtype = "f32" }, config, tokenizer_of(model.tokenizer, from), nil, masks)
+  end
   return make_model(model, config, tokenizer_of(model.tokenizer), masks)
 end
 
