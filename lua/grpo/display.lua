@@ -190,6 +190,10 @@ function View:evaluation(_, report)
       report["eval/masked_loss"], report["eval/below_unigram"], report["eval/unigram_entropy"],
       100 * report["eval/masked_accuracy"])
   end
+  if report["eval/loss"] then
+    parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character"):format(report["eval/loss"],
+      report["eval/bits_per_character"] or 0 / 0)
+  end
   local names = {}
   for name in pairs(report) do
     local k = name:match("^eval/pass@(%d+)$")
@@ -211,7 +215,8 @@ function View:summary(directory)
   local names, seen = {}, {}
   for _, report in ipairs(self.reports) do
     for name in sorted_pairs(report) do
-      local shown = name == "eval/accuracy" or name == "eval/masked_loss" or name:find("^eval/pass@%d+$")
+      local shown = name == "eval/accuracy" or name == "eval/loss" or name == "eval/masked_loss"
+        or name:find("^eval/pass@%d+$")
       if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
     end
   end

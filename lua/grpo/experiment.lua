@@ -361,7 +361,7 @@ local function new_stage(stage, index, layers, where, name)
   sources[config] = { where = where, origins = origins }
   config.name = name
   config.reward_entries = rewards_list(config, where)
-  config.reads_text = steps[stage.kind].reads_text
+  config.reads_text = steps[stage.kind].reads_text and not config.data.target
   meaning.check(stage.kind, config, function(option) return origins[option] end, refuse)
   for _, field in ipairs { "train", "eval" } do
     local dataset = config.data[field]

@@ -44,10 +44,6 @@ local function check_version(config, origin, complain)
     local ok, err = pcall(require "grpo.jinja".compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
-  if config.reference == "bigram" then
-    complain("reference", "'bigram' is not in this version of grpo; use \"initial\", \"random\", a model's path or "
-      .. "false")
-  end
 end
 
 local function adapted(model)
@@ -67,8 +63,11 @@ local function check_kl(config, complain)
   if train.sync_reference and config.reference ~= "initial" and adapted(config.model) then
     complain("train.sync_reference", "with an adapter only reference = \"initial\" can move")
   end
+  if train.sync_reference and config.reference == "bigram" then
+    complain("train.sync_reference", "moves a model; a bigram stays what was counted")
+  end
   if config.reference == true then
-    complain("reference", "got true, want \"initial\", \"random\", a model's path or false")
+    complain("reference", "got true, want \"initial\", \"bigram\", \"random\", a model's path or false")
   end
   if config.reference == false and on then complain("train.kl", "a KL needs a reference; reference is false") end
 end
@@ -123,7 +122,15 @@ end
 -- What an evaluation reports.
 local function eval_names(kind, config)
   if steps[kind].eval_names then return steps[kind].eval_names end
-  local names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+  local evaluate = require "grpo.evaluate"
+  local names = {}
+  if evaluate.measures_completions(config) then
+    names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+    if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/metric" end
+  end
+  if evaluate.measures_likelihood(kind, config) then
+    names[#names + 1], names[#names + 2] = "eval/loss", "eval/bits_per_character"
+  end
   for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
   for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
     for _, suffix in ipairs { "", "/low", "/high" } do names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix) end
@@ -155,7 +162,9 @@ local function check_eval(kind, config, origin, complain)
       complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
     end
   end
-  if config.data.eval and not steps[kind].evaluate and not config.eval.metric and #config.reward_entries == 0 then
+  local evaluate = require "grpo.evaluate"
+  if config.data.eval and not steps[kind].evaluate and not evaluate.measures_completions(config)
+    and not evaluate.measures_likelihood(kind, config) then
     complain("data.eval", "nothing measures it; give eval.metric or rewards")
   end
 end

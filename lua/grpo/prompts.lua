@@ -19,6 +19,10 @@ local function encode(config, tokenizer, text, special)
   complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")), text:sub(1, 60))
 end
 
+local function is_ids(v)
+  return type(v) == "table" and math.type(v[1]) == "integer"
+end
+
 -- What the model reads: { ids=, text=, messages= } for a row.
 function prompts.render(config, tokenizer, row)
   local render = config.data.prompt
@@ -33,9 +37,11 @@ function prompts.render(config, tokenizer, row)
   if type(prompt) == "string" then
     return { text = prompt, ids = encode(config, tokenizer, prompt, true) }
   end
+  if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
-    complain(config, "data.prompt", "%s for a row, want a string or a list of messages", render and "returned "
-      .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "row.prompt is " .. type(prompt))
+    local got = prompt == nil and "nothing" or "a " .. type(prompt)
+    complain(config, "data.prompt", "%s for a row, want a string, a list of ids or a list of messages",
+      render and "returned " .. got or "row.prompt is " .. type(prompt))
   end
   local template = config.model.chat_template
   local text
@@ -70,6 +76,35 @@ function prompts.fit(config, tokenizer, prompt, count)
   return true
 end
 
+-- What a completion of this row is compared with, or should be: a list of ids as it is, a string encoded and ended with
+-- the tokenizer's end token.  nil: data.target is not set, or gives nothing for the row.
+function prompts.target(config, tokenizer, row)
+  local target = config.data.target and config.data.target(row)
+  if target == nil or is_ids(target) then return target end
+  if type(target) ~= "string" then
+    complain(config, "data.target", "returned a %s for a row, want a string or a list of ids", type(target))
+  end
+  local ids = tokenizer:encode(target)
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1] = tokenizer.eos end
+  if #ids == 0 then complain(config, "data.target", "returned an empty string for a row") end
+  return ids
+end
+
+-- The first n of a list of ids.
+function prompts.first(ids, n)
+  return #ids > n and table.move(ids, 1, n, 1, {}) or ids
+end
+
+-- The targets of prompts as core.engine's rollout takes them; nil when no prompt has one.
+function prompts.targets(list, max_new_tokens)
+  local targets, any = {}, false
+  for i, prompt in ipairs(list) do
+    targets[i] = prompt.target and prompts.first(prompt.target, max_new_tokens) or false
+    any = any or prompt.target ~= nil
+  end
+  return any and targets or nil
+end
+
 local Source = {}
 Source.__index = Source
 
@@ -97,7 +132,7 @@ function Source:next()
     self.cursor = number + 1
     local prompt = prompts.render(self.config, self.tokenizer, row)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
-      prompt.row, prompt.number = row, number
+      prompt.row, prompt.number, prompt.target = row, number, prompts.target(self.config, self.tokenizer, row)
       return prompt
     end
   end
@@ -114,17 +149,9 @@ end
 
 -- The next row as a demonstration: { prompt=ids, target=ids } for kind = "sft".
 function Source:demonstration(max_new_tokens)
-  local data, tokenizer = self.config.data, self.tokenizer
   local prompt = self:next()
-  local target = data.target(prompt.row)
-  if type(target) ~= "string" then
-    complain(self.config, "data.target", "returned a %s for a row, want a string", type(target))
-  end
-  local ids = tokenizer:encode(target)
-  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1] = tokenizer.eos end
-  if #ids > max_new_tokens then ids = table.move(ids, 1, max_new_tokens, 1, {}) end
-  if #ids == 0 then complain(self.config, "data.target", "returned an empty string for a row") end
-  return { prompt = prompt.ids, target = ids }
+  if not prompt.target then complain(self.config, "data.target", "returned a nil for a row, want a string") end
+  return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens) }
 end
 
 return prompts

@@ -7,7 +7,7 @@
 --   check(config, complain)      what options this kind needs; complain(path, format, ...) raises
 --   needs_reference(config)      only with `samples`: is a KL measured?
 --   masks                 is a mask token needed, which the tokenizer and the model get if they have none?
---   reads_text            without data.prompt a row is read as row.text, where it has one
+--   reads_text            without data.prompt and data.target a row is read as row.text, where it has one
 --   lengths(config)       longest prompt and completion, where they are not the options' own
 --   evaluate(tr, list, report)   instead of the usual evaluation: list of held-out prompts; fills in the report
 --   eval_names            what such a report has

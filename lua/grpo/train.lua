@@ -306,7 +306,7 @@ end
 local function public_report(report)
   local copy = {}
   for k, v in pairs(report) do
-    if k ~= "samples" then copy[k] = v end
+    if k ~= "samples" and k ~= "per_row" then copy[k] = v end
   end
   return copy
 end
@@ -330,11 +330,16 @@ function methods:run_evaluation(label)
   end
 end
 
--- Whether checkpoint.best is higher in these numbers than ever before; remembers it.
+-- Metrics that are best when lowest.
+local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true,
+  ["eval/masked_loss"] = true }
+
+-- Whether checkpoint.best is better in these numbers than ever before; remembers it.
 function methods:is_best(numbers)
   local best = self.settings.checkpoint.best
-  local value = best and self.directory and numbers[best]
-  if type(value) ~= "number" or value ~= value or (self.best and value <= self.best) then return false end
+  local value, last = best and self.directory and numbers[best], self.best
+  if type(value) ~= "number" or value ~= value then return false end
+  if last and (lower[best] and value >= last or not lower[best] and value <= last) then return false end
   self.best, self.best_step = value, self.step_count
   return true
 end
@@ -482,7 +487,8 @@ function methods:finish(why, err)
     if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
     local report = self.last_report
     self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
-      summary = report and { ["eval/accuracy"] = report["eval/accuracy"] } or nil })
+      summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
+        ["eval/loss"] = report["eval/loss"] } or nil })
     self.directory:close()
   end
   if not ended and why == "finished" then error(message, 0) end

@@ -125,8 +125,10 @@ typedef struct Pack {
   const int32_t *targets;  /* [nout] */
   const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
-  bool one_pass;  /* what will be sent back through model_logp does not depend on its result: the
+  bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
                     head is multiplied with once less, backward fills the result in (attrs.h) */
+  const real *ref_table; /* [vocab, vocab] logits of a reference that looks at the token before
+                            only; NULL: none */
   Replay *replay; /* results of these rows that were kept while decoding; NULL: none.  Not with
                      gradient checkpointing */
   bool bidirectional; /* a token sees what follows in its span too: no replay then */
@@ -148,8 +150,8 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
 /* hidden [nrows, hidden_size] after the final norm */
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden);
 /* out [2, nout]: log-probabilities of the targets at this temperature, entropies.  With ref (a
- * frozen model of the same vocabulary) [3, nout]: also the full KL; ref_hidden: [nout, c_ref] from
- * model_out_hidden. */
+ * frozen model of the same vocabulary) or the pack's ref_table [3, nout]: also the full KL;
+ * ref_hidden: [nout, c_ref] from model_out_hidden. */
 Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double temperature, Model *ref,
                   const real *ref_hidden, Tensor **out);
 /* rows of hidden that the head reads, copied: [nout, hidden_size] in the tape's arena */

@@ -417,6 +417,16 @@ static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAtt
   return lora_down(&t->cx, a->n, &l->head->a->t, (real)l->head->scale, hidden, low);
 }
 
+/* A reference that looks at the token before each output only. */
+static Status reference_table(Tape *t, const Pack *p, LogheadAttr *a) {
+  int32_t *prev = arena_alloc(&t->arena, (size_t)p->nout * sizeof *prev);
+  if (!prev) return fail(GRPO_ENOMEM, "model: %d outputs of the reference", p->nout);
+  for (int i = 0; i < p->nout; i++) prev[i] = p->ids[p->out_rows[i]];
+  a->ref_table = p->ref_table;
+  a->ref_prev = prev;
+  return GRPO_OK;
+}
+
 Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits) {
   const Lora *l = lora_active(m);
   const Config *c = &m->config;
@@ -451,6 +461,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
   if (ref) try(reference_head(ref, t, ref_hidden, a));
+  if (p->ref_table) try(reference_table(t, p, a));
   const Lora *l = lora_active(m);
   Tensor *in[] = {hidden, m->t[M_HEAD], NULL, NULL};
   const Attr attr = {.p = a};

@@ -83,6 +83,10 @@ size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
                                                       : STEP_TRAIN;
   const size_t bytes = model_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
                        plan_step_bytes(policy, rows, kind);
+  if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
+    const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
+    return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
+  }
   if (!reference) return bytes;
   const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
   return bytes +
@@ -136,7 +140,9 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   const int sequences = o->prompts_per_step * o->group_size;
   *out = (EngineBytes){
       .weights = plan_weight_bytes(policy, o->train),
-      .reference = reference ? plan_weight_bytes(reference, false) : 0,
+      .reference = reference   ? plan_weight_bytes(reference, false)
+                   : o->bigram ? bigram_bytes(policy->config.vocab_size)
+                               : 0,
       .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
@@ -181,6 +187,15 @@ static Status check_options(const Config *c, const EngineOptions *o) {
                 "data.max_prompt_tokens (%d) and sampling.max_new_tokens (%d) together exceed "
                 "the model's context of %d; lower one of them",
                 o->max_prompt_tokens, o->max_new_tokens, c->max_position_embeddings);
+  return GRPO_OK;
+}
+
+static Status check_bigram(const Config *policy, const Model *reference, const Bigram *b) {
+  if (reference)
+    return fail(GRPO_EARG, "engine: a model and a bigram cannot both be the reference");
+  if (bigram_vocab(b) != policy->vocab_size)
+    return fail(GRPO_EARG, "reference: a bigram of %d tokens, the policy has %d", bigram_vocab(b),
+                policy->vocab_size);
   return GRPO_OK;
 }
 
@@ -247,9 +262,11 @@ Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, con
                   const EngineOptions *o) {
   try(check_options(model_config(policy), o));
   if (reference) try(check_reference(model_config(policy), model_config(reference)));
+  if (o->bigram) try(check_bigram(model_config(policy), reference, o->bigram));
   Engine *e = mem_zalloc(sizeof *e);
   if (!e) return fail(GRPO_ENOMEM, "engine");
   e->o = *o;
+  if (o->bigram) bigram_retain(o->bigram);
   e->pool = pool;
   e->policy = model_retain(policy);
   e->reference = reference ? model_retain(reference) : NULL;
@@ -277,6 +294,7 @@ void engine_free(Engine *e) {
   mem_free(e->request);
   model_release(e->policy);
   model_release(e->reference);
+  bigram_free(e->o.bigram);
   tokenizer_free(e->tok);
   mem_free(e);
 }

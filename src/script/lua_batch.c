@@ -84,6 +84,16 @@ static int l_ref_logprobs(lua_State *L) {
   return 1;
 }
 
+/* Of the prompt's target, as far as both the completion and the target go. */
+static int l_target_logprobs(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  const int n = b->target_len[i / b->group];
+  push_reals(L, c->target_logp, c->len < n ? c->len : n);
+  return 1;
+}
+
 /* A list of booleans: drawn by the model, or put in?  nil: the engine has no turns. */
 static int l_sampled(lua_State *L) {
   Batch *b;
@@ -152,6 +162,7 @@ void batch_open(lua_State *L) {
                                      {"logprobs", l_logprobs},
                                      {"entropies", l_entropies},
                                      {"ref_logprobs", l_ref_logprobs},
+                                     {"target_logprobs", l_target_logprobs},
                                      {"sampled", l_sampled},
                                      {"length", l_length},
                                      {"finish", l_finish},

@@ -60,13 +60,21 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",          "tokenizer",
-                                      "reference",      "prompts_per_step",
-                                      "group_size",     "max_prompt_tokens",
-                                      "max_new_tokens", "micro_batch_tokens",
-                                      "optimizer",      "gradient_checkpointing",
-                                      "examples",       "turns",
-                                      "reuse_rollout",  NULL};
+  static const char *const known[] = {"model",
+                                      "tokenizer",
+                                      "reference",
+                                      "prompts_per_step",
+                                      "group_size",
+                                      "max_prompt_tokens",
+                                      "max_new_tokens",
+                                      "micro_batch_tokens",
+                                      "optimizer",
+                                      "gradient_checkpointing",
+                                      "examples",
+                                      "turns",
+                                      "reuse_rollout",
+                                      "bigram",
+                                      NULL};
   static const char where[] = "engine";
   engine_options_init(o);
   check_table(L, 1);
@@ -85,7 +93,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   lua_pop(L, 1);
 }
 
-/* engine{ model=, tokenizer=, reference=, ... } */
+/* engine{ model=, tokenizer=, reference= or bigram=, ... } */
 static int l_engine(lua_State *L) {
   EngineOptions o;
   lua_settop(L, 1);
@@ -96,6 +104,8 @@ static int l_engine(lua_State *L) {
   Model *policy = check_model(L, 2);
   Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
+  lua_getfield(L, 1, "bigram");
+  if (lua_toboolean(L, 5)) o.bigram = check_bigram(L, 5);
   EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){NULL};
   luaL_setmetatable(L, ENGINE_TYPE);
@@ -107,7 +117,7 @@ static int l_engine(lua_State *L) {
 static int engine_reserve(lua_State *L) {
   enum { BYTES_PER_TOKEN = 16 }; /* more than a vocabulary's tokens have on average */
   const EngineOptions *o = engine_options(check_engine(L, 1));
-  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens;
+  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens; /* or targets */
   reserve_bufs(L, (size_t)o->max_new_tokens * BYTES_PER_TOKEN,
                tokens * (size_t)o->prompts_per_step);
   lua_settop(L, 1);
@@ -135,7 +145,24 @@ static int engine_estimate_bytes(lua_State *L) {
 
 /* ---- rollout --------------------------------------------------------------------- */
 
-/* A list of prompts (lists of ids) at `list`; their numbers in the field `index` of the options. */
+/* The field `targets` of the options: for each of n prompts a list of ids, or false. */
+static void add_targets(lua_State *L, int options, int n, Prompt *p, IntBuf *ids) {
+  const int type = lua_getfield(L, options, "targets");
+  if (type != LUA_TNIL && (type != LUA_TTABLE || (int)lua_rawlen(L, -1) != n))
+    raise_new(L, GRPO_EARG, "rollout.targets: a list of %d lists of ids expected, one per prompt",
+              n);
+  for (int i = 0; type == LUA_TTABLE && i < n; i++) {
+    const size_t before = ids->len;
+    lua_rawgeti(L, -1, i + 1);
+    if (lua_toboolean(L, -1)) check_ids(L, -1, "rollout.targets", ids);
+    p[i].target_len = (int)(ids->len - before);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* A list of prompts (lists of ids) at `list`; their numbers and targets in the fields `index` and
+ * `targets` of the options. */
 static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf **store) {
   int count = 0;
   if (!lua_istable(L, list))
@@ -151,7 +178,10 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
     p[i] = (Prompt){.len = (int)(ids->len - before), .index = (uint32_t)i};
     lua_pop(L, 1);
   }
-  for (int i = 0, at = 0; i < *n; at += p[i++].len) p[i].ids = ids->data + at;
+  add_targets(L, options, *n, p, ids);
+  int at = 0;
+  for (int i = 0; i < *n; at += p[i++].len) p[i].ids = ids->data + at;
+  for (int i = 0; i < *n; at += p[i++].target_len) p[i].target = ids->data + at;
   lua_getfield(L, options, "index");
   const double *numbers = lua_isnil(L, -1) ? NULL : push_numbers(L, -1, "rollout.index", &count);
   if (numbers && count != *n)
@@ -167,8 +197,8 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
-  static const char *const known[] = {"prompts", "n",     "sampling", "seed", "step",
-                                      "stream",  "index", "on_turn",  NULL};
+  static const char *const known[] = {"prompts", "n",     "sampling", "seed",    "step",
+                                      "stream",  "index", "on_turn",  "targets", NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
@@ -186,7 +216,8 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   *slot = (BatchSlot)stream;
 }
 
-/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, on_turn= } -> batch */
+/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, targets=, on_turn= }
+ * -> batch */
 static int engine_rollout_prompts(lua_State *L) {
   Engine *e = check_engine(L, 1);
   RolloutOptions o;
@@ -561,6 +592,7 @@ const luaL_Reg engine_functions[] = {{"engine", l_engine},
                                      {"loss_defaults", l_loss_defaults},
                                      {"advantages", l_advantages},
                                      {"dense_advantages", l_dense_advantages},
+                                     {"bigram", l_bigram},
                                      {"checkpoint_begin", l_checkpoint_begin},
                                      {"checkpoint_commit", l_checkpoint_commit},
                                      {"checkpoint_verify", l_checkpoint_verify},
@@ -588,5 +620,6 @@ void engine_open(lua_State *L) {
                                   {NULL, NULL}};
   rl_open(L);
   batch_open(L);
+  bigram_open(L);
   make_type(L, ENGINE_TYPE, meta, methods);
 }

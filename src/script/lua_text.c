@@ -58,12 +58,22 @@ static int l_bytes(lua_State *L) {
   return made(L, slot, tokenizer_bytes(&t), &t);
 }
 
+/* chars(text, { special = true }) */
 static int l_chars(lua_State *L) {
+  static const char *const known[] = {"special", NULL};
   size_t n;
+  bool special = true;
   Tokenizer *t = NULL;
+  lua_settop(L, 2);
   const char *text = check_string(L, 1, &n);
+  if (!lua_isnil(L, 2)) {
+    check_table(L, 2);
+    check_fields(L, 2, "tokenizer.chars", known);
+    field_bool(L, 2, "tokenizer.chars", "special", &special);
+  }
   TokenizerSlot *slot = push_slot(L);
-  return made(L, slot, tokenizer_chars(&t, text, n), &t);
+  const Status s = special ? tokenizer_chars(&t, text, n) : tokenizer_chars_only(&t, text, n);
+  return made(L, slot, s, &t);
 }
 
 /* The strings of the list at index, as an array; pushes it.  The list keeps them alive. */

@@ -1,5 +1,5 @@
 /* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
+ * lua_batch.c, lua_bigram.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -42,6 +42,11 @@ void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
 Batch *check_batch(lua_State *L, int arg, BatchSlot *slot /* may be NULL */);
 void batch_open(lua_State *L);
+
+/* lua_bigram.c */
+Bigram *check_bigram(lua_State *L, int arg);
+int l_bigram(lua_State *L);
+void bigram_open(lua_State *L);
 
 /* lua_rl.c: functions of core */
 int l_options(lua_State *L);

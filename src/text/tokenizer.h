@@ -62,6 +62,8 @@ Status tokenizer_bytes(Tokenizer **out);
 /* One id per distinct code point of `text`, ascending; then <|endoftext|> and <|pad|>.
  * Encoding a character that was not there is an error that names it. */
 Status tokenizer_chars(Tokenizer **out, const char *text, size_t n);
+/* the same without special tokens: nothing ends a completion but its length */
+Status tokenizer_chars_only(Tokenizer **out, const char *text, size_t n);
 
 /* Byte-level BPE.  Ids: special tokens in the given order, the 256 bytes in GPT-2's
  * order, then merges.  Deterministic: the most frequent pair first, ties by the lower

@@ -238,6 +238,12 @@ void check_loghead(void) {
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   attr.ref_hidden = NULL;
+  static const int32_t before[] = {5, 5, 0, 2, 1, 3, 3}; /* a table of logits by the token before */
+  attr.ref_table = LEAF(-2, 2, 6, 6)->data;
+  attr.ref_prev = before;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
+  attr.ref_table = NULL;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   enum { MANY = 300 }; /* more than one chunk */

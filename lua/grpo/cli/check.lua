@@ -86,8 +86,9 @@ end
 local function show_samples(tr, stage, findings)
   local config = stage.config
   local list = { stage.source:next() }
-  local batch = stage.engine:rollout { prompts = { list[1].ids }, index = { list[1].number }, n = math.min(2,
-    config.sampling.group_size), sampling = config.sampling, seed = config.seed, step = 0, stream = "eval" }
+  local batch = stage.engine:rollout { prompts = { list[1].ids }, index = { list[1].number },
+    targets = prompts.targets(list, config.sampling.max_new_tokens), n = math.min(2, config.sampling.group_size),
+    sampling = config.sampling, seed = config.seed, step = 0, stream = "eval" }
   local cs = rollout.all(batch, list, #batch, { seed = config.seed, step = 0, tokens_seen = 0, state = tr.state })
   compare_rewards(config, cs, findings)
   for i, c in ipairs(cs) do

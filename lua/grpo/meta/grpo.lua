@@ -54,8 +54,9 @@ function grpo.tokenizer.load(path) end
 function grpo.tokenizer.bytes() end
 
 ---@param text string every character in it becomes a token
+---@param opts? { special?: boolean } false: nothing but characters, no end or padding token; default true
 ---@return grpo.Tokenizer
-function grpo.tokenizer.chars(text) end
+function grpo.tokenizer.chars(text, opts) end
 
 ---@param texts string[]
 ---@param opts? { vocab_size?: integer, kind?: "bpe", special_tokens?: string[], bos?: string, eos?: string, pad?: string,

@@ -25,6 +25,8 @@
 ---@field length integer
 ---@field finish "eos"|"stop"|"length"
 ---@field truncated boolean finish == "length"
+---@field target_ids integer[]|nil with data.target: what it gives for the row
+---@field target_logprobs number[]|nil log-probability of each of these under the policy, after what was sampled so far
 ---@field logprobs number[] of each sampled token
 ---@field index integer position in the group, from 1
 ---@field group grpo.Completion[]

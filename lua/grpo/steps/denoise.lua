@@ -1,8 +1,8 @@
 -- kind = "denoise": masked training.  Some tokens of a text are hidden, and a model that sees it both ways learns to
 -- tell them (BERT, 1810.04805); m:unmask samples from it.
 --
--- A row's text is data.prompt's (default: row.text, as of grpo.data.text, else row.prompt), with data.target's behind
--- it where that is given; no end token is added.
+-- A row's text is data.prompt's with data.target's behind it; without data.target the default is row.text, as of
+-- grpo.data.text, else row.prompt.  No end token is added.
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"

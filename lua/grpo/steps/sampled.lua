@@ -1,6 +1,7 @@
 -- What a step that rolls out does before and after its update: prompts, completions, rewards; their metrics.
 
 local core = require "grpo.core"
+local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
 local sorted_pairs = require "grpo.sorted"
@@ -22,7 +23,8 @@ local function roll_out(stage, list)
   local ids, numbers = {}, {}
   for i, prompt in ipairs(list) do ids[i], numbers[i] = prompt.ids, prompt.number end
   return stage.engine:rollout { prompts = ids, index = numbers, n = config.sampling.group_size,
-    sampling = config.sampling, seed = config.seed, step = stage.tr.step_count, stream = "sample" }
+    targets = prompts.targets(list, config.sampling.max_new_tokens), sampling = config.sampling, seed = config.seed,
+    step = stage.tr.step_count, stream = "sample" }
 end
 
 local function score(stage, cs, weights)
@@ -62,7 +64,8 @@ local function replace_tied(stage, batch, list, cs, weights)
     if #slots == 0 then break end
     replaced = replaced + #slots
     stage.engine:replace(batch, slots, ids, { index = numbers, n = n, sampling = config.sampling, seed = config.seed,
-      step = stage.tr.step_count, stream = "sample" })
+      targets = prompts.targets(fresh, config.sampling.max_new_tokens), step = stage.tr.step_count,
+      stream = "sample" })
     for k, slot in ipairs(slots) do
       list[slot] = fresh[k]
       local group = rollout.completions(batch, list, n, slot, context(stage))
