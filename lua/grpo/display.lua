@@ -15,6 +15,18 @@ function display.clean(text)
   return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"):gsub("\216\156", "?"))
 end
 
+-- The same for a text in which colours are meant.
+function display.clean_but_colours(text)
+  local parts, at = {}, 1
+  while true do
+    local first, last = text:find("\27%[[%d;]*m", at)
+    parts[#parts + 1] = display.clean(text:sub(at, (first or 0) - 1))
+    if not first then return table.concat(parts) end
+    parts[#parts + 1] = text:sub(first, last)
+    at = last + 1
+  end
+end
+
 local function seconds_text(s)
   if s < 60 then return ("%ds"):format(s) end
   if s < 3600 then return ("%dm%02ds"):format(s // 60, s % 60) end
@@ -178,6 +190,11 @@ function View:completions(tr, n)
   end
 end
 
+-- Is the held-out measure more than passed or not?
+local function graded(report)
+  return report["eval/metric"] and math.abs(report["eval/metric"] - report["eval/accuracy"]) > 1e-12
+end
+
 function View:evaluation(_, report)
   self.reports[#self.reports + 1] = report
   local parts = {}
@@ -189,6 +206,11 @@ function View:evaluation(_, report)
     parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f below their frequencies' %.3f; %.1f %% right"):format(
       report["eval/masked_loss"], report["eval/below_unigram"], report["eval/unigram_entropy"],
       100 * report["eval/masked_accuracy"])
+  end
+  if graded(report) then
+    local sampled = report["eval/sampled/metric"]
+    parts[#parts + 1] = ("metric %.4f greedy%s"):format(report["eval/metric"],
+      sampled and (", %.4f sampled"):format(sampled) or "")
   end
   if report["eval/loss"] then
     parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character"):format(report["eval/loss"],
@@ -209,6 +231,8 @@ function View:evaluation(_, report)
     "1;32")
 end
 
+local titles = { ["eval/accuracy"] = "greedy", ["eval/sampled/metric"] = "sampled" }
+
 -- The evaluations of the run side by side, and where everything is.
 function View:summary(directory)
   if #self.reports < 2 then return end
@@ -217,12 +241,13 @@ function View:summary(directory)
     for name in sorted_pairs(report) do
       local shown = name == "eval/accuracy" or name == "eval/loss" or name == "eval/masked_loss"
         or name:find("^eval/pass@%d+$")
+        or (name:find("metric$") and graded(report))
       if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
     end
   end
   local head = ("%-14s"):format("")
   for _, name in ipairs(names) do
-    head = head .. ("%12s"):format(name == "eval/accuracy" and "greedy" or name:sub(6))
+    head = head .. ("%12s"):format(titles[name] or name:sub(6))
   end
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do

@@ -13,8 +13,9 @@ local sorted_pairs = require "grpo.sorted"
 local steps = require "grpo.steps"
 local suggest = require "grpo.options".nearest
 
--- Set by the program: overrides, a list of { path=, value=, text= }; script_name; script_path.
-local experiment = { overrides = {} }
+-- Set by the program: overrides, a list of { path=, value=, text= }; script_name; script_path; host_rewards, entries
+-- of the program around the run.
+local experiment = { overrides = {}, host_rewards = {} }
 
 -- [config] = { where=, origins= }: for messages about a resolved option
 local sources = setmetatable({}, { __mode = "k" })
@@ -346,7 +347,8 @@ local function resolve(layers, stage_index)
 end
 
 local function rewards_list(config, where)
-  return rewarding.entries(config.rewards, field_line(where, "rewards"))
+  local list = rewarding.entries(config.rewards, field_line(where, "rewards"))
+  return rewarding.with_host(list, experiment.host_rewards)
 end
 
 -- One entry of `stages`, as { kind=, config=, origins= }; layers: those of the experiment.

@@ -65,6 +65,10 @@ table 'an option of the run in a stage' 2 "${at}stages\[1\]\.model\.lora: belong
   'train = grpo.data.list(rows) }, stages = { { kind = "grpo", model = { lora = { rank = 4 } } }'
 table 'a stage of an unknown kind' 2 "${at}stages\[1\]\.kind: got 'gpro', .*did you mean 'grpo'\?" 'stages = { { kind = "gpro" } },'
 table 'an sft stage without a target' 2 "${at}data\.target: .*" 'stages = { { kind = "sft" } },'
+table 'an option that a ppo stage does not read' 2 "${at}train\.loss: has no effect in a stage of kind \"ppo\": .*; remove it" \
+  'train = { loss = "dapo" }, stages = { { kind = "ppo" } },'
+table 'more minibatches than prompts' 2 "${at}train\.ppo\.minibatches: 9, but a step has .* lower it" \
+  'train = { ppo = { minibatches = 9 } }, stages = { { kind = "ppo" } },'
 table 'a bigram that should move' 2 "${at}train\.sync_reference: moves a model; .*" \
   'reference = "bigram", train = { kl = 0.1, sync_reference = { every = 2 } },'
 experiment bad.lua 'reference = "bigram", train = { kl = 0.1 },'
@@ -173,6 +177,16 @@ spoil; echo '{ "model": 5' >spoilt/tokenizer.json
 refused 'a corrupt tokenizer.json' 3 '.*spoilt/tokenizer\.json:1:1: .*' run good.lua model.path=spoilt model.tokenizer=spoilt
 spoil; echo '{ "model_type": "mamba" }' >spoilt/config.json
 refused 'a model of an unknown family' 3 ".*spoilt/config\.json: .*mamba.*" run good.lua model.path=spoilt
+spoil; echo '{ "model_type": "deepseek_v2", "first_k_dense_replace": 1 }' >spoilt/config.json
+refused 'a mixture of experts' 3 ".*spoilt/config\.json: layers from first_k_dense_replace = 1 on are mixtures of experts.*" \
+  run good.lua model.path=spoilt
+spoil; echo '{ "model_type": "gpt2_mla", "n_head": 2, "kv_lora_rank": "64" }' >spoilt/config.json
+refused 'a latent attention without a rank' 3 ".*spoilt/config\.json: kv_lora_rank must be a whole number" run good.lua model.path=spoilt
+echo '{ "model_type": "gpt2_mla", "vocab_size": 258, "n_embd": 16, "n_layer": 1, "n_head": 2, "kv_lora_rank": 8,
+  "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 4, "n_positions": 64 }' >latent.json
+echo 'grpo.model.new("latent.json", { tokenizer = grpo.tokenizer.bytes() }):save("latent")' | "$GRPO" repl >/dev/null
+refused 'an adapter on a weight that is used head by head' 2 ".*kv_b_proj is not supported: latent attention .*" \
+  run good.lua model.path=latent 'model.lora.targets=["kv_b_proj"]'
 "$GRPO" run --quiet --dir made good.lua --steps 1 >/dev/null 2>&1
 printf 'x' | dd of=made/good-002/checkpoints/step-000001/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 refused 'a corrupt checkpoint on resume' 3 '.*made/good-002.*checkpoint.*' "$GRPO" run --quiet --resume=made/good-002

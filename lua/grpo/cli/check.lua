@@ -124,7 +124,7 @@ end
 local function memory_line(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  for _, name in ipairs { "weights", "reference", "optimizer", "cache", "batch", "kept", "activations" } do
+  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
@@ -162,6 +162,7 @@ function command.run(o)
   local tr = require("grpo.train").new(e, {})
   out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
+  out("key/value cache: %d bytes a token (%d if every head's were kept)", tr.model:cache_bytes_per_token())
   local last = #e.stages
   local config = e.stages[last].config
   show_prompts(tr, config)

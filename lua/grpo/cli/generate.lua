@@ -29,8 +29,8 @@ function command.run(o)
   end
   if prompt == "-" then prompt = io.read("a") end
   flags.threads(o)
-  local model = loading.open(path, { quantize = o.flags.quantize, compute = o.flags.compute, base = o.flags.base,
-    grow = true })
+  local model = loading.open(path, { quantize = flags.choice(o, "quantize", "nf4", "int8"),
+    compute = flags.choice(o, "compute", "f32", "bf16", "auto"), base = o.flags.base, grow = true })
   if model.config.mask_token_id then
     core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to read on: m:unmask samples "
       .. "from it\n")
