@@ -20,8 +20,9 @@ typedef enum RngStream {
   RNG_USER,    /* grpo.randn, m:generate */
   RNG_TASK,    /* generated datasets */
   RNG_DROPOUT,
-  RNG_MASK,  /* which tokens are masked in training and evaluation */
-  RNG_UNMASK /* filling masks in */
+  RNG_MASK,     /* which tokens are masked in training and evaluation */
+  RNG_UNMASK,   /* filling masks in */
+  RNG_MINIBATCH /* which prompts a minibatch takes */
 } RngStream;
 
 typedef struct RngKey {
