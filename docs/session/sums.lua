@@ -17,5 +17,5 @@ return grpo.experiment {
   sampling   = { group_size = 8, max_new_tokens = 12 },
   rewards    = { { name = "close", fn = function(text, row) return reward.close(text, row) end } },
   train      = { steps = 3000, prompts_per_step = 16, lr = 5e-4, kl = 0.01 },
-  checkpoint = { every = 100 },
+  checkpoint = { every = 300 },
 }
