@@ -72,7 +72,8 @@ class Attached:
     def say(self, line):
         os.write(self.fd, line.encode() + b"\n")
         text = self.answer()
-        shown = text.split("\n", 1)[1] if "\n" in text else ""  # without the echo
+        shown = text.split("\n", 1)[1] if "\n" in text else ""  # without the echo, which may come twice
+        shown = shown[len(line) + 1 :] if shown.startswith(line + "\n") else shown
         print(f"sums-001> {line}")
         sys.stdout.write(shown)
         sys.stdout.flush()
