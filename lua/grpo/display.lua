@@ -15,6 +15,18 @@ function display.clean(text)
   return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"):gsub("\216\156", "?"))
 end
 
+-- The same for a text in which colours are meant.
+function display.clean_but_colours(text)
+  local parts, at = {}, 1
+  while true do
+    local first, last = text:find("\27%[[%d;]*m", at)
+    parts[#parts + 1] = display.clean(text:sub(at, (first or 0) - 1))
+    if not first then return table.concat(parts) end
+    parts[#parts + 1] = text:sub(first, last)
+    at = last + 1
+  end
+end
+
 local function seconds_text(s)
   if s < 60 then return ("%ds"):format(s) end
   if s < 3600 then return ("%dm%02ds"):format(s // 60, s % 60) end

@@ -37,6 +37,10 @@ shakespeare --dir part "${args[@]}" --steps 25 >/dev/null 2>err
 timeout 120 "$GRPO" run --resume="$(echo part/*)" --quiet </dev/null >/dev/null 2>>err
 result "a run that was stopped goes on to the same bits, its bigram counted again" "$(different whole/shakespeare-grpo-001 part/shakespeare-grpo-001)"
 
+problem=$(shakespeare --dir ppo --arg mode=ppo --arg steps=4 --arg pretrain=4 --arg gamma=0 2>err >out || cat err)
+result "mode=ppo runs, with its gain and a value loss" "$problem$(grep -q '^match on 16 held-out windows: ' err || cat err
+  [ "$(numbers loss/value_avg ppo/*/metrics.jsonl | wc -l)" = 4 ] || tail -n 1 ppo/*/metrics.jsonl)"
+
 # also NAME=VALUE ... : a run with these arguments ends well
 also() {
   local problem
@@ -56,7 +60,7 @@ fails() {
   grep -q "^grpo: .*$message" err && [ $status = 2 ] && rm err
   result "$name" "$([ ! -e err ] || { echo "exit $status"; cat err; })"
 }
-fails "an unknown mode" "mode=sgt: want one of: sft grpo" --arg mode=sgt
+fails "an unknown mode" "mode=sgt: want one of: sft grpo ppo" --arg mode=sgt
 fails "an argument of another mode" "horizon: unknown here with mode=sft" --arg horizon=8
 fails "a misspelt argument" "horzion: unknown here" --arg mode=grpo --arg horzion=8
 fails "a number that is none" "beta_kl=much: want a number" --arg mode=grpo --arg beta_kl=much
