@@ -30,6 +30,7 @@ describe("annotations", function()
     local names = {}
     for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs", "template" } do assert.equal("function",
       type(grpo[name])) end
+    assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true
