@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit.
 
 ---@class grpo.Options
