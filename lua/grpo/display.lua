@@ -13,6 +13,21 @@ function display.clean(text)
   return (text:gsub("\226\128[\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"))
 end
 
+-- A completion's text; one of several turns with who said what.  row: c, or its row of completions.jsonl.
+function display.turns_text(row)
+  if not row.parts or (#row.parts < 2 and not row.environment) then return display.clean(row.text) end
+  local lines = {}
+  for i, part in ipairs(row.parts) do
+    lines[i] = ("%s> %s"):format(part.role, (display.clean(part.text):gsub("\n", "\n  ")))
+  end
+  if row.environment then
+    lines[#lines + 1] = ("environment> reward %s, %s after %d turns"):format(row.environment.reward
+      and ("%.4g"):format(row.environment.reward) or "none", row.environment.done and "done" or "not done",
+      row.environment.turns)
+  end
+  return table.concat(lines, "\n")
+end
+
 local function seconds_text(s)
   if s < 60 then return ("%ds"):format(s) end
   if s < 3600 then return ("%dm%02ds"):format(s // 60, s % 60) end

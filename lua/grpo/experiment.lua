@@ -344,8 +344,11 @@ local function resolve(layers, stage_index)
   return result, origins
 end
 
+-- Without rewards an environment's own is the one.
 local function rewards_list(config, where)
-  return rewarding.entries(config.rewards, field_line(where, "rewards"))
+  local rewards = config.rewards
+  if rewards == nil and config.environment then rewards = { environment = rewarding.of_environment } end
+  return rewarding.entries(rewards, field_line(where, "rewards"))
 end
 
 -- One entry of `stages`, as { kind=, config=, origins= }; layers: those of the experiment.

@@ -4,8 +4,10 @@
 -- epoch.  The only state is a cursor: how many rows were drawn so far.
 
 local core = require "grpo.core"
+local environment = require "grpo.environment"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
+local turns = require "grpo.turns"
 
 local prompts = {}
 
@@ -19,10 +21,25 @@ local function encode(config, tokenizer, text, special)
   complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")), text:sub(1, 60))
 end
 
--- What the model reads: { ids=, text=, messages= } for a row.
-function prompts.render(config, tokenizer, row)
+-- The first observation stands behind the prompt: in the last message, when that is the user's, else in one of its own.
+local function with_observation(prompt, observation)
+  if type(prompt) == "string" then return prompt .. observation end
+  local list = {}
+  for i, message in ipairs(prompt) do list[i] = message end
+  local last = list[#list]
+  if last and last.role == "user" and type(last.content) == "string" then
+    list[#list] = { role = "user", content = last.content .. observation }
+  elseif observation ~= "" then
+    list[#list + 1] = { role = "user", content = observation }
+  end
+  return list
+end
+
+-- What the model reads: { ids=, text=, messages=, observation= } for a row.  number, held_out: where the random numbers
+-- of an environment's beginning are.
+function prompts.render(config, tokenizer, row, number, held_out)
   local render = config.data.prompt
-  local prompt
+  local prompt, observation
   if render then
     local ok, result = core.protected(render, row)
     if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
@@ -30,23 +47,20 @@ function prompts.render(config, tokenizer, row)
   else
     prompt = type(row) == "table" and row.prompt or nil
   end
+  if config.environment then
+    observation = environment.opening(config, row, number, held_out)
+    if prompt == nil and not render then prompt = "" end
+    if type(prompt) == "string" or type(prompt) == "table" then prompt = with_observation(prompt, observation) end
+  end
   if type(prompt) == "string" then
-    return { text = prompt, ids = encode(config, tokenizer, prompt, true) }
+    return { text = prompt, ids = encode(config, tokenizer, prompt, true), observation = observation }
   end
   if type(prompt) ~= "table" then
     complain(config, "data.prompt", "%s for a row, want a string or a list of messages", render and "returned "
       .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "row.prompt is " .. type(prompt))
   end
-  local template = config.model.chat_template
-  local text
-  if type(template) == "function" then
-    text = template(prompt, { generation_prompt = true })
-  elseif template then
-    text = require "grpo.jinja".chat(template, tokenizer, prompt, { generation_prompt = true })
-  else
-    text = tokenizer:chat(prompt, { generation_prompt = true })
-  end
-  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false) }
+  local text = turns.rendered(config, tokenizer, prompt, true)
+  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false), observation = observation }
 end
 
 -- True when the prompt may be used; truncates or raises as data.too_long says, counting in count.dropped, .truncated.
@@ -95,7 +109,7 @@ function Source:next()
     local number = self.cursor
     local row = prompts.row(self.config, number)
     self.cursor = number + 1
-    local prompt = prompts.render(self.config, self.tokenizer, row)
+    local prompt = prompts.render(self.config, self.tokenizer, row, number)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number = row, number
       return prompt
@@ -112,19 +126,27 @@ function Source:draw(n)
   return list
 end
 
--- The next row as a demonstration: { prompt=ids, target=ids } for kind = "sft".
+-- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft".  A list of texts is by turns the
+-- model's, which are learned, and what is put in between, which is only read.
 function Source:demonstration(max_new_tokens)
   local data, tokenizer = self.config.data, self.tokenizer
   local prompt = self:next()
   local target = data.target(prompt.row)
-  if type(target) ~= "string" then
-    complain(self.config, "data.target", "returned a %s for a row, want a string", type(target))
+  local parts = type(target) == "string" and { target } or target
+  if type(parts) ~= "table" then
+    complain(self.config, "data.target", "returned a %s for a row, want a string, or a list of them", type(target))
   end
-  local ids = tokenizer:encode(target)
-  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1] = tokenizer.eos end
-  if #ids > max_new_tokens then ids = table.move(ids, 1, max_new_tokens, 1, {}) end
+  local ids, mask = {}, {}
+  for i, part in ipairs(parts) do
+    if type(part) ~= "string" then complain(self.config, "data.target", "item %d is a %s, want a string", i, type(part)) end
+    for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
+  end
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end
+  if #ids > max_new_tokens then
+    ids, mask = table.move(ids, 1, max_new_tokens, 1, {}), table.move(mask, 1, max_new_tokens, 1, {})
+  end
   if #ids == 0 then complain(self.config, "data.target", "returned an empty string for a row") end
-  return { prompt = prompt.ids, target = ids }
+  return { prompt = prompt.ids, target = ids, mask = #parts > 1 and mask or nil }
 end
 
 return prompts

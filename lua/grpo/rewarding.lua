@@ -80,6 +80,11 @@ function rewarding.entries(rewards, where)
   return list
 end
 
+-- What the environment gave, added up; nil where there was none.
+function rewarding.of_environment(_, _, c)
+  return c.environment and c.environment.reward
+end
+
 -- ---- one value -------------------------------------------------------------------
 
 local function number_of(v, what)

@@ -6,6 +6,7 @@ local loading = require "grpo.loading"
 local preflight = require "grpo.preflight"
 local prompts = require "grpo.prompts"
 local steps = require "grpo.steps"
+local turns = require "grpo.turns"
 
 local Stage = {}
 Stage.__index = Stage
@@ -86,7 +87,7 @@ function Stage:build_engine()
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
     examples = not samples, micro_batch_tokens = config.train.micro_batch_tokens,
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
-    reuse_rollout = samples and config.train.reuse_rollout,
+    reuse_rollout = samples and config.train.reuse_rollout, turns = turns.wanted(config),
   }
   check_memory(self.engine, config)
   self.engine:reserve()

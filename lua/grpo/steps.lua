@@ -4,6 +4,7 @@
 --   title, about          for the model card and the screen: "GRPO", "GRPO from rewards"
 --   samples               does a step roll out completions and score them?  It then has groups, rewards, a reference
 --                         for the KL, tr.batch and rows in completions.jsonl
+--   turns                 do its steps know completions in which tools or an environment have put tokens?
 --   check(config, complain)      what options this kind needs; complain(path, format, ...) raises
 --   needs_reference(config)      only with `samples`: is a KL measured?
 --   first_row(source, config)    takes one row as a step would, to find out before anything is written

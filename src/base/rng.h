@@ -19,7 +19,9 @@ typedef enum RngStream {
   RNG_REWARD,  /* c.rng and math.random inside rewards */
   RNG_USER,    /* grpo.randn, m:generate */
   RNG_TASK,    /* generated datasets */
-  RNG_DROPOUT
+  RNG_DROPOUT,
+  RNG_TURN,     /* tools and environments while sampling for training */
+  RNG_TURN_EVAL /* and for evaluation */
 } RngStream;
 
 typedef struct RngKey {

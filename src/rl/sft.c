@@ -14,7 +14,8 @@ typedef struct Pass {
   const Example *examples;
   Unit *unit;
   int nunits;
-  int64_t tokens; /* of all targets */
+  int64_t tokens; /* of all targets that are learned */
+  uint8_t *mask;  /* of all target tokens in order; NULL: all are learned */
   double nll;     /* their sum */
 } Pass;
 
@@ -34,6 +35,31 @@ static Status check_examples(const Engine *e, int n, const Example *examples) {
   return GRPO_OK;
 }
 
+static bool has_masks(int n, const Example *examples) {
+  for (int i = 0; i < n; i++)
+    if (examples[i].mask) return true;
+  return false;
+}
+
+/* all: target tokens that are outputs; a target without a prompt gives one less. */
+static Status take_masks(Pass *p, int n, int64_t all) {
+  p->tokens = all;
+  if (!has_masks(n, p->examples)) return GRPO_OK;
+  p->mask = arena_alloc(&p->e->step, (size_t)all);
+  if (!p->mask) return fail(GRPO_ENOMEM, "sft: masks of %lld tokens", (long long)all);
+  p->tokens = 0;
+  for (int64_t i = 0, at = 0; i < n; i++) {
+    const Example *x = &p->examples[i];
+    for (int t = x->prompt_len ? 0 : 1; t < x->target_len; t++)
+      p->tokens += p->mask[at++] = !x->mask || x->mask[t];
+  }
+  return p->tokens ? GRPO_OK : fail(GRPO_EARG, "sft: no target token is to be learned");
+}
+
+static bool learned(const Pass *p, const Unit *unit, int token) {
+  return !p->mask || p->mask[unit->token0 + token];
+}
+
 static Status begin(Pass *p, int n) {
   try(check_examples(p->e, n, p->examples));
   arena_reset(&p->e->step);
@@ -41,8 +67,7 @@ static Status begin(Pass *p, int n) {
   if (!p->unit) return fail(GRPO_ENOMEM, "sft: %d examples", n);
   p->nunits = units_of_examples(n, p->examples, p->unit);
   const Unit *last = &p->unit[p->nunits - 1];
-  p->tokens = (int64_t)last->token0 + last->tokens;
-  return GRPO_OK;
+  return take_masks(p, n, (int64_t)last->token0 + last->tokens);
 }
 
 /* o: training, with an adapter's dropout; NULL: the likelihood alone */
@@ -65,14 +90,16 @@ static Status forward(Pass *p, const Unit *unit, const SftOptions *o, Tensor **o
 }
 
 static void add_nll(Pass *p, const Unit *unit, const Tensor *out) {
-  for (int i = 0; i < unit->tokens; i++) p->nll -= (double)out->data[i];
+  for (int i = 0; i < unit->tokens; i++)
+    if (learned(p, unit, i)) p->nll -= (double)out->data[i];
 }
 
 static Status backward(Pass *p, const Unit *unit, Tensor *out) {
   Tape *t = &p->e->tape;
   real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
   if (!seed) return fail(GRPO_ENOMEM, "sft: no memory for %zu gradients", out->n);
-  for (int i = 0; i < unit->tokens; i++) seed[i] = (real)(-1 / (double)p->tokens);
+  for (int i = 0; i < unit->tokens; i++)
+    if (learned(p, unit, i)) seed[i] = (real)(-1 / (double)p->tokens);
   return tape_backward_from(t, out, seed);
 }
 
