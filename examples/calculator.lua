@@ -4,9 +4,11 @@
 --   ./grpo run examples/calculator.lua           a few minutes; --arg sft=N, --arg steps=N, --arg seed=N
 --   ./grpo replay runs/calculator-001            the last completions, turn by turn
 --
--- Word problems are generated, a small model is made.  A short first stage shows it what a solution looks like: one
--- demonstration in four calls the tool `calc` for each step, the others do the sum in the head.  The model learns the
--- form of both at once, and sums badly.  Then GRPO rewards right answers and nothing else, and what it finds is the tool.
+-- Word problems of one step are generated, a small model is made.  A short first stage shows it what a solution looks
+-- like: one demonstration in four calls the tool `calc`, the others do the sum in the head.  The model learns the form
+-- of both, and sums badly.  Then GRPO rewards right answers and nothing else, and what it finds is the tool: 23 of 100
+-- completions call it in the first step, nearly all from the 30th on (tools/call_frequency); of 100 held-out problems
+-- 12 are solved before and 82 after (seed 0).
 --
 -- A call is <<calc 12+7>>; the tool's answer, <<=19>>, is put in behind it, read by the model, and never in the loss.
 
@@ -21,8 +23,8 @@ local function whole(name, default)
 end
 local seed, sft, steps = whole("seed", 0), whole("sft", 300), whole("steps", 120)
 
-local function short(row) return row.steps <= 2 end
-local function problems(split, n) return wordmath.dataset { split = split, seed = seed, n = n }:filter(short) end
+local function one_step(row) return row.steps == 1 end
+local function problems(split, n) return wordmath.dataset { split = split, seed = seed, n = n }:filter(one_step) end
 
 -- A demonstration as data.target has it: what the model says, what the tool says, by turns.
 local function with_tool(row)

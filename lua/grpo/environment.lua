@@ -25,7 +25,8 @@ function environment.check(given, complain)
   for key in sorted_pairs(given) do
     if key ~= "reset" and key ~= "step" then
       local near = options.nearest(tostring(key), fields)
-      complain("environment." .. tostring(key), "unknown option%s", near and (", did you mean '%s'?"):format(near) or "")
+      complain("environment." .. tostring(key), "unknown option%s",
+        near and (", did you mean '%s'?"):format(near) or "")
     end
   end
   for _, name in ipairs(fields) do

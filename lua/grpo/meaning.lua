@@ -214,7 +214,9 @@ end
 local function check_turns(kind, config, complain)
   local list = tools.list(config.tools, complain)
   local option = config.tools and "tools" or config.environment and "environment"
-  if config.tools and #list == 0 then complain("tools", "is empty; give { name = { description=, parameters=, fn= } }") end
+  if config.tools and #list == 0 then
+    complain("tools", "is empty; give { name = { description=, parameters=, fn= } }")
+  end
   tools.check_form(config.turns.format, list, complain)
   environment.check(config.environment, complain)
   if option and steps[kind].samples and not steps[kind].turns then

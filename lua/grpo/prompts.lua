@@ -138,7 +138,9 @@ function Source:demonstration(max_new_tokens)
   end
   local ids, mask = {}, {}
   for i, part in ipairs(parts) do
-    if type(part) ~= "string" then complain(self.config, "data.target", "item %d is a %s, want a string", i, type(part)) end
+    if type(part) ~= "string" then
+      complain(self.config, "data.target", "item %d is a %s, want a string", i, type(part))
+    end
     for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
   end
   if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end

@@ -2,7 +2,7 @@
 --
 -- One Play is made for each call of engine:rollout: its on_turn is called whenever the model has ended a turn, and
 -- answers with the ids that are put in.  What happened to a completion is an episode; they hang on their prompt:
--- prompt.episodes[k] is that of sample k.  turns.attach gives c what rewards see of it: c.parts, c.sampled, c.environment.
+-- prompt.episodes[k] is that of sample k.  turns.attach gives c what rewards see of it: c.parts, c.sampled and so on.
 --
 -- Everything here is a function of (seed, step, prompt, sample), whatever the order of calls.
 
@@ -43,7 +43,8 @@ local function complain_template(config, problem)
 end
 
 local function is_special(tokenizer, id)
-  return tokenizer:decode({ id }, { skip_special = true }) == "" and tokenizer:decode({ id }, { skip_special = false }) ~= ""
+  return tokenizer:decode({ id }, { skip_special = true }) == ""
+    and tokenizer:decode({ id }, { skip_special = false }) ~= ""
 end
 
 -- The ids from the end of the model's turn on, when `messages` follow it; the first is the end-of-turn token.
@@ -66,7 +67,8 @@ end
 local Play = {}
 Play.__index = Play
 
--- context: { seed=, step=, state=, tokenizer=, held_out= }; list: the prompts of the rollout, rendered; n: samples of each.
+-- context: { seed=, step=, state=, tokenizer=, held_out= }; list: the prompts of the rollout, rendered; n: samples of
+-- each.
 local function begin(config, list, n, context)
   local t = setmetatable({ config = config, tokenizer = context.tokenizer, list = list, context = context,
     tools = tools.list(config.tools, never), environment = config.environment and environment.open(config) }, Play)

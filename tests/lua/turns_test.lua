@@ -236,7 +236,9 @@ describe("training with tools", function()
   end)
 
   it("gives tools random numbers of their own: the same in every run", function()
-    local function noisy(t) t.tools.count.fn = function(_, c) return math.floor(c.rng() * 100 + math.random() * 10) end end
+    local function noisy(t)
+      t.tools.count.fn = function(_, c) return math.floor(c.rng() * 100 + math.random() * 10) end
+    end
     assert.equal(weights((run(noisy))), weights((run(noisy))))
   end)
 
@@ -295,11 +297,10 @@ local as_functions = {
 }
 
 local function as_coroutine(_, rng)
-  local secret, reward = math.floor(rng() * 10), nil
+  local secret = math.floor(rng() * 10)
   local action = coroutine.yield("?")
   for _ = 1, 2 do
-    reward = action:find "a" and 1 or 0
-    action = coroutine.yield(tostring(secret), reward)
+    action = coroutine.yield(tostring(secret), action:find "a" and 1 or 0)
   end
   return action:find "a" and 1 or 0
 end
@@ -377,7 +378,7 @@ describe("an environment", function()
   it("returns strings and finite numbers", function()
     local function step(f) return { reset = as_functions.reset, step = f } end
     assert.matches("observation is a number", message_of(run, playing(step(function() return 3 end))))
-    assert.matches("reward is nan", message_of(run, playing(step(function() return nil, 0 / 0 end))):gsub("%-nan", "nan"))
+    assert.matches("reward is %-?nan", message_of(run, playing(step(function() return nil, 0 / 0 end))))
     assert.matches("reward is a table", message_of(run, playing(step(function() return nil, {} end))))
     assert.matches("before its first coroutine.yield", message_of(run, playing(function() return 1 end)))
   end)

@@ -14,8 +14,8 @@
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> reward functions or entries, as a list or by name
 ---@field reward? grpo.Options.reward
 ---@field limits? grpo.Options.limits
----@field tools? table tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
----@field environment? table|function what answers the model turn by turn: { reset=, step= }, or one function that yields observations; docs/tools.md
+---@field tools? table<string, grpo.Tool|function> tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
+---@field environment? grpo.Environment|fun(row: table, rng: fun(): number): number|boolean|nil what answers the model turn by turn: { reset=, step= }, or one function that yields observations; docs/tools.md
 ---@field turns? grpo.Options.turns
 ---@field train? grpo.Options.train
 ---@field eval? grpo.Options.eval
@@ -44,7 +44,7 @@
 ---@field train? grpo.Dataset the training rows
 ---@field eval? grpo.Dataset held-out rows
 ---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string or messages; default: row.prompt
----@field target? fun(row: table): string function(row) -> string: the completion for kind="sft"
+---@field target? fun(row: table): string|string[] function(row) -> string: the completion for kind="sft"; or a list, by turns the model's text and what tools say, which is not learned
 ---@field shuffle? boolean a seeded permutation of the rows, another one each epoch (default true)
 ---@field max_prompt_tokens? integer longest prompt; see too_long (default 512)
 ---@field too_long? "drop"|"truncate_left"|"error" what happens to a longer prompt; counted and reported (default "drop")
@@ -93,7 +93,7 @@
 
 ---@class grpo.Options.turns
 ---@field max? integer turns of the model in one completion, where there are tools or an environment (default 8)
----@field format? "auto"|"chat"|"json"|"compact"|table how a call of a tool and its answer are written: chat: as the chat template has it; json: <tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are messages, else json; or { stop=, read=, write= } (default "auto")
+---@field format? "auto"|"chat"|"json"|"compact"|grpo.CallForm how a call of a tool and its answer are written: chat: as the chat template has it; json: <tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are messages, else json; or { stop=, read=, write= } (default "auto")
 
 ---@class grpo.Options.train
 ---@field steps? integer optimizer steps of the stage; default: from epochs
