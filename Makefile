@@ -64,6 +64,8 @@ BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pt
 # --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
 LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)
 LIBS  = $(PKG_LIBS) -lm -ldl
+# What grpo.so is linked with: all but Lua, which is the host's.
+MODULE_LIBS = $(filter-out -llua%,$(PKG_LIBS)) -lm -ldl
 
 # ---- layers, lowest first; each is an archive and may use those before it ---
 LAYERS := base kern grad text model rl script
@@ -124,7 +126,13 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
 # What a shared object is linked from: every object is -fPIC with hidden names, so the program, libgrpo.so and grpo.so share them.
-PIC_OBJS = $(foreach l,$(LAYERS),$(call objs_of,$(l))) $(BUILD)/obj/embedded.o
+# Only line editing is left out, because a host may have a library of the same names.
+WITH_EDITLINE := script/lua_edit.o script/lua_base.o
+PIC_OBJS = $(filter-out $(WITH_EDITLINE:%=$(BUILD)/obj/%),$(foreach l,$(LAYERS),$(call objs_of,$(l)))) \
+  $(WITH_EDITLINE:%=$(BUILD)/pic/%) $(BUILD)/obj/embedded.o
+$(BUILD)/pic/%.o: src/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -UGRPO_HAVE_EDITLINE -c $< -o $@
 
 # ---- Lua sources, embedded ----------------------------------------------------
 LUA_FILES := $(shell find lua rewards -name '*.lua' 2>/dev/null | LC_ALL=C sort)
@@ -142,6 +150,16 @@ $(BUILD)/obj/main.o: src/main.c
 $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
+
+# ---- grpo.so: the engine inside a stock lua5.4
+LUA_MODULE := $(BUILD)/lua/grpo.so
+$(BUILD)/obj/module.o: src/module.c
+$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $^ $(MODULE_LIBS)
+## make lua-module      grpo.so for a stock lua5.4, in build/release/lua: package.cpath = "build/release/lua/?.so"
+.PHONY: lua-module
+lua-module: $(LUA_MODULE)
 
 # ---- the double-precision twin of base, kern (generic only, no rates of weights) and grad, for gradient checks
 DBL := $(BUILD)/double
@@ -185,7 +203,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(C_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
+test: grpo $(LUA_MODULE) $(C_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, kern, grad, text, model, rl or script
@@ -227,7 +245,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev libutf8proc-dev
+	@tools/deps $(DEBIAN) -- libedit-dev libutf8proc-dev lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

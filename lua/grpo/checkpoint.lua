@@ -118,6 +118,7 @@ end
 -- keeps it.
 function checkpoint.reference(tr, dir)
   local saved, stage = dir .. "/reference", tr.stage
+  if stage.config.reference == "bigram" then return stage.reference, false end -- counted again
   if not tr.about.adapter then return core.model_load(saved, { dtype = "f32", compute = tr.model.compute }), true end
   if stage.config.reference ~= "initial" then return stage.reference, false end
   local reference = core.model_base(tr.model)

@@ -98,7 +98,7 @@ local function opened(self, client)
   local function call(chunk)
     return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
   end
-  one.session = session.new(environment(self, put "out"), put "out", put "err", call)
+  one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call }
   self.sessions[client] = one
   tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
   self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,

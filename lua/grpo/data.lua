@@ -21,8 +21,9 @@ end
 
 Dataset.__newindex = function() errors.raise("EARG", "a dataset cannot be changed; use :map") end
 
-local function new(name, n, get)
-  return setmetatable({ name = name, n = n, get = get }, Dataset)
+-- stretch: the text, or its tokens, that the rows are windows of
+local function new(name, n, get, stretch)
+  return setmetatable({ name = name, n = n, get = get, stretch = stretch }, Dataset)
 end
 
 local function check_function(f, where)
@@ -186,29 +187,66 @@ function data.csv(path)
   return new(path, #rows, function(i) return rows[i] end)
 end
 
--- Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest.
-function data.text(path, opts)
-  opts = options.check(opts, {
-    window = { type = "integer", default = 256, min = 2 },
-    prompt = { type = "integer", default = 1, min = 1 },
-    stride = { type = "integer", min = 1 },
-  }, "grpo.data.text")
-  if opts.prompt >= opts.window then
-    errors.raise("EARG", "grpo.data.text: prompt = %d leaves nothing of window = %d", opts.prompt, opts.window)
-  end
-  local text = read(path, "text")
-  local starts = {} -- byte offset of each character, so that windows never cut one
+-- Where the characters of a text begin, and one past its end, so that nothing cuts one; bytes, if it is not UTF-8.
+local function character_starts(text)
+  local starts = {}
   for at in utf8.len(text) and text:gmatch("()" .. utf8.charpattern) or text:gmatch("()[%z\1-\255]") do
     starts[#starts + 1] = at
   end
   starts[#starts + 1] = #text + 1
+  return starts
+end
+
+-- The part of a text between two fractions of its characters.
+local function part_of(text, from, to)
+  if from == 0 and to == 1 then return text end
+  local starts = character_starts(text)
+  local n = #starts - 1
+  return text:sub(starts[math.floor(from * n) + 1], starts[math.floor(to * n) + 1] - 1)
+end
+
+-- Window i is items (i - 1) * stride + 1 .. + window of n.
+local function windows(path, n, opts, row, stretch)
   local stride = opts.stride or opts.window
-  local n = math.max(0, (#starts - 1 - opts.window) // stride + 1)
-  return new(path, n, function(i)
+  return new(path, math.max(0, (n - opts.window) // stride + 1), function(i)
     local first = (i - 1) * stride + 1
-    local a, b, c = starts[first], starts[first + opts.prompt], starts[first + opts.window]
-    return { prompt = text:sub(a, b - 1), target = text:sub(b, c - 1), text = text:sub(a, c - 1) }
-  end)
+    return row(first, first + opts.prompt, first + opts.window)
+  end, stretch)
+end
+
+-- Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest.  With a tokenizer
+-- windows are of its tokens, prompt and target lists of ids.  from, to: fractions between which the text is taken, so
+-- that one part trains and another is held out.
+function data.text(path, opts)
+  local fraction = { type = "number", min = 0, max = 1 }
+  opts = options.check(opts, {
+    window = { type = "integer", default = 256, min = 2 },
+    prompt = { type = "integer", default = 1, min = 1 },
+    stride = { type = "integer", min = 1 },
+    tokenizer = { type = "any" }, from = fraction, to = fraction,
+  }, "grpo.data.text")
+  local from, to = opts.from or 0, opts.to or 1
+  if opts.prompt >= opts.window then
+    errors.raise("EARG", "grpo.data.text: prompt = %d leaves nothing of window = %d", opts.prompt, opts.window)
+  end
+  if from >= to then
+    errors.raise("EARG", "grpo.data.text: from = %s and to = %s leave nothing of the text", from, to)
+  end
+  local text = part_of(read(path, "text"), from, to)
+  local tokenizer = opts.tokenizer
+  if not tokenizer then
+    local starts = character_starts(text)
+    return windows(path, #starts - 1, opts, function(first, mid, last)
+      local a, b, c = starts[first], starts[mid], starts[last]
+      return { prompt = text:sub(a, b - 1), target = text:sub(b, c - 1), text = text:sub(a, c - 1) }
+    end, text)
+  end
+  local ids = tokenizer:encode(text)
+  return windows(path, #ids, opts, function(first, mid, last)
+    local all = table.move(ids, first, last - 1, 1, {})
+    return { prompt = table.move(ids, first, mid - 1, 1, {}), target = table.move(ids, mid, last - 1, 1, {}),
+      text = tokenizer:decode(all) }
+  end, ids)
 end
 
 function data.list(rows)

@@ -7,10 +7,12 @@ local sorted_pairs = require "grpo.sorted"
 
 local display = {}
 
--- Text from a model may hold escape sequences, control characters and bidi overrides: make them visible.
+-- Text from a model may hold escape sequences, control characters (C1's too) and marks that turn its direction: make
+-- them visible.
 function display.clean(text)
   text = text:gsub("[%z\1-\8\11-\31\127]", function(ch) return ("\\x%02x"):format(ch:byte()) end)
-  return (text:gsub("\226\128[\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"))
+  text = text:gsub("\194([\128-\159])", function(ch) return ("\\x%02x"):format(ch:byte()) end)
+  return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"):gsub("\216\156", "?"))
 end
 
 -- A completion's text; one of several turns with who said what.  row: c, or its row of completions.jsonl.
@@ -182,8 +184,15 @@ end
 
 function View:evaluation(_, report)
   self.reports[#self.reports + 1] = report
-  local parts = { ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
-    report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100) }
+  local parts = {}
+  if report["eval/accuracy"] then
+    parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
+      report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
+  end
+  if report["eval/loss"] then
+    parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character"):format(report["eval/loss"],
+      report["eval/bits_per_character"] or 0 / 0)
+  end
   local names = {}
   for name in pairs(report) do
     local k = name:match("^eval/pass@(%d+)$")
@@ -202,9 +211,12 @@ end
 -- The evaluations of the run side by side, and where everything is.
 function View:summary(directory)
   if #self.reports < 2 then return end
-  local names = { "eval/accuracy" }
-  for name in sorted_pairs(self.reports[1]) do
-    if name:find("^eval/pass@%d+$") then names[#names + 1] = name end
+  local names, seen = {}, {}
+  for _, report in ipairs(self.reports) do
+    for name in sorted_pairs(report) do
+      local shown = name == "eval/accuracy" or name == "eval/loss" or name:find("^eval/pass@%d+$")
+      if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
+    end
   end
   local head = ("%-14s"):format("")
   for _, name in ipairs(names) do
@@ -213,7 +225,9 @@ function View:summary(directory)
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do
     local row = ("%-14s"):format(report.label or "")
-    for _, name in ipairs(names) do row = row .. ("%12.3f"):format(report[name] or 0 / 0) end
+    for _, name in ipairs(names) do
+      row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
+    end
     self:info(row)
   end
   if directory then

@@ -1,4 +1,4 @@
--- Held-out evaluation: greedy accuracy always, pass@k from samples when asked for.
+-- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of held-out targets.
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
@@ -34,6 +34,12 @@ local function measure(config, c, weights)
   return value, value >= 1
 end
 
+-- A stage's data.target is for its own rows; what it has nothing to say about is left out.
+local function target_of(tr, config, row)
+  local ok, ids = pcall(prompts.target, config, tr.tokenizer, row)
+  return ok and ids or nil
+end
+
 -- The rows of data.eval that are looked at, rendered; what data.too_long does to them is counted.
 local function held_out(tr, config, n)
   local dataset, list, count = config.data.eval, {}, { dropped = 0, truncated = 0 }
@@ -42,7 +48,7 @@ local function held_out(tr, config, n)
     local row = dataset[i]
     local prompt = prompts.render(config, tr.tokenizer, row, i, true)
     if prompts.fit(config, tr.tokenizer, prompt, count) then
-      prompt.row, prompt.number = row, i
+      prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row)
       list[#list + 1] = prompt
     end
   end
@@ -98,16 +104,18 @@ local function greedy(tr, config, list, weights, report)
 end
 
 local function sampled(tr, config, list, weights, report)
-  local n, counts = config.eval.group_size, {}
-  local passed_here = 0
+  local n, counts, means = config.eval.group_size, {}, {}
+  local passed_here, sum = 0, 0.0
   generate(tr, config, list, n, config.eval.temperature, function(c)
-    local _, pass = measure(config, c, weights)
-    passed_here = passed_here + (pass and 1 or 0)
+    local value, pass = measure(config, c, weights)
+    passed_here, sum = passed_here + (pass and 1 or 0), sum + value
     if c.index == n then
-      counts[#counts + 1] = passed_here
-      passed_here = 0
+      counts[#counts + 1], means[#means + 1] = passed_here, sum / n
+      passed_here, sum = 0, 0.0
     end
   end)
+  report["eval/sampled/metric"] = statistics.mean(means)
+  report.per_row = means
   for _, k in ipairs(config.eval.pass_at) do
     local e = passk.estimate(counts, n, k)
     report["eval/pass@" .. k] = e.value
@@ -115,7 +123,50 @@ local function sampled(tr, config, list, weights, report)
   end
 end
 
--- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), means of the rewards, n, samples.
+-- Is anything to be sampled?
+function evaluate.measures_completions(config)
+  return config.eval.metric ~= nil or #config.reward_entries > 0
+end
+
+-- Stages that learn from targets, or are rewarded token by token against them.
+function evaluate.measures_likelihood(kind, config)
+  if not config.data.target then return false end
+  for _, entry in ipairs(config.reward_entries) do
+    if entry.token_fn then return true end
+  end
+  return kind == "sft"
+end
+
+local EXAMPLES = 64 -- whose likelihood is asked for at a time
+
+local function characters(tokenizer, ids)
+  local text = tokenizer:decode(ids)
+  return utf8.len(text) or #text
+end
+
+-- Mean negative log-likelihood of the held-out targets, in nats a token and in bits a character.
+local function likelihood(tr, config, list, report)
+  local examples, nats, tokens, length = {}, 0.0, 0, 0
+  for _, prompt in ipairs(list) do
+    local target = prompt.target and prompts.first(prompt.target, config.sampling.max_new_tokens)
+    if target then
+      examples[#examples + 1] = { prompt = prompt.ids, target = target }
+      length = length + characters(tr.tokenizer, target)
+    end
+  end
+  if #examples == 0 then return end
+  for first = 1, #examples, EXAMPLES do
+    local part = table.move(examples, first, math.min(first + EXAMPLES - 1, #examples), 1, {})
+    local mean, n = tr.engine:nll(part)
+    nats, tokens = nats + mean * n, tokens + n
+    tr:check_interrupt()
+  end
+  report["eval/loss"] = nats / tokens
+  if length > 0 then report["eval/bits_per_character"] = nats / math.log(2) / length end
+end
+
+-- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means of the rewards,
+-- "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the metric's mean over each row's samples).
 function evaluate.run(tr, n)
   local config = tr.settings
   if not config.data.eval then errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows") end
@@ -124,8 +175,12 @@ function evaluate.run(tr, n)
   if #list == 0 then errors.raise("ENOENT", "data.eval: no usable row") end
   local report = { step = tr.step_count, n = #list, skipped = count.dropped, truncated = count.truncated }
   local weights = rewarding.weights(config, tr.stage:argument()) -- of what has been done: the same after a resume
-  greedy(tr, config, list, weights, report)
-  if config.eval.group_size > 0 then sampled(tr, config, list, weights, report) end
+  report.samples = {}
+  if evaluate.measures_completions(config) then
+    greedy(tr, config, list, weights, report)
+    if config.eval.group_size > 0 then sampled(tr, config, list, weights, report) end
+  end
+  if evaluate.measures_likelihood(tr.stage.kind, config) then likelihood(tr, config, list, report) end
   report.seconds = core.clock() - started
   return report
 end

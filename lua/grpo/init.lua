@@ -36,6 +36,7 @@ local grpo = {
   loss = core.policy_loss,
   loss_from_logits = core.loss_from_logits,
   advantages = core.advantages,
+  guard = core.guard,
 }
 
 -- name = { module, field }: without a field the module itself is the value
@@ -44,13 +45,12 @@ local later = {
   schedule = { "grpo.schedule" },
   losses = { "grpo.losses" },
   calc = { "grpo.calc" },
+  sandbox = { "grpo.sandbox" },
   sorted_pairs = { "grpo.sorted" },
   experiment = { "grpo.experiment", "new" },
   trainer = { "grpo.train", "new" },
   template = { "grpo.jinja", "compile" },
 }
-
-local not_yet = { sandbox = true }
 
 local known = {}
 for name in pairs(grpo) do known[#known + 1] = name end
@@ -62,7 +62,6 @@ return setmetatable(grpo, {
     local entry = later[name]
     if not entry then
       local options, errors = require "grpo.options", require "grpo.errors"
-      if not_yet[name] then errors.raise("EARG", "grpo.%s: not in this version of grpo", name) end
       errors.raise("EARG", "grpo.%s: there is no such function, %s", tostring(name),
         options.advice(name, known))
     end

@@ -5,6 +5,8 @@
 --    num_sequences, num_tokens (of the whole step), max_new_tokens.      o: the options of section train.
 -- Formulas and sources: docs/algorithms.md.
 
+local statistics = require "grpo.statistics"
+
 local losses = {}
 
 local EXPONENT = 20 -- exponents are clamped to +- this
@@ -146,6 +148,38 @@ function losses.rloo(t, o)
   local A = over_sequence(t.advantage, t)
   local bounded = w:clamp(1 - o.clip, 1 + (o.clip_high or o.clip))
   return -((w * A):minimum(bounded * A)):sum() / t.num_sequences
+end
+
+-- ---- dense rewards ------------------------------------------------------------------------
+
+-- rewards: a list with one number per token of each completion, groups one after another.  At each position the mean
+-- over the completions of the group that reach it is taken off; then all tokens of the step share mean 0 and deviation 1.
+function losses.dense_advantages(rewards, group)
+  local centred, all = {}, {}
+  for i, list in ipairs(rewards) do
+    local first = (i - 1) // group * group
+    centred[i] = {}
+    for t, r in ipairs(list) do
+      local sum, n = 0.0, 0
+      for k = first + 1, first + group do
+        if rewards[k][t] then sum, n = sum + rewards[k][t], n + 1 end
+      end
+      centred[i][t] = r - sum / n
+      all[#all + 1] = centred[i][t]
+    end
+  end
+  local mean, std = statistics.mean(all), statistics.std(all)
+  for _, list in ipairs(centred) do
+    for t, a in ipairs(list) do list[t] = std > 0 and (a - mean) / (std + 1e-4) or 0.0 end
+  end
+  return centred
+end
+
+-- KL(p || q) of two lists of log-probabilities over the vocabulary.
+function losses.full_kl(logp, logq)
+  local sum = 0.0
+  for j, lp in ipairs(logp) do sum = sum + math.exp(lp) * (lp - logq[j]) end
+  return sum
 end
 
 return losses

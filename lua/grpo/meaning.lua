@@ -46,10 +46,6 @@ local function check_version(config, origin, complain)
     local ok, err = pcall(require "grpo.jinja".compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
-  if config.reference == "bigram" then
-    complain("reference", "'bigram' is not in this version of grpo; use \"initial\", \"random\", a model's path or "
-      .. "false")
-  end
 end
 
 local function adapted(model)
@@ -69,8 +65,11 @@ local function check_kl(config, complain)
   if train.sync_reference and config.reference ~= "initial" and adapted(config.model) then
     complain("train.sync_reference", "with an adapter only reference = \"initial\" can move")
   end
+  if train.sync_reference and config.reference == "bigram" then
+    complain("train.sync_reference", "moves a model; a bigram stays what was counted")
+  end
   if config.reference == true then
-    complain("reference", "got true, want \"initial\", \"random\", a model's path or false")
+    complain("reference", "got true, want \"initial\", \"bigram\", \"random\", a model's path or false")
   end
   if config.reference == false and on then complain("train.kl", "a KL needs a reference; reference is false") end
 end
@@ -123,8 +122,16 @@ local function check_sampling(sampling, complain)
 end
 
 -- What an evaluation reports.
-local function eval_names(config)
-  local names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+local function eval_names(kind, config)
+  local evaluate = require "grpo.evaluate"
+  local names = {}
+  if evaluate.measures_completions(config) then
+    names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+    if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/metric" end
+  end
+  if evaluate.measures_likelihood(kind, config) then
+    names[#names + 1], names[#names + 2] = "eval/loss", "eval/bits_per_character"
+  end
   for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
   for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
     for _, suffix in ipairs { "", "/low", "/high" } do names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix) end
@@ -132,21 +139,21 @@ local function eval_names(config)
   return names
 end
 
-local function check_best(config, origin, complain)
+local function check_best(kind, config, origin, complain)
   local best = config.checkpoint.best
   if not best or not best:find("^eval/") then return end
   if not config.data.eval then
     if origin("checkpoint.best"):find("^extends") then return end -- a shared file may say so for those that have one
     complain("checkpoint.best", "'%s' needs data.eval, which is missing", best)
   end
-  local names = eval_names(config)
+  local names = eval_names(kind, config)
   for _, name in ipairs(names) do
     if name == best then return end
   end
   complain("checkpoint.best", "no evaluation has '%s'%s", best, hint(best, names))
 end
 
-local function check_eval(config, origin, complain)
+local function check_eval(kind, config, origin, complain)
   local group, list = config.eval.group_size, config.eval.pass_at
   for _, k in ipairs(list) do
     if math.type(k) ~= "integer" or k < 1 then
@@ -156,7 +163,9 @@ local function check_eval(config, origin, complain)
       complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
     end
   end
-  if config.data.eval and not config.eval.metric and #config.reward_entries == 0 then
+  local evaluate = require "grpo.evaluate"
+  if config.data.eval and not evaluate.measures_completions(config)
+    and not evaluate.measures_likelihood(kind, config) then
     complain("data.eval", "nothing measures it; give eval.metric or rewards")
   end
 end
@@ -254,8 +263,8 @@ function meaning.check(kind, config, origin, complain)
       complain("train.optimizer.no_decay", "got %s, want \"bias\" or \"norm\"", tostring(what))
     end
   end
-  check_eval(config, origin, complain)
-  check_best(config, origin, complain)
+  check_eval(kind, config, origin, complain)
+  check_best(kind, config, origin, complain)
 end
 
 local kinds = { "sft", "grpo", "ppo", "denoise" }

@@ -1,5 +1,6 @@
 -- What can be found wrong before anything is written: stages are checked against the model, their first row is tried.
 
+local bigram = require "grpo.bigram"
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
@@ -21,12 +22,13 @@ local function check_context(config, limit)
 end
 
 -- A reference given by its path must be there, if any KL asks for it.
-local function check_reference(config)
+local function check_reference(tr, config)
   local path, kl = config.reference, config.train.kl
-  local by_name = type(path) ~= "string" or path == "initial" or path == "random"
+  if path == "bigram" and kl ~= 0 then bigram.check(config, tr.model.config.vocab_size) end
+  local by_name = type(path) ~= "string" or path == "initial" or path == "random" or path == "bigram"
   if by_name or kl == 0 or core.fs.isdir(path) then return end
   errors.raise_at(experiment.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
-    .. "\"initial\", \"random\", a model's path or false", path)
+    .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
 end
 
 -- spec: { kind=, config= } of the experiment.
@@ -38,7 +40,7 @@ function preflight.run(tr)
   for _, spec in ipairs(tr.experiment.stages) do
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
-    if method.samples then check_reference(spec.config) end
+    if method.samples then check_reference(tr, spec.config) end
     method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
   end
 end

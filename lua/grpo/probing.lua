@@ -17,10 +17,12 @@ local GOLD_ROWS = 20
 local function completion(text, row, prompt, tokenizer, config)
   local ok, ids = pcall(tokenizer.encode, tokenizer, text)
   ids = ok and ids or {}
-  local logprobs = {}
+  local target = prompts.target(config, tokenizer, row)
+  local logprobs, target_logprobs = {}, target and {}
   for i = 1, #ids do logprobs[i] = -1.0 end
+  for i = 1, target and math.min(#ids, #target) or 0 do target_logprobs[i] = -1.0 end
   return rollout.made({ text = text, prompt = prompt.text, messages = prompt.messages, row = row, ids = ids,
-    length = #ids, logprobs = logprobs }, config.seed)
+    length = #ids, logprobs = logprobs, target_ids = target, target_logprobs = target_logprobs }, config.seed)
 end
 
 local function plain(entry)

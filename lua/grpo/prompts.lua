@@ -21,6 +21,10 @@ local function encode(config, tokenizer, text, special)
   complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")), text:sub(1, 60))
 end
 
+local function is_ids(v)
+  return type(v) == "table" and math.type(v[1]) == "integer"
+end
+
 -- The first observation stands behind the prompt: in the last message, when that is the user's, else in one of its own.
 local function with_observation(prompt, observation)
   if type(prompt) == "string" then return prompt .. observation end
@@ -47,7 +51,7 @@ function prompts.render(config, tokenizer, row, number, held_out)
   else
     prompt = type(row) == "table" and row.prompt or nil
   end
-  if config.environment then
+  if config.environment and not is_ids(prompt) then
     observation = environment.opening(config, row, number, held_out)
     if prompt == nil and not render then prompt = "" end
     if type(prompt) == "string" or type(prompt) == "table" then prompt = with_observation(prompt, observation) end
@@ -55,9 +59,11 @@ function prompts.render(config, tokenizer, row, number, held_out)
   if type(prompt) == "string" then
     return { text = prompt, ids = encode(config, tokenizer, prompt, true), observation = observation }
   end
+  if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
-    complain(config, "data.prompt", "%s for a row, want a string or a list of messages", render and "returned "
-      .. (prompt == nil and "nothing" or "a " .. type(prompt)) or "row.prompt is " .. type(prompt))
+    local got = prompt == nil and "nothing" or "a " .. type(prompt)
+    complain(config, "data.prompt", "%s for a row, want a string, a list of ids or a list of messages",
+      render and "returned " .. got or "row.prompt is " .. type(prompt))
   end
   local text = turns.rendered(config, tokenizer, prompt, true)
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false), observation = observation }
@@ -82,6 +88,45 @@ function prompts.fit(config, tokenizer, prompt, count)
   prompt.ids = table.move(prompt.ids, #prompt.ids - limit + 1, #prompt.ids, 1, {})
   prompt.text = tokenizer:decode(prompt.ids)
   return true
+end
+
+-- What a completion of this row is compared with, or should be: a list of ids as it is, a string encoded and ended with
+-- the tokenizer's end token; a list of strings, each encoded by itself, is by turns the model's and what is put in.
+-- nil: data.target is not set, or gives nothing for the row.  Second result, for a list of strings: which tokens are
+-- the model's.
+function prompts.target(config, tokenizer, row)
+  local target = config.data.target and config.data.target(row)
+  if target == nil or is_ids(target) then return target end
+  local parts = type(target) == "string" and { target } or target
+  if type(parts) ~= "table" then
+    complain(config, "data.target", "returned a %s for a row, want a string, a list of them or a list of ids",
+      type(target))
+  end
+  local ids, mask = {}, {}
+  for i, part in ipairs(parts) do
+    if type(part) ~= "string" then
+      complain(config, "data.target", "item %d is a %s, want a string", i, type(part))
+    end
+    for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
+  end
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end
+  if #ids == 0 then complain(config, "data.target", "returned an empty string for a row") end
+  return ids, #parts > 1 and mask or nil
+end
+
+-- The first n of a list of ids.
+function prompts.first(ids, n)
+  return #ids > n and table.move(ids, 1, n, 1, {}) or ids
+end
+
+-- The targets of prompts as core.engine's rollout takes them; nil when no prompt has one.
+function prompts.targets(list, max_new_tokens)
+  local targets, any = {}, false
+  for i, prompt in ipairs(list) do
+    targets[i] = prompt.target and prompts.first(prompt.target, max_new_tokens) or false
+    any = any or prompt.target ~= nil
+  end
+  return any and targets or nil
 end
 
 local Source = {}
@@ -112,6 +157,7 @@ function Source:next()
     local prompt = prompts.render(self.config, self.tokenizer, row, number)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number = row, number
+      prompt.target, prompt.target_mask = prompts.target(self.config, self.tokenizer, row)
       return prompt
     end
   end
@@ -126,29 +172,12 @@ function Source:draw(n)
   return list
 end
 
--- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft".  A list of texts is by turns the
--- model's, which are learned, and what is put in between, which is only read.
+-- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what is learned, nil: all.
 function Source:demonstration(max_new_tokens)
-  local data, tokenizer = self.config.data, self.tokenizer
   local prompt = self:next()
-  local target = data.target(prompt.row)
-  local parts = type(target) == "string" and { target } or target
-  if type(parts) ~= "table" then
-    complain(self.config, "data.target", "returned a %s for a row, want a string, or a list of them", type(target))
-  end
-  local ids, mask = {}, {}
-  for i, part in ipairs(parts) do
-    if type(part) ~= "string" then
-      complain(self.config, "data.target", "item %d is a %s, want a string", i, type(part))
-    end
-    for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
-  end
-  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end
-  if #ids > max_new_tokens then
-    ids, mask = table.move(ids, 1, max_new_tokens, 1, {}), table.move(mask, 1, max_new_tokens, 1, {})
-  end
-  if #ids == 0 then complain(self.config, "data.target", "returned an empty string for a row") end
-  return { prompt = prompt.ids, target = ids, mask = #parts > 1 and mask or nil }
+  if not prompt.target then complain(self.config, "data.target", "returned a nil for a row, want a string") end
+  return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens),
+    mask = prompt.target_mask and prompts.first(prompt.target_mask, max_new_tokens) }
 end
 
 return prompts

@@ -1,6 +1,7 @@
 -- Completions as reward functions and hooks see them: the table `c` of the documentation.
 
 local core = require "grpo.core"
+local prompts = require "grpo.prompts"
 local turns = require "grpo.turns"
 
 local rollout = {}
@@ -11,20 +12,22 @@ function rollout.options(config, list, n, context, stream, sampling)
     stream = stream }
   local ids = {}
   for i, prompt in ipairs(list) do ids[i], o.index[i] = prompt.ids, prompt.number end
+  o.targets = prompts.targets(list, o.sampling.max_new_tokens)
   if turns.wanted(config) then turns.options(config, list, n, context, o) end
   return o, ids
 end
 
--- Builds c for completions first..last of the engine's batch.  `prompts[k]` belongs to completions
+-- Builds c for completions first..last of the engine's batch.  `list[k]` belongs to completions
 -- (k-1)*n+1 .. k*n.  context: { seed=, step=, tokens_seen=, state=, tokenizer=, held_out= }
-function rollout.completions(batch, prompts, n, slot, context)
-  local group, prompt = {}, prompts[slot]
+function rollout.completions(batch, list, n, slot, context)
+  local group, prompt = {}, list[slot]
   for k = 1, n do
     local i = (slot - 1) * n + k
     local finish = batch:finish(i)
     group[k] = {
       text = batch:text(i), prompt = prompt.text, messages = prompt.messages, row = prompt.row,
       ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
+      target_ids = prompt.target, target_logprobs = prompt.target and batch:target_logprobs(i),
       logprobs = batch:logprobs(i), index = k, group = group, step = context.step,
       tokens_seen = context.tokens_seen, state = context.state, rewards = {},
       rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
@@ -35,10 +38,10 @@ function rollout.completions(batch, prompts, n, slot, context)
 end
 
 -- The whole batch as one list, groups in prompt order.
-function rollout.all(batch, prompts, n, context)
+function rollout.all(batch, list, n, context)
   local cs = {}
-  for slot = 1, #prompts do
-    for _, c in ipairs(rollout.completions(batch, prompts, n, slot, context)) do cs[#cs + 1] = c end
+  for slot = 1, #list do
+    for _, c in ipairs(rollout.completions(batch, list, n, slot, context)) do cs[#cs + 1] = c end
   end
   return cs
 end

@@ -2,67 +2,156 @@
 -- `grpo attach` share.
 
 local core = require "grpo.core"
+local display = require "grpo.display"
+local explain = require "grpo.explain"
+local lexing = require "grpo.lexing"
+local paint = require "grpo.pretty.paint"
 local pretty = require "grpo.pretty"
+local rollouts = require "grpo.pretty.rollouts"
 
 local Session = {}
 Session.__index = Session
 
 local session = {}
 
--- env: globals of the session; out(text), err(text): where results and errors go; call(chunk), optional: runs it,
--- returning true and results or false and an error.
-function session.new(env, out, err, call)
-  return setmetatable({ env = env, out = out, err = err, call = call or core.protected }, Session)
+session.help = [[
+  EXPR            prints the value              LINE;           runs without printing
+  _               the last value                local x = ...   survives the line
+  ?NAME           what is known of NAME         .time EXPR      how long it takes
+  TAB             completes fields, options, names of runs and files
+  show(x)         prints a value as the prompt does
+  tokens(x)       ids beside their pieces: of a text, a list of ids, a completion
+  tr:inspect(i)   the tokens of completion i of the last step, with every number of it
+  tr:rescore(r)   its completions scored with other rewards; which advantages change their sign
+  Ctrl-C          back to the prompt            Ctrl-D or .quit leaves]]
+
+-- ---- functions of every prompt --------------------------------------------------------------------
+
+local Tokens = { __name = "grpo.Tokens" }
+
+-- tokens(x[, tokenizer]) with the tokenizer at hand
+local function token_lister(self)
+  return function(x, tokenizer)
+    tokenizer = tokenizer or self:tokenizer()
+    if not tokenizer then error("tokens: there is no tokenizer; give one: tokens(x, tokenizer)", 2) end
+    local found = { tokenizer = tokenizer }
+    if type(x) == "string" then
+      found.ids = tokenizer:encode(x)
+    elseif rollouts.is_completion(x) then
+      found.ids, found.logprobs = x.ids, x.logprobs
+    elseif type(x) == "table" then
+      found.ids = x
+    else
+      error(("tokens: got %s, want a text, a list of ids or a completion"):format(type(x)), 2)
+    end
+    return setmetatable(found, Tokens)
+  end
 end
 
--- `local` at the start of a line makes a variable of the session.
-local function session_locals(line)
-  local name = line:match("^%s*local%s+function%s+([%a_][%w_]*)")
-  if name then return (line:gsub("^%s*local%s+", "", 1)) end
-  if line:match("^%s*local%s+[%a_][%w_%s,]*=") then return (line:gsub("^%s*local%s+", "", 1)) end
-  return line
+-- options: env = globals of the session; out(text), err(text): where results and errors go; call(chunk), optional:
+-- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua.
+function session.new(options)
+  local self = setmetatable({ env = options.env, out = options.out, err = options.err,
+    call = options.call or core.protected, look = options.look or paint.look }, Session)
+  self.env.tokens = token_lister(self)
+  self.env.show = function(...) self:show(...) end
+  return self
 end
+
+-- The tokenizer at hand, or nil.
+function Session:tokenizer()
+  local env = self.env
+  local tok = rawget(env, "tok")
+  if tok then return tok end
+  local m = rawget(env, "m")
+  local ok, own = pcall(function() return m and m.tokenizer end)
+  return ok and own or nil
+end
+
+function Session:show(...)
+  local look = self.look()
+  look.tokenizer = self:tokenizer()
+  for i = 1, select("#", ...) do self.out(pretty.format((select(i, ...)), look) .. "\n") end
+end
+
+-- ---- one text ---------------------------------------------------------------------------------------
 
 -- Compiles a line as an expression, then as statements.  Returns chunk, or nil, message, incomplete.
 local function compile(line, env)
-  local chunk = load("return " .. line, "=stdin", "t", env)
+  local chunk = load("return " .. line:gsub("^%s*=%s*", ""), "=stdin", "t", env)
   if chunk then return chunk end
-  local statement, message = load(session_locals(line), "=stdin", "t", env)
+  local statement, message = load(lexing.without_locals(line), "=stdin", "t", env)
   if statement then return statement end
   return nil, message, message:find("<eof>", 1, true) ~= nil
 end
 
-local function describe(self, name)
-  local value = self.env
-  for part in name:gmatch("[%w_]+") do
-    local ok, next_value = pcall(function() return value[part] end)
-    value = ok and next_value or nil
+local function seconds_text(s)
+  if s < 1e-3 then return ("%.1f us"):format(s * 1e6) end
+  if s < 1 then return ("%.2f ms"):format(s * 1e3) end
+  return ("%.2f s"):format(s)
+end
+
+local function quiet(text)
+  local tokens = lexing.tokens(text)
+  for i = #tokens, 1, -1 do
+    if tokens[i].kind ~= "comment" then return tokens[i].text == ";" end
   end
-  self.out(pretty.describe(name, value) .. "\n")
+end
+
+function Session:fail(err)
+  self.failed = true
+  self.err(display.clean(tostring(err)) .. "\n")
+end
+
+-- Compiles and runs; true when the text is only a beginning.
+function Session:evaluate(text, timed)
+  local chunk, message, incomplete = compile(text, self.env)
+  if not chunk then
+    if not incomplete or timed then self:fail(message) end
+    return incomplete and not timed
+  end
+  local started = core.clock()
+  local results = table.pack(self.call(chunk))
+  local seconds = core.clock() - started
+  if not results[1] then
+    self:fail(results[2])
+    return false
+  end
+  if results.n > 1 then self.env._ = results[2] end
+  if not quiet(text) then
+    local ok, err = core.protected(self.show, self, table.unpack(results, 2, results.n))
+    if not ok then self:fail(err) end
+  end
+  if timed or seconds > 1 then self.err(("(%s)\n"):format(seconds_text(seconds))) end
+  return false
+end
+
+local commands = {}
+
+function commands.help(self, rest)
+  self.out((rest == "" and session.help or explain.about(rest, self.env)) .. "\n")
+end
+
+function commands.time(self, rest)
+  self:evaluate(rest, true)
+end
+
+function commands.quit(self)
+  self.done = true
 end
 
 -- Runs a text.  True when it is only the beginning of something: the next line belongs to it.
 function Session:run(text)
+  self.failed = false
   local asked = text:match("^%s*%?%s*(.-)%s*$")
-  if asked then return describe(self, asked) end
-  local chunk, message, incomplete = compile(text, self.env)
-  if not chunk then
-    if not incomplete then self.err(message .. "\n") end
-    return incomplete
-  end
-  local started = core.clock()
-  local results = table.pack(self.call(chunk))
-  if not results[1] then
-    self.err(tostring(results[2]) .. "\n")
+  if asked then return commands.help(self, asked) end
+  local name, rest = text:match("^%s*%.(%a+)%s*(.-)%s*$")
+  if name and commands[name] then return commands[name](self, rest) end
+  if name then
+    self:fail(("there is no command .%s; .help lists them"):format(name))
     return false
   end
-  if results.n > 1 then self.env._ = results[2] end
-  if not text:match(";%s*$") then
-    for i = 2, results.n do self.out(pretty.format(results[i]) .. "\n") end
-  end
-  local seconds = core.clock() - started
-  if seconds > 1 then self.err(("(%.2f s)\n"):format(seconds)) end
-  return false
+  return self:evaluate(text)
 end
 
 return session

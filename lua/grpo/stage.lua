@@ -1,5 +1,6 @@
 -- One stage of a run: its engine, its reference, its source of prompts.  What a step is: grpo/steps/KIND.lua.
 
+local bigram = require "grpo.bigram"
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local loading = require "grpo.loading"
@@ -27,6 +28,7 @@ local function make_reference(tr, config, seed)
     for k, v in pairs(tr.model.config) do table_config[k] = v end
     return core.model_new(table_config, { seed = seed + 1, compute = tr.model.compute }), not adapter
   end
+  if reference == "bigram" then return bigram.of(config, tr.tokenizer, tr.model), false end
   return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }), not adapter
 end
 
@@ -80,8 +82,10 @@ end
 
 function Stage:build_engine()
   local config, tr, samples = self.config, self.tr, self.method.samples
+  local is_bigram = self.reference and config.reference == "bigram"
   self.engine = core.engine {
-    model = tr.model, tokenizer = tr.tokenizer, reference = self.reference,
+    model = tr.model, tokenizer = tr.tokenizer, reference = not is_bigram and self.reference or nil,
+    bigram = is_bigram and self.reference or nil,
     prompts_per_step = config.train.prompts_per_step,
     group_size = samples and config.sampling.group_size or 1,
     max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
@@ -107,6 +111,7 @@ end
 -- One step of the stage; returns metrics and the tokens trained on.
 function Stage:advance()
   local p = self:argument()
+  self.p = p
   local metrics, tokens
   local cursor = self.source.cursor
   self.tr.busy = "a step"

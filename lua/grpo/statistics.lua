@@ -1,5 +1,8 @@
 -- Means and spreads of plain lists; a nil or absent entry is the caller's business.
 
+local core = require "grpo.core"
+local options = require "grpo.options"
+
 local statistics = {}
 
 function statistics.mean(list)
@@ -29,6 +32,32 @@ end
 
 function statistics.median(list)
   return statistics.quantile(list, 0.5)
+end
+
+-- What pairs gain: the mean of after[i] - before[i], with a percentile bootstrap interval over the pairs.
+-- opts: { resamples = 10000, level = 0.95, seed = 0 }.  Returns { difference=, low=, high=, n= }; the same seed gives
+-- the same interval.
+function statistics.paired_bootstrap(before, after, opts)
+  opts = options.check(opts, {
+    resamples = { type = "integer", default = 10000, min = 100 },
+    level = { type = "number", default = 0.95, above = 0, max = 1 },
+    seed = { type = "integer", default = 0, min = 0 },
+  }, "statistics.paired_bootstrap")
+  if #before ~= #after or #before == 0 then
+    error(("statistics.paired_bootstrap: %d and %d values are no pairs"):format(#before, #after), 2)
+  end
+  local gain, n, means = {}, #before, {}
+  for i = 1, n do gain[i] = after[i] - before[i] end
+  local rng = core.rng(opts.seed, "task", 0, 0, 0)
+  for r = 1, opts.resamples do
+    local sum = 0.0
+    for _ = 1, n do sum = sum + gain[math.floor(rng() * n) + 1] end
+    means[r] = sum / n
+  end
+  local tail = (1 - opts.level) / 2
+  table.sort(means)
+  return { difference = statistics.mean(gain), low = statistics.quantile(means, tail),
+    high = statistics.quantile(means, 1 - tail), n = n }
 end
 
 return statistics

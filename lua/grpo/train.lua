@@ -82,10 +82,21 @@ function methods:restore(dir)
   end
 end
 
--- The stage that the next step belongs to, begun; nil after the last one.
+-- The last stage of a run that is finished, for further steps in memory: schedules are at their end.
+local function go_beyond(tr)
+  if not tr.stage then
+    tr:begin_stage(tr.stage_index)
+    local stage, counters = tr.stage, tr.counters
+    stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+  end
+  tr.stage.done = false
+  return tr.stage
+end
+
+-- The stage that the next step belongs to, begun; nil after the last one (tr.beyond: the last one goes on).
 function methods:current_stage()
   while not self.stage or self.stage.done do
-    if self.stage_index >= #self.experiment.stages then return nil end
+    if self.stage_index >= #self.experiment.stages then return self.beyond and go_beyond(self) or nil end
     self:begin_stage(self.stage_index + 1)
     if self.stage.steps == 0 then self.stage.done = true end
   end
@@ -100,9 +111,8 @@ function methods:refuse_inside(call, hooks_too)
   if inside then errors.raise("EARG", "tr:%s: called inside %s; call it outside", call, inside) end
 end
 
--- One optimizer step of the current stage; nil when all stages are done.
-function methods:step()
-  self:refuse_inside("step", true)
+-- A whole step, with its counters and hooks.
+local function step(self)
   local stage = self:current_stage()
   if not stage then return nil end
   local started = core.clock()
@@ -121,6 +131,13 @@ function methods:step()
   for name, v in pairs(self.extra) do metrics[name] = v end
   self.extra = {}
   return metrics
+end
+
+-- One optimizer step of the current stage; nil when all stages are done.  Ctrl-C at a prompt finds it done or not
+-- begun.
+function methods:step()
+  self:refuse_inside("step", true)
+  return core.edit.holding("the step", step, self)
 end
 
 -- Metrics without times and memory: what two runs of the same experiment share.
@@ -164,6 +181,18 @@ local function traced(e)
   return e
 end
 
+-- The tokens of the last step with every number of theirs; of its completion i.
+function methods:inspect(i)
+  self:refuse_inside("inspect", true)
+  return require("grpo.inspect").step(self, i)
+end
+
+-- The last step's completions under other rewards: see inspect.lua.
+function methods:rescore(rewards)
+  self:refuse_inside("rescore", true)
+  return require("grpo.inspect").rescore(self, rewards)
+end
+
 function methods:stop(reason)
   self.stop_reason = reason or "stopped"
 end
@@ -171,11 +200,13 @@ end
 function methods:evaluate(n)
   self:refuse_inside("evaluate")
   if not self.stage then self:current_stage() end
-  self.busy = "an evaluation"
-  local ok, report = xpcall(evaluate.run, traced, self, n)
-  self.busy = nil
-  if not ok then error(report, 0) end
-  return report
+  return core.edit.holding("the evaluation", function()
+    self.busy = "an evaluation"
+    local ok, report = xpcall(evaluate.run, traced, self, n)
+    self.busy = nil
+    if not ok then error(report, 0) end
+    return report
+  end)
 end
 
 function methods:save(dir)
@@ -266,7 +297,7 @@ end
 local function public_report(report)
   local copy = {}
   for k, v in pairs(report) do
-    if k ~= "samples" then copy[k] = v end
+    if k ~= "samples" and k ~= "per_row" then copy[k] = v end
   end
   return copy
 end
@@ -290,11 +321,15 @@ function methods:run_evaluation(label)
   end
 end
 
--- Whether checkpoint.best is higher in these numbers than ever before; remembers it.
+-- Metrics that are best when lowest.
+local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true }
+
+-- Whether checkpoint.best is better in these numbers than ever before; remembers it.
 function methods:is_best(numbers)
   local best = self.settings.checkpoint.best
-  local value = best and self.directory and numbers[best]
-  if type(value) ~= "number" or value ~= value or (self.best and value <= self.best) then return false end
+  local value, last = best and self.directory and numbers[best], self.best
+  if type(value) ~= "number" or value ~= value then return false end
+  if last and (lower[best] and value >= last or not lower[best] and value <= last) then return false end
   self.best, self.best_step = value, self.step_count
   return true
 end
@@ -442,7 +477,8 @@ function methods:finish(why, err)
     if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
     local report = self.last_report
     self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
-      summary = report and { ["eval/accuracy"] = report["eval/accuracy"] } or nil })
+      summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
+        ["eval/loss"] = report["eval/loss"] } or nil })
     self.directory:close()
   end
   if not ended and why == "finished" then error(message, 0) end

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/rng.h"
+#include "grad/latent.h"
 #include "grad/tensor.h"
 #include "kern/kern.h"
 
@@ -38,12 +39,14 @@ typedef struct RopeAttr {
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix
- * has no prefix itself) and its own rows causally. */
+ * has no prefix itself) and its own rows: causally, or with AttnShape.bidirectional all of them. */
 typedef struct PackSpan {
   int row, n, prefix;
 } PackSpan;
 
 /* attention_packed is attention with q, k and v side by side: [tokens, (heads + 2 kv_heads) head_dim]. */
+/* attention_latent: shape.v_dim > 0 and one kv head; q [tokens, heads head_dim], k [tokens, head_dim],
+ * out [tokens, heads v_dim]. */
 /* attention in training: keys and values are rows of the same batch.
  * In decoding `spans` gives segments of the cache, already holding the new keys (k and v inputs are
  * then only checked for shape), and `pack` is NULL. */
@@ -56,9 +59,17 @@ typedef struct AttentionAttr {
   bool keep_lse; /* decoding: log-sum-exps are saved, to be kept for training (replay.h) */
 } AttentionAttr;
 
-/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden, the KL
- * over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2 or 3, n].  The
- * logits are never held whole: forward and backward each make them in chunks of rows.
+/* latent_query, latent_key, latent_value */
+typedef struct LatentAttr {
+  LatentShape shape;
+  int positions;      /* rows of cs */
+  const int32_t *pos; /* [tokens] */
+  const real *cs;     /* [positions, rope / 2, 2] */
+} LatentAttr;
+
+/* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden or
+ * ref_table, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out:
+ * [2 or 3, n].  The logits are never held whole: forward and backward each make them in chunks of rows.
  * one_pass is for callers who know what they will send back without having seen the result: forward
  * then makes nothing (out is NaN) and backward, which makes the logits anyway, fills out in. */
 typedef struct LogheadAttr {
@@ -73,6 +84,9 @@ typedef struct LogheadAttr {
   const Tensor *ref_head;    /* [v, c_ref]: the reference's head */
   const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
+  /* or a reference that knows the token before only: a row of logits for each */
+  const real *ref_table;   /* [v, v] or NULL */
+  const int32_t *ref_prev; /* [n] the row that output i is compared with */
 } LogheadAttr;
 /* Outputs of loghead whose logits exist at once. */
 int loghead_rows(int vocab);

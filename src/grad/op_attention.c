@@ -1,6 +1,7 @@
-/* op_attention.c - causal attention with grouped queries and shared prompts.
+/* op_attention.c - attention with grouped queries and shared prompts, causal or both ways.
  *
- * Queries, keys and values are three tensors, or side by side in the rows of one (attention_packed).
+ * Queries, keys and values are three tensors, or side by side in the rows of one (attention_packed),
+ * or queries and keys alone, whose first channels are the values (attention_latent).
  * In training (AttentionAttr.pack) keys and values are rows of the same batch: each PackSpan's are
  * copied into a segment of its own, in the layout the kernels read, and kept for backward together
  * with the log-sum-exp of every row and head.  In decoding (AttentionAttr.spans) the segments are
@@ -13,6 +14,7 @@
 
 static const AttentionAttr *attr_of(const Node *nd) { return nd->attr.p; }
 static int width(const AttnShape *s) { return s->heads * s->head_dim; }
+static int out_width(const AttnShape *s) { return s->heads * attn_value_dim(s); }
 static int kv_width(const AttnShape *s) { return s->kv_heads * s->head_dim; }
 static int cap_of(int n) { return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -28,7 +30,7 @@ static Qkv qkv_of(const Node *nd) {
   const int q = width(s), kv = kv_width(s), all = q + 2 * kv;
   real *x = nd->in[0]->data;
   if (nd->op->nin == 1) return (Qkv){{x, x + q, x + q + kv}, {all, all, all}};
-  return (Qkv){{x, nd->in[1]->data, nd->in[2]->data}, {q, kv, kv}};
+  return (Qkv){{x, nd->in[1]->data, nd->in[nd->op->nin - 1]->data}, {q, kv, kv}};
 }
 
 static Qkv grads_of(const Node *nd) {
@@ -39,8 +41,9 @@ static Qkv grads_of(const Node *nd) {
     real *d = grad_added(nd->in[0]);
     return (Qkv){{d, d + q, d + q + kv}, {all, all, all}};
   }
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < nd->op->nin; i++)
     if (wants_grad(nd->in[i])) g.x[i] = grad_added(nd->in[i]);
+  if (nd->op->nin == 2) g.x[2] = g.x[1];
   return g;
 }
 
@@ -52,20 +55,23 @@ static Status check_widths(const Node *nd) {
   if (s->heads < 1 || s->kv_heads < 1 || s->head_dim < 1 || s->heads % s->kv_heads)
     return fail(GRPO_ESHAPE, "attention: %d heads cannot share %d key-value heads", s->heads,
                 s->kv_heads);
+  if (nd->op->nin == 2 ? s->v_dim < 1 || s->v_dim > s->head_dim || s->kv_heads > 1 : s->v_dim)
+    return fail(GRPO_ESHAPE, "attention: values %d wide cannot be channels of keys %d wide",
+                s->v_dim, s->head_dim);
   if (nd->op->nin == 1) {
     if (q->ndim != 2 || q->dim[1] != width(s) + 2 * kv_width(s))
       return fail(GRPO_ESHAPE, "attention: q, k and v have shape %s, want [tokens, %d]",
                   shape_text(q).s, width(s) + 2 * kv_width(s));
     return GRPO_OK;
   }
-  const Tensor *k = nd->in[1], *v = nd->in[2];
+  const Tensor *k = nd->in[1], *v = nd->op->nin > 2 ? nd->in[2] : NULL;
   if (q->ndim != 2 || q->dim[1] != width(s))
     return fail(GRPO_ESHAPE, "attention: q has shape %s, want [tokens, %d]", shape_text(q).s,
                 width(s));
   if (k->ndim != 2 || k->dim[1] != kv_width(s) || k->dim[0] != q->dim[0])
     return fail(GRPO_ESHAPE, "attention: k has shape %s, want [%d, %d]", shape_text(k).s, q->dim[0],
                 kv_width(s));
-  if (v->ndim != 2 || v->dim[1] != kv_width(s) || v->dim[0] != q->dim[0])
+  if (v && (v->ndim != 2 || v->dim[1] != kv_width(s) || v->dim[0] != q->dim[0]))
     return fail(GRPO_ESHAPE, "attention: v has shape %s, want [%d, %d]", shape_text(v).s, q->dim[0],
                 kv_width(s));
   if (q == k || q == v || k == v)
@@ -125,7 +131,8 @@ static size_t layout(const Node *nd, Saved *s) {
   at += aligned((size_t)a->npack * sizeof(KvSeg));
   if (s) s->kv = p + at;
   for (int i = 0; i < a->npack; i++)
-    at += 2 * aligned(kv_size(&a->shape, cap_of(a->pack[i].n)) * sizeof(real));
+    at += (size_t)kv_blocks(&a->shape) *
+          aligned(kv_size(&a->shape, cap_of(a->pack[i].n)) * sizeof(real));
   return at;
 }
 
@@ -136,6 +143,8 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   const int rows = nd->in[0]->ndim ? nd->in[0]->dim[0] : 0;
   try(check_widths(nd));
   if (!a->pack) {
+    if (a->shape.bidirectional)
+      return fail(GRPO_EARG, "attention: a cache holds no later tokens; bidirectional needs pack");
     try(check_spans(a, rows));
     for (int i = 0; i < nd->op->nin; i++)
       if (nd->in[i]->needs_grad)
@@ -146,7 +155,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
     *saved = layout(nd, NULL);
   }
   try(shape_as(nd->in[0], out));
-  out->dim[1] = width(&a->shape);
+  out->dim[1] = out_width(&a->shape);
   return GRPO_OK;
 }
 
@@ -158,7 +167,7 @@ static void clear_tail(const AttnShape *s, const KvSeg *seg) {
   if (len == cap) return;
   for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
     real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
-    memset(last, 0, KV_BLOCK * d * sizeof *last);
+    if (!s->v_dim) memset(last, 0, KV_BLOCK * d * sizeof *last);
     memset(seg->v + (h * cap + len) * d, 0, (cap - len) * d * sizeof *seg->v);
   }
 }
@@ -185,11 +194,12 @@ static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
   for (int i = 0; i < a->npack; i++) {
     const PackSpan *pack = &a->pack[i];
     const int cap = cap_of(pack->n);
-    const size_t bytes = aligned(kv_size(&a->shape, cap) * sizeof(real));
-    s->seg[i] = (KvSeg){(real *)(void *)p, (real *)(void *)(p + bytes), cap, pack->n, pack->row};
+    s->seg[i] = kv_segment(&a->shape, (real *)(void *)p, cap);
+    s->seg[i].len = pack->n;
+    s->seg[i].row0 = pack->row;
     s->span[i] = (AttnSpan){pack->prefix < 0 ? NULL : &s->seg[pack->prefix], &s->seg[i], pack->row,
                             pack->n, 0};
-    p += 2 * bytes;
+    p += (size_t)kv_blocks(&a->shape) * aligned(kv_size(&a->shape, cap) * sizeof(real));
   }
   Fill f = {&a->shape, s->seg, qkv_of(nd)};
   pool_run(cx->pool, a->npack, fill_segment, &f);
@@ -197,7 +207,7 @@ static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
 
 static Status forward(const Ctx *cx, Node *nd) {
   const AttentionAttr *a = attr_of(nd);
-  const int ld = width(&a->shape);
+  const int ld = out_width(&a->shape);
   const Qkv in = qkv_of(nd);
   if (!a->pack)
     return attn_forward(cx, &a->shape, a->nspans, a->spans, in.x[0], in.ld[0], nd->out->data, ld,
@@ -212,7 +222,7 @@ static Status forward(const Ctx *cx, Node *nd) {
 
 static Status backward(const Ctx *cx, Node *nd) {
   const AttentionAttr *a = attr_of(nd);
-  const int ld = width(&a->shape);
+  const int ld = out_width(&a->shape);
   const Qkv in = qkv_of(nd), d = grads_of(nd);
   Saved s;
   layout(nd, &s);
@@ -234,3 +244,4 @@ static Status rebuild(const Ctx *cx, Node *nd) {
 static const OpReplay replay = {lse_width, rebuild};
 DEFINE_REPLAYED_OP(attention, shape, forward, backward, &replay);
 DEFINE_REPLAYED_OP(attention_packed, shape, forward, backward, &replay);
+DEFINE_REPLAYED_OP(attention_latent, shape, forward, backward, &replay);

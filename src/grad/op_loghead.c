@@ -27,6 +27,7 @@ int loghead_rows(int vocab) {
 /* ---- loghead: shape ------------------------------------------------------------ */
 
 static const LogheadAttr *attr_of(const Node *nd) { return nd->attr.p; }
+static bool has_ref(const LogheadAttr *a) { return a->ref_hidden || a->ref_table; }
 static int vocab(const Node *nd) { return nd->in[1]->dim[0]; }
 static int channels(const Node *nd) { return nd->in[1]->dim[1]; }
 
@@ -53,6 +54,17 @@ static Status check_low(const Node *nd) {
   return GRPO_OK;
 }
 
+static Status check_reference(const LogheadAttr *a, int v) {
+  if (a->ref_hidden && !a->ref_head)
+    return fail(GRPO_EARG, "loghead: reference states without the reference's head");
+  if (a->ref_hidden && (a->ref_head->ndim != 2 || a->ref_head->dim[0] != v))
+    return fail(GRPO_ESHAPE, "loghead: the reference's head has shape %s, want [%d, channels]",
+                shape_text(a->ref_head).s, v);
+  if (!a->ref_table) return GRPO_OK;
+  if (a->ref_hidden) return fail(GRPO_EARG, "loghead: two references");
+  return check_targets("loghead: reference", a->n, v, a->ref_prev);
+}
+
 static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
   try(need_inputs(nd));
   try(need_attr(nd));
@@ -70,13 +82,9 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
       return fail(GRPO_EARG, "loghead: output %d asks for row %d of %d", i, (int)a->rows[i],
                   h->dim[0]);
-  if (a->ref_hidden && !a->ref_head)
-    return fail(GRPO_EARG, "loghead: reference states without the reference's head");
-  if (a->ref_hidden && (a->ref_head->ndim != 2 || a->ref_head->dim[0] != w->dim[0]))
-    return fail(GRPO_ESHAPE, "loghead: the reference's head has shape %s, want [%d, channels]",
-                shape_text(a->ref_head).s, w->dim[0]);
+  try(check_reference(a, w->dim[0]));
   out->ndim = 2;
-  out->dim[0] = a->ref_hidden ? 3 : 2;
+  out->dim[0] = has_ref(a) ? 3 : 2;
   out->dim[1] = a->n;
   *saved = 2 * (size_t)a->n * sizeof(real);
   return GRPO_OK;
@@ -100,8 +108,8 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   *ch = (Chunk){0};
   try(weight_ready(cx, nd->in[1], false, &ch->head));
   const size_t bytes = (size_t)rows * (size_t)v * sizeof(real);
-  const bool ref = attr_of(nd)->ref_hidden;
-  if (ref) try(weight_ready(cx, attr_of(nd)->ref_head, false, &ch->ref));
+  const bool ref = has_ref(attr_of(nd));
+  if (attr_of(nd)->ref_hidden) try(weight_ready(cx, attr_of(nd)->ref_head, false, &ch->ref));
   ch->x = arena_alloc(cx->arena, (size_t)rows * (size_t)c * sizeof(real));
   ch->logits = arena_alloc(cx->arena, bytes);
   if (ref) ch->ref_logits = arena_alloc(cx->arena, bytes);
@@ -124,6 +132,24 @@ static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
   if (softcap > 0) softcap_forward(cx, (size_t)n * (size_t)v, softcap, logits, logits);
 }
 
+/* The reference's logits of the chunk's outputs. */
+static Status fill_reference(const Ctx *cx, const LogheadAttr *a, Chunk *ch, int v) {
+  const size_t row = (size_t)v * sizeof(real);
+  if (a->ref_table) {
+    for (int i = 0; i < ch->n; i++)
+      memcpy(ch->ref_logits + (size_t)i * (size_t)v,
+             a->ref_table + (size_t)a->ref_prev[ch->at + i] * (size_t)v, row);
+    return GRPO_OK;
+  }
+  const real *ref = a->ref_hidden + (size_t)ch->at * (size_t)last_dim(&ch->ref);
+  try(weight_forward(cx, ch->n, &ch->ref, false, ref, NULL, ch->ref_logits));
+  if (a->ref_low)
+    try(lora_up(cx, ch->n, a->ref_lora_b,
+                a->ref_low + (size_t)ch->at * (size_t)a->ref_lora_b->dim[1], ch->ref_logits));
+  cap(cx, a->ref_softcap, ch->n, v, ch->ref_logits);
+  return GRPO_OK;
+}
+
 /* Gather outputs at .. and make their logits. */
 static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   const LogheadAttr *a = attr_of(nd);
@@ -137,14 +163,7 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
     try(lora_up(cx, ch->n, &ch->lora_b, ch->low, ch->logits));
   }
   cap(cx, a->softcap, ch->n, v, ch->logits);
-  if (!a->ref_hidden) return GRPO_OK;
-  const real *ref = a->ref_hidden + (size_t)at * (size_t)last_dim(&ch->ref);
-  try(weight_forward(cx, ch->n, &ch->ref, false, ref, NULL, ch->ref_logits));
-  if (a->ref_low)
-    try(lora_up(cx, ch->n, a->ref_lora_b, a->ref_low + (size_t)at * (size_t)a->ref_lora_b->dim[1],
-                ch->ref_logits));
-  cap(cx, a->ref_softcap, ch->n, v, ch->ref_logits);
-  return GRPO_OK;
+  return has_ref(a) ? fill_reference(cx, a, ch, v) : GRPO_OK;
 }
 
 /* The chunk's results into out, its log-sum-exps into what is saved. */
@@ -154,7 +173,7 @@ static void chunk_reduce(const Ctx *cx, Node *nd, const Chunk *ch) {
   real *logp = nd->out->data + at, *entropy = logp + a->n, *kl = entropy + a->n;
   real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n;
   logp_rows(cx, ch->n, v, ch->logits, a->inv_temp, a->targets + at, logp, entropy, lse);
-  if (!a->ref_hidden) return;
+  if (!has_ref(a)) return;
   logp_rows(cx, ch->n, v, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
   kl_rows(cx, ch->n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
 }
@@ -194,13 +213,13 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const real *lse = (const real *)nd->saved + at, *ref_lse = lse + a->n;
   const size_t elements = (size_t)n * (size_t)v;
   if (ch->capped) memcpy(ch->capped, ch->logits, elements * sizeof *ch->capped);
-  if (a->ref_hidden) {
+  if (has_ref(a)) {
     memset(part, 0, elements * sizeof *part);
     kl_rows_grad(cx, n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl, dkl, part);
   }
   logp_rows_grad(cx, n, v, ch->logits, a->inv_temp, a->targets + at, lse, entropy, dlogp,
                  unless_zero(dentropy, n));
-  if (a->ref_hidden) vec_acc(cx, elements, part, ch->logits);
+  if (has_ref(a)) vec_acc(cx, elements, part, ch->logits);
   if (ch->capped)
     softcap_backward(cx, elements, a->softcap, ch->capped, ch->logits, ch->logits, false);
 }
@@ -251,9 +270,9 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
   Chunk ch;
   try(chunk_init(cx, nd, &ch));
   real *dx = arena_alloc(cx->arena, rows * (size_t)channels(nd) * sizeof *dx), *part = NULL;
-  if (a->ref_hidden) part = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
+  if (has_ref(a)) part = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
   if (a->softcap > 0) ch.capped = arena_alloc(cx->arena, rows * (size_t)vocab(nd) * sizeof *part);
-  if (!dx || (a->ref_hidden && !part) || (a->softcap > 0 && !ch.capped))
+  if (!dx || (has_ref(a) && !part) || (a->softcap > 0 && !ch.capped))
     return fail(GRPO_ENOMEM, "loghead: no memory in backward");
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));

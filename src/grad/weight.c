@@ -4,25 +4,25 @@
 #include "kern/matrix.h"
 
 /* Gradient checks, where reals are double, are of the formulas: nothing is rounded there. */
-static bool in_bf16(const Tensor *w) {
+bool weight_in_bf16(const Tensor *w) {
   return w->compute == COMPUTE_BF16 && sizeof(real) == sizeof(float);
 }
 
 static Ctx matrix_ctx(const Ctx *cx, const Tensor *w) {
   Ctx c = *cx;
-  c.compute = in_bf16(w) ? COMPUTE_BF16 : COMPUTE_F32;
+  c.compute = weight_in_bf16(w) ? COMPUTE_BF16 : COMPUTE_F32;
   return c;
 }
 
 static bool is_packed(const Tensor *w) {
-  return w->mat || (in_bf16(w) ? w->packed16 != NULL : w->packed != NULL);
+  return w->mat || (weight_in_bf16(w) ? w->packed16 != NULL : w->packed != NULL);
 }
 
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
   *ready = *w;
   if (is_packed(w)) return GRPO_OK;
-  if (in_bf16(w)) {
+  if (weight_in_bf16(w)) {
     ready->packed16 = arena_alloc(cx->arena, gemm16_packed_size(n, k) * sizeof *w->packed16);
     if (ready->packed16) gemm16_pack(cx, n, k, w->data, in_out, ready->packed16);
   } else {
@@ -48,7 +48,7 @@ Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const 
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor ready;
   try(weight_ready(cx, w, in_out, &ready));
-  if (in_bf16(w))
+  if (weight_in_bf16(w))
     try(gemm16_forward(cx, m, n, k, x, k, ready.packed16, bias, y, n));
   else
     gemm_forward(cx, m, n, k, x, k, ready.packed, bias, y, n);
@@ -61,7 +61,7 @@ Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real 
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
   const Ctx c = matrix_ctx(cx, w);
   if (w->mat) return matrix_dx(&c, m, w->mat, dy, n, dx, k, add);
-  if (!in_bf16(w)) return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
+  if (!weight_in_bf16(w)) return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor ready;
   try(weight_ready(cx, w, in_out, &ready));
@@ -73,6 +73,6 @@ Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real 
 Status weight_dw(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, const real *x,
                  real *dw, bool add) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
-  if (in_bf16(w)) return gemm16_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add);
+  if (weight_in_bf16(w)) return gemm16_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add);
   return gemm_dw(cx, m, n, k, dy, n, x, k, in_out, dw, add);
 }

@@ -16,6 +16,7 @@
 static inline int weight_outputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 1 : 0]; }
 static inline int weight_inputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 0 : 1]; }
 
+bool weight_in_bf16(const Tensor *w); /* are its products? */
 /* *ready is w; one without panels gets them in cx's arena, so that several products share them. */
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready);
 /* The panels alone, of a weight that is no Matrix and computed in float32. */

@@ -34,9 +34,27 @@ size_t kv_size(const AttnShape *s, int cap) {
          GROUP; /* last group read whole */
 }
 
+KvSeg kv_segment(const AttnShape *s, real *memory, int cap) {
+  const size_t v = (size_t)(kv_blocks(s) - 1) * kv_size(s, cap);
+  return (KvSeg){.k = memory, .v = memory + v, .cap = cap, .row0 = -1};
+}
+
+static void store_rows(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k,
+                       int ldk) {
+  const ptrdiff_t hd = s->head_dim;
+  for (int h = 0; h < s->kv_heads; h++)
+    for (int t = 0; t < n; t++)
+      memcpy(seg->v + ((ptrdiff_t)h * seg->cap + at + t) * hd, k + (ptrdiff_t)t * ldk + h * hd,
+             sizeof(real) * (size_t)hd);
+}
+
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv) {
   const int hd = s->head_dim;
+  if (s->v_dim) {
+    store_rows(s, seg, at, n, k, ldk);
+    return;
+  }
   for (int h = 0; h < s->kv_heads; h++)
     for (int t = 0, m; t < n; t += m) {
       const ptrdiff_t key = at + t, line = (ptrdiff_t)h * seg->cap + key;
@@ -58,8 +76,9 @@ static void strip_rows(const Attn *a, const Strip *t, Row *rows) {
       at -= sp->n;
       sp++;
     }
-    const int pos = prefix_len(sp) + sp->own_at + at, w = a->s->window;
-    rows[j] = (Row){sp, sp->row + at, w > 0 ? kern_max(0, pos - w + 1) : 0, pos + 1};
+    const int before = prefix_len(sp), pos = before + sp->own_at + at;
+    rows[j] = (Row){.span = sp, .row = sp->row + at};
+    attn_sees(a->s, pos, before + sp->own->len, &rows[j].lo, &rows[j].hi);
   }
 }
 
@@ -96,7 +115,7 @@ static void merge(const Attn *a, bool seen, const Sums *part, int from, const Su
 }
 
 static void finish(const Attn *a, int kvh, const Row *rows, int n, const Sums *all, int unit) {
-  const int g = a->group, hd = a->s->head_dim;
+  const int g = a->group, hd = attn_value_dim(a->s);
   for (int u = 0; u < n * g; u++) {
     const Row *r = rows + u / g;
     const int head = kvh * g + u % g;
@@ -124,8 +143,10 @@ static int score_size(const Attn *a) {
   return kern_max(a->strip_units, a->group + NARROW) * LD_SCORES;
 }
 
+static int turned_size(const Attn *a) { return a->s->v_dim ? a->s->head_dim * KV_BLOCK : 0; }
+
 static int work_size(const Attn *a) {
-  return 2 * query_size(a) + score_size(a) + sums_size(a->strip_units, a->hd16) +
+  return 2 * query_size(a) + score_size(a) + turned_size(a) + sums_size(a->strip_units, a->hd16) +
          sums_size(a->tile_units, a->hd16);
 }
 
@@ -135,6 +156,8 @@ static Work work_of(const Attn *a, int worker) {
   at += 2 * query_size(a);
   w.scores = at + GROUP;
   at += score_size(a);
+  w.keys = at;
+  at += turned_size(a);
   w.part = lay_out(at, a->strip_units, a->hd16);
   w.all = lay_out(at + sums_size(a->strip_units, a->hd16), a->tile_units, a->hd16);
   return w;
@@ -297,11 +320,12 @@ static void choose_sizes(Attn *a, int nspans) {
   int keys = 0, rows = 0;
   for (int i = 0; i < nspans; i++) {
     const AttnSpan *sp = a->spans + i;
-    keys = kern_max(keys, prefix_len(sp) + sp->own_at + sp->n);
+    keys =
+        kern_max(keys, prefix_len(sp) + (a->s->bidirectional ? sp->own->len : sp->own_at + sp->n));
     rows += sp->n;
   }
   a->group = a->s->heads / a->s->kv_heads;
-  a->hd16 = round_up(a->s->head_dim, GROUP);
+  a->hd16 = round_up(attn_value_dim(a->s), GROUP);
   a->parts = kern_ceil(keys, PART);
   a->narrow_rows = kern_max(1, NARROW / a->group);
   a->wide_rows = kern_max(1, WIDE / a->group);

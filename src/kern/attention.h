@@ -27,7 +27,7 @@ typedef struct Tile {
 typedef struct Attn {
   const AttnShape *s;
   const AttnSpan *spans;
-  int group, hd16, parts;
+  int group, hd16, parts;      /* hd16: of a value, in whole groups */
   int narrow_rows, wide_rows;  /* of a strip, at most */
   int strip_units, tile_units; /* at most; strip_units: whole groups */
   const real *q;
@@ -53,6 +53,7 @@ typedef struct Sums {
 /* A worker's scratch. */
 typedef struct Work {
   real *q, *qt;   /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
+  real *keys;     /* latent: a block of keys turned, [head_dim, KV_BLOCK] */
   real *scores;   /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
   Sums part, all; /* of a strip; of a tile */
 } Work;

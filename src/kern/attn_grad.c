@@ -5,7 +5,7 @@
  *   S^T = K Q^T, P^T = exp(z - lse), dP^T = V dO^T, z = scale S^T, or cap tanh(scale S^T / cap),
  *   dS = dz/dS P (dP - D), D = rowsum(dO o)
  *   dV += P^T dO,  dK += dS^T Q,  dQ += dS K
- * Along the diagonal only keys are walked that some unit of a group sees.  dK and dV of a span's own
+ * Along the edge of what rows see only keys are walked that some unit of a group sees.  dK and dV of a span's own
  * keys belong to its piece alone and are added in place; those of a prefix, and of a span in several
  * pieces, go to a private copy; copies are added in the pieces' order, so neither threads nor the
  * number of pieces handled at once can be seen in the result.
@@ -30,7 +30,8 @@ typedef struct Piece {
 typedef struct Grad {
   const AttnShape *s;
   const AttnSpan *spans;
-  int nspans, group, hd16, units, max_keys; /* units: of a tile, whole groups */
+  int nspans, group, units, max_keys; /* units: of a tile, whole groups */
+  int hd16, vd;                       /* of a key in whole groups, of a value */
   const real *q, *o, *lse, *dout;
   ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
   real *dq, *dk, *dv;
@@ -77,6 +78,12 @@ static Work work_of(const Grad *g, int worker) {
 /* The first n keys of a segment as rows, in whole blocks. */
 static void load_keys(const Grad *g, const KvSeg *seg, int kvh, int n, real *y) {
   const ptrdiff_t hd = g->s->head_dim;
+  if (g->s->v_dim) {
+    for (ptrdiff_t j = 0; j < n; j++)
+      memcpy(y + j * g->hd16, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
+             sizeof(real) * (size_t)hd);
+    return;
+  }
   for (ptrdiff_t j = 0; j < n; j += KV_BLOCK)
     kernels()->transpose(g->s->head_dim, KV_BLOCK, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
                          KV_BLOCK, y + j * g->hd16, g->hd16);
@@ -85,24 +92,22 @@ static void load_keys(const Grad *g, const KvSeg *seg, int kvh, int n, real *y) 
 /* Unit i of the tile: query row r0 + i / group, one head of the kv head. */
 static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int i) {
   const int hd = g->s->head_dim, r = w->r0 + i / g->group, head = kvh * g->group + i % g->group;
-  const size_t bytes = sizeof(real) * (size_t)hd;
-  const ptrdiff_t row = sp->row + r, at = (ptrdiff_t)head * hd;
+  const ptrdiff_t row = sp->row + r, at = (ptrdiff_t)head * g->vd;
   const real *dout = g->dout + row * g->lddo + at;
-  memcpy(w->q + i * g->hd16, g->q + row * g->ldq + at, bytes);
-  memcpy(w->dout + i * g->hd16, dout, bytes);
+  memcpy(w->q + i * g->hd16, g->q + row * g->ldq + head * hd, sizeof(real) * (size_t)hd);
+  memcpy(w->dout + i * g->hd16, dout, sizeof(real) * (size_t)g->vd);
   w->lse[i] = g->lse[row * g->s->heads + head];
-  w->d[i] = kernels()->dot(hd, dout, g->o + row * g->ldo + at);
+  w->d[i] = kernels()->dot(g->vd, dout, g->o + row * g->ldo + at);
 }
 
 static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh) {
-  const int plen = prefix_len(sp), win = g->s->window, hd = g->s->head_dim, hd16 = g->hd16;
+  const int plen = prefix_len(sp), hd = g->s->head_dim, hd16 = g->hd16;
   w->n = w->rows * g->group;
   w->n16 = round_up(w->n, GROUP);
-  if (hd < hd16) memset(w->q, 0, sizeof(real) * (size_t)(2 * g->units * hd16));
+  if (g->vd < hd16) memset(w->q, 0, sizeof(real) * (size_t)(2 * g->units * hd16));
   for (int i = 0; i < w->n16; i++) {
     const int r = w->r0 + kern_min(i, w->n - 1) / g->group;
-    w->hi[i] = plen + r + 1;
-    w->lo[i] = win > 0 ? kern_max(0, w->hi[i] - win) : 0;
+    attn_sees(g->s, plen + r, plen + sp->n, &w->lo[i], &w->hi[i]);
     if (i < w->n) {
       load_unit(g, w, sp, kvh, i);
       continue;
@@ -114,7 +119,7 @@ static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh) {
   }
   for (int i = 0; i < w->n16; i += GROUP) {
     kernels()->transpose(GROUP, hd, w->q + i * hd16, hd16, w->qt + i * hd, GROUP);
-    kernels()->transpose(GROUP, hd, w->dout + i * hd16, hd16, w->dot + i * hd, GROUP);
+    kernels()->transpose(GROUP, g->vd, w->dout + i * hd16, hd16, w->dot + i * hd, GROUP);
   }
   memset(w->dq, 0, sizeof(real) * (size_t)(w->n * hd16));
 }
@@ -136,7 +141,7 @@ typedef struct Block {
   const real *v;
   real *dk, *dv;
   ptrdiff_t ld;
-  int cols; /* of dk and dv: head_dim, or hd16 in a copy */
+  int cols, v_cols; /* of dk and dv: a head's, or hd16 in a copy */
 } Block;
 
 /* the first unit that sees keys from `key` on */
@@ -151,7 +156,7 @@ static void probabilities(const Grad *g, const Work *w, const Block *b, int j, i
   if (u >= w->n16) return;
   kn->block(n, w->n16 - u, hd, w->keys + (ptrdiff_t)(b->key + j) * g->hd16, g->hd16, 1,
             w->qt + u * hd, GROUP, (ptrdiff_t)hd * GROUP, w->p + at, g->units, false);
-  kn->block(n, w->n16 - u, hd, b->v + (ptrdiff_t)j * hd, hd, 1, w->dot + u * hd, GROUP,
+  kn->block(n, w->n16 - u, g->vd, b->v + (ptrdiff_t)j * hd, hd, 1, w->dot + u * hd, GROUP,
             (ptrdiff_t)hd * GROUP, w->ds + at, g->units, false);
   kn->attn_ds(n, w->n16 - u, g->units, g->s->scale, g->s->softcap, w->lse + u, w->d + u, b->key + j,
               w->lo + u, w->hi + u, w->p + at, w->ds + at);
@@ -162,7 +167,7 @@ static void add_keys(const Grad *g, const Work *w, const Block *b, int j, int n,
   const int at = j * g->units + u;
   if (u >= w->n) return;
   if (b->dv)
-    kernels()->block(n, b->cols, w->n - u, w->p + at, g->units, 1, w->dout + u * g->hd16, g->hd16,
+    kernels()->block(n, b->v_cols, w->n - u, w->p + at, g->units, 1, w->dout + u * g->hd16, g->hd16,
                      GROUP, b->dv + j * b->ld, b->ld, true);
   if (b->dk)
     kernels()->block(n, b->cols, w->n - u, w->ds + at, g->units, 1, w->q + u * g->hd16, g->hd16,
@@ -209,9 +214,15 @@ static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh,
                      .dk = g->dk ? dk + at + j * ld : NULL,
                      .dv = g->dv ? dv + at + j * ld : NULL,
                      .ld = ld,
-                     .cols = in_place ? g->s->head_dim : g->hd16};
+                     .cols = in_place ? g->s->head_dim : g->hd16,
+                     .v_cols = in_place ? g->vd : g->hd16};
     one_block(g, w, &b);
   }
+}
+
+/* Own keys that some row of the piece sees, at most. */
+static int own_keys(const Grad *g, const Piece *pc) {
+  return g->s->bidirectional ? pc->span->n : pc->to;
 }
 
 static void grad_chunk(void *arg, int chunk, int worker) {
@@ -226,14 +237,13 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   w.dv = w.dk + copy;
   memset(w.dk, 0, sizeof(real) * 2 * copy);
   if (sp->prefix) load_keys(g, sp->prefix, kvh, plen, w.keys);
-  load_keys(g, sp->own, kvh, pc->to, w.keys + (ptrdiff_t)plen * g->hd16);
+  load_keys(g, sp->own, kvh, own_keys(g, pc), w.keys + (ptrdiff_t)plen * g->hd16);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     w.rows = kern_min(step, pc->to - w.r0);
     load_tile(g, &w, sp, kvh);
-    const int lo = w.lo[0];
+    const int lo = w.lo[0], hi = w.hi[w.n - 1];
     if (sp->prefix) one_segment(g, &w, sp->prefix, kvh, false, 0, lo, plen);
-    one_segment(g, &w, sp->own, kvh, pc->copied == plen, plen, kern_max(0, lo - plen),
-                w.r0 + w.rows);
+    one_segment(g, &w, sp->own, kvh, pc->copied == plen, plen, kern_max(0, lo - plen), hi - plen);
     if (g->dq) add_dq(g, &w, sp, kvh);
   }
 }
@@ -278,9 +288,9 @@ static bool next_piece(const Grad *g, int *span, int *row, Piece *pc) {
   while (*span < g->nspans && *row >= g->spans[*span].n) ++*span, *row = 0;
   if (*span == g->nspans) return false;
   const AttnSpan *sp = g->spans + *span;
-  const int plen = prefix_len(sp), from = *row, to = kern_min(from + PIECE, sp->n);
-  *pc = (Piece){.span = sp, .from = from, .to = to, .copied = plen + (sp->n > PIECE ? to : 0)};
-  *row = to;
+  *pc = (Piece){.span = sp, .from = *row, .to = kern_min(*row + PIECE, sp->n)};
+  pc->copied = prefix_len(sp) + (sp->n > PIECE ? own_keys(g, pc) : 0);
+  *row = pc->to;
   return true;
 }
 
@@ -330,6 +340,7 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .nspans = nspans,
             .group = group,
             .hd16 = round_up(s->head_dim, GROUP),
+            .vd = attn_value_dim(s),
             .units = round_up(kern_max(1, UNITS / group) * group, GROUP),
             .q = q,
             .o = o,

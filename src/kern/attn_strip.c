@@ -18,6 +18,14 @@ static int same_span(const Row *rows, int j0, int n) {
 
 /* ---- narrow -------------------------------------------------------------------- */
 
+/* Units [u0, u1) and n keys, transposed in blocks, from logical key `key` on. */
+static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u1, const real *keys,
+                      int n, int key) {
+  const ptrdiff_t hd = a->s->head_dim;
+  kernels()->block(u1 - u0, n, a->s->head_dim, w->q + u0 * hd, hd, 1, keys, KV_BLOCK, hd * KV_BLOCK,
+                   w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false);
+}
+
 /* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
  * (what is too much is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
@@ -26,9 +34,15 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
   to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
   if (from >= to) return;
-  kernels()->block(u1 - u0, to - from, a->s->head_dim, w->q + u0 * hd, hd, 1,
-                   seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, KV_BLOCK, hd * KV_BLOCK,
-                   w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES, false);
+  const real *keys = seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd;
+  if (!a->s->v_dim) {
+    scores_of(a, w, p, u0, u1, keys, to - from, base + from);
+    return;
+  }
+  for (int j = from; j < to; j += KV_BLOCK, keys += hd * KV_BLOCK) {
+    kernels()->transpose(KV_BLOCK, a->s->head_dim, keys, hd, w->keys, KV_BLOCK);
+    scores_of(a, w, p, u0, u1, w->keys, KV_BLOCK, base + j);
+  }
 }
 
 static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
@@ -100,18 +114,20 @@ static void turn(const Attn *a, const Work *w, int units) {
     kernels()->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
 }
 
-/* Scores of all units with keys of a segment, by blocks of keys; causally: of those that see some. */
+/* Scores of all units with keys of a segment, by blocks of keys: of those that see some. */
 static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                         const KvSeg *seg, int base, int to) {
   const ptrdiff_t hd = a->s->head_dim;
+  const bool as_rows = a->s->v_dim > 0;
   const int units16 = round_up(n * a->group, GROUP);
   to = kern_min(p->to, to) - base;
   for (int j = kern_max(0, p->from - base), m, u = 0; j < to; j += m) {
     m = kern_min(KV_BLOCK - j % KV_BLOCK, to - j);
     while (keys_before(a, p, rows, n, u + GROUP) <= base + j) u += GROUP;
     kernels()->block(m, units16 - u, a->s->head_dim,
-                     seg->k + ((ptrdiff_t)p->kvh * seg->cap + j - j % KV_BLOCK) * hd + j % KV_BLOCK,
-                     1, KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
+                     seg->k + ((ptrdiff_t)p->kvh * seg->cap + j - j % KV_BLOCK) * hd +
+                         j % KV_BLOCK * (as_rows ? hd : 1),
+                     as_rows ? hd : 1, as_rows ? 1 : KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
                      w->scores + (base + j - p->start) * units16 + u, units16, false);
   }
 }

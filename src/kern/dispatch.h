@@ -187,6 +187,13 @@ static inline int kern_max(int a, int b) { return a > b ? a : b; }
 static inline int kern_ceil(int a, int b) { return (a + b - 1) / b; }
 static inline int round_up(int a, int b) { return kern_ceil(a, b) * b; }
 
+/* The keys [lo, hi) that position pos sees of a sequence of `keys`. */
+static inline void attn_sees(const AttnShape *s, int pos, int keys, int *lo, int *hi) {
+  const int w = s->window;
+  *lo = w > 0 ? kern_max(0, pos - w + 1) : 0;
+  *hi = !s->bidirectional ? pos + 1 : w > 0 && w < keys - pos ? pos + w : keys;
+}
+
 /* Scratch of `size` reals per thread; the worker's own piece. */
 typedef struct Scratch {
   real *data;

@@ -103,13 +103,14 @@ Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
 /* ---- attention -------------------------------------------------------------
  * Keys and values live in segments: a prompt's, and each completion's own.  A
  * span is a run of consecutive query rows that sees the whole prefix segment
- * (if any) and its own segment causally.  The same structure serves training
+ * (if any) and its own segment, causally or (AttnShape.bidirectional) whole.  The same structure serves training
  * (segments filled from the step's k and v) and decoding (segments are the cache).
  */
 enum { KV_BLOCK = 16 };
 
+/* Latent attention (AttnShape.v_dim) keeps keys once, as rows, which are the values too. */
 typedef struct KvSeg {
-  real *k;  /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks */
+  real *k;  /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */
   real *v;  /* [kv_heads, cap, head_dim] */
   int cap;  /* multiple of KV_BLOCK */
   int len;  /* keys present */
@@ -118,7 +119,7 @@ typedef struct KvSeg {
 
 typedef struct AttnSpan {
   const KvSeg *prefix; /* seen whole; NULL: none */
-  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i */
+  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i, or all */
   int row, n;          /* query rows row .. row + n - 1 of q and o */
   int own_at;          /* own keys before this span's first row; logical position of row i is
                           (prefix ? prefix->len : 0) + own_at + i */
@@ -130,21 +131,30 @@ typedef struct AttnShape {
   real scale;   /* of the scores, usually 1 / sqrt(head_dim) */
   int window;   /* 0: all; else key j is visible to position i when i - window < j <= i */
   real softcap; /* 0: none; else a scaled score s becomes softcap tanh(s / softcap) */
+  bool bidirectional; /* a query sees its whole own segment (and the prefix), what follows too; with
+                         a window: i - window < j < i + window */
+  int v_dim; /* 0: values are as wide as keys; else there are none of their own: a value is the
+                   first v_dim channels of its key (latent attention), and so wide is a head of o */
 } AttnShape;
 
+static inline int attn_value_dim(const AttnShape *s) { return s->v_dim ? s->v_dim : s->head_dim; }
+/* Blocks of kv_size reals that a segment takes: k and v, or one for both. */
+static inline int kv_blocks(const AttnShape *s) { return s->v_dim ? 1 : 2; }
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
 size_t kv_size(const AttnShape *s, int cap);
-/* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim].  Sets
- * no len. */
+/* A segment without keys in kv_blocks * kv_size reals. */
+KvSeg kv_segment(const AttnShape *s, real *memory, int cap);
+/* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim], with
+ * v_dim v is not looked at.  Sets no len. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
 
-/* o[rows, heads*head_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL.
+/* o[rows, heads * attn_value_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL.
  * Row-invariant. */
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse);
 /* Gradients for training spans (every segment has row0 >= 0, own_at == 0).  dq, dk, dv are added to;
- * any may be NULL. */
+ * any may be NULL.  With v_dim dk and dv may be the same: what keys get in either role. */
 Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                      const real *q, int ldq, const real *o, int ldo, const real *lse,
                      const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv, int lddkv);
@@ -166,6 +176,19 @@ Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const r
  * backward. */
 void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, const real *x, int ldx,
                 const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add);
+/* Rotate neighbours: of r channels of each head, which begin x_head (y_head) apart, (x_2i, x_2i+1) by
+ * pos * inv_freq[i].  cs and inverse as above. */
+typedef struct RopePairs {
+  int rows, heads, r;
+  const real *x;
+  ptrdiff_t ldx, x_head;
+  real *y;
+  ptrdiff_t ldy, y_head;
+  const int32_t *pos;
+  const real *cs;
+  bool inverse, add;
+} RopePairs;
+void rope_pairs(const Ctx *cx, const RopePairs *p);
 /* y = act(gate) * up, n elements; act: silu, or gelu (tanh approximation) */
 typedef enum GateAct { GATE_SILU, GATE_GELU } GateAct;
 void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up, real *y);

@@ -144,6 +144,33 @@ Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const r
 }
 
 /* ---- rotary positions ---- */
+
+static void pairs_row(const RopePairs *p, int row) {
+  const real *cs = p->cs + (ptrdiff_t)p->pos[row] * p->r;
+  for (int h = 0; h < p->heads; h++) {
+    const real *x = p->x + row * p->ldx + h * p->x_head;
+    real *y = p->y + row * p->ldy + h * p->y_head;
+    for (int i = 0; i < p->r; i += 2) {
+      const real c = cs[i], s = p->inverse ? -cs[i + 1] : cs[i + 1];
+      const real a = x[i] * c - x[i + 1] * s, b = x[i] * s + x[i + 1] * c;
+      y[i] = p->add ? y[i] + a : a;
+      y[i + 1] = p->add ? y[i + 1] + b : b;
+    }
+  }
+}
+
+static void pairs_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const RopePairs *p = arg;
+  const int run = run_of(p->rows), end = kern_min(p->rows, (chunk + 1) * run);
+  for (int r = chunk * run; r < end; r++) pairs_row(p, r);
+}
+
+void rope_pairs(const Ctx *cx, const RopePairs *p) {
+  RopePairs j = *p;
+  pool_run(cx->pool, kern_ceil(p->rows, run_of(p->rows)), pairs_chunk, &j);
+}
+
 typedef struct Rope {
   int rows, heads, d, r, run;
   const real *x, *cs;

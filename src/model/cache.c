@@ -9,15 +9,15 @@ static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_B
 
 size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens) {
   const size_t segments = (size_t)layers * (size_t)slots;
-  return block_bytes(segments * 2 * kv_size(s, cap_of(tokens)) * sizeof(real)) +
+  return block_bytes(segments * (size_t)kv_blocks(s) * kv_size(s, cap_of(tokens)) * sizeof(real)) +
          segments * sizeof(KvSeg) + (size_t)slots * sizeof(int);
 }
 
 Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens) {
   const size_t n = (size_t)layers * (size_t)slots;
   const int cap = cap_of(tokens);
-  const size_t size = kv_size(s, cap);
-  *c = (Cache){.layers = layers, .slots = slots, .reals = 2 * n * size};
+  const size_t size = (size_t)kv_blocks(s) * kv_size(s, cap);
+  *c = (Cache){.layers = layers, .slots = slots, .reals = n * size};
   c->seg = mem_alloc(n * sizeof *c->seg);
   c->free = mem_alloc((size_t)slots * sizeof *c->free);
   c->memory = mem_alloc_aligned(c->reals * sizeof *c->memory);
@@ -26,10 +26,7 @@ Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens
     return fail(GRPO_ENOMEM, "decoder: key/value cache of %zu MiB",
                 cache_bytes(s, layers, slots, tokens) >> 20);
   }
-  for (size_t i = 0; i < n; i++) {
-    real *k = c->memory + 2 * i * size;
-    c->seg[i] = (KvSeg){.k = k, .v = k + size, .cap = cap, .row0 = -1};
-  }
+  for (size_t i = 0; i < n; i++) c->seg[i] = kv_segment(s, c->memory + i * size, cap);
   cache_clear(c);
   return GRPO_OK;
 }

@@ -23,7 +23,8 @@ const FamilyRow family_rows[FAMILY_COUNT] = {
 
 #define IN(name) (1u << FAMILY_##name)
 #define ALL      (~0u)
-#define ROPED    (ALL & ~IN(GPT2))
+#define ROPED    (ALL & ~IN(GPT2) & ~IN(GPT2_MLA))
+#define LATENTS  (IN(GPT2_MLA) | IN(DEEPSEEK2))
 #define QWENS    (IN(QWEN2) | IN(QWEN3))
 #define GEMMAS   (IN(GEMMA2) | IN(GEMMA3))
 #define WINDOWED (IN(MISTRAL) | QWENS | GEMMAS | IN(PHI3))
@@ -110,6 +111,7 @@ unsigned config_traits(const Config *c) {
   if (c->attention_bias) t |= TRAIT_QKV_BIAS | TRAIT_O_BIAS;
   if (c->mlp_bias) t |= TRAIT_MLP_BIAS;
   if (!c->tie_word_embeddings) t |= TRAIT_UNTIED;
+  if (c->q_lora_rank && t & TRAIT_LATENT) t |= TRAIT_LOW_QUERY;
   return t;
 }
 
@@ -121,8 +123,11 @@ int config_window(const Config *c, int layer) {
 
 int config_rotary_dim(const Config *c) {
   const double part = c->partial_rotary_factor;
+  if (config_traits(c) & TRAIT_LATENT) return c->qk_rope_head_dim;
   return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
 }
+
+bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }
 
 bool config_has_local_rope(const Config *c) { return c->family == FAMILY_GEMMA3; }
 
@@ -206,6 +211,10 @@ static double scale_of_embeddings(const Config *c, const char *dtype) {
 /* Fields whose absence means "as the others say". */
 static Status derive(Config *c, const char *dtype, const char *what) {
   if (!c->intermediate_size) c->intermediate_size = 4 * c->hidden_size;
+  if (config_traits(c) & TRAIT_LATENT) {
+    c->num_key_value_heads = 1;
+    c->head_dim = c->kv_lora_rank + c->qk_rope_head_dim;
+  }
   if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
   if (!c->head_dim) {
     if (c->hidden_size % c->num_attention_heads)
@@ -267,6 +276,19 @@ static Status check_activation(const Config *c, const Json *j, const char *what)
     if (s && strcmp(s, *a) == 0) return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: %s '%s' is not supported (%s models use %s)", what,
               f->activation_key, s ? s : "?", f->type, f->activation);
+}
+
+/* Every layer must be dense: n_routed_experts is null, or the experts begin after the last layer. */
+static Status check_dense(Config *c, const Json *j, const char *what) {
+  const Json *experts = json_get(j, "n_routed_experts");
+  if (c->family != FAMILY_DEEPSEEK2) return GRPO_OK;
+  if (experts && config_absent(experts)) c->first_k_dense_replace = c->num_hidden_layers;
+  if (c->first_k_dense_replace >= c->num_hidden_layers) return GRPO_OK;
+  return fail(
+      GRPO_EFORMAT,
+      "%s: layers from first_k_dense_replace = %d on are mixtures of experts, which are not "
+      "supported (want it to be num_hidden_layers = %d)",
+      what, c->first_k_dense_replace, c->num_hidden_layers);
 }
 
 /* ---- which layers are windowed --------------------------------------------------- */
@@ -342,6 +364,9 @@ static Status add_eos(Config *c, const Json *v, const char *what) {
 static Status read_special(Config *c, const Json *j, const char *what) {
   try(read_token(j, "bos_token_id", what, &c->bos_token_id));
   try(read_token(j, "pad_token_id", what, &c->pad_token_id));
+  int mask = -1;
+  try(read_token(j, "mask_token_id", what, &mask));
+  if (mask >= 0 && mask < c->vocab_size) c->denoiser = true, c->mask_token_id = mask;
   const Json *v = json_get(j, "eos_token_id");
   if (config_absent(v)) return GRPO_OK;
   if (json_type(v) != JSON_ARRAY) return add_eos(c, v, what);
@@ -360,7 +385,7 @@ bool config_is_eos(const Config *c, int id) {
 static Status read_family(Config *c, const Json *j, const char *what) {
   const Json *v = json_get(j, "model_type");
   const char *type = v ? json_string(v) : NULL;
-  char known[128] = "";
+  char known[192] = "";
   for (int f = 0, at = 0; f < FAMILY_COUNT; f++) {
     c->family = (Family)f;
     if (type && strcmp(type, family_rows[f].type) == 0) return GRPO_OK;
@@ -395,6 +420,7 @@ Status config_from_json(Config *out, const Json *j, const char *what) {
   try(check_refusals(&c, text, what));
   try(check_activation(&c, text, what));
   try(read_fields(&c, text, what));
+  try(check_dense(&c, text, what));
   try(derive(&c, dtype, what));
   try(read_windows(&c, text, what));
   try(config_read_rope(&c, text, what));
@@ -452,8 +478,24 @@ static Status check_ranges(const Config *c, const char *what) {
   return GRPO_OK;
 }
 
+static Status check_latent(const Config *c, const char *what) {
+  if (c->qk_rope_head_dim % 2)
+    return fail(GRPO_EFORMAT, "%s: qk_rope_head_dim %d is odd, rotary positions need it even", what,
+                c->qk_rope_head_dim);
+  if (c->head_dim != c->kv_lora_rank + c->qk_rope_head_dim || c->num_key_value_heads != 1)
+    return fail(GRPO_EFORMAT,
+                "%s: latent attention has one key head of kv_lora_rank + "
+                "qk_rope_head_dim channels",
+                what);
+  if (c->head_dim > 1024)
+    return fail(GRPO_EFORMAT, "%s: kv_lora_rank + qk_rope_head_dim = %d is more than 1024", what,
+                c->head_dim);
+  return GRPO_OK;
+}
+
 static Status check_heads(const Config *c, const char *what) {
   const unsigned traits = config_traits(c);
+  if (traits & TRAIT_LATENT) return check_latent(c, what);
   if (c->num_attention_heads % c->num_key_value_heads)
     return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
                 what, c->num_attention_heads, c->num_key_value_heads);
@@ -472,7 +514,9 @@ static Status check_heads(const Config *c, const char *what) {
 Status config_check(const Config *c, const char *what) {
   try(check_ranges(c, what));
   try(check_heads(c, what));
-  double h = c->hidden_size, q = (double)c->num_attention_heads * c->head_dim;
+  const bool latent = config_traits(c) & TRAIT_LATENT;
+  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim : c->head_dim;
+  double h = c->hidden_size, q = (double)c->num_attention_heads * head;
   double layer = 4 * h * q + 3 * h * c->intermediate_size;
   double all = layer * c->num_hidden_layers + 2 * h * c->vocab_size;
   if (all > 1e11 || (double)c->max_position_embeddings * h > 1e11)

@@ -35,7 +35,9 @@ typedef enum Trait {
   TRAIT_QKV_BIAS = 256,
   TRAIT_O_BIAS = 512,
   TRAIT_MLP_BIAS = 1024,
-  TRAIT_UNTIED = 2048
+  TRAIT_UNTIED = 2048,
+  TRAIT_LATENT = 4096,   /* keys and values from a common latent; some channels rotate, in pairs */
+  TRAIT_LOW_QUERY = 8192 /* and queries from one of their own */
 } Trait;
 
 typedef enum RopeScaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_LONG } RopeScaling;
@@ -49,6 +51,8 @@ typedef struct Config {
   double query_pre_attn_scalar;       /* 0: head_dim */
   double attn_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
   double embedding_scale;             /* 0: none */
+  int q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim; /* latent */
+  int first_k_dense_replace;
   bool use_sliding_window;
   int sliding_window, max_window_layers, sliding_window_pattern;
   uint32_t windowed[CONFIG_MAX_LAYERS / 32]; /* bits: the layers that sliding_window is for */
@@ -64,6 +68,8 @@ typedef struct Config {
   double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */
   int num_eos, eos_token_id[CONFIG_MAX_EOS]; /* config.json and generation_config.json together */
+  bool denoiser;     /* trained to fill in masks (rl/denoise.h): our own key, mask_token_id */
+  int mask_token_id; /* where denoiser */
 } Config;
 
 /* `what` names the source in messages. */
@@ -78,7 +84,8 @@ bool config_is_eos(const Config *c, int id);
 unsigned config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */
 int config_window(const Config *c, int layer);  /* 0: the layer sees everything */
-int config_rotary_dim(const Config *c);         /* of head_dim; the rest is not rotated */
+int config_rotary_dim(const Config *c);         /* of a head; the rest is not rotated */
+bool config_rotates(const Config *c);           /* are there rotary positions? */
 bool config_has_local_rope(const Config *c);    /* windowed layers rotate otherwise */
 
 #endif

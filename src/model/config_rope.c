@@ -128,7 +128,7 @@ static Status read_local(Config *c, const Json *r, const char *what) {
 Status config_read_rope(Config *c, const Json *j, const char *what) {
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
   c->rope_factor = 1;
-  for (int i = 0; i < 2 && config_traits(c) & TRAIT_ROPE; i++) {
+  for (int i = 0; i < 2 && config_rotates(c); i++) {
     const Json *r = json_get(j, keys[i]);
     const Json *full = json_get(r, "full_attention"), *local = json_get(r, "sliding_attention");
     if (config_absent(r)) continue;

@@ -58,14 +58,13 @@ void config_put_json(Buf *b, const Config *c) {
   }
   if (config_has_layer_types(c) && c->use_sliding_window && c->sliding_window)
     put_layer_types(b, c);
-  if (config_traits(c) & TRAIT_ROPE)
-    config_put_rope(b, c);
-  else
-    put_int(b, "n_ctx", c->max_position_embeddings);
+  if (config_rotates(c)) config_put_rope(b, c);
+  if (config_traits(c) & TRAIT_CONV1D) put_int(b, "n_ctx", c->max_position_embeddings);
   config_put_key(b, family->activation_key);
   buf_printf(b, "\"%s\"", family->activation);
   put_token(b, "bos_token_id", c->bos_token_id);
   put_token(b, "pad_token_id", c->pad_token_id);
   put_eos(b, c);
+  if (c->denoiser) put_token(b, "mask_token_id", c->mask_token_id);
   buf_puts(b, "\n}\n");
 }

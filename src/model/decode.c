@@ -46,7 +46,7 @@ typedef struct Job {
   HeadRow row;
   bool fresh;    /* row is still to be worked out */
   int32_t token; /* what was drawn, and its log-probability */
-  real logp;
+  real logp, target_logp;
 } Job;
 
 struct Decoder {
@@ -383,6 +383,11 @@ static Status admit(Decoder *d) {
 
 /* ---- tokens ----------------------------------------------------------------------------- */
 
+/* Does the request have a token to compare with at the completion's next place? */
+static bool has_target(const Request *r, const Completion *o) {
+  return o->target_logp && o->len < r->target_len;
+}
+
 static void draw_job(const Decoder *d, Job *j, const SamplerScratch *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
@@ -404,6 +409,8 @@ static void draw_job(const Decoder *d, Job *j, const SamplerScratch *scratch) {
                      .len = o->len};
   j->token = sampler_draw(&draw, scratch);
   j->logp = head_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
+  if (has_target(r, o))
+    j->target_logp = head_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
 }
 
 static int jobs_a_chunk(const Decoder *d) { return DRAW_LOGITS / d->m->config.vocab_size + 1; }
@@ -430,6 +437,7 @@ static Status record(Decoder *d, const Job *j, bool *over) {
   Completion *o = s->out;
   bool ended = is_eos(d, j->token);
   try(check_row(&j->row));
+  if (has_target(request_of(d, j->seq->prompt), o)) o->target_logp[o->len] = j->target_logp;
   o->ids[o->len] = j->token;
   o->logp[o->len] = j->logp;
   if (o->entropy) o->entropy[o->len] = j->row.entropy;
@@ -480,6 +488,7 @@ static Status put_in(Decoder *d, Sequence *s, const Reply *r) {
     o->logp[o->len] = 0;
     if (o->entropy) o->entropy[o->len] = 0;
     o->sampled[o->len] = 0;
+    if (o->target_logp) o->target_logp[o->len] = 0;
   }
   s->turn = o->len;
   return GRPO_OK;
@@ -620,6 +629,10 @@ static Status check_requests(const Decoder *d) {
       if (r->prompt[k] < 0 || r->prompt[k] >= c->vocab_size)
         return fail(GRPO_EARG, "prompt %d: token id %d is outside the vocabulary of %d", i + 1,
                     (int)r->prompt[k], c->vocab_size);
+    for (int k = 0; k < r->target_len; k++)
+      if (r->target[k] < 0 || r->target[k] >= c->vocab_size)
+        return fail(GRPO_EARG, "target %d: token id %d is outside the vocabulary of %d", i + 1,
+                    (int)r->target[k], c->vocab_size);
   }
   return GRPO_OK;
 }

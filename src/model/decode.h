@@ -35,8 +35,10 @@ void sampling_init(Sampling *s);
 typedef struct Request {
   const int32_t *prompt; /* at least 1 token */
   int prompt_len;
-  int n;      /* completions of this prompt */
-  RngKey key; /* sample index and token index are filled in */
+  int n;                 /* completions of this prompt */
+  RngKey key;            /* sample index and token index are filled in */
+  const int32_t *target; /* [target_len] a text to compare with: see Completion.target_logp */
+  int target_len;        /* 0: none */
 } Request;
 
 /* What follows a turn of the model: tokens that are put in, or the end of the completion. */
@@ -49,6 +51,8 @@ typedef struct Reply {
 typedef struct Completion {
   int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
   float *logp, *entropy; /* [max_new_tokens] caller's memory; entropy may be NULL */
+  float *target_logp; /* [max_new_tokens] or NULL: at each position that the request's target has,
+                            the log-probability of its token there, after what was drawn so far */
   uint8_t *sampled; /* [max_new_tokens] caller's memory: 1 drawn, 0 put in (its logp and entropy are
                      * 0); NULL: nobody asks, and nothing may be put in */
   int len;

@@ -31,10 +31,26 @@ static size_t kv_width(const Config *c) {
 
 static bool has(const Config *c, Trait t) { return (config_traits(c) & t) != 0; }
 
+/* Latent attention: a row's queries, what q_a_proj gives, what the heads read and make of it. */
+static size_t latent_queries(const Config *c) {
+  return (size_t)c->num_attention_heads * (size_t)(c->qk_nope_head_dim + c->qk_rope_head_dim);
+}
+static size_t latent_values(const Config *c) {
+  return (size_t)c->num_attention_heads * (size_t)c->v_head_dim;
+}
+static size_t read_width(const Config *c) { /* attention's result */
+  return (size_t)c->num_attention_heads *
+         (size_t)(has(c, TRAIT_LATENT) ? c->kv_lora_rank : c->head_dim);
+}
+static size_t key_blocks(const Config *c) { return has(c, TRAIT_LATENT) ? 1 : 2; }
+
 /* Reals of a row's results before attention's: norm, projections, q and k norms, rotations. */
 static size_t first_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, q = heads_width(c), kv = kv_width(c);
   const size_t turned = has(c, TRAIT_PACKED) ? q + 2 * kv : q + kv;
+  if (has(c, TRAIT_LATENT)) /* q_a and its norm, q, absorbed; kv_a, latent and its norm, keys */
+    return h + 2 * (size_t)c->q_lora_rank + latent_queries(c) + q + 2 * kv +
+           2 * (size_t)c->kv_lora_rank;
   return h + q + 2 * kv + (has(c, TRAIT_QK_NORM) ? q + kv : 0) + (has(c, TRAIT_ROPE) ? turned : 0);
 }
 
@@ -42,13 +58,14 @@ static size_t first_reals(const Config *c) {
 static size_t row_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t gated = has(c, TRAIT_PACKED) ? 5 : 3;
-  return first_reals(c) + heads_width(c) + 5 * h + (has(c, TRAIT_POST_NORMS) ? 2 * h : 0) +
-         (has(c, TRAIT_GATED) ? gated : 2) * f;
+  return first_reals(c) + read_width(c) + (has(c, TRAIT_LATENT) ? latent_values(c) : 0) + 5 * h +
+         (has(c, TRAIT_POST_NORMS) ? 2 * h : 0) + (has(c, TRAIT_GATED) ? gated : 2) * f;
 }
 
 static size_t layer_ops(const Config *c) {
-  return (size_t)(13 + (has(c, TRAIT_PACKED) ? 1 : 0) + (has(c, TRAIT_QK_NORM) ? 2 : 0) +
-                  (has(c, TRAIT_ROPE) ? 2 : 0) + (has(c, TRAIT_POST_NORMS) ? 2 : 0));
+  return (size_t)(13 + (has(c, TRAIT_LATENT) ? 6 : 0) + (has(c, TRAIT_PACKED) ? 1 : 0) +
+                  (has(c, TRAIT_QK_NORM) ? 2 : 0) + (has(c, TRAIT_ROPE) ? 2 : 0) +
+                  (has(c, TRAIT_POST_NORMS) ? 2 : 0));
 }
 
 /* What operations of a layer keep for backward: norms' statistics, and attention's log-sum-exps,
@@ -57,8 +74,9 @@ static size_t saved_reals(const Config *c, size_t rows, size_t spans) {
   const size_t heads = (size_t)c->num_attention_heads, kv_heads = (size_t)c->num_key_value_heads;
   size_t norms = has(c, TRAIT_CONV1D) || has(c, TRAIT_POST_NORMS) ? 4 : 2;
   if (has(c, TRAIT_QK_NORM)) norms += heads + kv_heads;
+  if (has(c, TRAIT_LATENT)) norms += 2;
   const size_t keys = rows + spans * KV_BLOCK / 2;
-  return (norms + heads) * rows + 2 * keys * kv_width(c);
+  return (norms + heads) * rows + key_blocks(c) * keys * kv_width(c);
 }
 
 /* Attention's forward (attention.c): a strip's queries and scores and a tile's sums per thread, the
@@ -91,17 +109,37 @@ size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspa
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
   const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
   const size_t attention =
-      rows * (first_reals(c) + heads_width(c)) + saved_reals(c, rows, (size_t)nspans);
+      rows * (first_reals(c) + read_width(c)) + saved_reals(c, rows, (size_t)nspans);
   const size_t scratch =
       max_size(score_reals(c, rows, (size_t)keys), rounded_reals(c, compute, rows, false));
   return (rows * h + max_size(rows * in_layer, attention) + scratch) * sizeof(real) +
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
+/* Latent attention's, in the order in which they come to be; of those in the first line two neighbours
+ * are alive at once, of the others both of a size. */
+static size_t latent_gradients(const Config *c) {
+  const size_t width[] = {latent_values(c), read_width(c), heads_width(c), latent_queries(c)};
+  const size_t pair[] = {kv_width(c), (size_t)c->kv_lora_rank, (size_t)c->q_lora_rank};
+  size_t n = 0;
+  for (int i = 0; i < 4; i++) {
+    bool there = width[i] == (size_t)c->hidden_size;
+    for (int k = 0; k < i - 1; k++) there |= width[k] == width[i];
+    n += there ? 0 : width[i];
+  }
+  for (int i = 0; i < 3; i++) {
+    bool there = pair[i] == (size_t)c->hidden_size;
+    for (int k = 0; k < i; k++) there |= pair[k] == pair[i];
+    n += there ? 0 : 2 * pair[i];
+  }
+  return n;
+}
+
 /* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(). */
 static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), kv = kv_width(c);
+  if (has(c, TRAIT_LATENT)) return 5 * h + (has(c, TRAIT_GATED) ? 3 : 2) * f + latent_gradients(c);
   if (has(c, TRAIT_CONV1D)) return 5 * h + 3 * h + 2 * f;
   const size_t packed = has(c, TRAIT_PACKED) ? q + 2 * kv + 2 * f : 0;
   if (q == h && kv == h) return 5 * h + 3 * f + packed;
@@ -272,7 +310,9 @@ size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
 size_t plan_kept_columns(const ModelPlan *p) {
   const Config *c = &p->config;
   const size_t q = heads_width(c), f = (size_t)c->intermediate_size;
-  const size_t attention = 2 * q + 2 * kv_width(c) + (size_t)c->num_attention_heads;
+  const size_t latent = (size_t)c->q_lora_rank + latent_queries(c) + kv_width(c) + read_width(c);
+  const size_t attention =
+      (has(c, TRAIT_LATENT) ? latent : 2 * q + 2 * kv_width(c)) + (size_t)c->num_attention_heads;
   const size_t mlp = has(c, TRAIT_GATED) ? 2 * f : f;
   return (size_t)c->num_hidden_layers * (attention + mlp + 2 * (size_t)c->hidden_size) +
          (size_t)p->lora_rank * (size_t)p->lora_modules;

@@ -6,6 +6,7 @@
 #ifndef GRPO_MODEL_IMPL_H
 #define GRPO_MODEL_IMPL_H
 
+#include "grad/latent.h"
 #include "kern/matrix.h"
 #include "model/model.h"
 
@@ -16,12 +17,17 @@ typedef enum LayerSlot {
   L_NORM1_B,
   L_QKV_W,
   L_QKV_B,
+  L_Q_A_W, /* latent attention: to a low rank; L_QNORM_W norms that, L_Q_W goes on */
+  L_Q_A_B,
   L_Q_W,
   L_Q_B,
   L_K_W,
   L_K_B,
   L_V_W,
   L_V_B,
+  L_KV_A_W, /* to the latent, which L_KNORM_W norms, and the rotary key */
+  L_KV_A_B,
+  L_KV_B_W, /* from there to keys and values, head by head (grad/latent.h) */
   L_O_W,
   L_O_B,
   L_QNORM_W,
@@ -44,6 +50,7 @@ typedef enum ModelSlot { M_EMBED, M_POSITION, M_NORM_W, M_NORM_B, M_HEAD, M_COUN
 
 typedef struct Layer {
   Tensor *t[L_COUNT];
+  uint64_t in_out; /* bits: slots whose weight is stored [in, out] */
 } Layer;
 
 typedef struct NameRef {
@@ -172,9 +179,11 @@ typedef struct Rows {
   AttnSpan *spans;       /* moved on to the next layer after each */
   const RngKey *dropout; /* as in Pack */
   Replay *replay;        /* as in Pack */
+  bool bidirectional;    /* as in Pack */
 } Rows;
 
 AttnShape model_attention(const Config *c); /* of a layer that sees everything */
+LatentShape model_latent(const Config *c);
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out);

@@ -7,8 +7,25 @@
 #include "model/impl.h"
 
 /* The sizes that parameters are made of. */
-typedef enum Dim { NONE, VOCAB, POSITIONS, HIDDEN, QKV, HEADS, KV, HEAD, FFN, GATE_UP } Dim;
-enum { BIAS = 1, NORM = 2, IN_OUT = 4 };
+typedef enum Dim {
+  NONE,
+  VOCAB,
+  POSITIONS,
+  HIDDEN,
+  QKV,
+  HEADS, /* queries, and what o_proj takes */
+  KV,
+  HEAD,
+  FFN,
+  GATE_UP,
+  QUERIES, /* of latent attention */
+  Q_RANK,
+  KV_RANK,
+  LATENT, /* with the rotary key */
+  KV_B,
+  VALUES
+} Dim;
+enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8 };
 
 /* A parameter; a model has it when it has all traits of `with` and none of `without`. */
 typedef struct Row {
@@ -19,6 +36,21 @@ typedef struct Row {
   unsigned with, without;
 } Row;
 
+/* Latent attention's own, in either layout; what is normed has the norm's weight after it. */
+/* clang-format off */
+#define LATENT_ROWS(at)                                                                            \
+    {L_Q_W, at "q_proj.weight", {QUERIES, HIDDEN}, 0, TRAIT_LATENT, TRAIT_LOW_QUERY},              \
+    {L_Q_A_W, at "q_a_proj.weight", {Q_RANK, HIDDEN}, 0, TRAIT_LOW_QUERY, 0},                      \
+    {L_Q_A_B, at "q_a_proj.bias", {Q_RANK}, BIAS, TRAIT_LOW_QUERY | TRAIT_QKV_BIAS, 0},            \
+    {L_QNORM_W, at "q_a_layernorm.weight", {Q_RANK}, NORM, TRAIT_LOW_QUERY, 0},                    \
+    {L_Q_W, at "q_b_proj.weight", {QUERIES, Q_RANK}, 0, TRAIT_LOW_QUERY, 0},                       \
+    {L_KV_A_W, at "kv_a_proj_with_mqa.weight", {LATENT, HIDDEN}, 0, TRAIT_LATENT, 0},              \
+    {L_KV_A_B, at "kv_a_proj_with_mqa.bias", {LATENT}, BIAS, TRAIT_LATENT | TRAIT_QKV_BIAS, 0},    \
+    {L_KNORM_W, at "kv_a_layernorm.weight", {KV_RANK}, NORM, TRAIT_LATENT, 0},                     \
+    {L_KV_B_W, at "kv_b_proj.weight", {KV_B, KV_RANK}, BY_HEAD, TRAIT_LATENT, 0}
+/* clang-format on */
+enum { NO_OWN_HEADS = TRAIT_PACKED | TRAIT_LATENT };
+
 static const Row gpt2_begin[] = {
     {M_EMBED, "transformer.wte.weight", {VOCAB, HIDDEN}, 0, 0, 0},
     {M_POSITION, "transformer.wpe.weight", {POSITIONS, HIDDEN}, 0, 0, 0},
@@ -27,9 +59,11 @@ static const Row gpt2_begin[] = {
 static const Row gpt2_layer[] = {
     {L_NORM1_W, "ln_1.weight", {HIDDEN}, NORM, 0, 0},
     {L_NORM1_B, "ln_1.bias", {HIDDEN}, NORM | BIAS, 0, 0},
-    {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT, 0, 0},
-    {L_QKV_B, "attn.c_attn.bias", {QKV}, BIAS, 0, 0},
-    {L_O_W, "attn.c_proj.weight", {HEADS, HIDDEN}, IN_OUT, 0, 0},
+    {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT, 0, TRAIT_LATENT},
+    {L_QKV_B, "attn.c_attn.bias", {QKV}, BIAS, 0, TRAIT_LATENT},
+    LATENT_ROWS("attn."),
+    {L_O_W, "attn.c_proj.weight", {HEADS, HIDDEN}, IN_OUT, 0, TRAIT_LATENT},
+    {L_O_W, "attn.c_proj.weight", {VALUES, HIDDEN}, IN_OUT, TRAIT_LATENT, 0},
     {L_O_B, "attn.c_proj.bias", {HIDDEN}, BIAS, 0, 0},
     {L_NORM2_W, "ln_2.weight", {HIDDEN}, NORM, 0, 0},
     {L_NORM2_B, "ln_2.bias", {HIDDEN}, NORM | BIAS, 0, 0},
@@ -53,13 +87,15 @@ static const Row llama_begin[] = {
 };
 static const Row llama_layer[] = {
     {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, TRAIT_PACKED, 0},
-    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, 0, TRAIT_PACKED},
-    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, TRAIT_QKV_BIAS, TRAIT_PACKED},
-    {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, 0, TRAIT_PACKED},
-    {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, TRAIT_PACKED},
-    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, 0, TRAIT_PACKED},
-    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, TRAIT_PACKED},
-    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, 0, 0},
+    LATENT_ROWS("self_attn."),
+    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, 0, NO_OWN_HEADS},
+    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, TRAIT_QKV_BIAS, NO_OWN_HEADS},
+    {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, 0, NO_OWN_HEADS},
+    {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, NO_OWN_HEADS},
+    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, 0, NO_OWN_HEADS},
+    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, NO_OWN_HEADS},
+    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, 0, TRAIT_LATENT},
+    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, VALUES}, 0, TRAIT_LATENT, 0},
     {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, TRAIT_O_BIAS, 0},
     {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, TRAIT_QK_NORM, 0},
     {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, TRAIT_QK_NORM, 0},
@@ -113,6 +149,18 @@ static int size_of(const Config *c, Dim d) {
     return c->intermediate_size;
   case GATE_UP:
     return 2 * c->intermediate_size;
+  case QUERIES:
+    return c->num_attention_heads * (c->qk_nope_head_dim + c->qk_rope_head_dim);
+  case Q_RANK:
+    return c->q_lora_rank;
+  case KV_RANK:
+    return c->kv_lora_rank;
+  case LATENT:
+    return c->kv_lora_rank + c->qk_rope_head_dim;
+  case KV_B:
+    return c->num_attention_heads * (c->qk_nope_head_dim + c->v_head_dim);
+  case VALUES:
+    return c->num_attention_heads * c->v_head_dim;
   case NONE:
     break;
   }
@@ -130,7 +178,7 @@ static int count_rows(const Config *c, const Row *r) {
   return n;
 }
 
-static void add_rows(Model *m, const Row *r, const char *prefix, Tensor **slots) {
+static void add_rows(Model *m, const Row *r, const char *prefix, Tensor **slots, uint64_t *in_out) {
   for (; r->name; r++) {
     if (!present(&m->config, r)) continue;
     char *name = m->names + (size_t)m->nparams * NAME_MAX_BYTES;
@@ -141,8 +189,10 @@ static void add_rows(Model *m, const Row *r, const char *prefix, Tensor **slots)
                  .t = tensor_view(NULL, dim[1] ? 2 : 1, dim),
                  .in_out = r->flags & IN_OUT,
                  .is_bias = r->flags & BIAS,
-                 .is_norm = r->flags & NORM};
+                 .is_norm = r->flags & NORM,
+                 .by_head = r->flags & BY_HEAD};
     slots[r->slot] = &p->t;
+    if (in_out && p->in_out) *in_out |= (uint64_t)1 << r->slot;
   }
 }
 
@@ -184,13 +234,13 @@ Status model_layout(Model **out, Pool *pool, const Config *c) {
     model_destroy(m);
     return fail(GRPO_ENOMEM, "model: table of %zu parameters", n);
   }
-  add_rows(m, t->begin, "", m->t);
+  add_rows(m, t->begin, "", m->t, NULL);
   for (int i = 0; i < layers; i++) {
     char prefix[NAME_MAX_BYTES];
     snprintf(prefix, sizeof prefix, "%s%d.", t->layer_prefix, i);
-    add_rows(m, t->layer, prefix, m->layer[i].t);
+    add_rows(m, t->layer, prefix, m->layer[i].t, &m->layer[i].in_out);
   }
-  add_rows(m, t->end, "", m->t);
+  add_rows(m, t->end, "", m->t, NULL);
   if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
   names_sort(m->by_name, m->param, m->nparams);
   *out = m;

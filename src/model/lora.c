@@ -71,7 +71,7 @@ typedef struct Attach {
 } Attach;
 
 static Status wanted(const Attach *a, const Candidate *c, bool *yes) {
-  const PeftModule pm = {c->path, c->place == IN_LAYER, c->layer};
+  const PeftModule pm = {c->path, c->place == IN_LAYER && !c->base->by_head, c->layer};
   return peft_targets(a->config, &pm, yes);
 }
 
@@ -99,6 +99,11 @@ static Status add_module(Attach *a, const Candidate *c) {
   int out, in, rank;
   double alpha;
   sizes(c, &out, &in);
+  if (c->base->by_head)
+    return fail(GRPO_EARG,
+                "%s: an adapter on %s is not supported: latent attention uses its weight head by "
+                "head",
+                a->config->where, c->path);
   try(peft_rank(a->config, c->path, &rank, &alpha));
   if (rank < 1 || rank > MAX_RANK)
     return fail(GRPO_EFORMAT, "%s: rank %d of %s is outside 1 .. %d", a->config->where, rank,

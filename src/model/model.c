@@ -14,7 +14,7 @@ size_t padded_reals(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALI
 
 bool model_is_matrix(const Model *m, int i) {
   const Tensor *t = &m->param[i].t;
-  return t->ndim == 2 && t != m->t[M_POSITION];
+  return t->ndim == 2 && t != m->t[M_POSITION] && !m->param[i].by_head;
 }
 
 bool model_is_projection(const Model *m, int i) {
@@ -42,8 +42,11 @@ size_t model_panel_bytes(const Model *m, int i) {
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
   param_outputs_inputs(p, &n, &k);
-  const size_t bytes = m->compute == COMPUTE_BF16 ? gemm16_packed_size(n, k) * sizeof(uint16_t)
-                                                  : gemm_packed_size(n, k) * sizeof(real);
+  const LatentShape s = model_latent(&m->config);
+  const size_t numbers = p->by_head                   ? latent_panels(&s, m->compute)
+                         : m->compute == COMPUTE_BF16 ? gemm16_packed_size(n, k)
+                                                      : gemm_packed_size(n, k);
+  const size_t bytes = numbers * (m->compute == COMPUTE_BF16 ? sizeof(uint16_t) : sizeof(real));
   return (bytes + line - 1) / line * line;
 }
 
@@ -137,9 +140,14 @@ Status model_pack(Model *m, const Ctx *cx) {
   if (m->shared) return model_pack(m->shared, cx);
   if (m->panels_of != kern_name()) try(allocate_panels(m));
   if (!m->stale) return GRPO_OK;
+  const LatentShape latent = model_latent(&m->config);
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
     int n, k;
+    if (p->by_head) {
+      latent_pack(cx, &latent, p->t.data, p->t.packed, p->t.packed16);
+      continue;
+    }
     param_outputs_inputs(p, &n, &k);
     if (p->t.packed) gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
     if (p->t.packed16) gemm16_pack(cx, n, k, p->t.data, p->in_out, p->t.packed16);
@@ -199,6 +207,11 @@ Status model_reserve_positions(Model *m, int positions) {
 }
 
 void model_set_checkpointing(Model *m, bool on) { m->checkpointing = on; }
+
+void model_set_mask(Model *m, int id) {
+  m->config.denoiser = id >= 0;
+  m->config.mask_token_id = id >= 0 ? id : 0;
+}
 
 void model_zero_grad(Model *m) {
   Lora *l = m->lora;

@@ -24,6 +24,7 @@ typedef struct Param {
                             t.data NULL and t.mat set: compact and frozen */
   bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
+  bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */
   bool is_bias, is_norm; /* for weight decay's exceptions */
 } Param;
 
@@ -75,6 +76,8 @@ Status model_set_trainable(Model *m, bool on);
 /* More tokens: new rows of embedding and head are the mean of the old ones.  EARG for fewer, and
  * once the model is trainable, has an adapter or is held by somebody else.  Params move. */
 Status model_resize_vocab(Model *m, int n);
+/* config.json's mask_token_id: the model fills in masks, seeing both ways; -1: it reads on. */
+void model_set_mask(Model *m, int id);
 /* A compact model becomes float32.  EARG while views share its weights. */
 Status model_widen(Model *m);
 /* What "auto" stands for.  It is float32 until runs in both modes have learned alike
@@ -122,10 +125,13 @@ typedef struct Pack {
   const int32_t *targets;  /* [nout] */
   const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
-  bool one_pass;  /* what will be sent back through model_logp does not depend on its result: the
+  bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
                     head is multiplied with once less, backward fills the result in (attrs.h) */
+  const real *ref_table; /* [vocab, vocab] logits of a reference that looks at the token before
+                            only; NULL: none */
   Replay *replay; /* results of these rows that were kept while decoding; NULL: none.  Not with
                      gradient checkpointing */
+  bool bidirectional; /* a token sees what follows in its span too: no replay then */
 } Pack;
 
 typedef struct PackGroup {
@@ -144,8 +150,8 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
 /* hidden [nrows, hidden_size] after the final norm */
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden);
 /* out [2, nout]: log-probabilities of the targets at this temperature, entropies.  With ref (a
- * frozen model of the same vocabulary) [3, nout]: also the full KL; ref_hidden: [nout, c_ref] from
- * model_out_hidden. */
+ * frozen model of the same vocabulary) or the pack's ref_table [3, nout]: also the full KL;
+ * ref_hidden: [nout, c_ref] from model_out_hidden. */
 Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double temperature, Model *ref,
                   const real *ref_hidden, Tensor **out);
 /* rows of hidden that the head reads, copied: [nout, hidden_size] in the tape's arena */

@@ -64,8 +64,7 @@ static Status grow(const Ctx *cx, const Param *from, Param *to, Matrix *mat) {
 }
 
 static bool grows(const Model *m, int i) {
-  return m->param[i].t.ndim == 2 && !model_is_projection(m, i) &&
-         &m->param[i].t != m->t[M_POSITION];
+  return model_is_matrix(m, i) && !model_is_projection(m, i);
 }
 
 /* Parameters of another size are made; the others' values are copied, or their matrices moved once

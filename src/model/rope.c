@@ -91,7 +91,7 @@ static size_t table_reals(const Config *c, int positions) {
 }
 
 size_t rope_bytes(const Config *c, int positions) {
-  if (!(config_traits(c) & TRAIT_ROPE)) return 0;
+  if (!config_rotates(c)) return 0;
   const size_t one = table_reals(c, new_positions(c, 0, positions)) * sizeof(real);
   return block_bytes(one) * (config_has_local_rope(c) ? 2 : 1);
 }
@@ -113,7 +113,7 @@ static real *make_table(const Config *c, bool local, int positions) {
 
 Status rope_reserve(Rope *r, const Config *c, int positions) {
   if (positions > c->max_position_embeddings) positions = c->max_position_embeddings;
-  if (positions <= r->positions || !(config_traits(c) & TRAIT_ROPE)) return GRPO_OK;
+  if (positions <= r->positions || !config_rotates(c)) return GRPO_OK;
   const int n = new_positions(c, r->positions, positions);
   const bool local = config_has_local_rope(c);
   Outgrown *old = r->positions ? mem_alloc(sizeof *old) : NULL;

@@ -19,6 +19,7 @@ enum { STORE_REALS = 2048 }; /* keys that a chunk puts into the cache, and as ma
 typedef struct Kind {
   RopeAttr rope_q, rope_k, rope_packed;
   AttentionAttr attention;
+  LatentAttr latent;
 } Kind;
 
 /* A forward in progress; attributes outlive it in the tape's arena. */
@@ -33,12 +34,23 @@ typedef struct Pass {
 } Pass;
 
 AttnShape model_attention(const Config *c) {
-  const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : c->head_dim;
+  const bool latent = config_traits(c) & TRAIT_LATENT;
+  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim;
+  const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
   return (AttnShape){.heads = c->num_attention_heads,
                      .kv_heads = c->num_key_value_heads,
                      .head_dim = c->head_dim,
                      .scale = (real)(1 / sqrt(by)),
-                     .softcap = (real)c->attn_softcap};
+                     .softcap = (real)c->attn_softcap,
+                     .v_dim = latent ? c->kv_lora_rank : 0};
+}
+
+LatentShape model_latent(const Config *c) {
+  return (LatentShape){.heads = c->num_attention_heads,
+                       .nope = c->qk_nope_head_dim,
+                       .rope = c->qk_rope_head_dim,
+                       .v_dim = c->v_head_dim,
+                       .rank = c->kv_lora_rank};
 }
 
 /* Attributes of an adapter's operation on the rows of this pass. */
@@ -57,14 +69,15 @@ static Status lora_attr(Tape *t, const Lora *l, const LoraModule *mod, const Rng
 /* The projection in `slot`; its bias is in the next slot. */
 static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
   const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
+  const int in_out = (int)(l->in_out >> slot & 1);
   if (mod) {
     Tensor *lora_in[] = {x, l->t[slot], l->t[slot + 1], &mod->a->t, &mod->b->t};
-    Attr lora = {.i = {(config_traits(&p->m->config) & TRAIT_CONV1D) != 0}};
+    Attr lora = {.i = {in_out}};
     try(lora_attr(p->t, p->lora, mod, p->rows->dropout, &lora));
     return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
   }
   Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
-  const Attr a = {.i = {(config_traits(&p->m->config) & TRAIT_CONV1D) != 0}};
+  const Attr a = {.i = {in_out}};
   return tape_apply(p->t, OP_linear, in, &a, y);
 }
 
@@ -122,6 +135,28 @@ static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor
   return rope(p, qkv[1], &k->rope_k, &qkv[1]);
 }
 
+/* The norm of what is compressed has an eps of its own, as transformers' DeepseekV2 has it. */
+static Status latent_norm(Pass *p, Tensor *x, Tensor *w, Tensor **y) {
+  static const Attr a = {.f = {1e-6}};
+  return tape_apply(p->t, OP_rmsnorm, (Tensor *[]){x, w}, &a, y);
+}
+
+/* Latent attention: queries in the latent space and keys, which are the values too. */
+static Status make_latent(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qk[2]) {
+  const Attr a = {.p = &k->latent};
+  Tensor *q = h, *both, *latent;
+  if (l->t[L_Q_A_W]) {
+    try(linear(p, l, L_Q_A_W, h, &q));
+    try(latent_norm(p, q, l->t[L_QNORM_W], &q));
+  }
+  try(linear(p, l, L_Q_W, q, &q));
+  try(tape_apply(p->t, OP_latent_query, (Tensor *[]){q, l->t[L_KV_B_W]}, &a, &qk[0]));
+  try(linear(p, l, L_KV_A_W, h, &both));
+  try(narrow(p, both, 0, k->latent.shape.rank, &latent));
+  try(latent_norm(p, latent, l->t[L_KNORM_W], &latent));
+  return tape_apply(p->t, OP_latent_key, (Tensor *[]){latent, both}, &a, &qk[1]);
+}
+
 /* Rows whose keys and values join the cache, `run` of them a chunk. */
 typedef struct Store {
   const Rows *rows;
@@ -150,7 +185,7 @@ static void store_keys(const Pass *p, Tensor *const qkv[3]) {
   const int q = shape->heads * shape->head_dim, kv = shape->kv_heads * shape->head_dim;
   Store s = {p->rows, shape, NULL, NULL, kv, STORE_REALS / kv + 1};
   if (qkv[1]) {
-    s.k = qkv[1]->data, s.v = qkv[2]->data;
+    s.k = qkv[1]->data, s.v = shape->v_dim ? s.k : qkv[2]->data;
   } else {
     s.k = qkv[0]->data + q, s.v = s.k + kv;
     s.ld = q + 2 * kv;
@@ -158,10 +193,23 @@ static void store_keys(const Pass *p, Tensor *const qkv[3]) {
   pool_run(p->t->cx.pool, (p->rows->n + s.run - 1) / s.run, store_chunk, &s);
 }
 
+static Status latent_attention(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor **o) {
+  const Attr a = {.p = &k->attention}, latent = {.p = &k->latent};
+  Tensor *qk[3] = {NULL};
+  try(make_latent(p, l, k, h, qk));
+  if (!p->rows->pack) store_keys(p, qk);
+  try(tape_apply(p->t, OP_attention_latent, qk, &a, o));
+  return tape_apply(p->t, OP_latent_value, (Tensor *[]){*o, l->t[L_KV_B_W]}, &latent, o);
+}
+
 static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tensor **y) {
   Tensor *h, *qkv[3], *o;
   const Attr a = {.p = &k->attention};
   try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
+  if (l->t[L_KV_B_W]) {
+    try(latent_attention(p, l, k, h, &o));
+    return linear(p, l, L_O_W, o, y);
+  }
   try(make_qkv(p, l, k, h, qkv));
   if (!p->rows->pack) store_keys(p, qkv);
   try(tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, &o));
@@ -221,13 +269,18 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
                           .pack = r->pack,
                           .nspans = r->nspans,
                           .spans = r->spans,
-                          .keep_lse = r->replay != NULL}};
+                          .keep_lse = r->replay != NULL},
+            .latent = {.shape = model_latent(c),
+                       .positions = rope_attr.positions,
+                       .pos = rope_attr.pos,
+                       .cs = rope_attr.cs}};
   k.rope_q.heads = c->num_attention_heads;
   k.rope_k.heads = c->num_key_value_heads;
   k.rope_packed = rope_attr;
   k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
   k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
   k.attention.shape.window = windowed ? c->sliding_window : 0;
+  k.attention.shape.bidirectional = r->bidirectional;
   return k;
 }
 
@@ -332,6 +385,8 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
 /* ---- what training calls -------------------------------------------------------------------- */
 
 Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
+  if (p->bidirectional && p->replay)
+    return fail(GRPO_EARG, "model: what was kept while decoding saw no later tokens");
   Rows *r = arena_alloc(&t->arena, sizeof *r); /* a layer may run again in backward */
   if (!r) return fail(GRPO_ENOMEM, "forward");
   *r = (Rows){.n = p->nrows,
@@ -340,7 +395,8 @@ Status model_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
               .npack = p->nspans,
               .pack = p->spans,
               .dropout = p->dropout,
-              .replay = p->replay};
+              .replay = p->replay,
+              .bidirectional = p->bidirectional};
   Tensor *x;
   try(forward_layers(m, t, r, &x));
   return forward_final_norm(m, t, x, hidden);
@@ -359,6 +415,16 @@ static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAtt
   a->ref_low = low;
   a->ref_lora_b = &l->head->b->t;
   return lora_down(&t->cx, a->n, &l->head->a->t, (real)l->head->scale, hidden, low);
+}
+
+/* A reference that looks at the token before each output only. */
+static Status reference_table(Tape *t, const Pack *p, LogheadAttr *a) {
+  int32_t *prev = arena_alloc(&t->arena, (size_t)p->nout * sizeof *prev);
+  if (!prev) return fail(GRPO_ENOMEM, "model: %d outputs of the reference", p->nout);
+  for (int i = 0; i < p->nout; i++) prev[i] = p->ids[p->out_rows[i]];
+  a->ref_table = p->ref_table;
+  a->ref_prev = prev;
+  return GRPO_OK;
 }
 
 Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits) {
@@ -395,6 +461,7 @@ Status model_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tempe
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
   if (ref) try(reference_head(ref, t, ref_hidden, a));
+  if (p->ref_table) try(reference_table(t, p, a));
   const Lora *l = lora_active(m);
   Tensor *in[] = {hidden, m->t[M_HEAD], NULL, NULL};
   const Attr attr = {.p = a};

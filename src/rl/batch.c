@@ -7,10 +7,12 @@
 void batch_free(Batch *b) {
   mem_free(b->prompt_ids);
   mem_free(b->prompt_len);
+  mem_free(b->target_len);
   mem_free(b->completion);
   mem_free(b->ids);
   mem_free(b->logp);
   mem_free(b->entropy);
+  mem_free(b->target_logp);
   mem_free(b->ref_logp);
   mem_free(b->sampled);
   *b = (Batch){.generation = b->generation + 1};
@@ -18,22 +20,25 @@ void batch_free(Batch *b) {
 
 size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, int parts) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
-  return (size_t)prompts * ((size_t)max_prompt + 1) * 4 + (size_t)sequences * sizeof(Completion) +
-         tokens * (12 + (parts & BATCH_REF ? 4 : 0) + (parts & BATCH_TURNS ? 1 : 0));
+  return (size_t)prompts * ((size_t)max_prompt + 2) * 4 + (size_t)sequences * sizeof(Completion) +
+         tokens * (16 + (parts & BATCH_REF ? 4 : 0) + (parts & BATCH_TURNS ? 1 : 0));
 }
 
 static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
   b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);
   b->prompt_len = mem_alloc((size_t)prompts * sizeof *b->prompt_len);
+  b->target_len = mem_alloc((size_t)prompts * sizeof *b->target_len);
   b->completion = mem_zalloc((size_t)sequences * sizeof *b->completion);
   b->ids = mem_alloc(tokens * sizeof *b->ids);
   b->logp = mem_alloc(tokens * sizeof *b->logp);
   b->entropy = mem_alloc(tokens * sizeof *b->entropy);
+  b->target_logp = mem_alloc(tokens * sizeof *b->target_logp);
   b->ref_logp = parts & BATCH_REF ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
   b->sampled = parts & BATCH_TURNS ? mem_alloc(tokens) : NULL;
-  if (!b->prompt_ids || !b->prompt_len || !b->completion || !b->ids || !b->logp || !b->entropy ||
-      (parts & BATCH_REF && !b->ref_logp) || (parts & BATCH_TURNS && !b->sampled))
+  if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->completion || !b->ids || !b->logp ||
+      !b->entropy || !b->target_logp || (parts & BATCH_REF && !b->ref_logp) ||
+      (parts & BATCH_TURNS && !b->sampled))
     return fail(GRPO_ENOMEM,
                 "rollout: no memory for %d completions of %d tokens; lower "
                 "sampling.max_new_tokens or train.prompts_per_step",
@@ -44,8 +49,10 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   b->max_new = max_new;
   for (int i = 0; i < sequences; i++) {
     const size_t at = (size_t)i * (size_t)max_new;
-    b->completion[i] =
-        (Completion){.ids = b->ids + at, .logp = b->logp + at, .entropy = b->entropy + at};
+    b->completion[i] = (Completion){.ids = b->ids + at,
+                                    .logp = b->logp + at,
+                                    .entropy = b->entropy + at,
+                                    .target_logp = b->target_logp + at};
     if (b->sampled) b->completion[i].sampled = b->sampled + at;
   }
   return GRPO_OK;
@@ -96,5 +103,6 @@ Status batch_set_prompt(Batch *b, int slot, const Prompt *p) {
   memcpy(b->prompt_ids + (size_t)slot * (size_t)b->max_prompt, p->ids,
          (size_t)p->len * sizeof *p->ids);
   b->prompt_len[slot] = p->len;
+  b->target_len[slot] = p->target_len < b->max_new ? p->target_len : b->max_new;
   return GRPO_OK;
 }

@@ -18,7 +18,9 @@
 typedef struct Prompt {
   const int32_t *ids;
   int len;
-  uint32_t index; /* the prompt's number in the run: its random numbers follow from it */
+  uint32_t index;        /* the prompt's number in the run: its random numbers follow from it */
+  const int32_t *target; /* the text that its completions are compared with */
+  int target_len;        /* 0: none */
 } Prompt;
 
 typedef struct Batch {
@@ -26,9 +28,11 @@ typedef struct Batch {
   int nprompts, group;
   int32_t *prompt_ids;    /* [max_prompts, max_prompt] */
   int *prompt_len;        /* [max_prompts] */
+  int *target_len;        /* [max_prompts] positions where target_logp is filled, at most max_new */
   Completion *completion; /* [max_sequences]; pointers into the arrays below */
   int32_t *ids;           /* [max_sequences, max_new] */
   float *logp, *entropy;  /* [max_sequences, max_new] at the sampling temperature */
+  float *target_logp;     /* [max_sequences, max_new] of the prompt's target, at that temperature */
   uint8_t *sampled;    /* [max_sequences, max_new] 1: drawn by the model, 0: put in by a tool or an
                            * environment; NULL: no turns, all drawn */
   float *ref_logp;     /* [max_sequences, max_new]; NULL: not reserved */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/lora.h"
+#include "rl/denoise.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
 
@@ -47,6 +48,15 @@ void step_metrics_init(StepMetrics *m) {
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
+/* What an update lays out, or a step on examples where they are no completions. */
+static size_t step_bytes(const EngineOptions *o) {
+  const int n = o->prompts_per_step;
+  const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
+  const size_t texts =
+      denoise_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
+  return o->examples && texts > plan ? texts : plan;
+}
+
 static DecoderLimits decoder_limits(const EngineOptions *o) {
   const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
   const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
@@ -73,6 +83,10 @@ size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
                                                       : STEP_TRAIN;
   const size_t bytes = model_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
                        plan_step_bytes(policy, rows, kind);
+  if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
+    const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
+    return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
+  }
   if (!reference) return bytes;
   const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
   return bytes +
@@ -126,12 +140,14 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   const int sequences = o->prompts_per_step * o->group_size;
   *out = (EngineBytes){
       .weights = plan_weight_bytes(policy, o->train),
-      .reference = reference ? plan_weight_bytes(reference, false) : 0,
+      .reference = reference   ? plan_weight_bytes(reference, false)
+                   : o->bigram ? bigram_bytes(policy->config.vocab_size)
+                               : 0,
       .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-               (o->train ? plan_bytes(sequences, o->max_new_tokens) : 0),
+               (o->train ? step_bytes(o) : 0),
       .activations = activation_bytes(policy, reference, o),
   };
   out->total =
@@ -171,6 +187,15 @@ static Status check_options(const Config *c, const EngineOptions *o) {
                 "data.max_prompt_tokens (%d) and sampling.max_new_tokens (%d) together exceed "
                 "the model's context of %d; lower one of them",
                 o->max_prompt_tokens, o->max_new_tokens, c->max_position_embeddings);
+  return GRPO_OK;
+}
+
+static Status check_bigram(const Config *policy, const Model *reference, const Bigram *b) {
+  if (reference)
+    return fail(GRPO_EARG, "engine: a model and a bigram cannot both be the reference");
+  if (bigram_vocab(b) != policy->vocab_size)
+    return fail(GRPO_EARG, "reference: a bigram of %d tokens, the policy has %d", bigram_vocab(b),
+                policy->vocab_size);
   return GRPO_OK;
 }
 
@@ -216,7 +241,7 @@ static Status reserve(Engine *e) {
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));
   try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
-  return arena_reserve(&e->step, plan_bytes(sequences, o->max_new_tokens));
+  return arena_reserve(&e->step, step_bytes(o));
 }
 
 static Status build(Engine *e) {
@@ -237,9 +262,11 @@ Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, con
                   const EngineOptions *o) {
   try(check_options(model_config(policy), o));
   if (reference) try(check_reference(model_config(policy), model_config(reference)));
+  if (o->bigram) try(check_bigram(model_config(policy), reference, o->bigram));
   Engine *e = mem_zalloc(sizeof *e);
   if (!e) return fail(GRPO_ENOMEM, "engine");
   e->o = *o;
+  if (o->bigram) bigram_retain(o->bigram);
   e->pool = pool;
   e->policy = model_retain(policy);
   e->reference = reference ? model_retain(reference) : NULL;
@@ -267,6 +294,7 @@ void engine_free(Engine *e) {
   mem_free(e->request);
   model_release(e->policy);
   model_release(e->reference);
+  bigram_free(e->o.bigram);
   tokenizer_free(e->tok);
   mem_free(e);
 }

@@ -1,6 +1,6 @@
 /* engine.h - the step API: everything a training loop needs, and nothing of Lua.
  *
- * An Engine ties a policy, a frozen reference, a tokenizer, a decoder and an
+ * An Engine ties a policy, a frozen reference (a model or a bigram), a tokenizer, a decoder and an
  * optimizer together and owns the memory of a step.  A step is: roll out,
  * reference log-probabilities where a KL is wanted, advantages (advantage.h),
  * update.  engine_new() takes the memory for the longest prompts and
@@ -24,6 +24,7 @@
 #include "model/model.h"
 #include "model/optimizer.h"
 #include "rl/batch.h"
+#include "rl/bigram.h"
 #include "rl/units.h"
 #include "text/tokenizer.h"
 
@@ -44,6 +45,7 @@ typedef struct EngineOptions {
   bool turns;    /* tokens may be put in while sampling: BATCH_SAMPLE and BATCH_EVAL say which */
   bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
+  Bigram *bigram; /* the reference, in place of a model; the engine holds it too; NULL: none */
 } EngineOptions;
 void engine_options_init(EngineOptions *o); /* the option table's defaults */
 
@@ -115,6 +117,8 @@ typedef struct UpdateOptions {
   bool mask_truncated, skip_zero_std_groups;
   double top_entropy_quantile;
   uint64_t seed, step; /* of an adapter's dropout; step also for messages */
+  /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
+  const volatile int *cancel;
 } UpdateOptions;
 void update_options_init(UpdateOptions *o, LossKind kind);
 
@@ -131,6 +135,7 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
 typedef struct SftOptions {
   double lr, max_grad_norm;
   uint64_t seed, step; /* as in UpdateOptions */
+  const volatile int *cancel;
 } SftOptions;
 /* One optimizer step of maximum likelihood on the targets; the mean is over all target tokens. */
 Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o, StepMetrics *out);

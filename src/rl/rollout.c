@@ -29,6 +29,8 @@ static Status make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const in
     try(batch_set_prompt(b, at, &prompts[i]));
     Request *r = &e->request[i];
     *r = (Request){.n = o->group,
+                   .target = prompts[i].target,
+                   .target_len = prompts[i].target_len,
                    .key = {.seed = o->seed,
                            .stream = stream_of(slot),
                            .step = o->step,

@@ -50,8 +50,10 @@ void update_options_init(UpdateOptions *o, LossKind kind) {
   loss_options_init(&o->loss, kind);
 }
 
+static bool has_reference(const Engine *e) { return e->reference || e->o.bigram; }
+
 static bool wants_full_kl(const Update *u) {
-  return u->e->reference && u->o->loss.kl != 0 && u->o->loss.kl_estimator == KL_FULL;
+  return has_reference(u->e) && u->o->loss.kl != 0 && u->o->loss.kl_estimator == KL_FULL;
 }
 
 /* Is the policy still the one that sampled? */
@@ -136,7 +138,10 @@ static Status forward_unit(Update *u, int i) {
   try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit, p));
   p->dropout = key;
   p->one_pass = u->one_pass;
-  if (wants_full_kl(u)) try(reference_hidden(e, p, &ref_hidden));
+  if (wants_full_kl(u) && e->o.bigram)
+    p->ref_table = bigram_logits(e->o.bigram);
+  else if (wants_full_kl(u))
+    try(reference_hidden(e, p, &ref_hidden));
   if (u->replay) {
     try(unit_replay(&e->tape.arena, &e->kept, u->b, unit, p, &p->replay));
     e->replayed_units++;
@@ -382,6 +387,8 @@ static Status gradients(Update *u) {
   const double before = u->loss;
   model_zero_grad(u->e->policy);
   for (int i = 0; i < u->plan.nbatches; i++) {
+    if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
+      return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(run_micro_batch(u, &u->plan.batch[i]));
     if (!isfinite(u->loss)) return diverged(u, "loss", u->loss - before);
   }
@@ -421,7 +428,7 @@ static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   if (!(o->lr >= 0) || isinf(o->lr))
     return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
   if (!o->loss_fn) try(loss_options_check(l));
-  if (l->kl != 0 && !e->reference)
+  if (l->kl != 0 && !has_reference(e))
     return fail(GRPO_EARG, "train.kl: %g needs a reference, but reference is false", l->kl);
   if (l->kl != 0 && l->kl_estimator != KL_FULL && !b->has_ref)
     return fail(
@@ -536,10 +543,33 @@ static Status reference_unit(Engine *e, Batch *b, const Unit *unit) {
   return GRPO_OK;
 }
 
+static void bigram_reference(const Bigram *bigram, Batch *b) {
+  const size_t v = (size_t)bigram_vocab(bigram);
+  const real inv_temp = (real)(1 / b->temperature);
+  for (int i = 0; i < batch_size(b); i++) {
+    const Completion *c = &b->completion[i];
+    int n;
+    const int32_t *prompt = batch_prompt(b, i / b->group, &n);
+    for (int t = 0; t < c->len; t++) {
+      const int32_t prev = t ? c->ids[t - 1] : prompt[n - 1];
+      const real *logits = bigram_logits(bigram) + (size_t)prev * v;
+      HeadRow row;
+      head_row((int)v, logits, inv_temp, &row);
+      b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t] =
+          head_row_logp(&row, logits[c->ids[t]], inv_temp);
+    }
+  }
+  b->has_ref = true;
+}
+
 Status engine_reference(Engine *e, Batch *b) {
-  if (!e->reference) return fail(GRPO_EARG, "reference: the engine has none");
+  if (!has_reference(e)) return fail(GRPO_EARG, "reference: the engine has none");
   if (!b->ref_logp)
     return fail(GRPO_EARG, "reference: this batch keeps no reference log-probabilities");
+  if (e->o.bigram) {
+    bigram_reference(e->o.bigram, b);
+    return GRPO_OK;
+  }
   arena_reset(&e->step);
   Unit *unit = arena_alloc(&e->step, (size_t)batch_size(b) * sizeof *unit);
   if (!unit) return fail(GRPO_ENOMEM, "reference: %d completions", batch_size(b));

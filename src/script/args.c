@@ -264,6 +264,11 @@ void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_
   lua_pop(L, 1);
 }
 
+void *new_object(lua_State *L, size_t size, int values) {
+  check_not_closed(L);
+  return lua_newuserdatauv(L, size, values);
+}
+
 void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
   if (luaL_newmetatable(L, type)) {
     lua_pushcfunction(L, gc);
@@ -274,7 +279,7 @@ void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
 
 Buf *push_buf(lua_State *L) {
   Script *script = script_of(L);
-  Buf *b = lua_newuserdatauv(L, sizeof *b, 0);
+  Buf *b = new_object(L, sizeof *b, 0);
   *b = (Buf){0};
   set_gc(L, BUF_TYPE, buf_gc);
   *b = script->spare_buf;
@@ -296,7 +301,7 @@ void keep_buf(lua_State *L, Buf *b) {
 
 IntBuf *push_ints(lua_State *L) {
   Script *script = script_of(L);
-  IntBuf *b = lua_newuserdatauv(L, sizeof *b, 0);
+  IntBuf *b = new_object(L, sizeof *b, 0);
   *b = (IntBuf){0};
   set_gc(L, INTS_TYPE, ints_gc);
   *b = script->spare_ints;

@@ -132,6 +132,69 @@ static bool is_error(lua_State *L, int index) {
   return same;
 }
 
+/* Pushes the text of a number, string or boolean, else the name of its type: an address would differ
+ * from run to run. */
+static void push_plain(lua_State *L, int index) {
+  const int type = lua_type(L, index);
+  if (type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN)
+    luaL_tolstring(L, index, NULL);
+  else
+    lua_pushstring(L, lua_typename(L, type));
+}
+
+/* The text on top goes into the list of the first MOST texts in order. */
+enum { MOST_FIELDS = 4 };
+static void keep_first(lua_State *L, int list, int n) {
+  int at = n < MOST_FIELDS ? n + 1 : MOST_FIELDS + 1;
+  for (; at > 1; at--) {
+    lua_rawgeti(L, list, at - 1);
+    const bool before = lua_compare(L, -2, -1, LUA_OPLT);
+    if (before)
+      lua_rawseti(L, list, at);
+    else
+      lua_pop(L, 1);
+    if (!before) break;
+  }
+  lua_rawseti(L, list, at);
+}
+
+/* Of a table without a text of its own: "a table was raised as an error: { code = 5, ... }". */
+static void push_table_message(lua_State *L, int index) {
+  luaL_Buffer b;
+  int n = 0;
+  lua_newtable(L);
+  const int list = lua_gettop(L);
+  for (lua_pushnil(L); lua_next(L, index); n++) {
+    push_plain(L, list + 1);
+    lua_pushliteral(L, " = ");
+    push_plain(L, list + 2);
+    lua_concat(L, 3);
+    keep_first(L, list, n);
+    lua_settop(L, list + 1);
+  }
+  luaL_buffinit(L, &b);
+  luaL_addstring(&b, "a table was raised as an error: {");
+  for (int i = 1; i <= n && i <= MOST_FIELDS; i++) {
+    luaL_addstring(&b, i > 1 ? ", " : " ");
+    lua_rawgeti(L, list, i);
+    luaL_addvalue(&b);
+  }
+  luaL_addstring(&b, n > MOST_FIELDS ? ", ... }" : n ? " }" : "}");
+  luaL_pushresult(&b);
+  lua_remove(L, list);
+}
+
+/* Pushes the text of an error that may be any value. */
+static void push_message(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  const bool has_text = luaL_getmetafield(L, index, "__tostring") != LUA_TNIL;
+  if (has_text) lua_pop(L, 1);
+  if (lua_istable(L, index) && !has_text)
+    push_table_message(L, index);
+  else
+    luaL_tolstring(L, index, NULL);
+}
+
 void complete_error(lua_State *L, bool traceback) {
   luaL_checkstack(L, 8, "error");
   if (!is_error(L, -1)) { /* value */
@@ -142,7 +205,7 @@ void complete_error(lua_State *L, bool traceback) {
       lua_pushvalue(L, -2);
       lua_setfield(L, -2, "value");
     }
-    luaL_tolstring(L, -2, NULL);
+    push_message(L, -2);
     lua_setfield(L, -2, "message");
     lua_remove(L, -2);
   }

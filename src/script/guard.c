@@ -3,7 +3,7 @@
  * Time that passes inside a C function is hidden from the instruction hook,
  * and some library functions could turn the hook off or swallow its error.
  * Their replacements, installed once in every state, behave exactly like the
- * originals outside limited calls.  Inside they charge the budget for the work
+ * originals outside limited calls (in a host's state they stand beside them: guest.c).  Inside they charge the budget for the work
  * before doing it, and refuse what would evade it:
  *
  *   pcall, xpcall, coroutine.*   pass a spent budget on; handlers are not called
@@ -86,7 +86,9 @@ static int resume(lua_State *L, lua_State *co, int narg) {
   }
   arm_thread(L, script_of(L), co);
   lua_xmove(L, co, narg);
+  lua_State *outer = interrupt_target(co);
   int status = lua_resume(co, L, narg, &nres);
+  interrupt_target(outer);
   if (status == LUA_OK || status == LUA_YIELD) {
     if (!lua_checkstack(L, nres + 1)) {
       lua_pop(co, nres);
@@ -190,8 +192,8 @@ static lua_Unsigned elements(lua_State *L, int kind) {
     return lua_gettop(L) < 2 ? 1 : span(integer_or(L, 2, n), n);
   case 'c':
     return span(integer_or(L, 3, 1), integer_or(L, 4, n));
-  case 'u':
-    return span(integer_or(L, 2, 1), integer_or(L, 3, n));
+  case 'u': /* the stack grows and shrinks with them */
+    return 2 * span(integer_or(L, 2, 1), integer_or(L, 3, n));
   default:
     return n < 2 ? 1 : (lua_Unsigned)n * (64 - (unsigned)__builtin_clzll((lua_Unsigned)n));
   }
@@ -253,6 +255,7 @@ static int guarded_load(lua_State *L) {
 
 static int guarded_collectgarbage(lua_State *L) {
   if (is_limited(L) && !(lua_isstring(L, 1) && strcmp(lua_tostring(L, 1), "count") == 0)) {
+    charge_work(L, 8);
     lua_pushinteger(L, 0);
     return 1;
   }
@@ -264,7 +267,10 @@ static int guarded_collectgarbage(lua_State *L) {
 /* The library table is on top: replaces its NAME by a closure of f over the original and the nextra
  * values above the table. */
 static void replace(lua_State *L, int library, const char *name, lua_CFunction f, int nextra) {
-  lua_getfield(L, library, name);
+  if (lua_getfield(L, library, name) == LUA_TNIL || !lua_iscfunction(L, -1)) {
+    lua_pop(L, 1 + nextra); /* a host has none, or its own */
+    return;
+  }
   lua_insert(L, -1 - nextra);
   lua_pushcclosure(L, f, 1 + nextra);
   lua_setfield(L, library, name);
@@ -314,8 +320,8 @@ static void guard_tables(lua_State *L, int lib) {
   }
 }
 
-static void refuse(lua_State *L, const char *library, const char *const *names) {
-  lua_getglobal(L, library);
+static void refuse(lua_State *L, int env, const char *library, const char *const *names) {
+  lua_getfield(L, env, library);
   for (; *names; names++) {
     lua_pushfstring(L, "%s.%s", library, *names);
     replace(L, lua_gettop(L) - 1, *names, guarded_refuse, 1);
@@ -323,28 +329,27 @@ static void refuse(lua_State *L, const char *library, const char *const *names) 
   lua_pop(L, 1);
 }
 
-void limits_open(lua_State *L) {
+void limits_open(lua_State *L, int env) {
   static const char *const debug_names[] = {
       "sethook",     "setmetatable", "getregistry",  "setupvalue",
       "upvaluejoin", "setlocal",     "setuservalue", NULL};
   static const char *const os_names[] = {"exit", NULL};
-  lua_pushglobaltable(L);
-  int globals = lua_gettop(L);
-  replace(L, globals, "pcall", guarded_pcall, 0);
-  replace(L, globals, "xpcall", guarded_xpcall, 0);
-  replace(L, globals, "setmetatable", guarded_setmetatable, 0);
-  replace(L, globals, "load", guarded_load, 0);
-  replace(L, globals, "collectgarbage", guarded_collectgarbage, 0);
-  lua_getglobal(L, "coroutine");
+  int base = lua_gettop(L);
+  replace(L, env, "pcall", guarded_pcall, 0);
+  replace(L, env, "xpcall", guarded_xpcall, 0);
+  replace(L, env, "setmetatable", guarded_setmetatable, 0);
+  replace(L, env, "load", guarded_load, 0);
+  replace(L, env, "collectgarbage", guarded_collectgarbage, 0);
+  lua_getfield(L, env, "coroutine");
   replace(L, lua_gettop(L), "resume", guarded_resume, 0);
   replace(L, lua_gettop(L), "wrap", guarded_wrap, 0);
-  lua_getglobal(L, "string");
+  lua_getfield(L, env, "string");
   guard_strings(L, lua_gettop(L));
-  lua_getglobal(L, "table");
+  lua_getfield(L, env, "table");
   guard_tables(L, lua_gettop(L));
-  lua_getglobal(L, "utf8");
+  lua_getfield(L, env, "utf8");
   guard_utf8(L, lua_gettop(L));
-  lua_settop(L, globals - 1);
-  refuse(L, "debug", debug_names);
-  refuse(L, "os", os_names);
+  lua_settop(L, base);
+  refuse(L, env, "debug", debug_names);
+  refuse(L, env, "os", os_names);
 }

@@ -18,7 +18,7 @@ typedef struct BlockHead {
 
 /* A refused allocation makes Lua collect everything and ask again; asking twice costs the budget
  * what the collection took, so that a loop of failures ends. */
-static bool refuse(Budget *b, size_t more, size_t nsize) {
+bool budget_refuses(Budget *b, size_t more, size_t nsize) {
   enum { COLLECTION = 200000 };
   if (!b->quota || (more <= b->quota && b->held <= b->quota - more)) {
     b->wanted = 0;
@@ -42,7 +42,7 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
     free(head);
     return NULL;
   }
-  if (b && nsize > osize && refuse(b, nsize - osize, nsize)) return NULL;
+  if (b && nsize > osize && budget_refuses(b, nsize - osize, nsize)) return NULL;
   head = realloc(head, nsize + sizeof *head);
   if (!head) return NULL;
   if (!p) head->tag = b ? b->tag : 0;
@@ -84,22 +84,31 @@ static bool push_source(lua_State *L, const char *path) {
   return f != NULL;
 }
 
-/* package.searchers' last: (name) -> loader, path | message */
-static int search_embedded(lua_State *L) {
-  const char *name = luaL_checkstring(L, 1);
+bool script_push_module(lua_State *L, const char *name) {
+  int top = lua_gettop(L);
   for (size_t i = 0; i < 4; i++) {
-    lua_settop(L, 1);
+    lua_settop(L, top);
     luaL_gsub(L, name, ".", "/");
-    lua_pushfstring(L, "%s%s%s.lua", roots[i / 2], lua_tostring(L, 2), i % 2 ? "/init" : "");
-    const char *path = lua_tostring(L, 3);
+    lua_pushfstring(L, "%s%s%s.lua", roots[i / 2], lua_tostring(L, -1), i % 2 ? "/init" : "");
+    const char *path = lua_tostring(L, top + 2);
     if (!push_source(L, path)) continue;
     size_t n;
     const char *source = lua_tolstring(L, -1, &n);
     if (luaL_loadbufferx(L, source, n, lua_pushfstring(L, "@%s", path), "t") != LUA_OK)
-      return lua_error(L);
-    lua_pushvalue(L, 3);
-    return 2;
+      lua_error(L);
+    guest_set_environment(L, script_of(L));
+    lua_replace(L, top + 1); /* loader path ... */
+    lua_settop(L, top + 2);
+    return true;
   }
+  lua_settop(L, top);
+  return false;
+}
+
+/* One of package.searchers: (name) -> loader, path | message */
+static int search_embedded(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  if (script_push_module(L, name)) return 2;
   lua_pushfstring(L, "no embedded module '%s'", name);
   return 1;
 }
@@ -136,8 +145,13 @@ Script *script_of(lua_State *L) {
 
 lua_State *script_state(Script *s) { return s->L; }
 
+void check_not_closed(lua_State *L) {
+  if (script_of(L)->closed) raise_new(L, GRPO_ESTALE, "grpo: its Lua state is being closed");
+}
+
 Pool *script_pool(lua_State *L) {
   Script *s = script_of(L);
+  check_not_closed(L);
   if (!s->pool) {
     Status st = pool_new(&s->pool, s->threads);
     if (st) raise_status(L, st);
@@ -152,18 +166,40 @@ const Ctx *script_ctx(lua_State *L) {
   return &s->cx;
 }
 
-static int open_libraries(lua_State *L) {
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &script_key); /* our argument, the Script */
-  luaL_openlibs(L);
+/* Embedded modules come after files on package.path and before package.cpath, where a grpo.so may
+ * be installed. */
+static void add_searcher(lua_State *L) {
+  enum { AFTER = 2 }; /* package.preload and package.path */
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  if (lua_getfield(L, -1, "package") != LUA_TTABLE ||
+      lua_getfield(L, -1, "searchers") != LUA_TTABLE)
+    luaL_error(L, "grpo needs Lua's package library");
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1), at = n < AFTER ? n : AFTER;
+  for (lua_Integer i = n; i > at; i--) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, search_embedded);
+  lua_rawseti(L, -2, at + 1);
+  lua_pop(L, 3);
+}
+
+void script_register(lua_State *L) {
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &script_key);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, open_core);
   lua_setfield(L, -2, "grpo.core");
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "searchers");
-  lua_pushcfunction(L, search_embedded);
-  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pop(L, 1);
+  add_searcher(L);
   errors_open(L);
-  limits_open(L);
+}
+
+static int open_libraries(lua_State *L) {
+  luaL_openlibs(L);
+  script_register(L); /* our argument, the Script */
+  lua_pushglobaltable(L);
+  limits_open(L, lua_gettop(L));
+  random_open(L, lua_gettop(L));
   return 0;
 }
 
@@ -172,14 +208,27 @@ static int on_panic(lua_State *L) {
   return 0;
 }
 
-Status script_open(Script **out, const EmbeddedFile *files) {
-  Script *s = mem_zalloc(sizeof *s);
-  if (!s) return fail(GRPO_ENOMEM, "a Lua state");
+void script_init(Script *s, lua_State *L, const EmbeddedFile *files) {
+  s->L = L;
   s->files = files;
   s->override = getenv("GRPO_LUA");
   s->cx.arena = &s->arena;
   s->random_ref = LUA_NOREF;
   s->step = (Link){&s->step, &s->step};
+}
+
+void script_release(Script *s) {
+  pool_free(s->pool);
+  s->pool = s->cx.pool = NULL;
+  arena_free(&s->arena);
+  buf_free(&s->spare_buf);
+  intbuf_free(&s->spare_ints);
+}
+
+Status script_open(Script **out, const EmbeddedFile *files) {
+  Script *s = mem_zalloc(sizeof *s);
+  if (!s) return fail(GRPO_ENOMEM, "a Lua state");
+  script_init(s, NULL, files);
   s->L = lua_newstate(allocate, s);
   if (!s->L) {
     mem_free(s);
@@ -199,10 +248,8 @@ Status script_open(Script **out, const EmbeddedFile *files) {
 
 void script_close(Script *s) {
   if (!s) return;
+  s->closed = true;
   lua_close(s->L); /* models and tensors go before the pool they run on */
-  pool_free(s->pool);
-  arena_free(&s->arena);
-  buf_free(&s->spare_buf);
-  intbuf_free(&s->spare_ints);
+  script_release(s);
   mem_free(s);
 }

@@ -41,6 +41,8 @@ static void describe(const Budget *b, const char *spent, char *text, size_t size
   } else if (*spent == 'm') {
     snprintf(text, size, "%s: needs more than its %.4g MB of memory", b->name,
              (double)b->limits->memory / (1 << 20));
+  } else if (*spent == 'c') {
+    snprintf(text, size, "%s: interrupted", b->name);
   } else {
     snprintf(text, size, "%s: took longer than %g seconds of wall-clock time", b->name,
              b->limits->seconds);
@@ -65,6 +67,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
     return;
   }
   int slice = lua_gethookcount(L);
+  if (!b->spent && script_interrupted) b->spent = "cancelled";
   if (!b->spent && b->deadline > 0 && clock_seconds() > b->deadline) b->spent = "seconds";
   if (!b->spent && b->left != UINT64_MAX) {
     if (b->left == 0)
@@ -96,7 +99,9 @@ void charge_work(lua_State *L, uint64_t instructions) {
 
 void arm_thread(lua_State *L, Script *s, lua_State *co) {
   if (!s->budget) return;
-  if (lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
+  const bool begins =
+      lua_status(co) == LUA_OK; /* with the hook of whoever made it, and nothing paid */
+  if (begins || lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
     charge_work(L, COROUTINE_SLICE);
     lua_sethook(co, on_count, LUA_MASKCOUNT, COROUTINE_SLICE);
   }
@@ -178,6 +183,7 @@ static void begin(Script *s, Budget *b, const Limits *limits, const char *name) 
 /* What the call used counts for the one around it too. */
 static void end(Script *s, const Budget *b) {
   Budget *o = s->budget = b->outer;
+  s->used = b->given - b->left;
   if (!o) return;
   if (o->left != UINT64_MAX) o->left -= b->given - b->left;
   if (b->inherited && b->spent && *b->spent == 'i') o->spent = b->spent;
@@ -226,7 +232,7 @@ static void finish_limited(lua_State *L, lua_State *co, int status, const Budget
     push_error(L, GRPO_ENOMEM, "not enough memory for the script");
   }
   complete_error(L, false);
-  if (b->spent && *b->spent == 's') {
+  if (b->spent && (*b->spent == 's' || *b->spent == 'c')) {
     lua_pushboolean(L, 1);
     lua_setfield(L, -2, "fatal");
   }
@@ -244,11 +250,13 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   lua_pushvalue(L, base + 1);
   lua_xmove(L, co, 1);
   lua_xmove(L, co, nargs); /* ... co f */
+  if (!s->budget && s->guest) guest_enter(L, s);
   begin(s, &b, limits, name);
   arm(co, &b);
   int status = lua_pcall(co, nargs, nresults, 1);
   lua_sethook(co, NULL, 0, 0);
   end(s, &b);
+  if (!s->budget && s->guest) guest_leave(L, s);
   int n = lua_gettop(co) - 1;
   bool ok = status == LUA_OK && !b.spent;
   if (ok) {

@@ -214,7 +214,7 @@ static int l_adamw(lua_State *L) {
     if (!value_tensor(v[i])->needs_grad)
       return arg_error(L, 1, "element %d needs no gradient; make it with requires_grad = true",
                        (int)i + 1);
-  LuaAdamW *a = lua_newuserdatauv(L, sizeof *a, 1);
+  LuaAdamW *a = new_object(L, sizeof *a, 1);
   *a = (LuaAdamW){.o = o};
   luaL_setmetatable(L, ADAMW_TYPE);
   lua_newtable(L);

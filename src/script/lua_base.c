@@ -239,6 +239,12 @@ static int l_threads(lua_State *L) {
   return 1;
 }
 
+static lua_Integer lua_bytes(lua_State *L) {
+  const Script *s = script_of(L);
+  if (!s->guest) return (lua_Integer)s->lua_bytes;
+  return (lua_Integer)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
+}
+
 static int l_mem(lua_State *L) {
   lua_createtable(L, 0, 5);
   lua_pushinteger(L, (lua_Integer)mem_allocations());
@@ -249,7 +255,7 @@ static int l_mem(lua_State *L) {
   lua_setfield(L, -2, "peak_rss");
   lua_pushinteger(L, (lua_Integer)mem_available());
   lua_setfield(L, -2, "available");
-  lua_pushinteger(L, (lua_Integer)script_of(L)->lua_bytes);
+  lua_pushinteger(L, lua_bytes(L));
   lua_setfield(L, -2, "lua");
   return 1;
 }
@@ -260,7 +266,7 @@ static int l_mem(lua_State *L) {
 static RngKey check_key(lua_State *L, int arg) {
   static const char *const streams[] = {"init",   "sample", "eval", "shuffle",
                                         "reward", "user",   "task", "dropout",
-                                        "turn",   "turn_eval"};
+                                        "mask",   "unmask", "turn", "turn_eval"};
   RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
   const char *name = check_string(L, arg + 1, NULL);
   size_t i = 0, n = sizeof streams / sizeof *streams;
@@ -374,11 +380,14 @@ const luaL_Reg base_functions[] = {{"clock", l_clock},
                                    {"wall", l_wall},
                                    {NULL, NULL}};
 
-static void wrap_math(lua_State *L, const char *name, lua_CFunction f) {
-  lua_getglobal(L, "math");
-  lua_getfield(L, -1, name);
-  lua_pushcclosure(L, f, 1);
-  lua_setfield(L, -2, name);
+void random_open(lua_State *L, int env) {
+  static const luaL_Reg rows[] = {{"random", seeded_random}, {"randomseed", seeded_randomseed}};
+  lua_getfield(L, env, "math");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_getfield(L, -1, rows[i].name);
+    lua_pushcclosure(L, rows[i].func, 1);
+    lua_setfield(L, -2, rows[i].name);
+  }
   lua_pop(L, 1);
 }
 
@@ -390,6 +399,4 @@ void base_open(lua_State *L) {
   set_string(L, "__name", "grpo.none");
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "none");
-  wrap_math(L, "random", seeded_random);
-  wrap_math(L, "randomseed", seeded_randomseed);
 }

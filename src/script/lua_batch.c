@@ -14,7 +14,7 @@ typedef struct BatchHandle {
 
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot) {
   Engine *e = check_engine(L, engine_arg);
-  BatchHandle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  BatchHandle *h = new_object(L, sizeof *h, 1);
   *h = (BatchHandle){e, slot, engine_batch(e, slot)->generation};
   lua_pushvalue(L, engine_arg); /* keeps the engine alive */
   lua_setiuservalue(L, -2, 1);
@@ -81,6 +81,16 @@ static int l_ref_logprobs(lua_State *L) {
     return raise_new(L, GRPO_EARG,
                      "the batch has no reference log-probabilities; call engine:reference first");
   push_reals(L, b->ref_logp + (size_t)i * (size_t)b->max_new, c->len);
+  return 1;
+}
+
+/* Of the prompt's target, as far as both the completion and the target go. */
+static int l_target_logprobs(lua_State *L) {
+  Batch *b;
+  int i;
+  const Completion *c = check_completion(L, &b, &i);
+  const int n = b->target_len[i / b->group];
+  push_reals(L, c->target_logp, c->len < n ? c->len : n);
   return 1;
 }
 
@@ -152,6 +162,7 @@ void batch_open(lua_State *L) {
                                      {"logprobs", l_logprobs},
                                      {"entropies", l_entropies},
                                      {"ref_logprobs", l_ref_logprobs},
+                                     {"target_logprobs", l_target_logprobs},
                                      {"sampled", l_sampled},
                                      {"length", l_length},
                                      {"finish", l_finish},

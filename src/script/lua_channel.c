@@ -25,7 +25,7 @@ static ChannelClient *check_client(lua_State *L) {
 
 static int l_listen(lua_State *L) {
   const char *path = check_string(L, 1, NULL);
-  ChannelServer **s = lua_newuserdatauv(L, sizeof *s, 0);
+  ChannelServer **s = new_object(L, sizeof *s, 0);
   *s = NULL;
   luaL_setmetatable(L, SERVER_TYPE);
   const Status status = channel_listen(s, path);
@@ -66,7 +66,7 @@ static int server_close(lua_State *L) {
 
 static int l_connect(lua_State *L) {
   const char *path = check_string(L, 1, NULL);
-  ChannelClient **c = lua_newuserdatauv(L, sizeof *c, 0);
+  ChannelClient **c = new_object(L, sizeof *c, 0);
   *c = NULL;
   luaL_setmetatable(L, CLIENT_TYPE);
   const Status status = channel_connect(c, path);

@@ -1,8 +1,13 @@
-/* lua_edit.c - core.edit: reading lines at the prompt.
+/* lua_edit.c - core.edit: reading lines at the prompt, and Ctrl-C there.
  *
- * With libedit: history (kept in ~/.grpo_history, or $GRPO_HISTORY) and
- * completion over the fields of the session's environment.  Without it, plain
- * fgets.  Ctrl-C gives false instead of a line; the end of input gives nil.
+ * With libedit: history (kept in ~/.grpo_history, or $GRPO_HISTORY) and completion, which is a Lua
+ * function's (complete.lua).  Without it, plain getline.  Ctrl-C gives false instead of a line; the
+ * end of input gives nil.
+ *
+ * Ctrl-C while a line runs (core.edit.call): sampling ends after its token, limited code at its
+ * next look at the clock, an update before its optimizer step, and Lua at its next instruction, in
+ * a coroutine too, again and again until the call is left, so that no pcall goes on.  What must
+ * not be cut in two runs in core.edit.holding: there Lua goes on to its end first.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -10,85 +15,191 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "script/script.h"
 
-static const char env_key = 0;          /* registry key of the environment */
 static volatile sig_atomic_t at_prompt; /* reading a line: Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
 static struct sigaction previous;
 
-static lua_State *running; /* the state whose code Ctrl-C stops; NULL: only sampling */
+/* ---- Ctrl-C ----------------------------------------------------------------------- */
+
+static lua_State *volatile running; /* the thread whose code Ctrl-C stops; NULL: only sampling */
+static volatile sig_atomic_t held;  /* depth of core.edit.holding */
+volatile int script_interrupted;
 
 static void stop_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;
-  lua_sethook(L, NULL, 0, 0);
+  if (!script_interrupted) { /* a coroutine that was stopped and is resumed by a later line */
+    lua_sethook(L, NULL, 0, 0);
+    return;
+  }
+  luaL_checkstack(L, 8, "error");
   raise_new(L, GRPO_ESCRIPT, "interrupted");
 }
 
-/* At the prompt: a new line.  Elsewhere: sampling ends after its token, Lua at its next
- * instruction. */
+static void stop(lua_State *L) {
+  lua_sethook(L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
 static void on_interrupt(int sig) {
   (void)sig;
   if (at_prompt) siglongjmp(prompt_jump, 1);
   script_cancel = 1;
-  if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  if (!running) return;
+  script_interrupted = 1;
+  if (!held) stop(running);
 }
+
+lua_State *interrupt_target(lua_State *L) {
+  lua_State *outer = running;
+  if (!outer) return NULL;
+  running = L;
+  if (script_interrupted && !held) stop(L);
+  return outer;
+}
+
+/* The error on top, whatever it was, is the interruption's. */
+static void replace_by_interrupted(lua_State *L) {
+  const char *text = luaL_tolstring(L, -1, NULL);
+  const bool said = strstr(text, "interrupted (") != NULL;
+  lua_pop(L, 1);
+  if (said) return;
+  lua_pop(L, 1);
+  push_error(L, GRPO_ESCRIPT, "");
+  lua_pushliteral(L, "interrupted");
+  lua_setfield(L, -2, "message");
+}
+
+/* call(f, ...) -> true, results... | false, error: as core.protected, and Ctrl-C ends it */
+static int l_call(lua_State *L) {
+  check_function(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  script_cancel = script_interrupted = 0;
+  held = 0;
+  running = L;
+  const bool ok = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
+  running = NULL;
+  lua_sethook(L, NULL, 0, 0);
+  if (ok) return lua_gettop(L);
+  if (script_interrupted) replace_by_interrupted(L);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+/* holding(what, f, ...) -> results: inside core.edit.call an interruption waits for f to end */
+static int l_holding(lua_State *L) {
+  const char *what = check_string(L, 1, NULL);
+  check_function(L, 2);
+  if (!running) {
+    lua_call(L, lua_gettop(L) - 2, LUA_MULTRET);
+    return lua_gettop(L) - 1;
+  }
+  held++;
+  const bool ok = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
+  held--;
+  if (!script_interrupted && ok) return lua_gettop(L) - 1;
+  if (!script_interrupted) return lua_error(L);
+  if (!held) stop(running);
+  push_error(L, GRPO_ESCRIPT, "");
+  lua_pushfstring(L, "interrupted (%s %s)", what, ok ? "was finished first" : "was given up");
+  lua_setfield(L, -2, "message");
+  return lua_error(L);
+}
+
+/* interrupted() -> was Ctrl-C pressed since the last line?  Forgets it. */
+static int l_interrupted(lua_State *L) {
+  lua_pushboolean(L, script_cancel != 0);
+  script_cancel = 0;
+  return 1;
+}
+
+/* ---- the editor --------------------------------------------------------------------- */
 
 #ifdef GRPO_HAVE_EDITLINE
 #include <editline/readline.h>
 
-static lua_State *completing; /* the state completion looks into; one prompt at a time */
+enum { HISTORY_LINES = 2000 };
+
+static const char complete_key = 0; /* registry key of the function that completes */
+static lua_State *completing;       /* the state it lives in; one prompt at a time */
 static char history_path[1024];
 
-/* Pushes the value that "a.b." stands for in the environment; true when it is a table or has one. */
-static bool push_owner(lua_State *L, const char *text, size_t len) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &env_key);
-  for (size_t at = 0; at < len;) {
-    size_t n = strcspn(text + at, ".:");
-    lua_pushlstring(L, text + at, n);
-    if (!lua_istable(L, -2) && luaL_getmetafield(L, -2, "__index") == LUA_TTABLE)
-      lua_replace(L, -3);
-    if (!lua_istable(L, -2)) return false;
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
-    at += n + 1;
+/* (line) -> { candidates }: each in place of what libedit takes for the word, which begins at byte
+ * `lua_tointeger(2)` (0-based) of the line. */
+static int push_candidates(lua_State *L) {
+  const lua_Integer word = lua_tointeger(L, 2);
+  lua_settop(L, 2);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &complete_key);
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 2); /* first (1-based), list */
+  const lua_Integer first = lua_tointeger(L, -2) - 1;
+  if (!lua_istable(L, -1)) return 0;
+  const int list = lua_gettop(L);
+  const lua_Integer n = (lua_Integer)lua_rawlen(L, list);
+  const char *line = lua_tostring(L, 1);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    const char *text = lua_tostring(L, -1);
+    if (first >= word)
+      lua_pushlstring(L, line + word, (size_t)(first - word));
+    else /* libedit breaks words where we do not: the part before is on the line already */
+      text += strlen(text) < (size_t)(word - first) ? strlen(text) : (size_t)(word - first);
+    if (first < word) lua_pushliteral(L, "");
+    lua_pushstring(L, text);
+    lua_concat(L, 2);
+    lua_rawseti(L, list + 1, i);
+    lua_pop(L, 1);
   }
-  if (!lua_istable(L, -1) && luaL_getmetafield(L, -1, "__index") == LUA_TTABLE) lua_replace(L, -2);
-  return lua_istable(L, -1);
+  return 1;
 }
 
-/* The state-th field of the owner that starts with the text after the last dot. */
-static char *next_match(const char *text, int state) {
-  static int position;
-  lua_State *L = completing;
-  const int top = lua_gettop(L);
-  const char *dot = strrchr(text, '.'), *colon = strrchr(text, ':');
-  const char *last = dot > colon ? dot : colon;
-  const size_t head = last ? (size_t)(last - text) : 0;
-  const char *tail = last ? last + 1 : text;
-  char *found = NULL;
-  if (state == 0) position = 0;
-  if (push_owner(L, text, head)) {
-    int seen = 0;
-    for (lua_pushnil(L); !found && lua_next(L, -2); lua_pop(L, 1)) {
-      if (lua_type(L, -2) != LUA_TSTRING) continue;
-      const char *name = lua_tostring(L, -2);
-      if (strncmp(name, tail, strlen(tail)) != 0 || seen++ < position) continue;
-      position++;
-      const size_t size = (size_t)(tail - text) + strlen(name) + 1;
-      if ((found = malloc(size)) != NULL) /* libedit frees it */
-        snprintf(found, size, "%.*s%s", (int)(tail - text), text, name);
-    }
+static size_t common_prefix(const char *a, size_t n, const char *b) {
+  size_t i = 0;
+  while (i < n && b[i] && a[i] == b[i]) i++;
+  return i;
+}
+
+/* What libedit wants of the list on top: what all have in common, then each, to be freed by it. */
+static char **matches_of(lua_State *L) {
+  const size_t n = lua_rawlen(L, -1);
+  char **found = n ? calloc(n + 2, sizeof *found) : NULL;
+  size_t common = 0;
+  for (size_t i = 0; found && i < n; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    const char *text = lua_tostring(L, -1);
+    if ((found[i + 1] = strdup(text)) != NULL)
+      common = i ? common_prefix(found[1], common, text) : strlen(text);
+    lua_pop(L, 1);
+    if (!found[i + 1]) break;
   }
-  lua_settop(L, top);
+  if (found && (!found[1] || !(found[0] = strndup(found[1], common)))) {
+    free(found[1]);
+    free(found);
+    return NULL;
+  }
   return found;
 }
 
 static char **complete(const char *text, int start, int end) {
   (void)start, (void)end;
+  lua_State *L = completing;
+  const int top = lua_gettop(L);
+  char **found = NULL;
   rl_attempted_completion_over = 1;
-  return rl_completion_matches(text, next_match);
+  at_prompt = 0; /* Ctrl-C must not jump out of Lua */
+  const size_t point = rl_point > 0 ? (size_t)rl_point : 0, len = strlen(text);
+  lua_pushcfunction(L, push_candidates);
+  lua_pushlstring(L, rl_line_buffer, point);
+  lua_pushinteger(L, (lua_Integer)(len < point ? point - len : 0));
+  if (call_protected(L, 2, 1) && lua_istable(L, -1)) found = matches_of(L);
+  lua_settop(L, top);
+  at_prompt = 1;
+  return found;
 }
 
 static void editor_open(lua_State *L, const char *file) {
@@ -96,23 +207,30 @@ static void editor_open(lua_State *L, const char *file) {
   completing = L;
   rl_readline_name = "grpo";
   rl_attempted_completion_function = complete;
+  rl_completion_append_character = 0;
   rl_completer_word_break_characters = " \t\n\"\\'><=;|&{}()[]+-*/^%#~,";
   using_history();
   if (named)
     snprintf(history_path, sizeof history_path, "%s", named);
   else
     snprintf(history_path, sizeof history_path, "%s/%s", home ? home : ".", file);
+  stifle_history(HISTORY_LINES);
   read_history(history_path);
 }
 
-static void editor_close(void) { write_history(history_path); }
-static void editor_remember(const char *line) { add_history(line); }
+/* Written line by line, for this user's eyes: a prompt may be killed. */
+static void editor_remember(const char *line) {
+  add_history(line);
+  const mode_t mask = umask(077);
+  write_history(history_path);
+  umask(mask);
+}
 
 /* One line without its end, to be freed; NULL at the end of input. */
 static char *editor_line(const char *prompt) { return readline(prompt); }
 #else
+static const char complete_key = 0;
 static void editor_open(lua_State *L, const char *file) { (void)L, (void)file; }
-static void editor_close(void) {}
 static void editor_remember(const char *line) { (void)line; }
 
 static char *editor_line(const char *prompt) {
@@ -130,17 +248,16 @@ static char *editor_line(const char *prompt) {
 }
 #endif
 
-/* open(env[, file[, gently]]): env's fields are what completion knows; file: the history's name in
- * $HOME; gently: Ctrl-C ends what a model is saying, and no Lua */
+/* open(complete[, file]): complete(line) -> first, list (complete.lua), or nil; file: the history's
+ * name in $HOME */
 static int l_open(lua_State *L) {
-  check_table(L, 1);
+  if (!lua_isnil(L, 1)) check_function(L, 1);
   const char *file = lua_isnoneornil(L, 2) ? ".grpo_history" : check_string(L, 2, NULL);
   lua_pushvalue(L, 1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &env_key);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &complete_key);
   struct sigaction action = {.sa_handler = on_interrupt};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous);
-  running = lua_toboolean(L, 3) ? NULL : L;
   editor_open(L, file);
   return 0;
 }
@@ -169,13 +286,6 @@ static int l_read(lua_State *L) {
   return 1;
 }
 
-/* interrupted() -> was Ctrl-C pressed since the last line?  Forgets it. */
-static int l_interrupted(lua_State *L) {
-  lua_pushboolean(L, script_cancel != 0);
-  script_cancel = 0;
-  return 1;
-}
-
 /* pending() -> is more typed already, as after a paste of several lines? */
 static int l_pending(lua_State *L) {
   struct pollfd input = {.fd = 0, .events = POLLIN};
@@ -190,18 +300,14 @@ static int l_remember(lua_State *L) {
 
 static int l_close(lua_State *L) {
   (void)L;
-  editor_close();
   sigaction(SIGINT, &previous, NULL);
   return 0;
 }
 
-static const luaL_Reg functions[] = {{"open", l_open},
-                                     {"read", l_read},
-                                     {"pending", l_pending},
-                                     {"interrupted", l_interrupted},
-                                     {"remember", l_remember},
-                                     {"close", l_close},
-                                     {NULL, NULL}};
+static const luaL_Reg functions[] = {
+    {"open", l_open},         {"call", l_call},       {"holding", l_holding},
+    {"read", l_read},         {"pending", l_pending}, {"interrupted", l_interrupted},
+    {"remember", l_remember}, {"close", l_close},     {NULL, NULL}};
 
 /* core.edit; the core table is on top */
 void edit_open(lua_State *L) {

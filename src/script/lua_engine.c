@@ -1,6 +1,6 @@
 /* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
  *
- * Methods: rollout, replace, reference, update, sft, nll, save, load, reserve, estimate,
+ * Methods: rollout, replace, reference, update, sft, nll, denoise, masked_loss, save, load, reserve, estimate,
  * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
  * kept and raised again once the engine is left.
  */
@@ -60,13 +60,21 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",          "tokenizer",
-                                      "reference",      "prompts_per_step",
-                                      "group_size",     "max_prompt_tokens",
-                                      "max_new_tokens", "micro_batch_tokens",
-                                      "optimizer",      "gradient_checkpointing",
-                                      "examples",       "turns",
-                                      "reuse_rollout",  NULL};
+  static const char *const known[] = {"model",
+                                      "tokenizer",
+                                      "reference",
+                                      "prompts_per_step",
+                                      "group_size",
+                                      "max_prompt_tokens",
+                                      "max_new_tokens",
+                                      "micro_batch_tokens",
+                                      "optimizer",
+                                      "gradient_checkpointing",
+                                      "examples",
+                                      "turns",
+                                      "reuse_rollout",
+                                      "bigram",
+                                      NULL};
   static const char where[] = "engine";
   engine_options_init(o);
   check_table(L, 1);
@@ -85,7 +93,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   lua_pop(L, 1);
 }
 
-/* engine{ model=, tokenizer=, reference=, ... } */
+/* engine{ model=, tokenizer=, reference= or bigram=, ... } */
 static int l_engine(lua_State *L) {
   EngineOptions o;
   lua_settop(L, 1);
@@ -96,7 +104,9 @@ static int l_engine(lua_State *L) {
   Model *policy = check_model(L, 2);
   Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
-  EngineHandle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  lua_getfield(L, 1, "bigram");
+  if (lua_toboolean(L, 5)) o.bigram = check_bigram(L, 5);
+  EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){NULL};
   luaL_setmetatable(L, ENGINE_TYPE);
   const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
@@ -107,7 +117,7 @@ static int l_engine(lua_State *L) {
 static int engine_reserve(lua_State *L) {
   enum { BYTES_PER_TOKEN = 16 }; /* more than a vocabulary's tokens have on average */
   const EngineOptions *o = engine_options(check_engine(L, 1));
-  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens;
+  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens; /* or targets */
   reserve_bufs(L, (size_t)o->max_new_tokens * BYTES_PER_TOKEN,
                tokens * (size_t)o->prompts_per_step);
   lua_settop(L, 1);
@@ -135,7 +145,24 @@ static int engine_estimate_bytes(lua_State *L) {
 
 /* ---- rollout --------------------------------------------------------------------- */
 
-/* A list of prompts (lists of ids) at `list`; their numbers in the field `index` of the options. */
+/* The field `targets` of the options: for each of n prompts a list of ids, or false. */
+static void add_targets(lua_State *L, int options, int n, Prompt *p, IntBuf *ids) {
+  const int type = lua_getfield(L, options, "targets");
+  if (type != LUA_TNIL && (type != LUA_TTABLE || (int)lua_rawlen(L, -1) != n))
+    raise_new(L, GRPO_EARG, "rollout.targets: a list of %d lists of ids expected, one per prompt",
+              n);
+  for (int i = 0; type == LUA_TTABLE && i < n; i++) {
+    const size_t before = ids->len;
+    lua_rawgeti(L, -1, i + 1);
+    if (lua_toboolean(L, -1)) check_ids(L, -1, "rollout.targets", ids);
+    p[i].target_len = (int)(ids->len - before);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* A list of prompts (lists of ids) at `list`; their numbers and targets in the fields `index` and
+ * `targets` of the options. */
 static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf **store) {
   int count = 0;
   if (!lua_istable(L, list))
@@ -151,7 +178,10 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
     p[i] = (Prompt){.len = (int)(ids->len - before), .index = (uint32_t)i};
     lua_pop(L, 1);
   }
-  for (int i = 0, at = 0; i < *n; at += p[i++].len) p[i].ids = ids->data + at;
+  add_targets(L, options, *n, p, ids);
+  int at = 0;
+  for (int i = 0; i < *n; at += p[i++].len) p[i].ids = ids->data + at;
+  for (int i = 0; i < *n; at += p[i++].target_len) p[i].target = ids->data + at;
   lua_getfield(L, options, "index");
   const double *numbers = lua_isnil(L, -1) ? NULL : push_numbers(L, -1, "rollout.index", &count);
   if (numbers && count != *n)
@@ -167,8 +197,8 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
-  static const char *const known[] = {"prompts", "n",     "sampling", "seed", "step",
-                                      "stream",  "index", "on_turn",  NULL};
+  static const char *const known[] = {"prompts", "n",     "sampling", "seed",    "step",
+                                      "stream",  "index", "on_turn",  "targets", NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
@@ -186,7 +216,8 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   *slot = (BatchSlot)stream;
 }
 
-/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, on_turn= } -> batch */
+/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, targets=, on_turn= }
+ * -> batch */
 static int engine_rollout_prompts(lua_State *L) {
   Engine *e = check_engine(L, 1);
   RolloutOptions o;
@@ -199,7 +230,7 @@ static int engine_rollout_prompts(lua_State *L) {
   IntBuf *ids;
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
   LuaTurns turns;
-  turns_begin(L, 2, ids, &o, &turns); /* prompts are copied before the first reply */
+  turns_begin(L, 2, &o, &turns);
   const Status s = engine_rollout(e, slot, n, p, &o);
   keep_ints(L, ids);
   turns_end(&turns, s);
@@ -226,7 +257,7 @@ static int engine_replace_groups(lua_State *L) {
   int *slots = push_scratch(L, (size_t)n, sizeof *slots);
   for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
   LuaTurns turns;
-  turns_begin(L, 5, ids, &o, &turns);
+  turns_begin(L, 5, &o, &turns);
   const Status s = engine_replace(e, slot, n, slots, p, &o);
   keep_ints(L, ids);
   turns_end(&turns, s);
@@ -413,9 +444,10 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   field_int(L, 3, where, "step", 0, INT32_MAX, &step);
   field_seed(L, 3, where, "seed", &o->seed);
   o->step = (uint64_t)step;
+  o->cancel = &script_interrupted;
 }
 
-static void push_metrics(lua_State *L, const StepMetrics *m) {
+void push_metrics(lua_State *L, const StepMetrics *m) {
   const struct {
     const char *name;
     double value;
@@ -463,14 +495,14 @@ static int engine_update_policy(lua_State *L) {
 /* ---- demonstrations -------------------------------------------------------------- */
 
 /* The mask of a demonstration, the table on top: booleans, one for each token of the target. */
-static const uint8_t *push_mask(lua_State *L, int example, int n) {
+static const uint8_t *push_mask(lua_State *L, const char *what, int example, int n) {
   const int table = lua_gettop(L);
   if (lua_getfield(L, table, "mask") == LUA_TNIL) {
     lua_pop(L, 1);
     return NULL;
   }
   if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != n)
-    raise_new(L, GRPO_EARG, "sft[%d].mask: a list of %d booleans expected", example + 1, n);
+    raise_new(L, GRPO_EARG, "%s[%d].mask: a list of %d booleans expected", what, example + 1, n);
   uint8_t *mask = push_scratch(L, (size_t)n, sizeof *mask);
   for (int t = 0; t < n; t++) {
     lua_rawgeti(L, -2, t + 1);
@@ -483,7 +515,7 @@ static const uint8_t *push_mask(lua_State *L, int example, int n) {
 }
 
 /* A list of { prompt=ids, target=ids [, mask=booleans] } at index 2. */
-static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
   Example *x = push_scratch(L, (size_t)*n, sizeof *x);
@@ -492,18 +524,19 @@ static Example *push_examples(lua_State *L, int *n, IntBuf **store) {
     static const char *const names[] = {"prompt", "target"};
     size_t at[3];
     if (lua_rawgeti(L, 2, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "sft[%d]: { prompt = ids, target = ids } expected, got %s", i + 1,
-                luaL_typename(L, -1));
+      raise_new(L, GRPO_EARG, "%s[%d]: { prompt = ids, target = ids } expected, got %s", what,
+                i + 1, luaL_typename(L, -1));
     for (int k = 0; k < 2; k++) {
       at[k] = ids->len;
       lua_getfield(L, -1, names[k]);
-      check_ids(L, -1, k ? "sft.target" : "sft.prompt", ids);
-      lua_pop(L, 1);
+      const char *name = lua_pushfstring(L, "%s.%s", what, names[k]);
+      check_ids(L, -2, name, ids);
+      lua_pop(L, 2);
     }
     at[2] = ids->len;
     x[i] = (Example){.prompt_len = (int)(at[1] - at[0]), .target_len = (int)(at[2] - at[1])};
     luaL_checkstack(L, 8, "sft");
-    x[i].mask = push_mask(L, i, x[i].target_len);
+    x[i].mask = push_mask(L, what, i, x[i].target_len);
     lua_pop(L, 1);
   }
   for (int i = 0, at = 0; i < *n; at += x[i].prompt_len + x[i].target_len, i++) {
@@ -518,7 +551,8 @@ static int engine_sft_step(lua_State *L) {
   static const char *const known[] = {"lr", "max_grad_norm", "seed", "step", NULL};
   Engine *e = check_engine(L, 1);
   SftOptions o = {.lr = option_number("train.lr"),
-                  .max_grad_norm = option_number("train.max_grad_norm")};
+                  .max_grad_norm = option_number("train.max_grad_norm"),
+                  .cancel = &script_interrupted};
   StepMetrics m;
   int n, step = 0;
   lua_settop(L, 3);
@@ -529,7 +563,7 @@ static int engine_sft_step(lua_State *L) {
   field_seed(L, 3, "sft", "seed", &o.seed);
   o.step = (uint64_t)step;
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "sft", &n, &ids);
   const Status s = engine_sft(e, n, x, &o, &m);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -545,7 +579,7 @@ static int engine_nll_mean(lua_State *L) {
   int n;
   lua_settop(L, 2);
   IntBuf *ids;
-  const Example *x = push_examples(L, &n, &ids);
+  const Example *x = push_examples(L, "nll", &n, &ids);
   const Status s = engine_nll(e, n, x, &mean, &tokens);
   keep_ints(L, ids);
   if (s) return raise_status(L, s);
@@ -581,6 +615,7 @@ const luaL_Reg engine_functions[] = {{"engine", l_engine},
                                      {"loss_defaults", l_loss_defaults},
                                      {"advantages", l_advantages},
                                      {"dense_advantages", l_dense_advantages},
+                                     {"bigram", l_bigram},
                                      {"checkpoint_begin", l_checkpoint_begin},
                                      {"checkpoint_commit", l_checkpoint_commit},
                                      {"checkpoint_verify", l_checkpoint_verify},
@@ -593,6 +628,8 @@ void engine_open(lua_State *L) {
                                      {"update", engine_update_policy},
                                      {"sft", engine_sft_step},
                                      {"nll", engine_nll_mean},
+                                     {"denoise", engine_denoise_step},
+                                     {"masked_loss", engine_masked_loss_sum},
                                      {"save", engine_save_state},
                                      {"load", engine_load_state},
                                      {"reserve", engine_reserve},
@@ -606,5 +643,6 @@ void engine_open(lua_State *L) {
                                   {NULL, NULL}};
   rl_open(L);
   batch_open(L);
+  bigram_open(L);
   make_type(L, ENGINE_TYPE, meta, methods);
 }

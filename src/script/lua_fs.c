@@ -147,7 +147,7 @@ static int fs_readlink(lua_State *L) {
 /* ---- appending and locking: a descriptor in a userdata; -1: closed ------------------ */
 
 static int push_descriptor(lua_State *L, const char *type, const char *path, int flags) {
-  int *fd = lua_newuserdatauv(L, sizeof *fd, 0);
+  int *fd = new_object(L, sizeof *fd, 0);
   *fd = -1;
   luaL_setmetatable(L, type);
   *fd = open(path, flags | O_CLOEXEC, 0644);

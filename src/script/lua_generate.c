@@ -351,7 +351,7 @@ static int forward_gc(lua_State *L) {
 /* Pushes an owner for a new Forward; set *slot to NULL when somebody else takes over. */
 static Forward **push_forward(lua_State *L, Model *m, bool record) {
   Pool *pool = script_pool(L);
-  Forward **slot = lua_newuserdatauv(L, sizeof *slot, 0);
+  Forward **slot = new_object(L, sizeof *slot, 0);
   *slot = NULL;
   set_gc(L, "grpo.Forward", forward_gc);
   Forward *f = *slot = mem_zalloc(sizeof *f);

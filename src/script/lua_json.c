@@ -73,7 +73,7 @@ static int document_gc(lua_State *L) {
 }
 
 static Json **push_document(lua_State *L, const char *text, size_t len, const char *what) {
-  Json **j = lua_newuserdatauv(L, sizeof *j, 0);
+  Json **j = new_object(L, sizeof *j, 0);
   *j = NULL;
   set_gc(L, "grpo.JsonDocument", document_gc);
   Status st = json_parse(text, len, what, j);

@@ -25,7 +25,7 @@ Model *test_model(lua_State *L, int index) {
 }
 
 LuaModel *push_lua_model(lua_State *L) {
-  LuaModel *lm = lua_newuserdatauv(L, sizeof *lm, 3);
+  LuaModel *lm = new_object(L, sizeof *lm, 3);
   *lm = (LuaModel){0};
   luaL_setmetatable(L, MODEL_TYPE);
   return lm;
@@ -285,6 +285,17 @@ static int l_model_resize(lua_State *L) {
   return 0;
 }
 
+/* core.model_set_mask(m, id): the model is a denoiser from now on, or with nil not any more */
+static int l_model_set_mask(lua_State *L) {
+  Model *m = check_model(L, 1);
+  const bool none = lua_isnoneornil(L, 2);
+  model_set_mask(m, none ? -1 : (int)check_integer(L, 2, 0, model_config(m)->vocab_size - 1));
+  lua_settop(L, 1);
+  lua_pushnil(L); /* m.config is another one now */
+  lua_setiuservalue(L, 1, 2);
+  return 0;
+}
+
 /* ---- parameters --------------------------------------------------------------------- */
 
 static void release_model(void *m) { model_release(m); }
@@ -436,13 +447,15 @@ const luaL_Reg model_functions[] = {{"compute", l_compute},
                                     {"model_load_adapter", l_model_load_adapter},
                                     {"model_new", l_model_new},
                                     {"model_resize_vocab", l_model_resize},
+                                    {"model_set_mask", l_model_set_mask},
                                     {NULL, NULL}};
 
 void model_open(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"count", model_count_},      {"generate", model_generate},     {"logits", model_logits_},
-      {"logprobs", model_logprobs}, {"parameters", model_parameters}, {"save", model_save_},
-      {"score", model_score},       {"zero_grad", model_zero_grad_},  {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"count", model_count_},          {"generate", model_generate},
+                                     {"logits", model_logits_},        {"logprobs", model_logprobs},
+                                     {"parameters", model_parameters}, {"save", model_save_},
+                                     {"score", model_score},           {"unmask", model_unmask},
+                                     {"zero_grad", model_zero_grad_},  {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", model_gc},
                                   {"__close", model_gc},
                                   {"__newindex", model_newindex},

@@ -47,4 +47,7 @@ int model_score(lua_State *L);
 int model_logits_(lua_State *L);
 int model_logprobs(lua_State *L);
 
+/* lua_unmask.c */
+int model_unmask(lua_State *L);
+
 #endif

@@ -59,7 +59,7 @@ static int l_regex(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) == LUA_TUSERDATA && ((LuaRegex *)lua_touserdata(L, 3))->re)
     return 1;
-  LuaRegex *r = lua_newuserdatauv(L, sizeof *r, 1);
+  LuaRegex *r = new_object(L, sizeof *r, 1);
   *r = (LuaRegex){.flags = flags};
   luaL_setmetatable(L, REGEX_TYPE);
   Status st = regex_compile(&r->re, pattern, n, flags);
@@ -343,7 +343,7 @@ Regex *to_regex(lua_State *L, const char *where) {
   if (lua_type(L, -1) != LUA_TSTRING)
     raise_new(L, GRPO_EARG, "%s: want a pattern or a grpo.regex, got %s", where,
               luaL_typename(L, -1));
-  r = lua_newuserdatauv(L, sizeof *r, 1);
+  r = new_object(L, sizeof *r, 1);
   *r = (LuaRegex){0};
   luaL_setmetatable(L, REGEX_TYPE);
   const char *pattern = lua_tolstring(L, -2, &n);

@@ -29,7 +29,7 @@ static void unlink_from(Link *l) {
 }
 
 TensorHandle *push_handle(lua_State *L) {
-  TensorHandle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  TensorHandle *h = new_object(L, sizeof *h, 1);
   *h = (TensorHandle){.link = {&h->link, &h->link}, .script = script_of(L), .fate = TENSOR_CLOSED};
   luaL_setmetatable(L, TENSOR_TYPE);
   return h;
@@ -75,6 +75,10 @@ static int tensor_gc(lua_State *L) {
 }
 
 void push_value(lua_State *L, Value *v) {
+  if (script_of(L)->closed) {
+    value_release(v);
+    check_not_closed(L); /* raises */
+  }
   /* the reference must not be lost when Lua runs out of memory */
   TensorHandle *h = lua_checkstack(L, 4) ? push_handle(L) : NULL;
   if (h)

@@ -22,7 +22,7 @@ const Tokenizer *check_tokenizer(lua_State *L, int arg) {
 }
 
 static TokenizerSlot *push_slot(lua_State *L) {
-  TokenizerSlot *t = lua_newuserdatauv(L, sizeof *t, 1);
+  TokenizerSlot *t = new_object(L, sizeof *t, 1);
   *t = NULL;
   luaL_setmetatable(L, TOKENIZER_TYPE);
   return t;
@@ -58,12 +58,22 @@ static int l_bytes(lua_State *L) {
   return made(L, slot, tokenizer_bytes(&t), &t);
 }
 
+/* chars(text, { special = true }) */
 static int l_chars(lua_State *L) {
+  static const char *const known[] = {"special", NULL};
   size_t n;
+  bool special = true;
   Tokenizer *t = NULL;
+  lua_settop(L, 2);
   const char *text = check_string(L, 1, &n);
+  if (!lua_isnil(L, 2)) {
+    check_table(L, 2);
+    check_fields(L, 2, "tokenizer.chars", known);
+    field_bool(L, 2, "tokenizer.chars", "special", &special);
+  }
   TokenizerSlot *slot = push_slot(L);
-  return made(L, slot, tokenizer_chars(&t, text, n), &t);
+  const Status s = special ? tokenizer_chars(&t, text, n) : tokenizer_chars_only(&t, text, n);
+  return made(L, slot, s, &t);
 }
 
 /* The strings of the list at index, as an array; pushes it.  The list keeps them alive. */
@@ -204,6 +214,25 @@ static int tok_chat(lua_State *L) {
   return 1;
 }
 
+/* tok:with_mask([token]) -> a tokenizer that has a mask token: this one if it has one already */
+static int tok_with_mask(lua_State *L) {
+  Tokenizer *made_one = NULL;
+  const Tokenizer *t = check_tokenizer(L, 1);
+  size_t n = 0;
+  lua_settop(L, 2);
+  const char *token = lua_isnil(L, 2) ? "<|mask|>" : check_string(L, 2, &n);
+  if (!lua_isnil(L, 2) && strlen(token) != n) return arg_error(L, 2, "has a zero byte");
+  if (tokenizer_role(t, TOK_MASK) >= 0) {
+    lua_settop(L, 1);
+    return 1;
+  }
+  TokenizerSlot *slot = push_slot(L);
+  const Status s = tokenizer_with_mask(&made_one, t, token);
+  lua_getiuservalue(L, 1, 1);
+  lua_setiuservalue(L, 3, 1);
+  return made(L, slot, s, &made_one);
+}
+
 /* ---- looking up --------------------------------------------------------------------- */
 
 static int tok_id(lua_State *L) {
@@ -305,14 +334,10 @@ const luaL_Reg text_functions[] = {{"tokenizer_load", l_load},
                                    {NULL, NULL}};
 
 void text_open(lua_State *L) {
-  static const luaL_Reg methods[] = {{"chat", tok_chat},
-                                     {"decode", tok_decode},
-                                     {"encode", tok_encode},
-                                     {"id", tok_id},
-                                     {"is_special", tok_is_special},
-                                     {"save", tok_save},
-                                     {"token", tok_token},
-                                     {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      {"chat", tok_chat},   {"decode", tok_decode},         {"encode", tok_encode},
+      {"id", tok_id},       {"is_special", tok_is_special}, {"save", tok_save},
+      {"token", tok_token}, {"with_mask", tok_with_mask},   {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", tokenizer_gc},       {"__close", tokenizer_gc},
                                   {"__len", tok_len},           {"__newindex", tok_newindex},
                                   {"__tostring", tok_tostring}, {NULL, NULL}};

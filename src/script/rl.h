@@ -1,5 +1,5 @@
 /* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
+ * lua_batch.c, lua_bigram.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -11,6 +11,17 @@
 
 Engine *check_engine(lua_State *L, int arg); /* raises when closed */
 
+/* lua_engine.c */
+/* A list of { prompt=ids, target=ids } at index 2; `what` names it in messages.  The ids are in
+ * *store, which is pushed. */
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
+void push_metrics(lua_State *L, const StepMetrics *m);
+
+/* lua_denoise.c: engine:denoise(examples, options) -> metrics; engine:masked_loss(examples, options)
+ * -> summed loss, masked tokens, those guessed right.  Options: MaskOptions' names. */
+int engine_denoise_step(lua_State *L);
+int engine_masked_loss_sum(lua_State *L);
+
 /* lua_estimate.c: a table of them by name. */
 /* reuse_rollout = true, false or "auto" */
 void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
@@ -20,17 +31,21 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b);
 typedef struct LuaTurns {
   lua_State *L;
   int function; /* stack index */
-  IntBuf *ids;  /* that replies are written to */
+  IntBuf ids;   /* of a reply, in scratch memory as long as a completion */
   int error;    /* registry reference of what it raised, or LUA_NOREF */
 } LuaTurns;
-/* ids: memory for replies, whose content is lost; leaves the function on the stack. */
-void turns_begin(lua_State *L, int options, IntBuf *ids, RolloutOptions *o, LuaTurns *t);
+void turns_begin(lua_State *L, int options, RolloutOptions *o, LuaTurns *t); /* uses the stack */
 void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if that is an error */
 
 /* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
 Batch *check_batch(lua_State *L, int arg, BatchSlot *slot /* may be NULL */);
 void batch_open(lua_State *L);
+
+/* lua_bigram.c */
+Bigram *check_bigram(lua_State *L, int arg);
+int l_bigram(lua_State *L);
+void bigram_open(lua_State *L);
 
 /* lua_rl.c: functions of core */
 int l_options(lua_State *L);

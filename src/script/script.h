@@ -37,15 +37,22 @@ typedef struct Script Script;
 
 /* ---- host.c: the state -------------------------------------------------------------- */
 /* files: the table of embedded files (ends with a NULL name).  Standard libraries are open,
- * package.preload["grpo.core"] is set, embedded modules are found last. */
+ * package.preload["grpo.core"] is set, embedded modules are found after files on package.path. */
 Status script_open(Script **out, const EmbeddedFile *files);
-void script_close(Script *s); /* NULL is fine */
+void script_close(Script *s);        /* NULL is fine */
+void check_not_closed(lua_State *L); /* raises: what finalizers of scripts may do while it closes */
 lua_State *script_state(Script *s);
+/* guest.c: gives the Lua state of a host what script_open gives our own, but leaves its globals,
+ * allocator and hooks alone; the state owns the Script.  Once for a state; later calls do nothing.
+ * Raises a string. */
+void script_attach(lua_State *L, const EmbeddedFile *files);
 Script *script_of(lua_State *L);
 /* The engine's pool; made at the first call with the number of core.set_threads. Raises. */
 Pool *script_pool(lua_State *L);
 /* The pool and a scratch arena for value_apply and kernels. */
 const Ctx *script_ctx(lua_State *L);
+/* Pushes an embedded module's loader and its path; false: there is none of that name. */
+bool script_push_module(lua_State *L, const char *name);
 const EmbeddedFile *script_embedded(lua_State *L, const char *name, size_t len); /* NULL: none */
 
 /* ---- errors.c: failures -> Lua errors ----------------------------------------------- */
@@ -101,6 +108,9 @@ void set_number(lua_State *L, const char *key, double value);
 /* ---- args.c: memory that Lua owns, types of objects --------------------------------- */
 void *push_scratch(lua_State *L, size_t count,
                    size_t size); /* pushes a userdata; cleared; raises */
+/* lua_newuserdatauv for what has a finalizer: raises while the state is being closed, when Lua runs
+ * no new finalizers. */
+void *new_object(lua_State *L, size_t size, int values);
 /* A type of objects: its metatable, with the methods as __index; both lists end with {NULL, NULL}. */
 void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods);
 /* The userdata on top, of a type without methods, is freed by gc. */
@@ -139,7 +149,10 @@ void check_limits(lua_State *L, int index, Limits *out);
 void charge_work(lua_State *L, uint64_t instructions);
 bool is_limited(lua_State *L);     /* is limited code running? */
 extern volatile int script_cancel; /* lua_base.c: set by SIGINT and SIGTERM, for decoder_run */
-void limits_open(lua_State *L);    /* replaces library functions that could evade a budget */
+/* lua_edit.c: Ctrl-C has come while a line of a prompt runs, and the line has not ended yet. */
+extern volatile int script_interrupted;
+/* Ctrl-C now stops the code of this thread; returns whose it stopped before, NULL: nobody's. */
+lua_State *interrupt_target(lua_State *L);
 
 /* ---- lua_tensor.c ------------------------------------------------------------------- */
 #define TENSOR_TYPE "grpo.Tensor"
@@ -172,7 +185,7 @@ Regex *to_regex(lua_State *L, const char *where);
 extern const luaL_Reg base_functions[], fs_functions[], json_functions[], regex_functions[],
     state_functions[], tensor_functions[], autograd_functions[], loss_functions[], text_functions[],
     model_functions[], limits_functions[], errors_functions[], host_functions[], engine_functions[],
-    bench_functions[];
+    bench_functions[], guest_functions[], sandbox_functions[];
 /* Called once per state, the core table on top. */
 void errors_open(lua_State *L);
 void json_open(lua_State *L);

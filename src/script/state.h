@@ -1,5 +1,5 @@
 /* state.h - the inside of a Script, for the files that run it: host.c,
- * limits.c, guard.c, lua_tensor.c, lua_base.c.
+ * guest.c, limits.c, guard.c, lua_tensor.c, lua_base.c.
  */
 #ifndef GRPO_SCRIPT_STATE_H
 #define GRPO_SCRIPT_STATE_H
@@ -11,7 +11,7 @@ typedef struct Budget {
   struct Budget *outer; /* the limited call around this one */
   const Limits *limits;
   const char *name;
-  const char *spent; /* which budget ran out: NULL, "instructions", "seconds" */
+  const char *spent; /* which budget ran out: NULL, "instructions", "seconds"; "cancelled" */
   uint64_t given,
       left;        /* instructions in all, and not yet handed to a slice; UINT64_MAX: unlimited */
   bool inherited;  /* `left` is what the call around it has left */
@@ -27,8 +27,10 @@ typedef struct Link {
   struct Link *prev, *next;
 } Link;
 
+typedef struct Guest Guest;
+
 struct Script {
-  lua_State *L;
+  lua_State *L; /* of a guest: the thread that asked for grpo */
   const EmbeddedFile *files;
   const char *override; /* GRPO_LUA: a directory whose files win over embedded ones */
   Pool *pool;
@@ -37,6 +39,7 @@ struct Script {
   Ctx cx;
   Budget *budget;    /* innermost limited call; NULL: none */
   uint64_t tags;     /* limited calls so far */
+  uint64_t used;     /* instructions that the last one took, where they were counted */
   size_t lua_bytes;  /* held by Lua */
   int no_grad;       /* depth of grpo.no_grad */
   Link *scope;       /* tensors made in the innermost grpo.scope; NULL: none is active */
@@ -45,8 +48,27 @@ struct Script {
   size_t unreported; /* tensor bytes the collector has not heard of */
   Buf spare_buf;     /* memory of the last buffer that keep_buf() gave back */
   IntBuf spare_ints;
+  Guest *guest;   /* the Lua state is a host's; NULL: it is our own */
+  bool closed;    /* the Lua state is being closed */
   int random_ref; /* registry reference of core.reseed_math's function, or LUA_NOREF */
 };
+
+/* host.c, for guest.c */
+void script_init(Script *s, lua_State *L, const EmbeddedFile *files); /* *s is zero */
+void script_release(Script *s);     /* what it holds beside Lua's memory */
+void script_register(lua_State *L); /* pops the Script: script_of, modules, errors */
+/* Must the running limited call go without `more` bytes, for a block of nsize in all? */
+bool budget_refuses(Budget *b, size_t more, size_t nsize);
+
+/* guest.c: in a host's state, around the outermost limited call; the chunk on top runs in the
+ * guarded environment (in a state of our own: nothing to do) */
+void guest_enter(lua_State *L, Script *s);
+void guest_leave(lua_State *L, Script *s);
+void guest_set_environment(lua_State *L, const Script *s);
+
+/* Replacements in the table of globals at index env, or in one that stands for it. */
+void limits_open(lua_State *L, int env); /* guard.c: functions that could evade a budget */
+void random_open(lua_State *L, int env); /* lua_base.c: math.random on a stream that is given */
 
 double clock_seconds(void); /* monotonic */
 

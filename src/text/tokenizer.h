@@ -62,6 +62,8 @@ Status tokenizer_bytes(Tokenizer **out);
 /* One id per distinct code point of `text`, ascending; then <|endoftext|> and <|pad|>.
  * Encoding a character that was not there is an error that names it. */
 Status tokenizer_chars(Tokenizer **out, const char *text, size_t n);
+/* the same without special tokens: nothing ends a completion but its length */
+Status tokenizer_chars_only(Tokenizer **out, const char *text, size_t n);
 
 /* Byte-level BPE.  Ids: special tokens in the given order, the 256 bytes in GPT-2's
  * order, then merges.  Deterministic: the most frequent pair first, ties by the lower
@@ -82,6 +84,10 @@ typedef struct TokenizerTrainOptions {
 void tokenizer_train_options_init(TokenizerTrainOptions *o);
 Status tokenizer_train(Tokenizer **out, const char *const *texts, const size_t *lens, size_t ntexts,
                        const TokenizerTrainOptions *o); /* o NULL: the defaults */
+
+/* The same tokenizer with `token` as its mask token: one id more at the end, unless there is such a
+ * token already. */
+Status tokenizer_with_mask(Tokenizer **out, const Tokenizer *t, const char *token);
 
 void tokenizer_retain(const Tokenizer *t);
 void tokenizer_free(const Tokenizer *t); /* drops one reference; NULL is fine */

@@ -58,7 +58,7 @@ static Status mark_chars(const char *text, size_t n, unsigned char *seen, int *c
   return *count ? GRPO_OK : fail(GRPO_EARG, "character tokenizer: the text is empty");
 }
 
-Status tokenizer_chars(Tokenizer **out, const char *text, size_t n) {
+static Status make_chars(Tokenizer **out, const char *text, size_t n, bool special) {
   enum { CODE_POINTS = 0x110000 };
   Buf vocab = {0};
   int count;
@@ -79,13 +79,21 @@ Status tokenizer_chars(Tokenizer **out, const char *text, size_t n) {
       .model = "\"type\": \"WordLevel\", \"unk_token\": \"\"",
       .vocab = &vocab,
       .special = specials,
-      .nspecial = 2,
+      .nspecial = special ? 2 : 0,
       .first_special = id,
-      .eos = specials[0],
-      .pad = specials[1],
+      .eos = special ? specials[0] : NULL,
+      .pad = special ? specials[1] : NULL,
   };
   if (s == GRPO_OK) s = buf_status(&vocab);
   if (s == GRPO_OK) s = tokenizer_from_parts(out, &parts, "character tokenizer");
   buf_free(&vocab);
   return s;
+}
+
+Status tokenizer_chars(Tokenizer **out, const char *text, size_t n) {
+  return make_chars(out, text, n, true);
+}
+
+Status tokenizer_chars_only(Tokenizer **out, const char *text, size_t n) {
+  return make_chars(out, text, n, false);
 }

@@ -82,6 +82,16 @@ table 'an option of the run in a stage' 2 "${at}stages\[1\]\.model\.lora: belong
   'train = grpo.data.list(rows) }, stages = { { kind = "grpo", model = { lora = { rank = 4 } } }'
 table 'a stage of an unknown kind' 2 "${at}stages\[1\]\.kind: got 'gpro', .*did you mean 'grpo'\?" 'stages = { { kind = "gpro" } },'
 table 'an sft stage without a target' 2 "${at}data\.target: .*" 'stages = { { kind = "sft" } },'
+table 'a bigram that should move' 2 "${at}train\.sync_reference: moves a model; .*" \
+  'reference = "bigram", train = { kl = 0.1, sync_reference = { every = 2 } },'
+experiment bad.lua 'reference = "bigram", train = { kl = 0.1 },'
+sed -i 's/hidden_size = 32/vocab_size = 16385, &/' bad.lua
+refused 'a bigram of a large vocabulary' 2 \
+  "${at}reference: \"bigram\" keeps a table of all pairs of tokens: 16385 tokens would take 2048 MiB, .*" run bad.lua
+table 'windows that leave nothing' 2 "${at}grpo\.data\.text: from = 0\.5 and to = 0\.5 leave nothing of the text" '' '' \
+  'train = grpo.data.text("bad.lua", { from = 0.5, to = 0.5 })'
+table 'a target that is neither a string nor ids' 2 ".*data\.target: returned a number for a row, want a string or a list of ids" \
+  'stages = { { kind = "sft" } },' '' 'train = grpo.data.list(rows), target = function() return 5 end'
 table 'no rewards' 2 ".*rewards: .*" '' ' '
 table 'a reward entry with a wrong field' 2 "${at}rewards\.r\.wieght: unknown option, did you mean 'weight'\?" '' \
   '{ name = "r", wieght = 2, fn = function() return 0 end }'
@@ -139,8 +149,6 @@ printf 'local grpo = require "grpo"\nlocal x = nil\nreturn x.y\n' >bad.lua
 refused 'a mistake in a script' 2 "bad\.lua:3: attempt to index a nil value.*" run bad.lua
 printf 'local grpo = require "grpo"\nreturn grpo.experimant {}\n' >bad.lua
 refused 'a misspelt function' 2 "bad\.lua:2: grpo\.experimant: .*did you mean 'experiment'\?" run bad.lua
-printf 'local grpo = require "grpo"\nlocal f = grpo.sandbox.run\n' >bad.lua
-refused 'a function of a later version' 2 "bad\.lua:2: grpo\.sandbox: not in this version of grpo" run bad.lua
 printf 'return require "rewards.gsm9k"\n' >bad.lua
 refused 'a module that is not there' 2 "bad\.lua:1: module 'rewards\.gsm9k' not found.*" run bad.lua
 

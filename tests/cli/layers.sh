@@ -40,7 +40,7 @@ may text   base text
 may model  base kern grad text model
 may rl     base kern grad text model rl
 may script base kern grad text model rl script
-only "src/script and src/main.c include Lua" '(lua5.4/)?(lua|lauxlib|lualib|luaconf)\.h' 'src/script/[^:]*|src/main\.c'
+only "src/script, src/main.c and src/module.c include Lua" '(lua5.4/)?(lua|lauxlib|lualib|luaconf)\.h' 'src/script/[^:]*|src/(main|module)\.c'
 only "src/base/json.c includes cJSON" '(cjson/)?cJSON\.h' 'src/base/json\.c'
 only "src/base/regex.c includes PCRE2" 'pcre2(posix)?\.h' 'src/base/regex\.c'
 only "src/kern/blas.c includes BLAS" '([a-z0-9_-]+/)?(cblas|openblas_config|f77blas|lapacke)[^">]*\.h' 'src/kern/blas\.c'

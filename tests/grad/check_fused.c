@@ -128,16 +128,74 @@ void check_attention(void) {
   static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
   static const PackSpan two[] = {{0, 2, -1}, {2, 3, 0}, {5, 3, -1}, {8, 2, 2}, {10, 2, 2}};
   static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}}; /* past one block */
-  attention_of((AttnShape){2, 2, 4, 0, 0, 0}, 1, one);
-  attention_of((AttnShape){2, 1, 4, 0, 0, 0}, 3, three);
-  attention_of((AttnShape){4, 2, 3, 0, 0, 0}, 4, group);
-  attention_of((AttnShape){4, 2, 2, 0, 3, 0}, 4, group); /* windows reach back into the prompt */
-  attention_of((AttnShape){3, 1, 2, 0, 2, 0}, 5, two);
-  attention_of((AttnShape){2, 1, 2, 0, 0, 0}, 3, blocks);
-  attention_of((AttnShape){2, 1, 2, 0, 17, 0}, 3, blocks);
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0, false, 0}, 1, one);
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0, false, 0}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0, false, 0}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0, false, 0}, 4,
+               group); /* windows reach back into the prompt */
+  attention_of((AttnShape){3, 1, 2, 0, 2, 0, false, 0}, 5, two);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0, false, 0}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0, false, 0}, 3, blocks);
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0, true, 0}, 1, one); /* both ways */
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0, true, 0}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0, true, 0}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0, true, 0}, 4, group);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0, true, 0}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0, true, 0}, 3, blocks);
 }
 
 void check_attention_packed(void) { check_attention(); }
+
+static void attention_latent_of(AttnShape shape, int npack, const PackSpan *pack) {
+  const int rows = pack[npack - 1].row + pack[npack - 1].n;
+  AttentionAttr attr = {.shape = shape, .npack = npack, .pack = pack};
+  Tensor *in[] = {LEAF(-2, 2, rows, shape.heads * shape.head_dim),
+                  LEAF(-2, 2, rows, shape.head_dim)};
+  CHECK_GRADIENTS(OP_attention_latent, in, (&(Attr){.p = &attr}));
+}
+
+void check_attention_latent(void) {
+  static const PackSpan one[] = {{0, 5, -1}};
+  static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
+  static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}};
+  attention_latent_of((AttnShape){2, 1, 4, (real)0.5, 0, 0, false, 3}, 1, one);
+  attention_latent_of((AttnShape){3, 1, 6, (real)0.4, 0, 0, false, 4}, 4, group);
+  attention_latent_of((AttnShape){3, 1, 3, (real)0.4, 3, (real)1.5, false, 3}, 4, group);
+  attention_latent_of((AttnShape){2, 1, 3, (real)0.6, 0, 0, false, 1}, 3, blocks);
+}
+
+static LatentAttr latent_attr(void) {
+  enum { POSITIONS = 9, ROPE = 4 };
+  static const int32_t pos[] = {0, 1, 5, 8, 2};
+  real *cs = check_alloc(POSITIONS * ROPE * sizeof *cs);
+  for (int i = 0; i < POSITIONS * ROPE; i += 2) {
+    cs[i] = (real)cos(i / ROPE / pow(10, i % ROPE));
+    cs[i + 1] = (real)sin(i / ROPE / pow(10, i % ROPE));
+  }
+  return (LatentAttr){
+      {.heads = 3, .nope = 5, .rope = ROPE, .v_dim = 2, .rank = 6}, POSITIONS, pos, cs};
+}
+
+void check_latent_query(void) {
+  const LatentAttr attr = latent_attr();
+  Tensor *q = LEAF(-1, 1, 5, 27), *w = LEAF(-1, 1, 21, 6);
+  CHECK_GRADIENTS(OP_latent_query, ((Tensor *[]){q, w}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_latent_query, ((Tensor *[]){q, check_constant(w)}), (&(Attr){.p = &attr}));
+}
+
+void check_latent_key(void) {
+  const LatentAttr attr = latent_attr();
+  Tensor *c = LEAF(-1, 1, 5, 6), *a = LEAF(-1, 1, 5, 10);
+  CHECK_GRADIENTS(OP_latent_key, ((Tensor *[]){c, a}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_latent_key, ((Tensor *[]){check_constant(c), a}), (&(Attr){.p = &attr}));
+}
+
+void check_latent_value(void) {
+  const LatentAttr attr = latent_attr();
+  Tensor *o = LEAF(-1, 1, 5, 18), *w = LEAF(-1, 1, 21, 6);
+  CHECK_GRADIENTS(OP_latent_value, ((Tensor *[]){o, w}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_latent_value, ((Tensor *[]){check_constant(o), w}), (&(Attr){.p = &attr}));
+}
 
 static void gated_of(OpId op) {
   CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);
@@ -180,6 +238,12 @@ void check_loghead(void) {
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   attr.ref_hidden = NULL;
+  static const int32_t before[] = {5, 5, 0, 2, 1, 3, 3}; /* a table of logits by the token before */
+  attr.ref_table = LEAF(-2, 2, 6, 6)->data;
+  attr.ref_prev = before;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+                  (&(Attr){.p = &attr}));
+  attr.ref_table = NULL;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   enum { MANY = 300 }; /* more than one chunk */

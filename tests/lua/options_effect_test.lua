@@ -315,9 +315,9 @@ describe("eval", function()
     refused("eval%.pass_at: pass@8 needs eval%.group_size of 8", function(t) t.eval = { pass_at = { 8 } } end)
     refused("eval%.pass_at: got 0", function(t) t.eval = { group_size = 4, pass_at = { 0 } } end)
     refused("data%.eval: the dataset is empty", function(t) t.data.eval = grpo.data.list {} end)
-    refused("data%.eval: nothing measures it", function(t)
+    refused("checkpoint%.best: no evaluation has 'eval/accuracy'", function(t)
       t.rewards, t.data.eval, t.data.target = nil, rows { "a" }, function() return "b" end
-      t.stages = { { kind = "sft" } }
+      t.stages, t.checkpoint = { { kind = "sft" } }, { best = "eval/accuracy" }
     end)
   end)
 end)

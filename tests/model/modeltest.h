@@ -73,11 +73,23 @@ static const char *const tiny_phi3 =
                  "\"original_max_position_embeddings\":80,\"rope_scaling\":{\"type\":\"longrope\","
                  "\"short_factor\":[1,1.1,1.2,1.3],\"long_factor\":[1,2,3.5,5]}");
 
+static const char *const tiny_gpt2_mla =
+    "{\"model_type\":\"gpt2_mla\",\"vocab_size\":97,\"n_embd\":48,\"n_layer\":3,\"n_head\":3,"
+    "\"n_positions\":80,\"initializer_range\":0.2,\"q_lora_rank\":20,\"kv_lora_rank\":24,"
+    "\"qk_nope_head_dim\":12,\"qk_rope_head_dim\":6,\"v_head_dim\":14}";
+static const char *const tiny_deepseek =
+    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":101,\"hidden_size\":64,"
+    "\"intermediate_size\":88,\"num_hidden_layers\":2,\"num_attention_heads\":10,"
+    "\"max_position_embeddings\":96,\"initializer_range\":0.2,\"attention_bias\":true,"
+    "\"q_lora_rank\":null,\"kv_lora_rank\":16,\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":4,"
+    "\"v_head_dim\":6,\"first_k_dense_replace\":2,"
+    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}";
+
 /* Every family, and what llama models may have besides. */
-enum { SMALL_SHAPES = 9 };
+enum { WINDOWED_SHAPES = 9, SMALL_SHAPES = 11 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,    &tiny_llama,  &biased_llama, &tiny_qwen2, &tiny_qwen3,
-    &tiny_mistral, &tiny_gemma2, &tiny_gemma3,  &tiny_phi3};
+    &tiny_gpt2,   &tiny_llama,  &biased_llama, &tiny_qwen2,    &tiny_qwen3,   &tiny_mistral,
+    &tiny_gemma2, &tiny_gemma3, &tiny_phi3,    &tiny_gpt2_mla, &tiny_deepseek};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

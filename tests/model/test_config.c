@@ -238,8 +238,8 @@ TEST(a_written_configuration_reads_back_the_same) {
 }
 
 TEST(the_shapes_that_ship_are_valid) {
-  static const char *const files[] = {"tiny", "gpt2", "gpt2-char", "smollm2-135m"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const files[] = {"tiny", "gpt2", "gpt2-char", "gpt2-mla", "smollm2-135m"};
+  for (int i = 0; i < 5; i++) {
     Json *j = NULL;
     Config c;
     const char *path = test_path("configs/models/%s.json", files[i]);

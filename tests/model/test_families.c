@@ -192,7 +192,7 @@ TEST(gemma3_has_two_rotary_tables_and_scales_the_global_one) {
 TEST(a_window_matters_from_its_length_on) {
   int32_t ids[LEN];
   some_ids(ids, LEN, 101, 7);
-  for (int k = 5; k < SMALL_SHAPES; k++) {
+  for (int k = 5; k < WINDOWED_SHAPES; k++) {
     Model *m = small_model(*small_shapes[k], NULL, 2);
     Config *c = (Config *)model_config(m);
     const int w = c->sliding_window;

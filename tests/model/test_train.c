@@ -331,7 +331,14 @@ TEST_BOTH(step_bytes_is_what_a_step_takes) {
       WIDE("gemma3_text",
            "128,\"intermediate_size\":256,\"num_key_value_heads\":1,\"head_dim\":32"),
       WIDE("phi3", "128,\"intermediate_size\":256,\"num_key_value_heads\":4"),
-      WIDE("phi3", "128,\"intermediate_size\":344,\"num_key_value_heads\":2")};
+      WIDE("phi3", "128,\"intermediate_size\":344,\"num_key_value_heads\":2"),
+      WIDE("deepseek_v2",
+           "128,\"intermediate_size\":344,\"first_k_dense_replace\":4,\"q_lora_rank\":64,"
+           "\"kv_lora_rank\":48,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,"
+           "\"v_head_dim\":32"),
+      "{\"model_type\":\"gpt2_mla\",\"vocab_size\":2000,\"n_embd\":96,\"n_layer\":4,\"n_head\":3,"
+      "\"n_positions\":128,\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,"
+      "\"v_head_dim\":24}"};
   Pool *pool;
   REQUIRE(pool_new(&pool, 2));
   for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {

@@ -90,8 +90,9 @@ static inline void make_prompts(const Tiny *t, uint32_t step, int n, Prompt *pro
                                 int32_t ids[][MOST_TOKENS]) {
   const uint32_t most = (uint32_t)t->o.max_prompt_tokens;
   for (int p = 0; p < n; p++) {
-    prompts[p] =
-        (Prompt){ids[p], 1 + (int)((5 * step + 7 * (uint32_t)p) % most), step * 64 + (uint32_t)p};
+    prompts[p] = (Prompt){.ids = ids[p],
+                          .len = 1 + (int)((5 * step + 7 * (uint32_t)p) % most),
+                          .index = step * 64 + (uint32_t)p};
     for (int i = 0; i < prompts[p].len; i++)
       ids[p][i] = (int32_t)((31 * (int)step + 17 * p + 5 * i + 11) % 256);
   }

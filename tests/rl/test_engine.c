@@ -42,7 +42,7 @@ TEST(evaluation_has_a_batch_of_its_own_and_grows) {
   const int32_t kept = b->completion[0].ids[0];
   for (int i = 0; i < MANY; i++) {
     for (int k = 0; k < 4; k++) ids[i][k] = (i * 7 + k) % 200;
-    prompts[i] = (Prompt){ids[i], 1 + i % 4, (uint32_t)i};
+    prompts[i] = (Prompt){.ids = ids[i], .len = 1 + i % 4, .index = (uint32_t)i};
   }
   RolloutOptions ro = {.group = 1, .seed = 3};
   sampling_default(&ro.sampling);

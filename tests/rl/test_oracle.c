@@ -73,7 +73,7 @@ static Batch *fill_batch(Problem *p, const Json *settings, const Json *expected)
   const Json *row = json_child(json_get(p->problem, "prompts"));
   for (int i = 0; i < PROMPTS; i++, row = json_next(row)) {
     int32_t ids[MAX_PROMPT];
-    CHECK(!batch_set_prompt(b, i, &(Prompt){ids, read_ids(row, ids), 0}));
+    CHECK(!batch_set_prompt(b, i, &(Prompt){.ids = ids, .len = read_ids(row, ids)}));
   }
   row = json_child(json_get(p->problem, "completions"));
   for (int i = 0; i < ROWS; i++, row = json_next(row)) {

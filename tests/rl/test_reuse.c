@@ -17,7 +17,12 @@ static const char *const shapes[] = {
                     "\"attn_logit_softcapping\":2,\"final_logit_softcapping\":3"),
     SHAPE("gemma3_text", "1,\"head_dim\":16,\"sliding_window\":13,\"sliding_window_pattern\":3,"
                          "\"rope_local_base_freq\":100,\"query_pre_attn_scalar\":16"),
-    SHAPE("phi3", "2,\"partial_rotary_factor\":0.5")};
+    SHAPE("phi3", "2,\"partial_rotary_factor\":0.5"),
+    SHAPE("deepseek_v2", "4,\"q_lora_rank\":null,\"kv_lora_rank\":16,\"qk_nope_head_dim\":8,"
+                         "\"qk_rope_head_dim\":4,\"v_head_dim\":6,\"n_routed_experts\":null"),
+    "{\"model_type\":\"gpt2_mla\",\"vocab_size\":258,\"n_embd\":32,\"n_layer\":2,\"n_head\":3,"
+    "\"n_positions\":96,\"initializer_range\":0.2,\"eos_token_id\":7,\"q_lora_rank\":20,"
+    "\"kv_lora_rank\":24,\"qk_nope_head_dim\":12,\"qk_rope_head_dim\":6,\"v_head_dim\":14}"};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* units < 0: any number but 0 */

@@ -75,8 +75,9 @@ static inline Batch *tiny_rollout(Tiny *t, uint32_t step) {
   sampling_default(&ro.sampling);
   ro.sampling.max_new_tokens = TINY_NEW;
   for (int p = 0; p < t->o.prompts_per_step; p++) {
-    prompts[p] = (Prompt){ids[p], 1 + (int)((5 * step + 7 * (uint32_t)p) % TINY_PROMPT),
-                          step * 16 + (uint32_t)p};
+    prompts[p] = (Prompt){.ids = ids[p],
+                          .len = 1 + (int)((5 * step + 7 * (uint32_t)p) % TINY_PROMPT),
+                          .index = step * 16 + (uint32_t)p};
     for (int i = 0; i < prompts[p].len; i++)
       ids[p][i] = (int32_t)((31 * (int)step + 17 * p + 5 * i + 11) % 256);
   }

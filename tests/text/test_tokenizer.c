@@ -119,6 +119,17 @@ TEST(characters_are_numbered_by_code_point_and_unknown_ones_are_refused) {
   CHECK(tokenizer_chars(&t, "a\0b", 3) == GRPO_EARG);
 }
 
+TEST(characters_alone_have_no_token_that_ends_a_text) {
+  Tokenizer *t = NULL;
+  const char *text = "ba\xC3\xA9 b";
+  CHECK(tokenizer_chars_only(&t, text, strlen(text)) == GRPO_OK);
+  if (!t) return;
+  CHECK_STR(tokenizer_kind(t), "chars");
+  CHECK(tokenizer_size(t) == 4 && tokenizer_eos(t) == -1 && tokenizer_id(t, "\xC3\xA9") == 3);
+  check_round_trip(t, text, strlen(text));
+  tokenizer_free(t);
+}
+
 /* ---- training ------------------------------------------------------------------------------ */
 
 TEST(training_gives_specials_then_bytes_then_merges) {

@@ -41,7 +41,7 @@ local function reader()
   if not core.isatty(0) then
     return { line = function() return io.read("l") end, more = function() return false end, close = function() end }
   end
-  core.edit.open({}, ".grpo_chat_history", true)
+  core.edit.open(nil, ".grpo_chat_history")
   return {
     line = function(prompt) return core.edit.read(prompt) end, more = core.edit.pending,
     remember = core.edit.remember, close = core.edit.close, terminal = true,

@@ -63,7 +63,7 @@ function command.run(o)
   if from then tr:begin_stage(#e.stages) end
   local report = tr:evaluate(flags.integer(o, "n", 1))
   if o.flags.json then
-    report.samples = nil
+    report.samples, report.per_row = nil, nil
     core.out(core.json_encode(report) .. "\n")
   else
     show(report, flags.integer(o, "samples", 0, 3))

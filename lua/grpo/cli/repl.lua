@@ -1,5 +1,8 @@
+local complete = require "grpo.complete"
 local core = require "grpo.core"
+local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
+local opening = require "grpo.opening"
 local session = require "grpo.session"
 
 local command = {
@@ -9,36 +12,41 @@ local command = {
   overrides = true,
   flags = { threads = "value", compute = "value" },
   help = [[
-An interactive Lua prompt with grpo loaded.  With SCRIPT, `exp` is the experiment and `tr` its
-trainer (tr:step() advances it); with a MODEL or RUN directory, `m` is the model, `tok` its tokenizer.
+An interactive Lua prompt with grpo loaded.
 
-  EXPR            prints the value          LINE;    runs without printing
-  _               the last value            ?NAME    what is known of NAME
-  local x = ...   survives the line         Ctrl-C   back to the prompt; Ctrl-D leaves
+  SCRIPT   `exp` is the experiment, `tr` its trainer: tr:step() advances it
+  RUN      its directory, a checkpoint in it, or its name in runs/: `tr` goes on from its newest checkpoint, with the
+           script that the run has saved.  Nothing is written there.  A run that is finished goes on beyond its end
+  MODEL    a model directory, an adapter or a .gguf file
 
-Without a terminal it reads a script from standard input.]],
+`m` is the model, `tok` its tokenizer.
+
+]] .. session.help .. [[
+
+
+History is kept in ~/.grpo_history, or the file that GRPO_HISTORY names.  NO_COLOR and TERM=dumb switch colours off;
+there are none without a terminal.  There, the text of standard input is run as a script.]],
 }
 
-local function load_target(env, o)
-  local what = o.words[1]
-  if not what then return end
-  if core.fs.isdir(what) or what:find("%.gguf$") then
-    env.m = require("grpo.loading").open(what, { compute = o.flags.compute })
-    env.tok = env.m.tokenizer
-  else
-    if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
-    env.exp = require("grpo.cli.script").load(what, o)
-    env.tr = require("grpo.train").new(env.exp, {})
-    env.m, env.tok = env.tr.model, env.tr.tokenizer
-  end
+-- print() of a terminal: what a model wrote is not obeyed.
+local function clean_print(...)
+  local parts = table.pack(...)
+  for i = 1, parts.n do parts[i] = display.clean(tostring(parts[i])) end
+  core.out(table.concat(parts, "\t", 1, parts.n) .. "\n")
 end
 
-local function interactive(env)
-  core.err(("grpo %s; ?NAME explains, Ctrl-D leaves\n"):format(core.version().version))
-  local edit, prompt = core.edit, session.new(env, core.out, core.err)
-  edit.open(env)
-  local pending
-  while true do
+local function interactive(env, about)
+  core.err(("grpo %s; ?NAME explains, .help lists the rest, Ctrl-D leaves\n%s"):format(core.version().version,
+    about and about .. "\n" or ""))
+  local edit, pending = core.edit, nil
+  env.print = clean_print
+  local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call }
+  edit.open(function(line)
+    local before = pending and pending .. "\n" or ""
+    local first, list = complete.at(before .. line, env)
+    return first - #before, list
+  end)
+  while not prompt.done do
     local line = edit.read(pending and ">> " or "> ")
     if line == nil then break end
     if line == false then -- Ctrl-C
@@ -55,11 +63,12 @@ end
 function command.run(o)
   local env = setmetatable({ grpo = require "grpo", schedule = require "grpo.schedule" }, { __index = _G })
   flags.threads(o)
-  load_target(env, o)
+  local about = opening.open(env, o)
   if core.isatty(0) then
-    interactive(env)
+    interactive(env, about)
     return 0
   end
+  session.new { env = env, out = core.out, err = core.err } -- its functions
   local chunk, message = load(io.read("a"), "=stdin", "t", env)
   if not chunk then error(core.error("EARG", message), 0) end
   local ok, err = core.protected(chunk)

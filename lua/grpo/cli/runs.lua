@@ -20,10 +20,12 @@ function command.run(o)
   end
   if #list == 0 then core.err(("no runs in %s\n"):format(o.flags.dir or "runs")) end
   for _, one in ipairs(list) do
-    local accuracy = one.summary and one.summary["eval/accuracy"]
+    local summary = one.summary or {}
+    local accuracy, loss = summary["eval/accuracy"], summary["eval/loss"]
     core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state,
       one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-",
-      os.date("%Y-%m-%d %H:%M", math.floor(one.started or 0)), accuracy and ("accuracy %.3f"):format(accuracy) or ""))
+      os.date("%Y-%m-%d %H:%M", math.floor(one.started or 0)), accuracy and ("accuracy %.3f"):format(accuracy)
+        or loss and ("held-out loss %.3f"):format(loss) or ""))
   end
 end
 

@@ -15,8 +15,10 @@ function data.jsonl(path) end
 function data.csv(path) end
 
 ---Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest, row.text all of it.
+---With a tokenizer windows are of its tokens, and row.prompt and row.target lists of ids.  from, to: the fractions of the
+---text's characters between which windows are taken, so that one part trains and another is held out.
 ---@param path string
----@param opts? { window?: integer, prompt?: integer, stride?: integer } default 256, 1, window
+---@param opts? { window?: integer, prompt?: integer, stride?: integer, tokenizer?: grpo.Tokenizer, from?: number, to?: number } default 256, 1, window, none, 0, 1
 ---@return grpo.Dataset
 function data.text(path, opts) end
 

@@ -54,8 +54,9 @@ function grpo.tokenizer.load(path) end
 function grpo.tokenizer.bytes() end
 
 ---@param text string every character in it becomes a token
+---@param opts? { special?: boolean } false: nothing but characters, no end or padding token; default true
 ---@return grpo.Tokenizer
-function grpo.tokenizer.chars(text) end
+function grpo.tokenizer.chars(text, opts) end
 
 ---@param texts string[]
 ---@param opts? { vocab_size?: integer, kind?: "bpe", special_tokens?: string[], bos?: string, eos?: string, pad?: string,
@@ -151,6 +152,10 @@ function grpo.loss(name, t, opts) end
 ---@return table<string, number> metrics
 function grpo.loss_from_logits(logits, targets, advantages, opts) end
 
+---In a stock Lua: leaves the bounded library functions (docs/stock-lua.md) in place for good, so that files loaded later hold
+---them in their locals too.  In the program they always are.
+function grpo.guard() end
+
 ---Rewards to advantages, plain lists in and out.
 ---@param rewards (number|(number|userdata)[])[]
 ---@param opts table group=, scale=, baseline=, weights=, aggregate=, normalize=
@@ -174,6 +179,18 @@ function grpo.calc(expression) end
 ---@param t table
 ---@return fun(): any, any
 function grpo.sorted_pairs(t) end
+
+grpo.sandbox = {}
+
+---Runs Lua code that a model wrote, in a Lua state of its own: no files, processes, modules or debug library.
+---time: seconds, 0.001 to 3600 (default 1), also counted as 5e7 instructions each unless `instructions` says otherwise;
+---memory: bytes (default 64 MiB); env: values that the code finds as globals; isolate = "process": in a process of its own too.
+---@param code string
+---@param opts? { time?: number, memory?: number, instructions?: number, env?: table, isolate?: "process"|false }
+---@return boolean ok
+---@return table|string results the list of its results with n, or a message
+---@return string output what it printed, at most a megabyte
+function grpo.sandbox.run(code, opts) end
 
 ---@type table modules, loaded when first named
 grpo.data = nil

@@ -53,6 +53,30 @@ function Model:logprobs(ids) end
 ---@return grpo.Generated[]
 function Model:generate(prompts, opts) end
 
+---@class grpo.UnmaskOptions
+---@field n? integer samples (default 1)
+---@field steps? integer forwards, at most (default 16); never more than there are masks
+---@field temperature? number 0 is greedy (default 1)
+---@field top_p? number
+---@field top_k? integer
+---@field min_p? number
+---@field seed? integer default 0
+---@field order? "confidence"|"random"|"left" which tokens of a forward stay (default "confidence")
+---@field noise? number of the confidence, going to 0 over the steps (default 0)
+---@field hole? string what stands for one masked token in a text (default: the mask token's own text)
+---@field mask? integer the mask token (default: config.mask_token_id, else the tokenizer's)
+
+---@class grpo.Unmasked
+---@field text string|nil without special tokens; nil when the model has no tokenizer
+---@field ids integer[]
+---@field logprobs number[] of each token filled in, when it was; 0 elsewhere
+
+---Fills in masks with a model that was trained to (kind = "denoise"), seeing both ways.
+---@param what string|integer[]|integer text with holes, ids with masks, or how many masks
+---@param opts? grpo.UnmaskOptions
+---@return grpo.Unmasked[]
+function Model:unmask(what, opts) end
+
 ---@class grpo.Scores
 ---@field logp grpo.Tensor [N] over all completion tokens, in order
 ---@field entropy grpo.Tensor [N]

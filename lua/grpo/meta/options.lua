@@ -8,7 +8,7 @@
 ---@field compute? "f32"|"bf16"|"auto" how products with weights are computed: in float32, or their operands rounded to bf16 and summed in float32, about twice as fast where the CPU has instructions for it; auto is f32 (default "auto")
 ---@field extends? string a JSON file of the same fields, merged below this table
 ---@field model? grpo.Options.model
----@field reference? string|boolean what KL is measured against: initial, random, a model's path, or false (default "initial")
+---@field reference? string|boolean what KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
 ---@field data? grpo.Options.data
 ---@field sampling? grpo.Options.sampling
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> reward functions or entries, as a list or by name
@@ -43,8 +43,8 @@
 ---@class grpo.Options.data
 ---@field train? grpo.Dataset the training rows
 ---@field eval? grpo.Dataset held-out rows
----@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string or messages; default: row.prompt
----@field target? fun(row: table): string|string[] function(row) -> string: the completion for kind="sft"; or a list, by turns the model's text and what tools say, which is not learned
+---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string, messages or a list of ids; default: row.prompt
+---@field target? fun(row: table): string|string[] function(row) -> string or a list of ids: the completion for kind="sft", what dense rewards compare with; or a list of strings, by turns the model's and what tools say, which is not learned
 ---@field shuffle? boolean a seeded permutation of the rows, another one each epoch (default true)
 ---@field max_prompt_tokens? integer longest prompt; see too_long (default 512)
 ---@field too_long? "drop"|"truncate_left"|"error" what happens to a longer prompt; counted and reported (default "drop")
@@ -185,7 +185,7 @@
 ---@class grpo.Options.checkpoint
 ---@field every? integer steps between checkpoints; 0: only at the end of a stage or when stopped (default 0)
 ---@field keep? integer newest checkpoints kept, beside the best (default 2)
----@field best? string a metric's name: keep the checkpoint where it was highest, looked at in evaluations (eval/...) or where checkpoints are written
+---@field best? string a metric's name: keep the checkpoint where it was highest (losses: lowest), looked at in evaluations (eval/...) or where checkpoints are written
 
 ---@class grpo.Options.hooks
 ---@field on_start? fun(tr: grpo.Trainer): string? on_start(tr)

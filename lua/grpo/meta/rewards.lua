@@ -144,3 +144,24 @@ function text.equals(completion, row) end
 ---@param row? table
 ---@return number|fun(text: string, row: table): number
 function text.similarity(completion, row) end
+
+---One reward per token, from comparing a completion with its row's data.target: token_fn constructors.
+---@class rewards.dense
+local dense = {}
+
+---1 where the token is the target's at its place, else 0, or -1 with mode = "signed"; 0 past the target's end.
+---@param opts? { mode: "match"|"signed" }
+---@return fun(c: grpo.Completion): number[]
+function dense.match(opts) end
+
+---The policy's log-probability, as a number, of the target's token at each place, or of the token drawn.
+---@param opts? { of: "reference"|"sampled" }
+---@return fun(c: grpo.Completion): number[]
+function dense.logprob(opts) end
+
+---The share of the target that was matched, 0 to 1: a reward for whole completions, or eval.metric.
+---@param text string
+---@param row table
+---@param c grpo.Completion
+---@return number
+function dense.share(text, row, c) end

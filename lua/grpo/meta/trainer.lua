@@ -25,6 +25,8 @@
 ---@field length integer
 ---@field finish "eos"|"stop"|"length"
 ---@field truncated boolean finish == "length"
+---@field target_ids integer[]|nil with data.target: what it gives for the row
+---@field target_logprobs number[]|nil log-probability of each of these under the policy, after what was sampled so far
 ---@field logprobs number[] of each sampled token
 ---@field index integer position in the group, from 1
 ---@field group grpo.Completion[]
@@ -123,7 +125,7 @@
 ---@class grpo.Trainer
 ---@field model grpo.Model
 ---@field tokenizer grpo.Tokenizer
----@field config table the stage's resolved options; those documented as live may be changed
+---@field config grpo.Options the stage's resolved options; those documented as live may be changed
 ---@field state table yours; saved in every checkpoint, restored on resume
 ---@field step_count integer
 ---@field tokens_seen integer
@@ -149,6 +151,40 @@ function Trainer:evaluate(n) end
 ---@param dir? string
 ---@return string path
 function Trainer:save(dir) end
+
+---What a loss sees of the last step, with the policy as it is now.  Tensors are [N], over the completion tokens in the
+---order of tr.batch.completions, or those of completion i.
+---@class grpo.Inspection
+---@field old_logp grpo.Tensor as sampled
+---@field logp grpo.Tensor under the policy as it is now
+---@field ref_logp grpo.Tensor|nil under the reference, where there is one
+---@field ratio grpo.Tensor exp(logp - old_logp)
+---@field entropy grpo.Tensor
+---@field advantage grpo.Tensor
+---@field mask grpo.Tensor
+---@field gradient grpo.Tensor|nil d loss / d logp
+---@field loss number|nil of the whole step
+---@field problem string|nil why there is no loss
+---@field sequence integer[] which completion each token belongs to, from 1
+---@field lengths integer[]
+---@field ids integer[]
+---@field completions grpo.Completion[]
+
+---Log-probabilities, ratio, advantage and the loss's gradient of every token of the last step.
+---@param i? integer a completion of tr.batch.completions; default: all
+---@return grpo.Inspection
+function Trainer:inspect(i) end
+
+---@class grpo.Rescored
+---@field completions grpo.Completion[] copies with the new rewards; c.was is the old one, c.flipped: another sign
+---@field changed integer completions with another total
+---@field flipped integer advantages with another sign
+---@field failed integer errors in rewards, where reward.on_error lets them pass
+
+---The completions of the last step scored again; the trainer's own rewards stay.
+---@param rewards? grpo.RewardFunction|table<string|integer, grpo.RewardFunction|grpo.RewardEntry>|string as the option rewards takes it, or a file that returns it, or an experiment; default: the stage's own
+---@return grpo.Rescored
+function Trainer:rescore(rewards) end
 
 ---Ends the run after this step, with a checkpoint.
 ---@param reason? string

@@ -16,6 +16,8 @@ local panels = {
   { "Reward", "reward", "reward_std" },
   { "Rewards, mean by name", "rewards/*/mean" },
   { "Held-out", "eval/accuracy", "eval/pass@*", from = "eval" },
+  { "Held-out metric", "eval/metric", "eval/sampled/metric", from = "eval" },
+  { "Held-out loss, nats a token", "eval/loss", from = "eval" },
   { "KL to the reference", "kl" },
   { "Entropy", "entropy" },
   { "Completion length", "completions/mean_length", "completions/min_length", "completions/max_length" },

@@ -66,6 +66,8 @@ local function advantages(stage, cs, weights)
   return given
 end
 
+grpo.advantages = advantages -- for tr:rescore
+
 local loss_fields = {
   "loss", "clip", "clip_high", "delta", "importance", "kl_estimator", "kl_bias_correction", "off_policy_mask",
   "sampler_correction", "entropy", "top_entropy_quantile", "mask_truncated", "sapo", "vespo", "cispo_cap",

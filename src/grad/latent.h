@@ -1,0 +1,26 @@
+/* latent.h - the one weight of latent attention that is used head by head.
+ *
+ * w is [heads (nope + v_dim), rank]: of each head's rows the first `nope` take its query to the
+ * latent space, the others take what it read there to its values.  Keys and values themselves are
+ * never made: a head's score is (W_k^T q) . latent, its result W_v (sum of p latent).  Training and
+ * decoding do the same, so the cache holds latents only and both give the same bits.
+ */
+#ifndef GRPO_GRAD_LATENT_H
+#define GRPO_GRAD_LATENT_H
+
+#include "grad/tensor.h"
+#include "kern/kern.h"
+
+typedef struct LatentShape {
+  int heads, nope, rope, v_dim, rank; /* widths of a head's parts; rank: of the latent */
+} LatentShape;
+
+static inline int latent_key_width(const LatentShape *s) { return s->rank + s->rope; }
+
+/* Panels of all heads' products (Tensor.packed or packed16 of w): how many numbers, and making them
+ * from w.  A weight without them is packed anew by each operation. */
+size_t latent_panels(const LatentShape *s, Compute compute);
+void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packed,
+                 uint16_t *packed16); /* one of them is NULL */
+
+#endif

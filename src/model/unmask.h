@@ -1,0 +1,38 @@
+/* unmask.h - filling in masks over a few forwards (MaskGIT, 2202.04200).
+ *
+ * Each of `steps` forwards sees a sequence both ways and draws a token for every mask that is left;
+ * some of them stay, the others are masks again.  After forward s of S at most
+ * cos(pi/2 s/S) of the masks are left, and at least one less than before.  Which tokens stay:
+ *   confidence  those whose probability before temperature and filters is highest, by
+ *               log p + noise (1 - s/S) g, g from a standard Gumbel distribution
+ *   random      any, as in sampling from a masked diffusion (2406.07524)
+ *   left        the first ones
+ * Results depend on the sequence, its number, options and weights alone.
+ */
+#ifndef GRPO_MODEL_UNMASK_H
+#define GRPO_MODEL_UNMASK_H
+
+#include "model/decode.h"
+#include "model/masked.h"
+
+typedef enum UnmaskOrder { UNMASK_CONFIDENCE, UNMASK_RANDOM, UNMASK_LEFT } UnmaskOrder;
+
+typedef struct UnmaskOptions {
+  Sampling sampling; /* of a token: temperature, top_p, top_k, min_p */
+  int steps;         /* at least 1 */
+  UnmaskOrder order;
+  double noise; /* of the confidence */
+  int32_t mask_id;
+  int vocab; /* tokens that may be filled in are 0 .. vocab - 1 without mask_id; 0: the model's */
+  uint64_t seed;
+  const volatile int *cancel; /* NULL: none */
+} UnmaskOptions;
+void unmask_init(UnmaskOptions *o);
+
+/* The masks of n sequences are replaced in place; ids: their tokens, one sequence after another.
+ * logp (NULL: not wanted): log-probability of each token filled in, 0 elsewhere.  The tape's arena
+ * is reset. */
+Status unmask(Model *m, Tape *t, int n, const int *len, int32_t *ids, float *logp,
+              const UnmaskOptions *o);
+
+#endif

@@ -1,0 +1,45 @@
+/* module.c - grpo.so: the engine inside a stock Lua 5.4.
+ *
+ * `require "grpo"` attaches the engine to the host's state and runs the same embedded Lua half as
+ * the program; after it `require "grpo.NAME"` and `require "rewards.NAME"` find their modules too.
+ * The Lua library itself is the host's: grpo.so is not linked against one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "kern/kern.h"
+#include "script/script.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int luaopen_grpo(lua_State *L);
+EXPORT int luaopen_grpo_core(lua_State *L);
+
+static void print_notice(void *user, LogLevel level, const char *message) {
+  (void)user;
+  fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
+}
+
+static void attach(lua_State *L) {
+  luaL_checkversion(L);
+  if (getenv("GRPO_CPU") && kern_select(NULL) != GRPO_OK) luaL_error(L, "%s", err_message());
+  log_set_sink(print_notice, NULL);
+  script_attach(L, embedded_files);
+}
+
+int luaopen_grpo_core(lua_State *L) {
+  attach(L);
+  return open_core(L);
+}
+
+/* (name, file): what package.loaded.grpo becomes; lua/grpo/init.lua has the Lua half's own path. */
+int luaopen_grpo(lua_State *L) {
+  attach(L);
+  lua_settop(L, 1);
+  script_push_module(L, "grpo"); /* loader path */
+  lua_pushvalue(L, 1);
+  lua_insert(L, -2);
+  lua_call(L, 2, 1);
+  return 1;
+}

@@ -1,0 +1,107 @@
+#include "rl/likelihood.h"
+
+#include <math.h>
+
+static Status count(Likelihood *l) {
+  const Unit *last = &l->unit[l->nunits - 1];
+  const int64_t all = (int64_t)last->token0 + last->tokens;
+  l->tokens = l->mask ? 0 : all;
+  for (int64_t i = 0; l->mask && i < all; i++) l->tokens += l->mask[i];
+  l->nll = 0;
+  if (l->tokens) return GRPO_OK;
+  return fail(GRPO_EARG, "%s: no target token is to be learned", l->what);
+}
+
+static bool counts(const Likelihood *l, const Unit *unit, int token) {
+  return !l->mask || l->mask[unit->token0 + token];
+}
+
+/* o: training, with an adapter's dropout; NULL: the likelihood alone */
+static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tensor **out) {
+  Tape *t = &l->e->tape;
+  Model *m = l->e->policy;
+  Tensor *hidden;
+  tape_reset(t);
+  Pack *pack = arena_alloc(&t->arena, sizeof *pack);
+  RngKey *key = arena_alloc(&t->arena, sizeof *key);
+  if (!pack || !key) return fail(GRPO_ENOMEM, "%s: no memory for examples", l->what);
+  try(l->pack(l->user, &t->arena, unit, pack));
+  if (o) {
+    *key = dropout_key(o->seed, o->step, (int)(unit - l->unit), 0);
+    pack->dropout = key;
+    pack->one_pass = true;
+  }
+  try(model_hidden(m, t, pack, &hidden));
+  return model_logp(m, t, pack, hidden, 1, NULL, NULL, out);
+}
+
+static void add_nll(Likelihood *l, const Unit *unit, const Tensor *out) {
+  for (int i = 0; i < unit->tokens; i++)
+    if (counts(l, unit, i)) l->nll -= (double)out->data[i];
+}
+
+static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
+  Tape *t = &l->e->tape;
+  real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
+  if (!seed) return fail(GRPO_ENOMEM, "%s: no memory for %zu gradients", l->what, out->n);
+  for (int i = 0; i < unit->tokens; i++)
+    if (counts(l, unit, i)) seed[i] = (real)(-1 / (double)l->tokens);
+  return tape_backward_from(t, out, seed);
+}
+
+static Status step(Likelihood *l, const SftOptions *o, double *norm) {
+  Engine *e = l->e;
+  model_zero_grad(e->policy);
+  for (int i = 0; i < l->nunits && isfinite(l->nll); i++) {
+    Tensor *out;
+    if (o->cancel && *o->cancel)
+      return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
+    try(forward(l, &l->unit[i], o, &out));
+    try(backward(l, &l->unit[i], out));
+    add_nll(l, &l->unit[i], out); /* which backward has filled in */
+  }
+  *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
+  if (!isfinite(l->nll) || !isfinite(*norm))
+    return fail(GRPO_EDIVERGED,
+                "training diverged at step %llu: the loss is %g, the gradient norm %g; the weights "
+                "are as before. Lower train.lr",
+                (unsigned long long)o->step, l->nll / (double)l->tokens, *norm);
+  return optimizer_step(e->optimizer, &e->tape.cx, o->lr, o->max_grad_norm, *norm);
+}
+
+static void report(const Likelihood *l, const SftOptions *o, double norm, double seconds,
+                   StepMetrics *m) {
+  step_metrics_init(m);
+  m->loss = l->nll / (double)l->tokens;
+  m->grad_norm = norm;
+  m->learning_rate = o->lr;
+  m->trained_tokens = m->num_tokens = (double)l->tokens;
+  m->time_train = seconds;
+  m->tokens_per_second_train = seconds > 0 ? (double)l->tokens / seconds : NAN;
+}
+
+Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
+  const double start = seconds_now();
+  double norm = 0;
+  if (!l->e->optimizer)
+    return fail(GRPO_EARG, "%s: the engine was made without an optimizer", l->what);
+  if (!(o->lr >= 0) || isinf(o->lr))
+    return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
+  try(count(l));
+  try(step(l, o, &norm));
+  report(l, o, norm, seconds_now() - start, out);
+  return GRPO_OK;
+}
+
+Status likelihood_sum(Likelihood *l) {
+  Status s = GRPO_OK;
+  try(count(l));
+  l->e->tape.off = true;
+  for (int i = 0; i < l->nunits && s == GRPO_OK; i++) {
+    Tensor *out;
+    s = forward(l, &l->unit[i], NULL, &out);
+    if (s == GRPO_OK) add_nll(l, &l->unit[i], out);
+  }
+  l->e->tape.off = false;
+  return s;
+}

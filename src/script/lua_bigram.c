@@ -1,0 +1,70 @@
+/* lua_bigram.c - core.bigram(vocab): a reference policy counted from ids, for core.engine. */
+#include "script/rl.h"
+
+#define BIGRAM_TYPE "grpo.Bigram"
+
+typedef struct BigramHandle {
+  Bigram *bigram;
+} BigramHandle;
+
+Bigram *check_bigram(lua_State *L, int arg) {
+  Bigram *b = ((BigramHandle *)check_object(L, arg, BIGRAM_TYPE))->bigram;
+  bigram_update(b);
+  return b;
+}
+
+/* bigram(vocab) -> b */
+int l_bigram(lua_State *L) {
+  const int vocab = (int)check_integer(L, 1, 1, INT32_MAX);
+  BigramHandle *h = new_object(L, sizeof *h, 0);
+  *h = (BigramHandle){NULL};
+  luaL_setmetatable(L, BIGRAM_TYPE);
+  const Status s = bigram_new(&h->bigram, vocab);
+  return s ? raise_status(L, s) : 1;
+}
+
+/* b:count(ids) -> b: the pairs of neighbours in a list of ids */
+static int l_count(lua_State *L) {
+  BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
+  IntBuf *ids = push_ints(L);
+  check_ids(L, 2, "bigram.ids", ids);
+  const Status s = bigram_count(h->bigram, ids->len, ids->data);
+  keep_ints(L, ids);
+  if (s) return raise_status(L, s);
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* b:logprobs(id) -> log P(next | id) for every token */
+static int l_logprobs(lua_State *L) {
+  const Bigram *b = check_bigram(L, 1);
+  const int v = bigram_vocab(b), id = (int)check_integer(L, 2, 0, v - 1);
+  lua_createtable(L, v, 0);
+  for (int j = 0; j < v; j++) {
+    lua_pushnumber(L, (double)bigram_logits(b)[(size_t)id * (size_t)v + (size_t)j]);
+    lua_rawseti(L, -2, j + 1);
+  }
+  return 1;
+}
+
+static int l_gc(lua_State *L) {
+  BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
+  bigram_free(h->bigram);
+  h->bigram = NULL;
+  return 0;
+}
+
+static int l_tostring(lua_State *L) {
+  const BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
+  lua_pushfstring(L, "bigram of %d tokens", bigram_vocab(h->bigram));
+  return 1;
+}
+
+/* The core table is on top. */
+void bigram_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"count", l_count}, {"logprobs", l_logprobs}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", l_gc}, {"__tostring", l_tostring}, {NULL, NULL}};
+  make_type(L, BIGRAM_TYPE, meta, methods);
+  lua_pushinteger(L, BIGRAM_TOKENS);
+  lua_setfield(L, -2, "BIGRAM_TOKENS");
+}

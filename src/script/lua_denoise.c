@@ -1,0 +1,68 @@
+/* lua_denoise.c - masked training and its held-out loss as methods of the engine. */
+#include <math.h>
+
+#include "rl/denoise.h"
+#include "rl/options.h"
+#include "script/rl.h"
+
+#define MASK_FIELDS "mask", "vocab", "low", "high", "random", "keep", "seed", "step"
+
+static void check_mask(lua_State *L, const char *where, MaskOptions *o) {
+  const char *train = "train.denoise";
+  int mask = -1, step = 0;
+  field_int(L, 3, where, "mask", 0, INT32_MAX, &mask);
+  field_int(L, 3, where, "vocab", 0, INT32_MAX, &o->vocab);
+  field_int(L, 3, where, "step", 0, INT32_MAX, &step);
+  field_number(L, 3, where, "low", 0, 1, &o->low);
+  field_number(L, 3, where, "high", 0, 1, &o->high);
+  field_number(L, 3, train, "random", 0, 1, &o->random);
+  field_number(L, 3, train, "keep", 0, 1, &o->keep);
+  field_seed(L, 3, where, "seed", &o->seed);
+  o->mask_id = (int32_t)mask;
+  o->step = (uint64_t)step;
+}
+
+int engine_denoise_step(lua_State *L) {
+  static const char *const known[] = {MASK_FIELDS, "lr", "max_grad_norm", NULL};
+  Engine *e = check_engine(L, 1);
+  MaskOptions mask = {0};
+  SftOptions train = {.lr = option_number("train.lr"),
+                      .max_grad_norm = option_number("train.max_grad_norm")};
+  StepMetrics m;
+  int n;
+  lua_settop(L, 3);
+  check_fields(L, 3, "denoise", known);
+  check_mask(L, "denoise", &mask);
+  field_number(L, 3, "train", "lr", 0, INFINITY, &train.lr);
+  field_number(L, 3, "train", "max_grad_norm", 0, INFINITY, &train.max_grad_norm);
+  train.seed = mask.seed;
+  train.step = mask.step;
+  IntBuf *ids;
+  const Example *x = push_examples(L, "denoise", &n, &ids);
+  const Status s = engine_denoise(e, n, x, &mask, &train, &m);
+  keep_ints(L, ids);
+  if (s) return raise_status(L, s);
+  push_metrics(L, &m);
+  return 1;
+}
+
+int engine_masked_loss_sum(lua_State *L) {
+  static const char *const known[] = {MASK_FIELDS, "first", NULL};
+  Engine *e = check_engine(L, 1);
+  MaskOptions mask = {.held_out = true};
+  MaskedLoss sum = {0};
+  int n;
+  lua_settop(L, 3);
+  check_fields(L, 3, "masked_loss", known);
+  check_mask(L, "masked_loss", &mask);
+  field_int(L, 3, "masked_loss", "first", 0, INT32_MAX / 2, &mask.first);
+  IntBuf *ids;
+  const Example *x = push_examples(L, "masked_loss", &n, &ids);
+  const Status s = engine_masked_loss(e, n, x, &mask, &sum);
+  keep_ints(L, ids);
+  if (s) return raise_status(L, s);
+  lua_pushnumber(L, sum.nll);
+  lua_pushinteger(L, sum.tokens);
+  lua_pushinteger(L, sum.right);
+  return 3;
+}

@@ -1,0 +1,142 @@
+/* lua_sandbox.c - core.sandbox: code that a model wrote, in a Lua state of its own.
+ *
+ *   core.sandbox(code, env, limits, process) -> ok, results | message, output
+ *
+ * code: source text; env, results: bytes of core.state_encode; limits: { instructions=, memory=, seconds= };
+ * process: also in a process of its own (base/worker.h).  What happens inside is grpo/inside.lua.  The
+ * instructions that it took are charged to the limited call that asked.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/worker.h"
+#include "script/script.h"
+#include "script/state.h"
+
+enum {
+  ANSWER = 64 << 20,
+  GRACE = 1
+}; /* bytes; seconds until a process is killed that should have ended itself */
+
+typedef struct Task {
+  const EmbeddedFile *files;
+  const char *code, *env;
+  size_t code_size, env_size;
+  Limits limits;
+} Task;
+
+/* In front of an answer, before its two texts. */
+typedef struct Answer {
+  uint64_t used;         /* instructions */
+  size_t result, output; /* bytes */
+  bool ok;
+} Answer;
+
+/* In the inner state: (Task) -> ok, result, output */
+static int inside(lua_State *L) {
+  const Task *t = lua_touserdata(L, 1);
+  lua_settop(L, 0);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "grpo.inside");
+  lua_call(L, 1, 1);
+  lua_newtable(L); /* what of grpo.core it needs */
+  luaL_setfuncs(L, limits_functions, 0);
+  luaL_setfuncs(L, state_functions, 0);
+  state_open(L);
+  lua_pushlstring(L, t->code, t->code_size);
+  lua_pushlstring(L, t->env, t->env_size);
+  lua_createtable(L, 0, 3);
+  lua_pushnumber(L, (lua_Number)t->limits.instructions);
+  lua_setfield(L, -2, "instructions");
+  lua_pushnumber(L, (lua_Number)t->limits.memory);
+  lua_setfield(L, -2, "memory");
+  lua_pushnumber(L, t->limits.seconds);
+  lua_setfield(L, -2, "seconds");
+  lua_call(L, 4, 3);
+  return 3;
+}
+
+static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, uint64_t used) {
+  Answer a = {.ok = ok, .used = used};
+  const char *r = luaL_tolstring(L, result, &a.result);
+  const char *o = output ? lua_tolstring(L, output, &a.output) : "";
+  buf_put(b, &a, sizeof a);
+  buf_put(b, r, a.result);
+  buf_put(b, o, a.output);
+}
+
+static void run_task(void *user, Buf *b) {
+  const Task *t = user;
+  Script *s;
+  if (script_open(&s, t->files)) {
+    const char *message = err_message();
+    const Answer a = {.result = strlen(message)};
+    buf_put(b, &a, sizeof a);
+    buf_puts(b, message);
+    return;
+  }
+  lua_State *L = script_state(s);
+  lua_pushcfunction(L, inside);
+  lua_pushlightuserdata(L, (void *)(uintptr_t)t);
+  if (call_protected(L, 1, 3))
+    put_answer(b, L, lua_toboolean(L, -3), lua_gettop(L) - 1, lua_gettop(L), s->used);
+  else
+    put_answer(b, L, false, lua_gettop(L), 0, s->used);
+  script_close(s);
+}
+
+/* No more than what the limited call around it has left. */
+static void inherit(const Script *s, Limits *l) {
+  const Budget *b = s->budget;
+  if (!b) return;
+  if (b->left < l->instructions) l->instructions = b->left ? b->left : 1;
+  if (b->deadline > 0) {
+    const double left = b->deadline - clock_seconds();
+    if (left < l->seconds) l->seconds = left > 1e-3 ? left : 1e-3;
+  }
+}
+
+static int push_answer(lua_State *L, const Buf *b) {
+  Answer a;
+  if (b->len < sizeof a) return raise_new(L, GRPO_EINTERNAL, "sandbox: no answer");
+  memcpy(&a, b->data, sizeof a);
+  if (b->len - sizeof a < a.result || b->len - sizeof a - a.result != a.output)
+    return raise_new(L, GRPO_EINTERNAL, "sandbox: half an answer");
+  make_room(L, a.result + a.output);
+  charge_work(L, a.used + (a.result + a.output) / 16);
+  lua_pushboolean(L, a.ok);
+  lua_pushlstring(L, b->data + sizeof a, a.result);
+  lua_pushlstring(L, b->data + sizeof a + a.result, a.output);
+  return 3;
+}
+
+static int l_sandbox(lua_State *L) {
+  const Script *s = script_of(L);
+  Task t = {.files = s->files};
+  t.code = check_string(L, 1, &t.code_size);
+  t.env = check_string(L, 2, &t.env_size);
+  check_limits(L, 3, &t.limits);
+  const bool process = lua_toboolean(L, 4);
+  inherit(s, &t.limits);
+  Buf *b = push_buf(L);
+  if (process) {
+    const WorkerLimits l = {t.limits.seconds + GRACE, t.limits.memory + t.code_size + t.env_size,
+                            ANSWER};
+    const Status status = worker_run(run_task, &t, &l, b);
+    if (status) {
+      charge_work(L, t.limits.instructions); /* it had them all */
+      lua_pushboolean(L, 0);
+      lua_pushfstring(L, "sandbox: %s", err_message());
+      lua_pushliteral(L, "");
+      return 3;
+    }
+  } else {
+    run_task(&t, b);
+  }
+  if (buf_status(b)) return raise_status(L, buf_status(b));
+  push_answer(L, b);
+  keep_buf(L, b);
+  return 3;
+}
+
+const luaL_Reg sandbox_functions[] = {{"sandbox", l_sandbox}, {NULL, NULL}};

@@ -1,0 +1,374 @@
+-- A text as environment: windows, targets beside completions, dense advantages and the KL to a bigram, held to a second
+-- implementation in Lua; evaluation of what was learned.
+
+local grpo = require "grpo"
+local core = require "grpo.core"
+local dense = require "rewards.dense"
+local evaluate = require "grpo.evaluate"
+local losses = require "grpo.losses"
+local schedule = require "grpo.schedule"
+local statistics = require "grpo.statistics"
+
+local text = ("the cat sat on the mat and the dog sat on the log. "):rep(40)
+
+local function file_of(content)
+  local path = os.tmpname()
+  local f = assert(io.open(path, "wb"))
+  f:write(content)
+  f:close()
+  return path
+end
+
+local path = file_of(text)
+
+local function message_of(f, ...)
+  local ok, err = pcall(f, ...)
+  assert.is_false(ok)
+  return tostring(err)
+end
+
+local tokenizer = grpo.tokenizer.chars(text, { special = false })
+
+local function experiment(changes)
+  local options = {
+    name = "dense",
+    model = {
+      config = { model_type = "gpt2", n_embd = 32, n_layer = 2, n_head = 4, n_positions = 64,
+        layer_norm_epsilon = 1e-5, initializer_range = 0.2, activation_function = "gelu_new" },
+      tokenizer = tokenizer,
+    },
+    reference = "bigram",
+    data = {
+      train = grpo.data.text(path, { window = 12, prompt = 4, stride = 3, to = 0.8 }),
+      eval = grpo.data.text(path, { window = 12, prompt = 4, from = 0.8 }),
+      target = function(row) return row.target end, max_prompt_tokens = 4,
+    },
+    sampling = { group_size = 4, max_new_tokens = 8 },
+    rewards = {
+      { name = "match", token_fn = dense.match() },
+      { name = "partial", weight = 0.1, token_fn = dense.logprob() },
+    },
+    train = { steps = 3, prompts_per_step = 4, lr = 1e-3, kl = 0.1, kl_estimator = "full" },
+    eval = { metric = dense.share, group_size = 2 },
+  }
+  for section, fields in pairs(changes or {}) do
+    if type(fields) == "table" and type(options[section]) == "table" and section ~= "rewards" then
+      for k, v in pairs(fields) do options[section][k] = v end
+    else
+      options[section] = fields
+    end
+  end
+  return grpo.experiment(options)
+end
+
+describe("windows of a text", function()
+  it("are characters, or a tokenizer's tokens, of the part that was asked for", function()
+    local p = file_of("abcdefghij")
+    local ds = grpo.data.text(p, { window = 4, prompt = 1, stride = 2 })
+    assert.equal(4, #ds)
+    assert.same({ prompt = "c", target = "def", text = "cdef" }, ds[2])
+    local late = grpo.data.text(p, { window = 3, from = 0.7 })
+    assert.equal(1, #late)
+    assert.equal("hij", late[1].text)
+    assert.equal(2, #grpo.data.text(p, { window = 3, to = 0.7 }))
+    local tokens = grpo.data.text(p, { window = 3, prompt = 2, tokenizer = grpo.tokenizer.chars("abcdefghij") })
+    assert.same({ prompt = { 3, 4 }, target = { 5 }, text = "def" }, tokens[2])
+    assert.equal(0, #grpo.data.text(p, { window = 11 }))
+    os.remove(p)
+  end)
+
+  it("never cut a character", function()
+    local p = file_of("äöü€x")
+    local ds = grpo.data.text(p, { window = 2 })
+    assert.equal("äö", ds[1].text)
+    assert.equal("ü€", ds[2].text)
+    assert.equal("ü€x", grpo.data.text(p, { window = 3, from = 0.4 })[1].text)
+    os.remove(p)
+  end)
+
+  it("name what cannot be", function()
+    assert.matches("leave nothing", message_of(grpo.data.text, path, { from = 0.5, to = 0.5 }))
+    assert.matches("did you mean 'stride'", message_of(grpo.data.text, path, { strde = 2 }))
+    assert.matches("from", message_of(grpo.data.text, path, { from = 1.5 }))
+  end)
+end)
+
+-- The second implementation of dense advantages: lists per completion in, the same out.
+describe("dense advantages", function()
+  it("are the readable ones", function()
+    local rng = core.rng(3, "task", 0, 0, 0)
+    local rewards = {}
+    for i = 1, 12 do
+      rewards[i] = {}
+      for t = 1, 1 + math.floor(rng() * 9) do rewards[i][t] = math.floor(rng() * 3) - 1 end
+    end
+    for _, group in ipairs { 1, 3, 4, 12 } do
+      local c, lua = core.dense_advantages(rewards, { group = group }), losses.dense_advantages(rewards, group)
+      for i, list in ipairs(lua) do
+        assert.equal(#list, #c[i])
+        for t, a in ipairs(list) do assert.near(a, c[i][t], 1e-12) end
+      end
+    end
+  end)
+
+  it("are 0 where nobody in a group differs", function()
+    for _, list in ipairs(core.dense_advantages({ { 1, 1 }, { 1, 1 } }, { group = 2 })) do
+      assert.same({ 0.0, 0.0 }, list)
+    end
+  end)
+end)
+
+describe("a completion with a target", function()
+  it("has the target's log-probabilities under the policy, as m:score gives them", function()
+    local tr = grpo.trainer(experiment { train = { lr = 0 } })
+    tr:step()
+    local compared = 0
+    for _, c in ipairs(tr.batch.completions) do
+      assert.equal(8, #c.target_ids)
+      assert.equal(c.length, #c.target_logprobs)
+      assert.equal(c.row.target, tokenizer:decode(c.target_ids))
+      local prompt = tokenizer:encode(c.prompt)
+      for t = 1, c.length do
+        local ids = table.move(c.ids, 1, t - 1, 1, {})
+        ids[t] = c.target_ids[t]
+        assert.equal(tr.model:score({ prompt }, { ids }).logp:totable()[t], c.target_logprobs[t])
+        compared = compared + 1
+      end
+    end
+    assert.is_true(compared > 100)
+  end)
+
+  it("is rewarded token by token", function()
+    local tr = grpo.trainer(experiment())
+    local m = tr:step()
+    local matched, partial = 0, 0
+    for _, c in ipairs(tr.batch.completions) do
+      for t = 1, c.length do
+        if c.ids[t] == c.target_ids[t] then matched = matched + 1 end
+        partial = partial + c.target_logprobs[t]
+      end
+      assert.equal(c.length, #c.advantage)
+    end
+    assert.near(matched / #tr.batch.completions, m["rewards/match/mean"], 1e-12)
+    assert.near(partial / #tr.batch.completions, m["rewards/partial/mean"], 1e-9)
+    assert.near(m["rewards/match/mean"] + 0.1 * m["rewards/partial/mean"], m.reward, 1e-9)
+  end)
+
+  it("may be given as ids, and there is none where data.target gives none", function()
+    local rows = grpo.data.list { { prompt = { 1, 2 }, target = { 3, 4, 5 } }, { prompt = { 2, 1 } } }
+    local tr = grpo.trainer(experiment {
+      reference = false,
+      data = { train = rows, shuffle = false },
+      rewards = { function(_, row, c)
+        assert(c.target_ids == row.target)
+        return (row.target and #c.target_logprobs == 3 or c.target_logprobs == nil) and c.rng() or nil
+      end },
+      train = { prompts_per_step = 2, kl = 0 }, eval = { group_size = 0 },
+    })
+    local m = tr:step()
+    assert.is_true(m.reward > 0)
+  end)
+end)
+
+-- log-softmax of a row of logits, in double
+local function log_softmax(z)
+  local sum, out = 0.0, {}
+  for _, v in ipairs(z) do sum = sum + math.exp(v) end
+  for j, v in ipairs(z) do out[j] = v - math.log(sum) end
+  return out
+end
+
+-- Counted again: P(next | token before) with one added.
+local function counted(ids)
+  local n, rows = #tokenizer, {}
+  for i = 1, n do
+    rows[i] = {}
+    for j = 1, n do rows[i][j] = 1 end
+  end
+  for k = 2, #ids do
+    local row = rows[ids[k - 1] + 1]
+    row[ids[k] + 1] = row[ids[k] + 1] + 1
+  end
+  for i = 1, n do
+    local total = 0
+    for j = 1, n do total = total + rows[i][j] end
+    for j = 1, n do rows[i][j] = math.log(rows[i][j] / total) end
+  end
+  return rows
+end
+
+describe("the bigram reference", function()
+  local ids = tokenizer:encode(text:sub(1, math.floor(0.8 * #text)))
+
+  it("counts the training text, whatever its windows", function()
+    local tr = grpo.trainer(experiment())
+    tr:step()
+    local rows = counted(ids)
+    for i, row in ipairs(rows) do
+      for j, v in ipairs(tr.stage.reference:logprobs(i - 1)) do assert.near(row[j], v, 1e-6) end
+    end
+  end)
+
+  it("counts prompts and targets of rows that are no text's windows", function()
+    local rows = grpo.data.list { { prompt = "the", target = " cat" }, { prompt = "a", target = "t" } }
+    local tr = grpo.trainer(experiment { data = { train = rows }, train = { prompts_per_step = 2 } })
+    tr:step()
+    local t, h = tokenizer:encode("t")[1], tokenizer:encode("h")[1]
+    local n = #tokenizer
+    assert.near(math.log(2 / (n + 1)), tr.stage.reference:logprobs(t)[h + 1], 1e-6)
+    assert.near(math.log(3 / (n + 2)), tr.stage.reference:logprobs(tokenizer:encode("a")[1])[t + 1], 1e-6)
+  end)
+
+  it("gives the full KL that Lua computes, at any temperature", function()
+    for _, temperature in ipairs { 1.0, 0.7 } do
+      local tr = grpo.trainer(experiment { train = { lr = 0 }, sampling = { temperature = temperature } })
+      local m = tr:step()
+      local rows, sum, tokens = counted(ids), 0.0, 0
+      for _, c in ipairs(tr.batch.completions) do
+        local all = tokenizer:encode(c.prompt)
+        local first = #all
+        table.move(c.ids, 1, c.length, first + 1, all)
+        local logits = tr.model:logits(all):totable()
+        for t = 1, c.length do
+          local z, q = {}, {}
+          for j = 1, #tokenizer do
+            z[j] = logits[first + t - 1][j] / temperature
+            q[j] = rows[all[first + t - 1] + 1][j] / temperature
+          end
+          sum = sum + losses.full_kl(log_softmax(z), log_softmax(q))
+          tokens = tokens + 1
+        end
+      end
+      assert.near(sum / tokens, m.kl, 1e-4 * m.kl)
+    end
+  end)
+
+  it("is what k3 is measured against too", function()
+    local tr = grpo.trainer(experiment { train = { lr = 0, kl_estimator = "k3" } })
+    local m = tr:step()
+    local rows, sum, tokens = counted(ids), 0.0, 0
+    for _, c in ipairs(tr.batch.completions) do
+      local before = tokenizer:encode(c.prompt)[4]
+      for t, id in ipairs(c.ids) do
+        local d = rows[before + 1][id + 1] - c.logprobs[t]
+        sum, tokens, before = sum + math.exp(math.min(d, 20)) - d - 1, tokens + 1, id
+      end
+    end
+    assert.near(sum / tokens, m.kl, 1e-4 * m.kl)
+  end)
+
+  it("is refused where it has no meaning", function()
+    assert.matches("a bigram stays", message_of(experiment, { train = { sync_reference = { every = 2, mixup = 1 } } }))
+    local bigram = require "grpo.bigram"
+    assert.matches("16385 tokens would take 2048 MiB",
+      message_of(bigram.check, experiment().stages[1].config, core.BIGRAM_TOKENS + 1))
+  end)
+
+  it("goes on after a checkpoint as if nothing had happened", function()
+    local whole = grpo.trainer(experiment())
+    for _ = 1, 3 do whole:step() end
+    local half = grpo.trainer(experiment())
+    half:step()
+    local dir = os.tmpname()
+    os.remove(dir)
+    half:save(dir)
+    local train = require "grpo.train"
+    local rest = train.new(experiment(), { from = dir })
+    rest:step()
+    local m = rest:step()
+    assert.equal(whole.metrics.loss, m.loss)
+    assert.equal(whole.metrics.kl, m.kl)
+    core.fs.remove_tree(dir)
+  end)
+end)
+
+describe("the coefficient of the KL", function()
+  it("grows with the tokens that were trained on", function()
+    local tr = grpo.trainer(experiment { train = { steps = 5, kl = schedule.warmup { to = 0.5, tokens = 256 } } })
+    local seen = {}
+    for i = 1, 5 do seen[i] = tr:step().beta end
+    assert.same({ 0.0, 0.25, 0.5, 0.5, 0.5 }, seen) -- 4 prompts x 4 completions x 8 tokens a step
+  end)
+end)
+
+describe("a random reference", function()
+  it("gives a KL over the whole vocabulary", function()
+    local tr = grpo.trainer(experiment { reference = "random" })
+    assert.is_true(tr:step().kl > 0)
+  end)
+end)
+
+describe("an evaluation of targets", function()
+  it("reports the loss in nats a token and bits a character, and the metric of samples row by row", function()
+    local tr = grpo.trainer(experiment())
+    tr:step()
+    local report = tr:evaluate(5)
+    local nats, tokens = 0.0, 0
+    for i = 1, 5 do
+      local row = tr.settings.data.eval[i]
+      local prompt, target = tokenizer:encode(row.prompt), tokenizer:encode(row.target)
+      for _, lp in ipairs(tr.model:score({ prompt }, { target }).logp:totable()) do
+        nats, tokens = nats - lp, tokens + 1
+      end
+    end
+    assert.near(nats / tokens, report["eval/loss"], 1e-6)
+    assert.near(nats / tokens / math.log(2), report["eval/bits_per_character"], 1e-6) -- a token is a character
+    assert.equal(5, #report.per_row)
+    assert.near(statistics.mean(report.per_row), report["eval/sampled/metric"], 1e-12)
+  end)
+
+  it("of a supervised stage needs no reward", function()
+    local e = experiment { rewards = {}, reference = false, eval = { metric = nil },
+      stages = { { kind = "sft", train = { steps = 30, lr = 1e-2, kl = 0 } } } }
+    local spec = e.stages[1].config
+    spec.eval.metric = nil
+    assert.is_false(evaluate.measures_completions(spec))
+    local tr = grpo.trainer(e)
+    local before = tr:evaluate()["eval/loss"]
+    for _ = 1, 30 do tr:step() end
+    local report = tr:evaluate()
+    assert.is_true(report["eval/loss"] < before - 0.5)
+    assert.is_nil(report["eval/accuracy"])
+  end)
+end)
+
+describe("dense rewards", function()
+  it("teach a model to match the text", function()
+    local tr = grpo.trainer(experiment {
+      train = { steps = 60, lr = 3e-3, kl = 0.01, prompts_per_step = 8 }, sampling = { group_size = 8 } })
+    local before = tr:evaluate()
+    while tr:step() do end
+    local after = tr:evaluate()
+    local gain = statistics.paired_bootstrap(before.per_row, after.per_row)
+    assert.is_true(gain.low > 0)
+  end)
+end)
+
+describe("statistics.paired_bootstrap", function()
+  it("surrounds the mean difference, as the normal approximation does", function()
+    local rng = core.rng(1, "task", 0, 0, 0)
+    local before, after, gain = {}, {}, {}
+    for i = 1, 400 do
+      before[i] = rng()
+      gain[i] = rng() - 0.3
+      after[i] = before[i] + gain[i]
+    end
+    local b = statistics.paired_bootstrap(before, after, { seed = 5 })
+    local mean, se = statistics.mean(gain), statistics.std(gain) / 20
+    assert.equal(400, b.n)
+    assert.near(mean, b.difference, 1e-12)
+    assert.near(mean - 1.96 * se, b.low, 0.2 * se)
+    assert.near(mean + 1.96 * se, b.high, 0.2 * se)
+    assert.same(b, statistics.paired_bootstrap(before, after, { seed = 5 }))
+    local narrow = statistics.paired_bootstrap(before, after, { level = 0.5, resamples = 1000 })
+    assert.is_true(narrow.high - narrow.low < 0.5 * (b.high - b.low))
+  end)
+
+  it("is exact where pairs never differ, and refuses what are no pairs", function()
+    local b = statistics.paired_bootstrap({ 1, 2, 3 }, { 2, 3, 4 }, { resamples = 100 })
+    assert.same({ 1.0, 1.0, 1.0 }, { b.difference, b.low, b.high })
+    assert.matches("no pairs", message_of(statistics.paired_bootstrap, { 1 }, { 1, 2 }))
+    assert.matches("no pairs", message_of(statistics.paired_bootstrap, {}, {}))
+    assert.matches("did you mean 'level'", message_of(statistics.paired_bootstrap, { 1 }, { 1 }, { levl = 0.9 }))
+  end)
+end)

@@ -1,0 +1,401 @@
+-- What a prompt does without a terminal: values as text, completion, ?NAME, lines.
+
+local grpo = require "grpo"
+local complete = require "grpo.complete"
+local core = require "grpo.core"
+local display = require "grpo.display"
+local explain = require "grpo.explain"
+local lexing = require "grpo.lexing"
+local paint = require "grpo.pretty.paint"
+local pretty = require "grpo.pretty"
+local session = require "grpo.session"
+
+local plain = { width = 80, colour = false }
+local tok = grpo.tokenizer.chars("0123456789+= ab\n")
+local model = grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 2,
+  num_attention_heads = 2, max_position_embeddings = 32 }, { tokenizer = tok })
+
+local function trainer(change)
+  local t = {
+    name = "tiny", seed = 1,
+    model = { config = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+      num_attention_heads = 2, max_position_embeddings = 32 }, tokenizer = tok },
+    data = { train = grpo.data.list { { prompt = "1+1=" }, { prompt = "2+3=" } }, max_prompt_tokens = 8 },
+    sampling = { group_size = 4, max_new_tokens = 6 },
+    rewards = { { name = "digits", fn = function(text) return select(2, text:gsub("%d", "")) end } },
+    train = { steps = 3, prompts_per_step = 2, lr = 1e-3, kl = 0.01 },
+  }
+  if change then change(t) end
+  return grpo.trainer(grpo.experiment(t))
+end
+
+-- A completion whose tokens have these probabilities.
+local function completion(text, probabilities, more)
+  local c = { text = text, finish = "eos", logprobs = {}, prompt = "1+1=" }
+  c.ids = text:find("[^0-9+=]") and {} or tok:encode(text)
+  for i, p in ipairs(probabilities) do c.logprobs[i] = math.log(p) end
+  c.length = #c.ids
+  for k, v in pairs(more or {}) do c[k] = v end
+  return c
+end
+
+-- A prompt whose results are collected; env: its variables.
+local function prompt(env)
+  local seen = { out = "", err = "" }
+  local p = session.new { env = setmetatable(env or {}, { __index = _G }), look = function()
+    return { width = 80, colour = false }
+  end, out = function(s) seen.out = seen.out .. s end, err = function(s) seen.err = seen.err .. s end }
+  return function(line)
+    seen.out, seen.err = "", ""
+    local more = p:run(line)
+    return seen.out, seen.err, more
+  end, p
+end
+
+describe("a value at the prompt", function()
+  it("of a tensor: shape, statistics, corners", function()
+    local rows = {}
+    for i = 1, 20 do
+      rows[i] = {}
+      for k = 1, 20 do rows[i][k] = 20 * (i - 1) + k end
+    end
+    local text = pretty.format(grpo.tensor(rows), plain)
+    assert.matches("^tensor %[20, 20%] min 1 mean 200%.5 max 400\n", text)
+    assert.matches("\n +1 +2 +3 +%.%.%. +18 +19 +20\n", text)
+    assert.matches("\n +381 +382 +383 +%.%.%. +398 +399 +400$", text)
+    assert.equal("tensor [0, 3]", pretty.format(grpo.zeros { 0, 3 }, plain))
+    assert.matches("%[1, :, :%]", pretty.format(grpo.zeros { 2, 3, 4 }, plain))
+    for line in pretty.format(grpo.zeros { 100, 100 }, { width = 40 }):gmatch("[^\n]+") do
+      assert.is_true(#line <= 60, line)
+    end
+  end)
+
+  it("of a completion: colours by probability, marks without them", function()
+    local c = completion("12+3", { 0.95, 0.6, 0.1, 0.01 })
+    local look = { width = 80, colour = true, tokenizer = tok }
+    assert.matches("  1\27%[32m2\27%[0m\27%[35m%+\27%[0m\27%[31m3\27%[0m", pretty.format(c, look))
+    local text = pretty.format(c, { width = 80, colour = false, tokenizer = tok })
+    assert.matches("\n  12‹%+›‹3›\n", text)
+    assert.matches("eos, 4 tokens | mean log%-probability", text)
+    assert.is_nil(text:find("\27", 1, true))
+  end)
+
+  it("of a completion whose tokens are others', or of no tokenizer: the text", function()
+    local c = completion("12", { 0.01, 0.01 })
+    c.ids = { 0, 0 }
+    assert.matches("\n  12$", pretty.format(c, { width = 80, tokenizer = tok }))
+    assert.matches("\n  12$", pretty.format(completion("12", { 0.01, 0.01 }), plain))
+  end)
+
+  it("of a group: reward columns, total, advantage, length, finish, text", function()
+    local group = {}
+    for i = 1, 3 do
+      group[i] = completion("1" .. i, { 0.5, 0.5 }, { index = i, group = group, reward = i / 2, advantage = i - 2.0,
+        rewards = { right = i == 3 and 1 or 0, format = i == 1 and grpo.none or 0.5 } })
+    end
+    local text = pretty.format(group, plain)
+    assert.matches("#  format  right  total  advantage  length  finish  text\n", text)
+    assert.matches("\n1 +%- +0 +0%.5 +%-1%.000 +2 +eos +11\n", text)
+    assert.matches("\n3 +0%.5 +1 +1%.5 +%+1%.000 +2 +eos +13$", text)
+    assert.matches("batch of step 5: 3 completions of 1 prompts", pretty.format({ completions = group, step = 4 },
+      plain))
+  end)
+
+  it("obeys the width", function()
+    local group = {}
+    for i = 1, 4 do
+      group[i] = completion(("1"):rep(100), {}, { index = i, reward = 1, rewards = { a = 1 }, advantage = 0.0 })
+    end
+    for _, width in ipairs { 60, 80, 120 } do
+      for line in pretty.format(group, { width = width }):gmatch("[^\n]+") do
+        assert.is_true(paint.columns(line) <= width, line)
+      end
+    end
+  end)
+
+  it("holds nothing that a terminal obeys", function()
+    local bad = "a\27[31m\7\226\128\174b\194\155c\r"
+    local clean = "a\\x1b[31m\\x07?b\\x9bc\\x0d"
+    assert.equal(clean, pretty.format(bad, plain))
+    assert.equal(clean, display.clean(bad))
+    local c = completion(bad, {})
+    for _, v in ipairs { c, { c, c }, { [bad] = bad, x = { bad } },
+      setmetatable({}, { __tostring = function() return bad end }) } do
+      local text = pretty.format(v, plain)
+      assert.is_nil(text:find("[\27\7\r]"), text)
+      assert.is_nil(text:find("\226\128\174", 1, true) or text:find("\194\155", 1, true), text)
+    end
+  end)
+
+  it("of metrics, models, tokenizers, trainers, datasets, tables", function()
+    local tr = trainer()
+    assert.matches("trainer of tiny at step 0\n  stage 1 of 1 %(grpo%), not begun", pretty.format(tr, plain))
+    local text = pretty.format(tr:step(), plain)
+    assert.matches("\nreward  ", text)
+    assert.matches("rewards/digits/mean", text)
+    local _, lines = text:gsub("\n", "")
+    assert.is_true(select(2, pretty.format(tr.metrics, { width = 200 }):gsub("\n", "")) < lines)
+    assert.matches("model%.layers%.%*%.self_attn%.q_proj%.weight +2 +%[16, 16%]", pretty.format(model, plain))
+    assert.matches("eos %d+ \"<|endoftext|>\"", pretty.format(tok, plain))
+    assert.matches("%[1%] = { prompt = \"p\" }", pretty.format(grpo.data.list { { prompt = "p" } }, plain))
+    assert.equal("{ 1, 2.5, x = { ... }, y = \"a\\nb\" }", (pretty.format({ 1, 2.5, x = { [1] = false }, y = "a\nb" },
+      plain):gsub("{ false }", "{ ... }")))
+    local loop = {}
+    loop.self = loop
+    assert.equal("{ self = {...} }", pretty.format(loop, plain))
+    assert.matches("^2 tokens\n  id  piece\n", pretty.format(setmetatable({ ids = { 1, 2 }, tokenizer = tok },
+      { __name = "grpo.Tokens" }), plain))
+  end)
+
+  it("counts columns, not bytes", function()
+    assert.equal(4, paint.columns("aé日"))
+    assert.equal("日...", paint.cut("日本語テキスト", 6))
+    assert.equal("ab", paint.cut("ab", 2))
+  end)
+end)
+
+describe("a line", function()
+  it("shows values, keeps the last one, and is quiet with ;", function()
+    local run = prompt()
+    assert.equal("3\n", (run("1 + 2")))
+    assert.equal("4\n", (run("_ + 1")))
+    assert.equal("", (run("5;")))
+    assert.equal("", (run("5; -- said")))
+    assert.equal("5\n", (run("_")))
+    assert.equal("1\n2\n", (run("1, 2")))
+    assert.equal("7\n", (run("= 7")))
+    assert.equal("x;\n", (run("'x;'")))
+  end)
+
+  it("makes locals that survive, outside blocks only", function()
+    local run = prompt()
+    run("local a, b <const> = 1, 2; local function f() local c = 3 return c end")
+    assert.equal("1\n2\n3\n", (run("a, b, f()")))
+    run("for i = 1, 2 do local d = i end")
+    assert.equal("nil\n", (run("d")))
+    assert.equal("\n c = nil", "\n" .. lexing.without_locals("local c"))
+    assert.equal("local f <close> = g()", lexing.without_locals("local f <close> = g()"))
+    assert.equal("s = 'local x = 1' -- local y", lexing.without_locals("s = 'local x = 1' -- local y"))
+    assert.equal("if x then local a = 1 elseif y then local b end  c = 1", lexing.without_locals(
+      "if x then local a = 1 elseif y then local b end local c = 1"))
+  end)
+
+  it("goes on while it is only a beginning", function()
+    local run = prompt()
+    local _, err, more = run("function g()")
+    assert.is_true(more)
+    assert.equal("", err)
+    _, err, more = run("x +* y")
+    assert.is_true(not more)
+    assert.matches("near '%+'", err)
+  end)
+
+  it("has commands", function()
+    local run, p = prompt { tok = tok }
+    local out, err = run(".time 1 + 1")
+    assert.equal("2\n", out)
+    assert.matches("^%([%d.]+ %l?s%)\n$", err)
+    assert.matches("TAB", (run(".help")))
+    assert.matches("^grpo%.zeros%(shape, opts%)", (run(".help grpo.zeros")))
+    assert.matches("no command %.tme", select(2, run(".tme 1")))
+    assert.matches("\n +4 +\"1\"\n +2 +\"%+\"", (run("tokens '1+'")))
+    assert.matches("want a text, a list of ids", select(2, run("tokens(5)")))
+    run(".quit")
+    assert.is_true(p.done)
+  end)
+
+  it("says what a raised table held", function()
+    local run = prompt()
+    assert.equal("a table was raised as an error: {}\n", select(2, run("error({})")))
+    assert.equal("a table was raised as an error: { 1 = x, b = table, code = 5 }\n",
+      select(2, run("error({ code = 5, b = {}, 'x' })")))
+    assert.matches("{ a = 1, b = 1, c = 1, d = 1, %.%.%. }",
+      select(2, run("error{ a = 1, e = 1, c = 1, d = 1, b = 1 }")))
+  end)
+end)
+
+describe("completion", function()
+  local env = setmetatable({ grpo = grpo, m = model, tok = tok, list = { alpha = 1, beta = { gamma = 2 } } },
+    { __index = _G })
+  local function at(line, classes)
+    local first, found = complete.at(line, env, classes)
+    return table.concat(found, " "), line:sub(1, first - 1)
+  end
+  for line, wanted in pairs {
+    ["m:gen"] = "generate",
+    ["m.conf"] = "config",
+    ["m.tokenizer:enc"] = "encode",
+    ["x = m:co"] = "count",
+    ["?m:scor"] = "score",
+    ["list.beta.g"] = "gamma",
+    ["list['al"] = "alpha",
+    ["grpo.model."] = "clone load new",
+    ["grpo.rand"] = "randn",
+    ["schedule = grpo.schedule.cos"] = "cosine",
+    ["('x'):re"] = "rep reverse",
+    ["repe"] = "repeat",
+    ["grpo.experiment { trai"] = "train = ",
+    ["grpo.experiment { train = { cl"] = "clip =  clip_high = ",
+    ["grpo.experiment({ train = { clip = 1, cl"] = "clip_high = ",
+    ["return grpo.experiment { stages = { { kin"] = "kind = ",
+    ["grpo.experiment { stages = { { train = { lr"] = "lr = ",
+    ["grpo.experiment { rewards = { { wei"] = "weight = ",
+    ["grpo.experiment { model = { lora = { ra"] = "rank = ",
+    ["grpo.experiment { train = { loss = 'gs"] = "gspo' gspo_token'",
+    ["grpo.experiment { train = { kl_in = "] = '"loss" "reward"',
+    ["m:generate('x', { top"] = "top_k =  top_p = ",
+    ["m:generate('x', { n = 1, temp"] = "temperature = ",
+    ["m:generate('x')[1].lo"] = "logprobs",
+    ["m:logits('1'):log_"] = "log_softmax",
+    ["m:save('x', { format = 'ad"] = "adapter'",
+    ["grpo.optim.adamw({}, { be"] = "beta1 =  beta2 = ",
+    ["require 'rewards.gs"] = "rewards.gsm8k",
+    ["require('grpo.sch"] = "grpo.schedule",
+    ["-- m:gen"] = "",
+    ["'m:gen' .. nothing.at.a"] = "",
+    ["grpo.experiment { extends = 'configs/train/ds"] = "",
+  } do
+    it("of " .. line, function() assert.equal(wanted, (at(line))) end)
+  end
+
+  it("of what is in another process, by its class", function()
+    local classes = { tr = "grpo.Trainer" }
+    assert.equal("state step step_count stop", (at("tr.st", classes)))
+    assert.equal("step stop", (at("tr:st", classes)))
+    assert.equal("clip clip_high", (at("tr.config.train.cl", classes)))
+    assert.equal("logprobs", (at("tr.batch.completions[3].lo", classes)))
+    assert.equal("completions", (at("tr.batch.co", classes)))
+  end)
+
+  it("of a trainer's live values", function()
+    env.tr = trainer()
+    assert.equal("clip clip_high", (at("tr.config.train.cl")))
+    env.tr:step()
+    assert.equal("digits", (at("tr.batch.completions[1].rewards.di")))
+    assert.equal("inspect", (at("tr:insp")))
+  end)
+
+  it("keeps what stands before the word", function()
+    local found, before = at("m:generate('x', { temp")
+    assert.equal("temperature = ", found)
+    assert.equal("m:generate('x', { ", before)
+  end)
+
+  it("calls nothing of a script's", function()
+    local called = false
+    env.odd = setmetatable({}, { __index = function() called = true end, __pairs = function() called = true end })
+    at("odd.x.y")
+    at("odd.")
+    assert.is_false(called)
+  end)
+
+  it("of file names inside strings", function()
+    local dir = os.tmpname()
+    os.remove(dir)
+    assert(core.fs.mkdirs(dir))
+    assert(core.fs.write(dir .. "/reward_one.lua", ""))
+    assert.equal(dir .. "/reward_one.lua", (at("dofile('" .. dir .. "/rew")))
+    core.fs.remove_tree(dir)
+  end)
+end)
+
+describe("?NAME", function()
+  local env = { grpo = grpo, m = model, tok = tok, tr = trainer() }
+  for name, wanted in pairs {
+    ["m:generate"] = "^m:generate%(prompts, opts%) %-> grpo%.Generated%[%].*temperature: number  0 is greedy",
+    ["grpo.zeros"] = "^grpo%.zeros%(shape, opts%) %-> grpo%.Tensor\n",
+    ["tr:step"] = "^tr:step%(%) %-> .*\n  One optimizer step",
+    ["train.lr"] = "^option train%.lr ",
+    ["clip_high"] = "^option train%.clip_high .*live: tr%.config",
+    ["m"] = "^grpo%.Model.*:generate%(prompts, opts%)",
+    ["Completion"] = "^grpo%.Completion.*%.logprobs  number%[%]",
+    ["logprobs"] = "grpo%.Completion%.logprobs: number",
+    ["worst"] = "^worst%(n%).*lowest",
+    ["genrate"] = "did you mean 'generate'",
+    ["tokens"] = "^tokens%(x, tokenizer%)",
+  } do
+    it("of " .. name, function() assert.matches(wanted, explain.about(name, env)) end)
+  end
+end)
+
+describe("a step's intermediates", function()
+  it("are those that the update saw", function()
+    local tr = trainer()
+    local before = trainer()
+    tr:step()
+    local t = tr:inspect()
+    local cs, at = tr.batch.completions, 0
+    assert.equal(#t.ids, t.old_logp.shape[1])
+    local kept = before.model:score({ tr.batch.prompts[1].ids }, { cs[1].ids }).logp:totable()
+    local old, logp = t.old_logp:totable(), t.logp:totable()
+    for k = 1, cs[1].length do assert.equal(kept[k], old[k]) end
+    for i, c in ipairs(cs) do
+      for k = 1, c.length do
+        at = at + 1
+        assert.equal(i, t.sequence[at])
+        assert.near(c.logprobs[k], old[at], 1e-7)
+      end
+    end
+    for i, r in ipairs(t.ratio:totable()) do assert.near(math.exp(logp[i] - old[i]), r, 1e-5) end
+    assert.equal("number", type(t.loss))
+    assert.equal(#t.ids, #t.gradient)
+    local one = tr:inspect(2)
+    assert.equal(cs[2].length, #one.ids)
+    assert.near(old[cs[1].length + 1], one.old_logp:totable()[1], 1e-7)
+    assert.matches("d loss/d logp", pretty.format(one, { width = 120 }))
+    assert.matches("tr:inspect%(i%) shows the tokens", pretty.format(t, { width = 120 }))
+    assert.error_matches(function() tr:inspect(99) end, "want the number of a completion, 1 to 8")
+    assert.error_matches(function() trainer():inspect() end, "no step with completions")
+  end)
+
+  it("change nothing", function()
+    local a, b = trainer(), trainer()
+    for _ = 1, 3 do
+      a:step()
+      b:step()
+      b:inspect()
+      b:inspect(1)
+      b:rescore(function(text) return #text end)
+    end
+    for _, name in ipairs { "loss", "grad_norm", "reward", "kl" } do assert.equal(a.metrics[name], b.metrics[name]) end
+  end)
+
+  it("may be scored again with the same or other rewards", function()
+    local tr = trainer()
+    tr:step()
+    local same = tr:rescore()
+    assert.equal(0, same.changed)
+    assert.equal(0, same.flipped)
+    for i, c in ipairs(same.completions) do assert.equal(tr.batch.completions[i].advantage, c.advantage) end
+    local other = tr:rescore(function(text) return -select(2, text:gsub("%d", "")) end)
+    local mixed = 0
+    for i, c in ipairs(other.completions) do
+      local was = tr.batch.completions[i]
+      assert.near(-was.advantage, c.advantage, 1e-6)
+      if was.advantage ~= 0 then mixed = mixed + 1 end
+      assert.is_true(was.rewards.digits ~= nil)
+    end
+    assert.equal(mixed, other.flipped)
+    assert.matches("^8 completions of step 1 scored again", pretty.format(other, plain))
+    assert.error_matches(function() tr:rescore(5) end, "tr:rescore: got number, want a reward function")
+    assert.error_matches(function() tr:rescore {} end, "got an empty table")
+    local dense = tr:rescore { d = { token_fn = function(c)
+      local list = {}
+      for k = 1, c.length do list[k] = k end
+      return list
+    end } }
+    assert.equal("table", type(dense.completions[1].advantage))
+    assert.equal("string", type(pretty.format(dense, plain)))
+  end)
+
+  it("are there for a loss in Lua, a clip, every advantage", function()
+    local tr = trainer(function(t)
+      t.train.loss = function(l) return -(l.logp * l.advantage):sum() / l.normalizer end
+      t.train.mask_truncated = true
+    end)
+    tr:step()
+    local t = tr:inspect()
+    local a, g = t.advantage:totable(), t.gradient:totable()
+    for i = 1, #a do assert.near(-a[i] / t.normalizer, g[i], 1e-6) end
+  end)
+end)

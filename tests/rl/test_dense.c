@@ -1,0 +1,291 @@
+/* Targets that completions are compared with, and the bigram as a reference. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "grad/policy.h"
+#include "rl/bigram.h"
+#include "tiny.h"
+
+/* ---- targets ------------------------------------------------------------------------- */
+
+enum { PROMPT = 6 };
+
+static int32_t prompt_ids[TINY_PROMPTS][PROMPT], target_ids[TINY_PROMPTS][TINY_NEW + 3];
+
+/* Targets of 0, 4, all and more tokens than a completion may have. */
+static Batch *rollout_with_targets(Tiny *t, uint32_t step, double temperature) {
+  static const int target_len[TINY_PROMPTS] = {0, 4, TINY_NEW, TINY_NEW + 3};
+  Prompt prompts[TINY_PROMPTS];
+  RolloutOptions ro = {.group = TINY_GROUP, .seed = 3, .step = step};
+  sampling_default(&ro.sampling);
+  ro.sampling.max_new_tokens = TINY_NEW;
+  ro.sampling.temperature = temperature;
+  for (int p = 0; p < TINY_PROMPTS; p++) {
+    for (int i = 0; i < PROMPT; i++)
+      prompt_ids[p][i] = (int32_t)((31 * (int)step + 17 * p + i) % 256);
+    for (int i = 0; i < target_len[p]; i++) target_ids[p][i] = (7 * p + 13 * i) % 256;
+    prompts[p] =
+        (Prompt){prompt_ids[p], PROMPT, step * 16 + (uint32_t)p, target_ids[p], target_len[p]};
+  }
+  Status s = engine_rollout(t->engine, BATCH_SAMPLE, TINY_PROMPTS, prompts, &ro);
+  if (s) test_fail(__FILE__, __LINE__, "rollout: %s", err_message());
+  return engine_batch(t->engine, BATCH_SAMPLE);
+}
+
+/* What training's head gives for the target's token after the completion's first `at`. */
+static real trained(Tiny *t, const Batch *b, int i, int at) {
+  Tape *tape = &t->engine->tape;
+  int32_t ids[TINY_NEW];
+  const int32_t *one = ids;
+  const int len = at + 1;
+  PackGroup g = {.n = 1, .completion = &one, .completion_len = &len};
+  Tensor *hidden, *out;
+  Pack p;
+  memcpy(ids, b->completion[i].ids, (size_t)at * sizeof *ids);
+  ids[at] = target_ids[i / b->group][at];
+  g.prompt = batch_prompt(b, i / b->group, &g.prompt_len);
+  tape_reset(tape);
+  CHECK(!pack_groups(&tape->arena, model_config(t->model), 1, &g, &p));
+  CHECK(!model_hidden(t->model, tape, &p, &hidden));
+  CHECK(!model_logp(t->model, tape, &p, hidden, b->temperature, NULL, NULL, &out));
+  return out->data[at];
+}
+
+TEST_BOTH(log_probabilities_of_targets_are_those_of_training) {
+  EngineOptions eo;
+  Tiny t;
+  tiny_options(&eo);
+  tiny_open(&t, 2, &eo);
+  const double temperatures[] = {1, 0.7, 0};
+  for (int k = 0; k < 3; k++) {
+    const Batch *b = rollout_with_targets(&t, (uint32_t)k, temperatures[k]);
+    int compared = 0, differ = 0;
+    CHECK(b->target_len[0] == 0 && b->target_len[1] == 4 && b->target_len[2] == TINY_NEW &&
+          b->target_len[3] == TINY_NEW);
+    for (int i = 0; i < batch_size(b); i++)
+      for (int at = 0; at < b->completion[i].len && at < b->target_len[i / b->group]; at++) {
+        differ += trained(&t, b, i, at) != b->completion[i].target_logp[at];
+        compared++;
+      }
+    CHECK(compared > 50);
+    CHECK_NEAR(differ, 0, 0);
+  }
+  tiny_close(&t);
+}
+
+TEST(a_target_outside_the_vocabulary_is_refused) {
+  EngineOptions eo;
+  Tiny t;
+  RolloutOptions ro = {.group = 1};
+  const int32_t ids[] = {1, 2}, bad[] = {TINY_VOCAB};
+  tiny_options(&eo);
+  tiny_open(&t, 1, &eo);
+  sampling_default(&ro.sampling);
+  ro.sampling.max_new_tokens = TINY_NEW;
+  const Prompt p = {.ids = ids, .len = 2, .target = bad, .target_len = 1};
+  CHECK(engine_rollout(t.engine, BATCH_SAMPLE, 1, &p, &ro) == GRPO_EARG);
+  CHECK(strstr(err_message(), "target 1"));
+  tiny_close(&t);
+}
+
+/* ---- the bigram ---------------------------------------------------------------------- */
+
+TEST(a_bigram_counts_with_one_added) {
+  Bigram *b;
+  CHECK(!bigram_new(&b, 3));
+  for (int i = 0; i < 9; i++) CHECK_NEAR(bigram_logits(b)[i], log(1.0 / 3), 1e-6);
+  const int32_t text[] = {0, 1, 1, 0, 1}, more[] = {2, 2};
+  CHECK(!bigram_count(b, 5, text));
+  CHECK(!bigram_count(b, 2, more));
+  CHECK(!bigram_count(b, 0, NULL));
+  bigram_update(b);
+  const double want[9] = {1.0 / 5, 3.0 / 5, 1.0 / 5, 2.0 / 5, 2.0 / 5, 1.0 / 5, .25, .25, .5};
+  for (int i = 0; i < 9; i++) CHECK_NEAR(bigram_logits(b)[i], log(want[i]), 1e-6);
+  CHECK(bigram_count(b, 1, (int32_t[]){3}) == GRPO_EARG);
+  bigram_free(bigram_retain(b));
+  CHECK(bigram_vocab(b) == 3);
+  bigram_free(b);
+}
+
+TEST(a_bigram_of_too_many_tokens_or_without_memory_is_refused) {
+  Bigram *b;
+  CHECK(bigram_new(&b, BIGRAM_TOKENS + 1) == GRPO_EARG && !b);
+  CHECK(strstr(err_message(), "16385 tokens"));
+  for (uint64_t n = 1; n <= 3; n++) {
+    const size_t live = mem_live_bytes();
+    mem_fail_after(n);
+    CHECK(bigram_new(&b, 8) == GRPO_ENOMEM && !b);
+    mem_fail_after(0);
+    CHECK(mem_live_bytes() == live);
+  }
+}
+
+static Bigram *counted(void) {
+  Bigram *b;
+  int32_t text[4000];
+  CHECK(!bigram_new(&b, TINY_VOCAB));
+  for (int i = 0; i < 4000; i++) text[i] = (i * i / 7 + 3 * i) % 256;
+  CHECK(!bigram_count(b, 4000, text));
+  bigram_update(b);
+  return b;
+}
+
+/* A tiny engine whose reference is a bigram. */
+static void open_bigram(Tiny *t, int threads, int micro_batch_tokens) {
+  EngineOptions eo;
+  tiny_options(&eo);
+  eo.micro_batch_tokens = micro_batch_tokens;
+  tiny_open(t, threads, &eo);
+  engine_free(t->engine);
+  eo.bigram = counted();
+  Status s = engine_new(&t->engine, t->pool, t->model, NULL, t->tok, &eo);
+  if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+  bigram_free(eo.bigram);
+}
+
+static void step_once(Tiny *t, uint32_t step, KlEstimator kl, double beta, double lr,
+                      StepMetrics *m) {
+  UpdateOptions o;
+  double adv[64];
+  Batch *b = tiny_rollout(t, step);
+  tiny_advantages(b, adv);
+  update_options_init(&o, LOSS_grpo);
+  o.loss.kl_estimator = kl;
+  o.loss.kl = beta;
+  o.loss.max_new_tokens = TINY_NEW;
+  o.advantage = adv;
+  o.lr = lr;
+  if (kl != KL_FULL) CHECK(!engine_reference(t->engine, b));
+  Status s = engine_update(t->engine, b, &o, m);
+  if (s) test_fail(__FILE__, __LINE__, "update: %s", err_message());
+}
+
+/* By hand and in double: KL(policy || bigram) at every token of the batch, and log P(token). */
+static double full_kl_by_hand(Tiny *t, double *ref_sum) {
+  Engine *e = t->engine;
+  const Batch *b = engine_batch(e, BATCH_SAMPLE);
+  const real *table = bigram_logits(e->o.bigram);
+  double sum = 0;
+  int tokens = 0;
+  *ref_sum = 0;
+  for (int i = 0; i < batch_size(b); i++) {
+    int32_t ids[TINY_PROMPT + TINY_NEW];
+    int n, len = b->completion[i].len;
+    const int32_t *one = ids, *prompt = batch_prompt(b, i / b->group, &n);
+    memcpy(ids, prompt, (size_t)n * sizeof *ids);
+    memcpy(ids + n, b->completion[i].ids, (size_t)len * sizeof *ids);
+    const int all = n + len - 1;
+    PackGroup g = {
+        .prompt = ids, .prompt_len = 1, .n = 1, .completion = &one, .completion_len = &all};
+    one = ids + 1;
+    Tensor *logits;
+    Pack p;
+    tape_reset(&e->tape);
+    CHECK(!pack_groups(&e->tape.arena, model_config(t->model), 1, &g, &p));
+    CHECK(!model_logits(t->model, &e->tape, &p, &logits));
+    for (int k = 0; k < len; k++, tokens++) {
+      const real *z = logits->data + (size_t)(n - 1 + k) * TINY_VOCAB;
+      const real *ref = table + (size_t)ids[n - 1 + k] * TINY_VOCAB;
+      double total = 0;
+      for (int j = 0; j < TINY_VOCAB; j++) total += exp((double)z[j]);
+      for (int j = 0; j < TINY_VOCAB; j++) {
+        const double logp = (double)z[j] - log(total);
+        sum += exp(logp) * (logp - (double)ref[j]);
+      }
+      *ref_sum += (double)ref[b->completion[i].ids[k]];
+    }
+  }
+  return sum / tokens;
+}
+
+TEST(the_full_divergence_from_a_bigram_is_the_sum_over_the_vocabulary) {
+  StepMetrics m;
+  Tiny t;
+  double ref_sum, recorded = 0;
+  open_bigram(&t, 2, 0);
+  CHECK(model_config(t.model)->vocab_size == TINY_VOCAB);
+  step_once(&t, 1, KL_FULL, 0.3, 0, &m);
+  CHECK(m.ratio_max_deviation == 0);
+  const double kl = full_kl_by_hand(&t, &ref_sum);
+  CHECK_NEAR(m.kl, kl, 1e-4 * kl);
+  Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
+  CHECK(!engine_reference(t.engine, b));
+  for (int i = 0; i < batch_size(b); i++)
+    for (int k = 0; k < b->completion[i].len; k++)
+      recorded += (double)b->ref_logp[i * b->max_new + k];
+  CHECK_NEAR(recorded, ref_sum, 1e-4 * fabs(ref_sum));
+  tiny_close(&t);
+}
+
+TEST_BOTH(steps_with_a_bigram_are_the_same_bits_however_cut) {
+  for (int kl = KL_K3; kl <= KL_FULL; kl++) {
+    static const int how[][2] = {{1, 0}, {2, 0}, {2, 1}, {2, 100000}};
+    Model *first = NULL;
+    double loss = 0;
+    for (int k = 0; k < 4; k++) {
+      StepMetrics m;
+      Tiny t;
+      open_bigram(&t, how[k][0], how[k][1]);
+      for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, (KlEstimator)kl, 0.2, 1e-3, &m);
+      CHECK(m.ratio_max_deviation == 0 && isfinite(m.kl) && m.kl > 0);
+      if (k == 0) {
+        CHECK(!model_clone(&first, t.model));
+        loss = m.loss;
+      }
+      CHECK(same_weights(first, t.model) && loss == m.loss);
+      tiny_close(&t);
+    }
+    model_release(first);
+  }
+}
+
+TEST(the_divergence_from_a_bigram_falls_when_it_is_all_that_is_learned_from) {
+  StepMetrics m;
+  Tiny t;
+  double first = 0;
+  open_bigram(&t, 2, 0);
+  for (uint32_t s = 0; s < 40; s++) {
+    UpdateOptions o;
+    double adv[64] = {0};
+    Batch *b = tiny_rollout(&t, 5);
+    update_options_init(&o, LOSS_grpo);
+    o.loss.kl_estimator = KL_FULL;
+    o.loss.kl = 1;
+    o.advantage = adv;
+    o.lr = 3e-3;
+    CHECK(!engine_update(t.engine, b, &o, &m));
+    if (s == 0) first = m.kl;
+  }
+  CHECK(m.kl < 0.5 * first);
+  tiny_close(&t);
+}
+
+TEST(a_steady_step_with_targets_and_a_bigram_takes_no_memory) {
+  StepMetrics m;
+  uint64_t before = 0;
+  Tiny t;
+  open_bigram(&t, 2, 0);
+  for (uint32_t s = 0; s < 12; s++) {
+    if (s == 2) before = mem_allocations();
+    rollout_with_targets(&t, s, 1);
+    step_once(&t, s, s % 2 ? KL_FULL : KL_K3, 0.1, 1e-4, &m);
+  }
+  CHECK_NEAR(mem_allocations() - before, 0, 0);
+  tiny_close(&t);
+}
+
+TEST(a_bigram_of_another_vocabulary_or_beside_a_model_is_refused) {
+  EngineOptions eo;
+  Engine *e;
+  Tiny t;
+  tiny_options(&eo);
+  tiny_open(&t, 1, &eo);
+  CHECK(!bigram_new(&eo.bigram, TINY_VOCAB - 1));
+  CHECK(engine_new(&e, t.pool, t.model, NULL, t.tok, &eo) == GRPO_EARG);
+  bigram_free(eo.bigram);
+  eo.bigram = counted();
+  CHECK(engine_new(&e, t.pool, t.model, t.reference, t.tok, &eo) == GRPO_EARG);
+  bigram_free(eo.bigram);
+  tiny_close(&t);
+}
