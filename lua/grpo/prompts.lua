@@ -99,7 +99,7 @@ function prompts.target(config, tokenizer, row)
   if target == nil or is_ids(target) then return target end
   local parts = type(target) == "string" and { target } or target
   if type(parts) ~= "table" then
-    complain(config, "data.target", "returned a %s for a row, want a string, a list of them or a list of ids",
+    complain(config, "data.target", "returned a %s for a row, want a string or a list of ids",
       type(target))
   end
   local ids, mask = {}, {}
