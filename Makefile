@@ -6,6 +6,7 @@ SHELL := /bin/bash
 MODE   ?= release
 BUILD  ?= build/$(MODE)
 CC     ?= cc
+OBJCOPY ?= objcopy
 PYTHON :=
 PREFIX ?= /usr/local
 
@@ -14,6 +15,8 @@ HOSTCC := $(CC)
 ifneq ($(CROSS),)
 CC     := $(CROSS)gcc
 AR     := $(CROSS)ar
+CXX    := $(CROSS)g++
+OBJCOPY := $(CROSS)objcopy
 PKG_CONFIG := $(shell command -v $(CROSS)pkg-config)
 BUILD  := build/$(CROSS)$(MODE)
 endif
@@ -30,7 +33,7 @@ PACKAGES := lua5.4 openblas libpcre2-8 libcjson
 DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libcjson-dev
 
 # Goals that need no libraries must work on a machine that has none yet.
-PLAIN_GOALS := deps help clean format lint
+PLAIN_GOALS := deps help clean format lint uninstall
 ifneq ($(filter-out $(PLAIN_GOALS),$(or $(MAKECMDGOALS),all)),)
 NEEDS_LIBS := yes
 endif
@@ -59,7 +62,7 @@ ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
-BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
 # --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
 LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)
@@ -154,12 +157,45 @@ $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so
 $(BUILD)/obj/module.o: src/module.c
-$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS)
+$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS) src/module.map
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $^ $(MODULE_LIBS)
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic -Wl,--version-script=src/module.map -o $@ $(filter %.o,$^) $(MODULE_LIBS)
 ## make lua-module      grpo.so for a stock lua5.4, in build/release/lua: package.cpath = "build/release/lua/?.so"
 .PHONY: lua-module
 lua-module: $(LUA_MODULE)
+
+# ---- libgrpo: include/grpo.h over all layers.  Its names begin with grpo_, in the archive too: the objects are one.
+LIBGRPO_SO := $(BUILD)/libgrpo.so.1
+LIBGRPO_A  := $(BUILD)/libgrpo.a
+LIBGRPO_H  := include/grpo.h
+API_OBJS    = $(call objs_of,api) $(PIC_OBJS)
+$(BUILD)/libgrpo.o: $(API_OBJS) src/api/libgrpo.map
+	$(Q)$(CC) -nostdlib -r -o $@ $(API_OBJS) && $(OBJCOPY) --localize-hidden $@
+$(LIBGRPO_A): $(BUILD)/libgrpo.o
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(LIBGRPO_SO): $(BUILD)/libgrpo.o src/api/libgrpo.map
+	$(Q)$(LINK) -shared -Wl,-soname,libgrpo.so.1 -Wl,-Bsymbolic -Wl,--version-script=src/api/libgrpo.map -o $@ $< $(LIBS)
+	@ln -sf libgrpo.so.1 $(BUILD)/libgrpo.so
+## make lib             libgrpo.so and libgrpo.a in build/release, for programs that include grpo.h
+.PHONY: lib
+lib: $(LIBGRPO_SO) $(LIBGRPO_A)
+
+# Hosts see the public header and nothing else.
+HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CFLAGS)
+HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CXXFLAGS)
+HOST_LINK = -L$(BUILD) -lgrpo -Wl,-rpath,'$$ORIGIN/..' $(LDFLAGS)
+HOSTS    = $(patsubst examples/embed/%.c,$(BUILD)/embed-hosts/%,$(wildcard examples/embed/*.c)) \
+           $(patsubst examples/embed/%.cpp,$(BUILD)/embed-hosts/%,$(wildcard examples/embed/*.cpp))
+$(BUILD)/embed-hosts/%: examples/embed/%.c $(LIBGRPO_SO) $(LIBGRPO_H)
+	@mkdir -p $(@D)
+	$(Q)$(HOST_C) -o $@ $< $(HOST_LINK) -lm
+$(BUILD)/embed-hosts/%: examples/embed/%.cpp $(LIBGRPO_SO) $(LIBGRPO_H)
+	@mkdir -p $(@D)
+	$(Q)$(HOST_CXX) -o $@ $< $(HOST_LINK)
+## make hosts           the programs of examples/embed
+.PHONY: hosts
+hosts: $(HOSTS)
 
 # ---- the double-precision twin of base, kern (generic only, no rates of weights) and grad, for gradient checks
 DBL := $(BUILD)/double
@@ -189,6 +225,15 @@ $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(BUILD)/tests/testing.o $(call l
 endef
 $(foreach l,$(LAYERS),$(eval $(call test_rule,$(l))))
 C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
+
+# tests/api sees what a host sees: the header and the shared library.
+API_TESTS := $(call test_progs,api)
+$(BUILD)/tests/api/%: tests/api/%.c $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(HOST_C) -D_GNU_SOURCE -Itests -o $@ $< $(BUILD)/tests/testing.o -L$(BUILD) -lgrpo -Wl,-rpath,'$$ORIGIN/../..' $(LDFLAGS) -lm
+.PHONY: test-api
+test-api: $(API_TESTS)
+	@tools/run-tests "$(BUILD)" --c-only $(API_TESTS)
 .SECONDARY:
 
 # Oracles: data that other implementations computed; a user's clone has none.
@@ -204,9 +249,9 @@ endif
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
 test: grpo $(LUA_MODULE) $(C_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
-	@tools/run-tests "$(BUILD)" $(C_TESTS) $(DBL)/check
+	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
-## make test-LAYER      only the C tests of base, kern, grad, text, model, rl or script
+## make test-LAYER      only the C tests of base, kern, grad, text, model, rl, script or api
 define layer_test
 .PHONY: test-$(1)
 test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
@@ -221,6 +266,7 @@ check:
 	$(MAKE) MODE=asan test
 	tools/check-resume
 	tools/check-llama-cpp
+	tools/check-tensorboard
 	tools/check-neon
 	tools/check-fuzz
 
@@ -286,10 +332,53 @@ $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 
-## make options         rewrite docs/options.md and the editor's annotations from the table of options
+# ---- install: below $(DESTDIR)$(PREFIX); what was put there is listed in share/grpo/installed
+export BINDIR       ?= $(PREFIX)/bin
+export LIBDIR       ?= $(PREFIX)/lib
+export INCLUDEDIR   ?= $(PREFIX)/include
+export DATADIR      ?= $(PREFIX)/share
+export MANDIR       ?= $(DATADIR)/man
+export SHAREDIR     := $(DATADIR)/grpo
+export DOCDIR       ?= $(DATADIR)/doc/grpo
+export PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+export LUA_CMOD     ?= $(LIBDIR)/lua/5.4
+export DESTDIR PREFIX VERSION
+MANIFEST := $(SHAREDIR)/installed
+PCFILE   := $(BUILD)/grpo.pc
+INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
+## make install         program, library, Lua module, pages, completions, examples below PREFIX=/usr/local (and DESTDIR)
+## make uninstall       takes them away again
+.PHONY: install uninstall install-lua
+install: $(PROGRAM) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
+	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
+	  -e 's|@OPTIONAL@|$(if $(filter libutf8proc,$(OPTIONAL)), libutf8proc)|' tools/grpo.pc.in > $(PCFILE)
+	@$(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | tools/install $(MANIFEST)
+uninstall:
+	@tools/install --remove $(MANIFEST)
+# what luarocks calls: the module alone
+install-lua: $(LUA_MODULE)
+	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
+
+## make options         rewrite what is written from tables: docs/options.md, annotations of options, completions, pages
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua
+	./grpo repl < tools/gen-completions.lua
+	./grpo repl < tools/gen-man.lua
+	@if command -v scdoc >/dev/null; then $(PAGES); \
+	else echo "grpo: scdoc is not installed: the pages in docs/man were not rewritten"; fi
+PAGES = for page in docs/man/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done
+
+## make man             rewrite the manual pages from docs/man/*.scd and the commands' tables (scdoc)
+.PHONY: man
+man: grpo
+	./grpo repl < tools/gen-man.lua
+	@$(PAGES)
+
+## make completions     rewrite completions/ for bash, zsh and fish from the commands' tables
+.PHONY: completions
+completions: grpo
+	./grpo repl < tools/gen-completions.lua
 
 ## make lint            clang-format and luacheck, nothing rewritten
 .PHONY: lint

@@ -163,6 +163,8 @@ end
 ---@return string
 function answer.normalise(s)
   if #s > MAX_ANSWER then return trim(s) end
+  local integer = s:match("^%s*([-+]?%d+)%s*$")
+  if integer then return integer end -- which nothing below would change
   for _, rule in ipairs(clean) do s = s:gsub(rule[1], rule[2]) end
   s = trim(s):gsub("%s+", " "):gsub("^%a%s?=%s?", "")
   if s:find("[^.]%.$") then s = s:sub(1, -2) end
@@ -226,6 +228,8 @@ end
 ---@return grpo.Rational|nil
 function answer.rational(s)
   if #s > MAX_ANSWER then return nil end
+  local minus, digits = s:match("^(%-?)0*(%d+)$")
+  if digits then return { negative = minus ~= "" and digits ~= "0", n = digits, d = "1" } end
   s = without_units(s)
   local sign, body = s:match("^([-+]?)%s?(.+)$")
   if not body then return nil end

@@ -41,7 +41,8 @@ end
 
 -- Settings worth a line, in this order; others are in the run's config.json.
 local settings = {
-  "train.loss", "train.steps", "train.epochs", "train.lr", "train.kl", "train.clip", "train.clip_high",
+  "train.loss", "train.ppo.critic", "train.steps", "train.epochs", "train.lr", "train.kl", "train.ppo.kl_coef",
+  "train.clip", "train.clip_high",
   "train.prompts_per_step", "sampling.group_size", "train.iterations", "sampling.max_new_tokens",
   "data.max_prompt_tokens", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
   "train.max_grad_norm", "train.optimizer.weight_decay", "model.lora.rank", "model.lora.alpha", "model.lora.dropout",
@@ -53,6 +54,10 @@ for _, path in ipairs { "train.loss", "train.kl", "train.clip", "train.clip_high
   "train.iterations", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale" } do
   only_sampled[path] = true
 end
+
+-- Those that one kind alone reads.
+local only_kind = { ["train.loss"] = "grpo", ["train.kl"] = "grpo", ["train.advantage.scale"] = "grpo",
+  ["train.ppo.critic"] = "ppo", ["train.ppo.kl_coef"] = "ppo" }
 
 local function shown(value)
   if type(value) == "table" then
@@ -73,7 +78,8 @@ local function stage_lines(stage, lines)
   for _, path in ipairs(settings) do
     local option = options[path]
     local value = type(option) == "table" and shown(option.value)
-    if value and (method.samples or not only_sampled[path]) then
+    local read = (method.samples or not only_sampled[path]) and (only_kind[path] or stage.kind) == stage.kind
+    if value and read then
       lines[#lines + 1] = ("| `%s` | %s |"):format(path, value)
     end
   end

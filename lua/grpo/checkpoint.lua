@@ -95,12 +95,13 @@ function checkpoint.mark_best(tr)
 end
 
 -- The directory to resume from: the newest checkpoint; nil when there is none yet.  Raises when it is corrupt.
-function checkpoint.newest(run_dir)
+-- only_look: the run may be going on.
+function checkpoint.newest(run_dir, only_look)
   local names = {}
   for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
     if name:match("^step%-%d+$") then
       names[#names + 1] = name
-    else
+    elseif not only_look then
       fs.remove_tree(run_dir .. "/checkpoints/" .. name) -- what a killed process left half-written
     end
   end

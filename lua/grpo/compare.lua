@@ -130,8 +130,8 @@ function compare.completions(a, b)
   end
 end
 
-local shown = { "reward", "reward_std", "kl", "entropy", "loss", "completions/mean_length", "frac_reward_zero_std",
-  "grad_norm", "step_time", "tokens_per_second/generate", "memory/peak_bytes" }
+local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg", "completions/mean_length",
+  "frac_reward_zero_std", "grad_norm", "step_time", "tokens_per_second/generate", "memory/peak_bytes" }
 
 -- Means over the last steps (at most ten, of the last stage) of what a reader asks for first, and the last evaluations.
 function compare.ends(a, b)

@@ -222,6 +222,9 @@ local function globals(env, classes)
   local names = {}
   for word in pairs(lexing.keywords) do names[word] = true end
   for name in pairs(classes or {}) do names[name] = true end
+  for name in pairs(classes and annotations.read().functions or {}) do
+    if is_name(name) then names[name] = true end -- the prompt's own
+  end
   add_keys(names, env)
   for name in next, _G do if is_name(name) then names[name] = true end end
   return names

@@ -1,13 +1,17 @@
 -- The run's side of `grpo attach`: between two steps, on the trainer's own thread, lines that came over the run's
 -- socket are run in a session that sees the trainer.
 --
--- One JSON object a line.  Client: { id=, text= }.  Answer: { id=, out=, err=, more= true when the text is only a
--- beginning }.  Greeting: { hello = "sums-001", step=, steps=, state= "running"|"paused" }.
+-- One JSON object a line.  Client: { id=, text=, look= { width=, colour= } }.  Answer: { id=, out=, err=, failed= true
+-- when the text did, more= true when it is only a beginning }.  Greeting: { hello = "sums-001", step=, steps=, state=
+-- "running"|"paused" }.
 
 local core = require "grpo.core"
 local display = require "grpo.display"
 local errors = require "grpo.errors"
 local events = require "grpo.events"
+local paint = require "grpo.pretty.paint"
+local pretty = require "grpo.pretty"
+local rollouts = require "grpo.pretty.rollouts"
 local session = require "grpo.session"
 
 local MOST_OUTPUT = 1 << 20
@@ -33,13 +37,26 @@ end
 
 -- ---- what an attached session can do ------------------------------------------------------
 
-local function completion_text(tr, c)
-  return ("[%s | total %s | %s, %d tokens] prompt: %s\n%s"):format(display.reward_text(tr, c),
-    c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length, (c.prompt:gsub("\n", " ")), c.text)
-end
+-- Completions by reward, shown one below the other.
+local Extremes = { __name = "grpo.Extremes" }
 
--- The n completions of the last step with the highest or lowest reward, as text.
-local function extreme(tr, n, sign)
+pretty.register("grpo.Extremes", function(list, look)
+  local texts = {}
+  for i, c in ipairs(list) do
+    local head = ("[%s | total %s | %s, %d tokens]"):format(display.reward_text(list.tr, c),
+      c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length)
+    texts[i] = ("%s prompt: %s\n%s"):format(paint.colour(look, "cyan", display.clean(head)), paint.one_line(c.prompt),
+      (rollouts.coloured_text(c, look)))
+  end
+  return table.concat(texts, "\n\n")
+end)
+
+-- The n completions of the last step with the highest or lowest reward.
+local function extreme(tr, name, n, sign)
+  if n ~= nil and (math.type(n) ~= "integer" or n < 1) then
+    errors.raise("EARG", "%s: got %s, want how many completions: a whole number from 1", name,
+      type(n) == "string" and ("'%s'"):format(n) or tostring(n))
+  end
   if not tr.batch then errors.raise("EARG", "no step of this session's run has been sampled yet") end
   local list = {}
   for i, c in ipairs(tr.batch.completions) do list[i] = c end
@@ -49,11 +66,9 @@ local function extreme(tr, n, sign)
     if a.prompt ~= b.prompt then return a.prompt < b.prompt end
     return a.index < b.index
   end)
-  local texts = {}
-  for i = 1, math.min(n or 1, #list) do
-    texts[i] = completion_text(tr, list[i])
-  end
-  return table.concat(texts, "\n\n")
+  for i = #list, (n or 1) + 1, -1 do list[i] = nil end
+  list.tr = tr
+  return setmetatable(list, Extremes)
 end
 
 local function environment(self, print_to)
@@ -63,7 +78,7 @@ local function environment(self, print_to)
   function env.print(...)
     local parts = table.pack(...)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
-    print_to(table.concat(parts, "\t", 1, parts.n) .. "\n")
+    print_to(display.clean(table.concat(parts, "\t", 1, parts.n)) .. "\n")
   end
   function env.pause() tr.paused = true end
   function env.resume() tr.paused = nil end
@@ -74,8 +89,8 @@ local function environment(self, print_to)
   function env.save() return tr:save() end
   function env.evaluate() return events.evaluate(tr) end
   function env.weight(name, value) return events.weight(tr, name, value) end
-  function env.worst(n) return extreme(tr, n, 1) end
-  function env.best(n) return extreme(tr, n, -1) end
+  function env.worst(n) return extreme(tr, "worst", n, 1) end
+  function env.best(n) return extreme(tr, "best", n, -1) end
   return setmetatable(env, { __index = _G })
 end
 
@@ -87,18 +102,19 @@ end
 
 local function opened(self, client)
   local tr = self.tr
-  local one = { size = 0 } -- out, err: what the request that is going on has said
+  local one = { size = 0, look = {} } -- out, err: what the request that is going on has said
   local function put(kind)
     return function(text)
       one.size = one.size + #text
       if one.size > MOST_OUTPUT then text = "" end
-      one[kind] = (one[kind] or "") .. display.clean(text)
+      one[kind] = (one[kind] or "") .. text
     end
   end
   local function call(chunk)
     return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
   end
-  one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call }
+  one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call,
+    look = function() return { width = one.look.width, colour = one.look.colour } end }
   self.sessions[client] = one
   tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
   self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,
@@ -112,14 +128,17 @@ local function requested(self, client, line)
     return self:send(client, { err = "not a request\n" })
   end
   one.out, one.err, one.size = nil, nil, 0
+  local look = type(request.look) == "table" and request.look or {}
+  one.look = { width = math.type(look.width) == "integer" and math.max(20, math.min(look.width, 1000)) or 80,
+    colour = look.colour == true }
   local outer = tr.in_hook
   tr.in_hook = "an attached session"
   local fine, more = pcall(one.session.run, one.session, request.text)
   tr.in_hook = outer
-  if not fine then one.err = tostring(more) .. "\n" end
+  if not fine then one.err = display.clean(tostring(more)) .. "\n" end
   if one.size > MOST_OUTPUT then one.err = (one.err or "") .. "(more than a MiB of output; the rest is left out)\n" end
-  self:send(client, { id = request.id, out = one.out, err = one.err, more = fine and more or nil, step = tr.step_count,
-    paused = tr.paused })
+  self:send(client, { id = request.id, out = one.out, err = one.err, more = fine and more or nil,
+    failed = (not fine or one.session.failed) or nil, step = tr.step_count, paused = tr.paused })
 end
 
 local function gone(self, client)

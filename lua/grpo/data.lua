@@ -214,39 +214,52 @@ local function windows(path, n, opts, row, stretch)
   end, stretch)
 end
 
--- Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest.  With a tokenizer
--- windows are of its tokens, prompt and target lists of ids.  from, to: fractions between which the text is taken, so
--- that one part trains and another is held out.
-function data.text(path, opts)
+-- call: which function, for messages; text: nil to read it from the file `name`.
+local function text_windows(call, name, text, opts)
   local fraction = { type = "number", min = 0, max = 1 }
   opts = options.check(opts, {
     window = { type = "integer", default = 256, min = 2 },
     prompt = { type = "integer", default = 1, min = 1 },
     stride = { type = "integer", min = 1 },
     tokenizer = { type = "any" }, from = fraction, to = fraction,
-  }, "grpo.data.text")
+  }, "grpo." .. call, 4)
   local from, to = opts.from or 0, opts.to or 1
   if opts.prompt >= opts.window then
-    errors.raise("EARG", "grpo.data.text: prompt = %d leaves nothing of window = %d", opts.prompt, opts.window)
+    errors.raise("EARG", "grpo.%s: prompt = %d leaves nothing of window = %d", call, opts.prompt, opts.window)
   end
   if from >= to then
-    errors.raise("EARG", "grpo.data.text: from = %s and to = %s leave nothing of the text", from, to)
+    errors.raise("EARG", "grpo.%s: from = %s and to = %s leave nothing of the text", call, from, to)
   end
-  local text = part_of(read(path, "text"), from, to)
+  text = part_of(text or read(name, "text"), from, to)
   local tokenizer = opts.tokenizer
   if not tokenizer then
     local starts = character_starts(text)
-    return windows(path, #starts - 1, opts, function(first, mid, last)
+    return windows(name, #starts - 1, opts, function(first, mid, last)
       local a, b, c = starts[first], starts[mid], starts[last]
       return { prompt = text:sub(a, b - 1), target = text:sub(b, c - 1), text = text:sub(a, c - 1) }
     end, text)
   end
   local ids = tokenizer:encode(text)
-  return windows(path, #ids, opts, function(first, mid, last)
+  return windows(name, #ids, opts, function(first, mid, last)
     local all = table.move(ids, first, last - 1, 1, {})
     return { prompt = table.move(ids, first, mid - 1, 1, {}), target = table.move(ids, mid, last - 1, 1, {}),
       text = tokenizer:decode(all) }
   end, ids)
+end
+
+-- Windows of a text file: row.prompt is the first `prompt` characters of a window, row.target the rest.  With a
+-- tokenizer windows are of its tokens, prompt and target lists of ids.  from, to: fractions between which the text is
+-- taken, so that one part trains and another is held out.
+function data.text(path, opts)
+  return text_windows("data.text", path, nil, opts)
+end
+
+-- The same of a string.
+function data.windows(text, opts)
+  if type(text) ~= "string" then
+    errors.raise("EARG", "grpo.data.windows: text is %s, want a string", type(text))
+  end
+  return text_windows("data.windows", "text", text, opts)
 end
 
 function data.list(rows)

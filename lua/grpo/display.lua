@@ -30,6 +30,18 @@ function display.turns_text(row)
   return table.concat(lines, "\n")
 end
 
+-- The same for a text in which colours are meant.
+function display.clean_but_colours(text)
+  local parts, at = {}, 1
+  while true do
+    local first, last = text:find("\27%[[%d;]*m", at)
+    parts[#parts + 1] = display.clean(text:sub(at, (first or 0) - 1))
+    if not first then return table.concat(parts) end
+    parts[#parts + 1] = text:sub(first, last)
+    at = last + 1
+  end
+end
+
 local function seconds_text(s)
   if s < 60 then return ("%ds"):format(s) end
   if s < 3600 then return ("%dm%02ds"):format(s // 60, s % 60) end
@@ -182,12 +194,22 @@ function View:completions(tr, n)
   end
 end
 
+-- Is the held-out measure more than passed or not?
+local function graded(report)
+  return report["eval/metric"] and math.abs(report["eval/metric"] - report["eval/accuracy"]) > 1e-12
+end
+
 function View:evaluation(_, report)
   self.reports[#self.reports + 1] = report
   local parts = {}
   if report["eval/accuracy"] then
     parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
+  end
+  if graded(report) then
+    local sampled = report["eval/sampled/metric"]
+    parts[#parts + 1] = ("metric %.4f greedy%s"):format(report["eval/metric"],
+      sampled and (", %.4f sampled"):format(sampled) or "")
   end
   if report["eval/loss"] then
     parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character"):format(report["eval/loss"],
@@ -208,6 +230,8 @@ function View:evaluation(_, report)
     "1;32")
 end
 
+local titles = { ["eval/accuracy"] = "greedy", ["eval/sampled/metric"] = "sampled" }
+
 -- The evaluations of the run side by side, and where everything is.
 function View:summary(directory)
   if #self.reports < 2 then return end
@@ -215,12 +239,13 @@ function View:summary(directory)
   for _, report in ipairs(self.reports) do
     for name in sorted_pairs(report) do
       local shown = name == "eval/accuracy" or name == "eval/loss" or name:find("^eval/pass@%d+$")
+        or (name:find("metric$") and graded(report))
       if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
     end
   end
   local head = ("%-14s"):format("")
   for _, name in ipairs(names) do
-    head = head .. ("%12s"):format(name == "eval/accuracy" and "greedy" or name:sub(6))
+    head = head .. ("%12s"):format(titles[name] or name:sub(6))
   end
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do

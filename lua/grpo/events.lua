@@ -42,7 +42,9 @@ function apply.weight(tr, e)
       return
     end
   end
-  errors.raise("EARG", "there is no reward '%s'", tostring(e.name))
+  local names = {}
+  for i, entry in ipairs(tr.settings.reward_entries) do names[i] = entry.name end
+  errors.raise("EARG", "there is no reward '%s'; there are: %s", tostring(e.name), table.concat(names, ", "))
 end
 
 function apply.state(tr, e)
@@ -130,8 +132,12 @@ function events.recording(tr, fn, ...)
 end
 
 function events.weight(tr, name, value)
+  if type(name) ~= "string" then
+    errors.raise("EARG", "weight: got %s for the reward's name; weight(\"%s\", 0.5), for instance", type(name),
+      tr.settings.reward_entries[1] and tr.settings.reward_entries[1].name or "name")
+  end
   if type(value) ~= "number" or value - value ~= 0 then
-    errors.raise("EARG", "weight: got %s, want a finite number", tostring(value))
+    errors.raise("EARG", "weight: got %s as the weight of '%s', want a finite number", tostring(value), name)
   end
   apply.weight(tr, { name = name, value = value })
   events.add(tr, { kind = "weight", name = name, value = value })

@@ -12,8 +12,9 @@ local rewarding = require "grpo.rewarding"
 local sorted_pairs = require "grpo.sorted"
 local suggest = require "grpo.options".nearest
 
--- Set by the program: overrides, a list of { path=, value=, text= }; script_name; script_path.
-local experiment = { overrides = {} }
+-- Set by the program: overrides, a list of { path=, value=, text= }; script_name; script_path; host_rewards, entries
+-- of the program around the run.
+local experiment = { overrides = {}, host_rewards = {} }
 
 -- [config] = { where=, origins= }: for messages about a resolved option
 local sources = setmetatable({}, { __mode = "k" })
@@ -348,7 +349,8 @@ end
 local function rewards_list(config, where)
   local rewards = config.rewards
   if rewards == nil and config.environment then rewards = { environment = rewarding.of_environment } end
-  return rewarding.entries(rewards, field_line(where, "rewards"))
+  local list = rewarding.entries(rewards, field_line(where, "rewards"))
+  return rewarding.with_host(list, experiment.host_rewards)
 end
 
 -- One entry of `stages`, as { kind=, config=, origins= }; layers: those of the experiment.

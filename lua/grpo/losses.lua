@@ -153,7 +153,8 @@ end
 -- ---- dense rewards ------------------------------------------------------------------------
 
 -- rewards: a list with one number per token of each completion, groups one after another.  At each position the mean
--- over the completions of the group that reach it is taken off; then all tokens of the step share mean 0 and deviation 1.
+-- over the completions of the group that reach it is taken off; then all tokens of the step share mean 0 and
+-- deviation 1.
 function losses.dense_advantages(rewards, group)
   local centred, all = {}, {}
   for i, list in ipairs(rewards) do

@@ -253,7 +253,7 @@ function meaning.check(kind, config, origin, complain)
   end
   check_model(config.model, origin, complain)
   check_reuse(config, complain)
-  steps[kind].check(config, complain)
+  steps[kind].check(config, complain, origin)
   check_rewards(config, complain)
   check_sampling(config.sampling, complain)
   check_turns(kind, config, complain)
@@ -274,7 +274,7 @@ function meaning.check_stage(stage, path, complain)
   local known = false
   for _, kind in ipairs(kinds) do known = known or stage.kind == kind end
   if not known then
-    complain(path .. ".kind", "got %s, want \"sft\" or \"grpo\"%s", type(stage.kind) == "string"
+    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\" or \"ppo\"%s", type(stage.kind) == "string"
       and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
   end
   if not steps[stage.kind] then

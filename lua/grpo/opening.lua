@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local events = require "grpo.events"
+local flags = require "grpo.cli.flags"
 local history = require "grpo.history"
 local reload = require "grpo.reload"
 local rundir = require "grpo.rundir"
@@ -82,6 +83,7 @@ function opening.open(env, o)
   local what = o.words[1]
   if not what then return nil end
   if core.isatty(2) then core.err(("loading %s ...\n"):format(what)) end
+  o.flags.compute = flags.choice(o, "compute", "f32", "bf16", "auto")
   if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
   local dir, from = run_of(what)
   if dir then return open_run(env, dir, from, o) end

@@ -22,11 +22,11 @@ local function check_context(config, limit)
 end
 
 -- A reference given by its path must be there, if any KL asks for it.
-local function check_reference(tr, config)
-  local path, kl = config.reference, config.train.kl
-  if path == "bigram" and kl ~= 0 then bigram.check(config, tr.model.config.vocab_size) end
+local function check_reference(tr, method, config)
+  local path, wanted = config.reference, method.needs_reference(config)
+  if path == "bigram" and wanted then bigram.check(config, tr.model.config.vocab_size) end
   local by_name = type(path) ~= "string" or path == "initial" or path == "random" or path == "bigram"
-  if by_name or kl == 0 or core.fs.isdir(path) then return end
+  if by_name or not wanted or core.fs.isdir(path) then return end
   errors.raise_at(experiment.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
 end
@@ -40,7 +40,7 @@ function preflight.run(tr)
   for _, spec in ipairs(tr.experiment.stages) do
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
-    if method.samples then check_reference(tr, spec.config) end
+    if method.samples then check_reference(tr, method, spec.config) end
     method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
   end
 end

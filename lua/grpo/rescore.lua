@@ -6,6 +6,7 @@ local experiment = require "grpo.experiment"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
+local steps = require "grpo.steps"
 
 local rescore = {}
 
@@ -59,8 +60,9 @@ local function sign(v)
 end
 
 -- Scores the completions of a step with `entries`: fills c.rewards, c.reward, c.advantage, and c.flipped where the
--- advantage's sign is another than the saved one's.  p: the schedules' argument of that step.
-function rescore.step(cs, entries, config, p)
+-- advantage's sign is another than the saved one's.  p: the schedules' argument of that step; kind: of the stage.  With
+-- a critic there is no advantage to tell, for it needs the model.
+function rescore.step(cs, entries, config, p, kind)
   for _, entry in ipairs(entries) do
     if entry.token_fn then
       errors.raise_plain("EARG", "rewards.%s: token_fn needs the tokens, which a run does not save; use --regenerate "
@@ -74,6 +76,7 @@ function rescore.step(cs, entries, config, p)
     c.reward = rewarding.total(entries, weights, c, config.reward.clip)
     totals[i] = c.reward == nil and core.none or c.reward
   end
+  if steps[kind].critic then return end
   local advantage = config.train.advantage
   local values = core.advantages(totals, { group = config.sampling.group_size, scale = advantage.scale,
     baseline = advantage.baseline, normalize = advantage.normalize })

@@ -73,6 +73,7 @@ function rewarding.entries(rewards, where)
     local entry = { name = item.name }
     for k, v in pairs(item.source) do entry[k] = v end
     check_entry(entry, where)
+    entry.label = "rewards." .. entry.name -- in messages
     if seen[entry.name] then complain(where, "rewards: two entries are named '%s'", entry.name) end
     seen[entry.name] = true
     list[i] = entry
@@ -83,6 +84,18 @@ end
 -- What the environment gave, added up; nil where there was none.
 function rewarding.of_environment(_, _, c)
   return c.environment and c.environment.reward
+end
+
+-- A host's entries beside those of the script: in place of one of the same name, else after them.
+function rewarding.with_host(list, entries)
+  for _, entry in ipairs(entries) do
+    local at = #list + 1
+    for i, own in ipairs(list) do
+      if own.name == entry.name then at = i end
+    end
+    list[at] = entry
+  end
+  return list
 end
 
 -- ---- one value -------------------------------------------------------------------
@@ -124,7 +137,7 @@ end
 -- Each call has c.rng as math.random's stream.
 local function call(limits, entry, f, c, ...)
   core.reseed_math(c.rng)
-  return core.limited(limits, "rewards." .. entry.name, f, ...)
+  return core.limited(limits, entry.label or "rewards." .. entry.name, f, ...)
 end
 
 local function definition(f)
@@ -134,7 +147,6 @@ end
 
 -- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here, where it came from.
 local function keep_extra(c, entry, extra)
-  if extra == nil then return end
   local ok, problem = pcall(core.json_encode, extra)
   if type(extra) ~= "table" or not ok then
     error(("%s: the columns (second result): %s"):format(definition(entry.fn),
@@ -149,9 +161,12 @@ local kinds = {}
 function kinds.fn(entry, limits, cs, fail)
   for _, c in ipairs(cs) do
     local ok, value, extra = call(limits, entry, entry.fn, c, c.text, c.row, c)
-    if ok then ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function") end
-    local kept, problem = pcall(keep_extra, c, entry, ok and extra or nil)
-    if not kept then ok, value = false, problem end
+    local finite = ok and type(value) == "number" and value - value == 0 -- as nearly always
+    if ok and not finite then ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function") end
+    if ok and extra ~= nil then
+      local kept, problem = pcall(keep_extra, c, entry, extra)
+      if not kept then ok, value = false, problem end
+    end
     c.rewards[entry.name] = ok and value or fail(entry, c, value)
   end
 end
@@ -208,6 +223,7 @@ end
 -- seconds each entry took.
 function rewarding.score(entries, cs, limits, on_error)
   local errors_seen, seconds = 0, {}
+  limits = core.limits(limits)
   local function fail(entry, c, err)
     local e = failure(entry, c, err)
     if on_error == "stop" or e.fatal then error(e, 0) end

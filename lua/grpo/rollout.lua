@@ -28,7 +28,7 @@ function rollout.completions(batch, list, n, slot, context)
       text = batch:text(i), prompt = prompt.text, messages = prompt.messages, row = prompt.row,
       ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
       target_ids = prompt.target, target_logprobs = prompt.target and batch:target_logprobs(i),
-      logprobs = batch:logprobs(i), index = k, group = group, step = context.step,
+      logprobs = batch:logprobs(i), prompt_index = slot, index = k, group = group, step = context.step,
       tokens_seen = context.tokens_seen, state = context.state, rewards = {},
       rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
     }

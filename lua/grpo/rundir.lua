@@ -94,7 +94,7 @@ end
 function rundir.create(root, info)
   must(fs.mkdirs(root))
   local name = (info.name:gsub("[^%w._-]", "-"))
-  local root_lock = must(fs.lock(root .. "/.lock"))
+  local root_lock = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its number
   local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
   must(fs.mkdirs(dir .. "/checkpoints"))
   root_lock:close()
@@ -104,6 +104,11 @@ function rundir.create(root, info)
   run:close()
   fs.remove_tree(dir)
   error(err, 0)
+end
+
+-- The script of a run that was given as text.
+function Run:keep_script(text)
+  must(fs.write(self.dir .. "/source/main.lua", text))
 end
 
 -- Open one to go on with it.  The lock tells whether another process still runs it.

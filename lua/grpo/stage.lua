@@ -83,7 +83,7 @@ end
 function Stage:build_engine()
   local config, tr, samples = self.config, self.tr, self.method.samples
   local is_bigram = self.reference and config.reference == "bigram"
-  self.engine = core.engine {
+  local options = {
     model = tr.model, tokenizer = tr.tokenizer, reference = not is_bigram and self.reference or nil,
     bigram = is_bigram and self.reference or nil,
     prompts_per_step = config.train.prompts_per_step,
@@ -93,6 +93,9 @@ function Stage:build_engine()
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout, turns = turns.wanted(config),
   }
+  local own = self.method.engine_options
+  for name, value in pairs(own and own(config) or {}) do options[name] = value end
+  self.engine = core.engine(options)
   check_memory(self.engine, config)
   self.engine:reserve()
 end

@@ -5,13 +5,16 @@
 --   samples               does a step roll out completions and score them?  It then has groups, rewards, a reference
 --                         for the KL, tr.batch and rows in completions.jsonl
 --   turns                 do its steps know completions in which tools or an environment have put tokens?
---   check(config, complain)      what options this kind needs; complain(path, format, ...) raises
+--   check(config, complain, origin)   what options this kind needs; complain(path, format, ...) raises, origin(path)
+--                         says where a value came from
 --   needs_reference(config)      only with `samples`: is a KL measured?
+--   engine_options(config)       fields of core.engine beside the common ones; may be absent
+--   critic                advantages come from a critic too, not from rewards alone
 --   first_row(source, config)    takes one row as a step would, to find out before anything is written
 --   line(tr, metrics)     the middle of the line on the screen
 --   step(stage, p)        one step: metrics, tokens trained on; p is the argument of schedules
 
-local names = { "sft", "grpo" } -- of the modules grpo.steps.NAME
+local names = { "sft", "grpo", "ppo" } -- of the modules grpo.steps.NAME
 
 -- Loaded when first asked for: a kind needs what the experiment, which asks, is made of.
 return setmetatable({}, {

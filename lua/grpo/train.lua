@@ -9,6 +9,7 @@ local display = require "grpo.display"
 local errors = require "grpo.errors"
 local evaluate = require "grpo.evaluate"
 local events = require "grpo.events"
+local hacking = require "grpo.hacking"
 local experiment = require "grpo.experiment"
 local live = require "grpo.live"
 local loading = require "grpo.loading"
@@ -40,7 +41,7 @@ function train.new(e, options)
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or display.silent(),
     step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, settings = e.stages[1].config,
-    watcher = diagnose.watcher(), extra = {}, resumed = false,
+    watcher = diagnose.watcher(), detector = hacking.detector(), extra = {}, resumed = false,
   }, Trainer)
   if options.from then tr.counters = checkpoint.read(options.from) end
   tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights)
@@ -262,13 +263,20 @@ local function reward_columns(c)
   return columns
 end
 
+-- Lines of advice: on the screen and in run.log.
+function methods:advise(lines)
+  for _, line in ipairs(lines) do
+    line = display.clean(line) -- it may hold a model's text
+    self.view:note(line)
+    if self.directory then self.directory:note(line) end
+  end
+end
+
 function methods:record_step(metrics)
   local run, config = self.directory, self.settings
   self.view:step(self, metrics)
-  for _, line in ipairs(self.watcher:step(metrics)) do
-    self.view:note(line)
-    if run then run:note(line) end
-  end
+  self:advise(self.watcher:step(metrics))
+  if self.stage.method.samples then self:advise(self.detector:step(metrics, self.batch.completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
   if config.log.tensorboard then run:scalars(self.step_count, metrics) end
@@ -313,6 +321,7 @@ function methods:run_evaluation(label)
     self.directory:append("eval", public_report(report))
     if self.settings.log.tensorboard then self.directory:scalars(self.step_count, public_report(report)) end
   end
+  self:advise(self.detector:evaluation(report))
   self:hook("on_eval", report)
   self.evaluated = label
   if self:is_best(report) then

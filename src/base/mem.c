@@ -18,11 +18,62 @@ static int must_fail(void) {
   return n == 1;
 }
 
-enum { HUGE_PAGE = 2 << 20 };
+enum { HUGE_PAGE = 2 << 20, HEAD = 64 };
+
+/* ---- where memory comes from ------------------------------------------------------------ */
+
+static MemSource source; /* set before anything is held */
+
+void mem_set_source(const MemSource *s) { source = *s; }
+
+/* A host's blocks begin HEAD bytes before what we hand out, with their size. */
+static size_t *head_of(void *p) { return (size_t *)(void *)((char *)p - HEAD); }
+
+static void *host_alloc(size_t bytes) {
+  if (bytes > SIZE_MAX - HEAD) return NULL;
+  char *block = source.alloc(source.user, bytes + HEAD, HEAD);
+  if (!block) return NULL;
+  *(size_t *)(void *)block = bytes;
+  return block + HEAD;
+}
+
+static void raw_free(void *p) {
+  if (p && source.alloc)
+    source.free(source.user, head_of(p));
+  else
+    free(p);
+}
+
+static void *raw_alloc(size_t bytes) { return source.alloc ? host_alloc(bytes) : malloc(bytes); }
+
+static void *raw_zalloc(size_t bytes) {
+  if (!source.alloc) return calloc(1, bytes);
+  void *p = host_alloc(bytes);
+  return p ? memset(p, 0, bytes) : NULL;
+}
+
+static void *raw_realloc(void *p, size_t bytes) {
+  if (!source.alloc) return realloc(p, bytes);
+  void *q = host_alloc(bytes);
+  if (!q || !p) return q;
+  const size_t had = *head_of(p);
+  memcpy(q, p, had < bytes ? had : bytes);
+  raw_free(p);
+  return q;
+}
+
+void *mem_raw(void *p, size_t bytes) {
+  if (bytes) return raw_realloc(p, bytes);
+  raw_free(p);
+  return NULL;
+}
+
+/* ---- counting --------------------------------------------------------------------------- */
 
 /* Of a block of whole huge pages what was asked for: what the allocator lost to alignment, up to one
  * more, differs from run to run and is never touched.  (A sanitizer's allocator loses nothing.) */
 static size_t size_of(void *p) {
+  if (source.alloc) return *head_of(p);
   const size_t usable = malloc_usable_size(p);
   if ((uintptr_t)p % HUGE_PAGE || usable <= HUGE_PAGE || usable % HUGE_PAGE == 0) return usable;
   return (usable - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -40,15 +91,15 @@ static void uncount(void *p) {
   if (p) atomic_fetch_sub_explicit(&live, size_of(p), memory_order_relaxed);
 }
 
-void *mem_alloc(size_t bytes) { return must_fail() ? NULL : counted(malloc(bytes ? bytes : 1)); }
+void *mem_alloc(size_t bytes) { return must_fail() ? NULL : counted(raw_alloc(bytes ? bytes : 1)); }
 void *mem_zalloc(size_t bytes) {
-  return must_fail() ? NULL : counted(calloc(1, bytes ? bytes : 1));
+  return must_fail() ? NULL : counted(raw_zalloc(bytes ? bytes : 1));
 }
 
 void *mem_realloc(void *p, size_t bytes) {
   if (must_fail()) return NULL;
   size_t before = p ? size_of(p) : 0;
-  void *q = realloc(p, bytes ? bytes : 1);
+  void *q = raw_realloc(p, bytes ? bytes : 1);
   if (!q) return NULL;
   atomic_fetch_sub_explicit(&live, before, memory_order_relaxed);
   return counted(q);
@@ -56,7 +107,7 @@ void *mem_realloc(void *p, size_t bytes) {
 
 void mem_free(void *p) {
   uncount(p);
-  free(p);
+  raw_free(p);
 }
 
 char *mem_strndup(const char *s, size_t n) {
@@ -80,6 +131,7 @@ void *mem_alloc_aligned(size_t bytes) {
   const size_t align = alignment_of(bytes);
   if (bytes > SIZE_MAX - align) return NULL;
   bytes = mem_aligned_size(bytes);
+  if (source.alloc) return counted(host_alloc(bytes ? bytes : align));
   void *p = aligned_alloc(align, bytes ? bytes : align);
 #ifdef MADV_HUGEPAGE
   if (p && align == HUGE_PAGE) madvise(p, bytes, MADV_HUGEPAGE);

@@ -35,6 +35,18 @@ size_t mem_peak_rss(void);      /* of the process, bytes */
 size_t mem_available(void);     /* of the machine or its cgroup, bytes; 0: unknown */
 size_t mem_total(void);         /* of both the smaller, whoever uses it; 0: unknown */
 
+/* Whose memory this is: a host's allocator instead of malloc.  Blocks are then preceded by their size,
+ * 64-byte aligned at most.  Only while nothing is held. */
+typedef struct MemSource {
+  void *(*alloc)(void *user, size_t bytes, size_t alignment); /* NULL: malloc and free */
+  void (*free)(void *user, void *p);
+  void *user;
+} MemSource;
+void mem_set_source(const MemSource *s);
+/* realloc (p NULL: malloc; bytes 0: free) from the same source, neither counted nor made to fail: for
+ * Lua's blocks, which are small, many, and counted by their own budget. */
+void *mem_raw(void *p, size_t bytes);
+
 /* The n-th allocation from now fails (0: none): out-of-memory tests. */
 void mem_fail_after(uint64_t n);
 

@@ -222,13 +222,19 @@ static Status backward_node(Tape *t, Node *nd, Spare **spares) {
   return GRPO_OK;
 }
 
-Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed) {
+Status tape_seed(Tape *t, Tensor *out, const real *seed) {
   Spare *spares = NULL;
   if (!out->needs_grad)
     return fail(GRPO_EARG, "backward: the result depends on nothing that needs a gradient");
   try(want_grad(t, out, &spares));
   real *g = grad_added(out);
   for (size_t i = 0; i < out->n; i++) g[i] += seed[i];
+  return GRPO_OK;
+}
+
+Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed) {
+  Spare *spares = NULL;
+  try(tape_seed(t, out, seed));
   for (int i = t->n; i-- > first;) try(backward_node(t, t->node[i], &spares));
   return GRPO_OK;
 }

@@ -81,6 +81,9 @@ Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor
 Status tape_backward(Tape *t, Tensor *loss);
 /* seed: d (something) / d out, out->n reals */
 Status tape_backward_from(Tape *t, Tensor *out, const real *seed);
+/* A seed for another result of the same graph: the next tape_backward_from() takes both through the
+ * nodes at once. */
+Status tape_seed(Tape *t, Tensor *out, const real *seed);
 /* The same through the nodes first .. only; for files of this layer that record on their own. */
 Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed);
 Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */

@@ -114,7 +114,8 @@ Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx 
 
 /* ---- a packed batch of rows ------------------------------------------------------
  * Rows are tokens.  A group is laid out as prompt, completion 1, ... completion G; a completion's
- * last token predicts nothing and is no row.  Outputs are the completion tokens, in order. */
+ * last token predicts nothing and is no row.  Outputs are the completion tokens, in order.  A critic
+ * also wants a value of the state after the last token: `end_below` makes that token a row. */
 typedef struct Pack {
   int nrows;
   const int32_t *ids, *pos; /* [nrows]; pos: logical */
@@ -123,6 +124,9 @@ typedef struct Pack {
   int nout;
   const int32_t *out_rows; /* [nout] the row that predicts output i */
   const int32_t *targets;  /* [nout] */
+  int nvalues;             /* with end_below, states that a critic judges: before each token of a
+                              completion, and after the last one where that is a row */
+  const int32_t *value_rows; /* [nvalues], completion after completion */
   const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
   bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
@@ -140,6 +144,7 @@ typedef struct PackGroup {
   int n; /* completions; each at least 1 token */
   const int32_t *const *completion;
   const int *completion_len;
+  int end_below; /* the last token of a shorter completion is a row too; 0: of none */
 } PackGroup;
 
 /* One pack of several groups, in arena memory.  Refuses ids outside the vocabulary and sequences

@@ -3,7 +3,7 @@
 
 /* How many rows, outputs and spans a group takes. */
 typedef struct Sizes {
-  int64_t rows, outputs, spans;
+  int64_t rows, outputs, spans, values;
 } Sizes;
 
 static Status check_ids(const Config *c, int group, const char *what, const int32_t *ids, int n) {
@@ -13,6 +13,9 @@ static Status check_ids(const Config *c, int group, const char *what, const int3
                   group + 1, what, i + 1, (int)ids[i], c->vocab_size);
   return GRPO_OK;
 }
+
+/* Is the last token of completion i a row? */
+static int has_end(const PackGroup *g, int i) { return g->completion_len[i] < g->end_below; }
 
 static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) {
   if (g->prompt_len < 1) return fail(GRPO_EARG, "group %d: the prompt is empty", group + 1);
@@ -28,9 +31,11 @@ static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) 
                   "of %d",
                   group + 1, g->prompt_len, len, c->max_position_embeddings);
     try(check_ids(c, group, "completion", g->completion[i], len));
-    s->rows += len - 1;
+    const int rows = len - 1 + has_end(g, i);
+    s->rows += rows;
     s->outputs += len;
-    s->spans += len > 1;
+    if (g->end_below) s->values += len + has_end(g, i);
+    s->spans += rows > 0;
   }
   if (g->prompt_len > c->max_position_embeddings)
     return fail(GRPO_EARG, "group %d: the prompt of %d tokens exceeds the model's context of %d",
@@ -39,9 +44,9 @@ static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) 
 }
 
 typedef struct Filling {
-  int32_t *ids, *pos, *out_rows, *targets;
+  int32_t *ids, *pos, *out_rows, *targets, *value_rows;
   PackSpan *spans;
-  int rows, outputs, nspans;
+  int rows, outputs, nspans, values;
 } Filling;
 
 static void put_rows(Filling *f, const int32_t *ids, int n, int pos, int prefix) {
@@ -58,11 +63,13 @@ static void put_group(Filling *f, const PackGroup *g) {
   const int last = f->rows - 1;
   for (int i = 0; i < g->n; i++) {
     const int len = g->completion_len[i], first = f->rows;
-    put_rows(f, g->completion[i], len - 1, g->prompt_len, prompt_span);
+    put_rows(f, g->completion[i], len - 1 + has_end(g, i), g->prompt_len, prompt_span);
     for (int t = 0; t < len; t++, f->outputs++) {
       f->out_rows[f->outputs] = t ? first + t - 1 : last;
       f->targets[f->outputs] = g->completion[i][t];
     }
+    for (int t = 0; g->end_below && t < len + has_end(g, i); t++)
+      f->value_rows[f->values++] = t ? first + t - 1 : last;
   }
 }
 
@@ -75,8 +82,9 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
                .pos = arena_alloc(a, (size_t)s.rows * sizeof *f.pos),
                .out_rows = arena_alloc(a, (size_t)s.outputs * sizeof *f.out_rows),
                .targets = arena_alloc(a, (size_t)s.outputs * sizeof *f.targets),
+               .value_rows = arena_alloc(a, (size_t)s.values * sizeof *f.value_rows),
                .spans = arena_alloc(a, (size_t)s.spans * sizeof *f.spans)};
-  if (!f.ids || !f.pos || !f.out_rows || !f.targets || !f.spans)
+  if (!f.ids || !f.pos || !f.out_rows || !f.targets || !f.value_rows || !f.spans)
     return fail(GRPO_ENOMEM, "pack of %lld rows", (long long)s.rows);
   for (int i = 0; i < ngroups; i++) put_group(&f, &groups[i]);
   *out = (Pack){.nrows = f.rows,
@@ -86,6 +94,8 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
                 .spans = f.spans,
                 .nout = f.outputs,
                 .out_rows = f.out_rows,
-                .targets = f.targets};
+                .targets = f.targets,
+                .nvalues = f.values,
+                .value_rows = f.value_rows};
   return GRPO_OK;
 }

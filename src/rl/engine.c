@@ -10,6 +10,7 @@
 #include "rl/denoise.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
+#include "rl/step.h"
 
 enum {
   DECODE_MIN = 64,
@@ -54,7 +55,8 @@ static size_t step_bytes(const EngineOptions *o) {
   const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
   const size_t texts =
       denoise_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
-  return o->examples && texts > plan ? texts : plan;
+  const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
+  return (o->examples && texts > plan ? texts : plan) + values;
 }
 
 static DecoderLimits decoder_limits(const EngineOptions *o) {
@@ -114,6 +116,9 @@ static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
   if (policy->lora_dropout > 0)
     return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
                            "another one than sampling's; use \"auto\" or false");
+  if (o->critic == CRITIC_SHARED)
+    return fail(GRPO_EARG, "train.reuse_rollout: a shared critic judges the state after the last "
+                           "token, which sampling never computes; use \"auto\" or false");
   if (!free || need <= free) return GRPO_OK;
   return fail(GRPO_ENOMEM,
               "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
@@ -131,6 +136,7 @@ static bool reuses(const ModelPlan *policy, const EngineOptions *o, const Engine
   const Kept k = plan_kept(policy, o);
   if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
   return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
+         o->critic != CRITIC_SHARED &&
          has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
 }
 
@@ -148,10 +154,11 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
                (o->train ? step_bytes(o) : 0),
+      .critic = critic_bytes(policy, o->critic),
       .activations = activation_bytes(policy, reference, o),
   };
-  out->total =
-      out->weights + out->reference + out->optimizer + out->cache + out->batch + out->activations;
+  out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
+               out->batch + out->activations;
   const Kept kept = plan_kept(policy, o);
   if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
   out->total += out->kept;
@@ -238,6 +245,8 @@ static Status reserve(Engine *e) {
   if (e->reference)
     try(model_reserve_positions(e->reference, o->max_prompt_tokens + o->max_new_tokens));
   if (!o->train) return GRPO_OK;
+  if (e->critic && critic_trunk(e->critic))
+    try(model_reserve_positions(critic_trunk(e->critic), o->max_prompt_tokens + o->max_new_tokens));
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));
   try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
@@ -253,6 +262,9 @@ static Status build(Engine *e) {
     try(model_set_trainable(e->policy, true));
     model_set_checkpointing(e->policy, e->o.gradient_checkpointing);
     try(optimizer_new(&e->optimizer, e->policy, &e->o.optimizer));
+    if (e->o.critic) try(critic_new(&e->critic, e->policy, e->o.critic, &e->o.optimizer));
+    if (e->critic && critic_trunk(e->critic))
+      model_set_checkpointing(critic_trunk(e->critic), e->o.gradient_checkpointing);
   }
   try(decoder_new(&e->decoder, e->policy, e->tok, &limits));
   return reserve(e);
@@ -285,6 +297,7 @@ void engine_free(Engine *e) {
   if (!e) return;
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
+  critic_free(e->critic);
   kept_free(&e->kept);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);
@@ -315,6 +328,7 @@ Status engine_save(const Engine *e, const char *dir) {
   char path[4096];
   if (!e->optimizer) return GRPO_OK;
   try(state_path(dir, path, sizeof path));
+  if (e->critic) try(critic_save(e->critic, dir));
   return optimizer_save(e->optimizer, path);
 }
 
@@ -322,5 +336,6 @@ Status engine_load(Engine *e, const char *dir) {
   char path[4096];
   if (!e->optimizer) return GRPO_OK;
   try(state_path(dir, path, sizeof path));
+  if (e->critic) try(critic_load(e->critic, dir));
   return optimizer_load(e->optimizer, path);
 }

@@ -25,6 +25,7 @@
 #include "model/optimizer.h"
 #include "rl/batch.h"
 #include "rl/bigram.h"
+#include "rl/critic.h"
 #include "rl/units.h"
 #include "text/tokenizer.h"
 
@@ -45,13 +46,14 @@ typedef struct EngineOptions {
   bool turns;    /* tokens may be put in while sampling: BATCH_SAMPLE and BATCH_EVAL say which */
   bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
-  Bigram *bigram; /* the reference, in place of a model; the engine holds it too; NULL: none */
+  Bigram *bigram;    /* the reference, in place of a model; the engine holds it too; NULL: none */
+  CriticKind critic; /* for engine_ppo; CRITIC_SHARED: not with reuse_rollout */
 } EngineOptions;
 void engine_options_init(EngineOptions *o); /* the option table's defaults */
 
 /* Bytes, by who takes them; `total` is their sum. */
 typedef struct EngineBytes {
-  size_t weights, reference, optimizer, cache, batch, activations, kept, total;
+  size_t weights, reference, optimizer, critic, cache, batch, activations, kept, total;
 } EngineBytes;
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                      const EngineOptions *o, EngineBytes *out);
@@ -132,6 +134,27 @@ void step_metrics_init(StepMetrics *m); /* all NaN */
 
 Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *out);
 
+/* Proximal policy optimization: advantages and targets of the critic from GAE (gae.h), then
+ * `epochs` passes over the rollout in `minibatches` parts, an optimizer step each. */
+typedef struct PpoOptions {
+  LossOptions loss;           /* clip, clip_high, delta, entropy; averaged over tokens */
+  const double *score;        /* [completions] NaN: none, the completion is left out */
+  const double *token_reward; /* [tokens of the batch]; NULL: none */
+  double gamma, lambda, value_coef, clip_value;
+  double kl_coef; /* of a token's reward; > 0 wants engine_reference() before */
+  KlEstimator kl_estimator;
+  bool whiten_rewards, mask_truncated;
+  double top_entropy_quantile;
+  int epochs, minibatches; /* minibatches: at most as many as prompts */
+  double lr, max_grad_norm;
+  uint64_t seed, step;
+  const volatile int *cancel; /* as in UpdateOptions */
+} PpoOptions;
+void ppo_options_init(PpoOptions *o);
+/* advantage [completions]: the mean over each completion's tokens, for whoever looks at them; NULL:
+ * not wanted. */
+Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, StepMetrics *out);
+
 typedef struct SftOptions {
   double lr, max_grad_norm;
   uint64_t seed, step; /* as in UpdateOptions */
@@ -143,7 +166,8 @@ Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o
 Status engine_nll(Engine *e, int n, const Example *examples, double *mean, int64_t *tokens);
 
 /* ---- state ----------------------------------------------------------------------- */
-/* What must be kept beside the model's weights: dir/optimizer.safetensors, exact. */
+/* What must be kept beside the model's weights: dir/optimizer.safetensors, and a critic's files
+ * (critic.h); exact. */
 Status engine_save(const Engine *e, const char *dir);
 Status engine_load(Engine *e, const char *dir);
 

@@ -3,6 +3,7 @@
 #define GRPO_RL_ENGINE_IMPL_H
 
 #include "model/kept.h"
+#include "rl/critic.h"
 #include "rl/engine.h"
 #include "rl/plan.h"
 
@@ -13,6 +14,7 @@ struct Engine {
   EngineOptions o;
   Decoder *decoder;
   Optimizer *optimizer; /* NULL without training */
+  Critic *critic;       /* NULL: none */
   Batch batch[BATCH_SLOTS];
   Completion *completion; /* what decoder_run fills, before it goes to its slots */
   Request *request;

@@ -8,20 +8,21 @@ enum { PER_TOKEN_ARRAYS = 12 }; /* and one of scratch, for the quantile */
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
   return tokens * (PER_TOKEN_ARRAYS * sizeof(real) + sizeof(uint8_t)) +
-         n * (sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
+         n * (2 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
 }
 
 static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
   const size_t n = (size_t)p->nseq, bytes = (size_t)p->ntokens * sizeof(real);
   p->length = arena_alloc(a, n * sizeof *p->length);
   p->unit = arena_alloc(a, n * sizeof *p->unit);
+  p->order = arena_alloc(a, n * sizeof *p->order);
   p->silent = arena_alloc(a, n * sizeof *p->silent);
   p->batch = arena_alloc(a, n * sizeof *p->batch);
   real **const arrays[] = {&p->advantage,   &p->mask, &p->kept,    &p->old_logp,
                            &p->old_entropy, &p->logp, &p->entropy, &p->dlogp,
                            &p->dentropy,    &p->dkl,  &p->ref_logp};
   const int count = (int)(sizeof arrays / sizeof *arrays) - !with_ref;
-  bool ok = p->length && p->unit && p->silent && p->batch;
+  bool ok = p->length && p->unit && p->order && p->silent && p->batch;
   for (int i = 0; i < count; i++) ok &= (*arrays[i] = arena_alloc(a, bytes)) != NULL;
   if (with_turns) ok &= (p->sampled = arena_alloc(a, (size_t)p->ntokens)) != NULL;
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "update: no memory for %d tokens", p->ntokens);
@@ -42,7 +43,8 @@ static void leave_out_put_in(Plan *p, const Completion *c, int at) {
 
 static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, int at) {
   const Completion *c = &b->completion[i];
-  const bool out = o->mask_truncated && c->finish == FINISH_LENGTH;
+  const bool out =
+      (o->mask_truncated && c->finish == FINISH_LENGTH) || (o->left_out && o->left_out[i]);
   p->length[i] = c->len;
   for (int t = 0; t < c->len; t++) {
     double a = o->advantage ? o->advantage[i] : 0;
@@ -116,17 +118,17 @@ static Status keep_high_entropy(Arena *a, Plan *p, double share) {
 
 /* ---- units ------------------------------------------------------------------------ */
 
-int plan_cut(int nunits, const Unit *unit, int micro_batch_tokens, MicroBatch *out) {
-  int n = 0, rows = 0;
-  for (int i = 0; i < nunits; i++) {
-    if (!n || rows + unit[i].rows > micro_batch_tokens) {
-      out[n++] = (MicroBatch){.first = i};
+int plan_cut(int n, const int *order, const Unit *unit, int micro_batch_tokens, MicroBatch *out) {
+  int count = 0, rows = 0;
+  for (int i = 0; i < n; i++) {
+    if (!count || rows + unit[order[i]].rows > micro_batch_tokens) {
+      out[count++] = (MicroBatch){.first = i};
       rows = 0;
     }
-    out[n - 1].n++;
-    rows += unit[i].rows;
+    out[count - 1].n++;
+    rows += unit[order[i]].rows;
   }
-  return n;
+  return count;
 }
 
 static void count(Plan *p) {
@@ -157,8 +159,9 @@ Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out) {
     for (int g = 0, at = 0; g < b->nprompts; g++)
       at = mask_tied_group(&p, g * b->group, b->group, at);
   if (o->top_entropy_quantile < 1) try(keep_high_entropy(a, &p, o->top_entropy_quantile));
-  p.nunits = units_of_batch(b, p.unit);
-  p.nbatches = plan_cut(p.nunits, p.unit, o->micro_batch_tokens, p.batch);
+  p.nunits = units_of_batch(b, o->end_below, p.unit);
+  for (int i = 0; i < p.nunits; i++) p.order[i] = i;
+  p.nbatches = plan_cut(p.nunits, p.order, p.unit, o->micro_batch_tokens, p.batch);
   count(&p);
   *out = p;
   return GRPO_OK;

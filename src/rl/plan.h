@@ -14,14 +14,16 @@
 typedef struct PlanOptions {
   const double *advantage;       /* [completions]; NULL: all 0 */
   const double *token_advantage; /* [tokens of the batch], added to it; NULL: none */
+  const bool *left_out;          /* [completions] that are in no loss; NULL: none */
   bool mask_truncated;           /* completions that ended at max_new_tokens leave the loss */
   bool skip_zero_std_groups;     /* groups without any advantage leave it, their KL too */
   double top_entropy_quantile;   /* 1: all tokens */
   int micro_batch_tokens;        /* 0: one unit at a time */
+  int end_below;                 /* of units, see units.h */
 } PlanOptions;
 
 typedef struct MicroBatch {
-  int first, n;  /* units */
+  int first, n;  /* units, by their place in the step's order */
   double tokens; /* masked tokens */
 } MicroBatch;
 
@@ -29,6 +31,8 @@ typedef struct Plan {
   int nseq, ntokens, nunits, nbatches;
   int *length;                             /* [nseq] */
   Unit *unit;                              /* [nunits] */
+  int *order;                              /* [nunits] units as this step takes them; all, 0, 1, ...
+                                              but in PPO's minibatches */
   bool *silent;                            /* [nunits] every advantage times mask is 0 */
   MicroBatch *batch;                       /* [nbatches] */
   real *advantage, *mask, *kept;           /* [ntokens] */
@@ -43,7 +47,8 @@ typedef struct Plan {
 size_t plan_bytes(int sequences, int max_new);
 Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out);
 
-/* Cut consecutive units into micro-batches of at most micro_batch_tokens rows, or of one unit. */
-int plan_cut(int nunits, const Unit *unit, int micro_batch_tokens, MicroBatch *out);
+/* Cut n units, in this order, into micro-batches of at most micro_batch_tokens rows, or of one unit.
+ * Returns their number. */
+int plan_cut(int n, const int *order, const Unit *unit, int micro_batch_tokens, MicroBatch *out);
 
 #endif

@@ -3,18 +3,18 @@
 /* A completion's last token predicts nothing: it is no row. */
 static int rows_of(int len) { return len - 1; }
 
-int units_of_batch(const Batch *b, Unit *out) {
+int units_of_batch(const Batch *b, int end_below, Unit *out) {
   int nunits = 0, token0 = 0;
   for (int p = 0; p < b->nprompts; p++) {
     Unit u = {.first = p * b->group, .rows = b->prompt_len[p], .token0 = token0};
     for (int i = p * b->group; i < (p + 1) * b->group; i++) {
-      const int len = b->completion[i].len;
-      if (u.n && u.rows + rows_of(len) > UNIT_ROWS) {
+      const int len = b->completion[i].len, rows = rows_of(len) + (len < end_below);
+      if (u.n && u.rows + rows > UNIT_ROWS) {
         out[nunits++] = u;
         u = (Unit){.first = i, .rows = b->prompt_len[p], .token0 = u.token0 + u.tokens};
       }
       u.n++;
-      u.rows += rows_of(len);
+      u.rows += rows;
       u.tokens += len;
     }
     out[nunits++] = u;
@@ -57,7 +57,8 @@ int unit_rows_max(int group, int max_prompt, int max_new) {
   return (int)(all < cut ? all : cut);
 }
 
-Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, Pack *out) {
+Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, int end_below,
+                       Pack *out) {
   const int32_t **ids = arena_alloc(a, (size_t)u->n * sizeof *ids);
   int *len = arena_alloc(a, (size_t)u->n * sizeof *len);
   if (!ids || !len) return fail(GRPO_ENOMEM, "update: no memory for a packed group");
@@ -65,7 +66,7 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
     ids[i] = b->completion[u->first + i].ids;
     len[i] = b->completion[u->first + i].len;
   }
-  PackGroup g = {.n = u->n, .completion = ids, .completion_len = len};
+  PackGroup g = {.n = u->n, .completion = ids, .completion_len = len, .end_below = end_below};
   g.prompt = batch_prompt(b, u->first / b->group, &g.prompt_len);
   return pack_groups(a, c, 1, &g, out);
 }

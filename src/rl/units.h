@@ -32,14 +32,17 @@ typedef struct Example {
       *mask; /* [target_len] 0: read, not learned (what a tool said); NULL: all is learned */
 } Example;
 
-/* Write the units to out (as many as there are sequences at most); returns their number. */
-int units_of_batch(const Batch *b, Unit *out);
+/* Write the units to out (as many as there are sequences at most); returns their number.
+ * end_below: as in PackGroup: 0, or, for a critic, max_new_tokens: the longest completion has no
+ * row for its end, so that units are no larger than unit_rows_max() says. */
+int units_of_batch(const Batch *b, int end_below, Unit *out);
 int units_of_examples(int n, const Example *examples, Unit *out);
 
 /* The largest unit of groups with these lengths: rows. */
 int unit_rows_max(int group, int max_prompt, int max_new);
 
-Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, Pack *out);
+Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, int end_below,
+                       Pack *out);
 /* Where the pack's rows were kept while sampling, group by group of the batch. */
 Status unit_replay(Arena *a, Kept *k, const Batch *b, const Unit *u, const Pack *p, Replay **out);
 Status unit_pack_examples(Arena *a, const Config *c, const Example *examples, const Unit *u,

@@ -12,6 +12,8 @@
  * in backward only (one pass).  Each unit is held to the record; should one differ, the iteration
  * starts again in two passes, as if nothing had been.  Where sampling has kept its activations
  * (train.reuse_rollout), that iteration's layers take them instead of computing.
+ *
+ * With a critic (ppo.c) each unit also has values, a loss of theirs and its gradient.
  */
 #include <math.h>
 #include <string.h>
@@ -19,24 +21,8 @@
 #include "base/log.h"
 #include "grad/policy.h"
 #include "model/lora.h"
-#include "rl/engine_impl.h"
 #include "rl/options.h"
-
-/* An update in progress. */
-typedef struct Update {
-  Engine *e;
-  const Batch *b;
-  const UpdateOptions *o;
-  Plan plan;
-  Tensor **out; /* [units] what the head gave: [2 or 3, tokens]; NULL: left out */
-  LossMetrics sums;
-  double loss, ratio_deviation;
-  double forward, backward, optimizer; /* seconds */
-  int iteration;
-  bool one_pass; /* this iteration's head runs in backward only */
-  bool replay;   /* its layers take what sampling has kept */
-  bool surprise; /* the head gave something else than the record */
-} Update;
+#include "rl/step.h"
 
 void update_options_init(UpdateOptions *o, LossKind kind) {
   *o = (UpdateOptions){
@@ -70,7 +56,7 @@ static bool is_kept(const Update *u) {
 
 static bool needs_forward(const Update *u, int unit) {
   const LossOptions *l = &u->o->loss;
-  return !u->plan.silent[unit] || u->o->loss_fn || l->kl != 0 || l->entropy != 0;
+  return !u->plan.silent[unit] || u->values || u->o->loss_fn || l->kl != 0 || l->entropy != 0;
 }
 
 /* ---- forward --------------------------------------------------------------------- */
@@ -135,7 +121,8 @@ static Status forward_unit(Update *u, int i) {
   RngKey *key = arena_alloc(&e->tape.arena, sizeof *key);
   if (!p || !key) return fail(GRPO_ENOMEM, "update: no memory for a group");
   *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
-  try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit, p));
+  try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit,
+                      values_shared(u) ? e->o.max_new_tokens : 0, p));
   p->dropout = key;
   p->one_pass = u->one_pass;
   if (wants_full_kl(u) && e->o.bigram)
@@ -147,6 +134,7 @@ static Status forward_unit(Update *u, int i) {
     e->replayed_units++;
   }
   try(model_hidden(e->policy, &e->tape, p, &hidden));
+  if (values_shared(u)) try(values_forward(u, i, p, hidden));
   try(model_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
                  ref_hidden ? e->reference : NULL, ref_hidden, &u->out[i]));
   if (u->one_pass)
@@ -317,6 +305,8 @@ static Status backward_unit(Update *u, int i) {
   memcpy(seed + n, u->plan.dentropy + at, n * sizeof *seed);
   if (u->out[i]->dim[0] == 3) memcpy(seed + 2 * n, u->plan.dkl + at, n * sizeof *seed);
   silence_put_in(u, unit, seed, (size_t)u->out[i]->dim[0]);
+  if (values_shared(u))
+    try(tape_seed(t, u->values->out[i], u->values->slope + u->values->first[i]));
   try(tape_backward_from(t, u->out[i], seed));
   arena_release(&t->arena, mark);
   if (!u->one_pass) return GRPO_OK;
@@ -334,25 +324,27 @@ static void notice_large_unit(Engine *e, const Unit *unit) {
 }
 
 static Status run_micro_batch(Update *u, const MicroBatch *mb) {
-  const int end = mb->first + mb->n;
+  const int *order = u->plan.order, end = mb->first + mb->n;
   double start = seconds_now();
   tape_reset(&u->e->tape);
   for (int i = mb->first; i < end; i++) {
-    notice_large_unit(u->e, &u->plan.unit[i]);
-    try(forward_unit(u, i));
+    notice_large_unit(u->e, &u->plan.unit[order[i]]);
+    try(forward_unit(u, order[i]));
   }
   u->forward += seconds_now() - start;
   if (u->o->loss_fn) {
     try(user_loss(u, mb));
     measure_user_batch(u, mb);
   } else {
-    for (int i = mb->first; i < end; i++) try(unit_loss(u, mb, i));
+    for (int i = mb->first; i < end; i++) try(unit_loss(u, mb, order[i]));
   }
+  if (values_shared(u))
+    for (int i = mb->first; i < end; i++) try(values_loss(u, order[i]));
   if (!isfinite(u->loss)) return GRPO_OK; /* the caller says so */
   start = seconds_now();
-  for (int i = mb->first; i < end; i++) try(backward_unit(u, i));
+  for (int i = mb->first; i < end; i++) try(backward_unit(u, order[i]));
   u->backward += seconds_now() - start;
-  return GRPO_OK;
+  return u->values && !values_shared(u) ? values_train_trunk(u, mb) : GRPO_OK;
 }
 
 /* ---- the step -------------------------------------------------------------------- */
@@ -364,9 +356,12 @@ static void compare_with_sampling(Update *u) {
     u->ratio_deviation = NAN;
     return;
   }
-  for (int t = 0; t < u->plan.ntokens; t++) {
-    const double d = fabs(exp((double)u->plan.logp[t] - (double)u->plan.old_logp[t]) - 1);
-    if (!(d <= u->ratio_deviation)) u->ratio_deviation = d;
+  for (int i = 0; i < u->norder; i++) {
+    const Unit *unit = &u->plan.unit[u->plan.order[i]];
+    for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
+      const double d = fabs(exp((double)u->plan.logp[t] - (double)u->plan.old_logp[t]) - 1);
+      if (!(d <= u->ratio_deviation)) u->ratio_deviation = d;
+    }
   }
   if (u->ratio_deviation > 0)
     log_message(LOG_WARNING,
@@ -386,6 +381,7 @@ static Status diverged(const Update *u, const char *what, double value) {
 static Status gradients(Update *u) {
   const double before = u->loss;
   model_zero_grad(u->e->policy);
+  if (u->values) critic_zero_grad(u->e->critic);
   for (int i = 0; i < u->plan.nbatches; i++) {
     if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
@@ -395,10 +391,25 @@ static Status gradients(Update *u) {
   return GRPO_OK;
 }
 
-static Status run_iteration(Update *u, int iteration, double *norm) {
+/* Of everything that the step trains. */
+static double gradient_norm(const Update *u) {
+  const Ctx *cx = &u->e->tape.cx;
+  const double policy = optimizer_grad_norm(u->e->optimizer, cx);
+  return u->values ? hypot(policy, critic_grad_norm(u->e->critic, cx)) : policy;
+}
+
+static Status optimize(Update *u, double norm) {
   Engine *e = u->e;
+  const double lr = u->o->lr, most = u->o->max_grad_norm;
+  if (!isfinite(norm)) return diverged(u, "gradient norm", norm);
+  try(optimizer_step(e->optimizer, &e->tape.cx, lr, most, norm));
+  return u->values ? critic_step(e->critic, &e->tape.cx, lr, most, norm) : GRPO_OK;
+}
+
+Status update_iterate(Update *u, int iteration, double *norm) {
   const double loss = u->loss;
   const LossMetrics sums = u->sums;
+  const ValueSums value_sums = u->values ? u->values->sums : (ValueSums){0};
   u->iteration = iteration;
   u->one_pass = fresh(u) && !wants_full_kl(u); /* which was not recorded */
   u->replay = fresh(u) && is_kept(u);
@@ -407,26 +418,30 @@ static Status run_iteration(Update *u, int iteration, double *norm) {
     u->one_pass = u->replay = u->surprise = false;
     u->loss = loss;
     u->sums = sums;
+    if (u->values) u->values->sums = value_sums;
     try(gradients(u));
   }
   if (iteration == 0) compare_with_sampling(u);
   const double start = seconds_now();
-  *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
-  if (!isfinite(*norm)) return diverged(u, "gradient norm", *norm);
-  try(optimizer_step(e->optimizer, &e->tape.cx, u->o->lr, u->o->max_grad_norm, *norm));
+  *norm = gradient_norm(u);
+  try(optimize(u, *norm));
   u->optimizer += seconds_now() - start;
+  return GRPO_OK;
+}
+
+Status update_check_numbers(const Engine *e, const Batch *b, double lr, int iterations) {
+  if (!e->optimizer) return fail(GRPO_EARG, "update: the engine was made without an optimizer");
+  if (batch_size(b) == 0) return fail(GRPO_EARG, "update: the batch is empty; roll out first");
+  if (iterations < 1) return fail(GRPO_EARG, "train.iterations: %d, want at least 1", iterations);
+  if (!(lr >= 0) || isinf(lr))
+    return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", lr);
   return GRPO_OK;
 }
 
 static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   const LossOptions *l = &o->loss;
-  if (!e->optimizer) return fail(GRPO_EARG, "update: the engine was made without an optimizer");
-  if (batch_size(b) == 0) return fail(GRPO_EARG, "update: the batch is empty; roll out first");
+  try(update_check_numbers(e, b, o->lr, o->iterations));
   if (!o->advantage) return fail(GRPO_EARG, "update: no advantages");
-  if (o->iterations < 1)
-    return fail(GRPO_EARG, "train.iterations: %d, want at least 1", o->iterations);
-  if (!(o->lr >= 0) || isinf(o->lr))
-    return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
   if (!o->loss_fn) try(loss_options_check(l));
   if (l->kl != 0 && !has_reference(e))
     return fail(GRPO_EARG, "train.kl: %g needs a reference, but reference is false", l->kl);
@@ -438,19 +453,21 @@ static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   return GRPO_OK;
 }
 
-static Status begin(Update *u) {
+Status update_begin(Update *u, const bool *left_out, int end_below) {
   Engine *e = u->e;
   const PlanOptions po = {.advantage = u->o->advantage,
                           .token_advantage = u->o->token_advantage,
+                          .left_out = left_out,
+                          .end_below = end_below,
                           .mask_truncated = u->o->mask_truncated,
                           .skip_zero_std_groups = u->o->skip_zero_std_groups,
                           .top_entropy_quantile = u->o->top_entropy_quantile,
                           .micro_batch_tokens = e->o.micro_batch_tokens};
-  arena_reset(&e->step);
   try(plan_make(&e->step, u->b, &po, &u->plan));
   u->out = arena_zalloc(&e->step, (size_t)u->plan.nunits * sizeof *u->out);
   if (!u->out) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
   loss_metrics_init(&u->sums);
+  u->norder = u->plan.nunits;
   return GRPO_OK;
 }
 
@@ -480,9 +497,8 @@ static void length_metrics(const Batch *b, StepMetrics *m) {
   m->tokens_per_second_generate = ratio_of(sum, b->seconds);
 }
 
-static void report(const Update *u, double norm, double seconds, StepMetrics *m) {
+void update_report(const Update *u, int iterations, double norm, double seconds, StepMetrics *m) {
   const LossMetrics *s = &u->sums;
-  const double iterations = u->o->iterations;
   const bool has_kl = u->plan.ref_logp || wants_full_kl(u), clips = s->clip_count > 0;
   step_metrics_init(m);
   length_metrics(u->b, m);
@@ -511,13 +527,14 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
   Update u = {.e = e, .b = b, .o = o};
   double norms = 0;
   try(check(e, b, o));
-  try(begin(&u));
+  arena_reset(&e->step);
+  try(update_begin(&u, NULL, 0));
   for (int i = 0; i < o->iterations; i++) {
     double norm = 0;
-    try(run_iteration(&u, i, &norm));
+    try(update_iterate(&u, i, &norm));
     norms += norm;
   }
-  report(&u, norms, seconds_now() - start, out);
+  update_report(&u, o->iterations, norms, seconds_now() - start, out);
   return GRPO_OK;
 }
 
@@ -536,7 +553,7 @@ static Status reference_unit(Engine *e, Batch *b, const Unit *unit) {
   Tensor *hidden, *out;
   Pack p;
   tape_reset(t);
-  try(unit_pack_batch(&t->arena, model_config(e->reference), b, unit, &p));
+  try(unit_pack_batch(&t->arena, model_config(e->reference), b, unit, 0, &p));
   try(model_hidden(e->reference, t, &p, &hidden));
   try(model_logp(e->reference, t, &p, hidden, b->temperature, NULL, NULL, &out));
   store_reference(b, unit, out->data);
@@ -573,7 +590,7 @@ Status engine_reference(Engine *e, Batch *b) {
   arena_reset(&e->step);
   Unit *unit = arena_alloc(&e->step, (size_t)batch_size(b) * sizeof *unit);
   if (!unit) return fail(GRPO_ENOMEM, "reference: %d completions", batch_size(b));
-  const int n = units_of_batch(b, unit);
+  const int n = units_of_batch(b, 0, unit);
   Status s = GRPO_OK;
   e->tape.off = true;
   for (int i = 0; i < n && s == GRPO_OK; i++) s = reference_unit(e, b, &unit[i]);

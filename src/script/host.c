@@ -39,11 +39,11 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   if (nsize == 0) {
     if (own) b->held -= osize < b->held ? osize : b->held;
     s->lua_bytes -= osize;
-    free(head);
+    mem_raw(head, 0);
     return NULL;
   }
   if (b && nsize > osize && budget_refuses(b, nsize - osize, nsize)) return NULL;
-  head = realloc(head, nsize + sizeof *head);
+  head = mem_raw(head, nsize + sizeof *head);
   if (!head) return NULL;
   if (!p) head->tag = b ? b->tag : 0;
   if (b && nsize > osize)
@@ -213,7 +213,6 @@ void script_init(Script *s, lua_State *L, const EmbeddedFile *files) {
   s->files = files;
   s->override = getenv("GRPO_LUA");
   s->cx.arena = &s->arena;
-  s->random_ref = LUA_NOREF;
   s->step = (Link){&s->step, &s->step};
 }
 

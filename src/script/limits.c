@@ -21,6 +21,8 @@
 
 #include "script/state.h"
 
+#define LIMITS_TYPE "grpo.Limits"
+
 enum {
   SLICE = 10000, /* instructions between two looks at the clock */
   COROUTINE_SLICE = 1000
@@ -278,12 +280,27 @@ void check_limits(lua_State *L, int index, Limits *out) {
   double instructions = 0, memory = 0;
   *out = (Limits){0};
   if (lua_isnoneornil(L, index)) return;
+  const Limits *known_already = luaL_testudata(L, index, LIMITS_TYPE);
+  if (known_already) {
+    *out = *known_already;
+    return;
+  }
   check_fields(L, index, "limits", known);
   field_number(L, index, "limits", "instructions", 1, 1e18, &instructions);
   field_number(L, index, "limits", "memory", 1, 1e18, &memory);
   field_number(L, index, "limits", "seconds", 1e-3, 1e9, &out->seconds);
   out->instructions = (uint64_t)instructions;
   out->memory = (size_t)memory;
+}
+
+/* core.limits(limits) -> the same, read once, for many calls */
+static int l_limits(lua_State *L) {
+  Limits limits;
+  check_limits(L, 1, &limits);
+  *(Limits *)lua_newuserdatauv(L, sizeof limits, 0) = limits;
+  luaL_newmetatable(L, LIMITS_TYPE);
+  lua_setmetatable(L, -2);
+  return 1;
 }
 
 /* core.limited(limits, name, f, ...) -> true, results... | false, error */
@@ -311,4 +328,4 @@ static int l_protected(lua_State *L) {
 }
 
 const luaL_Reg limits_functions[] = {
-    {"limited", l_limited}, {"protected", l_protected}, {NULL, NULL}};
+    {"limited", l_limited}, {"limits", l_limits}, {"protected", l_protected}, {NULL, NULL}};

@@ -2,8 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "model/optimizer.h"
+#include "grad/adamw.h"
 #include "script/lua_model.h"
 #include "script/tensor.h"
 
@@ -96,25 +95,14 @@ static Value **check_tensors(lua_State *L, int arg, size_t *n) {
   return v;
 }
 
-static bool has_grad(const Tensor *t) { return t->grad && t->grad_live; }
-
 /* grpo.clip_grad_norm(tensors, max) -> the norm before clipping */
 static int l_clip_grad_norm(lua_State *L) {
   size_t n;
-  double max = check_number(L, 2), sum = 0;
+  double max = check_number(L, 2);
   if (!(max > 0)) return arg_error(L, 2, "max is %g, want a positive number", max);
   Value **v = check_tensors(L, 1, &n);
-  const Ctx *cx = script_ctx(L);
-  for (size_t i = 0; i < n; i++) {
-    const Tensor *t = value_tensor(v[i]);
-    if (has_grad(t)) sum += vec_sumsq(cx, t->n, t->grad);
-  }
-  double norm = sqrt(sum), scale = max / (norm + 1e-6);
-  for (size_t i = 0; i < n && scale < 1; i++) {
-    Tensor *t = value_tensor(v[i]);
-    if (has_grad(t))
-      for (size_t k = 0; k < t->n; k++) t->grad[k] *= (real)scale;
-  }
+  const double norm = values_grad_norm(script_ctx(L), n, v);
+  values_clip(n, v, norm, max);
   lua_pushnumber(L, norm);
   return 1;
 }
@@ -123,35 +111,21 @@ static int l_clip_grad_norm(lua_State *L) {
 
 #define ADAMW_TYPE "grpo.AdamW"
 
-typedef struct AdamSlot {
-  Value *v;      /* held */
-  real *m, *v2;  /* moments, made at the first step with a gradient */
-  int64_t steps; /* with a gradient, as torch counts */
-  bool decay;
-} AdamSlot;
-
 typedef struct LuaAdamW {
-  AdamW o;
-  size_t n;
-  AdamSlot *slot;
-} LuaAdamW; /* user value 1: the set of models whose parameters it moves */
+  ValueAdamW *a; /* NULL: closed */
+} LuaAdamW;      /* user value 1: the set of models whose parameters it moves */
 
-static LuaAdamW *check_adamw(lua_State *L) {
-  LuaAdamW *a = check_object(L, 1, ADAMW_TYPE);
-  if (!a->slot) arg_error(L, 1, "the optimizer was closed");
-  return a;
+static ValueAdamW *check_adamw(lua_State *L) {
+  LuaAdamW *h = check_object(L, 1, ADAMW_TYPE);
+  if (!h->a) arg_error(L, 1, "the optimizer was closed");
+  return h->a;
 }
 
 static int adamw_gc(lua_State *L) {
-  LuaAdamW *a = luaL_testudata(L, 1, ADAMW_TYPE);
-  if (!a || !a->slot) return 0;
-  for (size_t i = 0; i < a->n; i++) {
-    value_release(a->slot[i].v);
-    mem_free_aligned(a->slot[i].m);
-    mem_free_aligned(a->slot[i].v2);
-  }
-  mem_free(a->slot);
-  a->slot = NULL;
+  LuaAdamW *h = luaL_testudata(L, 1, ADAMW_TYPE);
+  if (!h) return 0;
+  value_adamw_free(h->a);
+  h->a = NULL;
   return 0;
 }
 
@@ -214,63 +188,30 @@ static int l_adamw(lua_State *L) {
     if (!value_tensor(v[i])->needs_grad)
       return arg_error(L, 1, "element %d needs no gradient; make it with requires_grad = true",
                        (int)i + 1);
-  LuaAdamW *a = new_object(L, sizeof *a, 1);
-  *a = (LuaAdamW){.o = o};
+  LuaAdamW *h = new_object(L, sizeof *h, 1);
+  *h = (LuaAdamW){NULL};
   luaL_setmetatable(L, ADAMW_TYPE);
   lua_newtable(L);
   int models = lua_gettop(L);
-  a->slot = mem_zalloc((n + 1) * sizeof *a->slot);
-  if (!a->slot) return raise_new(L, GRPO_ENOMEM, "adamw: no memory for %zu tensors", n);
+  bool *decay = push_scratch(L, n, sizeof *decay);
   for (size_t i = 0; i < n; i++) {
     lua_rawgeti(L, 1, (lua_Integer)i + 1);
-    a->slot[i].decay = !parameter_kind(L, v[i], models, no_bias, no_norm);
-    a->slot[i].v = value_retain(v[i]);
-    a->n = i + 1;
+    decay[i] = !parameter_kind(L, v[i], models, no_bias, no_norm);
     lua_pop(L, 1);
   }
+  const Status s = value_adamw_new(&h->a, &o, n, v, decay);
+  if (s) return raise_status(L, s);
+  lua_pop(L, 1);
   lua_setiuservalue(L, -2, 1);
   return 1;
 }
 
-static Status want_moments(AdamSlot *s, size_t n) {
-  if (s->m) return GRPO_OK;
-  s->m = mem_alloc_aligned(n * sizeof(real));
-  s->v2 = mem_alloc_aligned(n * sizeof(real));
-  if (!s->m || !s->v2) {
-    mem_free_aligned(s->m);
-    mem_free_aligned(s->v2);
-    s->m = s->v2 = NULL;
-    return fail(GRPO_ENOMEM, "adamw: no memory for the moments of %zu numbers", n);
-  }
-  memset(s->m, 0, n * sizeof(real));
-  memset(s->v2, 0, n * sizeof(real));
-  return GRPO_OK;
-}
-
-static Status step_slot(const Ctx *cx, const AdamW *base, AdamSlot *s, double lr) {
-  Tensor *t = value_tensor(s->v);
-  AdamW o = *base;
-  if (!has_grad(t)) return GRPO_OK;
-  try(want_moments(s, t->n));
-  s->steps++;
-  o.lr = lr;
-  o.grad_scale = 1;
-  if (!s->decay) o.weight_decay = 0;
-  o.bias1 = 1 - pow(o.beta1, (double)s->steps);
-  o.bias2 = 1 - pow(o.beta2, (double)s->steps);
-  adamw_step(cx, t->n, t->data, t->grad, s->m, s->v2, &o);
-  return GRPO_OK;
-}
-
 static int adamw_step_(lua_State *L) {
-  LuaAdamW *a = check_adamw(L);
+  ValueAdamW *a = check_adamw(L);
   double lr = check_number(L, 2);
   if (!(lr >= 0 && lr < INFINITY)) return arg_error(L, 2, "the learning rate is %g", lr);
-  const Ctx *cx = script_ctx(L);
-  for (size_t i = 0; i < a->n; i++) {
-    Status s = step_slot(cx, &a->o, &a->slot[i], lr);
-    if (s) return raise_status(L, s);
-  }
+  const Status s = value_adamw_step(a, script_ctx(L), lr);
+  if (s) return raise_status(L, s);
   lua_getiuservalue(L, 1, 1);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -282,18 +223,13 @@ static int adamw_step_(lua_State *L) {
 }
 
 static int adamw_zero_grad(lua_State *L) {
-  LuaAdamW *a = check_adamw(L);
-  for (size_t i = 0; i < a->n; i++) {
-    Tensor *t = value_tensor(a->slot[i].v);
-    t->grad_live = false;
-    if (t->grad) memset(t->grad, 0, t->n * sizeof(real));
-  }
+  value_adamw_zero_grad(check_adamw(L));
   return 0;
 }
 
 static int adamw_tostring(lua_State *L) {
-  const LuaAdamW *a = check_object(L, 1, ADAMW_TYPE);
-  lua_pushfstring(L, "grpo.AdamW over %d tensors", (int)a->n);
+  const LuaAdamW *h = check_object(L, 1, ADAMW_TYPE);
+  lua_pushfstring(L, "grpo.AdamW over %d tensors", h->a ? (int)value_adamw_count(h->a) : 0);
   return 1;
 }
 

@@ -1,7 +1,9 @@
 /* lua_base.c - what the program needs to know of the machine: clocks, the
  * terminal, signals, threads, memory, and seeded random numbers.
  */
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -130,6 +132,18 @@ static int l_hostname(lua_State *L) {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   lua_pushstring(L, *name ? name : "unknown");
+  return 1;
+}
+
+/* core.binary() -> the file this code is in, the program or grpo.so; nil: the system does not say */
+static int l_binary(lua_State *L) {
+  char path[4096], whole[PATH_MAX];
+  Dl_info info;
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  path[n > 0 ? n : 0] = '\0';
+  bool shared = dladdr(base_functions, &info) && info.dli_fname && strstr(info.dli_fname, ".so");
+  const char *name = shared ? info.dli_fname : path;
+  lua_pushstring(L, realpath(name, whole)); /* NULL: nil */
   return 1;
 }
 
@@ -264,9 +278,9 @@ static int l_mem(lua_State *L) {
 
 /* (seed, stream, step, prompt, sample) at arg... */
 static RngKey check_key(lua_State *L, int arg) {
-  static const char *const streams[] = {"init",   "sample", "eval", "shuffle",
-                                        "reward", "user",   "task", "dropout",
-                                        "mask",   "unmask", "turn", "turn_eval"};
+  static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
+                                        "user",      "task",   "dropout",  "mask",    "unmask",
+                                        "minibatch", "turn",   "turn_eval"};
   RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
   const char *name = check_string(L, arg + 1, NULL);
   size_t i = 0, n = sizeof streams / sizeof *streams;
@@ -305,15 +319,15 @@ static int l_permute(lua_State *L) {
   return 1;
 }
 
+static const char random_key; /* of that function in the registry */
+
 /* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
 static int l_reseed_math(lua_State *L) {
   Script *s = script_of(L);
   if (!lua_isnoneornil(L, 1)) check_function(L, 1);
-  luaL_unref(L, LUA_REGISTRYINDEX, s->random_ref);
-  s->random_ref = LUA_NOREF;
-  if (lua_isnoneornil(L, 1)) return 0;
+  s->random = !lua_isnoneornil(L, 1);
   lua_settop(L, 1);
-  s->random_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &random_key);
   return 0;
 }
 
@@ -328,13 +342,13 @@ static int call_library(lua_State *L) {
 /* math.random */
 static int seeded_random(lua_State *L) {
   const Script *s = script_of(L);
-  if (s->random_ref == LUA_NOREF) return call_library(L);
+  if (!s->random) return call_library(L);
   int n = lua_gettop(L);
   lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
               high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
   if (n > 2) return luaL_error(L, "wrong number of arguments");
   if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, s->random_ref);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &random_key);
   lua_call(L, 0, 1);
   double u = (double)lua_tonumber(L, -1);
   if (n == 0) return 1;
@@ -348,7 +362,7 @@ static int seeded_random(lua_State *L) {
 
 /* math.randomseed does nothing while the stream is given from outside. */
 static int seeded_randomseed(lua_State *L) {
-  if (script_of(L)->random_ref != LUA_NOREF) return 0;
+  if (script_of(L)->random) return 0;
   return call_library(L);
 }
 
@@ -359,7 +373,8 @@ static int none_tostring(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg base_functions[] = {{"clock", l_clock},
+const luaL_Reg base_functions[] = {{"binary", l_binary},
+                                   {"clock", l_clock},
                                    {"doctor", l_doctor},
                                    {"err", l_err},
                                    {"getpid", l_getpid},

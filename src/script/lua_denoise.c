@@ -27,7 +27,8 @@ int engine_denoise_step(lua_State *L) {
   Engine *e = check_engine(L, 1);
   MaskOptions mask = {0};
   SftOptions train = {.lr = option_number("train.lr"),
-                      .max_grad_norm = option_number("train.max_grad_norm")};
+                      .max_grad_norm = option_number("train.max_grad_norm"),
+                      .cancel = &script_interrupted};
   StepMetrics m;
   int n;
   lua_settop(L, 3);

@@ -39,9 +39,8 @@ static void stop_hook(lua_State *L, lua_Debug *ar) {
   raise_new(L, GRPO_ESCRIPT, "interrupted");
 }
 
-static void stop(lua_State *L) {
-  lua_sethook(L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
-}
+/* No hook on calls: one there would break into the handler of the error that is raised. */
+static void stop(lua_State *L) { lua_sethook(L, stop_hook, LUA_MASKCOUNT, 1); }
 
 static void on_interrupt(int sig) {
   (void)sig;

@@ -1,7 +1,7 @@
 /* lua_engine.c - core.engine: the step API of rl/engine.h as an object.
  *
- * Methods: rollout, replace, reference, update, sft, nll, denoise, masked_loss, save, load, reserve, estimate,
- * eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
+ * Methods: rollout, replace, reference, update, ppo, sft, nll, denoise, masked_loss, save, load,
+ * reserve, estimate, eval_capacity, close.  A loss written in Lua is called back from inside update(): its error is
  * kept and raised again once the engine is left.
  */
 #include <math.h>
@@ -73,9 +73,12 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
                                       "examples",
                                       "turns",
                                       "reuse_rollout",
+                                      "critic",
                                       "bigram",
                                       NULL};
+  static const char *const critics[] = {"shared", "separate", NULL};
   static const char where[] = "engine";
+  int critic;
   engine_options_init(o);
   check_table(L, 1);
   check_fields(L, 1, where, known);
@@ -88,6 +91,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
   field_bool(L, 1, where, "examples", &o->examples);
   field_bool(L, 1, where, "turns", &o->turns);
   field_reuse(L, 1, where, &o->reuse_rollout);
+  if (field_choice(L, 1, where, "critic", critics, &critic)) o->critic = CRITIC_SHARED + critic;
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
   lua_pop(L, 1);
@@ -615,6 +619,9 @@ const luaL_Reg engine_functions[] = {{"engine", l_engine},
                                      {"loss_defaults", l_loss_defaults},
                                      {"advantages", l_advantages},
                                      {"dense_advantages", l_dense_advantages},
+                                     {"gae", l_gae},
+                                     {"whiten", l_whiten},
+                                     {"value_loss", l_value_loss},
                                      {"bigram", l_bigram},
                                      {"checkpoint_begin", l_checkpoint_begin},
                                      {"checkpoint_commit", l_checkpoint_commit},
@@ -626,6 +633,7 @@ void engine_open(lua_State *L) {
                                      {"replace", engine_replace_groups},
                                      {"reference", engine_reference_batch},
                                      {"update", engine_update_policy},
+                                     {"ppo", engine_ppo_step},
                                      {"sft", engine_sft_step},
                                      {"nll", engine_nll_mean},
                                      {"denoise", engine_denoise_step},

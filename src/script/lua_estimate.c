@@ -109,11 +109,12 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b) {
               {"weights", b->weights},
               {"reference", b->reference},
               {"optimizer", b->optimizer},
+              {"critic", b->critic},
               {"cache", b->cache},
               {"batch", b->batch},
               {"activations", b->activations},
               {"kept", b->kept}};
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 9);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, (lua_Integer)rows[i].bytes);
     lua_setfield(L, -2, rows[i].name);

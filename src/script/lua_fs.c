@@ -192,11 +192,16 @@ static int writer_put(lua_State *L) {
   return 1;
 }
 
+/* lock(path[, wait]): with wait = true the one that another holds is waited for */
 static int fs_lock(lua_State *L) {
   const char *path = check_path(L, 1);
+  const int how = lua_toboolean(L, 2) ? LOCK_EX : LOCK_EX | LOCK_NB;
+  int got;
   int fd = push_descriptor(L, LOCK_TYPE, path, O_RDWR | O_CREAT);
   if (fd < 0) return push_failure(L, system_failure(path));
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 1;
+  do got = flock(fd, how);
+  while (got != 0 && errno == EINTR);
+  if (got == 0) return 1;
   Status s = errno == EWOULDBLOCK ? fail(GRPO_EIO, "%s: another process holds it", path)
                                   : system_failure(path);
   lua_pushcfunction(L, descriptor_close);

@@ -1,5 +1,5 @@
 /* rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_bigram.c, lua_rl.c, lua_estimate.c, lua_turns.c. */
+ * lua_batch.c, lua_bigram.c, lua_rl.c, lua_estimate.c, lua_turns.c, lua_ppo.c. */
 #ifndef GRPO_SCRIPT_RL_H
 #define GRPO_SCRIPT_RL_H
 
@@ -46,6 +46,12 @@ void batch_open(lua_State *L);
 Bigram *check_bigram(lua_State *L, int arg);
 int l_bigram(lua_State *L);
 void bigram_open(lua_State *L);
+
+/* lua_ppo.c */
+int engine_ppo_step(lua_State *L);
+int l_gae(lua_State *L);
+int l_whiten(lua_State *L);
+int l_value_loss(lua_State *L);
 
 /* lua_rl.c: functions of core */
 int l_options(lua_State *L);

@@ -48,9 +48,9 @@ struct Script {
   size_t unreported; /* tensor bytes the collector has not heard of */
   Buf spare_buf;     /* memory of the last buffer that keep_buf() gave back */
   IntBuf spare_ints;
-  Guest *guest;   /* the Lua state is a host's; NULL: it is our own */
-  bool closed;    /* the Lua state is being closed */
-  int random_ref; /* registry reference of core.reseed_math's function, or LUA_NOREF */
+  Guest *guest; /* the Lua state is a host's; NULL: it is our own */
+  bool closed;  /* the Lua state is being closed */
+  bool random;  /* math.random draws from core.reseed_math's function */
 };
 
 /* host.c, for guest.c */

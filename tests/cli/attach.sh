@@ -36,17 +36,25 @@ nothing.here
 tr:step()
 tr.config.model = 1
 weight("nope", 1)
+weight()
+weight("digits")
+worst("a")
+worst(-1)
 tr.config.train.kl = function() return 1 end
 print("\27[31m")
 tr.state.bad = print
+?worst
 print("still " .. tostring(tr.state.bad) .. " " .. tr.state.note)
 LUA
 status=$?
-result "values are shown" "$([ $status = 0 ] && grep -qx 4 out && grep -qx 8 out && grep -qx 42 out || cat out err)"
+result "values are shown; a line that failed: status 1" "$([ $status = 1 ] && grep -qx 4 out && grep -qx 8 out && grep -qx 42 out || cat out err)"
 result "a completion with its rewards" "$(grep -qE '^\[digits [0-9.]+ \| total [0-9.]+ \| (eos|length), [0-9] tokens\] prompt: [0-9+=]+$' out || cat out)"
+result "?NAME knows what a session has" "$(grep -q '^worst(n) -> ' out || cat out)"
 result "what a terminal would obey is not passed on" "$(grep -q '\\x1b\[31m' out && ! grep -q "$(printf '\033')" out err || cat -v out err)"
-result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 6 ] && grep -q 'called inside an attached session' err \
-  && grep -q "tr.config.model: cannot be changed" err && grep -q "no reward 'nope'" err && grep -q 'only what JSON can hold' err || cat err)"
+result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 10 ] && grep -q 'called inside an attached session' err \
+  && grep -q "tr.config.model: cannot be changed" err && grep -q "no reward 'nope'; there are: digits" err \
+  && grep -q "weight: got nil for the reward's name; weight(\"digits\", 0.5)" err && grep -q "got nil as the weight of 'digits', want a finite number" err \
+  && grep -q "worst: got 'a', want how many completions: a whole number from 1" err && grep -q 'worst: got -1, want' err && grep -q 'only what JSON can hold' err || cat err)"
 result "what tr.state cannot hold is taken back" "$(grep -q 'state.bad is a function.*as it was before' err && grep -qx 'still nil kept' out || cat out err)"
 result "changes are recorded with their step" "$([ "$(grep -c '"step": 4' a/exp-001/events.jsonl)" = 3 ] || cat a/exp-001/events.jsonl)"
 result "the socket is this user's alone" "$([ "$(stat -c %a a/exp-001/control.sock)" = 600 ] || stat a/exp-001/control.sock)"
@@ -58,6 +66,7 @@ for text in (b"nonsense\n{\"text\": 5}\n\0\xff\n", b"{\"id\": 1, \"text\": \"pau
     s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(text); s.close()
 PY
 echo 'resume()' | attach a/exp-001
+result "lines that went well: status 0" "$([ $? = 0 ] || cat err)"
 wait $pid; status=$?
 result "nonsense and death of clients leave the run alone" "$([ $status = 0 ] && grep -q '"state": "finished"' a/exp-001/run.json || cat a.err a/exp-001/run.log)"
 result "the socket goes with the run" "$([ ! -e a/exp-001/control.sock ] || echo 'still there')"

@@ -82,6 +82,10 @@ table 'an option of the run in a stage' 2 "${at}stages\[1\]\.model\.lora: belong
   'train = grpo.data.list(rows) }, stages = { { kind = "grpo", model = { lora = { rank = 4 } } }'
 table 'a stage of an unknown kind' 2 "${at}stages\[1\]\.kind: got 'gpro', .*did you mean 'grpo'\?" 'stages = { { kind = "gpro" } },'
 table 'an sft stage without a target' 2 "${at}data\.target: .*" 'stages = { { kind = "sft" } },'
+table 'an option that a ppo stage does not read' 2 "${at}train\.loss: has no effect in a stage of kind \"ppo\": .*; remove it" \
+  'train = { loss = "dapo" }, stages = { { kind = "ppo" } },'
+table 'more minibatches than prompts' 2 "${at}train\.ppo\.minibatches: 9, but a step has .* lower it" \
+  'train = { ppo = { minibatches = 9 } }, stages = { { kind = "ppo" } },'
 table 'a bigram that should move' 2 "${at}train\.sync_reference: moves a model; .*" \
   'reference = "bigram", train = { kl = 0.1, sync_reference = { every = 2 } },'
 experiment bad.lua 'reference = "bigram", train = { kl = 0.1 },'

@@ -14,7 +14,7 @@ includes() {
   [ $# = 0 ] || grep -nHE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]${pattern}[>\"]" "$@"
 }
 
-layers='base|kern|grad|text|model|rl|script'
+layers='base|kern|grad|text|model|rl|script|api'
 
 # may LAYER ALLOWED... : its own includes name a layer of the list (grpo.h is for the top two)
 may() {
@@ -24,7 +24,7 @@ may() {
   result "$layer includes only ${*/%/\/}" \
     "$(grep -nHE "^[[:space:]]*#[[:space:]]*include[[:space:]]*(\"|<($layers)/)" $(sources "src/$layer") /dev/null |
        grep -vE "include[[:space:]]*[\"<]($allowed)/" |
-       { [ "$layer" = rl ] || [ "$layer" = script ] && grep -v '"grpo.h"' || cat; })"
+       { [ "$layer" = api ] || [ "$layer" = script ] && grep -v '"grpo.h"' || cat; })"
 }
 
 # only NAME PATTERN FILES : only those files include it (FILES: an extended regular expression)
@@ -40,6 +40,7 @@ may text   base text
 may model  base kern grad text model
 may rl     base kern grad text model rl
 may script base kern grad text model rl script
+may api    base kern grad text model rl script api
 only "src/script, src/main.c and src/module.c include Lua" '(lua5.4/)?(lua|lauxlib|lualib|luaconf)\.h' 'src/script/[^:]*|src/(main|module)\.c'
 only "src/base/json.c includes cJSON" '(cjson/)?cJSON\.h' 'src/base/json\.c'
 only "src/base/regex.c includes PCRE2" 'pcre2(posix)?\.h' 'src/base/regex\.c'

@@ -54,4 +54,24 @@ else
     echo "ok $number - closing leaves nothing # SKIP valgrind is not installed"
   fi
 fi
+
+# ---- busted and luarocks ----------------------------------------------------------------------------------------------------------
+if command -v busted >/dev/null && [ -z "$preload" ]; then
+  stock "$(command -v busted)" --lua="$lua" -p '_test' --helper=tests/stock/busted.lua -o TAP rewards >"$work/out" 2>&1
+  result "reward tests run under busted" \
+    "$([ "$(grep -c '^ok' "$work/out")" -gt 40 ] && ! grep -A 8 '^not ok' "$work/out" || tail -n 20 "$work/out")"
+else
+  number=$((number + 1))
+  echo "ok $number - reward tests run under busted # SKIP busted is not installed, or a build with a sanitizer"
+fi
+if command -v luarocks >/dev/null && [ "$(basename "$(dirname "$GRPO")")" = release ]; then
+  unset MAKEFLAGS MFLAGS MAKELEVEL BUILD MODE
+  result "luarocks lint" "$(luarocks lint grpo-scm-1.rockspec 2>&1)"
+  HOME=$work luarocks --lua-version 5.4 --tree "$work/tree" make grpo-scm-1.rockspec >"$work/out" 2>&1
+  LUA_CPATH="$work/tree/lib/lua/5.4/?.so" "$lua" -e 'print(require("grpo").tensor { 1, 2 }:sum():item())' >"$work/answer" 2>&1
+  result "luarocks make installs a module that works" "$(grep -qx 3.0 "$work/answer" || cat "$work/out" "$work/answer")"
+else
+  number=$((number + 1))
+  echo "ok $number - luarocks make # SKIP luarocks is not installed, or not the release build"
+fi
 finish

@@ -305,3 +305,22 @@ TEST(running_out_of_memory_is_an_error_and_leaves_the_tape_usable) {
     tape_free(&tape);
   }
 }
+
+TEST(two_results_go_back_through_the_graph_at_once) {
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  const real one[] = {1, 2, 3, 4}, two[] = {.5, -1, 2, 0};
+  real apart[4];
+  Tensor *x = leaf(2, 2, 1);
+  Tensor *trunk = apply(OP_mul, x, x, NULL);
+  Tensor *y = apply(OP_mul, trunk, x, NULL), *z = apply(OP_add, trunk, trunk, NULL);
+  CHECK(tape_backward_from(&tape, y, one) == GRPO_OK);
+  CHECK(tape_backward_from(&tape, z, two) == GRPO_OK);
+  memcpy(apart, x->grad, sizeof apart);
+  memset(x->grad, 0, sizeof apart);
+  CHECK(tape_seed(&tape, z, two) == GRPO_OK);
+  CHECK(tape_backward_from(&tape, y, one) == GRPO_OK);
+  for (int i = 0; i < 4; i++) CHECK_NEAR(x->grad[i], apart[i], 1e-5);
+  Tensor *c = filled(2, 2, 1);
+  CHECK(tape_seed(&tape, c, one) == GRPO_EARG);
+  tape_free(&tape);
+}

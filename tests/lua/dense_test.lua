@@ -372,3 +372,18 @@ describe("statistics.paired_bootstrap", function()
     assert.matches("did you mean 'level'", message_of(statistics.paired_bootstrap, { 1 }, { 1 }, { levl = 0.9 }))
   end)
 end)
+
+describe("a generated text", function()
+  local verse = require "grpo.tasks.verse"
+
+  it("is the same for the same seed, as long as asked for, and has windows like a file's", function()
+    local one = verse.text { n = 3000 }
+    assert.equal(one, verse.text { n = 3000 })
+    assert.is_true(one ~= verse.text { n = 3000, seed = 1 })
+    assert.is_true(#one >= 2990 and #one < 3500)
+    local ds = grpo.data.windows(one, { window = 10, prompt = 4, from = 0.5 })
+    assert.equal((#one - #one // 2) // 10, #ds)
+    assert.equal(one:sub(#one // 2 + 1, #one // 2 + 10), ds[1].text)
+    assert.matches("want a string", message_of(grpo.data.windows, 5))
+  end)
+end)

@@ -318,6 +318,17 @@ describe("?NAME", function()
   end
 end)
 
+describe("the annotations of the prompt's functions", function()
+  it("name exactly those that there are", function()
+    local there, annotated = { show = true, tokens = true }, {}
+    for name in core.embedded("lua/grpo/control.lua"):gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
+    there.print = nil -- Lua's
+    for name in core.embedded("lua/grpo/meta/session.lua"):gmatch("\nfunction ([%w_]+)%(") do annotated[name] = true end
+    assert.same(there, annotated)
+    assert(load(core.embedded("lua/grpo/meta/session.lua")))
+  end)
+end)
+
 describe("a step's intermediates", function()
   it("are those that the update saw", function()
     local tr = trainer()

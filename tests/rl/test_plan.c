@@ -25,12 +25,14 @@ TEST(a_unit_is_a_group_or_a_piece_of_a_large_one) {
   const int lengths[] = {10, 20, 30, 1200, 1200, 3}, prompts[] = {5, 600};
   Batch b = make_batch(2, 3, lengths, prompts);
   Unit u[6];
-  const int n = units_of_batch(&b, u);
+  const int n = units_of_batch(&b, 0, u);
   CHECK(n == 3);
   CHECK(u[0].first == 0 && u[0].n == 3 && u[0].rows == 5 + 9 + 19 + 29 && u[0].tokens == 60);
   CHECK(u[1].first == 3 && u[1].n == 1 && u[1].rows == 600 + 1199 && u[1].token0 == 60);
   CHECK(u[2].first == 4 && u[2].n == 2 && u[2].rows == 600 + 1199 + 2 && u[2].token0 == 1260);
   CHECK(u[2].tokens == 1203);
+  CHECK(units_of_batch(&b, MAX_NEW, u) == 3); /* every completion has a row for its end */
+  CHECK(u[0].rows == 5 + 60 && u[1].rows == 600 + 1200 && u[2].rows == 600 + 1203);
   CHECK(unit_rows_max(3, 600, 1500) == 2099);
   CHECK(unit_rows_max(4, 100, 50) == 100 + 4 * 49);
   batch_free(&b);
@@ -38,11 +40,13 @@ TEST(a_unit_is_a_group_or_a_piece_of_a_large_one) {
 
 TEST(micro_batches_hold_whole_units) {
   const Unit u[] = {{.rows = 40}, {.rows = 60}, {.rows = 10}, {.rows = 200}, {.rows = 5}};
+  const int order[] = {0, 1, 2, 3, 4}, other[] = {3, 2, 1};
   MicroBatch m[5];
-  CHECK(plan_cut(5, u, 100, m) == 4);
+  CHECK(plan_cut(5, order, u, 100, m) == 4);
   CHECK(m[0].first == 0 && m[0].n == 2 && m[1].n == 1 && m[2].n == 1 && m[3].first == 4);
-  CHECK(plan_cut(5, u, 0, m) == 5);
-  CHECK(plan_cut(5, u, 1000, m) == 1);
+  CHECK(plan_cut(5, order, u, 0, m) == 5);
+  CHECK(plan_cut(5, order, u, 1000, m) == 1);
+  CHECK(plan_cut(3, other, u, 100, m) == 2 && m[0].n == 1 && m[1].first == 1 && m[1].n == 2);
 }
 
 TEST(masks_and_counts_are_of_the_whole_step) {

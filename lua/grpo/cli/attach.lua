@@ -1,6 +1,8 @@
+local complete = require "grpo.complete"
 local core = require "grpo.core"
 local display = require "grpo.display"
 local history = require "grpo.history"
+local paint = require "grpo.pretty.paint"
 
 local command = {
   usage = "attach RUN",
@@ -19,8 +21,12 @@ between two steps, on the trainer's own thread, under limits.hook; the run goes 
   ?NAME                    what is known of NAME;  Ctrl-D leaves
 
 What changes options, weights or tr.state is recorded in RUN/events.jsonl, and a resume applies it again at the same
-step.  Without a terminal the lines of standard input are run one after the other.]],
+step.  Without a terminal the lines of standard input are run one after the other; the exit status is 1 when one
+failed.  TAB completes, ?NAME explains, .time EXPR measures, as in grpo repl.]],
 }
+
+-- What the prompt's variables are, on the other side.
+local classes = { tr = "grpo.Trainer", m = "grpo.Model", tok = "grpo.Tokenizer", exp = "grpo.Experiment" }
 
 local function fail(code, format, ...)
   error(core.error(code, ("attach: " .. format):format(...)), 0)
@@ -45,9 +51,10 @@ local function receive(channel, run)
   end
 end
 
--- Sends a text and shows the answer.  True when more lines belong to it.
-local function ask(channel, run, id, text)
-  if not channel:write(core.json_encode { id = id, text = text }) then fail("EIO", "%s: the run has ended", run.dir) end
+-- Sends a text and shows the answer.  True when more lines belong to it; third result: it failed.
+local function ask(channel, run, id, text, look)
+  local request = { id = id, text = text, look = { width = look.width, colour = look.colour } }
+  if not channel:write(core.json_encode(request)) then fail("EIO", "%s: the run has ended", run.dir) end
   while true do
     local answer, signal = receive(channel, run)
     if not answer then
@@ -55,18 +62,21 @@ local function ask(channel, run, id, text)
       return false, signal
     end
     if answer.id == id then
-      core.out(display.clean(answer.out or ""))
+      core.out((look.colour and display.clean_but_colours or display.clean)(answer.out or ""))
       core.err(display.clean(answer.err or ""))
-      return answer.more
+      return answer.more, nil, answer.failed
     end
   end
 end
 
 local function interactive(channel, run)
-  local edit = core.edit
-  edit.open({ grpo = require "grpo" })
-  local pending, id
-  id = 0
+  local edit, env = core.edit, { grpo = require "grpo", schedule = require "grpo.schedule" }
+  local pending, id = nil, 0
+  edit.open(function(line)
+    local before = pending and pending .. "\n" or ""
+    local first, list = complete.at(before .. line, env, classes)
+    return first - #before, list
+  end)
   while true do
     local line = edit.read(pending and ">> " or run.name .. "> ")
     if line == nil then break end
@@ -76,25 +86,28 @@ local function interactive(channel, run)
       edit.remember(line)
       local text = pending and pending .. "\n" .. line or line
       id = id + 1
-      pending = ask(channel, run, id, text) and text or nil
+      if text:find("^%s*%.quit%s*$") then break end
+      pending = ask(channel, run, id, text, paint.look()) and text or nil
     end
   end
   edit.close()
 end
 
 local function piped(channel, run)
-  local pending, id = nil, 0
+  local pending, id, any_failed = nil, 0, false
   for line in io.lines() do
     local text = pending and pending .. "\n" .. line or line
     id = id + 1
     pending = nil
     if text:match("%S") then
-      local more, signal = ask(channel, run, id, text)
+      local more, signal, failed = ask(channel, run, id, text, paint.look())
       if signal then return signal == "TERM" and 143 or 130 end
+      any_failed = any_failed or failed
       pending = more and text or nil
     end
   end
   if pending then fail("EARG", "the last lines are only the beginning of something") end
+  return any_failed and 1 or 0
 end
 
 function command.run(o)

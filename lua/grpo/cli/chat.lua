@@ -194,8 +194,9 @@ local function own_sampling(place)
 end
 
 local function make_chat(o)
-  local model, place = loading.open(o.words[1], { base = o.flags.base, quantize = o.flags.quantize,
-    compute = o.flags.compute, grow = true })
+  local model, place = loading.open(o.words[1], { base = o.flags.base,
+    quantize = flags.choice(o, "quantize", "nf4", "int8"),
+    compute = flags.choice(o, "compute", "f32", "bf16", "auto"), grow = true })
   local own = own_sampling(place)
   if not model.tokenizer then
     error(core.error("ENOENT", ("chat: %s: there is no tokenizer beside the model"):format(place.path)), 0)

@@ -125,7 +125,7 @@ end
 local function memory_line(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  for _, name in ipairs { "weights", "reference", "optimizer", "cache", "batch", "kept", "activations" } do
+  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))

@@ -3,6 +3,7 @@ local rundir = require "grpo.rundir"
 local checkpoint = require "grpo.checkpoint"
 local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
+local history = require "grpo.history"
 local script = require "grpo.cli.script"
 
 local command = {
@@ -12,8 +13,9 @@ local command = {
   overrides = true,
   flags = { n = "value", samples = "value", threads = "value", json = "flag" },
   help = [[
-Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint), or one CHECKPOINT
-of a run.  Another model with SCRIPT's questions and rewards: model.path=DIR, which may be an adapter.
+Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint; a directory, or a name in
+runs/), or one CHECKPOINT of a run.  Another model with SCRIPT's questions and rewards: model.path=DIR, which may be an
+adapter.
 
   --n N         only the first N held-out rows
   --samples N   show N completions (default 3)
@@ -27,6 +29,7 @@ local function experiment_of(o)
   if core.fs.exists(what .. "/trainer.json") and core.fs.exists(what .. "/../../run.json") then
     what, one = what .. "/../..", what
   end
+  if not one and not core.fs.exists(what) and not what:find("[/.]") then what = history.find(what) end
   if not core.fs.exists(what .. "/run.json") then
     if core.fs.isdir(what) then
       error(core.error("EARG", ("eval: %s: is neither a run nor a checkpoint of one; to evaluate a model, give a "
@@ -36,7 +39,7 @@ local function experiment_of(o)
   end
   local info = rundir.read_json(what .. "/run.json")
   local e = script.of_run(what, info, o.overrides)
-  local from = one or checkpoint.newest(what)
+  local from = one or checkpoint.newest(what, true)
   if not from then error(core.error("ENOENT", what .. ": has no checkpoint yet"), 0) end
   return e, from
 end

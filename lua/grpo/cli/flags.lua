@@ -26,6 +26,16 @@ function flags.integer(o, name, low, default)
   return n
 end
 
+-- One of the words; nil without the flag.
+function flags.choice(o, name, ...)
+  local text = o.flags[name]
+  if text == nil then return nil end
+  for _, word in ipairs { ... } do
+    if word == text then return text end
+  end
+  wrong(name, text, table.concat({ ... }, ", "):gsub(", ([^,]*)$", " or %1"))
+end
+
 -- --threads, put into effect; its value or nil.
 function flags.threads(o)
   local n = flags.integer(o, "threads", 1)

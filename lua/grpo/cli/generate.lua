@@ -29,8 +29,8 @@ function command.run(o)
   end
   if prompt == "-" then prompt = io.read("a") end
   flags.threads(o)
-  local model = loading.open(path, { quantize = o.flags.quantize, compute = o.flags.compute, base = o.flags.base,
-    grow = true })
+  local model = loading.open(path, { quantize = flags.choice(o, "quantize", "nf4", "int8"),
+    compute = flags.choice(o, "compute", "f32", "bf16", "auto"), base = o.flags.base, grow = true })
   local list = model:generate(prompt, {
     max_new_tokens = flags.integer(o, "max", 1, 256), temperature = flags.number(o, "temperature", 1.0),
     top_p = flags.number(o, "top-p", 1.0), top_k = flags.integer(o, "top-k", 0, 0),

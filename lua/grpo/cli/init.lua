@@ -16,6 +16,9 @@ cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate", "
 
 local module_of = { init = "grpo.cli.starter" }
 
+-- Their first word may be a script, and then one that came with grpo.
+local takes_script = { run = true, check = true, eval = true, repl = true }
+
 function cli.command(name)
   for _, known in ipairs(cli.commands) do
     if known == name then return require(module_of[name] or "grpo.cli." .. name) end
@@ -105,6 +108,7 @@ local function run_command(name, words)
     return 0
   end
   cli.trace = o.flags.trace
+  if takes_script[name] and o.words[1] then o.words[1] = require("grpo.share").find(o.words[1]) end
   local ok, status = core.protected(command.run, o)
   if ok then return status or 0 end
   return cli.report(status)

@@ -148,12 +148,13 @@ local function score_again(run, step, o, n)
   for _, rows in ipairs(steps_of(run, step)) do
     local p = ps[rows[1].step]
     if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end
-    local config = e.stages[p.stage].config
+    local stage = e.stages[p.stage]
+    local config = stage.config
     if not rows[1].row then
       complain("EFORMAT", "%s: its completions do not name their rows: an older version made the run", run.dir)
     end
     local cs = rescore.completions(rows, config)
-    rescore.step(cs, entries, config, p)
+    rescore.step(cs, entries, config, p, stage.kind)
     for _, c in ipairs(cs) do
       count, flipped = count + 1, flipped + (c.flipped and 1 or 0)
       failed = failed + (c.errors and 1 or 0)

@@ -127,10 +127,7 @@ end
 local function resume(o, root, options)
   local directory = open_for_resume(o, root)
   local info = directory.info
-  if info.state == "finished" then
-    core.err(("grpo: %s is finished already\n"):format(directory.dir))
-    return nil, directory
-  end
+  if info.state == "finished" then return nil, directory end
   local e = script.of_run(directory.dir, info, o.overrides, o.words[1] and o.flags.force and o.words[1] or nil)
   e.config.name = info.name
   keep_compute(e, info, o.flags.force)
@@ -200,6 +197,7 @@ function run.run(o)
   end
   local tr, directory = prepare(o, ready ~= nil)
   if not tr then
+    core.err(("grpo: %s is finished already\n"):format(directory.dir))
     result_line(o, directory, { state = "finished" })
     return 0
   end
@@ -214,6 +212,6 @@ function run.run(o)
   return 0
 end
 
-run.described = described
+run.described, run.begin, run.resume = described, begin, resume
 
 return run

@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
+local shared = require "grpo.share"
 
 local script = {}
 
@@ -36,14 +37,17 @@ function script.forget_saved()
   for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
 end
 
--- o: { args=, overrides= } of a command line; modules: a directory searched before all others.
+-- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: a directory searched before all others.
 -- Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
-  local text, message, code = core.fs.read(path)
+  local text, message, code = o.text, nil, nil
+  if not text then text, message, code = core.fs.read(path) end
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
-  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  local share, installed = shared.directory()
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s%s"):format(directory, directory, package.path,
+    installed and (";%s/?.lua"):format(share) or "")
   grpo.args = o.args or {}
   experiment.script_path = path
   experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))

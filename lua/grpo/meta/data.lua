@@ -22,6 +22,12 @@ function data.csv(path) end
 ---@return grpo.Dataset
 function data.text(path, opts) end
 
+---The same of a string.
+---@param text string
+---@param opts? { window?: integer, prompt?: integer, stride?: integer, tokenizer?: grpo.Tokenizer, from?: number, to?: number }
+---@return grpo.Dataset
+function data.windows(text, opts) end
+
 ---@param rows table[]
 ---@return grpo.Dataset
 function data.list(rows) end

@@ -22,7 +22,7 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a .gguf file
@@ -148,14 +148,15 @@
 ---@field lambda_neg? number vespo's decay for A < 0 (default 2)
 
 ---@class grpo.Options.train.ppo
----@field critic? "shared" not in this version: where the value head sits (default "shared")
----@field gamma? number not in this version: discount (default 1)
----@field lambda? number not in this version: GAE's lambda (default 0.95)
----@field value_coef? number not in this version: weight of the value loss (default 0.1)
----@field clip_value? number not in this version: how far a value may move (default 0.2)
----@field minibatches? integer not in this version: minibatches of one iteration (default 1)
----@field whiten_rewards? boolean not in this version: whiten rewards before GAE (default false)
----@field kl_coef? number not in this version: KL in the per-token reward (default 0.05)
+---@field critic? "shared"|"separate" where values come from: a head on the policy's own states, or on those of a copy of the policy that is trained beside it (default "shared")
+---@field gamma? number discount of later rewards (default 1)
+---@field lambda? number GAE's lambda: 0 trusts the values, 1 the rewards (default 0.95)
+---@field value_coef? number weight of the value loss (default 0.1)
+---@field clip_value? number how far a value may move from that of the rollout before its loss holds it back (default 0.2)
+---@field minibatches? integer optimizer steps of one iteration, each on its share of the prompts (default 1)
+---@field whiten_rewards? boolean rewards of the step get standard deviation 1 before GAE (default false)
+---@field kl_coef? number|grpo.Schedule the coefficient of KL in the reward of each token; 0: no reference forward at all (default 0.05)
+---@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")
 
 ---@class grpo.Options.train.optimizer
 ---@field name? "adamw" the optimizer (default "adamw")
@@ -197,4 +198,4 @@
 ---@field on_end? fun(tr: grpo.Trainer, why: string) on_end(tr, why)
 
 ---@class grpo.Stage: grpo.Options
----@field kind "sft"|"grpo"
+---@field kind "sft"|"grpo"|"ppo"

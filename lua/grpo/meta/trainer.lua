@@ -28,6 +28,7 @@
 ---@field target_ids integer[]|nil with data.target: what it gives for the row
 ---@field target_logprobs number[]|nil log-probability of each of these under the policy, after what was sampled so far
 ---@field logprobs number[] of each sampled token
+---@field prompt_index integer position of its prompt in the step, from 1
 ---@field index integer position in the group, from 1
 ---@field group grpo.Completion[]
 ---@field step integer

@@ -68,7 +68,7 @@ local function least_logprob(c, piece)
 end
 
 -- The text with its tokens' probabilities, and the key to it; without tokens the text alone.
-local function coloured_text(c, look)
+function rollouts.coloured_text(c, look)
   local known = look.tokenizer and type(c.ids) == "table" and type(c.logprobs) == "table" and #c.ids > 0
     and #c.ids == #c.logprobs
   local pieces = known and rollouts.pieces(look.tokenizer, c.ids, c.text)
@@ -110,7 +110,7 @@ local function head_text(c)
 end
 
 function rollouts.completion(c, look)
-  local text, key = coloured_text(c, look)
+  local text, key = rollouts.coloured_text(c, look)
   local lines = { paint.colour(look, "cyan", head_text(c)) }
   if type(c.prompt) == "string" then
     lines[#lines + 1] = paint.colour(look, "dim", paint.cut("prompt: " .. paint.one_line(c.prompt), look.width - 1))

@@ -23,6 +23,8 @@ local panels = {
   { "Completion length", "completions/mean_length", "completions/min_length", "completions/max_length" },
   { "Groups without a signal, completions cut off", "frac_reward_zero_std", "completions/clipped_ratio" },
   { "Clipped tokens", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean" },
+  { "Value loss", "loss/value_avg" },
+  { "Variance of returns that the critic foresees", "val/explained_variance" },
   { "Gradient norm", "grad_norm" },
   { "Loss of supervised steps", "loss", only = "sft" },
   { "Learning rate", "learning_rate" },

@@ -105,7 +105,7 @@ function grpo.step(stage, p)
   local beta = scheduled(config, "train.kl", config.train.kl, p)
   local lr = scheduled(config, "train.lr", config.train.lr, p)
   local s = sampled.gather(stage, p)
-  if wants_reference(stage, beta) then stage.engine:reference(s.batch) end
+  if wants_reference(stage, beta) then sampled.reference(stage, s) end
   if config.train.kl_in == "reward" and beta > 0 then subtract_kl(s.batch, s.cs, beta) end
   sampled.publish(stage, s)
   local given = advantages(stage, s.cs, s.weights)

@@ -79,9 +79,16 @@ function sampled.gather(stage, p)
   s.generated = core.clock()
   s.cs = rollout.all(s.batch, s.list, config.sampling.group_size, context(stage))
   tr:check_interrupt()
-  s.failures, s.seconds = score(stage, s.cs, s.weights)
+  s.failures, s.seconds = score(stage, s.cs, s.weights) -- seconds: by entry
   s.replaced = config.train.skip_zero_std_groups and replace_tied(stage, s.batch, s.list, s.cs, s.weights) or 0
   return s
+end
+
+-- The frozen reference over the same tokens.
+function sampled.reference(stage, s)
+  local started = core.clock()
+  stage.engine:reference(s.batch)
+  s.referenced = core.clock() - started
 end
 
 -- Shows the sample to hooks, which may change rewards.
@@ -164,6 +171,12 @@ local function slowest(seconds)
   return name
 end
 
+local function sum(seconds)
+  local total = 0.0
+  for _, v in sorted_pairs(seconds) do total = total + v end
+  return total
+end
+
 -- Adds what the sample shows to the metrics; rewarded: when the update began.  Returns the tokens that were drawn.
 function sampled.measure(stage, s, rewarded, metrics)
   reward_metrics(stage, s.cs, metrics)
@@ -172,7 +185,8 @@ function sampled.measure(stage, s, rewarded, metrics)
   local tokens = 0
   for _, c in ipairs(s.cs) do tokens = tokens + turns.drawn(c) end
   metrics.num_sequences = #s.cs
-  metrics["time/generate"], metrics["time/reward"] = s.generated - s.started, rewarded - s.generated
+  metrics["time/generate"], metrics["time/reward"] = s.generated - s.started, sum(s.seconds)
+  metrics["time/reference"] = s.referenced
   metrics["time/train"] = core.clock() - rewarded
   metrics["tokens_per_second/generate"] = tokens / metrics["time/generate"]
   metrics["tokens_per_second/train"] = tokens / metrics["time/train"]

@@ -1,0 +1,243 @@
+# Completion of grpo's commands, flags, options, runs and files in bash.  Written by `make completions`.
+# shellcheck shell=bash
+
+# What a kind of word may be: $1 the kind, $2 what is typed so far.
+_grpo_words() {
+  local f
+  case $1 in
+    script) compgen -f -X '!*.lua' -- "$2"; compgen -d -S / -- "$2" ;;
+    run)
+      for f in runs/*/run.json; do
+        [ -e "$f" ] || continue
+        f=${f%/run.json}
+        [[ $f == "$2"* ]] && echo "$f"
+        [[ ${f#runs/} == "$2"* ]] && echo "${f#runs/}"
+      done ;;
+    model) compgen -d -- "$2"; compgen -f -X '!*.gguf' -- "$2" ;;
+    dir) compgen -d -- "$2" ;;
+    file) compgen -f -- "$2" ;;
+    command) compgen -W "run check test repl attach eval generate chat export runs logs stop report replay diff init bench doctor help" -- "$2" ;;
+    option) compgen -S = -W "name seed threads compute extends model.path model.config model.tokenizer model.dtype model.quantize model.lora.rank model.lora.alpha model.lora.dropout model.lora.targets model.gradient_checkpointing model.chat_template reference data.shuffle data.max_prompt_tokens data.too_long sampling.group_size sampling.max_new_tokens sampling.temperature sampling.top_p sampling.top_k sampling.min_p sampling.repetition_penalty sampling.stop sampling.stop_regex reward.aggregate reward.on_error limits.reward.instructions limits.reward.memory limits.reward.seconds limits.tool.instructions limits.tool.memory limits.tool.seconds limits.hook.instructions limits.hook.memory limits.hook.seconds limits.schedule.instructions limits.schedule.memory limits.schedule.seconds turns.max turns.format train.steps train.epochs train.prompts_per_step train.iterations train.micro_batch_tokens train.loss train.clip train.clip_high train.delta train.importance train.advantage.scale train.advantage.baseline train.advantage.normalize train.kl train.kl_estimator train.kl_in train.kl_bias_correction train.off_policy_mask train.sampler_correction.mode train.sampler_correction.min train.sampler_correction.max train.entropy train.top_entropy_quantile train.mask_truncated train.sapo.pos train.sapo.neg train.vespo.k_pos train.vespo.lambda_pos train.vespo.k_neg train.vespo.lambda_neg train.cispo_cap train.ppo.critic train.ppo.gamma train.ppo.lambda train.ppo.value_coef train.ppo.clip_value train.ppo.minibatches train.ppo.whiten_rewards train.ppo.kl_coef train.ppo.kl_estimator train.skip_zero_std_groups train.lr train.optimizer.name train.optimizer.beta1 train.optimizer.beta2 train.optimizer.eps train.optimizer.weight_decay train.max_grad_norm train.sync_reference.every train.sync_reference.mixup train.reuse_rollout eval.every eval.samples eval.group_size eval.temperature log.every log.completions log.tensorboard checkpoint.every checkpoint.keep checkpoint.best" -- "$2" ;;
+  esac
+}
+
+_grpo() {
+  local cur=${COMP_WORDS[COMP_CWORD]} before='' equals='' kinds='' choices='' flags='' kind line
+  COMPREPLY=()
+  [ "$COMP_CWORD" -gt 0 ] && before=${COMP_WORDS[COMP_CWORD - 1]}
+  # "--flag=x" and "key=x" are three words here
+  if [ "$cur" = = ]; then
+    cur='' equals=1
+  elif [ "$before" = = ] && [ "$COMP_CWORD" -gt 1 ]; then
+    before=${COMP_WORDS[COMP_CWORD - 2]} equals=1
+  elif [[ $before != -* ]]; then
+    before=''
+  fi
+  if [ "$COMP_CWORD" = 1 ]; then
+    kinds=command flags='--help --version --trace'
+  else
+    case ${COMP_WORDS[1]} in
+      run)
+        flags='--detach --dir --force --json --quiet --resume --steps --threads --arg --help -h'
+        case $before in
+          --dir) kinds=dir ;;
+          --resume) if [ -n "$equals" ]; then kinds=run; else kinds='script option'; fi ;;
+          --steps) : ;;
+          --threads) : ;;
+          --arg) : ;;
+          *) kinds='script option' ;;
+        esac ;;
+      check)
+        flags='--threads --arg --help -h'
+        case $before in
+          --threads) : ;;
+          --arg) : ;;
+          *) kinds='script option' ;;
+        esac ;;
+      test)
+        flags='--filter --fuzz --junit --n --record --tap --help -h'
+        case $before in
+          --filter) : ;;
+          --fuzz) kinds=script ;;
+          --junit) kinds=file ;;
+          --n) : ;;
+          --record) kinds=run ;;
+          *) kinds='file dir' ;;
+        esac ;;
+      repl)
+        flags='--compute --threads --arg --help -h'
+        case $before in
+          --compute) choices='f32 bf16' ;;
+          --threads) : ;;
+          --arg) : ;;
+          *) kinds='script model run option' ;;
+        esac ;;
+      attach)
+        flags='--help -h'
+        case $before in
+          *) kinds='run' ;;
+        esac ;;
+      eval)
+        flags='--json --n --samples --threads --arg --help -h'
+        case $before in
+          --n) : ;;
+          --samples) : ;;
+          --threads) : ;;
+          --arg) : ;;
+          *) kinds='script run dir option' ;;
+        esac ;;
+      generate)
+        flags='--base --compute --json --max --n --quantize --seed --temperature --threads --top-k --top-p --help -h'
+        case $before in
+          --base) kinds=dir ;;
+          --compute) choices='f32 bf16' ;;
+          --max) : ;;
+          --n) : ;;
+          --quantize) choices='nf4 int8' ;;
+          --seed) : ;;
+          --temperature) : ;;
+          --threads) : ;;
+          --top-k) : ;;
+          --top-p) : ;;
+          *) kinds='model' ;;
+        esac ;;
+      chat)
+        flags='--base --compute --max --min-p --quantize --seed --system --temperature --threads --top-k --top-p --help -h'
+        case $before in
+          --base) kinds=dir ;;
+          --compute) choices='f32 bf16' ;;
+          --max) : ;;
+          --min-p) : ;;
+          --quantize) choices='nf4 int8' ;;
+          --seed) : ;;
+          --system) : ;;
+          --temperature) : ;;
+          --threads) : ;;
+          --top-k) : ;;
+          --top-p) : ;;
+          *) kinds='model' ;;
+        esac ;;
+      export)
+        flags='--base --dtype --force --format --merge --quantize --threads --help -h'
+        case $before in
+          --base) kinds=dir ;;
+          --dtype) choices='f32 bf16 f16' ;;
+          --format) choices='hf adapter gguf' ;;
+          --quantize) choices='nf4 q8_0 q4_0' ;;
+          --threads) : ;;
+          *) kinds='run model file' ;;
+        esac ;;
+      runs)
+        flags='--dir --json --help -h'
+        case $before in
+          --dir) kinds=dir ;;
+          *) kinds='' ;;
+        esac ;;
+      logs)
+        flags='--dir --follow -f --lines -n --help -h'
+        case $before in
+          --dir) kinds=dir ;;
+          --lines | -n) : ;;
+          *) kinds='run' ;;
+        esac ;;
+      stop)
+        flags='--dir --now --wait --help -h'
+        case $before in
+          --dir) kinds=dir ;;
+          --wait) : ;;
+          *) kinds='run' ;;
+        esac ;;
+      report)
+        flags='--completions --out --help -h'
+        case $before in
+          --completions) : ;;
+          --out) kinds=file ;;
+          *) kinds='run' ;;
+        esac ;;
+      replay)
+        flags='--json --n --regenerate --reward --arg --help -h'
+        case $before in
+          --n) : ;;
+          --reward) kinds=file ;;
+          --arg) : ;;
+          *) kinds='run' ;;
+        esac ;;
+      diff)
+        flags='--json --help -h'
+        case $before in
+          *) kinds='run' ;;
+        esac ;;
+      init)
+        flags='--help -h'
+        case $before in
+          *) kinds='dir' ;;
+        esac ;;
+      bench)
+        flags='--base --check --compute --json --reuse --runs --sharing --threads --weights --workload --write-expected --help -h'
+        case $before in
+          --base) choices='f32 bf16' ;;
+          --check) kinds=file ;;
+          --compute) choices='f32 bf16 both' ;;
+          --reuse) choices='on off both' ;;
+          --runs) : ;;
+          --sharing) choices='on off both' ;;
+          --threads) : ;;
+          --weights) choices='f32 bf16 int8 nf4' ;;
+          --workload) choices='W1 W2 W3 W4 decode matrices kernels' ;;
+          --write-expected) kinds=file ;;
+          *) kinds='' ;;
+        esac ;;
+      doctor)
+        flags='--json --help -h'
+        case $before in
+          *) kinds='' ;;
+        esac ;;
+      help)
+        flags='--help -h'
+        case $before in
+          *) kinds='command' ;;
+        esac ;;
+    esac
+    case $before in
+      compute) kinds='' choices='f32 bf16 auto' ;;
+      model.dtype) kinds='' choices='f32 bf16 auto' ;;
+      model.quantize) kinds='' choices='nf4 int8' ;;
+      model.gradient_checkpointing) kinds='' choices='true false' ;;
+      reference) kinds='' choices='true false' ;;
+      data.shuffle) kinds='' choices='true false' ;;
+      data.too_long) kinds='' choices='drop truncate_left error' ;;
+      reward.aggregate) kinds='' choices='sum normalize_then_sum' ;;
+      reward.on_error) kinds='' choices='stop zero skip' ;;
+      turns.format) kinds='' choices='auto chat json compact' ;;
+      train.loss) kinds='' choices='grpo bnpo dr_grpo dapo gspo gspo_token luspo gmpo cispo sapo vespo reinforce rloo' ;;
+      train.importance) kinds='' choices='token sequence' ;;
+      train.advantage.scale) kinds='' choices='group batch none' ;;
+      train.advantage.baseline) kinds='' choices='mean leave_one_out none' ;;
+      train.advantage.normalize) kinds='' choices='true false' ;;
+      train.kl_estimator) kinds='' choices='k1 k2 k3 full' ;;
+      train.kl_in) kinds='' choices='loss reward' ;;
+      train.kl_bias_correction) kinds='' choices='true false' ;;
+      train.sampler_correction.mode) kinds='' choices='token_truncate token_mask sequence_truncate sequence_mask' ;;
+      train.mask_truncated) kinds='' choices='true false' ;;
+      train.ppo.critic) kinds='' choices='shared separate' ;;
+      train.ppo.whiten_rewards) kinds='' choices='true false' ;;
+      train.ppo.kl_estimator) kinds='' choices='k1 k2 k3' ;;
+      train.skip_zero_std_groups) kinds='' choices='true false' ;;
+      train.optimizer.name) kinds='' choices='adamw' ;;
+      train.reuse_rollout) kinds='' choices='auto true false' ;;
+      log.tensorboard) kinds='' choices='true false' ;;
+    esac
+  fi
+  if [[ $cur == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$cur")
+    return
+  fi
+  while IFS= read -r line; do COMPREPLY+=("$line"); done < <(
+    [ -z "$choices" ] || compgen -W "$choices" -- "$cur"
+    for kind in $kinds; do _grpo_words "$kind" "$cur"; done)
+  # a directory or "key=" is not the end of a word
+  if [ "${#COMPREPLY[@]}" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then compopt -o nospace 2>/dev/null; fi
+  return 0
+}
+
+complete -F _grpo grpo

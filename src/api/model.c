@@ -1,0 +1,408 @@
+/* model.c - models: making, loading, saving, what they compute for one sequence. */
+#include <math.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "model/lora.h"
+
+/* The handle takes over m. */
+static Status wrap(grpo_context *c, Model *m, grpo_model **out) {
+  grpo_model *h = mem_alloc(sizeof *h);
+  if (!h) {
+    model_release(m);
+    return fail(GRPO_ENOMEM, "model");
+  }
+  *h = (grpo_model){context_retain(c), m};
+  *out = h;
+  return GRPO_OK;
+}
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+static const grpo_model_options defaults = {
+    .size = sizeof(grpo_model_options), .storage = "f32", .compute = "auto"};
+
+grpo_status grpo_model_options_init(grpo_model_options *o, size_t size) {
+  return options_init(o, size, &defaults, sizeof defaults);
+}
+
+typedef struct Settings {
+  Storage storage;
+  Compute compute;
+  uint64_t seed;
+} Settings;
+
+static Status settings_take(const grpo_model_options *o, Settings *out) {
+  static const Storage storages[] = {STORE_F32, STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
+  static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16, (Compute)COMPUTE_AUTO};
+  grpo_model_options own = defaults;
+  int storage = 0, compute = 2;
+  try(options_take(&own, sizeof own, o, "grpo_model_options"));
+  if (own.storage) try(choice_of("storage", own.storage, "f32|auto|bf16|int8|nf4", &storage));
+  if (own.compute) try(choice_of("compute", own.compute, "f32|bf16|auto", &compute));
+  *out = (Settings){storages[storage], computes[compute], own.seed};
+  return GRPO_OK;
+}
+
+/* ---- load, new, clone ------------------------------------------------------------------------ */
+
+/* A run's directory stands for its latest checkpoint; *found is `path` or in b. */
+static Status find(const char *path, Buf *b, const char **found) {
+  buf_printf(b, "%s/run.json", path);
+  try(buf_status(b));
+  *found = path;
+  if (!file_exists(b->data)) return GRPO_OK;
+  buf_clear(b);
+  buf_printf(b, "%s/latest", path);
+  try(buf_status(b));
+  *found = b->data;
+  if (file_is_dir(b->data)) return GRPO_OK;
+  return fail(GRPO_ENOENT, "%s: the run has no checkpoint yet", path);
+}
+
+static Status load_found(grpo_context *c, const char *path, const Settings *s, Buf *b, Model **m) {
+  Pool *pool;
+  const char *found;
+  try(context_pool(c, &pool));
+  try(find(path, b, &found));
+  return model_load_compute(m, pool, found, s->storage, s->compute);
+}
+
+static Status load(grpo_context *c, const char *path, const grpo_model_options *o,
+                   grpo_model **out) {
+  Settings settings;
+  Buf b = {0};
+  Model *m = NULL;
+  try(need(path, "path"));
+  try(need(out, "out"));
+  try(settings_take(o, &settings));
+  const Status s = load_found(c, path, &settings, &b, &m);
+  buf_free(&b);
+  return s == GRPO_OK ? wrap(c, m, out) : s;
+}
+
+grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
+                            grpo_model **out) {
+  Call k;
+  try(call_begin(&k, c));
+  return call_end(&k, load(c, path, o, out));
+}
+
+/* What the configuration leaves out comes from the tokenizer. */
+static Status complete(const Json *j, const Tokenizer *t, Config *config) {
+  if (!t) return GRPO_OK;
+  if (!json_get(j, "vocab_size")) config->vocab_size = tokenizer_size(t);
+  if (config->vocab_size < tokenizer_size(t))
+    return fail(GRPO_EARG, "config: vocab_size is %d, but the tokenizer has %d tokens",
+                config->vocab_size, tokenizer_size(t));
+  if (!json_get(j, "eos_token_id") && tokenizer_eos(t) >= 0) {
+    config->num_eos = 1;
+    config->eos_token_id[0] = tokenizer_eos(t);
+  }
+  if (!json_get(j, "bos_token_id")) config->bos_token_id = tokenizer_bos(t);
+  return GRPO_OK;
+}
+
+static Status read_config(const char *text, const Tokenizer *t, Config *config) {
+  Json *j;
+  try(json_parse(text, strlen(text), "config", &j));
+  Status s = config_from_json(config, j, "config");
+  if (s == GRPO_OK) s = complete(j, t, config);
+  if (s == GRPO_OK) s = config_check(config, "config");
+  json_free(j);
+  return s;
+}
+
+static Status make(grpo_context *c, const char *text, grpo_tokenizer *t,
+                   const grpo_model_options *o, grpo_model **out) {
+  Settings settings;
+  Config config;
+  Pool *pool;
+  Model *m = NULL;
+  try(need(text, "config"));
+  try(need(out, "out"));
+  try(settings_take(o, &settings));
+  try(read_config(text, t ? t->t : NULL, &config));
+  try(context_pool(c, &pool));
+  try(model_new(&m, pool, &config, settings.seed));
+  const Status s = model_set_compute(m, settings.compute);
+  if (s == GRPO_OK) return wrap(c, m, out);
+  model_release(m);
+  return s;
+}
+
+grpo_status grpo_model_new(grpo_context *c, const char *config, grpo_tokenizer *t,
+                           const grpo_model_options *o, grpo_model **out) {
+  Call k;
+  try(call_begin(&k, c));
+  return call_end(&k, make(c, config, t, o, out));
+}
+
+static Status clone(grpo_model *m, grpo_model **out) {
+  Model *copy = NULL;
+  try(need(out, "out"));
+  try(model_clone(&copy, m->m));
+  return wrap(m->c, copy, out);
+}
+
+grpo_status grpo_model_clone(grpo_model *m, grpo_model **out) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, clone(m, out));
+}
+
+void grpo_model_free(grpo_model *m) {
+  if (!m) return;
+  grpo_context *c = m->c;
+  model_release(m->m);
+  mem_free(m);
+  context_release(c);
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static Status facts(grpo_model *m, grpo_model_facts *f) {
+  const Config *c = model_config(m->m);
+  const grpo_model_facts v = {.size = sizeof v,
+                              .vocab_size = c->vocab_size,
+                              .hidden_size = c->hidden_size,
+                              .layers = c->num_hidden_layers,
+                              .max_position_embeddings = c->max_position_embeddings,
+                              .parameters = model_count(m->m),
+                              .trainable = model_count_trainable(m->m)};
+  return struct_put(f, &v, sizeof v, "grpo_model_facts");
+}
+
+grpo_status grpo_model_facts_get(grpo_model *m, grpo_model_facts *f) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, facts(m, f));
+}
+
+/* ---- adapters, saving -------------------------------------------------------------------------- */
+
+enum { MOST_TARGETS = 64 };
+
+/* "a, b" -> names within `text`, which is cut */
+static int cut_names(char *text, const char **names) {
+  int n = 0;
+  char *rest = text;
+  for (char *word; n < MOST_TARGETS && (word = strtok_r(rest, ", ", &rest)) != NULL;)
+    names[n++] = word;
+  return n;
+}
+
+static Status add_lora(grpo_model *m, LoraOptions *o, const char *targets, uint64_t seed) {
+  const char *names[MOST_TARGETS];
+  if (o->rank < 1 || !(o->alpha >= 0) || !(o->dropout >= 0 && o->dropout < 1))
+    return fail(GRPO_EARG,
+                "lora: rank %d, alpha %g, dropout %g: want rank >= 1, alpha >= 0 and "
+                "dropout from 0 to below 1",
+                o->rank, o->alpha, o->dropout);
+  char *text = mem_strdup(targets ? targets : "all-linear");
+  if (!text) return fail(GRPO_ENOMEM, "lora");
+  o->ntargets = cut_names(text, names);
+  o->targets = names;
+  const Status s = o->ntargets ? model_add_lora(m->m, o, seed)
+                               : fail(GRPO_EARG, "lora: targets is empty; \"all-linear\" is usual");
+  mem_free(text);
+  return s;
+}
+
+grpo_status grpo_model_add_lora(grpo_model *m, int32_t rank, double alpha, double dropout,
+                                const char *targets, uint64_t seed) {
+  Call k;
+  LoraOptions o = {.rank = rank, .alpha = alpha, .dropout = dropout};
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, add_lora(m, &o, targets, seed));
+}
+
+static Status load_adapter(grpo_model *m, const char *directory) {
+  Buf b = {0};
+  const char *found;
+  try(need(directory, "directory"));
+  Status s = find(directory, &b, &found);
+  if (s == GRPO_OK) s = lora_load(m->m, found);
+  buf_free(&b);
+  return s;
+}
+
+grpo_status grpo_model_load_adapter(grpo_model *m, const char *directory) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, load_adapter(m, directory));
+}
+
+static Status save(grpo_model *m, const char *directory, const char *dtype) {
+  static const WeightType types[] = {WEIGHT_F32, WEIGHT_BF16, WEIGHT_F16};
+  int type = 0;
+  try(need(directory, "directory"));
+  if (dtype) try(choice_of("dtype", dtype, "f32|bf16|f16", &type));
+  try(file_mkdirs(directory));
+  return model_save(m->m, directory, types[type], 0);
+}
+
+grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dtype) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, save(m, directory, dtype));
+}
+
+static Status save_adapter(grpo_model *m, const char *directory) {
+  try(need(directory, "directory"));
+  if (!model_has_lora(m->m)) return fail(GRPO_EARG, "save_adapter: the model has none");
+  try(file_mkdirs(directory));
+  return lora_save(m->m, directory, NULL);
+}
+
+grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, save_adapter(m, directory));
+}
+
+/* ---- one sequence ------------------------------------------------------------------------------ */
+
+static Status check_ids(const grpo_model *m, const int32_t *ids, size_t n, size_t least) {
+  const Config *c = model_config(m->m);
+  try(need(ids, "ids"));
+  if (n < least || n > (size_t)c->max_position_embeddings)
+    return fail(GRPO_EARG, "ids: %zu of them, want %zu to %d", n, least,
+                c->max_position_embeddings);
+  for (size_t i = 0; i < n; i++)
+    if (ids[i] < 0 || ids[i] >= c->vocab_size)
+      return fail(GRPO_EARG, "ids[%zu]: %d is outside the vocabulary of %d", i, (int)ids[i],
+                  c->vocab_size);
+  return GRPO_OK;
+}
+
+static Status check_capacity(size_t want, size_t capacity) {
+  if (capacity >= want) return GRPO_OK;
+  return fail(GRPO_ELIMIT, "out: room for %zu numbers, want %zu", capacity, want);
+}
+
+/* Row i predicts the token after ids[i]: logits of all rows, or log-probabilities of `rest`. */
+static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool logits, Tensor **out) {
+  Pack pack;
+  Tensor *hidden;
+  if (!logits) {
+    const int32_t *rest = ids + 1;
+    const int len = n - 1;
+    const PackGroup g = {ids, 1, 1, &rest, &len};
+    try(pack_groups(&t->arena, model_config(m), 1, &g, &pack));
+    try(model_hidden(m, t, &pack, &hidden));
+    return model_logp(m, t, &pack, hidden, 1, NULL, NULL, out);
+  }
+  int32_t *pos = arena_alloc(&t->arena, (size_t)n * sizeof *pos);
+  PackSpan *span = arena_alloc(&t->arena, sizeof *span);
+  if (!pos || !span) return fail(GRPO_ENOMEM, "logits of %d tokens", n);
+  for (int i = 0; i < n; i++) pos[i] = i;
+  *span = (PackSpan){0, n, -1};
+  pack = (Pack){.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = span};
+  return model_logits(m, t, &pack, out);
+}
+
+static Status forward(grpo_model *m, const int32_t *ids, size_t n, bool logits, float *out,
+                      size_t capacity) {
+  const size_t vocab = (size_t)model_config(m->m)->vocab_size;
+  Tape tape;
+  Tensor *y = NULL;
+  Pool *pool;
+  try(check_ids(m, ids, n, logits ? 1 : 2));
+  try(need(out, "out"));
+  const size_t want = logits ? n * vocab : n - 1;
+  try(check_capacity(want, capacity));
+  try(context_pool(m->c, &pool));
+  try(tape_init(&tape, pool));
+  tape.off = true;
+  const Status s = run_forward(m->m, &tape, ids, (int)n, logits, &y);
+  if (s == GRPO_OK) memcpy(out, y->data, want * sizeof *out);
+  tape_free(&tape);
+  return s;
+}
+
+grpo_status grpo_model_logits(grpo_model *m, const int32_t *ids, size_t count, float *out,
+                              size_t capacity) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, forward(m, ids, count, true, out, capacity));
+}
+
+grpo_status grpo_model_logprobs(grpo_model *m, const int32_t *ids, size_t count, float *out,
+                                size_t capacity) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, forward(m, ids, count, false, out, capacity));
+}
+
+/* ---- parameters -------------------------------------------------------------------------------- */
+
+static Status count(grpo_model *m, int32_t *n) {
+  try(need(n, "count"));
+  *n = model_num_params(m->m);
+  return GRPO_OK;
+}
+
+grpo_status grpo_model_parameter_count(grpo_model *m, int32_t *n) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, count(m, n));
+}
+
+static Status at(grpo_model *m, int32_t i, const char **name, size_t *elements) {
+  if (i < 0 || i >= model_num_params(m->m))
+    return fail(GRPO_EARG, "parameter %d: there are %d", i, model_num_params(m->m));
+  const Param *p = model_param(m->m, i);
+  if (name) *name = p->name;
+  if (elements) *elements = p->t.n;
+  return GRPO_OK;
+}
+
+grpo_status grpo_model_parameter_at(grpo_model *m, int32_t i, const char **name, size_t *elements) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, at(m, i, name, elements));
+}
+
+static Status find_param(grpo_model *m, const char *name, Param **out) {
+  try(need(name, "name"));
+  *out = model_find(m->m, name);
+  return *out ? GRPO_OK : fail(GRPO_EARG, "the model has no parameter '%.100s'", name);
+}
+
+static Status get(grpo_model *m, const char *name, float *out, size_t capacity) {
+  Param *p;
+  const Ctx *cx;
+  try(find_param(m, name, &p));
+  try(need(out, "out"));
+  try(check_capacity(p->t.n, capacity));
+  try(context_ctx(m->c, &cx));
+  return param_values(cx, p, out);
+}
+
+grpo_status grpo_model_parameter_get(grpo_model *m, const char *name, float *out, size_t capacity) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, get(m, name, out, capacity));
+}
+
+static Status set(grpo_model *m, const char *name, const float *values, size_t n) {
+  Param *p;
+  try(find_param(m, name, &p));
+  try(need(values, "values"));
+  if (n != p->t.n) return fail(GRPO_ESHAPE, "%s has %zu elements, got %zu", name, p->t.n, n);
+  if (!p->t.data) return fail(GRPO_EARG, "%s is frozen in a compact storage", name);
+  memcpy(p->t.data, values, n * sizeof *values);
+  model_updated(m->m);
+  return GRPO_OK;
+}
+
+grpo_status grpo_model_parameter_set(grpo_model *m, const char *name, const float *values,
+                                     size_t elements) {
+  Call k;
+  try(call_begin(&k, m ? m->c : NULL));
+  return call_end(&k, set(m, name, values, elements));
+}

@@ -1,0 +1,168 @@
+/* text.c - tokenizers. */
+#include <string.h>
+
+#include "api/api.h"
+#include "base/mem.h"
+
+/* The handle takes over t. */
+static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {
+  grpo_tokenizer *h = mem_alloc(sizeof *h);
+  if (!h) {
+    tokenizer_free(t);
+    return fail(GRPO_ENOMEM, "tokenizer");
+  }
+  *h = (grpo_tokenizer){context_retain(c), t};
+  *out = h;
+  return GRPO_OK;
+}
+
+static Status load(grpo_context *c, const char *path, grpo_tokenizer **out) {
+  Tokenizer *t = NULL;
+  try(need(path, "path"));
+  try(need(out, "out"));
+  try(tokenizer_load(&t, path));
+  return wrap(c, t, out);
+}
+
+grpo_status grpo_tokenizer_load(grpo_context *c, const char *path, grpo_tokenizer **out) {
+  Call k;
+  try(call_begin(&k, c));
+  return call_end(&k, load(c, path, out));
+}
+
+static Status bytes(grpo_context *c, grpo_tokenizer **out) {
+  Tokenizer *t = NULL;
+  try(need(out, "out"));
+  try(tokenizer_bytes(&t));
+  return wrap(c, t, out);
+}
+
+grpo_status grpo_tokenizer_bytes(grpo_context *c, grpo_tokenizer **out) {
+  Call k;
+  try(call_begin(&k, c));
+  return call_end(&k, bytes(c, out));
+}
+
+static Status chars(grpo_context *c, const char *text, size_t n, grpo_tokenizer **out) {
+  Tokenizer *t = NULL;
+  try(need(text, "text"));
+  try(need(out, "out"));
+  try(tokenizer_chars(&t, text, n));
+  return wrap(c, t, out);
+}
+
+grpo_status grpo_tokenizer_chars(grpo_context *c, const char *text, size_t length,
+                                 grpo_tokenizer **out) {
+  Call k;
+  try(call_begin(&k, c));
+  return call_end(&k, chars(c, text, length, out));
+}
+
+void grpo_tokenizer_free(grpo_tokenizer *t) {
+  if (!t) return;
+  grpo_context *c = t->c;
+  tokenizer_free(t->t);
+  mem_free(t);
+  context_release(c);
+}
+
+/* ---- encode, decode ------------------------------------------------------------------------ */
+
+static Status too_small(const char *what, size_t want, size_t capacity) {
+  return fail(GRPO_ELIMIT, "%s: room for %zu, want %zu", what, capacity, want);
+}
+
+static Status encode(grpo_tokenizer *t, const char *text, size_t n, uint32_t flags, int32_t *ids,
+                     size_t capacity, size_t *count) {
+  IntBuf b = {0};
+  if (n) try(need(text, "text"));
+  try(need(count, "count"));
+  if (capacity) try(need(ids, "ids"));
+  if (flags & ~(uint32_t)(TOK_ADD_SPECIAL | TOK_NO_PARSE_SPECIAL))
+    return fail(GRPO_EARG, "encode: unknown flags %u", (unsigned)flags);
+  Status s = tokenizer_encode(t->t, text ? text : "", n, flags, &b);
+  if (s == GRPO_OK) s = intbuf_status(&b);
+  if (s == GRPO_OK) {
+    const size_t fits = b.len < capacity ? b.len : capacity;
+    *count = b.len;
+    if (fits) memcpy(ids, b.data, fits * sizeof *ids);
+    if (ids && fits < b.len) s = too_small("ids", b.len, capacity);
+  }
+  intbuf_free(&b);
+  return s;
+}
+
+grpo_status grpo_tokenizer_encode(grpo_tokenizer *t, const char *text, size_t length,
+                                  uint32_t flags, int32_t *ids, size_t capacity, size_t *count) {
+  Call k;
+  try(call_inside(&k, t ? t->c : NULL));
+  return call_end(&k, encode(t, text, length, flags, ids, capacity, count));
+}
+
+static Status decode(grpo_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char *text,
+                     size_t capacity, size_t *length) {
+  Buf b = {0};
+  if (n) try(need(ids, "ids"));
+  try(need(length, "length"));
+  if (capacity) try(need(text, "text"));
+  Status s = tokenizer_decode(t->t, ids, n, skip_special, &b);
+  if (s == GRPO_OK) s = buf_status(&b);
+  if (s == GRPO_OK) {
+    const size_t fits = b.len < capacity ? b.len : capacity;
+    *length = b.len;
+    if (fits) memcpy(text, b.data, fits);
+    if (fits < capacity) text[fits] = 0;
+    if (text && fits < b.len) s = too_small("text", b.len, capacity);
+  }
+  buf_free(&b);
+  return s;
+}
+
+grpo_status grpo_tokenizer_decode(grpo_tokenizer *t, const int32_t *ids, size_t count,
+                                  int32_t skip_special, char *text, size_t capacity,
+                                  size_t *length) {
+  Call k;
+  try(call_inside(&k, t ? t->c : NULL));
+  return call_end(&k, decode(t, ids, count, skip_special != 0, text, capacity, length));
+}
+
+/* ---- facts ---------------------------------------------------------------------------------- */
+
+static Status size_of(grpo_tokenizer *t, int32_t *size) {
+  try(need(size, "size"));
+  *size = tokenizer_size(t->t);
+  return GRPO_OK;
+}
+
+grpo_status grpo_tokenizer_size(grpo_tokenizer *t, int32_t *size) {
+  Call k;
+  try(call_inside(&k, t ? t->c : NULL));
+  return call_end(&k, size_of(t, size));
+}
+
+static Status id_of(grpo_tokenizer *t, const char *token, int32_t *id) {
+  static const TokenRole roles[] = {TOK_BOS, TOK_EOS, TOK_PAD};
+  try(need(token, "token"));
+  try(need(id, "id"));
+  *id = tokenizer_id(t->t, token);
+  for (size_t i = 0; *id < 0 && i < sizeof roles / sizeof *roles; i++)
+    if (strcmp(token, token_role_name[roles[i]]) == 0) *id = tokenizer_role(t->t, roles[i]);
+  return GRPO_OK;
+}
+
+grpo_status grpo_tokenizer_id(grpo_tokenizer *t, const char *token, int32_t *id) {
+  Call k;
+  try(call_inside(&k, t ? t->c : NULL));
+  return call_end(&k, id_of(t, token, id));
+}
+
+static Status save(grpo_tokenizer *t, const char *directory) {
+  try(need(directory, "directory"));
+  return tokenizer_save(t->t, directory);
+}
+
+grpo_status grpo_tokenizer_save(grpo_tokenizer *t, const char *directory) {
+  Call k;
+  try(call_inside(&k, t ? t->c : NULL));
+  return call_end(&k, save(t, directory));
+}

@@ -1,0 +1,537 @@
+/* trainer.c - the step API over rl/engine.h: rollout, score, advantages, update. */
+#include <math.h>
+#include <string.h>
+
+#include "api/loss.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "model/lora.h"
+#include "rl/engine.h"
+#include "rl/options.h"
+
+enum {
+#define METRIC(field, name) METRIC_##field,
+#include "rl/metrics.def"
+#undef METRIC
+  METRICS
+};
+
+struct grpo_trainer {
+  grpo_context *c;
+  Engine *e;
+  const Tokenizer *tok; /* held by the engine */
+  int prompts;          /* of the rollout in the batch; 0: none */
+  int64_t step;
+  Texts texts;
+  double *reward, *advantage; /* [cap] */
+  size_t cap;
+  bool scored, has_advantages;
+  grpo_metric metric[METRICS];
+  grpo_metrics metrics;
+};
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static grpo_trainer_options defaults(void) {
+  EngineOptions o;
+  engine_options_init(&o);
+  return (grpo_trainer_options){.size = sizeof(grpo_trainer_options),
+                                .prompts_per_step = o.prompts_per_step,
+                                .group_size = o.group_size,
+                                .max_prompt_tokens = o.max_prompt_tokens,
+                                .max_new_tokens = o.max_new_tokens,
+                                .reuse_rollout = -1,
+                                .examples = 1,
+                                .beta1 = o.optimizer.beta1,
+                                .beta2 = o.optimizer.beta2,
+                                .eps = o.optimizer.eps,
+                                .weight_decay = o.optimizer.weight_decay};
+}
+
+grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size) {
+  const grpo_trainer_options d = defaults();
+  return options_init(o, size, &d, sizeof d);
+}
+
+static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
+  grpo_trainer_options own = defaults();
+  try(options_take(&own, sizeof own, o, "grpo_trainer_options"));
+  const bool betas = own.beta1 >= 0 && own.beta1 < 1 && own.beta2 >= 0 && own.beta2 < 1;
+  if (!betas || !(own.eps >= 0) || !(own.weight_decay >= 0) || own.micro_batch_tokens < 0 ||
+      own.reuse_rollout < -1 || own.reuse_rollout > 1)
+    return fail(GRPO_EARG,
+                "grpo_trainer_options: beta1 %g and beta2 %g must be from 0 to below 1, "
+                "eps %g, weight_decay %g and micro_batch_tokens %d not negative, "
+                "reuse_rollout %d -1, 0 or 1",
+                own.beta1, own.beta2, own.eps, own.weight_decay, own.micro_batch_tokens,
+                own.reuse_rollout);
+  engine_options_init(out);
+  out->prompts_per_step = own.prompts_per_step;
+  out->group_size = own.group_size;
+  out->max_prompt_tokens = own.max_prompt_tokens;
+  out->max_new_tokens = own.max_new_tokens;
+  out->micro_batch_tokens = own.micro_batch_tokens;
+  out->gradient_checkpointing = own.gradient_checkpointing != 0;
+  out->reuse_rollout = own.reuse_rollout < 0 ? REUSE_AUTO
+                       : own.reuse_rollout   ? REUSE_ON
+                                             : REUSE_OFF;
+  out->examples = own.examples != 0;
+  out->optimizer.beta1 = own.beta1;
+  out->optimizer.beta2 = own.beta2;
+  out->optimizer.eps = own.eps;
+  out->optimizer.weight_decay = own.weight_decay;
+  return GRPO_OK;
+}
+
+static Status check_same(const grpo_model *policy, const grpo_model *reference,
+                         const grpo_tokenizer *t) {
+  if (reference && reference->m == policy->m)
+    return fail(GRPO_EARG, "reference: is the policy itself; grpo_model_clone makes a frozen copy");
+  if ((reference && reference->c != policy->c) || (t && t->c != policy->c))
+    return fail(GRPO_EARG, "trainer: policy, reference and tokenizer belong to different contexts");
+  return GRPO_OK;
+}
+
+static Status make(grpo_model *policy, grpo_model *reference, grpo_tokenizer *t,
+                   const grpo_trainer_options *o, grpo_trainer **out) {
+  EngineOptions options;
+  Pool *pool;
+  try(need(out, "out"));
+  try(check_same(policy, reference, t));
+  try(take_options(o, &options));
+  try(context_pool(policy->c, &pool));
+  grpo_trainer *n = mem_zalloc(sizeof *n);
+  if (!n) return fail(GRPO_ENOMEM, "trainer");
+  const Status s = engine_new(&n->e, pool, policy->m, reference ? reference->m : NULL,
+                              t ? t->t : NULL, &options);
+  if (s != GRPO_OK) {
+    mem_free(n);
+    return s;
+  }
+  n->tok = t ? t->t : NULL;
+  n->c = context_retain(policy->c);
+  *out = n;
+  return GRPO_OK;
+}
+
+grpo_status grpo_trainer_new(grpo_model *policy, grpo_model *reference, grpo_tokenizer *t,
+                             const grpo_trainer_options *o, grpo_trainer **out) {
+  Call k;
+  try(call_begin(&k, policy ? policy->c : NULL));
+  return call_end(&k, make(policy, reference, t, o, out));
+}
+
+void grpo_trainer_free(grpo_trainer *t) {
+  if (!t) return;
+  grpo_context *c = t->c;
+  engine_free(t->e);
+  texts_free(&t->texts);
+  mem_free(t->reward);
+  mem_free(t->advantage);
+  mem_free(t);
+  context_release(c);
+}
+
+/* ---- 1. rollout --------------------------------------------------------------------------------- */
+
+static Batch *batch_of(const grpo_trainer *t) { return engine_batch(t->e, BATCH_SAMPLE); }
+static size_t samples(const grpo_trainer *t) {
+  return t->prompts ? (size_t)batch_size(batch_of(t)) : 0;
+}
+
+static Status reserve(grpo_trainer *t, size_t n) {
+  if (n <= t->cap) return GRPO_OK;
+  double *reward = mem_realloc(t->reward, n * sizeof *reward);
+  if (reward) t->reward = reward;
+  double *advantage = mem_realloc(t->advantage, n * sizeof *advantage);
+  if (advantage) t->advantage = advantage;
+  if (!reward || !advantage) return fail(GRPO_ENOMEM, "rollout of %zu completions", n);
+  t->cap = n;
+  return GRPO_OK;
+}
+
+static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o,
+                          const Sampling *sampling) {
+  const RolloutOptions r = {.sampling = *sampling,
+                            .group = o->n ? o->n : engine_options(t->e)->group_size,
+                            .seed = o->seed,
+                            .step = o->step};
+  Prompt *prompts = mem_alloc(n * sizeof *prompts);
+  if (!prompts) return fail(GRPO_ENOMEM, "rollout of %zu prompts", n);
+  for (size_t i = 0; i < n; i++)
+    prompts[i] = (Prompt){.ids = p[i].ids, .len = (int)p[i].length, .index = p[i].index};
+  t->prompts = 0;
+  t->scored = t->has_advantages = false;
+  Status s = engine_rollout(t->e, BATCH_SAMPLE, (int)n, prompts, &r);
+  mem_free(prompts);
+  const Batch *b = batch_of(t);
+  if (s == GRPO_OK) s = texts_decode(&t->texts, t->tok, b->completion, (size_t)batch_size(b));
+  if (s == GRPO_OK) s = reserve(t, (size_t)batch_size(b));
+  if (s == GRPO_OK) t->prompts = (int)n;
+  t->step = o->step;
+  return s;
+}
+
+static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o) {
+  grpo_sampling own;
+  Sampling sampling;
+  Regex *regex = NULL;
+  grpo_sampling_init(&own, sizeof own);
+  try(options_take(&own, sizeof own, o, "grpo_sampling"));
+  try(prompts_check(p, n));
+  if (own.max_new_tokens == 0) own.max_new_tokens = engine_options(t->e)->max_new_tokens;
+  Status s = sampling_take(&own, &sampling, &regex);
+  if (s == GRPO_OK) s = run_rollout(t, p, n, &own, &sampling);
+  regex_free(regex);
+  return s;
+}
+
+grpo_status grpo_trainer_rollout(grpo_trainer *t, const grpo_prompt *prompts, size_t count,
+                                 const grpo_sampling *o) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, rollout(t, prompts, count, o));
+}
+
+size_t grpo_trainer_sample_count(const grpo_trainer *t) { return t ? samples(t) : 0; }
+
+static void show(const grpo_trainer *t, size_t i, grpo_sample *s) {
+  const Batch *b = batch_of(t);
+  sample_fill(s, &b->completion[i], &t->texts, i, b->group);
+  s->step = t->step;
+}
+
+static Status sample_at(const grpo_trainer *t, size_t i, grpo_sample *out) {
+  grpo_sample v;
+  if (i >= samples(t)) return fail(GRPO_EARG, "sample %zu: there are %zu", i, samples(t));
+  show(t, i, &v);
+  return struct_put(out, &v, sizeof v, "grpo_sample");
+}
+
+grpo_status grpo_trainer_sample_at(grpo_trainer *t, size_t i, grpo_sample *out) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, sample_at(t, i, out));
+}
+
+/* ---- 2. rewards ----------------------------------------------------------------------------------- */
+
+static Status need_rollout(const grpo_trainer *t) {
+  return t->prompts ? GRPO_OK
+                    : fail(GRPO_EARG, "nothing is rolled out: grpo_trainer_rollout first");
+}
+
+static Status check_count(const char *what, size_t got, size_t want) {
+  if (got == want) return GRPO_OK;
+  return fail(GRPO_ESHAPE, "%s: %zu numbers for %zu completions", what, got, want);
+}
+
+static Status score_one(grpo_trainer *t, size_t i, grpo_reward_fn fn, void *user) {
+  grpo_sample s;
+  double reward = NAN;
+  show(t, i, &s);
+  const LocaleMark ours = callback_enter(t->c);
+  const grpo_status st = fn(user, &s, &reward);
+  callback_leave(ours);
+  if (st != GRPO_OK)
+    return fail(GRPO_ESCRIPT, "the reward callback returned %s for completion %zu",
+                grpo_status_name(st), i);
+  if (isinf(reward))
+    return fail(GRPO_ESCRIPT, "the reward callback gave completion %zu an infinite reward", i);
+  t->reward[i] = reward;
+  return GRPO_OK;
+}
+
+static Status score(grpo_trainer *t, grpo_reward_fn fn, void *user) {
+  try(need_rollout(t));
+  if (!fn) return fail(GRPO_EARG, "score: the callback is NULL");
+  t->scored = t->has_advantages = false;
+  for (size_t i = 0; i < samples(t); i++) try(score_one(t, i, fn, user));
+  t->scored = true;
+  return GRPO_OK;
+}
+
+grpo_status grpo_trainer_score(grpo_trainer *t, grpo_reward_fn fn, void *user) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, score(t, fn, user));
+}
+
+static Status set_rewards(grpo_trainer *t, const double *rewards, size_t n) {
+  try(need_rollout(t));
+  try(need(rewards, "rewards"));
+  try(check_count("rewards", n, samples(t)));
+  for (size_t i = 0; i < n; i++)
+    if (isinf(rewards[i])) return fail(GRPO_EARG, "rewards[%zu]: is infinite", i);
+  memcpy(t->reward, rewards, n * sizeof *rewards);
+  t->scored = true;
+  t->has_advantages = false;
+  return GRPO_OK;
+}
+
+grpo_status grpo_trainer_set_rewards(grpo_trainer *t, const double *rewards, size_t count) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, set_rewards(t, rewards, count));
+}
+
+static Status copy_out(const double *from, size_t n, double *out, size_t capacity) {
+  if (!out) return GRPO_OK;
+  if (capacity < n) return fail(GRPO_ELIMIT, "out: room for %zu numbers, want %zu", capacity, n);
+  memcpy(out, from, n * sizeof *out);
+  return GRPO_OK;
+}
+
+static Status get_rewards(grpo_trainer *t, double *out, size_t capacity) {
+  try(need(out, "out"));
+  try(need_rollout(t));
+  if (!t->scored)
+    return fail(GRPO_EARG, "the rollout has no rewards yet: grpo_trainer_score first");
+  return copy_out(t->reward, samples(t), out, capacity);
+}
+
+grpo_status grpo_trainer_rewards(grpo_trainer *t, double *out, size_t capacity) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, get_rewards(t, out, capacity));
+}
+
+/* ---- 3. advantages -------------------------------------------------------------------------------- */
+
+static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
+                              size_t capacity) {
+  try(need_rollout(t));
+  if (!t->scored)
+    return fail(GRPO_EARG, "the rollout has no rewards yet: grpo_trainer_score first");
+  if (o && o->size >= sizeof *o && o->rewards != 1)
+    return fail(GRPO_EARG, "advantages.rewards: a trainer has one number of a completion");
+  try(advantages_take(o, batch_of(t)->group, samples(t), t->reward, NULL, t->advantage));
+  t->has_advantages = true;
+  return copy_out(t->advantage, samples(t), out, capacity);
+}
+
+grpo_status grpo_trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
+                                    size_t capacity) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, make_advantages(t, o, out, capacity));
+}
+
+static Status set_advantages(grpo_trainer *t, const double *advantages, size_t n) {
+  try(need_rollout(t));
+  try(need(advantages, "advantages"));
+  try(check_count("advantages", n, samples(t)));
+  for (size_t i = 0; i < n; i++)
+    if (!isfinite(advantages[i])) return fail(GRPO_EARG, "advantages[%zu]: is not finite", i);
+  memcpy(t->advantage, advantages, n * sizeof *advantages);
+  t->has_advantages = true;
+  return GRPO_OK;
+}
+
+grpo_status grpo_trainer_set_advantages(grpo_trainer *t, const double *advantages, size_t count) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, set_advantages(t, advantages, count));
+}
+
+static Status reference(grpo_trainer *t) {
+  try(need_rollout(t));
+  return engine_reference(t->e, batch_of(t));
+}
+
+grpo_status grpo_trainer_reference(grpo_trainer *t) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, reference(t));
+}
+
+/* ---- 4. update ------------------------------------------------------------------------------------- */
+
+static grpo_update_options update_defaults(void) {
+  UpdateOptions o;
+  update_options_init(&o, LOSS_grpo);
+  return (grpo_update_options){.size = sizeof(grpo_update_options),
+                               .lr = o.lr,
+                               .max_grad_norm = o.max_grad_norm,
+                               .iterations = o.iterations};
+}
+
+grpo_status grpo_update_options_init(grpo_update_options *o, size_t size) {
+  const grpo_update_options d = update_defaults();
+  return options_init(o, size, &d, sizeof d);
+}
+
+static Status take_update(const grpo_update_options *o, grpo_update_options *own) {
+  *own = update_defaults();
+  try(options_take(own, sizeof *own, o, "grpo_update_options"));
+  if (own->max_grad_norm >= 0 && isfinite(own->max_grad_norm) && own->iterations <= 1000)
+    return GRPO_OK;
+  return fail(GRPO_EARG,
+              "grpo_update_options: max_grad_norm %g must be 0 or more, iterations %d at "
+              "most 1000",
+              own->max_grad_norm, own->iterations);
+}
+
+/* Metrics as the host sees them: by name, without what does not apply. */
+static void keep_metrics(grpo_trainer *t, const StepMetrics *m, const grpo_metrics **out) {
+  static const char *const names[METRICS] = {
+#define METRIC(field, name) name,
+#include "rl/metrics.def"
+#undef METRIC
+  };
+  const double values[METRICS] = {
+#define METRIC(field, name) m->field,
+#include "rl/metrics.def"
+#undef METRIC
+  };
+  size_t n = 0;
+  for (int i = 0; i < METRICS; i++) {
+    size_t at = n;
+    if (isnan(values[i])) continue;
+    for (; at > 0 && strcmp(t->metric[at - 1].name, names[i]) > 0; at--)
+      t->metric[at] = t->metric[at - 1];
+    t->metric[at] = (grpo_metric){names[i], values[i]};
+    n++;
+  }
+  t->metrics = (grpo_metrics){sizeof t->metrics, n, t->metric};
+  if (out) *out = &t->metrics;
+}
+
+double grpo_metric_get(const grpo_metrics *m, const char *name) {
+  for (size_t i = 0; m && name && i < m->count; i++)
+    if (strcmp(m->items[i].name, name) == 0) return m->items[i].value;
+  return NAN;
+}
+
+static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics) {
+  grpo_update_options own;
+  UpdateOptions u;
+  LossOptions loss;
+  LossExtras extras;
+  StepMetrics m;
+  try(need_rollout(t));
+  try(take_update(o, &own));
+  try(loss_take(own.loss, &loss, &extras));
+  if (!t->has_advantages)
+    return fail(GRPO_EARG, "update: no advantages: grpo_trainer_advantages first");
+  update_options_init(&u, loss.kind);
+  u.loss = loss;
+  if (!u.loss.max_new_tokens) u.loss.max_new_tokens = engine_options(t->e)->max_new_tokens;
+  u.advantage = t->advantage;
+  u.lr = own.lr;
+  u.max_grad_norm = own.max_grad_norm;
+  u.iterations = own.iterations;
+  u.mask_truncated = extras.mask_truncated;
+  u.top_entropy_quantile = extras.top_entropy_quantile;
+  u.skip_zero_std_groups = own.skip_zero_std_groups != 0;
+  u.seed = own.seed;
+  u.step = own.step;
+  try(engine_update(t->e, batch_of(t), &u, &m));
+  keep_metrics(t, &m, metrics);
+  return GRPO_OK;
+}
+
+grpo_status grpo_trainer_update(grpo_trainer *t, const grpo_update_options *o,
+                                const grpo_metrics **metrics) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, update(t, o, metrics));
+}
+
+/* ---- demonstrations ---------------------------------------------------------------------------------- */
+
+static Status check_examples(const grpo_trainer *t, const grpo_example *x, size_t n) {
+  const size_t most = (size_t)model_config(engine_policy(t->e))->max_position_embeddings;
+  if (n < 1 || n > 1 << 20) return fail(GRPO_EARG, "examples: %zu of them", n);
+  try(need(x, "examples"));
+  for (size_t i = 0; i < n; i++) {
+    if (x[i].prompt_length) try(need(x[i].prompt, "examples[].prompt"));
+    try(need(x[i].target, "examples[].target"));
+    if (x[i].prompt_length > most || x[i].target_length > most)
+      return fail(GRPO_EARG, "examples[%zu]: %zu and %zu tokens exceed the model's context of %zu",
+                  i, x[i].prompt_length, x[i].target_length, most);
+  }
+  return GRPO_OK;
+}
+
+/* *out: to be freed */
+static Status take_examples(const grpo_trainer *t, const grpo_example *x, size_t n, Example **out) {
+  try(check_examples(t, x, n));
+  Example *e = *out = mem_alloc(n * sizeof *e);
+  if (!e) return fail(GRPO_ENOMEM, "%zu examples", n);
+  for (size_t i = 0; i < n; i++)
+    e[i] = (Example){x[i].prompt, x[i].target, (int)x[i].prompt_length, (int)x[i].target_length};
+  return GRPO_OK;
+}
+
+static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
+                  const grpo_update_options *o, const grpo_metrics **metrics) {
+  grpo_update_options own;
+  StepMetrics m;
+  Example *x = NULL;
+  try(take_update(o, &own));
+  try(take_examples(t, examples, n, &x));
+  const SftOptions options = {
+      .lr = own.lr, .max_grad_norm = own.max_grad_norm, .seed = own.seed, .step = own.step};
+  const Status s = engine_sft(t->e, (int)n, x, &options, &m);
+  mem_free(x);
+  if (s == GRPO_OK) keep_metrics(t, &m, metrics);
+  return s;
+}
+
+grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t count,
+                             const grpo_update_options *o, const grpo_metrics **metrics) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, sft(t, examples, count, o, metrics));
+}
+
+static Status evaluate(grpo_trainer *t, const grpo_example *examples, size_t n, double *mean,
+                       int64_t *tokens) {
+  Example *x = NULL;
+  double m;
+  int64_t count;
+  try(need(mean, "mean"));
+  try(take_examples(t, examples, n, &x));
+  const Status s = engine_nll(t->e, (int)n, x, &m, &count);
+  mem_free(x);
+  try(s);
+  *mean = m;
+  if (tokens) *tokens = count;
+  return GRPO_OK;
+}
+
+grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples, size_t count,
+                                  double *mean, int64_t *tokens) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, evaluate(t, examples, count, mean, tokens));
+}
+
+/* ---- state ------------------------------------------------------------------------------------------- */
+
+static Status save(grpo_trainer *t, const char *directory) {
+  Model *m = engine_policy(t->e);
+  try(need(directory, "directory"));
+  try(file_mkdirs(directory));
+  try(model_has_lora(m) ? lora_save(m, directory, NULL) : model_save(m, directory, WEIGHT_F32, 0));
+  if (t->tok) try(tokenizer_save(t->tok, directory));
+  return engine_save(t->e, directory);
+}
+
+grpo_status grpo_trainer_save(grpo_trainer *t, const char *directory) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, save(t, directory));
+}
+
+static Status load(grpo_trainer *t, const char *directory) {
+  try(need(directory, "directory"));
+  return engine_load(t->e, directory);
+}
+
+grpo_status grpo_trainer_load(grpo_trainer *t, const char *directory) {
+  Call k;
+  try(call_begin(&k, t ? t->c : NULL));
+  return call_end(&k, load(t, directory));
+}

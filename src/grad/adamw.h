@@ -1,0 +1,29 @@
+/* adamw.h - AdamW over tensors that user code holds (torch.optim.AdamW, arXiv:1711.05101).
+ *
+ * A tensor's moments are made at its first step with a gradient, and its bias corrections count only
+ * those steps, as torch counts.  The optimizer holds its tensors.
+ */
+#ifndef GRPO_GRAD_ADAMW_H
+#define GRPO_GRAD_ADAMW_H
+
+#include "grad/value.h"
+
+typedef struct ValueAdamW ValueAdamW;
+
+/* o->lr, grad_scale and bias corrections are not looked at.  decay [n]: does weight decay apply?
+ * NULL: to all.  EARG when a tensor needs no gradient. */
+Status value_adamw_new(ValueAdamW **out, const AdamW *o, size_t n, Value *const *v,
+                       const bool *decay);
+void value_adamw_free(ValueAdamW *a); /* NULL is fine */
+size_t value_adamw_count(const ValueAdamW *a);
+Status value_adamw_step(ValueAdamW *a, const Ctx *cx, double lr);
+void value_adamw_zero_grad(ValueAdamW *a);
+
+/* L2 norm of the gradients of n tensors; those without one count nothing. */
+double values_grad_norm(const Ctx *cx, size_t n, Value *const *v);
+/* Scales them so that a norm above max becomes max. */
+void values_clip(size_t n, Value *const *v, double norm, double max);
+/* The same for the optimizer's own; max <= 0: not clipped.  Returns the norm before. */
+double value_adamw_clip(ValueAdamW *a, const Ctx *cx, double max);
+
+#endif

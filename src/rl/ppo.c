@@ -1,0 +1,374 @@
+/* ppo.c - proximal policy optimization: a critic's values, GAE, and passes over the rollout.
+ *
+ * The values of the rollout are taken in a forward of their own, with the rows that training will
+ * pack: in the first pass training's values are theirs, bit for bit.  A minibatch takes whole
+ * groups, drawn anew in each epoch; its losses are divided by its own numbers.
+ *
+ * The policy's part of a pass is update.c's; a shared critic rides along there.  A separate one has
+ * its own forward and backward behind each micro-batch, in the memory that the policy has left.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "grad/policy.h"
+#include "model/lora.h"
+#include "rl/gae.h"
+#include "rl/options.h"
+#include "rl/step.h"
+
+void ppo_options_init(PpoOptions *o) {
+  *o = (PpoOptions){.gamma = option_number("train.ppo.gamma"),
+                    .lambda = option_number("train.ppo.lambda"),
+                    .value_coef = option_number("train.ppo.value_coef"),
+                    .clip_value = option_number("train.ppo.clip_value"),
+                    .kl_coef = option_number("train.ppo.kl_coef"),
+                    .kl_estimator = KL_K1,
+                    .whiten_rewards = option_boolean("train.ppo.whiten_rewards"),
+                    .minibatches = (int)option_number("train.ppo.minibatches"),
+                    .epochs = (int)option_number("train.iterations"),
+                    .mask_truncated = option_boolean("train.mask_truncated"),
+                    .top_entropy_quantile = option_number("train.top_entropy_quantile"),
+                    .lr = option_number("train.lr"),
+                    .max_grad_norm = option_number("train.max_grad_norm")};
+  loss_options_init(&o->loss, LOSS_dapo); /* the clipped surrogate, a mean over tokens */
+  o->loss.clip_high = o->loss.clip = option_number("train.clip");
+}
+
+/* ---- laying out ---------------------------------------------------------------------- */
+
+size_t values_bytes(int sequences, int max_new) {
+  const size_t n = (size_t)sequences, most = n * (size_t)max_new;
+  return most * 5 * sizeof(real) + ppo_targets_bytes(most) +
+         n * (3 * sizeof(int) + sizeof(Tensor *) + sizeof(bool) + sizeof(double)) + 4096;
+}
+
+static Status take(Arena *a, Values *v, int nseq, int nunits) {
+  real **const arrays[] = {&v->mask, &v->old, &v->target, &v->now, &v->slope};
+  v->first = arena_alloc(a, (size_t)nunits * sizeof *v->first);
+  v->count = arena_alloc(a, (size_t)nunits * sizeof *v->count);
+  v->out = arena_zalloc(a, (size_t)nunits * sizeof(Tensor *));
+  bool ok = v->first && v->count && v->out;
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+    ok &= (*arrays[i] = arena_zalloc(a, (size_t)v->n * sizeof(real))) != NULL;
+  return ok ? GRPO_OK : fail(GRPO_ENOMEM, "ppo: no memory for values of %d completions", nseq);
+}
+
+/* A token's mask is its value's; the end's is that of a completion which is in the loss. */
+static void fill_masks(const Plan *p, Values *v) {
+  const real *mask = p->mask;
+  real *to = v->mask;
+  for (int i = 0; i < p->nseq; i++) {
+    real any = 0;
+    for (int t = 0; t < p->length[i]; t++) {
+      to[t] = mask[t];
+      if (mask[t] != 0) any = 1;
+    }
+    if (v->positions[i] > p->length[i]) to[p->length[i]] = any;
+    mask += p->length[i];
+    to += v->positions[i];
+  }
+}
+
+static Status values_begin(Update *u, Values *v, const PpoOptions *o) {
+  const Plan *p = &u->plan;
+  Arena *a = &u->e->step;
+  *v = (Values){.coef = o->value_coef, .clip = o->clip_value};
+  v->positions = arena_alloc(a, (size_t)p->nseq * sizeof *v->positions);
+  if (!v->positions) return fail(GRPO_ENOMEM, "ppo: %d completions", p->nseq);
+  for (int i = 0; i < p->nseq; i++) {
+    v->positions[i] = p->length[i] + (p->length[i] < u->e->o.max_new_tokens);
+    v->n += v->positions[i];
+  }
+  try(take(a, v, p->nseq, p->nunits));
+  for (int i = 0, at = 0; i < p->nunits; at += v->count[i++]) {
+    v->first[i] = at;
+    v->count[i] = 0;
+    for (int k = 0; k < p->unit[i].n; k++) v->count[i] += v->positions[p->unit[i].first + k];
+  }
+  fill_masks(p, v);
+  u->values = v;
+  return GRPO_OK;
+}
+
+/* ---- values -------------------------------------------------------------------------- */
+
+bool values_shared(const Update *u) { return u->values && !critic_trunk(u->e->critic); }
+
+Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden) {
+  Values *v = u->values;
+  try(critic_values(u->e->critic, &u->e->tape, p, hidden, &v->out[i]));
+  memcpy(v->now + v->first[i], v->out[i]->data, v->out[i]->n * sizeof(real));
+  return GRPO_OK;
+}
+
+/* The states that the critic judges: of the trunk, or of the policy. */
+static Status forward_critic(Update *u, int i, bool dropout) {
+  Engine *e = u->e;
+  Tape *t = &e->tape;
+  Model *m = critic_trunk(e->critic) ? critic_trunk(e->critic) : e->policy;
+  Tensor *hidden;
+  Pack *p = arena_alloc(&t->arena, sizeof *p);
+  RngKey *key = arena_alloc(&t->arena, sizeof *key);
+  if (!p || !key) return fail(GRPO_ENOMEM, "ppo: no memory for a group");
+  *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
+  try(unit_pack_batch(&t->arena, model_config(m), u->b, &u->plan.unit[i], e->o.max_new_tokens, p));
+  if (dropout) p->dropout = key;
+  try(model_hidden(m, t, p, &hidden));
+  return values_forward(u, i, p, hidden);
+}
+
+/* What the critic says of the rollout, before anything is updated. */
+static Status judge(Update *u) {
+  Tape *t = &u->e->tape;
+  const double start = seconds_now();
+  Status s = GRPO_OK;
+  t->off = true;
+  for (int i = 0; i < u->plan.nunits && s == GRPO_OK; i++) {
+    tape_reset(t);
+    if (u->o->cancel && *u->o->cancel)
+      s = fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
+    else
+      s = forward_critic(u, i, false);
+  }
+  t->off = false;
+  memcpy(u->values->old, u->values->now, (size_t)u->values->n * sizeof(real));
+  u->forward += seconds_now() - start;
+  return s;
+}
+
+static void compare_values(Update *u, int i) {
+  Values *v = u->values;
+  for (int k = v->first[i]; k < v->first[i] + v->count[i]; k++)
+    v->deviation = fmax(v->deviation, fabs((double)v->now[k] - (double)v->old[k]));
+}
+
+static void measure_policy(Update *u, const Unit *unit) {
+  const Plan *p = &u->plan;
+  ValueSums *s = &u->values->sums;
+  for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
+    const double d = (double)p->logp[t] - (double)p->old_logp[t];
+    if (p->mask[t] == 0) continue;
+    s->approx_kl += d * d / 2;
+    s->tokens++;
+  }
+}
+
+Status values_loss(Update *u, int i) {
+  Tape *t = &u->e->loss_tape;
+  Values *v = u->values;
+  const size_t at = (size_t)v->first[i], n = (size_t)v->count[i];
+  const ValueLossAttr a = {.old = v->old + at,
+                           .returns = v->target + at,
+                           .mask = v->mask + at,
+                           .clip = v->clip,
+                           .count = v->num,
+                           .clipped = &v->sums.clipped};
+  Tensor value = tensor_view(v->now + at, 1, &v->count[i]), *loss;
+  value.needs_grad = true;
+  tape_reset(t);
+  try(tape_apply(t, OP_value_loss, (Tensor *[]){&value}, &(Attr){.p = &a}, &loss));
+  u->loss += v->coef * (double)loss->data[0];
+  v->sums.value_loss += (double)loss->data[0];
+  try(tape_backward(t, loss));
+  for (size_t k = 0; k < n; k++) {
+    v->slope[at + k] = (real)v->coef * value.grad[k];
+    v->sums.positions += v->mask[at + k] != 0;
+  }
+  measure_policy(u, &u->plan.unit[i]);
+  if (u->iteration == 0) compare_values(u, i);
+  return GRPO_OK;
+}
+
+Status values_train_trunk(Update *u, const MicroBatch *mb) {
+  Tape *t = &u->e->tape;
+  const int *order = u->plan.order + mb->first;
+  double start = seconds_now();
+  tape_reset(t);
+  for (int k = 0; k < mb->n; k++) try(forward_critic(u, order[k], true));
+  u->forward += seconds_now() - start;
+  for (int k = 0; k < mb->n; k++) try(values_loss(u, order[k]));
+  if (!isfinite(u->loss)) return GRPO_OK; /* the caller says so */
+  start = seconds_now();
+  for (int k = 0; k < mb->n; k++) {
+    const ArenaMark mark = arena_mark(&t->arena);
+    try(tape_backward_from(t, u->values->out[order[k]],
+                           u->values->slope + u->values->first[order[k]]));
+    arena_release(&t->arena, mark);
+  }
+  u->backward += seconds_now() - start;
+  return GRPO_OK;
+}
+
+/* ---- targets ------------------------------------------------------------------------- */
+
+static Status targets(Update *u, const PpoOptions *o, const double *score, TargetMetrics *m) {
+  Plan *p = &u->plan;
+  Values *v = u->values;
+  const TargetOptions to = {.gamma = o->gamma,
+                            .lambda = o->lambda,
+                            .kl_coef = o->kl_coef,
+                            .kl_estimator = o->kl_estimator,
+                            .whiten_rewards = o->whiten_rewards};
+  const TargetInput in = {.nseq = p->nseq,
+                          .length = p->length,
+                          .positions = v->positions,
+                          .score = score,
+                          .token_reward = o->token_reward,
+                          .logp = p->old_logp,
+                          .ref_logp = p->ref_logp,
+                          .mask = p->mask,
+                          .value_mask = v->mask,
+                          .value = v->old};
+  return ppo_targets(&u->e->step, &to, &in, p->advantage, v->target, NULL, m);
+}
+
+static void mean_advantages(const Plan *p, double *out) {
+  const real *a = p->advantage;
+  for (int i = 0; i < p->nseq; a += p->length[i++]) {
+    double sum = 0;
+    for (int t = 0; t < p->length[i]; t++) sum += (double)a[t];
+    out[i] = sum / p->length[i];
+  }
+}
+
+/* ---- minibatches --------------------------------------------------------------------- */
+
+/* Is prompt `slot` in minibatch k of this epoch?  An epoch deals the prompts out anew. */
+static bool is_dealt(const Update *u, const PpoOptions *o, int epoch, int k, int slot) {
+  const int n = u->b->nprompts, m = o->minibatches;
+  const RngKey key = {.seed = o->seed,
+                      .stream = RNG_MINIBATCH,
+                      .step = (uint32_t)o->step,
+                      .sample = (uint32_t)epoch};
+  if (m == 1) return true;
+  const int place = (int)rng_permute(rng_u64(&key, 0), (uint64_t)n, (uint64_t)slot);
+  return place >= (int)((int64_t)n * k / m) && place < (int)((int64_t)n * (k + 1) / m);
+}
+
+static void count(Update *u) {
+  Plan *p = &u->plan;
+  Values *v = u->values;
+  p->num_sequences = p->num_tokens = p->num_kept = v->num = 0;
+  for (int i = 0; i < u->norder; i++) {
+    const int k = p->order[i];
+    const Unit *unit = &p->unit[k];
+    p->num_sequences += unit->n;
+    for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
+      p->num_tokens += (double)p->mask[t];
+      p->num_kept += (double)(p->mask[t] * p->kept[t]);
+    }
+    for (int t = v->first[k]; t < v->first[k] + v->count[k]; t++) v->num += (double)v->mask[t];
+  }
+  if (v->num < 1) v->num = 1;
+}
+
+/* The units of a minibatch, in the step's order, and the numbers that its losses divide by. */
+static void deal(Update *u, const PpoOptions *o, int epoch, int k) {
+  Plan *p = &u->plan;
+  u->norder = 0;
+  for (int i = 0; i < p->nunits; i++)
+    if (is_dealt(u, o, epoch, k, p->unit[i].first / u->b->group)) p->order[u->norder++] = i;
+  p->nbatches = plan_cut(u->norder, p->order, p->unit, u->e->o.micro_batch_tokens, p->batch);
+  count(u);
+}
+
+/* ---- the step ------------------------------------------------------------------------ */
+
+static Status check(const Engine *e, const Batch *b, const PpoOptions *o) {
+  try(update_check_numbers(e, b, o->lr, o->epochs));
+  if (!e->critic) return fail(GRPO_EARG, "ppo: the engine was made without a critic");
+  if (!o->score) return fail(GRPO_EARG, "ppo: no scores");
+  if (o->minibatches < 1 || o->minibatches > b->nprompts)
+    return fail(GRPO_EARG,
+                "train.ppo.minibatches: %d, want 1 to %d, the prompts of a step: a minibatch takes "
+                "whole groups",
+                o->minibatches, b->nprompts);
+  if (!(o->gamma >= 0 && o->gamma <= 1) || !(o->lambda >= 0 && o->lambda <= 1))
+    return fail(GRPO_EARG, "train.ppo: gamma %g and lambda %g, want 0 to 1", o->gamma, o->lambda);
+  if (!(o->kl_coef >= 0) || isinf(o->kl_coef))
+    return fail(GRPO_EARG, "train.ppo.kl_coef: %g, want a finite number of at least 0", o->kl_coef);
+  if (o->kl_estimator == KL_FULL)
+    return fail(GRPO_EARG, "train.ppo.kl_estimator: full is no reward of a token; use k1");
+  if (o->kl_coef > 0 && !b->has_ref)
+    return fail(GRPO_EARG,
+                "ppo: kl_coef is %g but the batch has no reference log-probabilities; call "
+                "reference() first",
+                o->kl_coef);
+  return loss_options_check(&o->loss);
+}
+
+static void add_metrics(const Update *u, const PpoOptions *o, const TargetMetrics *t,
+                        StepMetrics *m) {
+  const Values *v = u->values;
+  const double steps = (double)o->epochs * o->minibatches;
+  const bool has_ref = u->plan.ref_logp != NULL;
+  m->beta = o->kl_coef;
+  m->policy_loss = (u->loss - v->coef * v->sums.value_loss) / steps;
+  m->value_loss = v->sums.value_loss / steps;
+  m->value_clip_fraction = v->sums.positions > 0 ? v->sums.clipped / v->sums.positions : 0;
+  m->approx_kl = v->sums.tokens > 0 ? v->sums.approx_kl / v->sums.tokens : 0;
+  m->sequence_kl = has_ref ? t->kl : NAN;
+  m->penalty = has_ref ? t->penalty : NAN;
+  m->value_mean = t->value_mean;
+  m->return_mean = t->return_mean;
+  m->explained_variance = t->explained_variance;
+  m->value_max_deviation = model_lora_dropout(u->e->policy) > 0 ? NAN : v->deviation;
+}
+
+/* Scores with 0 for those that are left out. */
+static Status read_scores(Arena *a, const Batch *b, const PpoOptions *o, double **score,
+                          bool **left_out) {
+  const size_t n = (size_t)batch_size(b);
+  *score = arena_alloc(a, n * sizeof **score);
+  *left_out = arena_alloc(a, n * sizeof **left_out);
+  if (!*score || !*left_out) return fail(GRPO_ENOMEM, "ppo: %zu completions", n);
+  for (size_t i = 0; i < n; i++) {
+    (*left_out)[i] = isnan(o->score[i]);
+    (*score)[i] = (*left_out)[i] ? 0 : o->score[i];
+  }
+  return GRPO_OK;
+}
+
+static Status passes(Update *u, const PpoOptions *o, double *norms) {
+  int done = 0;
+  for (int epoch = 0; epoch < o->epochs; epoch++)
+    for (int k = 0; k < o->minibatches; k++) {
+      double norm = 0;
+      deal(u, o, epoch, k);
+      try(update_iterate(u, done++, &norm));
+      *norms += norm;
+    }
+  return GRPO_OK;
+}
+
+Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, StepMetrics *out) {
+  const double start = seconds_now();
+  UpdateOptions uo = {.loss = o->loss,
+                      .lr = o->lr,
+                      .max_grad_norm = o->max_grad_norm,
+                      .iterations = o->epochs,
+                      .mask_truncated = o->mask_truncated,
+                      .top_entropy_quantile = o->top_entropy_quantile,
+                      .seed = o->seed,
+                      .step = o->step,
+                      .cancel = o->cancel};
+  Update u = {.e = e, .b = b, .o = &uo};
+  Values v;
+  TargetMetrics t;
+  double norms = 0, *score;
+  bool *left_out;
+  try(check(e, b, o));
+  uo.loss.kl_estimator = o->kl_estimator; /* of the metric */
+  arena_reset(&e->step);
+  try(read_scores(&e->step, b, o, &score, &left_out));
+  try(update_begin(&u, left_out, e->o.max_new_tokens));
+  try(values_begin(&u, &v, o));
+  try(judge(&u));
+  try(targets(&u, o, score, &t));
+  if (advantage) mean_advantages(&u.plan, advantage);
+  try(passes(&u, o, &norms));
+  update_report(&u, o->epochs * o->minibatches, norms, seconds_now() - start, out);
+  add_metrics(&u, o, &t, out);
+  return GRPO_OK;
+}

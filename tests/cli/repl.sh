@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# grpo repl: what it is opened with, the session in its document, and a real terminal: completion, colours, Ctrl-C.
+# TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+
+# ---- the document ---------------------------------------------------------------------------------------------------------------
+# Numbers and times may differ from machine to machine: compared without them.
+timeless() { sed -E 's/\([0-9.]+ (us|ms|s)\)/(TIME)/; s/[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?/#/g; s/[-+]#/#/g; s/ +/ /g'; }
+document=$root/docs/repl.md
+(cd "$root" && DOCUMENT=$document "$GRPO" repl examples/custom_reward.lua sampling.group_size=4 train.prompts_per_step=2 train.kl=0.02 \
+  <tests/cli/lib/session.lua >"$work/said" 2>"$work/err")
+# shellcheck disable=SC2016
+result "docs/repl.md: its session is what the prompt says" "$(
+  diff <(sed -n '/^```session$/,/^```$/p' "$document" | grep -v '^```' | timeless) <(timeless <said) || cat err)"
+
+# ---- runs -----------------------------------------------------------------------------------------------------------------------
+experiment exp.lua 'train = { steps = 6, prompts_per_step = 2, lr = 1e-3, kl = 0.05 }, checkpoint = { every = 2, keep = 9 },
+  hooks = { on_step = function(_, tr) tr.state.seen = (tr.state.seen or 0) + 1 end }'
+"$GRPO" run exp.lua --quiet >/dev/null 2>err </dev/null
+run=runs/exp-001
+facts() { find "$run" -type f -printf '%p %s %T@\n' | sort; find "$run" -type f -exec cksum {} + | sort; }
+facts >before
+repl() { timeout 60 "$GRPO" repl "$@" >out 2>err; }
+values() { # step N of the run's log, without times
+  sed -n "$1p" $run/metrics.jsonl | grep -oE '"(loss|grad_norm|reward|kl|step|learning_rate|entropy)": [^,}]*' | sort
+}
+cat >step.lua <<'LUA'
+local m = tr:step()
+for _, name in ipairs { "entropy", "grad_norm", "kl", "learning_rate", "loss", "reward", "step" } do
+  print(('"%s": %s'):format(name, grpo.json.encode(m[name])))
+end
+LUA
+repl $run/checkpoints/step-000002 <step.lua
+result "a checkpoint: tr:step() makes the run's own next step, bit for bit" "$(diff out <(values 3) || cat err)"
+repl $run/checkpoints/step-000004 <step.lua
+result "another one too" "$(diff out <(values 5) || cat err)"
+cat >finished.lua <<'LUA'
+print(tr.step_count, tr.state.seen, tr.model == m, exp.config.name)
+tr:step() tr:step()
+print(tr.step_count, #tr.batch.completions, tr:rescore(function(text) return #text end).changed > 0, #tr:inspect(1).ids)
+LUA
+repl exp-001 <finished.lua
+result "a run by its name, finished: it goes on beyond its end" \
+  "$([ "$(head -n 1 out)" = "$(printf '6\t6\ttrue\texp')" ] && grep -qE '^8	8	true	[1-6]$' out || cat out err)"
+result "nothing is written into its directory" "$(facts | diff before -)"
+printf 'tr:save()' | repl $run
+result "not even a checkpoint that is asked for" "$(grep -q 'has no run directory; give one' err && facts | diff before - || cat err)"
+mv exp.lua kept.lua
+echo 'print(tr:step().step)' | repl $run
+result "from its saved sources" "$([ "$(cat out)" = 7 ] || cat out err)"
+mv kept.lua exp.lua
+cp -r $run runs/exp-002 && echo 'error("gone")' >runs/exp-002/source/main.lua
+echo 'print(rawget(_ENV, "tr"), m:count() > 0, #tok)' | repl exp-002
+result "where its script cannot be loaded, its model" "$([ "$(cat out)" = "$(printf 'nil\ttrue\t14')" ] && grep -q 'gone' err || cat out err)"
+echo 1 | repl exp-003; status=$?
+result "a run that is not there: the nearest name" "$([ $status = 3 ] && grep -q "did you mean 'exp-00[12]'" err || cat err)"
+printf '%s\n' 'return function(text) return -#text end' >shorter.lua
+printf '%s\n' 'tr:step() show(tr:rescore("shorter.lua"))' | repl exp.lua
+result "rewards of a file" "$(grep -q '^8 completions of step 1 scored again: [5-8] have another reward' out || cat out err)"
+echo 'x = 1 error({ code = 7 })' | repl; status=$?
+result "a table that is raised says what it holds" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: a table was raised as an error: { code = 7 }' ] || cat err)"
+
+# ---- a terminal -------------------------------------------------------------------------------------------------------------------
+if ! command -v tmux >/dev/null || ! "$GRPO" --version | grep -q 'line editing: libedit'; then
+  number=$((number + 1))
+  echo "ok $number - a terminal # SKIP tmux or libedit is not here"
+  finish
+fi
+windows=0
+terminal() { tmux -L "grpo-test-$$-$windows" -f /dev/null "$@" 2>/dev/null; }
+trap 'terminal kill-server; rm -rf "$work"' EXIT
+experiment slow.lua 'train = { steps = 3, prompts_per_step = 2, lr = 1e-3 }' \
+  '{ name = "slow", fn = function(text, _, c) if c.index == 1 then print("is rewarded") end
+    for i = 1, 4e5 do text:byte() end return #text end }'
+# open ENVIRONMENT WORDS... : a prompt in a window of its own
+open() {
+  local environment=$1; shift
+  terminal kill-server
+  windows=$((windows + 1))
+  terminal new-session -d -x 90 -y 50 "env TERM=xterm GRPO_HISTORY=$work/history $environment $GRPO repl $*; echo left; sleep 60"
+  shown '^> *$'
+}
+typed() { terminal send-keys "$@"; }
+screen() { terminal capture-pane -p -S -200 "$@"; }
+# shown PATTERN [ARGUMENT...] : it appears on the screen, in some seconds
+shown() {
+  local pattern=$1; shift
+  for _ in $(seq 200); do
+    screen "$@" | grep -qE "$pattern" && return 0
+    sleep 0.05
+  done
+  echo "not on the screen: $pattern"
+  screen "$@" | grep . | tail -n 30
+}
+open A=1 slow.lua
+typed 'm:gen' Tab '("1+", { temp' Tab '0, max_new_tokens = 5 })' Enter
+result "TAB completes methods and options" "$(shown 'm:generate\("1\+", \{ temperature = 0, max')"
+typed 'grpo.experiment { train = { clip_' Tab C-u 'require "rewards.gs' Tab '".' C-u 'dofile("slo' Tab C-u 'tr:st' Tab Tab
+result "TAB lists what there is" "$(shown 'tr:step +tr:stop')"
+typed C-u 'm:generate("1+", { max_new_tokens = 60, n = 200000 }), 1' Enter; sleep 0.5; typed C-c
+result "Ctrl-C ends a generation" "$(shown '^\^C *interrupted')"
+typed '"go" .. "es on 1"' Enter
+result "the prompt goes on" "$(shown '^goes on 1')"
+typed 'while true do pcall(coroutine.wrap(function() while true do end end)) end' Enter; sleep 0.5; typed C-c; sleep 0.3; typed '"go" .. "es on 2"' Enter
+result "Ctrl-C ends loops that catch errors" "$(shown '^goes on 2')"
+typed 'tr:step()' Enter; shown '^is rewarded' >/dev/null; typed C-c
+result "Ctrl-C gives a step up" "$(shown 'interrupted \(the step was given up\)')"
+typed 'tr.step_count, tr:step().reward' Enter
+reference=$(echo 'print(0) print(tr:step().reward)' | "$GRPO" repl slow.lua 2>/dev/null | tail -n 1)
+result "and it is made whole afterwards" "$(shown "^${reference:0:6}")"
+typed 'tr.batch.completions[1]' Enter
+result "a completion has colours" "$(shown "$(printf '\033\\[3[125]m')[0-9+=]" -e)"
+typed 'print("a\27[2Jb")' Enter
+result "what a model writes is not obeyed" "$(shown '^a.x1b\[2Jb')"
+typed '12 + ' C-c; sleep 0.3; typed '"go" .. "es on 3"' Enter
+result "Ctrl-C at the prompt: a new line" "$(shown '^goes on 3')"
+typed 'function f()' Enter 'return "fi" .. "ve" end' Enter; sleep 0.2; typed 'f()' Enter
+result "lines of one function" "$(shown '^>> return' && shown '^five')"
+typed C-d
+result "Ctrl-D leaves" "$(shown '^left')"
+result "the history is this user's alone" "$([ "$(stat -c %a history)" = 600 ] || stat history)"
+open NO_COLOR=1
+typed Up; typed Up
+result "the history is there in the next session" "$(shown '^> return "fi"')"
+typed C-u 'grpo.tensor{1,2}' Enter
+result "NO_COLOR: no colours" "$(shown '^tensor \[2\]'; screen -e | grep -q "$(printf '\033\\[1m')tensor" && echo coloured)"
+finish

@@ -1,0 +1,136 @@
+-- Signs of reward hacking: each is seen where it is, and names a completion; healthy training is left alone.
+
+local core = require "grpo.core"
+local hacking = require "grpo.hacking"
+
+local config = { reward_entries = { { name = "correct" }, { name = "layout" } } }
+
+-- groups: a list of lists of { text, correct, layout [, length] }.  Metrics as a stage makes them.
+local function step_of(number, groups)
+  local cs, columns = {}, { correct = {}, layout = {} }
+  for g, list in ipairs(groups) do
+    local group = {}
+    for i, row in ipairs(list) do
+      group[i] = { text = row[1], prompt = "prompt " .. g, index = i, group = group, length = row[4] or #row[1],
+        rewards = { correct = row[2], layout = row[3] }, reward = row[2] + row[3] }
+      cs[#cs + 1] = group[i]
+      table.insert(columns.correct, row[2])
+      table.insert(columns.layout, row[3])
+    end
+  end
+  local statistics = require "grpo.statistics"
+  local m = { step = number, stage = 1, reward = 0, ["completions/mean_length"] = 0 }
+  for _, c in ipairs(cs) do
+    m.reward = m.reward + c.reward / #cs
+    m["completions/mean_length"] = m["completions/mean_length"] + c.length / #cs
+  end
+  for name, values in pairs(columns) do
+    m["rewards/" .. name .. "/mean"], m["rewards/" .. name .. "/std"] = statistics.mean(values), statistics.std(values)
+  end
+  return m, cs
+end
+
+-- make(t): the groups at t in 0..1
+local function told(n, make, evaluations)
+  local detector, lines = hacking.detector(), {}
+  for number = 1, n do
+    local m, cs = step_of(number, make((number - 1) / (n - 1)))
+    for _, line in ipairs(detector:step(m, cs, config)) do lines[#lines + 1] = line end
+    for _, line in ipairs(evaluations and evaluations[number] and detector:evaluation(evaluations[number]) or {}) do
+      lines[#lines + 1] = line
+    end
+  end
+  return lines
+end
+
+local function report(accuracy)
+  return { ["eval/accuracy"] = accuracy, ["eval/accuracy/low"] = accuracy - 0.05,
+    ["eval/accuracy/high"] = accuracy + 0.05 }
+end
+
+describe("the detector of reward hacking", function()
+  it("is silent while all goes well", function()
+    local function healthy(t)
+      local groups = {}
+      for g = 1, 6 do
+        groups[g] = {}
+        for i = 1, 4 do
+          local right = (i - 1) / 4 < t and 1 or 0
+          groups[g][i] = { ("answer %d of %d"):format(g * 7 + right, i), right, t > 0.3 and 1 or 0,
+            20 + math.floor(15 * t) + i }
+        end
+      end
+      return groups
+    end
+    assert.same({}, told(40, healthy, { [10] = report(0.3), [20] = report(0.5), [40] = report(0.8) }))
+  end)
+
+  it("sees a saturated reward beside one that does not rise", function()
+    local lines = told(30, function(t)
+      local layout = t > 0.4 and 1 or 0
+      return { { { "a b", 0, layout }, { "c d", 1, layout } }, { { "e f", 0, layout }, { "g h", 0, layout } } }
+    end)
+    assert.equal(1, #lines)
+    assert.matches("^reward 'layout' is at its highest for every completion, while 'correct' is no higher", lines[1])
+    assert.matches('For instance %(reward 2%) "c d" to the prompt "prompt 1"$', lines[1])
+  end)
+
+  it("sees length that is paid for, and its opposite", function()
+    local function growing(sign)
+      return function(t)
+        local n = math.floor(sign > 0 and 10 + 60 * t or 70 - 60 * t)
+        return { { { "short", t, 0, n }, { "long one", t + 0.1 * sign, 0, n + 9 } },
+          { { "short", t, 0, n }, { "long two", t + 0.1 * sign, 0, n + 9 } } }
+      end
+    end
+    local lines = told(30, growing(1))
+    assert.matches("grown from %d+ to %d+ tokens, and within groups the longer ones win %(correlation 1%.00%)",
+      lines[1])
+    assert.matches('"long [ot]', lines[1])
+    assert.matches("shrunk from %d+ to %d+ tokens", told(30, growing(-1))[1])
+  end)
+
+  it("sees winners that repeat themselves", function()
+    local lines = told(30, function(t)
+      local good = t > 0.4 and ("so it is and "):rep(10) or "one two three four five six seven"
+      return { { { good, 1, 0, 30 }, { "another text of some other words", 0, 0, 30 } } }
+    end)
+    assert.equal(1, #lines)
+    assert.matches("^the completions that win repeat themselves: %d+ %%", lines[1])
+    assert.matches("so it is and so it is", lines[1])
+  end)
+
+  it("sees one string that wins everywhere", function()
+    local lines = told(20, function()
+      local groups = {}
+      for g = 1, 6 do groups[g] = { { "I cannot say", 1, 0 }, { "it is " .. g, 0, 0 } } end
+      return groups
+    end)
+    assert.equal(1, #lines)
+    assert.matches("^the same text wins in 6 of 6 groups, whatever the prompt", lines[1])
+    assert.matches('"I cannot say"', lines[1])
+  end)
+
+  it("sees the reward rise while the held-out metric falls", function()
+    local lines = told(30, function(t)
+      return { { { "right", 1, 0.2 }, { "shouting!!!", 0, 1.5 + 2 * t } }, { { "b", 0, t }, { "c", 0, 0.1 } } }
+    end, { [10] = report(0.7), [30] = report(0.5) })
+    assert.equal(1, #lines)
+    assert.matches("the reward rises %(.*%) while the held%-out metric falls %(eval/accuracy 0%.700 to 0%.500%)",
+      lines[1])
+    assert.matches('"shouting!!!"', lines[1])
+    assert.same({}, told(30, function(t) return { { { "a", t, 0 }, { "b", 0, 0 } } } end,
+      { [10] = report(0.7), [30] = report(0.65) }))
+  end)
+
+  it("takes completions without a reward, and entries that do not apply", function()
+    local detector = hacking.detector()
+    for number = 1, 20 do
+      local m, cs = step_of(number, { { { "a", 0, 0 }, { "b", 1, 0 } } })
+      cs[1].reward, cs[1].rewards.correct = nil, core.none
+      m["rewards/correct/mean"] = 0 / 0
+      assert.same({}, detector:step(m, cs, config))
+    end
+    assert.same({}, hacking.detector():evaluation(report(0.5)))
+  end)
+end)

@@ -1,0 +1,251 @@
+-- kind = "ppo": the readable file against C, options and what a run of it leaves behind.
+
+local core = require "grpo.core"
+local grpo = require "grpo"
+local ppo = require "grpo.ppo"
+local schedule = require "grpo.schedule"
+local train = require "grpo.train"
+
+local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+  num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3, eos_token_id = 8 }
+
+local function count_a(text) return select(2, text:gsub("a", "")) end
+
+local function fields()
+  return {
+    name = "tiny", seed = 3,
+    model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
+    data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 8 }), max_prompt_tokens = 4 },
+    sampling = { group_size = 2, max_new_tokens = 6 },
+    rewards = { { name = "as", fn = count_a } },
+    train = { steps = 2, prompts_per_step = 4, lr = 1e-2 },
+    stages = { { kind = "ppo" } },
+  }
+end
+
+local function experiment(change)
+  local t = fields()
+  if change then change(t) end
+  return grpo.experiment(t)
+end
+
+-- Runs to the end; the trainer and the metrics of every step.
+local function run(change, options)
+  local list = {}
+  local tr = train.new(experiment(function(t)
+    if change then change(t) end
+    t.hooks = t.hooks or {}
+    t.hooks.on_step = function(m) list[#list + 1] = m end
+  end), options)
+  tr:run()
+  return tr, list
+end
+
+local function refused(pattern, change)
+  local ok, err = pcall(experiment, change)
+  assert.is_false(ok, "accepted: " .. pattern)
+  assert.matches(pattern, tostring(err))
+end
+
+local function random_list(n, name)
+  local list = {}
+  local drawn = grpo.randn({ n }, { seed = #name }):totable()
+  for i, x in ipairs(drawn) do list[i] = x / 2 end
+  return list
+end
+
+local function near(want, got, tolerance)
+  assert.equal(#want, #got)
+  for i = 1, #want do
+    assert.is_true(math.abs(want[i] - got[i]) <= tolerance, ("%d: %.17g, want %.17g"):format(i, got[i], want[i]))
+  end
+end
+
+describe("grpo.ppo", function()
+  it("gives what gae of the engine gives", function()
+    for _, o in ipairs { { gamma = 1, lambda = 0.95 }, { gamma = 0.9, lambda = 0, bootstrap = 0.5 }, {} } do
+      local r, v = random_list(9, "r"), random_list(9, "value")
+      local a, ret = ppo.gae(r, v, o)
+      local ca, cret = core.gae(r, v, o)
+      near(a, ca, 1e-15)
+      near(ret, cret, 1e-15)
+    end
+  end)
+
+  it("whitens as the engine does", function()
+    for _, keep in ipairs { true, false } do
+      near(ppo.whiten(random_list(12, "x"), { keep_mean = keep }), core.whiten(random_list(12, "x"),
+        { keep_mean = keep }), 1e-12)
+    end
+    near({ 0, 0 }, ppo.whiten { 4, 4 }, 0)
+  end)
+
+  it("has the value loss and gradient of the engine", function()
+    local v, old, ret = random_list(40, "values"), random_list(40, "old"), random_list(40, "returns")
+    local values = grpo.tensor(v, { requires_grad = true })
+    local loss = ppo.value_loss(values, grpo.tensor(old), grpo.tensor(ret), 0.3)
+    local closs, slope, share = core.value_loss(v, old, ret, 0.3)
+    loss:backward()
+    assert.is_true(math.abs(loss:item() - closs) < 1e-6)
+    near(values.grad:totable(), slope, 1e-7)
+    assert.is_true(share > 0 and share < 1)
+  end)
+
+  it("puts the score behind the last token, or on it where nothing may follow", function()
+    local o = { kl_coef = 0.5, max_new_tokens = 3 }
+    near({ -0.5, 0.5, 2 }, ppo.rewards(2, { -1, -2 }, { -2, -1 }, nil, o), 0)
+    near({ 0.5, -0.5, 3 }, ppo.rewards(2, { 0, 0, 0 }, { 1, -1, 0 }, { 0, 0, 1 }, o), 0)
+  end)
+end)
+
+describe("a ppo stage", function()
+  it("learns, with either critic", function()
+    for _, critic in ipairs { "shared", "separate" } do
+      local _, list = run(function(t)
+        t.train.steps, t.train.iterations = 40, 2
+        t.train.ppo = { critic = critic, minibatches = 2, value_coef = 0.5 }
+      end)
+      local first, last = list[1], list[#list]
+      assert.equal("ppo", last.kind)
+      assert.is_true(last.reward > first.reward + 2, ("%s: from %g to %g"):format(critic, first.reward, last.reward))
+      assert.is_true(last["val/mean"] > 1)
+      assert.equal(0, first["val/mean"])
+      assert.equal(0, first.ratio_max_deviation)
+      assert.equal(0.05, last.beta)
+      assert.is_nil(last.frac_reward_zero_std)
+      for _, name in ipairs { "loss/policy_avg", "loss/value_avg", "val/clipfrac_avg", "policy/approxkl_avg", "kl",
+        "objective/kl", "objective/non_score_reward", "val/return_mean", "entropy", "clip_ratio/region_mean" } do
+        assert.equal("number", type(last[name]), name)
+      end
+    end
+  end)
+
+  it("needs no group", function()
+    local _, list = run(function(t)
+      t.sampling.group_size, t.train.steps, t.train.prompts_per_step = 1, 30, 8
+    end)
+    assert.is_true(list[30].reward > list[1].reward)
+  end)
+
+  it("has a coefficient that may be a schedule, adaptive ones too", function()
+    local seen = {}
+    run(function(t)
+      t.train.steps, t.train.lr = 3, 0
+      t.reference = "random"
+      t.train.ppo = { kl_coef = function(p)
+        seen[#seen + 1] = schedule.adaptive_kl { initial = 0.1, target = 0.01, horizon = 80 } (p)
+        return seen[#seen]
+      end }
+    end)
+    near({ 0.1, 0.1 * (1 + 0.2 * 8 / 80), 0.1 * (1 + 0.2 * 8 / 80) ^ 2 }, seen, 1e-12)
+  end)
+
+  it("runs no reference when the coefficient is 0", function()
+    local tr, list = run(function(t) t.train.ppo, t.reference = { kl_coef = 0 }, false end)
+    assert.is_nil(tr.stage.reference)
+    assert.is_nil(list[1]["objective/kl"])
+  end)
+
+  it("takes rewards of tokens, beside a score or alone", function()
+    for _, with_score in ipairs { true, false } do
+      local _, list = run(function(t)
+        t.train.steps = 40
+        local dense = { name = "dense", token_fn = function(c)
+          local r = {}
+          for i = 1, c.length do r[i] = c.ids[i] == 1 and 1 or 0 end
+          return r
+        end }
+        local score = { name = "short", fn = function(text) return -#text / 10 end }
+        t.rewards = { dense, with_score and score or nil }
+      end)
+      assert.is_true(list[40]["rewards/dense/mean"] > list[1]["rewards/dense/mean"])
+    end
+  end)
+
+  it("leaves out completions that no reward applies to", function()
+    local _, list = run(function(t)
+      t.rewards = { function(_, _, c) if c.index == 2 then return nil end return 1 end }
+    end)
+    assert.is_true(list[1].trained_tokens < list[1]["completions/mean_length"] * 8)
+  end)
+
+  it("goes on from a checkpoint bit for bit", function()
+    for _, critic in ipairs { "shared", "separate" } do
+      local dir = os.tmpname()
+      os.remove(dir)
+      local function change(t)
+        t.train.steps = 4
+        t.train.ppo = { critic = critic, minibatches = 2 }
+        t.train.iterations = 2
+      end
+      local function made(from)
+        local tr = train.new(experiment(change), from and { from = from } or nil)
+        return tr
+      end
+      local straight = made()
+      straight:step()
+      straight:step()
+      straight:save(dir)
+      assert.is_true(core.fs.exists(dir .. "/critic.safetensors"))
+      assert.equal(critic == "separate", core.fs.exists(dir .. "/critic_optimizer.safetensors"))
+      local resumed = made(dir)
+      for _ = 3, 4 do
+        local a, b = straight:step(), resumed:step()
+        for _, name in ipairs { "loss", "grad_norm", "loss/value_avg", "reward", "val/mean", "objective/kl" } do
+          assert.equal(a[name], b[name], name)
+        end
+      end
+      core.fs.remove_tree(dir)
+    end
+  end)
+end)
+
+describe("options of a ppo stage", function()
+  it("that have no effect are refused", function()
+    refused("train%.loss: has no effect in a stage of kind \"ppo\"", function(t) t.train.loss = "dapo" end)
+    refused("train%.kl: .*train%.ppo%.kl_coef", function(t) t.train.kl = 0.1 end)
+    refused("train%.advantage%.scale: .*critic", function(t) t.train.advantage = { scale = "batch" } end)
+    refused("train%.skip_zero_std_groups: ", function(t) t.train.skip_zero_std_groups = true end)
+    refused("reward%.aggregate: ", function(t) t.reward = { aggregate = "normalize_then_sum" } end)
+    refused("train%.importance: ", function(t) t.train.importance = "sequence" end)
+  end)
+
+  it("that contradict each other are refused", function()
+    refused("train%.ppo%.minibatches: 5, but a step has 4 prompts", function(t) t.train.ppo = { minibatches = 5 } end)
+    refused("train%.ppo%.kl_coef: a KL needs a reference", function(t) t.reference = false end)
+    refused("train%.reuse_rollout: a shared critic", function(t) t.train.reuse_rollout = true end)
+    refused("rewards: none given; a ppo stage", function(t) t.rewards = {} end)
+    refused("train%.ppo%.critic: got 'both'", function(t) t.train.ppo = { critic = "both" } end)
+    refused("train%.ppo%.kl_estimator", function(t) t.train.ppo = { kl_estimator = "full" } end)
+  end)
+
+  it("may come with a file that other kinds share", function()
+    local path = os.tmpname()
+    local f = assert(io.open(path, "w"))
+    f:write('{"train": {"loss": "dapo", "kl": 0.1}}')
+    f:close()
+    local e = experiment(function(t) t.extends = path end)
+    os.remove(path)
+    assert.equal("ppo", e.stages[1].kind)
+  end)
+
+  it("change what is learned", function()
+    local function outcome(options, train_options)
+      local _, list = run(function(t)
+        t.train.ppo = options
+        t.train.iterations = 2
+        for k, v in pairs(train_options or {}) do t.train[k] = v end
+      end)
+      return list[2].loss
+    end
+    local plain = outcome {}
+    for name, value in pairs { gamma = 0.5, lambda = 0.1, value_coef = 1.0, clip_value = 0.001, minibatches = 4,
+      whiten_rewards = true, kl_coef = 0.5, critic = "separate" } do
+      assert.is_true(outcome { [name] = value } ~= plain, name)
+    end
+    assert.is_true(outcome({ kl_coef = 0.5 }) ~= outcome({ kl_coef = 0.5, kl_estimator = "k3" }), "kl_estimator")
+    assert.is_true(outcome({}, { entropy = 0.1 }) ~= plain, "entropy")
+    assert.is_true(outcome({}, { clip = 0.001 }) ~= plain, "clip")
+    assert.is_true(outcome({}, { mask_truncated = true }) ~= plain, "mask_truncated")
+  end)
+end)

@@ -1,0 +1,2 @@
+-- busted --helper: the modules of grpo.so, so that reward tests run under busted as under `grpo test`.
+require "grpo"
