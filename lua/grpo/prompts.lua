@@ -49,7 +49,7 @@ function prompts.render(config, tokenizer, row, number, held_out)
     if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
     prompt = result
   else
-    prompt = type(row) == "table" and row.prompt or nil
+    prompt = type(row) == "table" and (config.reads_text and row.text or row.prompt) or nil
   end
   if config.environment and not is_ids(prompt) then
     observation = environment.opening(config, row, number, held_out)
