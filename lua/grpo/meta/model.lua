@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- Models.
 
 ---@alias grpo.Prompt string|integer[] a string is encoded with the tokenizer's own special tokens
