@@ -20,7 +20,7 @@ local function batch_of(tr, what)
   return batch.completions, stage
 end
 
--- What was recorded of completion i beside c: a list, or nil; a rollout since then, of a hook's say, has overwritten it.
+-- What was recorded of completion i beside c: a list, or nil; a rollout since then has overwritten it.
 local function recorded(tr, what, i)
   local record = tr.batch.record
   local ok, list = pcall(function() return record[what](record, i) end)
