@@ -8,6 +8,7 @@
 
 local options = require "grpo.options"
 
+---@class rewards.dense
 local dense = {}
 
 -- The target and how many of the completion's tokens it has something to say about.

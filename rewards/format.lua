@@ -10,6 +10,7 @@
 
 local options = require "grpo.options"
 
+---@class rewards.format
 local format = {}
 
 -- Whether `what` occurs in text exactly once.

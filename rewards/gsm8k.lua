@@ -16,6 +16,7 @@ local format = require "rewards.format"
 local length = require "rewards.length"
 local options = require "grpo.options"
 
+---@class rewards.gsm8k
 local gsm8k = {}
 
 --- 1 when the number in <answer> equals the gold one, else 0.  Numbers are compared, not

@@ -6,6 +6,7 @@ local answer = require "grpo.answer"
 local numeric = require "rewards.numeric"
 local options = require "grpo.options"
 
+---@class rewards.length
 local length = {}
 
 local unit_option = { type = "string", default = "tokens", one_of = { "tokens", "chars" } }

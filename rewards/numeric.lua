@@ -9,6 +9,7 @@ local answer = require "grpo.answer"
 local options = require "grpo.options"
 local verl = require "grpo.verl"
 
+---@class rewards.numeric
 local numeric = {}
 
 local spec = {

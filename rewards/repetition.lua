@@ -2,6 +2,7 @@
 
 local options = require "grpo.options"
 
+---@class rewards.repetition
 local repetition = {}
 
 -- Puts 1, 2, ... in order of first appearance in the place of the first `count` items, equal

@@ -7,6 +7,7 @@
 local answer = require "grpo.answer"
 local options = require "grpo.options"
 
+---@class rewards.text
 local text = {}
 
 local spec = {

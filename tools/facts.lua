@@ -35,7 +35,9 @@ local function description(help, name)
     if at and line:find("^%s+%-") then
       local text = line:sub(at):match("^%S+ ?%u?%S*%s%s+(.*)$") or line:sub(at):match("^%S+ %S+ (%l.*)$")
       if text then
-        text = text:gsub("%s*%(default[^)]*%)", ""):gsub("%s%s+%-%-.*$", ""):gsub("%s+$", ""):gsub("[;:] .*$", ""):gsub("%.  .*$", "")
+        for _, tail in ipairs { "%s*%(default[^)]*%)", "%s%s+%-%-.*$", "%s+$", "[;:] .*$", "%.  .*$" } do
+          text = text:gsub(tail, "")
+        end
         if #text > 60 then text = text:gsub(",[^,]*$", ""):gsub(" %b()$", "") end
         return text
       end

@@ -181,12 +181,12 @@ for _, row in ipairs(rows) do
   end
 end
 
-local meta = { "---@meta", "-- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit." }
+local meta = { "---@meta _", "-- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit." }
 for _, name in ipairs(order) do
   meta[#meta + 1] = ("\n---@class %s"):format(name)
   for _, line in ipairs(classes[name].fields) do meta[#meta + 1] = line end
 end
-meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"'
+meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"|"ppo"'
 
 -- ---- write ------------------------------------------------------------------------------------
 

@@ -291,7 +291,8 @@ static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool log
   if (!logits) {
     const int32_t *rest = ids + 1;
     const int len = n - 1;
-    const PackGroup g = {ids, 1, 1, &rest, &len};
+    const PackGroup g = {
+        .prompt = ids, .prompt_len = 1, .n = 1, .completion = &rest, .completion_len = &len};
     try(pack_groups(&t->arena, model_config(m), 1, &g, &pack));
     try(model_hidden(m, t, &pack, &hidden));
     return model_logp(m, t, &pack, hidden, 1, NULL, NULL, out);

@@ -127,6 +127,15 @@ int config_rotary_dim(const Config *c) {
   return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
 }
 
+size_t config_cache_reals(const Config *c, bool every_head) {
+  const size_t layers = (size_t)c->num_hidden_layers, heads = (size_t)c->num_attention_heads;
+  const bool latent = config_traits(c) & TRAIT_LATENT;
+  const size_t kv_heads = every_head ? heads : (size_t)c->num_key_value_heads;
+  if (latent && every_head)
+    return layers * heads * (size_t)(c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim);
+  return layers * kv_heads * (size_t)c->head_dim * (latent ? 1 : 2); /* latents: keys are values */
+}
+
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }
 
 bool config_has_local_rope(const Config *c) { return c->family == FAMILY_GEMMA3; }

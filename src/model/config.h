@@ -85,7 +85,9 @@ unsigned config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */
 int config_window(const Config *c, int layer);  /* 0: the layer sees everything */
 int config_rotary_dim(const Config *c);         /* of a head; the rest is not rotated */
-bool config_rotates(const Config *c);           /* are there rotary positions? */
-bool config_has_local_rope(const Config *c);    /* windowed layers rotate otherwise */
+/* Reals of a token in the key/value cache, all layers; every_head: were each head's own kept. */
+size_t config_cache_reals(const Config *c, bool every_head);
+bool config_rotates(const Config *c);        /* are there rotary positions? */
+bool config_has_local_rope(const Config *c); /* windowed layers rotate otherwise */
 
 #endif

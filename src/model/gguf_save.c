@@ -191,7 +191,8 @@ Status model_save_gguf(const Model *m, const Tokenizer *t, const char *path, Ggm
   const GgufArch *a = gguf_arch_of(config_model_type(&m->config));
   GgufMeta meta = {0};
   if (!a)
-    return fail(GRPO_EARG, "GGUF has no architecture for '%s'", config_model_type(&m->config));
+    return fail(GRPO_EARG, "%s: writing '%s' models as GGUF is not supported", path,
+                config_model_type(&m->config));
   Status s = put_metadata(m, t, a, type, &meta);
   if (s == GRPO_OK) s = write_file(m, a, path, type, &meta);
   gguf_meta_free(&meta);

@@ -344,6 +344,14 @@ static int model_count_(lua_State *L) {
   return 1;
 }
 
+/* m:cache_bytes_per_token() -> bytes, and what they were if every head's keys and values were kept */
+static int model_cache_bytes(lua_State *L) {
+  const Config *c = model_config(check_model(L, 1));
+  for (int every = 0; every < 2; every++)
+    lua_pushinteger(L, (lua_Integer)(config_cache_reals(c, every) * sizeof(real)));
+  return 2;
+}
+
 static int model_zero_grad_(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   if (!lm->frozen) model_zero_grad(lm->m);
@@ -419,10 +427,13 @@ static int model_tostring(lua_State *L) {
   const LuaModel *lm = check_object(L, 1, MODEL_TYPE);
   if (!lm->m) return lua_pushliteral(L, "grpo.Model (closed)"), 1;
   const Config *c = model_config(lm->m);
-  char text[128];
+  char text[192], cache[64] = "";
+  if (config_traits(c) & TRAIT_LATENT)
+    snprintf(cache, sizeof cache, ", latent cache of %zu bytes a token",
+             config_cache_reals(c, false) * sizeof(real));
   double n = (double)model_count(lm->m);
   snprintf(text, sizeof text,
-           "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s%s",
+           "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s%s%s",
            config_model_type(c),
            n >= 1e9   ? n / 1e9
            : n >= 1e6 ? n / 1e6
@@ -430,7 +441,7 @@ static int model_tostring(lua_State *L) {
            n >= 1e9   ? "B"
            : n >= 1e6 ? "M"
                       : "k",
-           c->num_hidden_layers, c->hidden_size, c->vocab_size,
+           c->num_hidden_layers, c->hidden_size, c->vocab_size, cache,
            model_has_lora(lm->m) ? ", with an adapter" : "", lm->frozen ? ", frozen" : "");
   lua_pushstring(L, text);
   return 1;
@@ -451,11 +462,17 @@ const luaL_Reg model_functions[] = {{"compute", l_compute},
                                     {NULL, NULL}};
 
 void model_open(lua_State *L) {
-  static const luaL_Reg methods[] = {{"count", model_count_},          {"generate", model_generate},
-                                     {"logits", model_logits_},        {"logprobs", model_logprobs},
-                                     {"parameters", model_parameters}, {"save", model_save_},
-                                     {"score", model_score},           {"unmask", model_unmask},
-                                     {"zero_grad", model_zero_grad_},  {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"cache_bytes_per_token", model_cache_bytes},
+                                     {"count", model_count_},
+                                     {"generate", model_generate},
+                                     {"logits", model_logits_},
+                                     {"logprobs", model_logprobs},
+                                     {"parameters", model_parameters},
+                                     {"save", model_save_},
+                                     {"score", model_score},
+                                     {"unmask", model_unmask},
+                                     {"zero_grad", model_zero_grad_},
+                                     {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", model_gc},
                                   {"__close", model_gc},
                                   {"__newindex", model_newindex},

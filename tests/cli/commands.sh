@@ -68,6 +68,16 @@ result "GRPO_CPU: a path that there is not is refused" "$([ $status = 2 ] && gre
 
 # ---- a project -------------------------------------------------------------------------------------------------------------
 says "init writes a project" 0 '^project/experiment\.lua$' "$GRPO" init project
+library=$(sed -nE 's/.*"workspace.library": \["(.*)"\].*/\1/p' project/.luarc.json)
+result "its .luarc.json names the annotations" "$([ -e "$library/lua/grpo/meta/grpo.lua" ] && [ -e "$library/rewards/gsm8k.lua" ] ||
+  cat project/.luarc.json)"
+if [ -z "${RUN:-}" ]; then
+  mkdir -p lone && cp "$GRPO" lone/grpo # nothing is installed beside it
+  says "init without installed annotations" 0 '^other/experiment\.lua$' lone/grpo init other
+  result "writes them beside the project" "$(grep -q '"\.grpo"' other/.luarc.json && cmp "$root/lua/grpo/meta/model.lua" \
+    other/.grpo/lua/grpo/meta/model.lua && cmp "$root/rewards/text.lua" other/.grpo/rewards/text.lua)"
+  result "as JSON" "$("$GRPO" repl <<<'assert(grpo.json.decode(assert(io.open("other/.luarc.json")):read("a")))' 2>&1)"
+fi
 "$GRPO" init project >out 2>err; status=$?
 result "init overwrites nothing" "$([ $status = 2 ] && grep -q 'exists already' err || cat err)"
 cd project || exit 1

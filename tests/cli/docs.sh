@@ -58,7 +58,7 @@ result "lua/grpo/meta/options.lua is what make options writes" \
 
 # ---- examples: each runs, and those that train learn --------------------------------------------------------------------------------------
 rewards() { grep -oE '"reward": [-0-9.e]+' "$1" | grep -oE '[-0-9.e]+$'; }
-for example in custom_reward custom_loss schedule lora; do
+for example in custom_reward custom_loss schedule lora ppo; do
   "$GRPO" run examples/$example.lua --arg base="$work/base" --quiet --dir "$work/runs" >"$work/out" 2>"$work/err"
   result "examples/$example.lua runs and learns" "$(
     rewards "$work/runs/$example-001/metrics.jsonl" | awk '{ r[NR] = $1 } END { exit !(NR == 60 && r[60] > r[1] + 0.2) }' ||
@@ -69,6 +69,28 @@ result "examples/loop_by_hand.lua runs and learns" "$(
   awk '{ r[NR] = $4 } END { exit !(NR == 7 && r[7] > r[1] + 0.3) }' "$work/out" || cat "$work/out")"
 "$GRPO" repl <examples/generate.lua >"$work/out" 2>&1
 result "examples/generate.lua runs" "$(grep -q '^most likely next: 0\.' "$work/out" || cat "$work/out")"
+# examples/wandb_forward.py, with a wandb that writes down what it is given
+if command -v python3 >/dev/null; then
+  mkdir -p "$work/fake"
+  cat >"$work/fake/wandb.py" <<'PYTHON'
+import json, os
+def init(**options):
+    print("init", options["project"], options["name"], options["config"]["train.lr"] is not None)
+    return Run()
+class Run:
+    def log(self, values, step): print(step, len(values), values.get("reward") is not None)
+    def finish(self): print("finished")
+PYTHON
+  run=$work/runs/custom_reward-001
+  PYTHONPATH=$work/fake timeout 60 python3 examples/wandb_forward.py "$run" --project p >"$work/out" 2>&1
+  result "examples/wandb_forward.py forwards a run" "$(
+    [ "$(head -n 1 "$work/out")" = "init p custom_reward-001 True" ] && [ "$(tail -n 1 "$work/out")" = finished ] &&
+      [ "$(grep -c ' True$' "$work/out")" = 61 ] || head -n 5 "$work/out")"
+  timeout 60 python3 examples/wandb_forward.py --dry-run "$work/fake" >"$work/out" 2>&1
+  result "and says what is no run" "$(grep -qE '^wandb_forward: .*: not a run directory' "$work/out" || cat "$work/out")"
+else
+  result "examples/wandb_forward.py # SKIP no python3"
+fi
 for settings in configs/train/*.json; do
   cat >"$work/settings.lua" <<LUA
 local grpo = require "grpo"

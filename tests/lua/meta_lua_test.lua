@@ -41,7 +41,7 @@ describe("annotations of the Lua half", function()
     local inside = { -- the loop's own
       "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "check_interrupt", "record_step",
       "total_steps", "run_evaluation", "owed_evaluation", "after_step", "end_stage", "run_loop", "finish",
-      "is_best", "save_due", "refuse_inside",
+      "is_best", "save_due", "refuse_inside", "advise",
     }
     local all = methods_in "lua/grpo/train.lua"
     for _, name in ipairs(inside) do

@@ -30,6 +30,7 @@ describe("annotations", function()
     local names = {}
     for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs", "template" } do assert.equal("function",
       type(grpo[name])) end
+    assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true
@@ -39,9 +40,27 @@ describe("annotations", function()
     end
     assert.same(names, annotated("grpo", "grpo"))
   end)
+  it("name exactly the assertions of tests", function()
+    local names = annotated("test", "Assert")
+    names["true"], names["false"], names["nil"] = true, true, true -- words of Lua, in brackets there
+    local there = {}
+    for name, f in pairs(assert) do if type(f) == "function" then there[name] = true end end
+    assert.same(there, names)
+  end)
+  it("tie modules to files: require 'grpo' is meta/grpo.lua, a reward's own file has its class", function()
+    for file, module in pairs { grpo = "grpo", schedule = "grpo.schedule", data = "grpo.data" } do
+      assert.equal("---@meta " .. module, core.embedded("lua/grpo/meta/" .. file .. ".lua"):match("^[^\n]*"))
+    end
+    local text = core.embedded "lua/grpo/meta/rewards.lua"
+    for _, path in ipairs(core.embedded_names()) do
+      local name = path:match("^rewards/(%w+)%.lua$")
+      local class = name and ("\n---@class rewards.%s\nlocal %s = {}\n"):format(name, name)
+      if name then assert.truthy(text:find(class, 1, true) and core.embedded(path):find(class, 1, true)) end
+    end
+  end)
   it("are Lua", function()
-    for _, file in ipairs { "grpo", "regex", "tensor", "tokenizer", "model" } do
-      assert(load(core.embedded("lua/grpo/meta/" .. file .. ".lua")))
+    for _, path in ipairs(core.embedded_names()) do
+      if path:find("^lua/grpo/meta/") then assert(load(core.embedded(path), "=" .. path)) end
     end
   end)
 end)

@@ -188,6 +188,28 @@ static const char *const refused[][2] = {
     {"{\"model_type\":\"llama\",\"tie_word_embeddings\":1}", "true or false"},
     {"{\"model_type\":\"llama\",\"rms_norm_eps\":\"x\"}", "rms_norm_eps must be a number"},
     {"{\"model_type\":\"llama\",\"eos_token_id\":[1,2,3,4,5,6,7,8,9]}", "eos_token_id"},
+    {"{\"model_type\":\"deepseek_v2\",\"hidden_size\":64}", "mixtures of experts"},
+    {"{\"model_type\":\"deepseek_v2\",\"num_hidden_layers\":4,\"first_k_dense_replace\":1}",
+     "first_k_dense_replace = 1"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"qk_rope_head_dim\":5}",
+     "qk_rope_head_dim 5 is odd"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"kv_lora_rank\":0}",
+     "kv_lora_rank = 0 is outside"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"kv_lora_rank\":null,\"qk_rope_"
+     "head_dim\":1024}",
+     "is more than 1024"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"kv_lora_rank\":-1}",
+     "kv_lora_rank = -1 is outside"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"q_lora_rank\":0}",
+     "q_lora_rank = 0 is outside"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"v_head_dim\":\"x\"}",
+     "v_head_dim must be a whole number"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"rope_scaling\":{\"type\":"
+     "\"yarn\",\"factor\":40}}",
+     "rope type 'yarn'"},
+    {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"sliding_window\":8}",
+     "sliding_window is not supported"},
+    {"{\"model_type\":\"gpt2_mla\",\"qk_nope_head_dim\":0}", "qk_nope_head_dim = 0 is outside"},
 };
 
 TEST(what_is_not_supported_is_refused_by_name) {

@@ -186,6 +186,8 @@ RATIO_ONE(mistral, tiny_mistral)
 RATIO_ONE(gemma2, tiny_gemma2)
 RATIO_ONE(gemma3, tiny_gemma3)
 RATIO_ONE(phi3, tiny_phi3)
+RATIO_ONE(gpt2_mla, tiny_gpt2_mla)
+RATIO_ONE(deepseek_v2, tiny_deepseek)
 
 TEST_BOTH(panels_follow_the_kernels_that_are_chosen_later) {
   Model *m = small_model(tiny_llama, NULL, 3);

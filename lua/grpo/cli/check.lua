@@ -162,6 +162,7 @@ function command.run(o)
   local tr = require("grpo.train").new(e, {})
   out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
+  out("key/value cache: %d bytes a token (%d if every head's were kept)", tr.model:cache_bytes_per_token())
   local last = #e.stages
   local config = e.stages[last].config
   show_prompts(tr, config)

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local share = require "grpo.share"
 local sorted_pairs = require "grpo.sorted"
 
 local command = {
@@ -8,7 +9,8 @@ local command = {
   flags = {},
   help = [[
 Writes a small project into DIR (default: the current directory): an experiment, a reward with
-its test, and a README.  Existing files are never overwritten.]],
+its test, a README, and .luarc.json, with which the Lua language server completes and checks
+options, rewards and the interface in any editor.  Existing files are never overwritten.]],
 }
 
 local files = {}
@@ -90,18 +92,49 @@ files["README.md"] = [[
 Change the reward in `sums.lua`, add a case to `sums_test.lua`, run again.
 ]]
 
+local function must(ok, message)
+  if not ok then error(core.error("EIO", message), 0) end
+end
+
+-- Annotations for the Lua language server: those that were installed; copies of the program's own when none were.
+-- Returns the directory as .luarc.json names it, and the files to write.
+local function annotations()
+  local installed, copies = share.directory(), {}
+  if installed then return installed, copies end
+  for _, name in ipairs(core.embedded_names()) do
+    if name:find("^lua/grpo/meta/") or name:find("^rewards/") then copies[".grpo/" .. name] = core.embedded(name) end
+  end
+  return ".grpo", copies
+end
+
+-- The editor's settings: where the annotations are; runs are not sources.
+local function luarc(library)
+  return ([[
+{
+  "runtime.version": "Lua 5.4",
+  "workspace.library": [%s],
+  "workspace.checkThirdParty": false,
+  "workspace.ignoreDir": ["runs", ".grpo"]
+}
+]]):format(core.json_encode(library))
+end
+
 function command.run(o)
   local dir = o.words[1] or "."
-  local ok, message = core.fs.mkdirs(dir)
-  if not ok then error(core.error("EIO", message), 0) end
+  local library, copies = annotations()
+  files[".luarc.json"] = luarc(library)
+  must(core.fs.mkdirs(dir))
   for name in sorted_pairs(files) do
     if core.fs.exists(dir .. "/" .. name) then
       error(core.error("EARG", ("init: %s/%s exists already; nothing was written"):format(dir, name)), 0)
     end
   end
+  for name, text in sorted_pairs(copies) do
+    must(core.fs.mkdirs(dir .. "/" .. name:match("^(.*)/")))
+    must(core.fs.write(dir .. "/" .. name, text))
+  end
   for name, text in sorted_pairs(files) do
-    ok, message = core.fs.write(dir .. "/" .. name, text)
-    if not ok then error(core.error("EIO", message), 0) end
+    must(core.fs.write(dir .. "/" .. name, text))
     core.out(dir .. "/" .. name .. "\n")
   end
   core.err(("next: cd %s && grpo run experiment.lua\n"):format(dir))

@@ -1,4 +1,4 @@
----@meta
+---@meta grpo.data
 -- grpo.data and what it makes.
 
 ---@class grpo.data

@@ -1,4 +1,4 @@
----@meta
+---@meta grpo
 -- What require "grpo" returns.
 
 ---@class grpo
@@ -192,9 +192,9 @@ grpo.sandbox = {}
 ---@return string output what it printed, at most a megabyte
 function grpo.sandbox.run(code, opts) end
 
----@type table modules, loaded when first named
+---@type grpo.data modules, loaded when first named
 grpo.data = nil
----@type table
+---@type grpo.schedule
 grpo.schedule = nil
 ---@type table
 grpo.losses = nil

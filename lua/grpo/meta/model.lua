@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- Models.
 
 ---@alias grpo.Prompt string|integer[] a string is encoded with the tokenizer's own special tokens
@@ -14,6 +14,12 @@ local Model = {}
 ---@param opts? { trainable?: boolean }
 ---@return integer
 function Model:count(opts) end
+
+---Bytes that a token takes in the key/value cache, all layers together; second: if every head's keys and values were
+---kept, instead of those that heads share (grouped queries) or a latent (latent attention).
+---@return integer
+---@return integer
+function Model:cache_bytes_per_token() end
 
 ---Hugging Face's name, the tensor itself, whether it is trained.
 ---@return fun(): string|nil, grpo.Tensor|nil, boolean|nil

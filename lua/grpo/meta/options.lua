@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit.
 
 ---@class grpo.Options
@@ -21,7 +21,7 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a .gguf file
@@ -187,4 +187,4 @@
 ---@field on_end? fun(tr: grpo.Trainer, why: string) on_end(tr, why)
 
 ---@class grpo.Stage: grpo.Options
----@field kind "sft"|"grpo"
+---@field kind "sft"|"grpo"|"ppo"

@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- grpo.regex: PCRE2 with the manners of string.find and friends.  Positions are 1-based bytes.
 
 ---@class grpo.Regex

@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- The ready rewards, rewards/NAME.lua: require "rewards.NAME".
 
 ---@class rewards.gsm8k

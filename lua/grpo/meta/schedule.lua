@@ -1,4 +1,4 @@
----@meta
+---@meta grpo.schedule
 -- require "grpo.schedule": numbers that change while training goes on.  A schedule is a function(p) -> number, called
 -- once a step; a plain number does wherever one goes.  A span in steps or tokens counts from 0; without either it is
 -- the whole stage.

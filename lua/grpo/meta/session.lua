@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- What the prompts of `grpo repl` and `grpo attach` have beside grpo, tr, m, tok and exp.
 
 ---Prints values as the prompt does.

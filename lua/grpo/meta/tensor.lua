@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- Tensors (float32) and autograd.  Axes are 1-based, negative from the end; binary operations broadcast as
 -- numpy does, and a number stands for a tensor of one.
 

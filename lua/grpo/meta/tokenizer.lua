@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- Tokenizers.  Ids are the vocabulary's own, from 0.
 
 ---@class grpo.Tokenizer

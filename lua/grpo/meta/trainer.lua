@@ -1,4 +1,4 @@
----@meta
+---@meta _
 -- The trainer, and what rewards, hooks and losses are called with.
 
 ---@alias grpo.LossName "grpo"|"bnpo"|"dr_grpo"|"dapo"|"gspo"|"gspo_token"|"luspo"|"gmpo"|"cispo"|"sapo"|"vespo"|"reinforce"|"rloo"

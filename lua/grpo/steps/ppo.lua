@@ -110,7 +110,7 @@ function ppo.step(stage, p)
   local coef = scheduled(config, "train.ppo.kl_coef", config.train.ppo.kl_coef, p)
   local lr = scheduled(config, "train.lr", config.train.lr, p)
   local s = sampled.gather(stage, p)
-  if stage.reference and ppo.needs_reference(config) then stage.engine:reference(s.batch) end
+  if stage.reference and ppo.needs_reference(config) then sampled.reference(stage, s) end
   sampled.publish(stage, s)
   local rewarded = core.clock()
   local metrics = update(stage, s, coef, lr)

@@ -1,0 +1,12 @@
+-- How much of the answer stands where it should, from the left.
+local reward = {}
+
+function reward.close(text, row)
+  local right = 0
+  for i = 1, #row.answer do
+    if text:sub(i, i) == row.answer:sub(i, i) then right = right + 1 end
+  end
+  return right / #row.answer
+end
+
+return reward
