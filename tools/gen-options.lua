@@ -19,6 +19,7 @@ local precise = {
   ["rewards"] = "table<string|integer, grpo.RewardFunction|grpo.RewardEntry>",
   ["reward.clip"] = "number[]",
   ["train.loss"] = "grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor",
+  ["train.denoise.mask_ratio"] = "number|grpo.Schedule|number[]",
   ["train.optimizer.no_decay"] = "string[]",
   ["eval.pass_at"] = "integer[]",
   ["eval.metric"] = "fun(text: string, row: table, c: grpo.Completion): number|boolean",
@@ -186,7 +187,7 @@ for _, name in ipairs(order) do
   meta[#meta + 1] = ("\n---@class %s"):format(name)
   for _, line in ipairs(classes[name].fields) do meta[#meta + 1] = line end
 end
-meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"|"ppo"'
+meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"|"ppo"|"denoise"'
 
 -- ---- write ------------------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 
 static const char letters[] = "abcdefgh";
-static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 64,"
-                             "\"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-                             "\"max_position_embeddings\": 32, \"initializer_range\": 0.1}";
+static const char config[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 64,"
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    "\"max_position_embeddings\": 32, \"initializer_range\": 0.1}";
 
 /* The share of the letters wanted that are the prompt's. */
 static grpo_status repeats(void *user, const grpo_sample *s, double *reward) {

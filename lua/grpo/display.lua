@@ -134,6 +134,17 @@ function View:step(tr, m)
   local telling = stage.step == 1 or stage.step % often == 0
   if stage.method.samples and tr.settings.log.completions > 0 and telling then
     self:completions(tr, tr.settings.log.completions)
+  elseif stage.method.sample and tr.settings.log.completions > 0 and telling then
+    self:samples(tr, tr.settings.log.completions)
+  end
+end
+
+-- Text that the model makes now; kept in the run's log.
+function View:samples(tr, n)
+  for i, made in ipairs(tr.stage.method.sample(tr, n)) do
+    local text = display.clean(made.text)
+    self:info(("  sample %d: %s"):format(i, #text > 300 and text:sub(1, 297) .. "..." or text), "2")
+    tr:log_text(("sample %d"):format(i), text)
   end
 end
 
@@ -191,6 +202,11 @@ function View:evaluation(_, report)
     parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
   end
+  if report["eval/masked_loss"] then
+    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f below their frequencies' %.3f; %.1f %% right"):format(
+      report["eval/masked_loss"], report["eval/below_unigram"], report["eval/unigram_entropy"],
+      100 * report["eval/masked_accuracy"])
+  end
   if graded(report) then
     local sampled = report["eval/sampled/metric"]
     parts[#parts + 1] = ("metric %.4f greedy%s"):format(report["eval/metric"],
@@ -223,7 +239,8 @@ function View:summary(directory)
   local names, seen = {}, {}
   for _, report in ipairs(self.reports) do
     for name in sorted_pairs(report) do
-      local shown = name == "eval/accuracy" or name == "eval/loss" or name:find("^eval/pass@%d+$")
+      local shown = name == "eval/accuracy" or name == "eval/loss" or name == "eval/masked_loss"
+        or name:find("^eval/pass@%d+$")
         or (name:find("metric$") and graded(report))
       if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
     end
@@ -241,7 +258,9 @@ function View:summary(directory)
     self:info(row)
   end
   if directory then
-    self:info(("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
+    local fills_in = self.reports[#self.reports]["eval/masked_loss"] ~= nil
+    self:info(fills_in and ("\ntry it: ./grpo eval %s"):format(directory)
+      or ("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
   end
 end
 

@@ -10,6 +10,7 @@ local errors = require "grpo.errors"
 local meaning = require "grpo.meaning"
 local rewarding = require "grpo.rewarding"
 local sorted_pairs = require "grpo.sorted"
+local steps = require "grpo.steps"
 local suggest = require "grpo.options".nearest
 
 -- Set by the program: overrides, a list of { path=, value=, text= }; script_name; script_path; host_rewards, entries
@@ -362,6 +363,7 @@ local function new_stage(stage, index, layers, where, name)
   sources[config] = { where = where, origins = origins }
   config.name = name
   config.reward_entries = rewards_list(config, where)
+  config.reads_text = steps[stage.kind].reads_text and not config.data.target
   meaning.check(stage.kind, config, function(option) return origins[option] end, refuse)
   for _, field in ipairs { "train", "eval" } do
     local dataset = config.data[field]

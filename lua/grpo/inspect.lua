@@ -20,18 +20,28 @@ local function batch_of(tr, what)
   return batch.completions, stage
 end
 
+-- What was recorded of completion i beside c: a list, or nil; a rollout since then has overwritten it.
+local function recorded(tr, what, i)
+  local record = tr.batch.record
+  local ok, list = pcall(function() return record[what](record, i) end)
+  return ok and list or nil
+end
+
 -- Per token lists of the whole step, in the order of tr.batch.completions; and prompts, once per completion.
 local function lists_of(tr, cs)
-  local l = { prompts = {}, ids = {}, old_logp = {}, advantage = {}, mask = {}, all_ids = {} }
+  local l = { prompts = {}, ids = {}, old_logp = {}, ref_logp = {}, advantage = {}, mask = {}, all_ids = {} }
   local mask_truncated = tr.settings.train.mask_truncated
   for i, c in ipairs(cs) do
     local slot = (i - 1) // #c.group + 1
+    local ref, sampled = recorded(tr, "ref_logprobs", i), recorded(tr, "sampled", i)
     l.prompts[i], l.ids[i] = tr.batch.prompts[slot].ids, c.ids
     for k = 1, #c.ids do
       local a = type(c.advantage) == "table" and c.advantage[k] or c.advantage or 0.0
+      local masked = (mask_truncated and c.truncated) or (sampled and not sampled[k])
       l.all_ids[#l.all_ids + 1], l.old_logp[#l.old_logp + 1] = c.ids[k], c.logprobs[k]
-      l.advantage[#l.advantage + 1] = a
-      l.mask[#l.mask + 1] = mask_truncated and c.truncated and 0.0 or 1.0
+      l.advantage[#l.advantage + 1] = type(a) == "number" and a or 0.0
+      l.mask[#l.mask + 1] = masked and 0.0 or 1.0
+      l.ref_logp[#l.ref_logp + 1] = ref and ref[k] or nil
     end
   end
   return l
@@ -49,7 +59,9 @@ local function loss_of(tr, t)
   local logp = core.tensor(t.logp:totable(), { requires_grad = true })
   local input = setmetatable({ logp = logp, sampler_logp = t.old_logp }, { __index = t })
   local ok, loss
-  if type(train.loss) == "function" then
+  if tr.stage.kind == "ppo" then -- its policy term; the critic has its own
+    ok, loss = core.protected(core.policy_loss, "dapo", input, { clip = train.clip, clip_high = train.clip_high })
+  elseif type(train.loss) == "function" then
     ok, loss = core.limited(tr.settings.limits.hook, "train.loss", train.loss, input)
   else
     ok, loss = core.protected(core.policy_loss, train.loss, input, options)
@@ -70,7 +82,9 @@ local function whole_step(tr)
   if temperature == 0 then temperature = 1.0 end
   local t = tr.model:score(l.prompts, l.ids, { temperature = temperature })
   t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage), core.tensor(l.mask)
-  if stage.reference then
+  if #l.ref_logp == #l.old_logp then
+    t.ref_logp = core.tensor(l.ref_logp)
+  elseif type(stage.reference) == "userdata" then -- a KL of 0 leaves it out of the step
     t.ref_logp = stage.reference:score(l.prompts, l.ids, { temperature = temperature }).logp
   end
   t.num_sequences, t.num_tokens, t.max_new_tokens = #cs, t.mask:sum():item(), tr.settings.sampling.max_new_tokens

@@ -24,13 +24,15 @@ end
 
 -- The model at place.path, its vocabulary grown to the tokenizer's, and then place.adapter on it.  Second result: a
 -- sentence about that, or nil.  A tokenizer that nobody named is looked at for an adapter or where `grow` asks for it:
--- reading one takes time, and not everybody who opens a model wants text.
-local function load_at(place, options, grow)
+-- reading one takes time, and not everybody who opens a model wants text.  masks: it gets a mask token if it has
+-- none.
+local function load_at(place, options, grow, masks)
   local note
   if place.adapter and not options.tokenizer and core.fs.exists(place.adapter .. "/tokenizer.json") then
     options.tokenizer = place.adapter
   end
   local model = core.model_load(place.path, options)
+  if masks and model.tokenizer then model.tokenizer = model.tokenizer:with_mask() end
   local looks = grow or place.adapter or options.tokenizer
   local rows, tokens = model.config.vocab_size, looks and model.tokenizer and #model.tokenizer or 0
   if tokens > rows then
@@ -61,7 +63,7 @@ end
 
 -- A model from model.path, or the checkpoint `from`.  An adapter is trained on frozen weights, which may be compact;
 -- without one all weights are trained, in f32.
-local function load_model(model, config, tokenizer, from)
+local function load_model(model, config, tokenizer, from, masks)
   local place = places.find(model.path)
   if from then
     if places.is_adapter(from) then place.adapter = from else place.path, place.adapter = from, nil end
@@ -70,7 +72,7 @@ local function load_model(model, config, tokenizer, from)
   local options = { tokenizer = tokenizer, dtype = adapted and model.dtype or "f32", quantize = model.quantize,
     compute = config.compute }
   if options.quantize then options.dtype = nil end
-  local loaded, note = load_at(place, options, true)
+  local loaded, note = load_at(place, options, true, masks)
   if not loaded.tokenizer then
     errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one", model.path)
   end
@@ -85,12 +87,14 @@ local function load_model(model, config, tokenizer, from)
 end
 
 -- A model with random weights.
-local function make_model(model, config, tokenizer)
+local function make_model(model, config, tokenizer, masks)
   local shape = model.config
   if type(shape) == "string" then shape = read_config(shape) end
   local copy = {}
   for k, v in pairs(shape) do copy[k] = v end
-  copy.vocab_size = copy.vocab_size or #tokenizer
+  local tokens = #tokenizer
+  if masks then tokenizer = tokenizer:with_mask() end
+  if not copy.vocab_size or copy.vocab_size == tokens then copy.vocab_size = #tokenizer end
   if copy.vocab_size < #tokenizer then
     errors.raise("EARG", "model.config: vocab_size is %d, but the tokenizer has %d tokens", copy.vocab_size, #tokenizer)
   end
@@ -108,13 +112,16 @@ local function make_model(model, config, tokenizer)
 end
 
 -- model: the options of section model; config: the whole experiment's (threads, seed, compute); from: a checkpoint
--- whose weights or adapter are taken.
+-- whose weights or adapter are taken; masks: a mask token is needed, the tokenizer gets one if it has none, and the
+-- model a row for it.
 -- Returns the model, its tokenizer, and { adapter = "fresh"|"loaded"|nil, base = path, note = a sentence or nil }.
-function loading.model(model, config, from)
+function loading.model(model, config, from, masks)
   if config.threads then core.set_threads(config.threads) end
-  if model.path then return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from) end
-  if from then return load_model({ path = from, dtype = "f32" }, config, tokenizer_of(model.tokenizer, from)) end
-  return make_model(model, config, tokenizer_of(model.tokenizer))
+  if model.path then return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from, masks) end
+  if from then
+    return load_model({ path = from, dtype = "f32" }, config, tokenizer_of(model.tokenizer, from), nil, masks)
+  end
+  return make_model(model, config, tokenizer_of(model.tokenizer), masks)
 end
 
 return loading

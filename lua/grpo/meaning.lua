@@ -121,6 +121,7 @@ end
 
 -- What an evaluation reports.
 local function eval_names(kind, config)
+  if steps[kind].eval_names then return steps[kind].eval_names end
   local evaluate = require "grpo.evaluate"
   local names = {}
   if evaluate.measures_completions(config) then
@@ -162,7 +163,7 @@ local function check_eval(kind, config, origin, complain)
     end
   end
   local evaluate = require "grpo.evaluate"
-  if config.data.eval and not evaluate.measures_completions(config)
+  if config.data.eval and not steps[kind].evaluate and not evaluate.measures_completions(config)
     and not evaluate.measures_likelihood(kind, config) then
     complain("data.eval", "nothing measures it; give eval.metric or rewards")
   end
@@ -258,7 +259,7 @@ function meaning.check_stage(stage, path, complain)
   local known = false
   for _, kind in ipairs(kinds) do known = known or stage.kind == kind end
   if not known then
-    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\" or \"ppo\"%s", type(stage.kind) == "string"
+    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\", \"ppo\" or \"denoise\"%s", type(stage.kind) == "string"
       and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
   end
   if not steps[stage.kind] then

@@ -9,10 +9,14 @@ local steps = require "grpo.steps"
 
 local preflight = {}
 
-local function check_context(config, limit)
-  local longest, room = config.data.max_prompt_tokens, config.sampling.max_new_tokens
+local function check_context(kind, config, limit)
+  local longest, room = steps.lengths(kind, config)
   if not limit or longest + room <= limit then return end
   local where = experiment.position(config, "data.max_prompt_tokens")
+  if not steps[kind].samples and not config.data.target then
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d exceeds the model's context of %d tokens; lower it",
+      config.data.max_prompt_tokens, limit)
+  end
   if longest >= limit then
     errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's "
       .. "context is %d tokens; lower it", longest, limit)
@@ -33,7 +37,7 @@ end
 
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
-  check_context(spec.config, tr.model.config.max_position_embeddings)
+  check_context(spec.kind, spec.config, tr.model.config.max_position_embeddings)
 end
 
 function preflight.run(tr)

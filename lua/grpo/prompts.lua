@@ -32,7 +32,7 @@ function prompts.render(config, tokenizer, row)
     if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
     prompt = result
   else
-    prompt = type(row) == "table" and row.prompt or nil
+    prompt = type(row) == "table" and (config.reads_text and row.text or row.prompt) or nil
   end
   if type(prompt) == "string" then
     return { text = prompt, ids = encode(config, tokenizer, prompt, true) }

@@ -47,6 +47,7 @@ function Stage.new(tr, spec, index)
     steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
   }, Stage)
   preflight.stage(tr, spec)
+  core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil) -- config.json says how it was trained
   if stage.method.samples and config.reference and stage.method.needs_reference(config) then
     stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
   end
@@ -81,13 +82,14 @@ end
 
 function Stage:build_engine()
   local config, tr, samples = self.config, self.tr, self.method.samples
+  local longest, room = steps.lengths(self.kind, config)
   local is_bigram = self.reference and config.reference == "bigram"
   local options = {
     model = tr.model, tokenizer = tr.tokenizer, reference = not is_bigram and self.reference or nil,
     bigram = is_bigram and self.reference or nil,
     prompts_per_step = config.train.prompts_per_step,
     group_size = samples and config.sampling.group_size or 1,
-    max_prompt_tokens = config.data.max_prompt_tokens, max_new_tokens = config.sampling.max_new_tokens,
+    max_prompt_tokens = longest, max_new_tokens = room,
     examples = not samples, micro_batch_tokens = config.train.micro_batch_tokens,
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout,

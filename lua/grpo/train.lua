@@ -15,6 +15,7 @@ local live = require "grpo.live"
 local loading = require "grpo.loading"
 local reload = require "grpo.reload"
 local Stage = require "grpo.stage"
+local steps = require "grpo.steps"
 
 local Trainer = { __name = "grpo.Trainer" }
 local methods = {}
@@ -31,6 +32,13 @@ end
 
 local train = {}
 
+local function needs_mask(e)
+  for _, spec in ipairs(e.stages) do
+    if steps[spec.kind].masks then return true end
+  end
+  return false
+end
+
 -- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to go on from,
 -- weights = a checkpoint to look at }, all optional.
 function train.new(e, options)
@@ -44,7 +52,8 @@ function train.new(e, options)
     watcher = diagnose.watcher(), detector = hacking.detector(), extra = {}, resumed = false,
   }, Trainer)
   if options.from then tr.counters = checkpoint.read(options.from) end
-  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights)
+  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights,
+    needs_mask(e))
   if options.from then tr:restore(options.from) end
   return tr
 end
@@ -331,7 +340,8 @@ function methods:run_evaluation(label)
 end
 
 -- Metrics that are best when lowest.
-local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true }
+local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true,
+  ["eval/masked_loss"] = true }
 
 -- Whether checkpoint.best is better in these numbers than ever before; remembers it.
 function methods:is_best(numbers)

@@ -252,7 +252,7 @@ static Status from_logits(grpo_context *c, const grpo_loss_options *o, const grp
   try(targets_check(targets, (size_t)one, vocab));
   try(context_ctx(c, &cx));
   Tensor x = borrowed(logits, d_logits, 2, (int[2]){one, vocab});
-  const TokenLogpAttr target = {targets, (real)(1 / temperature)};
+  const TokenLogpAttr target = {.targets = targets, .inv_temp = (real)(1 / temperature)};
   try(value_wrap(&in, &x));
   Status s = policy_loss_from_logits_value(cx, in, &target, &a, true, &loss);
   if (s == GRPO_OK) s = take_value(cx, loss, value);

@@ -164,6 +164,14 @@ void grpo_model_free(grpo_model *m) {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
+/* What a trainer would move. */
+static uint64_t count_trained(Model *m) {
+  uint64_t n = 0;
+  for (int i = 0; i < model_num_params(m); i++)
+    if (model_trains(m, i)) n += model_param(m, i)->t.n;
+  return n;
+}
+
 static Status facts(grpo_model *m, grpo_model_facts *f) {
   const Config *c = model_config(m->m);
   const grpo_model_facts v = {.size = sizeof v,
@@ -172,7 +180,7 @@ static Status facts(grpo_model *m, grpo_model_facts *f) {
                               .layers = c->num_hidden_layers,
                               .max_position_embeddings = c->max_position_embeddings,
                               .parameters = model_count(m->m),
-                              .trainable = model_count_trainable(m->m)};
+                              .trainable = count_trained(m->m)};
   return struct_put(f, &v, sizeof v, "grpo_model_facts");
 }
 
@@ -301,7 +309,7 @@ static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool log
   PackSpan *span = arena_alloc(&t->arena, sizeof *span);
   if (!pos || !span) return fail(GRPO_ENOMEM, "logits of %d tokens", n);
   for (int i = 0; i < n; i++) pos[i] = i;
-  *span = (PackSpan){0, n, -1};
+  *span = (PackSpan){.n = n, .prefix = -1};
   pack = (Pack){.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = span};
   return model_logits(m, t, &pack, out);
 }

@@ -257,7 +257,7 @@ static Status embedding(grpo_tensor *table, const int32_t *ids, size_t n,
   if (!copy) return fail(GRPO_ENOMEM, "embedding of %zu ids", n);
   memcpy(copy, ids, n * sizeof *copy);
   if (position_table) memcpy(copy + n, positions, n * sizeof *copy);
-  const EmbeddingAttr e = {(int)n, copy, copy + n, 0};
+  const EmbeddingAttr e = {.tokens = (int)n, .ids = copy, .pos = copy + n};
   const Attr attr = {.p = &e};
   return apply(table->c, OP_embedding, 2, in, &attr, sizeof e, copy, out);
 }
@@ -296,7 +296,7 @@ static Status make_spans(const int32_t *lengths, size_t n, PackSpan **out) {
   for (size_t i = 0; i < n; row += lengths[i++]) {
     if (lengths[i] < 0 || row + lengths[i] > INT32_MAX / 2)
       return fail(GRPO_ESHAPE, "attention: lengths[%zu] is %d", i, lengths[i]);
-    spans[i] = (PackSpan){(int)row, lengths[i], -1};
+    spans[i] = (PackSpan){.row = (int)row, .n = lengths[i], .prefix = -1};
   }
   return GRPO_OK;
 }
@@ -410,7 +410,7 @@ static Status policy_loss(grpo_tensor *logits, const int32_t *targets, const grp
   try(loss_take(o, &options, &extras));
   if (!o) loss_from_logits_default(&options);
   try(batch_take(b, &options, &extras, &one, &a));
-  TokenLogpAttr target = {targets, (real)(1 / temperature)};
+  TokenLogpAttr target = {.targets = targets, .inv_temp = (real)(1 / temperature)};
   return loss_of(logits, &a, &target, one, out);
 }
 
@@ -442,7 +442,7 @@ static Status masked_loss(grpo_tensor *logits, const int32_t *targets, int n, do
                       .batch_share = 1};
   a.num_kept_tokens = a.num_tokens;
   loss_options_init(&a.options, LOSS_nll);
-  TokenLogpAttr target = {ids, 1};
+  TokenLogpAttr target = {.targets = ids, .inv_temp = 1};
   return loss_of(logits, &a, &target, n, out);
 }
 

@@ -460,7 +460,10 @@ static Status take_examples(const grpo_trainer *t, const grpo_example *x, size_t
   Example *e = *out = mem_alloc(n * sizeof *e);
   if (!e) return fail(GRPO_ENOMEM, "%zu examples", n);
   for (size_t i = 0; i < n; i++)
-    e[i] = (Example){x[i].prompt, x[i].target, (int)x[i].prompt_length, (int)x[i].target_length};
+    e[i] = (Example){.prompt = x[i].prompt,
+                     .target = x[i].target,
+                     .prompt_len = (int)x[i].prompt_length,
+                     .target_len = (int)x[i].target_length};
   return GRPO_OK;
 }
 

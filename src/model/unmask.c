@@ -200,6 +200,10 @@ Status unmask(Model *m, Tape *t, int n, const int *len, int32_t *ids, float *log
     Batch b = {.m = m, .t = t, .o = o, .first = i, .len = len + i, .ids = ids, .logp = logp};
     int rows = 0;
     while (i < n && (!b.n || rows + len[i] <= BATCH_ROWS)) rows += len[i++], b.n++;
+    for (int k = 0; k < rows; k++)
+      if (ids[k] < 0 || ids[k] >= model_config(m)->vocab_size)
+        return fail(GRPO_EARG, "unmask: id %d is outside the vocabulary of %d", (int)ids[k],
+                    model_config(m)->vocab_size);
     if (logp) memset(logp, 0, (size_t)rows * sizeof *logp);
     try(fill_batch(&b, rows));
     ids += rows;

@@ -72,7 +72,8 @@ static Status put_files(const Tokenizer *t, const char *token, Buf file[NFILES])
   for (int i = 0; i < NFILES; i++) {
     Json *root = NULL;
     if (i == FILE_TEMPLATE) {
-      buf_put(&file[i], t->file[i].data, t->file[i].len);
+      if (t->file[i].data)
+        buf_put(&file[i], t->file[i].data, t->file[i].len); /* an empty one is one */
     } else {
       try(parse(t, (TokenizerFile)i, &root));
       const int32_t known = tokenizer_id(t, token);

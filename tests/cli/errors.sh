@@ -69,6 +69,11 @@ table 'an option that a ppo stage does not read' 2 "${at}train\.loss: has no eff
   'train = { loss = "dapo" }, stages = { { kind = "ppo" } },'
 table 'more minibatches than prompts' 2 "${at}train\.ppo\.minibatches: 9, but a step has .* lower it" \
   'train = { ppo = { minibatches = 9 } }, stages = { { kind = "ppo" } },'
+table 'rewards in a denoise stage' 2 "${at}rewards: have no say in a denoise stage, .*" 'stages = { { kind = "denoise" } },'
+table 'a mask ratio that masks nothing' 2 "${at}train\.denoise\.mask_ratio: got 0, which masks nothing; .*" \
+  'train = { denoise = { mask_ratio = 0 } }, stages = { { kind = "denoise" } },'
+table 'a mask ratio from more to less' 2 "${at}train\.denoise\.mask_ratio: want { low, high }, .*" \
+  'train = { denoise = { mask_ratio = { 0.5, 0.1 } } }, stages = { { kind = "denoise" } },'
 table 'a bigram that should move' 2 "${at}train\.sync_reference: moves a model; .*" \
   'reference = "bigram", train = { kl = 0.1, sync_reference = { every = 2 } },'
 experiment bad.lua 'reference = "bigram", train = { kl = 0.1 },'

@@ -46,6 +46,12 @@ result "a run by its name, finished: it goes on beyond its end" \
 result "nothing is written into its directory" "$(facts | diff before -)"
 printf 'tr:save()' | repl $run
 result "not even a checkpoint that is asked for" "$(grep -q 'has no run directory; give one' err && facts | diff before - || cat err)"
+echo '{"step": 4, "stage": 1, "kind": "set", "path": "train.lr", "value": 0.005}' >$run/events.jsonl
+echo 'print(tr.config.train.lr)' >rate.lua
+repl $run/checkpoints/step-000002 <rate.lua; kept=$(cat out)
+repl $run/checkpoints/step-000004 <rate.lua
+result "what was changed while it went on is changed there too, from its step on" "$([ "$kept $(cat out)" = '0.001 0.005' ] || cat out err)"
+rm $run/events.jsonl
 mv exp.lua kept.lua
 echo 'print(tr:step().step)' | repl $run
 result "from its saved sources" "$([ "$(cat out)" = 7 ] || cat out err)"
@@ -73,13 +79,14 @@ trap 'terminal kill-server; rm -rf "$work"' EXIT
 experiment slow.lua 'train = { steps = 3, prompts_per_step = 2, lr = 1e-3 }' \
   '{ name = "slow", fn = function(text, _, c) if c.index == 1 then print("is rewarded") end
     for i = 1, 4e5 do text:byte() end return #text end }'
-# open ENVIRONMENT WORDS... : a prompt in a window of its own
+# open ENVIRONMENT [COMMAND] WORDS... : a prompt in a window of its own
 open() {
-  local environment=$1; shift
+  local environment=$1 command=repl; shift
+  [ "${1:-}" = attach ] && { command=attach; shift; }
   terminal kill-server
   windows=$((windows + 1))
-  terminal new-session -d -x 90 -y 50 "env TERM=xterm GRPO_HISTORY=$work/history $environment $GRPO repl $*; echo left; sleep 60"
-  shown '^> *$'
+  terminal new-session -d -x 90 -y 50 "env TERM=xterm GRPO_HISTORY=$work/history $environment $GRPO $command $*; echo left; sleep 60"
+  shown '^[a-z0-9-]*> *$'
 }
 typed() { terminal send-keys "$@"; }
 screen() { terminal capture-pane -p -S -200 "$@"; }
@@ -120,9 +127,19 @@ result "lines of one function" "$(shown '^>> return' && shown '^five')"
 typed C-d
 result "Ctrl-D leaves" "$(shown '^left')"
 result "the history is this user's alone" "$([ "$(stat -c %a history)" = 600 ] || stat history)"
+experiment paused.lua 'train = { steps = 3, prompts_per_step = 2 }, hooks = { on_step = function(_, tr) if tr.step_count == 1 then tr.paused = true end end }'
+"$GRPO" run paused.lua --quiet >/dev/null 2>paused.err </dev/null &
+pid=$!
+for _ in $(seq 200); do [ -S runs/paused-001/control.sock ] && break; sleep 0.05; done
+open A=1 attach paused-001
+typed 'tr:ev' Tab '; 5 +' C-u; sleep 0.2; typed 'bes' Tab '(1)' Enter
+result "grpo attach: TAB, and colours" "$(shown "$(printf '\033\\[36m')\\[digits" -e && shown "$(printf '\033\\[3[15]m')[0-9+=]" -e)"
+typed 'resume()' Enter; sleep 0.2; typed '.quit' Enter
+result "grpo attach: .quit leaves" "$(shown '^left')"
+wait $pid
 open NO_COLOR=1
 typed Up; typed Up
-result "the history is there in the next session" "$(shown '^> return "fi"')"
+result "the history is there in the next session" "$(shown '^> resume')"
 typed C-u 'grpo.tensor{1,2}' Enter
 result "NO_COLOR: no colours" "$(shown '^tensor \[2\]'; screen -e | grep -q "$(printf '\033\\[1m')tensor" && echo coloured)"
 finish

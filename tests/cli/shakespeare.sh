@@ -41,6 +41,10 @@ problem=$(shakespeare --dir ppo --arg mode=ppo --arg steps=4 --arg pretrain=4 --
 result "mode=ppo runs, with its gain and a value loss" "$problem$(grep -q '^match on 16 held-out windows: ' err || cat err
   [ "$(numbers loss/value_avg ppo/*/metrics.jsonl | wc -l)" = 4 ] || tail -n 1 ppo/*/metrics.jsonl)"
 
+problem=$(shakespeare --dir denoise --arg mode=denoise --arg steps=60 --arg sample_every=30 2>err >out || cat err)
+result "mode=denoise runs, shows texts, and its held-out loss falls" "$problem$(grep -q '^--- a text after step 60:' err || cat err
+  numbers eval/masked_loss denoise/*/eval.jsonl | awk '{ l[NR] = $1 } END { exit !(NR > 2 && l[NR] < l[1] - 0.3) }' || cat denoise/*/eval.jsonl)"
+
 # also NAME=VALUE ... : a run with these arguments ends well
 also() {
   local problem

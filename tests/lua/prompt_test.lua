@@ -399,6 +399,22 @@ describe("a step's intermediates", function()
     assert.equal("string", type(pretty.format(dense, plain)))
   end)
 
+  it("are there for ppo, whose advantages are the critic's", function()
+    local tr = trainer(function(t)
+      t.train = nil
+      t.stages = { { kind = "ppo", train = { steps = 2, prompts_per_step = 2, lr = 1e-3 } } }
+    end)
+    tr:step()
+    local t = tr:inspect()
+    assert.is_nil(t.problem)
+    assert.equal(#t.ids, #t.ref_logp)
+    assert.matches("completion 3 of step 1", pretty.format(tr:inspect(3), plain))
+    local r = tr:rescore(function(text) return #text end)
+    assert.equal(0, r.flipped)
+    assert.is_true(r.changed > 0)
+    assert.equal("string", type(pretty.format(r, plain)))
+  end)
+
   it("are there for a loss in Lua, a clip, every advantage", function()
     local tr = trainer(function(t)
       t.train.loss = function(l) return -(l.logp * l.advantage):sum() / l.normalizer end

@@ -225,7 +225,11 @@ static double want_loss(Model *m, const Group *g) {
 
 static Status backward(Model *m, Tape *t, const Group *g) {
   const int32_t *completion[G] = {g->ids[0], g->ids[1], g->ids[2]};
-  const PackGroup group = {g->prompt, PROMPT, G, completion, lens};
+  const PackGroup group = {.prompt = g->prompt,
+                           .prompt_len = PROMPT,
+                           .n = G,
+                           .completion = completion,
+                           .completion_len = lens};
   Pack p;
   Tensor *h, *out;
   try(pack_groups(&t->arena, model_config(m), 1, &group, &p));

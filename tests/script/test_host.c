@@ -1,4 +1,5 @@
 /* The state from C: modules, protected and limited calls, step tensors, memory that runs out. */
+#include <lualib.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,4 +184,85 @@ TEST(running_out_of_memory_is_an_error_everywhere) {
   }
   CHECK(done);
   if (failures <= 50) test_fail(__FILE__, __LINE__, "only %d allocations", failures);
+}
+
+/* ---- guest.c: a state of a host's --------------------------------------------------------- */
+
+/* A host's allocator, which at the count of `left` says that memory is out, once or for good. */
+typedef struct Host {
+  size_t live;
+  long left; /* 0: never */
+  bool stays;
+} Host;
+
+static void *host_allocate(void *ud, void *p, size_t osize, size_t nsize) {
+  Host *h = ud;
+  if (!p) osize = 0;
+  if (nsize == 0) {
+    h->live -= osize;
+    free(p);
+    return NULL;
+  }
+  if (nsize > osize && h->left && (h->left == 1 || --h->left == 1)) {
+    if (!h->stays) h->left = 0;
+    return NULL;
+  }
+  void *q = realloc(p, nsize);
+  if (q) h->live += nsize - osize;
+  return q;
+}
+
+static int attach(lua_State *L) {
+  script_attach(L, files);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "grpo.half");
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+TEST(a_host_without_memory_gets_an_error_and_closes_cleanly) {
+  for (int stays = 0; stays < 2; stays++) {
+    int failures = 0;
+    for (long n = 2;; n += 7) {
+      Host h = {0};
+      lua_State *L = lua_newstate(host_allocate, &h);
+      luaL_openlibs(L);
+      lua_pushcfunction(L, attach);
+      lua_pushcfunction(L, attach);
+      h.left = n, h.stays = stays;
+      bool ok = lua_pcall(L, 0, 1, 0) == LUA_OK, hit = h.left <= 1 && (stays || h.left == 0);
+      h.left = 0;
+      failures += !ok;
+      if (!ok) { /* and may try again */
+        lua_settop(L, 1);
+        CHECK(lua_pcall(L, 0, 1, 0) == LUA_OK);
+      }
+      lua_close(L);
+      CHECK(h.live == 0);
+      if (!hit) break;
+    }
+    CHECK(!stays || failures > 5); /* once: Lua collects and asks again */
+  }
+}
+
+TEST(a_hosts_allocator_is_its_own_outside_limited_calls) {
+  Host h = {0};
+  void *ud;
+  const Limits limits = {.instructions = 1000000, .memory = 1 << 20};
+  lua_State *L = lua_newstate(host_allocate, &h);
+  luaL_openlibs(L);
+  lua_pushcfunction(L, attach);
+  CHECK(lua_pcall(L, 0, 1, 0) == LUA_OK);
+  CHECK(lua_getallocf(L, &ud) == host_allocate && ud == &h);
+  for (int i = 0; i < 3; i++) {
+    luaL_loadstring(L, "local t = {} for i = 1, 2000 do t[i] = { i } end KEPT = t");
+    CHECK(call_limited(L, &limits, "code", 0, 0));
+    luaL_loadstring(L, "local t = {} while true do t[#t + 1] = { t } end");
+    CHECK(!call_limited(L, &limits, "code", 0, 0));
+    CHECK_STR(code_of(L), "ELIMIT");
+    lua_pop(L, 2);
+    CHECK(lua_getallocf(L, &ud) == host_allocate && ud == &h);
+  }
+  lua_close(L);
+  CHECK(h.live == 0);
 }

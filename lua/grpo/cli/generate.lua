@@ -31,6 +31,10 @@ function command.run(o)
   flags.threads(o)
   local model = loading.open(path, { quantize = flags.choice(o, "quantize", "nf4", "int8"),
     compute = flags.choice(o, "compute", "f32", "bf16", "auto"), base = o.flags.base, grow = true })
+  if model.config.mask_token_id then
+    core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to read on: m:unmask samples "
+      .. "from it\n")
+  end
   local list = model:generate(prompt, {
     max_new_tokens = flags.integer(o, "max", 1, 256), temperature = flags.number(o, "temperature", 1.0),
     top_p = flags.number(o, "top-p", 1.0), top_k = flags.integer(o, "top-k", 0, 0),

@@ -21,7 +21,7 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"denoise", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a .gguf file
@@ -109,6 +109,7 @@
 ---@field vespo? grpo.Options.train.vespo
 ---@field cispo_cap? number cispo's cap of the ratio; default: 1 + clip_high
 ---@field ppo? grpo.Options.train.ppo
+---@field denoise? grpo.Options.train.denoise
 ---@field skip_zero_std_groups? boolean dynamic sampling: draw further prompts in place of groups without spread (default false)
 ---@field lr? number|grpo.Schedule learning rate (default 1e-6)
 ---@field optimizer? grpo.Options.train.optimizer
@@ -147,6 +148,14 @@
 ---@field kl_coef? number|grpo.Schedule the coefficient of KL in the reward of each token; 0: no reference forward at all (default 0.05)
 ---@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")
 
+---@class grpo.Options.train.denoise
+---@field mask_ratio? number|grpo.Schedule|number[] share of a text's tokens that are masked: a number or schedule, or { low, high }: every row of a step another one in between (default { 0.1, 1 })
+---@field random? number share of the masked tokens that become a random one instead of the mask (BERT: 0.1) (default 0)
+---@field keep? number share of the masked tokens that are left as they are (BERT: 0.1) (default 0)
+---@field mask_prompt? boolean may tokens of data.prompt's text be masked too, or data.target's alone? (default true)
+---@field sample_steps? integer forwards of a sample in the log: m:unmask's steps (default 64)
+---@field sample_order? "confidence"|"random"|"left" its order (default "random")
+
 ---@class grpo.Options.train.optimizer
 ---@field name? "adamw" the optimizer (default "adamw")
 ---@field beta1? number decay of the first moment (default 0.9)
@@ -165,6 +174,7 @@
 ---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
 ---@field temperature? number of the sampled completions (default 1)
 ---@field pass_at? integer[] the K of pass@K (default { 1 })
+---@field mask_ratio? number share of the held-out tokens that are masked, for kind="denoise" (default 0.15)
 ---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total
 
 ---@class grpo.Options.log
@@ -187,4 +197,4 @@
 ---@field on_end? fun(tr: grpo.Trainer, why: string) on_end(tr, why)
 
 ---@class grpo.Stage: grpo.Options
----@field kind "sft"|"grpo"|"ppo"
+---@field kind "sft"|"grpo"|"ppo"|"denoise"

@@ -18,6 +18,7 @@ local panels = {
   { "Held-out", "eval/accuracy", "eval/pass@*", from = "eval" },
   { "Held-out metric", "eval/metric", "eval/sampled/metric", from = "eval" },
   { "Held-out loss, nats a token", "eval/loss", from = "eval" },
+  { "Held-out loss on masked tokens, entropy of tokens", "eval/masked_loss", "eval/unigram_entropy", from = "eval" },
   { "KL to the reference", "kl" },
   { "Entropy", "entropy" },
   { "Completion length", "completions/mean_length", "completions/min_length", "completions/max_length" },

@@ -100,7 +100,7 @@ end
 -- Shows the sample to hooks, which may change rewards.
 function sampled.publish(stage, s)
   local tr = stage.tr
-  tr.batch = { completions = s.cs, prompts = s.list, step = tr.step_count }
+  tr.batch = { completions = s.cs, prompts = s.list, step = tr.step_count, record = s.batch }
   tr:check_interrupt() -- an abandoned step leaves no trace, so not after a hook
   tr:hook("on_rollout", tr.batch)
 end

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# libgrpo as a host finds it: what the libraries show, the header alone, the hosts of examples/embed, the same bits as
+# the program.  TAP on stdout.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck source=tests/cli/lib/tap.bash
+. tests/cli/lib/tap.bash
+build=$(dirname "${GRPO:-./grpo}")
+[ -e "$build/libgrpo.so.1" ] || build=$(dirname "$(readlink -f ./grpo)")
+hosts=$build/embed-hosts
+tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
+
+result "libgrpo.so shows names that begin with grpo_ and nothing else" \
+  "$(nm -D --defined-only "$build/libgrpo.so.1" | awk '$2 != "A" && $3 !~ /^grpo_/ { print $3 }')"
+result "libgrpo.a shows names that begin with grpo_ and nothing else" \
+  "$(nm -g --defined-only "$build/libgrpo.a" | awk 'NF == 3 && $3 !~ /^grpo_/ { print $3 }')"
+declared() { grep -oE '\bgrpo_[a-z_]+\(' include/grpo.h | tr -d '(' | LC_ALL=C sort -u; }
+result "every function of grpo.h is there, and none that it does not declare" \
+  "$(diff <(declared) <(nm -D --defined-only "$build/libgrpo.so.1" | awk '$2 == "T" { print $3 }' | sed 's/@.*//' | LC_ALL=C sort -u))"
+result "every function of grpo.h is called by a test" \
+  "$(for name in $(declared); do grep -qE "\b$name\(" tests/api/*.[ch] examples/embed/*.c* || echo "$name"; done)"
+result "the library has a soname" \
+  "$(readelf -d "$build/libgrpo.so.1" | grep -q 'SONAME.*libgrpo.so.1' || echo none)"
+
+# The header alone, in every dialect that it promises.
+echo '#include "grpo.h"' >"$tmp/alone.c"
+for dialect in "${CC:-cc} -std=c11" "${CC:-cc} -std=c17" "${CXX:-c++} -x c++ -std=c++17" "${CXX:-c++} -x c++ -std=c++20"; do
+  # shellcheck disable=SC2086
+  result "grpo.h alone: ${dialect#* }" "$($dialect -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only "$tmp/alone.c" 2>&1)"
+done
+
+result "the C host has less than 60 lines" "$(awk 'END { if (NR >= 60) print NR }' examples/embed/train.c)"
+
+# last_line COMMAND... : of its output; what it says on stderr is a failure
+last_line() { timeout 300 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || echo "exit $?"; cat "$tmp/err"; tail -n 1 "$tmp/out"; }
+
+is() { result "$1" "$([ "$2" = "$3" ] || printf 'got: %s\nwant: %s\n' "$2" "$3")"; }
+ran=$(last_line "$hosts/train" 30)
+is "C, C++ and Python train the same bits" "$(last_line "$hosts/train_cpp" 30)" "$ran"
+if command -v python3 >/dev/null && [ "${build##*/}" = release ]; then
+  is "the Python host" "$(last_line python3 examples/embed/train.py 30 "$build/libgrpo.so.1")" "$ran"
+fi
+result "what they train is learned" "$(awk '{ if ($NF < 0.8) print }' <<<"$ran")"
+is "two trainers in two threads" "$(last_line "$hosts/threads" 3)" "3 steps in each thread: the same bits"
+is "a whole run" "$(last_line "$hosts/run" 3)" "stopped after 3 steps"
+result "nano_rl.cpp learns from demonstrations and then from rewards" "$(timeout 300 "$hosts/nano_rl" 200 150 2>&1 </dev/null |
+  awk '/supervised/ { before = $5 } /after GRPO/ { after = $3 } END { if (!(after > before + 10)) print before, after }')"
+
+# The same experiment through the program and through the library, its reward in Lua: equal checkpoints.
+cat >"$tmp/same.lua" <<'LUA'
+local grpo = require "grpo"
+local rows = {}
+for letter in ("abcdefgh"):gmatch "." do rows[#rows + 1] = { prompt = letter } end
+return grpo.experiment {
+  model = { tokenizer = grpo.tokenizer.chars "abcdefgh", config = { model_type = "llama", hidden_size = 32,
+    intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 32 } },
+  data = { train = grpo.data.list(rows), max_prompt_tokens = 1 },
+  sampling = { max_new_tokens = 8 },
+  rewards = { function(text, row) return select(2, text:gsub(row.prompt, "")) / 8 end },
+  train = { lr = 1e-2, steps = 3 },
+}
+LUA
+cat >"$tmp/host.c" <<'C'
+#include <grpo.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  grpo_context *c;
+  grpo_run *r;
+  grpo_run_options o;
+  (void)argc;
+  if (grpo_context_new(0, &c) || grpo_run_options_init(&o, sizeof o)) return 1;
+  o.path = argv[1];
+  o.directory = argv[2];
+  if (grpo_run_new(c, &o, &r)) return 2;
+  if (grpo_run_execute(r)) return puts(grpo_message(c)), 3;
+  grpo_run_free(r);
+  grpo_context_free(c);
+  return 0;
+}
+C
+if [ "${build##*/}" = release ]; then # with the archive: it must do without the shared library
+  "${CC:-cc}" -Iinclude -o "$tmp/host" "$tmp/host.c" "$build/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8 libcjson \
+    $(pkg-config --exists libutf8proc && echo libutf8proc)) -lm -ldl -pthread 2>"$tmp/err" ||
+    result "a host links with libgrpo.a" "$(head -n 5 "$tmp/err")"
+  "$tmp/host" "$tmp/same.lua" "$tmp/runs" && "${GRPO:-./grpo}" run "$tmp/same.lua" --dir "$tmp/runs" --quiet >/dev/null 2>&1
+  result "the program and the library write the same weights" \
+    "$(cmp "$tmp"/runs/same-001/latest/model.safetensors "$tmp"/runs/same-002/latest/model.safetensors 2>&1)"
+fi
+finish
