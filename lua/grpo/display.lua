@@ -15,6 +15,21 @@ function display.clean(text)
   return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"):gsub("\216\156", "?"))
 end
 
+-- A completion's text; one of several turns with who said what.  row: c, or its row of completions.jsonl.
+function display.turns_text(row)
+  if not row.parts or (#row.parts < 2 and not row.environment) then return display.clean(row.text) end
+  local lines = {}
+  for i, part in ipairs(row.parts) do
+    lines[i] = ("%s> %s"):format(part.role, (display.clean(part.text):gsub("\n", "\n  ")))
+  end
+  if row.environment then
+    lines[#lines + 1] = ("environment> reward %s, %s after %d turns"):format(row.environment.reward
+      and ("%.4g"):format(row.environment.reward) or "none", row.environment.done and "done" or "not done",
+      row.environment.turns)
+  end
+  return table.concat(lines, "\n")
+end
+
 -- The same for a text in which colours are meant.
 function display.clean_but_colours(text)
   local parts, at = {}, 1

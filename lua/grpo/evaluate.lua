@@ -8,6 +8,7 @@ local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
 local statistics = require "grpo.statistics"
+local turns = require "grpo.turns"
 
 local evaluate = {}
 
@@ -45,7 +46,7 @@ local function held_out(tr, config, n)
   local limit = math.min(n or #dataset, #dataset)
   for i = 1, limit do
     local row = dataset[i]
-    local prompt = prompts.render(config, tr.tokenizer, row)
+    local prompt = prompts.render(config, tr.tokenizer, row, i, true)
     if prompts.fit(config, tr.tokenizer, prompt, count) then
       prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row)
       list[#list + 1] = prompt
@@ -61,14 +62,12 @@ local function generate(tr, config, list, n, temperature, visit)
   sampling.temperature = temperature
   local slice = math.max(1, tr.engine:eval_capacity() // n)
   local context = { seed = config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
-    state = rollout.read_only(tr.state) }
+    state = rollout.read_only(tr.state), tokenizer = tr.tokenizer, held_out = true }
   for first = 1, #list, slice do
     local part = table.move(list, first, math.min(first + slice - 1, #list), 1, {})
-    local ids, numbers = {}, {}
-    for k, prompt in ipairs(part) do ids[k], numbers[k] = prompt.ids, prompt.number end
-    local batch = tr.engine:rollout { prompts = ids, index = numbers, n = n, sampling = sampling,
-      targets = prompts.targets(part, sampling.max_new_tokens),
-      seed = config.seed, step = tr.step_count, stream = "eval" }
+    local o, ids = rollout.options(config, part, n, context, "eval", sampling)
+    o.prompts = ids
+    local batch = tr.engine:rollout(o)
     local cs = rollout.all(batch, part, n, context)
     rewarding.score(config.reward_entries, cs, config.limits.reward, "zero")
     for _, c in ipairs(cs) do visit(c) end
@@ -98,7 +97,8 @@ local function greedy(tr, config, list, weights, report)
   report["eval/metric"] = statistics.mean(values)
   reward_means(config, cs, report)
   local lengths = {}
-  for i, c in ipairs(cs) do lengths[i] = c.length end
+  for i, c in ipairs(cs) do lengths[i] = turns.drawn(c) end
+  turns.measure(config, cs, report, "eval/")
   report["eval/mean_length"] = statistics.mean(lengths)
   report.samples = cs
 end

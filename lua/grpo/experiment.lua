@@ -346,8 +346,11 @@ local function resolve(layers, stage_index)
   return result, origins
 end
 
+-- Without rewards an environment's own is the one.
 local function rewards_list(config, where)
-  local list = rewarding.entries(config.rewards, field_line(where, "rewards"))
+  local rewards = config.rewards
+  if rewards == nil and config.environment then rewards = { environment = rewarding.of_environment } end
+  local list = rewarding.entries(rewards, field_line(where, "rewards"))
   return rewarding.with_host(list, experiment.host_rewards)
 end
 

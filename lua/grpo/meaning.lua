@@ -4,9 +4,11 @@
 -- complain(path, format, ...) raises at the script's line of that option.
 
 local core = require "grpo.core"
+local environment = require "grpo.environment"
 local nearest = require("grpo.options").nearest
 local places = require "grpo.places"
 local steps = require "grpo.steps"
+local tools = require "grpo.tools"
 
 local meaning = {}
 
@@ -219,6 +221,19 @@ local function check_reuse(config, complain)
   end
 end
 
+local function check_turns(kind, config, complain)
+  local list = tools.list(config.tools, complain)
+  local option = config.tools and "tools" or config.environment and "environment"
+  if config.tools and #list == 0 then
+    complain("tools", "is empty; give { name = { description=, parameters=, fn= } }")
+  end
+  tools.check_form(config.turns.format, list, complain)
+  environment.check(config.environment, complain)
+  if option and steps[kind].samples and not steps[kind].turns then
+    complain(option, "stages of kind \"%s\" have no turns; remove it", kind)
+  end
+end
+
 -- What the engine can count: prompts times completions times tokens of one step.
 local MAX_STEP_TOKENS = 2 ^ 29
 
@@ -242,6 +257,7 @@ function meaning.check(kind, config, origin, complain)
   steps[kind].check(config, complain, origin)
   check_rewards(config, complain)
   check_sampling(config.sampling, complain)
+  check_turns(kind, config, complain)
   check_step(kind, config, complain)
   for _, what in ipairs(config.train.optimizer.no_decay) do
     if what ~= "bias" and what ~= "norm" then

@@ -108,6 +108,7 @@ local function demonstrations(train, target)
   for i = 1, target and math.min(GOLD_ROWS, #train) or 0 do
     local row = train[i]
     local ok, text = pcall(target, row)
+    if ok and type(text) == "table" then ok, text = pcall(table.concat, text) end
     if ok and type(text) == "string" then
       list[#list + 1] = { name = "demonstration " .. i, text = text, row = row }
     end

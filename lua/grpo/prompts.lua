@@ -4,8 +4,10 @@
 -- epoch.  The only state is a cursor: how many rows were drawn so far.
 
 local core = require "grpo.core"
+local environment = require "grpo.environment"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
+local turns = require "grpo.turns"
 
 local prompts = {}
 
@@ -23,10 +25,25 @@ local function is_ids(v)
   return type(v) == "table" and math.type(v[1]) == "integer"
 end
 
--- What the model reads: { ids=, text=, messages= } for a row.
-function prompts.render(config, tokenizer, row)
+-- The first observation stands behind the prompt: in the last message, when that is the user's, else in one of its own.
+local function with_observation(prompt, observation)
+  if type(prompt) == "string" then return prompt .. observation end
+  local list = {}
+  for i, message in ipairs(prompt) do list[i] = message end
+  local last = list[#list]
+  if last and last.role == "user" and type(last.content) == "string" then
+    list[#list] = { role = "user", content = last.content .. observation }
+  elseif observation ~= "" then
+    list[#list + 1] = { role = "user", content = observation }
+  end
+  return list
+end
+
+-- What the model reads: { ids=, text=, messages=, observation= } for a row.  number, held_out: where the random numbers
+-- of an environment's beginning are.
+function prompts.render(config, tokenizer, row, number, held_out)
   local render = config.data.prompt
-  local prompt
+  local prompt, observation
   if render then
     local ok, result = core.protected(render, row)
     if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
@@ -34,8 +51,13 @@ function prompts.render(config, tokenizer, row)
   else
     prompt = type(row) == "table" and (config.reads_text and row.text or row.prompt) or nil
   end
+  if config.environment and not is_ids(prompt) then
+    observation = environment.opening(config, row, number, held_out)
+    if prompt == nil and not render then prompt = "" end
+    if type(prompt) == "string" or type(prompt) == "table" then prompt = with_observation(prompt, observation) end
+  end
   if type(prompt) == "string" then
-    return { text = prompt, ids = encode(config, tokenizer, prompt, true) }
+    return { text = prompt, ids = encode(config, tokenizer, prompt, true), observation = observation }
   end
   if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
@@ -43,16 +65,8 @@ function prompts.render(config, tokenizer, row)
     complain(config, "data.prompt", "%s for a row, want a string, a list of ids or a list of messages",
       render and "returned " .. got or "row.prompt is " .. type(prompt))
   end
-  local template = config.model.chat_template
-  local text
-  if type(template) == "function" then
-    text = template(prompt, { generation_prompt = true })
-  elseif template then
-    text = require "grpo.jinja".chat(template, tokenizer, prompt, { generation_prompt = true })
-  else
-    text = tokenizer:chat(prompt, { generation_prompt = true })
-  end
-  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false) }
+  local text = turns.rendered(config, tokenizer, prompt, true)
+  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false), observation = observation }
 end
 
 -- True when the prompt may be used; truncates or raises as data.too_long says, counting in count.dropped, .truncated.
@@ -77,17 +91,27 @@ function prompts.fit(config, tokenizer, prompt, count)
 end
 
 -- What a completion of this row is compared with, or should be: a list of ids as it is, a string encoded and ended with
--- the tokenizer's end token.  nil: data.target is not set, or gives nothing for the row.
+-- the tokenizer's end token; a list of strings, each encoded by itself, is by turns the model's and what is put in.
+-- nil: data.target is not set, or gives nothing for the row.  Second result, for a list of strings: which tokens are
+-- the model's.
 function prompts.target(config, tokenizer, row)
   local target = config.data.target and config.data.target(row)
   if target == nil or is_ids(target) then return target end
-  if type(target) ~= "string" then
-    complain(config, "data.target", "returned a %s for a row, want a string or a list of ids", type(target))
+  local parts = type(target) == "string" and { target } or target
+  if type(parts) ~= "table" then
+    complain(config, "data.target", "returned a %s for a row, want a string or a list of ids",
+      type(target))
   end
-  local ids = tokenizer:encode(target)
-  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1] = tokenizer.eos end
+  local ids, mask = {}, {}
+  for i, part in ipairs(parts) do
+    if type(part) ~= "string" then
+      complain(config, "data.target", "item %d is a %s, want a string", i, type(part))
+    end
+    for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
+  end
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end
   if #ids == 0 then complain(config, "data.target", "returned an empty string for a row") end
-  return ids
+  return ids, #parts > 1 and mask or nil
 end
 
 -- The first n of a list of ids.
@@ -130,9 +154,10 @@ function Source:next()
     local number = self.cursor
     local row = prompts.row(self.config, number)
     self.cursor = number + 1
-    local prompt = prompts.render(self.config, self.tokenizer, row)
+    local prompt = prompts.render(self.config, self.tokenizer, row, number)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
-      prompt.row, prompt.number, prompt.target = row, number, prompts.target(self.config, self.tokenizer, row)
+      prompt.row, prompt.number = row, number
+      prompt.target, prompt.target_mask = prompts.target(self.config, self.tokenizer, row)
       return prompt
     end
   end
@@ -147,11 +172,12 @@ function Source:draw(n)
   return list
 end
 
--- The next row as a demonstration: { prompt=ids, target=ids } for kind = "sft".
+-- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what is learned, nil: all.
 function Source:demonstration(max_new_tokens)
   local prompt = self:next()
   if not prompt.target then complain(self.config, "data.target", "returned a nil for a row, want a string") end
-  return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens) }
+  return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens),
+    mask = prompt.target_mask and prompts.first(prompt.target_mask, max_new_tokens) }
 end
 
 return prompts

@@ -47,7 +47,7 @@ function rescore.completions(rows, config)
     if row.index == 1 or not group then group = {} end
     local c = rollout.made({ text = row.text, prompt = row.prompt, row = row.row and prompts.row(config, row.row),
       length = row.length, finish = row.finish, index = row.index, group = group, step = row.step - 1, saved = row,
-      number = row.row }, config.seed)
+      number = row.row, parts = row.parts, environment = row.environment }, config.seed)
     c.ids, c.logprobs = nil, nil
     group[#group + 1] = c
     cs[#cs + 1] = c

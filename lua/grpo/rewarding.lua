@@ -81,6 +81,11 @@ function rewarding.entries(rewards, where)
   return list
 end
 
+-- What the environment gave, added up; nil where there was none.
+function rewarding.of_environment(_, _, c)
+  return c.environment and c.environment.reward
+end
+
 -- A host's entries beside those of the script: in place of one of the same name, else after them.
 function rewarding.with_host(list, entries)
   for _, entry in ipairs(entries) do

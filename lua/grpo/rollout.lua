@@ -1,13 +1,26 @@
 -- Completions as reward functions and hooks see them: the table `c` of the documentation.
 
 local core = require "grpo.core"
+local prompts = require "grpo.prompts"
+local turns = require "grpo.turns"
 
 local rollout = {}
 
--- Builds c for completions first..last of the engine's batch.  `prompts[k]` belongs to completions
--- (k-1)*n+1 .. k*n.  context: { seed=, step=, tokens_seen=, state=, stream= }
-function rollout.completions(batch, prompts, n, slot, context)
-  local group, prompt = {}, prompts[slot]
+-- The options of engine:rollout (engine:replace has the prompts apart) for prompts of a list, n completions each.
+function rollout.options(config, list, n, context, stream, sampling)
+  local o = { index = {}, n = n, sampling = sampling or config.sampling, seed = config.seed, step = context.step,
+    stream = stream }
+  local ids = {}
+  for i, prompt in ipairs(list) do ids[i], o.index[i] = prompt.ids, prompt.number end
+  o.targets = prompts.targets(list, o.sampling.max_new_tokens)
+  if turns.wanted(config) then turns.options(config, list, n, context, o) end
+  return o, ids
+end
+
+-- Builds c for completions first..last of the engine's batch.  `list[k]` belongs to completions
+-- (k-1)*n+1 .. k*n.  context: { seed=, step=, tokens_seen=, state=, tokenizer=, held_out= }
+function rollout.completions(batch, list, n, slot, context)
+  local group, prompt = {}, list[slot]
   for k = 1, n do
     local i = (slot - 1) * n + k
     local finish = batch:finish(i)
@@ -19,15 +32,16 @@ function rollout.completions(batch, prompts, n, slot, context)
       tokens_seen = context.tokens_seen, state = context.state, rewards = {},
       rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
     }
+    if prompt.episodes then turns.attach(group[k], batch, i, prompt, k, context.tokenizer) end
   end
   return group
 end
 
 -- The whole batch as one list, groups in prompt order.
-function rollout.all(batch, prompts, n, context)
+function rollout.all(batch, list, n, context)
   local cs = {}
-  for slot = 1, #prompts do
-    for _, c in ipairs(rollout.completions(batch, prompts, n, slot, context)) do cs[#cs + 1] = c end
+  for slot = 1, #list do
+    for _, c in ipairs(rollout.completions(batch, list, n, slot, context)) do cs[#cs + 1] = c end
   end
   return cs
 end
@@ -48,6 +62,7 @@ function rollout.made(fields, seed)
     state = rollout.read_only({}), rewards = {} }
   for name, value in pairs(fields) do c[name] = value end
   c.truncated = c.finish == "length"
+  c.parts = c.parts or turns.single(c.text)
   c.group = c.group or { c }
   c.rng = core.rng(seed or 0, "reward", c.step, fields.number or 0, c.index)
   return c

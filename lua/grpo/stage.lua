@@ -7,6 +7,7 @@ local loading = require "grpo.loading"
 local preflight = require "grpo.preflight"
 local prompts = require "grpo.prompts"
 local steps = require "grpo.steps"
+local turns = require "grpo.turns"
 
 local Stage = {}
 Stage.__index = Stage
@@ -92,7 +93,7 @@ function Stage:build_engine()
     max_prompt_tokens = longest, max_new_tokens = room,
     examples = not samples, micro_batch_tokens = config.train.micro_batch_tokens,
     optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
-    reuse_rollout = samples and config.train.reuse_rollout,
+    reuse_rollout = samples and config.train.reuse_rollout, turns = turns.wanted(config),
   }
   local own = self.method.engine_options
   for name, value in pairs(own and own(config) or {}) do options[name] = value end

@@ -4,6 +4,7 @@
 --   title, about          for the model card and the screen: "GRPO", "GRPO from rewards"
 --   samples               does a step roll out completions and score them?  It then has groups, rewards, a reference
 --                         for the KL, tr.batch and rows in completions.jsonl
+--   turns                 do its steps know completions in which tools or an environment have put tokens?
 --   check(config, complain, origin)   what options this kind needs; complain(path, format, ...) raises, origin(path)
 --                         says where a value came from
 --   needs_reference(config)      only with `samples`: is a KL measured?

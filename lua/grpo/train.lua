@@ -296,7 +296,7 @@ function methods:record_step(metrics)
         row = self.batch.prompts[slot].number, prompt = c.prompt, text = c.text, rewards = reward_columns(c),
         reward = c.reward,
         advantage = type(c.advantage) == "number" and c.advantage or nil, finish = c.finish, length = c.length,
-        extra = c.extra, errors = c.errors })
+        extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil, environment = c.environment })
     end
   end
   run:heartbeat(self.step_count, self:total_steps())

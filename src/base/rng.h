@@ -20,9 +20,11 @@ typedef enum RngStream {
   RNG_USER,    /* grpo.randn, m:generate */
   RNG_TASK,    /* generated datasets */
   RNG_DROPOUT,
-  RNG_MASK,     /* which tokens are masked in training and evaluation */
-  RNG_UNMASK,   /* filling masks in */
-  RNG_MINIBATCH /* which prompts a minibatch takes */
+  RNG_MASK,      /* which tokens are masked in training and evaluation */
+  RNG_UNMASK,    /* filling masks in */
+  RNG_MINIBATCH, /* which prompts a minibatch takes */
+  RNG_TURN,      /* tools and environments while sampling for training */
+  RNG_TURN_EVAL  /* and for evaluation */
 } RngStream;
 
 typedef struct RngKey {

@@ -2,10 +2,18 @@
 
 #include <math.h>
 
-static void count(Likelihood *l) {
+static Status count(Likelihood *l) {
   const Unit *last = &l->unit[l->nunits - 1];
-  l->tokens = (int64_t)last->token0 + last->tokens;
+  const int64_t all = (int64_t)last->token0 + last->tokens;
+  l->tokens = l->mask ? 0 : all;
+  for (int64_t i = 0; l->mask && i < all; i++) l->tokens += l->mask[i];
   l->nll = 0;
+  if (l->tokens) return GRPO_OK;
+  return fail(GRPO_EARG, "%s: no target token is to be learned", l->what);
+}
+
+static bool counts(const Likelihood *l, const Unit *unit, int token) {
+  return !l->mask || l->mask[unit->token0 + token];
 }
 
 /* o: training, with an adapter's dropout; NULL: the likelihood alone */
@@ -28,14 +36,16 @@ static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tens
 }
 
 static void add_nll(Likelihood *l, const Unit *unit, const Tensor *out) {
-  for (int i = 0; i < unit->tokens; i++) l->nll -= (double)out->data[i];
+  for (int i = 0; i < unit->tokens; i++)
+    if (counts(l, unit, i)) l->nll -= (double)out->data[i];
 }
 
 static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
   Tape *t = &l->e->tape;
   real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
   if (!seed) return fail(GRPO_ENOMEM, "%s: no memory for %zu gradients", l->what, out->n);
-  for (int i = 0; i < unit->tokens; i++) seed[i] = (real)(-1 / (double)l->tokens);
+  for (int i = 0; i < unit->tokens; i++)
+    if (counts(l, unit, i)) seed[i] = (real)(-1 / (double)l->tokens);
   return tape_backward_from(t, out, seed);
 }
 
@@ -77,7 +87,7 @@ Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
     return fail(GRPO_EARG, "%s: the engine was made without an optimizer", l->what);
   if (!(o->lr >= 0) || isinf(o->lr))
     return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
-  count(l);
+  try(count(l));
   try(step(l, o, &norm));
   report(l, o, norm, seconds_now() - start, out);
   return GRPO_OK;
@@ -85,7 +95,7 @@ Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
 
 Status likelihood_sum(Likelihood *l) {
   Status s = GRPO_OK;
-  count(l);
+  try(count(l));
   l->e->tape.off = true;
   for (int i = 0; i < l->nunits && s == GRPO_OK; i++) {
     Tensor *out;

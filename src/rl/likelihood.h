@@ -1,7 +1,7 @@
 /* likelihood.h - maximum likelihood over units of outputs: what kind = "sft" and kind = "denoise"
  * share.
  *
- * loss = -sum over outputs of log p / N, N of the whole step: its gradient by every
+ * loss = -sum over outputs of log p / N, N of the whole step's, but for those that a mask leaves out: its gradient by every
  * log-probability is -1/N, so a unit needs no loss to be evaluated before its backward, and the
  * head gives log-probabilities and gradient in one pass.
  */
@@ -18,7 +18,8 @@ typedef struct Likelihood {
   /* Lays a unit out in the arena; its outputs are the unit's tokens. */
   Status (*pack)(void *user, Arena *a, const Unit *u, Pack *out);
   void *user;
-  int64_t tokens; /* of all units: filled in, as is their summed loss */
+  const uint8_t *mask; /* of all outputs in order, 0: not in the loss; NULL: all are */
+  int64_t tokens;      /* in the loss, of all units: filled in, as is their summed loss */
   double nll;
 } Likelihood;
 

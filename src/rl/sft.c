@@ -28,6 +28,25 @@ static Status pack(void *user, Arena *a, const Unit *u, Pack *out) {
   return unit_pack_examples(a, x->config, x->first, u, out);
 }
 
+static bool has_masks(int n, const Example *examples) {
+  for (int i = 0; i < n; i++)
+    if (examples[i].mask) return true;
+  return false;
+}
+
+/* One mask of all outputs: a target without a prompt gives one less than it has tokens. */
+static Status take_masks(Engine *e, int n, const Example *examples, Likelihood *l) {
+  const Unit *last = &l->unit[l->nunits - 1];
+  if (!has_masks(n, examples)) return GRPO_OK;
+  uint8_t *mask = arena_alloc(&e->step, (size_t)last->token0 + (size_t)last->tokens);
+  if (!mask) return fail(GRPO_ENOMEM, "sft: masks of %d examples", n);
+  l->mask = mask;
+  for (int i = 0; i < n; i++)
+    for (int t = examples[i].prompt_len ? 0 : 1; t < examples[i].target_len; t++)
+      *mask++ = !examples[i].mask || examples[i].mask[t];
+  return GRPO_OK;
+}
+
 static Status begin(Engine *e, int n, Examples *x, Likelihood *l) {
   try(check_examples(e, n, x->first));
   arena_reset(&e->step);
@@ -39,7 +58,7 @@ static Status begin(Engine *e, int n, Examples *x, Likelihood *l) {
                     .nunits = units_of_examples(n, x->first, unit),
                     .pack = pack,
                     .user = x};
-  return GRPO_OK;
+  return take_masks(e, n, x->first, l);
 }
 
 Status engine_sft(Engine *e, int n, const Example *examples, const SftOptions *o,

@@ -28,6 +28,8 @@ typedef struct Example {
   const int32_t *prompt,
       *target; /* target: at least 1 token; prompt may be empty if target has 2 */
   int prompt_len, target_len;
+  const uint8_t
+      *mask; /* [target_len] 0: read, not learned (what a tool said); NULL: all is learned */
 } Example;
 
 /* Write the units to out (as many as there are sequences at most); returns their number.

@@ -278,8 +278,9 @@ static int l_mem(lua_State *L) {
 
 /* (seed, stream, step, prompt, sample) at arg... */
 static RngKey check_key(lua_State *L, int arg) {
-  static const char *const streams[] = {"init",   "sample", "eval", "shuffle",
-                                        "reward", "user",   "task", "dropout"};
+  static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
+                                        "user",      "task",   "dropout",  "mask",    "unmask",
+                                        "minibatch", "turn",   "turn_eval"};
   RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
   const char *name = check_string(L, arg + 1, NULL);
   size_t i = 0, n = sizeof streams / sizeof *streams;

@@ -234,7 +234,7 @@ static int engine_rollout_prompts(lua_State *L) {
   IntBuf *ids;
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
   LuaTurns turns;
-  turns_begin(L, 2, ids, &o, &turns); /* prompts are copied before the first reply */
+  turns_begin(L, 2, &o, &turns);
   const Status s = engine_rollout(e, slot, n, p, &o);
   keep_ints(L, ids);
   turns_end(&turns, s);
@@ -261,7 +261,7 @@ static int engine_replace_groups(lua_State *L) {
   int *slots = push_scratch(L, (size_t)n, sizeof *slots);
   for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
   LuaTurns turns;
-  turns_begin(L, 5, ids, &o, &turns);
+  turns_begin(L, 5, &o, &turns);
   const Status s = engine_replace(e, slot, n, slots, p, &o);
   keep_ints(L, ids);
   turns_end(&turns, s);
@@ -498,6 +498,27 @@ static int engine_update_policy(lua_State *L) {
 
 /* ---- demonstrations -------------------------------------------------------------- */
 
+/* The mask of a demonstration, the table on top: booleans, one for each token of the target. */
+static const uint8_t *push_mask(lua_State *L, const char *what, int example, int n) {
+  const int table = lua_gettop(L);
+  if (lua_getfield(L, table, "mask") == LUA_TNIL) {
+    lua_pop(L, 1);
+    return NULL;
+  }
+  if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != n)
+    raise_new(L, GRPO_EARG, "%s[%d].mask: a list of %d booleans expected", what, example + 1, n);
+  uint8_t *mask = push_scratch(L, (size_t)n, sizeof *mask);
+  for (int t = 0; t < n; t++) {
+    lua_rawgeti(L, -2, t + 1);
+    mask[t] = (uint8_t)lua_toboolean(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_remove(L, -2);
+  lua_insert(L, table); /* stays on the stack, below the table */
+  return mask;
+}
+
+/* A list of { prompt=ids, target=ids [, mask=booleans] } at index 2. */
 Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
@@ -518,6 +539,8 @@ Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
     }
     at[2] = ids->len;
     x[i] = (Example){.prompt_len = (int)(at[1] - at[0]), .target_len = (int)(at[2] - at[1])};
+    luaL_checkstack(L, 8, "sft");
+    x[i].mask = push_mask(L, what, i, x[i].target_len);
     lua_pop(L, 1);
   }
   for (int i = 0, at = 0; i < *n; at += x[i].prompt_len + x[i].target_len, i++) {

@@ -26,17 +26,20 @@ static int call_turn(lua_State *L) {
   lua_pushstring(L, finish_name(c->finish));
   lua_pushinteger(L, t->first + 1);
   lua_call(L, 5, 1);
-  intbuf_clear(t->ids);
   if (lua_isnil(L, -1)) return 0;
-  check_ids(L, -1, "rollout.on_turn", t->ids);
-  *t->reply = (Reply){.goes_on = true, .ids = t->ids->data, .n = (int)t->ids->len};
+  intbuf_clear(t->ids);
+  const bool fits =
+      !lua_istable(L, -1) || lua_rawlen(L, -1) <= t->ids->cap; /* else it is not put in */
+  if (fits) check_ids(L, -1, "rollout.on_turn", t->ids);
+  *t->reply = (Reply){
+      .goes_on = true, .ids = t->ids->data, .n = fits ? (int)t->ids->len : (int)t->ids->cap};
   return 0;
 }
 
 static Status on_turn(void *user, const Completion *c, int first, Reply *reply) {
   LuaTurns *t = user;
   lua_State *L = t->L;
-  TurnCall call = {c, first, t->ids, reply};
+  TurnCall call = {c, first, &t->ids, reply};
   luaL_checkstack(L, 8, "on_turn");
   lua_pushcfunction(L, call_turn);
   lua_pushvalue(L, t->function);
@@ -46,12 +49,14 @@ static Status on_turn(void *user, const Completion *c, int first, Reply *reply) 
   return fail(GRPO_ESCRIPT, "rollout.on_turn raised an error");
 }
 
-void turns_begin(lua_State *L, int options, IntBuf *ids, RolloutOptions *o, LuaTurns *t) {
-  *t = (LuaTurns){.L = L, .ids = ids, .error = LUA_NOREF};
+void turns_begin(lua_State *L, int options, RolloutOptions *o, LuaTurns *t) {
+  *t = (LuaTurns){.L = L, .error = LUA_NOREF};
   if (lua_getfield(L, options, "on_turn") == LUA_TNIL) return;
   if (!lua_isfunction(L, -1))
     raise_new(L, GRPO_EARG, "rollout.on_turn: a function expected, got %s", luaL_typename(L, -1));
   t->function = lua_gettop(L);
+  t->ids.cap = (size_t)o->sampling.max_new_tokens;
+  t->ids.data = push_scratch(L, t->ids.cap, sizeof *t->ids.data);
   o->on_turn = on_turn;
   o->on_turn_user = t;
 }

@@ -31,11 +31,10 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b);
 typedef struct LuaTurns {
   lua_State *L;
   int function; /* stack index */
-  IntBuf *ids;  /* that replies are written to */
+  IntBuf ids;   /* of a reply, in scratch memory as long as a completion */
   int error;    /* registry reference of what it raised, or LUA_NOREF */
 } LuaTurns;
-/* ids: memory for replies, whose content is lost; leaves the function on the stack. */
-void turns_begin(lua_State *L, int options, IntBuf *ids, RolloutOptions *o, LuaTurns *t);
+void turns_begin(lua_State *L, int options, RolloutOptions *o, LuaTurns *t); /* uses the stack */
 void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if that is an error */
 
 /* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */

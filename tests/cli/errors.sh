@@ -59,8 +59,25 @@ table 'out of range' 2 "${at}train\.clip: got -1.*, want a number, 0 to 1000" 't
 table 'an unknown choice' 2 "${at}train\.loss: got 'gpro', want one of grpo, .* did you mean 'grpo'\?" 'train = { loss = "gpro" },'
 table 'a combination without meaning' 2 "${at}train\.kl_estimator: k1 as a loss .* use .*" \
   'train = { kl = 0.1, kl_estimator = "k1" },'
-table 'an option of a later version' 2 "${at}tools.*: not in this version.*" '' '' \
-  'train = grpo.data.list(rows) }, stages = { { kind = "grpo", tools = { x = {} } }'
+table 'a tool without a function' 2 "${at}tools\.calc\.fn: got nil, want a function" 'tools = { calc = { description = "x" } },'
+table 'a misspelt field of a tool' 2 "${at}tools\.calc\.paramters: unknown option, did you mean 'parameters'\?" \
+  'tools = { calc = { paramters = {}, fn = print } },'
+table 'a parameter of an unknown type' 2 "${at}tools\.calc\.parameters: x: want a type \(string, .*" \
+  'tools = { calc = { parameters = { x = "text" }, fn = print } },'
+table 'a tool with a strange name' 2 "${at}tools: '2\+2' is no name: .*" 'tools = { ["2+2"] = print },'
+table 'no tools at all' 2 "${at}tools: is empty; .*" 'tools = {},'
+table 'two arguments in the compact form' 2 "${at}turns\.format: .*tools\.f has more" \
+  'turns = { format = "compact" }, tools = { f = { parameters = { a = "string", b = "string" }, fn = print } },'
+table 'an unknown form of calls' 2 "${at}turns\.format: got 'jsn', want one of auto, chat, json, compact or a table, did you mean 'json'\?" \
+  'turns = { format = "jsn" }, tools = { f = print },'
+table 'a form of calls without a reader' 2 "${at}turns\.format\.read: got nil, want a function" \
+  'turns = { format = { stop = { ";" } } }, tools = { f = print },'
+table 'a form that the tokenizer cannot write' 2 "${at}turns\.format: this tokenizer cannot write a tool's answer: .*" \
+  'turns = { format = "json" }, tools = { f = print },'
+table 'an environment without step' 2 "${at}environment\.step: got nil, want a function" 'environment = { reset = print },'
+table 'a misspelt function of an environment' 2 "${at}environment\.rest: unknown option, did you mean 'reset'\?" \
+  'environment = { rest = print, step = print },'
+table 'an environment that raises' 1 '.*bad\.lua:[0-9]+: no board.*' 'environment = function() error("no board") end,'
 table 'an option of the run in a stage' 2 "${at}stages\[1\]\.model\.lora: belongs to the whole run; .*" '' '' \
   'train = grpo.data.list(rows) }, stages = { { kind = "grpo", model = { lora = { rank = 4 } } }'
 table 'a stage of an unknown kind' 2 "${at}stages\[1\]\.kind: got 'gpro', .*did you mean 'grpo'\?" 'stages = { { kind = "gpro" } },'

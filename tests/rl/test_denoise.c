@@ -16,7 +16,7 @@ static void some_texts(uint32_t step, int n, Example *x) {
   for (int i = 0; i < n; i++) {
     const int len = 4 + (int)((step * 11 + (uint32_t)i * 7) % (LENGTH - 3)), seen = i % 4;
     for (int t = 0; t < len; t++) text[i][t] = (int32_t)((i * 31 + t * t * 5 + (int)step) % 250);
-    x[i] = (Example){text[i], text[i] + seen, seen, len - seen};
+    x[i] = (Example){text[i], text[i] + seen, seen, len - seen, NULL};
   }
 }
 
@@ -69,7 +69,7 @@ TEST(ratios_and_shares_are_what_was_asked_for) {
   Example x[ROWS];
   for (int i = 0; i < ROWS; i++) {
     for (int t = 0; t < LENGTH; t++) text[i][t] = 0;
-    x[i] = (Example){NULL, text[i], 0, LENGTH};
+    x[i] = (Example){NULL, text[i], 0, LENGTH, NULL};
   }
   for (int k = 0; k < 3; k++) {
     double masked = 0, all = 0, hidden = 0, kept = 0, least = 1, most = 0;
@@ -255,7 +255,7 @@ TEST_BOTH(masked_training_learns_what_stands_between) {
     open_run(&t, &r);
     for (int i = 0; i < 16; i++) {
       for (int k = 0; k < LENGTH; k++) text[i][k] = (i + k) % 5 + 10;
-      x[i] = (Example){NULL, text[i], 0, LENGTH};
+      x[i] = (Example){NULL, text[i], 0, LENGTH, NULL};
     }
     CHECK(!engine_masked_loss(t.engine, 16, x, &held, &before));
     for (o.step = 1; o.step <= 150; o.step++) {

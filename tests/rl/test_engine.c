@@ -79,7 +79,7 @@ static void demonstrations(Example *x, int32_t (*ids)[30], int n) {
   for (int i = 0; i < n; i++) {
     for (int k = 0; k < 30; k++) ids[i][k] = (i * 13 + k * k) % 256;
     const int prompt = i % 10, target = 2 + (i * 7) % 18;
-    x[i] = (Example){ids[i], ids[i] + prompt, prompt, target};
+    x[i] = (Example){ids[i], ids[i] + prompt, prompt, target, NULL};
   }
 }
 
@@ -129,18 +129,52 @@ TEST_BOTH(the_gradient_of_demonstrations_does_not_depend_on_threads) {
   model_release(w[1]);
 }
 
+/* What a mask leaves out at the start of a target might as well be in the prompt. */
+TEST_BOTH(what_a_mask_leaves_out_is_only_read) {
+  EngineOptions eo;
+  StepMetrics m[2];
+  Example x[90], y[90];
+  int32_t ids[90][30];
+  uint8_t mask[30] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  double mean[2];
+  int64_t tokens[2];
+  tiny_options(&eo);
+  memset(mask + 3, 1, sizeof mask - 3);
+  demonstrations(x, ids, 90);
+  memcpy(y, x, sizeof x);
+  for (int i = 0; i < 90; i++) {
+    const int out = x[i].target_len > 4 ? 3 : 0;
+    if (!out) continue;
+    x[i].mask = mask;
+    y[i] = (Example){y[i].prompt, y[i].target + out, y[i].prompt_len + out, y[i].target_len - out,
+                     NULL};
+    if (!x[i].prompt_len) y[i].prompt = x[i].target;
+  }
+  for (int k = 0; k < 2; k++) {
+    Tiny t;
+    tiny_open(&t, 2, &eo);
+    const SftOptions so = {.lr = 1e-3};
+    CHECK(!engine_nll(t.engine, 90, k ? y : x, &mean[k], &tokens[k]));
+    CHECK(!engine_sft(t.engine, 90, k ? y : x, &so, &m[k]));
+    tiny_close(&t);
+  }
+  CHECK(tokens[0] == tokens[1] && m[0].trained_tokens == (double)tokens[0]);
+  CHECK_NEAR(mean[0], mean[1], 1e-6);
+  CHECK_NEAR(m[0].grad_norm, m[1].grad_norm, 1e-3 * m[1].grad_norm);
+}
+
 TEST(an_example_without_a_target_is_named) {
   EngineOptions eo;
   StepMetrics m;
   Tiny t;
   const int32_t ids[80] = {1, 2, 3};
-  Example x[2] = {{ids, ids + 1, 1, 1}, {ids, ids + 1, 1, 0}};
+  Example x[2] = {{ids, ids + 1, 1, 1, NULL}, {ids, ids + 1, 1, 0, NULL}};
   const SftOptions so = {.lr = 1e-3};
   tiny_options(&eo);
   tiny_open(&t, 1, &eo);
   CHECK(engine_sft(t.engine, 2, x, &so, &m) == GRPO_EARG);
   CHECK(strstr(err_message(), "example 2"));
-  x[1] = (Example){ids, ids, 40, 40};
+  x[1] = (Example){ids, ids, 40, 40, NULL};
   CHECK(engine_sft(t.engine, 2, x, &so, &m) == GRPO_EARG);
   CHECK(strstr(err_message(), "context"));
   tiny_close(&t);

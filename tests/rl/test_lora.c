@@ -233,7 +233,7 @@ TEST_BOTH(a_step_on_an_adapter_takes_no_memory) {
 
 static double sft_loss(double dropout, int threads, uint64_t seed) {
   static const int32_t ids[] = {5, 9, 100, 31, 7, 44, 45, 46, 200, 3};
-  const Example x[] = {{ids, ids + 4, 4, 6}, {ids + 2, ids + 5, 3, 5}};
+  const Example x[] = {{ids, ids + 4, 4, 6, NULL}, {ids + 2, ids + 5, 3, 5, NULL}};
   const Setup s = {.threads = threads, .dropout = dropout};
   const SftOptions o = {.lr = 0, .seed = seed, .step = 5};
   StepMetrics m;

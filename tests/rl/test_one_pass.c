@@ -111,7 +111,7 @@ TEST_BOTH(demonstrations_in_one_pass_have_the_gradient_of_two) {
   open_engine(&t, &s);
   for (int i = 0; i < N; i++) {
     for (int k = 0; k < 12; k++) ids[i][k] = (i * 13 + k * k) % 256;
-    x[i] = (Example){ids[i], ids[i] + 1 + i, 1 + i, 11 - i};
+    x[i] = (Example){ids[i], ids[i] + 1 + i, 1 + i, 11 - i, NULL};
   }
   CHECK(units_of_examples(N, x, unit) == 1);
   Tape *tape = &t.engine->tape;

@@ -38,7 +38,7 @@ local function show_prompts(tr, config)
   out("data.train: %s", tostring(dataset))
   if config.data.eval then out("data.eval:  %s", tostring(config.data.eval)) end
   for i = 1, math.min(2, #dataset) do
-    local prompt = prompts.render(config, tr.tokenizer, dataset[i])
+    local prompt = prompts.render(config, tr.tokenizer, dataset[i], i - 1)
     out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text))
   end
 end
@@ -86,13 +86,14 @@ end
 local function show_samples(tr, stage, findings)
   local config = stage.config
   local list = { stage.source:next() }
-  local batch = stage.engine:rollout { prompts = { list[1].ids }, index = { list[1].number },
-    targets = prompts.targets(list, config.sampling.max_new_tokens), n = math.min(2, config.sampling.group_size),
-    sampling = config.sampling, seed = config.seed, step = 0, stream = "eval" }
-  local cs = rollout.all(batch, list, #batch, { seed = config.seed, step = 0, tokens_seen = 0, state = tr.state })
+  local context = { seed = config.seed, step = 0, tokens_seen = 0, state = tr.state, tokenizer = tr.tokenizer }
+  local o, ids = rollout.options(config, list, math.min(2, config.sampling.group_size), context, "eval")
+  o.prompts = ids
+  local batch = stage.engine:rollout(o)
+  local cs = rollout.all(batch, list, #batch, context)
   compare_rewards(config, cs, findings)
   for i, c in ipairs(cs) do
-    out("\nsampled completion %d (%d tokens, finish %s):\n%s", i, c.length, c.finish, display.clean(c.text))
+    out("\nsampled completion %d (%d tokens, finish %s):\n%s", i, c.length, c.finish, display.turns_text(c))
     for _, entry in ipairs(config.reward_entries) do
       local r = c.rewards[entry.name]
       out("  %-16s %s", entry.name, r == core.none and "does not apply" or ("%.4g"):format(r))

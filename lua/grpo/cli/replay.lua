@@ -54,7 +54,7 @@ local function show_group(group)
   for _, row in ipairs(group) do
     core.out(("  [%s | total %s | advantage %s | %s, %d tokens]\n    %s\n"):format(rewards_text(row.rewards),
       number_text(row.reward), number_text(row.advantage), row.finish, row.length or 0,
-      (display.clean(row.text):gsub("\n", "\n    "))))
+      (display.turns_text(row):gsub("\n", "\n    "))))
   end
 end
 

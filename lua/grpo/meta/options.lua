@@ -14,8 +14,9 @@
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> reward functions or entries, as a list or by name
 ---@field reward? grpo.Options.reward
 ---@field limits? grpo.Options.limits
----@field tools? table not in this version: tools a model may call: name = { description=, parameters=, fn= }
----@field environment? table not in this version: multi-turn: { reset=, step= }
+---@field tools? table<string, grpo.Tool|function> tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
+---@field environment? grpo.Environment|fun(row: table, rng: fun(): number): number|boolean|nil what answers the model turn by turn: { reset=, step= }, or one function that yields observations; docs/tools.md
+---@field turns? grpo.Options.turns
 ---@field train? grpo.Options.train
 ---@field eval? grpo.Options.eval
 ---@field log? grpo.Options.log
@@ -43,7 +44,7 @@
 ---@field train? grpo.Dataset the training rows
 ---@field eval? grpo.Dataset held-out rows
 ---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string, messages or a list of ids; default: row.prompt
----@field target? fun(row: table): string function(row) -> string or a list of ids: the completion for kind="sft"; what dense rewards compare with
+---@field target? fun(row: table): string|string[] function(row) -> string or a list of ids: the completion for kind="sft", what dense rewards compare with; or a list of strings, by turns the model's and what tools say, which is not learned
 ---@field shuffle? boolean a seeded permutation of the rows, another one each epoch (default true)
 ---@field max_prompt_tokens? integer longest prompt; see too_long (default 512)
 ---@field too_long? "drop"|"truncate_left"|"error" what happens to a longer prompt; counted and reported (default "drop")
@@ -66,12 +67,18 @@
 
 ---@class grpo.Options.limits
 ---@field reward? grpo.Options.limits.reward
+---@field tool? grpo.Options.limits.tool
 ---@field hook? grpo.Options.limits.hook
 ---@field schedule? grpo.Options.limits.schedule
 
 ---@class grpo.Options.limits.reward
 ---@field instructions? integer Lua instructions of one reward call (default 50000000)
 ---@field memory? integer bytes that one reward call may take (default 67108864)
+---@field seconds? number backstop in wall time; past it the run stops (default 5)
+
+---@class grpo.Options.limits.tool
+---@field instructions? integer Lua instructions of one call of a tool or an environment (default 50000000)
+---@field memory? integer bytes that one such call may take (default 67108864)
 ---@field seconds? number backstop in wall time; past it the run stops (default 5)
 
 ---@class grpo.Options.limits.hook
@@ -83,6 +90,10 @@
 ---@field instructions? integer Lua instructions of one schedule call (default 1000000)
 ---@field memory? integer bytes that one schedule call may take (default 16777216)
 ---@field seconds? number backstop in wall time; past it the run stops (default 1)
+
+---@class grpo.Options.turns
+---@field max? integer turns of the model in one completion, where there are tools or an environment (default 8)
+---@field format? "auto"|"chat"|"json"|"compact"|grpo.CallForm how a call of a tool and its answer are written: chat: as the chat template has it; json: <tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are messages, else json; or { stop=, read=, write= } (default "auto")
 
 ---@class grpo.Options.train
 ---@field steps? integer optimizer steps of the stage; default: from epochs

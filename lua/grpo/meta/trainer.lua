@@ -38,7 +38,58 @@
 ---@field rewards table<string, number|userdata> by entry; grpo.none where one does not apply
 ---@field reward number|nil the total; set before on_rollout, which may change it
 ---@field advantage number|number[]|nil
+---@field parts grpo.Part[]|nil with tools or an environment: the turns
+---@field sampled boolean[]|nil for each token: did the model draw it?
+---@field turns integer|nil of the model
+---@field tool_calls integer|nil
+---@field tool_failures integer|nil
+---@field environment { reward: number|nil, done: boolean, turns: integer }|nil the episode; reward: all of its rewards
 ---@field extra table|nil columns that rewards returned as their second value
+
+---A turn of a completion.
+---@class grpo.Part
+---@field role "assistant"|"tool"|"environment"
+---@field text string
+---@field first integer place in c.ids of its first token
+---@field last integer
+---@field finish? "eos"|"stop"|"length" of the model's turns
+---@field calls? grpo.Call[]
+
+---@class grpo.Call
+---@field name? string
+---@field arguments? table<string, any>
+---@field argument? string the one argument of the compact form
+---@field error? string what is wrong with how it was written
+---@field result? string what was put in
+---@field failed? boolean
+
+---What a tool and an environment are called with.
+---@class grpo.TurnContext
+---@field row table
+---@field prompt string
+---@field messages grpo.Message[]|nil
+---@field index integer place in the group, from 1
+---@field step integer
+---@field turn integer the model's turns so far
+---@field parts grpo.Part[]
+---@field state table tr.state, read-only
+---@field rng fun(): number a seeded stream of this completion's own; math.random draws from it
+
+---A bare function is a tool without parameters.
+---@class grpo.Tool
+---@field description? string
+---@field parameters? table a JSON schema, or { name = type or { type =, description = } }
+---@field fn fun(arguments: table<string, any>, c: grpo.TurnContext): any, string?
+
+---@class grpo.Environment
+---@field reset fun(row: table, rng: fun(): number): any, string? the state and the first observation
+---@field step fun(state: any, action: string, c: grpo.TurnContext): string?, number|boolean|nil the observation, nil at the end; a reward
+
+---A form of calls of your own.
+---@class grpo.CallForm
+---@field stop string[] strings that end a turn
+---@field read fun(text: string): grpo.Call[]?
+---@field write fun(result: string): string
 
 ---text, row, c -> a number, a boolean (1 or 0) or nil ("does not apply"); second, a table of columns for the log
 ---@alias grpo.RewardFunction fun(text: string, row: table, c: grpo.Completion): (number|boolean|nil), table?

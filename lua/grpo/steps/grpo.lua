@@ -7,8 +7,10 @@ local core = require "grpo.core"
 local errors = require "grpo.errors"
 local sampled = require "grpo.steps.sampled"
 local scheduled = require "grpo.scheduled"
+local turns = require "grpo.turns"
 
-local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, line = sampled.line }
+local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true,
+  line = sampled.line }
 
 function grpo.check(config, complain)
   if #config.reward_entries == 0 then complain("rewards", "none given; a grpo stage learns from rewards") end
@@ -19,15 +21,18 @@ function grpo.needs_reference(config)
   return type(kl) == "function" or kl > 0
 end
 
-function grpo.first_row(source)
-  source:next()
+function grpo.first_row(source, config)
+  local prompt = source:next()
+  if turns.wanted(config) then turns.try(config, source.tokenizer, prompt) end
 end
 
 -- kl_in = "reward": R -= beta * sum over the completion of (log p_old - log p_ref).
 local function subtract_kl(batch, cs, beta)
   for i, c in ipairs(cs) do
     local ref, sum = batch:ref_logprobs(i), 0.0
-    for t = 1, c.length do sum = sum + (c.logprobs[t] - ref[t]) end
+    for t = 1, c.length do
+      if not c.sampled or c.sampled[t] then sum = sum + (c.logprobs[t] - ref[t]) end
+    end
     c.kl, c.kl_penalty = sum, beta * sum
     if c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
   end
@@ -53,7 +58,7 @@ local function advantages(stage, cs, weights)
   if tokens then
     local per_token = core.dense_advantages(tokens, { group = config.sampling.group_size })
     for i, list in ipairs(per_token) do
-      for t = 1, #list do list[t] = list[t] + given[i] end
+      for t = 1, #list do list[t] = list[t] + given[i] end -- where tokens were put in, the engine takes none
     end
     given = per_token
   end

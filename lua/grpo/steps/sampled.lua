@@ -1,11 +1,11 @@
 -- What a step that rolls out does before and after its update: prompts, completions, rewards; their metrics.
 
 local core = require "grpo.core"
-local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
 local sorted_pairs = require "grpo.sorted"
 local statistics = require "grpo.statistics"
+local turns = require "grpo.turns"
 
 local sampled = {}
 
@@ -15,16 +15,13 @@ local MAX_DYNAMIC_ROUNDS = 3
 
 local function context(stage)
   return { seed = stage.config.seed, step = stage.tr.step_count, tokens_seen = stage.tr.tokens_seen,
-    state = rollout.read_only(stage.tr.state) }
+    state = rollout.read_only(stage.tr.state), tokenizer = stage.tr.tokenizer }
 end
 
 local function roll_out(stage, list)
-  local config = stage.config
-  local ids, numbers = {}, {}
-  for i, prompt in ipairs(list) do ids[i], numbers[i] = prompt.ids, prompt.number end
-  return stage.engine:rollout { prompts = ids, index = numbers, n = config.sampling.group_size,
-    targets = prompts.targets(list, config.sampling.max_new_tokens), sampling = config.sampling, seed = config.seed,
-    step = stage.tr.step_count, stream = "sample" }
+  local o, ids = rollout.options(stage.config, list, stage.config.sampling.group_size, context(stage), "sample")
+  o.prompts = ids
+  return stage.engine:rollout(o)
 end
 
 local function score(stage, cs, weights)
@@ -53,19 +50,16 @@ local function replace_tied(stage, batch, list, cs, weights)
   local config, n = stage.config, stage.config.sampling.group_size
   local replaced = 0
   for _ = 1, MAX_DYNAMIC_ROUNDS do
-    local slots, fresh, ids, numbers = {}, {}, {}, {}
+    local slots, fresh = {}, {}
     for slot = 1, #list do
       if tied(cs[(slot - 1) * n + 1].group) then
-        local prompt = stage.source:next()
-        slots[#slots + 1], fresh[#fresh + 1] = slot, prompt
-        ids[#ids + 1], numbers[#numbers + 1] = prompt.ids, prompt.number
+        slots[#slots + 1], fresh[#fresh + 1] = slot, stage.source:next()
       end
     end
     if #slots == 0 then break end
     replaced = replaced + #slots
-    stage.engine:replace(batch, slots, ids, { index = numbers, n = n, sampling = config.sampling, seed = config.seed,
-      targets = prompts.targets(fresh, config.sampling.max_new_tokens), step = stage.tr.step_count,
-      stream = "sample" })
+    local o, ids = rollout.options(config, fresh, n, context(stage), "sample")
+    stage.engine:replace(batch, slots, ids, o)
     for k, slot in ipairs(slots) do
       list[slot] = fresh[k]
       local group = rollout.completions(batch, list, n, slot, context(stage))
@@ -113,12 +107,14 @@ function sampled.split_dense(stage, cs, weights, rewards)
   local tokens, scalar = {}, {}
   for i, c in ipairs(cs) do
     local sums = {}
-    for t = 1, c.length do sums[t] = 0.0 end
+    for t = 1, c.length do sums[t] = (not c.sampled or c.sampled[t]) and 0.0 or core.none end
     local rest, applies = 0.0, false
     for k, entry in ipairs(entries) do
       local list = c.token_rewards and c.token_rewards[entry.name]
       if list then
-        for t = 1, c.length do sums[t] = sums[t] + weights[k] * list[t] end
+        for t = 1, c.length do
+          if sums[t] ~= core.none then sums[t] = sums[t] + weights[k] * list[t] end
+        end
       elseif not entry.token_fn and c.rewards[entry.name] ~= core.none then
         rest, applies = rest + weights[k] * c.rewards[entry.name], true
       end
@@ -153,11 +149,12 @@ local function reward_metrics(stage, cs, metrics)
   end
 end
 
+-- A completion's length is what the model drew of it.
 local function length_metrics(cs, metrics)
   local lengths, ended, cut = {}, {}, 0
   for i, c in ipairs(cs) do
-    lengths[i] = c.length
-    if c.truncated then cut = cut + 1 else ended[#ended + 1] = c.length end
+    lengths[i] = turns.drawn(c)
+    if c.truncated then cut = cut + 1 else ended[#ended + 1] = lengths[i] end
   end
   metrics["completions/mean_length"] = statistics.mean(lengths)
   metrics["completions/min_length"], metrics["completions/max_length"] = math.min(table.unpack(lengths)),
@@ -180,12 +177,13 @@ local function sum(seconds)
   return total
 end
 
--- Adds what the sample shows to the metrics; rewarded: when the update began.  Returns the completions' tokens.
+-- Adds what the sample shows to the metrics; rewarded: when the update began.  Returns the tokens that were drawn.
 function sampled.measure(stage, s, rewarded, metrics)
   reward_metrics(stage, s.cs, metrics)
   length_metrics(s.cs, metrics)
+  turns.measure(stage.config, s.cs, metrics)
   local tokens = 0
-  for _, c in ipairs(s.cs) do tokens = tokens + c.length end
+  for _, c in ipairs(s.cs) do tokens = tokens + turns.drawn(c) end
   metrics.num_sequences = #s.cs
   metrics["time/generate"], metrics["time/reward"] = s.generated - s.started, sum(s.seconds)
   metrics["time/reference"] = s.referenced
