@@ -252,11 +252,13 @@ TEST(options_of_a_run_are_checked) {
   grpo_context_free(c);
 }
 
+static const char *shared_directory; /* where both threads make their runs */
+
 static void *run_alone(void *arg) {
   Seen seen = {0};
   const char *directory = NULL;
   grpo_context *c = open_context(&seen);
-  grpo_run_options o = options(test_path("%s/threads", test_tmp()));
+  grpo_run_options o = options(shared_directory);
   OK(c, grpo_run_new(c, &o, &seen.run));
   OK(c, grpo_run_add_reward(seen.run, "right", 1, right, &seen));
   OK(c, grpo_run_execute(seen.run));
@@ -270,7 +272,7 @@ static void *run_alone(void *arg) {
 TEST(two_runs_in_two_threads_give_the_bits_of_one_alone) {
   uint64_t hash[3] = {0, 1, 2};
   pthread_t other;
-  test_tmp();
+  shared_directory = test_path("%s/threads", test_tmp());
   run_alone(&hash[0]);
   CHECK(pthread_create(&other, NULL, run_alone, &hash[1]) == 0);
   run_alone(&hash[2]);
