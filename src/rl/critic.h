@@ -1,8 +1,8 @@
 /* critic.h - what PPO's values come from: a linear head on hidden states.
  *
  * A shared critic is the head alone, on the policy's own states, and its gradient runs on into the
- * policy.  A separate one has a trunk of its own: a copy of the policy as it was when the critic was
- * made, trained beside it; of a policy with an adapter, a copy of the adapter on the shared base.
+ * policy.  A separate one has a trunk of its own: a copy of the policy as it was when the critic
+ * was made, trained beside it; of a policy with an adapter, a copy of the adapter on the shared base.
  * The head begins at zero, so the first values are 0 whatever the weights.
  */
 #ifndef GRPO_RL_CRITIC_H

@@ -45,8 +45,8 @@ typedef struct TargetMetrics {
   double value_mean, return_mean, explained_variance; /* over masked positions */
 } TargetMetrics;
 
-/* advantage [tokens], whitened over masked tokens; returns [positions]; reward [positions], what GAE
- * was given (NULL: not wanted). */
+/* advantage [tokens], whitened over masked tokens; returns [positions]; reward [positions], what
+ * GAE was given (NULL: not wanted). */
 Status ppo_targets(Arena *a, const TargetOptions *o, const TargetInput *in, real *advantage,
                    real *returns, double *reward, TargetMetrics *m);
 size_t ppo_targets_bytes(size_t positions); /* of the arena, at most */

@@ -54,17 +54,16 @@ static Status take(Arena *a, Values *v, int nseq, int nunits) {
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "ppo: no memory for values of %d completions", nseq);
 }
 
-/* A token's mask is its value's; the end's is that of a completion which is in the loss. */
+/* A completion that is in the loss is judged everywhere: before what a tool or an environment has
+ * put in, too. */
 static void fill_masks(const Plan *p, Values *v) {
   const real *mask = p->mask;
   real *to = v->mask;
   for (int i = 0; i < p->nseq; i++) {
     real any = 0;
-    for (int t = 0; t < p->length[i]; t++) {
-      to[t] = mask[t];
+    for (int t = 0; t < p->length[i]; t++)
       if (mask[t] != 0) any = 1;
-    }
-    if (v->positions[i] > p->length[i]) to[p->length[i]] = any;
+    for (int t = 0; t < v->positions[i]; t++) to[t] = any;
     mask += p->length[i];
     to += v->positions[i];
   }

@@ -60,22 +60,14 @@ static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
 }
 
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",
-                                      "tokenizer",
-                                      "reference",
-                                      "prompts_per_step",
-                                      "group_size",
-                                      "max_prompt_tokens",
-                                      "max_new_tokens",
-                                      "micro_batch_tokens",
-                                      "optimizer",
-                                      "gradient_checkpointing",
-                                      "examples",
-                                      "turns",
-                                      "reuse_rollout",
-                                      "critic",
-                                      "bigram",
-                                      NULL};
+  static const char *const known[] = {"model",          "tokenizer",
+                                      "reference",      "prompts_per_step",
+                                      "group_size",     "max_prompt_tokens",
+                                      "max_new_tokens", "micro_batch_tokens",
+                                      "optimizer",      "gradient_checkpointing",
+                                      "examples",       "turns",
+                                      "reuse_rollout",  "critic",
+                                      "bigram",         NULL};
   static const char *const critics[] = {"shared", "separate", NULL};
   static const char where[] = "engine";
   int critic;

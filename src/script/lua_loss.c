@@ -173,6 +173,7 @@ static void take_batch(Batch *b, const Value *entropy, const ExtraOptions *x) {
   if (lua_getfield(L, b->t, "lengths") == LUA_TTABLE) nseq = lua_rawlen(L, -1);
   lua_pop(L, 1);
   b->block = push_buf(L);
+  buf_free(b->block); /* what it was handed from an earlier use */
   b->block->cap = ARRAYS * (b->n * sizeof(real) + 16) + ((size_t)nseq + 1) * sizeof(int) + 16;
   b->block->data = mem_zalloc(b->block->cap);
   if (!b->block->data) raise_new(L, GRPO_ENOMEM, "loss: no memory for %d tokens", (int)b->n);

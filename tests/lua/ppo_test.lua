@@ -146,6 +146,15 @@ describe("a ppo stage", function()
     assert.is_nil(list[1]["objective/kl"])
   end)
 
+  it("cannot begin to measure a KL in the middle", function()
+    local tr = train.new(experiment(function(t) t.train.ppo = { kl_coef = 0 } end))
+    tr:step()
+    tr.config.train.ppo.kl_coef = 0.1
+    local ok, err = pcall(tr.step, tr)
+    assert.is_false(ok)
+    assert.matches("train%.ppo%.kl_coef: 0%.1, but it was 0 when the stage began", tostring(err))
+  end)
+
   it("takes rewards of tokens, beside a score or alone", function()
     for _, with_score in ipairs { true, false } do
       local _, list = run(function(t)

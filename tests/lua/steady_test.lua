@@ -3,7 +3,8 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 
-local function experiment(steps)
+-- kind: of the one stage; critic: of "ppo"
+local function experiment(steps, kind, critic)
   return grpo.experiment {
     name = "steady",
     model = {
@@ -21,13 +22,15 @@ local function experiment(steps)
     },
     sampling = { group_size = 4, max_new_tokens = 12 },
     rewards = { function(text) return select(2, text:gsub("a", "")) end },
-    train = { steps = steps, prompts_per_step = 3, lr = 1e-4, kl = 0.01 },
+    train = { steps = steps, prompts_per_step = 3, lr = 1e-4, kl = kind == "grpo" and 0.01 or nil,
+      ppo = { critic = critic, minibatches = kind == "ppo" and 2 or nil } },
+    stages = { { kind = kind } },
   }
 end
 
 describe("a steady run", function()
   it("allocates nothing outside Lua from step 3 to 1000, with lengths that vary", function()
-    local tr = grpo.trainer(experiment(1000))
+    local tr = grpo.trainer(experiment(1000, "grpo"))
     local lengths, after_three = {}, nil
     while true do
       local m = tr:step()
@@ -45,5 +48,15 @@ describe("a steady run", function()
     assert.is_true(now.live <= after_three.live) -- a closed graph may have given some back
     local growth = now.peak_rss - after_three.peak_rss -- Lua's own garbage
     assert.is_true(core.version().sanitizer or growth < 8 * 2 ^ 20)
+  end)
+
+  it("nor does one with a critic", function()
+    for _, critic in ipairs { "shared", "separate" } do
+      local tr, after_three = grpo.trainer(experiment(150, "ppo", critic)), nil
+      while tr:step() do
+        if tr.step_count == 3 then after_three = core.mem() end
+      end
+      assert.equal(after_three.allocations, core.mem().allocations)
+    end
   end)
 end)

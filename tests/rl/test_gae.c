@@ -1,5 +1,5 @@
-/* Every case of oracles/ppo/cases.json: GAE alone, then rewards, advantages, returns, both losses and
- * their gradients; and what the cases do not cover. */
+/* Every case of oracles/ppo/cases.json: GAE alone, then rewards, advantages, returns, both losses
+ * and their gradients; and what the cases do not cover. */
 #include <math.h>
 
 #include "base/json.h"

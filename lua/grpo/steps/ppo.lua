@@ -4,6 +4,7 @@
 -- reward) -> values of the rollout, GAE, minibatches with policy and value loss, all in src/rl/ppo.c.
 
 local core = require "grpo.core"
+local errors = require "grpo.errors"
 local sampled = require "grpo.steps.sampled"
 local scheduled = require "grpo.scheduled"
 local statistics = require "grpo.statistics"
@@ -109,6 +110,10 @@ function ppo.step(stage, p)
   local config = stage.config
   local coef = scheduled(config, "train.ppo.kl_coef", config.train.ppo.kl_coef, p)
   local lr = scheduled(config, "train.lr", config.train.lr, p)
+  if coef > 0 and not stage.reference then
+    errors.raise("EARG", "train.ppo.kl_coef: %g, but it was 0 when the stage began, so there is no reference; begin "
+      .. "with a schedule or more than 0", coef)
+  end
   local s = sampled.gather(stage, p)
   if stage.reference and ppo.needs_reference(config) then sampled.reference(stage, s) end
   sampled.publish(stage, s)
