@@ -17,6 +17,8 @@
 --     batch_size=32 (windows a step)   steps   lr   clip   clip_high
 --   mode=denoise masked training, seeing both ways: held-out loss on masked characters, beside the entropy of single
 --                ones: steps window batch_size lr mask_ratio=X (default: from 0.1 to 1)
+--                positions=rotary (default: a model of the same size with rotary positions, which learns to look at
+--                neighbours several times sooner) | learned (GPT-2)
 --   mode=ppo     the same rewards with a critic: gamma lambda value_coef; its KL is in the reward
 --
 -- All: seed, size=char (6 layers of 384) | small (4 of 128) | tiny, sample_every=N steps between texts in the log,
@@ -149,6 +151,11 @@ if mode == "denoise" then
   local window = integer_arg("window", tiny and 64 or 128)
   local lr     = number_arg("lr", learn_lr[size])
   local ratio  = number_arg("mask_ratio", 0)
+  if text_arg("positions", "rotary", "rotary learned") == "rotary" then
+    local shape = ({ char = { 6, 384, 6 }, small = { 4, 128, 4 }, tiny = { 2, 32, 2 } })[size]
+    experiment.model.config = { model_type = "llama", num_hidden_layers = shape[1], hidden_size = shape[2],
+      num_attention_heads = shape[3], intermediate_size = shape[2] * 8 // 3, max_position_embeddings = 256 }
+  end
   experiment.data  = { train = windows({ window = window, stride = 1 }, 0, HELD_OUT),
     eval = windows({ window = window }, HELD_OUT, 1), max_prompt_tokens = window }
   experiment.train = {
