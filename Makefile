@@ -265,6 +265,7 @@ check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
 	tools/check-resume
+	tools/check-embed
 	tools/check-llama-cpp
 	tools/check-tensorboard
 	tools/check-neon

@@ -31,6 +31,19 @@ done
 
 result "the C host has less than 60 lines" "$(awk 'END { if (NR >= 60) print NR }' examples/embed/train.c)"
 
+# The page about it: its code is that of the hosts, and it names them all.
+all=$(cat examples/embed/*) wrong="" block="" inside=""
+while IFS= read -r line; do
+  case $line in
+    '```'?*) inside=1 block="" ;;
+    '```') [ -n "$inside" ] && [[ "$all" != *"$block"* ]] && wrong+=$block; inside="" ;;
+    *) [ -n "$inside" ] && block+=$line$'\n' ;;
+  esac
+done <docs/embedding.md
+result "the code in docs/embedding.md is that of examples/embed" "$wrong"
+result "docs/embedding.md names every host" \
+  "$(for f in examples/embed/*; do grep -qF "(../$f)" docs/embedding.md || echo "$f"; done)"
+
 # last_line COMMAND... : of its output; what it says on stderr is a failure
 last_line() { timeout 300 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || echo "exit $?"; cat "$tmp/err"; tail -n 1 "$tmp/out"; }
 

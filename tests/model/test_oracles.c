@@ -46,7 +46,7 @@ static double relative_error(const real *x, const real *want, size_t n) {
 static Status pack_plain(Arena *a, const Config *c, Ints ids, Pack *p) {
   const int32_t *rest = ids.at + 1;
   const int len = ids.n - 1;
-  const PackGroup g = {ids.at, 1, 1, &rest, &len};
+  const PackGroup g = {ids.at, 1, 1, &rest, &len, 0};
   return pack_groups(a, c, 1, &g, p);
 }
 
@@ -207,8 +207,8 @@ static Status run_groups(Model *m, Tape *t, const Problem *p, int from, int n, d
   Tensor *h;
   for (int i = 0; i < SEQUENCES; i++) ids[i] = p->completion[i].at;
   for (int i = 0; i < n; i++)
-    g[i] = (PackGroup){p->prompt[from + i].at, p->prompt[from + i].n, PER_GROUP,
-                       ids + (from + i) * PER_GROUP, p->len + (from + i) * PER_GROUP};
+    g[i] = (PackGroup){p->prompt[from + i].at,       p->prompt[from + i].n,           PER_GROUP,
+                       ids + (from + i) * PER_GROUP, p->len + (from + i) * PER_GROUP, 0};
   try(pack_groups(&t->arena, model_config(m), n, g, pack));
   try(model_hidden(m, t, pack, &h));
   return model_logp(m, t, pack, h, temperature, NULL, NULL, out);

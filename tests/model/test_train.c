@@ -25,7 +25,7 @@ static void batch_init(Batch *b, int vocab) {
       some_ids(b->ids[g][i], b->len[g][i], vocab, (uint64_t)(100 + g * 10 + i));
       b->completion[g][i] = b->ids[g][i];
     }
-    b->group[g] = (PackGroup){b->prompt[g], prompts[g], PER_GROUP, b->completion[g], b->len[g]};
+    b->group[g] = (PackGroup){b->prompt[g], prompts[g], PER_GROUP, b->completion[g], b->len[g], 0};
   }
 }
 
@@ -298,7 +298,7 @@ static void check_step_bytes(Model *m, int groups, StepMemory kind) {
   Tensor *h, *out;
   some_ids(ids, 64, model_config(m)->vocab_size, 1);
   for (int i = 0; i < G; i++) completion[i] = ids + i, len[i] = 3 + 3 * i;
-  for (int i = 0; i < groups; i++) g[i] = (PackGroup){ids, 30, G, completion, len};
+  for (int i = 0; i < groups; i++) g[i] = (PackGroup){ids, 30, G, completion, len, 0};
   OK(tape_init(&t, m->pool));
   OK(model_set_trainable(m, train));
   model_set_checkpointing(m, kind == STEP_CHECKPOINTED);
