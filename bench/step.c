@@ -66,7 +66,8 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   double *advantage = malloc((size_t)(prompts * group) * sizeof *advantage);
   if (!ids || !p || !advantage) exit(1);
   for (int i = 0; i < prompt_len; i++) ids[i] = i * 37 % c->vocab_size;
-  for (int i = 0; i < prompts; i++) p[i] = (Prompt){ids, prompt_len, (uint32_t)i};
+  for (int i = 0; i < prompts; i++)
+    p[i] = (Prompt){.ids = ids, .len = prompt_len, .index = (uint32_t)i};
   for (int i = 0; i < prompts * group; i++) advantage[i] = i % 2 ? 1 : -1;
   for (int r = 0; r < RUNS; r++) {
     RolloutOptions ro = {.group = group};

@@ -52,7 +52,8 @@ local improve = {
     kind = "ppo",
     train = {
       steps = steps, prompts_per_step = 32, lr = schedule.cosine { peak = 6e-5, warmup = 5, final = 6e-6 },
-      ppo = { critic = args.critic or "shared", kl_coef = 0.0 },
+      -- a shared critic's loss trains the policy's layers too: in a model this small, weigh it little
+      ppo = { critic = args.critic or "shared", value_coef = args.critic == "separate" and 0.1 or 0.01, kl_coef = 0.0 },
     },
   },
 }

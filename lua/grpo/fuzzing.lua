@@ -43,6 +43,16 @@ local function texts_of(rows, seed, count)
   return list
 end
 
+-- An entry that gave one thing for a text and another for the same text again, and the two.
+local function differing(entries, c, again)
+  for _, entry in ipairs(entries) do
+    local v, w = c.rewards[entry.name], again.rewards[entry.name]
+    if v ~= w and not (c.errors and c.errors[entry.name]) and not (again.errors and again.errors[entry.name]) then
+      return entry, v, w
+    end
+  end
+end
+
 -- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures = sentences, one for
 -- each reward and line }
 function fuzzing.run(path, count, o)
@@ -54,11 +64,19 @@ function fuzzing.run(path, count, o)
   local limits = config and config.limits.reward or generous
   local texts, failures, seen = texts_of(rows, config and config.seed or 0, count), {}, {}
   for k, item in ipairs(texts) do
-    local c = rollout.made { text = item.text, row = rows[(k - 1) % #rows + 1] }
+    local row = rows[(k - 1) % #rows + 1]
+    local c, again = rollout.made { text = item.text, row = row }, rollout.made { text = item.text, row = row }
     rewarding.score(entries, { c }, limits, "skip")
-    for _, entry in ipairs(entries) do
-      local message = c.errors and c.errors[entry.name]
-      local place = message and entry.name .. (message:match("[^%s:]+:%d+:") or "")
+    rewarding.score(entries, { again }, limits, "skip")
+    local entry, v, w = differing(entries, c, again)
+    if entry and not seen[entry] then
+      seen[entry] = true
+      failures[#failures + 1] = ("on %s: rewards.%s gives %s, then %s: it depends on more than its arguments"):format(
+        item.name, entry.name, tostring(v), tostring(w))
+    end
+    for _, failed in ipairs(entries) do
+      local message = c.errors and c.errors[failed.name]
+      local place = message and failed.name .. (message:match("[^%s:]+:%d+:") or "")
       if place and not seen[place] then
         seen[place] = true
         failures[#failures + 1] = ("on %s: %s"):format(item.name, display.clean(message))

@@ -68,7 +68,8 @@ function expected.write(path, report)
     kernels[row.compute] = kernels[row.compute] or {}
     kernels[row.compute][name] = tonumber(("%.2f"):format((ratio_of(row))))
   end)
-  core.fs.write(path, core.json_encode(known, { indent = 2 }) .. "\n")
+  local ok, message, code = core.fs.write(path, core.json_encode(known, { indent = 2 }) .. "\n")
+  if not ok then error(core.error(code, "--write-expected: " .. message), 0) end
 end
 
 return expected
