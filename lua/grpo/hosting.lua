@@ -15,7 +15,9 @@ local function tame(host)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
     host.log(table.concat(parts, "\t", 1, parts.n))
   end
-  os.exit = function() errors.raise("EARG", "os.exit: would end the program around this run") end -- luacheck: ignore 122
+  os.exit = function() -- luacheck: ignore 122
+    errors.raise("EARG", "os.exit: would end the program around this run")
+  end
   local setlocale = os.setlocale
   os.setlocale = function(locale, category) -- luacheck: ignore 122
     if locale ~= nil then errors.raise("EARG", "os.setlocale: the locale is that of the program around this run") end

@@ -3,6 +3,6 @@
 #define GRPO_BASE_VERSION_H
 
 __attribute__((visibility("default"))) const char *grpo_version(void); /* "0.1.0" */
-const char *grpo_commit(void);  /* short hash, or "unknown" */
+const char *grpo_commit(void); /* short hash, or "unknown" */
 
 #endif

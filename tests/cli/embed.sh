@@ -92,6 +92,7 @@ int main(int argc, char **argv) {
 }
 C
 if [ "${build##*/}" = release ]; then # with the archive: it must do without the shared library
+  # shellcheck disable=SC2046  # pkg-config gives words
   "${CC:-cc}" -Iinclude -o "$tmp/host" "$tmp/host.c" "$build/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8 libcjson \
     $(pkg-config --exists libutf8proc && echo libutf8proc)) -lm -ldl -pthread 2>"$tmp/err" ||
     result "a host links with libgrpo.a" "$(head -n 5 "$tmp/err")"

@@ -41,7 +41,7 @@ end
 -- Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
-  local text, message, code = o.text, nil, nil
+  local text, message, code = o.text
   if not text then text, message, code = core.fs.read(path) end
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
