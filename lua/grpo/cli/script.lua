@@ -37,8 +37,8 @@ function script.forget_saved()
   for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
 end
 
--- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: a directory searched before all others.
--- Returns the Experiment.
+-- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: a directory searched
+-- before all others.  Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = o.text
