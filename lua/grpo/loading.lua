@@ -86,6 +86,12 @@ local function load_model(model, config, tokenizer, from, masks)
   return loaded, loaded.tokenizer, about
 end
 
+-- The longest sequence of a model, whatever its family calls it.
+function loading.context(model)
+  local config = model.config
+  return config.max_position_embeddings or config.n_positions
+end
+
 -- A model with random weights.
 local function make_model(model, config, tokenizer, masks)
   local shape = model.config
