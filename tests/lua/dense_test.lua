@@ -156,7 +156,7 @@ describe("a completion with a target", function()
     for i, c in ipairs(tr.batch.completions) do
       local before = tr.batch.prompts[(i - 1) // 4 + 1].ids
       before = before[#before]
-      for k, id in ipairs(c.ids) do
+      for _, id in ipairs(c.ids) do
         at = at + 1
         assert.near(counted:logprobs(before)[id + 1], ref[at], 1e-5)
         before = id
