@@ -8,7 +8,7 @@ local shared = require "grpo.share"
 local script = {}
 
 -- Undefined globals are errors, in the script and in what it requires; the globals of a host stay as they are.
-local function strict()
+function script.strict()
   if not core.is_guest() then core.strict(_G) end
 end
 
@@ -57,7 +57,7 @@ function script.load(path, o)
   end
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
-  strict()
+  script.strict()
   local ok, result
   if o.modules then
     ok, result = script.with_saved(o.modules, core.protected, chunk)
