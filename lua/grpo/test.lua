@@ -2,7 +2,8 @@
 --
 --   describe(name, fn)  it(name, fn)  before_each(fn)  after_each(fn)  pending(name_or_reason)
 --   assert.equal(expected, actual)  assert.same (deep)  assert.near(expected, actual, tolerance)
---   assert.is_true  is_false  is_nil  truthy  falsy  matches(pattern, s)
+--   assert.is_true  is_false  is_nil  is_number  is_string  is_table  is_boolean  is_function  truthy  falsy
+--   assert.matches(pattern, s)
 --   assert.has_error(fn[, message])  error_matches(fn, pattern)
 -- `assert.is_not.X` turns any of them round, `assert.are`, `assert.is` and `assert.has` read
 -- well, and assert(value, message) is still Lua's own.  pending("why") inside a test skips it.
@@ -95,6 +96,10 @@ for alias, name in pairs {
 } do
   checks[alias] = checks[name]
 end
+for _, kind in ipairs { "number", "string", "table", "boolean", "function" } do
+  checks["is_" .. kind] = function(got) return type(got) == kind, expected("a " .. kind, got) end
+  checks[kind] = checks["is_" .. kind]
+end
 local function assertions()
   local plain, negated = {}, {}
   for name, check in pairs(checks) do
@@ -111,6 +116,9 @@ local function assertions()
   end
   plain.are, plain.is, plain.has = plain, plain, plain
   plain.is_not, plain.are_not, plain.has_no, plain.no = negated, negated, negated, negated
+  for name, check in pairs(negated) do
+    if name:find("^is_") then plain["is_not_" .. name:sub(4)] = check end
+  end
   plain.is_not_nil, plain.not_equal, plain.has_no_error =
     negated.is_nil, negated.equal, negated.has_error
   return setmetatable(plain, {
