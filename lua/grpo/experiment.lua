@@ -8,6 +8,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local meaning = require "grpo.meaning"
+local templates = require "grpo.templates"
 local rewarding = require "grpo.rewarding"
 local sorted_pairs = require "grpo.sorted"
 local steps = require "grpo.steps"
@@ -356,6 +357,7 @@ local function resolve(layers, stage_index)
   end
   lay_overrides(result, origins, stage_index)
   fill_defaults(result, origins)
+  result.model.chat_template = templates.find(result.model.chat_template) or result.model.chat_template
   return result, origins
 end
 

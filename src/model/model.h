@@ -122,18 +122,18 @@ typedef struct Pack {
   int nspans;
   const PackSpan *spans;
   int nout;
-  const int32_t *out_rows; /* [nout] the row that predicts output i */
-  const int32_t *targets;  /* [nout] */
-  int nvalues;             /* with end_below, states that a critic judges: before each token of a
+  const int32_t *out_rows;   /* [nout] the row that predicts output i */
+  const int32_t *targets;    /* [nout] */
+  int nvalues;               /* with end_below, states that a critic judges: before each token of a
                               completion, and after the last one where that is a row */
   const int32_t *value_rows; /* [nvalues], completion after completion */
-  const RngKey *dropout;   /* an adapter's dropout is on; seed, step and prompt (the unit) are the
+  const RngKey *dropout;     /* an adapter's dropout is on; seed, step and prompt (the unit) are the
                               caller's, sample holds the iteration; NULL: off */
   bool one_pass; /* what will be sent back through model_logp does not depend on its result: the
                     head is multiplied with once less, backward fills the result in (attrs.h) */
   const real *ref_table; /* [vocab, vocab] logits of a reference that looks at the token before
                             only; NULL: none */
-  Replay *replay; /* results of these rows that were kept while decoding; NULL: none.  Not with
+  Replay *replay;     /* results of these rows that were kept while decoding; NULL: none.  Not with
                      gradient checkpointing */
   bool bidirectional; /* a token sees what follows in its span too: no replay then */
 } Pack;

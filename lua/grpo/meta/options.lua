@@ -32,7 +32,7 @@
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights
 ---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its results: the same bits, less memory, more time (default false)
----@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
+---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
 
 ---@class grpo.Options.model.lora
 ---@field rank? integer rank of the adapter (default 8)
