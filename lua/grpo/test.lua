@@ -98,7 +98,7 @@ for alias, name in pairs {
 end
 for _, kind in ipairs { "number", "string", "table", "boolean", "function" } do
   checks["is_" .. kind] = function(got) return type(got) == kind, expected("a " .. kind, got) end
-  checks[kind] = checks["is_" .. kind]
+  if kind ~= "function" then checks[kind] = checks["is_" .. kind] end -- assert.is.number
 end
 local function assertions()
   local plain, negated = {}, {}
@@ -116,9 +116,6 @@ local function assertions()
   end
   plain.are, plain.is, plain.has = plain, plain, plain
   plain.is_not, plain.are_not, plain.has_no, plain.no = negated, negated, negated, negated
-  for name, check in pairs(negated) do
-    if name:find("^is_") then plain["is_not_" .. name:sub(4)] = check end
-  end
   plain.is_not_nil, plain.not_equal, plain.has_no_error =
     negated.is_nil, negated.equal, negated.has_error
   return setmetatable(plain, {

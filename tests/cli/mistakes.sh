@@ -48,7 +48,7 @@ cat >kinds_test.lua <<'LUA'
 describe("kinds", function()
   it("busted's checks of types", function()
     assert.is_number(1) assert.is_string("") assert.is_table({}) assert.is_boolean(false) assert.is_function(print)
-    assert.is_not_number("1") assert.is_not.string(1)
+    assert.is_not.number("1") assert.is_not.is_string(1)
   end)
   it("fails", function() assert.is_number("1") end)
 end)
