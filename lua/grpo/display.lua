@@ -195,7 +195,9 @@ end
 function View:completions(tr, n)
   local group = telling_group(tr.batch.completions)
   n = math.min(n, #group)
-  self:info(("  step %d, prompt: "):format(tr.stage.step) .. display.clean(group[1].prompt):gsub("\n", " "), "2")
+  local number = tr.stage.step
+  if tr.step_count ~= number then number = ("%d (%d in all)"):format(number, tr.step_count) end
+  self:info(("  step %s, prompt: "):format(number) .. display.clean(group[1].prompt):gsub("\n", " "), "2")
   for i = 1, n do
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
@@ -276,8 +278,9 @@ function View:summary(directory)
   end
   if directory then
     local fills_in = self.reports[#self.reports]["eval/masked_loss"] ~= nil
-    self:info(fills_in and ("\ntry it: ./grpo eval %s"):format(directory)
-      or ("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
+    local program = rawget(_G, "arg") and tostring(arg[0]):find("grpo$") and arg[0] or "grpo"
+    self:info(fills_in and ("\ntry it: %s eval %s"):format(program, directory)
+      or ("\ntry it: %s generate %s \"...\"   %s eval %s"):format(program, directory, program, directory))
   end
 end
 
