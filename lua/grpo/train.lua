@@ -496,7 +496,7 @@ function methods:run()
 end
 
 -- Where a run that is not at its end has stopped, and how it goes on.
-function methods:say_end(why)
+local function say_end(self, why)
   if not self.directory or (why ~= "interrupted" and why ~= "stopped") then return end
   local reason = why == "stopped" and (" (%s)"):format(tostring(self.stop_reason)) or ""
   self.view:info(display.clean(("%s%s at step %d of %d, after a checkpoint; 'grpo run --resume=%s' goes on"):format(why,
@@ -508,7 +508,7 @@ end
 function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
   if self.control then self.control:close() end
-  self:say_end(why)
+  say_end(self, why)
   self.view:close()
   if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if self.directory then
