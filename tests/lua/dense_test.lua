@@ -86,6 +86,26 @@ describe("windows of a text", function()
     os.remove(p)
   end)
 
+  it("take little beside the text, and their number is whole", function()
+    for _, piece in ipairs { "abcdefgh", "a\u{e9}b\u{20ac}" } do
+      local long = piece:rep(200000)
+      collectgarbage()
+      local before = collectgarbage "count"
+      local ds = grpo.data.windows(long, { window = 100, from = 0.25, stride = 7 })
+      collectgarbage()
+      assert.is_true(collectgarbage "count" - before < 0.75 * #long / 1024 + 1500)
+      local n = utf8.len(long) - utf8.len(long) // 4
+      assert.equal((n - 100) // 7 + 1, #ds)
+      for _, i in ipairs { 1, 2, 9, 10, 19, 1000, #ds } do
+        local at = utf8.len(long) // 4 + (i - 1) * 7 + 1
+        local a, b = utf8.offset(long, at), utf8.offset(long, at + 100) or #long + 1
+        assert.equal(long:sub(a, b - 1), ds[i].text)
+        assert.equal(ds[i].text, ds[i].prompt .. ds[i].target)
+      end
+    end
+    assert.equal("integer", math.type(#grpo.data.windows("abcd", { window = 2, stride = 1e15 })))
+  end)
+
   it("name what cannot be", function()
     assert.matches("leave nothing", message_of(grpo.data.text, path, { from = 0.5, to = 0.5 }))
     assert.matches("did you mean 'stride'", message_of(grpo.data.text, path, { strde = 2 }))
