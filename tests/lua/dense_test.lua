@@ -113,6 +113,24 @@ describe("windows of a text", function()
   end)
 end)
 
+describe("a group of one", function()
+  local function one(changes)
+    local t = { kl = 0, kl_estimator = "k3" }
+    for k, v in pairs(changes or {}) do t[k] = v end
+    return experiment { sampling = { group_size = 1 }, train = t }
+  end
+
+  it("is refused where its advantages would all be 0", function()
+    assert.matches("sampling.group_size: 1 leaves nothing to compare with", message_of(one))
+  end)
+
+  it("may have no baseline, a KL or a loss of its own", function()
+    one { advantage = { baseline = "none", scale = "none" } }
+    one { kl = 0.1, kl_estimator = "full" }
+    one { loss = function(t) return t.logp:sum() end }
+  end)
+end)
+
 -- The second implementation of dense advantages: lists per completion in, the same out.
 describe("dense advantages", function()
   it("are the readable ones", function()
