@@ -102,6 +102,8 @@ says "a row without a prompt: what it has" 2 'row\.prompt is nil for a row \(it 
   "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)
 says "help of an option" 0 '^option train\.lr ' "$GRPO" help train.lr
 says "help of a function" 0 '^data\.jsonl\(path\)' "$GRPO" help grpo.data.jsonl
+says "help of a module" 0 '^  grpo\.tokenizer\.chars\(text, opts\)' "$GRPO" help grpo.tokenizer
+says "help of everything names the modules" 0 '^  \.tokenizer ' "$GRPO" help grpo
 says "help rewards: what a reward is" 0 'function\(text, row, c\)' "$GRPO" help rewards
 says "help of nothing known" 2 "unknown command or name 'runn', did you mean 'run'" "$GRPO" help runn
 mkdir here && cd here || exit 1
