@@ -220,8 +220,9 @@ function View:evaluation(_, report)
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
   end
   if report["eval/masked_loss"] then
-    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f below their frequencies' %.3f; %.1f %% right"):format(
-      report["eval/masked_loss"], report["eval/below_unigram"], report["eval/unigram_entropy"],
+    local below = report["eval/below_unigram"]
+    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f %s their frequencies' %.3f; %.1f %% right"):format(
+      report["eval/masked_loss"], math.abs(below), below < 0 and "above" or "below", report["eval/unigram_entropy"],
       100 * report["eval/masked_accuracy"])
   end
   if graded(report) then
@@ -268,7 +269,8 @@ function View:summary(directory)
   end
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do
-    local row = ("%-14s"):format(report.label or "")
+    local row = ("%-14s"):format(report.label == "step" and report.step and ("step %d"):format(report.step)
+      or report.label or "")
     for _, name in ipairs(names) do
       row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
     end
