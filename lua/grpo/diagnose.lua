@@ -15,7 +15,7 @@ local rules = {
   },
   {
     name = "truncated",
-    test = function(m) return (m["completions/clipped_ratio"] or 0) > 0.5 end,
+    test = function(m, watcher) return not watcher.fixed_length and (m["completions/clipped_ratio"] or 0) > 0.5 end,
     line = "most completions are cut off (completions/clipped_ratio > 0.5): the reward may never see an answer; "
       .. "raise sampling.max_new_tokens",
   },
@@ -78,8 +78,10 @@ function Watcher:remember(metrics)
 end
 
 -- Lines to show after this step; a rule speaks when its pattern has held, and again much later at the earliest.
-function Watcher:step(metrics)
+-- context, optional: { fixed_length = completions are as long as what they are compared with }.
+function Watcher:step(metrics, context)
   local lines, step = {}, metrics.step or 0
+  self.fixed_length = context and context.fixed_length
   self:remember(metrics)
   for _, rule in ipairs(rules) do
     if rule.test(metrics, self) then

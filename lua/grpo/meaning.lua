@@ -5,9 +5,10 @@
 
 local core = require "grpo.core"
 local environment = require "grpo.environment"
-local nearest = require("grpo.options").nearest
+local options = require "grpo.options"
 local places = require "grpo.places"
 local steps = require "grpo.steps"
+local templates = require "grpo.templates"
 local tools = require "grpo.tools"
 
 local meaning = {}
@@ -24,7 +25,7 @@ local function value_at(t, path)
 end
 
 local function hint(name, known)
-  local near = type(name) == "string" and nearest(name, known)
+  local near = type(name) == "string" and options.nearest(name, known)
   return near and (", did you mean '%s'?"):format(near) or ""
 end
 
@@ -40,8 +41,8 @@ local function check_version(config, origin, complain)
   if type(config.model.chat_template) == "string" then
     local text = config.model.chat_template
     if not text:find "{[{%%]" then
-      complain("model.chat_template", "%q is no Jinja template (names are not known here); give the template's text "
-        .. "or a function(messages, opts)", text:sub(1, 40))
+      complain("model.chat_template", "%q is no Jinja template, nor the name of one, %s; give a name, the template's "
+        .. "text or a function(messages, opts)", text:sub(1, 40), options.advice(text, templates.names))
     end
     local ok, err = pcall(require "grpo.jinja".compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end

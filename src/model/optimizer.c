@@ -1,9 +1,7 @@
 #include "model/optimizer.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -149,28 +147,10 @@ Status optimizer_save(const Optimizer *o, const char *path) {
   return s;
 }
 
-static Status read_steps(const Safetensors *f, uint64_t *out) {
-  const char *text = safetensors_metadata(f, "step");
-  char *end = NULL;
-  errno = 0;
-  const unsigned long long v = text ? strtoull(text, &end, 10) : 0;
-  if (!text || end == text || *end || errno || *text == '-')
-    return fail(GRPO_EFORMAT, "%s: no step count; is it an optimizer's file?", f->path);
-  *out = v;
-  return GRPO_OK;
-}
-
 static Status find_moment(const Safetensors *f, const Param *p, int k, const StTensor **out) {
   char name[NAME_BYTES];
   snprintf(name, sizeof name, "%s.%s", p->name, moment_name[k]);
-  const StTensor *t = safetensors_find(f, name);
-  if (!t) return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing", f->path, name);
-  bool same = t->type == ST_F32 && t->ndim == p->t.ndim;
-  for (int d = 0; same && d < p->t.ndim; d++) same = t->dim[d] == (uint64_t)p->t.dim[d];
-  if (!same)
-    return fail(GRPO_EFORMAT, "%s: tensor '%s' has not the shape of its parameter", f->path, name);
-  *out = t;
-  return GRPO_OK;
+  return safetensors_like(f, name, &p->t, out);
 }
 
 /* Everything is checked before anything is changed. */
@@ -194,7 +174,7 @@ Status optimizer_load(Optimizer *o, const char *path) {
   uint64_t steps = 0;
   try(check_model(o));
   try(safetensors_open(&f, path));
-  Status s = read_steps(&f, &steps);
+  Status s = safetensors_steps(&f, &steps);
   if (s == GRPO_OK) s = read_moments(o, &f, false);
   if (s == GRPO_OK) s = read_moments(o, &f, true);
   if (s == GRPO_OK) o->steps = steps;

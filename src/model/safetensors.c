@@ -1,5 +1,6 @@
 #include "model/safetensors.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,6 +222,27 @@ const char *safetensors_metadata(const Safetensors *s, const char *key) {
       return v ? json_string(v) : NULL;
     }
   return NULL;
+}
+
+Status safetensors_like(const Safetensors *s, const char *name, const Tensor *like,
+                        const StTensor **out) {
+  const StTensor *t = *out = safetensors_find(s, name);
+  if (!t) return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing", s->path, name);
+  bool same = t->type == ST_F32 && t->ndim == like->ndim;
+  for (int d = 0; same && d < t->ndim; d++) same = t->dim[d] == (uint64_t)like->dim[d];
+  if (same) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: tensor '%s' has not the shape of its parameter", s->path, name);
+}
+
+Status safetensors_steps(const Safetensors *s, uint64_t *out) {
+  const char *text = safetensors_metadata(s, "step");
+  char *end = NULL;
+  errno = 0;
+  const unsigned long long v = text ? strtoull(text, &end, 10) : 0;
+  if (!text || end == text || *end || errno || *text == '-')
+    return fail(GRPO_EFORMAT, "%s: no step count; is it a file of training state?", s->path);
+  *out = v;
+  return GRPO_OK;
 }
 
 void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out) {

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "grad/tensor.h"
 
 typedef enum StType {
 #define TYPE(name, bits) ST_##name,
@@ -49,8 +50,13 @@ Status safetensors_open(Safetensors *out, const char *path);
 void safetensors_close(Safetensors *s);                                   /* a zeroed one is fine */
 const StTensor *safetensors_find(const Safetensors *s, const char *name); /* NULL: none */
 const char *safetensors_metadata(const Safetensors *s, const char *key);  /* NULL: none */
-const char *st_type_name(StType t);                                       /* "BF16" */
-bool st_type_is_float(StType t); /* F32, F16, BF16: what st_read understands */
+/* The tensor `name`, which must be F32 of `like`'s shape. */
+Status safetensors_like(const Safetensors *s, const char *name, const Tensor *like,
+                        const StTensor **out);
+/* The metadata "step" of a file of training state, a whole number. */
+Status safetensors_steps(const Safetensors *s, uint64_t *out);
+const char *st_type_name(StType t); /* "BF16" */
+bool st_type_is_float(StType t);    /* F32, F16, BF16: what st_read understands */
 /* Values from .. from + n - 1, widened exactly. */
 void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out);
 

@@ -1,9 +1,7 @@
 #include "rl/critic.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -178,42 +176,21 @@ Status critic_save(const Critic *c, const char *dir) {
   return optimizer_save(c->optimizer, path);
 }
 
-static Status find(const Safetensors *f, const char *name, const Tensor *like,
-                   const StTensor **out) {
-  const StTensor *t = *out = safetensors_find(f, name);
-  if (!t) return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing", f->path, name);
-  bool same = t->type == ST_F32 && t->ndim == like->ndim;
-  for (int d = 0; same && d < t->ndim; d++) same = t->dim[d] == (uint64_t)like->dim[d];
-  if (same) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: tensor '%s' has not the shape of the critic's", f->path, name);
-}
-
 /* Everything is checked before anything is changed. */
 static Status read_tensors(Critic *c, const Safetensors *f, bool write) {
   const StTensor *t;
   const Param *p;
   for (int k = 0; k < HEAD_TENSORS; k++) {
-    try(find(f, head_name[k], &c->head, &t));
+    try(safetensors_like(f, head_name[k], &c->head, &t));
     if (write) st_read(t, 0, t->n, head_tensor(c, k));
   }
   for (int i = 0; (p = next_trained(c, &i));) {
-    try(find(f, p->name, &p->t, &t));
+    try(safetensors_like(f, p->name, &p->t, &t));
     if (write) st_read(t, 0, t->n, p->t.data);
   }
   if (f->count == num_tensors(c)) return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: %zu tensors, this critic has %zu; was train.ppo.critic another?",
               f->path, f->count, num_tensors(c));
-}
-
-static Status read_steps(const Safetensors *f, uint64_t *out) {
-  const char *text = safetensors_metadata(f, "step");
-  char *end = NULL;
-  errno = 0;
-  const unsigned long long v = text ? strtoull(text, &end, 10) : 0;
-  if (!text || end == text || *end || errno || *text == '-')
-    return fail(GRPO_EFORMAT, "%s: no step count; is it a critic's file?", f->path);
-  *out = v;
-  return GRPO_OK;
 }
 
 Status critic_load(Critic *c, const char *dir) {
@@ -222,7 +199,7 @@ Status critic_load(Critic *c, const char *dir) {
   uint64_t steps = 0;
   try(path_in(path, dir, "critic.safetensors"));
   try(safetensors_open(&f, path));
-  Status s = read_steps(&f, &steps);
+  Status s = safetensors_steps(&f, &steps);
   if (s == GRPO_OK) s = read_tensors(c, &f, false);
   if (s == GRPO_OK) s = read_tensors(c, &f, true);
   if (s == GRPO_OK) c->steps = steps;

@@ -101,8 +101,7 @@ static void corrupt_row(const MaskOptions *o, const Config *c, int i, const Exam
   const int start = out->at[i], before = out->nout;
   TokenDraw miss = {.choice = 2};
   int missed = 0;
-  if (x->prompt_len)
-    memcpy(out->ids + start, x->prompt, (size_t)x->prompt_len * sizeof *x->prompt);
+  if (x->prompt_len) memcpy(out->ids + start, x->prompt, (size_t)x->prompt_len * sizeof *x->prompt);
   memcpy(out->ids + start + x->prompt_len, x->target, (size_t)x->target_len * sizeof *x->target);
   for (int t = x->prompt_len; t < x->prompt_len + x->target_len; t++) {
     const TokenDraw d = draw(&key, t);

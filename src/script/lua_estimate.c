@@ -105,15 +105,10 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   const struct {
     const char *name;
     size_t bytes;
-  } rows[] = {{"total", b->total},
-              {"weights", b->weights},
-              {"reference", b->reference},
-              {"optimizer", b->optimizer},
-              {"critic", b->critic},
-              {"cache", b->cache},
-              {"batch", b->batch},
-              {"activations", b->activations},
-              {"kept", b->kept}};
+  } rows[] = {
+      {"total", b->total},         {"weights", b->weights},         {"reference", b->reference},
+      {"optimizer", b->optimizer}, {"critic", b->critic},           {"cache", b->cache},
+      {"batch", b->batch},         {"activations", b->activations}, {"kept", b->kept}};
   lua_createtable(L, 0, 9);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, (lua_Integer)rows[i].bytes);

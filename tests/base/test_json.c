@@ -152,6 +152,12 @@ TEST(messages_name_source_line_and_column) {
   CHECK_STR(ERROR_OF("[1,\n \"x"), "f.json:2:2: a string that begins here has no end");
   CHECK_STR(ERROR_OF("{} x"), "f.json:1:4: more text after the end of the value");
   CHECK_STR(ERROR_OF("[\"\\u0000\"]"), "f.json:1:3: \\u0000 in a string is not supported");
+  Json *j;
+  static const char zeros[] = "{\"a\\u0000\": \"\\\\u0000\\u0000\"}";
+  CHECK(json_parse_zeros(zeros, sizeof zeros - 1, "f.json", &j) == GRPO_OK);
+  CHECK_STR(json_key(json_child(j)), "a" JSON_ZERO);
+  CHECK_STR(json_string(json_child(j)), "\\u0000" JSON_ZERO);
+  json_free(j);
   CHECK_STR(ERROR_OF("[\"\xff\"]"), "f.json:1:3: not UTF-8");
 }
 

@@ -54,6 +54,13 @@ describe("json.encode", function()
       assert.equal(x, json.decode(json.encode(x)))
     end
   end)
+  it("reads back texts that hold zero bytes", function()
+    for _, text in ipairs { "\0", "a\0b", "\0\0", "\\u0000", "\\\0", "\"\0\u{80}" } do
+      local back = json.decode(json.encode { [text] = text, list = { text, "x" } })
+      assert.equal(text, back[text])
+      assert.equal(text, back.list[1])
+    end
+  end)
   it("refuses what JSON cannot hold", function()
     assert.error_matches(function() json.encode(print) end, "cannot write a function")
     assert.error_matches(function() json.encode { 1, nil, 3, x = 1 } end, "keys")

@@ -28,6 +28,17 @@ describe("a model", function()
     assert.equal(m:count(), m:count { trainable = true })
     assert.equal(m:count(), grpo.model.new(m.config):count())
   end)
+
+  it("has a row for each of its tokenizer's tokens, where its config does not say how many", function()
+    local own = grpo.tokenizer.chars("ab")
+    local bare = { model_type = "gpt2", n_embd = 8, n_layer = 1, n_head = 1, n_positions = 16 }
+    assert.equal(#own, grpo.model.new(bare, { tokenizer = own }).config.vocab_size)
+    assert.is_nil(bare.vocab_size)
+    assert.equal(50257, grpo.model.new(bare).config.vocab_size)
+    bare.vocab_size = 9
+    assert.equal(9, grpo.model.new(bare, { tokenizer = own }).config.vocab_size)
+  end)
+
   it("names its parameters", function()
     local count, names = 0, {}
     for name, tensor, trainable in m:parameters() do

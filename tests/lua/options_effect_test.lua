@@ -459,7 +459,8 @@ end)
 describe("options that would have no effect", function()
   local cases = {
     { "model%.dtype: training all weights keeps them in f32", function(t) t.model.dtype = "bf16" end },
-    { "model%.chat_template: \"chatml\" is no Jinja", function(t) t.model.chat_template = "chatml" end },
+    { "model%.chat_template: \"chatnl\" is no Jinja template, nor the name of one, did you mean 'chatml'",
+      function(t) t.model.chat_template = "chatnl" end },
     { "model%.chat_template: template:1: ", function(t) t.model.chat_template = "{% if x" end },
     { "train%.reuse_rollout: keeps what model%.gradient_checkpointing does not", function(t)
       t.train.reuse_rollout, t.model.gradient_checkpointing = true, true

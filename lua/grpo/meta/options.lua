@@ -11,7 +11,7 @@
 ---@field reference? string|boolean what KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
 ---@field data? grpo.Options.data
 ---@field sampling? grpo.Options.sampling
----@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> reward functions or entries, as a list or by name
+---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, weight=, fn= }; as a list or by name
 ---@field reward? grpo.Options.reward
 ---@field limits? grpo.Options.limits
 ---@field tools? table<string, grpo.Tool|function> tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
@@ -32,7 +32,7 @@
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights
 ---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its results: the same bits, less memory, more time (default false)
----@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
+---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
 
 ---@class grpo.Options.model.lora
 ---@field rank? integer rank of the adapter (default 8)
