@@ -195,7 +195,8 @@ end
 -- Can the rewards of the new script score what was sampled last?  One that cannot would end the run.
 local function try_rewards(tr, e)
   local stage, new = tr.stage, e.stages[math.max(1, tr.stage_index)]
-  if not (tr.batch and stage and new and new.kind == stage.kind) or stage.config.reward.on_error ~= "stop" then return end
+  if not (tr.batch and stage and new and new.kind == stage.kind) then return end
+  if stage.config.reward.on_error ~= "stop" then return end
   require("grpo.inspect").try(tr, new.config.reward_entries)
 end
 
