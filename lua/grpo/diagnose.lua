@@ -1,5 +1,7 @@
 -- Patterns in the metrics that a user should hear about: what is seen, what it means, what to try.
 
+local sorted_pairs = require "grpo.sorted"
+
 local diagnose = {}
 
 local WINDOW = 5 -- a pattern must hold for so many steps in a row
@@ -58,6 +60,22 @@ local rules = {
   },
 }
 
+-- The first thing that went wrong in a step whose reward.on_error is not "stop".
+local function first_error(cs)
+  for _, c in ipairs(cs or {}) do
+    for _, message in sorted_pairs(c.errors or {}) do return message end
+  end
+  return "?"
+end
+
+rules[#rules + 1] = {
+  name = "errors",
+  window = 1,
+  test = function(m) return (m.reward_errors or 0) > 0 end,
+  line = "%d calls of rewards or the environment failed in this step (reward_errors); the first: %s",
+  argument = function(m, cs) return m.reward_errors, first_error(cs) end,
+}
+
 local Watcher = {}
 Watcher.__index = Watcher
 
@@ -78,7 +96,8 @@ function Watcher:remember(metrics)
 end
 
 -- Lines to show after this step; a rule speaks when its pattern has held, and again much later at the earliest.
-function Watcher:step(metrics)
+-- cs: the step's completions, if it has any.
+function Watcher:step(metrics, cs)
   local lines, step = {}, metrics.step or 0
   self:remember(metrics)
   for _, rule in ipairs(rules) do
@@ -87,7 +106,7 @@ function Watcher:step(metrics)
       local told = self.told[rule.name]
       if self.held[rule.name] >= (rule.window or WINDOW) and (not told or step - told >= AGAIN) then
         self.told[rule.name] = step
-        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics)) or rule.line
+        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics, cs)) or rule.line
       end
     else
       self.held[rule.name] = 0
