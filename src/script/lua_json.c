@@ -17,10 +17,26 @@ static const char null_key; /* its address is json_null, a light userdata */
 
 /* ---- reading ------------------------------------------------------------------------ */
 
+static void push_text(lua_State *L, const char *s) {
+  const char *zero = strstr(s, JSON_ZERO);
+  if (!zero) {
+    lua_pushstring(L, s);
+    return;
+  }
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  for (; zero; s = zero + 2, zero = strstr(s, JSON_ZERO)) {
+    luaL_addlstring(&b, s, (size_t)(zero - s));
+    luaL_addchar(&b, '\0');
+  }
+  luaL_addstring(&b, s);
+  luaL_pushresult(&b);
+}
+
 static void push_object(lua_State *L, const Json *j) {
   lua_createtable(L, 0, (int)json_count(j));
   for (const Json *c = json_child(j); c; c = json_next(c)) {
-    lua_pushstring(L, json_key(c));
+    push_text(L, json_key(c));
     push_json(L, c);
     lua_rawset(L, -3);
   }
@@ -47,7 +63,7 @@ void push_json(lua_State *L, const Json *j) {
     lua_pushboolean(L, json_bool(j));
     break;
   case JSON_STRING:
-    lua_pushstring(L, json_string(j));
+    push_text(L, json_string(j));
     break;
   case JSON_NUMBER:
     if (json_integer(j, &n))
@@ -76,7 +92,7 @@ static Json **push_document(lua_State *L, const char *text, size_t len, const ch
   Json **j = new_object(L, sizeof *j, 0);
   *j = NULL;
   set_gc(L, "grpo.JsonDocument", document_gc);
-  Status st = json_parse(text, len, what, j);
+  Status st = json_parse_zeros(text, len, what, j);
   if (st) raise_status(L, st);
   return j;
 }

@@ -155,6 +155,19 @@ TEST(messages_name_source_line_and_column) {
   CHECK_STR(ERROR_OF("[\"\xff\"]"), "f.json:1:3: not UTF-8");
 }
 
+TEST(zeros_in_strings_are_read_where_they_may_be) {
+  const char *text = "[\"\\\\u0000\", \"a\\u0000b\\u0000\", "
+                     "1.00000000000000000000000000000000000000000000000000000000000000000000]";
+  Json *j = NULL;
+  CHECK(json_parse_zeros(text, strlen(text), "f", &j) == GRPO_OK);
+  const Json *first = json_child(j);
+  CHECK_STR(json_string(first), "\\u0000");
+  CHECK_STR(json_string(json_next(first)), "a" JSON_ZERO "b" JSON_ZERO);
+  CHECK(json_number(json_next(json_next(first))) == 1);
+  json_free(j);
+  CHECK(json_parse_zeros("[\"\\u000\"]", 9, "f", &j) == GRPO_EFORMAT);
+}
+
 TEST(nesting_has_a_limit) {
   char text[2 * (JSON_MAX_DEPTH + 1)];
   const size_t d = JSON_MAX_DEPTH;
