@@ -1,7 +1,5 @@
 -- Patterns in the metrics that a user should hear about: what is seen, what it means, what to try.
 
-local sorted_pairs = require "grpo.sorted"
-
 local diagnose = {}
 
 local WINDOW = 5 -- a pattern must hold for so many steps in a row
@@ -63,7 +61,9 @@ local rules = {
 -- The first thing that went wrong in a step whose reward.on_error is not "stop".
 local function first_error(cs)
   for _, c in ipairs(cs or {}) do
-    for _, message in sorted_pairs(c.errors or {}) do return message end
+    local first
+    for name in pairs(c.errors or {}) do first = (not first or name < first) and name or first end
+    if first then return c.errors[first] end
   end
   return "?"
 end

@@ -75,7 +75,8 @@ local function begin(config, list, n, context)
   for _, prompt in ipairs(list) do
     prompt.episodes = {}
     for k = 1, n do
-      prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0, done = false, played = t.environment ~= nil }
+      prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0, done = false,
+        played = t.environment ~= nil }
     end
   end
   return t

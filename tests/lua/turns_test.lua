@@ -92,8 +92,8 @@ describe("a call of a tool", function()
     { { name = "bad", arguments = {} }, "error: it broke" },
     { { name = "none", arguments = {} }, "error: nothing found" },
     { { name = "odd", arguments = {} }, "error: the result is a function" },
-    { { name = "round", arguments = {} }, "error: the result cannot be written as JSON: nested deeper than 200 (a table "
-      .. "inside itself?)" },
+    { { name = "round", arguments = {} },
+      "error: the result cannot be written as JSON: nested deeper than 200 (a table inside itself?)" },
     { { name = "writes", arguments = {} }, "error: c.state is read-only here; change tr.state in a hook" },
   }
   for _, case in ipairs(failures) do
