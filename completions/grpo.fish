@@ -166,6 +166,6 @@ complete -c grpo -n __fish_use_subcommand -a doctor -d 'versions, CPU, BLAS kern
 complete -c grpo -n '__fish_seen_subcommand_from doctor' -l json -d 'the result line as JSON'
 complete -c grpo -n '__fish_seen_subcommand_from doctor' -l help -s h -d 'how the command is used'
 
-complete -c grpo -n __fish_use_subcommand -a help -d 'this list, or the help of one command'
+complete -c grpo -n __fish_use_subcommand -a help -d 'this list, or the help of one command, option or function'
 complete -c grpo -n '__fish_seen_subcommand_from help' -a 'run check test repl attach eval generate chat export runs logs stop report replay diff init bench doctor help'
 complete -c grpo -n '__fish_seen_subcommand_from help' -l help -s h -d 'how the command is used'

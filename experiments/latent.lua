@@ -29,13 +29,19 @@ local function arg(name, default)
   return tonumber(value) or error(("--arg %s=%s: want a number"):format(name, value), 0)
 end
 
+local function whole(name, default, least)
+  local n = math.tointeger(arg(name, default))
+  if not n or n < least then error(("--arg %s: want a whole number of at least %d"):format(name, least), 0) end
+  return n
+end
+
 local attention = arg("attention", "latent")
 local size      = arg("size", "char")
-local steps     = arg("steps", size == "char" and 3000 or size == "small" and 1000 or 40)
-local window    = arg("window", 64)
-local batch     = arg("batch_size", 8)
+local steps     = whole("steps", size == "char" and 3000 or size == "small" and 1000 or 40, 0)
+local window    = whole("window", 64, 2)
+local batch     = whole("batch_size", 8, 1)
 local lr        = arg("lr", ({ char = 1e-3, small = 2e-3, tiny = 3e-3 })[size] or 1e-3)
-local seed      = arg("seed", 0)
+local seed      = whole("seed", 0, 0)
 local path      = arg("text")
 local against   = arg("against")
 
@@ -83,7 +89,7 @@ local text
 if path then
   local file, message = io.open(path, "rb")
   if not file then error("--arg text: " .. message, 0) end
-  text = file:read "a"
+  text = file:read "a" or error("--arg text=" .. path .. ": cannot be read; is it a file?", 0)
   file:close()
 else
   io.stderr:write("latent: no --arg text=FILE, so word problems are generated\n")
@@ -105,20 +111,25 @@ end
 -- Held-out losses of the other run, by step, and what it said of its cache.
 local function read_other(run)
   local losses, cache = {}, nil
-  for line in io.lines(run .. "/eval.jsonl") do
+  local file, message = io.open(run .. "/eval.jsonl")
+  if not file then error(("--arg against=%s: %s"):format(run, message), 0) end
+  for line in file:lines() do
     local report = grpo.json.decode(line)
     losses[report.step] = report["eval/loss"]
   end
+  file:close()
   for line in io.lines(run .. "/run.log") do cache = cache or line:match "cache of (%d+) bytes a token" end
   return losses, tonumber(cache)
 end
+
+local losses, other
+if against then losses, other = read_other(against) end
 
 local function on_eval(report, tr)
   local loss, bytes = report["eval/loss"], tr.model:cache_bytes_per_token()
   local line = ("%s attention after %d steps: held-out loss %.4f, cache of %d bytes a token, %d parameters")
     :format(attention, tr.step_count, loss, bytes, tr.model:count())
   if against then
-    local losses, other = read_other(against)
     local base = losses[tr.step_count]
     if base then
       line = line .. ("; %s: held-out loss %.4f (%+.2f %% here), cache of %s bytes a token"):format(against, base,
@@ -134,7 +145,7 @@ if unknown then error(("--arg %s: unknown; see the head of the script"):format(u
 
 return grpo.experiment {
   name       = "latent-" .. attention,
-  seed       = math.tointeger(seed),
+  seed       = seed,
   model      = { config = config, tokenizer = grpo.tokenizer.chars(text, { special = false }) },
   data       = {
     target = function(row) return row.target end,
@@ -147,9 +158,9 @@ return grpo.experiment {
   checkpoint = { every = math.max(1, steps // 2) },
   stages     = { {
     kind  = "sft",
-    data  = { train = windows(0, HELD_OUT, path and 1 or window // 4) },
+    data  = { train = windows(0, HELD_OUT, path and 1 or math.max(1, window // 4)) },
     train = {
-      steps = math.tointeger(steps), prompts_per_step = math.tointeger(batch), kl = 0,
+      steps = steps, prompts_per_step = batch, kl = 0,
       lr = schedule.cosine { peak = lr, warmup = math.min(100, steps // 4), final = lr / 10 },
       optimizer = { beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1 },
     },

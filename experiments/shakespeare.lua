@@ -73,7 +73,7 @@ local source
 if path then
   local file, message = io.open(path, "rb")
   if not file then error("--arg text: " .. message, 0) end
-  source = file:read "a"
+  source = file:read "a" or error("--arg text=" .. path .. ": cannot be read; is it a file?", 0)
   file:close()
 else
   io.stderr:write("shakespeare: no --arg text=FILE, so a text is generated\n")
@@ -83,7 +83,7 @@ end
 local HELD_OUT = 0.9 -- from here on
 
 local tokens = text_arg("tokens", "chars")
-local vocab  = integer_arg("vocab", 512)
+local vocab  = tokens == "bpe" and integer_arg("vocab", 512)
 local tokenizer
 if tokens == "chars" then
   tokenizer = grpo.tokenizer.chars(source, { special = false })
@@ -100,9 +100,11 @@ local function windows(options, from, to)
   return grpo.data.windows(source, options)
 end
 
+local CONTEXT = 256 -- of every size
+
 local shapes = { char = "configs/models/gpt2-char.json" }
 for name, shape in pairs { small = { 4, 128, 4 }, tiny = { 2, 32, 2 } } do
-  shapes[name] = { model_type = "gpt2", n_layer = shape[1], n_embd = shape[2], n_head = shape[3], n_positions = 256,
+  shapes[name] = { model_type = "gpt2", n_layer = shape[1], n_embd = shape[2], n_head = shape[3], n_positions = CONTEXT,
     layer_norm_epsilon = 1e-5, initializer_range = 0.02, activation_function = "gelu_new" }
 end
 
@@ -150,17 +152,20 @@ if mode == "denoise" then
   local steps  = integer_arg("steps", tiny and 40 or 6000)
   local window = integer_arg("window", tiny and 64 or 128)
   local lr     = number_arg("lr", learn_lr[size])
-  local ratio  = number_arg("mask_ratio", 0)
+  local ratio  = number_arg("mask_ratio")
+  if ratio and not (ratio > 0 and ratio <= 1) then
+    error(("--arg mask_ratio=%s: want more than 0, up to 1"):format(ratio), 0)
+  end
   if text_arg("positions", "rotary", "rotary learned") == "rotary" then
     local shape = ({ char = { 6, 384, 6 }, small = { 4, 128, 4 }, tiny = { 2, 32, 2 } })[size]
     experiment.model.config = { model_type = "llama", num_hidden_layers = shape[1], hidden_size = shape[2],
-      num_attention_heads = shape[3], intermediate_size = shape[2] * 8 // 3, max_position_embeddings = 256 }
+      num_attention_heads = shape[3], intermediate_size = shape[2] * 8 // 3, max_position_embeddings = CONTEXT }
   end
   experiment.data  = { train = windows({ window = window, stride = 1 }, 0, HELD_OUT),
     eval = windows({ window = window }, HELD_OUT, 1), max_prompt_tokens = window }
   experiment.train = {
     steps = steps, prompts_per_step = integer_arg("batch_size", 16),
-    denoise = { mask_ratio = ratio > 0 and ratio or nil },
+    denoise = { mask_ratio = ratio },
     lr = schedule.cosine { peak = lr, warmup = math.min(100, steps // 4), final = lr / 10 },
     optimizer = { beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1 },
   }
@@ -235,6 +240,10 @@ if learners[mode] then
     train = train,
   } }
   if pretrain > 0 then
+    if prompt + window - 1 > CONTEXT then -- both stages are evaluated on the same prompts
+      error(("--arg window=%d: beside prompt=%d the context of %d leaves room for %d"):format(window, prompt, CONTEXT,
+        math.max(0, CONTEXT + 1 - prompt)), 0)
+    end
     table.insert(experiment.stages, 1, supervised(pretrain, window, 8, learn_lr[size]))
   end
 end
@@ -242,7 +251,8 @@ end
 -- 5. A text every so many steps, so that what is learned can be read. --------------------------------
 
 if every > 0 then
-  local start = tokenizer:encode(source:match "^[^\n]+\n") -- the text's first line
+  local start = tokenizer:encode(source:match "[^\n]+\n?" or source) -- the text's first line, as much as leaves room
+  start = table.move(start, 1, math.min(#start, 50), 1, {})
   function experiment.hooks.on_step(m, tr)
     if m.step % every ~= 0 then return end
     local options = { max_new_tokens = 200, temperature = 0.8, seed = m.step }

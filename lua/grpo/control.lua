@@ -16,6 +16,17 @@ local session = require "grpo.session"
 
 local MOST_OUTPUT = 1 << 20
 
+local HELP = [[
+  EXPR            prints the value              ?NAME           what is known of NAME
+  worst(n)        completions of the last step with the lowest reward; best(n): the highest
+  tr.metrics, tr.batch.completions, tr.state    the last step; m, tok, exp: model, tokenizer, experiment
+  tr.config.train.lr = x                        changes a live option; weight("name", x): a reward's weight
+  pause()         the run waits between two steps; resume(): it goes on
+  evaluate()      on the held-out rows          save()          a checkpoint now
+  stop()          ends the run after a checkpoint
+  tokens(x)       ids beside their pieces       .time EXPR      how long it takes
+  Ctrl-D or .quit leaves; the run goes on.  tr:inspect and tr:rescore need a prompt of their own: grpo repl RUN]]
+
 local Control = {}
 Control.__index = Control
 
@@ -114,7 +125,7 @@ local function opened(self, client)
     return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
   end
   one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call,
-    look = function() return { width = one.look.width, colour = one.look.colour } end }
+    look = function() return { width = one.look.width, colour = one.look.colour } end, help = HELP }
   self.sessions[client] = one
   tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
   self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,

@@ -15,7 +15,7 @@ local rules = {
   },
   {
     name = "truncated",
-    test = function(m) return (m["completions/clipped_ratio"] or 0) > 0.5 end,
+    test = function(m, watcher) return not watcher.fixed_length and (m["completions/clipped_ratio"] or 0) > 0.5 end,
     line = "most completions are cut off (completions/clipped_ratio > 0.5): the reward may never see an answer; "
       .. "raise sampling.max_new_tokens",
   },
@@ -96,9 +96,11 @@ function Watcher:remember(metrics)
 end
 
 -- Lines to show after this step; a rule speaks when its pattern has held, and again much later at the earliest.
--- cs: the step's completions, if it has any.
-function Watcher:step(metrics, cs)
+-- context, optional: { completions = the step's, fixed_length = are they as long as what they are compared with? }.
+function Watcher:step(metrics, context)
   local lines, step = {}, metrics.step or 0
+  context = context or {}
+  self.fixed_length = context.fixed_length
   self:remember(metrics)
   for _, rule in ipairs(rules) do
     if rule.test(metrics, self) then
@@ -106,7 +108,7 @@ function Watcher:step(metrics, cs)
       local told = self.told[rule.name]
       if self.held[rule.name] >= (rule.window or WINDOW) and (not told or step - told >= AGAIN) then
         self.told[rule.name] = step
-        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics, cs)) or rule.line
+        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics, context.completions)) or rule.line
       end
     else
       self.held[rule.name] = 0

@@ -195,7 +195,9 @@ end
 function View:completions(tr, n)
   local group = telling_group(tr.batch.completions)
   n = math.min(n, #group)
-  self:info(("  step %d, prompt: "):format(tr.stage.step) .. display.clean(group[1].prompt):gsub("\n", " "), "2")
+  local number = tr.stage.step
+  if tr.step_count ~= number then number = ("%d (%d in all)"):format(number, tr.step_count) end
+  self:info(("  step %s, prompt: "):format(number) .. display.clean(group[1].prompt):gsub("\n", " "), "2")
   for i = 1, n do
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
@@ -218,8 +220,9 @@ function View:evaluation(_, report)
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
   end
   if report["eval/masked_loss"] then
-    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f below their frequencies' %.3f; %.1f %% right"):format(
-      report["eval/masked_loss"], report["eval/below_unigram"], report["eval/unigram_entropy"],
+    local below = report["eval/below_unigram"]
+    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f %s their frequencies' %.3f; %.1f %% right"):format(
+      report["eval/masked_loss"], math.abs(below), below < 0 and "above" or "below", report["eval/unigram_entropy"],
       100 * report["eval/masked_accuracy"])
   end
   if graded(report) then
@@ -266,7 +269,8 @@ function View:summary(directory)
   end
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do
-    local row = ("%-14s"):format(report.label or "")
+    local row = ("%-14s"):format(report.label == "step" and report.step and ("step %d"):format(report.step)
+      or report.label or "")
     for _, name in ipairs(names) do
       row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
     end
@@ -274,8 +278,9 @@ function View:summary(directory)
   end
   if directory then
     local fills_in = self.reports[#self.reports]["eval/masked_loss"] ~= nil
-    self:info(fills_in and ("\ntry it: ./grpo eval %s"):format(directory)
-      or ("\ntry it: ./grpo generate %s \"...\"   ./grpo eval %s"):format(directory, directory))
+    local program = rawget(_G, "arg") and tostring(arg[0]):find("grpo$") and arg[0] or "grpo"
+    self:info(fills_in and ("\ntry it: %s eval %s"):format(program, directory)
+      or ("\ntry it: %s generate %s \"...\"   %s eval %s"):format(program, directory, program, directory))
   end
 end
 

@@ -181,12 +181,25 @@ local function put(result, origins, path, value, origin)
   origins[path] = origin
 end
 
+-- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a name in a section.
+function experiment.whole_name(name)
+  local found
+  for _, row in ipairs(core.options()) do
+    if row.path ~= name and row.path:match("[^.]+$") == name then
+      if found then return nil end
+      found = row.path
+    end
+  end
+  return found
+end
+
 -- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken whole.
 local function lay(result, origins, layer, node, value, prefix)
   local names = {}
   for key in pairs(value) do
     if type(key) ~= "string" then
-      complain(layer, prefix == "" and "experiment" or prefix, "has a field without a name: %s", tostring(key))
+      complain(layer, prefix == "" and "experiment" or prefix, "has a field without a name: %s%s", tostring(key),
+        prefix == "reward" and ", did you mean 'rewards'?" or "")
     end
     names[#names + 1] = key
   end
@@ -195,7 +208,7 @@ local function lay(result, origins, layer, node, value, prefix)
     local v, path = value[key], prefix == "" and key or prefix .. "." .. key
     local next_node = child(node, key)
     if not next_node then
-      local near = suggest(key, child_names(node))
+      local near = experiment.whole_name(path) or suggest(key, child_names(node))
       complain(layer, path, "unknown option%s", near and (", did you mean '%s'?"):format(near) or "")
     end
     local table_section = next_node.children and type(v) == "table" and not accepts.dataset(v)
@@ -308,7 +321,7 @@ local function override_row(o, path)
     local parent = node
     node = child(parent, part)
     if not node then
-      local near = suggest(part, child_names(parent))
+      local near = experiment.whole_name(path) or suggest(part, child_names(parent))
       local hint = near and (", did you mean '%s'?"):format(near) or ""
       complain({ name = "command line" }, o.path, "unknown option%s", hint)
     end

@@ -146,13 +146,13 @@ local function known_names()
   return names
 end
 
--- What is known of a name, as text; the values of env tell what `tr` or `m` is.
-function explain.about(name, env)
+-- What is known of a name, as text, or nil; the values of env tell what `tr` or `m` is.
+function explain.find(name, env)
   local all = annotations.read()
   if all.functions[name] then return function_text(all.functions[name]) end
   local found = of_owner(env, name)
   if found then return found end
-  for _, class in ipairs { name, "grpo." .. name } do
+  for _, class in ipairs { name, "grpo." .. name, name == "c" and "grpo.Completion" or nil } do
     if all.classes[class] then return class_text(class) end
   end
   for _, row in ipairs(core.options()) do
@@ -165,6 +165,12 @@ function explain.about(name, env)
   found = by_last_name(name:match("[%w_]+$") or name)
   if found then return found end
   if value ~= nil then return ("%s: a %s, of which nothing more is known"):format(name, type(value)) end
+end
+
+-- The same for a prompt: a sentence when nothing is known.
+function explain.about(name, env)
+  local found = explain.find(name, env)
+  if found then return found end
   local near = nearest(name, known_names())
   return ("nothing is known of '%s'%s"):format(name, near and (", did you mean '%s'?"):format(near) or "")
 end

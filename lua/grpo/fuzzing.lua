@@ -6,6 +6,7 @@ local hostile = require "grpo.hostile"
 local rescore = require "grpo.rescore"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
+local rowwise = require "grpo.rowwise"
 
 local fuzzing = {}
 
@@ -53,6 +54,30 @@ local function differing(entries, c, again)
   end
 end
 
+-- Calls the entries with one text, twice.  tell(key, sentence, ...): a failure; each key is told once.
+local function try(entries, item, original, limits, tell)
+  local row = rowwise.copy(original)
+  local c = rollout.made { text = item.text, row = row }
+  local again = rollout.made({ text = item.text, row = rowwise.copy(original) }, 1) -- another stream of math.random
+  rewarding.score(entries, { c }, limits, "skip")
+  rewarding.score(entries, { again }, limits, "skip")
+  local entry, v, w = differing(entries, c, again)
+  if entry then
+    tell(entry, "on %s: rewards.%s gives %s, then %s: it depends on more than its arguments", item.name, entry.name,
+      tostring(v), tostring(w))
+  end
+  local changer, sentence = rowwise.changed(entries, original, row, function(one, mine)
+    rewarding.score({ one }, { rollout.made { text = item.text, row = mine } }, limits, "skip")
+  end)
+  if changer then tell(changer.name .. " row", "on %s: rewards.%s", item.name, sentence) end
+  for _, failed in ipairs(entries) do
+    local message = c.errors and c.errors[failed.name]
+    if message then
+      tell(failed.name .. (message:match("[^%s:]+:%d+:") or ""), "on %s: %s", item.name, display.clean(message))
+    end
+  end
+end
+
 -- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures = sentences, one for
 -- each reward and line }
 function fuzzing.run(path, count, o)
@@ -63,26 +88,11 @@ function fuzzing.run(path, count, o)
   if #rows == 0 then rows[1] = { prompt = "", answer = "42" } end
   local limits = config and config.limits.reward or generous
   local texts, failures, seen = texts_of(rows, config and config.seed or 0, count), {}, {}
-  for k, item in ipairs(texts) do
-    local row = rows[(k - 1) % #rows + 1]
-    local c, again = rollout.made { text = item.text, row = row }, rollout.made { text = item.text, row = row }
-    rewarding.score(entries, { c }, limits, "skip")
-    rewarding.score(entries, { again }, limits, "skip")
-    local entry, v, w = differing(entries, c, again)
-    if entry and not seen[entry] then
-      seen[entry] = true
-      failures[#failures + 1] = ("on %s: rewards.%s gives %s, then %s: it depends on more than its arguments"):format(
-        item.name, entry.name, tostring(v), tostring(w))
-    end
-    for _, failed in ipairs(entries) do
-      local message = c.errors and c.errors[failed.name]
-      local place = message and failed.name .. (message:match("[^%s:]+:%d+:") or "")
-      if place and not seen[place] then
-        seen[place] = true
-        failures[#failures + 1] = ("on %s: %s"):format(item.name, display.clean(message))
-      end
-    end
+  local function tell(key, format, ...)
+    if not seen[key] then failures[#failures + 1] = format:format(...) end
+    seen[key] = true
   end
+  for k, item in ipairs(texts) do try(entries, item, rows[(k - 1) % #rows + 1], limits, tell) end
   return { rewards = #entries, texts = #texts, failures = failures }
 end
 

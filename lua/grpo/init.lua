@@ -7,6 +7,10 @@ local function load_model(path, options)
   return (require("grpo.loading").open(path, options))
 end
 
+local function new_model(config, options)
+  return require("grpo.loading").new(config, options)
+end
+
 local grpo = {
   args = {}, -- what the command line's --arg gave
   none = core.none,
@@ -20,7 +24,7 @@ local grpo = {
     chars = core.tokenizer_chars,
     train = core.tokenizer_train,
   },
-  model = { load = load_model, new = core.model_new, clone = core.model_clone },
+  model = { load = load_model, new = new_model, clone = core.model_clone },
 
   tensor = core.tensor,
   zeros = core.zeros,

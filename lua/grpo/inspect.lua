@@ -34,9 +34,10 @@ local function lists_of(tr, cs)
   for i, c in ipairs(cs) do
     local slot = (i - 1) // #c.group + 1
     local ref, sampled = recorded(tr, "ref_logprobs", i), recorded(tr, "sampled", i)
+    local advantages = tr.batch.token_advantages and tr.batch.token_advantages[i] or c.advantage
     l.prompts[i], l.ids[i] = tr.batch.prompts[slot].ids, c.ids
     for k = 1, #c.ids do
-      local a = type(c.advantage) == "table" and c.advantage[k] or c.advantage or 0.0
+      local a = type(advantages) == "table" and advantages[k] or advantages or 0.0
       local masked = (mask_truncated and c.truncated) or (sampled and not sampled[k])
       l.all_ids[#l.all_ids + 1], l.old_logp[#l.old_logp + 1] = c.ids[k], c.logprobs[k]
       l.advantage[#l.advantage + 1] = type(a) == "number" and a or 0.0
@@ -45,6 +46,26 @@ local function lists_of(tr, cs)
     end
   end
   return l
+end
+
+-- log P(next | token before) of a bigram for these tokens, at the temperature that the policy was sampled with.
+local function bigram_logprobs(bigram, prompts, completions, temperature)
+  local places, result = {}, {} -- by the token before: where its row is wanted, and of which token
+  for i, ids in ipairs(completions) do
+    local before = prompts[i][#prompts[i]]
+    for _, id in ipairs(ids) do
+      result[#result + 1] = 0.0
+      places[before] = places[before] or {}
+      table.insert(places[before], { #result, id })
+      before = id
+    end
+  end
+  for before, list in pairs(places) do
+    local row, sum = bigram:logprobs(before), 0.0
+    for _, logp in ipairs(row) do sum = sum + math.exp(logp / temperature) end
+    for _, place in ipairs(list) do result[place[1]] = row[place[2] + 1] / temperature - math.log(sum) end
+  end
+  return result
 end
 
 local loss_options = { "clip", "clip_high", "delta", "importance", "kl_estimator", "kl_bias_correction",
@@ -84,6 +105,8 @@ local function whole_step(tr)
   t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage), core.tensor(l.mask)
   if #l.ref_logp == #l.old_logp then
     t.ref_logp = core.tensor(l.ref_logp)
+  elseif stage.reference and stage.config.reference == "bigram" then
+    t.ref_logp = core.tensor(bigram_logprobs(stage.reference, l.prompts, l.ids, temperature))
   elseif type(stage.reference) == "userdata" then -- a KL of 0 leaves it out of the step
     t.ref_logp = stage.reference:score(l.prompts, l.ids, { temperature = temperature }).logp
   end

@@ -86,7 +86,26 @@ local function load_model(model, config, tokenizer, from, masks)
   return loaded, loaded.tokenizer, about
 end
 
--- A model with random weights.
+-- The longest sequence of a model, whatever its family calls it.
+function loading.context(model)
+  local config = model.config
+  return config.max_position_embeddings or config.n_positions
+end
+
+-- A model with random weights for a script.  Where the config does not say how many tokens there are, the tokenizer
+-- does.
+function loading.new(config, options)
+  local tokenizer = type(options) == "table" and options.tokenizer
+  if type(config) == "string" then config = read_config(config) end
+  if type(tokenizer) == "userdata" and type(config) == "table" and config.vocab_size == nil then
+    local copy = { vocab_size = #tokenizer }
+    for k, v in pairs(config) do copy[k] = v end
+    config = copy
+  end
+  return core.model_new(config, options)
+end
+
+-- A model with random weights for an experiment.
 local function make_model(model, config, tokenizer, masks)
   local shape = model.config
   if type(shape) == "string" then shape = read_config(shape) end

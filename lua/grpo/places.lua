@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local nearest = require "grpo.options".nearest
 
 local fs = core.fs
 local places = {}
@@ -26,6 +27,20 @@ local function base_of(dir)
     is_absolute(name) and "at that path" or ("in %s and in the current directory"):format(dir))
 end
 
+-- A run may be called by its name in runs/.
+local function of_run(path)
+  if type(path) ~= "string" or path:find("/", 1, true) or fs.exists(path) then return path end
+  return fs.exists("runs/" .. path .. "/run.json") and "runs/" .. path or path
+end
+
+-- Nothing is there: a run of nearly that name may have been meant.
+local function missing(path)
+  local runs = {}
+  for _, name in ipairs(fs.list("runs") or {}) do runs[#runs + 1] = "runs/" .. name end
+  local near = nearest(path:find("/", 1, true) and path or "runs/" .. path, runs)
+  if near then errors.raise("ENOENT", "%s: no such model directory, did you mean '%s'?", path, near) end
+end
+
 -- Is it a PEFT folder, and not a model of its own?
 function places.is_adapter(path)
   return fs.exists(path .. "/adapter_config.json") and not fs.exists(path .. "/config.json")
@@ -41,13 +56,17 @@ end
 
 -- Does a path to a model, a run's for one, lead to an adapter?
 function places.leads_to_adapter(path)
+  path = of_run(path)
   local run = fs.isdir(path .. "/latest") and fs.exists(path .. "/run.json")
   return places.is_adapter(run and newest_of(path) or path)
 end
 
--- { path = what to load, adapter = its directory or nil, run = the run directory or nil }.  base: a model to use in
+-- path: a run may be called by its name in runs/.  { path = what to load, adapter = its directory or nil, run = the run
+-- directory or nil }.  base: a model to use in
 -- place of the one that the adapter names.
 function places.find(path, base)
+  path = of_run(path)
+  if not fs.exists(path) then missing(path) end
   local place = { path = path }
   if fs.exists(path .. "/run.json") then
     place.run, place.path = path, newest_of(path)

@@ -4,6 +4,7 @@ local bigram = require "grpo.bigram"
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
+local loading = require "grpo.loading"
 local prompts = require "grpo.prompts"
 local steps = require "grpo.steps"
 
@@ -37,7 +38,7 @@ end
 
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
-  check_context(spec.kind, spec.config, tr.model.config.max_position_embeddings)
+  check_context(spec.kind, spec.config, loading.context(tr.model))
 end
 
 function preflight.run(tr)

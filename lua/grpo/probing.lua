@@ -7,6 +7,7 @@ local hostile = require "grpo.hostile"
 local prompts = require "grpo.prompts"
 local rewarding = require "grpo.rewarding"
 local rollout = require "grpo.rollout"
+local rowwise = require "grpo.rowwise"
 
 local probing = {}
 
@@ -29,16 +30,22 @@ local function plain(entry)
   return entry.fn ~= nil or entry.group_fn ~= nil
 end
 
--- { { name=, text=, row=, rewards = { [entry] = number or core.none }, errors=, seconds= }, ... }
+-- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=, seconds=, changed = sentence }, ... }
 local function probe(entries, texts, rows, tokenizer, config)
   local list = {}
   for k, item in ipairs(texts) do
-    local row = item.row or rows[(k - 1) % #rows + 1]
-    local c = completion(item.text, row, prompts.render(config, tokenizer, row), tokenizer, config)
+    local original = item.row or rows[(k - 1) % #rows + 1]
+    local row = rowwise.copy(original)
+    local prompt = prompts.render(config, tokenizer, row)
+    local c = completion(item.text, row, prompt, tokenizer, config)
     local started = core.clock()
     rewarding.score(entries, { c }, config.limits.reward, "skip")
-    list[k] = { name = item.name, text = item.text, rewards = c.rewards, errors = c.errors,
+    list[k] = { name = item.name, text = item.text, of = item.of, rewards = c.rewards, errors = c.errors,
       seconds = core.clock() - started }
+    list[k].changer, list[k].changed = rowwise.changed(entries, original, row, function(entry, mine)
+      rewarding.score({ entry }, { completion(item.text, mine, prompt, tokenizer, config) }, config.limits.reward,
+        "skip")
+    end)
   end
   return list
 end
@@ -68,6 +75,17 @@ local function crashes(entries, results, findings)
     if first then
       findings[#findings + 1] = ("reward %s fails on %s%s: %s"):format(entry.name, names[1],
         #names > 1 and (" and %d more texts"):format(#names - 1) or "", first)
+    end
+  end
+end
+
+local function changes(entries, results, findings)
+  for _, entry in ipairs(entries) do
+    for _, r in ipairs(results) do
+      if r.changer == entry then
+        findings[#findings + 1] = "reward " .. r.changed
+        break
+      end
     end
   end
 end
@@ -103,12 +121,15 @@ local function best_of(entry, results)
 end
 
 -- The first rows' demonstrations; {} without a target.
-local function demonstrations(train, target)
+local function demonstrations(train, target, tokenizer)
   local list = {}
   for i = 1, target and math.min(GOLD_ROWS, #train) or 0 do
     local row = train[i]
     local ok, text = pcall(target, row)
-    if ok and type(text) == "table" then ok, text = pcall(table.concat, text) end
+    if ok and type(text) == "table" then
+      local ids = type(text[1]) == "number"
+      ok, text = pcall(ids and tokenizer.decode or table.concat, ids and tokenizer or text, ids and text or nil)
+    end
     if ok and type(text) == "string" then
       list[#list + 1] = { name = "demonstration " .. i, text = text, row = row }
     end
@@ -119,16 +140,31 @@ end
 local function compare_with_gold(entries, results, gold, findings)
   for _, entry in ipairs(entries) do
     local worst, which = best_of(entry, results)
-    local best = best_of(entry, gold)
-    if which and worst > best then
-      findings[#findings + 1] = ("reward %s gives %s %.4g, and no demonstration of %d more than %.4g (%s)"):format(
-        entry.name, which.name, worst, #gold, best, shorten(which.text))
+    local best, best_one = best_of(entry, gold)
+    if which and best_one and worst > best then
+      findings[#findings + 1] = ("reward %s gives %.4g to degenerate text (%s: \"%s\"), and at most %.4g to %d "
+        .. "demonstrations"):format(entry.name, worst, which.name, shorten(which.text), best, #gold)
+    elseif best_one and not which then
+      findings[#findings + 1] = ("reward %s gives nil to every degenerate text, and numbers to demonstrations: nil "
+        .. "leaves a completion out of its group; return 0 or false for a wrong answer"):format(entry.name)
     end
   end
 end
 
+-- { { name=, own=, other=, differs= }, ... }, one for each entry: see rowwise.compare.
+local function beside_rows(entries, gold, demos, tokenizer, config)
+  local exchanged, list = rowwise.exchanged(demos), {}
+  if #exchanged == 0 then return list end
+  local others = probe(entries, exchanged, {}, tokenizer, config)
+  for _, entry in ipairs(entries) do
+    local own, other, differs = rowwise.compare(entry, gold, others)
+    list[#list + 1] = { name = entry.name, own = own, other = other, differs = differs }
+  end
+  return list
+end
+
 -- config: of a stage with rewards; target: some stage's data.target or nil.  Appends sentences to `findings`.  Returns
--- how many texts were tried.
+-- how many texts were tried, and beside_rows' list.
 function probing.run(config, tokenizer, target, findings)
   local train, rows = config.data.train, {}
   for i = 1, math.min(5, #train) do rows[i] = train[i] end
@@ -136,12 +172,14 @@ function probing.run(config, tokenizer, target, findings)
   for _, entry in ipairs(config.reward_entries) do
     if plain(entry) then entries[#entries + 1] = entry end
   end
-  if #entries == 0 then return 0 end
+  if #entries == 0 then return 0, {} end
   local results = probe(entries, hostile.texts(), rows, tokenizer, config)
-  local gold = probe(entries, demonstrations(train, target), rows, tokenizer, config)
+  local demos = demonstrations(train, target, tokenizer)
+  local gold = probe(entries, demos, rows, tokenizer, config)
   crashes(entries, results, findings)
   slow(results, findings)
   local all = table.move(gold, 1, #gold, #results + 1, table.move(results, 1, #results, 1, {}))
+  changes(entries, all, findings)
   for _, entry in ipairs(entries) do
     local v = constant(entry, all)
     if v ~= nil and #gold > 0 then
@@ -150,7 +188,7 @@ function probing.run(config, tokenizer, target, findings)
     end
   end
   if #gold > 0 then compare_with_gold(entries, results, gold, findings) end
-  return #all
+  return #all, beside_rows(entries, gold, demos, tokenizer, config)
 end
 
 return probing

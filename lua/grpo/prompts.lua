@@ -39,6 +39,14 @@ local function with_observation(prompt, observation)
   return list
 end
 
+-- " (it has answer, question)": what a row without a prompt holds.
+local function fields_of(row)
+  local names = {}
+  for name in pairs(type(row) == "table" and row or {}) do names[#names + 1] = tostring(name) end
+  table.sort(names)
+  return #names > 0 and #names <= 12 and (" (it has %s)"):format(table.concat(names, ", ")) or ""
+end
+
 -- What the model reads: { ids=, text=, messages=, observation= } for a row.  number, held_out: where the random numbers
 -- of an environment's beginning are.
 function prompts.render(config, tokenizer, row, number, held_out)
@@ -62,8 +70,8 @@ function prompts.render(config, tokenizer, row, number, held_out)
   if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
     local got = prompt == nil and "nothing" or "a " .. type(prompt)
-    complain(config, "data.prompt", "%s for a row, want a string, a list of ids or a list of messages",
-      render and "returned " .. got or "row.prompt is " .. type(prompt))
+    complain(config, "data.prompt", "%s for a row%s, want a string, a list of ids or a list of messages",
+      render and "returned " .. got or "row.prompt is " .. type(prompt), fields_of(row))
   end
   local text = turns.rendered(config, tokenizer, prompt, true)
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false), observation = observation }

@@ -21,10 +21,12 @@ function rescore.entries(path, o)
   experiment.script_path, experiment.script_name, experiment.overrides = path, "rewards", {}
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
+  local script = require "grpo.cli.script"
+  script.strict()
   local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
   local ok, result
   if kept then
-    ok, result = require("grpo.cli.script").with_saved(kept .. "/modules", core.protected, chunk)
+    ok, result = script.with_saved(kept .. "/modules", core.protected, chunk)
   else
     ok, result = core.protected(chunk)
   end

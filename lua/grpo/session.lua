@@ -49,10 +49,12 @@ local function token_lister(self)
 end
 
 -- options: env = globals of the session; out(text), err(text): where results and errors go; call(chunk), optional:
--- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua.
+-- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua; help, optional: in
+-- place of session.help.
 function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
-    call = options.call or core.protected, look = options.look or paint.look }, Session)
+    call = options.call or core.protected, look = options.look or paint.look, help = options.help or session.help },
+    Session)
   self.env.tokens = token_lister(self)
   self.env.show = function(...) self:show(...) end
   return self
@@ -126,10 +128,17 @@ function Session:evaluate(text, timed)
   return false
 end
 
+-- What other prompts understand.
+local function elsewhere(text, env)
+  local word = text:match("^%s*(%a+)%s*%(?%s*%)?%s*$")
+  if word ~= "quit" and word ~= "exit" and word ~= "help" then return nil end
+  return rawget(env, word) == nil and word
+end
+
 local commands = {}
 
 function commands.help(self, rest)
-  self.out((rest == "" and session.help or explain.about(rest, self.env)) .. "\n")
+  self.out((rest == "" and self.help or explain.about(rest, self.env)) .. "\n")
 end
 
 function commands.time(self, rest)
@@ -149,6 +158,11 @@ function Session:run(text)
   if name and commands[name] then return commands[name](self, rest) end
   if name then
     self:fail(("there is no command .%s; .help lists them"):format(name))
+    return false
+  end
+  local word = elsewhere(text, self.env)
+  if word then
+    self:fail(("%s: Ctrl-D or .quit leaves; .help lists what there is, ?NAME explains"):format(word))
     return false
   end
   return self:evaluate(text)

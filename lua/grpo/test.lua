@@ -2,7 +2,8 @@
 --
 --   describe(name, fn)  it(name, fn)  before_each(fn)  after_each(fn)  pending(name_or_reason)
 --   assert.equal(expected, actual)  assert.same (deep)  assert.near(expected, actual, tolerance)
---   assert.is_true  is_false  is_nil  truthy  falsy  matches(pattern, s)
+--   assert.is_true  is_false  is_nil  is_number  is_string  is_table  is_boolean  is_function  truthy  falsy
+--   assert.matches(pattern, s)
 --   assert.has_error(fn[, message])  error_matches(fn, pattern)
 -- `assert.is_not.X` turns any of them round, `assert.are`, `assert.is` and `assert.has` read
 -- well, and assert(value, message) is still Lua's own.  pending("why") inside a test skips it.
@@ -94,6 +95,10 @@ for alias, name in pairs {
   error = "has_error", errors = "has_error",
 } do
   checks[alias] = checks[name]
+end
+for _, kind in ipairs { "number", "string", "table", "boolean", "function" } do
+  checks["is_" .. kind] = function(got) return type(got) == kind, expected("a " .. kind, got) end
+  if kind ~= "function" then checks[kind] = checks["is_" .. kind] end -- assert.is.number
 end
 local function assertions()
   local plain, negated = {}, {}

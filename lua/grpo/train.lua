@@ -15,6 +15,7 @@ local live = require "grpo.live"
 local loading = require "grpo.loading"
 local reload = require "grpo.reload"
 local Stage = require "grpo.stage"
+local statistics = require "grpo.statistics"
 local steps = require "grpo.steps"
 
 local Trainer = { __name = "grpo.Trainer" }
@@ -281,10 +282,19 @@ function methods:advise(lines)
   end
 end
 
+-- Are completions compared with a text token by token?  They end with it, cut or not.
+local function follows_targets(config)
+  for _, entry in ipairs(config.data.target and config.reward_entries or {}) do
+    if entry.token_fn then return true end
+  end
+  return false
+end
+
 function methods:record_step(metrics)
   local run, config = self.directory, self.settings
   self.view:step(self, metrics)
-  self:advise(self.watcher:step(metrics, self.batch and self.batch.completions))
+  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config),
+    completions = self.batch and self.batch.completions }))
   if self.stage.method.samples then self:advise(self.detector:step(metrics, self.batch.completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
@@ -295,7 +305,7 @@ function methods:record_step(metrics)
       run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
         row = self.batch.prompts[slot].number, prompt = c.prompt, text = c.text, rewards = reward_columns(c),
         reward = c.reward,
-        advantage = type(c.advantage) == "number" and c.advantage or nil, finish = c.finish, length = c.length,
+        advantage = type(c.advantage) == "table" and statistics.mean(c.advantage) or c.advantage, finish = c.finish, length = c.length,
         extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil, environment = c.environment })
     end
   end
@@ -486,18 +496,28 @@ function methods:run()
   return why
 end
 
+-- Where a run that is not at its end has stopped, and how it goes on.
+local function say_end(self, why)
+  if not self.directory or (why ~= "interrupted" and why ~= "stopped") then return end
+  local reason = why == "stopped" and (" (%s)"):format(tostring(self.stop_reason)) or ""
+  self.view:info(display.clean(("%s%s at step %d of %d, after a checkpoint; 'grpo run --resume=%s' goes on"):format(why,
+    reason, self.step_count, self:total_steps(), self.directory.dir)))
+  self.directory:note(why == "stopped" and "stopped: " .. tostring(self.stop_reason)
+    or ("interrupted at step %d"):format(self.step_count))
+end
+
 function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
   if self.control then self.control:close() end
+  say_end(self, why)
   self.view:close()
   if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if self.directory then
     if err and err ~= INTERRUPT then self.directory:note("error: " .. tostring(err)) end
-    if why == "stopped" then self.directory:note("stopped: " .. tostring(self.stop_reason)) end
     local report = self.last_report
     self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
       summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
-        ["eval/loss"] = report["eval/loss"] } or nil })
+        ["eval/loss"] = report["eval/loss"], ["eval/masked_loss"] = report["eval/masked_loss"] } or nil })
     self.directory:close()
   end
   if not ended and why == "finished" then error(message, 0) end

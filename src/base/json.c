@@ -23,8 +23,8 @@ typedef struct Scan {
   const char *what;
   int depth;
   bool long_number; /* some number is longer than LONGEST_NUMBER */
-  bool zeros_pass;  /* \u0000 is allowed in strings */
-  bool zero;        /* there is one */
+  bool zeros;       /* \u0000 is allowed */
+  bool has_zero;    /* and there is one */
 } Scan;
 
 /* ---- numbers and the host's locale ------------------------------------------- */
@@ -110,8 +110,8 @@ static Status scan_escape(Scan *s) {
   const int unit = hex4(s->p, s->end);
   if (unit < 0) return bad(s, at, "\\u wants four hexadecimal digits");
   s->p += 4;
-  if (unit == 0 && !s->zeros_pass) return bad(s, at, "\\u0000 in a string is not supported");
-  if (unit == 0) s->zero = true;
+  if (unit == 0 && !s->zeros) return bad(s, at, "\\u0000 in a string is not supported");
+  s->has_zero |= unit == 0;
   if (unit < 0xd800 || unit > 0xdfff) return GRPO_OK;
   const bool pair = unit < 0xdc00 && s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u';
   const int low = pair ? hex4(s->p + 2, s->end) : -1;
@@ -273,47 +273,43 @@ static Status build(const char *text, size_t len, const char *what, Json **out) 
   return root ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for the parsed JSON", what);
 }
 
-/* JSON_ZERO for every \u0000 of a scanned text; its new length. */
+/* Write JSON_ZERO for every \u0000 of a scanned text.  Returns its new length. */
 static size_t mark_zeros(char *text, size_t len) {
-  size_t to = 0;
-  for (size_t i = 0; i < len;) {
-    size_t n = text[i] == '\\' ? 2 : 1; /* backslashes are in strings only, and something follows */
-    if (n == 2 && len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0) {
-      memcpy(text + to, JSON_ZERO, 2);
-      to += 2, i += 6;
-      continue;
+  size_t n = 0;
+  for (size_t i = 0; i < len; i++) {
+    if (text[i] == '\\' && strncmp(text + i, "\\u0000", 6) == 0) {
+      text[n++] = JSON_ZERO[0], text[n++] = JSON_ZERO[1];
+      i += 5;
+    } else {
+      if (text[i] == '\\') text[n++] = text[i++];
+      text[n++] = text[i];
     }
-    memmove(text + to, text + i, n);
-    to += n, i += n;
   }
-  return to;
+  text[n] = 0;
+  return n;
 }
 
-static Status parse(Scan *s, size_t len, Json **out) {
-  try(scan_document(s));
-  if (!s->long_number && !s->zero) return build(s->text, len, s->what, out);
-  char *copy = mem_strndup(s->text, len);
-  if (!copy) return fail(GRPO_ENOMEM, "%s: no memory for a copy of the text", s->what);
-  if (s->zero) len = mark_zeros(copy, len);
-  Status st = s->long_number ? shorten_numbers(copy, len) : GRPO_OK;
-  if (st == GRPO_OK) st = build(copy, len, s->what, out);
+static Status parse(const char *text, size_t len, const char *what, bool zeros, Json **out) {
+  *out = NULL;
+  if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, len -= 3;
+  Scan s = {.text = text, .end = text + len, .p = text, .what = what, .zeros = zeros};
+  try(scan_document(&s));
+  if (!s.long_number && !s.has_zero) return build(text, len, what, out);
+  char *copy = mem_strndup(text, len);
+  if (!copy) return fail(GRPO_ENOMEM, "%s: no memory for a copy of the text", what);
+  Status st = shorten_numbers(copy, len);
+  if (st == GRPO_OK && s.has_zero) len = mark_zeros(copy, len);
+  if (st == GRPO_OK) st = build(copy, len, what, out);
   mem_free(copy);
   return st;
 }
 
-static Status parse_text(const char *text, size_t len, const char *what, bool zeros, Json **out) {
-  *out = NULL;
-  if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, len -= 3;
-  Scan s = {.text = text, .end = text + len, .p = text, .what = what, .zeros_pass = zeros};
-  return parse(&s, len, out);
-}
-
 Status json_parse(const char *text, size_t len, const char *what, Json **out) {
-  return parse_text(text, len, what, false, out);
+  return parse(text, len, what, false, out);
 }
 
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out) {
-  return parse_text(text, len, what, true, out);
+  return parse(text, len, what, true, out);
 }
 
 Status json_read_file(const char *path, size_t max_bytes, Json **out) {

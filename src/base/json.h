@@ -5,7 +5,7 @@
  * NULL node reads as null without members, so lookups may be nested.
  * Input is checked before cJSON sees it: UTF-8, nesting up to
  * JSON_MAX_DEPTH, no \u0000 in strings (a C string cannot hold it; but see
- * json_parse_zeros), nothing after the value.  Numbers are doubles.
+ * json_parse_zeros()), nothing after the value.  Numbers are doubles.
  */
 #ifndef GRPO_BASE_JSON_H
 #define GRPO_BASE_JSON_H
@@ -31,9 +31,10 @@ enum { JSON_MAX_DEPTH = 200 };
 
 /* `what` names the source in messages ("models/a/config.json"); errors carry line and column. */
 Status json_parse(const char *text, size_t len, const char *what, Json **out);
-/* With \u0000 in strings, each of which reads as JSON_ZERO, bytes that no UTF-8 text has. */
-#define JSON_ZERO "\xc0\x80"
+/* The same, for readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO,
+ * which is no UTF-8 and so nothing else. */
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out);
+#define JSON_ZERO "\xc0\x80"
 Status json_read_file(const char *path, size_t max_bytes, Json **out);
 void json_free(Json *root); /* NULL is fine */
 

@@ -151,8 +151,8 @@ typedef struct PpoOptions {
   const volatile int *cancel; /* as in UpdateOptions */
 } PpoOptions;
 void ppo_options_init(PpoOptions *o);
-/* advantage [completions]: the mean over each completion's tokens, for whoever looks at them; NULL:
- * not wanted. */
+/* advantage [tokens of the batch]: those that the policy term had, for whoever looks at them; NULL: not
+ * wanted. */
 Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, StepMetrics *out);
 
 typedef struct SftOptions {

@@ -222,13 +222,10 @@ static Status targets(Update *u, const PpoOptions *o, const double *score, Targe
   return ppo_targets(&u->e->step, &to, &in, p->advantage, v->target, NULL, m);
 }
 
-static void mean_advantages(const Plan *p, double *out) {
+static void copy_advantages(const Plan *p, double *out) {
   const real *a = p->advantage;
-  for (int i = 0; i < p->nseq; a += p->length[i++]) {
-    double sum = 0;
-    for (int t = 0; t < p->length[i]; t++) sum += (double)a[t];
-    out[i] = sum / p->length[i];
-  }
+  for (int i = 0; i < p->nseq; i++)
+    for (int t = 0; t < p->length[i]; t++) *out++ = (double)*a++;
 }
 
 /* ---- minibatches --------------------------------------------------------------------- */
@@ -365,7 +362,7 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
   try(values_begin(&u, &v, o));
   try(judge(&u));
   try(targets(&u, o, score, &t));
-  if (advantage) mean_advantages(&u.plan, advantage);
+  if (advantage) copy_advantages(&u.plan, advantage);
   try(passes(&u, o, &norms));
   update_report(&u, o->epochs * o->minibatches, norms, seconds_now() - start, out);
   add_metrics(&u, o, &t, out);

@@ -17,15 +17,15 @@ static const char null_key; /* its address is json_null, a light userdata */
 
 /* ---- reading ------------------------------------------------------------------------ */
 
+/* A string of a tree that json_parse_zeros made. */
 static void push_text(lua_State *L, const char *s) {
-  const char *zero = strstr(s, JSON_ZERO);
-  if (!zero) {
+  if (!strstr(s, JSON_ZERO)) {
     lua_pushstring(L, s);
     return;
   }
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  for (; zero; s = zero + 2, zero = strstr(s, JSON_ZERO)) {
+  for (const char *zero; (zero = strstr(s, JSON_ZERO)); s = zero + 2) {
     luaL_addlstring(&b, s, (size_t)(zero - s));
     luaL_addchar(&b, '\0');
   }

@@ -97,7 +97,23 @@ static void push_list(lua_State *L, const double *v, int n) {
   }
 }
 
-/* engine:ppo(batch, options) -> metrics, the mean advantage of each completion */
+/* The mean of each completion's advantages, and the list of lists of them. */
+static void push_advantages(lua_State *L, const Batch *b, const double *advantage) {
+  const int n = batch_size(b);
+  lua_createtable(L, n, 0);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; advantage += b->completion[i++].len) {
+    const int len = b->completion[i].len;
+    double sum = 0;
+    for (int t = 0; t < len; t++) sum += advantage[t];
+    lua_pushnumber(L, sum / len);
+    lua_rawseti(L, -3, i + 1);
+    push_list(L, advantage, len);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* engine:ppo(batch, options) -> metrics, the mean advantage of each completion, those of its tokens */
 int engine_ppo_step(lua_State *L) {
   Engine *e = check_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
@@ -107,12 +123,12 @@ int engine_ppo_step(lua_State *L) {
   lua_settop(L, 3);
   ppo_options_init(&o);
   check_ppo(L, b, &o);
-  double *advantage = push_scratch(L, (size_t)batch_size(b), sizeof *advantage);
+  double *advantage = push_scratch(L, (size_t)batch_tokens(b), sizeof *advantage);
   const Status s = engine_ppo(e, b, &o, advantage, &m);
   if (s) return raise_status(L, s);
   push_metrics(L, &m);
-  push_list(L, advantage, batch_size(b));
-  return 2;
+  push_advantages(L, b, advantage);
+  return 3;
 }
 
 /* ---- its pieces -------------------------------------------------------------------- */

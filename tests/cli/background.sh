@@ -60,7 +60,7 @@ fails() {
   timeout 20 "$GRPO" "$@" >out 2>err </dev/null; status=$?
   result "$name" "$([ $status = "$want" ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && grep -qE "^grpo: $message\$" err || { echo "status $status"; cat out err; })"
 }
-fails "what is wrong at the start is said at the start" 3 'nope\.lua: cannot open .*' run nope.lua --detach
+fails "what is wrong at the start is said at the start" 3 'nope\.lua: no such file.*' run nope.lua --detach
 fails "an error of the script too, with its status" 2 'command line: train\.lr: .*' run exp.lua train.lr=fast --detach
 fails "stop: a run that is over" 2 'stop: whole/exp-001: is not running \(finished\)' stop whole/exp-001
 fails "stop: no such run" 3 'nope: no such run; .*' stop nope

@@ -128,7 +128,7 @@ return grpo.experiment {
 }
 LUA
 says "check: a reward that ignores what it is given" 1 '^finding: reward constant gives 1 to everything' "$GRPO" check suspicious.lua
-says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives one letter, many times 1e\+05' "$GRPO" check suspicious.lua
+says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives 1e\+05 to degenerate text \(one letter, many times: ' "$GRPO" check suspicious.lua
 says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
 result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
 says "test --fuzz finds the same failure" 1 '^FAILED on empty: rewards\.first: ' "$GRPO" test --fuzz suspicious.lua

@@ -46,6 +46,9 @@ refused "bench: runs is a number" 2 "--runs: got 'x', want a whole number, 1 or 
 refused "bench: sharing is a word" 2 "--sharing: got 'maybe', want on, off or both" "$GRPO" bench --sharing maybe
 refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
 
+refused "experiments/ppo.lua: an argument that it does not have" 2 "--arg stpes: unknown; see the head of the script" \
+  run "$root/experiments/ppo.lua" --arg stpes=10
+
 at='bad\.lua:[0-9]+: '
 
 # ---- options -------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ unset GRPO_LUA
 hidden "$prefix/bin/grpo" run examples/custom_reward.lua --quiet --steps 2 >../out 2>../err
 result "an installed program runs an installed example" "$(grep -q '^runs/' ../out || cat ../out ../err)"
 hidden "$prefix/bin/grpo" check experiments/gsm8k.lua --arg model=nowhere >../out 2>&1
-result "and finds the experiments" "$(grep -q 'nowhere' ../out && ! grep -q 'cannot open experiments' ../out || cat ../out)"
+result "and finds the experiments" "$(grep -q 'nowhere' ../out && ! grep -qE 'cannot open experiments|no such file' ../out || cat ../out)"
 echo 'local grpo = require "grpo"
 local gsm8k = require "rewards.gsm8k"
 print(require("grpo.share").directory(), gsm8k.correct("#### 3", { answer = "3" }))' >share.lua

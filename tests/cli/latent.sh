@@ -14,6 +14,18 @@ problem=$(latent --dir one --arg attention=latent --arg against=one/latent-ordin
 result "latent attention trains, and is compared with it" "$problem$(
   grep -q 'latent attention after 20 steps: .*cache of 160 bytes.* % here), cache of 512 bytes a token$' err || cat err)"
 
+# refused MESSAGE ARGUMENT... : said before anything is trained or written
+refused() {
+  local message=$1 status; shift
+  latent --dir bad "$@" >out 2>err; status=$?
+  result "refused: $*" "$(grep -q "^grpo: .*$message" err && [ $status = 2 ] && [ ! -e bad ] || { echo "exit $status"; cat err; })"
+}
+refused "steps: want a whole number of at least 0" --arg steps=1.5
+refused "batch_size: want a whole number of at least 1" --arg batch_size=2.5
+refused "window: want a whole number of at least 2" --arg window=0
+refused "against=no/such-run: " --arg against=no/such-run
+refused "text=/: cannot be read" --arg text=/
+
 model=one/latent-latent-001
 problem=$(timeout 60 "$GRPO" generate $model "Tom" --max 8 </dev/null 2>err >out || cat err)
 result "generate continues with it" "$problem$([ -s out ] || echo 'nothing')"

@@ -56,6 +56,8 @@ also --arg reference=initial
 also --arg partial_logprob=0.1 --arg partial_of=sampled
 also --arg pretrain=0
 also --arg tokens=bpe --arg vocab=300
+printf 'no line ends here, it only goes on and on. %.0s' {1..60} >one-line.txt
+also --arg text=one-line.txt --arg sample_every=1
 
 # fails NAME MESSAGE ARGUMENT...
 fails() {
@@ -69,6 +71,12 @@ fails "an argument of another mode" "horizon: unknown here with mode=sft" --arg 
 fails "a misspelt argument" "horzion: unknown here" --arg mode=grpo --arg horzion=8
 fails "a number that is none" "beta_kl=much: want a number" --arg mode=grpo --arg beta_kl=much
 fails "a fraction for a whole number" "horizon=1.5: want a whole number" --arg mode=grpo --arg horizon=1.5
+fails "nothing that is masked" "mask_ratio=0: want more than 0" --arg mode=denoise --arg mask_ratio=0
+fails "less than nothing that is masked" "mask_ratio=-1: want more than 0" --arg mode=denoise --arg mask_ratio=-1
+fails "a vocabulary for characters" "vocab: unknown here" --arg vocab=300
+fails "a horizon beyond the context" "together exceed the model's context of 256" --arg mode=grpo --arg horizon=300
+fails "a window that leaves no room for prompts" "window=250: beside prompt=32" --arg mode=grpo --arg window=250
+fails "a directory as text" "text=/: cannot be read" --arg text=/
 fails "a text that is not there" "no/such.txt" --arg text=no/such.txt
 
 text=${GRPO_SHARED:-}/data/tinyshakespeare/input.txt

@@ -118,6 +118,15 @@ describe("dense advantages", function()
   end)
 end)
 
+describe("a stage that cannot fit the model's context", function()
+  it("is refused before the stages in front of it have run", function()
+    local e = experiment { stages = { { kind = "sft" }, { kind = "grpo", sampling = { max_new_tokens = 61 } } } }
+    local said = message_of(require("grpo.preflight").run, grpo.trainer(e))
+    assert.matches("data.max_prompt_tokens: 4 and sampling.max_new_tokens 61 together exceed the model's context of 64",
+      said)
+  end)
+end)
+
 describe("a completion with a target", function()
   it("has the target's log-probabilities under the policy, as m:score gives them", function()
     local tr = grpo.trainer(experiment { train = { lr = 0 } })
@@ -136,6 +145,24 @@ describe("a completion with a target", function()
       end
     end
     assert.is_true(compared > 100)
+  end)
+
+  it("can be inspected beside a bigram, whose log-probabilities are its own", function()
+    local tr = grpo.trainer(experiment { train = { lr = 0 } })
+    tr:step()
+    local t = tr:inspect()
+    local counted = require("grpo.bigram").of(tr.settings, tr.tokenizer, tr.model)
+    local ref, at = t.ref_logp:totable(), 0
+    for i, c in ipairs(tr.batch.completions) do
+      local before = tr.batch.prompts[(i - 1) // 4 + 1].ids
+      before = before[#before]
+      for _, id in ipairs(c.ids) do
+        at = at + 1
+        assert.near(counted:logprobs(before)[id + 1], ref[at], 1e-5)
+        before = id
+      end
+    end
+    assert.equal(#ref, at)
   end)
 
   it("is rewarded token by token", function()

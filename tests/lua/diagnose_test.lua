@@ -2,12 +2,12 @@
 
 local diagnose = require "grpo.diagnose"
 
-local function told(n, metrics)
+local function told(n, metrics, context)
   local watcher, lines = diagnose.watcher(), {}
   for step = 1, n do
     local m = type(metrics) == "function" and metrics(step) or metrics
     m.step, m.stage = step, 1
-    for _, line in ipairs(watcher:step(m)) do lines[#lines + 1] = line end
+    for _, line in ipairs(watcher:step(m, context)) do lines[#lines + 1] = line end
   end
   return lines
 end
@@ -39,15 +39,16 @@ describe("diagnosis", function()
 
   it("names truncation, and a ratio that is not 1 at once", function()
     assert.matches("max_new_tokens", told(9, { ["completions/clipped_ratio"] = 0.9, reward = 0 })[1])
+    assert.same({}, told(9, { ["completions/clipped_ratio"] = 1, reward = 0 }, { fixed_length = true }))
     assert.matches("report", told(1, { ratio_max_deviation = 1e-7, reward = 0 })[1])
   end)
 
   it("names the first reward that failed, at once", function()
     local watcher = require("grpo.diagnose").watcher()
     local cs = { {}, { errors = { b = "rewards.b: x.lua:3: bad" } } }
-    local lines = watcher:step({ step = 1, reward_errors = 2 }, cs)
+    local lines = watcher:step({ step = 1, reward_errors = 2 }, { completions = cs })
     assert.same({ "2 calls of rewards or the environment failed in this step (reward_errors); the first: "
       .. "rewards.b: x.lua:3: bad" }, lines)
-    assert.same({}, watcher:step({ step = 2, reward_errors = 2 }, cs))
+    assert.same({}, watcher:step({ step = 2, reward_errors = 2 }, { completions = cs }))
   end)
 end)

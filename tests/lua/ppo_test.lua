@@ -120,6 +120,27 @@ describe("a ppo stage", function()
     end
   end)
 
+  it("shows the advantage of each token to who inspects it", function()
+    local tr = train.new(experiment(function(t)
+      t.train.lr, t.train.ppo = 0, { gamma = 0.9, lambda = 0.8, kl_coef = 0 }
+    end))
+    tr:step()
+    local readable = {} -- the critic is 0 at first, so these need no values
+    for _, c in ipairs(tr.batch.completions) do
+      local n = c.length < 6 and c.length + 1 or c.length
+      local r, zero = {}, {}
+      for k = 1, n do r[k], zero[k] = 0.0, 0.0 end
+      r[n] = c.reward
+      local a = ppo.gae(r, zero, { gamma = 0.9, lambda = 0.8 })
+      table.move(a, 1, c.length, #readable + 1, readable)
+    end
+    local shown = tr:inspect().advantage:totable()
+    near(ppo.whiten(readable), shown, 1e-5)
+    local first, sum = tr.batch.completions[1], 0.0
+    for k = 1, first.length do sum = sum + shown[k] end
+    assert.near(first.advantage, sum / first.length, 1e-5)
+  end)
+
   it("needs no group", function()
     local _, list = run(function(t)
       t.sampling.group_size, t.train.steps, t.train.prompts_per_step = 1, 30, 8

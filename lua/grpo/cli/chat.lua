@@ -123,8 +123,7 @@ end
 function Chat:answer(ids)
   local options = {}
   for k, v in pairs(self.sampling) do options[k] = v end
-  local room = self.model.config.max_position_embeddings
-  room = room and room - #ids or options.max_new_tokens
+  local room = loading.context(self.model) - #ids
   if room < 1 then
     error(core.error("EARG", ("the conversation has %d tokens and fills the model's context; /reset begins again")
       :format(#ids)), 0)

@@ -23,8 +23,10 @@ estimates of peak memory and of the time of a step (from a few steps at learning
 results are thrown away).
 
 Findings: a reward that answers differently when it is called again, in another order; that fails on degenerate
-text (empty, huge, invalid UTF-8, nested tags, control characters, ...) or is slow there; that gives the same to
-everything; that prefers degenerate text to every demonstration (data.target).  Exit status 1 when there is one.]],
+text (empty, huge, invalid UTF-8, nested tags, control characters, ...) or is slow there; that changes its row; that
+gives the same to everything; that prefers degenerate text to every demonstration (data.target), or gives nil in place
+of 0.  Exit status 1 when there is one.  With demonstrations a table shows what each reward gives them beside their own
+row and beside another: a reward of the right answer gives less there.]],
 }
 
 local MAX_ROWS = 2000 -- rows looked at for the length distribution
@@ -101,11 +103,45 @@ local function show_samples(tr, stage, findings)
   end
 end
 
+-- What demonstrations get beside their own rows and beside others: equal means for a reward of the right answer say
+-- that it never asks for it.
+local function show_demonstrations(beside)
+  if #beside == 0 then return end
+  local names, any = {}, false
+  out("\n%-18s %10s %14s", "demonstrations", "own row", "another row")
+  for i, e in ipairs(beside) do
+    out("  %-16s %10s %14s", e.name, e.own and ("%.4g"):format(e.own) or "-", e.other and ("%.4g"):format(e.other)
+      or "-")
+    names[i], any = e.name, any or e.differs
+  end
+  if any then return end
+  out("note: %s %s a text the same whatever the row: nothing asks for the answer that belongs to the question",
+    table.concat(names, ", "), #names == 1 and "gives" or "give")
+end
+
 local function probe_rewards(tr, e, config, findings)
   local target = config.data.target
   for _, stage in ipairs(e.stages) do target = target or stage.config.data.target end
-  local count = probing.run(config, tr.tokenizer, target, findings)
+  local count, beside = probing.run(config, tr.tokenizer, target, findings)
   if count > 0 then out("\nrewards tried on %d texts that no model sampled", count) end
+  show_demonstrations(beside)
+end
+
+-- A reward that has failed once is not called again while steps are timed: a thousand calls that end at their limits
+-- take an hour.  Adds to `failed` the texts by name.
+local function once(entries, failed)
+  for _, entry in ipairs(entries) do
+    for _, kind in ipairs { "fn", "group_fn", "token_fn" } do
+      local f, broken = entry[kind], false
+      entry[kind] = f and function(...)
+        if broken then return nil end
+        broken, failed[entry.name] = true, kind == "fn" and display.clean((...)) or ""
+        local results = table.pack(f(...))
+        broken, failed[entry.name] = false, nil
+        return table.unpack(results, 1, results.n)
+      end
+    end
+  end
 end
 
 -- A few real steps at learning rate 0.  Returns the median of their times.
@@ -121,6 +157,12 @@ local function time_steps(tr, stage, count)
   return statistics.median(times)
 end
 
+local function configs_of(e)
+  local list = {}
+  for i, spec in ipairs(e.stages) do list[i] = spec.config end
+  return list
+end
+
 -- What the stage will hold at most: every prompt and completion as long as the options allow.
 local function memory_line(stage)
   local need = stage.engine:estimate()
@@ -131,8 +173,12 @@ local function memory_line(stage)
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
 end
 
-local function estimate(tr, e)
-  local memory = {}
+local function estimate(tr, e, findings)
+  local memory, failed, wrapped = {}, {}, {}
+  for _, config in ipairs { e.config, table.unpack(configs_of(e)) } do
+    if not wrapped[config.reward_entries] then once(config.reward_entries, failed) end
+    wrapped[config.reward_entries] = true
+  end
   out("\n%-8s %10s %16s %14s", "stage", "steps", "seconds a step", "in all")
   for index, spec in ipairs(e.stages) do
     spec.config.train.lr = 0.0
@@ -147,6 +193,11 @@ local function estimate(tr, e)
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
   out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
+  for name, text in sorted_pairs(failed) do
+    if not table.concat(findings, "\n"):find(("reward %s fails"):format(name), 1, true) then
+      findings[#findings + 1] = ("reward %s fails on a completion that the model wrote: \"%s\""):format(name, text)
+    end
+  end
   local mem = core.mem()
   out("\npeak memory: %d MiB (of %d MiB available now)", mem.peak_rss >> 20, mem.available >> 20)
   if #e.stages > 1 then
@@ -173,7 +224,7 @@ function command.run(o)
     show_samples(tr, tr.stage, findings)
     probe_rewards(tr, e, config, findings)
   end
-  estimate(tr, e)
+  estimate(tr, e, findings)
   for _, line in ipairs(findings) do out("finding: %s", line) end
   return #findings > 0 and 1 or 0
 end

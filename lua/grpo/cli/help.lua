@@ -1,9 +1,13 @@
 local core = require "grpo.core"
+local nearest = require "grpo.options".nearest
 
 local help = {
-  usage = "help [COMMAND]",
+  usage = "help [COMMAND|OPTION|NAME]",
   words = 1,
-  summary = "this list, or the help of one command",
+  summary = "this list, or the help of one command, option or function",
+  help = [[
+Shows the list of commands; the help of a COMMAND; or what is known of an option or a name of the Lua interface, as
+?NAME at a prompt does: grpo help train.lr, grpo help rewards, grpo help grpo.data.jsonl, grpo help Completion.]],
   flags = {},
 }
 
@@ -15,7 +19,8 @@ function help.overview()
   end
   lines[#lines + 1] = ""
   lines[#lines + 1] = "Start with:  grpo run experiments/gsm8k.lua     (or: grpo init my-project)"
-  lines[#lines + 1] = "'grpo help COMMAND' explains one.  --version, --trace (Lua traceback on errors)"
+  lines[#lines + 1] = "'grpo help COMMAND' explains one, 'grpo help train.lr' an option."
+  lines[#lines + 1] = "--version, --trace (Lua traceback on errors)"
   return table.concat(lines, "\n") .. "\n"
 end
 
@@ -27,7 +32,14 @@ function help.run(o)
   elseif cli.command(name) then
     core.out(cli.help_text(name))
   else
-    return cli.fail(2, "help: unknown command '%s'; see 'grpo help'", name)
+    local about = require("grpo.explain").find(name, { grpo = require "grpo", schedule = require "grpo.schedule" })
+    if about then
+      core.out(about .. "\n")
+      return 0
+    end
+    local near = nearest(name, cli.commands)
+    return cli.fail(2, "help: unknown command or name '%s'%s; see 'grpo help'", name,
+      near and (", did you mean '%s'?"):format(near) or "")
   end
 end
 

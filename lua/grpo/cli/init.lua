@@ -68,7 +68,9 @@ local function parse(command, words)
       local kind = command.flags and command.flags[name]
       if not kind then
         local near = suggest("--" .. name, flag_names(command))
-        return nil, ("unknown flag --%s%s"):format(name, near and (", did you mean '%s'?"):format(near) or "")
+        local option = command.overrides and require("grpo.experiment").whole_name(name:gsub("-", "_"))
+        return nil, ("unknown flag --%s%s"):format(name, option and ("; options are written %s=VALUE"):format(option)
+          or near and (", did you mean '%s'?"):format(near) or "")
       end
       if kind == "flag" and has_value then return nil, ("--%s takes no value"):format(name) end
       if kind == "value" and not has_value then

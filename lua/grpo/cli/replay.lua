@@ -15,7 +15,7 @@ local command = {
   flags = { reward = "value", regenerate = "flag", n = "value", json = "flag" },
   help = [[
 Shows the completions of STEP (default: the last one recorded), prompt by prompt, best first, with every reward and
-the advantage.
+the advantage.  Steps are counted over all stages: "step 40 (100 in all)" on the screen is STEP 100.
 
   --reward FILE   scores saved completions again, those of STEP or of all steps, with the rewards of FILE, which
                   returns a function, a table as the option `rewards` takes it, or an experiment; shows what changed
@@ -79,6 +79,18 @@ end
 
 -- ---- scoring again -------------------------------------------------------------------------
 
+-- "there are those of steps 61 to 140; step 40 of stage 2 is step 100": the screen counts each stage's own.
+local function which_steps(run, step)
+  local first, last, meant
+  for _, row in history.rows(run.dir, "completions") do first, last = first or row.step, row.step end
+  for _, m in history.rows(run.dir, "metrics") do
+    if m.stage > 1 and m.stage_step == step then meant = m end
+  end
+  if not first then return "it has none at all" end
+  return ("there are those of steps %d to %d%s"):format(first, last, meant and ("; step %d of stage %d is step %d")
+    :format(step, meant.stage, meant.step) or "")
+end
+
 -- Lists of rows, one for each step that is asked for.
 local function steps_of(run, step)
   local list, last = {}, nil
@@ -90,9 +102,7 @@ local function steps_of(run, step)
     end
   end
   if #list > 0 then return list end
-  if step then
-    complain("EARG", "%s: has no completion of step %d; without STEP the last one is shown", run.dir, step)
-  end
+  if step then complain("EARG", "%s: has no completion of step %d; %s", run.dir, step, which_steps(run, step)) end
   complain("ENOENT", "%s: has no completion yet", run.dir)
 end
 

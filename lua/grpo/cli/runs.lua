@@ -7,7 +7,8 @@ local command = {
   summary = "list runs, newest first, with state",
   flags = { dir = "value", json = "flag" },
   help = [[
-Lists the runs in RUNS (default: runs), newest first: name, state, steps, start, accuracy.
+Lists the runs in RUNS (default: runs), newest first: name, state, steps, start, accuracy
+or held-out loss.
 
   --json        JSON Lines: one object a run, each on a line of its own]],
 }
@@ -22,10 +23,11 @@ function command.run(o)
   for _, one in ipairs(list) do
     local summary = one.summary or {}
     local accuracy, loss = summary["eval/accuracy"], summary["eval/loss"]
+    local masked = summary["eval/masked_loss"]
     core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state,
       one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-",
       os.date("%Y-%m-%d %H:%M", math.floor(one.started or 0)), accuracy and ("accuracy %.3f"):format(accuracy)
-        or loss and ("held-out loss %.3f"):format(loss) or ""))
+        or loss and ("held-out loss %.3f"):format(loss) or masked and ("masked loss %.3f"):format(masked) or ""))
   end
 end
 

@@ -3,12 +3,14 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
+local options = require "grpo.options"
 local shared = require "grpo.share"
+local sorted_pairs = require "grpo.sorted"
 
 local script = {}
 
 -- Undefined globals are errors, in the script and in what it requires; the globals of a host stay as they are.
-local function strict()
+function script.strict()
   if not core.is_guest() then core.strict(_G) end
 end
 
@@ -37,18 +39,50 @@ function script.forget_saved()
   for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
 end
 
+local function no_file(path)
+  local folder, name = path:match("^(.*/)([^/]*)$")
+  local scripts = {}
+  for _, file in ipairs(core.fs.list(folder or ".") or {}) do
+    if file:find("%.lua$") then scripts[#scripts + 1] = file end
+  end
+  name = name or path
+  local near = core.fs.exists(path .. ".lua") and name .. ".lua" or options.nearest(name, scripts)
+  errors.raise_plain("ENOENT", "%s: no such file%s", path,
+    near and (", did you mean '%s%s'?"):format(folder or "", near) or "")
+end
+
+-- Arguments that were given and never asked for are likely misspelt.  Reading a field or all of them is asking.
+local function watched(args)
+  local asked = {}
+  local view = setmetatable({}, {
+    __index = function(_, name)
+      asked[name] = true
+      return args[name]
+    end,
+    __pairs = function()
+      for name in pairs(args) do asked[name] = true end
+      return pairs(args)
+    end,
+  })
+  return view, asked
+end
+
 -- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: a directory searched
 -- before all others.  Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = o.text
   if not text then text, message, code = core.fs.read(path) end
-  if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
+  if not text then
+    if code == "ENOENT" then no_file(path) end
+    errors.raise_plain(code or "ENOENT", "%s: %s", path, message)
+  end
   local directory = path:match("^(.*)/[^/]*$") or "."
   local share, installed = shared.directory()
   package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s%s"):format(directory, directory, package.path,
     installed and (";%s/?.lua"):format(share) or "")
-  grpo.args = o.args or {}
+  local asked
+  grpo.args, asked = watched(o.args or {})
   experiment.script_path = path
   experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
   experiment.overrides = {}
@@ -57,7 +91,7 @@ function script.load(path, o)
   end
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
-  strict()
+  script.strict()
   local ok, result
   if o.modules then
     ok, result = script.with_saved(o.modules, core.protected, chunk)
@@ -75,6 +109,11 @@ function script.load(path, o)
   if not experiment.is(result) then
     error(core.error("EARG", ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
       result == nil and "nothing" or "a " .. type(result))), 0)
+  end
+  for name, value in sorted_pairs(o.words and o.args or {}) do
+    if not asked[name] then
+      core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path, name))
+    end
   end
   return result
 end

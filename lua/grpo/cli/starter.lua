@@ -137,7 +137,7 @@ function command.run(o)
     must(core.fs.write(dir .. "/" .. name, text))
     core.out(dir .. "/" .. name .. "\n")
   end
-  core.err(("next: cd %s && grpo run experiment.lua\n"):format(dir))
+  core.err(("next: %sgrpo run experiment.lua\n"):format(dir == "." and "" or ("cd %s && "):format(dir)))
 end
 
 return command

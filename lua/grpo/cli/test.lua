@@ -6,15 +6,16 @@ local command = {
   summary = "run reward tests (files NAME_test.lua)",
   flags = { filter = "value", tap = "flag", junit = "value", record = "value", n = "value", fuzz = "value" },
   help = [[
-Runs every *_test.lua below the given files and directories (default: rewards), written with
-describe, it and assert as in busted.  --filter keeps tests whose name contains TEXT;
---tap prints the Test Anything Protocol; --junit OUT also writes JUnit's XML, for CI servers.
+Runs every *_test.lua below the given files and directories (default: rewards/ if it is there, else
+the current directory), written with describe, it and assert as in busted.  --filter keeps tests whose
+name contains TEXT; --tap prints the Test Anything Protocol; --junit OUT also writes JUnit's XML, for CI servers.
 Exit status 1 when a test failed or none was found.
 
   --record RUN    prints a test file made of N (default 20) of the run's completions: it holds the rewards of
                   the run's script to what they gave then.  Save it as NAME_test.lua beside the script
   --fuzz SCRIPT   calls the rewards of SCRIPT (an experiment, or a file that returns rewards) with degenerate
-                  text, each for the first rows of the dataset, and with random pieces of it; prints each failure]],
+                  text and random pieces of it, beside the first rows of the dataset in turn; prints what fails,
+                  what answers differently when it is asked again, and what changes its row, once for each line]],
 }
 
 local function wrong(format, ...)
@@ -43,8 +44,12 @@ function command.run(o)
   if o.flags.fuzz then return fuzz(o) end
   local runner = require "grpo.test"
   package.path = "./?.lua;./lua/?.lua;" .. package.path
-  local paths = #o.words > 0 and o.words or { "rewards" }
+  local paths = #o.words > 0 and o.words or { core.fs.isdir("rewards") and "rewards" or "." }
   for _, path in ipairs(paths) do
+    local beside = path:gsub("%.lua$", "") .. "_test.lua"
+    local hint = path:find("%.lua$") and not path:find("_test%.lua$") and core.fs.exists(beside)
+      and (", did you mean '%s'?"):format(beside) or ""
+    if hint ~= "" then wrong("%s: holds no tests%s", path, hint) end
     if not core.fs.exists(path) then
       error(core.error("ENOENT", ("test: %s: no such file or directory"):format(path)), 0)
     end

@@ -70,6 +70,33 @@ function Assert.is_nil(value) end
 function Assert.is_not_nil(value) end
 
 ---@param value any
+function Assert.is_number(value) end
+
+---@param value any
+function Assert.is_string(value) end
+
+---@param value any
+function Assert.is_table(value) end
+
+---@param value any
+function Assert.is_boolean(value) end
+
+---@param value any
+function Assert.is_function(value) end
+
+---@param value any
+function Assert.number(value) end
+
+---@param value any
+function Assert.string(value) end
+
+---@param value any
+function Assert.table(value) end
+
+---@param value any
+function Assert.boolean(value) end
+
+---@param value any
 function Assert.truthy(value) end
 
 ---@param value any

@@ -91,8 +91,9 @@ local function update(stage, s, coef, lr)
   end
   for _, name in ipairs(fields) do options[name] = config.train[name] end
   for _, name in ipairs(ppo_fields) do options[name] = config.train.ppo[name] end
-  local metrics, advantages = stage.engine:ppo(s.batch, options)
-  for i, c in ipairs(s.cs) do c.advantage = advantages[i] end
+  local metrics, means, advantages = stage.engine:ppo(s.batch, options)
+  for i, c in ipairs(s.cs) do c.advantage = means[i] end
+  stage.tr.batch.token_advantages = advantages -- for tr:inspect
   return metrics
 end
 

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Faults planted in rewards, and who finds them; first steps that go astray, and what they are told.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+
+# says NAME STATUS PATTERN COMMAND... : exit status, and a line of stdout or stderr that matches
+says() {
+  local name=$1 want=$2 pattern=$3 status problem=''; shift 3
+  timeout ${LIMIT:-120} "$@" >out 2>&1 </dev/null; status=$?
+  [ "$want" = any ] || [ $status = "$want" ] || problem+="exit status $status, want $want"$'\n'
+  grep -qE "$pattern" out || problem+="nothing matches: $pattern"$'\n'
+  result "$name" "${problem:+$problem$(head -n 40 out)}"
+}
+
+# planted NAME REWARD : NAME.lua, sums with demonstrations and this reward (Lua source of a function)
+planted() {
+  experiment "$1.lua" 'stages = { { kind = "sft", train = { steps = 2, prompts_per_step = 8 } },
+    { kind = "grpo", train = { steps = 12, prompts_per_step = 8 } } },' "{ name = \"correct\", fn = $2 }" \
+    'train = grpo.data.list(rows), eval = grpo.data.list(rows), target = function(row) return row.answer end'
+}
+
+# ---- faults in rewards -----------------------------------------------------------------------------------------------------
+planted good 'function(text, row) return text == row.answer end'
+says "a good reward: no finding" 0 '^demonstrations ' "$GRPO" check good.lua
+result "check shows what demonstrations get, and what they get beside another row" \
+  "$(grep -qE '^  correct +1 +0(\.[0-9]+)?$' out || cat out)"
+planted loop 'function(text, row) while text:find("+", 1, true) do text = text:gsub("^%+", "") end return text == row.answer end'
+says "check ends although a reward does not" 1 '^finding: reward correct .*used up its 50000000 instructions: a loop that does not end\?' \
+  "$GRPO" check loop.lua
+planted changes 'function(text, row) local a = row.answer row.answer = "0" .. a return text == a end'
+says "check: a reward that changes its row" 1 '^finding: reward correct changes the row' "$GRPO" check changes.lua
+says "test --fuzz: the same" 1 '^FAILED .*rewards\.correct changes the row' "$GRPO" test --fuzz changes.lua
+planted first '(function() local one return function(text, row) one = one or row return text == one.answer end end)()'
+says "check: a reward that does not look at the row" any '^note: .*correct.* whatever the row' "$GRPO" check first.lua
+planted memo '(function() local seen = {} return function(text, row)
+    if seen[text] == nil then seen[text] = text == row.answer end return seen[text] end end)()'
+says "check: a reward that remembers texts" any '^note: .*correct.* whatever the row' "$GRPO" check memo.lua
+planted silent 'function(text, row) if text == row.answer then return 1 end end'
+says "check: nil for what is wrong" 1 '^finding: reward correct gives nil .* return 0 or false' "$GRPO" check silent.lua
+planted random 'function(text, row) return (text == row.answer and 1 or 0) + math.random() end'
+says "test --fuzz: a random reward" 1 '^FAILED .*rewards\.correct gives .*, then ' "$GRPO" test --fuzz random.lua
+planted global 'function(text, row) best = math.max(best or 0, #text) return #text / best end'
+says "test --fuzz: an undefined global, as in a run" 1 "undefined global 'best'" "$GRPO" test --fuzz global.lua
+
+# ---- first steps ----------------------------------------------------------------------------------------------------------
+mkdir tests_here && cd tests_here || exit 1
+cat >kinds_test.lua <<'LUA'
+describe("kinds", function()
+  it("busted's checks of types", function()
+    assert.is_number(1) assert.is_string("") assert.is_table({}) assert.is_boolean(false) assert.is_function(print)
+    assert.is_not.number("1") assert.is_not.is_string(1)
+  end)
+  it("fails", function() assert.is_number("1") end)
+end)
+LUA
+says "test without words looks here when there is no rewards/" 1 '^1 passed, 1 failed' "$GRPO" test
+result "a failed check of a type says what it got" "$(grep -q 'expected a number, got "1"' out || cat out)"
+cd ..
+echo 'return {}' >tests_here/kinds.lua
+says "test FILE.lua names FILE_test.lua" 2 "did you mean 'tests_here/kinds_test.lua'" "$GRPO" test tests_here/kinds.lua
+
+says "run" 0 '^runs/good-001$' "$GRPO" run good.lua
+result "try it: as the program was called" "$(grep -qF "try it: $GRPO generate runs/good-001" out || grep 'try it' out)"
+result "a sample's line gives the step that replay wants" "$(grep -qF '  step 1 (3 in all), prompt: ' out || cat out)"
+says "replay: which steps there are" 2 'steps 3 to 14; step 1 of stage 2 is step 3' "$GRPO" replay good-001 1
+says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
+says "eval takes a run's name" 0 '^eval/accuracy' "$GRPO" eval good-001 --n 4
+says "a model that is not there, and a run of nearly that name" 3 "did you mean 'runs/good-001'" "$GRPO" generate god-001 '1+1='
+says "an option without its section" 2 "^grpo: command line: lr: unknown option, did you mean 'train.lr'\?" "$GRPO" check good.lua lr=1
+says "an option as a flag" 2 "options are written train\.lr=VALUE" "$GRPO" run good.lua --lr 1
+says "a script that is not there" 3 "^grpo: god\.lua: no such file, did you mean 'good\.lua'\?" "$GRPO" check god.lua
+says "a script without its ending" 3 "did you mean 'good\.lua'" "$GRPO" check good
+says "an argument that the script does not ask for" 0 '^note: --arg modle=x: good\.lua does not ask for grpo\.args\.modle' \
+  "$GRPO" check good.lua --arg modle=x
+says "reward = { function }" 2 "did you mean 'rewards'" "$GRPO" check <(sed 's/rewards = {.*/reward = { function() return 1 end },/' good.lua)
+says "a row without a prompt: what it has" 2 'row\.prompt is nil for a row \(it has answer, question\)' \
+  "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)
+says "help of an option" 0 '^option train\.lr ' "$GRPO" help train.lr
+says "help of a function" 0 '^data\.jsonl\(path\)' "$GRPO" help grpo.data.jsonl
+says "help rewards: what a reward is" 0 'function\(text, row, c\)' "$GRPO" help rewards
+says "help of nothing known" 2 "unknown command or name 'runn', did you mean 'run'" "$GRPO" help runn
+mkdir here && cd here || exit 1
+says "init here" 0 '^next: grpo run experiment\.lua' "$GRPO" init
+cd ..
+for word in quit exit help 'exit()'; do
+  result "the prompt knows what '$word' wants" "$("$GRPO" repl <<LUA 2>&1
+local told = ""
+local s = require "grpo.session".new { env = {}, out = print, err = function(text) told = told .. text end }
+s:run("$word")
+assert(told:find("Ctrl-D or .quit leaves; .help", 1, true), told)
+LUA
+)"
+done
+
+finish
