@@ -305,7 +305,8 @@ function methods:record_step(metrics)
       run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
         row = self.batch.prompts[slot].number, prompt = c.prompt, text = c.text, rewards = reward_columns(c),
         reward = c.reward,
-        advantage = type(c.advantage) == "table" and statistics.mean(c.advantage) or c.advantage, finish = c.finish, length = c.length,
+        advantage = type(c.advantage) == "table" and statistics.mean(c.advantage) or c.advantage,
+        finish = c.finish, length = c.length,
         extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil, environment = c.environment })
     end
   end
