@@ -1,5 +1,6 @@
 -- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of held-out targets.
 
+local chance = require "grpo.chance"
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local experiment = require "grpo.experiment"
@@ -35,8 +36,8 @@ local function measure(config, c, weights)
 end
 
 -- A stage's data.target is for its own rows; what it has nothing to say about is left out.
-local function target_of(tr, config, row)
-  local ok, ids = pcall(prompts.target, config, tr.tokenizer, row)
+local function target_of(tr, config, row, number)
+  local ok, ids = pcall(chance.during, config, "target", number, true, prompts.target, config, tr.tokenizer, row)
   return ok and ids or nil
 end
 
@@ -45,10 +46,10 @@ local function held_out(tr, config, n)
   local dataset, list, count = config.data.eval, {}, { dropped = 0, truncated = 0 }
   local limit = math.min(n or #dataset, #dataset)
   for i = 1, limit do
-    local row = dataset[i]
-    local prompt = prompts.render(config, tr.tokenizer, row, i, true)
+    local row = chance.during(config, "row", i, true, function() return dataset[i] end)
+    local prompt = chance.during(config, "prompt", i, true, prompts.render, config, tr.tokenizer, row, i, true)
     if prompts.fit(config, tr.tokenizer, prompt, count) then
-      prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row)
+      prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row, i)
       list[#list + 1] = prompt
     end
   end

@@ -72,6 +72,16 @@ local function function_text(f, name)
   return table.concat(lines, "\n")
 end
 
+-- grpo.data, grpo.tokenizer, ...: tables of functions.
+local function modules()
+  local found = {}
+  for name in sorted_pairs(annotations.read().functions) do
+    local module = name:match("^grpo%.(%l+)%.[%w_]+$") or name:match("^(%l+)%.[%w_]+$")
+    if module and type(explain.index(package.loaded.grpo, module)) == "table" then found[module] = true end
+  end
+  return found
+end
+
 local function class_text(name)
   local class, lines, methods = annotations.read().classes[name], {}, {}
   lines[1] = name .. (class.doc ~= "" and ": " .. class.doc or "")
@@ -81,6 +91,9 @@ local function class_text(name)
     else
       lines[#lines + 1] = ("  .%s  %s%s"):format(key, member.type, member.doc ~= "" and "  " .. member.doc or "")
     end
+  end
+  for module in sorted_pairs(name == "grpo" and modules() or {}) do
+    lines[#lines + 1] = ("  .%s  ?grpo.%s lists it"):format(module, module)
   end
   if #methods > 0 then lines[#lines + 1] = "  " .. table.concat(methods, "  ") end
   return table.concat(lines, "\n")
@@ -96,6 +109,17 @@ local function option_text(row)
   if row.default ~= nil then about[#about + 1] = "default " .. tostring(core.json_encode(row.default)) end
   if row.live then about[#about + 1] = "live: tr.config." .. row.path .. " = x" end
   return ("option %s (%s)\n  %s"):format(row.path, table.concat(about, "; "), row.doc)
+end
+
+-- A table of functions in grpo: "grpo.tokenizer".
+local function module_text(name)
+  local lines = {}
+  for full, f in sorted_pairs(annotations.read().functions) do
+    if full:sub(1, #name + 1) == name .. "." and not full:find(".", #name + 2, true) then
+      lines[#lines + 1] = ("  %s(%s)%s"):format(full, f.arguments, f.doc ~= "" and "  " .. f.doc:match("^[^\n]*") or "")
+    end
+  end
+  if #lines > 0 and name:find("^grpo%.") then return name .. "\n" .. table.concat(lines, "\n") end
 end
 
 -- ---- finding ----------------------------------------------------------------------------------------
@@ -150,7 +174,7 @@ end
 function explain.find(name, env)
   local all = annotations.read()
   if all.functions[name] then return function_text(all.functions[name]) end
-  local found = of_owner(env, name)
+  local found = module_text(name) or of_owner(env, name)
   if found then return found end
   for _, class in ipairs { name, "grpo." .. name, name == "c" and "grpo.Completion" or nil } do
     if all.classes[class] then return class_text(class) end

@@ -4,7 +4,8 @@
 --   saturated    one entry is at its highest everywhere while another is no higher than at first
 --   length       completions grow (or shrink) and within groups the longer (shorter) ones win
 --   repetition   the winners repeat themselves more than at first
---   one_string   the same text wins in most groups, whatever the prompt
+--   one_string   the same text wins in most groups, whatever the prompt, or is all that is left
+--   nothing      an entry gives nil where 0 must have been meant
 --
 -- A sign must hold for WINDOW steps in a row and is told again AGAIN steps later at the earliest.
 
@@ -153,12 +154,41 @@ function rules.repetition(now, then_, cs)
     .. "try rewards.repetition"):format(100 * now.repetition, what or "four words", 100 * then_.repetition), worst
 end
 
-function rules.one_string(_, _, cs)
+function rules.one_string(now, then_, cs)
   local list = winners(cs)
   local c, count = commonest(list)
-  if #list < 4 or count < 4 or count < 0.75 * #list then return end
-  return ("the same text wins in %d of %d groups, whatever the prompt: the reward does not look at the question")
-    :format(count, #list), c
+  if #list >= 4 and count >= 4 and count >= 0.75 * #list then
+    return ("the same text wins in %d of %d groups, whatever the prompt: the reward does not look at the question")
+      :format(count, #list), c
+  end
+  if now.reward <= then_.reward then return end
+  c = commonest(cs) -- most groups may be tied by now
+  local same = 0
+  for _, other in ipairs(cs) do same = same + (c and other.text == c.text and 1 or 0) end
+  if select(2, commonest(cs)) < 4 or same < 0.9 * #cs then return end
+  return ("%d of %d completions are the same text, whatever the prompt: the reward does not look at the question")
+    :format(same, #cs), c
+end
+
+-- nil beside one and the same number in a group depends on the text: 0 was meant.
+function rules.nothing(_, _, cs, config)
+  for _, entry in ipairs(config.reward_entries) do
+    local missing, only, mixed, example = 0, nil, 0, nil
+    for _, c in ipairs(cs) do
+      local r, given = c.rewards[entry.name], 0
+      if r == core.none and not (c.errors and c.errors[entry.name]) then missing, example = missing + 1, c end
+      if type(r) == "number" then only = (only == nil or only == r) and r end
+      for _, member in ipairs(c.index == 1 and c.group or {}) do
+        if type(member.rewards[entry.name]) == "number" then given = given + 1 end
+      end
+      if given > 0 and given < #c.group then mixed = mixed + 1 end
+    end
+    if only and only ~= 0 and missing >= 0.25 * #cs and mixed >= 2 then
+      return ("reward '%s' gives nil for %d of %d completions and %.4g for all others: nil leaves a completion out, as "
+        .. "if it had not been asked; for a wrong one return 0 or false"):format(entry.name, missing, #cs, only),
+        example
+    end
+  end
 end
 
 -- ---- over time -------------------------------------------------------------------------

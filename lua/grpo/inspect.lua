@@ -7,6 +7,7 @@ local paint = require "grpo.pretty.paint"
 local pretty = require "grpo.pretty"
 local rewarding = require "grpo.rewarding"
 local rollouts = require "grpo.pretty.rollouts"
+local statistics = require "grpo.statistics"
 
 local inspect = {}
 
@@ -16,6 +17,9 @@ local MOST_ROWS = 200
 
 local function batch_of(tr, what)
   local batch, stage = tr.batch, tr.stage
+  if not batch and stage and not stage.method.samples then
+    errors.raise("EARG", "tr:%s: a step of kind \"%s\" has no completions", what, stage.kind)
+  end
   if not batch then errors.raise("EARG", "tr:%s: no step with completions has been made here yet; tr:step()", what) end
   return batch.completions, stage
 end
@@ -302,6 +306,7 @@ local function was_columns(group)
   for i, c in ipairs(group) do
     totals[i] = paint.number(c.was.reward)
     local a = c.was.advantage
+    if type(a) == "table" then a = statistics.mean(a) end
     advantages[i] = type(a) == "number" and ("%+.3f"):format(a) or "-"
     local marks = { [-1] = "-", [0] = "0", [1] = "+" }
     flips[i] = c.flipped and ("%s to %s"):format(marks[sign(a)], marks[sign(c.advantage)]) or ""

@@ -3,6 +3,7 @@
 -- A stage walks through its dataset in a seeded permutation of its own for each
 -- epoch.  The only state is a cursor: how many rows were drawn so far.
 
+local chance = require "grpo.chance"
 local core = require "grpo.core"
 local environment = require "grpo.environment"
 local errors = require "grpo.errors"
@@ -147,13 +148,17 @@ function prompts.source(config, tokenizer)
   }, Source)
 end
 
+local function row_of(dataset, i)
+  return dataset[i]
+end
+
 -- Row number `cursor` of a stage's endless walk through data.train.
 function prompts.row(config, cursor)
   local dataset = config.data.train
   local n = #dataset
   local i = cursor % n
   if config.data.shuffle then i = core.permute(config.seed + (cursor // n) * 1000003, n, i) end
-  return dataset[i + 1]
+  return chance.during(config, "row", cursor, false, row_of, dataset, i + 1)
 end
 
 -- The next usable prompt: { row=, ids=, text=, messages=, number= }.
@@ -162,10 +167,12 @@ function Source:next()
     local number = self.cursor
     local row = prompts.row(self.config, number)
     self.cursor = number + 1
-    local prompt = prompts.render(self.config, self.tokenizer, row, number)
+    local prompt = chance.during(self.config, "prompt", number, false, prompts.render, self.config, self.tokenizer, row,
+      number)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number = row, number
-      prompt.target, prompt.target_mask = prompts.target(self.config, self.tokenizer, row)
+      prompt.target, prompt.target_mask = chance.during(self.config, "target", number, false, prompts.target,
+        self.config, self.tokenizer, row)
       return prompt
     end
   end

@@ -2,6 +2,8 @@
 # Faults planted in rewards, and who finds them; first steps that go astray, and what they are told.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
 
 # says NAME STATUS PATTERN COMMAND... : exit status, and a line of stdout or stderr that matches
 says() {
@@ -42,6 +44,29 @@ says "test --fuzz: a random reward" 1 '^FAILED .*rewards\.correct gives .*, then
 planted global 'function(text, row) best = math.max(best or 0, #text) return #text / best end'
 says "test --fuzz: an undefined global, as in a run" 1 "undefined global 'best'" "$GRPO" test --fuzz global.lua
 
+# ---- math.random wherever a script may call it ------------------------------------------------------------------------------
+cat >chance.lua <<'LUA'
+local grpo = require "grpo"
+local rows = {}
+for i = 1, 50 do rows[i] = { a = math.random(0, 9) } end
+return grpo.experiment {
+  model = { config = { model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 64 },
+    tokenizer = grpo.tokenizer.bytes() },
+  data = { train = grpo.data.list(rows):map(function(row) return { a = row.a, b = math.random(0, 9) } end),
+    eval = grpo.data.generate(function() return { a = math.random(0, 9), b = 1 } end, { seed = 1, n = 5 }),
+    prompt = function(row) return row.a .. row.b .. math.random(0, 9) end,
+    target = function(row) return tostring(row.a + math.random(0, 9)) end, max_prompt_tokens = 8 },
+  sampling = { max_new_tokens = 4 }, checkpoint = { every = 1 },
+  rewards = { digits = function(text) return select(2, text:gsub("%d", "")) + 0.1 * math.random() end },
+  stages = { { kind = "sft", train = { steps = 3, prompts_per_step = 4 } },
+    { kind = "grpo", train = { steps = 3, prompts_per_step = 4 } } },
+}
+LUA
+check "a run with random numbers" "$GRPO" run chance.lua --quiet
+check "the same again" "$GRPO" run chance.lua --quiet --steps 4
+check "in two parts" "$GRPO" run --resume=runs/chance-002 --quiet
+result "two runs and a resume draw the same numbers" "$(different runs/chance-001 runs/chance-002)"
+
 # ---- first steps ----------------------------------------------------------------------------------------------------------
 mkdir tests_here && cd tests_here || exit 1
 cat >kinds_test.lua <<'LUA'
@@ -77,6 +102,8 @@ says "a row without a prompt: what it has" 2 'row\.prompt is nil for a row \(it 
   "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)
 says "help of an option" 0 '^option train\.lr ' "$GRPO" help train.lr
 says "help of a function" 0 '^data\.jsonl\(path\)' "$GRPO" help grpo.data.jsonl
+says "help of a module" 0 '^  grpo\.tokenizer\.chars\(text, opts\)' "$GRPO" help grpo.tokenizer
+says "help of everything names the modules" 0 '^  \.tokenizer ' "$GRPO" help grpo
 says "help rewards: what a reward is" 0 'function\(text, row, c\)' "$GRPO" help rewards
 says "help of nothing known" 2 "unknown command or name 'runn', did you mean 'run'" "$GRPO" help runn
 mkdir here && cd here || exit 1

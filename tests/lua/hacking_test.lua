@@ -12,9 +12,9 @@ local function step_of(number, groups)
     local group = {}
     for i, row in ipairs(list) do
       group[i] = { text = row[1], prompt = "prompt " .. g, index = i, group = group, length = row[4] or #row[1],
-        rewards = { correct = row[2], layout = row[3] }, reward = row[2] + row[3] }
+        rewards = { correct = row[2], layout = row[3] }, reward = (row[2] == core.none and 0 or row[2]) + row[3] }
       cs[#cs + 1] = group[i]
-      table.insert(columns.correct, row[2])
+      if row[2] ~= core.none then table.insert(columns.correct, row[2]) end
       table.insert(columns.layout, row[3])
     end
   end
@@ -109,6 +109,43 @@ describe("the detector of reward hacking", function()
     assert.equal(1, #lines)
     assert.matches("^the same text wins in 6 of 6 groups, whatever the prompt", lines[1])
     assert.matches('"I cannot say"', lines[1])
+  end)
+
+  it("sees every group end in one text", function()
+    local function make(t)
+      local groups = {}
+      for g = 1, 6 do
+        groups[g] = {}
+        for i = 1, 4 do
+          local empty = t > 0.3
+          groups[g][i] = { empty and "" or ("text %d of %d"):format(i, g), (empty or i == 1) and 1 or 0, 0 }
+        end
+      end
+      return groups
+    end
+    local lines = told(30, make)
+    assert.equal(1, #lines)
+    assert.matches('^24 of 24 completions are the same text, whatever the prompt.*%(reward 1%) "" to', lines[1])
+  end)
+
+  it("sees nil where 0 was meant", function()
+    local function make(share)
+      return function()
+        local groups = {}
+        for g = 1, 4 do
+          groups[g] = {}
+          for i = 1, 4 do
+            local right = i <= share
+            groups[g][i] = { ("text %d of %d"):format(i, g), right and 1 or core.none, 0 }
+          end
+        end
+        return groups
+      end
+    end
+    local lines = told(10, make(2))
+    assert.equal(1, #lines)
+    assert.matches("^reward 'correct' gives nil for 8 of 16 completions.*return 0 or false", lines[1])
+    assert.same({}, told(10, make(4)))
   end)
 
   it("sees the reward rise while the held-out metric falls", function()
