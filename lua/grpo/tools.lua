@@ -214,6 +214,7 @@ local function as_text(value)
   if math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53 then
     return ("%d"):format(value)
   end
+  if value ~= value then return "nan" end -- the sign that C prints is the machine's
   if type(value) == "number" or type(value) == "boolean" then return tostring(value) end
   if type(value) ~= "table" then return nil, ("the result is a %s"):format(type(value)) end
   local ok, text = pcall(core.json_encode, value)

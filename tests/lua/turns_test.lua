@@ -64,6 +64,7 @@ local list = tools.list({
   odd = function() return print end,
   rows = function() return { 1, 2, { a = "b" } } end,
   half = function() return 0.5 end,
+  nan = function() return 0 / 0 end,
   round = function() local t = {} t[1] = t return t end,
   writes = function(_, c) c.state.n = 1 end,
 }, complain)
@@ -80,6 +81,7 @@ describe("a call of a tool", function()
     assert.equal("hi", (answer { name = "echo", argument = "hi" }))
     assert.equal('[1, 2, {"a": "b"}]', (answer { name = "rows", arguments = {} }))
     assert.equal("0.5", (answer { name = "half", arguments = {} }))
+    assert.equal("nan", (answer { name = "nan", arguments = {} }))
     assert.is_false(select(2, answer { name = "half", arguments = {} }))
   end)
 

@@ -203,7 +203,8 @@ end
 function sampled.line(tr, m)
   local groups = tr.settings.train.prompts_per_step
   local mixed = math.floor((1 - m.frac_reward_zero_std) * groups + 0.5)
-  local text = ("reward %6.3f | mixed groups %d/%d | length %5.1f"):format(m.reward, mixed, groups,
+  local reward = m.reward == m.reward and ("%6.3f"):format(m.reward) or ("%6s"):format("none")
+  local text = ("reward %s | mixed groups %d/%d | length %5.1f"):format(reward, mixed, groups,
     m["completions/mean_length"])
   if m.beta > 0 and m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
   local tokens = m["completions/mean_length"] * groups * tr.settings.sampling.group_size
