@@ -187,27 +187,33 @@ function data.csv(path)
   return new(path, #rows, function(i) return rows[i] end)
 end
 
--- Where the characters of a text begin, and one past its end, so that nothing cuts one; bytes, if it is not UTF-8.
-local function character_starts(text)
-  local starts = {}
-  for at in utf8.len(text) and text:gmatch("()" .. utf8.charpattern) or text:gmatch("()[%z\1-\255]") do
-    starts[#starts + 1] = at
+local MARK_EVERY = 64 -- characters; a text may be large, so not every place is kept
+
+-- How many characters a text has, and a function that says where number i begins (i = n + 1: one past the end), so that
+-- nothing cuts one.  Bytes, if it is not UTF-8.
+local function characters(text)
+  local n = utf8.len(text)
+  if not n or n == #text then return #text, function(i) return i end end
+  local marks, at = { 1 }, 1
+  for _ = 1, n // MARK_EVERY do
+    at = utf8.offset(text, MARK_EVERY + 1, at)
+    marks[#marks + 1] = at
   end
-  starts[#starts + 1] = #text + 1
-  return starts
+  return n, function(i)
+    return utf8.offset(text, (i - 1) % MARK_EVERY + 1, marks[(i - 1) // MARK_EVERY + 1])
+  end
 end
 
 -- The part of a text between two fractions of its characters.
 local function part_of(text, from, to)
   if from == 0 and to == 1 then return text end
-  local starts = character_starts(text)
-  local n = #starts - 1
-  return text:sub(starts[math.floor(from * n) + 1], starts[math.floor(to * n) + 1] - 1)
+  local n, start = characters(text)
+  return text:sub(start(math.floor(from * n) + 1), start(math.floor(to * n) + 1) - 1)
 end
 
 -- Window i is items (i - 1) * stride + 1 .. + window of n.
 local function windows(path, n, opts, row, stretch)
-  local stride = opts.stride or opts.window
+  local stride = math.tointeger(opts.stride or opts.window)
   return new(path, math.max(0, (n - opts.window) // stride + 1), function(i)
     local first = (i - 1) * stride + 1
     return row(first, first + opts.prompt, first + opts.window)
@@ -233,9 +239,9 @@ local function text_windows(call, name, text, opts)
   text = part_of(text or read(name, "text"), from, to)
   local tokenizer = opts.tokenizer
   if not tokenizer then
-    local starts = character_starts(text)
-    return windows(name, #starts - 1, opts, function(first, mid, last)
-      local a, b, c = starts[first], starts[mid], starts[last]
+    local n, start = characters(text)
+    return windows(name, n, opts, function(first, mid, last)
+      local a, b, c = start(first), start(mid), start(last)
       return { prompt = text:sub(a, b - 1), target = text:sub(b, c - 1), text = text:sub(a, c - 1) }
     end, text)
   end

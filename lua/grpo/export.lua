@@ -229,6 +229,10 @@ function export.write(o)
   if ok then ok, err = pcall(replace, temporary, target, o.force) end
   if ok then return end
   fs.remove_tree(temporary)
+  if type(err) == "table" and err.message then -- by the name that was asked for
+    local at, last = err.message:find(temporary, 1, true)
+    if at then err.message = err.message:sub(1, at - 1) .. target .. err.message:sub(last + 1) end
+  end
   error(err, 0)
 end
 

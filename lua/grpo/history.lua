@@ -20,7 +20,7 @@ function history.find(word, root)
   for _, one in ipairs(rundir.list(root)) do names[#names + 1] = one.name end
   local near = options.nearest(word, names)
   errors.raise_plain("ENOENT", "%s: no such run%s", word, near and (", did you mean '%s'?"):format(near)
-    or "; 'grpo runs' lists them")
+    or ("; 'grpo runs%s' lists them"):format(root ~= "runs" and " --dir " .. root or ""))
 end
 
 -- Iterates over the rows of NAME.jsonl: number of the line, row.  A file that is not there has none.

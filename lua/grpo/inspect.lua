@@ -7,6 +7,7 @@ local paint = require "grpo.pretty.paint"
 local pretty = require "grpo.pretty"
 local rewarding = require "grpo.rewarding"
 local rollouts = require "grpo.pretty.rollouts"
+local statistics = require "grpo.statistics"
 
 local inspect = {}
 
@@ -16,6 +17,9 @@ local MOST_ROWS = 200
 
 local function batch_of(tr, what)
   local batch, stage = tr.batch, tr.stage
+  if not batch and stage and not stage.method.samples then
+    errors.raise("EARG", "tr:%s: a step of kind \"%s\" has no completions", what, stage.kind)
+  end
   if not batch then errors.raise("EARG", "tr:%s: no step with completions has been made here yet; tr:step()", what) end
   return batch.completions, stage
 end
@@ -258,6 +262,22 @@ local function sign(v)
   return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
 end
 
+-- Copies of the last step's completions scored with `entries`, by the random numbers that the step had.
+local function scored(tr, cs, config, entries)
+  local list = copies(cs)
+  for i, c in ipairs(list) do
+    c.rng = core.rng(config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
+  end
+  return list, rewarding.score(entries, list, config.limits.reward, config.reward.on_error)
+end
+
+-- Raises what these entries would raise on the completions of the last step, if there was one.
+function inspect.try(tr, entries)
+  local cs, stage = tr.batch and tr.batch.completions, tr.stage
+  if not cs or #cs == 0 then return end
+  scored(tr, cs, setmetatable({ reward = { on_error = "stop" } }, { __index = stage.config }), entries)
+end
+
 -- tr:rescore(rewards) -> { completions =, changed =, flipped =, failed = }
 function inspect.rescore(tr, rewards)
   local cs, stage = batch_of(tr, "rescore")
@@ -265,11 +285,7 @@ function inspect.rescore(tr, rewards)
   local config = setmetatable({ reward_entries = entries }, { __index = stage.config })
   local other = setmetatable({ config = config }, { __index = stage })
   local weights = rewarding.weights(config, stage.p)
-  local list = copies(cs)
-  for i, c in ipairs(list) do
-    c.rng = core.rng(stage.config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
-  end
-  local failed = rewarding.score(entries, list, config.limits.reward, config.reward.on_error)
+  local list, failed = scored(tr, cs, config, entries)
   for _, c in ipairs(list) do
     c.reward = rewarding.total(entries, weights, c, config.reward.clip)
     if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
@@ -290,6 +306,7 @@ local function was_columns(group)
   for i, c in ipairs(group) do
     totals[i] = paint.number(c.was.reward)
     local a = c.was.advantage
+    if type(a) == "table" then a = statistics.mean(a) end
     advantages[i] = type(a) == "number" and ("%+.3f"):format(a) or "-"
     local marks = { [-1] = "-", [0] = "0", [1] = "+" }
     flips[i] = c.flipped and ("%s to %s"):format(marks[sign(a)], marks[sign(c.advantage)]) or ""

@@ -293,7 +293,8 @@ end
 function methods:record_step(metrics)
   local run, config = self.directory, self.settings
   self.view:step(self, metrics)
-  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config) }))
+  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config),
+    completions = self.batch and self.batch.completions }))
   if self.stage.method.samples then self:advise(self.detector:step(metrics, self.batch.completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
@@ -304,7 +305,8 @@ function methods:record_step(metrics)
       run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
         row = self.batch.prompts[slot].number, prompt = c.prompt, text = c.text, rewards = reward_columns(c),
         reward = c.reward,
-        advantage = type(c.advantage) == "table" and statistics.mean(c.advantage) or c.advantage, finish = c.finish, length = c.length,
+        advantage = type(c.advantage) == "table" and statistics.mean(c.advantage) or c.advantage,
+        finish = c.finish, length = c.length,
         extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil, environment = c.environment })
     end
   end

@@ -57,6 +57,9 @@ static IntBuf *read_sequence(lua_State *L, const Model *m, const Tokenizer *tok,
     for (lua_Integer i = 0; i < n; i++) intbuf_put(ids, mask);
   } else if (lua_type(L, 2) == LUA_TSTRING) {
     read_text(L, tok, mask, ids);
+  } else if (lua_type(L, 2) != LUA_TTABLE) {
+    raise_new(L, GRPO_EARG, "unmask: want a text, a list of token ids or how many masks, got %s",
+              lua_isnoneornil(L, 2) ? "nil" : luaL_typename(L, 2));
   } else {
     check_ids(L, 2, "unmask", ids);
   }

@@ -283,6 +283,8 @@ describe("masked training", function()
 
   it("refuses what m:unmask cannot do", function()
     local model = new_model()
+    assert.matches("unmask: want a text, a list of token ids or how many masks, got nil",
+      tostring(select(2, pcall(model.unmask, model))))
     local function fails(pattern, what, options)
       local ok, err = pcall(model.unmask, model, what, options)
       assert.is_false(ok, "accepted: " .. pattern)

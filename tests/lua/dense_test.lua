@@ -86,10 +86,48 @@ describe("windows of a text", function()
     os.remove(p)
   end)
 
+  it("take little beside the text, and their number is whole", function()
+    for _, piece in ipairs { "abcdefgh", "a\u{e9}b\u{20ac}" } do
+      local long = piece:rep(200000)
+      collectgarbage()
+      local before = collectgarbage "count"
+      local ds = grpo.data.windows(long, { window = 100, from = 0.25, stride = 7 })
+      collectgarbage()
+      assert.is_true(collectgarbage "count" - before < 0.75 * #long / 1024 + 1500)
+      local n = utf8.len(long) - utf8.len(long) // 4
+      assert.equal((n - 100) // 7 + 1, #ds)
+      for _, i in ipairs { 1, 2, 9, 10, 19, 1000, #ds } do
+        local at = utf8.len(long) // 4 + (i - 1) * 7 + 1
+        local a, b = utf8.offset(long, at), utf8.offset(long, at + 100) or #long + 1
+        assert.equal(long:sub(a, b - 1), ds[i].text)
+        assert.equal(ds[i].text, ds[i].prompt .. ds[i].target)
+      end
+    end
+    assert.equal("integer", math.type(#grpo.data.windows("abcd", { window = 2, stride = 1e15 })))
+  end)
+
   it("name what cannot be", function()
     assert.matches("leave nothing", message_of(grpo.data.text, path, { from = 0.5, to = 0.5 }))
     assert.matches("did you mean 'stride'", message_of(grpo.data.text, path, { strde = 2 }))
     assert.matches("from", message_of(grpo.data.text, path, { from = 1.5 }))
+  end)
+end)
+
+describe("a group of one", function()
+  local function one(changes)
+    local t = { kl = 0, kl_estimator = "k3" }
+    for k, v in pairs(changes or {}) do t[k] = v end
+    return experiment { sampling = { group_size = 1 }, train = t }
+  end
+
+  it("is refused where its advantages would all be 0", function()
+    assert.matches("sampling.group_size: 1 leaves nothing to compare with", message_of(one))
+  end)
+
+  it("may have no baseline, a KL or a loss of its own", function()
+    one { advantage = { baseline = "none", scale = "none" } }
+    one { kl = 0.1, kl_estimator = "full" }
+    one { loss = function(t) return t.logp:sum() end }
   end)
 end)
 

@@ -28,14 +28,15 @@ describe("a model", function()
     assert.equal(m:count(), m:count { trainable = true })
     assert.equal(m:count(), grpo.model.new(m.config):count())
   end)
+
   it("has a row for each of its tokenizer's tokens, where its config does not say how many", function()
     local own = grpo.tokenizer.chars("ab")
-    local config = { model_type = "gpt2", n_embd = 8, n_layer = 1, n_head = 1, n_positions = 16 }
-    assert.equal(#own, grpo.model.new(config, { tokenizer = own }).config.vocab_size)
-    assert.is_nil(config.vocab_size)
-    assert.equal(50257, grpo.model.new(config).config.vocab_size)
-    config.vocab_size = 9
-    assert.equal(9, grpo.model.new(config, { tokenizer = own }).config.vocab_size)
+    local bare = { model_type = "gpt2", n_embd = 8, n_layer = 1, n_head = 1, n_positions = 16 }
+    assert.equal(#own, grpo.model.new(bare, { tokenizer = own }).config.vocab_size)
+    assert.is_nil(bare.vocab_size)
+    assert.equal(50257, grpo.model.new(bare).config.vocab_size)
+    bare.vocab_size = 9
+    assert.equal(9, grpo.model.new(bare, { tokenizer = own }).config.vocab_size)
   end)
 
   it("names its parameters", function()

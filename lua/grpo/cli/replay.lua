@@ -91,6 +91,10 @@ local function which_steps(run, step)
     :format(step, meant.stage, meant.step) or "")
 end
 
+local function none(run)
+  complain("ENOENT", "%s: has no completions; steps of kind grpo and ppo save them", run.dir)
+end
+
 -- Lists of rows, one for each step that is asked for.
 local function steps_of(run, step)
   local list, last = {}, nil
@@ -103,7 +107,7 @@ local function steps_of(run, step)
   end
   if #list > 0 then return list end
   if step then complain("EARG", "%s: has no completion of step %d; %s", run.dir, step, which_steps(run, step)) end
-  complain("ENOENT", "%s: has no completion yet", run.dir)
+  none(run)
 end
 
 -- What schedules were called with at each step: { [step] = p }, and the step's stage.
@@ -232,7 +236,7 @@ end
 local function last_step(run)
   local last
   for _, row in history.rows(run.dir, "completions") do last = row.step end
-  return last or complain("ENOENT", "%s: has no completion yet", run.dir)
+  return last or none(run)
 end
 
 function command.run(o)

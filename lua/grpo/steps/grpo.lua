@@ -14,6 +14,12 @@ local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turn
 
 function grpo.check(config, complain)
   if #config.reward_entries == 0 then complain("rewards", "none given; a grpo stage learns from rewards") end
+  local train = config.train
+  local own_loss = type(train.loss) == "function" -- it may do without advantages, as a KL does
+  if config.sampling.group_size == 1 and train.advantage.baseline == "mean" and not own_loss and train.kl == 0 then
+    complain("sampling.group_size", "1 leaves nothing to compare with: every advantage would be 0; use 2 or more, "
+      .. "train.advantage.baseline = \"none\" with scale = \"none\", or a stage of kind \"ppo\"")
+  end
 end
 
 function grpo.needs_reference(config)
