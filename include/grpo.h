@@ -442,8 +442,8 @@ GRPO_API grpo_status grpo_run_on_step(grpo_run *r, grpo_step_fn fn, void *user);
 GRPO_API grpo_status grpo_run_execute(grpo_run *r);
 /* From callbacks or another thread: the run ends after the step at hand, with a checkpoint. */
 GRPO_API grpo_status grpo_run_stop(grpo_run *r);
-/* After grpo_run_execute: steps done in all; was it stopped (by max_steps
- * too); the run's directory ("" without). */
+/* After grpo_run_execute, also when that failed: steps done in all; was it stopped (by max_steps
+ * too); the run's directory ("" without), to resume from. */
 GRPO_API grpo_status grpo_run_result(grpo_run *r, int64_t *steps, int32_t *stopped,
                                      const char **directory);
 

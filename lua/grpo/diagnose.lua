@@ -58,6 +58,24 @@ local rules = {
   },
 }
 
+-- The first thing that went wrong in a step whose reward.on_error is not "stop".
+local function first_error(cs)
+  for _, c in ipairs(cs or {}) do
+    local first
+    for name in pairs(c.errors or {}) do first = (not first or name < first) and name or first end
+    if first then return c.errors[first] end
+  end
+  return "?"
+end
+
+rules[#rules + 1] = {
+  name = "errors",
+  window = 1,
+  test = function(m) return (m.reward_errors or 0) > 0 end,
+  line = "%d calls of rewards or the environment failed in this step (reward_errors); the first: %s",
+  argument = function(m, cs) return m.reward_errors, first_error(cs) end,
+}
+
 local Watcher = {}
 Watcher.__index = Watcher
 
@@ -78,10 +96,11 @@ function Watcher:remember(metrics)
 end
 
 -- Lines to show after this step; a rule speaks when its pattern has held, and again much later at the earliest.
--- context, optional: { fixed_length = completions are as long as what they are compared with }.
+-- context, optional: { completions = the step's, fixed_length = are they as long as what they are compared with? }.
 function Watcher:step(metrics, context)
   local lines, step = {}, metrics.step or 0
-  self.fixed_length = context and context.fixed_length
+  context = context or {}
+  self.fixed_length = context.fixed_length
   self:remember(metrics)
   for _, rule in ipairs(rules) do
     if rule.test(metrics, self) then
@@ -89,7 +108,7 @@ function Watcher:step(metrics, context)
       local told = self.told[rule.name]
       if self.held[rule.name] >= (rule.window or WINDOW) and (not told or step - told >= AGAIN) then
         self.told[rule.name] = step
-        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics)) or rule.line
+        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics, context.completions)) or rule.line
       end
     else
       self.held[rule.name] = 0

@@ -82,11 +82,27 @@ function events.load(tr)
   end
 end
 
+-- A run goes on at `step` of `stage` with the script at `path` and its modules as they are now: that is a reload, and
+-- the recorded ones from there on are left out.
+function events.take_files(directory, step, stage, path)
+  local file, kept = directory.dir .. "/events.jsonl", {}
+  for line in (fs.read(file) or ""):gmatch("[^\n]+") do
+    local e = core.json_decode(line, file)
+    if e.kind ~= "reload" or e.step < step then kept[#kept + 1] = line .. "\n" end
+  end
+  local source = directory:save_reload(path)
+  kept[#kept + 1] = core.json_encode { kind = "reload", source = source, files = { path }, step = step, stage = stage }
+  local ok, message = fs.write(file, table.concat(kept) .. "\n")
+  if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
+  directory:note(("changed at step %d: reload %s (--force)"):format(step, source))
+end
+
 -- Before a step: what was recorded at this point, or before it in this stage, and has not been applied yet.  What a
 -- checkpoint holds (tr.state) is not applied twice.
 function events.catch_up(tr)
   for _, e in ipairs(tr.events or {}) do
-    if not e.applied and e.stage == tr.stage_index and e.step <= tr.step_count then
+    local of_this = e.stage == tr.stage_index or e.kind == "reload" and e.stage < tr.stage_index
+    if not e.applied and of_this and e.step <= tr.step_count then
       e.applied = true
       local late = e.step < tr.step_count
       local skip = (e.kind == "state" and late) or (e.kind == "evaluate" and (late or has_evaluation(tr, e.step)))

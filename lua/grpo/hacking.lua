@@ -16,7 +16,7 @@ local statistics = require "grpo.statistics"
 local hacking = {}
 
 local WINDOW, AGAIN = 5, 100
-local GRAM = 4 -- words
+local GRAM, CHARACTERS = 4, 8 -- lengths of runs: in words, and where there are no words
 
 local Detector = {}
 Detector.__index = Detector
@@ -43,18 +43,26 @@ local function winners(cs)
   return list
 end
 
--- The share of a text's runs of four words that have been there before.
+-- Words, or characters of a text that hardly has any; how many make a run, and what they are.
+local function units(text)
+  local list = {}
+  for word in text:gmatch("%S+") do list[#list + 1] = word end
+  if #text < 20 * #list then return list, GRAM, "four words" end
+  list = {}
+  for character in text:gmatch("[^\x80-\xbf][\x80-\xbf]*") do list[#list + 1] = character end
+  return list, CHARACTERS, "eight characters"
+end
+
+-- The share of a text's runs (of four words) that have been there before; what runs are of.
 function hacking.repetition(text)
-  local words, seen, again, count = {}, {}, 0, 0
-  for word in text:gmatch("%S+") do
-    words[#words + 1] = word
-    if #words >= GRAM then
-      local gram = table.concat(words, " ", #words - GRAM + 1)
-      again, count = again + (seen[gram] and 1 or 0), count + 1
-      seen[gram] = true
-    end
+  local list, n, what = units(text)
+  local seen, again, count = {}, 0, 0
+  for i = n, #list do
+    local gram = table.concat(list, " ", i - n + 1, i)
+    again, count = again + (seen[gram] and 1 or 0), count + 1
+    seen[gram] = true
   end
-  return count > 0 and again / count or 0.0
+  return count > 0 and again / count or 0.0, what
 end
 
 -- Correlation of length and reward within groups; 0 where either never differs.
@@ -137,13 +145,13 @@ end
 
 function rules.repetition(now, then_, cs)
   if now.repetition < 0.5 or now.repetition < then_.repetition + 0.2 then return end
-  local worst, most
+  local worst, most, what
   for _, c in ipairs(winners(cs)) do
-    local share = hacking.repetition(c.text)
-    if not most or share > most then worst, most = c, share end
+    local share, runs = hacking.repetition(c.text)
+    if not most or share > most then worst, most, what = c, share, runs end
   end
-  return ("the completions that win repeat themselves: %.0f %% of their runs of four words came before, %.0f %% at "
-    .. "first; try rewards.repetition"):format(100 * now.repetition, 100 * then_.repetition), worst
+  return ("the completions that win repeat themselves: %.0f %% of their runs of %s came before, %.0f %% at first; "
+    .. "try rewards.repetition"):format(100 * now.repetition, what or "four words", 100 * then_.repetition), worst
 end
 
 function rules.one_string(now, then_, cs)
@@ -229,13 +237,14 @@ end
 
 local function sentence(line, c)
   if not c then return line end
-  return ("%s. For instance (reward %.4g) \"%s\" to the prompt \"%s\""):format(line, c.reward or 0, shorten(c.text),
-    shorten(c.prompt))
+  return ("%s%s For instance (reward %.4g) \"%s\" to the prompt \"%s\""):format(line,
+    line:find("%?$") and "" or ".", c.reward or 0, shorten(c.text), shorten(c.prompt))
 end
 
 function Detector:reset(stage)
   self.stage, self.first, self.last, self.highest = stage, {}, {}, {}
   self.held, self.told = {}, {}
+  if self.best then self.best.reward = nil end -- another stage's rewards may be others
 end
 
 function Detector:tell(name, step, line, c, lines)
@@ -276,22 +285,22 @@ local function shows_it(cs)
   return extreme(#wrong > 0 and wrong or cs, "reward", 1)
 end
 
--- After an evaluation: lines to show.  The metric has fallen when its 95 % intervals do not overlap.
+-- After an evaluation: lines to show.  The metric has fallen when its 95 % interval is below that of the best one.
 function Detector:evaluation(report)
-  local accuracy, low, high = report["eval/accuracy"], report["eval/accuracy/low"], report["eval/accuracy/high"]
-  if not accuracy or not self.last or #self.last == 0 then
-    self.before = accuracy and { low = low, accuracy = accuracy } or nil
-    return {}
-  end
-  local reward, before = average(self.last).reward, self.before
-  self.before = { low = low, accuracy = accuracy, reward = reward }
-  local was = before and (before.reward or self.first[1].reward)
-  if before and high < before.low and reward > was then
-    return { sentence(("the reward rises (%.4g to %.4g) while the held-out metric falls (eval/accuracy %.3f to %.3f): "
-      .. "the reward is not what you want to measure"):format(was, reward, before.accuracy, accuracy),
-      shows_it(self.completions)) }
-  end
-  return {}
+  local accuracy = report["eval/accuracy"]
+  if not accuracy then return {} end
+  local begun = self.last and #self.last > 0
+  local now = { low = report["eval/accuracy/low"], accuracy = accuracy,
+    reward = begun and average(self.last).reward or nil }
+  local best = self.best
+  if not best or now.low >= best.low then self.best = now end
+  if not best or not begun or report["eval/accuracy/high"] >= best.low then return {} end
+  local was = best.reward or self.first[1].reward
+  if now.reward <= was then return {} end
+  self.best = now -- told once for each fall
+  return { sentence(("the reward rises (%.4g to %.4g) while the held-out metric falls (eval/accuracy %.3f to %.3f): "
+    .. "the reward is not what you want to measure"):format(was, now.reward, best.accuracy, accuracy),
+    shows_it(self.completions)) }
 end
 
 return hacking

@@ -60,8 +60,8 @@ local function check_overrides(words)
 end
 
 -- host: { path=, script=, overrides=, args=, directory=, resume=, max_steps=, threads=, rewards=,
---         log = f(text), step = f(number, metrics), stopping = f() -> boolean }
--- Returns steps, stopped, directory.
+--         log = f(text), step = f(number, metrics), stopping = f() -> boolean, reached = f(steps, stopped, directory) }
+-- `reached` is called when the run has ended, also by an error, which is raised then.
 function hosting.run(host)
   local run = require "grpo.cli.run"
   tame(host)
@@ -74,7 +74,7 @@ function hosting.run(host)
   local e, directory
   if host.resume then
     e, directory = run.resume(o, host.directory or ".", options)
-    if not e then return directory.info.step, false, directory.dir end
+    if not e then return host.reached(directory.info.step, false, directory.dir) end
   else
     e = run.begin(o, host.directory, options)
   end
@@ -86,8 +86,9 @@ function hosting.run(host)
     if directory and host.script then directory:keep_script(host.script) end
   end
   tr.directory, tr.step_limit = directory, host.max_steps > 0 and host.max_steps or nil
-  local why = tr:run()
-  return tr.step_count, why == "stopped", directory and directory.dir or ""
+  local ok, why = pcall(tr.run, tr)
+  host.reached(tr.step_count, why == "stopped", directory and directory.dir or "")
+  if not ok then error(why, 0) end
 end
 
 return hosting

@@ -262,6 +262,22 @@ local function sign(v)
   return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
 end
 
+-- Copies of the last step's completions scored with `entries`, by the random numbers that the step had.
+local function scored(tr, cs, config, entries)
+  local list = copies(cs)
+  for i, c in ipairs(list) do
+    c.rng = core.rng(config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
+  end
+  return list, rewarding.score(entries, list, config.limits.reward, config.reward.on_error)
+end
+
+-- Raises what these entries would raise on the completions of the last step, if there was one.
+function inspect.try(tr, entries)
+  local cs, stage = tr.batch and tr.batch.completions, tr.stage
+  if not cs or #cs == 0 then return end
+  scored(tr, cs, setmetatable({ reward = { on_error = "stop" } }, { __index = stage.config }), entries)
+end
+
 -- tr:rescore(rewards) -> { completions =, changed =, flipped =, failed = }
 function inspect.rescore(tr, rewards)
   local cs, stage = batch_of(tr, "rescore")
@@ -269,11 +285,7 @@ function inspect.rescore(tr, rewards)
   local config = setmetatable({ reward_entries = entries }, { __index = stage.config })
   local other = setmetatable({ config = config }, { __index = stage })
   local weights = rewarding.weights(config, stage.p)
-  local list = copies(cs)
-  for i, c in ipairs(list) do
-    c.rng = core.rng(stage.config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
-  end
-  local failed = rewarding.score(entries, list, config.limits.reward, config.reward.on_error)
+  local list, failed = scored(tr, cs, config, entries)
   for _, c in ipairs(list) do
     c.reward = rewarding.total(entries, weights, c, config.reward.clip)
     if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end

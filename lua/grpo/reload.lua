@@ -1,14 +1,15 @@
 -- Hot reload: the script of a run, or a module of it, changes on disk while the run goes on.
 --
 -- Between two steps the files are looked at.  When one has changed, everything must compile, the tests beside changed
--- files must pass and the script must run; then rewards, schedules, hooks and changed live options of this stage and
--- the later ones are those of the new script.  Else the old ones stay and the reason is shown.  What was loaded is kept
--- in the run's source/reload-NNN, and an event (events.lua) makes a resume load it again at the same step.  tr.state
--- survives; upvalues of the old functions do not.
+-- files must pass, the script must run and its rewards must be able to score the last step's completions; then rewards,
+-- schedules, hooks and changed live options of this stage and the later ones are those of the new script.  Else the old
+-- ones stay and the reason is shown.  What was loaded is kept in the run's source/reload-NNN, and an event (events.lua)
+-- makes a resume load it again at the same step.  tr.state survives; upvalues of the old functions do not.
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local live = require "grpo.live"
+local sorted_pairs = require "grpo.sorted"
 
 local fs = core.fs
 local reload = {}
@@ -58,9 +59,10 @@ function Watch:changed()
   local list = {}
   for path, old in pairs(self.seen) do
     if fs.mtime(path) ~= old.mtime or fs.size(path) ~= old.size then
-      local new = look_at(path)
-      if new.text and new.text ~= old.text then list[#list + 1] = path end
-      if new.text then self.seen[path] = new end
+      local size = fs.size(path)
+      local new = size and size > 0 and look_at(path) -- an empty file is one that an editor is about to write
+      if new and new.text and new.text ~= old.text then list[#list + 1] = path end
+      if new and new.text then self.seen[path] = new end
     end
   end
   table.sort(list)
@@ -93,7 +95,21 @@ local function tested(paths)
   end
 end
 
--- Runs the script anew, with modules of its own (from `saved`, if given); the old ones come back when it fails.
+local function no_exit()
+  error("os.exit would end the run", 2)
+end
+
+-- A module that was a value and now is what `require` makes of nothing.
+local function refuse_empty(old)
+  for name, module in sorted_pairs(old) do
+    if module ~= true and package.loaded[name] == true then
+      errors.raise_plain("EARG", "%s returns nothing any more", package.searchpath(name, package.path) or name)
+    end
+  end
+end
+
+-- Runs the script anew, with modules of its own (from `saved`, if given).  Returns the experiment and a function that
+-- brings the old modules back; they are back already when it fails.
 local function load_again(tr, path, saved)
   local script, old, marks = require "grpo.cli.script", {}, {}
   local names = modules()
@@ -102,16 +118,23 @@ local function load_again(tr, path, saved)
     old[name], marks[name] = package.loaded[name], script.saved[name]
     package.loaded[name], script.saved[name] = nil, nil
   end
-  local info, search = tr.directory.info, package.path
-  local ok, e = pcall(script.load, path, { args = info.args, overrides = info.overrides,
-    modules = saved })
-  if not ok then
+  local info, search, exit = tr.directory.info, package.path, os.exit
+  local function undo()
     package.path = search
-    for name, module in pairs(old) do package.loaded[name] = module end
-    for name, mark in pairs(marks) do script.saved[name] = mark end
+    for name in pairs(names) do package.loaded[name], script.saved[name] = old[name], marks[name] end
+  end
+  os.exit = no_exit -- luacheck: ignore 122
+  local ok, e = pcall(function()
+    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved })
+    refuse_empty(old)
+    return loaded
+  end)
+  os.exit = exit -- luacheck: ignore 122
+  if not ok then
+    undo()
     error(e, 0)
   end
-  return e
+  return e, undo
 end
 
 -- ---- what changes ---------------------------------------------------------------------------
@@ -164,24 +187,30 @@ end
 -- Loads the sources of an event again: a resume.
 function Watch:again(e)
   local dir = self.tr.directory.dir .. "/" .. e.source
-  self:apply(load_again(self.tr, dir .. "/main.lua", dir .. "/modules"))
+  self:apply((load_again(self.tr, dir .. "/main.lua", dir .. "/modules")))
 end
 
 -- ---- the run's side ---------------------------------------------------------------------------
 
-local function next_source(tr)
-  local n = 1
-  while fs.exists(("%s/source/reload-%03d"):format(tr.directory.dir, n)) do n = n + 1 end
-  return ("source/reload-%03d"):format(n)
+-- Can the rewards of the new script score what was sampled last?  One that cannot would end the run.
+local function try_rewards(tr, e)
+  local stage, new = tr.stage, e.stages[math.max(1, tr.stage_index)]
+  if not (tr.batch and stage and new and new.kind == stage.kind) then return end
+  if stage.config.reward.on_error ~= "stop" then return end
+  require("grpo.inspect").try(tr, new.config.reward_entries)
 end
 
 local function attempt(self, changed)
   local tr = self.tr
   compiles(changed)
   tested(changed)
-  local e = load_again(tr, self.path)
-  local source = next_source(tr)
-  require("grpo.rundir").save_sources(tr.directory.dir .. "/" .. source, self.path)
+  local e, undo = load_again(tr, self.path)
+  local ok, problem = pcall(try_rewards, tr, e)
+  if not ok then
+    undo()
+    error(problem, 0)
+  end
+  local source = tr.directory:save_reload(self.path)
   require("grpo.events").add(tr, { kind = "reload", source = source, files = changed })
   self:apply(e)
   self:remember()

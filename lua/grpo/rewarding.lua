@@ -142,6 +142,7 @@ end
 
 local function definition(f)
   local info = debug.getinfo(f, "S")
+  if info.what == "C" then return "the host" end
   return ("%s:%d"):format(info.short_src, info.linedefined)
 end
 

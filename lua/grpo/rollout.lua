@@ -50,7 +50,7 @@ end
 function rollout.read_only(state)
   return setmetatable({}, {
     __index = state,
-    __newindex = function() error("c.state is read-only in a reward; change tr.state in a hook", 2) end,
+    __newindex = function() error("c.state is read-only here; change tr.state in a hook", 2) end,
     __pairs = function() return pairs(state) end,
     __len = function() return #state end,
   })

@@ -64,6 +64,15 @@ function rundir.save_sources(to, script)
   end
 end
 
+-- Keeps the script and its modules as they are now beside those of the beginning; returns where, within the run.
+function Run:save_reload(script)
+  local n = 1
+  while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end
+  local source = ("source/reload-%03d"):format(n)
+  rundir.save_sources(self.dir .. "/" .. source, script)
+  return source
+end
+
 -- Size and checksum of what the run reads.
 local function inputs_of(paths)
   local list = {}

@@ -215,9 +215,10 @@ local function as_text(value)
     return ("%d"):format(value)
   end
   if type(value) == "number" or type(value) == "boolean" then return tostring(value) end
+  if type(value) ~= "table" then return nil, ("the result is a %s"):format(type(value)) end
   local ok, text = pcall(core.json_encode, value)
-  if type(value) == "table" and ok then return text end
-  return nil, ("the result is a %s"):format(type(value))
+  if ok then return text end
+  return nil, ("the result cannot be written as JSON: %s"):format((tostring(text):gsub("^.-JSON: ", "")))
 end
 
 local function first_line(err)
@@ -237,7 +238,7 @@ function tools.call(list, call, limits, c)
   if call.error then return failed("%s", call.error) end
   if not tool then return failed("there is no tool '%s'", tostring(call.name)) end
   local arguments = call.arguments or spread(tool, call.argument)
-  call.arguments = arguments
+  call.arguments = next(arguments) == nil and core.json_object(arguments) or arguments
   local wrong = problem(tool, arguments)
   if wrong then return failed("%s", wrong) end
   core.reseed_math(c.rng)

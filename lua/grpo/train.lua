@@ -293,7 +293,8 @@ end
 function methods:record_step(metrics)
   local run, config = self.directory, self.settings
   self.view:step(self, metrics)
-  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config) }))
+  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config),
+    completions = self.batch and self.batch.completions }))
   if self.stage.method.samples then self:advise(self.detector:step(metrics, self.batch.completions, config)) end
   if not run then return end
   run:append("metrics", metrics)

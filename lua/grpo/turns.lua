@@ -75,7 +75,8 @@ local function begin(config, list, n, context)
   for _, prompt in ipairs(list) do
     prompt.episodes = {}
     for k = 1, n do
-      prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0, done = false }
+      prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0, done = false,
+        played = t.environment ~= nil }
     end
   end
   return t
@@ -110,16 +111,17 @@ function Play:ends(prompt)
   return list
 end
 
--- What fn and step are called with as c, beside their arguments.
+-- What fn and step are called with as c, beside their arguments: theirs to change, nothing here reads it again.
 function Play:companion(prompt, episode, k)
-  if not episode.c then
-    local context = self.context
-    episode.c = { row = prompt.row, prompt = prompt.text, messages = prompt.messages, index = k, step = context.step,
-      state = context.state, parts = episode.parts,
-      rng = core.rng(context.seed, context.held_out and "turn_eval" or "turn", context.step, prompt.number, k) }
+  local context, parts = self.context, {}
+  episode.rng = episode.rng or core.rng(context.seed, context.held_out and "turn_eval" or "turn", context.step,
+    prompt.number, k)
+  for i, part in ipairs(episode.parts) do
+    parts[i] = {}
+    for name, value in pairs(part) do parts[i][name] = value end
   end
-  episode.c.turn = episode.turns
-  return episode.c
+  return { row = prompt.row, prompt = prompt.text, messages = prompt.messages, index = k, step = context.step,
+    state = context.state, parts = parts, rng = episode.rng, turn = episode.turns }
 end
 
 -- Ids of a text that a tool or an environment wrote; nil when it holds special tokens, which would be the model's.
@@ -135,15 +137,44 @@ end
 -- A tool's text without what a tokenizer of few characters cannot say.
 local function sayable(tokenizer, text)
   if pcall(tokenizer.encode, tokenizer, text) then return text end
-  return (text:gsub(utf8.charpattern, function(character)
+  text = text:gsub("^[\x80-\xbf]+", "")
+  return (text:gsub("[^\x80-\xbf][\x80-\xbf]*", function(character)
     return pcall(tokenizer.encode, tokenizer, character) and character or ""
   end))
 end
 
+local function complain_form(name, format, ...)
+  errors.raise_plain("ESCRIPT", "turns.format.%s: " .. format, name, ...)
+end
+
+-- What a form's function gives; the script's own is called under limits.
+local function of_form(config, form, name, ...)
+  if type(config.turns.format) ~= "table" then return form[name](...) end
+  local ok, value = core.limited(config.limits.tool, "turns.format." .. name, form[name], ...)
+  if not ok then error(errors.naming("turns.format." .. name, value), 0) end
+  return value
+end
+
 local function reader(config, form, text)
-  local ok, calls = core.limited(config.limits.tool, "turns.format.read", form.read, text)
-  if not ok then error(errors.naming("turns.format.read", calls), 0) end
+  local calls = of_form(config, form, "read", text)
+  if calls == nil or calls == false then return nil end
+  if type(calls) ~= "table" then complain_form("read", "returned a %s, want nil or a list of calls", type(calls)) end
+  for i, call in ipairs(calls) do
+    if type(call) ~= "table" then
+      complain_form("read", "item %d is a %s, want { name =, arguments = { ... } }", i, type(call))
+    elseif call.arguments ~= nil and type(call.arguments) ~= "table" then
+      complain_form("read", "the arguments of call %d are a %s, want a table by name", i, type(call.arguments))
+    end
+  end
   return calls
+end
+
+local function writer(config, form, result)
+  local text = of_form(config, form, "write", result)
+  if type(text) ~= "string" then
+    complain_form("write", "returned %s, want a string", text == nil and "nil" or "a " .. type(text))
+  end
+  return text
 end
 
 local function answers(self, prompt, episode, k, calls)
@@ -181,7 +212,7 @@ function Play:answer_calls(prompt, episode, k, ids, form, calls)
   local reply
   if form.write then
     local text = {}
-    for i, result in ipairs(results) do text[i] = form.write(result) end
+    for i, result in ipairs(results) do text[i] = writer(self.config, form, result) end
     reply = self.tokenizer:encode(table.concat(text))
   else
     local messages = {}
@@ -251,7 +282,7 @@ function turns.attach(c, batch, i, prompt, k, tokenizer)
   end
   c.parts, c.turns = parts, episode.turns
   c.tool_calls, c.tool_failures = episode.calls, episode.failures
-  c.environment = { reward = episode.reward, done = episode.done, turns = episode.turns }
+  if episode.played then c.environment = { reward = episode.reward, done = episode.done, turns = episode.turns } end
   if episode.error then c.errors = { environment = episode.error } end
 end
 

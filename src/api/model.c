@@ -400,11 +400,12 @@ grpo_status grpo_model_parameter_get(grpo_model *m, const char *name, float *out
 
 static Status set(grpo_model *m, const char *name, const float *values, size_t n) {
   Param *p;
+  const Ctx *cx;
   try(find_param(m, name, &p));
   try(need(values, "values"));
   if (n != p->t.n) return fail(GRPO_ESHAPE, "%s has %zu elements, got %zu", name, p->t.n, n);
-  if (!p->t.data) return fail(GRPO_EARG, "%s is frozen in a compact storage", name);
-  memcpy(p->t.data, values, n * sizeof *values);
+  try(context_ctx(m->c, &cx));
+  try(param_set(cx, p, values));
   model_updated(m->m);
   return GRPO_OK;
 }

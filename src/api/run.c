@@ -225,7 +225,7 @@ static Status execute(grpo_run *r) {
   r->steps = h.steps;
   r->stopped = h.stopped;
   r->directory = h.directory;
-  r->ended = s == GRPO_OK;
+  r->ended = true;
   return s;
 }
 

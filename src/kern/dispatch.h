@@ -160,8 +160,9 @@ typedef struct Kernels16 {
                        uint32_t *a); /* [depth, m] */
   /* one group of b from x [depth, cols], cols <= GROUP */
   void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
-  /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even */
-  void (*widen_f32)(int depth, const float *x, uint32_t *b);
+  /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even; f32: steps are
+   * ldx apart */
+  void (*widen_f32)(int depth, const float *x, ptrdiff_t ldx, uint32_t *b);
   void (*widen_f16)(int depth, const uint16_t *x, uint32_t *b);
   void (*widen_int8)(int depth, const int8_t *q, const real *scale, uint32_t *b);
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, uint32_t *b);

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "kern/dispatch.h"
+#include "kern/panels.h"
 
 enum {
   DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
@@ -23,6 +24,11 @@ enum {
   DW_COLS = 384,        /* of every panel's width */
   DW_CHUNKS = 16,       /* fewer are made smaller */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
+  TURN_ROWS = 512,      /* rows that share what dX has turned of panels; */
+  TURN_DEPTH = 768,     /* outputs, */
+  TURN_COLS = 96,       /* and columns turned at a time, half where chunks would be few, */
+  TURN_WIDTH = 48,      /* in strips of so many */
+  TURN_CHUNKS = 16,     /* few: fewer than these */
   LINE = 64,            /* a second-level cache: its lines, the bytes of a way, */
   CACHE_WAY = 1 << 16,  /* and how many ways to count on */
   CACHE_WAYS = 12
@@ -33,15 +39,9 @@ static int even_piece(int n, int most) {
   return kern_max(1, kern_ceil(n, kern_max(1, kern_ceil(n, most))));
 }
 
-/* ---- panels: groups of GROUP outputs, ng together; never a lone last one of 4 ---- */
-static int panel_count(int n) { return kern_ceil(kern_ceil(n, GROUP), kernels()->ng); }
-
-/* the first group of panel p */
-static int panel_start(int n, int p) {
-  const int groups = kern_ceil(n, GROUP), ng = kernels()->ng, start = p * ng;
-  if (start >= groups) return groups;
-  return ng > 2 && groups > ng && start == groups - 1 ? start - 1 : start;
-}
+/* ---- panels (panels.h), of as many groups as the register tile has ---- */
+static int panel_count(int n) { return panels_of(n, kernels()->ng); }
+static int panel_start(int n, int p) { return panels_first(n, kernels()->ng, p); }
 
 size_t gemm_packed_size(int n, int k) { return (size_t)round_up(n, GROUP) * (size_t)k; }
 
@@ -58,7 +58,7 @@ static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_
 }
 
 typedef struct Pack {
-  int n, k;
+  int n, k, ng;
   const real *w;
   ptrdiff_t ps, cs;
   real *packed;
@@ -67,14 +67,51 @@ typedef struct Pack {
 static void pack_chunk(void *arg, int p, int worker) {
   (void)worker;
   const Pack *j = arg;
-  const int g0 = panel_start(j->n, p), g1 = panel_start(j->n, p + 1), at = g0 * GROUP;
+  const int g0 = panels_first(j->n, j->ng, p), g1 = panels_first(j->n, j->ng, p + 1);
+  const int at = g0 * GROUP;
   pack_panel(j->k, kern_min(j->n, g1 * GROUP) - at, (g1 - g0) * GROUP, j->w + at * j->cs, j->ps,
              j->cs, j->packed + (size_t)at * (size_t)j->k);
 }
 
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
-  Pack j = {n, k, w, in_out ? n : 1, in_out ? 1 : k, packed};
+  Pack j = {n, k, kernels()->ng, w, in_out ? n : 1, in_out ? 1 : k, packed};
   pool_run(cx->pool, panel_count(n), pack_chunk, &j);
+}
+
+typedef struct Settle {
+  int n, k, ng;
+  real *w;
+  bool back;
+  Scratch scratch;
+} Settle;
+
+static void settle_chunk(void *arg, int p, int worker) {
+  const Settle *s = arg;
+  const int at = panels_first(s->n, s->ng, p) * GROUP;
+  const int width = panels_first(s->n, s->ng, p + 1) * GROUP - at,
+            rows = kern_min(width, s->n - at);
+  real *w = s->w + (size_t)at * (size_t)s->k, *copy = scratch_of(&s->scratch, worker);
+  memcpy(copy, w, sizeof(real) * (size_t)(s->back ? width : rows) * (size_t)s->k);
+  if (s->back)
+    kernels()->transpose(s->k, rows, copy, width, w, s->k);
+  else
+    pack_panel(s->k, rows, width, copy, 1, s->k, w);
+}
+
+static Status settle(const Ctx *cx, Settle s) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  try(scratch_new(cx, (size_t)(s.ng * GROUP) * (size_t)s.k, "panels", &s.scratch));
+  pool_run(cx->pool, panels_of(s.n, s.ng), settle_chunk, &s);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+Status panels_in_place(const Ctx *cx, int n, int k, int ng, real *w) {
+  return settle(cx, (Settle){.n = n, .k = k, .ng = ng, .w = w});
+}
+
+Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w) {
+  return settle(cx, (Settle){.n = n, .k = k, .ng = ng, .w = w, .back = true});
 }
 
 /* Rows at this distance that can be in the cache at once: only so many fall into one set. */
@@ -91,7 +128,7 @@ static bool readable(int n, ptrdiff_t ld) {
 /* ---- forward: packed weights ---- */
 typedef struct Forward {
   int m, n, k, depth, rows, panels; /* a chunk's rows and panels */
-  int row_chunks;
+  int row_chunks, ng;               /* groups a panel */
   const real *x;
   ptrdiff_t ldx, ldy;
   const real *w; /* packed, */
@@ -102,7 +139,8 @@ typedef struct Forward {
 } Forward;
 
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth) {
-  const int g0 = panel_start(f->n, p), width = (panel_start(f->n, p + 1) - g0) * GROUP;
+  const int g0 = panels_first(f->n, f->ng, p);
+  const int width = (panels_first(f->n, f->ng, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
   const ptrdiff_t step = f->ldw ? f->ldw : width;
   real *y = f->y + r0 * f->ldy + at;
@@ -118,7 +156,7 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const Forward *f = arg;
   const int r0 = chunk % f->row_chunks * f->rows, rows = kern_min(f->rows, f->m - r0);
   const int p0 = chunk / f->row_chunks * f->panels;
-  const int p1 = kern_min(p0 + f->panels, panel_count(f->n));
+  const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
   int k0 = 0;
   do {
     const int depth = kern_min(f->depth, f->k - k0);
@@ -129,21 +167,22 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 
 static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
-  const int width = kernels()->ng * GROUP;
+  const int width = f.ng * GROUP;
   f.rows = round_up(even_piece(f.m, ROWS), 8);
   f.row_chunks = kern_ceil(f.m, f.rows);
   f.depth = even_piece(f.k, f.ldw ? kern_min(DEPTH, rows_cached(f.ldw)) : DEPTH);
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   if (f.m > ROWS / 2) f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
-  pool_run(cx->pool, f.row_chunks * kern_ceil(panel_count(f.n), f.panels), forward_chunk, &f);
+  pool_run(cx->pool, f.row_chunks * kern_ceil(panels_of(f.n, f.ng), f.panels), forward_chunk, &f);
 }
 
-void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                  const real *bias, real *y, int ldy) {
+void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
+                    int ng, const real *bias, real *y, int ldy) {
   forward(cx, (Forward){.m = m,
                         .n = n,
                         .k = k,
+                        .ng = ng,
                         .x = x,
                         .ldx = ldx,
                         .w = packed,
@@ -152,11 +191,17 @@ void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, co
                         .ldy = ldy});
 }
 
+void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
+                  const real *bias, real *y, int ldy) {
+  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, y, ldy);
+}
+
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, real *y, int ldy) {
   forward(cx, (Forward){.m = m,
                         .n = n,
                         .k = k,
+                        .ng = kernels()->ng,
                         .x = x,
                         .ldx = ldx,
                         .w = packed,
@@ -177,7 +222,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   do {
     f.k = kern_min(slab, n - at);
     pool_run(cx->pool, panel_count(f.n), pack_chunk,
-             &(Pack){f.n, f.k, w + at * ps, ps, cs, packed});
+             &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed});
     forward(cx, f);
     f.add = true;
     f.x += slab;
@@ -190,11 +235,90 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                bool in_out, real *dx, int lddx, bool add) {
   if (m <= 0 || k <= 0) return GRPO_OK;
-  Forward f = {
-      .m = m, .n = k, .k = n, .x = dy, .ldx = lddy, .w = w, .y = dx, .ldy = lddx, .add = add};
+  Forward f = {.m = m,
+               .n = k,
+               .k = n,
+               .ng = kernels()->ng,
+               .x = dy,
+               .ldx = lddy,
+               .w = w,
+               .y = dx,
+               .ldy = lddx,
+               .add = add};
   if (in_out || !readable(k, k)) return dx_packed(cx, f, w, in_out);
   f.ldw = k;
   forward(cx, f);
+  return GRPO_OK;
+}
+
+/* ---- dx of a weight that is in panels only: blocks of it are turned, for all rows of a chunk ---- */
+typedef struct Turned {
+  int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */
+  const real *dy, *w;
+  ptrdiff_t lddy, lddx;
+  real *dx;
+  bool add;
+  Scratch scratch;
+} Turned;
+
+/* strip[s][i][j] = w(n0 + i, at + s TURN_WIDTH + j), i < outputs: those of panels p0 .. p1 - 1, whose
+ * first is n0.  A panel's inner steps follow one another, those of the next are far away: they are
+ * fetched meanwhile. */
+static void turn_panels(const Turned *t, int p0, int p1, int at, int cols, int outputs,
+                        real *strip) {
+  const int n0 = panels_first(t->n, t->ng, p0) * GROUP, all = round_up(t->n, GROUP);
+  for (int p = p0; p < p1; p++) {
+    const int o = panels_first(t->n, t->ng, p) * GROUP;
+    const int width = panels_first(t->n, t->ng, p + 1) * GROUP - o;
+    const real *from = t->w + (size_t)o * (size_t)t->k + (ptrdiff_t)at * width;
+    const ptrdiff_t next = o + 2 * width <= all ? (ptrdiff_t)width * t->k : 0;
+    for (int c = 0; c < cols; c += GROUP, from += GROUP * width) {
+      const int steps = kern_min(GROUP, cols - c);
+      for (int i = 0; next && i < steps * width; i += GROUP) __builtin_prefetch(from + next + i);
+      kernels()->transpose(steps, width, from, width,
+                           strip + (ptrdiff_t)(c - c % TURN_WIDTH) * outputs +
+                               (ptrdiff_t)(o - n0) * TURN_WIDTH + c % TURN_WIDTH,
+                           TURN_WIDTH);
+    }
+  }
+}
+
+static void turned_chunk(void *arg, int chunk, int worker) {
+  const Turned *t = arg;
+  const int r0 = chunk % t->row_chunks * t->rows, rows = kern_min(t->rows, t->m - r0);
+  const int at = chunk / t->row_chunks * t->cols, cols = kern_min(t->cols, t->k - at);
+  const int panels = panels_of(t->n, t->ng), step = TURN_DEPTH / (t->ng * GROUP);
+  real *strip = scratch_of(&t->scratch, worker);
+  for (int p = 0; p < panels; p += step) {
+    const int end = kern_min(p + step, panels), n0 = panels_first(t->n, t->ng, p) * GROUP;
+    const int outputs = panels_first(t->n, t->ng, end) * GROUP - n0;
+    turn_panels(t, p, end, at, cols, outputs, strip);
+    for (int c = 0; c < cols; c += TURN_WIDTH)
+      kernels()->block(rows, kern_min(TURN_WIDTH, cols - c), kern_min(outputs, t->n - n0),
+                       t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
+                       TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
+  }
+}
+
+Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
+                 int ng, real *dx, int lddx, bool add) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  Turned t = {.m = m,
+              .n = n,
+              .k = k,
+              .ng = ng,
+              .rows = round_up(even_piece(m, TURN_ROWS), 8),
+              .dy = dy,
+              .w = packed,
+              .lddy = lddy,
+              .lddx = lddx,
+              .dx = dx,
+              .add = add};
+  t.row_chunks = kern_ceil(m, t.rows);
+  t.cols = t.row_chunks * kern_ceil(k, TURN_COLS) < TURN_CHUNKS ? TURN_COLS / 2 : TURN_COLS;
+  try(scratch_new(cx, (size_t)(TURN_DEPTH + GROUP) * (size_t)t.cols, "dx", &t.scratch));
+  pool_run(cx->pool, t.row_chunks * kern_ceil(k, t.cols), turned_chunk, &t);
+  arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
@@ -303,7 +427,7 @@ static void outer_chunk(void *arg, int chunk, int worker) {
 static Status pack_outer(const Ctx *cx, Outer *o) {
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(o->k, o->m));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  Pack pack = {o->k, o->m, o->x, o->ldx, 1, packed};
+  Pack pack = {o->k, o->m, kernels()->ng, o->x, o->ldx, 1, packed};
   o->packed = packed;
   try(scratch_new(cx, (size_t)o->depth * (DW_ROWS + 16), "gemm_dw", &o->scratch));
   pool_run(cx->pool, panel_count(o->k), pack_chunk, &pack);

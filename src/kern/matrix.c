@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "kern/dispatch.h"
 #include "kern/nf4.h"
+#include "kern/panels.h"
 
 enum {
   PUT_ROWS = 64,  /* rows that a chunk converts: whole groups, and whole NF4 blocks for every k */
@@ -50,7 +51,7 @@ size_t matrix_bytes(MatType type, int n, int k) {
 Status matrix_new(Matrix **out, MatType type, int n, int k) {
   Matrix *m = mem_zalloc(sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
-  *m = (Matrix){.type = type, .n = n, .k = k};
+  *m = (Matrix){.type = type, .n = n, .k = k, .ng = kernels()->ng};
   m->data = mem_alloc_aligned(data_bytes(type, n, k));
   bool ok = m->data != NULL;
   if (ok && scale_bytes(type, n, k)) ok = (m->scale = mem_zalloc(scale_bytes(type, n, k)));
@@ -68,7 +69,7 @@ Status matrix_new(Matrix **out, MatType type, int n, int k) {
 
 void matrix_free(Matrix *m) {
   if (!m) return;
-  mem_free_aligned(m->data);
+  if (!m->lent) mem_free_aligned(m->data);
   mem_free(m->scale);
   mem_free(m->absmax);
   mem_free(m->plain_absmax);
@@ -108,6 +109,17 @@ static uint8_t nf4_at(const Matrix *m, int i, int p) {
   return (uint8_t)(*nf4_word(m, i, p) >> p % CELL_STEPS * 4 & 15);
 }
 
+static float *panel_steps(const Matrix *m, int group, int p, ptrdiff_t *ld) {
+  const int panel = panels_with(m->n, m->ng, group), first = panels_first(m->n, m->ng, panel);
+  *ld = (panels_first(m->n, m->ng, panel + 1) - first) * GROUP;
+  return (float *)m->data + (size_t)(first * GROUP) * (size_t)m->k + p * *ld +
+         (group - first) * GROUP;
+}
+
+const float *matrix_steps(const Matrix *m, int group, int at, ptrdiff_t *ld) {
+  return panel_steps(m, group, at, ld);
+}
+
 /* `depth` inner steps from p of a group: x [depth, GROUP] */
 static void put_halves(Matrix *m, int group, int p, int depth, const float *x) {
   uint16_t *to = (uint16_t *)m->data + place(m, group * GROUP, p);
@@ -145,9 +157,14 @@ static void put_bytes(Matrix *m, int group, int p, int depth, const float *x) {
   }
 }
 
+static void put_floats(Matrix *m, int group, int p, int depth, const float *x) {
+  ptrdiff_t ld;
+  float *to = panel_steps(m, group, p, &ld);
+  for (int i = 0; i < depth; i++, x += GROUP, to += ld) memcpy(to, x, sizeof *x * GROUP);
+}
+
 static void put_steps(Matrix *m, int group, int p, int depth, const float *x) {
-  if (m->type == MAT_F32)
-    memcpy((float *)m->data + place(m, group * GROUP, p), x, sizeof *x * (size_t)(depth * GROUP));
+  if (m->type == MAT_F32) put_floats(m, group, p, depth, x);
   if (m->type == MAT_BF16) put_pairs(m, group, p, depth, x);
   if (m->type == MAT_F16) put_halves(m, group, p, depth, x);
   if (m->type == MAT_INT8) put_bytes(m, group, p, depth, x);
@@ -212,8 +229,9 @@ static void put_nf4(Matrix *m, int row, int rows, const float *w) {
   }
 }
 
-/* What is not written stays zero: rows and steps that only pad. */
+/* What is not written stays zero: rows and steps that only pad.  (Of float32 all is written.) */
 static void clear_rows(const Matrix *m, int row, int rows) {
+  if (m->type == MAT_F32) return;
   const size_t group = (size_t)matrix_stride(m) * element_bytes(m->type);
   memset((char *)m->data + (size_t)(row / GROUP) * group, 0,
          (size_t)kern_ceil(rows, GROUP) * group);
@@ -249,6 +267,26 @@ Status matrix_done(const Ctx *cx, Matrix *m) {
   m->plain_absmax = NULL;
   return GRPO_OK;
 }
+
+#ifndef GRPO_DOUBLE
+Status matrix_settle(const Ctx *cx, Matrix **out, int n, int k, float *w) {
+  Matrix *m = mem_zalloc(sizeof *m);
+  if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
+  *m = (Matrix){.type = MAT_F32, .n = n, .k = k, .data = w, .ng = kernels()->ng, .lent = true};
+  const Status s = panels_in_place(cx, n, k, m->ng, w);
+  if (s == GRPO_OK)
+    *out = m;
+  else
+    matrix_free(m);
+  return s;
+}
+
+Status matrix_unsettle(const Ctx *cx, Matrix *m) {
+  try(panels_to_rows(cx, m->n, m->k, m->ng, m->data));
+  matrix_free(m);
+  return GRPO_OK;
+}
+#endif
 
 /* ---- a group's values ------------------------------------------------------------------ */
 
@@ -331,13 +369,20 @@ static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, real *
   }
 }
 
+static void unpack_floats(const Matrix *m, int group, int at, int depth, real *out) {
+  ptrdiff_t ld;
+  const float *from = matrix_steps(m, group, at, &ld);
+  for (int p = 0; p < depth; p++, from += ld, out += GROUP)
+    for (int i = 0; i < GROUP; i++) out[i] = (real)from[i];
+}
+
 void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out) {
   const void *from = matrix_values(m, group, at);
   const size_t n = (size_t)depth * GROUP;
   real scale[GROUP];
   switch (m->type) {
   case MAT_F32:
-    for (size_t i = 0; i < n; i++) out[i] = (real)((const float *)from)[i];
+    unpack_floats(m, group, at, depth, out);
     break;
   case MAT_BF16:
     kernels()->widen_bf16(depth, from, out);
@@ -370,6 +415,13 @@ typedef struct Get {
 static void get_rows(const Matrix *m, int row, int rows, real *out) {
   const int group = row / GROUP, from = row % GROUP;
   real block[STEPS * GROUP];
+  if (m->type == MAT_F32) {
+    ptrdiff_t ld;
+    const float *w = matrix_steps(m, group, 0, &ld) + from;
+    for (int i = 0; i < rows; i++)
+      for (int p = 0; p < m->k; p++) *out++ = (real)w[i + p * ld];
+    return;
+  }
   for (int at = 0; at < m->k; at += STEPS) {
     const int depth = kern_min(STEPS, m->k - at);
     matrix_unpack(m, group, at, depth, block);

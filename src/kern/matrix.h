@@ -2,16 +2,18 @@
  *
  * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number
  * (i / GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
- * copy exists.  (bf16 comes in pairs of inner steps, as gemm16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell of GROUP words, a word an output;
- * k is rounded up to whole cells.)  Products unpack a small block at a time into scratch memory and
- * run the same register tile as gemm_forward: for the same values they give the same bits.
+ * copy exists.  (float32 comes in the panels of gemm_pack, panels.h; bf16 in pairs of inner steps, as
+ * gemm16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell of GROUP words, a
+ * word an output; k is rounded up to whole cells.)  Products unpack a small block at a time into
+ * scratch memory and run the same register tile as gemm_forward: for the same values they give the
+ * same bits.
  *
  *   MAT_F32, MAT_BF16, MAT_F16   the value
  *   MAT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
  *   MAT_NF4    bitsandbytes' NF4 with double quantisation: blocks of 64 along the flattened
  *              [n, k]; code * (absmax_map[absmax[block]] * absmax_scale[block / 256] + offset)
  *
- * A Matrix owns its memory; it is filled by rows (outputs) in ascending order, so that a
+ * A Matrix owns its memory, but for matrix_settle's; it is filled by rows (outputs) in ascending order, so that a
  * checkpoint is converted while it is read and the full-precision weight never exists.
  */
 #ifndef GRPO_KERN_MATRIX_H
@@ -29,6 +31,8 @@ typedef struct Matrix {
   MatType type;
   int n, k;
   void *data;          /* in groups; the last one is padded with zeros */
+  int ng;              /* MAT_F32: groups a panel */
+  bool lent;           /* data is somebody else's (matrix_settle) */
   float *scale;        /* MAT_INT8: [n]; MAT_NF4: [ceil(blocks / NF4_NEST)] absmax_scale */
   uint8_t *absmax;     /* MAT_NF4: [blocks] codes of absmax_map */
   float offset;        /* MAT_NF4 */
@@ -50,6 +54,11 @@ static inline size_t matrix_nf4_blocks(int n, int k) {
  * last.  Then matrix_done once (NF4: quantises the scales). */
 Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w);
 Status matrix_done(const Ctx *cx, Matrix *m);
+/* A MAT_F32 of the weight w [n, k], in whose memory it lives from now on: values are moved about there,
+ * and stay its owner's.  There is room for whole groups of rows.  matrix_unsettle makes them rows
+ * again; the Matrix is then done with, and freed.  On failure nothing has changed. */
+Status matrix_settle(const Ctx *cx, Matrix **out, int n, int k, float *w);
+Status matrix_unsettle(const Ctx *cx, Matrix *m);
 /* Values of rows row .. row + rows - 1, widened exactly: out [rows, k]. */
 void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out);
 /* out[t] = row ids[t]: [count, k].  ids are in range. */
@@ -59,9 +68,10 @@ void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids
 void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out);
 /* For the products: scales of a group's GROUP outputs, 0 where there is none: scale[b * ld + i] for
  * inner steps at + 64 b .., b < blocks (`at` a multiple of 64; INT8: all blocks are alike).  And
- * where a step's values are in `data`. */
+ * where a step's values are in `data`; of a MAT_F32, whose steps are *ld apart: matrix_steps. */
 void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
 const void *matrix_values(const Matrix *m, int group, int at);
+const float *matrix_steps(const Matrix *m, int group, int at, ptrdiff_t *ld);
 ptrdiff_t matrix_stride(const Matrix *m); /* elements, NF4: words, from a group to the next */
 
 /* As gemm_forward and gemm_dx (kern.h), row-invariant both.  With cx->compute = COMPUTE_BF16 as

@@ -8,6 +8,7 @@
 
 #include "kern/dispatch.h"
 #include "kern/matrix.h"
+#include "kern/panels.h"
 #include "kern/product16.h"
 
 enum {
@@ -60,12 +61,6 @@ static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn 
 static const real *unpacked(const Product *q, int g, int groups, int k0, int depth, real *scratch,
                             ptrdiff_t *stride) {
   const Matrix *w = q->w;
-#ifndef GRPO_DOUBLE
-  if (w->type == MAT_F32 && !q->bf16) {
-    *stride = (ptrdiff_t)w->k * GROUP;
-    return (const real *)w->data + g * *stride + (ptrdiff_t)k0 * GROUP;
-  }
-#endif
   *stride = DEPTH * GROUP;
   for (int i = 0; i < groups; i++) {
     real *block = scratch + i * *stride;
@@ -186,6 +181,12 @@ Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int 
                       const real *bias, real *y, int ldy) {
   if (m <= 0 || w->n <= 0) return GRPO_OK;
   if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, y, ldy);
+#ifndef GRPO_DOUBLE
+  if (w->type == MAT_F32 && !in_bf16(cx)) {
+    panels_forward(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, y, ldy);
+    return GRPO_OK;
+  }
+#endif
   Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .y = y, .ldy = ldy};
   return with_rounded(cx, &q, w->k, forward);
 }
@@ -228,6 +229,10 @@ Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy
                  int ldo, bool add) {
   if (m <= 0 || w->k <= 0) return GRPO_OK;
   if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, out, ldo, add);
+#ifndef GRPO_DOUBLE
+  if (w->type == MAT_F32 && !in_bf16(cx))
+    return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, out, ldo, add);
+#endif
   Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .y = out, .ldy = ldo, .add = add};
   return with_rounded(cx, &q, w->n, dx);
 }

@@ -79,11 +79,13 @@ static void unpack_nf4(const Matrix *w, int group, int at, int end, uint32_t *ou
 static void unpack_group(const Matrix *w, int group, int p0, int pairs, uint32_t *out) {
   real block[UNPACK_STEPS * GROUP];
   const int end = kern_min(w->k, 2 * (p0 + pairs));
-  const void *from = matrix_values(w, group, 2 * p0);
   if (w->type == MAT_F32) {
-    kernels16()->widen_f32(end - 2 * p0, from, out);
+    ptrdiff_t ld;
+    const float *steps = matrix_steps(w, group, 2 * p0, &ld);
+    kernels16()->widen_f32(end - 2 * p0, steps, ld, out);
     return;
   }
+  const void *from = matrix_values(w, group, 2 * p0);
   if (w->type == MAT_F16) {
     kernels16()->widen_f16(end - 2 * p0, from, out);
     return;

@@ -12,7 +12,8 @@
  * (gemm.c). */
 enum { PER_OP = 448, SLACK = 16 << 10 };
 enum { WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
-enum { UNPACK_REALS = 1 << 14 }; /* of compact weights, per thread (matrix_product.c) */
+/* Of compact weights per thread (matrix_product.c), of float32 in panels (gemm.c) */
+enum { UNPACK_REALS = 1 << 14, TURN_REALS = 75 << 10 };
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -206,6 +207,7 @@ void plan_of_model(ModelPlan *p, const Model *m) {
   *p = (ModelPlan){.config = m->config,
                    .storage = m->storage,
                    .compute = m->compute,
+                   .settled = model_is_settled(m),
                    .shared = m->shared != NULL};
   p->stored_embedding = stored_as(m->t[M_EMBED]);
   for (int i = m->nparams; i-- > 0;)
@@ -244,6 +246,7 @@ static bool is_target(const Model *m, int i, int ntargets, const char *const *ta
 Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets) {
   Model *m;
   try(outline(p, &m));
+  p->settled = p->storage == STORE_F32 && p->compute == COMPUTE_F32;
   p->lora_rank = rank;
   for (int i = 0; i < m->nparams; i++) {
     int n, k;
@@ -271,8 +274,8 @@ size_t plan_weight_bytes(const ModelPlan *p, bool train) {
     if (compact_type(m, i, p->storage, stored, &type)) {
       compact += matrix_bytes(type, n, k);
     } else {
-      plain += (m->param[i].t.n + 15) / 16 * 16;
-      panels += model_panel_bytes(m, i);
+      plain += param_room(&m->param[i]);
+      if (!p->settled || !model_settles(m, i)) panels += model_panel_bytes(m, i);
     }
   }
   model_release(m);
@@ -294,8 +297,9 @@ size_t plan_optimizer_bytes(const ModelPlan *p) {
 size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
   const Config *c = &p->config;
   const size_t rank = (size_t)p->lora_rank, modules = (size_t)p->lora_modules;
-  const size_t unpacking = (size_t)pool_cores() * UNPACK_REALS * sizeof(real);
-  const size_t scratch = p->storage == STORE_F32 ? 0 : unpacking;
+  const size_t block = p->settled || p->storage == STORE_AUTO ? TURN_REALS : UNPACK_REALS;
+  const bool unpacks = p->settled || p->storage != STORE_F32;
+  const size_t scratch = unpacks ? (size_t)pool_cores() * block * sizeof(real) : 0;
   if (!rank) return scratch;
   const bool train = kind != STEP_FORWARD;
   const size_t layers = kind == STEP_CHECKPOINTED ? (size_t)c->num_hidden_layers : 1;

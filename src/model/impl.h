@@ -61,7 +61,8 @@ typedef struct NameRef {
 void names_sort(NameRef *refs, const Param *param, int n);
 int names_find(const NameRef *refs, int n, const char *name);
 
-size_t padded_reals(size_t n); /* to whole cache lines: where the next parameter begins */
+size_t padded_reals(size_t n);     /* to whole cache lines: where the next parameter begins */
+size_t param_room(const Param *p); /* reals that a float32 parameter takes of Model.weights */
 
 enum { PATH_BYTES = 4096 };
 Status join_path(char *path /* [PATH_BYTES] */, const char *dir, const char *name); /* EARG: long */
@@ -135,6 +136,13 @@ bool model_is_matrix(const Model *m, int i);
 bool model_is_projection(const Model *m, int i); /* inside a layer */
 void param_outputs_inputs(const Param *p, int *n, int *k);
 int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
+/* A base in float32 that an adapter has frozen keeps its panels alone, in the memory of the weights:
+ * parameters become matrices (MAT_F32).  Nothing happens where others hold the model, or products
+ * are in bf16, whose panels do not say what the weights are.  model_widen takes it back.  After a
+ * failure some are matrices and some are not, which is as good. */
+Status model_settle(Model *m);
+bool model_is_settled(const Model *m);
+bool model_settles(const Model *m, int i); /* would parameter i be a matrix? */
 
 /* The inverse frequencies of rotary positions, scaled as the configuration says; local: of the
  * windowed layers that rotate otherwise. */

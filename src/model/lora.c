@@ -243,7 +243,8 @@ Status lora_attach(Model *m, const char *config, size_t len, const char *where) 
 
 Status lora_allocate(Model *m) {
   m->version++;
-  const Status s = take_memory(m->lora);
+  Status s = take_memory(m->lora);
+  if (s == GRPO_OK) s = model_settle(m);
   if (s == GRPO_OK) return GRPO_OK;
   lora_free(m->lora);
   m->lora = NULL;

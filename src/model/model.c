@@ -28,13 +28,21 @@ static bool has_panels(const Model *m, const Tensor *t) {
          (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
 }
 
-/* Reals of the model's own memory that a parameter takes. */
-static size_t own_reals(const Param *p) { return p->t.mat ? 0 : padded_reals(p->t.n); }
-
 void param_outputs_inputs(const Param *p, int *n, int *k) {
   *n = p->t.dim[p->in_out ? 1 : 0];
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
+
+/* Room for panels, where matrix_settle may make them. */
+size_t param_room(const Param *p) {
+  int n, k;
+  if (p->t.ndim != 2 || p->by_head) return padded_reals(p->t.n);
+  param_outputs_inputs(p, &n, &k);
+  return padded_reals(gemm_packed_size(n, k));
+}
+
+/* Reals of the model's own memory that a parameter takes. */
+static size_t own_reals(const Param *p) { return p->t.mat && !p->t.mat->lent ? 0 : param_room(p); }
 
 size_t model_panel_bytes(const Model *m, int i) {
   const Param *p = &m->param[i];
@@ -180,6 +188,7 @@ Status model_set_trainable(Model *m, bool on) {
   }
   if (m->shared)
     return fail(GRPO_EARG, "model: a frozen view shares its weights; it cannot be trained");
+  if (on && model_is_settled(m)) try(model_widen(m));
   if (on && model_is_compact(m))
     return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
                            "load with dtype = \"f32\", or add an adapter");
@@ -195,7 +204,7 @@ Status model_set_trainable(Model *m, bool on) {
     Tensor *t = &m->param[i].t;
     m->param[i].trainable = t->needs_grad = on;
     t->grad = on ? m->grads + at : NULL;
-    at += padded_reals(t->n);
+    at += param_room(&m->param[i]);
   }
   m->trainable = on;
   model_zero_grad(m);
@@ -262,6 +271,61 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
   return GRPO_OK;
 }
 
+/* ---- a frozen base in panels alone --------------------------------------------------------- */
+
+bool model_settles(const Model *m, int i) {
+  return model_is_matrix(m, i) && has_panels(m, &m->param[i].t) && !m->param[i].in_out;
+}
+
+bool model_is_settled(const Model *m) {
+  for (int i = 0; i < m->nparams; i++)
+    if (m->param[i].t.mat && m->param[i].t.mat->lent) return true;
+  return false;
+}
+
+static Status settle_all(const Ctx *cx, Model *m) {
+  for (int i = 0; i < m->nparams; i++) {
+    Tensor *t = &m->param[i].t;
+    if (!model_settles(m, i)) continue;
+    try(matrix_settle(cx, &m->mat[i], t->dim[0], t->dim[1], t->data));
+    t->mat = m->mat[i];
+    t->data = NULL;
+  }
+  return GRPO_OK;
+}
+
+/* Tensors of a script may show the weights of a model that somebody else holds too. */
+Status model_settle(Model *m) {
+  if (m->shared || m->views || m->refs > 1 || m->trainable || m->compute != COMPUTE_F32 ||
+      model_is_compact(m))
+    return GRPO_OK;
+  Arena arena = {0};
+  mem_free_aligned(m->panels);
+  m->panels = NULL;
+  m->panels_of = NULL;
+  Status s = settle_all(&(Ctx){.pool = m->pool, .arena = &arena}, m);
+  arena_free(&arena);
+  if (s == GRPO_OK) s = allocate_panels(m);
+  return s;
+}
+
+static Status unsettle(Model *m) {
+  Arena arena = {0};
+  const Ctx cx = {.pool = m->pool, .arena = &arena};
+  Status s = GRPO_OK;
+  for (int i = 0; i < m->nparams && s == GRPO_OK; i++) {
+    Tensor *t = &m->param[i].t;
+    if (!t->mat || !t->mat->lent) continue;
+    real *w = t->mat->data;
+    s = matrix_unsettle(&cx, m->mat[i]);
+    if (s != GRPO_OK) break;
+    t->mat = m->mat[i] = NULL;
+    t->data = w;
+  }
+  arena_free(&arena);
+  return s == GRPO_OK ? allocate_panels(m) : s;
+}
+
 /* ---- from compact to float32 -------------------------------------------------------------- */
 
 static void adopt_wide(Model *m, real *wide) {
@@ -272,7 +336,7 @@ static void adopt_wide(Model *m, real *wide) {
     m->mat[i] = NULL;
     t->mat = NULL;
     t->data = wide + at;
-    at += padded_reals(t->n);
+    at += param_room(&m->param[i]);
   }
   mem_free_aligned(m->weights);
   m->weights = wide;
@@ -286,7 +350,8 @@ Status model_widen(Model *m) {
   if (!model_is_compact(m)) return GRPO_OK;
   if (m->shared || m->views)
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
-  for (int i = 0; i < m->nparams; i++) n += padded_reals(m->param[i].t.n);
+  if (model_is_settled(m)) return unsettle(m);
+  for (int i = 0; i < m->nparams; i++) n += param_room(&m->param[i]);
   real *wide = mem_alloc_aligned(n * sizeof *wide);
   if (!wide) return fail(GRPO_ENOMEM, "model: %zu MiB of weights", n * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
@@ -295,7 +360,7 @@ Status model_widen(Model *m) {
       mem_free_aligned(wide);
       return s;
     }
-    at += padded_reals(m->param[i].t.n);
+    at += param_room(&m->param[i]);
   }
   adopt_wide(m, wide);
   return allocate_panels(m);
@@ -333,7 +398,7 @@ static Status clone_adapter(Model **out, const Model *from) {
 Status model_clone(Model **out, const Model *from) {
   Model *m;
   if (from->lora) return clone_adapter(out, from);
-  if (model_is_compact(from)) return model_view(out, from);
+  if (model_is_compact(from) && !model_is_settled(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
   m->compute = from->compute;
   Status s = model_allocate(m);
@@ -384,41 +449,57 @@ static Status same_shapes(const Model *a, const Model *b) {
 
 /* Of two models on the same base only the adapter changes. */
 static Status can_change(const Model *to, const Model *from) {
-  if (owner(to) == owner(from) || (!to->shared && !model_is_compact(to))) return GRPO_OK;
+  if (owner(to) == owner(from)) return GRPO_OK;
+  if (!to->shared && (!model_is_compact(to) || model_is_settled(to))) return GRPO_OK;
   return fail(GRPO_EARG, "model: %s cannot be changed",
               to->shared ? "a view's weights" : "weights in a compact form");
 }
 
-Status model_copy_weights(Model *to, const Model *from) {
+Status param_set(const Ctx *cx, Param *p, const real *values) {
+  Matrix *mat = (Matrix *)(uintptr_t)p->t.mat;
+  if (mat && !mat->lent) return fail(GRPO_EARG, "%s is frozen in a compact storage", p->name);
+  if (mat) return matrix_put(cx, mat, 0, mat->n, values);
+  memcpy(p->t.data, values, p->t.n * sizeof *values);
+  return GRPO_OK;
+}
+
+/* to = from, or with alpha below 1 alpha from + (1 - alpha) to */
+static Status mix_param(const Ctx *cx, const Param *from, double alpha, Param *to) {
+  const size_t n = to->t.n;
+  real *x = NULL, *y = NULL;
+  Status s = GRPO_OK;
+  if (from->t.mat) {
+    x = mem_alloc_aligned(n * sizeof *x);
+    s = x ? param_values(cx, from, x) : fail(GRPO_ENOMEM, "model: %s in float32", from->name);
+  }
+  if (s == GRPO_OK && alpha < 1 && to->t.mat) {
+    y = mem_alloc_aligned(n * sizeof *y);
+    s = y ? param_values(cx, to, y) : fail(GRPO_ENOMEM, "model: %s in float32", to->name);
+  }
+  const real *values = x ? x : from->t.data;
+  real *mixed = y ? y : to->t.data;
+  if (s == GRPO_OK && alpha < 1) vec_lerp(cx, n, values, (real)alpha, mixed);
+  if (s == GRPO_OK && (alpha >= 1 || y)) s = param_set(cx, to, alpha < 1 ? y : values);
+  mem_free_aligned(x);
+  mem_free_aligned(y);
+  return s;
+}
+
+static Status mix_params(const Ctx *cx, Model *to, const Model *from, double alpha) {
   try(same_shapes(to, from));
   try(can_change(to, from));
   for (int i = first_param(to, from); i < model_num_params(to); i++)
-    try(param_values(&(Ctx){.pool = to->pool}, model_param((Model *)(uintptr_t)from, i),
-                     model_param(to, i)->t.data));
+    try(mix_param(cx, model_param((Model *)(uintptr_t)from, i), alpha, model_param(to, i)));
   model_updated(to);
   return GRPO_OK;
 }
 
-static Status lerp_param(const Ctx *cx, const Param *from, double alpha, real *to) {
-  real *wide = NULL;
-  if (from->t.mat) {
-    wide = mem_alloc_aligned(from->t.n * sizeof *wide);
-    if (!wide) return fail(GRPO_ENOMEM, "model: %s in float32", from->name);
-    try(param_values(cx, from, wide));
-  }
-  vec_lerp(cx, from->t.n, wide ? wide : from->t.data, (real)alpha, to);
-  mem_free_aligned(wide);
-  return GRPO_OK;
+Status model_copy_weights(Model *to, const Model *from) {
+  return mix_params(&(Ctx){.pool = to->pool}, to, from, 1);
 }
 
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx) {
-  try(same_shapes(to, from));
-  try(can_change(to, from));
-  for (int i = first_param(to, from); i < model_num_params(to); i++)
-    try(lerp_param(cx, model_param((Model *)(uintptr_t)from, i), alpha,
-                   model_param(to, i)->t.data));
-  model_updated(to);
-  return GRPO_OK;
+  return mix_params(cx, to, from, alpha);
 }
 
 /* ---- looking in ------------------------------------------------------------------------------ */

@@ -8,7 +8,8 @@
  *
  * A model may instead be loaded in a compact storage: its matrices are then
  * frozen (t.mat, with t.data NULL); norms, biases and position embeddings stay
- * float32.
+ * float32.  The same happens to float32 weights that an adapter freezes: they are
+ * kept once, in panels (GPT-2's excepted).
  */
 #ifndef GRPO_MODEL_MODEL_H
 #define GRPO_MODEL_MODEL_H
@@ -78,7 +79,7 @@ Status model_set_trainable(Model *m, bool on);
 Status model_resize_vocab(Model *m, int n);
 /* config.json's mask_token_id: the model fills in masks, seeing both ways; -1: it reads on. */
 void model_set_mask(Model *m, int id);
-/* A compact model becomes float32.  EARG while views share its weights. */
+/* A compact model, or one that an adapter froze, becomes float32 with panels.  EARG while views share its weights. */
 Status model_widen(Model *m);
 /* What "auto" stands for.  It is float32 until runs in both modes have learned alike
  * (experiments/precision.md): change it here and nowhere else. */
@@ -94,6 +95,9 @@ Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise 
 /* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few
  * rows when it is compact and stored [in, out]. */
 Status param_values(const Ctx *cx, const Param *p, real *out);
+/* The other way; model_updated is the caller's.  EARG for a compact weight, unless it is a float32 one
+ * that an adapter has frozen. */
+Status param_set(const Ctx *cx, Param *p, const real *values);
 /* Outputs row .. row + rows - 1 of a weight, [rows, inputs] whatever its layout. */
 void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out);
 /* Takes memory for sequences of this length now, not with the first one. */
@@ -107,7 +111,7 @@ void model_updated(Model *m); /* parameters changed: panels are stale */
  * adapter came, went or was switched.  Never 0. */
 uint64_t model_version(const Model *m);
 Status model_pack(Model *m, const Ctx *cx); /* renew stale panels; forward functions call it */
-/* EARG when weights of `to` are compact; those of `from` may be. */
+/* EARG when `to` was loaded compact; `from` may have been. */
 Status model_copy_weights(Model *to, const Model *from);
 /* to = alpha from + (1 - alpha) to */
 Status model_lerp_weights(Model *to, const Model *from, double alpha, const Ctx *cx);

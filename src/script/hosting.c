@@ -128,6 +128,18 @@ static int host_stopping(lua_State *L) {
   return 1;
 }
 
+/* (steps, stopped, directory): where the run is, when it ends well or badly */
+static int host_reached(lua_State *L) {
+  Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
+  size_t n;
+  const char *directory = luaL_checklstring(L, 3, &n);
+  h->steps = luaL_checkinteger(L, 1);
+  h->stopped = lua_toboolean(L, 2);
+  buf_free(&h->directory);
+  buf_put(&h->directory, directory, n);
+  return 0;
+}
+
 /* ---- the run ---------------------------------------------------------------------------- */
 
 static void set_function(lua_State *L, const char *name, lua_CFunction f, void *upvalue) {
@@ -158,7 +170,7 @@ static void set_rewards(lua_State *L, const Hosted *h) {
   lua_setfield(L, -2, "rewards");
 }
 
-/* Protected: (hosted) -> what hosting.run returns */
+/* Protected: (hosted) */
 static int call_run(lua_State *L) {
   Hosted *h = lua_touserdata(L, 1);
   const grpo_run_options *o = h->o;
@@ -181,12 +193,8 @@ static int call_run(lua_State *L) {
   set_function(L, "step", host_step, h);
   set_function(L, "log", host_log, h);
   set_function(L, "stopping", host_stopping, h);
-  lua_call(L, 1, 3);
-  h->steps = lua_tointeger(L, -3);
-  h->stopped = lua_toboolean(L, -2);
-  size_t n;
-  const char *directory = luaL_tolstring(L, -1, &n);
-  buf_put(&h->directory, directory, n);
+  set_function(L, "reached", host_reached, h);
+  lua_call(L, 1, 0);
   return 0;
 }
 

@@ -77,8 +77,7 @@ static lua_Integer push_sorted_keys(Encoder *e, int index) {
     lua_pop(L, 1);
     if (key_rank(L, -1) == 3)
       raise_new(L, GRPO_EARG,
-                "%s has a key that is a %s; tr.state can hold strings, numbers and "
-                "booleans as keys",
+                "%s has a key that is a %s; keys can be strings, numbers and booleans",
                 e->path->data, luaL_typename(L, -1));
     lua_pushvalue(L, -1);
     lua_rawseti(L, list, ++n);
@@ -159,7 +158,7 @@ static void encode(Encoder *e, int index) {
     break;
   default:
     raise_new(L, GRPO_EARG,
-              "%s is a %s; tr.state can hold nil, booleans, numbers, strings and tables",
+              "%s is a %s; it can be nil, a boolean, a number, a string or a table of them",
               e->path->data, luaL_typename(L, index));
   }
   e->depth--;

@@ -179,6 +179,22 @@ static grpo_status bad_step(void *user, int64_t step, const grpo_metrics *m) {
   return GRPO_EIO;
 }
 
+TEST(a_run_that_failed_tells_how_far_it_came) {
+  Seen seen = {0};
+  int64_t steps = -1;
+  const char *directory = NULL;
+  grpo_context *c = open_context(&seen);
+  grpo_run_options o = options(test_path("%s/failed", test_tmp()));
+  OK(c, grpo_run_new(c, &o, &seen.run));
+  OK(c, grpo_run_on_step(seen.run, bad_step, NULL));
+  REFUSED(c, GRPO_ESCRIPT, "after step 1", grpo_run_execute(seen.run));
+  OK(c, grpo_run_result(seen.run, &steps, NULL, &directory));
+  CHECK(steps == 1);
+  CHECK(directory && strstr(directory, "/failed/"));
+  grpo_run_free(seen.run);
+  grpo_context_free(c);
+}
+
 static void refused(Seen *seen, grpo_run_options o, int what, grpo_status status,
                     const char *part) {
   grpo_context *c = open_context(seen);

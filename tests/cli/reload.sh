@@ -80,5 +80,51 @@ result "a recorded test runs when script and module are gone" "$(! grep -q 'not 
 mv reward.away reward.lua; mv exp.away exp.lua
 "$GRPO" replay a/exp-001 8 --reward score.lua --regenerate </dev/null >out 2>err; status=$?
 result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q 'choose one' err || cat out err)"
+
+# ---- what must not end the run -------------------------------------------------------------------------------------------
+refused() { # NAME COMMAND PATTERN: the run goes on with the old code and says why
+  original; EDIT=4 COMMAND=$2 run "$1"
+  result "$1: not reloaded" "$(grep -q "not reloaded, the old code goes on: .*$3" "$1.err" && grep -q '"state": "finished"' "$1/exp-001/run.json" || tail -3 "$1.err")"
+}
+refused typo "$(edit 'return { digits = function(text) return text:gsubb("%%d", "") end, lr = 1e-3 }')" 'rewards.digits: .*reward.lua:1: .*gsubb'
+refused value "$(edit 'return { digits = function() return {} end, lr = 1e-3 }')" 'rewards.digits: .*returned a table'
+refused comment 'echo "-- nothing yet" >reward.lua' ''
+cp exp.lua exp.saved
+refused exit 'sed -i "s/^return/os.exit(3) return/" exp.lua' 'os.exit'
+cp exp.saved exp.lua
+original
+EDIT=4 COMMAND=': >reward.lua' run empty
+result "an empty file is one that is being written: nothing happens yet" "$([ ! -e empty/exp-001/events.jsonl ] && grep -q '"state": "finished"' empty/exp-001/run.json && ! grep -q reloaded empty.err || cat empty.err)"
+original
+EDIT=4 COMMAND='rm reward.lua; mkfifo reward.lua' timeout 20 "$GRPO" run exp.lua --quiet --dir fifo </dev/null >fifo.out 2>fifo.err
+rm -f reward.lua
+result "nor does a pipe in its place" "$(grep -q '"state": "finished"' fifo/exp-001/run.json || cat fifo.err)"
+
+# A reward that fails later than its trial ends the run; a resume would repeat it, --force takes the files as they are.
+original
+EDIT=4 COMMAND=$(edit 'n = 0 return { digits = function() n = n + 1 return n > 20 and error("late") or 7 end, lr = 1e-3 }') run late
+"$GRPO" run --resume=late/exp-001 --quiet </dev/null >out 2>err
+result "what fails later ends the run, and a resume repeats it" "$(grep -q 'rewards.digits: .*late' late.err && grep -q 'rewards.digits: .*late' err || cat late.err err)"
+eval "$(edit 'return { digits = function() return 3 end, lr = 1e-3 }')"
+KILL=8 "$GRPO" run exp.lua --resume=late/exp-001 --force --quiet </dev/null >out 2>err
+result "with SCRIPT and --force it goes on with the files as they are" "$([ "$(reward_at late 6)" = 3 ] && [ "$(reward_at late 3)" != 3 ] || cat err)"
+original
+"$GRPO" run --resume=late/exp-001 --quiet </dev/null >out 2>err
+result "and so does the next resume" "$([ "$(reward_at late 9)" = 3 ] && grep -q '"state": "finished"' late/exp-001/run.json || cat err)"
+
+# ---- two stages: what was reloaded in the first is in force in the second, also when that one is resumed ---------------------
+experiment two.lua 'checkpoint = { every = 3, keep = 9 },
+  stages = { { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3 } },
+             { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3 } } },
+  hooks = { on_step = function(m, tr)
+    if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
+    if tr.step_count == 4 and os.getenv("COMMAND") then os.execute(os.getenv("COMMAND")) end
+  end }' '{ name = "digits", fn = require("reward").digits }'
+both() { COMMAND=$(edit 'return { digits = function(t) return #t end, lr = 1e-3 }') "$GRPO" run two.lua --quiet --dir "$1" </dev/null >"$1.out" 2>"$1.err"; }
+original; both whole
+original; KILL=11 both killed
+original
+"$GRPO" run --resume=killed/two-001 --quiet </dev/null >/dev/null 2>killed.err
+result "a resume in a later stage has the code that was reloaded in an earlier one" "$(grep -q '"step": 4' whole/two-001/events.jsonl || echo no event; different whole/two-001 killed/two-001 | head -5; cat killed.err)"
 original
 finish

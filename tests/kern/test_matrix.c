@@ -195,6 +195,41 @@ TEST(products_have_the_bits_of_the_same_values_in_float) {
   kern_select(NULL);
 }
 
+/* Laid out by one path, in place or not, multiplied by another. */
+TEST(float_panels_of_one_path_serve_every_other) {
+  static const int sizes[][3] = {
+      {1, 1, 1}, {9, 208, 40}, {300, 209, 130}, {70, 16, 1600}, {2, 800, 17}};
+  for (int from = 0; from < NPATHS; from++)
+    for (int to = 0; to < NPATHS; to++)
+      for (size_t s = 0; s < sizeof sizes / sizeof *sizes && use_path(from); s++) {
+        const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+        const size_t nk = (size_t)n * (size_t)k, room = gemm_packed_size(n, k);
+        Ctx cx = {.arena = &arena};
+        Matrix *mat = NULL;
+        Case c = make_case(MAT_F32, m, n, k);
+        float *w = floats(room), *packed = floats(room);
+        memcpy(w, c.w, nk * sizeof *w);
+        CHECK(!matrix_settle(&cx, &mat, n, k, w));
+        gemm_pack(&cx, n, k, c.w, false, packed);
+        CHECK(same_bits(w, packed, room) && same_bits(c.mat->data, packed, room));
+        float *y = floats((size_t)(m * n)), *want = floats((size_t)(m * n));
+        float *g = randoms((size_t)(m * k)), *want_g = copy_of(g, (size_t)(m * k));
+        if (use_path(to)) {
+          gemm_pack(&cx, n, k, c.w, false, packed);
+          gemm_forward(&cx, m, n, k, c.x, k, packed, c.bias, want, n);
+          CHECK(!matrix_forward(&cx, m, mat, c.x, k, c.bias, y, n));
+          CHECK(same_bits(y, want, (size_t)(m * n)));
+          CHECK(!gemm_dx(&cx, m, n, k, c.dy, n, c.w, false, want_g, k, true));
+          CHECK(!matrix_dx(&cx, m, mat, c.dy, n, g, k, true));
+          CHECK(same_bits(g, want_g, (size_t)(m * k)));
+        }
+        CHECK(!matrix_unsettle(&cx, mat));
+        CHECK(same_bits(w, c.w, nk));
+        free(y), free(want), free(g), free(want_g), free(w), free(packed), free_case(&c);
+      }
+  kern_select(NULL);
+}
+
 TEST(any_number_of_rows_has_the_bits_of_float) {
   enum { MOST = 70, N = 150, K = 1088 };
   for (int p = 0; p < NPATHS; p++)

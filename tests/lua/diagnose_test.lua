@@ -42,4 +42,13 @@ describe("diagnosis", function()
     assert.same({}, told(9, { ["completions/clipped_ratio"] = 1, reward = 0 }, { fixed_length = true }))
     assert.matches("report", told(1, { ratio_max_deviation = 1e-7, reward = 0 })[1])
   end)
+
+  it("names the first reward that failed, at once", function()
+    local watcher = require("grpo.diagnose").watcher()
+    local cs = { {}, { errors = { b = "rewards.b: x.lua:3: bad" } } }
+    local lines = watcher:step({ step = 1, reward_errors = 2 }, { completions = cs })
+    assert.same({ "2 calls of rewards or the environment failed in this step (reward_errors); the first: "
+      .. "rewards.b: x.lua:3: bad" }, lines)
+    assert.same({}, watcher:step({ step = 2, reward_errors = 2 }, { completions = cs }))
+  end)
 end)

@@ -170,4 +170,27 @@ describe("the detector of reward hacking", function()
     end
     assert.same({}, hacking.detector():evaluation(report(0.5)))
   end)
+
+  it("sees a metric that falls slowly, once for each fall", function()
+    local evaluations = {}
+    for k = 0, 6 do evaluations[5 + 5 * k] = report(0.8 - 0.04 * k) end
+    local lines = told(40, function(t)
+      return { { { "a", t, 0 }, { "b", 1, 0 } }, { { "c", t, 0 }, { "d", 1, 0 } } }
+    end, evaluations)
+    assert.equal(2, #lines)
+    assert.matches("the held%-out metric falls %(eval/accuracy 0.800 to 0.680%)", lines[1])
+    assert.matches("eval/accuracy 0.680 to 0.560", lines[2])
+  end)
+
+  it("sees repetition in texts without spaces", function()
+    local ids = "0123456789abcdefghijklmnopqrstuvwxyz"
+    local lines = told(20, function(t)
+      local text = t > 0.3 and ("数字"):rep(20) or ids
+      return { { { text, 1, 0, 40 }, { ids, 0, 0, 40 } }, { { text .. "!", 1, 0, 40 }, { ids, 0, 0, 40 } } }
+    end)
+    assert.equal(1, #lines)
+    assert.matches("repeat themselves: %d+ %% of their runs of eight characters came before, 0 %% at first", lines[1])
+    assert.is_true(hacking.repetition("Natalia sold clips to 48 of her friends in April, and then she sold half as "
+      .. "many clips in May. How many clips did Natalia sell altogether in April and May?") < 0.1)
+  end)
 end)

@@ -64,10 +64,13 @@ local list = tools.list({
   odd = function() return print end,
   rows = function() return { 1, 2, { a = "b" } } end,
   half = function() return 0.5 end,
+  round = function() local t = {} t[1] = t return t end,
+  writes = function(_, c) c.state.n = 1 end,
 }, complain)
 
 local function answer(call)
-  return tools.call(list, call, limits, { rng = core.rng(1, "turn", 0, 0, 1) })
+  return tools.call(list, call, limits, { rng = core.rng(1, "turn", 0, 0, 1),
+    state = require("grpo.rollout").read_only({}) })
 end
 
 describe("a call of a tool", function()
@@ -89,6 +92,9 @@ describe("a call of a tool", function()
     { { name = "bad", arguments = {} }, "error: it broke" },
     { { name = "none", arguments = {} }, "error: nothing found" },
     { { name = "odd", arguments = {} }, "error: the result is a function" },
+    { { name = "round", arguments = {} },
+      "error: the result cannot be written as JSON: nested deeper than 200 (a table inside itself?)" },
+    { { name = "writes", arguments = {} }, "error: c.state is read-only here; change tr.state in a hook" },
   }
   for _, case in ipairs(failures) do
     it("that goes wrong is a text for the model: " .. case[2], function()
@@ -234,6 +240,56 @@ describe("training with tools", function()
     assert.matches("its 50000 instr", failed.result) -- what this tokenizer can say of it
   end)
 
+  it("goes on whatever a tool says or does to what it was given", function()
+    for _, fn in ipairs {
+      function(arguments, c) c.parts[1], c.parts, c.rng, c.turn, arguments.text = nil, nil, nil, 99, nil return "1" end,
+      function(_, c) c.parts[1].last = 7 return "1" end,
+      function() return "\xff1\x80\x80 \xe2\x80" end, -- what is no text, with a tokenizer of characters
+      function() return "{" end, -- no such character
+      function() return "" end,
+    } do
+      local _, steps = run(function(t) t.tools.count.fn = fn end)
+      assert.equal(3, #steps)
+    end
+  end)
+
+  it("names a form's function that fails", function()
+    local function failing(name, f)
+      return message_of(run, function(t)
+        t.turns.format = { stop = { "x" }, read = with_x.read, write = with_x.write }
+        t.turns.format[name] = f
+      end)
+    end
+    assert.matches("turns.format.read: .*turns_test.lua:%d+: cannot", failing("read", function() error "cannot" end))
+    assert.matches("turns.format.read: returned a number, want nil or a list", failing("read", function() return 5 end))
+    assert.matches("turns.format.read: item 1 is a string, want", failing("read", function() return { "count" } end))
+    assert.matches("turns.format.write: .*turns_test.lua:%d+: cannot", failing("write", function(text)
+      return text == "" and "" or error "cannot"
+    end))
+    assert.matches("turns.format.write: returned nil, want a string", failing("write", function(text)
+      return text == "" and "" or nil
+    end))
+  end)
+
+  it("has no c.environment, and writes empty arguments as an object", function()
+    local tr = run(function(t)
+      t.turns.format = { stop = with_x.stop, write = with_x.write,
+        read = function(text) return text:find "x" and { { name = "count" } } or nil end }
+      t.tools.count = function() return "1" end
+    end)
+    local calls = 0
+    for _, c in ipairs(tr.batch.completions) do
+      assert.is_nil(c.environment)
+      for _, part in ipairs(c.parts) do
+        if part.calls then
+          calls = calls + 1
+          assert.equal("{}", grpo.json.encode(part.calls[1].arguments))
+        end
+      end
+    end
+    assert.is_true(calls > 0)
+  end)
+
   it("gives tools random numbers of their own: the same in every run", function()
     local function noisy(t)
       t.tools.count.fn = function(_, c) return math.floor(c.rng() * 100 + math.random() * 10) end
@@ -368,6 +424,7 @@ describe("an environment", function()
       errors_seen = errors_seen + (c.errors and c.errors.environment and 1 or 0)
     end
     assert.is_true(errors_seen > 0)
+    assert.equal(errors_seen, steps[3].reward_errors)
     tr = run(playing(broken, function(t) t.reward = { on_error = "skip" } end))
     for _, c in ipairs(tr.batch.completions) do
       if c.errors then assert.is_nil(c.reward) end

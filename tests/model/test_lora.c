@@ -397,6 +397,88 @@ TEST(adapters_lie_on_compact_weights_and_merge_into_float32) {
   }
 }
 
+/* ---- a float32 base is kept once ----------------------------------------------------- */
+
+static bool same_values(const Model *a, const Model *b, int n) {
+  for (int i = 0; i < n; i++) {
+    const Param *p = &a->param[i], *q = &b->param[i];
+    real *x = malloc(p->t.n * sizeof *x), *y = malloc(p->t.n * sizeof *y);
+    OK(param_values(&(Ctx){0}, p, x));
+    OK(param_values(&(Ctx){0}, q, y));
+    const bool same = memcmp(x, y, p->t.n * sizeof *x) == 0;
+    free(x), free(y);
+    if (!same) return false;
+  }
+  return true;
+}
+
+/* Vocabularies that are no multiple of a group, heads tied and untied. */
+TEST(a_float32_base_under_an_adapter_is_kept_once_with_the_same_bits) {
+  const char *const shapes[] = {tiny_llama, tiny_gpt2, biased_llama};
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
+  for (int s = 0; s < 3; s++)
+    for (int path = 0; kern_path(path); path++) {
+      OK(kern_select(kern_path(path)));
+      Model *m = small_model(shapes[s], NULL, 7), *plain = small_model(shapes[s], NULL, 7), *copy;
+      OK(model_pack(m, &(Ctx){0}));
+      const size_t before = mem_live_bytes();
+      OK(model_add_lora(m, &o, 5)); /* B is zero */
+      OK(model_pack(m, &(Ctx){0}));
+      CHECK(model_is_settled(m) && (s == 1 || mem_live_bytes() < before));
+      CHECK(m->param[0].t.mat == NULL || m->param[0].t.data == NULL);
+      CHECK(same_logits(m, plain) && same_values(m, plain, m->nparams));
+      OK(kern_select("generic")); /* panels of another path */
+      Model *narrow = small_model(shapes[s], NULL, 7);
+      CHECK(same_logits(m, narrow));
+      OK(kern_select(kern_path(path)));
+      OK(model_save(m, test_path("%s/a", test_tmp()), WEIGHT_F32, 0));
+      REQUIRE(model_load(&copy, NULL, test_path("%s/a", test_tmp()), STORE_F32));
+      CHECK(same_values(copy, plain, m->nparams));
+      OK(model_widen(m));
+      CHECK(!model_is_compact(m) && same_logits(m, plain) && same_values(m, plain, m->nparams));
+      model_release(m), model_release(plain), model_release(copy), model_release(narrow);
+    }
+  OK(kern_select(NULL));
+}
+
+TEST(a_settled_base_is_copied_set_and_mixed_like_any_other) {
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
+  Model *m = small_model(tiny_llama, NULL, 7), *n = small_model(tiny_llama, NULL, 8), *view;
+  Model *a = small_model(tiny_llama, NULL, 7), *b = small_model(tiny_llama, NULL, 8);
+  OK(model_add_lora(m, &o, 5));
+  OK(model_add_lora(n, &o, 5));
+  OK(model_lerp_weights(m, n, 0.25, &(Ctx){0}));
+  OK(model_lerp_weights(a, b, 0.25, &(Ctx){0}));
+  CHECK(same_values(m, a, m->nparams) && same_logits(m, a));
+  OK(model_copy_weights(m, n));
+  CHECK(same_values(m, b, m->nparams) && same_logits(m, b));
+  real *w = malloc(a->param[1].t.n * sizeof *w);
+  OK(param_values(&(Ctx){0}, &a->param[1], w));
+  OK(param_set(&(Ctx){0}, &m->param[1], w));
+  OK(param_set(&(Ctx){0}, &b->param[1], w));
+  model_updated(b);
+  CHECK(same_logits(m, b));
+  REQUIRE(model_view(&view, m));
+  model_release(n);
+  OK(model_clone(&n, view)); /* its own */
+  model_release(view);
+  OK(model_set_trainable(n, true));
+  CHECK(!model_is_compact(n) && same_logits(n, b));
+  free(w);
+  model_release(m), model_release(n), model_release(a), model_release(b);
+}
+
+TEST(a_model_that_others_hold_is_left_where_it_is) {
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
+  Model *m = small_model(tiny_llama, NULL, 7);
+  const real *w = m->param[0].t.data, first = w[0];
+  model_retain(m);
+  OK(model_add_lora(m, &o, 5));
+  CHECK(!model_is_settled(m) && m->param[0].t.data == w && w[0] == first);
+  model_release(m);
+  model_release(m);
+}
+
 /* ---- on disk --------------------------------------------------------------------- */
 
 static bool same_file(const char *a, const char *b) {

@@ -66,8 +66,9 @@ static bool base_unchanged(Tiny *t) {
   CHECK(!model_new(&plain, t->pool, &c, 1));
   bool same = true;
   for (int i = 0; i < model_num_params(plain); i++) {
-    const Tensor *x = &model_param(plain, i)->t, *y = &model_param(t->model, i)->t;
-    same = same && memcmp(x->data, y->data, x->n * sizeof(real)) == 0;
+    real *x = values_of(plain, i), *y = values_of(t->model, i);
+    same = same && memcmp(x, y, model_param(plain, i)->t.n * sizeof *x) == 0;
+    free(x), free(y);
   }
   model_release(plain);
   return same;

@@ -2,6 +2,8 @@
 #ifndef GRPO_TESTS_RL_TINY_H
 #define GRPO_TESTS_RL_TINY_H
 
+#include <stdlib.h>
+
 #include "compute.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
@@ -94,12 +96,22 @@ static inline void tiny_advantages(const Batch *b, double *a) {
   }
 }
 
+/* Of a frozen base too, whichever form it is kept in. */
+static inline real *values_of(Model *m, int i) {
+  Param *p = model_param(m, i);
+  real *x = malloc(p->t.n * sizeof *x);
+  CHECK(!param_values(&(Ctx){0}, p, x));
+  return x;
+}
+
 static inline bool same_weights(Model *a, Model *b) {
-  for (int i = 0; i < model_num_params(a); i++) {
-    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
-    if (memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
+  bool same = true;
+  for (int i = 0; same && i < model_num_params(a); i++) {
+    real *x = values_of(a, i), *y = values_of(b, i);
+    same = memcmp(x, y, model_param(a, i)->t.n * sizeof *x) == 0;
+    free(x), free(y);
   }
-  return true;
+  return same;
 }
 
 #endif

@@ -20,7 +20,8 @@ Runs SCRIPT, which returns grpo.experiment { ... }, and prints the run directory
   --arg k=v       an argument of the script's own: grpo.args.k
   --resume        go on with the newest unfinished run of this script
   --resume=RUN    go on with that run, from its own saved sources (no SCRIPT needed)
-  --force         resume although the script or its inputs have changed
+  --force         resume although the script or its inputs have changed; with SCRIPT it and its modules are taken as
+                  they are now
   --steps N       stop after N optimizer steps in all
   --threads N     threads (never changes a result)
   --dir RUNS      where run directories are made (default: runs)
@@ -128,19 +129,21 @@ local function resume(o, root, options)
   local directory = open_for_resume(o, root)
   local info = directory.info
   if info.state == "finished" then return nil, directory end
-  local e = script.of_run(directory.dir, info, o.overrides, o.words[1] and o.flags.force and o.words[1] or nil)
+  local forced = o.flags.force and o.words[1] or nil
+  local e = script.of_run(directory.dir, info, o.overrides, forced)
   e.config.name = info.name
   keep_compute(e, info, o.flags.force)
   options.directory, options.from = directory, checkpoint.newest(directory.dir)
-  local step, evaluated = -1, false
+  local step, stage, evaluated = -1, 1, false
   if options.from then
     local counters = checkpoint.read(options.from)
-    step, evaluated = counters.step, counters.evaluated ~= nil
+    step, stage, evaluated = counters.step, counters.stage, counters.evaluated ~= nil
   end
   directory:cut_logs(step, evaluated)
   directory:open_logs()
   directory:set_state("running")
   directory:note(("resumed at step %d"):format(math.max(step, 0)))
+  if forced then require("grpo.events").take_files(directory, math.max(step, 0), stage, forced) end
   return e, directory
 end
 

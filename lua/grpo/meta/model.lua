@@ -21,7 +21,8 @@ function Model:count(opts) end
 ---@return integer
 function Model:cache_bytes_per_token() end
 
----Hugging Face's name, the tensor itself, whether it is trained.
+---Hugging Face's name, the tensor itself (of compact weights, and of those an adapter froze, a copy), whether it is
+---trained.
 ---@return fun(): string|nil, grpo.Tensor|nil, boolean|nil
 function Model:parameters() end
 

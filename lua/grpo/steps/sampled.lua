@@ -24,13 +24,16 @@ local function roll_out(stage, list)
   return stage.engine:rollout(o)
 end
 
+-- Fills in rewards; returns how many calls failed, those of the environment among them, and the seconds by entry.
 local function score(stage, cs, weights)
   local config = stage.config
+  local before = 0
+  for _, c in ipairs(cs) do before = before + (c.errors and 1 or 0) end -- of the environment
   local failures, seconds = rewarding.score(config.reward_entries, cs, config.limits.reward, config.reward.on_error)
   for _, c in ipairs(cs) do
     c.reward = rewarding.total(config.reward_entries, weights, c, config.reward.clip)
   end
-  return failures, seconds
+  return before + failures, seconds
 end
 
 -- True when the scored rewards of a group are all equal (or fewer than two).

@@ -158,11 +158,11 @@ static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32
  * short streams only. */
 enum { WIDEN_AHEAD = 4096 };
 
-static void widen_f32(int depth, const float *x, uint32_t *b) {
-  for (; depth >= 2; depth -= 2, x += 2 * GROUP, b += GROUP) {
-    __builtin_prefetch((const char *)x + WIDEN_AHEAD);
-    __builtin_prefetch((const char *)(x + GROUP) + WIDEN_AHEAD);
-    _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_loadu_ps(x + GROUP)));
+static void widen_f32(int depth, const float *x, ptrdiff_t ldx, uint32_t *b) {
+  for (; depth >= 2; depth -= 2, x += 2 * ldx, b += GROUP) {
+    __builtin_prefetch(x + WIDEN_AHEAD / 64 * ldx);
+    __builtin_prefetch(x + (WIDEN_AHEAD / 64 + 1) * ldx);
+    _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_loadu_ps(x + ldx)));
   }
   if (depth) _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_setzero_ps()));
 }

@@ -1,0 +1,38 @@
+/* panels.h - float32 weights [n, k] (outputs, inputs) in panels, as gemm_pack leaves them: `ng` groups of
+ * GROUP outputs together, so many as the register tile of the path that packed them has.  Element
+ * (i, p) of a panel that begins with output o and is `width` outputs wide: o k + p width + i - o.
+ * Every path can multiply with panels of any ng, and gives the same bits as with its own.
+ */
+#ifndef GRPO_KERN_PANELS_H
+#define GRPO_KERN_PANELS_H
+
+#include "kern/dispatch.h"
+
+/* never a lone last group behind panels of 3 and more */
+static inline int panels_of(int n, int ng) { return kern_ceil(kern_ceil(n, GROUP), ng); }
+
+/* the first group of panel p; of the one behind the last: the number of groups */
+static inline int panels_first(int n, int ng, int p) {
+  const int groups = kern_ceil(n, GROUP), start = p * ng;
+  if (start >= groups) return groups;
+  return ng > 2 && groups > ng && start == groups - 1 ? start - 1 : start;
+}
+
+/* the panel that a group is in */
+static inline int panels_with(int n, int ng, int group) {
+  const int p = group / ng;
+  return group < panels_first(n, ng, p + 1) ? p : p + 1;
+}
+
+/* As gemm_forward, and as gemm_dx without the weight in rows: panels are turned in scratch memory. */
+void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
+                    int ng, const real *bias, real *y, int ldy);
+Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
+                 int ng, real *dx, int lddx, bool add);
+
+/* A weight's rows become its panels where they are, and again rows; there is room for gemm_packed_size
+ * reals.  On failure nothing has changed. */
+Status panels_in_place(const Ctx *cx, int n, int k, int ng, real *w);
+Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w);
+
+#endif
