@@ -214,6 +214,7 @@ static int l_signals_install(lua_State *L) {
   sigaction(SIGINT, &a, NULL);
   sigaction(SIGTERM, &a, NULL);
   sigaction(SIGUSR1, &a, NULL);
+  signal(SIGPIPE, SIG_IGN); /* a screen that goes away ends no run */
   return 0;
 }
 

@@ -26,6 +26,10 @@ result "logs -n shows the last lines" "$(diff <(tail -n 3 out) <("$GRPO" logs -n
 result "a run in the foreground keeps its screen too, --quiet or not" \
   "$(plain() { sed -E 's/[0-9]+ tokens.*//; s/^try it:.*//'; }; diff <(plain <out) <("$GRPO" logs whole/exp-001 | plain))"
 
+# A screen that goes away (a closed terminal's pipe, `| head`) does not end a run.
+"$GRPO" run exp.lua --dir piped 2>&1 >piped.out | head -n 1 >/dev/null
+result "a run outlives whoever reads its screen" "$([ "$(cat piped.out)" = piped/exp-001 ] && grep -q '"state": "finished"' piped/exp-001/run.json || cat piped.out piped/exp-001/run.json)"
+
 # It belongs to no terminal and no session of ours: what would end the shell that started it does not reach it.
 SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --json --dir slow </dev/null >out 2>err
 pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')
