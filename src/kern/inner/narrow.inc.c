@@ -54,8 +54,11 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
    (j) % PER_GROUP * LANES)
 #define NARROW_AT(j, p) ((j) / PER_GROUP * a->stride + (p)*GROUP + (j) % PER_GROUP * LANES)
   for (; p + line <= a->depth; p += line, at += 64) {
+    /* behind a group's last line is the next group, which is under way: on to the next tile's */
+    const bool within = type != MAT_INT8 || p + NARROW_AHEAD * line < a->depth;
+    const ptrdiff_t over = within ? 0 : (ng - 1) * a->stride;
     UNROLL for (int g = 0; g < ng; g++)
-        __builtin_prefetch(at + g * a->stride * narrow_bytes(type) + NARROW_AHEAD * 64);
+        __builtin_prefetch(at + (g * a->stride + over) * narrow_bytes(type) + NARROW_AHEAD * 64);
     if (type == MAT_NF4) {
       ivec code[MAXV];
       UNROLL for (int j = 0; j < nv; j++) code[j] = v_words((const uint32_t *)at + NARROW_AT(j, 0));
