@@ -211,12 +211,7 @@ function run.run(o)
     return (status == 2 or status == 3) and 1 or status -- whoever's mistake: compute had begun
   end
   if not ready then result_line(o, directory, { state = why, step = tr.step_count }) end
-  if why == "interrupted" then
-    if not (o.flags.quiet or o.flags.json) then
-      core.err(("interrupted at step %d; 'grpo run --resume=%s' goes on\n"):format(tr.step_count, directory.dir))
-    end
-    return signal_status[tr.interrupted]
-  end
+  if why == "interrupted" then return signal_status[tr.interrupted] end
   return 0
 end
 
