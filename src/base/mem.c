@@ -70,12 +70,18 @@ void *mem_raw(void *p, size_t bytes) {
 
 /* ---- counting --------------------------------------------------------------------------- */
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { EXACT = 1 }; /* their allocators lose nothing to alignment */
+#else
+enum { EXACT = 0 };
+#endif
+
 /* Of a block of whole huge pages what was asked for: what the allocator lost to alignment, up to one
- * more, differs from run to run and is never touched.  (A sanitizer's allocator loses nothing.) */
+ * more and just one more too, differs from run to run and is never touched. */
 static size_t size_of(void *p) {
   if (source.alloc) return *head_of(p);
   const size_t usable = malloc_usable_size(p);
-  if ((uintptr_t)p % HUGE_PAGE || usable <= HUGE_PAGE || usable % HUGE_PAGE == 0) return usable;
+  if (EXACT || (uintptr_t)p % HUGE_PAGE || usable <= HUGE_PAGE) return usable;
   return (usable - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
