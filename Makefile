@@ -334,16 +334,17 @@ $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 
 # ---- install: below $(DESTDIR)$(PREFIX); what was put there is listed in share/grpo/installed
-export BINDIR       ?= $(PREFIX)/bin
-export LIBDIR       ?= $(PREFIX)/lib
-export INCLUDEDIR   ?= $(PREFIX)/include
-export DATADIR      ?= $(PREFIX)/share
-export MANDIR       ?= $(DATADIR)/man
-export SHAREDIR     := $(DATADIR)/grpo
-export DOCDIR       ?= $(DATADIR)/doc/grpo
-export PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
-export LUA_CMOD     ?= $(LIBDIR)/lua/5.4
-export DESTDIR PREFIX VERSION
+# Told to the scripts by name, not exported: a make within a test must not find these in its environment.
+BINDIR       ?= $(PREFIX)/bin
+LIBDIR       ?= $(PREFIX)/lib
+INCLUDEDIR   ?= $(PREFIX)/include
+DATADIR      ?= $(PREFIX)/share
+MANDIR       ?= $(DATADIR)/man
+SHAREDIR     := $(DATADIR)/grpo
+DOCDIR       ?= $(DATADIR)/doc/grpo
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+LUA_CMOD     ?= $(LIBDIR)/lua/5.4
+PLACES = $(foreach v,DESTDIR PREFIX VERSION BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
 MANIFEST := $(SHAREDIR)/installed
 PCFILE   := $(BUILD)/grpo.pc
 INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
@@ -353,9 +354,9 @@ INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCF
 install: $(PROGRAM) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 	  -e 's|@OPTIONAL@|$(if $(filter libutf8proc,$(OPTIONAL)), libutf8proc)|' tools/grpo.pc.in > $(PCFILE)
-	@$(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | tools/install $(MANIFEST)
+	@env $(PLACES) $(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | env $(PLACES) tools/install $(MANIFEST)
 uninstall:
-	@tools/install --remove $(MANIFEST)
+	@env $(PLACES) tools/install --remove $(MANIFEST)
 # what luarocks calls: the module alone
 install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so

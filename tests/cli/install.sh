@@ -9,7 +9,7 @@ if [ -n "${RUN:-}" ]; then
   exit 0
 fi
 build=$(dirname "$GRPO")
-unset MAKEFLAGS MFLAGS MAKELEVEL PREFIX DESTDIR
+unset MAKEFLAGS MFLAGS MAKELEVEL PREFIX DESTDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDIR LUA_CMOD
 run_make() { make -s -C "$root" MODE="$(basename "$build")" BUILD="${build#"$root"/}" "$@"; }
 is_plain() { ! ldd "$GRPO" | grep -qE 'lib(a|t)san'; }
 
