@@ -31,23 +31,31 @@ local function positional_names(o, where)
   return names
 end
 
--- Whether text is the blocks in order, each tag once; see format.tags.
-local function matches_tags(text, names, newlines, rest)
-  local edge, at = newlines and "\n" or "", 1
+-- The tags of blocks, and how they begin and end, written once.
+local function tags_of(names, newlines)
+  local edge, tags = newlines and "\n" or "", {}
   for i, name in ipairs(names) do
-    if not once(text, "<" .. name .. ">") then return false end
-    if not once(text, "</" .. name .. ">") then return false end
-    local open, close = "<" .. name .. ">" .. edge, edge .. "</" .. name .. ">"
+    local open, close = "<" .. name .. ">", "</" .. name .. ">"
+    tags[i] = { open = open, close = close, head = open .. edge, tail = edge .. close }
+  end
+  return tags
+end
+
+-- Whether text is the blocks in order, each tag once; see format.tags.
+local function matches_tags(text, tags, newlines, rest)
+  local at = 1
+  for i, tag in ipairs(tags) do
+    if not once(text, tag.open) or not once(text, tag.close) then return false end
     if not newlines then
       at = text:find("%S", at) or at
     elseif i > 1 then
       if text:byte(at) ~= 10 then return false end
       at = at + 1
     end
-    if text:sub(at, at + #open - 1) ~= open then return false end
-    local stop = text:find(close, at + #open, true)
+    if text:sub(at, at + #tag.head - 1) ~= tag.head then return false end
+    local stop = text:find(tag.tail, at + #tag.head, true)
     if not stop then return false end
-    at = stop + #close
+    at = stop + #tag.tail
   end
   if rest then return true end
   return at > #text or not newlines and not text:find("%S", at)
@@ -66,9 +74,9 @@ function format.tags(opts)
     newlines = { type = "boolean", default = false },
     rest = { type = "boolean", default = false },
   }, "format.tags")
-  local names = positional_names(o, "format.tags")
+  local tags, newlines, rest = tags_of(positional_names(o, "format.tags"), o.newlines), o.newlines, o.rest
   return function(text)
-    return matches_tags(text, names, o.newlines, o.rest) and 1 or 0
+    return matches_tags(text, tags, newlines, rest) and 1 or 0
   end
 end
 
@@ -151,9 +159,10 @@ function format.code(opts)
   }, "format.code")
   local names = positional_names(
     options.check(o.tags, { { type = "string" } }, "format.code.tags"), "format.code")
+  local tags = tags_of(names, true)
   local open, fence = "\n<" .. names[#names] .. ">\n", "```" .. o.language .. "\n"
   return function(text)
-    if not matches_tags(text, names, true, false) then return 0 end
+    if not matches_tags(text, tags, true, false) then return 0 end
     local block = #names == 1 and 1 or text:find(open, 1, true)
     local start = text:find(fence, block, true)
     return start and text:find("\n```", start + #fence - 1, true) and 1 or 0

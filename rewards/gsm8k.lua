@@ -35,7 +35,7 @@ end
 ---@return number
 function gsm8k.integer(text)
   local given = answer.tagged(text, "answer")
-  return given and answer.trim(given):find("^%-?%d+$") and 1 or -1
+  return given and given:find("^%s*%-?%d+%s*$") and 1 or -1
 end
 
 local in_layout = format.tags { "thinking", "answer", newlines = true }

@@ -23,14 +23,19 @@ answer.trim = trim
 
 -- ---- finding --------------------------------------------------------------------------
 
+local ANSWER, ANSWER_END = "<answer>", "</answer>" -- what is asked for nearly always
+
 --- The content of the last complete <tag>...</tag>; of nested ones the innermost.
 ---@param text string
 ---@param tag string
 ---@return string|nil content
 ---@return integer|nil stop position of the closing tag's last byte
 function answer.tagged(text, tag)
-  local open, close = "<" .. tag .. ">", "</" .. tag .. ">"
-  local next_open, next_close = text:find(open, 1, true), text:find(close, 1, true)
+  local open, close = ANSWER, ANSWER_END
+  if tag ~= "answer" then open, close = "<" .. tag .. ">", "</" .. tag .. ">" end
+  local next_close = text:find(close, 1, true)
+  if not next_close then return nil end
+  local next_open = text:find(open, 1, true)
   local first, last, start
   while next_close do
     while next_open and next_open < next_close do
@@ -251,10 +256,10 @@ end
 
 local function same_number(a, b)
   if a.negative ~= b.negative then return false end
+  if a.d == b.d then return a.n == b.n end
   if math.max(#a.n, #a.d, #b.n, #b.d) <= MAX_DIGITS then
     return multiply(a.n, b.d) == multiply(b.n, a.d)
   end
-  if a.d == b.d then return a.n == b.n end
   local x, y = value_of(a), value_of(b)
   return math.abs(x - y) <= 1e-6 * math.max(math.abs(x), math.abs(y))
 end
@@ -275,9 +280,9 @@ end
 function answer.equal(a, b)
   if a == b then return true end
   local x, y = answer.normalise(a), answer.normalise(b)
+  if x == y then return x ~= "" end
   local p, q = answer.rational(x), answer.rational(y)
-  if p and q then return same_number(p, q) end
-  return x == y and x ~= ""
+  return p ~= nil and q ~= nil and same_number(p, q)
 end
 
 return answer
