@@ -3,7 +3,7 @@
  *   detach() -> true, ready(log, line)     in the child;  ready: true | nil, message, code
  *            -> false, wait() -> line      in the parent; nil, exit status: the child ended without one
  *   sleep(seconds)                         or until a signal comes
- *   kill(pid, "TERM" | "KILL" | "HUP")     true | nil, message, code
+ *   kill(pid, "TERM" | "KILL")             true | nil, message, code
  */
 #include <errno.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ static int l_kill(lua_State *L) {
   static const struct {
     const char *name;
     int number;
-  } signals[] = {{"TERM", SIGTERM}, {"KILL", SIGKILL}, {"HUP", SIGHUP}};
+  } signals[] = {{"TERM", SIGTERM}, {"KILL", SIGKILL}};
   const pid_t pid = (pid_t)check_integer(L, 1, 2, 1 << 30);
   const char *name = check_string(L, 2, NULL);
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
