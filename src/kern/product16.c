@@ -14,16 +14,19 @@
 #include "kern/product16.h"
 
 enum {
-  ROWS = 256,            /* rows a chunk, which share a panel */
-  TURN_ROWS = 512,       /* when panels are turned for them */
-  PAIRS = 160,           /* pairs of inner steps a block at most: a panel of them in L1 */
-  TURN_PAIRS = 128,      /* the same when panels are made here */
-  LONG = 1024,           /* the same when no other rows want the panel */
-  ONE_TILE = 8,          /* rows at most that do not */
-  WIDTH = 3 * GROUP,     /* columns a panel */
-  FEW = 4,               /* rows at most whose tiles are twice as wide */
-  PANELS = 4,            /* at most, that share a chunk's rows of a */
-  CHUNKS = 16,           /* fewer panels a chunk rather than fewer chunks than this */
+  ROWS = 256,        /* rows a chunk, which share a panel */
+  TURN_ROWS = 512,   /* when panels are turned for them */
+  PAIRS = 160,       /* pairs of inner steps a block at most: a panel of them in L1 */
+  FEW_PAIRS = 96,    /* the same where panels come from memory, each block while the one before */
+  LONE_PAIRS = 48,   /* is multiplied by all rows: those of several tiles, and of one */
+  TURN_PAIRS = 128,  /* the same when panels are made here */
+  LONG = 1024,       /* the same for FEW rows, which fetch for themselves */
+  WIDTH = 3 * GROUP, /* columns a panel */
+  FEW = 4,           /* rows at most whose tiles are twice as wide, */
+  ONE_TILE = 8,      /* that are one tile, */
+  STREAM = 64,       /* that panels come from memory for */
+  PANELS = 4,        /* at most, that share a chunk's rows of a */
+  CHUNKS = 16,       /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 17,  /* multiply-adds worth a chunk of their own */
   NEAR = 1 << 16,        /* words of a chunk's rows of a that stay in L2 */
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
@@ -37,7 +40,7 @@ typedef struct Product {
   int m, n, pairs;         /* c [m,n] */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
-  int row_chunks;
+  int row_chunks, threads; /* threads: for a guess only */
   Source source;
   const Matrix *w;       /* COMPACT, TURNED */
   const uint32_t *a, *b; /* b: PACKED */
@@ -141,7 +144,22 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 /* ---- chunks ---- */
 
-static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint32_t *scratch) {
+/* What is multiplied after block p0 of panel i, which took turns with those before `end`: the block to
+ * be fetched meanwhile.  Of a chunk's last block a guess: all threads take chunks at one pace. */
+static const uint32_t *block_after(const Product *q, int first, int i, int end, int last, int p0) {
+  if (q->source != PACKED || q->m <= FEW) return NULL;
+  int panel = i + 1;
+  if (panel == end && p0 + q->step < q->pairs)
+    panel = first, p0 += q->step;
+  else if (panel == end)
+    p0 = 0;
+  if (panel == last) panel += (q->threads - 1) * q->panels;
+  if (panel >= panel_count(q) || (panel >= last && q->row_chunks > 1)) return NULL;
+  return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
+}
+
+static void multiply(const Product *q, int r0, int rows, int panel, int p0, const uint32_t *next,
+                     uint32_t *scratch) {
   const int group = panel_start(q, panel), groups = panel_start(q, panel + 1) - group;
   const int at = group * GROUP, cols = kern_min(groups * GROUP, q->n - at);
   const int pairs = kern_min(q->step, q->pairs - p0);
@@ -149,7 +167,7 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
   kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
-                     bgs, c, q->ldc, q->add || p0 > 0);
+                     bgs, next, c, q->ldc, q->add || p0 > 0);
   if (q->bias && p0 + pairs >= q->pairs)
     for (int i = 0; i < rows; i++, c += q->ldc) kernels()->add((size_t)cols, c, q->bias + at, c);
 }
@@ -162,9 +180,14 @@ static void chunk_of(void *arg, int chunk, int worker) {
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
-  for (int p = first; p < last; p += together)
+  for (int p = first; p < last; p += together) {
+    const int end = kern_min(p + together, last);
     for (int p0 = 0; p0 < q->pairs; p0 += q->step)
-      for (int i = p; i < kern_min(p + together, last); i++) multiply(q, r0, rows, i, p0, scratch);
+      for (int i = p; i < end; i++) {
+        const uint32_t *next = block_after(q, p, i, end, last, p0);
+        multiply(q, r0, rows, i, p0, next, scratch);
+      }
+  }
 }
 
 static void cut(Product *q) {
@@ -174,16 +197,20 @@ static void cut(Product *q) {
   q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
   if (q->source != PACKED)
     q->step = TURN_PAIRS * WIDTH / q->width;
-  else if (q->m <= ONE_TILE)
+  else if (q->m <= FEW)
     q->step = LONG;
-  else /* evenly */
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, PAIRS)), 8);
+  else { /* evenly */
+    const int most = q->m <= ONE_TILE ? LONE_PAIRS : q->m <= STREAM ? FEW_PAIRS : PAIRS;
+    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, most)), 8);
+  }
 }
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
+  q->threads = pool_threads(cx->pool);
   const int panels = panel_count(q);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
-  const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
+  const int shared =
+      kern_min(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));

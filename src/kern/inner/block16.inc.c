@@ -5,12 +5,17 @@
  * accumulator an output, so an output's bits do not depend on the tile that it falls into.
  * The file that includes this one has defined v_dot, v_word and TILES16 besides what vec.inc.c wants.
  */
-enum { FETCH_AHEAD = 16 }; /* pairs: the groups' streams are too many for the CPU */
+enum {
+  FETCH_AHEAD = 16, /* pairs: the groups' streams are too many for the CPU */
+  SHARES = 4        /* tiles at most that share the fetching of the next block */
+};
 
 typedef struct Tile16 {
   int pairs;
   const uint32_t *a, *b;
-  ptrdiff_t bgs, fetch; /* words: between groups of b; to what is fetched meanwhile */
+  ptrdiff_t bgs;         /* words between groups of b, */
+  const uint32_t *fetch; /* and of what is fetched meanwhile, */
+  ptrdiff_t fetch_step;  /* so many words a pair */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -22,8 +27,8 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
   enum { MAXV = TILE16_MAXV };
   const int nv = ng * PER_GROUP;
   const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->pairs, aps = mr == TILE16_MR ? TILE16_MR : 1;
-  const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch = t->fetch;
-  const uint32_t *a = t->a, *b = t->b;
+  const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch_step = t->fetch_step;
+  const uint32_t *a = t->a, *b = t->b, *fetch = t->fetch;
   real *c = t->c;
   const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
   vec acc[TILE16_MR][MAXV];
@@ -34,7 +39,7 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
   for (int p = t->pairs; p > 0; p--) {
     ivec bv[MAXV];
-    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + fetch);
+    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
     if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
@@ -44,6 +49,7 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     }
     a += aps;
     b += GROUP;
+    fetch += fetch_step;
   }
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(c + i * ldc + j * LANES, acc[i][j]);
@@ -85,25 +91,31 @@ static inline int tile16_groups(int rows) {
   return g;
 }
 
-/* The last of several tiles of rows fetches the next block of b, which is behind this one; a lone one,
- * and the first, what it needs itself soon. */
+/* The tiles of rows, or the last SHARES of them, fetch a share each of `next`; the others, and all
+ * without one, what they need themselves soon. */
 static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                    real *c, ptrdiff_t ldc, bool add) {
-  const int most = tile16_groups(tile16_rows(m));
+                    const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
+  const int most = tile16_groups(tile16_rows(m)), row_tiles = kern_ceil(m, TILE16_MR);
+  const int shares = kern_min(row_tiles, SHARES);
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP);
     g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
     const int cols = kern_min(n - j, g * GROUP);
-    for (int i = 0, rows; i < m; i += rows) {
+    for (int i = 0, rows, share = shares - row_tiles; i < m; i += rows, share++) {
       rows = tile16_rows(m - i);
-      const Tile16 t = {.pairs = pairs,
-                        .a = a + (ptrdiff_t)i * pairs,
-                        .b = b + j / GROUP * bgs,
-                        .bgs = bgs,
-                        .fetch = (i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP,
-                        .c = c + i * ldc + j,
-                        .ldc = ldc,
-                        .add = add};
+      Tile16 t = {.pairs = pairs,
+                  .a = a + (ptrdiff_t)i * pairs,
+                  .b = b + j / GROUP * bgs,
+                  .bgs = bgs,
+                  .fetch_step = GROUP,
+                  .c = c + i * ldc + j,
+                  .ldc = ldc,
+                  .add = add};
+      t.fetch = t.b + FETCH_AHEAD * GROUP;
+      if (next && share >= 0) {
+        t.fetch_step = kern_ceil(GROUP, shares);
+        t.fetch = next + j / GROUP * bgs + share * t.fetch_step * pairs;
+      }
       if (cols == g * GROUP)
         tiles16[rows - 1][g - 1](&t);
       else
