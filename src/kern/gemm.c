@@ -134,9 +134,24 @@ typedef struct Forward {
   const real *w; /* packed, */
   ptrdiff_t ldw; /* or 0 < ldw: [k, n], read where it is */
   const real *bias;
+  const LowRank *low;
   real *y;
   bool add;
 } Forward;
+
+void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
+                  ptrdiff_t ldy) {
+  const int ng = kernels()->ng, first = at / GROUP, last = kern_ceil(at + cols, GROUP);
+  for (int g = first, end; low && g < last; g = end) { /* panels, or what of them is in the tile */
+    const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
+    const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
+    end = kern_min(after, last);
+    kernels()->block(rows, kern_min((end - g) * GROUP, cols - c), low->rank,
+                     low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
+                     low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
+                     (after - g0) * GROUP, GROUP, y + c, ldy, true);
+  }
+}
 
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth) {
   const int g0 = panels_first(f->n, f->ng, p);
@@ -147,8 +162,10 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   kernels()->block(rows, cols, depth, f->x + r0 * f->ldx + k0, f->ldx, 1,
                    f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step, step, GROUP, y, f->ldy,
                    f->add || k0 > 0);
-  if (f->bias && k0 + depth >= f->k)
-    for (int i = 0; i < rows; i++, y += f->ldy) kernels()->add((size_t)cols, y, f->bias + at, y);
+  if (k0 + depth < f->k) return;
+  for (int i = 0; f->bias && i < rows; i++)
+    kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
+  low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
 }
 
 static void forward_chunk(void *arg, int chunk, int worker) {
@@ -178,7 +195,7 @@ static void forward(const Ctx *cx, Forward f) {
 }
 
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    int ng, const real *bias, real *y, int ldy) {
+                    int ng, const real *bias, const LowRank *low, real *y, int ldy) {
   forward(cx, (Forward){.m = m,
                         .n = n,
                         .k = k,
@@ -187,13 +204,19 @@ void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, 
                         .ldx = ldx,
                         .w = packed,
                         .bias = bias,
+                        .low = low,
                         .y = y,
                         .ldy = ldy});
 }
 
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy) {
-  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, y, ldy);
+  gemm_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
+}
+
+void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, const real *bias, const LowRank *low, real *y, int ldy) {
+  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy);
 }
 
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
@@ -214,6 +237,7 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int n = f.k, slab = even_piece(n, kern_max(DEPTH, SLAB / round_up(f.n, GROUP)));
+  const LowRank *low = f.low;
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
   const ptrdiff_t ps = in_out ? 1 : f.n, cs = in_out ? n : 1;
@@ -221,6 +245,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   int at = 0;
   do {
     f.k = kern_min(slab, n - at);
+    f.low = at + f.k < n ? NULL : low;
     pool_run(cx->pool, panel_count(f.n), pack_chunk,
              &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed});
     forward(cx, f);
@@ -234,6 +259,11 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
 
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                bool in_out, real *dx, int lddx, bool add) {
+  return gemm_dx_low(cx, m, n, k, dy, lddy, w, in_out, NULL, dx, lddx, add);
+}
+
+Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
+                   bool in_out, const LowRank *low, real *dx, int lddx, bool add) {
   if (m <= 0 || k <= 0) return GRPO_OK;
   Forward f = {.m = m,
                .n = k,
@@ -242,6 +272,7 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
                .x = dy,
                .ldx = lddy,
                .w = w,
+               .low = low,
                .y = dx,
                .ldy = lddx,
                .add = add};
@@ -256,6 +287,7 @@ typedef struct Turned {
   int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */
   const real *dy, *w;
   ptrdiff_t lddy, lddx;
+  const LowRank *low;
   real *dx;
   bool add;
   Scratch scratch;
@@ -298,10 +330,11 @@ static void turned_chunk(void *arg, int chunk, int worker) {
                        t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
                        TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
   }
+  low_rank_add(t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
 }
 
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
-                 int ng, real *dx, int lddx, bool add) {
+                 int ng, const LowRank *low, real *dx, int lddx, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   Turned t = {.m = m,
               .n = n,
@@ -312,6 +345,7 @@ Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
               .w = packed,
               .lddy = lddy,
               .lddx = lddx,
+              .low = low,
               .dx = dx,
               .add = add};
   t.row_chunks = kern_ceil(m, t.rows);
