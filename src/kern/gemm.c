@@ -13,7 +13,11 @@
 
 enum {
   DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
-  ROWS = 96,            /* rows a chunk in the forward product */
+  ROWS = 96,            /* rows a chunk in the forward product; */
+  FEW = 128,            /* so many, and packed weights come from memory as a stream, */
+  FEW_DEPTH = 192,      /* each of its blocks for all rows while the next is fetched; */
+  FEW_PANELS = 4,       /* panels that are a stream, */
+  FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
   PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
   SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
@@ -136,7 +140,7 @@ typedef struct Forward {
   const real *bias;
   const LowRank *low;
   real *y;
-  bool add;
+  bool add, few;
 } Forward;
 
 void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
@@ -159,9 +163,13 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
   const ptrdiff_t step = f->ldw ? f->ldw : width;
   real *y = f->y + r0 * f->ldy + at;
-  kernels()->block(rows, cols, depth, f->x + r0 * f->ldx + k0, f->ldx, 1,
-                   f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step, step, GROUP, y, f->ldy,
-                   f->add || k0 > 0);
+  const real *x = f->x + r0 * f->ldx + k0;
+  const real *w = f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step;
+  const bool add = f->add || k0 > 0;
+  if (f->few)
+    kernels()->stream(rows, cols, depth, x, f->ldx, w, step, y, f->ldy, add);
+  else
+    kernels()->block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
   if (k0 + depth < f->k) return;
   for (int i = 0; f->bias && i < rows; i++)
     kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
@@ -174,24 +182,33 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const int r0 = chunk % f->row_chunks * f->rows, rows = kern_min(f->rows, f->m - r0);
   const int p0 = chunk / f->row_chunks * f->panels;
   const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
-  int k0 = 0;
-  do {
-    const int depth = kern_min(f->depth, f->k - k0);
-    for (int p = p0; p < p1; p++) forward_block(f, r0, rows, p, k0, depth);
-    k0 += f->depth;
-  } while (k0 < f->k);
+  const int together = f->few ? 1 : p1 - p0; /* panels that take turns */
+  for (int p = p0; p < p1; p += together) {
+    int k0 = 0;
+    do {
+      const int depth = kern_min(f->depth, f->k - k0);
+      for (int i = p; i < p + together; i++) forward_block(f, r0, rows, i, k0, depth);
+      k0 += f->depth;
+    } while (k0 < f->k);
+  }
 }
 
 static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
-  const int width = f.ng * GROUP;
+  const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
+  f.few = !f.ldw && f.m <= FEW;
   f.rows = round_up(even_piece(f.m, ROWS), 8);
   f.row_chunks = kern_ceil(f.m, f.rows);
-  f.depth = even_piece(f.k, f.ldw ? kern_min(DEPTH, rows_cached(f.ldw)) : DEPTH);
+  f.depth = even_piece(f.k, f.few   ? f.m <= kernels()->mr ? DEPTH : FEW_DEPTH
+                            : f.ldw ? kern_min(DEPTH, rows_cached(f.ldw))
+                                    : DEPTH);
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
-  if (f.m > ROWS / 2) f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
-  pool_run(cx->pool, f.row_chunks * kern_ceil(panels_of(f.n, f.ng), f.panels), forward_chunk, &f);
+  if (f.few)
+    f.panels = kern_max(f.panels, kern_min(FEW_PANELS, panels / FEW_CHUNKS));
+  else if (f.m > ROWS / 2)
+    f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
+  pool_run(cx->pool, f.row_chunks * kern_ceil(panels, f.panels), forward_chunk, &f);
 }
 
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
