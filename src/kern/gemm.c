@@ -141,6 +141,7 @@ typedef struct Forward {
   const real *w; /* packed, */
   ptrdiff_t ldw; /* or 0 < ldw: [k, n], read where it is */
   const real *bias;
+  const LowRank *low;
   real *y;
   bool add, few;
   int threads; /* for a guess only */
@@ -159,6 +160,20 @@ static const real *block_after(const Forward *f, int p, int k0, int p1) {
   return f->w + (size_t)(panels_first(f->n, f->ng, p) * GROUP) * (size_t)f->k;
 }
 
+void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
+                  ptrdiff_t ldy) {
+  const int ng = kernels()->ng, first = at / GROUP, last = kern_ceil(at + cols, GROUP);
+  for (int g = first, end; low && g < last; g = end) { /* panels, or what of them is in the tile */
+    const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
+    const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
+    end = kern_min(after, last);
+    kernels()->block(rows, kern_min((end - g) * GROUP, cols - c), low->rank,
+                     low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
+                     low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
+                     (after - g0) * GROUP, GROUP, y + c, ldy, true);
+  }
+}
+
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth,
                           const real *next) {
   const int g0 = panels_first(f->n, f->ng, p);
@@ -173,8 +188,10 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
     kernels()->stream(rows, cols, depth, x, f->ldx, w, step, next, y, f->ldy, add);
   else
     kernels()->block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
-  if (f->bias && k0 + depth >= f->k)
-    for (int i = 0; i < rows; i++, y += f->ldy) kernels()->add((size_t)cols, y, f->bias + at, y);
+  if (k0 + depth < f->k) return;
+  for (int i = 0; f->bias && i < rows; i++)
+    kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
+  low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
 }
 
 static void forward_chunk(void *arg, int chunk, int worker) {
@@ -219,7 +236,7 @@ static void forward(const Ctx *cx, Forward f) {
 }
 
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    int ng, const real *bias, real *y, int ldy) {
+                    int ng, const real *bias, const LowRank *low, real *y, int ldy) {
   forward(cx, (Forward){.m = m,
                         .n = n,
                         .k = k,
@@ -228,13 +245,19 @@ void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, 
                         .ldx = ldx,
                         .w = packed,
                         .bias = bias,
+                        .low = low,
                         .y = y,
                         .ldy = ldy});
 }
 
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy) {
-  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, y, ldy);
+  gemm_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
+}
+
+void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, const real *bias, const LowRank *low, real *y, int ldy) {
+  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy);
 }
 
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
@@ -255,6 +278,7 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int n = f.k, slab = even_piece(n, kern_max(DEPTH, SLAB / round_up(f.n, GROUP)));
+  const LowRank *low = f.low;
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
   const ptrdiff_t ps = in_out ? 1 : f.n, cs = in_out ? n : 1;
@@ -262,6 +286,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   int at = 0;
   do {
     f.k = kern_min(slab, n - at);
+    f.low = at + f.k < n ? NULL : low;
     pool_run(cx->pool, panel_count(f.n), pack_chunk,
              &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed});
     forward(cx, f);
@@ -275,6 +300,11 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
 
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                bool in_out, real *dx, int lddx, bool add) {
+  return gemm_dx_low(cx, m, n, k, dy, lddy, w, in_out, NULL, dx, lddx, add);
+}
+
+Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
+                   bool in_out, const LowRank *low, real *dx, int lddx, bool add) {
   if (m <= 0 || k <= 0) return GRPO_OK;
   Forward f = {.m = m,
                .n = k,
@@ -283,6 +313,7 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
                .x = dy,
                .ldx = lddy,
                .w = w,
+               .low = low,
                .y = dx,
                .ldy = lddx,
                .add = add};
@@ -297,6 +328,7 @@ typedef struct Turned {
   int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */
   const real *dy, *w;
   ptrdiff_t lddy, lddx;
+  const LowRank *low;
   real *dx;
   bool add;
   Scratch scratch;
@@ -339,10 +371,11 @@ static void turned_chunk(void *arg, int chunk, int worker) {
                        t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
                        TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
   }
+  low_rank_add(t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
 }
 
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
-                 int ng, real *dx, int lddx, bool add) {
+                 int ng, const LowRank *low, real *dx, int lddx, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   Turned t = {.m = m,
               .n = n,
@@ -353,6 +386,7 @@ Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
               .w = packed,
               .lddy = lddy,
               .lddx = lddx,
+              .low = low,
               .dx = dx,
               .add = add};
   t.row_chunks = kern_ceil(m, t.rows);
