@@ -155,6 +155,10 @@ typedef struct Kernels16 {
    * one accumulator an output. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                 real *c, ptrdiff_t ldc, bool add);
+  /* the same; next: b of the product that comes after this one (NULL: none), groups bgs apart, is
+   * fetched meanwhile */
+  void (*block_next)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                     const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
                        uint32_t *a); /* [depth, m] */
