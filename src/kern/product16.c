@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/panels.h"
 #include "kern/product16.h"
 
 enum {
@@ -44,6 +44,7 @@ typedef struct Product {
   const uint32_t *a, *b; /* b: PACKED */
   ptrdiff_t bgs;
   const real *bias;
+  const LowRank *low;
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -158,11 +159,12 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block_next(rows, cols, pairs,
-                          q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b, bgs, next, c,
-                          q->ldc, q->add || p0 > 0);
-  if (q->bias && p0 + pairs >= q->pairs)
-    for (int i = 0; i < rows; i++, c += q->ldc) kernels()->add((size_t)cols, c, q->bias + at, c);
+  kernels16()->block_next(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows,
+                          b, bgs, next, c, q->ldc, q->add || p0 > 0);
+  if (p0 + pairs < q->pairs) return;
+  for (int i = 0; q->bias && i < rows; i++)
+    kernels()->add((size_t)cols, c + i * q->ldc, q->bias + at, c + i * q->ldc);
+  low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
 static void chunk_of(void *arg, int chunk, int worker) {
@@ -275,26 +277,28 @@ static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdi
 }
 
 Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, ptrdiff_t ldx,
-                         const real *bias, real *y, ptrdiff_t ldy) {
+                         const real *bias, const LowRank *low, real *y, ptrdiff_t ldy) {
   Product q = {.m = m,
                .n = w->n,
                .pairs = kern_ceil(w->k, 2),
                .source = w->type == MAT_BF16 ? PACKED : COMPACT,
                .w = w,
                .bias = bias,
+               .low = low,
                .c = y,
                .ldc = ldy};
   if (q.source == PACKED) q.b = w->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
   return product(cx, &q, w->k, x, ldx, "product in bf16");
 }
 
-Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy, real *dx,
-                    ptrdiff_t lddx, bool add) {
+Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy,
+                    const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
   Product q = {.m = m,
                .n = w->k,
                .pairs = kern_ceil(w->n, 2),
                .source = TURNED,
                .w = w,
+               .low = low,
                .c = dx,
                .ldc = lddx,
                .add = add};

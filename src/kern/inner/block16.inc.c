@@ -121,16 +121,16 @@ static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint3
         fetch_rows16(c + j + g * GROUP, ldc, kern_min(TILE16_MR, m), cols);
       const int group = i / TILE16_MR - 1;
       const bool near = i > 0 && next && cols == g * GROUP && rows == TILE16_MR;
-      const Tile16 t = {
-          .pairs = pairs,
-          .a = a + (ptrdiff_t)i * pairs,
-          .b = b + j / GROUP * bgs,
-          .bgs = bgs,
-          .fetch = (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP,
-          .next = near && group < g ? next + (j / GROUP + group) * bgs : NULL,
-          .c = c + i * ldc + j,
-          .ldc = ldc,
-          .add = add};
+      const Tile16 t = {.pairs = pairs,
+                        .a = a + (ptrdiff_t)i * pairs,
+                        .b = b + j / GROUP * bgs,
+                        .bgs = bgs,
+                        .fetch = (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) *
+                                 (ptrdiff_t)GROUP,
+                        .next = near && group < g ? next + (j / GROUP + group) * bgs : NULL,
+                        .c = c + i * ldc + j,
+                        .ldc = ldc,
+                        .add = add};
       if (near && group < g)
         near16[g - 1](&t);
       else if (cols == g * GROUP)
