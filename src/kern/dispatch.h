@@ -156,9 +156,13 @@ typedef struct Kernels {
 typedef struct Kernels16 {
   int mr;
   /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
-   * one accumulator an output.  next: a block like b that is fetched meanwhile; may be NULL. */
+   * one accumulator an output. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
+                real *c, ptrdiff_t ldc, bool add);
+  /* the same; next: b of the product that comes after this one (NULL: none), groups bgs apart, is
+   * fetched meanwhile */
+  void (*block_next)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                     const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
                        uint32_t *a); /* [depth, m] */

@@ -14,24 +14,25 @@
 #include "kern/product16.h"
 
 enum {
-  ROWS = 256,        /* rows a chunk, which share a panel */
-  TURN_ROWS = 512,   /* when panels are turned for them */
-  PAIRS = 160,       /* pairs of inner steps a block at most: a panel of them in L1 */
-  FEW_PAIRS = 96,    /* the same where panels come from memory, each block while the one before */
-  LONE_PAIRS = 48,   /* is multiplied by all rows: those of several tiles, and of one */
-  TURN_PAIRS = 128,  /* the same when panels are made here */
-  LONG = 1024,       /* the same for FEW rows, which fetch for themselves */
-  WIDTH = 3 * GROUP, /* columns a panel */
-  FEW = 4,           /* rows at most whose tiles are twice as wide, */
-  ONE_TILE = 8,      /* that are one tile, */
-  STREAM = 64,       /* that panels come from memory for */
-  PANELS = 4,        /* at most, that share a chunk's rows of a */
-  CHUNKS = 16,       /* fewer panels a chunk rather than fewer chunks than this */
-  CHUNK_WORK = 1 << 17,  /* multiply-adds worth a chunk of their own */
-  NEAR = 1 << 16,        /* words of a chunk's rows of a that stay in L2 */
+  ROWS = 256,           /* rows a chunk, which share a panel */
+  TURN_ROWS = 512,      /* when panels are turned for them */
+  PAIRS = 256,          /* pairs of inner steps a block at most: a panel of them in L1 */
+  TURN_PAIRS = 128,     /* the same when panels are made here */
+  FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
+  LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
+  LONG = 1024,          /* the same for FEW rows, which fetch for themselves */
+  WIDTH = 3 * GROUP,    /* columns a panel */
+  FEW = 4,              /* rows at most whose tiles are twice as wide, */
+  ONE_TILE = 8,         /* that are one tile, */
+  STREAM = 64,          /* that panels come from memory for */
+  PANELS = 4,           /* at most, that share a chunk's rows of a */
+  CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
+  CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
+  NEAR = 1 << 16,       /* words of a chunk's rows of a that stay in L2 */
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
   PAIR_TILES = 2,        /* tiles of columns: whole lines of memory */
-  UNPACK_STEPS = 64
+  UNPACK_STEPS = 64,
+  TURNS_AHEAD = 2 /* groups of outputs fetched ahead of being turned */
 };
 
 typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
@@ -40,7 +41,7 @@ typedef struct Product {
   int m, n, pairs;         /* c [m,n] */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
-  int row_chunks, threads; /* threads: for a guess only */
+  int row_chunks, threads;
   Source source;
   const Matrix *w;       /* COMPACT, TURNED */
   const uint32_t *a, *b; /* b: PACKED */
@@ -121,6 +122,8 @@ static void turn_panel(const Product *q, int group, int groups, int p0, int pair
     const uint32_t *pairs_of;
     if (w->type == MAT_BF16) {
       pairs_of = matrix_values(w, from, group * GROUP);
+      const uint32_t *then = pairs_of + TURNS_AHEAD * matrix_stride(w) / 2;
+      for (int i = 0; i < lines; i++) __builtin_prefetch(then + i * GROUP);
     } else {
       unpack_group(w, from, group * (GROUP / 2), lines, block);
       pairs_of = block;
@@ -145,17 +148,9 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 /* ---- chunks ---- */
 
-/* What is multiplied after block p0 of panel i, which took turns with those before `end`: the block to
- * be fetched meanwhile.  Of a chunk's last block a guess: all threads take chunks at one pace. */
-static const uint32_t *block_after(const Product *q, int first, int i, int end, int last, int p0) {
-  if (q->source != PACKED || q->m <= FEW) return NULL;
-  int panel = i + 1;
-  if (panel == end && p0 + q->step < q->pairs)
-    panel = first, p0 += q->step;
-  else if (panel == end)
-    p0 = 0;
-  if (panel == last) panel += (q->threads - 1) * q->panels;
-  if (panel >= panel_count(q) || (panel >= last && q->row_chunks > 1)) return NULL;
+/* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
+static const uint32_t *there(const Product *q, int panel, int p0) {
+  if (!q->w || q->source != PACKED || q->m <= FEW || panel >= panel_count(q)) return NULL;
   return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
 }
 
@@ -167,8 +162,8 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
-                     bgs, next, c, q->ldc, q->add || p0 > 0);
+  kernels16()->block_next(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows,
+                          b, bgs, next, c, q->ldc, q->add || p0 > 0);
   if (p0 + pairs < q->pairs) return;
   for (int i = 0; q->bias && i < rows; i++)
     kernels()->add((size_t)cols, c + i * q->ldc, q->bias + at, c + i * q->ldc);
@@ -185,9 +180,14 @@ static void chunk_of(void *arg, int chunk, int worker) {
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
   for (int p = first; p < last; p += together) {
     const int end = kern_min(p + together, last);
+    /* after this chunk: about where the other threads are, and as far on */
+    const int later = end < last ? end : (chunk + q->threads) / q->row_chunks * q->panels;
     for (int p0 = 0; p0 < q->pairs; p0 += q->step)
       for (int i = p; i < end; i++) {
-        const uint32_t *next = block_after(q, p, i, end, last, p0);
+        const int after = p0 + q->step;
+        const uint32_t *next = i + 1 < end        ? there(q, i + 1, p0)
+                               : after < q->pairs ? there(q, p, after)
+                                                  : there(q, later, 0);
         multiply(q, r0, rows, i, p0, next, scratch);
       }
   }
@@ -203,17 +203,17 @@ static void cut(Product *q) {
   else if (q->m <= FEW)
     q->step = LONG;
   else { /* evenly */
-    const int most = q->m <= ONE_TILE ? LONE_PAIRS : q->m <= STREAM ? FEW_PAIRS : PAIRS;
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, most)), 8);
+    const int pairs = q->m <= ONE_TILE ? LONE_PAIRS : q->m <= STREAM ? FEW_PAIRS : PAIRS;
+    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), 8);
   }
 }
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
-  q->threads = pool_threads(cx->pool);
   const int panels = panel_count(q);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared =
       kern_min(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
+  q->threads = pool_threads(cx->pool);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));

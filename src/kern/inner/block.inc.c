@@ -77,6 +77,8 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const r
       if (rows > TILE_MR) rows = rows < 2 * TILE_MR ? (rows + 1) / 2 : TILE_MR;
       if (add && i + rows < m)
         fetch_rows(c + (i + rows) * ldc + j, ldc, kern_min(TILE_MR, m - i - rows), g * GROUP);
+      else if (add && i)
+        fetch_rows(c + j + g * GROUP, ldc, TILE_MR, g * GROUP);
       if (j + g * GROUP <= n)
         tiles[rows - 1][g - 1](k, a + i * ars, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
                                fetch, step);

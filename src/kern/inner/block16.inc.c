@@ -7,7 +7,7 @@
  */
 enum {
   FETCH_AHEAD = 16, /* pairs: the groups' streams are too many for the CPU */
-  SHARES = 4        /* tiles at most that share the fetching of the next block */
+  SHARES = 4        /* tiles of rows at most that share the fetching of the next block */
 };
 
 typedef struct Tile16 {
@@ -15,7 +15,8 @@ typedef struct Tile16 {
   const uint32_t *a, *b;
   ptrdiff_t bgs;         /* words between groups of b, */
   const uint32_t *fetch; /* and of what is fetched meanwhile, */
-  ptrdiff_t fetch_step;  /* so many words a pair */
+  ptrdiff_t fetch_step;  /* so many words a pair; */
+  const uint32_t *next;  /* instead: a line a step from here on, into L2 */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -23,12 +24,12 @@ typedef struct Tile16 {
 
 /* A whole tile of rows comes interleaved, other rows one after the other. */
 static inline __attribute__((always_inline)) void tile16(const int mr, const int ng,
-                                                         const Tile16 *t) {
+                                                         const bool near, const Tile16 *t) {
   enum { MAXV = TILE16_MAXV };
   const int nv = ng * PER_GROUP;
   const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->pairs, aps = mr == TILE16_MR ? TILE16_MR : 1;
   const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch_step = t->fetch_step;
-  const uint32_t *a = t->a, *b = t->b, *fetch = t->fetch;
+  const uint32_t *a = t->a, *b = t->b, *fetch = t->fetch, *ahead = t->next;
   real *c = t->c;
   const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
   vec acc[TILE16_MR][MAXV];
@@ -39,7 +40,13 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
   for (int p = t->pairs; p > 0; p--) {
     ivec bv[MAXV];
-    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
+    if (near) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += GROUP;
+    } else {
+      UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
+      fetch += fetch_step;
+    }
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
     if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
@@ -49,20 +56,26 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     }
     a += aps;
     b += GROUP;
-    fetch += fetch_step;
   }
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
 #define DEFINE_TILE16(m, g)                                                                        \
-  static void tile16_##m##_##g(const Tile16 *t) { tile16(m, g, t); }
+  static void tile16_##m##_##g(const Tile16 *t) { tile16(m, g, false, t); }
 TILES16(DEFINE_TILE16)
+#define DEFINE_NEAR16(m, g)                                                                        \
+  static void near16_##g(const Tile16 *t) { tile16(m, g, true, t); }
+NEAR16(DEFINE_NEAR16)
 
 typedef void Tile16Fn(const Tile16 *t);
 static Tile16Fn *const tiles16[TILE16_MR][TILE16_MOST_NG] = {
 #define TILE16_ENTRY(m, g) [(m)-1][(g)-1] = tile16_##m##_##g,
     TILES16(TILE16_ENTRY)};
+/* whole tiles of rows whose b is in the cache already, while the next block's is fetched */
+static Tile16Fn *const near16[TILE16_MOST_NG] = {
+#define NEAR16_ENTRY(m, g) [(g)-1] = near16_##g,
+    NEAR16(NEAR16_ENTRY)};
 
 /* A tile whose last group is partly outside c: through a whole one. */
 static void edge_tile16(int rows, int groups, int cols, Tile16 t) {
@@ -91,18 +104,32 @@ static inline int tile16_groups(int rows) {
   return g;
 }
 
-/* The tiles of rows, or the last SHARES of them, fetch a share each of `next`; the others, and all
- * without one, what they need themselves soon. */
-static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                    const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
+/* The next tile's rows of c, to be added to once this one is done. */
+static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols) {
+  for (int i = 0; i < rows; i++, c += ldc)
+    for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
+}
+
+/* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  A few tiles of rows
+ * fetch a share of it each.  Of more, those behind the first, a group each; the first fetches what it
+ * needs itself soon, and without `next` the last of several what is behind this block. */
+static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
+                         ptrdiff_t bgs, const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
   const int most = tile16_groups(tile16_rows(m)), row_tiles = kern_ceil(m, TILE16_MR);
-  const int shares = kern_min(row_tiles, SHARES);
+  const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP);
     g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
     const int cols = kern_min(n - j, g * GROUP);
-    for (int i = 0, rows, share = shares - row_tiles; i < m; i += rows, share++) {
+    for (int i = 0, rows; i < m; i += rows) {
       rows = tile16_rows(m - i);
+      if (add && i + rows < m)
+        fetch_rows16(c + (i + rows) * ldc + j, ldc, kern_min(TILE16_MR, m - i - rows), cols);
+      else if (add)
+        fetch_rows16(c + j + g * GROUP, ldc, kern_min(TILE16_MR, m), cols);
+      const int group = (i - 1) / TILE16_MR;
+      const bool near =
+          !shared && next && i > 0 && group < g && cols == g * GROUP && rows == TILE16_MR;
       Tile16 t = {.pairs = pairs,
                   .a = a + (ptrdiff_t)i * pairs,
                   .b = b + j / GROUP * bgs,
@@ -111,15 +138,23 @@ static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *
                   .c = c + i * ldc + j,
                   .ldc = ldc,
                   .add = add};
-      t.fetch = t.b + FETCH_AHEAD * GROUP;
-      if (next && share >= 0) {
-        t.fetch_step = kern_ceil(GROUP, shares);
-        t.fetch = next + j / GROUP * bgs + share * t.fetch_step * pairs;
-      }
-      if (cols == g * GROUP)
+      t.fetch = t.b + (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP;
+      if (shared) {
+        t.fetch_step = kern_ceil(GROUP, row_tiles);
+        t.fetch = next + j / GROUP * bgs + kern_ceil(i, TILE16_MR) * t.fetch_step * pairs;
+      } else if (near)
+        t.next = next + (j / GROUP + group) * bgs;
+      if (near)
+        near16[g - 1](&t);
+      else if (cols == g * GROUP)
         tiles16[rows - 1][g - 1](&t);
       else
         edge_tile16(rows, g, cols, t);
     }
   }
+}
+
+static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                    real *c, ptrdiff_t ldc, bool add) {
+  block16_next(m, n, pairs, a, b, bgs, NULL, c, ldc, add);
 }
