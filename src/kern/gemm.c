@@ -24,6 +24,10 @@ enum {
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
   PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
   SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
+  NARROW = GROUP / 2,   /* outputs at most, */
+  NARROW_ROWS = 48,     /* rows turned at a time, */
+  NARROW_STEPS = 64,    /* inner steps, */
+  NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
   DW_DEPTH = 320,       /* inner steps of dW with packed operands, */
   DIRECT_DEPTH = 1024,  /* and with those read where they are; */
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
@@ -212,6 +216,38 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   }
 }
 
+/* ---- forward to so few outputs that they fill half a vector: rows of x become the vectors ---- */
+
+/* sum[n, rows] (+)= w x^T of inner steps k0 .. */
+static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) {
+  _Alignas(64) real turned[NARROW_STEPS * NARROW_ROWS];
+  const int depth = kern_min(NARROW_STEPS, f->k - k0), next = kern_min(depth, f->k - k0 - depth);
+  const real *x = f->x + r0 * f->ldx + k0;
+  for (int i = 0; i < rows; i++)
+    for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
+  kernels()->transpose(rows, depth, x, f->ldx, turned, NARROW_ROWS);
+  kernels()->block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, turned, NARROW_ROWS, GROUP, sum,
+                   NARROW_ROWS, f->add || k0 > 0);
+}
+
+static void narrow_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Forward *f = arg;
+  const int end = kern_min(f->m, (chunk + 1) * f->rows);
+  _Alignas(64) real sum[NARROW * NARROW_ROWS];
+  for (int r0 = chunk * f->rows; r0 < end; r0 += NARROW_ROWS) {
+    const int rows = kern_min(NARROW_ROWS, end - r0);
+    real *y = f->y + r0 * f->ldy;
+    if (f->add) kernels()->transpose(rows, f->n, y, f->ldy, sum, NARROW_ROWS);
+    for (int k0 = 0; k0 < f->k; k0 += NARROW_STEPS) narrow_block(f, r0, rows, k0, sum);
+    kernels()->transpose(f->n, rows, sum, NARROW_ROWS, y, f->ldy);
+  }
+}
+
+static bool is_narrow(const Forward *f) {
+  return f->n <= NARROW && f->m >= NARROW_LEAST && f->k > 0 && !f->ldw && !f->bias && !f->low;
+}
+
 static int depth_of(const Forward *f) {
   if (f->ldw) return kern_min(DEPTH, rows_cached(f->ldw));
   if (!f->few || f->m <= FEWEST) return DEPTH;
@@ -220,6 +256,11 @@ static int depth_of(const Forward *f) {
 
 static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
+  if (is_narrow(&f)) {
+    f.rows = round_up(even_piece(f.m, 2 * NARROW_ROWS), NARROW_ROWS);
+    pool_run(cx->pool, kern_ceil(f.m, f.rows), narrow_chunk, &f);
+    return;
+  }
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
   f.threads = pool_threads(cx->pool);
   f.few = !f.ldw && f.m <= FEW;
@@ -526,10 +567,27 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .ldx = ldx,
              .dw = dw,
              .add = add};
+  if (n <= 2 * kernels()->mr) { /* of an adapter: no rows to share out */
+    o.row_chunks = 1;
+    o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
+  }
   const int col_chunks = kern_ceil(panel_count(k), o.panels);
-  if (o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
+  if (o.row_chunks > 1 && o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
   pool_run(cx->pool, o.row_chunks * col_chunks, outer_chunk, &o);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+/* Columns that do not fill a vector are made as rows. */
+static Status outer_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                           const real *x, int ldx, real *dw, bool add) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  real *t = arena_alloc(cx->arena, sizeof(real) * (size_t)n * (size_t)k);
+  if (!t) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
+  if (add) kernels()->transpose(n, k, dw, k, t, n);
+  try(outer(cx, m, k, n, x, ldx, dy, lddy, t, add));
+  kernels()->transpose(k, n, t, n, dw, k);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -537,8 +595,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add) {
   if (n <= 0 || k <= 0) return GRPO_OK;
-  if (in_out) return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add);
-  return outer(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+  if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
+  return (k < GROUP && n > k ? outer_turned : outer)(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }
 
 /* ---- db ---- */
