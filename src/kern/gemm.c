@@ -15,10 +15,8 @@ enum {
   DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
-  FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched, */
-  LONE_DEPTH = 64,      /* those of one tile; */
-  FEWEST = 4,           /* so many fetch */
-  AHEAD = 48,           /* inner steps ahead instead */
+  FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched; */
+  AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
@@ -155,8 +153,9 @@ typedef struct Forward {
  * guess: all threads take chunks at one pace. */
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
-  const int step = f->m <= FEWEST ? AHEAD : f->depth;
-  if (f->m <= FEWEST || k0 + step < f->k)
+  const bool lone = f->m <= kernels()->mr;
+  const int step = lone ? AHEAD : f->depth;
+  if (lone || k0 + step < f->k)
     return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
   p++;
   if (p == p1) p += (f->threads - 1) * f->panels;
@@ -250,8 +249,7 @@ static bool is_narrow(const Forward *f) {
 
 static int depth_of(const Forward *f) {
   if (f->ldw) return kern_min(DEPTH, rows_cached(f->ldw));
-  if (!f->few || f->m <= FEWEST) return DEPTH;
-  return f->m <= kernels()->mr ? LONE_DEPTH : FEW_DEPTH;
+  return f->few && f->m > kernels()->mr ? FEW_DEPTH : DEPTH;
 }
 
 static void forward(const Ctx *cx, Forward f) {

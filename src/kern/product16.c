@@ -20,11 +20,12 @@ enum {
   TURN_PAIRS = 128,     /* the same when panels are made here */
   FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
   LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
+  SHORT = 128,          /* not of so few: such weights are small and stay in the cache */
   LONG = 1024,          /* the same for FEW rows, which fetch for themselves */
   WIDTH = 3 * GROUP,    /* columns a panel */
   FEW = 4,              /* rows at most whose tiles are twice as wide, */
   ONE_TILE = 8,         /* that are one tile, */
-  STREAM = 64,          /* that panels come from memory for */
+  STREAM = 32,          /* that panels come from memory for */
   PANELS = 4,           /* at most, that share a chunk's rows of a */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
@@ -203,7 +204,8 @@ static void cut(Product *q) {
   else if (q->m <= FEW)
     q->step = LONG;
   else { /* evenly */
-    const int pairs = q->m <= ONE_TILE ? LONE_PAIRS : q->m <= STREAM ? FEW_PAIRS : PAIRS;
+    const bool whole = q->m > STREAM || q->pairs <= SHORT;
+    const int pairs = whole ? PAIRS : q->m <= ONE_TILE ? LONE_PAIRS : FEW_PAIRS;
     q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), 8);
   }
 }
