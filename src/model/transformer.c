@@ -33,7 +33,7 @@ typedef struct Pass {
   bool in_place;    /* nothing is kept: branches are added to the residual stream where it is */
 } Pass;
 
-AttnShape model_attention(const Config *c) {
+AttnShape model_attention(const Config *c, Compute compute) {
   const bool latent = config_traits(c) & TRAIT_LATENT;
   const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim;
   const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
@@ -42,7 +42,8 @@ AttnShape model_attention(const Config *c) {
                      .head_dim = c->head_dim,
                      .scale = (real)(1 / sqrt(by)),
                      .softcap = (real)c->attn_softcap,
-                     .v_dim = latent ? c->kv_lora_rank : 0};
+                     .v_dim = latent ? c->kv_lora_rank : 0,
+                     .compute = compute};
 }
 
 LatentShape model_latent(const Config *c) {
@@ -264,7 +265,7 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
                               .cs = rope_table(m->rope, windowed)};
   Kind k = {.rope_q = rope_attr,
             .rope_k = rope_attr,
-            .attention = {.shape = model_attention(c),
+            .attention = {.shape = model_attention(c, m->compute),
                           .npack = r->npack,
                           .pack = r->pack,
                           .nspans = r->nspans,

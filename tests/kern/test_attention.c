@@ -163,52 +163,52 @@ static const struct {
   AttnShape s;
   int n, lens[MAX_SPANS];
 } groups[] = {
-    {{4, 2, 32, 0.17f, 0, 0, false, 0}, 4, {37, 20, 1, 65}},
-    {{2, 2, 64, 0.125f, 0, 0, false, 0}, 3, {16, 33, 48}},
-    {{3, 1, 24, 0.2f, 0, 0, false, 0}, 3, {5, 7, 130}},
-    {{7, 1, 16, 0.25f, 0, 0, false, 0}, 3, {50, 9, 12}},
-    {{1, 1, 128, 0.09f, 0, 0, false, 0}, 1, {100}},
-    {{16, 1, 8, 0.3f, 0, 0, false, 0}, 3, {0, 40, 3}},
-    {{4, 2, 32, 0.17f, 10, 0, false, 0}, 4, {37, 20, 1, 65}},
-    {{4, 4, 32, 0.17f, 1, 0, false, 0}, 2, {20, 50}},
-    {{2, 1, 40, 0.17f, 33, 0, false, 0}, 5, {70, 3, 90, 5, 8}},
-    {{2, 1, 1, 1, 0, 0, false, 0}, 2, {1, 1}},
-    {{4, 2, 32, 0.17f, 0, 1.3f, false, 0}, 4, {37, 20, 1, 65}},
-    {{7, 1, 16, 0.25f, 0, 50, false, 0}, 3, {50, 9, 12}},
-    {{2, 1, 40, 0.17f, 33, 2, false, 0}, 5, {70, 3, 90, 5, 8}},
-    {{5, 1, 16, 0.25f, 0, 0, false, 0}, 4, {16, 33, 2, 32}},
-    {{40, 1, 8, 0.3f, 0, 0, false, 0}, 2, {0, 70}},
-    {{12, 12, 8, 0.3f, 0, 0, false, 0}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{2, 2, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32}, 3, {16, 33, 48}},
+    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32}, 3, {5, 7, 130}},
+    {{7, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32}, 3, {50, 9, 12}},
+    {{1, 1, 128, 0.09f, 0, 0, false, 0, COMPUTE_F32}, 1, {100}},
+    {{16, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 3, {0, 40, 3}},
+    {{4, 2, 32, 0.17f, 10, 0, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{4, 4, 32, 0.17f, 1, 0, false, 0, COMPUTE_F32}, 2, {20, 50}},
+    {{2, 1, 40, 0.17f, 33, 0, false, 0, COMPUTE_F32}, 5, {70, 3, 90, 5, 8}},
+    {{2, 1, 1, 1, 0, 0, false, 0, COMPUTE_F32}, 2, {1, 1}},
+    {{4, 2, 32, 0.17f, 0, 1.3f, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{7, 1, 16, 0.25f, 0, 50, false, 0, COMPUTE_F32}, 3, {50, 9, 12}},
+    {{2, 1, 40, 0.17f, 33, 2, false, 0, COMPUTE_F32}, 5, {70, 3, 90, 5, 8}},
+    {{5, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32}, 4, {16, 33, 2, 32}},
+    {{40, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 2, {0, 70}},
+    {{12, 12, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
     /* more keys than are taken together, more rows than one piece of backward; edges of windows */
-    {{4, 2, 32, 0.17f, 0, 0, false, 0}, 3, {530, 5, 520}},
-    {{3, 1, 24, 0.2f, 0, 0, false, 0}, 3, {1030, 3, 1}},
-    {{2, 1, 16, 0.25f, 512, 0, false, 0}, 2, {500, 560}},
-    {{2, 2, 16, 0.25f, 513, 0, false, 0}, 2, {20, 1020}},
-    {{2, 1, 16, 0.25f, 511, 0, false, 0}, 3, {513, 20, 40}},
-    {{2, 1, 16, 0.25f, 16, 0, false, 0}, 3, {512, 20, 40}},
-    {{2, 1, 20, 0.25f, 17, 0, false, 0}, 3, {511, 20, 1}},
-    {{4, 2, 32, 0.17f, 100, 5, false, 0}, 2, {600, 80}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 3, {530, 5, 520}},
+    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32}, 3, {1030, 3, 1}},
+    {{2, 1, 16, 0.25f, 512, 0, false, 0, COMPUTE_F32}, 2, {500, 560}},
+    {{2, 2, 16, 0.25f, 513, 0, false, 0, COMPUTE_F32}, 2, {20, 1020}},
+    {{2, 1, 16, 0.25f, 511, 0, false, 0, COMPUTE_F32}, 3, {513, 20, 40}},
+    {{2, 1, 16, 0.25f, 16, 0, false, 0, COMPUTE_F32}, 3, {512, 20, 40}},
+    {{2, 1, 20, 0.25f, 17, 0, false, 0, COMPUTE_F32}, 3, {511, 20, 1}},
+    {{4, 2, 32, 0.17f, 100, 5, false, 0, COMPUTE_F32}, 2, {600, 80}},
     /* both ways */
-    {{4, 2, 32, 0.17f, 0, 0, true, 0}, 4, {0, 20, 1, 65}},
-    {{3, 1, 24, 0.2f, 0, 0, true, 0}, 3, {5, 7, 130}},
-    {{16, 1, 8, 0.3f, 0, 0, true, 0}, 3, {0, 40, 3}},
-    {{7, 1, 16, 0.25f, 0, 50, true, 0}, 3, {0, 90, 12}},
-    {{2, 1, 40, 0.17f, 33, 2, true, 0}, 5, {0, 3, 90, 5, 48}},
-    {{4, 4, 32, 0.17f, 1, 0, true, 0}, 2, {0, 50}},
-    {{12, 12, 8, 0.3f, 7, 0, true, 0}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
-    {{4, 2, 32, 0.17f, 0, 0, true, 0}, 3, {0, 530, 520}},
-    {{3, 1, 24, 0.2f, 0, 0, true, 0}, 3, {1030, 3, 600}},
-    {{2, 2, 16, 0.25f, 513, 0, true, 0}, 2, {0, 1020}},
-    {{2, 1, 16, 0.25f, 511, 3, true, 0}, 3, {0, 1024, 513}},
-    {{2, 1, 20, 0.25f, 17, 0, true, 0}, 3, {511, 520, 1}},
-    {{6, 1, 40, 0.17f, 0, 0, true, 32}, 4, {0, 20, 1, 65}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 4, {0, 20, 1, 65}},
+    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {5, 7, 130}},
+    {{16, 1, 8, 0.3f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 40, 3}},
+    {{7, 1, 16, 0.25f, 0, 50, true, 0, COMPUTE_F32}, 3, {0, 90, 12}},
+    {{2, 1, 40, 0.17f, 33, 2, true, 0, COMPUTE_F32}, 5, {0, 3, 90, 5, 48}},
+    {{4, 4, 32, 0.17f, 1, 0, true, 0, COMPUTE_F32}, 2, {0, 50}},
+    {{12, 12, 8, 0.3f, 7, 0, true, 0, COMPUTE_F32}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 530, 520}},
+    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {1030, 3, 600}},
+    {{2, 2, 16, 0.25f, 513, 0, true, 0, COMPUTE_F32}, 2, {0, 1020}},
+    {{2, 1, 16, 0.25f, 511, 3, true, 0, COMPUTE_F32}, 3, {0, 1024, 513}},
+    {{2, 1, 20, 0.25f, 17, 0, true, 0, COMPUTE_F32}, 3, {511, 520, 1}},
+    {{6, 1, 40, 0.17f, 0, 0, true, 32, COMPUTE_F32}, 4, {0, 20, 1, 65}},
     /* latent: values are the first channels of the keys */
-    {{6, 1, 40, 0.17f, 0, 0, false, 32}, 4, {37, 20, 1, 65}},
-    {{2, 1, 24, 0.2f, 0, 0, false, 20}, 3, {5, 7, 130}},
-    {{9, 1, 20, 0.25f, 7, 0, false, 3}, 3, {50, 9, 12}},
-    {{16, 1, 18, 0.3f, 0, 2, false, 17}, 3, {0, 40, 3}},
-    {{1, 1, 2, 0.3f, 0, 0, false, 1}, 2, {0, 3}},
-    {{6, 1, 48, 0.17f, 0, 0, false, 32}, 3, {530, 5, 520}},
+    {{6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{2, 1, 24, 0.2f, 0, 0, false, 20, COMPUTE_F32}, 3, {5, 7, 130}},
+    {{9, 1, 20, 0.25f, 7, 0, false, 3, COMPUTE_F32}, 3, {50, 9, 12}},
+    {{16, 1, 18, 0.3f, 0, 2, false, 17, COMPUTE_F32}, 3, {0, 40, 3}},
+    {{1, 1, 2, 0.3f, 0, 0, false, 1, COMPUTE_F32}, 2, {0, 3}},
+    {{6, 1, 48, 0.17f, 0, 0, false, 32, COMPUTE_F32}, 3, {530, 5, 520}},
 };
 enum { NGROUPS = sizeof groups / sizeof *groups };
 
@@ -330,7 +330,7 @@ TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
 }
 
 TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
-  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0, false, 0};
+  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){500});
     Ctx cx = {.arena = &arena};
@@ -388,7 +388,7 @@ TEST(decoding_with_many_keys_does_not_depend_on_the_number_of_threads) {
 }
 
 TEST(huge_scores_pick_one_key) {
-  static const AttnShape s = {1, 1, 16, 1, 0, 0, false, 0};
+  static const AttnShape s = {1, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){20});
     Ctx cx = {.arena = &arena};
@@ -403,7 +403,7 @@ TEST(huge_scores_pick_one_key) {
 
 /* Scores of all sizes over several parts: most keys are worth nothing, which must cost no accuracy. */
 TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
-  static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0};
+  static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 2, (int[]){600, 560});
     Ctx cx = {NULL, &arena, COMPUTE_F32};
@@ -447,7 +447,7 @@ TEST(attention_without_memory_says_so) {
 
 /* What keys get as keys and as values, in one place: the sum of both. */
 TEST(latent_keys_get_both_gradients) {
-  static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32};
+  static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 4, (int[]){530, 20, 1, 70});
     Ctx cx = {.arena = &arena};
