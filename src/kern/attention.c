@@ -109,8 +109,8 @@ static int turned_size(const Attn *a) { return a->s->v_dim ? a->s->head_dim * KV
 static int pair_size(const Attn *a) { return a->words ? score_size(a) / 2 : 0; }
 
 static int work_size(const Attn *a) {
-  return 2 * query_size(a) + score_size(a) + turned_size(a) + pair_size(a) + sums_size(a->strip_units, a->hd16) +
-         sums_size(a->tile_units, a->hd16);
+  return 2 * query_size(a) + score_size(a) + turned_size(a) + pair_size(a) +
+         sums_size(a->strip_units, a->hd16) + sums_size(a->tile_units, a->hd16);
 }
 
 static Work work_of(const Attn *a, int worker) {
@@ -142,11 +142,16 @@ static Sums spread_part(const Attn *a, int item, int part) {
  * there is no other part. */
 static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int part, bool only,
                       const Sums *made) {
-  Row rows[STRIP_ROWS] = {{0}};
-  for (int i = 0, unit = 0; i < t->strips; i++) {
-    const Strip *st = a->strips + t->strip + i;
+  Row both[2][STRIP_ROWS] = {{{0}}};
+  const Strip *st = a->strips + t->strip;
+  strip_rows(a, st, both[0]);
+  for (int i = 0, unit = 0; i < t->strips; i++, st++) {
+    const Row *rows = both[i % 2];
     Part p = {.kvh = kvh, .start = part * PART};
-    strip_rows(a, st, rows);
+    if (i + 1 < t->strips) {
+      strip_rows(a, st + 1, both[(i + 1) % 2]);
+      p.next = both[(i + 1) % 2], p.nnext = st[1].rows;
+    }
     if (seen_keys(rows, st->rows, p.start, &p.from, &p.to)) {
       const Sums here = from_unit(made ? made : &w->all, unit, a->hd16);
       attn_strip(a, w, &p, rows, st->rows, made || only ? &here : &w->part);

@@ -30,7 +30,7 @@ typedef struct Piece {
 typedef struct Grad {
   const AttnShape *s;
   const AttnSpan *spans;
-  bool words; /* keys and values are in words */
+  bool words;                         /* keys and values are in words */
   int nspans, group, units, max_keys; /* units: of a tile, whole groups */
   int hd16, vd;                       /* of a key in whole groups, of a value */
   const real *q, *o, *lse, *dout;
@@ -57,9 +57,7 @@ typedef struct Work {
   real *dk, *dv;       /* the copies */
 } Work;
 
-static size_t key_size(const Grad *g) {
-  return (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->hd16;
-}
+static size_t key_size(const Grad *g) { return (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->hd16; }
 
 static size_t work_size(const Grad *g) {
   return (size_t)(5 * g->units * g->hd16 + 2 * KEYS * g->units + 4 * g->units) +

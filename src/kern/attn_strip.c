@@ -16,6 +16,46 @@ static int same_span(const Row *rows, int j0, int n) {
   return j;
 }
 
+/* Decoding reads every sequence's own keys and values once, from memory, in streams so short that the
+ * CPU sees them too late: values are fetched while scores are made, the next strip's keys after. */
+static void fetch(const void *x, ptrdiff_t bytes) {
+  for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)x + i);
+}
+
+/* What a row sees of its own segment within the part: keys *from .. *to - 1 */
+static void own_keys(const Part *p, const Row *r, int *from, int *to) {
+  const int base = prefix_len(r->span);
+  *from = kern_max(0, kern_max(r->lo, p->start) - base);
+  *to = kern_min(r->hi, p->start + PART) - base;
+}
+
+static void fetch_values(const Attn *a, const Part *p, const Row *r) {
+  const KvSeg *seg = r->span->own;
+  const ptrdiff_t hd = a->s->head_dim;
+  int from, to;
+  own_keys(p, r, &from, &to);
+  if (a->words)
+    fetch(kv_value_words(a->s, seg, p->kvh, from),
+          (ptrdiff_t)sizeof(real) * (to - from) / 2 * a->hd16);
+  else
+    fetch(seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+          (ptrdiff_t)sizeof(real) * (to - from) * hd);
+}
+
+static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
+  const KvSeg *seg = r->span->own;
+  const ptrdiff_t hd = a->s->head_dim;
+  int from, to;
+  own_keys(p, r, &from, &to);
+  from -= from % KV_BLOCK;
+  if (a->words)
+    fetch(kv_key_words(a->s, seg, p->kvh, from),
+          (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) / 2 * hd);
+  else
+    fetch(seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+          (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) * hd);
+}
+
 /* ---- narrow -------------------------------------------------------------------- */
 
 /* Units [u0, u1) and n keys, transposed in blocks, from logical key `key` on. */
@@ -60,8 +100,8 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
 
 /* Keys [from, to) in words: whole pairs, of which a key outside has a probability of 0; the first of two
  * goes where it is added first (kv.c). */
-static void add_words(const Attn *a, const Work *w, const Part *p, int u0, int u1,
-                      const KvSeg *seg, int base, int from, int to, real *out, bool add) {
+static void add_words(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
+                      int base, int from, int to, real *out, bool add) {
   const int even = from / 2 * 2, n = to - even;
   real *z = w->scores + u0 * LD_SCORES + base + even - p->start;
   for (int u = u0; u < u1 && even < from; u++) z[(u - u0) * LD_SCORES] = 0;
@@ -96,6 +136,7 @@ static void all_scores(const Attn *a, const Work *w, const Part *p, const Row *r
   if (prefix) scores(a, w, p, 0, n * a->group, prefix, 0, prefix->len);
   for (int j0 = 0, j1; j0 < n; j0 = j1) {
     j1 = same_span(rows, j0, n);
+    if (!a->s->v_dim) fetch_values(a, p, rows + j1 - 1);
     scores(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
            rows[j1 - 1].hi);
   }
@@ -108,6 +149,7 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Row *r
   bool some = prefix && add_values(a, w, p, 0, n * a->group, prefix, 0, prefix->len, out, false);
   for (int j0 = 0, j1; j0 < n; j0 = j1) {
     j1 = same_span(rows, j0, n);
+    if (j0 < p->nnext) fetch_keys(a, p, p->next + j0);
     add_values(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
                rows[j1 - 1].hi, out, some);
   }
@@ -140,7 +182,8 @@ static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row 
     kn->softmax(g, first, p->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z, LD_SCORES,
                 to->max + j * g, to->sum + j * g);
   }
-  if (attn_rounds(a->s) && !a->words) round_scores(w->scores + first, n * g, p->to - p->from, LD_SCORES);
+  if (attn_rounds(a->s) && !a->words)
+    round_scores(w->scores + first, n * g, p->to - p->from, LD_SCORES);
   all_values(a, w, p, rows, n, to->out);
 }
 
@@ -211,7 +254,8 @@ static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row 
     kernels()->softmax_down(p->from - p->start, end, lo, hi, cap > 0 ? 1 : a->s->scale,
                             w->scores + u, units16, max, sum);
     if (attn_rounds(a->s))
-      round_scores(w->scores + (p->from - p->start) * units16 + u, end - (p->from - p->start), GROUP, units16);
+      round_scores(w->scores + (p->from - p->start) * units16 + u, end - (p->from - p->start),
+                   GROUP, units16);
     const size_t bytes = sizeof(real) * (size_t)kern_min(GROUP, units - u);
     memcpy(to->max + u, max, bytes);
     memcpy(to->sum + u, sum, bytes);

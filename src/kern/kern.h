@@ -137,7 +137,8 @@ typedef struct AttnShape {
                          a window: i - window < j < i + window */
   int v_dim; /* 0: values are as wide as keys; else there are none of their own: a value is the
                    first v_dim channels of its key (latent attention), and so wide is a head of o */
-  Compute compute; /* COMPUTE_BF16: queries, keys, values and probabilities are rounded to bf16, sums
+  Compute
+      compute; /* COMPUTE_BF16: queries, keys, values and probabilities are rounded to bf16, sums
                       are float; not with v_dim.  Segments are filled and read in one mode. */
 } AttnShape;
 
@@ -148,7 +149,8 @@ static inline int kv_blocks(const AttnShape *s) { return s->v_dim ? 1 : 2; }
 static inline bool attn_rounds(const AttnShape *s) {
   return s->compute == COMPUTE_BF16 && !s->v_dim && sizeof(real) == sizeof(float);
 }
-bool kv_in_words(const AttnShape *s); /* it is, and segments hold bf16: the path in use multiplies it */
+bool kv_in_words(
+    const AttnShape *s); /* it is, and segments hold bf16: the path in use multiplies it */
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
 size_t kv_size(const AttnShape *s, int cap);
 /* A segment without keys in kv_blocks * kv_size reals. */

@@ -120,7 +120,10 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
       const real *from = k + (ptrdiff_t)t * ldk;
       m = kern_min(n - t, KV_BLOCK - in_block);
       if (words)
-        store_block_words(s, (uint32_t *)(void *)seg->k + ((ptrdiff_t)h * seg->cap + key - in_block) * kern_ceil(hd, 2), in_block, m, from, ldk);
+        store_block_words(s,
+                          (uint32_t *)(void *)seg->k +
+                              ((ptrdiff_t)h * seg->cap + key - in_block) * kern_ceil(hd, 2),
+                          in_block, m, from, ldk);
       else
         store_block(s, seg->k + ((ptrdiff_t)h * seg->cap + key - in_block) * hd, in_block, m, from,
                     ldk);
@@ -149,8 +152,7 @@ void kv_load_keys(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
   const ptrdiff_t hd = s->head_dim;
   if (s->v_dim) {
     for (ptrdiff_t j = 0; j < n; j++)
-      memcpy(y + j * ldy, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
-             sizeof(real) * (size_t)hd);
+      memcpy(y + j * ldy, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, sizeof(real) * (size_t)hd);
     return;
   }
   for (ptrdiff_t j = 0; j < n; j += KV_BLOCK) {

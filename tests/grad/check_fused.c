@@ -160,7 +160,8 @@ void check_attention_latent(void) {
   static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}};
   attention_latent_of((AttnShape){2, 1, 4, (real)0.5, 0, 0, false, 3, COMPUTE_F32}, 1, one);
   attention_latent_of((AttnShape){3, 1, 6, (real)0.4, 0, 0, false, 4, COMPUTE_F32}, 4, group);
-  attention_latent_of((AttnShape){3, 1, 3, (real)0.4, 3, (real)1.5, false, 3, COMPUTE_F32}, 4, group);
+  attention_latent_of((AttnShape){3, 1, 3, (real)0.4, 3, (real)1.5, false, 3, COMPUTE_F32}, 4,
+                      group);
   attention_latent_of((AttnShape){2, 1, 3, (real)0.6, 0, 0, false, 1, COMPUTE_F32}, 3, blocks);
 }
 
