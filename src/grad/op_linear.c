@@ -33,7 +33,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
 
 static Status forward(const Ctx *cx, Node *nd) {
   return weight_forward(cx, rows(nd), nd->in[1], in_out(nd), nd->in[0]->data,
-                        nd->in[2] ? nd->in[2]->data : NULL, nd->out->data);
+                        nd->in[2] ? nd->in[2]->data : NULL, NULL, nd->out->data);
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
@@ -42,7 +42,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   bool add;
   if (wants_grad(nd->in[0])) {
     real *dx = grad_into(nd->in[0], &add);
-    try(weight_dx(cx, m, nd->in[1], in_out(nd), dy, dx, add));
+    try(weight_dx(cx, m, nd->in[1], in_out(nd), dy, NULL, dx, add));
   }
   if (wants_grad(nd->in[1])) {
     real *dw = grad_into(nd->in[1], &add);

@@ -142,10 +142,14 @@ static Status fill_reference(const Ctx *cx, const LogheadAttr *a, Chunk *ch, int
     return GRPO_OK;
   }
   const real *ref = a->ref_hidden + (size_t)ch->at * (size_t)last_dim(&ch->ref);
-  try(weight_forward(cx, ch->n, &ch->ref, false, ref, NULL, ch->ref_logits));
+  const ArenaMark mark = arena_mark(cx->arena);
+  LowRank up;
   if (a->ref_low)
-    try(lora_up(cx, ch->n, a->ref_lora_b,
-                a->ref_low + (size_t)ch->at * (size_t)a->ref_lora_b->dim[1], ch->ref_logits));
+    try(lora_up(cx, a->ref_lora_b, a->ref_low + (size_t)ch->at * (size_t)a->ref_lora_b->dim[1],
+                &up));
+  try(weight_forward(cx, ch->n, &ch->ref, false, ref, NULL, a->ref_low ? &up : NULL,
+                     ch->ref_logits));
+  arena_release(cx->arena, mark);
   cap(cx, a->ref_softcap, ch->n, v, ch->ref_logits);
   return GRPO_OK;
 }
@@ -157,11 +161,12 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   ch->at = at;
   ch->n = a->n - at < rows ? a->n - at : rows;
   gather_rows(nd, ch, nd->in[0], ch->x);
-  try(weight_forward(cx, ch->n, &ch->head, false, ch->x, NULL, ch->logits));
+  LowRank up;
   if (ch->low) {
     gather_rows(nd, ch, nd->in[LOW], ch->low);
-    try(lora_up(cx, ch->n, &ch->lora_b, ch->low, ch->logits));
+    try(lora_up(cx, &ch->lora_b, ch->low, &up));
   }
+  try(weight_forward(cx, ch->n, &ch->head, false, ch->x, NULL, ch->low ? &up : NULL, ch->logits));
   cap(cx, a->softcap, ch->n, v, ch->logits);
   return has_ref(a) ? fill_reference(cx, a, ch, v) : GRPO_OK;
 }
@@ -252,7 +257,7 @@ static Status low_backward(const Ctx *cx, Node *nd, Chunk *ch) {
 static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
   Tensor *h = nd->in[0], *w = nd->in[1];
   if (wants_grad(h)) {
-    try(weight_dx(cx, ch->n, w, false, ch->logits, dx, false));
+    try(weight_dx(cx, ch->n, w, false, ch->logits, NULL, dx, false));
     scatter_rows(nd, ch, dx, h);
   }
   if (wants_grad(w)) {

@@ -115,6 +115,7 @@ static Status low_forward(const Ctx *cx, const Node *nd, const Tensor *x, const 
   return GRPO_OK;
 }
 
+/* dx of what went through dropout, or of lora_low */
 static Status low_dx(const Ctx *cx, const Node *nd, Tensor *x, const Tensor *a, const real *d) {
   const int m = rows_of(x), r = a->dim[0], k = a->dim[1];
   bool add;
@@ -127,33 +128,23 @@ static Status low_dx(const Ctx *cx, const Node *nd, Tensor *x, const Tensor *a, 
   return GRPO_OK;
 }
 
-/* dlow: d loss / d low */
-static Status low_backward(const Ctx *cx, const Node *nd, Tensor *x, Tensor *a, const real *dlow) {
+/* d: scale * d loss / d low */
+static Status low_da(const Ctx *cx, const Node *nd, const Tensor *x, Tensor *a, const real *d) {
+  if (!wants_grad(a)) return GRPO_OK;
   const ArenaMark mark = arena_mark(cx->arena);
-  const int m = rows_of(x), r = a->dim[0], k = a->dim[1];
-  real *d = arena_alloc(cx->arena, times(m, r) * sizeof *d);
-  if (!d) return no_memory(nd);
-  scale_by(scale_of(nd), times(m, r), dlow, d);
-  if (wants_grad(a)) {
-    bool add;
-    const real *from;
-    real *da = grad_into(a, &add);
-    try(dropped(cx, nd, x, &from));
-    try(gemm_dw(cx, m, r, k, d, r, from, k, false, da, add));
-  }
-  if (wants_grad(x)) try(low_dx(cx, nd, x, a, d));
+  const int r = a->dim[0], k = a->dim[1];
+  bool add;
+  const real *from;
+  real *da = grad_into(a, &add);
+  try(dropped(cx, nd, x, &from));
+  try(gemm_dw(cx, rows_of(x), r, k, d, r, from, k, false, da, add));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
-Status lora_up(const Ctx *cx, int m, const Tensor *b, const real *low, real *y) {
-  const ArenaMark mark = arena_mark(cx->arena);
-  const int n = b->dim[0], r = b->dim[1];
-  const real *packed;
-  try(weight_panels(cx, b, false, &packed));
-  gemm_forward_add(cx, m, n, r, low, r, packed, y, n);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
+Status lora_up(const Ctx *cx, const Tensor *b, const real *low, LowRank *up) {
+  *up = (LowRank){.rank = b->dim[1], .low = low};
+  return weight_panels(cx, b, false, &up->up);
 }
 
 /* dlow = dy B, and dB; dlow: [m, r], written when not NULL */
@@ -209,26 +200,47 @@ static Status linear_shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status linear_forward(const Ctx *cx, Node *nd) {
-  const int m = rows_of(nd->in[X]);
-  try(weight_forward(cx, m, nd->in[W], in_out(nd), nd->in[X]->data,
-                     nd->in[BIAS] ? nd->in[BIAS]->data : NULL, nd->out->data));
+  const ArenaMark mark = arena_mark(cx->arena);
+  const real *bias = nd->in[BIAS] ? nd->in[BIAS]->data : NULL;
+  LowRank up;
   try(low_forward(cx, nd, nd->in[X], nd->in[A], nd->saved));
-  return lora_up(cx, m, nd->in[B], nd->saved, nd->out->data);
+  try(lora_up(cx, nd->in[B], nd->saved, &up));
+  try(weight_forward(cx, rows_of(nd->in[X]), nd->in[W], in_out(nd), nd->in[X]->data, bias, &up,
+                     nd->out->data));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+/* dx = dy w + d A, the second part after dropout's mask if there is one */
+static Status linear_dx(const Ctx *cx, const Node *nd, const real *d) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  Tensor *x = nd->in[X];
+  const Tensor *a = nd->in[A];
+  const int r = a->dim[0], k = a->dim[1];
+  bool add;
+  real *dx = grad_into(x, &add), *packed = NULL;
+  if (!dropout_of(nd)) {
+    packed = arena_alloc(cx->arena, gemm_packed_size(k, r) * sizeof *packed);
+    if (!packed) return no_memory(nd);
+    gemm_pack(cx, k, r, a->data, true, packed);
+  }
+  const LowRank low = {r, d, packed};
+  try(weight_dx(cx, rows_of(x), nd->in[W], in_out(nd), nd->out->grad, packed ? &low : NULL, dx,
+                add));
+  if (!packed) try(low_dx(cx, nd, x, a, d));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
 }
 
 static Status linear_backward(const Ctx *cx, Node *nd) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int m = rows_of(nd->in[X]), r = nd->in[A]->dim[0];
-  const real *dy = nd->out->grad;
-  if (wants_grad(nd->in[X])) {
-    bool add;
-    real *dx = grad_into(nd->in[X], &add);
-    try(weight_dx(cx, m, nd->in[W], in_out(nd), dy, dx, add));
-  }
-  real *dlow = arena_alloc(cx->arena, times(m, r) * sizeof *dlow);
-  if (!dlow) return no_memory(nd);
-  try(up_backward(cx, m, dy, nd->saved, nd->in[B], dlow));
-  try(low_backward(cx, nd, nd->in[X], nd->in[A], dlow));
+  real *d = arena_alloc(cx->arena, times(m, r) * sizeof *d);
+  if (!d) return no_memory(nd);
+  try(up_backward(cx, m, nd->out->grad, nd->saved, nd->in[B], d));
+  scale_by(scale_of(nd), times(m, r), d, d);
+  if (wants_grad(nd->in[X])) try(linear_dx(cx, nd, d));
+  try(low_da(cx, nd, nd->in[X], nd->in[A], d));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -253,7 +265,14 @@ static Status lora_low_forward(const Ctx *cx, Node *nd) {
 }
 
 static Status lora_low_backward(const Ctx *cx, Node *nd) {
-  return low_backward(cx, nd, nd->in[0], nd->in[1], nd->out->grad);
+  const ArenaMark mark = arena_mark(cx->arena);
+  real *d = arena_alloc(cx->arena, nd->out->n * sizeof *d);
+  if (!d) return no_memory(nd);
+  scale_by(scale_of(nd), nd->out->n, nd->out->grad, d);
+  try(low_da(cx, nd, nd->in[0], nd->in[1], d));
+  if (wants_grad(nd->in[0])) try(low_dx(cx, nd, nd->in[0], nd->in[1], d));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
 }
 
 DEFINE_OP(lora_low, low_shape, lora_low_forward, lora_low_backward);
@@ -294,7 +313,13 @@ static Status embedding_forward(const Ctx *cx, Node *nd) {
     for (int i = 0; i < r; i++)
       low[times(t, r) + (size_t)i] = embedding_scale(nd) * a->data[times(i, v) + (size_t)e->ids[t]];
   memcpy(nd->out->data, nd->in[0]->data, nd->out->n * sizeof(real));
-  return lora_up(cx, e->tokens, nd->in[2], low, nd->out->data);
+  const ArenaMark mark = arena_mark(cx->arena);
+  const int n = nd->in[2]->dim[0];
+  LowRank up;
+  try(lora_up(cx, nd->in[2], low, &up));
+  gemm_forward_add(cx, e->tokens, n, r, low, r, up.up, nd->out->data, n);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
 }
 
 static Status embedding_backward(const Ctx *cx, Node *nd) {

@@ -41,31 +41,31 @@ Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **p
 }
 
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
-                      const real *bias, real *y) {
+                      const real *bias, const LowRank *low, real *y) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
   const Ctx c = matrix_ctx(cx, w);
-  if (w->mat) return matrix_forward(&c, m, w->mat, x, k, bias, y, n);
+  if (w->mat) return matrix_forward_low(&c, m, w->mat, x, k, bias, low, y, n);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor ready;
   try(weight_ready(cx, w, in_out, &ready));
   if (weight_in_bf16(w))
-    try(gemm16_forward(cx, m, n, k, x, k, ready.packed16, bias, y, n));
+    try(gemm16_forward_low(cx, m, n, k, x, k, ready.packed16, bias, low, y, n));
   else
-    gemm_forward(cx, m, n, k, x, k, ready.packed, bias, y, n);
+    gemm_forward_low(cx, m, n, k, x, k, ready.packed, bias, low, y, n);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
-Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
-                 bool add) {
+Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy,
+                 const LowRank *low, real *dx, bool add) {
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
   const Ctx c = matrix_ctx(cx, w);
-  if (w->mat) return matrix_dx(&c, m, w->mat, dy, n, dx, k, add);
-  if (!weight_in_bf16(w)) return gemm_dx(cx, m, n, k, dy, n, w->data, in_out, dx, k, add);
+  if (w->mat) return matrix_dx_low(&c, m, w->mat, dy, n, low, dx, k, add);
+  if (!weight_in_bf16(w)) return gemm_dx_low(cx, m, n, k, dy, n, w->data, in_out, low, dx, k, add);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor ready;
   try(weight_ready(cx, w, in_out, &ready));
-  try(gemm16_dx(cx, m, n, k, dy, n, ready.packed16, dx, k, add));
+  try(gemm16_dx_low(cx, m, n, k, dy, n, ready.packed16, low, dx, k, add));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

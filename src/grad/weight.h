@@ -21,19 +21,19 @@ bool weight_in_bf16(const Tensor *w); /* are its products? */
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready);
 /* The panels alone, of a weight that is no Matrix and computed in float32. */
 Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed);
-/* y[m, outputs] = x[m, inputs] w^T + bias (NULL: none).  Row-invariant. */
+/* y[m, outputs] = x[m, inputs] w^T + bias + low (NULL: none; LowRank in kern.h).  Row-invariant. */
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
-                      const real *bias, real *y);
-/* dx[m, inputs] (+)= dy[m, outputs] w.  Row-invariant. */
-Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, real *dx,
-                 bool add);
+                      const real *bias, const LowRank *low, real *y);
+/* dx[m, inputs] (+)= dy[m, outputs] w + low.  Row-invariant. */
+Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy,
+                 const LowRank *low, real *dx, bool add);
 /* dw, in the weight's own layout, (+)= dy^T x, summed over the m rows. */
 Status weight_dw(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, const real *x,
                  real *dw, bool add);
 
 /* The adapter of a weight, without gradients and with the bits of lora_linear (op_lora.c):
- * low[m, r] = scale * x a^T, then y[m, outputs] += low b^T. */
+ * low[m, r] = scale * x a^T; *up is what to give weight_forward so that it adds low b^T. */
 Status lora_down(const Ctx *cx, int m, const Tensor *a, real scale, const real *x, real *low);
-Status lora_up(const Ctx *cx, int m, const Tensor *b, const real *low, real *y);
+Status lora_up(const Ctx *cx, const Tensor *b, const real *low, LowRank *up);
 
 #endif

@@ -44,6 +44,10 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
+  /* block() with aks 1 for a panel, brs wide, that comes from memory: as much behind b is fetched
+   * meanwhile. */
+  void (*stream)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
+                 real *c, ptrdiff_t ldc, bool add);
   /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
    * of GROUP */
   void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
@@ -155,7 +159,11 @@ typedef struct Kernels16 {
    * one accumulator an output. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                 real *c, ptrdiff_t ldc, bool add);
-  /* The same of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
+  /* the same; next: b of the product that comes after this one (NULL: none), groups bgs apart, is
+   * fetched meanwhile */
+  void (*block_next)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                     const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
+  /* block() of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
   void (*strided)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                   ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */

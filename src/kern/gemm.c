@@ -13,10 +13,18 @@
 
 enum {
   DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
-  ROWS = 96,            /* rows a chunk in the forward product */
+  ROWS = 96,            /* rows a chunk in the forward product; */
+  FEW = 128,            /* so many, and packed weights come from memory as a stream, */
+  FEW_DEPTH = 192,      /* each of its blocks for all rows while the next is fetched; */
+  FEW_PANELS = 4,       /* panels that are a stream, */
+  FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
   PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
   SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
+  NARROW = GROUP / 2,   /* outputs at most, */
+  NARROW_ROWS = 48,     /* rows turned at a time, */
+  NARROW_STEPS = 64,    /* inner steps, */
+  NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
   DW_DEPTH = 320,       /* inner steps of dW with packed operands, */
   DIRECT_DEPTH = 1024,  /* and with those read where they are; */
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
@@ -134,9 +142,24 @@ typedef struct Forward {
   const real *w; /* packed, */
   ptrdiff_t ldw; /* or 0 < ldw: [k, n], read where it is */
   const real *bias;
+  const LowRank *low;
   real *y;
-  bool add;
+  bool add, few;
 } Forward;
+
+void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
+                  ptrdiff_t ldy) {
+  const int ng = kernels()->ng, first = at / GROUP, last = kern_ceil(at + cols, GROUP);
+  for (int g = first, end; low && g < last; g = end) { /* panels, or what of them is in the tile */
+    const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
+    const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
+    end = kern_min(after, last);
+    kernels()->block(rows, kern_min((end - g) * GROUP, cols - c), low->rank,
+                     low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
+                     low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
+                     (after - g0) * GROUP, GROUP, y + c, ldy, true);
+  }
+}
 
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth) {
   const int g0 = panels_first(f->n, f->ng, p);
@@ -144,11 +167,17 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
   const ptrdiff_t step = f->ldw ? f->ldw : width;
   real *y = f->y + r0 * f->ldy + at;
-  kernels()->block(rows, cols, depth, f->x + r0 * f->ldx + k0, f->ldx, 1,
-                   f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step, step, GROUP, y, f->ldy,
-                   f->add || k0 > 0);
-  if (f->bias && k0 + depth >= f->k)
-    for (int i = 0; i < rows; i++, y += f->ldy) kernels()->add((size_t)cols, y, f->bias + at, y);
+  const real *x = f->x + r0 * f->ldx + k0;
+  const real *w = f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step;
+  const bool add = f->add || k0 > 0;
+  if (f->few)
+    kernels()->stream(rows, cols, depth, x, f->ldx, w, step, y, f->ldy, add);
+  else
+    kernels()->block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
+  if (k0 + depth < f->k) return;
+  for (int i = 0; f->bias && i < rows; i++)
+    kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
+  low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
 }
 
 static void forward_chunk(void *arg, int chunk, int worker) {
@@ -157,28 +186,74 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const int r0 = chunk % f->row_chunks * f->rows, rows = kern_min(f->rows, f->m - r0);
   const int p0 = chunk / f->row_chunks * f->panels;
   const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
-  int k0 = 0;
-  do {
-    const int depth = kern_min(f->depth, f->k - k0);
-    for (int p = p0; p < p1; p++) forward_block(f, r0, rows, p, k0, depth);
-    k0 += f->depth;
-  } while (k0 < f->k);
+  const int together = f->few ? 1 : p1 - p0; /* panels that take turns */
+  for (int p = p0; p < p1; p += together) {
+    int k0 = 0;
+    do {
+      const int depth = kern_min(f->depth, f->k - k0);
+      for (int i = p; i < p + together; i++) forward_block(f, r0, rows, i, k0, depth);
+      k0 += f->depth;
+    } while (k0 < f->k);
+  }
+}
+
+/* ---- forward to so few outputs that they fill half a vector: rows of x become the vectors ---- */
+
+/* sum[n, rows] (+)= w x^T of inner steps k0 .. */
+static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) {
+  _Alignas(64) real turned[NARROW_STEPS * NARROW_ROWS];
+  const int depth = kern_min(NARROW_STEPS, f->k - k0), next = kern_min(depth, f->k - k0 - depth);
+  const real *x = f->x + r0 * f->ldx + k0;
+  for (int i = 0; i < rows; i++)
+    for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
+  kernels()->transpose(rows, depth, x, f->ldx, turned, NARROW_ROWS);
+  kernels()->block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, turned, NARROW_ROWS, GROUP, sum,
+                   NARROW_ROWS, f->add || k0 > 0);
+}
+
+static void narrow_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Forward *f = arg;
+  const int end = kern_min(f->m, (chunk + 1) * f->rows);
+  _Alignas(64) real sum[NARROW * NARROW_ROWS];
+  for (int r0 = chunk * f->rows; r0 < end; r0 += NARROW_ROWS) {
+    const int rows = kern_min(NARROW_ROWS, end - r0);
+    real *y = f->y + r0 * f->ldy;
+    if (f->add) kernels()->transpose(rows, f->n, y, f->ldy, sum, NARROW_ROWS);
+    for (int k0 = 0; k0 < f->k; k0 += NARROW_STEPS) narrow_block(f, r0, rows, k0, sum);
+    kernels()->transpose(f->n, rows, sum, NARROW_ROWS, y, f->ldy);
+  }
+}
+
+static bool is_narrow(const Forward *f) {
+  return f->n <= NARROW && f->m >= NARROW_LEAST && f->k > 0 && !f->ldw && !f->bias && !f->low;
 }
 
 static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
-  const int width = f.ng * GROUP;
+  if (is_narrow(&f)) {
+    f.rows = round_up(even_piece(f.m, 2 * NARROW_ROWS), NARROW_ROWS);
+    pool_run(cx->pool, kern_ceil(f.m, f.rows), narrow_chunk, &f);
+    return;
+  }
+  const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
+  f.few = !f.ldw && f.m <= FEW;
   f.rows = round_up(even_piece(f.m, ROWS), 8);
   f.row_chunks = kern_ceil(f.m, f.rows);
-  f.depth = even_piece(f.k, f.ldw ? kern_min(DEPTH, rows_cached(f.ldw)) : DEPTH);
+  f.depth = even_piece(f.k, f.few   ? f.m <= kernels()->mr ? DEPTH : FEW_DEPTH
+                            : f.ldw ? kern_min(DEPTH, rows_cached(f.ldw))
+                                    : DEPTH);
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
-  if (f.m > ROWS / 2) f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
-  pool_run(cx->pool, f.row_chunks * kern_ceil(panels_of(f.n, f.ng), f.panels), forward_chunk, &f);
+  if (f.few)
+    f.panels = kern_max(f.panels, kern_min(FEW_PANELS, panels / FEW_CHUNKS));
+  else if (f.m > ROWS / 2)
+    f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
+  pool_run(cx->pool, f.row_chunks * kern_ceil(panels, f.panels), forward_chunk, &f);
 }
 
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    int ng, const real *bias, real *y, int ldy) {
+                    int ng, const real *bias, const LowRank *low, real *y, int ldy) {
   forward(cx, (Forward){.m = m,
                         .n = n,
                         .k = k,
@@ -187,13 +262,19 @@ void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, 
                         .ldx = ldx,
                         .w = packed,
                         .bias = bias,
+                        .low = low,
                         .y = y,
                         .ldy = ldy});
 }
 
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy) {
-  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, y, ldy);
+  gemm_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
+}
+
+void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, const real *bias, const LowRank *low, real *y, int ldy) {
+  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy);
 }
 
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
@@ -214,6 +295,7 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int n = f.k, slab = even_piece(n, kern_max(DEPTH, SLAB / round_up(f.n, GROUP)));
+  const LowRank *low = f.low;
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
   const ptrdiff_t ps = in_out ? 1 : f.n, cs = in_out ? n : 1;
@@ -221,6 +303,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   int at = 0;
   do {
     f.k = kern_min(slab, n - at);
+    f.low = at + f.k < n ? NULL : low;
     pool_run(cx->pool, panel_count(f.n), pack_chunk,
              &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed});
     forward(cx, f);
@@ -234,6 +317,11 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
 
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                bool in_out, real *dx, int lddx, bool add) {
+  return gemm_dx_low(cx, m, n, k, dy, lddy, w, in_out, NULL, dx, lddx, add);
+}
+
+Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
+                   bool in_out, const LowRank *low, real *dx, int lddx, bool add) {
   if (m <= 0 || k <= 0) return GRPO_OK;
   Forward f = {.m = m,
                .n = k,
@@ -242,6 +330,7 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
                .x = dy,
                .ldx = lddy,
                .w = w,
+               .low = low,
                .y = dx,
                .ldy = lddx,
                .add = add};
@@ -256,6 +345,7 @@ typedef struct Turned {
   int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */
   const real *dy, *w;
   ptrdiff_t lddy, lddx;
+  const LowRank *low;
   real *dx;
   bool add;
   Scratch scratch;
@@ -298,10 +388,11 @@ static void turned_chunk(void *arg, int chunk, int worker) {
                        t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
                        TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
   }
+  low_rank_add(t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
 }
 
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
-                 int ng, real *dx, int lddx, bool add) {
+                 int ng, const LowRank *low, real *dx, int lddx, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   Turned t = {.m = m,
               .n = n,
@@ -312,6 +403,7 @@ Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
               .w = packed,
               .lddy = lddy,
               .lddx = lddx,
+              .low = low,
               .dx = dx,
               .add = add};
   t.row_chunks = kern_ceil(m, t.rows);
@@ -451,10 +543,27 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .ldx = ldx,
              .dw = dw,
              .add = add};
+  if (n <= 2 * kernels()->mr) { /* of an adapter: no rows to share out */
+    o.row_chunks = 1;
+    o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
+  }
   const int col_chunks = kern_ceil(panel_count(k), o.panels);
-  if (o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
+  if (o.row_chunks > 1 && o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
   pool_run(cx->pool, o.row_chunks * col_chunks, outer_chunk, &o);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+/* Columns that do not fill a vector are made as rows. */
+static Status outer_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                           const real *x, int ldx, real *dw, bool add) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  real *t = arena_alloc(cx->arena, sizeof(real) * (size_t)n * (size_t)k);
+  if (!t) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
+  if (add) kernels()->transpose(n, k, dw, k, t, n);
+  try(outer(cx, m, k, n, x, ldx, dy, lddy, t, add));
+  kernels()->transpose(k, n, t, n, dw, k);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -462,8 +571,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add) {
   if (n <= 0 || k <= 0) return GRPO_OK;
-  if (in_out) return outer(cx, m, k, n, x, ldx, dy, lddy, dw, add);
-  return outer(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+  if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
+  return (k < GROUP && n > k ? outer_turned : outer)(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }
 
 /* ---- db ---- */

@@ -102,16 +102,27 @@ static Matrix matrix_of(int n, int k, const uint16_t *packed) {
 
 Status gemm16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const uint16_t *packed, const real *bias, real *y, int ldy) {
+  return gemm16_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
+}
+
+Status gemm16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                          const uint16_t *packed, const real *bias, const LowRank *low, real *y,
+                          int ldy) {
   const Matrix w = matrix_of(n, k, packed);
   const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
-  return matrix_forward(&in_bf16, m, &w, x, ldx, bias, y, ldy);
+  return matrix_forward_low(&in_bf16, m, &w, x, ldx, bias, low, y, ldy);
 }
 
 Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                  const uint16_t *packed, real *dx, int lddx, bool add) {
+  return gemm16_dx_low(cx, m, n, k, dy, lddy, packed, NULL, dx, lddx, add);
+}
+
+Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                     const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add) {
   const Matrix w = matrix_of(n, k, packed);
   const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
-  return matrix_dx(&in_bf16, m, &w, dy, lddy, dx, lddx, add);
+  return matrix_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
 }
 
 Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,

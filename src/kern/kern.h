@@ -31,8 +31,8 @@
 #include "base/rng.h"
 #include "kern/real.h"
 
-/* How products with weights are computed.  COMPUTE_BF16: both operands are rounded to bf16 (nearest
- * even), their products are exact, sums are float. */
+/* How products with weights, and attention, are computed.  COMPUTE_BF16: both operands are rounded to
+ * bf16 (nearest even), their products are exact, sums are float. */
 typedef enum Compute { COMPUTE_F32, COMPUTE_BF16 } Compute;
 
 /* Where to run: threads and scratch memory; and what matrix_forward and matrix_dx compute in. */
@@ -62,12 +62,23 @@ void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *pa
 /* y[m,n] = x[m,k] w^T + bias (NULL: none).  Row-invariant; m from 1 to any. */
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy);
-/* y += x w^T, as row-invariant: what a low-rank adapter adds to a product. */
+/* y += x w^T, as row-invariant. */
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, real *y, int ldy);
 /* dx[m,k] (+)= dy[m,n] w.  Row-invariant. */
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                bool in_out, real *dx, int lddx, bool add);
+/* What a low-rank adapter adds to a product, in float32: low[m, rank] up, where up is what gemm_pack
+ * makes of a weight [columns of the product, rank].  The products *_low add it, behind the bias, to each
+ * tile while that is in the cache: the bits of gemm_forward_add afterwards.  NULL: nothing. */
+typedef struct LowRank {
+  int rank;
+  const real *low, *up;
+} LowRank;
+void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, const real *bias, const LowRank *low, real *y, int ldy);
+Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
+                   bool in_out, const LowRank *low, real *dx, int lddx, bool add);
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
@@ -96,6 +107,11 @@ Status gemm16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 /* dx[m,k] (+)= dy[m,n] w */
 Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                  const uint16_t *packed, real *dx, int lddx, bool add);
+Status gemm16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                          const uint16_t *packed, const real *bias, const LowRank *low, real *y,
+                          int ldy);
+Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                     const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add);
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows */
 Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                  int ldx, bool in_out, real *dw, bool add);

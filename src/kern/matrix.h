@@ -83,6 +83,10 @@ Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int 
                       const real *bias, real *y, int ldy);
 Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *dx,
                  int lddx, bool add);
+Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
+                          const real *bias, const LowRank *low, real *y, int ldy);
+Status matrix_dx_low(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy,
+                     const LowRank *low, real *dx, int lddx, bool add);
 
 /* NF4 in bitsandbytes' own layout: packed [n * k / 2 rounded up] bytes, two codes a byte, the first
  * in the high nibble, over the flattened [n, k], a lone last one beside a zero's; absmax,

@@ -31,6 +31,7 @@ typedef struct Product {
   const real *x;                   /* forward: x; dx: dy */
   ptrdiff_t ldx, ldy;
   const real *bias;
+  const LowRank *low;
   real *y;        /* forward: y; dx: dx */
   bool add, bf16; /* bf16: x is rounded already, values are when they are unpacked */
   Scratch scratch;
@@ -79,8 +80,10 @@ static void forward_panel(const Product *q, int r0, int rows, int panel, int k0,
   const real *b = unpacked(q, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
   kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
                    q->ldy, k0 > 0);
-  if (q->bias && k0 + depth >= w->k)
-    for (int i = 0; i < rows; i++, y += q->ldy) kernels()->add((size_t)cols, y, q->bias + at, y);
+  if (k0 + depth < w->k) return;
+  for (int i = 0; q->bias && i < rows; i++)
+    kernels()->add((size_t)cols, y + i * q->ldy, q->bias + at, y + i * q->ldy);
+  low_rank_add(q->low, w->n, r0, rows, at, cols, y, q->ldy);
 }
 
 static void forward_chunk(void *arg, int chunk, int worker) {
@@ -129,6 +132,7 @@ static void few_panel(const Product *q, int panel, real *sum) {
       kernels()->add((size_t)cols, sum, q->bias + at, y);
     else
       memcpy(y, sum, sizeof(real) * (size_t)cols);
+  low_rank_add(q->low, q->w->n, 0, q->m, at, cols, q->y + at, q->ldy);
 }
 
 static void few_chunk(void *arg, int chunk, int worker) {
@@ -179,15 +183,20 @@ static Status with_rounded(const Ctx *cx, Product *q, int depth,
 
 Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
                       const real *bias, real *y, int ldy) {
+  return matrix_forward_low(cx, m, w, x, ldx, bias, NULL, y, ldy);
+}
+
+Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
+                          const real *bias, const LowRank *low, real *y, int ldy) {
   if (m <= 0 || w->n <= 0) return GRPO_OK;
-  if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, y, ldy);
+  if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, low, y, ldy);
 #ifndef GRPO_DOUBLE
   if (w->type == MAT_F32 && !in_bf16(cx)) {
-    panels_forward(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, y, ldy);
+    panels_forward(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, low, y, ldy);
     return GRPO_OK;
   }
 #endif
-  Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .y = y, .ldy = ldy};
+  Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .low = low, .y = y, .ldy = ldy};
   return with_rounded(cx, &q, w->k, forward);
 }
 
@@ -215,6 +224,7 @@ static void dx_chunk(void *arg, int chunk, int worker) {
     kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + n0, q->ldx, 1, panel, DX_WIDTH, GROUP,
                      q->y + r0 * q->ldy + at, q->ldy, q->add || n0 > 0);
   }
+  low_rank_add(q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
 }
 
 static Status dx(const Ctx *cx, Product *q) {
@@ -227,12 +237,17 @@ static Status dx(const Ctx *cx, Product *q) {
 
 Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *out,
                  int ldo, bool add) {
+  return matrix_dx_low(cx, m, w, dy, lddy, NULL, out, ldo, add);
+}
+
+Status matrix_dx_low(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy,
+                     const LowRank *low, real *out, int ldo, bool add) {
   if (m <= 0 || w->k <= 0) return GRPO_OK;
-  if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, out, ldo, add);
+  if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, low, out, ldo, add);
 #ifndef GRPO_DOUBLE
   if (w->type == MAT_F32 && !in_bf16(cx))
-    return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, out, ldo, add);
+    return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, low, out, ldo, add);
 #endif
-  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .y = out, .ldy = ldo, .add = add};
+  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .low = low, .y = out, .ldy = ldo, .add = add};
   return with_rounded(cx, &q, w->n, dx);
 }

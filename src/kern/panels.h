@@ -26,9 +26,14 @@ static inline int panels_with(int n, int ng, int group) {
 
 /* As gemm_forward, and as gemm_dx without the weight in rows: panels are turned in scratch memory. */
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    int ng, const real *bias, real *y, int ldy);
+                    int ng, const real *bias, const LowRank *low, real *y, int ldy);
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
-                 int ng, real *dx, int lddx, bool add);
+                 int ng, const LowRank *low, real *dx, int lddx, bool add);
+
+/* Add what `low` (NULL: nothing) gives rows row .. row + rows - 1 in columns at .. at + cols - 1 of a
+ * product's n to y, which is that tile.  at: a multiple of GROUP. */
+void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
+                  ptrdiff_t ldy);
 
 /* A weight's rows become its panels where they are, and again rows; there is room for gemm_packed_size
  * reals.  On failure nothing has changed. */

@@ -10,13 +10,13 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/panels.h"
 #include "kern/product16.h"
 
 enum {
   ROWS = 256,            /* rows a chunk, which share a panel */
   TURN_ROWS = 512,       /* when panels are turned for them */
-  PAIRS = 160,           /* pairs of inner steps a block at most: a panel of them in L1 */
+  PAIRS = 256,           /* pairs of inner steps a block at most: a panel of them in L1 */
   TURN_PAIRS = 128,      /* the same when panels are made here */
   LONG = 1024,           /* the same when no other rows want the panel */
   ONE_TILE = 8,          /* rows at most that do not */
@@ -28,7 +28,8 @@ enum {
   NEAR = 1 << 16,        /* words of a chunk's rows of a that stay in L2 */
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
   PAIR_TILES = 2,        /* tiles of columns: whole lines of memory */
-  UNPACK_STEPS = 64
+  UNPACK_STEPS = 64,
+  TURNS_AHEAD = 2 /* groups of outputs fetched ahead of being turned */
 };
 
 typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
@@ -37,12 +38,13 @@ typedef struct Product {
   int m, n, pairs;         /* c [m,n] */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
-  int row_chunks;
+  int row_chunks, threads;
   Source source;
   const Matrix *w;       /* COMPACT, TURNED */
   const uint32_t *a, *b; /* b: PACKED */
   ptrdiff_t bgs;
   const real *bias;
+  const LowRank *low;
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -117,6 +119,8 @@ static void turn_panel(const Product *q, int group, int groups, int p0, int pair
     const uint32_t *pairs_of;
     if (w->type == MAT_BF16) {
       pairs_of = matrix_values(w, from, group * GROUP);
+      const uint32_t *then = pairs_of + TURNS_AHEAD * matrix_stride(w) / 2;
+      for (int i = 0; i < lines; i++) __builtin_prefetch(then + i * GROUP);
     } else {
       unpack_group(w, from, group * (GROUP / 2), lines, block);
       pairs_of = block;
@@ -141,17 +145,26 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 /* ---- chunks ---- */
 
-static void multiply(const Product *q, int r0, int rows, int panel, int p0, uint32_t *scratch) {
+/* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
+static const uint32_t *there(const Product *q, int panel, int p0) {
+  if (!q->w || q->source != PACKED || panel >= panel_count(q)) return NULL;
+  return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
+}
+
+static void multiply(const Product *q, int r0, int rows, int panel, int p0, const uint32_t *next,
+                     uint32_t *scratch) {
   const int group = panel_start(q, panel), groups = panel_start(q, panel + 1) - group;
   const int at = group * GROUP, cols = kern_min(groups * GROUP, q->n - at);
   const int pairs = kern_min(q->step, q->pairs - p0);
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
-                     bgs, c, q->ldc, q->add || p0 > 0);
-  if (q->bias && p0 + pairs >= q->pairs)
-    for (int i = 0; i < rows; i++, c += q->ldc) kernels()->add((size_t)cols, c, q->bias + at, c);
+  kernels16()->block_next(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows,
+                          b, bgs, next, c, q->ldc, q->add || p0 > 0);
+  if (p0 + pairs < q->pairs) return;
+  for (int i = 0; q->bias && i < rows; i++)
+    kernels()->add((size_t)cols, c + i * q->ldc, q->bias + at, c + i * q->ldc);
+  low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
 static void chunk_of(void *arg, int chunk, int worker) {
@@ -162,9 +175,19 @@ static void chunk_of(void *arg, int chunk, int worker) {
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
-  for (int p = first; p < last; p += together)
+  for (int p = first; p < last; p += together) {
+    const int end = kern_min(p + together, last);
+    /* after this chunk: about where the other threads are, and as far on */
+    const int later = end < last ? end : (chunk + q->threads) / q->row_chunks * q->panels;
     for (int p0 = 0; p0 < q->pairs; p0 += q->step)
-      for (int i = p; i < kern_min(p + together, last); i++) multiply(q, r0, rows, i, p0, scratch);
+      for (int i = p; i < end; i++) {
+        const int after = p0 + q->step;
+        const uint32_t *next = i + 1 < end        ? there(q, i + 1, p0)
+                               : after < q->pairs ? there(q, p, after)
+                                                  : there(q, later, 0);
+        multiply(q, r0, rows, i, p0, next, scratch);
+      }
+  }
 }
 
 static void cut(Product *q) {
@@ -184,6 +207,7 @@ static Status run(const Ctx *cx, Product *q, const char *what) {
   const int panels = panel_count(q);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
+  q->threads = pool_threads(cx->pool);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
@@ -253,26 +277,28 @@ static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdi
 }
 
 Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, ptrdiff_t ldx,
-                         const real *bias, real *y, ptrdiff_t ldy) {
+                         const real *bias, const LowRank *low, real *y, ptrdiff_t ldy) {
   Product q = {.m = m,
                .n = w->n,
                .pairs = kern_ceil(w->k, 2),
                .source = w->type == MAT_BF16 ? PACKED : COMPACT,
                .w = w,
                .bias = bias,
+               .low = low,
                .c = y,
                .ldc = ldy};
   if (q.source == PACKED) q.b = w->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
   return product(cx, &q, w->k, x, ldx, "product in bf16");
 }
 
-Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy, real *dx,
-                    ptrdiff_t lddx, bool add) {
+Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy,
+                    const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
   Product q = {.m = m,
                .n = w->k,
                .pairs = kern_ceil(w->n, 2),
                .source = TURNED,
                .w = w,
+               .low = low,
                .c = dx,
                .ldc = lddx,
                .add = add};

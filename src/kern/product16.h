@@ -8,9 +8,9 @@
 #include "kern/matrix.h"
 
 Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, ptrdiff_t ldx,
-                         const real *bias, real *y, ptrdiff_t ldy);
-Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy, real *dx,
-                    ptrdiff_t lddx, bool add);
+                         const real *bias, const LowRank *low, real *y, ptrdiff_t ldy);
+Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy,
+                    const LowRank *low, real *dx, ptrdiff_t lddx, bool add);
 Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
                     const real *x, ptrdiff_t ldx, real *dw, bool add);
 

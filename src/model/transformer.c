@@ -432,14 +432,15 @@ Status head_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *log
   const Lora *l = lora_active(m);
   const Config *c = &m->config;
   const ArenaMark mark = arena_mark(cx->arena);
-  try(weight_forward(cx, n, m->t[M_HEAD], false, hidden, NULL, logits));
+  LowRank up;
   if (l && l->head) {
     const LoraModule *mod = l->head;
     real *low = arena_alloc(cx->arena, (size_t)n * (size_t)mod->a->t.dim[0] * sizeof *low);
     if (!low) return fail(GRPO_ENOMEM, "model: the head's adapter");
     try(lora_down(cx, n, &mod->a->t, (real)mod->scale, hidden, low));
-    try(lora_up(cx, n, &mod->b->t, low, logits));
+    try(lora_up(cx, &mod->b->t, low, &up));
   }
+  try(weight_forward(cx, n, m->t[M_HEAD], false, hidden, NULL, l && l->head ? &up : NULL, logits));
   if (c->logit_softcap > 0)
     softcap_forward(cx, (size_t)n * (size_t)c->vocab_size, (real)c->logit_softcap, logits, logits);
   arena_release(cx->arena, mark);

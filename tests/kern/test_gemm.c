@@ -156,6 +156,48 @@ TEST(weight_gradients_do_not_depend_on_strides_or_on_how_rows_are_cut) {
   kern_select(NULL);
 }
 
+/* The first `few` outputs of a weight of n: alone they take another way, to the same bits. */
+static void check_few_outputs(const Ctx *cx, Case *c, const float *y, const float *gw, int few) {
+  const int m = c->m, n = c->n, k = c->k;
+  float *packed = floats(gemm_packed_size(few, k)), *y1 = randoms((size_t)(m * few));
+  float *gt = randoms((size_t)(k * few)), *gt1 = copy_of(gt, (size_t)(k * few));
+  float *x1 = floats((size_t)(m * few));
+  gemm_pack(cx, few, k, c->w, false, packed);
+  gemm_forward(cx, m, few, k, c->x, k, packed, NULL, y1, few);
+  for (int i = 0; i < m; i++) CHECK(same_bits(y1 + i * few, y + i * n, (size_t)few));
+  /* dw [few, k], and the same turned, of which all is added to: [k, few] */
+  CHECK(!gemm_dw(cx, m, few, k, c->dy, n, c->x, k, false, packed, false));
+  CHECK(same_bits(packed, gw, (size_t)(few * k)));
+  for (int i = 0; i < m; i++) memcpy(x1 + i * few, c->dy + i * n, sizeof *x1 * (size_t)few);
+  CHECK(!gemm_dw(cx, m, k, few, c->x, k, x1, few, false, gt, false));
+  for (int j = 0; j < few; j++)
+    for (int i = 0; i < k; i++) CHECK(same_bits(&gt[i * few + j], &gw[j * k + i], 1));
+  CHECK(!gemm_dw(cx, m / 2, k, few, c->x, k, x1, few, false, gt1, false));
+  CHECK(!gemm_dw(cx, m - m / 2, k, few, c->x + m / 2 * k, k, x1 + m / 2 * few, few, false, gt1,
+                 true));
+  CHECK(same_bits(gt1, gt, (size_t)(k * few)));
+  free(packed), free(y1), free(gt), free(gt1), free(x1);
+}
+
+TEST(few_outputs_have_the_bits_of_many) {
+  static const int rows[] = {16, 31, 32, 49, 300};
+  Ctx cx = {.arena = &arena};
+  CHECK(!pool_new(&cx.pool, 2));
+  for (int p = 0; p < NPATHS && use_path(p); p++)
+    for (int i = 0; i < 5; i++) {
+      Case c = make_case(rows[i], 50, i % 2 ? 203 : 64, false);
+      float *y = floats((size_t)(c.m * c.n)), *gw = floats((size_t)(c.n * c.k));
+      gemm_pack(&cx, c.n, c.k, c.w, false, c.packed);
+      gemm_forward(&cx, c.m, c.n, c.k, c.x, c.k, c.packed, NULL, y, c.n);
+      dw(&cx, gw, &c);
+      static const int few[] = {1, 3, 8, 9, 13, 16};
+      for (int f = 0; f < 6; f++) check_few_outputs(&cx, &c, y, gw, few[f]);
+      free(y), free(gw), free_case(&c);
+    }
+  kern_select(NULL);
+  pool_free(cx.pool);
+}
+
 TEST(strides_leave_other_columns_alone) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Ctx cx = {.arena = &arena};

@@ -3,12 +3,12 @@
  * A register tile holds mr rows by ng groups of GROUP columns; k runs in
  * order, so an output's bits do not depend on the tile that it falls into.
  */
-/* b is fetched some inner steps ahead: with few rows it comes from memory, once. */
-enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16 };
+/* b is fetched some inner steps ahead; further where it comes from memory, once. */
+enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16, STREAM_AHEAD = 48 };
 
 #define TILE_ARGS                                                                                  \
   int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t brs, ptrdiff_t bgs, \
-      real *c, ptrdiff_t ldc, bool add
+      real *c, ptrdiff_t ldc, bool add, const real *fetch, ptrdiff_t fetch_step
 
 static inline __attribute__((always_inline)) void tile(const int mr, const int ng, TILE_ARGS) {
   enum { MAXV = TILE_NG * PER_GROUP };
@@ -18,7 +18,7 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
   for (ptrdiff_t p = 0; p < k; p++) {
     vec bv[MAXV];
-    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + FETCH_AHEAD * brs);
+    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
     UNROLL for (int i = 0; i < mr; i++) {
@@ -27,13 +27,16 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
     }
     a += aks;
     b += brs;
+    fetch += fetch_step;
   }
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
 #define DEFINE_TILE(m, g)                                                                          \
-  static void tile_##m##_##g(TILE_ARGS) { tile(m, g, k, a, ars, aks, b, brs, bgs, c, ldc, add); }
+  static void tile_##m##_##g(TILE_ARGS) {                                                          \
+    tile(m, g, k, a, ars, aks, b, brs, bgs, c, ldc, add, fetch, fetch_step);                       \
+  }
 TILES(DEFINE_TILE)
 
 typedef void TileFn(TILE_ARGS);
@@ -50,7 +53,7 @@ static void edge_tile(int m, int cols, int groups, TILE_ARGS) {
     memset(t, 0, sizeof t);
     for (int i = 0; i < m; i++) memcpy(t + i * LD, c + i * ldc, bytes);
   }
-  tiles[m - 1][groups - 1](k, a, ars, aks, b, brs, bgs, t, LD, add);
+  tiles[m - 1][groups - 1](k, a, ars, aks, b, brs, bgs, t, LD, add, fetch, fetch_step);
   for (int i = 0; i < m; i++) memcpy(c + i * ldc, t + i * LD, bytes);
 }
 
@@ -60,24 +63,44 @@ static inline void fetch_rows(const real *c, ptrdiff_t ldc, int rows, int cols) 
     for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
 }
 
-static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
-                  ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+/* stream: b goes on behind itself, and a tile fetches its share of the next block meanwhile; a lone
+ * tile what it needs itself. */
+static inline __attribute__((always_inline)) void
+blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
+       ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, const bool stream) {
+  const int shares = stream ? kern_ceil(m, TILE_MR) : 1;
+  const ptrdiff_t step = brs / shares;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP), cols = kern_min(n - j, TILE_NG * GROUP);
     g = left == TILE_NG + 1 && TILE_NG > 2 ? TILE_NG - 1 : kern_min(left, TILE_NG);
     const real *bj = b + j / GROUP * bgs;
+    const real *fetch = bj + (shares > 1 ? k : stream ? STREAM_AHEAD : FETCH_AHEAD) * brs;
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
       if (rows > TILE_MR) rows = rows < 2 * TILE_MR ? (rows + 1) / 2 : TILE_MR;
       if (add && i + rows < m)
         fetch_rows(c + (i + rows) * ldc + j, ldc, kern_min(TILE_MR, m - i - rows), g * GROUP);
+      else if (add && i)
+        fetch_rows(c + j + g * GROUP, ldc, TILE_MR, g * GROUP);
       if (j + g * GROUP <= n)
-        tiles[rows - 1][g - 1](k, a + i * ars, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add);
+        tiles[rows - 1][g - 1](k, a + i * ars, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
+                               fetch, step);
       else
         edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ars, ars, aks, bj, brs, bgs,
-                  c + i * ldc + j, ldc, add);
+                  c + i * ldc + j, ldc, add, fetch, step);
+      if (shares > 1) fetch += k * step;
     }
   }
+}
+
+static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
+                  ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+  blocks(m, n, k, a, ars, aks, b, brs, bgs, c, ldc, add, false);
+}
+
+static void stream(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
+                   real *c, ptrdiff_t ldc, bool add) {
+  blocks(m, n, k, a, ars, 1, b, brs, GROUP, c, ldc, add, true);
 }
 
 /* v_get and v_put, also for a vector wholly behind the end */

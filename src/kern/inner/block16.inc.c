@@ -11,6 +11,7 @@ typedef struct Tile16 {
   int pairs;
   const uint32_t *a, *b;
   ptrdiff_t bgs, fetch; /* words: between groups of b; to what is fetched meanwhile */
+  const uint32_t *next; /* instead: a line a step from here on, into L2 */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -18,12 +19,12 @@ typedef struct Tile16 {
 
 /* A whole tile of rows comes interleaved, other rows one after the other. */
 static inline __attribute__((always_inline)) void tile16(const int mr, const int ng,
-                                                         const Tile16 *t) {
+                                                         const bool near, const Tile16 *t) {
   enum { MAXV = TILE16_MAXV };
   const int nv = ng * PER_GROUP;
   const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->pairs, aps = mr == TILE16_MR ? TILE16_MR : 1;
   const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch = t->fetch;
-  const uint32_t *a = t->a, *b = t->b;
+  const uint32_t *a = t->a, *b = t->b, *ahead = t->next;
   real *c = t->c;
   const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
   vec acc[TILE16_MR][MAXV];
@@ -34,7 +35,11 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
   for (int p = t->pairs; p > 0; p--) {
     ivec bv[MAXV];
-    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + fetch);
+    if (near) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += GROUP;
+    } else
+      UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + fetch);
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
     if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
@@ -50,13 +55,20 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
 }
 
 #define DEFINE_TILE16(m, g)                                                                        \
-  static void tile16_##m##_##g(const Tile16 *t) { tile16(m, g, t); }
+  static void tile16_##m##_##g(const Tile16 *t) { tile16(m, g, false, t); }
 TILES16(DEFINE_TILE16)
+#define DEFINE_NEAR16(m, g)                                                                        \
+  static void near16_##g(const Tile16 *t) { tile16(m, g, true, t); }
+NEAR16(DEFINE_NEAR16)
 
 typedef void Tile16Fn(const Tile16 *t);
 static Tile16Fn *const tiles16[TILE16_MR][TILE16_MOST_NG] = {
 #define TILE16_ENTRY(m, g) [(m)-1][(g)-1] = tile16_##m##_##g,
     TILES16(TILE16_ENTRY)};
+/* whole tiles of rows whose b is in the cache already, while the next block's is fetched */
+static Tile16Fn *const near16[TILE16_MOST_NG] = {
+#define NEAR16_ENTRY(m, g) [(g)-1] = near16_##g,
+    NEAR16(NEAR16_ENTRY)};
 
 /* A tile whose last group is partly outside c: through a whole one. */
 static void edge_tile16(int rows, int groups, int cols, Tile16 t) {
@@ -85,10 +97,17 @@ static inline int tile16_groups(int rows) {
   return g;
 }
 
-/* The last of several tiles of rows fetches the next block of b, which is behind this one; a lone one,
- * and the first, what it needs itself soon. */
-static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                    real *c, ptrdiff_t ldc, bool add) {
+/* The next tile's rows of c, to be added to once this one is done. */
+static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols) {
+  for (int i = 0; i < rows; i++, c += ldc)
+    for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
+}
+
+/* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  It is fetched by
+ * the tiles behind the first, a group each; the first, and a lone one, fetches what it needs itself
+ * soon, and without `next` the last of several what is behind this block. */
+static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
+                         ptrdiff_t bgs, const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
   const int most = tile16_groups(tile16_rows(m));
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP);
@@ -96,18 +115,33 @@ static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *
     const int cols = kern_min(n - j, g * GROUP);
     for (int i = 0, rows; i < m; i += rows) {
       rows = tile16_rows(m - i);
+      if (add && i + rows < m)
+        fetch_rows16(c + (i + rows) * ldc + j, ldc, kern_min(TILE16_MR, m - i - rows), cols);
+      else if (add)
+        fetch_rows16(c + j + g * GROUP, ldc, kern_min(TILE16_MR, m), cols);
+      const int group = i / TILE16_MR - 1;
+      const bool near = i > 0 && next && cols == g * GROUP && rows == TILE16_MR;
       const Tile16 t = {.pairs = pairs,
                         .a = a + (ptrdiff_t)i * pairs,
                         .b = b + j / GROUP * bgs,
                         .bgs = bgs,
-                        .fetch = (i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP,
+                        .fetch = (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) *
+                                 (ptrdiff_t)GROUP,
+                        .next = near && group < g ? next + (j / GROUP + group) * bgs : NULL,
                         .c = c + i * ldc + j,
                         .ldc = ldc,
                         .add = add};
-      if (cols == g * GROUP)
+      if (near && group < g)
+        near16[g - 1](&t);
+      else if (cols == g * GROUP)
         tiles16[rows - 1][g - 1](&t);
       else
         edge_tile16(rows, g, cols, t);
     }
   }
+}
+
+static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                    real *c, ptrdiff_t ldc, bool add) {
+  block16_next(m, n, pairs, a, b, bgs, NULL, c, ldc, add);
 }

@@ -19,6 +19,7 @@ const Kernels TABLE = {
     .mr = TILE_MR,
     .ng = TILE_NG,
     .block = block,
+    .stream = stream,
     .few_rows = few_rows,
     .add_rows = add_rows,
     .pack_columns = pack_columns,

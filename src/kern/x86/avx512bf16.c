@@ -31,6 +31,7 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
 #define TILES16(X)                                                                                 \
   FEW16(X, 1)                                                                                      \
   FEW16(X, 2) FEW16(X, 3) FEW16(X, 4) MORE16(X, 5) MORE16(X, 6) MORE16(X, 7) MORE16(X, 8)
+#define NEAR16(X) MORE16(X, 8)
 #include "kern/inner/block16.inc.c"
 #include "kern/inner/strided16.inc.c"
 
@@ -106,11 +107,15 @@ static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
   }
 }
 
+enum { COLUMNS_AHEAD = 32 }; /* rows fetched ahead of a walk down columns */
+
 /* 8 columns, or 16 for two tiles: a word of each from two rows */
 static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *a,
                              uint32_t *other) {
   const __mmask16 present = other ? 0xffff : 0xff;
   for (int p = 0; p < depth; p += 2, x += 2 * ldx, a += TILE16_MR) {
+    __builtin_prefetch(x + COLUMNS_AHEAD * ldx);
+    __builtin_prefetch(x + (COLUMNS_AHEAD + 1) * ldx);
     const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
     const __m512i pairs = pair_lanes(_mm512_maskz_loadu_ps(present, x), high);
     _mm256_storeu_si256((void *)a, _mm512_castsi512_si256(pairs));
@@ -148,6 +153,8 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_
 static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b) {
   const __mmask16 present = first_lanes(cols);
   for (int p = 0; p < depth; p += 2, x += 2 * ldx, b += GROUP) {
+    __builtin_prefetch(x + COLUMNS_AHEAD * ldx);
+    __builtin_prefetch(x + (COLUMNS_AHEAD + 1) * ldx);
     const __m512 low = _mm512_maskz_loadu_ps(present, x);
     const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
     _mm512_storeu_si512(b, pair_lanes(low, high));
@@ -236,6 +243,7 @@ static void turn(int lines, const uint32_t *w, uint32_t *out, ptrdiff_t bgs) {
 const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .block = block16,
+    .block_next = block16_next,
     .strided = block16_strided,
     .pair_rows = pair_rows,
     .pair_row = pair_row,

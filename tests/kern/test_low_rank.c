@@ -1,0 +1,111 @@
+/* What an adapter adds to a product: in the tile or afterwards, the same bits. */
+#include "kern_test.h"
+
+#include "kern/matrix.h"
+
+typedef struct Case {
+  int m, n, k, rank;
+  float *x, *w, *bias, *low, *up; /* x [m,k], w [n,k] */
+  float *dy, *d, *down;           /* dy [m,n]; d [m,rank] and its panels, for dx */
+} Case;
+
+static float *panels(int n, int k) {
+  Ctx cx = {.arena = &arena};
+  float *w = randoms((size_t)(n * k)), *p = floats(gemm_packed_size(n, k));
+  gemm_pack(&cx, n, k, w, false, p);
+  free(w);
+  return p;
+}
+
+static Case make_case(int m, int n, int k, int rank) {
+  return (Case){.m = m,
+                .n = n,
+                .k = k,
+                .rank = rank,
+                .x = randoms((size_t)(m * k)),
+                .w = randoms((size_t)(n * k)),
+                .bias = randoms((size_t)n),
+                .low = randoms((size_t)(m * rank)),
+                .up = panels(n, rank),
+                .dy = randoms((size_t)(m * n)),
+                .d = randoms((size_t)(m * rank)),
+                .down = panels(k, rank)};
+}
+
+static void free_case(Case *c) {
+  free(c->x), free(c->w), free(c->bias), free(c->low), free(c->up);
+  free(c->dy), free(c->d), free(c->down);
+}
+
+/* A product of n columns, without the low rank in `apart`, with it in `together`. */
+static bool same(const Ctx *cx, const Case *c, const LowRank *l, int n, float *apart,
+                 float *together) {
+  gemm_forward_add(cx, c->m, n, c->rank, l->low, c->rank, l->up, apart, n);
+  const bool yes = same_bits(apart, together, (size_t)(c->m * n));
+  free(apart), free(together);
+  return yes;
+}
+
+static void check_weight(const Ctx *cx, const Case *c, bool in_out) {
+  const int m = c->m, n = c->n, k = c->k;
+  const LowRank up = {c->rank, c->low, c->up}, down = {c->rank, c->d, c->down};
+  float *packed = floats(gemm_packed_size(n, k));
+  uint16_t *packed16 = calloc(gemm16_packed_size(n, k), sizeof *packed16);
+  gemm_pack(cx, n, k, c->w, in_out, packed);
+  gemm16_pack(cx, n, k, c->w, in_out, packed16);
+  float *y[4], *dx[4];
+  for (int i = 0; i < 4; i++) y[i] = floats((size_t)(m * n)), dx[i] = randoms((size_t)(m * k));
+  gemm_forward(cx, m, n, k, c->x, k, packed, c->bias, y[0], n);
+  gemm_forward_low(cx, m, n, k, c->x, k, packed, c->bias, &up, y[1], n);
+  CHECK(same(cx, c, &up, n, y[0], y[1]));
+  CHECK(!gemm16_forward(cx, m, n, k, c->x, k, packed16, NULL, y[2], n));
+  CHECK(!gemm16_forward_low(cx, m, n, k, c->x, k, packed16, NULL, &up, y[3], n));
+  CHECK(same(cx, c, &up, n, y[2], y[3]));
+  memcpy(dx[1], dx[0], sizeof(float) * (size_t)(m * k));
+  CHECK(!gemm_dx(cx, m, n, k, c->dy, n, c->w, in_out, dx[0], k, true));
+  CHECK(!gemm_dx_low(cx, m, n, k, c->dy, n, c->w, in_out, &down, dx[1], k, true));
+  CHECK(same(cx, c, &down, k, dx[0], dx[1]));
+  CHECK(!gemm16_dx(cx, m, n, k, c->dy, n, packed16, dx[2], k, false));
+  CHECK(!gemm16_dx_low(cx, m, n, k, c->dy, n, packed16, &down, dx[3], k, false));
+  CHECK(same(cx, c, &down, k, dx[2], dx[3]));
+  free(packed), free(packed16);
+}
+
+static void check_matrix(const Ctx *cx, const Case *c, MatType type) {
+  const int m = c->m, n = c->n, k = c->k;
+  const LowRank up = {c->rank, c->low, c->up}, down = {c->rank, c->d, c->down};
+  Matrix *w = NULL;
+  CHECK(!matrix_new(&w, type, n, k));
+  CHECK(!matrix_put(cx, w, 0, n, c->w));
+  CHECK(!matrix_done(cx, w));
+  for (Compute compute = COMPUTE_F32; compute <= COMPUTE_BF16; compute++) {
+    const Ctx in = {cx->pool, cx->arena, compute};
+    float *y[2], *dx[2];
+    for (int i = 0; i < 2; i++) y[i] = floats((size_t)(m * n)), dx[i] = floats((size_t)(m * k));
+    CHECK(!matrix_forward(&in, m, w, c->x, k, c->bias, y[0], n));
+    CHECK(!matrix_forward_low(&in, m, w, c->x, k, c->bias, &up, y[1], n));
+    CHECK(same(cx, c, &up, n, y[0], y[1]));
+    CHECK(!matrix_dx(&in, m, w, c->dy, n, dx[0], k, false));
+    CHECK(!matrix_dx_low(&in, m, w, c->dy, n, &down, dx[1], k, false));
+    CHECK(same(cx, c, &down, k, dx[0], dx[1]));
+  }
+  matrix_free(w);
+}
+
+TEST(a_low_rank_within_a_product_has_the_bits_of_one_afterwards) {
+  static const int sizes[][4] = {{1, 1, 1, 1},       {1, 112, 70, 8},    {3, 130, 64, 13},
+                                 {9, 65, 33, 1},     {16, 200, 192, 8},  {70, 49, 47, 64},
+                                 {130, 100, 600, 8}, {300, 97, 130, 13}, {7, 1100, 1024, 8}};
+  Ctx cx = {.arena = &arena};
+  CHECK(!pool_new(&cx.pool, 2));
+  for (int p = 0; p < NPATHS && use_path(p); p++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      Case c = make_case(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
+      check_weight(&cx, &c, false);
+      check_weight(&cx, &c, true);
+      for (MatType type = MAT_F32; type <= MAT_NF4; type++) check_matrix(&cx, &c, type);
+      free_case(&c);
+    }
+  kern_select(NULL);
+  pool_free(cx.pool);
+}
