@@ -172,7 +172,7 @@ size_t kv_size(const AttnShape *s, int cap);
 /* A segment without keys in kv_blocks * kv_size reals. */
 KvSeg kv_segment(const AttnShape *s, real *memory, int cap);
 /* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim], with
- * v_dim v is not looked at.  Sets no len. */
+ * v_dim v is not looked at.  Sets no len.  A block of KV_BLOCK keys is for one thread at a time. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
 /* Numbers where none are stored yet that are read; seg->len is set. */
