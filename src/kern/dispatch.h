@@ -44,10 +44,10 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
-  /* block() with aks 1 for a panel, brs wide, that comes from memory: as much behind b is fetched
-   * meanwhile. */
+  /* block() with aks 1 of one panel, brs wide; next: k brs reals that are fetched meanwhile, or
+   * NULL. */
   void (*stream)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
-                 real *c, ptrdiff_t ldc, bool add);
+                 const real *next, real *c, ptrdiff_t ldc, bool add);
   /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
    * of GROUP */
   void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,

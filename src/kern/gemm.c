@@ -15,7 +15,10 @@ enum {
   DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
-  FEW_DEPTH = 192,      /* each of its blocks for all rows while the next is fetched; */
+  FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched, */
+  LONE_DEPTH = 64,      /* those of one tile; */
+  FEWEST = 4,           /* so many fetch */
+  AHEAD = 48,           /* inner steps ahead instead */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
@@ -145,7 +148,21 @@ typedef struct Forward {
   const LowRank *low;
   real *y;
   bool add, few;
+  int threads; /* for a guess only */
 } Forward;
+
+/* What is fetched with panel p's block at k0: the one that is multiplied after it.  Of a chunk's last a
+ * guess: all threads take chunks at one pace. */
+static const real *block_after(const Forward *f, int p, int k0, int p1) {
+  const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
+  const int step = f->m <= FEWEST ? AHEAD : f->depth;
+  if (f->m <= FEWEST || k0 + step < f->k)
+    return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
+  p++;
+  if (p == p1) p += (f->threads - 1) * f->panels;
+  if (p >= panels_of(f->n, f->ng) || (p >= p1 && f->row_chunks > 1)) return NULL;
+  return f->w + (size_t)(panels_first(f->n, f->ng, p) * GROUP) * (size_t)f->k;
+}
 
 void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
                   ptrdiff_t ldy) {
@@ -161,7 +178,8 @@ void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols
   }
 }
 
-static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth) {
+static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth,
+                          const real *next) {
   const int g0 = panels_first(f->n, f->ng, p);
   const int width = (panels_first(f->n, f->ng, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
@@ -171,7 +189,7 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   const real *w = f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step;
   const bool add = f->add || k0 > 0;
   if (f->few)
-    kernels()->stream(rows, cols, depth, x, f->ldx, w, step, y, f->ldy, add);
+    kernels()->stream(rows, cols, depth, x, f->ldx, w, step, next, y, f->ldy, add);
   else
     kernels()->block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
   if (k0 + depth < f->k) return;
@@ -191,7 +209,8 @@ static void forward_chunk(void *arg, int chunk, int worker) {
     int k0 = 0;
     do {
       const int depth = kern_min(f->depth, f->k - k0);
-      for (int i = p; i < p + together; i++) forward_block(f, r0, rows, i, k0, depth);
+      const real *next = f->few ? block_after(f, p, k0, p1) : NULL;
+      for (int i = p; i < p + together; i++) forward_block(f, r0, rows, i, k0, depth, next);
       k0 += f->depth;
     } while (k0 < f->k);
   }
@@ -229,6 +248,12 @@ static bool is_narrow(const Forward *f) {
   return f->n <= NARROW && f->m >= NARROW_LEAST && f->k > 0 && !f->ldw && !f->bias && !f->low;
 }
 
+static int depth_of(const Forward *f) {
+  if (f->ldw) return kern_min(DEPTH, rows_cached(f->ldw));
+  if (!f->few || f->m <= FEWEST) return DEPTH;
+  return f->m <= kernels()->mr ? LONE_DEPTH : FEW_DEPTH;
+}
+
 static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
   if (is_narrow(&f)) {
@@ -237,12 +262,11 @@ static void forward(const Ctx *cx, Forward f) {
     return;
   }
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
+  f.threads = pool_threads(cx->pool);
   f.few = !f.ldw && f.m <= FEW;
   f.rows = round_up(even_piece(f.m, ROWS), 8);
   f.row_chunks = kern_ceil(f.m, f.rows);
-  f.depth = even_piece(f.k, f.few   ? f.m <= kernels()->mr ? DEPTH : FEW_DEPTH
-                            : f.ldw ? kern_min(DEPTH, rows_cached(f.ldw))
-                                    : DEPTH);
+  f.depth = even_piece(f.k, depth_of(&f));
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   if (f.few)

@@ -14,18 +14,21 @@
 #include "kern/product16.h"
 
 enum {
-  ROWS = 256,            /* rows a chunk, which share a panel */
-  TURN_ROWS = 512,       /* when panels are turned for them */
-  PAIRS = 256,           /* pairs of inner steps a block at most: a panel of them in L1 */
-  TURN_PAIRS = 128,      /* the same when panels are made here */
-  LONG = 1024,           /* the same when no other rows want the panel */
-  ONE_TILE = 8,          /* rows at most that do not */
-  WIDTH = 3 * GROUP,     /* columns a panel */
-  FEW = 4,               /* rows at most whose tiles are twice as wide */
-  PANELS = 4,            /* at most, that share a chunk's rows of a */
-  CHUNKS = 16,           /* fewer panels a chunk rather than fewer chunks than this */
-  CHUNK_WORK = 1 << 17,  /* multiply-adds worth a chunk of their own */
-  NEAR = 1 << 16,        /* words of a chunk's rows of a that stay in L2 */
+  ROWS = 256,           /* rows a chunk, which share a panel */
+  TURN_ROWS = 512,      /* when panels are turned for them */
+  PAIRS = 256,          /* pairs of inner steps a block at most: a panel of them in L1 */
+  TURN_PAIRS = 128,     /* the same when panels are made here */
+  FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
+  LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
+  LONG = 1024,          /* the same for FEW rows, which fetch for themselves */
+  WIDTH = 3 * GROUP,    /* columns a panel */
+  FEW = 4,              /* rows at most whose tiles are twice as wide, */
+  ONE_TILE = 8,         /* that are one tile, */
+  STREAM = 64,          /* that panels come from memory for */
+  PANELS = 4,           /* at most, that share a chunk's rows of a */
+  CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
+  CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
+  NEAR = 1 << 16,       /* words of a chunk's rows of a that stay in L2 */
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
   PAIR_TILES = 2,        /* tiles of columns: whole lines of memory */
   UNPACK_STEPS = 64,
@@ -147,7 +150,7 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 /* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
 static const uint32_t *there(const Product *q, int panel, int p0) {
-  if (!q->w || q->source != PACKED || panel >= panel_count(q)) return NULL;
+  if (!q->w || q->source != PACKED || q->m <= FEW || panel >= panel_count(q)) return NULL;
   return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
 }
 
@@ -197,16 +200,19 @@ static void cut(Product *q) {
   q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
   if (q->source != PACKED)
     q->step = TURN_PAIRS * WIDTH / q->width;
-  else if (q->m <= ONE_TILE)
+  else if (q->m <= FEW)
     q->step = LONG;
-  else /* evenly */
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, PAIRS)), 8);
+  else { /* evenly */
+    const int pairs = q->m <= ONE_TILE ? LONE_PAIRS : q->m <= STREAM ? FEW_PAIRS : PAIRS;
+    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), 8);
+  }
 }
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
   const int panels = panel_count(q);
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
-  const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
+  const int shared =
+      kern_min(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
   q->threads = pool_threads(cx->pool);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;

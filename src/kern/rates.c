@@ -1,7 +1,12 @@
 #include "kern/rates.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/mem.h"
 #include "kern/dispatch.h"
@@ -25,6 +30,13 @@ static double now(clockid_t clock) {
   struct timespec t;
   clock_gettime(clock, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What a probe took is not to be seen in the memory of what is measured next. */
+static void give_back(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 /* `work` a second, of fn. */
@@ -117,6 +129,7 @@ static void probe_free(Probe *p) {
   mem_free_aligned(p->packed16);
   mem_free_aligned(p->y);
   mem_free_aligned(p->out);
+  give_back();
 }
 
 Status rate_product(const Ctx *cx, RateProduct what, int m, int n, int k, double seconds,
@@ -270,5 +283,6 @@ Status rate_read(const Ctx *cx, double seconds, Rate *bytes) {
   memset(r.x, 0, READ_BYTES); /* pages of our own */
   *bytes = best_rate(cx, read_all, &r, READ_BYTES, seconds);
   mem_free_aligned(r.x);
+  give_back();
   return GRPO_OK;
 }

@@ -31,11 +31,11 @@ local function step_seconds(w, engine, ids, n, runs)
 end
 
 -- Rows of one form of the weights.
-local function rows_of(w, config, rates, how, runs)
+local function rows_of(w, config, probe, how, runs)
   local model = measure.model(config, how)
-  measure.forget_peak()
   local sizes, rows = workloads.sizes(config), {}
-  local limits = floor.rates(rates, how.compute, how.weights)
+  local limits = floor.rates(probe(), how.compute, how.weights)
+  measure.forget_peak()
   local engine <close> = core.engine { model = model, prompts_per_step = 1,
     group_size = w.sequences[#w.sequences], max_prompt_tokens = w.prompt, max_new_tokens = w.new }
   local ids = {}
@@ -62,12 +62,12 @@ end
 
 -- o: { runs =, compute = list, weights = list }
 function decode.measure(w, probe, o)
-  local rates, config, rows = probe(), workloads.config(w), {}
+  local config, rows = workloads.config(w), {}
   for _, compute in ipairs(o.compute) do
     for _, weights in ipairs(o.weights) do
       if sensible(compute, weights) then
         local how = { compute = compute, weights = weights }
-        table.move(rows_of(w, config, rates, how, o.runs), 1, #w.sequences, #rows + 1, rows)
+        table.move(rows_of(w, config, probe, how, o.runs), 1, #w.sequences, #rows + 1, rows)
       end
     end
   end

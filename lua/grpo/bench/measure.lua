@@ -13,18 +13,19 @@ measure.phases = { "generate", "reference", "reward", "forward", "backward", "op
 
 local function by_cores(_, rate) return rate end
 
--- { own, blas = FLOPs a second of f32 at size^3, f32: the better; bf16: ours; read = bytes a second }: the best so
--- far, by core time, so that neighbours do not lower the floor.
-function measure.rates(size, seconds, rates)
-  rates = rates or { own = 0.0, blas = 0.0, bf16 = 0.0, read = 0.0 }
-  local function best(name, what)
-    rates[name] = math.max(rates[name], by_cores(core.rate_product(what, size, size, size, seconds)))
-  end
-  best("own", "forward")
-  best("blas", "blas_forward")
-  best("bf16", "bf16_forward")
-  rates.read = math.max(rates.read, by_cores(core.rate_read(seconds)))
+-- { own, blas = FLOPs a second of f32 at size^3, f32: the better; bf16: ours; read = bytes a second }, by core time,
+-- so that neighbours do not lower the floor: each the best of what `seconds` allow.
+function measure.rates(size, seconds)
+  local function product(what) return by_cores(core.rate_product(what, size, size, size, seconds)) end
+  local rates = { own = product "forward", blas = product "blas_forward", bf16 = product "bf16_forward",
+    read = by_cores(core.rate_read(seconds)) }
   rates.f32 = math.max(rates.own, rates.blas)
+  return rates
+end
+
+local function better(a, b)
+  local rates = {}
+  for name, rate in pairs(a) do rates[name] = math.max(rate, b[name]) end
   return rates
 end
 
@@ -164,6 +165,25 @@ local function medians(list)
   return result
 end
 
+-- What step i could have taken: at the better of the rates before it and after it.  The machine's change by the
+-- minute, that of memory by up to a factor of 2 where it is a virtual one.
+local function floors(w, sizes, rates, how)
+  local list = {}
+  for i = 1, #rates - 1 do
+    local r = floor.rates(better(rates[i], rates[i + 1]), how.compute, how.weights)
+    list[i] = floor.of(w, sizes, r, true)
+  end
+  return list
+end
+
+-- Each step over its own floor; name: "step" by the clock, "cores" by core time.
+local function ratios(times, limits, name)
+  local list = {}
+  for i, t in ipairs(times) do list[i] = t[name] / limits[i].step end
+  table.sort(list)
+  return list
+end
+
 local function sft_seconds(w, engine, runs)
   local rows, times = {}, {}
   for r = 1, w.sft.rows do
@@ -179,22 +199,36 @@ local function sft_seconds(w, engine, runs)
   return statistics.median(times)
 end
 
--- how: { compute =, weights =, sharing =, reuse_rollout = }.  Returns { seconds = by phase (medians), best, worst =
--- least and longest step, core_seconds = least step by core time, sft =, peak_bytes =, others = cores }.
-function measure.steps(w, runs, how)
+-- how: { compute =, weights =, sharing =, reuse_rollout = }; probe(): the rates, taken before each step and after the
+-- last.  Returns { seconds = by phase (medians), best, worst = least and longest step, core_seconds = least step by
+-- core time, rates, floor (medians), ratio (median), best_ratio, core_ratio (least), sft =, peak_bytes =,
+-- others = cores }.
+function measure.steps(w, sizes, probe, runs, how)
   local model, reference = make_models(w, how)
   w.tokens = model.config.vocab_size
-  measure.forget_peak()
-  local engine <close> = make_engine(w, model, reference, how)
-  local prompts, times = prompts_of(w, how.sharing), {}
-  step(w, engine, prompts, 0, how)
+  local peak = 0
+  local function watched(fn, ...) -- probes take memory too
+    measure.forget_peak()
+    local result = fn(...)
+    peak = math.max(peak, core.mem().peak_rss)
+    return result
+  end
+  local engine <close> = watched(make_engine, w, model, reference, how)
+  local prompts, times, rates = prompts_of(w, how.sharing), {}, {}
+  watched(step, w, engine, prompts, 0, how)
   local others = measure.watch_others()
-  for i = 1, runs do times[i] = step(w, engine, prompts, i, how) end
-  local steps = column(times, "step")
+  for i = 1, runs do
+    rates[i] = probe()
+    times[i] = watched(step, w, engine, prompts, i, how)
+  end
+  rates[runs + 1] = probe()
+  local steps, limits = column(times, "step"), floors(w, sizes, rates, how)
+  local by_clock = ratios(times, limits, "step")
   local row = { seconds = medians(times), best = math.min(table.unpack(steps)), worst = math.max(table.unpack(steps)),
-    core_seconds = math.min(table.unpack(column(times, "cores"))), others = others() }
+    core_seconds = math.min(table.unpack(column(times, "cores"))), others = others(), rates = medians(rates),
+    floor = medians(limits), ratio = statistics.median(by_clock), best_ratio = by_clock[1],
+    core_ratio = ratios(times, limits, "cores")[1], peak_bytes = peak }
   if w.sft and how.sharing and not how.reuse_rollout then row.sft = sft_seconds(w, engine, runs) end
-  row.peak_bytes = core.mem().peak_rss
   return row
 end
 
@@ -220,27 +254,21 @@ end
 function measure.workload(w, probe, o)
   local config = workloads.config(w)
   local sizes = workloads.sizes(config, w.lora and w.lora.rank)
-  local result, rates = { name = w.name, title = w.title, runs = o.runs, rows = {},
-    shape = { prompts = w.prompts, group = w.group, prompt = w.prompt, new = w.new } }, nil
+  local tokens = w.prompts * w.group * w.new
+  local result = { name = w.name, title = w.title, runs = o.runs, rows = {},
+    shape = { prompts = w.prompts, group = w.group, prompt = w.prompt, new = w.new } }
   for _, how in ipairs(variants(w, o)) do
-    rates = probe()
-    local row = measure.steps(w, o.runs, how)
+    local row = measure.steps(w, sizes, probe, o.runs, how)
+    local r = floor.rates(row.rates, how.compute, how.weights)
     row.compute, row.weights = how.compute, how.weights
     row.shared_prompt, row.reuse_rollout = how.sharing, how.reuse_rollout
-    result.rows[#result.rows + 1] = row
-  end
-  local tokens = w.prompts * w.group * w.new
-  for _, row in ipairs(result.rows) do
-    local r = floor.rates(rates, row.compute, row.weights)
-    row.floor = floor.of(w, sizes, r, true)
-    row.ratio, row.best_ratio = row.seconds.step / row.floor.step, row.best / row.floor.step
-    row.core_ratio = row.core_seconds / row.floor.step
     row.tokens_per_second = { generate = tokens / row.seconds.generate, step = tokens / row.seconds.step }
     if not row.shared_prompt then row.own_floor = floor.of(w, sizes, r, false) end
     if row.sft then
       row.sft = { seconds = row.sft, floor = floor.sft(w, sizes, r),
         tokens_per_second = w.sft.rows * w.sft.tokens / row.sft }
     end
+    result.rows[#result.rows + 1] = row
   end
   return result
 end

@@ -18,7 +18,8 @@ local command = {
   help = [[
 First the rates of this machine: the product of 2048^3 in f32 (the better of our kernel and OpenBLAS) and in
 bf16, and reading memory.  Then GRPO steps of models with random weights, by phase, medians of N runs (3) after
-one to warm up, beside the floor: the same arithmetic at those rates, with the prompt computed once a group.
+one to warm up, beside the floor: the same arithmetic, with the prompt computed once a group, at the better of the
+rates that are measured again before and after each step.
 
   W1  GPT-2 of 6 layers of 384, 65 characters: 32 prompts of 1 x 4 completions of 70; full training
   W2  Llama of 4 layers of 256, 256 bytes: 8 prompts of 96 x 8 completions of 96; full training
@@ -121,11 +122,8 @@ function command.run(o)
   flags.threads(o)
   local smoke = names[1] == "smoke"
   local m = machine(smoke and 64 or 2048)
-  local function probe()
-    m.rates = measure.rates(m.size, smoke and 0.01 or 0.3, m.rates)
-    return m.rates
-  end
-  probe()
+  local function probe() return measure.rates(m.size, smoke and 0.01 or 0.2) end
+  m.rates = measure.rates(m.size, smoke and 0.01 or 0.5)
   display("machine", m)
   local report = { machine = m, workloads = {} }
   for _, name in ipairs(names) do measure_one(name, report, probe, how, display) end

@@ -3,8 +3,8 @@
  * A register tile holds mr rows by ng groups of GROUP columns; k runs in
  * order, so an output's bits do not depend on the tile that it falls into.
  */
-/* b is fetched some inner steps ahead; further where it comes from memory, once. */
-enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16, STREAM_AHEAD = 48 };
+/* b is fetched some inner steps ahead, where the next block is not fetched as a whole */
+enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16 };
 
 #define TILE_ARGS                                                                                  \
   int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t brs, ptrdiff_t bgs, \
@@ -63,18 +63,15 @@ static inline void fetch_rows(const real *c, ptrdiff_t ldc, int rows, int cols) 
     for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
 }
 
-/* stream: b goes on behind itself, and a tile fetches its share of the next block meanwhile; a lone
- * tile what it needs itself. */
+/* next: what tiles fetch a share each of, k brs reals; NULL: they fetch what they need soon */
 static inline __attribute__((always_inline)) void
 blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
-       ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, const bool stream) {
-  const int shares = stream ? kern_ceil(m, TILE_MR) : 1;
-  const ptrdiff_t step = brs / shares;
+       ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc, bool add) {
+  const ptrdiff_t step = next ? kern_ceil((int)brs, kern_ceil(m, TILE_MR)) : brs;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP), cols = kern_min(n - j, TILE_NG * GROUP);
     g = left == TILE_NG + 1 && TILE_NG > 2 ? TILE_NG - 1 : kern_min(left, TILE_NG);
-    const real *bj = b + j / GROUP * bgs;
-    const real *fetch = bj + (shares > 1 ? k : stream ? STREAM_AHEAD : FETCH_AHEAD) * brs;
+    const real *bj = b + j / GROUP * bgs, *fetch = next ? next : bj + FETCH_AHEAD * brs;
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
       if (rows > TILE_MR) rows = rows < 2 * TILE_MR ? (rows + 1) / 2 : TILE_MR;
@@ -88,19 +85,19 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const r
       else
         edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ars, ars, aks, bj, brs, bgs,
                   c + i * ldc + j, ldc, add, fetch, step);
-      if (shares > 1) fetch += k * step;
+      if (next) fetch += k * step;
     }
   }
 }
 
 static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                   ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
-  blocks(m, n, k, a, ars, aks, b, brs, bgs, c, ldc, add, false);
+  blocks(m, n, k, a, ars, aks, b, brs, bgs, NULL, c, ldc, add);
 }
 
 static void stream(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
-                   real *c, ptrdiff_t ldc, bool add) {
-  blocks(m, n, k, a, ars, 1, b, brs, GROUP, c, ldc, add, true);
+                   const real *next, real *c, ptrdiff_t ldc, bool add) {
+  blocks(m, n, k, a, ars, 1, b, brs, GROUP, next, c, ldc, add);
 }
 
 /* v_get and v_put, also for a vector wholly behind the end */

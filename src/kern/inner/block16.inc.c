@@ -5,13 +5,18 @@
  * accumulator an output, so an output's bits do not depend on the tile that it falls into.
  * The file that includes this one has defined v_dot, v_word and TILES16 besides what vec.inc.c wants.
  */
-enum { FETCH_AHEAD = 16 }; /* pairs: the groups' streams are too many for the CPU */
+enum {
+  FETCH_AHEAD = 16, /* pairs: the groups' streams are too many for the CPU */
+  SHARES = 4        /* tiles of rows at most that share the fetching of the next block */
+};
 
 typedef struct Tile16 {
   int pairs;
   const uint32_t *a, *b;
-  ptrdiff_t bgs, fetch; /* words: between groups of b; to what is fetched meanwhile */
-  const uint32_t *next; /* instead: a line a step from here on, into L2 */
+  ptrdiff_t bgs;         /* words between groups of b, */
+  const uint32_t *fetch; /* and of what is fetched meanwhile, */
+  ptrdiff_t fetch_step;  /* so many words a pair; */
+  const uint32_t *next;  /* instead: a line a step from here on, into L2 */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -23,8 +28,8 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
   enum { MAXV = TILE16_MAXV };
   const int nv = ng * PER_GROUP;
   const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->pairs, aps = mr == TILE16_MR ? TILE16_MR : 1;
-  const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch = t->fetch;
-  const uint32_t *a = t->a, *b = t->b, *ahead = t->next;
+  const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch_step = t->fetch_step;
+  const uint32_t *a = t->a, *b = t->b, *fetch = t->fetch, *ahead = t->next;
   real *c = t->c;
   const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
   vec acc[TILE16_MR][MAXV];
@@ -38,8 +43,10 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     if (near) {
       __builtin_prefetch(ahead, 0, 2);
       ahead += GROUP;
-    } else
-      UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(b + g * bgs + fetch);
+    } else {
+      UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
+      fetch += fetch_step;
+    }
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
     if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
@@ -103,12 +110,13 @@ static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols
     for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
 }
 
-/* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  It is fetched by
- * the tiles behind the first, a group each; the first, and a lone one, fetches what it needs itself
- * soon, and without `next` the last of several what is behind this block. */
+/* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  A few tiles of rows
+ * fetch a share of it each.  Of more, those behind the first, a group each; the first fetches what it
+ * needs itself soon, and without `next` the last of several what is behind this block. */
 static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
                          ptrdiff_t bgs, const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
-  const int most = tile16_groups(tile16_rows(m));
+  const int most = tile16_groups(tile16_rows(m)), row_tiles = kern_ceil(m, TILE16_MR);
+  const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP);
     g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
@@ -119,19 +127,24 @@ static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint3
         fetch_rows16(c + (i + rows) * ldc + j, ldc, kern_min(TILE16_MR, m - i - rows), cols);
       else if (add)
         fetch_rows16(c + j + g * GROUP, ldc, kern_min(TILE16_MR, m), cols);
-      const int group = i / TILE16_MR - 1;
-      const bool near = i > 0 && next && cols == g * GROUP && rows == TILE16_MR;
-      const Tile16 t = {.pairs = pairs,
-                        .a = a + (ptrdiff_t)i * pairs,
-                        .b = b + j / GROUP * bgs,
-                        .bgs = bgs,
-                        .fetch = (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) *
-                                 (ptrdiff_t)GROUP,
-                        .next = near && group < g ? next + (j / GROUP + group) * bgs : NULL,
-                        .c = c + i * ldc + j,
-                        .ldc = ldc,
-                        .add = add};
-      if (near && group < g)
+      const int group = (i - 1) / TILE16_MR;
+      const bool near =
+          !shared && next && i > 0 && group < g && cols == g * GROUP && rows == TILE16_MR;
+      Tile16 t = {.pairs = pairs,
+                  .a = a + (ptrdiff_t)i * pairs,
+                  .b = b + j / GROUP * bgs,
+                  .bgs = bgs,
+                  .fetch_step = GROUP,
+                  .c = c + i * ldc + j,
+                  .ldc = ldc,
+                  .add = add};
+      t.fetch = t.b + (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP;
+      if (shared) {
+        t.fetch_step = kern_ceil(GROUP, row_tiles);
+        t.fetch = next + j / GROUP * bgs + kern_ceil(i, TILE16_MR) * t.fetch_step * pairs;
+      } else if (near)
+        t.next = next + (j / GROUP + group) * bgs;
+      if (near)
         near16[g - 1](&t);
       else if (cols == g * GROUP)
         tiles16[rows - 1][g - 1](&t);
