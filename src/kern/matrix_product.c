@@ -13,7 +13,8 @@
 
 enum {
   ROWS = 256,           /* rows a chunk: unpacking is shared by them */
-  DEPTH = 256,          /* inner steps unpacked at a time, in L1 */
+  DEPTH = 256,          /* inner steps unpacked at a time, in L1, */
+  SHORT_DEPTH = 64,     /* for FEW rows, which hide less of it */
   WIDTH = 3 * GROUP,    /* columns unpacked at a time */
   PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
@@ -28,6 +29,7 @@ enum {
 typedef struct Product {
   const Matrix *w;
   int m, rows, row_chunks, panels; /* rows and panels a chunk */
+  int depth;                       /* inner steps unpacked at a time */
   const real *x;                   /* forward: x; dx: dy */
   ptrdiff_t ldx, ldy;
   const real *bias;
@@ -62,7 +64,7 @@ static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn 
 static const real *unpacked(const Product *q, int g, int groups, int k0, int depth, real *scratch,
                             ptrdiff_t *stride) {
   const Matrix *w = q->w;
-  *stride = DEPTH * GROUP;
+  *stride = q->depth * GROUP;
   for (int i = 0; i < groups; i++) {
     real *block = scratch + i * *stride;
     matrix_unpack(w, g + i, k0, depth, block);
@@ -74,7 +76,7 @@ static const real *unpacked(const Product *q, int g, int groups, int k0, int dep
 static void forward_panel(const Product *q, int r0, int rows, int panel, int k0, real *scratch) {
   const Matrix *w = q->w;
   const int at = panel * WIDTH, cols = kern_min(WIDTH, w->n - at);
-  const int depth = kern_min(DEPTH, w->k - k0);
+  const int depth = kern_min(q->depth, w->k - k0);
   real *y = q->y + r0 * q->ldy + at;
   ptrdiff_t stride;
   const real *b = unpacked(q, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
@@ -91,7 +93,7 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
   const int p0 = chunk / q->row_chunks * q->panels;
   const int p1 = kern_min(p0 + q->panels, kern_ceil(q->w->n, WIDTH));
-  for (int k0 = 0; k0 < q->w->k; k0 += DEPTH)
+  for (int k0 = 0; k0 < q->w->k; k0 += q->depth)
     for (int p = p0; p < p1; p++)
       forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
 }
@@ -151,6 +153,7 @@ static Status few_forward(const Ctx *cx, Product *q) {
 static Status forward(const Ctx *cx, Product *q) {
   if (are_few(q)) return few_forward(cx, q);
   const int panels = kern_ceil(q->w->n, WIDTH);
+  q->depth = q->m <= FEW ? SHORT_DEPTH : DEPTH;
   q->rows = rows_a_chunk(q->m);
   q->row_chunks = kern_ceil(q->m, q->rows);
   q->panels = panels_a_chunk(q, (double)kern_min(q->m, q->rows) * q->w->k * WIDTH, panels);
@@ -229,6 +232,7 @@ static void dx_chunk(void *arg, int chunk, int worker) {
 
 static Status dx(const Ctx *cx, Product *q) {
   q->panels = 1;
+  q->depth = DEPTH;
   q->rows = rows_a_chunk(q->m);
   q->row_chunks = kern_ceil(q->m, q->rows);
   return run(cx, q, kern_ceil(q->w->k, DX_WIDTH), (size_t)(DX_DEPTH + GROUP) * DX_WIDTH, dx_chunk,

@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) int narrow_line(const MatType type)
   return type == MAT_NF4 ? NF4_STEPS : type == MAT_INT8 ? 4 : 2;
 }
 
-enum { NARROW_AHEAD = 16 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
+enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
 
 /* acc[i][j] += x[i][p] * value for all rows and vectors of a step */
 #define NARROW_FMA(p, value)                                                                       \
@@ -55,7 +55,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
 #define NARROW_AT(j, p) ((j) / PER_GROUP * a->stride + (p)*GROUP + (j) % PER_GROUP * LANES)
   for (; p + line <= a->depth; p += line, at += 64) {
     /* behind a group's last line is the next group, which is under way: on to the next tile's */
-    const bool within = type != MAT_INT8 || p + NARROW_AHEAD * line < a->depth;
+    const bool within = p + NARROW_AHEAD * line < a->depth;
     const ptrdiff_t over = within ? 0 : (ng - 1) * a->stride;
     UNROLL for (int g = 0; g < ng; g++)
         __builtin_prefetch(at + (g * a->stride + over) * narrow_bytes(type) + NARROW_AHEAD * 64);

@@ -69,22 +69,28 @@ static void widen_f16(size_t n, const uint16_t *x, real *y) {
   for (size_t i = 0; i < n; i += LANES) v_store(y + i, v_f16(x + i));
 }
 
+/* What is unpacked next is fetched: the same number of steps behind these. */
 static void widen_int8(int depth, const int8_t *q, const real *scale, real *y) {
   vec s[PER_GROUP];
   UNROLL for (int j = 0; j < PER_GROUP; j++) s[j] = v_load(scale + j * LANES);
-  for (int p = 0; p < depth; p++, q += GROUP, y += GROUP)
+  const ptrdiff_t next = depth * GROUP;
+  for (int p = 0; p < depth; p++, q += GROUP, y += GROUP) {
+    if (p % 4 == 0) __builtin_prefetch(q + next);
     UNROLL for (int j = 0; j < PER_GROUP; j++) v_store(y + j * LANES, v_int8(q + j * LANES) * s[j]);
+  }
 }
 
 static void widen_nf4(int depth, const uint32_t *cells, const real *scale, real *y) {
   const Nf4Table table = nf4_table();
-  for (int p = 0; p < depth; p += NF4_STEPS, cells += GROUP, y += NF4_STEPS * GROUP)
+  for (int p = 0; p < depth; p += NF4_STEPS, cells += GROUP, y += NF4_STEPS * GROUP) {
+    __builtin_prefetch(cells + depth / NF4_STEPS * GROUP);
     UNROLL for (int j = 0; j < PER_GROUP; j++) {
       const vec s = v_load(scale + j * LANES);
       ivec code = v_words(cells + j * LANES);
       UNROLL for (int i = 0; i < NF4_STEPS; i++, code >>= 4)
           v_store(y + i * GROUP + j * LANES, v_nf4(table, code) * s);
     }
+  }
 }
 
 #ifndef V_SQUARE
