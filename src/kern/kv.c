@@ -106,6 +106,18 @@ static void store_values(const AttnShape *s, const KvSeg *seg, int h, int at, in
       memcpy(to, v, sizeof(real) * hd);
 }
 
+/* A decoding step writes to a line of memory for every channel of a key, or two: all are asked for
+ * before the first is waited for. */
+static void fetch_lines(const AttnShape *s, const KvSeg *seg, int key) {
+  const ptrdiff_t line = (ptrdiff_t)KV_BLOCK, words = kern_ceil(s->head_dim, 2);
+  for (int h = 0; h < s->kv_heads; h++) {
+    const uint32_t *k = kv_key_words(s, seg, h, key - key % KV_BLOCK);
+    const uint32_t *v = kv_value_words(s, seg, h, key);
+    for (ptrdiff_t c = 0; c < words; c++) __builtin_prefetch(k + c * line, 1);
+    for (int c = 0; c < s->head_dim; c += GROUP) __builtin_prefetch(v + c, 1);
+  }
+}
+
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv) {
   const int hd = s->head_dim;
@@ -114,6 +126,7 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
     store_rows(s, seg, at, n, k, ldk);
     return;
   }
+  if (words && n == 1) fetch_lines(s, seg, at);
   for (int h = 0; h < s->kv_heads; h++, k += hd, v += hd) {
     for (int t = 0, m; t < n; t += m) {
       const int key = at + t, in_block = key % KV_BLOCK;
