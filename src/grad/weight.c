@@ -61,6 +61,12 @@ Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real 
   const int n = weight_outputs(w, in_out), k = weight_inputs(w, in_out);
   const Ctx c = matrix_ctx(cx, w);
   if (w->mat) return matrix_dx_low(&c, m, w->mat, dy, n, low, dx, k, add);
+  if (weight_in_bf16(w) && w->turned16)
+    return gemm16_dx_turned(cx, m, n, k, dy, n, w->turned16, low, dx, k, add);
+  if (!weight_in_bf16(w) && w->turned) {
+    gemm_dx_turned(cx, m, n, k, dy, n, w->turned, low, dx, k, add);
+    return GRPO_OK;
+  }
   if (!weight_in_bf16(w)) return gemm_dx_low(cx, m, n, k, dy, n, w->data, in_out, low, dx, k, add);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor ready;

@@ -366,6 +366,21 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
   return GRPO_OK;
 }
 
+void gemm_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                    const real *turned, const LowRank *low, real *dx, int lddx, bool add) {
+  forward(cx, (Forward){.m = m,
+                        .n = k,
+                        .k = n,
+                        .ng = kernels()->ng,
+                        .x = dy,
+                        .ldx = lddy,
+                        .w = turned,
+                        .low = low,
+                        .y = dx,
+                        .ldy = lddx,
+                        .add = add});
+}
+
 /* ---- dx of a weight that is in panels only: blocks of it are turned, for all rows of a chunk ---- */
 typedef struct Turned {
   int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */

@@ -125,6 +125,12 @@ Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int ldd
   return matrix_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
 }
 
+Status gemm16_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const uint16_t *turned, const LowRank *low, real *dx, int lddx, bool add) {
+  const Matrix w = matrix_of(k, n, turned);
+  return product16_dx_turned(cx, m, &w, dy, lddy, low, dx, lddx, add);
+}
+
 Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                  int ldx, bool in_out, real *dw, bool add) {
   if (in_out) return gemm16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);

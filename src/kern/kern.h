@@ -79,6 +79,9 @@ void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx
                       const real *packed, const real *bias, const LowRank *low, real *y, int ldy);
 Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                    bool in_out, const LowRank *low, real *dx, int lddx, bool add);
+/* The same from panels of the transposed weight, gemm_pack(cx, k, n, w, !in_out, turned): the same bits. */
+void gemm_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                    const real *turned, const LowRank *low, real *dx, int lddx, bool add);
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
@@ -112,6 +115,9 @@ Status gemm16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int
                           int ldy);
 Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                      const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add);
+/* The same from gemm16_pack(cx, k, n, w, !in_out, turned), where kern_bf16(): the same bits. */
+Status gemm16_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const uint16_t *turned, const LowRank *low, real *dx, int lddx, bool add);
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows */
 Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                  int ldx, bool in_out, real *dw, bool add);

@@ -311,6 +311,23 @@ Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdi
   return product(cx, &q, w->n, dy, lddy, "dx in bf16");
 }
 
+Status product16_dx_turned(const Ctx *cx, int m, const Matrix *turned, const real *dy,
+                           ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
+  const int pairs = kern_ceil(turned->k, 2);
+  Product q = {.m = m,
+               .n = turned->n,
+               .pairs = pairs,
+               .source = PACKED,
+               .w = turned,
+               .b = turned->data,
+               .bgs = (ptrdiff_t)pairs * GROUP,
+               .low = low,
+               .c = dx,
+               .ldc = lddx,
+               .add = add};
+  return product(cx, &q, turned->k, dy, lddy, "dx in bf16");
+}
+
 typedef struct Columns {
   int m, k, groups; /* groups a chunk */
   const real *x;

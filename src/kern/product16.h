@@ -11,6 +11,9 @@ Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, p
                          const real *bias, const LowRank *low, real *y, ptrdiff_t ldy);
 Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy,
                     const LowRank *low, real *dx, ptrdiff_t lddx, bool add);
+/* dx by the transposed weight [k, n], MAT_BF16 */
+Status product16_dx_turned(const Ctx *cx, int m, const Matrix *turned, const real *dy,
+                           ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add);
 Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
                     const real *x, ptrdiff_t ldx, real *dw, bool add);
 

@@ -276,6 +276,7 @@ size_t plan_weight_bytes(const ModelPlan *p, bool train) {
     } else {
       plain += param_room(&m->param[i]);
       if (!p->settled || !model_settles(m, i)) panels += model_panel_bytes(m, i);
+      if (train && !p->lora_rank) panels += model_turned_bytes(m, i);
     }
   }
   model_release(m);

@@ -156,6 +156,7 @@ int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
 size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
 size_t model_panel_bytes(const Model *m, int i);   /* of parameter i; 0: none */
+size_t model_turned_bytes(const Model *m, int i);  /* further ones, while it is trained */
 
 /* ---- adapters (lora.c, peft.c) ---- */
 /* A and B as adapter_config.json (its text; `where` names it in messages) says: names and shapes,

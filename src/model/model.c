@@ -44,9 +44,24 @@ size_t param_room(const Param *p) {
 /* Reals of the model's own memory that a parameter takes. */
 static size_t own_reals(const Param *p) { return p->t.mat && !p->t.mat->lent ? 0 : param_room(p); }
 
+static size_t whole_lines(size_t bytes) {
+  const size_t line = ALIGN_REALS * sizeof(real);
+  return (bytes + line - 1) / line * line;
+}
+
+/* Backward reads float32 rows as they are, if they are an output's; bf16 would be turned for each unit. */
+size_t model_turned_bytes(const Model *m, int i) {
+  const Param *p = &m->param[i];
+  int n, k;
+  if (!has_panels(m, &p->t) || p->by_head) return 0;
+  param_outputs_inputs(p, &n, &k);
+  if (m->compute == COMPUTE_BF16)
+    return kern_bf16() ? whole_lines(gemm16_packed_size(k, n) * sizeof(uint16_t)) : 0;
+  return p->in_out ? whole_lines(gemm_packed_size(k, n) * sizeof(real)) : 0;
+}
+
 size_t model_panel_bytes(const Model *m, int i) {
   const Param *p = &m->param[i];
-  const size_t line = ALIGN_REALS * sizeof(real);
   int n, k;
   if (!has_panels(m, &p->t)) return 0;
   param_outputs_inputs(p, &n, &k);
@@ -54,29 +69,35 @@ size_t model_panel_bytes(const Model *m, int i) {
   const size_t numbers = p->by_head                   ? latent_panels(&s, m->compute)
                          : m->compute == COMPUTE_BF16 ? gemm16_packed_size(n, k)
                                                       : gemm_packed_size(n, k);
-  const size_t bytes = numbers * (m->compute == COMPUTE_BF16 ? sizeof(uint16_t) : sizeof(real));
-  return (bytes + line - 1) / line * line;
+  return whole_lines(numbers * (m->compute == COMPUTE_BF16 ? sizeof(uint16_t) : sizeof(real)));
 }
 
-static void place_panels(const Model *m, int i, void *panels) {
+static void place_panels(const Model *m, int i, void *panels, void *turned) {
   Tensor *t = &m->param[i].t;
   const bool bf16 = m->compute == COMPUTE_BF16;
   t->compute = m->compute;
   t->packed = bf16 ? NULL : panels;
   t->packed16 = bf16 ? panels : NULL;
+  t->turned = bf16 ? NULL : turned;
+  t->turned16 = bf16 ? turned : NULL;
+}
+
+static size_t turned_bytes(const Model *m, int i) {
+  return m->trainable && !m->lora ? model_turned_bytes(m, i) : 0;
 }
 
 static Status allocate_panels(Model *m) {
   size_t at = 0, n = 0;
-  for (int i = 0; i < m->nparams; i++) n += model_panel_bytes(m, i);
+  for (int i = 0; i < m->nparams; i++) n += model_panel_bytes(m, i) + turned_bytes(m, i);
   mem_free_aligned(m->panels);
   m->panels_of = NULL;
   m->panels = mem_alloc_aligned(n);
   if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    const size_t size = model_panel_bytes(m, i);
-    place_panels(m, i, size ? (char *)m->panels + at : NULL);
-    at += size;
+    const size_t size = model_panel_bytes(m, i), turned = turned_bytes(m, i);
+    char *panels = (char *)m->panels + at;
+    place_panels(m, i, size ? panels : NULL, turned ? panels + size : NULL);
+    at += size + turned;
   }
   m->panels_of = kern_name();
   m->stale = true;
@@ -159,6 +180,8 @@ Status model_pack(Model *m, const Ctx *cx) {
     param_outputs_inputs(p, &n, &k);
     if (p->t.packed) gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
     if (p->t.packed16) gemm16_pack(cx, n, k, p->t.data, p->in_out, p->t.packed16);
+    if (p->t.turned) gemm_pack(cx, k, n, p->t.data, !p->in_out, p->t.turned);
+    if (p->t.turned16) gemm16_pack(cx, k, n, p->t.data, !p->in_out, p->t.turned16);
   }
   m->stale = false;
   return GRPO_OK;
@@ -208,7 +231,7 @@ Status model_set_trainable(Model *m, bool on) {
   }
   m->trainable = on;
   model_zero_grad(m);
-  return GRPO_OK;
+  return allocate_panels(m);
 }
 
 Status model_reserve_positions(Model *m, int positions) {
