@@ -20,7 +20,7 @@ local NOTE = "# Completion of grpo's commands, flags, options, runs and files in
 local options, valued = {}, {}
 for _, row in ipairs(core.options()) do
   local simple = row.type:gsub("function", ""):gsub("table", ""):gsub("list", ""):gsub("dataset", ""):find("%l")
-  if simple and not row.later then
+  if simple then
     options[#options + 1] = row.path
     local values = {}
     for _, choice in ipairs(row.type:find("enum") and row.choices or {}) do values[#values + 1] = choice end

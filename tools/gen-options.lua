@@ -98,7 +98,6 @@ end
 local function markdown_row(row)
   local doc = row.doc:gsub("|", "\\|")
   if row.live then doc = doc .. " *(live)*" end
-  if row.later then doc = "**not in this version**: " .. doc end
   local default = row.default ~= nil and ("`%s`"):format(value_text(row.default):gsub("|", "\\|")) or ""
   return ("| `%s` | %s | %s | %s |"):format(row.path, type_text(row), default, doc)
 end
@@ -179,7 +178,7 @@ for _, row in ipairs(rows) do
       field(name, part, inner .. (at == row.path and " " .. row.doc or ""))
     elseif at == row.path then
       local default = row.default ~= nil and (" (default %s)"):format(value_text(row.default)) or ""
-      field(name, part, ("%s %s%s%s"):format(cats(row), row.later and "not in this version: " or "", row.doc, default))
+      field(name, part, ("%s %s%s"):format(cats(row), row.doc, default))
     end
     name = inner
   end

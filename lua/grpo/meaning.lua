@@ -29,14 +29,7 @@ local function hint(name, known)
   return near and (", did you mean '%s'?"):format(near) or ""
 end
 
--- Options of a later version are refused when somebody sets them, never ignored.
-local function check_version(config, origin, complain)
-  for _, row in ipairs(core.options()) do
-    local from = row.later and origin(row.path) or "default"
-    if from ~= "default" and value_at(config, row.path) then
-      complain(row.path, "not in this version of grpo (%s); remove the option", row.doc)
-    end
-  end
+local function check_texts(config, complain)
   if config.name == "" then complain("name", "is empty; it names the run's directory") end
   if type(config.model.chat_template) == "string" then
     local text = config.model.chat_template
@@ -248,7 +241,7 @@ end
 
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function meaning.check(kind, config, origin, complain)
-  check_version(config, origin, complain)
+  check_texts(config, complain)
   check_kl(config, complain)
   if not config.data.train then
     complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
@@ -278,9 +271,6 @@ function meaning.check_stage(stage, path, complain)
   if not known then
     complain(path .. ".kind", "got %s, want \"sft\", \"grpo\", \"ppo\" or \"denoise\"%s", type(stage.kind) == "string"
       and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
-  end
-  if not steps[stage.kind] then
-    complain(path .. ".kind", "\"%s\" stages are not in this version of grpo", stage.kind)
   end
   for _, option in ipairs(of_the_run) do
     if value_at(stage, option) ~= nil then

@@ -161,17 +161,6 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
 
 /* ---- forward ----------------------------------------------------------------- */
 
-/* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
-static void clear_tail(const AttnShape *s, const KvSeg *seg) {
-  const size_t d = (size_t)s->head_dim, cap = (size_t)seg->cap, len = (size_t)seg->len;
-  if (len == cap) return;
-  for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
-    real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
-    if (!s->v_dim) memset(last, 0, KV_BLOCK * d * sizeof *last);
-    memset(seg->v + (h * cap + len) * d, 0, (cap - len) * d * sizeof *seg->v);
-  }
-}
-
 typedef struct Fill {
   const AttnShape *shape;
   const KvSeg *seg;
@@ -182,7 +171,7 @@ static void fill_segment(void *arg, int chunk, int worker) {
   (void)worker;
   const Fill *f = arg;
   const KvSeg *seg = &f->seg[chunk];
-  clear_tail(f->shape, seg);
+  kv_clear_tail(f->shape, seg);
   const Qkv *in = &f->in;
   kv_store(f->shape, seg, 0, seg->len, in->x[1] + (ptrdiff_t)seg->row0 * in->ld[1], in->ld[1],
            in->x[2] + (ptrdiff_t)seg->row0 * in->ld[2], in->ld[2]);

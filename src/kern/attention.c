@@ -27,46 +27,6 @@ enum {
   SPREAD = 32 /* tiles and kv heads wanted: else tiles are smaller, or spread by parts */
 };
 
-/* ---- keys and values -------------------------------------------------------- */
-
-size_t kv_size(const AttnShape *s, int cap) {
-  return (size_t)s->kv_heads * (size_t)cap * (size_t)s->head_dim +
-         GROUP; /* last group read whole */
-}
-
-KvSeg kv_segment(const AttnShape *s, real *memory, int cap) {
-  const size_t v = (size_t)(kv_blocks(s) - 1) * kv_size(s, cap);
-  return (KvSeg){.k = memory, .v = memory + v, .cap = cap, .row0 = -1};
-}
-
-static void store_rows(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k,
-                       int ldk) {
-  const ptrdiff_t hd = s->head_dim;
-  for (int h = 0; h < s->kv_heads; h++)
-    for (int t = 0; t < n; t++)
-      memcpy(seg->v + ((ptrdiff_t)h * seg->cap + at + t) * hd, k + (ptrdiff_t)t * ldk + h * hd,
-             sizeof(real) * (size_t)hd);
-}
-
-void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
-              const real *v, int ldv) {
-  const int hd = s->head_dim;
-  if (s->v_dim) {
-    store_rows(s, seg, at, n, k, ldk);
-    return;
-  }
-  for (int h = 0; h < s->kv_heads; h++)
-    for (int t = 0, m; t < n; t += m) {
-      const ptrdiff_t key = at + t, line = (ptrdiff_t)h * seg->cap + key;
-      m = kern_min(n - t, KV_BLOCK - (int)(key % KV_BLOCK));
-      kernels()->transpose(m, hd, k + (ptrdiff_t)t * ldk + h * hd, ldk,
-                           seg->k + (line - key % KV_BLOCK) * hd + key % KV_BLOCK, KV_BLOCK);
-      for (int i = 0; i < m; i++)
-        memcpy(seg->v + (line + i) * hd, v + (ptrdiff_t)(t + i) * ldv + h * hd,
-               sizeof(real) * (size_t)hd);
-    }
-}
-
 /* ---- rows --------------------------------------------------------------------- */
 
 static void strip_rows(const Attn *a, const Strip *t, Row *rows) {
@@ -145,9 +105,12 @@ static int score_size(const Attn *a) {
 
 static int turned_size(const Attn *a) { return a->s->v_dim ? a->s->head_dim * KV_BLOCK : 0; }
 
+/* words: of probabilities */
+static int pair_size(const Attn *a) { return a->words ? score_size(a) / 2 : 0; }
+
 static int work_size(const Attn *a) {
-  return 2 * query_size(a) + score_size(a) + turned_size(a) + sums_size(a->strip_units, a->hd16) +
-         sums_size(a->tile_units, a->hd16);
+  return 2 * query_size(a) + score_size(a) + turned_size(a) + pair_size(a) +
+         sums_size(a->strip_units, a->hd16) + sums_size(a->tile_units, a->hd16);
 }
 
 static Work work_of(const Attn *a, int worker) {
@@ -158,6 +121,8 @@ static Work work_of(const Attn *a, int worker) {
   at += score_size(a);
   w.keys = at;
   at += turned_size(a);
+  w.pairs = (uint32_t *)(void *)at;
+  at += pair_size(a);
   w.part = lay_out(at, a->strip_units, a->hd16);
   w.all = lay_out(at + sums_size(a->strip_units, a->hd16), a->tile_units, a->hd16);
   return w;
@@ -177,11 +142,16 @@ static Sums spread_part(const Attn *a, int item, int part) {
  * there is no other part. */
 static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int part, bool only,
                       const Sums *made) {
-  Row rows[STRIP_ROWS] = {{0}};
-  for (int i = 0, unit = 0; i < t->strips; i++) {
-    const Strip *st = a->strips + t->strip + i;
+  Row both[2][STRIP_ROWS] = {{{0}}};
+  const Strip *st = a->strips + t->strip;
+  strip_rows(a, st, both[0]);
+  for (int i = 0, unit = 0; i < t->strips; i++, st++) {
+    const Row *rows = both[i % 2];
     Part p = {.kvh = kvh, .start = part * PART};
-    strip_rows(a, st, rows);
+    if (i + 1 < t->strips) {
+      strip_rows(a, st + 1, both[(i + 1) % 2]);
+      p.next = both[(i + 1) % 2], p.nnext = st[1].rows;
+    }
     if (seen_keys(rows, st->rows, p.start, &p.from, &p.to)) {
       const Sums here = from_unit(made ? made : &w->all, unit, a->hd16);
       attn_strip(a, w, &p, rows, st->rows, made || only ? &here : &w->part);
@@ -328,7 +298,7 @@ static void choose_sizes(Attn *a, int nspans) {
   a->hd16 = round_up(attn_value_dim(a->s), GROUP);
   a->parts = kern_ceil(keys, PART);
   a->narrow_rows = kern_max(1, NARROW / a->group);
-  a->wide_rows = kern_max(1, WIDE / a->group);
+  a->wide_rows = kern_max(1, (a->words ? WIDE16 : WIDE) / a->group);
   a->strip_units = round_up(kern_min(a->wide_rows, kern_max(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
   if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);
@@ -339,6 +309,7 @@ Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpa
                     const real *q, int ldq, real *o, int ldo, real *lse) {
   const ArenaMark mark = arena_mark(cx->arena);
   Attn a = {.s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
+  a.words = kv_in_words(s);
   choose_sizes(&a, nspans);
   try(run_tiles(cx, &a, nspans));
   arena_release(cx->arena, mark);

@@ -5,13 +5,16 @@
 #define GRPO_KERN_ATTENTION_H
 
 #include "kern/dispatch.h"
+#include "kern/kv.h"
 
 enum {
-  NARROW = 8, /* units of a narrow strip, at most, unless one row has more */
-  WIDE = 32,  /* of a wide one */
-  PART = 512, /* keys */
+  NARROW = 8,  /* units of a narrow strip, at most, unless one row has more */
+  WIDE = 32,   /* of a wide one */
+  WIDE16 = 16, /* of a long one in words */
+  PART = 512,  /* keys */
   LD_SCORES =
-      PART + 3 * GROUP, /* a group before the part, one after, and an odd number of groups */
+      PART + 3 * GROUP,  /* a group before the part, one after, and an odd number of groups */
+  PAIRS = LD_SCORES / 2, /* of scores; LD_SCORES is even */
   STRIP_ROWS = WIDE
 };
 
@@ -27,6 +30,7 @@ typedef struct Tile {
 typedef struct Attn {
   const AttnShape *s;
   const AttnSpan *spans;
+  bool words;                  /* keys and values are in words */
   int group, hd16, parts;      /* hd16: of a value, in whole groups */
   int narrow_rows, wide_rows;  /* of a strip, at most */
   int strip_units, tile_units; /* at most; strip_units: whole groups */
@@ -52,22 +56,24 @@ typedef struct Sums {
 
 /* A worker's scratch. */
 typedef struct Work {
-  real *q, *qt;   /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
-  real *keys;     /* latent: a block of keys turned, [head_dim, KV_BLOCK] */
-  real *scores;   /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
-  Sums part, all; /* of a strip; of a tile */
+  real *q, *qt;    /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
+  uint32_t *pairs; /* words: of scores */
+  real *keys;      /* latent: a block of keys turned, [head_dim, KV_BLOCK] */
+  real *scores;    /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
+  Sums part, all;  /* of a strip; of a tile */
 } Work;
 
-/* The part in hand: kv head, logical position of its first key, keys that some row sees. */
+/* The part in hand: kv head, logical position of its first key, keys that some row sees; rows of
+ * the strip that comes next. */
 typedef struct Part {
   int kvh, start, from, to;
+  const Row *next;
+  int nnext;
 } Part;
-
-static inline int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len : 0; }
 
 /* Does a strip take queries as lanes, keys one by one, or keys as lanes? */
 static inline bool is_wide(const Attn *a, const Row *rows, int n) {
-  return n * a->group > NARROW && rows[0].span == rows[n - 1].span;
+  return !a->words && n * a->group > NARROW && rows[0].span == rows[n - 1].span;
 }
 
 /* A strip's sums over a part, of which some row sees some key. */

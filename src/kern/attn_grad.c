@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/kv.h"
 
 enum { UNITS = 48, KEYS = 64, STEP = 8, PIECE = 512, WAVE_REALS = 1 << 22 };
 
@@ -30,6 +30,7 @@ typedef struct Piece {
 typedef struct Grad {
   const AttnShape *s;
   const AttnSpan *spans;
+  bool words;                         /* keys and values are in words */
   int nspans, group, units, max_keys; /* units: of a tile, whole groups */
   int hd16, vd;                       /* of a key in whole groups, of a value */
   const real *q, *o, *lse, *dout;
@@ -50,16 +51,17 @@ typedef struct Work {
   real *lse, *d;       /* [units] */
   int *lo, *hi;        /* [units]: keys that a unit sees */
   real *keys;          /* [max_keys, hd16] by logical position; a block more */
+  real *values;        /* the same, where segments are in words */
   int r0, rows;        /* of the span */
   int n, n16;          /* units, and in whole groups */
   real *dk, *dv;       /* the copies */
 } Work;
 
-static int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len : 0; }
+static size_t key_size(const Grad *g) { return (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->hd16; }
 
 static size_t work_size(const Grad *g) {
   return (size_t)(5 * g->units * g->hd16 + 2 * KEYS * g->units + 4 * g->units) +
-         (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->hd16;
+         (size_t)(g->words ? 2 : 1) * key_size(g);
 }
 
 static Work work_of(const Grad *g, int worker) {
@@ -70,31 +72,22 @@ static Work work_of(const Grad *g, int worker) {
   w.lse = w.ds + scores, w.d = w.lse + g->units;
   w.lo = (int *)(void *)(w.d + g->units), w.hi = (int *)(void *)(w.d + 2 * g->units);
   w.keys = w.d + 3 * g->units;
+  w.values = w.keys + key_size(g);
   return w;
 }
 
 /* ---- loading ------------------------------------------------------------------------ */
-
-/* The first n keys of a segment as rows, in whole blocks. */
-static void load_keys(const Grad *g, const KvSeg *seg, int kvh, int n, real *y) {
-  const ptrdiff_t hd = g->s->head_dim;
-  if (g->s->v_dim) {
-    for (ptrdiff_t j = 0; j < n; j++)
-      memcpy(y + j * g->hd16, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
-             sizeof(real) * (size_t)hd);
-    return;
-  }
-  for (ptrdiff_t j = 0; j < n; j += KV_BLOCK)
-    kernels()->transpose(g->s->head_dim, KV_BLOCK, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
-                         KV_BLOCK, y + j * g->hd16, g->hd16);
-}
 
 /* Unit i of the tile: query row r0 + i / group, one head of the kv head. */
 static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int i) {
   const int hd = g->s->head_dim, r = w->r0 + i / g->group, head = kvh * g->group + i % g->group;
   const ptrdiff_t row = sp->row + r, at = (ptrdiff_t)head * g->vd;
   const real *dout = g->dout + row * g->lddo + at;
-  memcpy(w->q + i * g->hd16, g->q + row * g->ldq + head * hd, sizeof(real) * (size_t)hd);
+  const real *q = g->q + row * g->ldq + head * hd;
+  if (attn_rounds(g->s))
+    kernels()->round_bf16((size_t)hd, q, w->q + i * g->hd16);
+  else
+    memcpy(w->q + i * g->hd16, q, sizeof(real) * (size_t)hd);
   memcpy(w->dout + i * g->hd16, dout, sizeof(real) * (size_t)g->vd);
   w->lse[i] = g->lse[row * g->s->heads + head];
   w->d[i] = kernels()->dot(g->vd, dout, g->o + row * g->ldo + at);
@@ -139,6 +132,7 @@ static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
 typedef struct Block {
   int key, n;
   const real *v;
+  ptrdiff_t ldv;
   real *dk, *dv;
   ptrdiff_t ld;
   int cols, v_cols; /* of dk and dv: a head's, or hd16 in a copy */
@@ -156,7 +150,7 @@ static void probabilities(const Grad *g, const Work *w, const Block *b, int j, i
   if (u >= w->n16) return;
   kn->block(n, w->n16 - u, hd, w->keys + (ptrdiff_t)(b->key + j) * g->hd16, g->hd16, 1,
             w->qt + u * hd, GROUP, (ptrdiff_t)hd * GROUP, w->p + at, g->units, false);
-  kn->block(n, w->n16 - u, g->vd, b->v + (ptrdiff_t)j * hd, hd, 1, w->dot + u * hd, GROUP,
+  kn->block(n, w->n16 - u, g->vd, b->v + j * b->ldv, b->ldv, 1, w->dot + u * hd, GROUP,
             (ptrdiff_t)hd * GROUP, w->ds + at, g->units, false);
   kn->attn_ds(n, w->n16 - u, g->units, g->s->scale, g->s->softcap, w->lse + u, w->d + u, b->key + j,
               w->lo + u, w->hi + u, w->p + at, w->ds + at);
@@ -210,7 +204,9 @@ static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh,
   for (int j = from; j < to; j += KEYS) {
     const Block b = {.key = base + j,
                      .n = kern_min(KEYS, to - j),
-                     .v = seg->v + ((ptrdiff_t)kvh * seg->cap + j) * hd,
+                     .v = g->words ? w->values + (ptrdiff_t)(base + j) * g->hd16
+                                   : seg->v + ((ptrdiff_t)kvh * seg->cap + j) * hd,
+                     .ldv = g->words ? g->hd16 : hd,
                      .dk = g->dk ? dk + at + j * ld : NULL,
                      .dv = g->dv ? dv + at + j * ld : NULL,
                      .ld = ld,
@@ -225,6 +221,12 @@ static int own_keys(const Grad *g, const Piece *pc) {
   return g->s->bidirectional ? pc->span->n : pc->to;
 }
 
+/* The first n keys of a segment, and values if they are in words, as rows from `at` on. */
+static void load(const Grad *g, const Work *w, const KvSeg *seg, int kvh, int n, ptrdiff_t at) {
+  kv_load_keys(g->s, seg, kvh, n, w->keys + at * g->hd16, g->hd16);
+  if (g->words) kv_load_values(g->s, seg, kvh, n, w->values + at * g->hd16, g->hd16);
+}
+
 static void grad_chunk(void *arg, int chunk, int worker) {
   const Grad *g = arg;
   const int kvh = chunk % g->s->kv_heads, step = kern_max(1, UNITS / g->group);
@@ -236,8 +238,8 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   w.dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
   w.dv = w.dk + copy;
   memset(w.dk, 0, sizeof(real) * 2 * copy);
-  if (sp->prefix) load_keys(g, sp->prefix, kvh, plen, w.keys);
-  load_keys(g, sp->own, kvh, own_keys(g, pc), w.keys + (ptrdiff_t)plen * g->hd16);
+  if (sp->prefix) load(g, &w, sp->prefix, kvh, plen, 0);
+  load(g, &w, sp->own, kvh, own_keys(g, pc), plen);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     w.rows = kern_min(step, pc->to - w.r0);
     load_tile(g, &w, sp, kvh);
@@ -337,6 +339,7 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
   const int group = s->heads / s->kv_heads;
   Grad g = {.s = s,
             .spans = spans,
+            .words = kv_in_words(s),
             .nspans = nspans,
             .group = group,
             .hd16 = round_up(s->head_dim, GROUP),

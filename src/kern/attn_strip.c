@@ -16,6 +16,46 @@ static int same_span(const Row *rows, int j0, int n) {
   return j;
 }
 
+/* Decoding reads every sequence's own keys and values once, from memory, in streams so short that the
+ * CPU sees them too late: values are fetched while scores are made, the next strip's keys after. */
+static void fetch(const void *x, ptrdiff_t bytes) {
+  for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)x + i);
+}
+
+/* What a row sees of its own segment within the part: keys *from .. *to - 1 */
+static void own_keys(const Part *p, const Row *r, int *from, int *to) {
+  const int base = prefix_len(r->span);
+  *from = kern_max(0, kern_max(r->lo, p->start) - base);
+  *to = kern_min(r->hi, p->start + PART) - base;
+}
+
+static void fetch_values(const Attn *a, const Part *p, const Row *r) {
+  const KvSeg *seg = r->span->own;
+  const ptrdiff_t hd = a->s->head_dim;
+  int from, to;
+  own_keys(p, r, &from, &to);
+  if (a->words)
+    fetch(kv_value_words(a->s, seg, p->kvh, from),
+          (ptrdiff_t)sizeof(real) * (to - from) / 2 * a->hd16);
+  else
+    fetch(seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+          (ptrdiff_t)sizeof(real) * (to - from) * hd);
+}
+
+static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
+  const KvSeg *seg = r->span->own;
+  const ptrdiff_t hd = a->s->head_dim;
+  int from, to;
+  own_keys(p, r, &from, &to);
+  from -= from % KV_BLOCK;
+  if (a->words)
+    fetch(kv_key_words(a->s, seg, p->kvh, from),
+          (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) / 2 * hd);
+  else
+    fetch(seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+          (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) * hd);
+}
+
 /* ---- narrow -------------------------------------------------------------------- */
 
 /* Units [u0, u1) and n keys, transposed in blocks, from logical key `key` on. */
@@ -26,6 +66,15 @@ static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u
                    w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false);
 }
 
+/* The same of keys in words. */
+static void word_scores(const Attn *a, const Work *w, const Part *p, int u0, int u1,
+                        const uint32_t *keys, int n, int key) {
+  const ptrdiff_t pairs = kern_ceil(a->s->head_dim, 2);
+  kernels16()->strided(u1 - u0, n, (int)pairs, (uint32_t *)(void *)w->qt + u0 * pairs, pairs, keys,
+                       KV_BLOCK, pairs * KV_BLOCK, w->scores + u0 * LD_SCORES + key - p->start,
+                       LD_SCORES, false);
+}
+
 /* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
  * (what is too much is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
@@ -34,6 +83,10 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
   to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
   if (from >= to) return;
+  if (a->words) {
+    word_scores(a, w, p, u0, u1, kv_key_words(a->s, seg, p->kvh, from), to - from, base + from);
+    return;
+  }
   const real *keys = seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd;
   if (!a->s->v_dim) {
     scores_of(a, w, p, u0, u1, keys, to - from, base + from);
@@ -45,12 +98,33 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   }
 }
 
+/* Keys [from, to) in words: whole pairs, of which a key outside has a probability of 0; the first of two
+ * goes where it is added first (kv.c). */
+static void add_words(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
+                      int base, int from, int to, real *out, bool add) {
+  const int even = from / 2 * 2, n = to - even;
+  real *z = w->scores + u0 * LD_SCORES + base + even - p->start;
+  for (int u = u0; u < u1 && even < from; u++) z[(u - u0) * LD_SCORES] = 0;
+  for (int u = 0; u < u1 - u0; u++) {
+    uint32_t *pairs = w->pairs + u * PAIRS;
+    kernels16()->pair_row(n, z + u * LD_SCORES, pairs);
+    for (int i = 0; i < kern_ceil(n, 2); i++) pairs[i] = pairs[i] << 16 | pairs[i] >> 16;
+  }
+  kernels16()->strided(u1 - u0, a->hd16, kern_ceil(n, 2), w->pairs, PAIRS,
+                       kv_value_words(a->s, seg, p->kvh, even), a->hd16, GROUP, out + u0 * a->hd16,
+                       a->hd16, add);
+}
+
 static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
                        const KvSeg *seg, int base, int to, real *out, bool add) {
   const ptrdiff_t hd = a->s->head_dim;
   const int from = kern_max(0, p->from - base);
   to = kern_min(p->to, to) - base;
   if (from >= to) return add;
+  if (a->words) {
+    add_words(a, w, p, u0, u1, seg, base, from, to, out, add);
+    return true;
+  }
   kernels()->few_rows(
       u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
       seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, out + u0 * a->hd16, a->hd16, add);
@@ -62,6 +136,7 @@ static void all_scores(const Attn *a, const Work *w, const Part *p, const Row *r
   if (prefix) scores(a, w, p, 0, n * a->group, prefix, 0, prefix->len);
   for (int j0 = 0, j1; j0 < n; j0 = j1) {
     j1 = same_span(rows, j0, n);
+    if (!a->s->v_dim) fetch_values(a, p, rows + j1 - 1);
     scores(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
            rows[j1 - 1].hi);
   }
@@ -74,15 +149,26 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Row *r
   bool some = prefix && add_values(a, w, p, 0, n * a->group, prefix, 0, prefix->len, out, false);
   for (int j0 = 0, j1; j0 < n; j0 = j1) {
     j1 = same_span(rows, j0, n);
+    if (j0 < p->nnext) fetch_keys(a, p, p->next + j0);
     add_values(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
                rows[j1 - 1].hi, out, some);
   }
+}
+
+/* Bf16 mode where the CPU cannot multiply it.  As everywhere the sum of exponentials that a row is
+ * divided by is of what they were: rounding them to nearest is right on average, and the sum need
+ * not have its error too. */
+static void round_scores(real *z, int rows, int n, ptrdiff_t ld) {
+  for (int i = 0; i < rows; i++) kernels()->round_bf16((size_t)n, z + i * ld, z + i * ld);
 }
 
 static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                          const Sums *to) {
   const Kernels *kn = kernels();
   const int g = a->group, first = p->from - p->start;
+  const int hd = a->s->head_dim, pairs = kern_ceil(hd, 2);
+  for (int u = 0; u < n * g && a->words; u++)
+    kernels16()->pair_row(hd, w->q + u * hd, (uint32_t *)(void *)w->qt + u * pairs);
   const real cap = a->s->softcap;
   all_scores(a, w, p, rows, n);
   for (int j = 0; j < n; j++) {
@@ -96,6 +182,8 @@ static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row 
     kn->softmax(g, first, p->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z, LD_SCORES,
                 to->max + j * g, to->sum + j * g);
   }
+  if (attn_rounds(a->s) && !a->words)
+    round_scores(w->scores + first, n * g, p->to - p->from, LD_SCORES);
   all_values(a, w, p, rows, n, to->out);
 }
 
@@ -165,6 +253,9 @@ static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row 
     }
     kernels()->softmax_down(p->from - p->start, end, lo, hi, cap > 0 ? 1 : a->s->scale,
                             w->scores + u, units16, max, sum);
+    if (attn_rounds(a->s))
+      round_scores(w->scores + (p->from - p->start) * units16 + u, end - (p->from - p->start),
+                   GROUP, units16);
     const size_t bytes = sizeof(real) * (size_t)kern_min(GROUP, units - u);
     memcpy(to->max + u, max, bytes);
     memcpy(to->sum + u, sum, bytes);
@@ -192,9 +283,13 @@ static void wide_strip(const Attn *a, const Work *w, const Part *p, const Row *r
 void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                 const Sums *to) {
   const int g = a->group, hd = a->s->head_dim;
-  for (int j = 0; j < n; j++)
-    memcpy(w->q + j * g * hd, a->q + rows[j].row * a->ldq + p->kvh * g * hd,
-           sizeof(real) * (size_t)(g * hd));
+  for (int j = 0; j < n; j++) {
+    const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
+    if (attn_rounds(a->s) && !a->words) /* into words they are rounded where those are made */
+      kernels()->round_bf16((size_t)(g * hd), q, w->q + j * g * hd);
+    else
+      memcpy(w->q + j * g * hd, q, sizeof(real) * (size_t)(g * hd));
+  }
   if (is_wide(a, rows, n))
     wide_strip(a, w, p, rows, n, to);
   else

@@ -163,7 +163,11 @@ typedef struct Kernels16 {
    * fetched meanwhile */
   void (*block_next)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                      const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
+  /* block() of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
+  void (*strided)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                  ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
+  void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
                        uint32_t *a); /* [depth, m] */
   /* one group of b from x [depth, cols], cols <= GROUP */

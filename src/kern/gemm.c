@@ -263,6 +263,8 @@ static void forward(const Ctx *cx, Forward f) {
   f.threads = pool_threads(cx->pool);
   f.few = !f.ldw && f.m <= FEW;
   f.rows = round_up(even_piece(f.m, ROWS), 8);
+  if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
+    f.rows = kern_min(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = kern_ceil(f.m, f.rows);
   f.depth = even_piece(f.k, depth_of(&f));
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;

@@ -31,8 +31,8 @@
 #include "base/rng.h"
 #include "kern/real.h"
 
-/* How products with weights are computed.  COMPUTE_BF16: both operands are rounded to bf16 (nearest
- * even), their products are exact, sums are float. */
+/* How products with weights, and attention, are computed.  COMPUTE_BF16: both operands are rounded to
+ * bf16 (nearest even), their products are exact, sums are float. */
 typedef enum Compute { COMPUTE_F32, COMPUTE_BF16 } Compute;
 
 /* Where to run: threads and scratch memory; and what matrix_forward and matrix_dx compute in. */
@@ -130,7 +130,9 @@ Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
  */
 enum { KV_BLOCK = 16 };
 
-/* Latent attention (AttnShape.v_dim) keeps keys once, as rows, which are the values too. */
+/* Latent attention (AttnShape.v_dim) keeps keys once, as rows, which are the values too.  Segments in
+ * words (kv_in_words) hold bf16: k [kv_heads, cap / KV_BLOCK, head_dim / 2, KV_BLOCK] words of two
+ * channels, v [kv_heads, cap / 2, head_dim in groups of 16] words of two keys (kv.c). */
 typedef struct KvSeg {
   real *k;  /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */
   real *v;  /* [kv_heads, cap, head_dim] */
@@ -157,19 +159,30 @@ typedef struct AttnShape {
                          a window: i - window < j < i + window */
   int v_dim; /* 0: values are as wide as keys; else there are none of their own: a value is the
                    first v_dim channels of its key (latent attention), and so wide is a head of o */
+  Compute
+      compute; /* COMPUTE_BF16: queries, keys, values and probabilities are rounded to bf16, sums
+                      are float; not with v_dim.  Segments are filled and read in one mode. */
 } AttnShape;
 
 static inline int attn_value_dim(const AttnShape *s) { return s->v_dim ? s->v_dim : s->head_dim; }
 /* Blocks of kv_size reals that a segment takes: k and v, or one for both. */
 static inline int kv_blocks(const AttnShape *s) { return s->v_dim ? 1 : 2; }
+/* Is anything rounded?  Not in latent attention, nor in the double twin, which checks formulas. */
+static inline bool attn_rounds(const AttnShape *s) {
+  return s->compute == COMPUTE_BF16 && !s->v_dim && sizeof(real) == sizeof(float);
+}
+bool kv_in_words(
+    const AttnShape *s); /* it is, and segments hold bf16: the path in use multiplies it */
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
 size_t kv_size(const AttnShape *s, int cap);
 /* A segment without keys in kv_blocks * kv_size reals. */
 KvSeg kv_segment(const AttnShape *s, real *memory, int cap);
 /* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim], with
- * v_dim v is not looked at.  Sets no len. */
+ * v_dim v is not looked at.  Sets no len.  A block of KV_BLOCK keys is for one thread at a time. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
+/* Numbers where none are stored yet that are read; seg->len is set. */
+void kv_clear_tail(const AttnShape *s, const KvSeg *seg);
 
 /* o[rows, heads * attn_value_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL.
  * Row-invariant. */

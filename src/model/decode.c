@@ -112,7 +112,7 @@ static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits 
 }
 
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
-  const AttnShape s = model_attention(c);
+  const AttnShape s = model_attention(c, compute);
   const int layers = c->num_hidden_layers;
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
   const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
@@ -195,7 +195,7 @@ static Status warm_up(Decoder *d) {
 static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   const Config *c = &d->m->config;
   const DecoderLimits *l = &d->limits;
-  const AttnShape s = model_attention(c);
+  const AttnShape s = model_attention(c, d->m->compute);
   d->tokenizer_eos = tok ? tokenizer_eos(tok) : -1;
   try(tape_init(&d->tape, d->m->pool));
   d->tape.off = true;

@@ -69,18 +69,24 @@ static size_t layer_ops(const Config *c) {
                   (has(c, TRAIT_POST_NORMS) ? 2 : 0));
 }
 
+/* A head's channels in a segment of keys or values (kv.c). */
+static size_t kept_channels(const Config *c, Compute compute) {
+  const size_t d = (size_t)c->head_dim;
+  return compute == COMPUTE_BF16 && kern_bf16() && !has(c, TRAIT_LATENT) ? (d + 15) / 16 * 8 : d;
+}
+
 /* What operations of a layer keep for backward: norms' statistics, and attention's log-sum-exps,
  * keys and values, each span rounded up to whole blocks (half a block on average). */
-static size_t saved_reals(const Config *c, size_t rows, size_t spans) {
+static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t spans) {
   const size_t heads = (size_t)c->num_attention_heads, kv_heads = (size_t)c->num_key_value_heads;
   size_t norms = has(c, TRAIT_CONV1D) || has(c, TRAIT_POST_NORMS) ? 4 : 2;
   if (has(c, TRAIT_QK_NORM)) norms += heads + kv_heads;
   if (has(c, TRAIT_LATENT)) norms += 2;
   const size_t keys = rows + spans * KV_BLOCK / 2;
-  return (norms + heads) * rows + key_blocks(c) * keys * kv_width(c);
+  return (norms + heads) * rows + key_blocks(c) * keys * kv_heads * kept_channels(c, compute);
 }
 
-/* Attention's forward (attention.c): a strip's queries and scores and a tile's sums per thread, the
+/* Attention's forward (attention.c): a strip's queries, scores, and scores in pairs and a tile's sums per thread, the
  * list of strips, and, for a few rows with many keys, sums of every part of PART keys. */
 static size_t score_reals(const Config *c, size_t rows, size_t keys) {
   enum { STRIP = 32, TILE = 64, SPREAD = 32, PART = 512 };
@@ -88,8 +94,8 @@ static size_t score_reals(const Config *c, size_t rows, size_t keys) {
   const size_t strip = max_size(STRIP, group + 15), tile = max_size(TILE, strip);
   const size_t d = (size_t)c->head_dim + 17, parts = (keys + PART - 1) / PART;
   const size_t units = rows * (size_t)c->num_attention_heads + SPREAD * strip;
-  return (size_t)pool_cores() * ((strip + 8) * (3 * d + PART + 48) + tile * d) + 4 * rows +
-         (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
+  return (size_t)pool_cores() * ((strip + 8) * (3 * d + (PART + 48) * 3 / 2) + tile * d) +
+         4 * rows + (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
 }
 
 /* Products in bf16 take rounded copies of a product's activations (gemm16.c), those of a weight's
@@ -110,7 +116,7 @@ size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspa
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
   const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
   const size_t attention =
-      rows * (first_reals(c) + read_width(c)) + saved_reals(c, rows, (size_t)nspans);
+      rows * (first_reals(c) + read_width(c)) + saved_reals(c, compute, rows, (size_t)nspans);
   const size_t scratch =
       max_size(score_reals(c, rows, (size_t)keys), rounded_reals(c, compute, rows, false));
   return (rows * h + max_size(rows * in_layer, attention) + scratch) * sizeof(real) +
@@ -149,14 +155,15 @@ static size_t gradient_reals(const Config *c) {
 
 /* Attention's backward (attn_grad.c) copies dk and dv of a prefix for every span, a prefix being taken
  * to be one and a half times as long as the span, and of the keys before it for every PIECE rows of a
- * longer one; each thread has a tile and its keys as rows. */
+ * longer one; each thread has a tile, and its keys and values as rows. */
 static size_t wave_reals(const Config *c, size_t rows, size_t keys) {
   enum { UNITS = 48, KEYS = 64, PIECE = 512 };
   const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);
   const size_t width = ((size_t)c->head_dim + 15) / 16 * 16, units = max_size(UNITS, group + 15);
   const size_t copied = rows * 3 / 2 + (keys > PIECE ? rows * (keys / PIECE + 1) : 0);
   return min_size(WAVE_REALS, copied * width * 2 * (size_t)c->num_key_value_heads) +
-         (size_t)pool_cores() * (units * (5 * width + 2 * KEYS + 4) + (keys + KV_BLOCK) * width);
+         (size_t)pool_cores() *
+             (units * (5 * width + 2 * KEYS + 4) + 2 * (keys + KV_BLOCK) * width);
 }
 
 size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, int nspans,
@@ -176,7 +183,7 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers kept with all results */
   const size_t inputs = (layers - whole) * rows * h;
   const size_t results = whole * rows * row_reals(c) + inputs + 2 * rows * h + 2 * out;
-  const size_t saved = whole * saved_reals(c, rows, spans) + 2 * rows + 2 * out;
+  const size_t saved = whole * saved_reals(c, compute, rows, spans) + 2 * rows + 2 * out;
   const size_t scratch =
       max_size(wave_reals(c, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,
                rounded_reals(c, compute, rows, true));

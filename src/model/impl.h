@@ -191,7 +191,8 @@ typedef struct Rows {
   bool bidirectional;    /* as in Pack */
 } Rows;
 
-AttnShape model_attention(const Config *c); /* of a layer that sees everything */
+/* Of a layer that sees everything. */
+AttnShape model_attention(const Config *c, Compute compute);
 LatentShape model_latent(const Config *c);
 /* The residual stream after the last layer, before the final norm: [n, hidden_size]. */
 Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out);

@@ -191,6 +191,12 @@ const char *compute_name(Compute c) { return c == COMPUTE_BF16 ? "bf16" : "f32";
 
 Compute model_compute(const Model *m) { return m->compute; }
 
+size_t model_cache_bytes(const Model *m, bool every_head) {
+  const AttnShape s = model_attention(&m->config, m->compute);
+  return config_cache_reals(&m->config, every_head) *
+         (kv_in_words(&s) ? sizeof(uint16_t) : sizeof(real));
+}
+
 Status model_set_compute(Model *m, Compute compute) {
   if (compute == m->compute) return GRPO_OK;
   if (m->shared || m->views)

@@ -85,11 +85,14 @@ Status model_widen(Model *m);
  * (experiments/precision.md): change it here and nowhere else. */
 enum { COMPUTE_AUTO = COMPUTE_F32 };
 const char *compute_name(Compute c); /* "f32", "bf16" */
-/* How products with its weights are computed, forward and backward; COMPUTE_F32 at first.  In bf16
+/* How products with its weights, and attention, are computed, forward and backward; COMPUTE_F32 at
+ * first, and one for good once there is a decoder, which keeps keys and values accordingly.  In bf16
  * the panels are bf16's instead of float32's, half as large; the weights stay what they are.
  * Copies and views have it too.  EARG while views share the weights. */
 Status model_set_compute(Model *m, Compute compute);
 Compute model_compute(const Model *m);
+/* Bytes of a token's keys and values in all layers; every_head: if no heads shared them. */
+size_t model_cache_bytes(const Model *m, bool every_head);
 bool model_is_compact(const Model *m);
 Storage model_storage(const Model *m); /* as it was loaded; STORE_F32 otherwise */
 /* A parameter's values as float32, in the checkpoint's layout: out [t.n].  Takes memory for a few

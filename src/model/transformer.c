@@ -33,7 +33,7 @@ typedef struct Pass {
   bool in_place;    /* nothing is kept: branches are added to the residual stream where it is */
 } Pass;
 
-AttnShape model_attention(const Config *c) {
+AttnShape model_attention(const Config *c, Compute compute) {
   const bool latent = config_traits(c) & TRAIT_LATENT;
   const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim;
   const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
@@ -42,7 +42,8 @@ AttnShape model_attention(const Config *c) {
                      .head_dim = c->head_dim,
                      .scale = (real)(1 / sqrt(by)),
                      .softcap = (real)c->attn_softcap,
-                     .v_dim = latent ? c->kv_lora_rank : 0};
+                     .v_dim = latent ? c->kv_lora_rank : 0,
+                     .compute = compute};
 }
 
 LatentShape model_latent(const Config *c) {
@@ -165,14 +166,21 @@ typedef struct Store {
   int ld, run;
 } Store;
 
+/* Where the rows of a span from `row` on begin that one chunk leaves to the next: with a block of its
+ * own, which is written by one. */
+static int block_row(const AttnSpan *a, int row) {
+  const int key = a->own_at + row - a->row, first = (key + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+  if (row <= a->row) return a->row;
+  return a->row + (first - a->own_at < a->n ? first - a->own_at : a->n);
+}
+
 static void store_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Store *s = arg;
   const int from = chunk * s->run, to = from + s->run;
   for (int i = 0; i < s->rows->nspans; i++) {
     const AttnSpan *a = &s->rows->spans[i];
-    const int first = a->row > from ? a->row : from;
-    const int n = (a->row + a->n < to ? a->row + a->n : to) - first;
+    const int first = block_row(a, from), n = block_row(a, to) - first;
     const size_t at = (size_t)first * (size_t)s->ld;
     if (n > 0)
       kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);
@@ -264,7 +272,7 @@ static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
                               .cs = rope_table(m->rope, windowed)};
   Kind k = {.rope_q = rope_attr,
             .rope_k = rope_attr,
-            .attention = {.shape = model_attention(c),
+            .attention = {.shape = model_attention(c, m->compute),
                           .npack = r->npack,
                           .pack = r->pack,
                           .nspans = r->nspans,

@@ -6,9 +6,8 @@
 
 #include "grad/policy.h"
 
-#define ANY   NAN
-#define LIVE  OPTION_LIVE
-#define LATER OPTION_LATER
+#define ANY  NAN
+#define LIVE OPTION_LIVE
 
 static const Option options[] = {
 #define OPT(path, type, fallback, low, high, choices, flags, doc)                                  \

@@ -15,7 +15,7 @@
 #include "model/decode.h"
 #include "model/optimizer.h"
 
-enum { OPTION_LIVE = 1, OPTION_LATER = 2 };
+enum { OPTION_LIVE = 1 };
 
 typedef struct Option {
   const char *path, *type, *fallback; /* fallback: the default as JSON text */

@@ -345,10 +345,10 @@ static int model_count_(lua_State *L) {
 }
 
 /* m:cache_bytes_per_token() -> bytes, and what they were if every head's keys and values were kept */
-static int model_cache_bytes(lua_State *L) {
-  const Config *c = model_config(check_model(L, 1));
+static int cache_bytes_per_token(lua_State *L) {
+  const Model *m = check_model(L, 1);
   for (int every = 0; every < 2; every++)
-    lua_pushinteger(L, (lua_Integer)(config_cache_reals(c, every) * sizeof(real)));
+    lua_pushinteger(L, (lua_Integer)model_cache_bytes(m, every));
   return 2;
 }
 
@@ -430,7 +430,7 @@ static int model_tostring(lua_State *L) {
   char text[192], cache[64] = "";
   if (config_traits(c) & TRAIT_LATENT)
     snprintf(cache, sizeof cache, ", latent cache of %zu bytes a token",
-             config_cache_reals(c, false) * sizeof(real));
+             model_cache_bytes(lm->m, false));
   double n = (double)model_count(lm->m);
   snprintf(text, sizeof text,
            "grpo.Model: %s, %.4g%s parameters, %d layers, hidden size %d, vocabulary %d%s%s%s",
@@ -462,7 +462,7 @@ const luaL_Reg model_functions[] = {{"compute", l_compute},
                                     {NULL, NULL}};
 
 void model_open(lua_State *L) {
-  static const luaL_Reg methods[] = {{"cache_bytes_per_token", model_cache_bytes},
+  static const luaL_Reg methods[] = {{"cache_bytes_per_token", cache_bytes_per_token},
                                      {"count", model_count_},
                                      {"generate", model_generate},
                                      {"logits", model_logits_},

@@ -63,7 +63,7 @@ static void set_choices(lua_State *L, const char *choices) {
   lua_setfield(L, -2, "choices");
 }
 
-/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, later=, doc= } */
+/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, doc= } */
 int l_options(lua_State *L) {
   lua_createtable(L, option_count(), 0);
   for (int i = 0; i < option_count(); i++) {
@@ -78,8 +78,6 @@ int l_options(lua_State *L) {
     set_choices(L, o->choices);
     lua_pushboolean(L, o->flags & OPTION_LIVE);
     lua_setfield(L, -2, "live");
-    lua_pushboolean(L, o->flags & OPTION_LATER);
-    lua_setfield(L, -2, "later");
     lua_rawseti(L, -2, i + 1);
   }
   return 1;

@@ -1,7 +1,16 @@
-/* Attention on every path: against softmax in double, decoding against training, threads. */
+/* Attention on every path and in both modes: against softmax in double, decoding against training,
+ * threads. */
+#include "base/half.h"
 #include "kern_test.h"
 
-enum { MAX_SPANS = 8 };
+enum { MAX_SPANS = 8, NCASES = 2 * NPATHS };
+
+/* Path i % NPATHS, in float32 and then in bf16 (`mode`, which new groups have). */
+static Compute mode;
+static bool use_case(int i) {
+  mode = i < NPATHS ? COMPUTE_F32 : COMPUTE_BF16;
+  return use_path(i % NPATHS);
+}
 
 /* A packed group: a prompt and its completions, as training sees it. */
 typedef struct Group {
@@ -30,6 +39,7 @@ static KvSeg new_seg(const AttnShape *s, int len, int row0) {
 /* lens[0] is the prompt's length (0: none); the others are completions. */
 static Group *new_group(AttnShape s, int n, const int *lens) {
   Group *g = calloc(1, sizeof *g);
+  s.compute = mode;
   g->s = s;
   for (int i = 0; i < n; i++) {
     g->seg[i] = new_seg(&s, lens[i], g->rows);
@@ -60,9 +70,16 @@ static int key_row(const AttnSpan *sp, int j) {
   return j < plen ? sp->prefix->row0 + j : sp->own->row0 + j - plen;
 }
 
+/* The results, and by how much rounding in bf16 may move each. */
 typedef struct Wanted {
   double *o, *lse, *dq, *dk, *dv;
+  double *o_off, *dq_off, *dk_off, *dv_off;
 } Wanted;
+
+static void free_wanted(Wanted *w) {
+  free(w->o), free(w->lse), free(w->dq), free(w->dk), free(w->dv);
+  free(w->o_off), free(w->dq_off), free(w->dk_off), free(w->dv_off);
+}
 
 static double dotd(const float *a, const float *b, int n) {
   double s = 0;
@@ -75,6 +92,27 @@ static double score(const AttnShape *s, double x, double *slope) {
   const double scale = (double)s->scale, cap = (double)s->softcap, t = tanh(x * scale / cap);
   *slope = cap > 0 ? scale * (1 - t * t) : scale;
   return cap > 0 ? cap * t : x * scale;
+}
+
+/* Bf16 has 8 significant bits: a rounded number is off by at most this part of it.  P, dS, dO are;
+ * queries, keys and values come rounded. */
+static const double OFF = 1.0 / 256;
+
+/* What key j of row i makes possible: through P in o, through D and dP in dS, and on from there. */
+static void add_off(const Group *g, Wanted *w, int q_at, int o_at, int k_at, double p, double ds,
+                    double slope, const double *o) {
+  const float *q = g->q + q_at, *k = g->k + k_at, *v = g->v + k_at, *go = g->dout + o_at;
+  const int hd = g->s.head_dim, vd = attn_value_dim(&g->s);
+  double dp_off = 0;
+  for (int c = 0; c < vd; c++)
+    dp_off += fabs((double)go[c]) * (fabs((double)v[c]) + fabs(o[c]) + w->o_off[o_at + c]) * OFF +
+              fabs((double)go[c]) * w->o_off[o_at + c];
+  const double ds_off = OFF * fabs(ds) + (1 + 2 * OFF) * p * slope * dp_off;
+  for (int c = 0; c < hd; c++) {
+    w->dq_off[q_at + c] += ds_off * fabs((double)k[c]);
+    w->dk_off[k_at + c] += ds_off * fabs((double)q[c]);
+  }
+  for (int c = 0; c < vd; c++) w->dv_off[k_at + c] += 2 * OFF * (1 + OFF) * p * fabs((double)go[c]);
 }
 
 static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w) {
@@ -95,7 +133,9 @@ static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w
   for (int j = lo; j <= hi; j++) sum += p[j] = exp(p[j] - max);
   for (int j = lo; j <= hi; j++)
     for (int c = 0; c < vd; c++)
-      o[c] += (p[j] / sum) * (double)g->v[key_row(sp, j) * kw + kv * hd + c];
+      o[c] += (p[j] / sum) * (double)g->v[key_row(sp, j) * kw + kv * hd + c],
+          w->o_off[row * ow + h * vd + c] +=
+          OFF * (p[j] / sum) * fabs((double)g->v[key_row(sp, j) * kw + kv * hd + c]);
   w->lse[row * s->heads + h] = max + log(sum);
   for (int c = 0; c < vd; c++) d += (double)go[c] * o[c];
   for (int j = lo; j <= hi; j++) {
@@ -107,18 +147,49 @@ static void want_row(const Group *g, const AttnSpan *sp, int i, int h, Wanted *w
       w->dk[at + c] += ds * (double)q[c];
     }
     for (int c = 0; c < vd; c++) w->dv[at + c] += p[j] / sum * (double)go[c];
+    add_off(g, w, row * qw + h * hd, row * ow + h * vd, at, p[j] / sum, ds, slope, o);
   }
   free(p);
 }
 
 static Wanted want_all(const Group *g) {
   const size_t r = (size_t)g->rows, qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
-  Wanted w = {calloc(r * (size_t)o_width(&g->s), 8), calloc(r * (size_t)g->s.heads, 8),
-              calloc(r * qw, 8), calloc(r * kw, 8), calloc(r * kw, 8)};
+  const size_t ow = (size_t)o_width(&g->s);
+  Wanted w = {calloc(r * ow, 8), calloc(r * (size_t)g->s.heads, 8),
+              calloc(r * qw, 8), calloc(r * kw, 8),
+              calloc(r * kw, 8), calloc(r * ow, 8),
+              calloc(r * qw, 8), calloc(r * kw, 8),
+              calloc(r * kw, 8)};
   for (int i = 0; i < g->nspans; i++)
     for (int j = 0; j < g->spans[i].n; j++)
       for (int h = 0; h < g->s.heads; h++) want_row(g, &g->spans[i], j, h, &w);
   return w;
+}
+
+static float *rounded(const float *x, size_t n) {
+  float *y = floats(n);
+  for (size_t i = 0; i < n; i++) y[i] = bf16_to_f32(f32_to_bf16(x[i]));
+  return y;
+}
+
+/* What the group should give, of what its mode makes of the inputs. */
+static Wanted want_mode(const Group *g) {
+  if (!attn_rounds(&g->s)) return want_all(g);
+  const size_t r = (size_t)g->rows, kw = (size_t)kv_width(&g->s);
+  Group h = *g;
+  h.q = rounded(g->q, r * (size_t)q_width(&g->s));
+  h.k = rounded(g->k, r * kw), h.v = rounded(g->v, r * kw);
+  const Wanted w = want_all(&h);
+  free(h.q), free(h.k), free(h.v);
+  return w;
+}
+
+/* Is a within tol of b, and what rounding may do? */
+static bool within(const Group *g, const float *a, const double *b, const double *off, size_t n,
+                   double tol) {
+  for (size_t i = 0; i < n; i++)
+    if (!(fabs((double)a[i] - b[i]) <= tol + (attn_rounds(&g->s) ? off[i] : 0))) return false;
+  return true;
 }
 
 static void forward(const Ctx *cx, float *o, void *arg) {
@@ -138,15 +209,15 @@ static void backward(const Ctx *cx, float *out, void *arg) {
 static void check_group(Group *g) {
   Ctx cx = {.arena = &arena};
   const size_t r = (size_t)g->rows, qw = (size_t)q_width(&g->s), kw = (size_t)kv_width(&g->s);
-  Wanted w = want_all(g);
+  Wanted w = want_mode(g);
   float *d = floats(r * (qw + 2 * kw)), *d2 = floats(r * (qw + 2 * kw));
   forward(&cx, g->o, g);
-  CHECK_NEAR(distance(g->o, w.o, r * (size_t)o_width(&g->s)), 0, 2e-5);
+  CHECK(within(g, g->o, w.o, w.o_off, r * (size_t)o_width(&g->s), 2e-5));
   CHECK_NEAR(distance(g->lse, w.lse, r * (size_t)g->s.heads), 0, 2e-5);
   backward(&cx, d, g);
-  CHECK_NEAR(distance(d, w.dq, r * qw), 0, 1e-4);
-  CHECK_NEAR(distance(d + r * qw, w.dk, r * kw), 0, 1e-4);
-  CHECK_NEAR(distance(d + r * (qw + kw), w.dv, r * kw), 0, 1e-4);
+  CHECK(within(g, d, w.dq, w.dq_off, r * qw, 1e-4));
+  CHECK(within(g, d + r * qw, w.dk, w.dk_off, r * kw, 1e-4));
+  CHECK(within(g, d + r * (qw + kw), w.dv, w.dv_off, r * kw, 1e-4));
   /* each alone gives the same bits */
   const int q = (int)qw, ow = o_width(&g->s);
   CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow,
@@ -156,70 +227,70 @@ static void check_group(Group *g) {
   CHECK(!attn_backward(&cx, &g->s, g->nspans, g->spans, g->q, q, g->o, ow, g->lse, g->dout, ow,
                        NULL, q, d2 + r * qw, NULL, (int)kw));
   CHECK(same_bits(d, d2, r * (qw + 2 * kw)));
-  free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free(d), free(d2);
+  free_wanted(&w), free(d), free(d2);
 }
 
 static const struct {
   AttnShape s;
   int n, lens[MAX_SPANS];
 } groups[] = {
-    {{4, 2, 32, 0.17f, 0, 0, false, 0}, 4, {37, 20, 1, 65}},
-    {{2, 2, 64, 0.125f, 0, 0, false, 0}, 3, {16, 33, 48}},
-    {{3, 1, 24, 0.2f, 0, 0, false, 0}, 3, {5, 7, 130}},
-    {{7, 1, 16, 0.25f, 0, 0, false, 0}, 3, {50, 9, 12}},
-    {{1, 1, 128, 0.09f, 0, 0, false, 0}, 1, {100}},
-    {{16, 1, 8, 0.3f, 0, 0, false, 0}, 3, {0, 40, 3}},
-    {{4, 2, 32, 0.17f, 10, 0, false, 0}, 4, {37, 20, 1, 65}},
-    {{4, 4, 32, 0.17f, 1, 0, false, 0}, 2, {20, 50}},
-    {{2, 1, 40, 0.17f, 33, 0, false, 0}, 5, {70, 3, 90, 5, 8}},
-    {{2, 1, 1, 1, 0, 0, false, 0}, 2, {1, 1}},
-    {{4, 2, 32, 0.17f, 0, 1.3f, false, 0}, 4, {37, 20, 1, 65}},
-    {{7, 1, 16, 0.25f, 0, 50, false, 0}, 3, {50, 9, 12}},
-    {{2, 1, 40, 0.17f, 33, 2, false, 0}, 5, {70, 3, 90, 5, 8}},
-    {{5, 1, 16, 0.25f, 0, 0, false, 0}, 4, {16, 33, 2, 32}},
-    {{40, 1, 8, 0.3f, 0, 0, false, 0}, 2, {0, 70}},
-    {{12, 12, 8, 0.3f, 0, 0, false, 0}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{2, 2, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32}, 3, {16, 33, 48}},
+    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32}, 3, {5, 7, 130}},
+    {{7, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32}, 3, {50, 9, 12}},
+    {{1, 1, 128, 0.09f, 0, 0, false, 0, COMPUTE_F32}, 1, {100}},
+    {{16, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 3, {0, 40, 3}},
+    {{4, 2, 32, 0.17f, 10, 0, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{4, 4, 32, 0.17f, 1, 0, false, 0, COMPUTE_F32}, 2, {20, 50}},
+    {{2, 1, 40, 0.17f, 33, 0, false, 0, COMPUTE_F32}, 5, {70, 3, 90, 5, 8}},
+    {{2, 1, 1, 1, 0, 0, false, 0, COMPUTE_F32}, 2, {1, 1}},
+    {{4, 2, 32, 0.17f, 0, 1.3f, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{7, 1, 16, 0.25f, 0, 50, false, 0, COMPUTE_F32}, 3, {50, 9, 12}},
+    {{2, 1, 40, 0.17f, 33, 2, false, 0, COMPUTE_F32}, 5, {70, 3, 90, 5, 8}},
+    {{5, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32}, 4, {16, 33, 2, 32}},
+    {{40, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 2, {0, 70}},
+    {{12, 12, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
     /* more keys than are taken together, more rows than one piece of backward; edges of windows */
-    {{4, 2, 32, 0.17f, 0, 0, false, 0}, 3, {530, 5, 520}},
-    {{3, 1, 24, 0.2f, 0, 0, false, 0}, 3, {1030, 3, 1}},
-    {{2, 1, 16, 0.25f, 512, 0, false, 0}, 2, {500, 560}},
-    {{2, 2, 16, 0.25f, 513, 0, false, 0}, 2, {20, 1020}},
-    {{2, 1, 16, 0.25f, 511, 0, false, 0}, 3, {513, 20, 40}},
-    {{2, 1, 16, 0.25f, 16, 0, false, 0}, 3, {512, 20, 40}},
-    {{2, 1, 20, 0.25f, 17, 0, false, 0}, 3, {511, 20, 1}},
-    {{4, 2, 32, 0.17f, 100, 5, false, 0}, 2, {600, 80}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 3, {530, 5, 520}},
+    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32}, 3, {1030, 3, 1}},
+    {{2, 1, 16, 0.25f, 512, 0, false, 0, COMPUTE_F32}, 2, {500, 560}},
+    {{2, 2, 16, 0.25f, 513, 0, false, 0, COMPUTE_F32}, 2, {20, 1020}},
+    {{2, 1, 16, 0.25f, 511, 0, false, 0, COMPUTE_F32}, 3, {513, 20, 40}},
+    {{2, 1, 16, 0.25f, 16, 0, false, 0, COMPUTE_F32}, 3, {512, 20, 40}},
+    {{2, 1, 20, 0.25f, 17, 0, false, 0, COMPUTE_F32}, 3, {511, 20, 1}},
+    {{4, 2, 32, 0.17f, 100, 5, false, 0, COMPUTE_F32}, 2, {600, 80}},
     /* both ways */
-    {{4, 2, 32, 0.17f, 0, 0, true, 0}, 4, {0, 20, 1, 65}},
-    {{3, 1, 24, 0.2f, 0, 0, true, 0}, 3, {5, 7, 130}},
-    {{16, 1, 8, 0.3f, 0, 0, true, 0}, 3, {0, 40, 3}},
-    {{7, 1, 16, 0.25f, 0, 50, true, 0}, 3, {0, 90, 12}},
-    {{2, 1, 40, 0.17f, 33, 2, true, 0}, 5, {0, 3, 90, 5, 48}},
-    {{4, 4, 32, 0.17f, 1, 0, true, 0}, 2, {0, 50}},
-    {{12, 12, 8, 0.3f, 7, 0, true, 0}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
-    {{4, 2, 32, 0.17f, 0, 0, true, 0}, 3, {0, 530, 520}},
-    {{3, 1, 24, 0.2f, 0, 0, true, 0}, 3, {1030, 3, 600}},
-    {{2, 2, 16, 0.25f, 513, 0, true, 0}, 2, {0, 1020}},
-    {{2, 1, 16, 0.25f, 511, 3, true, 0}, 3, {0, 1024, 513}},
-    {{2, 1, 20, 0.25f, 17, 0, true, 0}, 3, {511, 520, 1}},
-    {{6, 1, 40, 0.17f, 0, 0, true, 32}, 4, {0, 20, 1, 65}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 4, {0, 20, 1, 65}},
+    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {5, 7, 130}},
+    {{16, 1, 8, 0.3f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 40, 3}},
+    {{7, 1, 16, 0.25f, 0, 50, true, 0, COMPUTE_F32}, 3, {0, 90, 12}},
+    {{2, 1, 40, 0.17f, 33, 2, true, 0, COMPUTE_F32}, 5, {0, 3, 90, 5, 48}},
+    {{4, 4, 32, 0.17f, 1, 0, true, 0, COMPUTE_F32}, 2, {0, 50}},
+    {{12, 12, 8, 0.3f, 7, 0, true, 0, COMPUTE_F32}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 530, 520}},
+    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {1030, 3, 600}},
+    {{2, 2, 16, 0.25f, 513, 0, true, 0, COMPUTE_F32}, 2, {0, 1020}},
+    {{2, 1, 16, 0.25f, 511, 3, true, 0, COMPUTE_F32}, 3, {0, 1024, 513}},
+    {{2, 1, 20, 0.25f, 17, 0, true, 0, COMPUTE_F32}, 3, {511, 520, 1}},
+    {{6, 1, 40, 0.17f, 0, 0, true, 32, COMPUTE_F32}, 4, {0, 20, 1, 65}},
     /* latent: values are the first channels of the keys */
-    {{6, 1, 40, 0.17f, 0, 0, false, 32}, 4, {37, 20, 1, 65}},
-    {{2, 1, 24, 0.2f, 0, 0, false, 20}, 3, {5, 7, 130}},
-    {{9, 1, 20, 0.25f, 7, 0, false, 3}, 3, {50, 9, 12}},
-    {{16, 1, 18, 0.3f, 0, 2, false, 17}, 3, {0, 40, 3}},
-    {{1, 1, 2, 0.3f, 0, 0, false, 1}, 2, {0, 3}},
-    {{6, 1, 48, 0.17f, 0, 0, false, 32}, 3, {530, 5, 520}},
+    {{6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32}, 4, {37, 20, 1, 65}},
+    {{2, 1, 24, 0.2f, 0, 0, false, 20, COMPUTE_F32}, 3, {5, 7, 130}},
+    {{9, 1, 20, 0.25f, 7, 0, false, 3, COMPUTE_F32}, 3, {50, 9, 12}},
+    {{16, 1, 18, 0.3f, 0, 2, false, 17, COMPUTE_F32}, 3, {0, 40, 3}},
+    {{1, 1, 2, 0.3f, 0, 0, false, 1, COMPUTE_F32}, 2, {0, 3}},
+    {{6, 1, 48, 0.17f, 0, 0, false, 32, COMPUTE_F32}, 3, {530, 5, 520}},
 };
 enum { NGROUPS = sizeof groups / sizeof *groups };
 
 TEST(attention_agrees_with_softmax_in_double) {
-  for (int p = 0; p < NPATHS; p++)
-    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+  for (int p = 0; p < NCASES; p++)
+    for (int i = 0; i < NGROUPS && use_case(p); i++) {
       Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
       check_group(g);
       free_group(g);
     }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 static int longest(const Group *g) {
@@ -255,8 +326,8 @@ static void decode_step(const Ctx *cx, const Group *g, KvSeg *cache, int t, floa
 }
 
 TEST(decoding_gives_the_bits_of_training) {
-  for (int p = 0; p < NPATHS; p++)
-    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+  for (int p = 0; p < NCASES; p++)
+    for (int i = 0; i < NGROUPS && use_case(p); i++) {
       if (groups[i].s.bidirectional) continue; /* there is no decoding what follows */
       Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
       const size_t no = (size_t)(g->rows * o_width(&g->s)), nl = (size_t)(g->rows * g->s.heads);
@@ -271,7 +342,7 @@ TEST(decoding_gives_the_bits_of_training) {
       for (int c = 0; c < groups[i].n; c++) free(cache[c].k);
       free(o), free(lse), free_group(g);
     }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 /* Row `row` of the whole batch, as the only row of a call. */
@@ -285,8 +356,8 @@ static bool alone_is_the_same(const Ctx *cx, const Group *g, const AttnSpan *sp,
 }
 
 TEST(a_row_alone_has_the_bits_it_has_in_company) {
-  for (int p = 0; p < NPATHS; p++)
-    for (int k = 0; k < NGROUPS && use_path(p); k++) {
+  for (int p = 0; p < NCASES; p++)
+    for (int k = 0; k < NGROUPS && use_case(p); k++) {
       Group *g = new_group(groups[k].s, groups[k].n, groups[k].lens);
       float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
       Ctx cx = {NULL, &arena, COMPUTE_F32};
@@ -298,7 +369,7 @@ TEST(a_row_alone_has_the_bits_it_has_in_company) {
       CHECK(wrong == 0);
       free(o), free(lse), free_group(g);
     }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 /* The prompt's keys, then the completion's, in one segment. */
@@ -317,8 +388,8 @@ static void check_without_prefix(const Ctx *cx, const Group *g, const AttnSpan *
 }
 
 TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
-  for (int p = 0; p < NPATHS; p++)
-    for (int k = 0; k < NGROUPS && use_path(p); k++) {
+  for (int p = 0; p < NCASES; p++)
+    for (int k = 0; k < NGROUPS && use_case(p); k++) {
       Group *g = new_group(groups[k].s, groups[k].n, groups[k].lens);
       Ctx cx = {NULL, &arena, COMPUTE_F32};
       forward(&cx, g->o, g);
@@ -326,12 +397,13 @@ TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
         if (g->spans[i].prefix) check_without_prefix(&cx, g, &g->spans[i]);
       free_group(g);
     }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
-  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0, false, 0};
-  for (int p = 0; p < NPATHS && use_path(p); p++) {
+  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32};
+  for (int p = 0; p < NCASES; p++) {
+    if (!use_case(p)) continue;
     Group *g = new_group(s, 1, (int[]){500});
     Ctx cx = {.arena = &arena};
     float *o = floats(500 * 128);
@@ -339,18 +411,18 @@ TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
     for (int i = 0, at = 0; at < 500; i = (i + 1) % NCOUNTS) {
       const int n = row_counts[i] < 500 - at ? row_counts[i] : 500 - at;
       AttnSpan piece = {NULL, &g->seg[0], at, n, at};
-      CHECK(!attn_forward(&cx, &s, 1, &piece, g->q, 128, o, 128, NULL));
+      CHECK(!attn_forward(&cx, &g->s, 1, &piece, g->q, 128, o, 128, NULL));
       at += n;
     }
     CHECK(same_bits(o, g->o, 500 * 128));
     free(o), free_group(g);
   }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 TEST(attention_does_not_depend_on_the_number_of_threads) {
-  for (int p = 0; p < NPATHS; p++)
-    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+  for (int p = 0; p < NCASES; p++)
+    for (int i = 0; i < NGROUPS && use_case(p); i++) {
       Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
       Ctx cx = {.arena = &arena};
       forward(&cx, g->o, g);
@@ -359,7 +431,7 @@ TEST(attention_does_not_depend_on_the_number_of_threads) {
       CHECK(threads_agree(backward, (size_t)g->rows * (qw + 2 * kw), g));
       free_group(g);
     }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 /* The last row of every span at once. */
@@ -378,17 +450,17 @@ static void last_rows(const Ctx *cx, float *o, void *arg) {
 }
 
 TEST(decoding_with_many_keys_does_not_depend_on_the_number_of_threads) {
-  for (int p = 0; p < NPATHS; p++)
-    for (int i = 0; i < NGROUPS && use_path(p); i++) {
+  for (int p = 0; p < NCASES; p++)
+    for (int i = 0; i < NGROUPS && use_case(p); i++) {
       Group *g = new_group(groups[i].s, groups[i].n, groups[i].lens);
       CHECK(threads_agree(last_rows, (size_t)(g->nspans * o_width(&g->s)), g));
       free_group(g);
     }
-  kern_select(NULL);
+  mode = COMPUTE_F32, kern_select(NULL);
 }
 
 TEST(huge_scores_pick_one_key) {
-  static const AttnShape s = {1, 1, 16, 1, 0, 0, false, 0};
+  static const AttnShape s = {1, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){20});
     Ctx cx = {.arena = &arena};
@@ -396,14 +468,14 @@ TEST(huge_scores_pick_one_key) {
     forward(&cx, g->o, g);
     Wanted w = want_all(g);
     CHECK_NEAR(distance(g->o, w.o, 320), 0, 0.05);
-    free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free_group(g);
+    free_wanted(&w), free_group(g);
   }
   kern_select(NULL);
 }
 
 /* Scores of all sizes over several parts: most keys are worth nothing, which must cost no accuracy. */
 TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
-  static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0};
+  static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 2, (int[]){600, 560});
     Ctx cx = {NULL, &arena, COMPUTE_F32};
@@ -415,7 +487,7 @@ TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
     forward(&cx, g->o, g);
     Wanted w = want_all(g);
     CHECK_NEAR(distance(g->o + 4 * 32, w.o + 4 * 32, (size_t)(g->rows - 4) * 32), 0, 2e-5);
-    free(w.o), free(w.lse), free(w.dq), free(w.dk), free(w.dv), free_group(g);
+    free_wanted(&w), free_group(g);
   }
   kern_select(NULL);
 }
@@ -447,7 +519,7 @@ TEST(attention_without_memory_says_so) {
 
 /* What keys get as keys and as values, in one place: the sum of both. */
 TEST(latent_keys_get_both_gradients) {
-  static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32};
+  static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 4, (int[]){530, 20, 1, 70});
     Ctx cx = {.arena = &arena};

@@ -15,7 +15,7 @@
 -- sequence, each the longer of its FLOPs and of reading weights (in the bytes they are kept in), keys and values
 -- from memory once.
 -- optimizer = 28 bytes a trained weight: weight, two moments, each way, and the gradient.  reward = 0.
--- In bf16 all FLOPs count at the rate of bf16 products, attention's too, which are computed in f32.
+-- In bf16 all FLOPs count at the rate of bf16 products, attention's too, whose backward is computed in f32.
 
 local floor = {}
 

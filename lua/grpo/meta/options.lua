@@ -5,7 +5,7 @@
 ---@field name? string name of the run directory; default: the script's name
 ---@field seed? integer seed of every random number of the run (default 0)
 ---@field threads? integer threads of the engine; default: all cores; never changes a result
----@field compute? "f32"|"bf16"|"auto" how products with weights are computed: in float32, or their operands rounded to bf16 and summed in float32, about twice as fast where the CPU has instructions for it; auto is f32 (default "auto")
+---@field compute? "f32"|"bf16"|"auto" how products with weights, and attention, are computed: in float32, or their operands rounded to bf16 and summed in float32, about twice as fast where the CPU has instructions for it; auto is f32 (default "auto")
 ---@field extends? string a JSON file of the same fields, merged below this table
 ---@field model? grpo.Options.model
 ---@field reference? string|boolean what KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")

@@ -33,6 +33,7 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
   FEW16(X, 2) FEW16(X, 3) FEW16(X, 4) MORE16(X, 5) MORE16(X, 6) MORE16(X, 7) MORE16(X, 8)
 #define NEAR16(X) MORE16(X, 8)
 #include "kern/inner/block16.inc.c"
+#include "kern/inner/strided16.inc.c"
 
 /* where 16-bit values come from: 32 and on are the second operand */
 static const uint16_t pair_index[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -243,7 +244,9 @@ const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .block = block16,
     .block_next = block16_next,
+    .strided = block16_strided,
     .pair_rows = pair_rows,
+    .pair_row = pair_row,
     .pair_columns = pair_columns,
     .pair_group = pair_group,
     .widen_f32 = widen_f32,
