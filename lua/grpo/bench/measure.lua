@@ -23,6 +23,8 @@ function measure.rates(size, seconds)
   return rates
 end
 
+local SAME = 0.25 -- seconds that rates hold
+
 local function better(a, b)
   local rates = {}
   for name, rate in pairs(a) do rates[name] = math.max(rate, b[name]) end
@@ -200,9 +202,9 @@ local function sft_seconds(w, engine, runs)
 end
 
 -- how: { compute =, weights =, sharing =, reuse_rollout = }; probe(): the rates, taken before each step and after the
--- last.  Returns { seconds = by phase (medians), best, worst = least and longest step, core_seconds = least step by
--- core time, rates, floor (medians), ratio (median), best_ratio, core_ratio (least), sft =, peak_bytes =,
--- others = cores }.
+-- last, but where they are no older than SAME.  Returns { seconds = by phase (medians), best, worst = least and longest
+-- step, core_seconds = least step by core time, rates, floor (medians), ratio (median), best_ratio, core_ratio (least),
+-- sft =, peak_bytes =, others = cores }.
 function measure.steps(w, sizes, probe, runs, how)
   local model, reference = make_models(w, how)
   w.tokens = model.config.vocab_size
@@ -217,11 +219,13 @@ function measure.steps(w, sizes, probe, runs, how)
   local prompts, times, rates = prompts_of(w, how.sharing), {}, {}
   watched(step, w, engine, prompts, 0, how)
   local others = measure.watch_others()
-  for i = 1, runs do
-    rates[i] = probe()
-    times[i] = watched(step, w, engine, prompts, i, how)
+  local last
+  for i = 1, runs + 1 do
+    local fresh = last and core.clock() - last < SAME -- short steps share probes
+    rates[i] = fresh and rates[i - 1] or probe()
+    last = fresh and last or core.clock()
+    if i <= runs then times[i] = watched(step, w, engine, prompts, i, how) end
   end
-  rates[runs + 1] = probe()
   local steps, limits = column(times, "step"), floors(w, sizes, rates, how)
   local by_clock = ratios(times, limits, "step")
   local row = { seconds = medians(times), best = math.min(table.unpack(steps)), worst = math.max(table.unpack(steps)),
