@@ -82,7 +82,7 @@ local function phase_of(frames)
     if name == "engine_reference" then return "reference" end
     if name == "optimizer_step" then return "optimizer" end
     if name == "engine_update" then return back and "backward" or "forward" end
-    if name == "engine_sft" then return nil end
+    if name == "engine_sft" or name == "rate_product" or name == "rate_read" then return nil end
   end
   return "reward"
 end
@@ -121,7 +121,8 @@ local by_file = {
 }
 local products = { ["gemm.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true, ["matrix_product.c"] = true,
   ["matrix.c"] = true, ["pack.c"] = true }
-local attention = { ["attn_grad.c"] = true, ["attention.c"] = true, ["attn_strip.c"] = true }
+local attention = { ["attn_grad.c"] = true, ["attention.c"] = true, ["attn_strip.c"] = true,
+  ["kv.c"] = true, ["strided16.inc.c"] = true }
 
 local function kind_of(frames)
   -- the pool runs chunks: its frame counts only where nothing of ours is inside
@@ -129,6 +130,7 @@ local function kind_of(frames)
     local name, file = f[1], f[2]
     if name:find "^vec_add" or name:find "^vec_acc" or name == "add" then return "copies, adds" end
     if name:find "adamw" then return "optimizer" end
+    if name == "low_rank_add" then return "adapters" end
     if products[file] then
       local outer = table.move(frames, i, #frames, 1, {})
       if any(outer, is_head) then return "head" end

@@ -74,7 +74,7 @@ local function run(c, runs)
   end
   local sizes = workloads.sizes(config)
   local f = floor.of(c, sizes, rates, true)
-  local free = { product = rates.product, read = math.huge, body_bytes = 0, head_bytes = 0 }
+  local free = { product = rates.product, read = math.huge, body_bytes = 0, head_bytes = 0, kv_bytes = 0 }
   collectgarbage()
   return t, { update = f.forward + f.backward + f.optimizer,
     step = floor.decode(sizes, free, c.prompts * c.group, c.prompt + c.new / 2) }

@@ -32,7 +32,7 @@ local function generate(w, s, rates, shared)
   for t = 1, w.new - 1 do
     local work = forward(s, sequences, sequences * (w.prompt + t), sequences)
     local bytes = s.body * rates.body_bytes + s.head * rates.head_bytes
-      + s.kv * (prefilled * w.prompt + sequences * t)
+      + s.kv * rates.kv_bytes * (prefilled * w.prompt + sequences * t)
     seconds = seconds + math.max(work / rates.product, bytes / rates.read)
   end
   return seconds
@@ -45,7 +45,8 @@ floor.bytes = { f32 = { 4.0, 4.0 }, bf16 = { 2.0, 2.0 }, int8 = { 1.0, 2.0 }, nf
 -- are computed, and the form of the weights; products in bf16 read f32 weights as bf16.
 function floor.rates(rates, compute, weights)
   local bytes = floor.bytes[compute == "bf16" and weights == "f32" and "bf16" or weights]
-  return { product = rates[compute], read = rates.read, body_bytes = bytes[1], head_bytes = bytes[2] }
+  return { product = rates[compute], read = rates.read, body_bytes = bytes[1], head_bytes = bytes[2],
+    kv_bytes = compute == "bf16" and 2 or 4 }
 end
 
 -- w: a workload; s: its sizes; rates: floor.rates.  Returns seconds by phase, and their sum as `step`.
@@ -74,7 +75,8 @@ end
 -- One step of `sequences` at `position` keys each.
 function floor.decode(s, rates, sequences, position)
   return math.max(forward(s, sequences, sequences * position, sequences) / rates.product,
-    (s.body * rates.body_bytes + s.head * rates.head_bytes + s.kv * sequences * position) / rates.read)
+    (s.body * rates.body_bytes + s.head * rates.head_bytes + s.kv * rates.kv_bytes * sequences * position)
+    / rates.read)
 end
 
 return floor

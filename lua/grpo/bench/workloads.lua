@@ -58,7 +58,7 @@ end
 -- ---- what a model takes: weights and the work of attention -------------------------------------
 
 -- { body = weights of the layers' products, head = of the output layer, pair = FLOPs of a query with a key in all
--- layers, kv = bytes of a position's keys and values in all layers, trained = weights that the optimizer touches }
+-- layers, kv = numbers of a position's keys and values in all layers, trained = weights that the optimizer touches }
 function workloads.sizes(config, rank)
   local gpt2 = config.model_type == "gpt2"
   local hidden = gpt2 and config.n_embd or config.hidden_size
@@ -74,7 +74,7 @@ function workloads.sizes(config, rank)
     * (hidden + q + 2 * (hidden + kv) + q + hidden + (up + 1) * (hidden + inner)) or 0
   local positions = gpt2 and config.n_positions * hidden or 0
   local embeddings = head * (config.tie_word_embeddings == false and 2 or 1) + positions
-  return { body = layer * layers, head = head, pair = 4 * q * layers, kv = 2 * 4 * kv * layers,
+  return { body = layer * layers, head = head, pair = 4 * q * layers, kv = 2 * kv * layers,
     trained = rank and low_rank or layer * layers + embeddings }
 end
 
