@@ -42,18 +42,19 @@ static void give_back(void) {
 /* `work` a second, of fn. */
 static Rate best_rate(const Ctx *cx, void (*fn)(void *), void *arg, double work, double seconds) {
   double least = 1e9, least_cores = 1e9;
+  const int threads = pool_threads(cx->pool), cores = pool_cores();
   fn(arg); /* warm up */
   const double until = now(CLOCK_MONOTONIC) + seconds;
   double t = until - seconds;
   do {
-    const double start = t, cores = now(CLOCK_PROCESS_CPUTIME_ID);
+    const double start = t, before = now(CLOCK_PROCESS_CPUTIME_ID);
     fn(arg);
-    const double used = now(CLOCK_PROCESS_CPUTIME_ID) - cores;
+    const double used = now(CLOCK_PROCESS_CPUTIME_ID) - before;
     t = now(CLOCK_MONOTONIC);
     if (t - start < least) least = t - start;
     if (used < least_cores) least_cores = used;
   } while (t < until);
-  return (Rate){work / least, work * pool_threads(cx->pool) / least_cores};
+  return (Rate){work / least, work * kern_min(threads, cores) / least_cores};
 }
 
 /* ---- products ---------------------------------------------------------------------- */

@@ -104,7 +104,15 @@ static int l_rate_read(lua_State *L) {
   return push_rate(L, bytes);
 }
 
-const luaL_Reg bench_functions[] = {{"rate_product", l_rate_product},
+/* busy_cores() -> how many cores our threads can keep busy: as many as there are of either */
+static int l_busy_cores(lua_State *L) {
+  const int threads = pool_threads(script_ctx(L)->pool), cores = pool_cores();
+  lua_pushinteger(L, threads < cores ? threads : cores);
+  return 1;
+}
+
+const luaL_Reg bench_functions[] = {{"busy_cores", l_busy_cores},
+                                    {"rate_product", l_rate_product},
                                     {"rate_read", l_rate_read},
                                     {"rate_weights", l_rate_weights},
                                     {NULL, NULL}};

@@ -17,7 +17,7 @@ local function step_seconds(w, engine, ids, n, runs)
   local function seconds(new)
     local started, cores = core.clock(), os.clock()
     engine:rollout { prompts = { ids }, n = n, seed = 1, sampling = { max_new_tokens = new } }
-    return core.clock() - started, (os.clock() - cores) / core.threads()
+    return core.clock() - started, (os.clock() - cores) / core.busy_cores()
   end
   local times, least = {}, math.huge
   seconds(2)

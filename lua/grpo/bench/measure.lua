@@ -151,7 +151,7 @@ local function step(w, engine, prompts, n, how)
   local m = engine:update(batch, { advantages = advantages, kl = 0.02, lr = 1e-6, step = n })
   seconds.forward, seconds.backward = m["time/forward"], m["time/backward"]
   seconds.optimizer, seconds.step = m["time/optimizer"], core.clock() - started
-  seconds.cores = (os.clock() - cores) / core.threads()
+  seconds.cores = (os.clock() - cores) / core.busy_cores()
   return seconds
 end
 

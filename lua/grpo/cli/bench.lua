@@ -28,6 +28,7 @@ rates that are measured again before and after each step.
   decode    tokens a second of 1, 8, 16 and 32 sequences, 123 million weights, kept as each of --weights
   matrices  the products of its matrices by as many rows, against OpenBLAS
   kernels   products of W1 to W4 against OpenBLAS
+  smoke     a little of everything on next to nothing, for tests; no speed can be read from it
 
 --compute: how products are computed.  --sharing off computes the prompt for each completion again, as other
 trainers do: what is lost is the algorithm's part, the rest the engine's.  --reuse on keeps the activations of

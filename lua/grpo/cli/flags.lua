@@ -39,6 +39,7 @@ end
 -- --threads, put into effect; its value or nil.
 function flags.threads(o)
   local n = flags.integer(o, "threads", 1)
+  if n and n > 1024 then wrong("threads", o.flags.threads, "a whole number from 1 to 1024") end
   if n then core.set_threads(n) end
   return n
 end
