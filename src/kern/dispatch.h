@@ -156,13 +156,10 @@ typedef struct Kernels {
 typedef struct Kernels16 {
   int mr;
   /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
-   * one accumulator an output. */
+   * one accumulator an output.  next: b of the product that comes after this one, groups bgs apart, which
+   * is fetched meanwhile; or NULL. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                real *c, ptrdiff_t ldc, bool add);
-  /* the same; next: b of the product that comes after this one (NULL: none), groups bgs apart, is
-   * fetched meanwhile */
-  void (*block_next)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                     const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
+                const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
   /* block() of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
   void (*strided)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                   ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);

@@ -301,8 +301,9 @@ void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx
   panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy);
 }
 
-void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
-                      const real *packed, real *y, int ldy) {
+/* y (+)= x w^T + low */
+static void by_panels(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, const LowRank *low, real *y, int ldy, bool add) {
   forward(cx, (Forward){.m = m,
                         .n = n,
                         .k = k,
@@ -310,9 +311,15 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
                         .x = x,
                         .ldx = ldx,
                         .w = packed,
+                        .low = low,
                         .y = y,
                         .ldy = ldy,
-                        .add = true});
+                        .add = add});
+}
+
+void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const real *packed, real *y, int ldy) {
+  by_panels(cx, m, n, k, x, ldx, packed, NULL, y, ldy, true);
 }
 
 /* ---- dx: a weight that does not lie right is packed along its other side, a slab at a time ---- */
@@ -366,17 +373,7 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
 
 void gemm_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                     const real *turned, const LowRank *low, real *dx, int lddx, bool add) {
-  forward(cx, (Forward){.m = m,
-                        .n = k,
-                        .k = n,
-                        .ng = kernels()->ng,
-                        .x = dy,
-                        .ldx = lddy,
-                        .w = turned,
-                        .low = low,
-                        .y = dx,
-                        .ldy = lddx,
-                        .add = add});
+  by_panels(cx, m, k, n, dy, lddy, turned, low, dx, lddx, add);
 }
 
 /* ---- dx of a weight that is in panels only: blocks of it are turned, for all rows of a chunk ---- */

@@ -163,8 +163,8 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block_next(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows,
-                          b, bgs, next, c, q->ldc, q->add || p0 > 0);
+  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
+                     bgs, next, c, q->ldc, q->add || p0 > 0);
   if (p0 + pairs < q->pairs) return;
   for (int i = 0; q->bias && i < rows; i++)
     kernels()->add((size_t)cols, c + i * q->ldc, q->bias + at, c + i * q->ldc);

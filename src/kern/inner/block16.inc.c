@@ -13,10 +13,10 @@ enum {
 typedef struct Tile16 {
   int pairs;
   const uint32_t *a, *b;
-  ptrdiff_t bgs;         /* words between groups of b, */
-  const uint32_t *fetch; /* and of what is fetched meanwhile, */
+  ptrdiff_t bgs;         /* words between groups of b, and of */
+  const uint32_t *fetch; /* what is fetched meanwhile, */
   ptrdiff_t fetch_step;  /* so many words a pair; */
-  const uint32_t *next;  /* instead: a line a step from here on, into L2 */
+  const uint32_t *next;  /* of a near tile instead: a line a pair from here on, into L2 */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -113,8 +113,8 @@ static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols
 /* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  A few tiles of rows
  * fetch a share of it each.  Of more, those behind the first, a group each; the first fetches what it
  * needs itself soon, and without `next` the last of several what is behind this block. */
-static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
-                         ptrdiff_t bgs, const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
+static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                    const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
   const int most = tile16_groups(tile16_rows(m)), row_tiles = kern_ceil(m, TILE16_MR);
   const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
@@ -152,9 +152,4 @@ static void block16_next(int m, int n, int pairs, const uint32_t *a, const uint3
         edge_tile16(rows, g, cols, t);
     }
   }
-}
-
-static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                    real *c, ptrdiff_t ldc, bool add) {
-  block16_next(m, n, pairs, a, b, bgs, NULL, c, ldc, add);
 }

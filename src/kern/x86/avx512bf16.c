@@ -243,7 +243,6 @@ static void turn(int lines, const uint32_t *w, uint32_t *out, ptrdiff_t bgs) {
 const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .block = block16,
-    .block_next = block16_next,
     .strided = block16_strided,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
