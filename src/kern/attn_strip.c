@@ -110,9 +110,9 @@ static void add_words(const Attn *a, const Work *w, const Part *p, int u0, int u
     kernels16()->pair_row(n, z + u * LD_SCORES, pairs);
     for (int i = 0; i < kern_ceil(n, 2); i++) pairs[i] = pairs[i] << 16 | pairs[i] >> 16;
   }
-  kernels16()->strided(u1 - u0, a->hd16, kern_ceil(n, 2), w->pairs, PAIRS,
-                       kv_value_words(a->s, seg, p->kvh, even), a->hd16, GROUP, out + u0 * a->hd16,
-                       a->hd16, add);
+  kernels16()->in_order(u1 - u0, a->hd16, kern_ceil(n, 2), w->pairs, PAIRS,
+                        kv_value_words(a->s, seg, p->kvh, even), a->hd16, GROUP, out + u0 * a->hd16,
+                        a->hd16, add);
 }
 
 static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,

@@ -150,11 +150,12 @@ typedef struct Kernels {
 /* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
  * first in the low half; an odd last step is paired with zero.
  *
- * a, the rows: row i's tile begins at word i * pairs.  Whole tiles of mr rows are interleaved, [pair]
+ * a, the rows: row i's tile begins at word i * pairs, in whole units.  Whole tiles of mr rows are interleaved, [pair]
  * [mr]; of fewer than two tiles that are left at the end, rows may follow one another.  Made by
  * pair_rows or pair_columns of whole tiles, and of all that is left at once. */
 typedef struct Kernels16 {
   int mr;
+  int unit; /* pairs that are summed at once: a's are padded to whole units with zeros */
   /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
    * one accumulator an output.  next: b of the product that comes after this one, groups bgs apart, which
    * is fetched meanwhile; or NULL. */
@@ -163,6 +164,9 @@ typedef struct Kernels16 {
   /* block() of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
   void (*strided)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                   ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  /* The same, pair by pair and the high half of each first: the sum is the same wherever it is cut. */
+  void (*in_order)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                   ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
@@ -183,7 +187,7 @@ typedef struct Kernels16 {
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
-extern const Kernels16 kern_avx512bf16;
+extern const Kernels16 kern_avx512bf16, kern_amx;
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_neon;
 #endif

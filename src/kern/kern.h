@@ -2,7 +2,7 @@
  *
  * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
  * arm/neon.c, all from the one source in inner/) and are chosen once, at run time, from what the
- * CPU has; GRPO_CPU=generic|avx2|avx512|avx512bf16|neon forces one (avx512bf16 is avx512
+ * CPU has; GRPO_CPU=generic|avx2|avx512|avx512bf16|amx|neon forces one (avx512bf16 and amx are avx512
  * but for products of bf16).  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
@@ -43,7 +43,7 @@ typedef struct Ctx {
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void);  /* "avx512bf16", "avx512", "avx2", "neon", "generic" */
+const char *kern_name(void);  /* "amx", "avx512bf16", "avx512", "avx2", "neon", "generic" */
 const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */

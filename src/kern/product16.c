@@ -40,6 +40,7 @@ typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
 
 typedef struct Product {
   int m, n, pairs;         /* c [m,n] */
+  int padded;              /* pairs of a, in whole units */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
   int row_chunks, threads;
@@ -163,7 +164,7 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
+  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows, b,
                      bgs, next, c, q->ldc, q->add || p0 > 0);
   if (p0 + pairs < q->pairs) return;
   for (int i = 0; q->bias && i < rows; i++)
@@ -194,10 +195,14 @@ static void chunk_of(void *arg, int chunk, int worker) {
   }
 }
 
+/* in whole units */
+static int padded(int pairs) { return round_up(pairs, kernels16()->unit); }
+
 static void cut(Product *q) {
   const int most = q->source == TURNED ? TURN_ROWS : ROWS;
   q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kernels16()->mr);
   q->row_chunks = kern_ceil(q->m, q->rows);
+  q->padded = padded(q->pairs);
   q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
   if (q->source != PACKED)
     q->step = TURN_PAIRS * WIDTH / q->width;
@@ -206,7 +211,8 @@ static void cut(Product *q) {
   else { /* evenly */
     const bool whole = q->m > STREAM || q->pairs <= SHORT;
     const int pairs = whole ? PAIRS : q->m <= ONE_TILE ? LONE_PAIRS : FEW_PAIRS;
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), 8);
+    q->step =
+        round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), kern_max(8, kernels16()->unit));
   }
 }
 
@@ -239,10 +245,11 @@ static int pair_tile(const Operand *o, int r, int end) {
   if (r > r0 && left < mr) return mr; /* went with the tile before it */
   const bool two = o->columns && r + 2 * mr <= end && (left >= 3 * mr || left == 2 * mr);
   const int rows = two ? 2 * mr : left >= 2 * mr ? mr : left;
-  uint32_t *first = o->out + (ptrdiff_t)r0 * kern_ceil(o->depth, 2);
+  uint32_t *first = o->out + (ptrdiff_t)r0 * padded(kern_ceil(o->depth, 2));
   for (int k0 = 0; k0 < o->depth; k0 += 2 * o->step) {
     const int depth = kern_min(2 * o->step, o->depth - k0);
-    uint32_t *out = first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * kern_ceil(depth, 2);
+    uint32_t *out =
+        first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * padded(kern_ceil(depth, 2));
     if (o->columns)
       kernels16()->pair_columns(rows, depth, o->x + k0 * o->ldx + r, o->ldx, out);
     else
@@ -261,7 +268,7 @@ static void operand_chunk(void *arg, int chunk, int worker) {
 /* q's a from x, [m, depth], or with `columns` [depth, m] */
 static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
                      bool columns, const char *what) {
-  const size_t words = (size_t)q->m * (size_t)q->pairs;
+  const size_t words = (size_t)q->m * (size_t)q->padded;
   Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .step = q->step};
   o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
