@@ -161,12 +161,22 @@ typedef struct Kernels16 {
    * is fetched meanwhile; or NULL. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                 const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
-  /* block() of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
-  void (*strided)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                  ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
-  /* The same, pair by pair and the high half of each first: the sum is the same wherever it is cut. */
-  void (*in_order)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                   ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  /* Attention's products, between begin() and end() on one thread: of `upper` rows, at most mr, of
+   * `lower` rows, or of both at once.  Rows of a are ars apart, in whole units. */
+  void (*begin)(int upper, int lower);
+  void (*end)(void);
+  /* c[m,n] = a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
+  void (*scores)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                 ptrdiff_t bgs, real *c, ptrdiff_t ldc);
+  /* c[m,n] (+)= a b over whole units of pairs, b's bps apart; one more before those, if `first` is
+   * there, which lies as they do.  One after another, so that the sum is the same wherever it is cut;
+   * of units of one pair the high half comes first. */
+  void (*values)(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+                 const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add);
+  /* Kernels.softmax of scores s into pairs p, the first of two in the high half; zeros from `first`
+   * to `last` in whole lines of 2 GROUP. */
+  void (*softmax)(int m, int first, int last, int lo, int hi, real scale, const real *s,
+                  ptrdiff_t ld, uint32_t *p, ptrdiff_t ldp, real *max, real *sum);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,

@@ -3,10 +3,10 @@
  * A CPU that has it runs avx512.c's table for everything else: the same bits.
  */
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "kern/dispatch.h"
-#include "kern/x86/bf16.h"
 
 #define LANES 16
 #include "kern/inner/types.inc.c"
@@ -37,6 +37,24 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
 #include "kern/inner/strided16.inc.c"
 
 #include "kern/inner/pairs512.inc.c"
+#include "kern/inner/softmax16.inc.c"
+
+/* ---- attention's: nothing is to be made ready ---- */
+static void no_rows(int upper, int lower) { (void)upper, (void)lower; }
+static void no_end(void) {}
+
+static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc) {
+  strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, false);
+}
+
+static void values(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+                   const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add) {
+  if (first) strided(m, n, 1, a++, ars, first, bps, GROUP, c, ldc, add);
+  if (units) strided(m, n, units, a, ars, b, bps, GROUP, c, ldc, add || first);
+}
+
+/* ---- rows ---- */
 
 /* Interleaving the first half of 8 rows with the second, three times, turns [row][pair] into
  * [pair][row]. */
@@ -113,8 +131,11 @@ const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .unit = 1,
     .block = block16,
-    .strided = avx512bf16_strided,
-    .in_order = avx512bf16_strided,
+    .begin = no_rows,
+    .end = no_end,
+    .scores = scores,
+    .values = values,
+    .softmax = softmax16,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
     .pair_columns = pair_columns,
