@@ -373,7 +373,7 @@ static void attention_in(Bench *b, Compute compute) {
 }
 
 static void attention(Bench *b) {
-  if (!getenv("ONLY16")) attention_in(b, COMPUTE_F32);
+  attention_in(b, COMPUTE_F32);
   attention_in(b, COMPUTE_BF16);
 }
 
