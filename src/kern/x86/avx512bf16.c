@@ -112,6 +112,12 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_
 const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .unit = 1,
+    .rows = 256,
+    .pairs = 256, /* a panel of them in L1 */
+    .groups = 3,
+    .few = 4,
+    .few_groups = TILE16_MOST_NG,
+    .few_fetch = true,
     .block = block16,
     .strided = avx512bf16_strided,
     .in_order = avx512bf16_strided,
