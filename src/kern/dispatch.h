@@ -156,6 +156,10 @@ typedef struct Kernels {
 typedef struct Kernels16 {
   int mr;
   int unit; /* pairs that are summed at once: a's are padded to whole units with zeros */
+  /* Best are chunks of `rows`, which share a panel of b; panels `groups` wide, in blocks of up to `pairs`; for up to `few` rows few_groups, and as deep as can be; such a
+   * block fetches what it needs itself (few_fetch), or wants `next` as others do. */
+  int rows, pairs, groups, few, few_groups;
+  bool few_fetch;
   /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
    * one accumulator an output.  next: b of the product that comes after this one, groups bgs apart, which
    * is fetched meanwhile; or NULL. */

@@ -130,6 +130,12 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_
 const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .unit = 1,
+    .rows = 256,
+    .pairs = 256, /* a panel of them in L1 */
+    .groups = 3,
+    .few = 4,
+    .few_groups = TILE16_MOST_NG,
+    .few_fetch = true,
     .block = block16,
     .begin = no_rows,
     .end = no_end,
