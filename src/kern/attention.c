@@ -112,7 +112,7 @@ static int turned_size(const Attn *a) { return a->s->v_dim ? a->s->head_dim * KV
 
 /* words: of probabilities, of the unit in which a prefix ends */
 static int pair_size(const Attn *a) { return a->words ? score_rows(a) * LD_PAIRS : 0; }
-static int shared_size(const Attn *a) { return a->words ? kv_unit() / 2 * a->hd16 : 0; }
+static int shared_size(const Attn *a) { return a->words ? KV_UNIT / 2 * a->hd16 : 0; }
 
 static int work_size(const Attn *a) {
   return query_size(a) + score_size(a) + turned_size(a) + pair_size(a) + shared_size(a) +

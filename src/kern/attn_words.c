@@ -1,6 +1,6 @@
 /* attn_words.c - attention's forward for a strip of rows and a part of the keys, segments in words.
  *
- * Scores are [units, keys], keys being lanes.  The sum over values runs by units of keys (kv_unit), which
+ * Scores are [units, keys], keys being lanes.  The sum over values runs by units of keys (KV_UNIT), which
  * begin at the same logical positions whatever segments they lie in: the unit in which a prefix ends
  * is put together from both.
  */
@@ -43,40 +43,73 @@ static void fetch(const uint32_t *x, ptrdiff_t words) {
   for (ptrdiff_t i = 0; i < words; i += GROUP) __builtin_prefetch(x + i);
 }
 
-/* What a row sees of its own segment within the part: keys *from .. *to - 1 */
-static void own_keys(const Part *p, const Row *r, int *from, int *to) {
-  const int base = prefix_len(r->span);
-  *from = kern_max(0, kern_max(r->lo, p->start) - base);
-  *to = kern_min(r->hi, p->start + PART) - base;
+/* What a row sees of its own segment within the part: places *from .. *to - 1 */
+static void own_places(const Part *p, const Row *r, int *from, int *to) {
+  const int base = prefix_len(r->span), first = kv_first_place(r->span->own);
+  *from = first + kern_max(0, kern_max(r->lo, p->start) - base);
+  *to = first + kern_min(r->hi, p->start + PART) - base;
 }
 
 static void fetch_values(const Attn *a, const Part *p, const Row *r) {
   int from, to;
-  own_keys(p, r, &from, &to);
+  own_places(p, r, &from, &to);
   fetch(kv_value_words(a->s, r->span->own, p->kvh, from), (ptrdiff_t)(to - from) / 2 * a->hd16);
 }
 
 static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
   int from, to;
-  own_keys(p, r, &from, &to);
+  own_places(p, r, &from, &to);
   from -= from % KV_BLOCK;
   fetch(kv_key_words(a->s, r->span->own, p->kvh, from),
         (ptrdiff_t)round_up(to - from, KV_BLOCK) / 2 * a->s->head_dim);
 }
 
+/* ---- which keys ---- */
+
+/* Logical keys [from, to) of a segment, whose first place is at `start`; from: of a unit.  Of the unit
+ * before them some are the prefix's: `shared`. */
+typedef struct Keys {
+  const AttnSpan *span;
+  const KvSeg *seg;
+  int start, from, to;
+  bool shared;
+} Keys;
+
+/* The prefix's whole units before `to`. */
+static Keys prefix_keys(const Part *p, const AttnSpan *sp, int to) {
+  const int whole = prefix_len(sp) / KV_UNIT * KV_UNIT;
+  return (Keys){sp, sp->prefix, 0, p->from / KV_UNIT * KV_UNIT, kern_min(to, whole), false};
+}
+
+/* The span's own before `to`, and those that share a unit with the prefix. */
+static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
+  const int base = prefix_len(sp), start = base / KV_UNIT * KV_UNIT;
+  const int part = p->from / KV_UNIT * KV_UNIT, from = kern_max(part, round_up(base, KV_UNIT));
+  return (Keys){
+      sp, sp->own, start, from, kern_max(from, to), start < base && part <= start && start < to};
+}
+
 /* ---- scores ---- */
 
-/* Units [u, u + m) with a segment that starts at logical key base, in whole blocks: what is too much is
- * overwritten or not looked at. */
-static void segment_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u,
-                           int m, const KvSeg *seg, int base, int to) {
+/* Units [u, u + m) by n keys that lie at `keys`, from logical key `key` on; what whole blocks have too
+ * much is not looked at. */
+static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
+                        const uint32_t *keys, int key, int n) {
   const int words = kern_ceil(a->s->head_dim, 2);
-  const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
-  const int end = round_up(kern_min(p->to, to) - base, KV_BLOCK);
-  if (from < end)
-    kernels16()->scores(m, end - from, words, queries_of(a, w, b->first + u), a->query_words,
-                        kv_key_words(a->s, seg, p->kvh, from), words * KV_BLOCK,
-                        w->scores + u * LD_SCORES + base + from - p->start, LD_SCORES);
+  kernels16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
+                      a->query_words, keys, words * KV_BLOCK,
+                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES);
+}
+
+static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
+                   const Keys *k) {
+  if (k->shared) {
+    kv_shared_keys(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
+    some_scores(a, w, p, b, u, m, w->shared, k->start, KV_UNIT);
+  }
+  if (k->from < k->to)
+    some_scores(a, w, p, b, u, m, kv_key_words(a->s, k->seg, p->kvh, k->from - k->start), k->from,
+                k->to - k->from);
 }
 
 /* The end of the rows of b that belong to the span of row j0 */
@@ -98,28 +131,30 @@ static void use_rows(const Units *b, int own) {
 }
 
 static void all_scores(const Attn *a, const Work *w, const Part *p, const Units *b) {
-  const KvSeg *prefix = b->rows[0].span->prefix;
-  const int g = a->group, base = prefix_len(b->rows[0].span);
+  const AttnSpan *sp = b->rows[0].span;
+  const Keys before = prefix_keys(p, sp, b->to);
+  const int g = a->group;
   use_rows(b, same_span(b, 0) * g);
-  if (prefix) segment_scores(a, w, p, b, 0, b->m, prefix, 0, base);
+  scores(a, w, p, b, 0, b->m, &before);
   if (one_span(b)) {
-    fetch_values(a, p, b->rows + (b->first + b->m - 1) / g);
-    segment_scores(a, w, p, b, 0, b->m, b->rows[0].span->own, base, b->to);
+    const Keys own = own_keys(p, sp, b->to);
+    scores(a, w, p, b, 0, b->m, &own);
     return;
   }
   for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
     j1 = same_span(b, j0);
-    fetch_values(a, p, b->rows + j1 - 1);
+    const Row *last = b->rows + j1 - 1;
+    const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
+    fetch_values(a, p, last);
     use_rows(b, (j1 - j0) * g);
-    segment_scores(a, w, p, b, j0 * g, (j1 - j0) * g, b->rows[j0].span->own, base,
-                   b->rows[j1 - 1].hi);
+    scores(a, w, p, b, j0 * g, (j1 - j0) * g, &own);
   }
 }
 
 /* ---- softmax ---- */
 
 static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b, const Sums *to) {
-  const int g = a->group, first = p->from - p->start, unit = kv_unit();
+  const int g = a->group, first = p->from - p->start;
   const real cap = a->s->softcap;
   for (int u = 0, m; u < b->m; u += m) {
     const Row *r = b->rows + (b->first + u) / g;
@@ -130,59 +165,48 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
       real *x = z + i * LD_SCORES + lo;
       kernels()->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
     }
-    kernels16()->softmax(m, first / unit * unit, round_up(b->to - p->start, unit), lo, hi,
-                         cap > 0 ? 1 : a->s->scale, z, LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS,
-                         to->max + b->first + u, to->sum + b->first + u);
+    kernels16()->softmax(m, first, b->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z,
+                         LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS, to->max + b->first + u,
+                         to->sum + b->first + u);
   }
 }
 
 /* ---- values ---- */
 
-/* Units [u, u + m): the shared unit at logical key `shared`, if that is not negative, and whole units of a
- * segment, logical keys [from, to), which lie at `values`. */
-static void add_units(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
-                      int shared, int from, int to, const uint32_t *values, const Sums *out,
-                      bool add) {
-  const int at = shared < 0 ? from : shared;
-  kernels16()->values(m, a->hd16, kern_max(0, to - from) / kv_unit(),
-                      w->pairs + u * LD_PAIRS + (at - p->start) / 2, LD_PAIRS,
-                      shared < 0 ? NULL : w->shared, values, a->hd16,
-                      out->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add);
-}
-
-/* The same from the span's own segment, and the unit that it shares with the prefix. */
-static void add_own(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
-                    const AttnSpan *sp, int to, const Sums *out, bool add) {
-  const int unit = kv_unit(), base = prefix_len(sp), down = base / unit * unit;
-  const int part = p->from / unit * unit, from = kern_max(part, round_up(base, unit));
-  const bool shares = base > down && part <= down && down < to;
-  if (!shares && from >= to) return;
-  if (shares) kv_shared_unit(a->s, sp->prefix, sp->own, p->kvh, w->shared);
-  add_units(a, w, p, b, u, m, shares ? down : -1, from, to,
-            kv_value_words(a->s, sp->own, p->kvh, from - base), out, add);
+/* Units [u, u + m); returns whether there was anything to add. */
+static bool add_values(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
+                       const Keys *k, const Sums *to, bool add) {
+  const int at = (k->shared ? k->start : k->from) - p->start;
+  const int n = kern_max(0, k->to - k->from);
+  if (!k->shared && n == 0) return false;
+  if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
+  kernels16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
+                      k->shared ? w->shared : NULL,
+                      kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
+                      to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add);
+  return true;
 }
 
 /* Keys that a row does not see have a probability of 0, which adds nothing. */
 static void all_values(const Attn *a, const Work *w, const Part *p, const Units *b,
-                       const Sums *out) {
+                       const Sums *to) {
   const AttnSpan *sp = b->rows[0].span;
-  const int g = a->group, unit = kv_unit(), from = p->from / unit * unit;
-  const int whole = kern_min(round_up(b->to, unit), prefix_len(sp) / unit * unit);
-  const bool some = from < whole;
-  if (some)
-    add_units(a, w, p, b, 0, b->m, -1, from, whole, kv_value_words(a->s, sp->prefix, p->kvh, from),
-              out, false);
+  const Keys before = prefix_keys(p, sp, b->to);
+  const int g = a->group;
+  const bool some = add_values(a, w, p, b, 0, b->m, &before, to, false);
   if (one_span(b)) {
+    const Keys own = own_keys(p, sp, b->to);
     if (p->nnext) fetch_keys(a, p, p->next);
-    add_own(a, w, p, b, 0, b->m, sp, round_up(b->to, unit), out, some);
+    add_values(a, w, p, b, 0, b->m, &own, to, some);
     return;
   }
   for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
     j1 = same_span(b, j0);
+    const Row *last = b->rows + j1 - 1;
+    const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
     if (j0 < p->nnext) fetch_keys(a, p, p->next + j0);
     use_rows(b, (j1 - j0) * g);
-    add_own(a, w, p, b, j0 * g, (j1 - j0) * g, b->rows[j0].span,
-            round_up(kern_min(p->to, b->rows[j1 - 1].hi), unit), out, some);
+    add_values(a, w, p, b, j0 * g, (j1 - j0) * g, &own, to, some);
   }
 }
 

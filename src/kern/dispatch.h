@@ -172,15 +172,17 @@ typedef struct Kernels16 {
   /* c[m,n] = a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
   void (*scores)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                  ptrdiff_t bgs, real *c, ptrdiff_t ldc);
-  /* c[m,n] (+)= a b over whole units of pairs, b's bps apart; one more before those, if `first` is
-   * there, which lies as they do.  One after another, so that the sum is the same wherever it is cut;
-   * of units of one pair the high half comes first. */
-  void (*values)(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+  /* c[m,n] (+)= a b, b's pairs bps apart, after KV_UNIT / 2 pairs at `first`, which lie as they do,
+   * if it is there; of a and b whole units of pairs are read.  Pairs in order, or units that are whole
+   * from a's first pair on; of each pair the high half first. */
+  void (*values)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
                  const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add);
   /* Kernels.softmax of scores s into pairs p, the first of two in the high half; zeros from `first`
-   * to `last` in whole lines of 2 GROUP. */
+   * to `last` in whole units of KV_UNIT. */
   void (*softmax)(int m, int first, int last, int lo, int hi, real scale, const real *s,
                   ptrdiff_t ld, uint32_t *p, ptrdiff_t ldp, real *max, real *sum);
+  /* `lines` of GROUP words: the first `lanes` of each from a, the others from b */
+  void (*blend)(int lines, int lanes, const uint32_t *a, const uint32_t *b, uint32_t *to);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,

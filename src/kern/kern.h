@@ -128,10 +128,10 @@ Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
  * (if any) and its own segment, causally or (AttnShape.bidirectional) whole.  The same structure serves training
  * (segments filled from the step's k and v) and decoding (segments are the cache).
  */
-enum { KV_BLOCK = 16 };
+enum { KV_BLOCK = 16, KV_UNIT = 32 };
 
 /* Latent attention (AttnShape.v_dim) keeps keys once, as rows, which are the values too.  Segments in
- * words (kv_in_words) hold bf16: k [kv_heads, cap / KV_BLOCK, head_dim / 2, KV_BLOCK] words of two
+ * words (kv_in_words) hold bf16: k [kv_heads, places / KV_BLOCK, head_dim / 2, KV_BLOCK] words of two
  * channels, v [kv_heads, places / 2, head_dim in groups of 16] words of two keys (kv.c). */
 typedef struct KvSeg {
   real *k;    /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */

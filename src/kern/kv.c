@@ -4,8 +4,8 @@
  * are kept so, in words of two: a key's neighbouring channels (the first low), turned in blocks as
  * float keys are; and a channel of two neighbouring values, the first one HIGH: such instructions add
  * the high half's product first, so that a sum over values runs in key order wherever segments or
- * parts begin.  Others sum units of several pairs: a key's place is then its logical position from the
- * unit in which the prefix ends, so that units begin at the same positions however keys are shared.
+ * parts begin.  Others sum units of several pairs: so a key's place is its logical position from the
+ * unit in which the prefix ends, and units begin at the same positions however keys are shared.
  */
 #include <string.h>
 
@@ -13,17 +13,18 @@
 
 bool kv_in_words(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
 
-int kv_unit(void) { return 2 * kernels16()->unit; }
-
-/* Values in words begin anywhere in a unit. */
+/* In words keys begin anywhere in a unit. */
 int kv_places(const AttnShape *s, int cap) {
-  return kv_in_words(s) ? round_up(cap + kv_unit() - 1, kv_unit()) : cap;
+  return kv_in_words(s) ? round_up(cap + KV_UNIT - 1, KV_UNIT) : cap;
 }
-static int place_of(const KvSeg *seg, int key) { return seg->before % kv_unit() + key; }
+
+/* words of a key, of two values */
+static int key_width(const AttnShape *s) { return kern_ceil(s->head_dim, 2); }
+static int value_width(const AttnShape *s) { return round_up(s->head_dim, GROUP); }
 
 size_t kv_size(const AttnShape *s, int cap) {
   const size_t keys = (size_t)s->kv_heads * (size_t)kv_places(s, cap);
-  if (kv_in_words(s)) return keys / 2 * (size_t)round_up(s->head_dim, GROUP);
+  if (kv_in_words(s)) return keys / 2 * (size_t)value_width(s);
   return keys * (size_t)s->head_dim + GROUP; /* last group read whole */
 }
 
@@ -32,19 +33,22 @@ KvSeg kv_segment(const AttnShape *s, real *memory, int cap) {
   return (KvSeg){.k = memory, .v = memory + v, .cap = cap, .row0 = -1};
 }
 
-const uint32_t *kv_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int key) {
-  const ptrdiff_t at = (ptrdiff_t)kvh * seg->cap + key;
-  return (const uint32_t *)(const void *)seg->k + at * kern_ceil(s->head_dim, 2);
+static ptrdiff_t place_of(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return (ptrdiff_t)kvh * kv_places(s, seg->cap) + place;
 }
 
-static uint32_t *value_words(const AttnShape *s, const KvSeg *seg, int kvh, int key) {
-  return (uint32_t *)(void *)seg->v +
-         ((ptrdiff_t)kvh * kv_places(s, seg->cap) + place_of(seg, key)) / 2 *
-             round_up(s->head_dim, GROUP);
+static uint32_t *key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return (uint32_t *)(void *)seg->k + place_of(s, seg, kvh, place) * key_width(s);
+}
+const uint32_t *kv_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return key_words(s, seg, kvh, place);
 }
 
-const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, int key) {
-  return value_words(s, seg, kvh, key);
+static uint32_t *value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return (uint32_t *)(void *)seg->v + place_of(s, seg, kvh, place) / 2 * value_width(s);
+}
+const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return value_words(s, seg, kvh, place);
 }
 
 /* ---- storing --------------------------------------------------------------------- */
@@ -99,22 +103,38 @@ static void store_pair(int hd, int n, bool second, const real *v, ptrdiff_t ldv,
   }
 }
 
-/* Whole pairs at once.  The places of a unit that follow the first one stored are cleared with it. */
-static void store_values_words(const AttnShape *s, const KvSeg *seg, int h, int at, int n,
-                               const real *v, ptrdiff_t ldv) {
-  const ptrdiff_t hd16 = round_up(s->head_dim, GROUP);
-  const int unit = kv_unit();
-  int place = place_of(seg, at) % unit;
-  uint32_t *to = value_words(s, seg, h, at);
-  for (int t = 0, m; t < n; t += m, v += m * ldv) {
-    const bool second = place % 2;
-    if (at + t == 0 || place == 0)
-      memset(to, 0, sizeof *to * (size_t)((unit / 2 - place / 2) * hd16));
+/* n keys and values of one unit from place `place` on; `first`: nothing is stored in it yet. */
+static void store_unit(const AttnShape *s, const KvSeg *seg, int h, int place, int n, bool first,
+                       const real *k, int ldk, const real *v, ptrdiff_t ldv) {
+  uint32_t *keys = key_words(s, seg, h, place / KV_UNIT * KV_UNIT);
+  uint32_t *values = value_words(s, seg, h, place);
+  place %= KV_UNIT;
+  if (first) { /* what is not stored meets probabilities of 0, and 0 * NaN is NaN */
+    memset(keys, 0, sizeof *keys * (size_t)(KV_UNIT * key_width(s)));
+    memset(values - place / 2 * value_width(s), 0,
+           sizeof *values * (size_t)(KV_UNIT / 2 * value_width(s)));
+  }
+  for (int t = 0, m; t < n; t += m) {
+    const int in_block = (place + t) % KV_BLOCK;
+    m = kern_min(n - t, KV_BLOCK - in_block);
+    store_block_words(s, keys + (place + t - in_block) * key_width(s), in_block, m,
+                      k + (ptrdiff_t)t * ldk, ldk);
+  }
+  for (int t = 0, m; t < n; t += m) {
+    const bool second = (place + t) % 2;
     m = second || t + 1 == n ? 1 : 2;
-    store_pair(s->head_dim, m, second, v, ldv, to);
-    place += m;
-    if (place % 2 == 0) to += hd16;
-    if (place == unit) place = 0;
+    store_pair(s->head_dim, m, second, v + t * ldv, ldv, values);
+    values += second || m == 2 ? value_width(s) : 0;
+  }
+}
+
+static void store_words(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
+                        int ldk, const real *v, ptrdiff_t ldv) {
+  for (int t = 0, m; t < n; t += m) {
+    const int place = kv_first_place(seg) + at + t;
+    m = kern_min(n - t, KV_UNIT - place % KV_UNIT);
+    store_unit(s, seg, h, place, m, at + t == 0 || place % KV_UNIT == 0, k + (ptrdiff_t)t * ldk,
+               ldk, v + t * ldv, ldv);
   }
 }
 
@@ -132,12 +152,22 @@ static void store_values(const AttnShape *s, const KvSeg *seg, int h, int at, in
 /* A decoding step writes to a line of memory for every channel of a key, or two: all are asked for
  * before the first is waited for. */
 static void fetch_lines(const AttnShape *s, const KvSeg *seg, int key) {
-  const ptrdiff_t line = (ptrdiff_t)KV_BLOCK, words = kern_ceil(s->head_dim, 2);
+  const int place = kv_first_place(seg) + key;
   for (int h = 0; h < s->kv_heads; h++) {
-    const uint32_t *k = kv_key_words(s, seg, h, key - key % KV_BLOCK);
-    const uint32_t *v = kv_value_words(s, seg, h, key);
-    for (ptrdiff_t c = 0; c < words; c++) __builtin_prefetch(k + c * line, 1);
+    const uint32_t *k = kv_key_words(s, seg, h, place - place % KV_BLOCK);
+    const uint32_t *v = kv_value_words(s, seg, h, place);
+    for (int c = 0; c < key_width(s); c++) __builtin_prefetch(k + c * KV_BLOCK, 1);
     for (int c = 0; c < s->head_dim; c += GROUP) __builtin_prefetch(v + c, 1);
+  }
+}
+
+static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
+                       int ldk) {
+  for (int t = 0, m; t < n; t += m) {
+    const int key = at + t, in_block = key % KV_BLOCK;
+    m = kern_min(n - t, KV_BLOCK - in_block);
+    store_block(s, seg->k + ((ptrdiff_t)h * seg->cap + key - in_block) * s->head_dim, in_block, m,
+                k + (ptrdiff_t)t * ldk, ldk);
   }
 }
 
@@ -151,37 +181,24 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
   }
   if (words && n == 1) fetch_lines(s, seg, at);
   for (int h = 0; h < s->kv_heads; h++, k += hd, v += hd) {
-    for (int t = 0, m; t < n; t += m) {
-      const int key = at + t, in_block = key % KV_BLOCK;
-      const real *from = k + (ptrdiff_t)t * ldk;
-      m = kern_min(n - t, KV_BLOCK - in_block);
-      if (words)
-        store_block_words(s,
-                          (uint32_t *)(void *)seg->k +
-                              ((ptrdiff_t)h * seg->cap + key - in_block) * kern_ceil(hd, 2),
-                          in_block, m, from, ldk);
-      else
-        store_block(s, seg->k + ((ptrdiff_t)h * seg->cap + key - in_block) * hd, in_block, m, from,
-                    ldk);
+    if (words) {
+      store_words(s, seg, h, at, n, k, ldk, v, ldv);
+      continue;
     }
-    if (words)
-      store_values_words(s, seg, h, at, n, v, ldv);
-    else
-      store_values(s, seg, h, at, n, v, ldv);
+    store_keys(s, seg, h, at, n, k, ldk);
+    store_values(s, seg, h, at, n, v, ldv);
   }
 }
 
 int kv_cut(const AttnShape *s, const KvSeg *seg, int key) {
   if (!kv_in_words(s)) return round_up(key, KV_BLOCK);
-  const int first = seg->before % kv_unit();
-  return round_up(first + key, kern_max(kv_unit(), KV_BLOCK)) - first;
+  return round_up(kv_first_place(seg) + key, KV_UNIT) - kv_first_place(seg);
 }
 
 /* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
   const size_t cap = (size_t)seg->cap, len = (size_t)seg->len, d = (size_t)s->head_dim;
-  if (len == cap || kv_in_words(s))
-    return; /* of a unit of which some are stored the others are 0 */
+  if (len == cap || kv_in_words(s)) return; /* kv_store did */
   for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
     real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
     if (!s->v_dim) memset(last, 0, KV_BLOCK * d * sizeof *last);
@@ -191,37 +208,53 @@ void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
 
 /* ---- reading back ------------------------------------------------------------------ */
 
+/* Of a block in words the keys in lanes [from, to) */
+static void load_block_words(const AttnShape *s, const uint32_t *words, int from, int to, real *y,
+                             ptrdiff_t ldy) {
+  enum { CHANNELS = 64 };
+  real block[CHANNELS * KV_BLOCK];
+  for (int c = 0, m; c < s->head_dim; c += m) {
+    m = kern_min(CHANNELS, s->head_dim - c);
+    kernels()->widen_bf16(m, (const uint16_t *)(const void *)(words + c / 2 * KV_BLOCK), block);
+    kernels()->transpose(m, to - from, block + from, KV_BLOCK, y + c, ldy);
+  }
+}
+
+static void load_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
+                           ptrdiff_t ldy) {
+  const int first = kv_first_place(seg);
+  for (int j = 0, m; j < n; j += m) {
+    const int lane = (first + j) % KV_BLOCK;
+    m = kern_min(n - j, KV_BLOCK - lane);
+    load_block_words(s, kv_key_words(s, seg, kvh, first + j - lane), lane, lane + m, y + j * ldy,
+                     ldy);
+  }
+}
+
 void kv_load_keys(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y, ptrdiff_t ldy) {
   const ptrdiff_t hd = s->head_dim;
+  if (kv_in_words(s)) {
+    load_key_words(s, seg, kvh, n, y, ldy);
+    return;
+  }
   if (s->v_dim) {
     for (ptrdiff_t j = 0; j < n; j++)
       memcpy(y + j * ldy, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, sizeof(real) * (size_t)hd);
     return;
   }
-  for (ptrdiff_t j = 0; j < n; j += KV_BLOCK) {
-    if (kv_in_words(s)) {
-      enum { CHANNELS = 64 };
-      real block[CHANNELS * KV_BLOCK];
-      const uint32_t *words = kv_key_words(s, seg, kvh, (int)j);
-      for (int c = 0, m; c < hd; c += m) {
-        m = kern_min(CHANNELS, (int)hd - c);
-        kernels()->widen_bf16(m, (const uint16_t *)(const void *)(words + c / 2 * KV_BLOCK), block);
-        kernels()->transpose(m, KV_BLOCK, block, KV_BLOCK, y + j * ldy + c, ldy);
-      }
-    } else
-      kernels()->transpose(s->head_dim, KV_BLOCK, seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd,
-                           KV_BLOCK, y + j * ldy, ldy);
-  }
+  for (int j = 0; j < n; j += KV_BLOCK)
+    kernels()->transpose(s->head_dim, kern_min(KV_BLOCK, n - j),
+                         seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, KV_BLOCK, y + j * ldy, ldy);
 }
 
 void kv_load_values(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y, ptrdiff_t ldy) {
-  const int hd16 = round_up(s->head_dim, GROUP);
+  const int width = value_width(s), first = kv_first_place(seg);
   real two[2 * GROUP];
-  for (ptrdiff_t j = 0, m; j < n; j += m) {
-    const bool second = place_of(seg, (int)j) % 2;
-    const uint32_t *words = kv_value_words(s, seg, kvh, (int)j);
+  for (int j = 0, m; j < n; j += m) {
+    const bool second = (first + j) % 2;
+    const uint32_t *words = kv_value_words(s, seg, kvh, first + j);
     m = second || j + 1 == n ? 1 : 2;
-    for (int c = 0; c < hd16; c += GROUP, words += GROUP) {
+    for (int c = 0; c < width; c += GROUP, words += GROUP) {
       kernels()->widen_bf16(2, (const uint16_t *)(const void *)words, two);
       memcpy(y + j * ldy + c, two + (second ? 0 : GROUP), sizeof(real) * GROUP);
       if (m == 2) memcpy(y + (j + 1) * ldy + c, two, sizeof(real) * GROUP);
@@ -229,17 +262,27 @@ void kv_load_values(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *
   }
 }
 
-void kv_shared_unit(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
+/* ---- the unit that a prefix and a segment share ------------------------------------- */
+
+void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
                     uint32_t *to) {
-  const int hd16 = round_up(s->head_dim, GROUP), first = own->before % kv_unit();
+  const int first = kv_first_place(own);
+  const ptrdiff_t block = (ptrdiff_t)KV_BLOCK * key_width(s);
+  const uint32_t *a = key_words(s, prefix, kvh, prefix->len - first);
+  const uint32_t *b = key_words(s, own, kvh, 0);
+  for (int at = 0; at < KV_UNIT; at += KV_BLOCK, a += block, b += block, to += block)
+    kernels16()->blend(key_width(s), kern_max(0, first - at), a, b, to);
+}
+
+void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
+                      uint32_t *to) {
+  const int first = kv_first_place(own), width = value_width(s), groups = width / GROUP;
   const uint32_t *a = value_words(s, prefix, kvh, prefix->len - first);
-  const uint32_t *b = value_words(s, own, kvh, 0) - first / 2 * hd16;
-  const size_t line = sizeof *to * (size_t)hd16;
-  memcpy(to, a, line * (size_t)(first / 2));
-  to += first / 2 * hd16, a += first / 2 * hd16, b += first / 2 * hd16;
-  if (first % 2) {
-    for (int i = 0; i < hd16; i++) to[i] = (a[i] & 0xffff0000u) | (b[i] & 0xffffu);
-    to += hd16, b += hd16;
-  }
-  memcpy(to, b, line * (size_t)(kv_unit() / 2 - kern_ceil(first, 2)));
+  const uint32_t *b = value_words(s, own, kvh, 0);
+  int pair = first / 2, at = pair * width;
+  kernels16()->blend(pair * groups, GROUP, a, a, to);
+  for (int i = 0; i < width && first % 2; i++, at++)
+    to[at] = (a[at] & 0xffff0000u) | (b[at] & 0xffffu);
+  pair += first % 2;
+  kernels16()->blend((KV_UNIT / 2 - pair) * groups, 0, b + at, b + at, to + at);
 }

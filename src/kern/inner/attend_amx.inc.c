@@ -136,9 +136,9 @@ static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
   }
 }
 
-static void values(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
                    const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add) {
-  Kept t = {.units = units, .b_line = bps * (ptrdiff_t)sizeof *b, .add = add};
+  Kept t = {.units = kern_ceil(pairs, UNIT), .b_line = bps * (ptrdiff_t)sizeof *b, .add = add};
   kept_rows(&t, m, a, ars);
   for (int j = 0; j < n; j += 2 * GROUP) {
     const int groups = n - j > GROUP ? 2 : 1;

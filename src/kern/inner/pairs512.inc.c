@@ -56,6 +56,13 @@ static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32
   }
 }
 
+static void blend(int lines, int lanes, const uint32_t *a, const uint32_t *b, uint32_t *to) {
+  const __mmask16 from_a = first_lanes(lanes);
+  for (int i = 0; i < lines; i++, a += GROUP, b += GROUP, to += GROUP)
+    _mm512_storeu_si512(
+        to, _mm512_mask_mov_epi32(_mm512_loadu_si512(b), from_a, _mm512_loadu_si512(a)));
+}
+
 /* ---- compact weights to pairs ----
  * Lines are fetched a block of a panel ahead: groups are unpacked in turns, so that the CPU sees
  * short streams only. */

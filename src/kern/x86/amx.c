@@ -301,6 +301,7 @@ const Kernels16 kern_amx = {
     .scores = scores,
     .values = values,
     .softmax = softmax16,
+    .blend = blend,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
     .pair_columns = pair_columns,

@@ -48,10 +48,11 @@ static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
   strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, false);
 }
 
-static void values(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
                    const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add) {
-  if (first) strided(m, n, 1, a++, ars, first, bps, GROUP, c, ldc, add);
-  if (units) strided(m, n, units, a, ars, b, bps, GROUP, c, ldc, add || first);
+  const int before = first ? KV_UNIT / 2 : 0;
+  if (first) strided(m, n, before, a, ars, first, bps, GROUP, c, ldc, add);
+  if (pairs) strided(m, n, pairs, a + before, ars, b, bps, GROUP, c, ldc, add || first);
 }
 
 /* ---- rows ---- */
@@ -142,6 +143,7 @@ const Kernels16 kern_avx512bf16 = {
     .scores = scores,
     .values = values,
     .softmax = softmax16,
+    .blend = blend,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
     .pair_columns = pair_columns,
