@@ -16,32 +16,9 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/kv.h"
+#include "kern/attn_grad.h"
 
 enum { UNITS = 48, KEYS = 64, STEP = 8, PIECE = 512, WAVE_REALS = 1 << 22 };
-
-/* Rows from .. to - 1 of a span; where its copies start: per kv head dk then dv, [copied, hd16] */
-typedef struct Piece {
-  const AttnSpan *span;
-  int from, to, copied;
-  size_t at;
-} Piece;
-
-typedef struct Grad {
-  const AttnShape *s;
-  const AttnSpan *spans;
-  bool words;                         /* keys and values are in words */
-  int nspans, group, units, max_keys; /* units: of a tile, whole groups */
-  int hd16, vd;                       /* of a key in whole groups, of a value */
-  const real *q, *o, *lse, *dout;
-  ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
-  real *dq, *dk, *dv;
-  Piece *piece; /* of this wave */
-  int npieces;
-  int span, row; /* where the next piece starts */
-  real *parts;
-  Scratch scratch;
-} Grad;
 
 /* The tile that a worker has in hand, and the piece's keys. */
 typedef struct Work {
@@ -216,11 +193,6 @@ static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh,
   }
 }
 
-/* Own keys that some row of the piece sees, at most. */
-static int own_keys(const Grad *g, const Piece *pc) {
-  return g->s->bidirectional ? pc->span->n : pc->to;
-}
-
 /* The first n keys of a segment, and values if they are in words, as rows from `at` on. */
 static void load(const Grad *g, const Work *w, const KvSeg *seg, int kvh, int n, ptrdiff_t at) {
   kv_load_keys(g->s, seg, kvh, n, w->keys + at * g->hd16, g->hd16);
@@ -232,6 +204,10 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   const int kvh = chunk % g->s->kv_heads, step = kern_max(1, UNITS / g->group);
   const Piece *pc = g->piece + chunk / g->s->kv_heads;
   const AttnSpan *sp = pc->span;
+  if (g->tiles) {
+    grad_words(g, pc, kvh, worker);
+    return;
+  }
   const int plen = prefix_len(sp);
   const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
   Work w = work_of(g, worker);
@@ -239,7 +215,7 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   w.dv = w.dk + copy;
   memset(w.dk, 0, sizeof(real) * 2 * copy);
   if (sp->prefix) load(g, &w, sp->prefix, kvh, plen, 0);
-  load(g, &w, sp->own, kvh, own_keys(g, pc), plen);
+  load(g, &w, sp->own, kvh, piece_keys(g, pc), plen);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     w.rows = kern_min(step, pc->to - w.r0);
     load_tile(g, &w, sp, kvh);
@@ -291,7 +267,7 @@ static bool next_piece(const Grad *g, int *span, int *row, Piece *pc) {
   if (*span == g->nspans) return false;
   const AttnSpan *sp = g->spans + *span;
   *pc = (Piece){.span = sp, .from = *row, .to = kern_min(*row + PIECE, sp->n)};
-  pc->copied = prefix_len(sp) + (sp->n > PIECE ? own_keys(g, pc) : 0);
+  pc->copied = prefix_len(sp) + (sp->n > PIECE ? piece_keys(g, pc) : 0);
   *row = pc->to;
   return true;
 }
@@ -340,6 +316,7 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
   Grad g = {.s = s,
             .spans = spans,
             .words = kv_in_words(s),
+            .tiles = grad_in_words(s),
             .nspans = nspans,
             .group = group,
             .hd16 = round_up(s->head_dim, GROUP),
@@ -359,7 +336,8 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .dv = dv};
   for (int i = 0; i < nspans; i++)
     g.max_keys = kern_max(g.max_keys, prefix_len(spans + i) + spans[i].n);
-  try(scratch_new(cx, work_size(&g), "attention backward", &g.scratch));
+  const size_t size = g.tiles ? grad_words_size(&g) : work_size(&g);
+  try(scratch_new(cx, size, "attention backward", &g.scratch));
   do try(one_wave(cx, &g));
   while (g.npieces);
   arena_release(cx->arena, mark);

@@ -98,7 +98,7 @@ static void some_scores(const Attn *a, const Work *w, const Part *p, const Units
   const int words = kern_ceil(a->s->head_dim, 2);
   kernels16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
                       a->query_words, keys, words * KV_BLOCK,
-                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES);
+                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false);
 }
 
 static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,

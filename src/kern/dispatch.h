@@ -147,6 +147,14 @@ typedef struct Kernels {
   void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;
 
+/* What attention's dS is made of beside scores and dP: of each query, and of all. */
+typedef struct AttnDs {
+  const real *lse, *d;
+  const int *lo, *hi;
+  int key;
+  real scale, cap; /* cap: of the scaled scores; 0: none */
+} AttnDs;
+
 /* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
  * first in the low half; an odd last step is paired with zero.
  *
@@ -169,9 +177,13 @@ typedef struct Kernels16 {
    * `lower` rows, or of both at once.  Rows of a are ars apart, in whole units. */
   void (*begin)(int upper, int lower);
   void (*end)(void);
-  /* c[m,n] = a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
+  /* c[m,n] (+)= a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
   void (*scores)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                 ptrdiff_t bgs, real *c, ptrdiff_t ldc);
+                 ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  /* The same with add, m a multiple of mr, pairs of unit; a as pair_columns makes it, of which a row
+   * is `padded` pairs. */
+  void (*add_columns)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded,
+                      const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc);
   /* c[m,n] (+)= a b, b's pairs bps apart, after KV_UNIT / 2 pairs at `first`, which lie as they do,
    * if it is there; of a and b whole units of pairs are read.  Pairs in order, or units that are whole
    * from a's first pair on; of each pair the high half first. */
@@ -181,6 +193,11 @@ typedef struct Kernels16 {
    * to `last` in whole units of KV_UNIT. */
   void (*softmax)(int m, int first, int last, int lo, int hi, real scale, const real *s,
                   ptrdiff_t ld, uint32_t *p, ptrdiff_t ldp, real *max, real *sum);
+  /* P and dS of `units` queries (even), n keys from `key` on (whole units of KV_UNIT), from scores,
+   * capped already if they are, and dP [units, ld]; query i sees keys lo[i] .. hi[i] - 1.  p, ds: pairs
+   * of queries [keys / GROUP][..][GROUP], groups bgs apart; rows: dS of a query, pairs of keys. */
+  void (*ds)(int units, int n, const AttnDs *x, const real *s, const real *dp, ptrdiff_t ld,
+             uint32_t *p, uint32_t *ds, ptrdiff_t bgs, uint32_t *rows, ptrdiff_t ldr);
   /* `lines` of GROUP words: the first `lanes` of each from a, the others from b */
   void (*blend)(int lines, int lanes, const uint32_t *a, const uint32_t *b, uint32_t *to);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */

@@ -154,17 +154,28 @@ static size_t gradient_reals(const Config *c) {
   return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f + packed;
 }
 
-/* Attention's backward (attn_grad.c) copies dk and dv of a prefix for every span, a prefix being taken
- * to be one and a half times as long as the span, and of the keys before it for every PIECE rows of a
- * longer one; each thread has a tile, and its keys and values as rows. */
-static size_t wave_reals(const Config *c, size_t rows, size_t keys) {
-  enum { UNITS = 48, KEYS = 64, PIECE = 512 };
+/* A thread's tile and its keys in attention's backward: as reals (attn_grad.c), or in words
+ * (attn_grad_words.c). */
+static size_t piece_reals(const Config *c, Compute compute, size_t keys) {
+  enum { UNITS = 48, KEYS = 64, TILE = 128, BLOCK = 128 };
   const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);
   const size_t width = ((size_t)c->head_dim + 15) / 16 * 16, units = max_size(UNITS, group + 15);
+  const size_t reals = units * (5 * width + 2 * KEYS + 4) + 2 * (keys + KV_BLOCK) * width;
+  const size_t tile = max_size(TILE, group) + KV_UNIT;
+  const size_t words =
+      tile * (5 * width + 2 * BLOCK) + KV_UNIT * 3 * BLOCK + 3 * (keys + 2 * KV_UNIT) * width;
+  return compute == COMPUTE_BF16 && kern_bf16() ? max_size(reals, words) : reals;
+}
+
+/* Attention's backward copies dk and dv of a prefix for every span, a prefix being taken to be one and a
+ * half times as long as the span, and of the keys before it for every PIECE rows of a longer one; each
+ * thread has a piece. */
+static size_t wave_reals(const Config *c, Compute compute, size_t rows, size_t keys) {
+  enum { PIECE = 512 };
+  const size_t width = ((size_t)c->head_dim + 15) / 16 * 16;
   const size_t copied = rows * 3 / 2 + (keys > PIECE ? rows * (keys / PIECE + 1) : 0);
   return min_size(WAVE_REALS, copied * width * 2 * (size_t)c->num_key_value_heads) +
-         (size_t)pool_cores() *
-             (units * (5 * width + 2 * KEYS + 4) + 2 * (keys + KV_BLOCK) * width);
+         (size_t)pool_cores() * piece_reals(c, compute, keys);
 }
 
 size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, int nspans,
@@ -186,7 +197,7 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const size_t results = whole * rows * row_reals(c) + inputs + 2 * rows * h + 2 * out;
   const size_t saved = whole * saved_reals(c, compute, rows, spans) + 2 * rows + 2 * out;
   const size_t scratch =
-      max_size(wave_reals(c, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,
+      max_size(wave_reals(c, compute, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,
                rounded_reals(c, compute, rows, true));
   return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
              sizeof(real) +

@@ -23,6 +23,7 @@ static void end_rows(void) {
 typedef struct Kept {
   const uint32_t *a[2]; /* rows of both */
   ptrdiff_t a_line;     /* bytes, as all lines */
+  ptrdiff_t a_step;     /* words between units */
   int units;
   const uint32_t *first[2], *b[2], *last[2]; /* before and after b's units, or NULL */
   ptrdiff_t b_line;
@@ -79,9 +80,9 @@ static inline __attribute__((always_inline)) void kept(const bool up, const bool
   kept_begin(up, low, nt, t);
   if (t->first[0]) {
     kept_unit(up, low, nt, a0, a1, t->a_line, t->first[0], t->first[1], t->b_line);
-    a0 += UNIT, a1 += UNIT;
+    a0 += t->a_step, a1 += t->a_step;
   }
-  for (int u = t->units; u > 0; u--, a0 += UNIT, a1 += UNIT, b0 += b_step, b1 += b_step)
+  for (int u = t->units; u > 0; u--, a0 += t->a_step, a1 += t->a_step, b0 += b_step, b1 += b_step)
     kept_unit(up, low, nt, a0, a1, t->a_line, b0, b1, t->b_line);
   if (t->last[0]) kept_unit(up, low, nt, a0, a1, t->a_line, t->last[0], t->last[1], LINE);
   kept_end(up, low, nt, t);
@@ -107,7 +108,7 @@ static void run_kept(int m, int nt, const Kept *t) {
 
 static void kept_rows(Kept *t, int m, const uint32_t *a, ptrdiff_t ars) {
   t->a[0] = a, t->a[1] = m > configured.upper ? a + configured.upper * ars : a;
-  t->a_line = ars * (ptrdiff_t)sizeof *a;
+  t->a_line = ars * (ptrdiff_t)sizeof *a, t->a_step = UNIT;
 }
 
 static void kept_sums(Kept *t, int m, real *c, ptrdiff_t ldc) {
@@ -117,10 +118,10 @@ static void kept_sums(Kept *t, int m, real *c, ptrdiff_t ldc) {
 }
 
 static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                   ptrdiff_t bgs, real *c, ptrdiff_t ldc) {
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
   const int units = pairs / UNIT, tail = pairs % UNIT;
   uint32_t last[2][TILE_WORDS];
-  Kept t = {.units = units, .b_line = LINE};
+  Kept t = {.units = units, .b_line = LINE, .add = add};
   kept_rows(&t, m, a, ars);
   if (tail) memset(last, 0, sizeof last);
   for (int j = 0; j < n; j += 2 * GROUP, b += 2 * bgs) {
@@ -133,6 +134,22 @@ static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
     }
     kept_sums(&t, m, c + j, ldc);
     run_kept(m, groups, &t);
+  }
+}
+
+static void add_columns(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded,
+                        const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc) {
+  Kept t = {
+      .units = pairs / UNIT, .a_line = LINE, .a_step = TILE_WORDS, .b_line = LINE, .add = true};
+  for (int i = 0; i < m; i += 2 * ROWS, a += 2 * ROWS * padded, c += 2 * ROWS * ldc) {
+    const int rows = kern_min(2 * ROWS, m - i);
+    t.a[0] = a, t.a[1] = a + ROWS * padded;
+    for (int j = 0; j < n; j += 2 * GROUP) {
+      const int groups = n - j > GROUP ? 2 : 1;
+      t.b[0] = b + j / GROUP * bgs, t.b[1] = groups > 1 ? t.b[0] + bgs : t.b[0];
+      kept_sums(&t, rows, c + j, ldc);
+      run_kept(rows, groups, &t);
+    }
   }
 }
 

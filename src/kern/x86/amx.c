@@ -239,6 +239,8 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
 #include "kern/inner/attend_amx.inc.c"
 #include "kern/inner/softmax16.inc.c"
 
+#include "kern/inner/ds16.inc.c"
+
 /* ---- rows ---- */
 
 static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
@@ -302,6 +304,8 @@ const Kernels16 kern_amx = {
     .values = values,
     .softmax = softmax16,
     .blend = blend,
+    .add_columns = add_columns,
+    .ds = ds16,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
     .pair_columns = pair_columns,

@@ -44,8 +44,8 @@ static void no_rows(int upper, int lower) { (void)upper, (void)lower; }
 static void no_end(void) {}
 
 static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                   ptrdiff_t bgs, real *c, ptrdiff_t ldc) {
-  strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, false);
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+  strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, add);
 }
 
 static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
