@@ -100,6 +100,13 @@ const Kernels16 *kernels16(void) { return active->bf16; }
 
 const char *kern_name(void) { return active->name; }
 
+int kern_ahead(void) {
+#ifdef __x86_64__
+  if (__builtin_cpu_is("intel")) return 16;
+#endif
+  return 48;
+}
+
 bool kern_bf16(void) { return active->bf16 != NULL; }
 
 Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out) {

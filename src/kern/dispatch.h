@@ -191,6 +191,11 @@ extern const Kernels kern_neon;
 const Kernels *kernels(void);     /* the table in use */
 const Kernels16 *kernels16(void); /* beside it; NULL: bf16 is computed by kernels() */
 
+/* How many inner steps ahead one tile of rows fetches weights that come from memory.  What Intel's CPUs
+ * fetch into the second level by themselves runs ahead of a stream within its page only: there the
+ * instructions stay in that page, else they go as far as memory is away. */
+int kern_ahead(void);
+
 /* ---- shared by the drivers ---- */
 static inline int kern_min(int a, int b) { return a < b ? a : b; }
 static inline int kern_max(int a, int b) { return a > b ? a : b; }

@@ -16,7 +16,6 @@ enum {
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
   FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched; */
-  AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
@@ -154,7 +153,7 @@ typedef struct Forward {
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
   const bool lone = f->m <= kernels()->mr;
-  const int step = lone ? AHEAD : f->depth;
+  const int step = lone ? kern_ahead() : f->depth;
   if (lone || k0 + step < f->k)
     return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
   p++;
