@@ -100,11 +100,12 @@ const Kernels16 *kernels16(void) { return active->bf16; }
 
 const char *kern_name(void) { return active->name; }
 
-int kern_ahead(void) {
+bool kern_paged(void) {
 #ifdef __x86_64__
-  if (__builtin_cpu_is("intel")) return 16;
+  return __builtin_cpu_is("intel");
+#else
+  return false;
 #endif
-  return 48;
 }
 
 bool kern_bf16(void) { return active->bf16 != NULL; }

@@ -16,6 +16,8 @@ enum {
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
   FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched; */
+  AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead, */
+  AHEAD_IN_PAGE = 16,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
@@ -25,12 +27,14 @@ enum {
   NARROW_ROWS = 48,     /* rows turned at a time, */
   NARROW_STEPS = 64,    /* inner steps, */
   NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
-  DW_DEPTH = 320,       /* inner steps of dW with packed operands, */
+  DW_DEPTH = 512,       /* inner steps of dW with packed operands, */
   DIRECT_DEPTH = 1024,  /* and with those read where they are; */
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
   DW_ROWS = 96,         /* a multiple of every mr */
-  DW_COLS = 384,        /* of every panel's width */
-  DW_CHUNKS = 16,       /* fewer are made smaller */
+  DW_COLS = 384,        /* of every panel's width, */
+  PACKED_COLS = 768,    /* more where rows are packed for them */
+  DW_CHUNKS = 16,       /* fewer are made smaller, */
+  PACKED_CHUNKS = 8,    /* which costs packing */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
   TURN_ROWS = 512,      /* rows that share what dX has turned of panels; */
   TURN_DEPTH = 768,     /* outputs, */
@@ -153,7 +157,7 @@ typedef struct Forward {
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
   const bool lone = f->m <= kernels()->mr;
-  const int step = lone ? kern_ahead() : f->depth;
+  const int step = !lone ? f->depth : kern_paged() ? AHEAD_IN_PAGE : AHEAD;
   if (lone || k0 + step < f->k)
     return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
   p++;
@@ -509,13 +513,11 @@ typedef struct Outer {
 
 static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
                          const real *a) {
-  const Kernels *kn = kernels();
   const int g0 = panel_start(o->k, p), width = (panel_start(o->k, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
   const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
-  for (int i = 0; i < rows; i += kn->mr)
-    kn->block(kern_min(kn->mr, rows - i), cols, depth, a + (ptrdiff_t)i * depth, 1, kn->mr, x,
-              width, GROUP, o->dw + (ptrdiff_t)(n0 + i) * o->k + at, o->k, o->add || k0 > 0);
+  kernels()->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
+                   o->add || k0 > 0);
 }
 
 static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
@@ -565,13 +567,14 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
                     int ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
-  const bool direct = readable(k, ldx) && cached >= LEAST_DEPTH;
+  const bool direct = !kern_paged() && readable(k, ldx) && cached >= LEAST_DEPTH;
+  const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,
              .k = k,
              .depth = even_piece(m, direct ? kern_min(cached, DIRECT_DEPTH) : DW_DEPTH),
-             .row_chunks = round_up(kern_ceil(n, n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS), 4),
-             .panels = DW_COLS / (kernels()->ng * GROUP),
+             .row_chunks = round_up(kern_ceil(n, most), 4),
+             .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels()->ng * GROUP),
              .dy = dy,
              .x = x,
              .lddy = lddy,
@@ -583,7 +586,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
     o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
   }
   const int col_chunks = kern_ceil(panel_count(k), o.panels);
-  if (o.row_chunks > 1 && o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
+  if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
+    o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
   pool_run(cx->pool, o.row_chunks * col_chunks, outer_chunk, &o);
   arena_release(cx->arena, mark);

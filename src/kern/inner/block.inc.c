@@ -65,10 +65,12 @@ static void edge_tile(int m, int cols, int groups, TILE_ARGS) {
   for (int i = 0; i < m; i++) memcpy(c + i * ldc, t + i * LD, bytes);
 }
 
-/* next: what tiles fetch a share each of, k brs reals; NULL: they fetch what they need soon */
+/* ats: from the rows of a tile to the next's, by row; other than ars where tiles are packed.  next: what
+ * tiles fetch a share each of, k brs reals; NULL: they fetch what they need soon */
 static inline __attribute__((always_inline)) void
-blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
-       ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc, bool add) {
+blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff_t aks,
+       const real *b, ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc,
+       bool add) {
   const ptrdiff_t step = next ? kern_ceil((int)brs, kern_ceil(m, TILE_MR)) : brs;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP), cols = kern_min(n - j, TILE_NG * GROUP);
@@ -76,15 +78,15 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const r
     const real *bj = b + j / GROUP * bgs, *fetch = next ? next : bj + FETCH_AHEAD * brs;
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
-      if (rows > TILE_MR) rows = rows < 2 * TILE_MR ? (rows + 1) / 2 : TILE_MR;
+      if (rows > TILE_MR) rows = rows < 2 * TILE_MR && ats == ars ? (rows + 1) / 2 : TILE_MR;
       /* what is added to is needed when the next tile begins, what is overwritten at the end */
       const real *soon = c + (add && i + rows < m ? i + rows : add ? 0 : i) * ldc + j;
       if (add && i + rows >= m) soon += g * GROUP;
       if (j + g * GROUP <= n)
-        tiles[rows - 1][g - 1](k, a + i * ars, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
+        tiles[rows - 1][g - 1](k, a + i * ats, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
                                fetch, step, soon);
       else
-        edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ars, ars, aks, bj, brs, bgs,
+        edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ats, ars, aks, bj, brs, bgs,
                   c + i * ldc + j, ldc, add, fetch, step);
       if (next) fetch += k * step;
     }
@@ -93,12 +95,17 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const r
 
 static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                   ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
-  blocks(m, n, k, a, ars, aks, b, brs, bgs, NULL, c, ldc, add);
+  blocks(m, n, k, a, ars, ars, aks, b, brs, bgs, NULL, c, ldc, add);
 }
 
 static void stream(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
                    const real *next, real *c, ptrdiff_t ldc, bool add) {
-  blocks(m, n, k, a, ars, 1, b, brs, GROUP, next, c, ldc, add);
+  blocks(m, n, k, a, ars, ars, 1, b, brs, GROUP, next, c, ldc, add);
+}
+
+static void outer(int m, int n, int k, const real *a, const real *b, ptrdiff_t brs, real *c,
+                  ptrdiff_t ldc, bool add) {
+  blocks(m, n, k, a, k, 1, TILE_MR, b, brs, GROUP, NULL, c, ldc, add);
 }
 
 /* v_get and v_put, also for a vector wholly behind the end */
