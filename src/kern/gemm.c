@@ -20,6 +20,8 @@ enum {
   AHEAD_IN_PAGE = 16,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
+  L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
+  MANY_CHUNKS = 32,     /* but rather so many chunks */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
   PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
   SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
@@ -275,7 +277,9 @@ static void forward(const Ctx *cx, Forward f) {
   if (f.few)
     f.panels = kern_max(f.panels, kern_min(FEW_PANELS, panels / FEW_CHUNKS));
   else if (f.m > ROWS / 2)
-    f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
+    f.panels = kern_max(
+        kern_max(f.panels, 2 * 3 * GROUP / width),
+        kern_min(L2_REALS / (width * kern_max(1, f.k)), panels * f.row_chunks / MANY_CHUNKS));
   pool_run(cx->pool, f.row_chunks * kern_ceil(panels, f.panels), forward_chunk, &f);
 }
 
