@@ -310,7 +310,8 @@ static void group_of(Bench *b, AttnShape s, int prompt, int group, int own) {
   for (int i = 0; i <= group; i++) {
     const int len = i ? own : prompt, cap = (len + KV_BLOCK) / KV_BLOCK * KV_BLOCK;
     KvSeg *seg = &b->seg[b->nsegs++];
-    *seg = (KvSeg){numbers(kv_size(&s, cap)), numbers(kv_size(&s, cap)), cap, len, b->rows};
+    *seg = (KvSeg){numbers(kv_size(&s, cap)), numbers(kv_size(&s, cap)), cap, len, b->rows,
+                   i ? prompt : 0};
     if (len)
       b->spans[b->nspans++] = (AttnSpan){i && prompt ? &b->seg[0] : NULL, seg, b->rows, len, 0};
     b->rows += len;
@@ -334,7 +335,7 @@ static void decode_spans(Bench *b, int group) {
   b->nspans = group;
 }
 
-static void attention(Bench *b) {
+static void attention_in(Bench *b, Compute compute) {
   static const struct {
     AttnShape s;
     int prompt, group, own;
@@ -346,11 +347,13 @@ static void attention(Bench *b) {
                {{4, 4, 40, 0.16f, 0, 0, false, 0, COMPUTE_F32}, 100, 4, 100},
                {{8, 4, 32, 0.18f, 64, 0, false, 0, COMPUTE_F32}, 96, 8, 96},
                {{8, 4, 32, 0.18f, 0, 30, false, 0, COMPUTE_F32}, 96, 8, 96}};
+  printf("compute %s\n", compute == COMPUTE_BF16 ? "bf16" : "f32");
   printf("%-28s %10s %10s %10s %12s %12s\n", "heads/kv x dim, prompt + own", "forward", "backward",
          "decode", "decode step", "store keys");
   printf("%-28s %10s %10s %10s %12s %12s\n", "", "GF/s", "GF/s", "GF/s", "us", "ns/float");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const AttnShape s = cases[i].s;
+    AttnShape s = cases[i].s;
+    s.compute = compute;
     group_of(b, s, cases[i].prompt, cases[i].group, cases[i].own);
     const double st = best_of(store, b) / (2.0 * b->rows * s.kv_heads * s.head_dim);
     const double f = attend_work(b) / best_of(attend, b);
@@ -367,6 +370,11 @@ static void attention(Bench *b) {
   }
   printf("(backward counted as 2.5 times the forward's products; w: a window, c: soft-capped; both "
          "counted whole)\n\n");
+}
+
+static void attention(Bench *b) {
+  attention_in(b, COMPUTE_F32);
+  attention_in(b, COMPUTE_BF16);
 }
 
 /* ---- how attention grows with the context ---- */

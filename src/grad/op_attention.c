@@ -186,6 +186,7 @@ static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
     s->seg[i] = kv_segment(&a->shape, (real *)(void *)p, cap);
     s->seg[i].len = pack->n;
     s->seg[i].row0 = pack->row;
+    s->seg[i].before = pack->prefix < 0 ? 0 : a->pack[pack->prefix].n;
     s->span[i] = (AttnSpan){pack->prefix < 0 ? NULL : &s->seg[pack->prefix], &s->seg[i], pack->row,
                             pack->n, 0};
     p += (size_t)kv_blocks(&a->shape) * aligned(kv_size(&a->shape, cap) * sizeof(real));

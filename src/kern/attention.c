@@ -97,32 +97,40 @@ static Sums lay_out(real *at, int units, int hd16) {
 /* reals, a whole number of groups */
 static int sums_size(int units, int hd16) { return round_up(units * (hd16 + 2), GROUP); }
 
-/* queries, queries turned, scores either way */
-static int query_size(const Attn *a) { return a->strip_units * a->s->head_dim; }
-static int score_size(const Attn *a) {
-  return kern_max(a->strip_units, a->group + NARROW) * LD_SCORES;
+/* queries, and as much turned; words: in words */
+static int query_size(const Attn *a) {
+  return a->words ? a->strip_units * a->query_words : 2 * a->strip_units * a->s->head_dim;
 }
+
+/* words: of as many units as are taken at a time */
+static int score_rows(const Attn *a) {
+  return a->words ? 2 * kernels16()->mr : kern_max(a->strip_units, a->group + NARROW);
+}
+static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
 static int turned_size(const Attn *a) { return a->s->v_dim ? a->s->head_dim * KV_BLOCK : 0; }
 
-/* words: of probabilities */
-static int pair_size(const Attn *a) { return a->words ? score_size(a) / 2 : 0; }
+/* words: of probabilities, of the unit in which a prefix ends */
+static int pair_size(const Attn *a) { return a->words ? score_rows(a) * LD_PAIRS : 0; }
+static int shared_size(const Attn *a) { return a->words ? kv_unit() / 2 * a->hd16 : 0; }
 
 static int work_size(const Attn *a) {
-  return 2 * query_size(a) + score_size(a) + turned_size(a) + pair_size(a) +
+  return query_size(a) + score_size(a) + turned_size(a) + pair_size(a) + shared_size(a) +
          sums_size(a->strip_units, a->hd16) + sums_size(a->tile_units, a->hd16);
 }
 
 static Work work_of(const Attn *a, int worker) {
   real *at = scratch_of(&a->scratch, worker);
-  Work w = {.q = at, .qt = at + query_size(a)};
-  at += 2 * query_size(a);
+  Work w = {.q = at, .qt = at + query_size(a) / 2};
+  at += query_size(a);
   w.scores = at + GROUP;
   at += score_size(a);
   w.keys = at;
   at += turned_size(a);
   w.pairs = (uint32_t *)(void *)at;
   at += pair_size(a);
+  w.shared = (uint32_t *)(void *)at;
+  at += shared_size(a);
   w.part = lay_out(at, a->strip_units, a->hd16);
   w.all = lay_out(at + sums_size(a->strip_units, a->hd16), a->tile_units, a->hd16);
   return w;
@@ -154,7 +162,11 @@ static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int 
     }
     if (seen_keys(rows, st->rows, p.start, &p.from, &p.to)) {
       const Sums here = from_unit(made ? made : &w->all, unit, a->hd16);
-      attn_strip(a, w, &p, rows, st->rows, made || only ? &here : &w->part);
+      const Sums *to = made || only ? &here : &w->part;
+      if (a->words)
+        attn_words(a, w, &p, rows, st->rows, to);
+      else
+        attn_strip(a, w, &p, rows, st->rows, to);
       for (int u = 0; u < st->rows * a->group && !made && !only; u++) {
         const Row *r = rows + u / a->group;
         if (sees_part(r, p.start)) merge(a, r->lo < p.start, &w->part, u, &here, u);
@@ -181,6 +193,7 @@ static void tile_chunk(void *arg, int chunk, int worker) {
   const int kvh = chunk % a->s->kv_heads;
   const Tile *t = a->tiles + chunk / a->s->kv_heads;
   for (int part = 0; part < a->parts; part++) tile_part(a, &w, t, kvh, part, a->parts == 1, NULL);
+  if (a->words) kernels16()->end();
   finish_tile(a, &w, t, kvh);
 }
 
@@ -191,6 +204,7 @@ static void spread_chunk(void *arg, int chunk, int worker) {
   const int part = chunk % a->parts, item = chunk / a->parts;
   const Sums made = spread_part(a, item, part);
   tile_part(a, &w, a->tiles + item / a->s->kv_heads, item % a->s->kv_heads, part, false, &made);
+  if (a->words) kernels16()->end();
 }
 
 /* The parts of one tile and kv head, merged as tile_chunk would have. */
@@ -219,7 +233,7 @@ static void gather_chunk(void *arg, int item, int worker) {
  * narrow one, which later spans join when they fit in whole. */
 static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
   const AttnSpan *first = a->spans + *span;
-  const int left = first->n - *at, wide = left * a->group > NARROW ? a->wide_rows : 0;
+  const int left = first->n - *at, wide = left * a->group > a->narrow ? a->wide_rows : 0;
   const int most = kern_max(a->narrow_rows, wide);
   Strip s = {*span, *at, kern_min(most, left)};
   *at += s.rows;
@@ -297,8 +311,10 @@ static void choose_sizes(Attn *a, int nspans) {
   a->group = a->s->heads / a->s->kv_heads;
   a->hd16 = round_up(attn_value_dim(a->s), GROUP);
   a->parts = kern_ceil(keys, PART);
-  a->narrow_rows = kern_max(1, NARROW / a->group);
-  a->wide_rows = kern_max(1, (a->words ? WIDE16 : WIDE) / a->group);
+  a->narrow = a->words ? kernels16()->mr : NARROW;
+  a->narrow_rows = kern_max(1, a->narrow / a->group);
+  a->wide_rows = kern_max(1, (a->words ? 2 * kernels16()->mr : WIDE) / a->group);
+  if (a->words) a->query_words = round_up(kern_ceil(a->s->head_dim, 2), kernels16()->unit);
   a->strip_units = round_up(kern_min(a->wide_rows, kern_max(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
   if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);
@@ -308,6 +324,10 @@ static void choose_sizes(Attn *a, int nspans) {
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
                     const real *q, int ldq, real *o, int ldo, real *lse) {
   const ArenaMark mark = arena_mark(cx->arena);
+  for (int i = 0; i < nspans; i++)
+    if (spans[i].own->before != prefix_len(spans + i))
+      return fail(GRPO_EARG, "attention: span %d has a prefix of %d keys, its segment one of %d", i,
+                  prefix_len(spans + i), spans[i].own->before);
   Attn a = {.s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
   a.words = kv_in_words(s);
   choose_sizes(&a, nspans);

@@ -1,5 +1,5 @@
 /* attention.h - what the pieces of attention's forward share: attention.c cuts rows and merges
- * parts, attn_strip.c does a strip and a part.
+ * parts, attn_strip.c and attn_words.c do a strip and a part.
  */
 #ifndef GRPO_KERN_ATTENTION_H
 #define GRPO_KERN_ATTENTION_H
@@ -8,13 +8,12 @@
 #include "kern/kv.h"
 
 enum {
-  NARROW = 8,  /* units of a narrow strip, at most, unless one row has more */
-  WIDE = 32,   /* of a wide one */
-  WIDE16 = 16, /* of a long one in words */
-  PART = 512,  /* keys */
+  NARROW = 8, /* units of a narrow strip, at most, unless one row has more */
+  WIDE = 32,  /* of a wide one */
+  PART = 512, /* keys */
   LD_SCORES =
-      PART + 3 * GROUP,  /* a group before the part, one after, and an odd number of groups */
-  PAIRS = LD_SCORES / 2, /* of scores; LD_SCORES is even */
+      PART + 3 * GROUP,        /* a group before the part, one after, and an odd number of groups */
+  LD_PAIRS = PART / 2 + GROUP, /* of probabilities in words: an odd number of groups */
   STRIP_ROWS = WIDE
 };
 
@@ -31,7 +30,9 @@ typedef struct Attn {
   const AttnShape *s;
   const AttnSpan *spans;
   bool words;                  /* keys and values are in words */
+  int query_words;             /* words: of a query, in whole units */
   int group, hd16, parts;      /* hd16: of a value, in whole groups */
+  int narrow;                  /* units of a narrow strip, at most, unless one row has more */
   int narrow_rows, wide_rows;  /* of a strip, at most */
   int strip_units, tile_units; /* at most; strip_units: whole groups */
   const real *q;
@@ -56,11 +57,12 @@ typedef struct Sums {
 
 /* A worker's scratch. */
 typedef struct Work {
-  real *q, *qt;    /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
-  uint32_t *pairs; /* words: of scores */
-  real *keys;      /* latent: a block of keys turned, [head_dim, KV_BLOCK] */
-  real *scores;    /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
-  Sums part, all;  /* of a strip; of a tile */
+  real *q, *qt;     /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
+  uint32_t *pairs;  /* words: of probabilities, [units, LD_PAIRS] */
+  uint32_t *shared; /* words: the unit in which a prefix ends (kv_shared_unit) */
+  real *keys;       /* latent: a block of keys turned, [head_dim, KV_BLOCK] */
+  real *scores;     /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
+  Sums part, all;   /* of a strip; of a tile */
 } Work;
 
 /* The part in hand: kv head, logical position of its first key, keys that some row sees; rows of
@@ -73,11 +75,14 @@ typedef struct Part {
 
 /* Does a strip take queries as lanes, keys one by one, or keys as lanes? */
 static inline bool is_wide(const Attn *a, const Row *rows, int n) {
-  return !a->words && n * a->group > NARROW && rows[0].span == rows[n - 1].span;
+  return n * a->group > NARROW && rows[0].span == rows[n - 1].span;
 }
 
 /* A strip's sums over a part, of which some row sees some key. */
 void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                const Sums *to);
+/* The same of segments in words. */
+void attn_words(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                 const Sums *to);
 
 #endif

@@ -34,12 +34,8 @@ static void fetch_values(const Attn *a, const Part *p, const Row *r) {
   const ptrdiff_t hd = a->s->head_dim;
   int from, to;
   own_keys(p, r, &from, &to);
-  if (a->words)
-    fetch(kv_value_words(a->s, seg, p->kvh, from),
-          (ptrdiff_t)sizeof(real) * (to - from) / 2 * a->hd16);
-  else
-    fetch(seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
-          (ptrdiff_t)sizeof(real) * (to - from) * hd);
+  fetch(seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+        (ptrdiff_t)sizeof(real) * (to - from) * hd);
 }
 
 static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
@@ -48,12 +44,8 @@ static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_keys(p, r, &from, &to);
   from -= from % KV_BLOCK;
-  if (a->words)
-    fetch(kv_key_words(a->s, seg, p->kvh, from),
-          (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) / 2 * hd);
-  else
-    fetch(seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
-          (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) * hd);
+  fetch(seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+        (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) * hd);
 }
 
 /* ---- narrow -------------------------------------------------------------------- */
@@ -66,15 +58,6 @@ static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u
                    w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false);
 }
 
-/* The same of keys in words. */
-static void word_scores(const Attn *a, const Work *w, const Part *p, int u0, int u1,
-                        const uint32_t *keys, int n, int key) {
-  const ptrdiff_t pairs = kern_ceil(a->s->head_dim, 2);
-  kernels16()->strided(u1 - u0, n, (int)pairs, (uint32_t *)(void *)w->qt + u0 * pairs, pairs, keys,
-                       KV_BLOCK, pairs * KV_BLOCK, w->scores + u0 * LD_SCORES + key - p->start,
-                       LD_SCORES, false);
-}
-
 /* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
  * (what is too much is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
@@ -83,10 +66,6 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
   to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
   if (from >= to) return;
-  if (a->words) {
-    word_scores(a, w, p, u0, u1, kv_key_words(a->s, seg, p->kvh, from), to - from, base + from);
-    return;
-  }
   const real *keys = seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd;
   if (!a->s->v_dim) {
     scores_of(a, w, p, u0, u1, keys, to - from, base + from);
@@ -98,33 +77,12 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   }
 }
 
-/* Keys [from, to) in words: whole pairs, of which a key outside has a probability of 0; the first of two
- * goes where it is added first (kv.c). */
-static void add_words(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
-                      int base, int from, int to, real *out, bool add) {
-  const int even = from / 2 * 2, n = to - even;
-  real *z = w->scores + u0 * LD_SCORES + base + even - p->start;
-  for (int u = u0; u < u1 && even < from; u++) z[(u - u0) * LD_SCORES] = 0;
-  for (int u = 0; u < u1 - u0; u++) {
-    uint32_t *pairs = w->pairs + u * PAIRS;
-    kernels16()->pair_row(n, z + u * LD_SCORES, pairs);
-    for (int i = 0; i < kern_ceil(n, 2); i++) pairs[i] = pairs[i] << 16 | pairs[i] >> 16;
-  }
-  kernels16()->strided(u1 - u0, a->hd16, kern_ceil(n, 2), w->pairs, PAIRS,
-                       kv_value_words(a->s, seg, p->kvh, even), a->hd16, GROUP, out + u0 * a->hd16,
-                       a->hd16, add);
-}
-
 static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
                        const KvSeg *seg, int base, int to, real *out, bool add) {
   const ptrdiff_t hd = a->s->head_dim;
   const int from = kern_max(0, p->from - base);
   to = kern_min(p->to, to) - base;
   if (from >= to) return add;
-  if (a->words) {
-    add_words(a, w, p, u0, u1, seg, base, from, to, out, add);
-    return true;
-  }
   kernels()->few_rows(
       u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
       seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, out + u0 * a->hd16, a->hd16, add);
@@ -166,9 +124,6 @@ static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row 
                          const Sums *to) {
   const Kernels *kn = kernels();
   const int g = a->group, first = p->from - p->start;
-  const int hd = a->s->head_dim, pairs = kern_ceil(hd, 2);
-  for (int u = 0; u < n * g && a->words; u++)
-    kernels16()->pair_row(hd, w->q + u * hd, (uint32_t *)(void *)w->qt + u * pairs);
   const real cap = a->s->softcap;
   all_scores(a, w, p, rows, n);
   for (int j = 0; j < n; j++) {
@@ -182,8 +137,7 @@ static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row 
     kn->softmax(g, first, p->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z, LD_SCORES,
                 to->max + j * g, to->sum + j * g);
   }
-  if (attn_rounds(a->s) && !a->words)
-    round_scores(w->scores + first, n * g, p->to - p->from, LD_SCORES);
+  if (attn_rounds(a->s)) round_scores(w->scores + first, n * g, p->to - p->from, LD_SCORES);
   all_values(a, w, p, rows, n, to->out);
 }
 
@@ -285,7 +239,7 @@ void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, in
   const int g = a->group, hd = a->s->head_dim;
   for (int j = 0; j < n; j++) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
-    if (attn_rounds(a->s) && !a->words) /* into words they are rounded where those are made */
+    if (attn_rounds(a->s))
       kernels()->round_bf16((size_t)(g * hd), q, w->q + j * g * hd);
     else
       memcpy(w->q + j * g * hd, q, sizeof(real) * (size_t)(g * hd));

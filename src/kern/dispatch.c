@@ -8,6 +8,12 @@
 #include "base/err.h"
 #include "base/pool.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 typedef struct Path {
   const char *name;
   const Kernels *kernels;
@@ -17,6 +23,7 @@ typedef struct Path {
 /* Best first. */
 static const Path paths[] = {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
+    {"amx", &kern_avx512, &kern_amx},
     {"avx512bf16", &kern_avx512, &kern_avx512bf16},
     {"avx512", &kern_avx512, NULL},
     {"avx2", &kern_avx2, NULL},
@@ -28,8 +35,23 @@ enum { NPATHS = sizeof paths / sizeof paths[0] };
 
 static const Path *active;
 
+#if defined(__x86_64__) && !defined(GRPO_DOUBLE)
+/* The CPU has it, and the kernel gives it to whoever asks. */
+static bool may_use_amx(void) {
+#ifdef __linux__
+  enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST = 0x1023, TILE_DATA = 18 };
+  unsigned a, b, c, d;
+  return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE) &&
+         syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
+#endif
+
 static bool cpu_has(const Path *p) {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
+  if (p->bf16 == &kern_amx && !may_use_amx()) return false;
   if (p->bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
   if (p->kernels == &kern_avx512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

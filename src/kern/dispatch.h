@@ -153,19 +153,37 @@ typedef struct Kernels {
 /* Products of bf16, where the CPU has instructions for them.  A word is a pair of inner steps, the
  * first in the low half; an odd last step is paired with zero.
  *
- * a, the rows: row i's tile begins at word i * pairs.  Whole tiles of mr rows are interleaved, [pair]
+ * a, the rows: row i's tile begins at word i * pairs, in whole units.  Whole tiles of mr rows are interleaved, [pair]
  * [mr]; of fewer than two tiles that are left at the end, rows may follow one another.  Made by
  * pair_rows or pair_columns of whole tiles, and of all that is left at once. */
 typedef struct Kernels16 {
   int mr;
+  int unit; /* pairs that are summed at once: a's are padded to whole units with zeros */
+  /* Best are chunks of `rows`, which share a panel of b; panels `groups` wide, in blocks of up to `pairs`; for up to `few` rows few_groups, and as deep as can be; such a
+   * block fetches what it needs itself (few_fetch), or wants `next` as others do. */
+  int rows, pairs, groups, few, few_groups;
+  bool few_fetch;
   /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
    * one accumulator an output.  next: b of the product that comes after this one, groups bgs apart, which
    * is fetched meanwhile; or NULL. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                 const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
-  /* block() of rows of a ars apart and pairs of b bps apart; n: a multiple of GROUP. */
-  void (*strided)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                  ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  /* Attention's products, between begin() and end() on one thread: of `upper` rows, at most mr, of
+   * `lower` rows, or of both at once.  Rows of a are ars apart, in whole units. */
+  void (*begin)(int upper, int lower);
+  void (*end)(void);
+  /* c[m,n] = a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
+  void (*scores)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                 ptrdiff_t bgs, real *c, ptrdiff_t ldc);
+  /* c[m,n] (+)= a b over whole units of pairs, b's bps apart; one more before those, if `first` is
+   * there, which lies as they do.  One after another, so that the sum is the same wherever it is cut;
+   * of units of one pair the high half comes first. */
+  void (*values)(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+                 const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add);
+  /* Kernels.softmax of scores s into pairs p, the first of two in the high half; zeros from `first`
+   * to `last` in whole lines of 2 GROUP. */
+  void (*softmax)(int m, int first, int last, int lo, int hi, real scale, const real *s,
+                  ptrdiff_t ld, uint32_t *p, ptrdiff_t ldp, real *max, real *sum);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
@@ -186,7 +204,7 @@ typedef struct Kernels16 {
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
-extern const Kernels16 kern_avx512bf16;
+extern const Kernels16 kern_avx512bf16, kern_amx;
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_neon;
 #endif

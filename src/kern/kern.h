@@ -2,7 +2,7 @@
  *
  * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
  * arm/neon.c, all from the one source in inner/) and are chosen once, at run time, from what the
- * CPU has; GRPO_CPU=generic|avx2|avx512|avx512bf16|neon forces one (avx512bf16 is avx512
+ * CPU has; GRPO_CPU=generic|avx2|avx512|avx512bf16|amx|neon forces one (avx512bf16 and amx are avx512
  * but for products of bf16).  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
@@ -43,7 +43,7 @@ typedef struct Ctx {
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void);  /* "avx512bf16", "avx512", "avx2", "neon", "generic" */
+const char *kern_name(void);  /* "amx", "avx512bf16", "avx512", "avx2", "neon", "generic" */
 const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
@@ -132,13 +132,14 @@ enum { KV_BLOCK = 16 };
 
 /* Latent attention (AttnShape.v_dim) keeps keys once, as rows, which are the values too.  Segments in
  * words (kv_in_words) hold bf16: k [kv_heads, cap / KV_BLOCK, head_dim / 2, KV_BLOCK] words of two
- * channels, v [kv_heads, cap / 2, head_dim in groups of 16] words of two keys (kv.c). */
+ * channels, v [kv_heads, places / 2, head_dim in groups of 16] words of two keys (kv.c). */
 typedef struct KvSeg {
-  real *k;  /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */
-  real *v;  /* [kv_heads, cap, head_dim] */
-  int cap;  /* multiple of KV_BLOCK */
-  int len;  /* keys present */
-  int row0; /* training: row of the step's k and v that holds key 0; else -1 */
+  real *k;    /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */
+  real *v;    /* [kv_heads, cap, head_dim] */
+  int cap;    /* multiple of KV_BLOCK */
+  int len;    /* keys present */
+  int row0;   /* training: row of the step's k and v that holds key 0; else -1 */
+  int before; /* keys of the prefix that it is seen with; set before keys are stored */
 } KvSeg;
 
 typedef struct AttnSpan {
@@ -173,14 +174,19 @@ static inline bool attn_rounds(const AttnShape *s) {
 }
 bool kv_in_words(
     const AttnShape *s); /* it is, and segments hold bf16: the path in use multiplies it */
+/* Keys that a segment of `cap` has memory for. */
+int kv_places(const AttnShape *s, int cap);
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
 size_t kv_size(const AttnShape *s, int cap);
 /* A segment without keys in kv_blocks * kv_size reals. */
 KvSeg kv_segment(const AttnShape *s, real *memory, int cap);
 /* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim], with
- * v_dim v is not looked at.  Sets no len.  A block of KV_BLOCK keys is for one thread at a time. */
+ * v_dim v is not looked at.  Sets no len.  Keys come in order; several threads may store where
+ * kv_cut has cut. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
+/* The first key from `key` on with which another thread may begin. */
+int kv_cut(const AttnShape *s, const KvSeg *seg, int key);
 /* Numbers where none are stored yet that are read; seg->len is set. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg);
 

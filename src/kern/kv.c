@@ -4,7 +4,8 @@
  * are kept so, in words of two: a key's neighbouring channels (the first low), turned in blocks as
  * float keys are; and a channel of two neighbouring values, the first one HIGH: such instructions add
  * the high half's product first, so that a sum over values runs in key order wherever segments or
- * parts begin.
+ * parts begin.  Others sum units of several pairs: a key's place is then its logical position from the
+ * unit in which the prefix ends, so that units begin at the same positions however keys are shared.
  */
 #include <string.h>
 
@@ -12,8 +13,16 @@
 
 bool kv_in_words(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
 
+int kv_unit(void) { return 2 * kernels16()->unit; }
+
+/* Values in words begin anywhere in a unit. */
+int kv_places(const AttnShape *s, int cap) {
+  return kv_in_words(s) ? round_up(cap + kv_unit() - 1, kv_unit()) : cap;
+}
+static int place_of(const KvSeg *seg, int key) { return seg->before % kv_unit() + key; }
+
 size_t kv_size(const AttnShape *s, int cap) {
-  const size_t keys = (size_t)s->kv_heads * (size_t)cap;
+  const size_t keys = (size_t)s->kv_heads * (size_t)kv_places(s, cap);
   if (kv_in_words(s)) return keys / 2 * (size_t)round_up(s->head_dim, GROUP);
   return keys * (size_t)s->head_dim + GROUP; /* last group read whole */
 }
@@ -30,7 +39,8 @@ const uint32_t *kv_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int 
 
 static uint32_t *value_words(const AttnShape *s, const KvSeg *seg, int kvh, int key) {
   return (uint32_t *)(void *)seg->v +
-         ((ptrdiff_t)kvh * seg->cap + key) / 2 * round_up(s->head_dim, GROUP);
+         ((ptrdiff_t)kvh * kv_places(s, seg->cap) + place_of(seg, key)) / 2 *
+             round_up(s->head_dim, GROUP);
 }
 
 const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, int key) {
@@ -78,20 +88,33 @@ static void store_block_words(const AttnShape *s, uint32_t *block, int key, int 
   }
 }
 
-/* Whole pairs at once; of half a pair the other half stays, or becomes 0 if it comes later. */
+/* One or two values of a pair, of which the other half stays. */
+static void store_pair(int hd, int n, bool second, const real *v, ptrdiff_t ldv, uint32_t *to) {
+  for (int c = 0; c < hd; c += GROUP, to += GROUP) {
+    const int cols = kern_min(GROUP, hd - c);
+    uint32_t one[GROUP];
+    kernels16()->pair_group(n, cols, v + c + (n - 1) * ldv, -ldv, n == 2 ? to : one);
+    for (int i = 0; i < GROUP && n == 1; i++)
+      to[i] = second ? (to[i] & 0xffff0000u) | one[i] : (to[i] & 0xffffu) | one[i] << 16;
+  }
+}
+
+/* Whole pairs at once.  The places of a unit that follow the first one stored are cleared with it. */
 static void store_values_words(const AttnShape *s, const KvSeg *seg, int h, int at, int n,
                                const real *v, ptrdiff_t ldv) {
+  const ptrdiff_t hd16 = round_up(s->head_dim, GROUP);
+  const int unit = kv_unit();
+  int place = place_of(seg, at) % unit;
+  uint32_t *to = value_words(s, seg, h, at);
   for (int t = 0, m; t < n; t += m, v += m * ldv) {
-    const bool second = (at + t) % 2;
-    uint32_t *to = value_words(s, seg, h, at + t);
+    const bool second = place % 2;
+    if (at + t == 0 || place == 0)
+      memset(to, 0, sizeof *to * (size_t)((unit / 2 - place / 2) * hd16));
     m = second || t + 1 == n ? 1 : 2;
-    for (int c = 0; c < s->head_dim; c += GROUP, to += GROUP) {
-      const int cols = kern_min(GROUP, s->head_dim - c);
-      uint32_t one[GROUP];
-      kernels16()->pair_group(m, cols, v + c + (m - 1) * ldv, -ldv, m == 2 ? to : one);
-      for (int i = 0; i < GROUP && m == 1; i++)
-        to[i] = second ? (to[i] & 0xffff0000u) | one[i] : one[i] << 16;
-    }
+    store_pair(s->head_dim, m, second, v, ldv, to);
+    place += m;
+    if (place % 2 == 0) to += hd16;
+    if (place == unit) place = 0;
   }
 }
 
@@ -148,10 +171,17 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
   }
 }
 
+int kv_cut(const AttnShape *s, const KvSeg *seg, int key) {
+  if (!kv_in_words(s)) return round_up(key, KV_BLOCK);
+  const int first = seg->before % kv_unit();
+  return round_up(first + key, kern_max(kv_unit(), KV_BLOCK)) - first;
+}
+
 /* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
   const size_t cap = (size_t)seg->cap, len = (size_t)seg->len, d = (size_t)s->head_dim;
-  if (len == cap || kv_in_words(s)) return; /* of a pair of which one is stored the other is 0 */
+  if (len == cap || kv_in_words(s))
+    return; /* of a unit of which some are stored the others are 0 */
   for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
     real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
     if (!s->v_dim) memset(last, 0, KV_BLOCK * d * sizeof *last);
@@ -186,12 +216,30 @@ void kv_load_keys(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
 
 void kv_load_values(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y, ptrdiff_t ldy) {
   const int hd16 = round_up(s->head_dim, GROUP);
-  const uint32_t *words = kv_value_words(s, seg, kvh, 0);
   real two[2 * GROUP];
-  for (ptrdiff_t j = 0; j < n; j += 2)
+  for (ptrdiff_t j = 0, m; j < n; j += m) {
+    const bool second = place_of(seg, (int)j) % 2;
+    const uint32_t *words = kv_value_words(s, seg, kvh, (int)j);
+    m = second || j + 1 == n ? 1 : 2;
     for (int c = 0; c < hd16; c += GROUP, words += GROUP) {
       kernels()->widen_bf16(2, (const uint16_t *)(const void *)words, two);
-      memcpy(y + j * ldy + c, two + GROUP, sizeof(real) * GROUP);
-      if (j + 1 < n) memcpy(y + (j + 1) * ldy + c, two, sizeof(real) * GROUP);
+      memcpy(y + j * ldy + c, two + (second ? 0 : GROUP), sizeof(real) * GROUP);
+      if (m == 2) memcpy(y + (j + 1) * ldy + c, two, sizeof(real) * GROUP);
     }
+  }
+}
+
+void kv_shared_unit(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
+                    uint32_t *to) {
+  const int hd16 = round_up(s->head_dim, GROUP), first = own->before % kv_unit();
+  const uint32_t *a = value_words(s, prefix, kvh, prefix->len - first);
+  const uint32_t *b = value_words(s, own, kvh, 0) - first / 2 * hd16;
+  const size_t line = sizeof *to * (size_t)hd16;
+  memcpy(to, a, line * (size_t)(first / 2));
+  to += first / 2 * hd16, a += first / 2 * hd16, b += first / 2 * hd16;
+  if (first % 2) {
+    for (int i = 0; i < hd16; i++) to[i] = (a[i] & 0xffff0000u) | (b[i] & 0xffffu);
+    to += hd16, b += hd16;
+  }
+  memcpy(to, b, line * (size_t)(kv_unit() / 2 - kern_ceil(first, 2)));
 }

@@ -14,17 +14,13 @@
 #include "kern/product16.h"
 
 enum {
-  ROWS = 256,           /* rows a chunk, which share a panel */
-  TURN_ROWS = 512,      /* when panels are turned for them */
-  PAIRS = 256,          /* pairs of inner steps a block at most: a panel of them in L1 */
-  TURN_PAIRS = 128,     /* the same when panels are made here */
+  TURN_ROWS = 512,      /* a chunk, when panels are turned for them */
+  TURN_PAIRS = 128,     /* pairs of inner steps a block when panels are made here */
   FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
   LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
   SHORT = 128,          /* not of so few: such weights are small and stay in the cache */
-  LONG = 1024,          /* the same for FEW rows, which fetch for themselves */
-  WIDTH = 3 * GROUP,    /* columns a panel */
-  FEW = 4,              /* rows at most whose tiles are twice as wide, */
-  ONE_TILE = 8,         /* that are one tile, */
+  LONG = 1024,          /* the same for few rows */
+  ONE_TILE = 8,         /* rows at most that are one tile, */
   STREAM = 32,          /* that panels come from memory for */
   PANELS = 4,           /* at most, that share a chunk's rows of a */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
@@ -40,6 +36,7 @@ typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
 
 typedef struct Product {
   int m, n, pairs;         /* c [m,n] */
+  int padded;              /* pairs of a, in whole units */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
   int row_chunks, threads;
@@ -151,7 +148,8 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 /* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
 static const uint32_t *there(const Product *q, int panel, int p0) {
-  if (!q->w || q->source != PACKED || q->m <= FEW || panel >= panel_count(q)) return NULL;
+  const bool alone = kernels16()->few_fetch && q->m <= kernels16()->few;
+  if (!q->w || q->source != PACKED || alone || panel >= panel_count(q)) return NULL;
   return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
 }
 
@@ -163,7 +161,7 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->pairs + (ptrdiff_t)p0 * rows, b,
+  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows, b,
                      bgs, next, c, q->ldc, q->add || p0 > 0);
   if (p0 + pairs < q->pairs) return;
   for (int i = 0; q->bias && i < rows; i++)
@@ -194,19 +192,24 @@ static void chunk_of(void *arg, int chunk, int worker) {
   }
 }
 
+/* in whole units */
+static int padded(int pairs) { return round_up(pairs, kernels16()->unit); }
+
 static void cut(Product *q) {
-  const int most = q->source == TURNED ? TURN_ROWS : ROWS;
-  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kernels16()->mr);
+  const Kernels16 *kn = kernels16();
+  const int most = q->source == TURNED ? TURN_ROWS : kn->rows;
+  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kn->mr);
   q->row_chunks = kern_ceil(q->m, q->rows);
-  q->width = q->m <= FEW ? 2 * WIDTH : WIDTH;
+  q->padded = padded(q->pairs);
+  q->width = GROUP * (q->m <= kn->few ? kn->few_groups : kn->groups);
   if (q->source != PACKED)
-    q->step = TURN_PAIRS * WIDTH / q->width;
-  else if (q->m <= FEW)
+    q->step = TURN_PAIRS * kn->groups * GROUP / q->width;
+  else if (q->m <= kn->few)
     q->step = LONG;
   else { /* evenly */
     const bool whole = q->m > STREAM || q->pairs <= SHORT;
-    const int pairs = whole ? PAIRS : q->m <= ONE_TILE ? LONE_PAIRS : FEW_PAIRS;
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), 8);
+    const int pairs = whole ? kn->pairs : q->m <= ONE_TILE ? LONE_PAIRS : FEW_PAIRS;
+    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), kern_max(8, kn->unit));
   }
 }
 
@@ -239,10 +242,11 @@ static int pair_tile(const Operand *o, int r, int end) {
   if (r > r0 && left < mr) return mr; /* went with the tile before it */
   const bool two = o->columns && r + 2 * mr <= end && (left >= 3 * mr || left == 2 * mr);
   const int rows = two ? 2 * mr : left >= 2 * mr ? mr : left;
-  uint32_t *first = o->out + (ptrdiff_t)r0 * kern_ceil(o->depth, 2);
+  uint32_t *first = o->out + (ptrdiff_t)r0 * padded(kern_ceil(o->depth, 2));
   for (int k0 = 0; k0 < o->depth; k0 += 2 * o->step) {
     const int depth = kern_min(2 * o->step, o->depth - k0);
-    uint32_t *out = first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * kern_ceil(depth, 2);
+    uint32_t *out =
+        first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * padded(kern_ceil(depth, 2));
     if (o->columns)
       kernels16()->pair_columns(rows, depth, o->x + k0 * o->ldx + r, o->ldx, out);
     else
@@ -261,7 +265,7 @@ static void operand_chunk(void *arg, int chunk, int worker) {
 /* q's a from x, [m, depth], or with `columns` [depth, m] */
 static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
                      bool columns, const char *what) {
-  const size_t words = (size_t)q->m * (size_t)q->pairs;
+  const size_t words = (size_t)q->m * (size_t)q->padded;
   Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .step = q->step};
   o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));

@@ -46,7 +46,7 @@ void cache_clear(Cache *c) {
 
 int cache_take(Cache *c) {
   const int slot = c->free[--c->nfree];
-  cache_set_len(c, slot, 0);
+  cache_set_len(c, slot, 0, 0);
   return slot;
 }
 
@@ -54,7 +54,7 @@ void cache_give(Cache *c, int slot) { c->free[c->nfree++] = slot; }
 
 KvSeg *cache_segment(const Cache *c, int slot) { return c->seg + (size_t)slot * (size_t)c->layers; }
 
-void cache_set_len(Cache *c, int slot, int len) {
+void cache_set_len(Cache *c, int slot, int before, int len) {
   KvSeg *s = cache_segment(c, slot);
-  for (int i = 0; i < c->layers; i++) s[i].len = len;
+  for (int i = 0; i < c->layers; i++) s[i].before = before, s[i].len = len;
 }

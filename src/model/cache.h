@@ -25,7 +25,8 @@ size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens);
 void cache_clear(Cache *c); /* all slots unused, memory zero */
 int cache_take(Cache *c);   /* an unused slot, empty; the caller knows that there is one */
 void cache_give(Cache *c, int slot);
-KvSeg *cache_segment(const Cache *c, int slot);  /* of layer 0 */
-void cache_set_len(Cache *c, int slot, int len); /* in every layer */
+KvSeg *cache_segment(const Cache *c, int slot); /* of layer 0 */
+/* In every layer: keys of the prefix that the segment follows, keys present. */
+void cache_set_len(Cache *c, int slot, int before, int len);
 
 #endif

@@ -183,7 +183,7 @@ static Status warm_up(Decoder *d) {
   try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, d->m->compute, &d->limits) +
                                         lora_step_bytes(d->m, max_rows(&d->limits), false)));
   const int slot = cache_take(&d->prompts);
-  cache_set_len(&d->prompts, slot, 1);
+  cache_set_len(&d->prompts, slot, 0, 1);
   d->ids[0] = d->pos[0] = 0;
   d->span[0] = (AttnSpan){.own = cache_segment(&d->prompts, slot), .n = 1};
   d->nrows = d->nspans = 1;
@@ -299,7 +299,7 @@ static void add_prompt_rows(Decoder *d, Resident *p, int n) {
     d->pos[d->nrows] = p->done + i;
   }
   p->done += n;
-  cache_set_len(&d->prompts, p->slot, p->done);
+  cache_set_len(&d->prompts, p->slot, 0, p->done);
 }
 
 /* Prompts that this forward completes keep the logits after their last token. */
@@ -561,7 +561,7 @@ static void add_rows_of(Decoder *d, Sequence *s, int n) {
     d->pos[d->nrows] = request_of(d, s->prompt)->prompt_len + at + i;
   }
   s->done += n;
-  cache_set_len(&d->completions, s->slot, s->done);
+  cache_set_len(&d->completions, s->slot, request_of(d, s->prompt)->prompt_len, s->done);
 }
 
 /* Every active sequence's newest token becomes a row, and what was put in before it, as far as there

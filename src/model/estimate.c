@@ -76,13 +76,14 @@ static size_t kept_channels(const Config *c, Compute compute) {
 }
 
 /* What operations of a layer keep for backward: norms' statistics, and attention's log-sum-exps,
- * keys and values, each span rounded up to whole blocks (half a block on average). */
+ * keys and values, each span rounded up to whole blocks (half a block on average), and more in bf16. */
 static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t spans) {
   const size_t heads = (size_t)c->num_attention_heads, kv_heads = (size_t)c->num_key_value_heads;
   size_t norms = has(c, TRAIT_CONV1D) || has(c, TRAIT_POST_NORMS) ? 4 : 2;
   if (has(c, TRAIT_QK_NORM)) norms += heads + kv_heads;
   if (has(c, TRAIT_LATENT)) norms += 2;
-  const size_t keys = rows + spans * KV_BLOCK / 2;
+  const AttnShape s = model_attention(c, compute);
+  const size_t keys = rows + spans * (size_t)(kv_places(&s, KV_BLOCK) - KV_BLOCK / 2);
   return (norms + heads) * rows + key_blocks(c) * keys * kv_heads * kept_channels(c, compute);
 }
 

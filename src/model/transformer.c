@@ -166,11 +166,10 @@ typedef struct Store {
   int ld, run;
 } Store;
 
-/* Where the rows of a span from `row` on begin that one chunk leaves to the next: with a block of its
- * own, which is written by one. */
-static int block_row(const AttnSpan *a, int row) {
-  const int key = a->own_at + row - a->row, first = (key + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+/* Where the rows of a span from `row` on begin that one chunk leaves to the next. */
+static int cut_row(const AttnShape *s, const AttnSpan *a, int row) {
   if (row <= a->row) return a->row;
+  const int first = kv_cut(s, a->own, a->own_at + row - a->row);
   return a->row + (first - a->own_at < a->n ? first - a->own_at : a->n);
 }
 
@@ -180,7 +179,7 @@ static void store_chunk(void *arg, int chunk, int worker) {
   const int from = chunk * s->run, to = from + s->run;
   for (int i = 0; i < s->rows->nspans; i++) {
     const AttnSpan *a = &s->rows->spans[i];
-    const int first = block_row(a, from), n = block_row(a, to) - first;
+    const int first = cut_row(s->shape, a, from), n = cut_row(s->shape, a, to) - first;
     const size_t at = (size_t)first * (size_t)s->ld;
     if (n > 0)
       kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);

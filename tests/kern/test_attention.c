@@ -25,7 +25,7 @@ static int q_width(const AttnShape *s) { return s->heads * s->head_dim; }
 static int kv_width(const AttnShape *s) { return s->kv_heads * s->head_dim; }
 static int o_width(const AttnShape *s) { return s->heads * attn_value_dim(s); }
 
-static KvSeg new_seg(const AttnShape *s, int len, int row0) {
+static KvSeg new_seg(const AttnShape *s, int before, int len, int row0) {
   const int cap = (len + KV_BLOCK) / KV_BLOCK * KV_BLOCK;
   const size_t n = kv_size(s, cap);
   const size_t all = n * (size_t)kv_blocks(s);
@@ -33,6 +33,7 @@ static KvSeg new_seg(const AttnShape *s, int len, int row0) {
   for (size_t i = 0; i < all; i++) g.k[i] = NAN; /* what is not stored is garbage */
   g.len = len;
   g.row0 = row0;
+  g.before = before;
   return g;
 }
 
@@ -42,7 +43,7 @@ static Group *new_group(AttnShape s, int n, const int *lens) {
   s.compute = mode;
   g->s = s;
   for (int i = 0; i < n; i++) {
-    g->seg[i] = new_seg(&s, lens[i], g->rows);
+    g->seg[i] = new_seg(&s, i ? lens[0] : 0, lens[i], g->rows);
     if (lens[i])
       g->spans[g->nspans++] =
           (AttnSpan){i && lens[0] ? &g->seg[0] : NULL, &g->seg[i], g->rows, lens[i], 0};
@@ -259,7 +260,17 @@ static const struct {
     {{2, 1, 16, 0.25f, 16, 0, false, 0, COMPUTE_F32}, 3, {512, 20, 40}},
     {{2, 1, 20, 0.25f, 17, 0, false, 0, COMPUTE_F32}, 3, {511, 20, 1}},
     {{4, 2, 32, 0.17f, 100, 5, false, 0, COMPUTE_F32}, 2, {600, 80}},
+    /* prefixes that end anywhere in a unit of values */
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 4, {31, 1, 2, 40}},
+    {{4, 2, 64, 0.12f, 0, 0, false, 0, COMPUTE_F32}, 4, {33, 31, 32, 33}},
+    {{3, 1, 80, 0.1f, 0, 0, false, 0, COMPUTE_F32}, 4, {64, 1, 33, 64}},
+    {{6, 2, 48, 0.14f, 0, 0, false, 0, COMPUTE_F32}, 5, {543, 3, 17, 34, 1}},
+    {{6, 2, 16, 0.2f, 40, 0, false, 0, COMPUTE_F32}, 5, {543, 3, 17, 90, 1}},
+    {{9, 3, 64, 0.1f, 0, 0, false, 0, COMPUTE_F32}, 8, {61, 5, 5, 4, 40, 5, 4, 3}},
+    {{4, 1, 33, 0.17f, 31, 1, false, 0, COMPUTE_F32}, 6, {1, 60, 2, 3, 31, 33}},
     /* both ways */
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 4, {31, 1, 50, 40}},
+    {{3, 3, 64, 0.12f, 20, 0, true, 0, COMPUTE_F32}, 4, {35, 29, 61, 2}},
     {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 4, {0, 20, 1, 65}},
     {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {5, 7, 130}},
     {{16, 1, 8, 0.3f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 40, 3}},
@@ -334,7 +345,8 @@ TEST(decoding_gives_the_bits_of_training) {
       float *o = floats(no), *lse = floats(nl);
       KvSeg cache[MAX_SPANS];
       Ctx cx = {.arena = &arena};
-      for (int c = 0; c < groups[i].n; c++) cache[c] = new_seg(&g->s, groups[i].lens[c], -1);
+      for (int c = 0; c < groups[i].n; c++)
+        cache[c] = new_seg(&g->s, g->seg[c].before, groups[i].lens[c], -1);
       forward(&cx, g->o, g);
       for (int t = 0; t < longest(g); t++) decode_step(&cx, g, cache, t, o, lse);
       CHECK(same_bits(o, g->o, no));
@@ -376,7 +388,7 @@ TEST(a_row_alone_has_the_bits_it_has_in_company) {
 static void check_without_prefix(const Ctx *cx, const Group *g, const AttnSpan *sp) {
   const int plen = sp->prefix->len, qw = q_width(&g->s), kw = kv_width(&g->s), ow = o_width(&g->s);
   const size_t n = (size_t)(sp->n * ow);
-  KvSeg seg = new_seg(&g->s, plen + sp->n, -1);
+  KvSeg seg = new_seg(&g->s, 0, plen + sp->n, -1);
   const AttnSpan whole = {NULL, &seg, 0, sp->n, plen};
   float *o = floats(n);
   kv_store(&g->s, &seg, 0, plen, g->k + sp->prefix->row0 * kw, kw, g->v + sp->prefix->row0 * kw,
@@ -514,6 +526,15 @@ TEST(attention_without_memory_says_so) {
   CHECK(attn_forward(&cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, NULL) == GRPO_ENOMEM);
   mem_fail_after(0);
   arena_free(&empty);
+  free_group(g);
+}
+
+TEST(a_segment_that_was_filled_for_another_prefix_is_refused) {
+  Group *g = new_group(groups[0].s, groups[0].n, groups[0].lens);
+  Ctx cx = {.arena = &arena};
+  const int qw = q_width(&g->s);
+  g->seg[2].before++;
+  CHECK(attn_forward(&cx, &g->s, g->nspans, g->spans, g->q, qw, g->o, qw, NULL) == GRPO_EARG);
   free_group(g);
 }
 

@@ -1,4 +1,4 @@
-/* strided16.inc.c - block16() of operands that lie as they are kept: a's rows one after another, b's
+/* strided16.inc.c - block16() of operands that lie as they are kept: rows of a one after another, those of b in
  * pairs any distance apart.  For attention, whose keys and values are read from where they are stored.
  */
 #define STRIDED16_ARGS                                                                             \
@@ -39,9 +39,8 @@ static Strided16Fn *const strided16_tiles[TILE16_MR][TILE16_MOST_NG] = {
 #define STRIDED16_ENTRY(m, g) [(m)-1][(g)-1] = strided16_##m##_##g,
     TILES16(STRIDED16_ENTRY)};
 
-static void block16_strided(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars,
-                            const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc,
-                            bool add) {
+static void strided(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                    ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
   const int groups = n / GROUP;
   for (int i = 0, rows; i < m; i += rows) {
     rows = tile16_rows(m - i);

@@ -3,6 +3,7 @@
  * A CPU that has it runs avx512.c's table for everything else: the same bits.
  */
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "kern/dispatch.h"
@@ -35,47 +36,25 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
 #include "kern/inner/block16.inc.c"
 #include "kern/inner/strided16.inc.c"
 
-/* where 16-bit values come from: 32 and on are the second operand */
-static const uint16_t pair_index[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-static const uint16_t zip_index[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                       37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                       11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-static const uint16_t turn_index[32] = {0, 8,  4, 12, 32, 40, 36, 44, 1, 9,  5, 13, 33, 41, 37, 45,
-                                        2, 10, 6, 14, 34, 42, 38, 46, 3, 11, 7, 15, 35, 43, 39, 47};
+#include "kern/inner/pairs512.inc.c"
+#include "kern/inner/softmax16.inc.c"
 
-/* ---- float to pairs; subnormals become zeros, as they do in products ---- */
+/* ---- attention's: nothing is to be made ready ---- */
+static void no_rows(int upper, int lower) { (void)upper, (void)lower; }
+static void no_end(void) {}
 
-static inline __mmask16 first_lanes(ptrdiff_t n) {
-  return n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc) {
+  strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, false);
 }
 
-/* lane i: (a[i], b[i]) */
-static inline __m512i pair_lanes(__m512 a, __m512 b) {
-  const __m512i i = _mm512_loadu_si512(pair_index);
-  return _mm512_permutexvar_epi16(i, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+static void values(int m, int n, int units, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
+                   const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add) {
+  if (first) strided(m, n, 1, a++, ars, first, bps, GROUP, c, ldc, add);
+  if (units) strided(m, n, units, a, ars, b, bps, GROUP, c, ldc, add || first);
 }
 
-/* 32 consecutive values as 16 pairs */
-static inline __m512i pairs_at(const real *x, ptrdiff_t left) {
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(first_lanes(left - 16), x + 16),
-                                      _mm512_maskz_loadu_ps(first_lanes(left), x));
-}
-
-static void pair_row(int k, const real *x, uint32_t *a) {
-  for (int p = 0; p < k; p += 32)
-    _mm512_mask_storeu_epi32(a + p / 2, first_lanes((k - p + 1) / 2), pairs_at(x + p, k - p));
-}
-
-static inline __m512i zip_low(__m512i a, __m512i b) {
-  const __m512i i = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  return _mm512_permutex2var_epi32(a, i, b);
-}
-static inline __m512i zip_high(__m512i a, __m512i b) {
-  const __m512i i = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-  return _mm512_permutex2var_epi32(a, i, b);
-}
+/* ---- rows ---- */
 
 /* Interleaving the first half of 8 rows with the second, three times, turns [row][pair] into
  * [pair][row]. */
@@ -106,8 +85,6 @@ static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
       for (int r = i; r < i + rows; r++) pair_row(k, x + r * ldx, a + r * lda);
   }
 }
-
-enum { COLUMNS_AHEAD = 32 }; /* rows fetched ahead of a walk down columns */
 
 /* 8 columns, or 16 for two tiles: a word of each from two rows */
 static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *a,
@@ -150,100 +127,21 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_
   }
 }
 
-static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b) {
-  const __mmask16 present = first_lanes(cols);
-  for (int p = 0; p < depth; p += 2, x += 2 * ldx, b += GROUP) {
-    __builtin_prefetch(x + COLUMNS_AHEAD * ldx);
-    __builtin_prefetch(x + (COLUMNS_AHEAD + 1) * ldx);
-    const __m512 low = _mm512_maskz_loadu_ps(present, x);
-    const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
-    _mm512_storeu_si512(b, pair_lanes(low, high));
-  }
-}
-
-/* ---- compact weights to pairs ----
- * Lines are fetched a block of a panel ahead: groups are unpacked in turns, so that the CPU sees
- * short streams only. */
-enum { WIDEN_AHEAD = 4096 };
-
-static void widen_f32(int depth, const float *x, ptrdiff_t ldx, uint32_t *b) {
-  for (; depth >= 2; depth -= 2, x += 2 * ldx, b += GROUP) {
-    __builtin_prefetch(x + WIDEN_AHEAD / 64 * ldx);
-    __builtin_prefetch(x + (WIDEN_AHEAD / 64 + 1) * ldx);
-    _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_loadu_ps(x + ldx)));
-  }
-  if (depth) _mm512_storeu_si512(b, pair_lanes(_mm512_loadu_ps(x), _mm512_setzero_ps()));
-}
-
-static inline __m512 f16_at(const uint16_t *x) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x));
-}
-static void widen_f16(int depth, const uint16_t *x, uint32_t *b) {
-  for (; depth >= 2; depth -= 2, x += 2 * GROUP, b += GROUP) {
-    __builtin_prefetch((const char *)x + 2 * WIDEN_AHEAD);
-    _mm512_storeu_si512(b, pair_lanes(f16_at(x), f16_at(x + GROUP)));
-  }
-  if (depth) _mm512_storeu_si512(b, pair_lanes(f16_at(x), _mm512_setzero_ps()));
-}
-
-static inline __m512 int8_at(const int8_t *q, __m512 scale) {
-  const __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)q));
-  return _mm512_mul_ps(_mm512_cvtepi32_ps(wide), scale);
-}
-static void widen_int8(int depth, const int8_t *q, const real *scale, uint32_t *b) {
-  const __m512 s = _mm512_loadu_ps(scale);
-  for (; depth >= 2; depth -= 2, q += 2 * GROUP, b += GROUP) {
-    __builtin_prefetch((const char *)q + WIDEN_AHEAD);
-    _mm512_storeu_si512(b, pair_lanes(int8_at(q, s), int8_at(q + GROUP, s)));
-  }
-  if (depth) _mm512_storeu_si512(b, pair_lanes(int8_at(q, s), _mm512_setzero_ps()));
-}
-
-static void widen_nf4(int depth, const uint32_t *cells, const real *scale, uint32_t *b) {
-  const __m512 table = _mm512_loadu_ps(nf4_code), s = _mm512_loadu_ps(scale);
-  for (; depth > 0; depth -= 8, cells += GROUP) {
-    __m512i code = _mm512_loadu_si512(cells);
-    __builtin_prefetch((const char *)cells + WIDEN_AHEAD / 2);
-    for (int p = 0; p < kern_min(depth, 8); p += 2, b += GROUP) {
-      const __m512 low = _mm512_permutexvar_ps(code, table);
-      const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(code, 4), table);
-      _mm512_storeu_si512(b, pair_lanes(_mm512_mul_ps(low, s), _mm512_mul_ps(high, s)));
-      code = _mm512_srli_epi32(code, 8);
-    }
-  }
-}
-
-/* ---- pairs of inner steps to pairs of outputs ----
- * 8 lines of 16 words are 8 x 16 x 2 = 256 values.  Interleaving the first 4 lines with the last 4,
- * three times, brings the outputs' upper bits to the front; the third time the steps are put in
- * order too. */
-static inline __m512i pick(__m512i a, const uint16_t index[32], int add, __m512i b) {
-  const __m512i i = _mm512_add_epi16(_mm512_loadu_si512(index), _mm512_set1_epi16((short)add));
-  return _mm512_permutex2var_epi16(a, i, b);
-}
-
-static void turn(int lines, const uint32_t *w, uint32_t *out, ptrdiff_t bgs) {
-  enum { LINES = GROUP / 2 };
-  for (int at = 0; at < lines; at += LINES, w += LINES * GROUP, out += bgs) {
-    __m512i a[LINES], b[LINES];
-    UNROLL for (int i = 0; i < LINES; i++) a[i] =
-        at + i < lines ? _mm512_loadu_si512(w + i * GROUP) : _mm512_setzero_si512();
-    UNROLL for (int round = 0; round < 3; round++) {
-      const uint16_t *index = round < 2 ? zip_index : turn_index;
-      UNROLL for (int i = 0; i < LINES / 2; i++) {
-        b[2 * i] = pick(a[i], index, 0, a[i + LINES / 2]);
-        b[2 * i + 1] = pick(a[i], index, 16, a[i + LINES / 2]);
-      }
-      UNROLL for (int i = 0; i < LINES; i++) a[i] = b[i];
-    }
-    UNROLL for (int i = 0; i < LINES; i++) _mm512_storeu_si512(out + i * GROUP, a[i]);
-  }
-}
-
 const Kernels16 kern_avx512bf16 = {
     .mr = TILE16_MR,
+    .unit = 1,
+    .rows = 256,
+    .pairs = 256, /* a panel of them in L1 */
+    .groups = 3,
+    .few = 4,
+    .few_groups = TILE16_MOST_NG,
+    .few_fetch = true,
     .block = block16,
-    .strided = block16_strided,
+    .begin = no_rows,
+    .end = no_end,
+    .scores = scores,
+    .values = values,
+    .softmax = softmax16,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
     .pair_columns = pair_columns,

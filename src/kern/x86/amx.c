@@ -1,0 +1,313 @@
+/* amx.c - products of bf16 by AMX: tiles of 16 rows by 16 outputs, 16 pairs of inner steps at once.
+ *
+ * A unit of UNIT pairs is summed from zero, the first and the second of each pair apart, and then
+ * added to an output (TDPBF16PS): other bits than avx512bf16.c's, and as there the same for a row
+ * whatever stands beside it, since units begin at the first inner step of a product and a block of it
+ * is whole units.
+ *
+ * a, the rows: tiles of 16, or what is left of them, [unit][row][UNIT], the last unit filled with zeros.
+ */
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "kern/dispatch.h"
+
+#define LANES 16
+#include "kern/inner/types.inc.c"
+
+enum {
+  UNIT = 16,                /* pairs */
+  ROWS = 16,                /* of a tile */
+  TILE_WORDS = UNIT * ROWS, /* of a and b; of sums ROWS x GROUP */
+  LINE = 64,                /* bytes of a row of a tile */
+  COLUMNS = 4,              /* tiles of columns of one tile of rows, at most */
+  SHARES = 16               /* strips of rows at most that share the fetching of what comes next */
+};
+
+#include "kern/inner/pairs512.inc.c"
+
+/* ---- tiles: 0 to 3 sums; 4 rows; 5 rows or columns; 6 and 7 columns ---- */
+
+typedef struct TileConfig {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t bytes[16];
+  uint8_t rows[16];
+} TileConfig;
+
+/* Rows of the upper and the lower tile of rows; lower: 0 if there is none, and then up to 4 tiles of
+ * columns. */
+static void configure(int upper, int lower) {
+  TileConfig c = {.palette = 1};
+  const int below = lower ? lower : upper;
+  const int rows[8] = {upper, upper, below, below, upper, lower ? lower : UNIT, UNIT, UNIT};
+  for (int i = 0; i < 8; i++) c.rows[i] = (uint8_t)rows[i], c.bytes[i] = LINE;
+  __asm__ volatile("" : : "r"(&c) : "memory"); /* compilers take it to read 8 bytes */
+  _tile_loadconfig(&c);
+}
+
+/* One tile of rows by up to four of columns, or two by up to two. */
+typedef struct Strip {
+  int units;
+  const uint32_t *a[2]; /* a unit is a_step words, rows a_line bytes apart */
+  ptrdiff_t a_step[2], a_line;
+  const uint32_t
+      *last_a[2]; /* of the last unit, rows LINE apart, where that is not among a's; or NULL */
+  const uint32_t *b[COLUMNS];      /* a unit is UNIT lines b_line bytes apart */
+  const uint32_t *last_b[COLUMNS]; /* of the last unit, where that is not whole; or NULL */
+  ptrdiff_t b_line;
+  const uint32_t
+      *fetch; /* lines of each tile of columns that are fetched meanwhile, `lines` a unit */
+  ptrdiff_t fetch_bgs;
+  int lines;
+  real *c[2][COLUMNS]; /* rows ldc[column] apart */
+  ptrdiff_t ldc[COLUMNS];
+  bool add;
+} Strip;
+
+/* tile instructions want numbers; tile of sums (r, g) of two tiles of rows, or of one */
+#define EACH_SUM(DO)                                                                               \
+  DO(0, 0, 0);                                                                                     \
+  if (nt > 1) DO(1, 0, 1);                                                                         \
+  if (mt > 1) DO(2, 1, 0);                                                                         \
+  if (mt > 1 && nt > 1) DO(3, 1, 1);                                                               \
+  if (mt == 1 && nt > 2) DO(2, 0, 2);                                                              \
+  if (mt == 1 && nt > 3) DO(3, 0, 3)
+
+static inline __attribute__((always_inline)) void begin(const int mt, const int nt,
+                                                        const Strip *t) {
+#define ZERO_SUM(i, r, g) _tile_zero(i)
+#define LOAD_SUM(i, r, g) _tile_loadd(i, t->c[r][g], t->ldc[g] * (ptrdiff_t)sizeof(real))
+  if (t->add) {
+    EACH_SUM(LOAD_SUM);
+  } else {
+    EACH_SUM(ZERO_SUM);
+  }
+}
+
+static inline __attribute__((always_inline)) void end(const int mt, const int nt, const Strip *t) {
+#define STORE_SUM(i, r, g) _tile_stored(i, t->c[r][g], t->ldc[g] * (ptrdiff_t)sizeof(real))
+  EACH_SUM(STORE_SUM);
+}
+
+static inline __attribute__((always_inline)) void unit(const int mt, const int nt,
+                                                       const uint32_t *const a[2], ptrdiff_t a_line,
+                                                       const uint32_t *const b[COLUMNS],
+                                                       ptrdiff_t b_line) {
+  _tile_loadd(6, b[0], b_line);
+  _tile_loadd(4, a[0], a_line);
+  _tile_dpbf16ps(0, 4, 6);
+  if (nt > 1) {
+    _tile_loadd(7, b[1], b_line);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  if (mt > 1) {
+    _tile_loadd(5, a[1], a_line);
+    _tile_dpbf16ps(2, 5, 6);
+    if (nt > 1) _tile_dpbf16ps(3, 5, 7);
+    return;
+  }
+  if (nt > 2) {
+    _tile_loadd(5, b[2], b_line);
+    _tile_dpbf16ps(2, 4, 5);
+  }
+  if (nt > 3) {
+    _tile_loadd(6, b[3], b_line);
+    _tile_dpbf16ps(3, 4, 6);
+  }
+}
+
+static inline __attribute__((always_inline)) void strip(const int mt, const int nt,
+                                                        const Strip *t) {
+  const uint32_t *a[2] = {t->a[0], t->a[1]}, *b[COLUMNS], *fetch = t->fetch;
+  const ptrdiff_t b_step = t->b_line / (ptrdiff_t)sizeof(uint32_t) * UNIT, bgs = t->fetch_bgs;
+  UNROLL for (int g = 0; g < nt; g++) b[g] = t->b[g];
+  begin(mt, nt, t);
+  for (int u = t->units; u > 0; u--) {
+    for (int i = t->lines; i > 0; i--, fetch += GROUP)
+      UNROLL for (int g = 0; g < nt; g++) __builtin_prefetch(fetch + g * bgs, 0, 2);
+    unit(mt, nt, a, t->a_line, b, t->b_line);
+    a[0] += t->a_step[0];
+    if (mt > 1) a[1] += t->a_step[1];
+    UNROLL for (int g = 0; g < nt; g++) b[g] += b_step;
+  }
+  if (t->last_a[0])
+    unit(mt, nt, t->last_a, LINE, t->last_b, LINE);
+  else if (t->last_b[0])
+    unit(mt, nt, a, t->a_line, t->last_b, LINE);
+  end(mt, nt, t);
+}
+
+static void strip_1_1(const Strip *t) { strip(1, 1, t); }
+static void strip_1_2(const Strip *t) { strip(1, 2, t); }
+static void strip_1_3(const Strip *t) { strip(1, 3, t); }
+static void strip_1_4(const Strip *t) { strip(1, 4, t); }
+static void strip_2_1(const Strip *t) { strip(2, 1, t); }
+static void strip_2_2(const Strip *t) { strip(2, 2, t); }
+
+static void run_strip(int mt, int nt, const Strip *t) {
+  static void (*const shapes[2][COLUMNS])(const Strip *) = {
+      {strip_1_1, strip_1_2, strip_1_3, strip_1_4}, {strip_2_1, strip_2_2}};
+  shapes[mt - 1][nt - 1](t);
+}
+
+/* ---- block ---- */
+
+/* n lines of `words` words as a tile, zeros behind them */
+static void padded_tile(int n, int words, const uint32_t *from, ptrdiff_t step,
+                        uint32_t out[TILE_WORDS]) {
+  memset(out, 0, sizeof(uint32_t) * TILE_WORDS);
+  for (int i = 0; i < n; i++, from += step)
+    memcpy(out + i * UNIT, from, sizeof(uint32_t) * (size_t)words);
+}
+
+/* Columns that are partly outside c go through `edge`, a tile of sums a row tile. */
+typedef struct Edge {
+  real sums[2][ROWS * GROUP];
+  int cols;
+} Edge;
+
+static void edge_in(Edge *e, int rows, const real *c, ptrdiff_t ldc, bool add) {
+  for (int i = 0; i < rows && add; i++)
+    memcpy(e->sums[i / ROWS] + i % ROWS * GROUP, c + i * ldc, sizeof(real) * (size_t)e->cols);
+}
+
+static void edge_out(const Edge *e, int rows, real *c, ptrdiff_t ldc) {
+  for (int i = 0; i < rows; i++)
+    memcpy(c + i * ldc, e->sums[i / ROWS] + i % ROWS * GROUP, sizeof(real) * (size_t)e->cols);
+}
+
+typedef struct Block {
+  int m, pairs;
+  const uint32_t *a;
+  real *c;
+  ptrdiff_t ldc;
+  bool add;
+} Block;
+
+/* Some groups of columns, all rows: c at the first column, `partial` columns (0: all) in the last group. */
+static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs, int partial,
+                    const uint32_t *next) {
+  const int units = q->pairs / UNIT, tail = q->pairs % UNIT, strips = kern_ceil(q->m, 2 * ROWS);
+  const ptrdiff_t row_words = round_up(q->pairs, UNIT);
+  uint32_t last[COLUMNS][TILE_WORDS];
+  Edge edge = {.cols = partial};
+  Strip t = {.units = units, .a_line = LINE, .b_line = LINE, .add = q->add};
+  t.lines = next && strips <= SHARES ? kern_ceil(UNIT, strips) : 0;
+  t.fetch = next ? next : b, t.fetch_bgs = bgs;
+  for (int g = 0; g < groups; g++) {
+    t.b[g] = b + g * bgs;
+    if (!tail) continue;
+    padded_tile(tail, GROUP, t.b[g] + units * TILE_WORDS, GROUP, last[g]);
+    t.last_b[g] = last[g];
+  }
+  for (int i = 0; i < q->m; i += 2 * ROWS) {
+    const int upper = kern_min(ROWS, q->m - i), lower = kern_min(ROWS, q->m - i - upper);
+    real *c = q->c + i * q->ldc;
+    if (i == 0 || lower < ROWS) configure(upper, lower);
+    for (int r = 0; r < 2; r++) {
+      t.a[r] = q->a + (i + r * ROWS) * row_words;
+      t.a_step[r] = (r ? lower : upper) * UNIT;
+      for (int g = 0; g < groups; g++) {
+        const bool outside = partial && g == groups - 1;
+        t.c[r][g] = outside ? edge.sums[r] : c + r * ROWS * q->ldc + g * GROUP;
+        t.ldc[g] = outside ? GROUP : q->ldc;
+      }
+    }
+    real *at = c + (groups - 1) * GROUP;
+    if (partial) edge_in(&edge, upper + lower, at, q->ldc, q->add);
+    run_strip(lower > 0 ? 2 : 1, groups, &t);
+    if (partial) edge_out(&edge, upper + lower, at, q->ldc);
+    t.fetch += (ptrdiff_t)t.lines * units * GROUP;
+  }
+}
+
+static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+                  const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
+  const int most = m > ROWS ? 2 : COLUMNS;
+  Block q = {m, pairs, a, c, ldc, add};
+  for (int left = n, groups; left > 0; left -= groups * GROUP) {
+    groups = kern_min(most, kern_ceil(left, GROUP));
+    const int partial = left < groups * GROUP ? left % GROUP : 0;
+    const uint32_t *then = b + groups * bgs;
+    columns(&q, groups, b, bgs, partial, left > groups * GROUP ? then : next);
+    q.c += groups * GROUP, b = then;
+  }
+  _tile_release();
+}
+
+#include "kern/inner/attend_amx.inc.c"
+#include "kern/inner/softmax16.inc.c"
+
+/* ---- rows ---- */
+
+static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
+  const ptrdiff_t lda = round_up(kern_ceil(k, 2), UNIT);
+  for (int i = 0, rows; i < m; i += rows) {
+    rows = kern_min(ROWS, m - i);
+    uint32_t *to = a + i * lda;
+    for (int p = 0; p < k; p += 2 * UNIT)
+      for (int r = 0; r < rows; r++, to += UNIT)
+        _mm512_storeu_si512(to, pairs_at(x + (i + r) * ldx + p, k - p));
+  }
+}
+
+/* Interleaving the first half of 16 lines with the second, four times, transposes them. */
+static inline void transpose16(__m512i x[UNIT]) {
+  __m512i y[UNIT];
+  UNROLL for (int round = 0; round < 4; round++) {
+    UNROLL for (int i = 0; i < UNIT / 2; i++) {
+      y[2 * i] = zip_low(x[i], x[i + UNIT / 2]);
+      y[2 * i + 1] = zip_high(x[i], x[i + UNIT / 2]);
+    }
+    UNROLL for (int i = 0; i < UNIT; i++) x[i] = y[i];
+  }
+}
+
+static void pair_column_tile(int rows, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
+  const __mmask16 present = first_lanes(rows);
+  for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx, a += rows * UNIT) {
+    __m512i t[UNIT];
+    UNROLL for (int i = 0; i < UNIT; i++) {
+      const int left = depth - p - 2 * i;
+      const real *from = x + 2 * i * ldx;
+      __builtin_prefetch(from + COLUMNS_AHEAD * ldx);
+      __builtin_prefetch(from + (COLUMNS_AHEAD + 1) * ldx);
+      t[i] = pair_lanes(_mm512_maskz_loadu_ps(left > 0 ? present : 0, from),
+                        _mm512_maskz_loadu_ps(left > 1 ? present : 0, from + ldx));
+    }
+    transpose16(t);
+    for (int r = 0; r < rows; r++) _mm512_storeu_si512(a + r * UNIT, t[r]);
+  }
+}
+
+static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
+  const ptrdiff_t lda = round_up(kern_ceil(depth, 2), UNIT);
+  for (int i = 0; i < m; i += ROWS)
+    pair_column_tile(kern_min(ROWS, m - i), depth, x + i, ldx, a + i * lda);
+}
+
+const Kernels16 kern_amx = {
+    .mr = ROWS,
+    .unit = UNIT,
+    .rows = 448,
+    .pairs = 1024,
+    .groups = 4,
+    .few = 2 * ROWS,
+    .few_groups = 4,
+    .block = block,
+    .begin = begin_rows,
+    .end = end_rows,
+    .scores = scores,
+    .values = values,
+    .softmax = softmax16,
+    .pair_rows = pair_rows,
+    .pair_row = pair_row,
+    .pair_columns = pair_columns,
+    .pair_group = pair_group,
+    .widen_f32 = widen_f32,
+    .widen_f16 = widen_f16,
+    .widen_int8 = widen_int8,
+    .widen_nf4 = widen_nf4,
+    .turn = turn,
+};
