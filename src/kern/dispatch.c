@@ -122,6 +122,14 @@ const Kernels16 *kernels16(void) { return active->bf16; }
 
 const char *kern_name(void) { return active->name; }
 
+bool kern_paged(void) {
+#ifdef __x86_64__
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 bool kern_bf16(void) { return active->bf16 != NULL; }
 
 Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out) {

@@ -48,6 +48,9 @@ typedef struct Kernels {
    * NULL. */
   void (*stream)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
                  const real *next, real *c, ptrdiff_t ldc, bool add);
+  /* block() of tiles of a as pack_tiles makes them and one panel, brs wide */
+  void (*outer)(int m, int n, int k, const real *a, const real *b, ptrdiff_t brs, real *c,
+                ptrdiff_t ldc, bool add);
   /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
    * of GROUP */
   void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
@@ -227,6 +230,11 @@ extern const Kernels kern_neon;
 
 const Kernels *kernels(void);     /* the table in use */
 const Kernels16 *kernels16(void); /* beside it; NULL: bf16 is computed by kernels() */
+
+/* Does what the CPU fetches by itself run ahead of a stream within its page only, as on Intel's?  There
+ * fetches of ours stay in that page too, where others have to reach as far as memory is away, and rows
+ * that are pages apart are better packed than read where they are. */
+bool kern_paged(void);
 
 /* ---- shared by the drivers ---- */
 static inline int kern_min(int a, int b) { return a < b ? a : b; }

@@ -16,9 +16,12 @@ enum {
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
   FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched; */
-  AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead */
+  AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead, */
+  AHEAD_IN_PAGE = 16,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
+  L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
+  MANY_CHUNKS = 32,     /* but rather so many chunks */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
   PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
   SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
@@ -26,12 +29,14 @@ enum {
   NARROW_ROWS = 48,     /* rows turned at a time, */
   NARROW_STEPS = 64,    /* inner steps, */
   NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
-  DW_DEPTH = 320,       /* inner steps of dW with packed operands, */
+  DW_DEPTH = 512,       /* inner steps of dW with packed operands, */
   DIRECT_DEPTH = 1024,  /* and with those read where they are; */
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
   DW_ROWS = 96,         /* a multiple of every mr */
-  DW_COLS = 384,        /* of every panel's width */
-  DW_CHUNKS = 16,       /* fewer are made smaller */
+  DW_COLS = 384,        /* of every panel's width, */
+  PACKED_COLS = 768,    /* more where rows are packed for them */
+  DW_CHUNKS = 16,       /* fewer are made smaller, */
+  PACKED_CHUNKS = 8,    /* which costs packing */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
   TURN_ROWS = 512,      /* rows that share what dX has turned of panels; */
   TURN_DEPTH = 768,     /* outputs, */
@@ -154,7 +159,7 @@ typedef struct Forward {
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
   const bool lone = f->m <= kernels()->mr;
-  const int step = lone ? AHEAD : f->depth;
+  const int step = !lone ? f->depth : kern_paged() ? AHEAD_IN_PAGE : AHEAD;
   if (lone || k0 + step < f->k)
     return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
   p++;
@@ -272,7 +277,9 @@ static void forward(const Ctx *cx, Forward f) {
   if (f.few)
     f.panels = kern_max(f.panels, kern_min(FEW_PANELS, panels / FEW_CHUNKS));
   else if (f.m > ROWS / 2)
-    f.panels = kern_max(f.panels, 2 * 3 * GROUP / width);
+    f.panels = kern_max(
+        kern_max(f.panels, 2 * 3 * GROUP / width),
+        kern_min(L2_REALS / (width * kern_max(1, f.k)), panels * f.row_chunks / MANY_CHUNKS));
   pool_run(cx->pool, f.row_chunks * kern_ceil(panels, f.panels), forward_chunk, &f);
 }
 
@@ -510,13 +517,11 @@ typedef struct Outer {
 
 static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
                          const real *a) {
-  const Kernels *kn = kernels();
   const int g0 = panel_start(o->k, p), width = (panel_start(o->k, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
   const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
-  for (int i = 0; i < rows; i += kn->mr)
-    kn->block(kern_min(kn->mr, rows - i), cols, depth, a + (ptrdiff_t)i * depth, 1, kn->mr, x,
-              width, GROUP, o->dw + (ptrdiff_t)(n0 + i) * o->k + at, o->k, o->add || k0 > 0);
+  kernels()->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
+                   o->add || k0 > 0);
 }
 
 static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
@@ -566,13 +571,14 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
                     int ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
-  const bool direct = readable(k, ldx) && cached >= LEAST_DEPTH;
+  const bool direct = !kern_paged() && readable(k, ldx) && cached >= LEAST_DEPTH;
+  const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,
              .k = k,
              .depth = even_piece(m, direct ? kern_min(cached, DIRECT_DEPTH) : DW_DEPTH),
-             .row_chunks = round_up(kern_ceil(n, n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS), 4),
-             .panels = DW_COLS / (kernels()->ng * GROUP),
+             .row_chunks = round_up(kern_ceil(n, most), 4),
+             .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels()->ng * GROUP),
              .dy = dy,
              .x = x,
              .lddy = lddy,
@@ -584,7 +590,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
     o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
   }
   const int col_chunks = kern_ceil(panel_count(k), o.panels);
-  if (o.row_chunks > 1 && o.row_chunks * col_chunks < DW_CHUNKS) o.row_chunks *= 2;
+  if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
+    o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
   pool_run(cx->pool, o.row_chunks * col_chunks, outer_chunk, &o);
   arena_release(cx->arena, mark);

@@ -3,43 +3,50 @@
  * A register tile holds mr rows by ng groups of GROUP columns; k runs in
  * order, so an output's bits do not depend on the tile that it falls into.
  */
-/* b is fetched some inner steps ahead, where the next block is not fetched as a whole */
+/* b is fetched some inner steps ahead, where the next block is not fetched as a whole.  Rows of c that
+ * are not in the cache would stop the stream of b when they are stored or added to, all at once: they
+ * are fetched too, one in each of mr pieces of the inner steps. */
 enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16 };
 
 #define TILE_ARGS                                                                                  \
   int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t brs, ptrdiff_t bgs, \
       real *c, ptrdiff_t ldc, bool add, const real *fetch, ptrdiff_t fetch_step
 
-static inline __attribute__((always_inline)) void tile(const int mr, const int ng, TILE_ARGS) {
+static inline __attribute__((always_inline)) void tile(const int mr, const int ng, TILE_ARGS,
+                                                       const real *soon) {
   enum { MAXV = TILE_NG * PER_GROUP };
   const int nv = ng * PER_GROUP;
   vec acc[TILE_MR][MAXV];
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
-  for (ptrdiff_t p = 0; p < k; p++) {
-    vec bv[MAXV];
-    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
-    UNROLL for (int j = 0; j < nv; j++) bv[j] =
-        v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
-    UNROLL for (int i = 0; i < mr; i++) {
-      const vec x = v_set(a[i * ars]);
-      UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_fma(x, bv[j], acc[i][j]);
+  const ptrdiff_t piece = k / mr + 1;
+  for (ptrdiff_t p = 0, end; p < k; soon += ldc) {
+    UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(soon + g * GROUP, 1);
+    for (end = p + piece < k ? p + piece : k; p < end; p++) {
+      vec bv[MAXV];
+      UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(fetch + g * bgs);
+      UNROLL for (int j = 0; j < nv; j++) bv[j] =
+          v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
+      UNROLL for (int i = 0; i < mr; i++) {
+        const vec x = v_set(a[i * ars]);
+        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_fma(x, bv[j], acc[i][j]);
+      }
+      a += aks;
+      b += brs;
+      fetch += fetch_step;
     }
-    a += aks;
-    b += brs;
-    fetch += fetch_step;
   }
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
 #define DEFINE_TILE(m, g)                                                                          \
-  static void tile_##m##_##g(TILE_ARGS) {                                                          \
-    tile(m, g, k, a, ars, aks, b, brs, bgs, c, ldc, add, fetch, fetch_step);                       \
+  static void tile_##m##_##g(TILE_ARGS, const real *soon) {                                        \
+    tile(m, g, k, a, ars, aks, b, brs, bgs, c, ldc, add, fetch, fetch_step, soon);                 \
   }
 TILES(DEFINE_TILE)
 
-typedef void TileFn(TILE_ARGS);
+typedef void TileFn(TILE_ARGS, const real *soon);
 static TileFn *const tiles[TILE_MR][TILE_NG] = {
 #define TILE_ENTRY(m, g) [(m)-1][(g)-1] = tile_##m##_##g,
     TILES(TILE_ENTRY)};
@@ -53,20 +60,17 @@ static void edge_tile(int m, int cols, int groups, TILE_ARGS) {
     memset(t, 0, sizeof t);
     for (int i = 0; i < m; i++) memcpy(t + i * LD, c + i * ldc, bytes);
   }
-  tiles[m - 1][groups - 1](k, a, ars, aks, b, brs, bgs, t, LD, add, fetch, fetch_step);
+  tiles[m - 1][groups - 1](k, a, ars, aks, b, brs, bgs, t, LD, add, fetch, fetch_step,
+                           b); /* t is in the cache */
   for (int i = 0; i < m; i++) memcpy(c + i * ldc, t + i * LD, bytes);
 }
 
-/* The next tile's rows of c, to be added to once this one is done. */
-static inline void fetch_rows(const real *c, ptrdiff_t ldc, int rows, int cols) {
-  for (int i = 0; i < rows; i++, c += ldc)
-    for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
-}
-
-/* next: what tiles fetch a share each of, k brs reals; NULL: they fetch what they need soon */
+/* ats: from the rows of a tile to the next's, by row; other than ars where tiles are packed.  next: what
+ * tiles fetch a share each of, k brs reals; NULL: they fetch what they need soon */
 static inline __attribute__((always_inline)) void
-blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
-       ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc, bool add) {
+blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff_t aks,
+       const real *b, ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc,
+       bool add) {
   const ptrdiff_t step = next ? kern_ceil((int)brs, kern_ceil(m, TILE_MR)) : brs;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP), cols = kern_min(n - j, TILE_NG * GROUP);
@@ -74,16 +78,15 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const r
     const real *bj = b + j / GROUP * bgs, *fetch = next ? next : bj + FETCH_AHEAD * brs;
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
-      if (rows > TILE_MR) rows = rows < 2 * TILE_MR ? (rows + 1) / 2 : TILE_MR;
-      if (add && i + rows < m)
-        fetch_rows(c + (i + rows) * ldc + j, ldc, kern_min(TILE_MR, m - i - rows), g * GROUP);
-      else if (add && i)
-        fetch_rows(c + j + g * GROUP, ldc, TILE_MR, g * GROUP);
+      if (rows > TILE_MR) rows = rows < 2 * TILE_MR && ats == ars ? (rows + 1) / 2 : TILE_MR;
+      /* what is added to is needed when the next tile begins, what is overwritten at the end */
+      const real *soon = c + (add && i + rows < m ? i + rows : add ? 0 : i) * ldc + j;
+      if (add && i + rows >= m) soon += g * GROUP;
       if (j + g * GROUP <= n)
-        tiles[rows - 1][g - 1](k, a + i * ars, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
-                               fetch, step);
+        tiles[rows - 1][g - 1](k, a + i * ats, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
+                               fetch, step, soon);
       else
-        edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ars, ars, aks, bj, brs, bgs,
+        edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ats, ars, aks, bj, brs, bgs,
                   c + i * ldc + j, ldc, add, fetch, step);
       if (next) fetch += k * step;
     }
@@ -92,12 +95,17 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const r
 
 static void block(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                   ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
-  blocks(m, n, k, a, ars, aks, b, brs, bgs, NULL, c, ldc, add);
+  blocks(m, n, k, a, ars, ars, aks, b, brs, bgs, NULL, c, ldc, add);
 }
 
 static void stream(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
                    const real *next, real *c, ptrdiff_t ldc, bool add) {
-  blocks(m, n, k, a, ars, 1, b, brs, GROUP, next, c, ldc, add);
+  blocks(m, n, k, a, ars, ars, 1, b, brs, GROUP, next, c, ldc, add);
+}
+
+static void outer(int m, int n, int k, const real *a, const real *b, ptrdiff_t brs, real *c,
+                  ptrdiff_t ldc, bool add) {
+  blocks(m, n, k, a, k, 1, TILE_MR, b, brs, GROUP, NULL, c, ldc, add);
 }
 
 /* v_get and v_put, also for a vector wholly behind the end */

@@ -20,6 +20,7 @@ const Kernels TABLE = {
     .ng = TILE_NG,
     .block = block,
     .stream = stream,
+    .outer = outer,
     .few_rows = few_rows,
     .add_rows = add_rows,
     .pack_columns = pack_columns,

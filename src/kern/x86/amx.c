@@ -292,7 +292,7 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_
 const Kernels16 kern_amx = {
     .mr = ROWS,
     .unit = UNIT,
-    .rows = 128,
+    .rows = 448,
     .pairs = 1024,
     .groups = 4,
     .few = 2 * ROWS,
