@@ -35,6 +35,7 @@ typedef struct Work {
   real *dkt, *dvt;             /* [hd16, ldt] */
   int keys;                    /* of turned_k, whole units */
   ptrdiff_t ldt;
+  int done;       /* logical keys before this one have some of dK and dV from earlier tiles */
   int r0, n, n32; /* row of the span, units, and in whole strips */
 } Work;
 
@@ -239,11 +240,11 @@ static void add_unit(const Grad *g, const Work *w, int block, int key) {
   const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels16()->mr;
   if (from == to) return;
   if (g->dv)
-    kernels16()->add_columns(g->hd16, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2, w->p + at,
-                             bgs, w->dvt + key, w->ldt);
+    kernels16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2, w->p + at, bgs,
+                         w->dvt + key, w->ldt, key < w->done);
   if (g->dk)
-    kernels16()->add_columns(g->hd16, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2, w->ds + at,
-                             bgs, w->dkt + key, w->ldt);
+    kernels16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2, w->ds + at, bgs,
+                         w->dkt + key, w->ldt, key < w->done);
 }
 
 static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
@@ -257,10 +258,11 @@ static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) 
 
 /* ---- a piece ---- */
 
-/* The copies of logical keys [0, n): [n, hd16] */
-static void put_copies(const Grad *g, const Work *w, int n, real *dk, real *dv) {
-  kernels()->transpose(g->hd16, n, w->dkt, w->ldt, dk, g->hd16);
-  kernels()->transpose(g->hd16, n, w->dvt, w->ldt, dv, g->hd16);
+/* The copies of logical keys [0, n) from x [hd16, ldt], which has those from `from` on: [n, hd16] */
+static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, int n, real *to) {
+  from = kern_min(from, n);
+  memset(to, 0, sizeof *to * (size_t)from * (size_t)g->hd16);
+  kernels()->transpose(g->hd16, n - from, x + from, ldt, to + (ptrdiff_t)from * g->hd16, g->hd16);
 }
 
 /* dst's rows from row0 on += logical keys [from, from + n) of x [hd16, ldt] */
@@ -288,17 +290,18 @@ void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
   Work w;
   lay_out(g, scratch_of(&g->scratch, worker), &w);
   attn_sees(g->s, plen + pc->from, plen + sp->n, &lo, &hi);
-  load_keys(g, &w, sp, kvh, lo / KV_UNIT * KV_UNIT, end);
-  memset(w.dkt, 0, sizeof(real) * (size_t)(w.ldt * g->hd16));
-  memset(w.dvt, 0, sizeof(real) * (size_t)(w.ldt * g->hd16));
+  const int from = w.done = lo / KV_UNIT * KV_UNIT;
+  load_keys(g, &w, sp, kvh, from, end);
   kernels16()->begin(mr, mr);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     load_tile(g, &w, sp, kvh, kern_min(step, pc->to - w.r0));
     one_tile(g, &w, sp, kvh);
     if (g->dq) add_dq(g, &w, sp, kvh);
+    w.done = round_up(w.hi[w.n - 1], KV_UNIT);
   }
   kernels16()->end();
-  put_copies(g, &w, pc->copied, dk, dk + copy);
+  if (g->dk) put_copies(g, w.dkt, w.ldt, from, pc->copied, dk);
+  if (g->dv) put_copies(g, w.dvt, w.ldt, from, pc->copied, dk + copy);
   if (pc->copied > plen) return;
   add_keys(g, &w, w.dkt, kvh, plen, own, sp->own->row0, g->dk);
   add_keys(g, &w, w.dvt, kvh, plen, own, sp->own->row0, g->dv);

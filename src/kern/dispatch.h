@@ -183,10 +183,10 @@ typedef struct Kernels16 {
   /* c[m,n] (+)= a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
   void (*scores)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                  ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
-  /* The same with add, m a multiple of mr, pairs of unit; a as pair_columns makes it, of which a row
+  /* The same, m a multiple of mr, pairs of unit; a as pair_columns makes it, of which a row
    * is `padded` pairs. */
-  void (*add_columns)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded,
-                      const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc);
+  void (*columns)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded, const uint32_t *b,
+                  ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
   /* c[m,n] (+)= a b, b's pairs bps apart, after KV_UNIT / 2 pairs at `first`, which lie as they do,
    * if it is there; of a and b whole units of pairs are read.  Pairs in order, or units that are whole
    * from a's first pair on; of each pair the high half first. */

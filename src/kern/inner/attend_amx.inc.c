@@ -137,10 +137,10 @@ static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
   }
 }
 
-static void add_columns(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded,
-                        const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc) {
+static void turned_columns(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded,
+                           const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
   Kept t = {
-      .units = pairs / UNIT, .a_line = LINE, .a_step = TILE_WORDS, .b_line = LINE, .add = true};
+      .units = pairs / UNIT, .a_line = LINE, .a_step = TILE_WORDS, .b_line = LINE, .add = add};
   for (int i = 0; i < m; i += 2 * ROWS, a += 2 * ROWS * padded, c += 2 * ROWS * ldc) {
     const int rows = kern_min(2 * ROWS, m - i);
     t.a[0] = a, t.a[1] = a + ROWS * padded;

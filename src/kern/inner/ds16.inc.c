@@ -4,17 +4,15 @@
 
 /* P of 16 keys from index j on, and dS of them in *ds. */
 static inline __attribute__((always_inline)) __m512 ds_at(const bool all, const bool capped,
-                                                          const AttnDs *x, int i, int j,
-                                                          const real *s, const real *dp,
+                                                          const AttnDs *x, const Exp *e, int i,
+                                                          int j, const real *s, const real *dp,
                                                           __m512 *ds) {
   const __m512 scale = _mm512_set1_ps(x->scale), score = _mm512_loadu_ps(s + j);
-  __m512 slope = scale,
-         z = _mm512_sub_ps(capped ? score : _mm512_mul_ps(score, scale), _mm512_set1_ps(x->lse[i]));
+  __m512 slope = scale, p = exp_at(e, score);
   if (capped) {
     const __m512 t = _mm512_mul_ps(score, _mm512_set1_ps(1 / x->cap));
     slope = _mm512_fnmadd_ps(_mm512_mul_ps(t, t), scale, scale);
   }
-  __m512 p = exp16(z);
   *ds = _mm512_mul_ps(_mm512_mul_ps(p, slope),
                       _mm512_sub_ps(_mm512_loadu_ps(dp + j), _mm512_set1_ps(x->d[i])));
   if (!all) {
@@ -35,14 +33,14 @@ static inline __m512i two_groups(__m512 a, __m512 b) { return (__m512i)_mm512_cv
 
 /* 32 keys from index j on of queries i and i + 1 */
 static inline __attribute__((always_inline)) void ds_unit(const bool all, const bool capped,
-                                                          const AttnDs *x, int i, int j,
-                                                          const real *s, const real *dp,
+                                                          const AttnDs *x, const Exp e[2], int i,
+                                                          int j, const real *s, const real *dp,
                                                           ptrdiff_t ld, const DsOut *to) {
   __m512 d00, d01, d10, d11;
-  const __m512 p00 = ds_at(all, capped, x, i, j, s, dp, &d00);
-  const __m512 p01 = ds_at(all, capped, x, i, j + GROUP, s, dp, &d01);
-  const __m512 p10 = ds_at(all, capped, x, i + 1, j, s + ld, dp + ld, &d10);
-  const __m512 p11 = ds_at(all, capped, x, i + 1, j + GROUP, s + ld, dp + ld, &d11);
+  const __m512 p00 = ds_at(all, capped, x, e, i, j, s, dp, &d00);
+  const __m512 p01 = ds_at(all, capped, x, e, i, j + GROUP, s, dp, &d01);
+  const __m512 p10 = ds_at(all, capped, x, e + 1, i + 1, j, s + ld, dp + ld, &d10);
+  const __m512 p11 = ds_at(all, capped, x, e + 1, i + 1, j + GROUP, s + ld, dp + ld, &d11);
   const ptrdiff_t at = j / GROUP * to->bgs, next = at + to->bgs;
   _mm512_storeu_si512(to->p + at, pair_lanes(p00, p10));
   _mm512_storeu_si512(to->p + next, pair_lanes(p01, p11));
@@ -71,13 +69,15 @@ static inline __attribute__((always_inline)) void ds_pair(const bool capped, con
   const int hi = kern_min(kern_max(x->hi[i], x->hi[i + 1]) - x->key, n);
   const int all_lo = kern_max(x->lo[i], x->lo[i + 1]) - x->key;
   const int all_hi = kern_min(x->hi[i], x->hi[i + 1]) - x->key;
+  const real k = capped ? 1 : x->scale;
+  const Exp e[2] = {exp_minus(k, x->lse[i]), exp_minus(k, x->lse[i + 1])};
   int j = kern_min(n, kern_max(lo, 0) / KV_UNIT * KV_UNIT);
   ds_none(0, j, to);
   for (; j < hi; j += KV_UNIT)
     if (j >= all_lo && j + KV_UNIT <= all_hi)
-      ds_unit(true, capped, x, i, j, s, dp, ld, to);
+      ds_unit(true, capped, x, e, i, j, s, dp, ld, to);
     else
-      ds_unit(false, capped, x, i, j, s, dp, ld, to);
+      ds_unit(false, capped, x, e, i, j, s, dp, ld, to);
   ds_none(j, n, to);
 }
 

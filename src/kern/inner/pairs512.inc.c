@@ -29,8 +29,13 @@ static inline __m512i pairs_at(const real *x, ptrdiff_t left) {
                                       _mm512_maskz_loadu_ps(first_lanes(left), x));
 }
 
+/* Whole vectors without a mask: what was stored with one cannot be read before it is in the cache. */
 static void pair_row(int k, const real *x, uint32_t *a) {
-  for (int p = 0; p < k; p += 32)
+  int p = 0;
+  for (; p + 32 <= k; p += 32)
+    _mm512_storeu_si512(a + p / 2, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + p + 16),
+                                                                _mm512_loadu_ps(x + p)));
+  for (; p < k; p += 32)
     _mm512_mask_storeu_epi32(a + p / 2, first_lanes((k - p + 1) / 2), pairs_at(x + p, k - p));
 }
 

@@ -1,11 +1,48 @@
-/* softmax16.inc.c - attention's softmax into pairs of bf16, by AVX-512 with BF16.
+/* softmax16.inc.c - attention's softmax into pairs of bf16, by AVX-512 with BF16.  A file that defines
+ * EXP_OF_TWO has exponentials by powers of two, which take fewer steps; else they are avx512.c's.
  *
  * Probabilities are rounded when they are stored; the sum that a row is divided by is of what they
  * were: rounding to nearest is right on average, and the sum need not have its error too.
  */
 
+/* exp(k x + shift); with EXP_OF_TWO k and shift are in powers of two already */
+typedef struct Exp {
+  __m512 k, shift;
+} Exp;
+
+#ifdef EXP_OF_TWO
+/* exp(k x - minus) */
+static inline Exp exp_minus(real k, real minus) {
+  const real log2e = 1.44269504f;
+  return (Exp){_mm512_set1_ps(k * log2e), _mm512_set1_ps(-(minus * log2e))};
+}
+/* exp(k (x - top)): k is rounded once, so that it is 1 at the top */
+static inline Exp exp_below(real k, real top) {
+  const real k2 = k * 1.44269504f;
+  return (Exp){_mm512_set1_ps(k2), _mm512_set1_ps(-(top * k2))};
+}
+
+/* r = z - n, |r| <= 1/2, a polynomial in r, times 2^n.  Relative error below 3e-7 of what z gives; NaN
+ * stays NaN. */
+static inline __m512 exp_at(const Exp *e, __m512 x) {
+  const __m512 magic = _mm512_set1_ps(12582912.0f);
+  const __m512 z = _mm512_max_ps(_mm512_set1_ps(-1000), _mm512_fmadd_ps(x, e->k, e->shift));
+  const __m512 n = _mm512_sub_ps(_mm512_add_ps(z, magic), magic), r = _mm512_sub_ps(z, n);
+  __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(1.33813025e-3f), r, _mm512_set1_ps(9.66636852e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.55038101e-2f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40223490e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93147181e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+  return _mm512_scalef_ps(p, n);
+}
+#else
+static inline Exp exp_below(real k, real top) {
+  return (Exp){_mm512_set1_ps(k), _mm512_set1_ps(-(top * k))};
+}
+
 /* exp as inner/vec.inc.c has it, bit for bit */
-static inline __m512 exp16(__m512 x) {
+static inline __m512 exp_at(const Exp *e, __m512 at) {
+  const __m512 x = _mm512_fmadd_ps(at, e->k, e->shift);
   const __m512 lo = _mm512_set1_ps(-87.33654f), magic = _mm512_set1_ps(12582912.0f);
   const __m512 c = _mm512_min_ps(_mm512_set1_ps(89), _mm512_max_ps(lo, x));
   const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(c, _mm512_set1_ps(1.44269504f), magic), magic);
@@ -19,6 +56,7 @@ static inline __m512 exp16(__m512 x) {
   p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1));
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, lo, _CMP_NLT_UQ), p, n);
 }
+#endif
 
 /* of 16 scores from index i on those that are in [lo, hi) */
 static inline __mmask16 seen_lanes(int i, int lo, int hi) {
@@ -58,14 +96,14 @@ static inline void store_pairs(uint32_t *p, __m512 a, __m512 b) {
 
 static inline real softmax16_row(int lo, int hi, real scale, const real *s, uint32_t *p,
                                  real *max) {
-  const __m512 k = _mm512_set1_ps(scale);
-  *max = largest(lo, hi, s) * scale;
-  const __m512 shift = _mm512_set1_ps(-*max);
+  const real top = largest(lo, hi, s);
+  const Exp e = exp_below(scale, top);
   __m512 sum = _mm512_setzero_ps();
+  *max = top * scale;
   for (int i = lo / (2 * LANES) * (2 * LANES); i < hi; i += 2 * LANES) {
     const bool all = i >= lo && i + 2 * LANES <= hi;
-    __m512 a = exp16(_mm512_fmadd_ps(_mm512_loadu_ps(s + i), k, shift));
-    __m512 b = exp16(_mm512_fmadd_ps(_mm512_loadu_ps(s + i + LANES), k, shift));
+    __m512 a = exp_at(&e, _mm512_loadu_ps(s + i)), b = _mm512_setzero_ps();
+    if (i + LANES < hi) b = exp_at(&e, _mm512_loadu_ps(s + i + LANES));
     if (!all) {
       a = _mm512_maskz_mov_ps(seen_lanes(i, lo, hi), a);
       b = _mm512_maskz_mov_ps(seen_lanes(i + LANES, lo, hi), b);

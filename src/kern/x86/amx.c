@@ -237,6 +237,7 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
 }
 
 #include "kern/inner/attend_amx.inc.c"
+#define EXP_OF_TWO
 #include "kern/inner/softmax16.inc.c"
 
 #include "kern/inner/ds16.inc.c"
@@ -304,7 +305,7 @@ const Kernels16 kern_amx = {
     .values = values,
     .softmax = softmax16,
     .blend = blend,
-    .add_columns = add_columns,
+    .columns = turned_columns,
     .ds = ds16,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
