@@ -171,11 +171,11 @@ typedef struct Kernels16 {
    * block fetches what it needs itself (few_fetch), or wants `next` as others do. */
   int rows, pairs, groups, few, few_groups;
   bool few_fetch;
-  /* c[m,n] (+)= a b.  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
+  /* c[m,n] (+)= a b, or a b + bias: sums begin with it (NULL: 0; not with add).  Word (p, j) of b is b[(j / GROUP) bgs + p GROUP + j % GROUP].  Pairs in order,
    * one accumulator an output.  next: b of the product that comes after this one, groups bgs apart, which
    * is fetched meanwhile; or NULL. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                const uint32_t *next, real *c, ptrdiff_t ldc, bool add);
+                const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add);
   /* Attention's products, between begin() and end() on one thread: of `upper` rows, at most mr, of
    * `lower` rows, or of both at once.  Rows of a are ars apart, in whole units. */
   void (*begin)(int upper, int lower);

@@ -162,11 +162,8 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
   kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows, b,
-                     bgs, next, c, q->ldc, q->add || p0 > 0);
-  if (p0 + pairs < q->pairs) return;
-  for (int i = 0; q->bias && i < rows; i++)
-    kernels()->add((size_t)cols, c + i * q->ldc, q->bias + at, c + i * q->ldc);
-  low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
+                     bgs, next, q->bias && !p0 ? q->bias + at : NULL, c, q->ldc, q->add || p0 > 0);
+  if (p0 + pairs == q->pairs) low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
 static void chunk_of(void *arg, int chunk, int worker) {

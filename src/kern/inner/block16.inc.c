@@ -17,6 +17,7 @@ typedef struct Tile16 {
   const uint32_t *fetch; /* what is fetched meanwhile, */
   ptrdiff_t fetch_step;  /* so many words a pair; */
   const uint32_t *next;  /* of a near tile instead: a line a pair from here on, into L2 */
+  const real *bias;      /* sums begin with; or NULL */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -37,7 +38,10 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
         v_load(c + i * ldc + j * LANES);
   else
-    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
+    UNROLL for (int j = 0; j < nv; j++) {
+      const vec first = t->bias ? v_load(t->bias + j * LANES) : v_set(0);
+      UNROLL for (int i = 0; i < mr; i++) acc[i][j] = first;
+    }
   for (int p = t->pairs; p > 0; p--) {
     ivec bv[MAXV];
     if (near) {
@@ -80,12 +84,13 @@ static Tile16Fn *const near16[TILE16_MOST_NG] = {
 /* A tile whose last group is partly outside c: through a whole one. */
 static void edge_tile16(int rows, int groups, int cols, Tile16 t) {
   enum { LD = TILE16_MOST_NG * GROUP };
-  real whole[TILE16_MR * LD], *c = t.c;
+  real whole[TILE16_MR * LD], bias[LD] = {0}, *c = t.c;
   const size_t bytes = sizeof(real) * (size_t)cols;
   if (t.add) {
     memset(whole, 0, sizeof whole);
     for (int i = 0; i < rows; i++) memcpy(whole + i * LD, c + i * t.ldc, bytes);
   }
+  if (t.bias) t.bias = memcpy(bias, t.bias, bytes);
   const ptrdiff_t ldc = t.ldc;
   t.c = whole, t.ldc = LD;
   tiles16[rows - 1][groups - 1](&t);
@@ -114,7 +119,7 @@ static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols
  * fetch a share of it each.  Of more, those behind the first, a group each; the first fetches what it
  * needs itself soon, and without `next` the last of several what is behind this block. */
 static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                    const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
+                    const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
   const int most = tile16_groups(tile16_rows(m)), row_tiles = kern_ceil(m, TILE16_MR);
   const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
@@ -135,6 +140,7 @@ static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *
                   .b = b + j / GROUP * bgs,
                   .bgs = bgs,
                   .fetch_step = GROUP,
+                  .bias = bias ? bias + j : NULL,
                   .c = c + i * ldc + j,
                   .ldc = ldc,
                   .add = add};

@@ -60,7 +60,8 @@ typedef struct Strip {
       *fetch; /* lines of each tile of columns that are fetched meanwhile, `lines` a unit */
   ptrdiff_t fetch_bgs;
   int lines;
-  real *c[2][COLUMNS]; /* rows ldc[column] apart */
+  const real *bias[COLUMNS]; /* sums begin with; or NULL */
+  real *c[2][COLUMNS];       /* rows ldc[column] apart */
   ptrdiff_t ldc[COLUMNS];
   bool add;
 } Strip;
@@ -78,8 +79,11 @@ static inline __attribute__((always_inline)) void begin(const int mt, const int 
                                                         const Strip *t) {
 #define ZERO_SUM(i, r, g) _tile_zero(i)
 #define LOAD_SUM(i, r, g) _tile_loadd(i, t->c[r][g], t->ldc[g] * (ptrdiff_t)sizeof(real))
+#define BIAS_SUM(i, r, g) _tile_loadd(i, t->bias[g], 0)
   if (t->add) {
     EACH_SUM(LOAD_SUM);
+  } else if (t->bias[0]) {
+    EACH_SUM(BIAS_SUM);
   } else {
     EACH_SUM(ZERO_SUM);
   }
@@ -163,7 +167,7 @@ static void padded_tile(int n, int words, const uint32_t *from, ptrdiff_t step,
 
 /* Columns that are partly outside c go through `edge`, a tile of sums a row tile. */
 typedef struct Edge {
-  real sums[2][ROWS * GROUP];
+  real sums[2][ROWS * GROUP], bias[GROUP];
   int cols;
 } Edge;
 
@@ -180,6 +184,7 @@ static void edge_out(const Edge *e, int rows, real *c, ptrdiff_t ldc) {
 typedef struct Block {
   int m, pairs;
   const uint32_t *a;
+  const real *bias; /* or NULL */
   real *c;
   ptrdiff_t ldc;
   bool add;
@@ -197,6 +202,9 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
   t.fetch = next ? next : b, t.fetch_bgs = bgs;
   for (int g = 0; g < groups; g++) {
     t.b[g] = b + g * bgs;
+    if (q->bias) t.bias[g] = q->bias + g * GROUP;
+    if (q->bias && partial && g == groups - 1)
+      t.bias[g] = memcpy(edge.bias, t.bias[g], sizeof(real) * (size_t)partial);
     if (!tail) continue;
     padded_tile(tail, GROUP, t.b[g] + units * TILE_WORDS, GROUP, last[g]);
     t.last_b[g] = last[g];
@@ -223,15 +231,16 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
 }
 
 static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
-                  const uint32_t *next, real *c, ptrdiff_t ldc, bool add) {
+                  const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
   const int most = m > ROWS ? 2 : COLUMNS;
-  Block q = {m, pairs, a, c, ldc, add};
+  Block q = {m, pairs, a, bias, c, ldc, add};
   for (int left = n, groups; left > 0; left -= groups * GROUP) {
     groups = kern_min(most, kern_ceil(left, GROUP));
     const int partial = left < groups * GROUP ? left % GROUP : 0;
     const uint32_t *then = b + groups * bgs;
     columns(&q, groups, b, bgs, partial, left > groups * GROUP ? then : next);
     q.c += groups * GROUP, b = then;
+    if (bias) q.bias += groups * GROUP;
   }
   _tile_release();
 }
