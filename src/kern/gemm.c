@@ -571,7 +571,9 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
                     int ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
-  const bool direct = !kern_paged() && readable(k, ldx) && cached >= LEAST_DEPTH;
+  const bool lone =
+      n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
+  const bool direct = (lone || !kern_paged()) && readable(k, ldx) && cached >= LEAST_DEPTH;
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,
@@ -585,7 +587,7 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .ldx = ldx,
              .dw = dw,
              .add = add};
-  if (n <= 2 * kernels()->mr) { /* of an adapter: no rows to share out */
+  if (lone) {
     o.row_chunks = 1;
     o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
   }
