@@ -310,8 +310,8 @@ static void group_of(Bench *b, AttnShape s, int prompt, int group, int own) {
   for (int i = 0; i <= group; i++) {
     const int len = i ? own : prompt, cap = (len + KV_BLOCK) / KV_BLOCK * KV_BLOCK;
     KvSeg *seg = &b->seg[b->nsegs++];
-    *seg = (KvSeg){numbers(kv_size(&s, cap)), numbers(kv_size(&s, cap)), cap, len, b->rows,
-                   i ? prompt : 0};
+    *seg = kv_segment(&s, numbers(2 * kv_size(&s, kv_places(&s, cap, -1))), cap, i ? prompt : 0);
+    seg->len = len, seg->row0 = b->rows;
     if (len)
       b->spans[b->nspans++] = (AttnSpan){i && prompt ? &b->seg[0] : NULL, seg, b->rows, len, 0};
     b->rows += len;

@@ -119,6 +119,16 @@ typedef struct Saved {
   char *kv;
 } Saved;
 
+static int keys_before(const AttentionAttr *a, int span) {
+  const int prefix = a->pack[span].prefix;
+  return prefix < 0 ? 0 : a->pack[prefix].n;
+}
+
+/* reals of one of its blocks */
+static size_t segment_size(const AttentionAttr *a, int span) {
+  return kv_size(&a->shape, kv_places(&a->shape, cap_of(a->pack[span].n), keys_before(a, span)));
+}
+
 static size_t layout(const Node *nd, Saved *s) {
   const AttentionAttr *a = attr_of(nd);
   char *p = nd->saved;
@@ -131,8 +141,7 @@ static size_t layout(const Node *nd, Saved *s) {
   at += aligned((size_t)a->npack * sizeof(KvSeg));
   if (s) s->kv = p + at;
   for (int i = 0; i < a->npack; i++)
-    at += (size_t)kv_blocks(&a->shape) *
-          aligned(kv_size(&a->shape, cap_of(a->pack[i].n)) * sizeof(real));
+    at += (size_t)kv_blocks(&a->shape) * aligned(segment_size(a, i) * sizeof(real));
   return at;
 }
 
@@ -182,14 +191,12 @@ static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
   char *p = s->kv;
   for (int i = 0; i < a->npack; i++) {
     const PackSpan *pack = &a->pack[i];
-    const int cap = cap_of(pack->n);
-    s->seg[i] = kv_segment(&a->shape, (real *)(void *)p, cap);
+    s->seg[i] = kv_segment(&a->shape, (real *)(void *)p, cap_of(pack->n), keys_before(a, i));
     s->seg[i].len = pack->n;
     s->seg[i].row0 = pack->row;
-    s->seg[i].before = pack->prefix < 0 ? 0 : a->pack[pack->prefix].n;
     s->span[i] = (AttnSpan){pack->prefix < 0 ? NULL : &s->seg[pack->prefix], &s->seg[i], pack->row,
                             pack->n, 0};
-    p += (size_t)kv_blocks(&a->shape) * aligned(kv_size(&a->shape, cap) * sizeof(real));
+    p += (size_t)kv_blocks(&a->shape) * aligned(segment_size(a, i) * sizeof(real));
   }
   Fill f = {&a->shape, s->seg, qkv_of(nd)};
   pool_run(cx->pool, a->npack, fill_segment, &f);

@@ -137,6 +137,7 @@ typedef struct KvSeg {
   real *k;    /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */
   real *v;    /* [kv_heads, cap, head_dim] */
   int cap;    /* multiple of KV_BLOCK */
+  int places; /* keys that there is memory for: kv_places */
   int len;    /* keys present */
   int row0;   /* training: row of the step's k and v that holds key 0; else -1 */
   int before; /* keys of the prefix that it is seen with; set before keys are stored */
@@ -174,12 +175,12 @@ static inline bool attn_rounds(const AttnShape *s) {
 }
 bool kv_in_words(
     const AttnShape *s); /* it is, and segments hold bf16: the path in use multiplies it */
-/* Keys that a segment of `cap` has memory for. */
-int kv_places(const AttnShape *s, int cap);
+/* Keys that a segment of `cap` behind a prefix of `before` (-1: of any length) has memory for. */
+int kv_places(const AttnShape *s, int cap, int before);
 /* reals for k, and the same for v, of one segment; the last few are padding that is read */
-size_t kv_size(const AttnShape *s, int cap);
-/* A segment without keys in kv_blocks * kv_size reals. */
-KvSeg kv_segment(const AttnShape *s, real *memory, int cap);
+size_t kv_size(const AttnShape *s, int places);
+/* A segment without keys in kv_blocks * kv_size(kv_places(cap, before)) reals. */
+KvSeg kv_segment(const AttnShape *s, real *memory, int cap, int before);
 /* Write n keys and values at positions at.. of the segment; k, v: [n, kv_heads * head_dim], with
  * v_dim v is not looked at.  Sets no len.  Keys come in order; several threads may store where
  * kv_cut has cut. */

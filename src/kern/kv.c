@@ -13,39 +13,45 @@
 
 bool kv_in_words(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
 
-/* In words keys begin anywhere in a unit. */
-int kv_places(const AttnShape *s, int cap) {
-  return kv_in_words(s) ? round_up(cap + KV_UNIT - 1, KV_UNIT) : cap;
+int kv_places(const AttnShape *s, int cap, int before) {
+  const int first = before < 0 ? KV_UNIT - 1 : before % KV_UNIT;
+  return kv_in_words(s) ? round_up(first + cap, KV_UNIT) : cap;
 }
 
 /* words of a key, of two values */
 static int key_width(const AttnShape *s) { return kern_ceil(s->head_dim, 2); }
 static int value_width(const AttnShape *s) { return round_up(s->head_dim, GROUP); }
 
-size_t kv_size(const AttnShape *s, int cap) {
-  const size_t keys = (size_t)s->kv_heads * (size_t)kv_places(s, cap);
+size_t kv_size(const AttnShape *s, int places) {
+  const size_t keys = (size_t)s->kv_heads * (size_t)places;
   if (kv_in_words(s)) return keys / 2 * (size_t)value_width(s);
   return keys * (size_t)s->head_dim + GROUP; /* last group read whole */
 }
 
-KvSeg kv_segment(const AttnShape *s, real *memory, int cap) {
-  const size_t v = (size_t)(kv_blocks(s) - 1) * kv_size(s, cap);
-  return (KvSeg){.k = memory, .v = memory + v, .cap = cap, .row0 = -1};
+KvSeg kv_segment(const AttnShape *s, real *memory, int cap, int before) {
+  const int places = kv_places(s, cap, before);
+  const size_t v = (size_t)(kv_blocks(s) - 1) * kv_size(s, places);
+  return (KvSeg){.k = memory,
+                 .v = memory + v,
+                 .cap = cap,
+                 .places = places,
+                 .row0 = -1,
+                 .before = kern_max(before, 0)};
 }
 
-static ptrdiff_t place_of(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
-  return (ptrdiff_t)kvh * kv_places(s, seg->cap) + place;
+static ptrdiff_t place_of(const KvSeg *seg, int kvh, int place) {
+  return (ptrdiff_t)kvh * seg->places + place;
 }
 
 static uint32_t *key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
-  return (uint32_t *)(void *)seg->k + place_of(s, seg, kvh, place) * key_width(s);
+  return (uint32_t *)(void *)seg->k + place_of(seg, kvh, place) * key_width(s);
 }
 const uint32_t *kv_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
   return key_words(s, seg, kvh, place);
 }
 
 static uint32_t *value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
-  return (uint32_t *)(void *)seg->v + place_of(s, seg, kvh, place) / 2 * value_width(s);
+  return (uint32_t *)(void *)seg->v + place_of(seg, kvh, place) / 2 * value_width(s);
 }
 const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
   return value_words(s, seg, kvh, place);

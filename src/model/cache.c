@@ -7,16 +7,17 @@
 
 static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 
-size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens) {
+size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before) {
   const size_t segments = (size_t)layers * (size_t)slots;
-  return block_bytes(segments * (size_t)kv_blocks(s) * kv_size(s, cap_of(tokens)) * sizeof(real)) +
+  return block_bytes(segments * (size_t)kv_blocks(s) *
+                     kv_size(s, kv_places(s, cap_of(tokens), before)) * sizeof(real)) +
          segments * sizeof(KvSeg) + (size_t)slots * sizeof(int);
 }
 
-Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens) {
+Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens, int before) {
   const size_t n = (size_t)layers * (size_t)slots;
   const int cap = cap_of(tokens);
-  const size_t size = (size_t)kv_blocks(s) * kv_size(s, cap);
+  const size_t size = (size_t)kv_blocks(s) * kv_size(s, kv_places(s, cap, before));
   *c = (Cache){.layers = layers, .slots = slots, .reals = n * size};
   c->seg = mem_alloc(n * sizeof *c->seg);
   c->free = mem_alloc((size_t)slots * sizeof *c->free);
@@ -24,9 +25,9 @@ Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens
   if (!c->seg || !c->free || !c->memory) {
     cache_free(c);
     return fail(GRPO_ENOMEM, "decoder: key/value cache of %zu MiB",
-                cache_bytes(s, layers, slots, tokens) >> 20);
+                cache_bytes(s, layers, slots, tokens, before) >> 20);
   }
-  for (size_t i = 0; i < n; i++) c->seg[i] = kv_segment(s, c->memory + i * size, cap);
+  for (size_t i = 0; i < n; i++) c->seg[i] = kv_segment(s, c->memory + i * size, cap, before);
   cache_clear(c);
   return GRPO_OK;
 }

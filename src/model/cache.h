@@ -18,10 +18,10 @@ typedef struct Cache {
   int nfree;
 } Cache;
 
-/* slots segments of up to `tokens` keys */
-Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens);
+/* slots segments of up to `tokens` keys, behind a prefix of `before` (-1: any) */
+Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens, int before);
 void cache_free(Cache *c); /* a zeroed one is fine */
-size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens);
+size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before);
 void cache_clear(Cache *c); /* all slots unused, memory zero */
 int cache_take(Cache *c);   /* an unused slot, empty; the caller knows that there is one */
 void cache_give(Cache *c, int slot);

@@ -117,8 +117,8 @@ size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
   const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
   return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
-         cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens) +
-         cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens) +
+         cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens, 0) +
+         cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens, -1) +
          block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
          (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, compute, l)) +
          sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
@@ -203,8 +203,8 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   try(allocate_scratch(d));
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
-  try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens));
-  try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens));
+  try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens, 0));
+  try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens, -1));
   return warm_up(d);
 }
 

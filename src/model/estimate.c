@@ -83,7 +83,7 @@ static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t 
   if (has(c, TRAIT_QK_NORM)) norms += heads + kv_heads;
   if (has(c, TRAIT_LATENT)) norms += 2;
   const AttnShape s = model_attention(c, compute);
-  const size_t keys = rows + spans * (size_t)(kv_places(&s, KV_BLOCK) - KV_BLOCK / 2);
+  const size_t keys = rows + spans * (size_t)(kv_places(&s, KV_BLOCK, -1) - KV_BLOCK / 2);
   return (norms + heads) * rows + key_blocks(c) * keys * kv_heads * kept_channels(c, compute);
 }
 

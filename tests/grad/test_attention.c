@@ -123,9 +123,8 @@ static void compare_decoding(AttnShape shape) {
   const AttentionAttr train = {.shape = shape, .npack = 1, .pack = &one};
   const Rows all = make_rows(N, NULL, NULL);
   Tensor *want = attend(&all, &train);
-  KvSeg cache = {.cap = CAP, .row0 = -1};
-  cache.k = arena_zalloc(&tape.arena, kv_size(&shape, CAP) * sizeof(real));
-  cache.v = arena_zalloc(&tape.arena, kv_size(&shape, CAP) * sizeof(real));
+  const size_t size = kv_size(&shape, kv_places(&shape, CAP, 0));
+  KvSeg cache = kv_segment(&shape, arena_zalloc(&tape.arena, 2 * size * sizeof(real)), CAP, 0);
   tape.off = true;
   for (int i = 0; i < N; i++) {
     const Rows r = make_rows(1, &all, &i);

@@ -27,9 +27,9 @@ static int o_width(const AttnShape *s) { return s->heads * attn_value_dim(s); }
 
 static KvSeg new_seg(const AttnShape *s, int before, int len, int row0) {
   const int cap = (len + KV_BLOCK) / KV_BLOCK * KV_BLOCK;
-  const size_t n = kv_size(s, cap);
+  const size_t n = kv_size(s, kv_places(s, cap, -1));
   const size_t all = n * (size_t)kv_blocks(s);
-  KvSeg g = kv_segment(s, floats(all), cap);
+  KvSeg g = kv_segment(s, floats(all), cap, -1);
   for (size_t i = 0; i < all; i++) g.k[i] = NAN; /* what is not stored is garbage */
   g.len = len;
   g.row0 = row0;
