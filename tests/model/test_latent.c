@@ -353,7 +353,7 @@ TEST(the_cache_holds_latents_and_rotary_keys_alone) {
   CHECK(config_cache_reals(&c, true) == 3 * 4 * 2 * 16);
   config_of(&c, shapes[1]);
   const AttnShape s = model_attention(&c, COMPUTE_F32);
-  const size_t a = cache_bytes(&s, c.num_hidden_layers, 1, 16),
-               b = cache_bytes(&s, c.num_hidden_layers, 1, 160);
+  const size_t a = cache_bytes(&s, c.num_hidden_layers, 1, 16, 0),
+               b = cache_bytes(&s, c.num_hidden_layers, 1, 160, 0);
   CHECK(b - a == 144 * config_cache_reals(&c, false) * sizeof(real));
 }
