@@ -204,7 +204,8 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
   try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens, 0));
-  try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens, -1));
+  try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens,
+                -1));
   return warm_up(d);
 }
 
