@@ -49,13 +49,10 @@ static void configure(int upper, int lower) {
 /* One tile of rows by up to four of columns, or two by up to two. */
 typedef struct Strip {
   int units;
-  const uint32_t *a[2]; /* a unit is a_step words, rows a_line bytes apart */
-  ptrdiff_t a_step[2], a_line;
-  const uint32_t
-      *last_a[2]; /* of the last unit, rows LINE apart, where that is not among a's; or NULL */
-  const uint32_t *b[COLUMNS];      /* a unit is UNIT lines b_line bytes apart */
+  const uint32_t *a[2]; /* a unit is a_step words */
+  ptrdiff_t a_step[2];
+  const uint32_t *b[COLUMNS];      /* a unit is TILE_WORDS words */
   const uint32_t *last_b[COLUMNS]; /* of the last unit, where that is not whole; or NULL */
-  ptrdiff_t b_line;
   const uint32_t
       *fetch; /* lines of each tile of columns that are fetched meanwhile, `lines` a unit */
   ptrdiff_t fetch_bgs;
@@ -94,29 +91,27 @@ static inline __attribute__((always_inline)) void end(const int mt, const int nt
   EACH_SUM(STORE_SUM);
 }
 
-static inline __attribute__((always_inline)) void unit(const int mt, const int nt,
-                                                       const uint32_t *const a[2], ptrdiff_t a_line,
-                                                       const uint32_t *const b[COLUMNS],
-                                                       ptrdiff_t b_line) {
-  _tile_loadd(6, b[0], b_line);
-  _tile_loadd(4, a[0], a_line);
+static inline __attribute__((always_inline)) void
+unit(const int mt, const int nt, const uint32_t *const a[2], const uint32_t *const b[COLUMNS]) {
+  _tile_loadd(6, b[0], LINE);
+  _tile_loadd(4, a[0], LINE);
   _tile_dpbf16ps(0, 4, 6);
   if (nt > 1) {
-    _tile_loadd(7, b[1], b_line);
+    _tile_loadd(7, b[1], LINE);
     _tile_dpbf16ps(1, 4, 7);
   }
   if (mt > 1) {
-    _tile_loadd(5, a[1], a_line);
+    _tile_loadd(5, a[1], LINE);
     _tile_dpbf16ps(2, 5, 6);
     if (nt > 1) _tile_dpbf16ps(3, 5, 7);
     return;
   }
   if (nt > 2) {
-    _tile_loadd(5, b[2], b_line);
+    _tile_loadd(5, b[2], LINE);
     _tile_dpbf16ps(2, 4, 5);
   }
   if (nt > 3) {
-    _tile_loadd(6, b[3], b_line);
+    _tile_loadd(6, b[3], LINE);
     _tile_dpbf16ps(3, 4, 6);
   }
 }
@@ -124,21 +119,18 @@ static inline __attribute__((always_inline)) void unit(const int mt, const int n
 static inline __attribute__((always_inline)) void strip(const int mt, const int nt,
                                                         const Strip *t) {
   const uint32_t *a[2] = {t->a[0], t->a[1]}, *b[COLUMNS], *fetch = t->fetch;
-  const ptrdiff_t b_step = t->b_line / (ptrdiff_t)sizeof(uint32_t) * UNIT, bgs = t->fetch_bgs;
+  const ptrdiff_t bgs = t->fetch_bgs;
   UNROLL for (int g = 0; g < nt; g++) b[g] = t->b[g];
   begin(mt, nt, t);
   for (int u = t->units; u > 0; u--) {
     for (int i = t->lines; i > 0; i--, fetch += GROUP)
       UNROLL for (int g = 0; g < nt; g++) __builtin_prefetch(fetch + g * bgs, 0, 2);
-    unit(mt, nt, a, t->a_line, b, t->b_line);
+    unit(mt, nt, a, b);
     a[0] += t->a_step[0];
     if (mt > 1) a[1] += t->a_step[1];
-    UNROLL for (int g = 0; g < nt; g++) b[g] += b_step;
+    UNROLL for (int g = 0; g < nt; g++) b[g] += TILE_WORDS;
   }
-  if (t->last_a[0])
-    unit(mt, nt, t->last_a, LINE, t->last_b, LINE);
-  else if (t->last_b[0])
-    unit(mt, nt, a, t->a_line, t->last_b, LINE);
+  if (t->last_b[0]) unit(mt, nt, a, t->last_b);
   end(mt, nt, t);
 }
 
@@ -157,12 +149,10 @@ static void run_strip(int mt, int nt, const Strip *t) {
 
 /* ---- block ---- */
 
-/* n lines of `words` words as a tile, zeros behind them */
-static void padded_tile(int n, int words, const uint32_t *from, ptrdiff_t step,
-                        uint32_t out[TILE_WORDS]) {
+/* n lines of b as a tile, zeros behind them */
+static void padded_tile(int n, const uint32_t *b, uint32_t out[TILE_WORDS]) {
   memset(out, 0, sizeof(uint32_t) * TILE_WORDS);
-  for (int i = 0; i < n; i++, from += step)
-    memcpy(out + i * UNIT, from, sizeof(uint32_t) * (size_t)words);
+  memcpy(out, b, sizeof(uint32_t) * GROUP * (size_t)n);
 }
 
 /* Columns that are partly outside c go through `edge`, a tile of sums a row tile. */
@@ -197,7 +187,7 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
   const ptrdiff_t row_words = round_up(q->pairs, UNIT);
   uint32_t last[COLUMNS][TILE_WORDS];
   Edge edge = {.cols = partial};
-  Strip t = {.units = units, .a_line = LINE, .b_line = LINE, .add = q->add};
+  Strip t = {.units = units, .add = q->add};
   t.lines = next && strips <= SHARES ? kern_ceil(UNIT, strips) : 0;
   t.fetch = next ? next : b, t.fetch_bgs = bgs;
   for (int g = 0; g < groups; g++) {
@@ -206,7 +196,7 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
     if (q->bias && partial && g == groups - 1)
       t.bias[g] = memcpy(edge.bias, t.bias[g], sizeof(real) * (size_t)partial);
     if (!tail) continue;
-    padded_tile(tail, GROUP, t.b[g] + units * TILE_WORDS, GROUP, last[g]);
+    padded_tile(tail, t.b[g] + units * TILE_WORDS, last[g]);
     t.last_b[g] = last[g];
   }
   for (int i = 0; i < q->m; i += 2 * ROWS) {
