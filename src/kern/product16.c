@@ -39,7 +39,7 @@ typedef struct Product {
   int padded;              /* pairs of a, in whole units */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
-  int row_chunks, threads;
+  int row_chunks;
   Source source;
   const Matrix *w;       /* COMPACT, TURNED */
   const uint32_t *a, *b; /* b: PACKED */
@@ -176,8 +176,7 @@ static void chunk_of(void *arg, int chunk, int worker) {
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
   for (int p = first; p < last; p += together) {
     const int end = kern_min(p + together, last);
-    /* after this chunk: about where the other threads are, and as far on */
-    const int later = end < last ? end : (chunk + q->threads) / q->row_chunks * q->panels;
+    const int later = end < last ? end : (chunk + 1) / q->row_chunks * q->panels;
     for (int p0 = 0; p0 < q->pairs; p0 += q->step)
       for (int i = p; i < end; i++) {
         const int after = p0 + q->step;
@@ -215,7 +214,6 @@ static Status run(const Ctx *cx, Product *q, const char *what) {
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared =
       kern_min(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
-  q->threads = pool_threads(cx->pool);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
