@@ -205,8 +205,9 @@ typedef struct Kernels16 {
   void (*blend)(int lines, int lanes, const uint32_t *a, const uint32_t *b, uint32_t *to);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
-  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
-                       uint32_t *a); /* [depth, m] */
+  /* x [depth, m]: pairs p0 on (whole units) of a, of which a row is `pairs` */
+  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
+                       uint32_t *a);
   /* one group of b from x [depth, cols], cols <= GROUP */
   void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
   /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even; f32: steps are

@@ -266,27 +266,35 @@ static inline void transpose16(__m512i x[UNIT]) {
   }
 }
 
-static void pair_column_tile(int rows, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
+/* 2 * UNIT steps of some rows; of the steps `left` are there.  Fetched into the second-level cache only:
+ * rows may be so far apart that few fit into the first. */
+static inline __attribute__((always_inline)) void
+pair_column_unit(const int rows, const int left, const real *x, ptrdiff_t ldx, uint32_t *a) {
   const __mmask16 present = first_lanes(rows);
-  for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx, a += rows * UNIT) {
-    __m512i t[UNIT];
-    UNROLL for (int i = 0; i < UNIT; i++) {
-      const int left = depth - p - 2 * i;
-      const real *from = x + 2 * i * ldx;
-      __builtin_prefetch(from + COLUMNS_AHEAD * ldx);
-      __builtin_prefetch(from + (COLUMNS_AHEAD + 1) * ldx);
-      t[i] = pair_lanes(_mm512_maskz_loadu_ps(left > 0 ? present : 0, from),
-                        _mm512_maskz_loadu_ps(left > 1 ? present : 0, from + ldx));
-    }
-    transpose16(t);
-    for (int r = 0; r < rows; r++) _mm512_storeu_si512(a + r * UNIT, t[r]);
+  __m512i t[UNIT];
+  UNROLL for (int i = 0; i < UNIT; i++) {
+    const real *from = x + 2 * i * ldx;
+    __builtin_prefetch(from + VALUES_AHEAD, 0, 2);
+    __builtin_prefetch(from + VALUES_AHEAD + ldx, 0, 2);
+    t[i] = pair_lanes(_mm512_maskz_loadu_ps(left > 2 * i ? present : 0, from),
+                      _mm512_maskz_loadu_ps(left > 2 * i + 1 ? present : 0, from + ldx));
   }
+  transpose16(t);
+  UNROLL for (int r = 0; r < ROWS; r++) if (r < rows) _mm512_storeu_si512(a + r * UNIT, t[r]);
 }
 
-static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  const ptrdiff_t lda = round_up(kern_ceil(depth, 2), UNIT);
-  for (int i = 0; i < m; i += ROWS)
-    pair_column_tile(kern_min(ROWS, m - i), depth, x + i, ldx, a + i * lda);
+/* Lines of x that follow one another are read at once. */
+static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
+                         uint32_t *a) {
+  for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx)
+    for (int i = 0; i < m; i += ROWS) {
+      const int rows = kern_min(ROWS, m - i);
+      uint32_t *to = a + i * pairs + (p0 + p / 2) * rows;
+      if (rows == ROWS && depth - p >= 2 * UNIT)
+        pair_column_unit(ROWS, 2 * UNIT, x + i, ldx, to);
+      else
+        pair_column_unit(rows, depth - p, x + i, ldx, to);
+    }
 }
 
 const Kernels16 kern_amx = {
