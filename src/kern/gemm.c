@@ -12,7 +12,8 @@
 #include "kern/panels.h"
 
 enum {
-  DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
+  DEPTH = 512,          /* inner steps a block: a panel of it stays in L2; */
+  PAGED_DEPTH = 1024,   /* where kern_paged(), which wait longer for rows of y that they add to */
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
   FEW_DEPTH = 64,       /* each of its blocks for all rows while the next is fetched; */
@@ -277,8 +278,9 @@ static bool is_narrow(const Forward *f) {
 }
 
 static int depth_of(const Forward *f) {
-  if (f->ldw) return kern_min(DEPTH, rows_cached(f->ldw));
-  return f->few && f->m > kernels()->mr ? FEW_DEPTH : DEPTH;
+  const int depth = kern_paged() ? PAGED_DEPTH : DEPTH;
+  if (f->ldw) return kern_min(depth, rows_cached(f->ldw));
+  return f->few && f->m > kernels()->mr ? FEW_DEPTH : depth;
 }
 
 static void forward(const Ctx *cx, Forward f) {
