@@ -142,6 +142,8 @@ table 'a reward without a name' 2 "${at}rewards: the name of entry 1 is number, 
 table 'a weight without end' 2 "${at}rewards\.r\.weight: got inf, .*" '' '{ name = "r", weight = 1 / 0, fn = function() return 1 end }'
 table 'an empty stop string' 2 "${at}sampling\.stop: item 1 is empty.*" 'train = { lr = 0 }, sampling = { stop = "", max_new_tokens = 6 },'
 table 'a top_p of nothing' 2 "${at}sampling\.top_p: got 0, .*" 'sampling = { top_p = 0, max_new_tokens = 6 },'
+table 'a KL coefficient that cannot grow' 2 "${at}schedule\.adaptive_kl\.initial: must be more than 0, got 0" \
+  'train = { kl = require("grpo.schedule").adaptive_kl { initial = 0, target = 0.01, horizon = 100 } },'
 
 # ---- scripts ---------------------------------------------------------------------------------------------------------
 refused 'a script that is not there' 3 'missing\.lua: .*[Nn]o such file.*' run missing.lua
