@@ -9,6 +9,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local live = require "grpo.live"
+local script = require "grpo.cli.script"
 local sorted_pairs = require "grpo.sorted"
 
 local fs = core.fs
@@ -19,11 +20,13 @@ Watch.__index = Watch
 
 -- ---- files --------------------------------------------------------------------------------
 
--- Modules that the script required and that are files: { [name] = path }; ours are not the user's.
-local function modules()
+-- Modules that the script required and that are files: { [name] = path }; ours are not the user's.  Without those that
+-- are known: a search opens what it finds, and that may be a pipe by now.
+local function modules(known)
   local list = {}
   for name in pairs(package.loaded) do
-    local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path)
+    local search = not (known and known[name]) and not name:find("^grpo%f[.\0]")
+    local path = search and package.searchpath(name, package.path)
     if path then list[name] = path end
   end
   return list
@@ -36,7 +39,7 @@ end
 -- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
 function reload.watch(tr, path)
   local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, seen = {}, looked = core.clock(),
-    values = {} }, Watch)
+    values = {}, source = "source", known = modules() }, Watch)
   for i, stage in ipairs(tr.experiment.stages) do watch.values[i] = reload.live_values(stage.config) end
   if watch.path then watch:remember() end
   return watch
@@ -52,6 +55,20 @@ end
 function Watch:remember()
   self.seen = {}
   for _, path in ipairs(self:files()) do self.seen[path] = look_at(path) end
+end
+
+-- Modules that a function has required since: kept with those that the script loaded, and watched like them.
+function Watch:meet()
+  for name, path in sorted_pairs(modules(self.known)) do
+    self.known[name] = path
+    if not script.saved[name] then self.tr.directory:save_module(self.source, name, path) end
+    if self.path then self.seen[path] = look_at(path) end
+  end
+end
+
+-- What runs now is kept in `source` of the run.
+function Watch:came_from(source)
+  self.source, self.known = source, modules()
 end
 
 -- Paths whose text is another than the one that was looked at last.
@@ -111,8 +128,7 @@ end
 -- Runs the script anew, with modules of its own (from `saved`, if given).  Returns the experiment and a function that
 -- brings the old modules back; they are back already when it fails.
 local function load_again(tr, path, saved)
-  local script, old, marks = require "grpo.cli.script", {}, {}
-  local names = modules()
+  local names, old, marks, kept = modules(), {}, {}, script.modules
   for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
   for name in pairs(names) do
     old[name], marks[name] = package.loaded[name], script.saved[name]
@@ -120,7 +136,7 @@ local function load_again(tr, path, saved)
   end
   local info, search, exit = tr.directory.info, package.path, os.exit
   local function undo()
-    package.path = search
+    package.path, script.modules = search, kept
     for name in pairs(names) do package.loaded[name], script.saved[name] = old[name], marks[name] end
   end
   os.exit = no_exit -- luacheck: ignore 122
@@ -188,6 +204,7 @@ end
 function Watch:again(e)
   local dir = self.tr.directory.dir .. "/" .. e.source
   self:apply((load_again(self.tr, dir .. "/main.lua", dir .. "/modules")))
+  self:came_from(e.source)
 end
 
 -- ---- the run's side ---------------------------------------------------------------------------
@@ -214,13 +231,16 @@ local function attempt(self, changed)
   require("grpo.events").add(tr, { kind = "reload", source = source, files = changed })
   self:apply(e)
   self:remember()
+  self:came_from(source)
 end
 
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
 function Watch:poll()
   local now, tr = core.clock(), self.tr
-  if not self.path or now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
+  if now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
   self.looked = now
+  self:meet()
+  if not self.path then return end
   local changed = self:changed()
   if #changed == 0 then return end
   local names = table.concat(changed, ", ")

@@ -53,15 +53,22 @@ local function loaded_modules()
   return list
 end
 
+local function save_module(to, name, path)
+  local target = ("%s/modules/%s.lua"):format(to, (name:gsub("%.", "/")))
+  must(fs.mkdirs(target:match("^(.*)/")))
+  must(fs.write(target, fs.read(path) or ""))
+end
+
 -- The script and every module it loaded, into the directory `to`: main.lua, modules/.
 function rundir.save_sources(to, script)
   must(fs.mkdirs(to .. "/modules"))
   must(fs.write(to .. "/main.lua", fs.read(script) or ""))
-  for _, module in ipairs(loaded_modules()) do
-    local target = to .. "/modules/" .. module.name:gsub("%.", "/") .. ".lua"
-    must(fs.mkdirs(target:match("^(.*)/")))
-    must(fs.write(target, fs.read(module.path) or ""))
-  end
+  for _, module in ipairs(loaded_modules()) do save_module(to, module.name, module.path) end
+end
+
+-- A module that was loaded later, beside the others of `source` within the run.
+function Run:save_module(source, name, path)
+  save_module(self.dir .. "/" .. source, name, path)
 end
 
 -- Keeps the script and its modules as they are now beside those of the beginning; returns where, within the run.

@@ -112,6 +112,25 @@ original
 "$GRPO" run --resume=late/exp-001 --quiet </dev/null >out 2>err
 result "and so does the next resume" "$([ "$(reward_at late 9)" = 3 ] && grep -q '"state": "finished"' late/exp-001/run.json || cat err)"
 
+# ---- a module that is first required inside a function ------------------------------------------------------------------------
+late() { cat >late.lua <<<'return function(text) return #text end'; }
+experiment lazy.lua 'train = { steps = 10, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 9 },
+  hooks = { on_step = function(m, tr)
+    if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
+    if tr.step_count == tonumber(os.getenv("EDIT") or 0) then os.execute(os.getenv("COMMAND")) end
+  end }' '{ name = "late", fn = function(text) return require("late")(text) end }'
+lazy() { "$GRPO" run lazy.lua --quiet --dir "$1" </dev/null >"$1.out" 2>"$1.err"; }
+late; lazy l1
+result "it is kept with the others" "$(diff late.lua l1/lazy-001/source/modules/late.lua 2>&1)"
+KILL=5 lazy l2; echo 'return function() return 9 end' >late.lua
+"$GRPO" run --resume=l2/lazy-001 --quiet </dev/null >/dev/null 2>err
+result "a resume takes it from there" "$(different l1/lazy-001 l2/lazy-001 | head -5; cat err)"
+late; EDIT=4 COMMAND='echo "return function() return 7 end" >late.lua' lazy l3
+result "and an edit of it is in force from the next step" "$(
+  rewards() { grep -oE '"reward": [-0-9.e]+' l3/lazy-001/metrics.jsonl | sed -n "$1p"; }
+  [ "$(rewards 5)" = '"reward": 7' ] && [ "$(rewards 4)" != '"reward": 7' ] && grep -q '^reloaded at step 4: .*late.lua$' l3.err || echo "no: $(cat l3.err)")"
+result "with its new text kept beside the first" "$(grep -q 'return 7' l3/lazy-001/source/reload-001/modules/late.lua && diff <(late; cat late.lua) l3/lazy-001/source/modules/late.lua || ls -R l3/lazy-001/source)"
+
 # ---- two stages: what was reloaded in the first is in force in the second, also when that one is resumed ---------------------
 experiment two.lua 'checkpoint = { every = 3, keep = 9 },
   stages = { { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3 } },
