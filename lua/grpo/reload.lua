@@ -96,14 +96,19 @@ local function compiles(paths)
 end
 
 -- The tests beside the changed files.
-local function tested(paths)
+local function tested(tr, paths)
+-- A file may read much data while it is loaded, so that only time is limited: what loops would stop the run.
+local function patience(tr)
+  return { seconds = tr.settings.limits.hook.seconds }
+end
+
   for _, path in ipairs(paths) do
     local beside = path:gsub("%.lua$", "_test.lua")
     if beside ~= path and fs.exists(beside) then
       local lines = {}
-      local result = require("grpo.test").run({ beside }, { list = fs.list, write = function(s)
-        lines[#lines + 1] = s
-      end })
+      local ok, result = core.limited(patience(tr), beside, require("grpo.test").run, { beside }, { list = fs.list,
+        write = function(s) lines[#lines + 1] = s end })
+      if not ok then error(result, 0) end
       if result.failed > 0 then
         errors.raise_plain("EARG", "%s: %d tests fail: %s", beside, result.failed,
           (table.concat(lines):match("FAILED ([^\n]*)") or "?"))
@@ -125,8 +130,8 @@ local function refuse_empty(old)
   end
 end
 
--- Runs the script anew, with modules of its own (from `saved`, if given).  Returns the experiment and a function that
--- brings the old modules back; they are back already when it fails.
+-- Runs the script anew, with modules of its own (from `saved`, if given, and then as long as it takes).  Returns the
+-- experiment and a function that brings the old modules back; they are back already when it fails.
 local function load_again(tr, path, saved)
   local names, old, marks, kept = modules(), {}, {}, script.modules
   for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
@@ -141,7 +146,8 @@ local function load_again(tr, path, saved)
   end
   os.exit = no_exit -- luacheck: ignore 122
   local ok, e = pcall(function()
-    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved })
+    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved,
+      limits = not saved and patience(tr) or nil })
     refuse_empty(old)
     return loaded
   end)
@@ -220,7 +226,7 @@ end
 local function attempt(self, changed)
   local tr = self.tr
   compiles(changed)
-  tested(changed)
+  tested(tr, changed)
   local e, undo = load_again(tr, self.path)
   local ok, problem = pcall(try_rewards, tr, e)
   if not ok then

@@ -92,6 +92,10 @@ refused comment 'echo "-- nothing yet" >reward.lua' ''
 cp exp.lua exp.saved
 refused exit 'sed -i "s/^return/os.exit(3) return/" exp.lua' 'os.exit'
 cp exp.saved exp.lua
+sed -i 's/^return grpo.experiment {$/&\n  limits = { hook = { seconds = 1 } },/' exp.lua
+refused loop "$(edit 'while true do end')" 'exp.lua.*took longer than 1 seconds'
+refused test 'echo "it(\"loops\", function() while true do end end)" >reward_test.lua; echo >>reward.lua' 'reward_test.lua.*took longer than 1 seconds'
+cp exp.saved exp.lua
 original
 EDIT=4 COMMAND=': >reward.lua' run empty
 result "an empty file is one that is being written: nothing happens yet" "$([ ! -e empty/exp-001/events.jsonl ] && grep -q '"state": "finished"' empty/exp-001/run.json && ! grep -q reloaded empty.err || cat empty.err)"

@@ -67,8 +67,8 @@ local function watched(args)
   return view, asked
 end
 
--- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: for take_modules.
--- Returns the Experiment.
+-- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: for take_modules;
+-- limits: of running it, none without.  Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = o.text
@@ -94,7 +94,8 @@ function script.load(path, o)
   script.strict()
   if not core.is_guest() then math.randomseed(0) end -- rows made of random numbers are the same in every run
   script.take_modules(o.modules)
-  local ok, result = core.protected(chunk)
+  local ok, result
+  if o.limits then ok, result = core.limited(o.limits, path, chunk) else ok, result = core.protected(chunk) end
   if not ok then
     if type(result) ~= "table" or result.code == nil or result.code == "ESCRIPT" then
       local e = core.error("EARG", tostring(result))
