@@ -39,8 +39,10 @@ end
 -- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
 function reload.watch(tr, path)
   local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, seen = {}, looked = core.clock(),
-    values = {}, source = "source", known = modules() }, Watch)
-  for i, stage in ipairs(tr.experiment.stages) do watch.values[i] = reload.live_values(stage.config) end
+    values = {}, fixed = {}, source = "source", known = modules() }, Watch)
+  for i, stage in ipairs(tr.experiment.stages) do
+    watch.values[i], watch.fixed[i] = reload.live_values(stage.config), reload.fixed_values(stage)
+  end
   if watch.path then watch:remember() end
   return watch
 end
@@ -95,13 +97,13 @@ local function compiles(paths)
   end
 end
 
--- The tests beside the changed files.
-local function tested(tr, paths)
 -- A file may read much data while it is loaded, so that only time is limited: what loops would stop the run.
 local function patience(tr)
   return { seconds = tr.settings.limits.hook.seconds }
 end
 
+-- The tests beside the changed files.
+local function tested(tr, paths)
   for _, path in ipairs(paths) do
     local beside = path:gsub("%.lua$", "_test.lua")
     if beside ~= path and fs.exists(beside) then
@@ -179,6 +181,66 @@ function reload.live_values(config)
   return values
 end
 
+-- ---- what stays ---------------------------------------------------------------------------
+
+-- Options that a reload changes in its own ways, or that change nothing that is seen.
+local taken_over = { rewards = true, stages = true, threads = true, ["eval.metric"] = true }
+
+-- What a value says, as text; of a function its source.  Deeper than options are it may be anything.
+local function said(value, depth)
+  local meta = getmetatable(value)
+  if type(value) == "function" then
+    local info, lines, n = debug.getinfo(value, "S"), {}, 0
+    for line in ((fs.read(info.source:sub(2)) or "") .. "\n"):gmatch("([^\n]*)\n") do
+      n = n + 1
+      if n >= info.linedefined and n <= info.lastlinedefined then lines[#lines + 1] = line end
+    end
+    return table.concat(lines, "\n")
+  elseif type(value) == "table" and not meta then
+    local fields = {}
+    for k, v in pairs(depth < 5 and value or {}) do
+      if type(k) ~= "table" then fields[#fields + 1] = tostring(k) .. "=" .. said(v, depth + 1) end
+    end
+    table.sort(fields)
+    return "{" .. table.concat(fields, ",") .. "}"
+  elseif type(value) == "table" or type(value) == "userdata" then
+    return type(meta) == "table" and meta.__tostring and tostring(value) or "an object"
+  end
+  return type(value) .. " " .. tostring(value)
+end
+
+-- What the script says of a stage's options that a running run cannot change: { [path] = text }.
+function reload.fixed_values(stage)
+  local values, sections = {}, {}
+  for _, row in ipairs(core.options()) do sections[row.path:match("^(.*)%.") or ""] = true end
+  for _, row in ipairs(core.options()) do
+    local fixed = not (row.live or sections[row.path] or taken_over[row.path] or row.path:find("^hooks%."))
+    local origin = fixed and stage.origins[row.path]
+    if origin and origin ~= "command line" then values[row.path] = said(get(stage.config, row.path), 0) end
+  end
+  return values
+end
+
+-- Options that the new script says otherwise than the one that the run began with.
+function Watch:unheard(e)
+  local names, stages = {}, self.tr.experiment.stages
+  if #stages ~= #e.stages then names.stages = true end
+  for i = math.max(1, self.tr.stage_index), math.min(#stages, #e.stages) do
+    if stages[i].kind ~= e.stages[i].kind then
+      names.stages = true
+    else
+      local old, new = self.fixed[i], reload.fixed_values(e.stages[i])
+      for path in pairs(old) do names[path] = names[path] or old[path] ~= new[path] or nil end
+      for path in pairs(new) do names[path] = names[path] or old[path] ~= new[path] or nil end
+    end
+  end
+  local list = {}
+  for name in sorted_pairs(names) do list[#list + 1] = name end
+  return table.concat(list, ", ")
+end
+
+-- ---- taking over --------------------------------------------------------------------------
+
 local function same(a, b)
   if type(a) == "table" and type(b) == "table" then return core.json_encode(a) == core.json_encode(b) end
   return a == b and type(a) ~= "function"
@@ -238,6 +300,7 @@ local function attempt(self, changed)
   self:apply(e)
   self:remember()
   self:came_from(source)
+  return self:unheard(e)
 end
 
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
@@ -250,9 +313,12 @@ function Watch:poll()
   local changed = self:changed()
   if #changed == 0 then return end
   local names = table.concat(changed, ", ")
-  local ok, err = core.protected(attempt, self, changed)
+  local ok, result = core.protected(attempt, self, changed)
   local text = ok and ("reloaded at step %d: %s"):format(tr.step_count, names)
-    or ("not reloaded, the old code goes on: %s"):format(tostring(err):match("^[^\n]*"))
+    or ("not reloaded, the old code goes on: %s"):format(tostring(result):match("^[^\n]*"))
+  if ok and result ~= "" then
+    text = ("%s; these wait for another run: %s"):format(text, result)
+  end
   tr.view:line(text)
   tr.directory:note(text)
 end

@@ -96,6 +96,17 @@ sed -i 's/^return grpo.experiment {$/&\n  limits = { hook = { seconds = 1 } },/'
 refused loop "$(edit 'while true do end')" 'exp.lua.*took longer than 1 seconds'
 refused test 'echo "it(\"loops\", function() while true do end end)" >reward_test.lua; echo >>reward.lua' 'reward_test.lua.*took longer than 1 seconds'
 cp exp.saved exp.lua
+# what a run cannot change is named; what the reload does change, what was moved, and what the command line says is not
+sed -i 's/^  data = {/&\n    prompt = function(row)\n      return row.prompt\n    end,/' exp.lua
+cp exp.lua exp.prompt
+fixed() { # NAME COMMAND WANT: what stays
+  original; cp exp.prompt exp.lua; EDIT=4 COMMAND=$2 run "$1"
+  result "what stays as it was: $1" "$(diff <(grep reloaded "$1.err" | grep -oE ';.*') <([ -z "$3" ] || echo "; these wait for another run: $3") || cat "$1.err")"
+}
+fixed several "sed -i 's/group_size = 4/group_size = 8/; s/prompts_per_step = 2/prompts_per_step = 4/; s/lr = require/lr = 2 * require/' exp.lua" 'sampling.group_size, train.prompts_per_step'
+fixed function "sed -i 's/return row.prompt/return row.prompt .. row.prompt/' exp.lua" data.prompt
+fixed nothing "sed -i '1i -- a comment, and lines that move' exp.lua" ''
+cp exp.saved exp.lua
 original
 EDIT=4 COMMAND=': >reward.lua' run empty
 result "an empty file is one that is being written: nothing happens yet" "$([ ! -e empty/exp-001/events.jsonl ] && grep -q '"state": "finished"' empty/exp-001/run.json && ! grep -q reloaded empty.err || cat empty.err)"
