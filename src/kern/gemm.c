@@ -21,6 +21,7 @@ enum {
   AHEAD_IN_PAGE = 12,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this; */
+  WIDER = 4,            /* outputs a row: more, and threads share outputs rather than rows */
   KEPT_ROWS = 32,       /* outputs of so many rows */
   KEPT_COLS = 192,      /* and columns are made side by side */
   L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
@@ -146,6 +147,7 @@ static bool readable(int n, ptrdiff_t ld) {
 typedef struct Forward {
   int m, n, k, depth, rows, panels; /* a chunk's rows and panels */
   int row_chunks, ng;               /* groups a panel */
+  int parts;                        /* of the row chunks, one after another: each of a thread's own */
   const real *x;
   ptrdiff_t ldx, ldy;
   const real *w; /* packed, */
@@ -236,13 +238,16 @@ static void forward_kept(const Forward *f, int p0, int p1) {
 static void forward_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Forward *f = arg;
-  const int p0 = chunk / f->row_chunks * f->panels;
-  const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
+  const int panels = panels_of(f->n, f->ng), col_chunks = kern_ceil(panels, f->panels);
+  const int part = ((chunk / col_chunks + 1) * f->parts - 1) / f->row_chunks;
+  const int first = part * f->row_chunks / f->parts;
+  const int some = (part + 1) * f->row_chunks / f->parts - first, at = chunk - first * col_chunks;
+  const int p0 = at / some * f->panels, p1 = kern_min(p0 + f->panels, panels);
   if (f->few && !f->add && f->m <= kern_min(f->rows, KEPT_ROWS) && p1 > p0 + 1 &&
       (p1 - p0) * f->ng * GROUP <= KEPT_COLS)
     forward_kept(f, p0, p1);
   else
-    forward_panels(f, chunk % f->row_chunks * f->rows, p0, p1);
+    forward_panels(f, (first + at % some) * f->rows, p0, p1);
 }
 
 /* ---- forward to so few outputs that they fill half a vector: rows of x become the vectors ---- */
@@ -296,6 +301,7 @@ static void forward(const Ctx *cx, Forward f) {
   if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
     f.rows = kern_min(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = kern_ceil(f.m, f.rows);
+  f.parts = f.few || f.m <= f.n / WIDER ? 1 : kern_min(f.row_chunks, pool_threads(cx->pool));
   f.depth = even_piece(f.k, depth_of(&f));
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
