@@ -12,14 +12,17 @@
 #include "kern/panels.h"
 
 enum {
-  DEPTH = 512,          /* inner steps a block: a panel of it stays in L2 */
+  DEPTH = 512,          /* inner steps a block: a panel of it stays in L2; */
+  PAGED_DEPTH = 1024,   /* where kern_paged(), which wait longer for rows of y that they add to */
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
-  FEW_DEPTH = 128,      /* each of its blocks for all rows while the next is fetched; */
+  FEW_DEPTH = 64,       /* each of its blocks for all rows while the next is fetched; */
   AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead, */
-  AHEAD_IN_PAGE = 16,   /* or so many, where kern_paged() */
+  AHEAD_IN_PAGE = 12,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
-  FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this */
+  FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this; */
+  KEPT_ROWS = 32,       /* outputs of so many rows */
+  KEPT_COLS = 192,      /* and columns are made side by side */
   L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
   MANY_CHUNKS = 32,     /* but rather so many chunks */
   PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
@@ -149,7 +152,8 @@ typedef struct Forward {
   ptrdiff_t ldw; /* or 0 < ldw: [k, n], read where it is */
   const real *bias;
   const LowRank *low;
-  real *y;
+  real *y; /* of columns from first_col on */
+  int first_col;
   bool add, few;
   int threads; /* for a guess only */
 } Forward;
@@ -188,7 +192,7 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   const int width = (panels_first(f->n, f->ng, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
   const ptrdiff_t step = f->ldw ? f->ldw : width;
-  real *y = f->y + r0 * f->ldy + at;
+  real *y = f->y + r0 * f->ldy + (at - f->first_col);
   const real *x = f->x + r0 * f->ldx + k0;
   const real *w = f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step;
   const bool add = f->add || k0 > 0;
@@ -202,12 +206,8 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
 }
 
-static void forward_chunk(void *arg, int chunk, int worker) {
-  (void)worker;
-  const Forward *f = arg;
-  const int r0 = chunk % f->row_chunks * f->rows, rows = kern_min(f->rows, f->m - r0);
-  const int p0 = chunk / f->row_chunks * f->panels;
-  const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
+static void forward_panels(const Forward *f, int r0, int p0, int p1) {
+  const int rows = kern_min(f->rows, f->m - r0);
   const int together = f->few ? 1 : p1 - p0; /* panels that take turns */
   for (int p = p0; p < p1; p += together) {
     int k0 = 0;
@@ -218,6 +218,33 @@ static void forward_chunk(void *arg, int chunk, int worker) {
       k0 += f->depth;
     } while (k0 < f->k);
   }
+}
+
+/* The outputs of some panels side by side, and then to where they belong.  Each panel's to y, some lines in
+ * rows far apart, would slow the stream of weights by a fifth. */
+static void forward_kept(const Forward *f, int p0, int p1) {
+  _Alignas(64) real kept[KEPT_ROWS * KEPT_COLS];
+  const int at = panels_first(f->n, f->ng, p0) * GROUP;
+  const int cols = kern_min(f->n, panels_first(f->n, f->ng, p1) * GROUP) - at;
+  Forward g = *f;
+  g.y = kept;
+  g.ldy = KEPT_COLS;
+  g.first_col = at;
+  forward_panels(&g, 0, p0, p1);
+  for (int i = 0; i < f->m; i++)
+    memcpy(f->y + i * f->ldy + at, kept + i * KEPT_COLS, sizeof(real) * (size_t)cols);
+}
+
+static void forward_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Forward *f = arg;
+  const int p0 = chunk / f->row_chunks * f->panels;
+  const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
+  if (f->few && !f->add && f->m <= kern_min(f->rows, KEPT_ROWS) && p1 > p0 + 1 &&
+      (p1 - p0) * f->ng * GROUP <= KEPT_COLS)
+    forward_kept(f, p0, p1);
+  else
+    forward_panels(f, chunk % f->row_chunks * f->rows, p0, p1);
 }
 
 /* ---- forward to so few outputs that they fill half a vector: rows of x become the vectors ---- */
@@ -253,8 +280,9 @@ static bool is_narrow(const Forward *f) {
 }
 
 static int depth_of(const Forward *f) {
-  if (f->ldw) return kern_min(DEPTH, rows_cached(f->ldw));
-  return f->few && f->m > kernels()->mr ? FEW_DEPTH : DEPTH;
+  const int depth = kern_paged() ? PAGED_DEPTH : DEPTH;
+  if (f->ldw) return kern_min(depth, rows_cached(f->ldw));
+  return f->few && f->m > kernels()->mr ? FEW_DEPTH : depth;
 }
 
 static void forward(const Ctx *cx, Forward f) {

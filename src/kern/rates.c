@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -13,7 +14,8 @@
 #include "kern/matrix.h"
 
 enum {
-  READ_BYTES = 256 << 20, /* several times a last-level cache */
+  READ_LEAST = 256 << 20, /* bytes, or twice the last-level cache, */
+  READ_MOST = 1 << 30,    /* up to so many */
   READ_CHUNK = 1 << 16    /* reals a chunk */
 };
 
@@ -277,12 +279,24 @@ static void read_all(void *arg) {
   pool_run(r->cx->pool, r->chunks, read_chunk, r);
 }
 
+/* No cache holds them; a server's last-level cache of hundreds of megabytes would hold a fixed few. */
+static int chunks_to_read(void) {
+  long bytes = READ_LEAST;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE), room = (long)(mem_available() / 4);
+  if (2 * cache > bytes) bytes = 2 * cache < READ_MOST ? 2 * cache : READ_MOST;
+  if (bytes > READ_LEAST && bytes > room) bytes = room > READ_LEAST ? room : READ_LEAST;
+#endif
+  return (int)(bytes / (long)sizeof(real) / READ_CHUNK);
+}
+
 Status rate_read(const Ctx *cx, double seconds, Rate *bytes) {
-  Reading r = {.cx = cx, .chunks = (int)(READ_BYTES / sizeof(real) / READ_CHUNK)};
-  r.x = mem_alloc_aligned(READ_BYTES);
-  if (!r.x) return fail(GRPO_ENOMEM, "bench: no memory for %d bytes", (int)READ_BYTES);
-  memset(r.x, 0, READ_BYTES); /* pages of our own */
-  *bytes = best_rate(cx, read_all, &r, READ_BYTES, seconds);
+  Reading r = {.cx = cx, .chunks = chunks_to_read()};
+  const size_t size = (size_t)r.chunks * READ_CHUNK * sizeof(real);
+  r.x = mem_alloc_aligned(size);
+  if (!r.x) return fail(GRPO_ENOMEM, "bench: no memory for %zu bytes", size);
+  memset(r.x, 0, size); /* pages of our own */
+  *bytes = best_rate(cx, read_all, &r, (double)size, seconds);
   mem_free_aligned(r.x);
   give_back();
   return GRPO_OK;
