@@ -388,6 +388,36 @@ TEST(a_row_alone_has_the_bits_it_has_in_company) {
   mode = COMPUTE_F32, kern_select(NULL);
 }
 
+static void make_tiny(Group *g, float scale) {
+  const int qw = q_width(&g->s), kw = kv_width(&g->s);
+  for (int i = 0; i < g->rows * qw; i++) g->q[i] *= scale;
+  for (int i = 0; i < g->rows * kw; i++) g->k[i] *= scale;
+  for (int i = 0; i < g->nspans; i++) {
+    const KvSeg *seg = g->spans[i].own;
+    kv_store(&g->s, seg, 0, seg->len, g->k + seg->row0 * kw, kw, g->v + seg->row0 * kw, kw);
+  }
+}
+
+/* Where products are subnormal, or just not: some CPUs' tiles take them for zeros. */
+TEST(subnormal_products_are_the_same_alone) {
+  static const AttnShape s = {4, 4, 64, 1e38f, 0, 0, false, 0, COMPUTE_F32};
+  for (int p = 0; p < NCASES; p++) {
+    if (!use_case(p)) continue;
+    Group *g = new_group(s, 3, (int[]){37, 40, 70});
+    float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
+    Ctx cx = {NULL, &arena, COMPUTE_F32};
+    int wrong = 0;
+    make_tiny(g, 1e-19f);
+    forward(&cx, g->o, g);
+    for (int i = 0; i < g->nspans; i++)
+      for (int r = 0; r < g->spans[i].n; r++)
+        wrong += !alone_is_the_same(&cx, g, &g->spans[i], r, o, lse);
+    CHECK(wrong == 0);
+    free(o), free(lse), free_group(g);
+  }
+  mode = COMPUTE_F32, kern_select(NULL);
+}
+
 /* The prompt's keys, then the completion's, in one segment. */
 static void check_without_prefix(const Ctx *cx, const Group *g, const AttnSpan *sp) {
   const int plen = sp->prefix->len, qw = q_width(&g->s), kw = kv_width(&g->s), ow = o_width(&g->s);
