@@ -9,28 +9,36 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 
-/* One word hands out the work of a region: its number in the upper half, the
+/* Each worker begins with a share of a region's chunks that follow one another, the same share of every
+ * region: what it wrote in one is in its cache in the next.  Then it helps the others.
+ *
+ * One word hands out a share: the region's number in the upper half, the
  * chunks not yet taken in the lower.  Taking one is a compare-and-swap of the
  * whole word, so a worker that wakes late, when the region is over, cannot take
  * anything: it finds no chunks left or another region's number.  Whoever did
  * take a chunk may read fn, arg and nchunks: the region cannot end before. */
+typedef struct Share {
+  _Alignas(64) atomic_uint_fast64_t ticket;
+} Share;
+
 struct Pool {
   _Alignas(64) atomic_uint generation; /* +1 per region; workers wait on it */
-  _Alignas(64) atomic_uint_fast64_t ticket;
-  _Alignas(64) atomic_int remaining; /* chunks not yet finished */
+  _Alignas(64) atomic_int remaining;   /* chunks not yet finished */
   atomic_int sleeping;
   atomic_bool stop;
   PoolFn fn;
   void *arg;
   int nchunks;
   int threads;
-  pthread_t thread[]; /* threads - 1 workers */
+  pthread_t *thread; /* threads - 1 workers */
+  Share share[];
 };
 
 typedef struct Start {
@@ -59,20 +67,30 @@ static void futex(atomic_uint *word, int op, unsigned value) {
   syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-/* Take chunks of region `generation` until none is left. */
+/* the first chunk of a worker's share */
+static int share_start(const Pool *p, int worker) {
+  return (int)((int64_t)p->nchunks * worker / p->threads);
+}
+
+/* Take chunks of a share of region `generation` until none is left. */
+static void work_on(Pool *p, unsigned generation, int share, int worker) {
+  atomic_uint_fast64_t *ticket = &p->share[share].ticket;
+  uint64_t t = atomic_load_explicit(ticket, memory_order_acquire);
+  while ((unsigned)(t >> 32) == generation && (uint32_t)t) {
+    if (!atomic_compare_exchange_weak_explicit(ticket, &t, t - 1, memory_order_acq_rel,
+                                               memory_order_acquire))
+      continue;
+    p->fn(p->arg, share_start(p, share + 1) - (int)(uint32_t)t, worker);
+    atomic_fetch_sub_explicit(&p->remaining, 1, memory_order_release);
+    t = atomic_load_explicit(ticket, memory_order_acquire);
+  }
+}
+
 static void work(Pool *p, unsigned generation, int worker) {
+  const int threads = p->threads;
   inside = p;
   inside_as = worker;
-  for (;;) {
-    uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
-    const uint32_t left = (uint32_t)t;
-    if ((unsigned)(t >> 32) != generation || left == 0) break;
-    if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel,
-                                               memory_order_relaxed))
-      continue;
-    p->fn(p->arg, p->nchunks - (int)left, worker);
-    atomic_fetch_sub_explicit(&p->remaining, 1, memory_order_release);
-  }
+  for (int i = 0; i < threads; i++) work_on(p, generation, (worker + i) % threads, worker);
   inside = NULL;
 }
 
@@ -137,9 +155,12 @@ Status pool_new(Pool **out, int threads) {
   *out = NULL;
   if (threads == 0) threads = pool_cores();
   if (threads < 1 || threads > 1024) return fail(GRPO_EARG, "threads: %d, want 1 to 1024", threads);
-  Pool *p = mem_alloc_aligned(sizeof *p + sizeof(pthread_t) * (size_t)threads);
+  const size_t size = sizeof(Pool) + sizeof(Share) * (size_t)threads;
+  Pool *p = mem_alloc_aligned(size + sizeof(pthread_t) * (size_t)threads);
   if (!p) return fail(GRPO_ENOMEM, "thread pool");
-  *p = (Pool){.threads = 1};
+  memset(p, 0, size);
+  p->threads = 1;
+  p->thread = (pthread_t *)(void *)((char *)p + size);
   for (int i = 1; i < threads; i++) {
     if (start_thread(p, i) != 0) {
       pool_free(p);
@@ -184,7 +205,10 @@ void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg) {
   p->nchunks = nchunks;
   atomic_store_explicit(&p->remaining, nchunks, memory_order_relaxed);
   const unsigned g = atomic_load(&p->generation) + 1;
-  atomic_store_explicit(&p->ticket, (uint64_t)g << 32 | (uint32_t)nchunks, memory_order_release);
+  for (int i = 0; i < p->threads; i++)
+    atomic_store_explicit(&p->share[i].ticket,
+                          (uint64_t)g << 32 | (uint32_t)(share_start(p, i + 1) - share_start(p, i)),
+                          memory_order_release);
   atomic_store(&p->generation, g);
   if (atomic_load(&p->sleeping)) futex(&p->generation, FUTEX_WAKE, INT_MAX);
   work(p, g, 0);

@@ -1,7 +1,8 @@
 /* pool.h - the engine's one thread pool.
  *
  * Work is cut into chunks whose number depends on the size of the work only,
- * never on the number of threads, so results do not either.  Idle workers spin
+ * never on the number of threads, so results do not either.  A worker takes chunks that follow one
+ * another, of the same part of each region, before it helps the others.  Idle workers spin
  * for some 50 microseconds and then sleep on a futex.  Regions do not nest: a
  * chunk that starts one runs it alone.  A region never allocates.  One thread
  * at a time may start regions of a pool.

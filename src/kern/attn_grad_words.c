@@ -149,7 +149,7 @@ static void pair_units(const Grad *g, int n, const real *x, uint32_t *words, uin
     kernels16()->pair_row(g->hd16, x + i * g->hd16, words);
     memset(words + half, 0, sizeof *words * (size_t)(ld - half));
   }
-  kernels16()->pair_columns(g->hd16, n, x, g->hd16, columns);
+  kernels16()->pair_columns(g->hd16, n, x, g->hd16, n / 2, 0, columns);
 }
 
 static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int rows) {

@@ -226,8 +226,9 @@ typedef struct Kernels16 {
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
   /* Halves of k words become x, the others stay; whole groups are written. */
   void (*half_row)(int k, bool high, const real *x, uint32_t *words);
-  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx,
-                       uint32_t *a); /* [depth, m] */
+  /* x [depth, m]: pairs p0 on (whole units) of a, of which a row is `pairs` */
+  void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
+                       uint32_t *a);
   /* one group of b from x [depth, cols], cols <= GROUP */
   void (*pair_group)(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b);
   /* the same from compact weights, as Kernels.widen_* makes reals; depth of NF4: even; f32: steps are

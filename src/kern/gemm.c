@@ -155,11 +155,10 @@ typedef struct Forward {
   real *y; /* of columns from first_col on */
   int first_col;
   bool add, few;
-  int threads; /* for a guess only */
 } Forward;
 
-/* What is fetched with panel p's block at k0: the one that is multiplied after it.  Of a chunk's last a
- * guess: all threads take chunks at one pace. */
+/* What is fetched with panel p's block at k0: the one that is multiplied after it, most likely in the
+ * next chunk if it is a chunk's last. */
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
   const bool lone = f->m <= kernels()->mr;
@@ -167,7 +166,6 @@ static const real *block_after(const Forward *f, int p, int k0, int p1) {
   if (lone || k0 + step < f->k)
     return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
   p++;
-  if (p == p1) p += (f->threads - 1) * f->panels;
   if (p >= panels_of(f->n, f->ng) || (p >= p1 && f->row_chunks > 1)) return NULL;
   return f->w + (size_t)(panels_first(f->n, f->ng, p) * GROUP) * (size_t)f->k;
 }
@@ -293,7 +291,6 @@ static void forward(const Ctx *cx, Forward f) {
     return;
   }
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
-  f.threads = pool_threads(cx->pool);
   f.few = !f.ldw && f.m <= FEW;
   f.rows = round_up(even_piece(f.m, ROWS), 8);
   if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */

@@ -22,12 +22,13 @@ enum {
   LONG = 1024,          /* the same for few rows */
   ONE_TILE = 8,         /* rows at most that are one tile, */
   STREAM = 32,          /* that panels come from memory for */
+  WIDER = 4,            /* outputs a row: more, and threads share rows rather than outputs */
   PANELS = 4,           /* at most, that share a chunk's rows of a */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
   NEAR = 1 << 16,       /* words of a chunk's rows of a that stay in L2 */
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
-  PAIR_TILES = 2,        /* tiles of columns: whole lines of memory */
+  PAIR_STEPS = 32,       /* inner steps a chunk of what is paired by columns: whole units */
   UNPACK_STEPS = 64,
   TURNS_AHEAD = 2 /* groups of outputs fetched ahead of being turned */
 };
@@ -39,7 +40,7 @@ typedef struct Product {
   int padded;              /* pairs of a, in whole units */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
-  int row_chunks, threads;
+  int row_chunks, col_chunks;
   Source source;
   const Matrix *w;       /* COMPACT, TURNED */
   const uint32_t *a, *b; /* b: PACKED */
@@ -166,18 +167,26 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   if (p0 + pairs == q->pairs) low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
+/* A thread's chunks follow one another and are to have little in common with another's: its own rows, or
+ * its own panels of a weight that is so much wider that it had better be read once. */
+static bool by_rows(const Product *q) { return q->m > q->n / WIDER; }
+static int row_chunk(const Product *q, int chunk) {
+  return by_rows(q) ? chunk / q->col_chunks : chunk % q->row_chunks;
+}
+static int first_panel(const Product *q, int chunk) {
+  return (by_rows(q) ? chunk % q->col_chunks : chunk / q->row_chunks) * q->panels;
+}
+
 static void chunk_of(void *arg, int chunk, int worker) {
   const Product *q = arg;
-  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
-  const int first = chunk / q->row_chunks * q->panels;
-  const int last = kern_min(first + q->panels, panel_count(q));
+  const int r0 = row_chunk(q, chunk) * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int first = first_panel(q, chunk), last = kern_min(first + q->panels, panel_count(q));
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
   for (int p = first; p < last; p += together) {
     const int end = kern_min(p + together, last);
-    /* after this chunk: about where the other threads are, and as far on */
-    const int later = end < last ? end : (chunk + q->threads) / q->row_chunks * q->panels;
+    const int later = end < last ? end : first_panel(q, chunk + 1);
     for (int p0 = 0; p0 < q->pairs; p0 += q->step)
       for (int i = p; i < end; i++) {
         const int after = p0 + q->step;
@@ -215,48 +224,52 @@ static Status run(const Ctx *cx, Product *q, const char *what) {
   const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared =
       kern_min(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
-  q->threads = pool_threads(cx->pool);
   q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
-  pool_run(cx->pool, q->row_chunks * kern_ceil(panels, q->panels), chunk_of, q);
+  q->col_chunks = kern_ceil(panels, q->panels);
+  pool_run(cx->pool, q->row_chunks * q->col_chunks, chunk_of, q);
   return GRPO_OK;
 }
 
 /* ---- a: tiles of rows, in pairs of inner steps, block after block of a chunk ---- */
 typedef struct Operand {
-  int m, depth, rows, step, tiles; /* rows, step: of a product's chunk; tiles: of a chunk here */
+  int m, depth, rows, step; /* rows, step: of a product's chunk */
+  int tiles, span, parts;   /* of a chunk here: tiles, and inner steps; tiles are so many parts */
   const real *x;
   ptrdiff_t ldx;
   bool columns; /* x is [depth, m] */
   uint32_t *out;
 } Operand;
 
-/* The tile from row r on, two of columns where whole lines of memory can be had; rows done. */
-static int pair_tile(const Operand *o, int r, int end) {
+/* Inner steps k0 .. k1 - 1 of tiles from row r on, to `end` or that of a product's chunk; rows done. */
+static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
   const int mr = kernels16()->mr, r0 = r / o->rows * o->rows, chunk = kern_min(o->rows, o->m - r0);
   const int left = chunk - (r - r0);
   if (r > r0 && left < mr) return mr; /* went with the tile before it */
-  const bool two = o->columns && r + 2 * mr <= end && (left >= 3 * mr || left == 2 * mr);
-  const int rows = two ? 2 * mr : left >= 2 * mr ? mr : left;
+  const int some = kern_min(end - r, left), rows = left - some < mr ? left : some;
   uint32_t *first = o->out + (ptrdiff_t)r0 * padded(kern_ceil(o->depth, 2));
-  for (int k0 = 0; k0 < o->depth; k0 += 2 * o->step) {
-    const int depth = kern_min(2 * o->step, o->depth - k0);
-    uint32_t *out =
-        first + (ptrdiff_t)(k0 / 2) * chunk + (ptrdiff_t)(r - r0) * padded(kern_ceil(depth, 2));
+  for (int k = k0, depth; k < k1; k += depth) {
+    const int block = k - k % (2 * o->step);
+    const int pairs = kern_ceil(kern_min(2 * o->step, o->depth - block), 2);
+    uint32_t *out = first + (ptrdiff_t)(block / 2) * chunk + (ptrdiff_t)(r - r0) * padded(pairs);
+    depth = kern_min(k1, block + 2 * o->step) - k;
     if (o->columns)
-      kernels16()->pair_columns(rows, depth, o->x + k0 * o->ldx + r, o->ldx, out);
+      kernels16()->pair_columns(rows, depth, o->x + k * o->ldx + r, o->ldx, padded(pairs),
+                                (k - block) / 2, out);
     else
-      kernels16()->pair_rows(rows, depth, o->x + r * o->ldx + k0, o->ldx, out);
+      kernels16()->pair_rows(rows, depth, o->x + r * o->ldx + k, o->ldx, out);
   }
-  return two ? rows : mr;
+  return round_up(rows, mr);
 }
 
 static void operand_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Operand *o = arg;
-  const int rows = o->tiles * kernels16()->mr, end = kern_min(o->m, (chunk + 1) * rows);
-  for (int r = chunk * rows; r < end;) r += pair_tile(o, r, end);
+  const int rows = o->tiles * kernels16()->mr, part = chunk % o->parts;
+  const int k0 = chunk / o->parts * o->span, k1 = kern_min(o->depth, k0 + o->span);
+  const int end = kern_min(o->m, (part + 1) * rows);
+  for (int r = part * rows; r < end;) r += pair_tiles(o, r, end, k0, k1);
 }
 
 /* q's a from x, [m, depth], or with `columns` [depth, m] */
@@ -267,9 +280,11 @@ static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdif
   o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
   if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
-  const int tiles = kern_ceil(q->m, kernels16()->mr);
-  o.tiles = round_up(PAIR_VALUES / (kernels16()->mr * (depth + 1)) + 1, columns ? PAIR_TILES : 1);
-  pool_run(cx->pool, kern_ceil(tiles, o.tiles), operand_chunk, &o);
+  const int mr = kernels16()->mr, tiles = kern_ceil(q->m, mr);
+  o.span = columns ? PAIR_STEPS : depth;
+  o.tiles = PAIR_VALUES / (mr * (o.span + 1)) + 1;
+  o.parts = kern_ceil(tiles, o.tiles);
+  pool_run(cx->pool, o.parts * kern_ceil(depth, o.span), operand_chunk, &o);
   return GRPO_OK;
 }
 
@@ -332,7 +347,7 @@ Status product16_dx_turned(const Ctx *cx, int m, const Matrix *turned, const rea
 }
 
 typedef struct Columns {
-  int m, k, groups; /* groups a chunk */
+  int m, k, groups, parts; /* groups a chunk, of which there are so many parts */
   const real *x;
   ptrdiff_t ldx;
   uint32_t *out;
@@ -341,10 +356,12 @@ typedef struct Columns {
 static void columns_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Columns *j = arg;
-  const int last = kern_min(kern_ceil(j->k, GROUP), (chunk + 1) * j->groups);
-  for (int g = chunk * j->groups; g < last; g++)
-    kernels16()->pair_group(j->m, kern_min(GROUP, j->k - g * GROUP), j->x + g * GROUP, j->ldx,
-                            j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP);
+  const int part = chunk % j->parts, k = chunk / j->parts * PAIR_STEPS;
+  const int last = kern_min(kern_ceil(j->k, GROUP), (part + 1) * j->groups);
+  for (int g = part * j->groups; g < last; g++)
+    kernels16()->pair_group(kern_min(PAIR_STEPS, j->m - k), kern_min(GROUP, j->k - g * GROUP),
+                            j->x + k * j->ldx + g * GROUP, j->ldx,
+                            j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP + k / 2 * GROUP);
 }
 
 Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
@@ -354,11 +371,12 @@ Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_
   q.add = add;
   q.bgs = (ptrdiff_t)q.pairs * GROUP;
   cut(&q);
-  Columns j = {m, k, PAIR_VALUES / (GROUP * m) + 1, x, ldx, NULL};
+  Columns j = {m, k, PAIR_VALUES / (GROUP * PAIR_STEPS) + 1, 0, x, ldx, NULL};
+  j.parts = kern_ceil(kern_ceil(k, GROUP), j.groups);
   const int groups = kern_ceil(k, GROUP);
   q.b = j.out = arena_alloc(cx->arena, sizeof(uint32_t) * (size_t)groups * (size_t)q.bgs);
   if (!j.out) return fail(GRPO_ENOMEM, "dw in bf16: scratch memory");
-  pool_run(cx->pool, kern_ceil(groups, j.groups), columns_chunk, &j);
+  pool_run(cx->pool, j.parts * kern_ceil(m, PAIR_STEPS), columns_chunk, &j);
   try(make_a(cx, &q, m, dy, lddy, true, "dw in bf16"));
   try(run(cx, &q, "dw in bf16"));
   arena_release(cx->arena, mark);

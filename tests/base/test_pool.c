@@ -46,6 +46,31 @@ TEST(no_pool_runs_on_the_caller) {
   pool_free(NULL);
 }
 
+typedef struct Meeting {
+  atomic_int begun;
+  int first[2];
+} Meeting;
+
+/* Nobody is through with a first chunk before both have begun one. */
+static void meet(void *arg, int chunk, int worker) {
+  Meeting *m = arg;
+  if (m->first[worker] >= 0) return;
+  m->first[worker] = chunk;
+  atomic_fetch_add(&m->begun, 1);
+  while (atomic_load(&m->begun) < 2) usleep(1);
+}
+
+TEST(a_thread_begins_with_its_own_part) {
+  Pool *p = NULL;
+  CHECK(pool_new(&p, 2) == GRPO_OK);
+  for (int chunks = 2; chunks < 20; chunks++) {
+    Meeting m = {.first = {-1, -1}};
+    pool_run(p, chunks, meet, &m);
+    CHECK(m.first[0] == 0 && m.first[1] == chunks / 2);
+  }
+  pool_free(p);
+}
+
 typedef struct Nest {
   Pool *pool, *other;
   atomic_int inner, wrong;

@@ -60,13 +60,13 @@ static inline __m512i zip_high(__m512i a, __m512i b) {
   return _mm512_permutex2var_epi32(a, i, b);
 }
 
-enum { COLUMNS_AHEAD = 32 }; /* rows fetched ahead of a walk down columns */
+enum { VALUES_AHEAD = 64 }; /* of each row, fetched ahead of a few columns */
 
 static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b) {
   const __mmask16 present = first_lanes(cols);
   for (int p = 0; p < depth; p += 2, x += 2 * ldx, b += GROUP) {
-    __builtin_prefetch(x + COLUMNS_AHEAD * ldx);
-    __builtin_prefetch(x + (COLUMNS_AHEAD + 1) * ldx);
+    __builtin_prefetch(x + VALUES_AHEAD);
+    __builtin_prefetch(x + VALUES_AHEAD + ldx);
     const __m512 low = _mm512_maskz_loadu_ps(present, x);
     const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
     _mm512_storeu_si512(b, pair_lanes(low, high));

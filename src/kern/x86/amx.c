@@ -61,6 +61,9 @@ typedef struct Strip {
   real *c[2][COLUMNS];       /* rows ldc[column] apart */
   ptrdiff_t ldc[COLUMNS];
   bool add;
+  const real *next_c; /* of the strip after it, fetched to be written, next_rows a unit; or NULL */
+  ptrdiff_t next_ld;
+  int next_rows;
 } Strip;
 
 /* tile instructions want numbers; tile of sums (r, g) of two tiles of rows, or of one */
@@ -119,12 +122,15 @@ unit(const int mt, const int nt, const uint32_t *const a[2], const uint32_t *con
 static inline __attribute__((always_inline)) void strip(const int mt, const int nt,
                                                         const Strip *t) {
   const uint32_t *a[2] = {t->a[0], t->a[1]}, *b[COLUMNS], *fetch = t->fetch;
+  const real *next_c = t->next_c;
   const ptrdiff_t bgs = t->fetch_bgs;
   UNROLL for (int g = 0; g < nt; g++) b[g] = t->b[g];
   begin(mt, nt, t);
   for (int u = t->units; u > 0; u--) {
     for (int i = t->lines; i > 0; i--, fetch += GROUP)
       UNROLL for (int g = 0; g < nt; g++) __builtin_prefetch(fetch + g * bgs, 0, 2);
+    for (int i = next_c ? t->next_rows : 0; i > 0; i--, next_c += t->next_ld)
+      UNROLL for (int g = 0; g < nt; g++) __builtin_prefetch(next_c + g * GROUP, 1, 2);
     unit(mt, nt, a, b);
     a[0] += t->a_step[0];
     if (mt > 1) a[1] += t->a_step[1];
@@ -187,7 +193,8 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
   const ptrdiff_t row_words = round_up(q->pairs, UNIT);
   uint32_t last[COLUMNS][TILE_WORDS];
   Edge edge = {.cols = partial};
-  Strip t = {.units = units, .add = q->add};
+  Strip t = {.units = units, .add = q->add, .next_ld = q->ldc};
+  t.next_rows = kern_ceil(2 * ROWS, kern_max(units, 1));
   t.lines = next && strips <= SHARES ? kern_ceil(UNIT, strips) : 0;
   t.fetch = next ? next : b, t.fetch_bgs = bgs;
   for (int g = 0; g < groups; g++) {
@@ -213,6 +220,7 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
       }
     }
     real *at = c + (groups - 1) * GROUP;
+    t.next_c = i + 2 * ROWS < q->m ? c + 2 * ROWS * q->ldc : NULL;
     if (partial) edge_in(&edge, upper + lower, at, q->ldc, q->add);
     run_strip(lower > 0 ? 2 : 1, groups, &t);
     if (partial) edge_out(&edge, upper + lower, at, q->ldc);
@@ -268,27 +276,35 @@ static inline void transpose16(__m512i x[UNIT]) {
   }
 }
 
-static void pair_column_tile(int rows, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
+/* 2 * UNIT steps of some rows; of the steps `left` are there.  Fetched into the second-level cache only:
+ * rows may be so far apart that few fit into the first. */
+static inline __attribute__((always_inline)) void
+pair_column_unit(const int rows, const int left, const real *x, ptrdiff_t ldx, uint32_t *a) {
   const __mmask16 present = first_lanes(rows);
-  for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx, a += rows * UNIT) {
-    __m512i t[UNIT];
-    UNROLL for (int i = 0; i < UNIT; i++) {
-      const int left = depth - p - 2 * i;
-      const real *from = x + 2 * i * ldx;
-      __builtin_prefetch(from + COLUMNS_AHEAD * ldx);
-      __builtin_prefetch(from + (COLUMNS_AHEAD + 1) * ldx);
-      t[i] = pair_lanes(_mm512_maskz_loadu_ps(left > 0 ? present : 0, from),
-                        _mm512_maskz_loadu_ps(left > 1 ? present : 0, from + ldx));
-    }
-    transpose16(t);
-    for (int r = 0; r < rows; r++) _mm512_storeu_si512(a + r * UNIT, t[r]);
+  __m512i t[UNIT];
+  UNROLL for (int i = 0; i < UNIT; i++) {
+    const real *from = x + 2 * i * ldx;
+    __builtin_prefetch(from + VALUES_AHEAD, 0, 2);
+    __builtin_prefetch(from + VALUES_AHEAD + ldx, 0, 2);
+    t[i] = pair_lanes(_mm512_maskz_loadu_ps(left > 2 * i ? present : 0, from),
+                      _mm512_maskz_loadu_ps(left > 2 * i + 1 ? present : 0, from + ldx));
   }
+  transpose16(t);
+  UNROLL for (int r = 0; r < ROWS; r++) if (r < rows) _mm512_storeu_si512(a + r * UNIT, t[r]);
 }
 
-static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  const ptrdiff_t lda = round_up(kern_ceil(depth, 2), UNIT);
-  for (int i = 0; i < m; i += ROWS)
-    pair_column_tile(kern_min(ROWS, m - i), depth, x + i, ldx, a + i * lda);
+/* Lines of x that follow one another are read at once. */
+static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
+                         uint32_t *a) {
+  for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx)
+    for (int i = 0; i < m; i += ROWS) {
+      const int rows = kern_min(ROWS, m - i);
+      uint32_t *to = a + i * pairs + (p0 + p / 2) * rows;
+      if (rows == ROWS && depth - p >= 2 * UNIT)
+        pair_column_unit(ROWS, 2 * UNIT, x + i, ldx, to);
+      else
+        pair_column_unit(rows, depth - p, x + i, ldx, to);
+    }
 }
 
 const Kernels16 kern_amx = {

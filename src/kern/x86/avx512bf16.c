@@ -95,8 +95,8 @@ static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *
                              uint32_t *other) {
   const __mmask16 present = other ? 0xffff : 0xff;
   for (int p = 0; p < depth; p += 2, x += 2 * ldx, a += TILE16_MR) {
-    __builtin_prefetch(x + COLUMNS_AHEAD * ldx);
-    __builtin_prefetch(x + (COLUMNS_AHEAD + 1) * ldx);
+    __builtin_prefetch(x + VALUES_AHEAD);
+    __builtin_prefetch(x + VALUES_AHEAD + ldx);
     const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
     const __m512i pairs = pair_lanes(_mm512_maskz_loadu_ps(present, x), high);
     _mm256_storeu_si256((void *)a, _mm512_castsi512_si256(pairs));
@@ -106,25 +106,26 @@ static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *
   }
 }
 
-static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  const int lda = kern_ceil(depth, 2);
+static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
+                         uint32_t *a) {
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i row = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(lda));
+  const __m512i row = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)pairs));
   for (int i = 0, rows; i < m; i += rows) {
     const int left = m - i;
-    uint32_t *to = a + (ptrdiff_t)i * lda;
+    uint32_t *to = a + i * pairs;
     rows = tile16_rows(left);
     if (left == 2 * TILE16_MR || left >= 3 * TILE16_MR) {
       rows = 2 * TILE16_MR;
-      pair_column_tile(depth, x + i, ldx, to, to + (ptrdiff_t)TILE16_MR * lda);
+      to += p0 * TILE16_MR;
+      pair_column_tile(depth, x + i, ldx, to, to + TILE16_MR * pairs);
     } else if (rows == TILE16_MR)
-      pair_column_tile(depth, x + i, ldx, to, NULL);
+      pair_column_tile(depth, x + i, ldx, to + p0 * TILE16_MR, NULL);
     else
       for (int p = 0; p < depth; p += 2) {
         const real *from = x + p * ldx + i;
         const __mmask16 one = first_lanes(rows), other = p + 1 < depth ? one : 0;
         _mm512_mask_i32scatter_epi32(
-            a + (ptrdiff_t)i * lda + p / 2, one, row,
+            to + p0 + p / 2, one, row,
             pair_lanes(_mm512_maskz_loadu_ps(one, from), _mm512_maskz_loadu_ps(other, from + ldx)),
             sizeof(uint32_t));
       }
