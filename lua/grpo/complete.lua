@@ -248,7 +248,8 @@ local function file_names(part)
   end
   if dir == "" then
     for _, name in ipairs(core.fs.list("runs") or {}) do
-      if name:sub(1, #part) == part and core.fs.exists("runs/" .. name .. "/run.json") then list[#list + 1] = name end
+      local shown = name:sub(1, #part) == part and name:sub(1, 1) ~= "."
+      if shown and core.fs.exists("runs/" .. name .. "/run.json") then list[#list + 1] = name end
     end
   end
   return list

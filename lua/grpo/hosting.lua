@@ -83,7 +83,6 @@ function hosting.run(host)
   if not directory then
     require("grpo.preflight").run(tr)
     directory = host.directory and options.create(tr)
-    if directory and host.script then directory:keep_script(host.script) end
   end
   tr.directory, tr.step_limit = directory, host.max_steps > 0 and host.max_steps or nil
   local ok, why = pcall(tr.run, tr)

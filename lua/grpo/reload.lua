@@ -9,6 +9,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local live = require "grpo.live"
+local script = require "grpo.cli.script"
 local sorted_pairs = require "grpo.sorted"
 
 local fs = core.fs
@@ -19,11 +20,13 @@ Watch.__index = Watch
 
 -- ---- files --------------------------------------------------------------------------------
 
--- Modules that the script required and that are files: { [name] = path }; ours are not the user's.
-local function modules()
+-- Modules that the script required and that are files: { [name] = path }; ours are not the user's.  Without those that
+-- are known: a search opens what it finds, and that may be a pipe by now.
+local function modules(known)
   local list = {}
   for name in pairs(package.loaded) do
-    local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path)
+    local search = not (known and known[name]) and not name:find("^grpo%f[.\0]")
+    local path = search and package.searchpath(name, package.path)
     if path then list[name] = path end
   end
   return list
@@ -36,8 +39,10 @@ end
 -- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
 function reload.watch(tr, path)
   local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, seen = {}, looked = core.clock(),
-    values = {} }, Watch)
-  for i, stage in ipairs(tr.experiment.stages) do watch.values[i] = reload.live_values(stage.config) end
+    values = {}, fixed = {}, source = "source", known = modules() }, Watch)
+  for i, stage in ipairs(tr.experiment.stages) do
+    watch.values[i], watch.fixed[i] = reload.live_values(stage.config), reload.fixed_values(stage)
+  end
   if watch.path then watch:remember() end
   return watch
 end
@@ -52,6 +57,20 @@ end
 function Watch:remember()
   self.seen = {}
   for _, path in ipairs(self:files()) do self.seen[path] = look_at(path) end
+end
+
+-- Modules that a function has required since: kept with those that the script loaded, and watched like them.
+function Watch:meet()
+  for name, path in sorted_pairs(modules(self.known)) do
+    self.known[name] = path
+    if not script.saved[name] then self.tr.directory:save_module(self.source, name, path) end
+    if self.path then self.seen[path] = look_at(path) end
+  end
+end
+
+-- What runs now is kept in `source` of the run.
+function Watch:came_from(source)
+  self.source, self.known = source, modules()
 end
 
 -- Paths whose text is another than the one that was looked at last.
@@ -78,15 +97,20 @@ local function compiles(paths)
   end
 end
 
+-- A file may read much data while it is loaded, so that only time is limited: what loops would stop the run.
+local function patience(tr)
+  return { seconds = tr.settings.limits.hook.seconds }
+end
+
 -- The tests beside the changed files.
-local function tested(paths)
+local function tested(tr, paths)
   for _, path in ipairs(paths) do
     local beside = path:gsub("%.lua$", "_test.lua")
     if beside ~= path and fs.exists(beside) then
       local lines = {}
-      local result = require("grpo.test").run({ beside }, { list = fs.list, write = function(s)
-        lines[#lines + 1] = s
-      end })
+      local ok, result = core.limited(patience(tr), beside, require("grpo.test").run, { beside }, { list = fs.list,
+        write = function(s) lines[#lines + 1] = s end })
+      if not ok then error(result, 0) end
       if result.failed > 0 then
         errors.raise_plain("EARG", "%s: %d tests fail: %s", beside, result.failed,
           (table.concat(lines):match("FAILED ([^\n]*)") or "?"))
@@ -108,11 +132,10 @@ local function refuse_empty(old)
   end
 end
 
--- Runs the script anew, with modules of its own (from `saved`, if given).  Returns the experiment and a function that
--- brings the old modules back; they are back already when it fails.
+-- Runs the script anew, with modules of its own (from `saved`, if given, and then as long as it takes).  Returns the
+-- experiment and a function that brings the old modules back; they are back already when it fails.
 local function load_again(tr, path, saved)
-  local script, old, marks = require "grpo.cli.script", {}, {}
-  local names = modules()
+  local names, old, marks, kept = modules(), {}, {}, script.modules
   for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
   for name in pairs(names) do
     old[name], marks[name] = package.loaded[name], script.saved[name]
@@ -120,12 +143,13 @@ local function load_again(tr, path, saved)
   end
   local info, search, exit = tr.directory.info, package.path, os.exit
   local function undo()
-    package.path = search
+    package.path, script.modules = search, kept
     for name in pairs(names) do package.loaded[name], script.saved[name] = old[name], marks[name] end
   end
   os.exit = no_exit -- luacheck: ignore 122
   local ok, e = pcall(function()
-    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved })
+    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved,
+      limits = not saved and patience(tr) or nil })
     refuse_empty(old)
     return loaded
   end)
@@ -156,6 +180,66 @@ function reload.live_values(config)
   end
   return values
 end
+
+-- ---- what stays ---------------------------------------------------------------------------
+
+-- Options that a reload changes in its own ways, or that change nothing that is seen.
+local taken_over = { rewards = true, stages = true, threads = true, ["eval.metric"] = true }
+
+-- What a value says, as text; of a function its source.  Deeper than options are it may be anything.
+local function said(value, depth)
+  local meta = getmetatable(value)
+  if type(value) == "function" then
+    local info, lines, n = debug.getinfo(value, "S"), {}, 0
+    for line in ((fs.read(info.source:sub(2)) or "") .. "\n"):gmatch("([^\n]*)\n") do
+      n = n + 1
+      if n >= info.linedefined and n <= info.lastlinedefined then lines[#lines + 1] = line end
+    end
+    return table.concat(lines, "\n")
+  elseif type(value) == "table" and not meta then
+    local fields = {}
+    for k, v in pairs(depth < 5 and value or {}) do
+      if type(k) ~= "table" then fields[#fields + 1] = tostring(k) .. "=" .. said(v, depth + 1) end
+    end
+    table.sort(fields)
+    return "{" .. table.concat(fields, ",") .. "}"
+  elseif type(value) == "table" or type(value) == "userdata" then
+    return type(meta) == "table" and meta.__tostring and tostring(value) or "an object"
+  end
+  return type(value) .. " " .. tostring(value)
+end
+
+-- What the script says of a stage's options that a running run cannot change: { [path] = text }.
+function reload.fixed_values(stage)
+  local values, sections = {}, {}
+  for _, row in ipairs(core.options()) do sections[row.path:match("^(.*)%.") or ""] = true end
+  for _, row in ipairs(core.options()) do
+    local fixed = not (row.live or sections[row.path] or taken_over[row.path] or row.path:find("^hooks%."))
+    local origin = fixed and stage.origins[row.path]
+    if origin and origin ~= "command line" then values[row.path] = said(get(stage.config, row.path), 0) end
+  end
+  return values
+end
+
+-- Options that the new script says otherwise than the one that the run began with.
+function Watch:unheard(e)
+  local names, stages = {}, self.tr.experiment.stages
+  if #stages ~= #e.stages then names.stages = true end
+  for i = math.max(1, self.tr.stage_index), math.min(#stages, #e.stages) do
+    if stages[i].kind ~= e.stages[i].kind then
+      names.stages = true
+    else
+      local old, new = self.fixed[i], reload.fixed_values(e.stages[i])
+      for path in pairs(old) do names[path] = names[path] or old[path] ~= new[path] or nil end
+      for path in pairs(new) do names[path] = names[path] or old[path] ~= new[path] or nil end
+    end
+  end
+  local list = {}
+  for name in sorted_pairs(names) do list[#list + 1] = name end
+  return table.concat(list, ", ")
+end
+
+-- ---- taking over --------------------------------------------------------------------------
 
 local function same(a, b)
   if type(a) == "table" and type(b) == "table" then return core.json_encode(a) == core.json_encode(b) end
@@ -188,6 +272,7 @@ end
 function Watch:again(e)
   local dir = self.tr.directory.dir .. "/" .. e.source
   self:apply((load_again(self.tr, dir .. "/main.lua", dir .. "/modules")))
+  self:came_from(e.source)
 end
 
 -- ---- the run's side ---------------------------------------------------------------------------
@@ -203,7 +288,7 @@ end
 local function attempt(self, changed)
   local tr = self.tr
   compiles(changed)
-  tested(changed)
+  tested(tr, changed)
   local e, undo = load_again(tr, self.path)
   local ok, problem = pcall(try_rewards, tr, e)
   if not ok then
@@ -214,19 +299,26 @@ local function attempt(self, changed)
   require("grpo.events").add(tr, { kind = "reload", source = source, files = changed })
   self:apply(e)
   self:remember()
+  self:came_from(source)
+  return self:unheard(e)
 end
 
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
 function Watch:poll()
   local now, tr = core.clock(), self.tr
-  if not self.path or now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
+  if now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
   self.looked = now
+  self:meet()
+  if not self.path then return end
   local changed = self:changed()
   if #changed == 0 then return end
   local names = table.concat(changed, ", ")
-  local ok, err = core.protected(attempt, self, changed)
+  local ok, result = core.protected(attempt, self, changed)
   local text = ok and ("reloaded at step %d: %s"):format(tr.step_count, names)
-    or ("not reloaded, the old code goes on: %s"):format(tostring(err):match("^[^\n]*"))
+    or ("not reloaded, the old code goes on: %s"):format(tostring(result):match("^[^\n]*"))
+  if ok and result ~= "" then
+    text = ("%s; these wait for another run: %s"):format(text, result)
+  end
   tr.view:line(text)
   tr.directory:note(text)
 end

@@ -24,12 +24,8 @@ function rescore.entries(path, o)
   local script = require "grpo.cli.script"
   script.strict()
   local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
-  local ok, result
-  if kept then
-    ok, result = script.with_saved(kept .. "/modules", core.protected, chunk)
-  else
-    ok, result = core.protected(chunk)
-  end
+  script.take_modules(kept and kept .. "/modules")
+  local ok, result = core.protected(chunk)
   if not ok then error(result, 0) end
   if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
   if type(result) == "function" then result = { result } end

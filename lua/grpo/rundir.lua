@@ -53,15 +53,22 @@ local function loaded_modules()
   return list
 end
 
+local function save_module(to, name, path)
+  local target = ("%s/modules/%s.lua"):format(to, (name:gsub("%.", "/")))
+  must(fs.mkdirs(target:match("^(.*)/")))
+  must(fs.write(target, fs.read(path) or ""))
+end
+
 -- The script and every module it loaded, into the directory `to`: main.lua, modules/.
 function rundir.save_sources(to, script)
   must(fs.mkdirs(to .. "/modules"))
   must(fs.write(to .. "/main.lua", fs.read(script) or ""))
-  for _, module in ipairs(loaded_modules()) do
-    local target = to .. "/modules/" .. module.name:gsub("%.", "/") .. ".lua"
-    must(fs.mkdirs(target:match("^(.*)/")))
-    must(fs.write(target, fs.read(module.path) or ""))
-  end
+  for _, module in ipairs(loaded_modules()) do save_module(to, module.name, module.path) end
+end
+
+-- A module that was loaded later, beside the others of `source` within the run.
+function Run:save_module(source, name, path)
+  save_module(self.dir .. "/" .. source, name, path)
 end
 
 -- Keeps the script and its modules as they are now beside those of the beginning; returns where, within the run.
@@ -86,8 +93,9 @@ end
 
 local function fill(run, name, info)
   local dir = run.dir
-  run.lock = must(fs.lock(dir .. "/.lock"))
+  must(fs.mkdirs(dir .. "/checkpoints"))
   rundir.save_sources(dir .. "/source", info.script)
+  if info.text then must(fs.write(dir .. "/source/main.lua", info.text)) end
   write_json(dir .. "/config.json", info.config)
   write_json(dir .. "/env.json", info.env)
   write_json(dir .. "/inputs.json", inputs_of(info.inputs))
@@ -98,26 +106,43 @@ local function fill(run, name, info)
   run:set_state("running")
 end
 
--- info: { name=, script=, args=, overrides=, compute=, config=, env=, inputs= }
--- What cannot be written whole (a full disk) leaves no directory.
+-- A directory that nobody takes for a run, to build one in.  Those that died while they built one held theirs locked.
+local function building_place(run, root)
+  local root_lock <close> = must(fs.lock(root .. "/.lock", true))
+  for _, entry in ipairs(fs.list(root) or {}) do
+    local lock = entry:find("^%.new%-%d+$") and fs.lock(("%s/%s/.lock"):format(root, entry))
+    if lock then
+      lock:close()
+      fs.remove_tree(root .. "/" .. entry)
+    end
+  end
+  local n = 1
+  while fs.exists(("%s/.new-%d"):format(root, n)) do n = n + 1 end
+  run.dir = ("%s/.new-%d"):format(root, n)
+  must(fs.mkdirs(run.dir))
+  run.lock = must(fs.lock(run.dir .. "/.lock"))
+end
+
+local function take_number(run, root, name)
+  local root_lock <close> = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its own
+  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
+  must(fs.rename(run.dir, dir))
+  run.dir = dir
+end
+
+-- info: { name=, script=, text= (of a script that is no file), args=, overrides=, compute=, config=, env=, inputs= }
+-- The run is whole when it gets its name: a process that is killed before has left none, nor has a full disk.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
   local name = (info.name:gsub("[^%w._-]", "-"))
-  local root_lock = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its number
-  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
-  must(fs.mkdirs(dir .. "/checkpoints"))
-  root_lock:close()
-  local run = setmetatable({ dir = dir }, Run)
+  local run = setmetatable({}, Run)
+  building_place(run, root)
   local ok, err = pcall(fill, run, name, info)
+  if ok then ok, err = pcall(take_number, run, root, name) end
   if ok then return run end
   run:close()
-  fs.remove_tree(dir)
+  fs.remove_tree(run.dir)
   error(err, 0)
-end
-
--- The script of a run that was given as text.
-function Run:keep_script(text)
-  must(fs.write(self.dir .. "/source/main.lua", text))
 end
 
 -- Open one to go on with it.  The lock tells whether another process still runs it.

@@ -180,14 +180,14 @@ end
 ---   horizon: in sequences; sequences: of one step, where the metrics do not say
 function schedule.adaptive_kl(opts)
   local o = options.check(opts, {
-    initial = { type = "number", required = true, min = 0 },
+    initial = { type = "number", required = true, above = 0 },
     target = { type = "number", required = true, above = 0 },
     horizon = { type = "number", required = true, above = 0 },
     sequences = { type = "number", default = 1, above = 0 },
   }, "schedule.adaptive_kl")
   return function(p)
     local m = p.metrics or {}
-    if not m.kl or not m.beta then return o.initial end
+    if not m.kl or not m.beta or m.beta == 0 then return o.initial end -- nothing times 0 is more than 0
     local off = math.min(math.max(m.kl / o.target - 1, -0.2), 0.2)
     return m.beta * (1 + off * (m.num_sequences or o.sequences) / o.horizon)
   end

@@ -486,6 +486,7 @@ function methods:run()
   else
     why = type(err) == "table" and err.code == "EDIVERGED" and "diverged" or "error"
   end
+  if self.watch then self.watch:meet() end
   if (why == "stopped" or why == "interrupted") and self.directory then self:save() end
   if why == "error" or why == "diverged" then
     experiment.locate(self.settings, err)

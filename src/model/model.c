@@ -206,9 +206,20 @@ Status model_set_compute(Model *m, Compute compute) {
   return allocate_panels(m);
 }
 
+/* On failure nothing has changed: the next model_pack makes the panels that were given back. */
+static Status turn_training(Model *m, bool on) {
+  size_t turned = 0;
+  for (int i = 0; i < m->nparams; i++) turned += model_turned_bytes(m, i);
+  m->trainable = on;
+  const Status s = turned ? allocate_panels(m) : GRPO_OK;
+  if (s != GRPO_OK) m->trainable = !on;
+  return s;
+}
+
 Status model_set_trainable(Model *m, bool on) {
   if (on == m->trainable) return GRPO_OK;
   size_t at = 0;
+  real *grads = NULL;
   if (m->lora) {
     try(lora_trainable(m->lora, on));
     m->trainable = on;
@@ -221,23 +232,24 @@ Status model_set_trainable(Model *m, bool on) {
   if (on && model_is_compact(m))
     return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
                            "load with dtype = \"f32\", or add an adapter");
-  if (on) {
-    m->grads = mem_alloc_aligned(m->weight_reals * sizeof *m->grads);
-    if (!m->grads)
-      return fail(GRPO_ENOMEM, "model: %zu MiB of gradients", m->weight_reals * sizeof(real) >> 20);
-  } else {
-    mem_free_aligned(m->grads);
-    m->grads = NULL;
+  if (on) grads = mem_alloc_aligned(m->weight_reals * sizeof *grads);
+  if (on && !grads)
+    return fail(GRPO_ENOMEM, "model: %zu MiB of gradients", m->weight_reals * sizeof(real) >> 20);
+  const Status s = turn_training(m, on);
+  if (s != GRPO_OK) {
+    mem_free_aligned(grads);
+    return s;
   }
+  mem_free_aligned(m->grads);
+  m->grads = grads;
   for (int i = 0; i < m->nparams; i++) {
     Tensor *t = &m->param[i].t;
     m->param[i].trainable = t->needs_grad = on;
     t->grad = on ? m->grads + at : NULL;
     at += param_room(&m->param[i]);
   }
-  m->trainable = on;
   model_zero_grad(m);
-  return allocate_panels(m);
+  return GRPO_OK;
 }
 
 Status model_reserve_positions(Model *m, int positions) {

@@ -242,8 +242,10 @@ static int l_set_threads(lua_State *L) {
   Script *s = script_of(L);
   int n = (int)check_integer(L, 1, 0, 1024);
   if (s->pool && n != s->threads && n != pool_threads(s->pool))
-    return raise_new(L, GRPO_EARG, "threads: set to %d after work began with %d", n,
-                     pool_threads(s->pool));
+    return raise_new(L, GRPO_EARG,
+                     "threads: set to %d after work began with %d: a model was there before; start "
+                     "with --threads %d instead",
+                     n, pool_threads(s->pool), n);
   s->threads = n;
   return 0;
 }

@@ -142,6 +142,11 @@ table 'a reward without a name' 2 "${at}rewards: the name of entry 1 is number, 
 table 'a weight without end' 2 "${at}rewards\.r\.weight: got inf, .*" '' '{ name = "r", weight = 1 / 0, fn = function() return 1 end }'
 table 'an empty stop string' 2 "${at}sampling\.stop: item 1 is empty.*" 'train = { lr = 0 }, sampling = { stop = "", max_new_tokens = 6 },'
 table 'a top_p of nothing' 2 "${at}sampling\.top_p: got 0, .*" 'sampling = { top_p = 0, max_new_tokens = 6 },'
+experiment bad.lua 'threads = 7,'
+sed -i '1a grpo.model.new({ model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 8, vocab_size = 9 }, {})' bad.lua
+refused 'threads after a model was made' 2 'threads: set to 7 after work began with [0-9]+: .* --threads 7 .*' run bad.lua
+table 'a KL coefficient that cannot grow' 2 "${at}schedule\.adaptive_kl\.initial: must be more than 0, got 0" \
+  'train = { kl = require("grpo.schedule").adaptive_kl { initial = 0, target = 0.01, horizon = 100 } },'
 
 # ---- scripts ---------------------------------------------------------------------------------------------------------
 refused 'a script that is not there' 3 'missing\.lua: .*[Nn]o such file.*' run missing.lua
@@ -265,7 +270,7 @@ table 'training that diverges' 4 'training diverged at step 1: .* Lower train\.l
   'train = { steps = 2, prompts_per_step = 2, lr = 1e30, kl = 0.1, iterations = 3 },'
 : >file
 refused 'a place where no directory can be made' 5 'cannot make the directory file: .*' "$GRPO" run --quiet --dir file/runs good.lua
-refused 'a disk that is full when the run directory is made' 5 'cannot write runs/good-001/.*: File too large' \
+refused 'a disk that is full when the run directory is made' 5 'cannot write runs/\.new-1/.*: File too large' \
   bash -c 'trap "" XFSZ; ulimit -f 1; "$GRPO" run --quiet --dir runs good.lua'
 result 'and no directory is left' "$(find runs -mindepth 1 -maxdepth 1 -type d)"
 refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'

@@ -92,6 +92,21 @@ refused comment 'echo "-- nothing yet" >reward.lua' ''
 cp exp.lua exp.saved
 refused exit 'sed -i "s/^return/os.exit(3) return/" exp.lua' 'os.exit'
 cp exp.saved exp.lua
+sed -i 's/^return grpo.experiment {$/&\n  limits = { hook = { seconds = 1 } },/' exp.lua
+refused loop "$(edit 'while true do end')" 'exp.lua.*took longer than 1 seconds'
+refused test 'echo "it(\"loops\", function() while true do end end)" >reward_test.lua; echo >>reward.lua' 'reward_test.lua.*took longer than 1 seconds'
+cp exp.saved exp.lua
+# what a run cannot change is named; what the reload does change, what was moved, and what the command line says is not
+sed -i 's/^  data = {/&\n    prompt = function(row)\n      return row.prompt\n    end,/' exp.lua
+cp exp.lua exp.prompt
+fixed() { # NAME COMMAND WANT: what stays
+  original; cp exp.prompt exp.lua; EDIT=4 COMMAND=$2 run "$1"
+  result "what stays as it was: $1" "$(diff <(grep reloaded "$1.err" | grep -oE ';.*') <([ -z "$3" ] || echo "; these wait for another run: $3") || cat "$1.err")"
+}
+fixed several "sed -i 's/group_size = 4/group_size = 8/; s/prompts_per_step = 2/prompts_per_step = 4/; s/lr = require/lr = 2 * require/' exp.lua" 'sampling.group_size, train.prompts_per_step'
+fixed function "sed -i 's/return row.prompt/return row.prompt .. row.prompt/' exp.lua" data.prompt
+fixed nothing "sed -i '1i -- a comment, and lines that move' exp.lua" ''
+cp exp.saved exp.lua
 original
 EDIT=4 COMMAND=': >reward.lua' run empty
 result "an empty file is one that is being written: nothing happens yet" "$([ ! -e empty/exp-001/events.jsonl ] && grep -q '"state": "finished"' empty/exp-001/run.json && ! grep -q reloaded empty.err || cat empty.err)"
@@ -111,6 +126,25 @@ result "with SCRIPT and --force it goes on with the files as they are" "$([ "$(r
 original
 "$GRPO" run --resume=late/exp-001 --quiet </dev/null >out 2>err
 result "and so does the next resume" "$([ "$(reward_at late 9)" = 3 ] && grep -q '"state": "finished"' late/exp-001/run.json || cat err)"
+
+# ---- a module that is first required inside a function ------------------------------------------------------------------------
+late() { cat >late.lua <<<'return function(text) return #text end'; }
+experiment lazy.lua 'train = { steps = 10, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 9 },
+  hooks = { on_step = function(m, tr)
+    if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
+    if tr.step_count == tonumber(os.getenv("EDIT") or 0) then os.execute(os.getenv("COMMAND")) end
+  end }' '{ name = "late", fn = function(text) return require("late")(text) end }'
+lazy() { "$GRPO" run lazy.lua --quiet --dir "$1" </dev/null >"$1.out" 2>"$1.err"; }
+late; lazy l1
+result "it is kept with the others" "$(diff late.lua l1/lazy-001/source/modules/late.lua 2>&1)"
+KILL=5 lazy l2; echo 'return function() return 9 end' >late.lua
+"$GRPO" run --resume=l2/lazy-001 --quiet </dev/null >/dev/null 2>err
+result "a resume takes it from there" "$(different l1/lazy-001 l2/lazy-001 | head -5; cat err)"
+late; EDIT=4 COMMAND='echo "return function() return 7 end" >late.lua' lazy l3
+result "and an edit of it is in force from the next step" "$(
+  rewards() { grep -oE '"reward": [-0-9.e]+' l3/lazy-001/metrics.jsonl | sed -n "$1p"; }
+  [ "$(rewards 5)" = '"reward": 7' ] && [ "$(rewards 4)" != '"reward": 7' ] && grep -q '^reloaded at step 4: .*late.lua$' l3.err || echo "no: $(cat l3.err)")"
+result "with its new text kept beside the first" "$(grep -q 'return 7' l3/lazy-001/source/reload-001/modules/late.lua && diff <(late; cat late.lua) l3/lazy-001/source/modules/late.lua || ls -R l3/lazy-001/source)"
 
 # ---- two stages: what was reloaded in the first is in force in the second, also when that one is resumed ---------------------
 experiment two.lua 'checkpoint = { every = 3, keep = 9 },

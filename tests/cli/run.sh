@@ -95,6 +95,38 @@ killed "kill -9 between a checkpoint and the next step" kill2 KILL_CHECKPOINT=8
 killed "kill -9 before the last evaluation" kill4 KILL_CHECKPOINT=14
 killed "kill -9 at some moment" kill3 SLOW=0.03 KILL_AFTER=0.3
 
+# A run that is killed at the Nth thing it does with files while it begins: whatever can be seen afterwards is a whole run.
+cat >begun.lua <<'LUA'
+local fs, left = require("grpo.core").fs, tonumber(os.getenv("KILL_AT") or 0)
+for _, name in ipairs { "append", "lock", "mkdirs", "rename", "write" } do
+  local f = fs[name]
+  fs[name] = function(...)
+    left = left - 1
+    if left == 0 then os.execute("kill -9 $PPID") end
+    return f(...)
+  end
+end
+return dofile("exp.lua")
+LUA
+problem='' unseen=0 seen=0
+for n in $(seq 100); do
+  rm -rf begun
+  KILL_AT=$n "$GRPO" run begun.lua --quiet --dir begun --steps 1 >out 2>err; status=$?
+  [ $status = 137 ] || break
+  if [ -e begun/begun-001 ]; then seen=$n; else unseen=$n; fi
+  "$GRPO" runs --dir begun >list 2>err
+  [ "$(wc -l <list)" = "$([ -e begun/begun-001 ] && echo 1 || echo 0)" ] || problem+="at $n: $(cat list err)"$'\n'
+  "$GRPO" run begun.lua --quiet --dir begun --steps 1 "$([ -e begun/begun-001 ] && echo --resume || echo seed=0)" >out 2>err ||
+    problem+="at $n: $(cat err)"$'\n'
+  [ "$(ls -A begun)" = "$(printf '%s\n' .lock begun-001)" ] || problem+="at $n: left $(ls -Am begun)"$'\n'
+done 2>/dev/null
+[ $status = 0 ] && [ $unseen -gt 5 ] && [ $seen -gt $unseen ] || problem+="status $status, unseen up to $unseen, seen up to $seen"
+result "kill -9 at any moment while a run begins leaves a whole one or none" "$problem"
+for n in 1 2 3 4; do "$GRPO" run exp.lua --quiet --dir race --steps 1 >out.$n 2>&1 & done
+wait
+result "runs that begin at the same time get numbers of their own" \
+  "$([ "$(cat out.[1-4] | sort)" = "$(printf 'race/exp-00%d\n' 1 2 3 4)" ] && [ "$(ls -A race | wc -l)" = 5 ] || { cat out.[1-4]; ls -A race; })"
+
 stopped() { # NAME SIGNAL STATUS STATE DIRECTORY
   local pid status problem=''
   set -m # without job control a background process ignores SIGINT

@@ -44,6 +44,7 @@ describe("schedules", function()
     assert.near(0.2 * 1.02, s(at(1, 9, { metrics = { kl = 100, beta = 0.2 } })), 1e-15)
     assert.near(0.2 * 0.98, s(at(1, 9, { metrics = { kl = 0, beta = 0.2 } })), 1e-15)
     assert.near(0.2 * (1 + 0.1 * 0.5), s(at(1, 9, { metrics = { kl = 6.6, beta = 0.2, num_sequences = 50 } })), 1e-12)
+    assert.equal(0.1, s(at(1, 9, { metrics = { kl = 100, beta = 0 } }))) -- another schedule was before it
   end)
 
   it("say what is wrong with their options", function()

@@ -380,6 +380,52 @@ TEST_BOTH(weight_bytes_is_what_a_model_takes) {
   CHECK(mem_live_bytes() == before);
 }
 
+/* ---- training on and off --------------------------------------------------------------------- */
+
+static void try_switching(Model *m, bool on) {
+  Status s = GRPO_ENOMEM;
+  for (uint64_t n = 1; s == GRPO_ENOMEM; n++) {
+    mem_fail_after(n);
+    s = model_set_trainable(m, on);
+    mem_fail_after(0);
+    const bool is = s == GRPO_OK ? on : !on;
+    CHECK(m->trainable == is && (m->grads != NULL) == is && (m->param[0].t.grad != NULL) == is);
+  }
+  CHECK(s == GRPO_OK);
+}
+
+TEST_BOTH(out_of_memory_leaves_it_trainable_or_not_as_it_was) {
+  static const char *const *const shapes[] = {&tiny_gpt2, &tiny_llama};
+  for (int k = 0; k < 2; k++) {
+    static Batch b;
+    static real logp[2][512];
+    Model *m[2];
+    Tape t;
+    OK(tape_init(&t, NULL));
+    for (int i = 0; i < 2; i++) {
+      m[i] = small_model(*shapes[k], NULL, 6);
+      try_switching(m[i], true);
+      if (i) try_switching(m[i], false), try_switching(m[i], true);
+      batch_init(&b, model_config(m[i])->vocab_size);
+      REQUIRE(backward(m[i], &t, b.group, GROUPS, 0, logp[i]));
+    }
+    CHECK(!memcmp(logp[0], logp[1], (size_t)b.tokens * sizeof **logp));
+    CHECK(!memcmp(m[0]->grads, m[1]->grads, m[0]->weight_reals * sizeof(real)));
+    tape_free(&t);
+    for (int i = 0; i < 2; i++) model_release(m[i]);
+  }
+}
+
+TEST(panels_stay_where_training_reads_no_others) {
+  Model *m = small_model(tiny_llama, NULL, 6);
+  OK(model_pack(m, &(Ctx){0}));
+  OK(model_set_trainable(m, true));
+  CHECK(!m->stale);
+  OK(model_set_trainable(m, false));
+  CHECK(!m->stale);
+  model_release(m);
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 TEST_BOTH(a_clone_is_equal_frozen_and_independent) {

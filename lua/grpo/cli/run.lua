@@ -154,8 +154,9 @@ local function begin(o, root, options)
   end
   local e = script.load(o.words[1], o)
   options.create = function(tr)
-    return rundir.create(root, { name = e.config.name, script = o.words[1], args = o.args, overrides = o.overrides,
-      compute = tr.model.compute, config = described(e), env = environment(e), inputs = inputs_of(e) })
+    return rundir.create(root, { name = e.config.name, script = o.words[1], text = o.text, args = o.args,
+      overrides = o.overrides, compute = tr.model.compute, config = described(e), env = environment(e),
+      inputs = inputs_of(e) })
   end
   return e
 end

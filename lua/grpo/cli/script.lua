@@ -14,28 +14,28 @@ function script.strict()
   if not core.is_guest() then core.strict(_G) end
 end
 
--- Modules kept in `directory` come before all others while f runs; ours are never taken from there.
-function script.with_saved(directory, f, ...)
-  local function search(name)
-    local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, directory .. "/?.lua")
-    if not path then return nil end
-    local chunk, problem = loadfile(path, "t")
-    if not chunk then error(core.error("EARG", problem), 0) end
-    script.saved[name] = true
-    return chunk, path
-  end
-  table.insert(package.searchers, 2, search)
-  local results = table.pack(f(...))
-  for i = #package.searchers, 1, -1 do
-    if package.searchers[i] == search then table.remove(package.searchers, i) end
-  end
-  return table.unpack(results, 1, results.n)
+-- Finds modules among those that a run has kept, in the directory script.modules; ours are never taken from there.
+local function search(name)
+  local kept = script.modules and not name:find("^grpo%f[.\0]")
+  local path = kept and package.searchpath(name, script.modules .. "/?.lua")
+  if not path then return nil end
+  local chunk, problem = loadfile(path, "t")
+  if not chunk then error(core.error("EARG", problem), 0) end
+  script.saved[name] = true
+  return chunk, path
+end
+
+-- From now on modules in `directory` come before all others, also those that a function requires later; nil: no more.
+function script.take_modules(directory)
+  script.modules = directory
+  if directory and package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
 end
 
 script.saved = {} -- names of modules that are loaded from a run's saved sources
 
 -- What is loaded next finds the modules on disk.
 function script.forget_saved()
+  script.modules = nil
   for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
 end
 
@@ -67,8 +67,8 @@ local function watched(args)
   return view, asked
 end
 
--- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: a directory searched
--- before all others.  Returns the Experiment.
+-- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: for take_modules;
+-- limits: of running it, none without.  Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = o.text
@@ -93,12 +93,9 @@ function script.load(path, o)
   if not chunk then error(core.error("EARG", problem), 0) end
   script.strict()
   if not core.is_guest() then math.randomseed(0) end -- rows made of random numbers are the same in every run
+  script.take_modules(o.modules)
   local ok, result
-  if o.modules then
-    ok, result = script.with_saved(o.modules, core.protected, chunk)
-  else
-    ok, result = core.protected(chunk)
-  end
+  if o.limits then ok, result = core.limited(o.limits, path, chunk) else ok, result = core.protected(chunk) end
   if not ok then
     if type(result) ~= "table" or result.code == nil or result.code == "ESCRIPT" then
       local e = core.error("EARG", tostring(result))

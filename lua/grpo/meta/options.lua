@@ -4,7 +4,7 @@
 ---@class grpo.Options
 ---@field name? string name of the run directory; default: the script's name
 ---@field seed? integer seed of every random number of the run (default 0)
----@field threads? integer threads of the engine; default: all cores; never changes a result
+---@field threads? integer threads of the engine; default: all cores; never changes a result; a script that loads a model itself wants --threads instead
 ---@field compute? "f32"|"bf16"|"auto" how products with weights, and attention, are computed: in float32, or their operands rounded to bf16 and summed in float32, about twice as fast where the CPU has instructions for it; auto is f32 (default "auto")
 ---@field extends? string a JSON file of the same fields, merged below this table
 ---@field model? grpo.Options.model
