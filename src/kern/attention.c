@@ -108,7 +108,7 @@ static int score_rows(const Attn *a) {
 }
 static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
-static int turned_size(const Attn *a) { return a->s->v_dim ? a->s->head_dim * KV_BLOCK : 0; }
+static int turned_size(const Attn *a) { return a->words ? 0 : a->s->head_dim * KV_BLOCK; }
 
 /* words: of probabilities, of the unit in which a prefix ends */
 static int pair_size(const Attn *a) { return a->words ? score_rows(a) * LD_PAIRS : 0; }

@@ -199,10 +199,10 @@ static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int k
     end = key < start ? kern_min(to, start) : key == start && shares ? key + KV_UNIT : to;
     kernels16()->scores(STRIP, end - key, words, w->qw + strip * ld, ld,
                         unit_at(g, w, sp, kvh, key, false), words * KV_BLOCK, w->s + key - from, LD,
-                        false);
+                        false, NULL);
   }
   kernels16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
-                      w->turned_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false);
+                      w->turned_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false, NULL);
 }
 
 static void cap_scores(const Grad *g, const Work *w, int n) {
@@ -227,7 +227,7 @@ static void one_strip(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
   if (g->dq)
     kernels16()->scores(STRIP, g->hd16, (to - from) / 2, rows, LD_ROWS,
                         w->turned_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
-                        w->dq + strip * g->hd16, g->hd16, true);
+                        w->dq + strip * g->hd16, g->hd16, true, NULL);
 }
 
 /* dK and dV of the block's unit at `key`, from the strips that see some of it. */

@@ -18,8 +18,8 @@ static int same_span(const Row *rows, int j0, int n) {
 
 /* Decoding reads every sequence's own keys and values once, from memory, in streams so short that the
  * CPU sees them too late: values are fetched while scores are made, the next strip's keys after. */
-static void fetch(const void *x, ptrdiff_t bytes) {
-  for (ptrdiff_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)x + i);
+static Fetch reals_from(const real *x, ptrdiff_t n) {
+  return (Fetch){(const char *)x, (const char *)(x + n)};
 }
 
 /* What a row sees of its own segment within the part: keys *from .. *to - 1 */
@@ -29,74 +29,88 @@ static void own_keys(const Part *p, const Row *r, int *from, int *to) {
   *to = kern_min(r->hi, p->start + PART) - base;
 }
 
-static void fetch_values(const Attn *a, const Part *p, const Row *r) {
+static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
   const KvSeg *seg = r->span->own;
   const ptrdiff_t hd = a->s->head_dim;
   int from, to;
+  if (a->s->v_dim) return (Fetch){0};
   own_keys(p, r, &from, &to);
-  fetch(seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
-        (ptrdiff_t)sizeof(real) * (to - from) * hd);
+  return reals_from(seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, (to - from) * hd);
 }
 
-static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
+static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
   const KvSeg *seg = r->span->own;
   const ptrdiff_t hd = a->s->head_dim;
   int from, to;
   own_keys(p, r, &from, &to);
   from -= from % KV_BLOCK;
-  fetch(seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
-        (ptrdiff_t)sizeof(real) * round_up(to - from, KV_BLOCK) * hd);
+  return reals_from(seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd,
+                    round_up(to - from, KV_BLOCK) * hd);
 }
 
 /* ---- narrow -------------------------------------------------------------------- */
 
+/* Keys of a kv head, in blocks, from key j of a segment, a block's first, on. */
+static const real *keys_at(const Attn *a, const Part *p, const KvSeg *seg, int j) {
+  return seg->k + ((ptrdiff_t)p->kvh * seg->cap + j) * a->s->head_dim;
+}
+
+/* Block of keys j of a segment whose keys, or that block's, lie in rows: turned. */
+static const real *turned_block(const Attn *a, const Work *w, const Part *p, const KvSeg *seg,
+                                int j) {
+  const int hd = a->s->head_dim;
+  if (a->s->v_dim)
+    kernels()->transpose(KV_BLOCK, hd, keys_at(a, p, seg, j), hd, w->keys, KV_BLOCK);
+  else
+    kv_turn_last(a->s, seg, p->kvh, w->keys);
+  return w->keys;
+}
+
 /* Units [u0, u1) and n keys, transposed in blocks, from logical key `key` on. */
 static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u1, const real *keys,
-                      int n, int key) {
+                      int n, int key, Fetch *next) {
   const ptrdiff_t hd = a->s->head_dim;
-  kernels()->block(u1 - u0, n, a->s->head_dim, w->q + u0 * hd, hd, 1, keys, KV_BLOCK, hd * KV_BLOCK,
-                   w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false);
+  kernels()->few_rows(u1 - u0, n, a->s->head_dim, w->q + u0 * hd, hd, keys, KV_BLOCK, hd * KV_BLOCK,
+                      w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
 /* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
  * (what is too much is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
-                   int base, int to) {
-  const ptrdiff_t hd = a->s->head_dim;
-  const int from = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
+                   int base, int to, Fetch next) {
+  int j = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
   to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
-  if (from >= to) return;
-  const real *keys = seg->k + ((ptrdiff_t)p->kvh * seg->cap + from) * hd;
-  if (!a->s->v_dim) {
-    scores_of(a, w, p, u0, u1, keys, to - from, base + from);
-    return;
+  const int turned = a->s->v_dim ? 0 : kern_min(to, kv_turned(a->s, seg));
+  if (j < turned) {
+    scores_of(a, w, p, u0, u1, keys_at(a, p, seg, j), turned - j, base + j, &next);
+    j = turned;
   }
-  for (int j = from; j < to; j += KV_BLOCK, keys += hd * KV_BLOCK) {
-    kernels()->transpose(KV_BLOCK, a->s->head_dim, keys, hd, w->keys, KV_BLOCK);
-    scores_of(a, w, p, u0, u1, w->keys, KV_BLOCK, base + j);
-  }
+  for (; j < to; j += KV_BLOCK)
+    scores_of(a, w, p, u0, u1, turned_block(a, w, p, seg, j), KV_BLOCK, base + j, &next);
+  fetch_rest(&next);
 }
 
 static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
-                       const KvSeg *seg, int base, int to, real *out, bool add) {
+                       const KvSeg *seg, int base, int to, real *out, bool add, Fetch next) {
   const ptrdiff_t hd = a->s->head_dim;
   const int from = kern_max(0, p->from - base);
   to = kern_min(p->to, to) - base;
   if (from >= to) return add;
-  kernels()->few_rows(
-      u1 - u0, a->hd16, to - from, w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
-      seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, out + u0 * a->hd16, a->hd16, add);
+  kernels()->few_rows(u1 - u0, a->hd16, to - from,
+                      w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
+                      seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
+                      out + u0 * a->hd16, a->hd16, add, &next);
+  fetch_rest(&next);
   return true;
 }
 
 static void all_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
   const KvSeg *prefix = rows[0].span->prefix;
-  if (prefix) scores(a, w, p, 0, n * a->group, prefix, 0, prefix->len);
+  if (prefix) scores(a, w, p, 0, n * a->group, prefix, 0, prefix->len, (Fetch){0});
   for (int j0 = 0, j1; j0 < n; j0 = j1) {
     j1 = same_span(rows, j0, n);
-    if (!a->s->v_dim) fetch_values(a, p, rows + j1 - 1);
     scores(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
-           rows[j1 - 1].hi);
+           rows[j1 - 1].hi, row_values(a, p, rows + j1 - 1));
   }
 }
 
@@ -104,12 +118,13 @@ static void all_scores(const Attn *a, const Work *w, const Part *p, const Row *r
 static void all_values(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                        real *out) {
   const KvSeg *prefix = rows[0].span->prefix;
-  bool some = prefix && add_values(a, w, p, 0, n * a->group, prefix, 0, prefix->len, out, false);
+  bool some = prefix &&
+              add_values(a, w, p, 0, n * a->group, prefix, 0, prefix->len, out, false, (Fetch){0});
   for (int j0 = 0, j1; j0 < n; j0 = j1) {
     j1 = same_span(rows, j0, n);
-    if (j0 < p->nnext) fetch_keys(a, p, p->next + j0);
     add_values(a, w, p, j0 * a->group, j1 * a->group, rows[j0].span->own, prefix_len(rows[j0].span),
-               rows[j1 - 1].hi, out, some);
+               rows[j1 - 1].hi, out, some,
+               j0 < p->nnext ? row_keys(a, p, p->next + j0) : (Fetch){0});
   }
 }
 
@@ -166,9 +181,10 @@ static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *
   for (int j = kern_max(0, p->from - base), m, u = 0; j < to; j += m) {
     m = kern_min(KV_BLOCK - j % KV_BLOCK, to - j);
     while (keys_before(a, p, rows, n, u + GROUP) <= base + j) u += GROUP;
-    kernels()->block(m, units16 - u, a->s->head_dim,
-                     seg->k + ((ptrdiff_t)p->kvh * seg->cap + j - j % KV_BLOCK) * hd +
-                         j % KV_BLOCK * (as_rows ? hd : 1),
+    const int first = j - j % KV_BLOCK;
+    const real *keys = as_rows || first < kv_turned(a->s, seg) ? keys_at(a, p, seg, first)
+                                                               : turned_block(a, w, p, seg, first);
+    kernels()->block(m, units16 - u, a->s->head_dim, keys + j % KV_BLOCK * (as_rows ? hd : 1),
                      as_rows ? hd : 1, as_rows ? 1 : KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
                      w->scores + (base + j - p->start) * units16 + u, units16, false);
   }

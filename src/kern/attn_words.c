@@ -39,30 +39,34 @@ static void load_queries(const Attn *a, const Work *w, const Part *p, const Row 
  * Every sequence's own keys and values are read once, in streams so short that the CPU sees them too
  * late: values are fetched while scores are made, the next strip's keys after. */
 
-static void fetch(const uint32_t *x, ptrdiff_t words) {
-  for (ptrdiff_t i = 0; i < words; i += GROUP) __builtin_prefetch(x + i);
+static Fetch words_from(const uint32_t *x, ptrdiff_t words) {
+  return (Fetch){(const char *)x, (const char *)(x + words)};
 }
 
 /* What a row sees of its own segment within the part: places *from .. *to - 1 */
 static void own_places(const Part *p, const Row *r, int *from, int *to) {
   const int base = prefix_len(r->span), first = kv_first_place(r->span->own);
   *from = first + kern_max(0, kern_max(r->lo, p->start) - base);
+  if (r->span->own->grows) *from -= *from % KV_UNIT; /* what is read of it begins there */
   *to = first + kern_min(r->hi, p->start + PART) - base;
 }
 
-static void fetch_values(const Attn *a, const Part *p, const Row *r) {
+static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
-  fetch(kv_value_words(a->s, r->span->own, p->kvh, from), (ptrdiff_t)(to - from) / 2 * a->hd16);
+  return words_from(kv_value_words(a->s, r->span->own, p->kvh, from),
+                    (ptrdiff_t)kern_ceil(to - from, 2) * a->hd16);
 }
 
-static void fetch_keys(const Attn *a, const Part *p, const Row *r) {
+static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
   from -= from % KV_BLOCK;
-  fetch(kv_key_words(a->s, r->span->own, p->kvh, from),
-        (ptrdiff_t)round_up(to - from, KV_BLOCK) / 2 * a->s->head_dim);
+  return words_from(kv_key_words(a->s, r->span->own, p->kvh, from),
+                    (ptrdiff_t)round_up(to - from, KV_BLOCK) / 2 * a->s->head_dim);
 }
+
+static const Fetch nothing;
 
 /* ---- which keys ---- */
 
@@ -81,9 +85,11 @@ static Keys prefix_keys(const Part *p, const AttnSpan *sp, int to) {
   return (Keys){sp, sp->prefix, 0, p->from / KV_UNIT * KV_UNIT, kern_min(to, whole), false};
 }
 
-/* The span's own before `to`, and those that share a unit with the prefix. */
+/* The span's own before `to`, and those that share a unit with the prefix: kv_join has put that unit
+ * together already, or else `shared`. */
 static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
-  const int base = prefix_len(sp), start = base / KV_UNIT * KV_UNIT;
+  const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
+  const int base = sp->own->grows ? start : prefix_len(sp);
   const int part = p->from / KV_UNIT * KV_UNIT, from = kern_max(part, round_up(base, KV_UNIT));
   return (Keys){
       sp, sp->own, start, from, kern_max(from, to), start < base && part <= start && start < to};
@@ -94,22 +100,29 @@ static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
 /* Units [u, u + m) by n keys that lie at `keys`, from logical key `key` on; what whole blocks have too
  * much is not looked at. */
 static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
-                        const uint32_t *keys, int key, int n) {
+                        const uint32_t *keys, int key, int n, Fetch *next) {
   const int words = kern_ceil(a->s->head_dim, 2);
   kernels16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
                       a->query_words, keys, words * KV_BLOCK,
-                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false);
+                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
 static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
-                   const Keys *k) {
+                   const Keys *k, Fetch next) {
+  if (!k->seg) return; /* no prefix */
+  const int end = kern_max(k->from, kern_min(k->to, k->start + kv_turned(a->s, k->seg)));
   if (k->shared) {
     kv_shared_keys(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
-    some_scores(a, w, p, b, u, m, w->shared, k->start, KV_UNIT);
+    some_scores(a, w, p, b, u, m, w->shared, k->start, KV_UNIT, &next);
   }
-  if (k->from < k->to)
+  if (k->from < end)
     some_scores(a, w, p, b, u, m, kv_key_words(a->s, k->seg, p->kvh, k->from - k->start), k->from,
-                k->to - k->from);
+                end - k->from, &next);
+  if (end < k->to) {
+    kv_turn_last(a->s, k->seg, p->kvh, (real *)(void *)w->shared);
+    some_scores(a, w, p, b, u, m, w->shared, end, k->to - end, &next);
+  }
+  fetch_rest(&next);
 }
 
 /* The end of the rows of b that belong to the span of row j0 */
@@ -135,19 +148,18 @@ static void all_scores(const Attn *a, const Work *w, const Part *p, const Units 
   const Keys before = prefix_keys(p, sp, b->to);
   const int g = a->group;
   use_rows(b, same_span(b, 0) * g);
-  scores(a, w, p, b, 0, b->m, &before);
+  scores(a, w, p, b, 0, b->m, &before, nothing);
   if (one_span(b)) {
     const Keys own = own_keys(p, sp, b->to);
-    scores(a, w, p, b, 0, b->m, &own);
+    scores(a, w, p, b, 0, b->m, &own, b->n == 1 ? row_values(a, p, b->rows) : nothing);
     return;
   }
   for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
     j1 = same_span(b, j0);
     const Row *last = b->rows + j1 - 1;
     const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
-    fetch_values(a, p, last);
     use_rows(b, (j1 - j0) * g);
-    scores(a, w, p, b, j0 * g, (j1 - j0) * g, &own);
+    scores(a, w, p, b, j0 * g, (j1 - j0) * g, &own, row_values(a, p, last));
   }
 }
 
@@ -175,7 +187,7 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
 
 /* Units [u, u + m); returns whether there was anything to add. */
 static bool add_values(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
-                       const Keys *k, const Sums *to, bool add) {
+                       const Keys *k, const Sums *to, bool add, Fetch next) {
   const int at = (k->shared ? k->start : k->from) - p->start;
   const int n = kern_max(0, k->to - k->from);
   if (!k->shared && n == 0) return false;
@@ -183,7 +195,8 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, const Units 
   kernels16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
                       k->shared ? w->shared : NULL,
                       kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
-                      to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add);
+                      to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add, &next);
+  fetch_rest(&next);
   return true;
 }
 
@@ -193,20 +206,19 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Units 
   const AttnSpan *sp = b->rows[0].span;
   const Keys before = prefix_keys(p, sp, b->to);
   const int g = a->group;
-  const bool some = add_values(a, w, p, b, 0, b->m, &before, to, false);
+  const bool some = add_values(a, w, p, b, 0, b->m, &before, to, false, nothing);
   if (one_span(b)) {
     const Keys own = own_keys(p, sp, b->to);
-    if (p->nnext) fetch_keys(a, p, p->next);
-    add_values(a, w, p, b, 0, b->m, &own, to, some);
+    add_values(a, w, p, b, 0, b->m, &own, to, some, p->nnext ? row_keys(a, p, p->next) : nothing);
     return;
   }
   for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
     j1 = same_span(b, j0);
     const Row *last = b->rows + j1 - 1;
     const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
-    if (j0 < p->nnext) fetch_keys(a, p, p->next + j0);
     use_rows(b, (j1 - j0) * g);
-    add_values(a, w, p, b, j0 * g, (j1 - j0) * g, &own, to, some);
+    add_values(a, w, p, b, j0 * g, (j1 - j0) * g, &own, to, some,
+               j0 < p->nnext ? row_keys(a, p, p->next + j0) : nothing);
   }
 }
 

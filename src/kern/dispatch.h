@@ -22,6 +22,24 @@
 
 enum { GROUP = 16 }; /* columns of a product are walked in groups of this many */
 
+/* Memory that is fetched into the cache while other memory is read, a line for a line: at .. end is
+ * left. */
+typedef struct Fetch {
+  const char *at, *end;
+} Fetch;
+static inline __attribute__((always_inline)) void fetch_ahead(Fetch *f, const int n) {
+  enum { LINE_BYTES = 64 };
+  if (f->at >= f->end) return;
+  for (int i = 0; i < n; i++) __builtin_prefetch(f->at + i * LINE_BYTES, 0, 2);
+  f->at += n * LINE_BYTES;
+}
+static inline void fetch_some(Fetch *f, int lines) {
+  for (; f && lines > 0 && f->at < f->end; lines -= 4) fetch_ahead(f, 4);
+}
+static inline void fetch_rest(Fetch *f) {
+  while (f && f->at < f->end) fetch_ahead(f, 1);
+}
+
 /* AdamW with everything that does not depend on the element worked out. */
 typedef struct AdamScalars {
   real grad_scale, keep;    /* keep = 1 - lr weight_decay */
@@ -51,10 +69,10 @@ typedef struct Kernels {
   /* block() of tiles of a as pack_tiles makes them and one panel, brs wide */
   void (*outer)(int m, int n, int k, const real *a, const real *b, ptrdiff_t brs, real *c,
                 ptrdiff_t ldc, bool add);
-  /* block() with aks 1 and rows of b contiguous (bgs GROUP), faster for up to 3 rows; n: a multiple
-   * of GROUP */
+  /* block() with aks 1, faster for up to 3 rows; n: a multiple of GROUP; next: fetched as far as b is
+   * read, or NULL */
   void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
-                   real *c, ptrdiff_t ldc, bool add);
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next);
   /* sum[cols] += rows of x, in order */
   void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
   /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng
@@ -180,9 +198,10 @@ typedef struct Kernels16 {
    * `lower` rows, or of both at once.  Rows of a are ars apart, in whole units. */
   void (*begin)(int upper, int lower);
   void (*end)(void);
-  /* c[m,n] (+)= a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`. */
+  /* c[m,n] (+)= a b, n a multiple of GROUP, b's groups bgs apart; a has zeros behind `pairs`.  next: fetched
+   * as far as b is read, where rows are few; or NULL. */
   void (*scores)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                 ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+                 ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next);
   /* The same, m a multiple of mr, pairs of unit; a as pair_columns makes it, of which a row
    * is `padded` pairs. */
   void (*columns)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded, const uint32_t *b,
@@ -191,7 +210,7 @@ typedef struct Kernels16 {
    * if it is there; of a and b whole units of pairs are read.  Pairs in order, or units that are whole
    * from a's first pair on; of each pair the high half first. */
   void (*values)(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
-                 const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add);
+                 const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add, Fetch *next);
   /* Kernels.softmax of scores s into pairs p, the first of two in the high half; zeros from `first`
    * to `last` in whole units of KV_UNIT. */
   void (*softmax)(int m, int first, int last, int lo, int hi, real scale, const real *s,
@@ -205,6 +224,8 @@ typedef struct Kernels16 {
   void (*blend)(int lines, int lanes, const uint32_t *a, const uint32_t *b, uint32_t *to);
   void (*pair_rows)(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a); /* x [m, k] */
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* of one */
+  /* Halves of k words become x, the others stay; whole groups are written. */
+  void (*half_row)(int k, bool high, const real *x, uint32_t *words);
   /* x [depth, m]: pairs p0 on (whole units) of a, of which a row is `pairs` */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
                        uint32_t *a);

@@ -141,6 +141,7 @@ typedef struct KvSeg {
   int len;    /* keys present */
   int row0;   /* training: row of the step's k and v that holds key 0; else -1 */
   int before; /* keys of the prefix that it is seen with; set before keys are stored */
+  bool grows; /* decoding: keys come one by one, so that kv_join, and a last block in rows (kv.c) */
 } KvSeg;
 
 typedef struct AttnSpan {
@@ -186,6 +187,10 @@ KvSeg kv_segment(const AttnShape *s, real *memory, int cap, int before);
  * kv_cut has cut. */
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv);
+/* The lines that a key at position `at` will be written to are asked for. */
+void kv_fetch(const AttnShape *s, const KvSeg *seg, int at);
+/* Before the first key of a segment that grows is stored, with its prefix. */
+void kv_join(const AttnShape *s, const KvSeg *prefix, const KvSeg *own);
 /* The first key from `key` on with which another thread may begin. */
 int kv_cut(const AttnShape *s, const KvSeg *seg, int key);
 /* Numbers where none are stored yet that are read; seg->len is set. */

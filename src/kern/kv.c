@@ -6,6 +6,11 @@
  * the high half's product first, so that a sum over values runs in key order wherever segments or
  * parts begin.  Others sum units of several pairs: so a key's place is its logical position from the
  * unit in which the prefix ends, and units begin at the same positions however keys are shared.
+ *
+ * A key alone would be written to a line of memory for every channel of a block, or two.  So while a
+ * segment grows its last block, until that is whole, is in rows: each square of KV_BLOCK keys by as many
+ * channels or words is what it will be, not yet turned.  And the unit in which its prefix ends is put
+ * together once, in the segment, where others do so when they are read.
  */
 #include <string.h>
 
@@ -57,6 +62,58 @@ const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, in
   return value_words(s, seg, kvh, place);
 }
 
+/* ---- blocks in rows ---- */
+
+static bool grows(const AttnShape *s, const KvSeg *seg) { return seg->grows && !s->v_dim; }
+
+/* reals or words of a key in a block */
+static int block_width(const AttnShape *s) { return kv_in_words(s) ? key_width(s) : s->head_dim; }
+
+static real *block_at(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return seg->k + place_of(seg, kvh, place) * block_width(s);
+}
+
+/* A block's squares turned; back: into rows.  from and to may be the same.  Words are turned as reals of
+ * their size: nothing is computed. */
+static void turn_block(int width, bool back, const real *from, real *to) {
+  real square[KV_BLOCK * KV_BLOCK];
+  for (int c = 0; c < width;
+       c += KV_BLOCK, from += KV_BLOCK * KV_BLOCK, to += KV_BLOCK * KV_BLOCK) {
+    const int n = kern_min(KV_BLOCK, width - c);
+    const real *x = from == to ? memcpy(square, from, sizeof(real) * (size_t)(KV_BLOCK * n)) : from;
+    if (back)
+      kernels()->transpose(n, KV_BLOCK, x, KV_BLOCK, to, n);
+    else
+      kernels()->transpose(KV_BLOCK, n, x, n, to, KV_BLOCK);
+  }
+}
+
+/* m keys' reals or words join a block, which starts with key `key` of it. */
+static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool turned, int key,
+                     real *block) {
+  if (turned) {
+    kernels()->transpose(m, width, rows, ld, block + key, KV_BLOCK);
+    return;
+  }
+  for (int c = 0; c < width; c += KV_BLOCK, rows += KV_BLOCK, block += KV_BLOCK * KV_BLOCK) {
+    const int n = kern_min(KV_BLOCK, width - c);
+    for (int i = 0; i < m; i++)
+      if (n == KV_BLOCK) /* a copy of a known size is no call */
+        memcpy(block + (key + i) * KV_BLOCK, rows + i * ld, sizeof(real) * KV_BLOCK);
+      else
+        memcpy(block + (key + i) * n, rows + i * ld, sizeof(real) * (size_t)n);
+  }
+}
+
+int kv_turned(const AttnShape *s, const KvSeg *seg) {
+  const int first = kv_in_words(s) ? kv_first_place(seg) : 0;
+  return grows(s, seg) ? (first + seg->len) / KV_BLOCK * KV_BLOCK : seg->places;
+}
+
+void kv_turn_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to) {
+  turn_block(block_width(s), false, block_at(s, seg, kvh, kv_turned(s, seg)), to);
+}
+
 /* ---- storing --------------------------------------------------------------------- */
 
 static void store_rows(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k,
@@ -68,79 +125,74 @@ static void store_rows(const AttnShape *s, const KvSeg *seg, int at, int n, cons
              sizeof(real) * (size_t)hd);
 }
 
-/* m keys of one block and head, which start with key `key` of it. */
-static void store_block(const AttnShape *s, real *block, int key, int m, const real *k, int ldk) {
+/* m keys of one block and head, which start with key `key` of it, rounded or not */
+static void store_block(const AttnShape *s, real *block, bool turned, int key, int m, const real *k,
+                        int ldk) {
   enum { CHANNELS = 64 };
   real rows[KV_BLOCK * CHANNELS];
   if (!attn_rounds(s)) {
-    kernels()->transpose(m, s->head_dim, k, ldk, block + key, KV_BLOCK);
+    put_keys(m, s->head_dim, k, ldk, turned, key, block);
     return;
   }
   for (int c = 0, n; c < s->head_dim; c += n) {
     n = kern_min(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
       kernels()->round_bf16((size_t)n, k + (ptrdiff_t)i * ldk + c, rows + i * CHANNELS);
-    kernels()->transpose(m, n, rows, CHANNELS, block + c * KV_BLOCK + key, KV_BLOCK);
+    put_keys(m, n, rows, CHANNELS, turned, key, block + c * KV_BLOCK);
   }
 }
 
-static void store_block_words(const AttnShape *s, uint32_t *block, int key, int m, const real *k,
-                              int ldk) {
+static void store_block_words(const AttnShape *s, real *block, bool turned, int key, int m,
+                              const real *k, int ldk) {
   enum { CHANNELS = 64, WORDS = CHANNELS / 2 };
   uint32_t rows[KV_BLOCK * WORDS];
   for (int c = 0, n; c < s->head_dim; c += n) {
     n = kern_min(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
       kernels16()->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
-    /* words are turned as reals of their size: nothing is computed */
-    kernels()->transpose(m, kern_ceil(n, 2), (const real *)(const void *)rows, WORDS,
-                         (real *)(void *)(block + c / 2 * KV_BLOCK + key), KV_BLOCK);
+    put_keys(m, kern_ceil(n, 2), (const real *)(const void *)rows, WORDS, turned, key,
+             block + c / 2 * KV_BLOCK);
   }
 }
 
-/* One or two values of a pair, of which the other half stays. */
-static void store_pair(int hd, int n, bool second, const real *v, ptrdiff_t ldv, uint32_t *to) {
-  for (int c = 0; c < hd; c += GROUP, to += GROUP) {
-    const int cols = kern_min(GROUP, hd - c);
-    uint32_t one[GROUP];
-    kernels16()->pair_group(n, cols, v + c + (n - 1) * ldv, -ldv, n == 2 ? to : one);
-    for (int i = 0; i < GROUP && n == 1; i++)
-      to[i] = second ? (to[i] & 0xffff0000u) | one[i] : (to[i] & 0xffffu) | one[i] << 16;
-  }
-}
-
-/* n keys and values of one unit from place `place` on; `first`: nothing is stored in it yet. */
-static void store_unit(const AttnShape *s, const KvSeg *seg, int h, int place, int n, bool first,
-                       const real *k, int ldk, const real *v, ptrdiff_t ldv) {
-  uint32_t *keys = key_words(s, seg, h, place / KV_UNIT * KV_UNIT);
-  uint32_t *values = value_words(s, seg, h, place);
-  place %= KV_UNIT;
-  if (first) { /* what is not stored meets probabilities of 0, and 0 * NaN is NaN */
-    memset(keys, 0, sizeof *keys * (size_t)(KV_UNIT * key_width(s)));
-    memset(values - place / 2 * value_width(s), 0,
-           sizeof *values * (size_t)(KV_UNIT / 2 * value_width(s)));
-  }
-  for (int t = 0, m; t < n; t += m) {
+/* A head's n keys from place `place` on */
+static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, int n, const real *k,
+                       int ldk) {
+  for (int t = 0, m; t < n; t += m, k += (ptrdiff_t)m * ldk) {
     const int in_block = (place + t) % KV_BLOCK;
     m = kern_min(n - t, KV_BLOCK - in_block);
-    store_block_words(s, keys + (place + t - in_block) * key_width(s), in_block, m,
-                      k + (ptrdiff_t)t * ldk, ldk);
+    real *block = block_at(s, seg, h, place + t - in_block);
+    const bool turned = !grows(s, seg) || m == KV_BLOCK;
+    (kv_in_words(s) ? store_block_words : store_block)(s, block, turned, in_block, m, k, ldk);
+    if (!turned && in_block + m == KV_BLOCK) turn_block(block_width(s), false, block, block);
   }
-  for (int t = 0, m; t < n; t += m) {
-    const bool second = (place + t) % 2;
-    m = second || t + 1 == n ? 1 : 2;
-    store_pair(s->head_dim, m, second, v + t * ldv, ldv, values);
-    values += second || m == 2 ? value_width(s) : 0;
-  }
+}
+
+/* What is not stored meets probabilities of 0, and 0 * NaN is NaN. */
+static void clear_unit(const AttnShape *s, const KvSeg *seg, int h, int place) {
+  const int unit = place / KV_UNIT * KV_UNIT;
+  memset(key_words(s, seg, h, unit), 0, sizeof(uint32_t) * (size_t)(KV_UNIT * key_width(s)));
+  memset(value_words(s, seg, h, unit), 0,
+         sizeof(uint32_t) * (size_t)(KV_UNIT / 2 * value_width(s)));
+}
+
+/* n values of one unit from place `place` on */
+static void store_value_words(const AttnShape *s, const KvSeg *seg, int h, int place, int n,
+                              const real *v, ptrdiff_t ldv) {
+  for (int t = 0; t < n; t++)
+    kernels16()->half_row(s->head_dim, (place + t) % 2 == 0, v + t * ldv,
+                          value_words(s, seg, h, place + t));
 }
 
 static void store_words(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
                         int ldk, const real *v, ptrdiff_t ldv) {
+  const int from = kv_first_place(seg) + at;
   for (int t = 0, m; t < n; t += m) {
-    const int place = kv_first_place(seg) + at + t;
-    m = kern_min(n - t, KV_UNIT - place % KV_UNIT);
-    store_unit(s, seg, h, place, m, at + t == 0 || place % KV_UNIT == 0, k + (ptrdiff_t)t * ldk,
-               ldk, v + t * ldv, ldv);
+    const int place = from + t, in_unit = place % KV_UNIT;
+    m = kern_min(n - t, KV_UNIT - in_unit);
+    if (in_unit == 0 || (at + t == 0 && !grows(s, seg))) clear_unit(s, seg, h, place);
+    store_value_words(s, seg, h, place, m, v + t * ldv, ldv);
+    store_keys(s, seg, h, place, m, k + (ptrdiff_t)t * ldk, ldk);
   }
 }
 
@@ -155,26 +207,23 @@ static void store_values(const AttnShape *s, const KvSeg *seg, int h, int at, in
       memcpy(to, v, sizeof(real) * hd);
 }
 
-/* A decoding step writes to a line of memory for every channel of a key, or two: all are asked for
- * before the first is waited for. */
-static void fetch_lines(const AttnShape *s, const KvSeg *seg, int key) {
-  const int place = kv_first_place(seg) + key;
+/* A decoding step writes to lines that are far apart: all are asked for before the first is waited for. */
+static void fetch_key(const AttnShape *s, const KvSeg *seg, int key) {
+  const bool words = kv_in_words(s);
+  const int place = key + (words ? kv_first_place(seg) : 0), width = block_width(s);
+  const int step = grows(s, seg) ? KV_BLOCK * KV_BLOCK : KV_BLOCK, in_block = place % KV_BLOCK;
   for (int h = 0; h < s->kv_heads; h++) {
-    const uint32_t *k = kv_key_words(s, seg, h, place - place % KV_BLOCK);
-    const uint32_t *v = kv_value_words(s, seg, h, place);
-    for (int c = 0; c < key_width(s); c++) __builtin_prefetch(k + c * KV_BLOCK, 1);
+    const real *k =
+        block_at(s, seg, h, place - in_block) + (grows(s, seg) ? KV_BLOCK * in_block : 0);
+    const real *v = words ? (const real *)(const void *)kv_value_words(s, seg, h, place)
+                          : seg->v + place_of(seg, h, place) * s->head_dim;
+    for (int c = 0; c < width * KV_BLOCK; c += step) __builtin_prefetch(k + c, 1);
     for (int c = 0; c < s->head_dim; c += GROUP) __builtin_prefetch(v + c, 1);
   }
 }
 
-static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
-                       int ldk) {
-  for (int t = 0, m; t < n; t += m) {
-    const int key = at + t, in_block = key % KV_BLOCK;
-    m = kern_min(n - t, KV_BLOCK - in_block);
-    store_block(s, seg->k + ((ptrdiff_t)h * seg->cap + key - in_block) * s->head_dim, in_block, m,
-                k + (ptrdiff_t)t * ldk, ldk);
-  }
+void kv_fetch(const AttnShape *s, const KvSeg *seg, int at) {
+  if (!s->v_dim) fetch_key(s, seg, at);
 }
 
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
@@ -185,7 +234,6 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
     store_rows(s, seg, at, n, k, ldk);
     return;
   }
-  if (words && n == 1) fetch_lines(s, seg, at);
   for (int h = 0; h < s->kv_heads; h++, k += hd, v += hd) {
     if (words) {
       store_words(s, seg, h, at, n, k, ldk, v, ldv);
@@ -193,6 +241,38 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
     }
     store_keys(s, seg, h, at, n, k, ldk);
     store_values(s, seg, h, at, n, v, ldv);
+  }
+}
+
+/* The prefix's part of the unit in which it ends, in front of a head's first key: blocks that are whole, and
+ * one in rows. */
+static void join_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int h) {
+  const int first = kv_first_place(own), width = key_width(s);
+  for (int at = 0; at < first; at += KV_BLOCK) {
+    const real *from = block_at(s, prefix, h, prefix->len - first + at);
+    real *to = block_at(s, own, h, at);
+    if (first - at >= KV_BLOCK)
+      memcpy(to, from, sizeof(real) * (size_t)(KV_BLOCK * width));
+    else
+      turn_block(width, true, from, to);
+  }
+}
+
+static void join_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int h) {
+  const int first = kv_first_place(own), width = value_width(s);
+  const uint32_t *from = value_words(s, prefix, h, prefix->len - first);
+  uint32_t *to = value_words(s, own, h, 0);
+  memcpy(to, from, sizeof *to * (size_t)(kern_ceil(first, 2) * width));
+  for (int i = first / 2 * width; i < first % 2 * (first + 1) / 2 * width; i++)
+    to[i] &= 0xffff0000u; /* the second of a pair is the segment's */
+}
+
+void kv_join(const AttnShape *s, const KvSeg *prefix, const KvSeg *own) {
+  if (!grows(s, own) || !kv_in_words(s) || kv_first_place(own) == 0) return;
+  for (int h = 0; h < s->kv_heads; h++) {
+    clear_unit(s, own, h, 0);
+    join_keys(s, prefix, own, h);
+    join_values(s, prefix, own, h);
   }
 }
 

@@ -12,8 +12,13 @@ static inline int kv_first_place(const KvSeg *seg) { return seg->before % KV_UNI
  * holds place `place` on. */
 const uint32_t *kv_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place);
 const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place);
-/* The unit in which a prefix ends and a segment begins, as those lie; the prefix's length is no multiple
- * of KV_UNIT. */
+/* Keys (of segments in words, places) from here on lie in rows: those of the last block of a segment that
+ * grows, unless it is whole. */
+int kv_turned(const AttnShape *s, const KvSeg *seg);
+/* A head's keys of that block, as those of others lie. */
+void kv_turn_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to);
+/* The unit in which a prefix ends and a segment begins that does not grow, as those lie; the prefix's
+ * length is no multiple of KV_UNIT. */
 void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
                     uint32_t *to);
 void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,

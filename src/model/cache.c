@@ -27,7 +27,10 @@ Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens
     return fail(GRPO_ENOMEM, "decoder: key/value cache of %zu MiB",
                 cache_bytes(s, layers, slots, tokens, before) >> 20);
   }
-  for (size_t i = 0; i < n; i++) c->seg[i] = kv_segment(s, c->memory + i * size, cap, before);
+  for (size_t i = 0; i < n; i++) {
+    c->seg[i] = kv_segment(s, c->memory + i * size, cap, before);
+    c->seg[i].grows = before < 0;
+  }
   cache_clear(c);
   return GRPO_OK;
 }

@@ -18,7 +18,7 @@ typedef struct Cache {
   int nfree;
 } Cache;
 
-/* slots segments of up to `tokens` keys, behind a prefix of `before` (-1: any) */
+/* slots segments of up to `tokens` keys, behind a prefix of `before` (-1: any, and keys come one by one) */
 Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens, int before);
 void cache_free(Cache *c); /* a zeroed one is fine */
 size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before);

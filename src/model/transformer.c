@@ -173,16 +173,31 @@ static int cut_row(const AttnShape *s, const AttnSpan *a, int row) {
   return a->row + (first - a->own_at < a->n ? first - a->own_at : a->n);
 }
 
+/* Of a span, what a chunk stores: rows *first .. */
+static int rows_to_store(const Store *s, const AttnSpan *a, int chunk, int *first) {
+  const int from = chunk * s->run, to = from + s->run;
+  if (a->row + a->n <= from || a->row >= to) return 0;
+  *first = cut_row(s->shape, a, from);
+  return cut_row(s->shape, a, to) - *first;
+}
+
+static void store_span(const Store *s, const AttnSpan *a, int first, int n) {
+  const size_t at = (size_t)first * (size_t)s->ld;
+  if (a->prefix && a->own_at == 0 && first == a->row) kv_join(s->shape, a->prefix, a->own);
+  kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);
+}
+
 static void store_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Store *s = arg;
-  const int from = chunk * s->run, to = from + s->run;
+  const AttnSpan *spans = s->rows->spans;
+  int first;
+  for (int i = 0; i < s->rows->nspans; i++)
+    if (rows_to_store(s, spans + i, chunk, &first) == 1)
+      kv_fetch(s->shape, spans[i].own, spans[i].own_at + first - spans[i].row);
   for (int i = 0; i < s->rows->nspans; i++) {
-    const AttnSpan *a = &s->rows->spans[i];
-    const int first = cut_row(s->shape, a, from), n = cut_row(s->shape, a, to) - first;
-    const size_t at = (size_t)first * (size_t)s->ld;
-    if (n > 0)
-      kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);
+    const int n = rows_to_store(s, spans + i, chunk, &first);
+    if (n > 0) store_span(s, spans + i, first, n);
   }
 }
 

@@ -321,6 +321,8 @@ static void decode_step(const Ctx *cx, const Group *g, KvSeg *cache, int t, floa
     const AttnSpan *sp = &g->spans[i];
     if (t >= sp->n) continue;
     const int row = sp->row + t, c = (int)(sp->own - g->seg);
+    kv_fetch(&g->s, &cache[c], t);
+    if (t == 0 && sp->prefix) kv_join(&g->s, sp->prefix, &cache[c]);
     kv_store(&g->s, &cache[c], t, 1, g->k + row * kw, kw, g->v + row * kw, kw);
     cache[c].len = t + 1;
     memcpy(q + n * qw, g->q + row * qw, (size_t)qw * sizeof(float));
@@ -345,8 +347,10 @@ TEST(decoding_gives_the_bits_of_training) {
       float *o = floats(no), *lse = floats(nl);
       KvSeg cache[MAX_SPANS];
       Ctx cx = {.arena = &arena};
-      for (int c = 0; c < groups[i].n; c++)
+      for (int c = 0; c < groups[i].n; c++) {
         cache[c] = new_seg(&g->s, g->seg[c].before, groups[i].lens[c], -1);
+        cache[c].grows = c > 0;
+      }
       forward(&cx, g->o, g);
       for (int t = 0; t < longest(g); t++) decode_step(&cx, g, cache, t, o, lse);
       CHECK(same_bits(o, g->o, no));
@@ -384,6 +388,36 @@ TEST(a_row_alone_has_the_bits_it_has_in_company) {
   mode = COMPUTE_F32, kern_select(NULL);
 }
 
+static void make_tiny(Group *g, float scale) {
+  const int qw = q_width(&g->s), kw = kv_width(&g->s);
+  for (int i = 0; i < g->rows * qw; i++) g->q[i] *= scale;
+  for (int i = 0; i < g->rows * kw; i++) g->k[i] *= scale;
+  for (int i = 0; i < g->nspans; i++) {
+    const KvSeg *seg = g->spans[i].own;
+    kv_store(&g->s, seg, 0, seg->len, g->k + seg->row0 * kw, kw, g->v + seg->row0 * kw, kw);
+  }
+}
+
+/* Where products are subnormal, or just not: some CPUs' tiles take them for zeros. */
+TEST(subnormal_products_are_the_same_alone) {
+  static const AttnShape s = {4, 4, 64, 1e38f, 0, 0, false, 0, COMPUTE_F32};
+  for (int p = 0; p < NCASES; p++) {
+    if (!use_case(p)) continue;
+    Group *g = new_group(s, 3, (int[]){37, 40, 70});
+    float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
+    Ctx cx = {NULL, &arena, COMPUTE_F32};
+    int wrong = 0;
+    make_tiny(g, 1e-19f);
+    forward(&cx, g->o, g);
+    for (int i = 0; i < g->nspans; i++)
+      for (int r = 0; r < g->spans[i].n; r++)
+        wrong += !alone_is_the_same(&cx, g, &g->spans[i], r, o, lse);
+    CHECK(wrong == 0);
+    free(o), free(lse), free_group(g);
+  }
+  mode = COMPUTE_F32, kern_select(NULL);
+}
+
 /* The prompt's keys, then the completion's, in one segment. */
 static void check_without_prefix(const Ctx *cx, const Group *g, const AttnSpan *sp) {
   const int plen = sp->prefix->len, qw = q_width(&g->s), kw = kv_width(&g->s), ow = o_width(&g->s);
@@ -408,6 +442,35 @@ TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
       for (int i = 0; i < g->nspans; i++)
         if (g->spans[i].prefix) check_without_prefix(&cx, g, &g->spans[i]);
       free_group(g);
+    }
+  mode = COMPUTE_F32, kern_select(NULL);
+}
+
+/* A completion's rows in runs of several lengths, to the end and one by one: what is put in between turns. */
+TEST(a_segment_that_grows_by_several_keys_gives_the_bits_of_training) {
+  static const int runs[] = {1, 5, 1, 30, 2, 16, 9};
+  for (int p = 0; p < NCASES; p++)
+    for (int k = 0; k < NGROUPS && use_case(p); k++) {
+      if (groups[k].s.bidirectional || groups[k].n < 2) continue;
+      Group *g = new_group(groups[k].s, groups[k].n, groups[k].lens);
+      const AttnSpan *sp = &g->spans[g->nspans - 1];
+      const int qw = q_width(&g->s), kw = kv_width(&g->s), ow = o_width(&g->s);
+      KvSeg seg = new_seg(&g->s, sp->own->before, sp->n, -1);
+      float *o = floats((size_t)(sp->n * ow));
+      Ctx cx = {NULL, &arena, COMPUTE_F32};
+      seg.grows = true;
+      forward(&cx, g->o, g);
+      if (sp->prefix) kv_join(&g->s, sp->prefix, &seg);
+      for (int t = 0, n, i = 0; t < sp->n; t += n, i++) {
+        const int left = sp->n - t, run = runs[i % 7], row = sp->row + t;
+        n = run < left ? run : left;
+        kv_store(&g->s, &seg, t, n, g->k + row * kw, kw, g->v + row * kw, kw);
+        seg.len = t + n;
+        const AttnSpan one = {sp->prefix, &seg, 0, n, t};
+        CHECK(!attn_forward(&cx, &g->s, 1, &one, g->q + row * qw, qw, o + t * ow, ow, NULL));
+      }
+      CHECK(same_bits(o, g->o + sp->row * ow, (size_t)(sp->n * ow)));
+      free(seg.k), free(o), free_group(g);
     }
   mode = COMPUTE_F32, kern_select(NULL);
 }

@@ -6,12 +6,15 @@ typedef struct Rows {
   int upper, lower;
 } Rows;
 
-static _Thread_local Rows configured;
+static _Thread_local Rows wanted, configured;
 
-static void begin_rows(int upper, int lower) {
-  if (configured.upper == upper && configured.lower == lower) return;
-  configure(upper, lower);
-  configured = (Rows){upper, lower};
+static void begin_rows(int upper, int lower) { wanted = (Rows){upper, lower}; }
+
+/* A row alone wants no tiles. */
+static void configure_wanted(void) {
+  if (configured.upper == wanted.upper && configured.lower == wanted.lower) return;
+  configure(wanted.upper, wanted.lower);
+  configured = wanted;
 }
 
 static void end_rows(void) {
@@ -118,9 +121,14 @@ static void kept_sums(Kept *t, int m, real *c, ptrdiff_t ldc) {
 }
 
 static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next) {
   const int units = pairs / UNIT, tail = pairs % UNIT;
   uint32_t last[2][TILE_WORDS];
+  if (m == 1) {
+    one_row16(n, pairs, a, b, GROUP, bgs, c, add, next);
+    return;
+  }
+  configure_wanted();
   Kept t = {.units = units, .b_line = LINE, .add = add};
   kept_rows(&t, m, a, ars);
   if (tail) memset(last, 0, sizeof last);
@@ -133,12 +141,14 @@ static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
       t.last[g] = last[g];
     }
     kept_sums(&t, m, c + j, ldc);
+    fetch_some(next, groups * pairs);
     run_kept(m, groups, &t);
   }
 }
 
 static void turned_columns(int m, int n, int pairs, const uint32_t *a, ptrdiff_t padded,
                            const uint32_t *b, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+  configure_wanted();
   Kept t = {
       .units = pairs / UNIT, .a_line = LINE, .a_step = TILE_WORDS, .b_line = LINE, .add = add};
   for (int i = 0; i < m; i += 2 * ROWS, a += 2 * ROWS * padded, c += 2 * ROWS * ldc) {
@@ -154,7 +164,15 @@ static void turned_columns(int m, int n, int pairs, const uint32_t *a, ptrdiff_t
 }
 
 static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
-                   const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add) {
+                   const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add,
+                   Fetch *next) {
+  if (m == 1) {
+    const int before = first ? KV_UNIT / 2 : 0;
+    if (first) one_row16(n, before, a, first, bps, GROUP, c, add, next);
+    if (pairs) one_row16(n, pairs, a + before, b, bps, GROUP, c, add || first, next);
+    return;
+  }
+  configure_wanted();
   Kept t = {.units = kern_ceil(pairs, UNIT), .b_line = bps * (ptrdiff_t)sizeof *b, .add = add};
   kept_rows(&t, m, a, ars);
   for (int j = 0; j < n; j += 2 * GROUP) {
@@ -164,6 +182,7 @@ static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
       t.b[g] = b + at, t.first[g] = first ? first + at : NULL;
     }
     kept_sums(&t, m, c + j, ldc);
+    fetch_some(next, groups * pairs);
     run_kept(m, groups, &t);
   }
 }

@@ -39,6 +39,18 @@ static void pair_row(int k, const real *x, uint32_t *a) {
     _mm512_mask_storeu_epi32(a + p / 2, first_lanes((k - p + 1) / 2), pairs_at(x + p, k - p));
 }
 
+static void half_row(int k, bool high, const real *x, uint32_t *words) {
+  const __m512i others = _mm512_set1_epi32(high ? 0xffff : (int)0xffff0000u);
+  const __m128i up = _mm_cvtsi32_si128(high ? 16 : 0);
+  for (int c = 0; c < k; c += GROUP, words += GROUP) {
+    const __m256i half =
+        (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first_lanes(k - c), x + c));
+    const __m512i mine = _mm512_sll_epi32(_mm512_cvtepu16_epi32(half), up);
+    const __m512i kept = _mm512_and_si512(_mm512_loadu_si512(words), others);
+    _mm512_storeu_si512(words, _mm512_or_si512(mine, kept));
+  }
+}
+
 static inline __m512i zip_low(__m512i a, __m512i b) {
   const __m512i i = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   return _mm512_permutex2var_epi32(a, i, b);

@@ -243,6 +243,8 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
   _tile_release();
 }
 
+#include "kern/inner/row16.inc.c"
+
 #include "kern/inner/attend_amx.inc.c"
 #define EXP_OF_TWO
 #include "kern/inner/softmax16.inc.c"
@@ -324,6 +326,7 @@ const Kernels16 kern_amx = {
     .ds = ds16,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
+    .half_row = half_row,
     .pair_columns = pair_columns,
     .pair_group = pair_group,
     .widen_f32 = widen_f32,

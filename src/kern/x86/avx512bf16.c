@@ -44,13 +44,16 @@ static void no_rows(int upper, int lower) { (void)upper, (void)lower; }
 static void no_end(void) {}
 
 static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
-                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+                   ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next) {
+  fetch_rest(next);
   strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, add);
 }
 
 static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
-                   const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add) {
+                   const uint32_t *b, ptrdiff_t bps, real *c, ptrdiff_t ldc, bool add,
+                   Fetch *next) {
   const int before = first ? KV_UNIT / 2 : 0;
+  fetch_rest(next);
   if (first) strided(m, n, before, a, ars, first, bps, GROUP, c, ldc, add);
   if (pairs) strided(m, n, pairs, a + before, ars, b, bps, GROUP, c, ldc, add || first);
 }
@@ -147,6 +150,7 @@ const Kernels16 kern_avx512bf16 = {
     .blend = blend,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
+    .half_row = half_row,
     .pair_columns = pair_columns,
     .pair_group = pair_group,
     .widen_f32 = widen_f32,
