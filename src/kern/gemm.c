@@ -57,6 +57,11 @@ static int even_piece(int n, int most) {
   return kern_max(1, kern_ceil(n, kern_max(1, kern_ceil(n, most))));
 }
 
+/* Rows a chunk: an even number of chunks, as two threads share them, of whole tiles. */
+static int row_piece(int m, int most) {
+  return round_up(kern_ceil(m, round_up(kern_ceil(m, most), 2)), 8);
+}
+
 /* ---- panels (panels.h), of as many groups as the register tile has ---- */
 static int panel_count(int n) { return panels_of(n, kernels()->ng); }
 static int panel_start(int n, int p) { return panels_first(n, kernels()->ng, p); }
@@ -147,7 +152,7 @@ static bool readable(int n, ptrdiff_t ld) {
 typedef struct Forward {
   int m, n, k, depth, rows, panels; /* a chunk's rows and panels */
   int row_chunks, ng;               /* groups a panel */
-  int parts;                        /* of the row chunks, one after another: each of a thread's own */
+  int parts; /* of the row chunks, one after another: each of a thread's own */
   const real *x;
   ptrdiff_t ldx, ldy;
   const real *w; /* packed, */
@@ -235,19 +240,28 @@ static void forward_kept(const Forward *f, int p0, int p1) {
     memcpy(f->y + i * f->ldy + at, kept + i * KEPT_COLS, sizeof(real) * (size_t)cols);
 }
 
+/* The row chunk and the chunk of columns that are `chunk`: a part's row chunks take turns at each chunk of
+ * columns, part after part. */
+static int row_chunk_of(const Forward *f, int chunk, int *columns) {
+  const int col_chunks = kern_ceil(panels_of(f->n, f->ng), f->panels);
+  const int part = ((chunk / col_chunks + 1) * f->parts - 1) / f->row_chunks;
+  const int first = part * f->row_chunks / f->parts, at = chunk - first * col_chunks;
+  const int some = (part + 1) * f->row_chunks / f->parts - first;
+  *columns = at / some;
+  return first + at % some;
+}
+
 static void forward_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Forward *f = arg;
-  const int panels = panels_of(f->n, f->ng), col_chunks = kern_ceil(panels, f->panels);
-  const int part = ((chunk / col_chunks + 1) * f->parts - 1) / f->row_chunks;
-  const int first = part * f->row_chunks / f->parts;
-  const int some = (part + 1) * f->row_chunks / f->parts - first, at = chunk - first * col_chunks;
-  const int p0 = at / some * f->panels, p1 = kern_min(p0 + f->panels, panels);
+  int columns;
+  const int r0 = row_chunk_of(f, chunk, &columns) * f->rows, p0 = columns * f->panels;
+  const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
   if (f->few && !f->add && f->m <= kern_min(f->rows, KEPT_ROWS) && p1 > p0 + 1 &&
       (p1 - p0) * f->ng * GROUP <= KEPT_COLS)
     forward_kept(f, p0, p1);
   else
-    forward_panels(f, (first + at % some) * f->rows, p0, p1);
+    forward_panels(f, r0, p0, p1);
 }
 
 /* ---- forward to so few outputs that they fill half a vector: rows of x become the vectors ---- */
@@ -297,7 +311,7 @@ static void forward(const Ctx *cx, Forward f) {
   }
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
   f.few = !f.ldw && f.m <= FEW;
-  f.rows = round_up(even_piece(f.m, ROWS), 8);
+  f.rows = f.m <= ROWS ? round_up(f.m, 8) : row_piece(f.m, ROWS);
   if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
     f.rows = kern_min(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = kern_ceil(f.m, f.rows);
