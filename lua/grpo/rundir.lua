@@ -134,7 +134,7 @@ end
 -- The run is whole when it gets its name: a process that is killed before has left none, nor has a full disk.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
-  local name = (info.name:gsub("[^%w._-]", "-"))
+  local name = (info.name:gsub("[^%w._-]", "-"):gsub("^%.", "-")) -- what begins with a dot is no run
   local run = setmetatable({}, Run)
   building_place(run, root)
   local ok, err = pcall(fill, run, name, info)

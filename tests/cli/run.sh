@@ -161,6 +161,10 @@ result "config.json has the override and where it came from" \
 "$GRPO" run exp.lua --quiet --dir json --arg rate=0.5 name=other --steps 5 >out 2>err
 result "a second run gets the next number" "$([ "$(cat out)" = json/other-002 ] || cat out err)"
 result "--arg reaches the script" "$(grep -q '"learning_rate": 0.5,' json/other-002/metrics.jsonl || head -n 1 json/other-002/metrics.jsonl)"
+"$GRPO" run exp.lua --quiet --dir dots name=.new --steps 5 >out 2>err
+"$GRPO" run exp.lua --quiet --dir dots name=other --steps 5 >>out 2>>err
+result "a run's name never looks like a place where one is built" "$([ "$(cat out)" = "dots/-new-001
+dots/other-001" ] && [ -e dots/-new-001/run.json ] || cat out err)"
 echo '{ "train": { "lr": 0.25, "prompts_per_step": 3 }, "sampling": { "group_size": 3 } }' >base.json
 "$GRPO" run exp.lua --quiet --dir json name=third extends=base.json stages.2.train.steps=1 --steps 5 >out 2>err
 result "extends is below the script, and stages.N.option above it" "$(
