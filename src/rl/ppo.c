@@ -167,7 +167,6 @@ Status values_loss(Update *u, int i) {
   value.needs_grad = true;
   tape_reset(t);
   try(tape_apply(t, OP_value_loss, (Tensor *[]){&value}, &(Attr){.p = &a}, &loss));
-  u->loss += v->coef * (double)loss->data[0];
   v->sums.value_loss += (double)loss->data[0];
   try(tape_backward(t, loss));
   for (size_t k = 0; k < n; k++) {
@@ -187,7 +186,7 @@ Status values_train_trunk(Update *u, const MicroBatch *mb) {
   for (int k = 0; k < mb->n; k++) try(forward_critic(u, order[k], true));
   u->forward += seconds_now() - start;
   for (int k = 0; k < mb->n; k++) try(values_loss(u, order[k]));
-  if (!isfinite(u->loss)) return GRPO_OK; /* the caller says so */
+  if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
   start = seconds_now();
   for (int k = 0; k < mb->n; k++) {
     const ArenaMark mark = arena_mark(&t->arena);
@@ -300,7 +299,7 @@ static void add_metrics(const Update *u, const PpoOptions *o, const TargetMetric
   const double steps = (double)o->epochs * o->minibatches;
   const bool has_ref = u->plan.ref_logp != NULL;
   m->beta = o->kl_coef;
-  m->policy_loss = (u->loss - v->coef * v->sums.value_loss) / steps;
+  m->policy_loss = u->loss / steps;
   m->value_loss = v->sums.value_loss / steps;
   m->value_clip_fraction = v->sums.positions > 0 ? v->sums.clipped / v->sums.positions : 0;
   m->approx_kl = v->sums.tokens > 0 ? v->sums.approx_kl / v->sums.tokens : 0;

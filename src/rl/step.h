@@ -6,9 +6,9 @@
 
 /* What of a critic adds up over the passes of a step. */
 typedef struct ValueSums {
-  double policy_loss, value_loss; /* of all passes */
-  double clipped, positions;      /* values held back by the loss's bounds; values in all */
-  double approx_kl, tokens;       /* (log p - old log p)^2 / 2 over masked tokens */
+  double value_loss;         /* of all passes, without value_coef */
+  double clipped, positions; /* values held back by the loss's bounds; values in all */
+  double approx_kl, tokens;  /* (log p - old log p)^2 / 2 over masked tokens */
 } ValueSums;
 
 /* The critic's side of a step.  Arrays are by position (gae.h), in batch order: a unit's positions
@@ -37,7 +37,8 @@ typedef struct Update {
   Values *values; /* NULL: no critic */
   Tensor **out;   /* [units] what the head gave: [2 or 3, tokens]; NULL: left out */
   LossMetrics sums;
-  double loss, ratio_deviation;
+  double loss; /* of the policy; update_loss() is all that is descended */
+  double ratio_deviation;
   double forward, backward, optimizer; /* seconds */
   int iteration;                       /* optimizer steps before this one */
   bool one_pass;                       /* this iteration's head runs in backward only */
@@ -49,6 +50,9 @@ typedef struct Update {
 Status update_begin(Update *u, const bool *left_out, int end_below);
 /* One optimizer step on the units of plan.order. */
 Status update_iterate(Update *u, int iteration, double *norm);
+/* Of all passes.  The parts are summed apart, each in the units' order: a sum in turns would be
+ * rounded as the micro-batches are cut. */
+double update_loss(const Update *u);
 void update_report(const Update *u, int iterations, double norm, double seconds, StepMetrics *m);
 Status update_check_numbers(const Engine *e, const Batch *b, double lr, int iterations);
 

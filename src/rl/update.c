@@ -323,6 +323,11 @@ static void notice_large_unit(Engine *e, const Unit *unit) {
               e->o.micro_batch_tokens, unit->rows);
 }
 
+double update_loss(const Update *u) {
+  const Values *v = u->values;
+  return v ? u->loss + v->coef * v->sums.value_loss : u->loss;
+}
+
 static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   const int *order = u->plan.order, end = mb->first + mb->n;
   double start = seconds_now();
@@ -340,7 +345,7 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   }
   if (values_shared(u))
     for (int i = mb->first; i < end; i++) try(values_loss(u, order[i]));
-  if (!isfinite(u->loss)) return GRPO_OK; /* the caller says so */
+  if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
   start = seconds_now();
   for (int i = mb->first; i < end; i++) try(backward_unit(u, order[i]));
   u->backward += seconds_now() - start;
@@ -379,14 +384,15 @@ static Status diverged(const Update *u, const char *what, double value) {
 }
 
 static Status gradients(Update *u) {
-  const double before = u->loss;
+  const double before = update_loss(u);
   model_zero_grad(u->e->policy);
   if (u->values) critic_zero_grad(u->e->critic);
   for (int i = 0; i < u->plan.nbatches; i++) {
     if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(run_micro_batch(u, &u->plan.batch[i]));
-    if (!isfinite(u->loss)) return diverged(u, "loss", u->loss - before);
+    const double loss = update_loss(u);
+    if (!isfinite(loss)) return diverged(u, "loss", loss - before);
   }
   return GRPO_OK;
 }
@@ -502,7 +508,7 @@ void update_report(const Update *u, int iterations, double norm, double seconds,
   const bool has_kl = u->plan.ref_logp || wants_full_kl(u), clips = s->clip_count > 0;
   step_metrics_init(m);
   length_metrics(u->b, m);
-  m->loss = u->loss / iterations;
+  m->loss = update_loss(u) / iterations;
   m->grad_norm = norm / iterations;
   m->learning_rate = u->o->lr;
   m->beta = u->o->loss.kl;

@@ -44,7 +44,7 @@ static Status ppo_update(Tiny *t, const Way *w, uint32_t number, const double *s
   ppo_options_init(&o);
   o.lr = 1e-2;
   o.score = score;
-  o.value_coef = 0.5;
+  o.value_coef = 0.1; /* no power of two: its product with a loss is rounded */
   o.loss.entropy = 0.01;
   o.epochs = w->epochs ? w->epochs : 1;
   o.minibatches = w->minibatches ? w->minibatches : 1;
@@ -110,6 +110,8 @@ static void check_same(Way a, Way b) {
   CHECK(same_bytes(&x.optimizer, &y.optimizer));
   CHECK(same_bytes(&x.critic, &y.critic));
   CHECK(same_bytes(&x.critic_optimizer, &y.critic_optimizer));
+  check_metrics(&x.first, &y.first);
+  check_metrics(&y.first, &x.first);
   check_metrics(&x.last, &y.last);
   check_metrics(&y.last, &x.last);
   outcome_free(&x);
