@@ -86,6 +86,7 @@ static size_t turned_bytes(const Model *m, int i) {
   return m->trainable && !m->lora ? model_turned_bytes(m, i) : 0;
 }
 
+/* After a failure there are none, and the next model_pack makes them. */
 static Status allocate_panels(Model *m) {
   size_t at = 0, n = 0;
   for (int i = 0; i < m->nparams; i++) n += model_panel_bytes(m, i) + turned_bytes(m, i);
@@ -201,12 +202,17 @@ Status model_set_compute(Model *m, Compute compute) {
   if (compute == m->compute) return GRPO_OK;
   if (m->shared || m->views)
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
+  const Compute was = m->compute;
   m->compute = compute;
-  m->version++;
-  return allocate_panels(m);
+  const Status s = allocate_panels(m);
+  if (s == GRPO_OK)
+    m->version++;
+  else
+    m->compute = was;
+  return s;
 }
 
-/* On failure nothing has changed: the next model_pack makes the panels that were given back. */
+/* On failure nothing has changed. */
 static Status turn_training(Model *m, bool on) {
   size_t turned = 0;
   for (int i = 0; i < m->nparams; i++) turned += model_turned_bytes(m, i);

@@ -67,6 +67,32 @@ TEST(bf16_moves_log_probabilities_a_little_and_no_gradient_s_direction) {
   tape_free(&t);
 }
 
+TEST(out_of_memory_leaves_the_mode_as_it_was) {
+  Model *m = small_model(tiny_llama, NULL, 3);
+  real full[ROWS], half[ROWS];
+  Status s = GRPO_ENOMEM;
+  int attempts = 0;
+  Tape t;
+  OK(tape_init(&t, NULL));
+  log_probabilities(m, &t, full);
+  const uint64_t version = model_version(m);
+  for (; s == GRPO_ENOMEM; attempts++) {
+    mem_fail_after((uint64_t)attempts + 1);
+    s = model_set_compute(m, COMPUTE_BF16);
+    mem_fail_after(0);
+    if (s == GRPO_OK) break;
+    CHECK(model_compute(m) == COMPUTE_F32 && model_version(m) == version);
+    log_probabilities(m, &t, half);
+    CHECK(memcmp(full, half, (ROWS - PROMPT) * sizeof *full) == 0);
+  }
+  CHECK(s == GRPO_OK && attempts > 0);
+  CHECK(model_compute(m) == COMPUTE_BF16 && model_version(m) > version);
+  log_probabilities(m, &t, half);
+  CHECK(memcmp(full, half, (ROWS - PROMPT) * sizeof *full) != 0);
+  tape_free(&t);
+  model_release(m);
+}
+
 TEST(a_checkpoint_in_bf16_computes_the_same_in_either_storage) {
   Model *m = small_model(tiny_llama, NULL, 3), *wide, *compact, *copy;
   static real x[ROWS], y[ROWS];
