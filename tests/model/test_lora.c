@@ -441,6 +441,34 @@ TEST(a_float32_base_under_an_adapter_is_kept_once_with_the_same_bits) {
   OK(kern_select(NULL));
 }
 
+/* Gradients, and the panels that only they need (GPT-2's; in bf16, all). */
+TEST_BOTH(what_training_a_base_took_is_given_back_to_an_adapter) {
+  const char *const shapes[] = {tiny_llama, tiny_gpt2};
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
+  for (int s = 0; s < 2; s++)
+    for (int path = 0; kern_path(path); path++) {
+      size_t bytes[2];
+      OK(kern_select(kern_path(path)));
+      for (int trained = 0; trained < 2; trained++) {
+        const size_t before = mem_live_bytes();
+        Model *m = small_model(shapes[s], NULL, 7);
+        if (trained) {
+          OK(model_set_trainable(m, true));
+          OK(model_pack(m, &(Ctx){0}));
+        }
+        OK(model_add_lora(m, &o, 5));
+        OK(model_set_trainable(m, true));
+        OK(model_pack(m, &(Ctx){0}));
+        for (int i = 0; i < m->nparams; i++)
+          CHECK(!m->param[i].t.turned && !m->param[i].t.turned16 && !m->param[i].t.grad);
+        bytes[trained] = mem_live_bytes() - before;
+        model_release(m);
+      }
+      CHECK(bytes[0] == bytes[1]);
+    }
+  OK(kern_select(NULL));
+}
+
 TEST(a_settled_base_is_copied_set_and_mixed_like_any_other) {
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
   Model *m = small_model(tiny_llama, NULL, 7), *n = small_model(tiny_llama, NULL, 8), *view;
