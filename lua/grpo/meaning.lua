@@ -29,8 +29,13 @@ local function hint(name, known)
   return near and (", did you mean '%s'?"):format(near) or ""
 end
 
+local LONGEST_NAME = 255 - #"-123456789" -- of a file, less the run's number
+
 local function check_texts(config, complain)
   if config.name == "" then complain("name", "is empty; it names the run's directory") end
+  if #config.name > LONGEST_NAME then
+    complain("name", "has %d bytes; it names the run's directory and has %d at most", #config.name, LONGEST_NAME)
+  end
   if type(config.model.chat_template) == "string" then
     local text = config.model.chat_template
     if not text:find "{[{%%]" then

@@ -107,17 +107,21 @@ local function fill(run, name, info)
 end
 
 -- A directory that nobody takes for a run, to build one in.  Those that died while they built one held theirs locked.
+-- A link is nobody's, and in the way wherever it leads.
 local function building_place(run, root)
   local root_lock <close> = must(fs.lock(root .. "/.lock", true))
-  for _, entry in ipairs(fs.list(root) or {}) do
-    local lock = entry:find("^%.new%-%d+$") and fs.lock(("%s/%s/.lock"):format(root, entry))
+  local taken, n = {}, 1
+  for _, entry in ipairs(must(fs.list(root))) do
+    local place = entry:find("^%.new%-%d+$") and root .. "/" .. entry
+    local lock = place and not fs.readlink(place) and fs.lock(place .. "/.lock")
     if lock then
       lock:close()
-      fs.remove_tree(root .. "/" .. entry)
+      fs.remove_tree(place)
+    else
+      taken[entry] = true
     end
   end
-  local n = 1
-  while fs.exists(("%s/.new-%d"):format(root, n)) do n = n + 1 end
+  while taken[(".new-%d"):format(n)] do n = n + 1 end
   run.dir = ("%s/.new-%d"):format(root, n)
   must(fs.mkdirs(run.dir))
   run.lock = must(fs.lock(run.dir .. "/.lock"))

@@ -53,6 +53,8 @@ at='bad\.lua:[0-9]+: '
 
 # ---- options -------------------------------------------------------------------------------------------------------
 table 'a misspelt option' 2 "${at}train\.stpes: unknown option, did you mean 'steps'\?" 'train = { stpes = 1 },'
+table 'a name that no directory can have' 2 "${at}name: has 246 bytes; it names the run's directory and has 245 at most" \
+  "name = ('n'):rep(246),"
 table 'a misspelt section' 2 "${at}smapling: unknown option, did you mean 'sampling'\?" 'smapling = {},'
 table 'a misspelt hook' 2 "${at}hooks\.on_stpe: unknown option, did you mean 'on_step'\?" 'hooks = { on_stpe = print },'
 table 'a wrong type' 2 "${at}train\.prompts_per_step: got 'many', want a whole number, 1 to 65536" \

@@ -165,6 +165,15 @@ result "--arg reaches the script" "$(grep -q '"learning_rate": 0.5,' json/other-
 "$GRPO" run exp.lua --quiet --dir dots name=other --steps 5 >>out 2>>err
 result "a run's name never looks like a place where one is built" "$([ "$(cat out)" = "dots/-new-001
 dots/other-001" ] && [ -e dots/-new-001/run.json ] || cat out err)"
+mkdir -p dots/kept && touch dots/kept/file && ln -s nowhere dots/.new-1 && ln -s kept dots/.new-2
+"$GRPO" run exp.lua --quiet --dir dots name=links --steps 5 >out 2>err
+result "a link in that place, also one to nowhere, is in nobody's way" \
+  "$([ "$(cat out)" = dots/links-001 ] && [ -L dots/.new-1 ] && [ -L dots/.new-2 ] && [ "$(ls -A dots/kept)" = file ] || { cat out err; ls -la dots; })"
+name=$(printf '%0245d' 0)
+"$GRPO" run exp.lua --quiet --dir dots name="n$name" --steps 5 >out 2>err; status=$?
+"$GRPO" run exp.lua --quiet --dir dots name="$name" --steps 5 >>out 2>err
+result "the longest name is a directory's, a longer one is refused at once" \
+  "$([ $status = 2 ] && [ "$(cat out)" = "dots/$name-001" ] || cat out err)"
 echo '{ "train": { "lr": 0.25, "prompts_per_step": 3 }, "sampling": { "group_size": 3 } }' >base.json
 "$GRPO" run exp.lua --quiet --dir json name=third extends=base.json stages.2.train.steps=1 --steps 5 >out 2>err
 result "extends is below the script, and stages.N.option above it" "$(
