@@ -11,6 +11,7 @@ local errors = require "grpo.errors"
 local live = require "grpo.live"
 local script = require "grpo.cli.script"
 local sorted_pairs = require "grpo.sorted"
+local sources = require "grpo.sources"
 
 local fs = core.fs
 local reload = {}
@@ -30,10 +31,6 @@ local function modules(known)
     if path then list[name] = path end
   end
   return list
-end
-
-local function look_at(path)
-  return { text = fs.read(path), mtime = fs.mtime(path), size = fs.size(path) }
 end
 
 -- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
@@ -56,7 +53,7 @@ end
 
 function Watch:remember()
   self.seen = {}
-  for _, path in ipairs(self:files()) do self.seen[path] = look_at(path) end
+  for _, path in ipairs(self:files()) do self.seen[path] = sources.of(path) end
 end
 
 -- Modules that a function has required since: kept with those that the script loaded, and watched like them.
@@ -64,7 +61,7 @@ function Watch:meet()
   for name, path in sorted_pairs(modules(self.known)) do
     self.known[name] = path
     if not script.saved[name] then self.tr.directory:save_module(self.source, name, path) end
-    if self.path then self.seen[path] = look_at(path) end
+    if self.path then self.seen[path] = sources.of(path) end
   end
 end
 
@@ -79,7 +76,7 @@ function Watch:changed()
   for path, old in pairs(self.seen) do
     if fs.mtime(path) ~= old.mtime or fs.size(path) ~= old.size then
       local size = fs.size(path)
-      local new = size and size > 0 and look_at(path) -- an empty file is one that an editor is about to write
+      local new = size and size > 0 and sources.look_at(path) -- an empty file is one that an editor is about to write
       if new and new.text and new.text ~= old.text then list[#list + 1] = path end
       if new and new.text then self.seen[path] = new end
     end

@@ -7,6 +7,7 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
+local sources = require "grpo.sources"
 local tensorboard = require "grpo.tensorboard"
 
 local fs = core.fs
@@ -56,13 +57,13 @@ end
 local function save_module(to, name, path)
   local target = ("%s/modules/%s.lua"):format(to, (name:gsub("%.", "/")))
   must(fs.mkdirs(target:match("^(.*)/")))
-  must(fs.write(target, fs.read(path) or ""))
+  must(fs.write(target, sources.of(path).text or ""))
 end
 
--- The script and every module it loaded, into the directory `to`: main.lua, modules/.
+-- The script and every module it loaded, as they were then, into the directory `to`: main.lua, modules/.
 function rundir.save_sources(to, script)
   must(fs.mkdirs(to .. "/modules"))
-  must(fs.write(to .. "/main.lua", fs.read(script) or ""))
+  must(fs.write(to .. "/main.lua", sources.of(script).text or ""))
   for _, module in ipairs(loaded_modules()) do save_module(to, module.name, module.path) end
 end
 
@@ -71,7 +72,7 @@ function Run:save_module(source, name, path)
   save_module(self.dir .. "/" .. source, name, path)
 end
 
--- Keeps the script and its modules as they are now beside those of the beginning; returns where, within the run.
+-- Keeps the script and its modules as they were loaded last beside those of the beginning; returns where, within the run.
 function Run:save_reload(script)
   local n = 1
   while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end

@@ -146,6 +146,30 @@ result "and an edit of it is in force from the next step" "$(
   [ "$(rewards 5)" = '"reward": 7' ] && [ "$(rewards 4)" != '"reward": 7' ] && grep -q '^reloaded at step 4: .*late.lua$' l3.err || echo "no: $(cat l3.err)")"
 result "with its new text kept beside the first" "$(grep -q 'return 7' l3/lazy-001/source/reload-001/modules/late.lua && diff <(late; cat late.lua) l3/lazy-001/source/modules/late.lua || ls -R l3/lazy-001/source)"
 
+late; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' lazy l4
+result "an edit in the very step that requires it first is noticed" "$(grep -q '^reloaded at step 1: .*late.lua$' l4.err || cat l4.err l4/lazy-001/run.log)"
+result "and what that step has used is kept" "$(diff <(late; cat late.lua) l4/lazy-001/source/modules/late.lua 2>&1)"
+late; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' KILL=5 lazy l5
+late; "$GRPO" run --resume=l5/lazy-001 --quiet </dev/null >/dev/null 2>err
+result "so that a resume repeats it, bit for bit" "$(different l4/lazy-001 l5/lazy-001 | head -5; cat err)"
+
+# ---- what is edited while the run is being made: the source that is kept is the one that was loaded --------------------------
+experiment slow.lua 'train = { steps = 3, prompts_per_step = 2 }' '{ name = "late", fn = late }'
+mv slow.lua rest; cat - rest >slow.lua <<'LUA'
+local late = require("late")
+if not io.open("edited") then
+  os.execute [[echo 'return function() return 7 end' >late.lua; echo >>slow.lua; touch edited]]
+end
+LUA
+cp slow.lua slow.saved; late
+"$GRPO" run slow.lua --quiet --dir slow </dev/null >slow.out 2>slow.err
+result "what is edited while it is loaded is kept as it was" \
+  "$(diff slow.saved slow/slow-001/source/main.lua 2>&1; diff <(late; cat late.lua) slow/slow-001/source/modules/late.lua 2>&1)"
+result "and loaded again at the first look" "$(grep -qE '^reloaded at step [01]: ./late.lua, slow.lua$' slow.err || cat slow.err)"
+printf '#!/usr/bin/env grpo\nreturn function(\n' >late.lua; cp slow.saved slow.lua
+"$GRPO" run slow.lua --quiet --dir slow </dev/null >out 2>slow.err
+result "an error in a module is at its line, below a first line for a shell" "$(grep -q "late.lua:3: .*expected near" slow.err || cat slow.err)"
+
 # ---- two stages: what was reloaded in the first is in force in the second, also when that one is resumed ---------------------
 experiment two.lua 'checkpoint = { every = 3, keep = 9 },
   stages = { { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3 } },

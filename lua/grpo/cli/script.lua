@@ -6,6 +6,7 @@ local experiment = require "grpo.experiment"
 local options = require "grpo.options"
 local shared = require "grpo.share"
 local sorted_pairs = require "grpo.sorted"
+local sources = require "grpo.sources"
 
 local script = {}
 
@@ -14,11 +15,12 @@ function script.strict()
   if not core.is_guest() then core.strict(_G) end
 end
 
--- Finds modules among those that a run has kept, in the directory script.modules; ours are never taken from there.
+-- Finds modules among those that a run has kept, in the directory script.modules, and then on disk; ours are never taken
+-- from there.
 local function search(name)
   local kept = script.modules and not name:find("^grpo%f[.\0]")
   local path = kept and package.searchpath(name, script.modules .. "/?.lua")
-  if not path then return nil end
+  if not path then return sources.search(name) end
   local chunk, problem = loadfile(path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
   script.saved[name] = true
@@ -28,7 +30,7 @@ end
 -- From now on modules in `directory` come before all others, also those that a function requires later; nil: no more.
 function script.take_modules(directory)
   script.modules = directory
-  if directory and package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
+  if package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
 end
 
 script.saved = {} -- names of modules that are loaded from a run's saved sources
@@ -72,7 +74,8 @@ end
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = o.text
-  if not text then text, message, code = core.fs.read(path) end
+  sources.forget()
+  if not text then text, message, code = sources.take(path) end
   if not text then
     if code == "ENOENT" then no_file(path) end
     errors.raise_plain(code or "ENOENT", "%s: %s", path, message)

@@ -1,0 +1,44 @@
+-- Lua files as they were when they were loaded: whoever edits one meanwhile changes neither what runs nor what a run keeps.
+
+local core = require "grpo.core"
+
+local fs = core.fs
+local sources = {}
+local loaded = {} -- { [path] = what look_at gave }
+
+-- The times come first: what is written between is seen at the next look.
+function sources.look_at(path)
+  local mtime, size = fs.mtime(path), fs.size(path)
+  return { mtime = mtime, size = size, text = fs.read(path) }
+end
+
+-- The text that is about to be loaded; nil, message, code.
+function sources.take(path)
+  local file = sources.look_at(path)
+  if not file.text then return fs.read(path) end
+  loaded[path] = file
+  return file.text
+end
+
+-- The file as it was loaded; as it is, when it was not.
+function sources.of(path)
+  return loaded[path] or sources.look_at(path)
+end
+
+-- Another script: what it loads is all that counts.
+function sources.forget()
+  loaded = {}
+end
+
+-- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours are not the user's.
+function sources.search(name)
+  local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path)
+  local text = path and sources.take(path)
+  if not text then return nil end
+  text = text:gsub("^\xEF\xBB\xBF", ""):gsub("^#[^\n]*", "") -- as loadfile does
+  local chunk, problem = load(text, "@" .. path)
+  if not chunk then error(core.error("EARG", problem), 0) end
+  return chunk, path
+end
+
+return sources
