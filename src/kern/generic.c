@@ -81,6 +81,7 @@ static inline vec v_zip_high(vec a, vec b) {
   return x;
 }
 
+#define FEW_SUMS 12
 #define TILE_MR  2
 #define TILE_NG  1
 #define TILES(X) X(1, 1) X(2, 1)

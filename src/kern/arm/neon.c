@@ -86,6 +86,7 @@ static inline vec v_zip_high(vec a, vec b) {
 #define NARROW_INT8           NARROW_BF16
 #define NARROW_NF4(X, type)   X(type, 1, 1) X(type, 2, 1) X(type, 4, 1)
 #define NARROW_MOST           12, 12, 8, 2
+#define FEW_SUMS              24
 #define TILE_MR               6
 #define TILE_NG               1
 #define TILES(X)              X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)

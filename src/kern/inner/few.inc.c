@@ -1,5 +1,6 @@
 /* few.inc.c - block() for a few rows, b in rows or in groups of columns: more columns in registers than a
- * tile has, so that sums do not wait for one another.  An output's sum is the same.
+ * tile has, so that sums do not wait for one another, but no more than FEW_SUMS vectors of them.  An output's
+ * sum is the same.
  */
 #define FEW_ARGS                                                                                   \
   int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs, ptrdiff_t bgs, real *c,       \
@@ -13,10 +14,12 @@ static inline __attribute__((always_inline)) void few(const int mr, const int ng
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
   for (ptrdiff_t p = 0; p < k; p++, b += brs) {
     fetch_ahead(&f, ng);
-    UNROLL for (int i = 0; i < mr; i++) {
-      const vec x = v_set(a[i * ars + p]);
-      UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
-          v_fma(x, v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES), acc[i][j]);
+    vec x[3];
+    UNROLL for (int i = 0; i < mr; i++) x[i] = v_set(a[i * ars + p]);
+    UNROLL for (int j = 0; j < nv; j++) {
+      vec bv = v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
+      if (mr > 1) V_HOLD(bv);
+      UNROLL for (int i = 0; i < mr; i++) acc[i][j] = v_fma(x[i], bv, acc[i][j]);
     }
   }
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
@@ -36,6 +39,14 @@ static FewFn *const few_sizes[3][8] = {
 #define FEW_ENTRY(m, g) [(m)-1][(g)-1] = few_##m##_##g,
     FEW_SIZES(FEW_ENTRY)};
 
+/* How many of the groups that are left at once */
+static inline int few_groups(int m, int left) {
+  enum { FIT = FEW_SUMS / PER_GROUP };
+  const int most = kern_max(1, kern_min(4, FIT / m));
+  if (m == 1 && FIT >= 8 && left >= 8) return 8;
+  return left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
+}
+
 static void few_rows(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b,
                      ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next) {
   const int groups = n / GROUP;
@@ -45,8 +56,7 @@ static void few_rows(int m, int n, int k, const real *a, ptrdiff_t ars, const re
     return;
   }
   for (int j = 0, g; j < groups; j += g) {
-    const int left = groups - j;
-    g = m == 1 && left >= 8 ? 8 : left > 4 && left < 8 ? (left + 1) / 2 : kern_min(left, 4);
+    g = few_groups(m, groups - j);
     few_sizes[m - 1][g - 1](k, a, ars, b + j * bgs, brs, bgs, c + j * GROUP, ldc, add, next);
   }
 }

@@ -9,6 +9,11 @@
 static inline vec v_load(const real *p) { return *(const uvec *)p; }
 static inline void v_store(real *p, vec x) { *(uvec *)p = x; }
 
+/* x is loaded once, where a compiler would rather load it again for each use. */
+#ifndef V_HOLD
+#define V_HOLD(x) ((void)(x))
+#endif
+
 /* mask ? a : b, mask of all ones or all zeros per lane */
 static inline vec v_sel(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));

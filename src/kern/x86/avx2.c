@@ -14,6 +14,7 @@ static inline vec v_max(vec a, vec b) { return (vec)_mm256_max_ps(a, b); }
 static inline vec v_min(vec a, vec b) { return (vec)_mm256_min_ps(a, b); }
 static inline vec v_sqrt(vec a) { return (vec)_mm256_sqrt_ps(a); }
 static inline vec v_keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
+#define V_HOLD(x) __asm__("" : "+x"(x))
 
 /* lanes below `left` */
 static inline __m256i first_lanes(ptrdiff_t left) {
@@ -76,6 +77,7 @@ static inline vec v_zip_high(vec a, vec b) {
 #define NARROW_GROUPS         2
 #define NARROW_SIZES(X, type) X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
 #define NARROW_MOST           12, 12, 8, 2
+#define FEW_SUMS              12
 #define TILE_MR               6
 #define TILE_NG               1
 #define TILES(X)              X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)

@@ -113,6 +113,7 @@ static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdi
 #define NARROW_GROUPS         6
 #define NARROW_SIZES(X, type) X(type, 1, 6) X(type, 2, 6) X(type, 4, 3) X(type, 6, 2) X(type, 8, 2)
 #define NARROW_MOST           64, 64, 48, 24
+#define FEW_SUMS              12
 #define TILE_MR               8
 #define TILE_NG               3
 #define ROWS(X, g)            X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
