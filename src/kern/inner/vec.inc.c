@@ -2,7 +2,7 @@
  *
  * The file that includes this one has defined LANES, the types vec and ivec,
  * v_fma, v_max, v_min, v_sqrt, v_get and v_get_or; see generic.c.  One that has better ways for
- * v_sum and v_largest or v_times_power defines V_FOLDS or V_TIMES_POWER; the bits are the same.
+ * v_sum and v_largest, v_sel or p times 2^n defines V_FOLDS, V_SEL or V_TIMES_POWER; the bits are the same.
  * v_max(a, b) is a > b ? a : b: with a constant first, NaN in b comes through.
  */
 
@@ -14,10 +14,12 @@ static inline void v_store(real *p, vec x) { *(uvec *)p = x; }
 #define V_HOLD(x) ((void)(x))
 #endif
 
+#ifndef V_SEL
 /* mask ? a : b, mask of all ones or all zeros per lane */
 static inline vec v_sel(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
+#endif
 
 #ifndef V_FOLDS
 /* Lanes 0, 1, 2, ... in one order on every path of one width: halves are folded. */
@@ -38,15 +40,6 @@ static inline real v_largest(vec x) {
 }
 #endif
 
-#if !defined V_TIMES_POWER && !defined GRPO_DOUBLE
-/* p times 2^n in two halves (n = 128) */
-static inline vec v_times_power(vec p, vec n) {
-  const vec magic = v_set(12582912.0f);
-  ivec k = (ivec)(n + magic) - (ivec)magic, k1 = k >> 1;
-  return p * (vec)((k1 + 127) << 23) * (vec)((k - k1 + 127) << 23);
-}
-#endif
-
 /* exp: r = x - n ln 2, |r| <= ln 2 / 2, a polynomial in r, times 2^n.
  * Relative error below 2e-7; results below the smallest normal number are 0. */
 static inline vec v_exp(vec x) {
@@ -55,7 +48,11 @@ static inline vec v_exp(vec x) {
   return x;
 #else
   const vec lo = v_set(-87.33654f), magic = v_set(12582912.0f);
-  vec c = v_min(v_set(89), v_max(lo, x));
+#ifdef V_TIMES_POWER
+  const vec c = v_min(v_set(89), v_max(lo, x));
+#else
+  const vec c = x; /* beyond the limits anything may come of it */
+#endif
   vec t = v_fma(c, v_set(1.44269504f), magic), n = t - magic;
   vec r = v_fma(n, v_set(-0.693359375f), c);
   r = v_fma(n, v_set(2.12194440e-4f), r);
@@ -65,7 +62,13 @@ static inline vec v_exp(vec x) {
   p = v_fma(p, r, v_set(1.6666665459e-1f));
   p = v_fma(p, r, v_set(5.0000001201e-1f));
   p = v_fma(p, r * r, r) + 1;
-  return v_keep(~(ivec)(x < lo), v_times_power(p, n));
+#ifdef V_TIMES_POWER
+  p = v_times_power(p, n);
+#else
+  /* n is added to the exponent; NaN, and what is too large, is x + inf */
+  p = v_sel((ivec)(x <= 88.72283f), (vec)((ivec)p + ((ivec)t << 23)), x + (real)INFINITY);
+#endif
+  return v_keep(~(ivec)(x < lo), p);
 #endif
 }
 

@@ -14,6 +14,10 @@ static inline vec v_max(vec a, vec b) { return (vec)_mm256_max_ps(a, b); }
 static inline vec v_min(vec a, vec b) { return (vec)_mm256_min_ps(a, b); }
 static inline vec v_sqrt(vec a) { return (vec)_mm256_sqrt_ps(a); }
 static inline vec v_keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
+#define V_SEL
+static inline vec v_sel(ivec mask, vec a, vec b) {
+  return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+}
 #define V_HOLD(x) __asm__("" : "+x"(x))
 
 /* lanes below `left` */
