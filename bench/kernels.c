@@ -322,7 +322,7 @@ static void group_of(Bench *b, AttnShape s, int prompt, int group, int own) {
 }
 
 static void forget_group(Bench *b) {
-  for (int i = 0; i < b->nsegs; i++) mem_free_aligned(b->seg[i].k), mem_free_aligned(b->seg[i].v);
+  for (int i = 0; i < b->nsegs; i++) mem_free_aligned(b->seg[i].k); /* and v behind it */
   mem_free_aligned(q), mem_free_aligned(k), mem_free_aligned(v), mem_free_aligned(o);
   mem_free_aligned(grad), mem_free_aligned(lse);
 }
