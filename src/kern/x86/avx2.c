@@ -65,15 +65,27 @@ static inline vec v_nf4(Nf4Table t, ivec code) {
                                _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
 }
 
-static inline vec v_zip_low(vec a, vec b) {
-  const __m256 l = _mm256_unpacklo_ps((__m256)a, (__m256)b);
-  const __m256 h = _mm256_unpackhi_ps((__m256)a, (__m256)b);
-  return (vec)_mm256_permute2f128_ps(l, h, 0x20);
+#define V_SQUARE
+/* y[4, 8]: columns of rows of 4, i and i + 4 side by side in a[i] */
+static inline void store_columns(const __m256 a[4], real *y, ptrdiff_t ldy) {
+  const __m256 low = _mm256_unpacklo_ps(a[0], a[1]), low2 = _mm256_unpacklo_ps(a[2], a[3]);
+  const __m256 high = _mm256_unpackhi_ps(a[0], a[1]), high2 = _mm256_unpackhi_ps(a[2], a[3]);
+  _mm256_storeu_ps(y, _mm256_shuffle_ps(low, low2, 0x44));
+  _mm256_storeu_ps(y += ldy, _mm256_shuffle_ps(low, low2, 0xee));
+  _mm256_storeu_ps(y += ldy, _mm256_shuffle_ps(high, high2, 0x44));
+  _mm256_storeu_ps(y += ldy, _mm256_shuffle_ps(high, high2, 0xee));
 }
-static inline vec v_zip_high(vec a, vec b) {
-  const __m256 l = _mm256_unpacklo_ps((__m256)a, (__m256)b);
-  const __m256 h = _mm256_unpackhi_ps((__m256)a, (__m256)b);
-  return (vec)_mm256_permute2f128_ps(l, h, 0x31);
+/* y[8, 8] = x transposed */
+static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
+  __m256 a[4], b[4];
+  const real *x4 = x + 4 * ldx;
+  UNROLL for (int i = 0; i < 4; i++, x += ldx, x4 += ldx) {
+    a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)), _mm_loadu_ps(x4), 1);
+    b[i] =
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(x + 4)), _mm_loadu_ps(x4 + 4), 1);
+  }
+  store_columns(a, y, ldy);
+  store_columns(b, y + 4 * ldy, ldy);
 }
 
 /* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
