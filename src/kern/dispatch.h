@@ -115,10 +115,15 @@ typedef struct Kernels {
   /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
    * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
    * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way
-   * up to narrow_most rows (at most 64), by type. */
+   * up to narrow_most rows, by type. */
   int narrow_rows, narrow_most[MAT_TYPES];
   void (*narrow)(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
                  const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc);
+  /* dx of compact weights: rows that share what is unpacked and turned, and outputs (whole groups) and
+   * columns (whole tiles) of that */
+  struct {
+    int rows, outputs, cols;
+  } turn;
 
   real (*dot)(int n, const real *a, const real *b);
   void (*rmsnorm)(int c, const real *x, const real *w, real base, double eps, real *y, real *rstd);
@@ -283,5 +288,7 @@ static inline real *scratch_of(const Scratch *s, int worker) {
 }
 /* out[m,k] = x rounded to bf16, in the arena */
 Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);
+/* Its rows are so far apart: an odd number of lines, which do not fall into few sets of a cache. */
+static inline int rounded_ld(int k) { return round_up(k, GROUP) | GROUP; }
 
 #endif

@@ -83,12 +83,13 @@ static void round_chunk(void *arg, int chunk, int worker) {
   const Round *r = arg;
   const int end = kern_min(r->m, (chunk + 1) * r->rows);
   for (int i = chunk * r->rows; i < end; i++)
-    kernels()->round_bf16((size_t)r->k, r->x + i * r->ldx, r->out + (ptrdiff_t)i * r->k);
+    kernels()->round_bf16((size_t)r->k, r->x + i * r->ldx,
+                          r->out + (ptrdiff_t)i * rounded_ld(r->k));
 }
 
 Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out) {
   Round r = {m, k, ROUND_VALUES / (k + 1) + 1, x, ldx, NULL};
-  *out = r.out = arena_alloc(cx->arena, sizeof(real) * (size_t)m * (size_t)k);
+  *out = r.out = arena_alloc(cx->arena, sizeof(real) * (size_t)m * (size_t)rounded_ld(k));
   if (!r.out) return fail(GRPO_ENOMEM, "product in bf16: scratch memory");
   pool_run(cx->pool, kern_ceil(m, r.rows), round_chunk, &r);
   return GRPO_OK;
@@ -139,7 +140,7 @@ Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
   const ArenaMark mark = arena_mark(cx->arena);
   try(bf16_rounded(cx, m, n, dy, lddy, &dy));
   try(bf16_rounded(cx, m, k, x, ldx, &x));
-  try(gemm_dw(cx, m, n, k, dy, n, x, k, false, dw, add));
+  try(gemm_dw(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

@@ -19,17 +19,15 @@ enum {
   PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
-  FEW = 64,             /* rows at most of a product by Kernels.narrow */
+  FEW = 64,             /* rows at most that Kernels.narrow sums up side by side */
   FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
-  FEW_WIDTH = 6 * GROUP,
-  DX_DEPTH = 128, /* outputs unpacked at a time */
-  DX_WIDTH = 192  /* columns of dx: whole NF4 blocks */
+  FEW_WIDTH = 6 * GROUP
 };
 
 typedef struct Product {
   const Matrix *w;
   int m, rows, row_chunks, panels; /* rows and panels a chunk */
-  int depth;                       /* inner steps unpacked at a time */
+  int depth, cols;                 /* inner steps unpacked at a time; dx: and columns */
   const real *x;                   /* forward: x; dx: dy */
   ptrdiff_t ldx, ldy;
   const real *bias;
@@ -40,7 +38,7 @@ typedef struct Product {
 } Product;
 
 /* Rows are cut evenly, into multiples of every tile. */
-static int rows_a_chunk(int m) { return round_up(kern_ceil(m, kern_ceil(m, ROWS)), 8); }
+static int rows_a_chunk(int m, int most) { return round_up(kern_ceil(m, kern_ceil(m, most)), 8); }
 
 /* Panels a chunk: enough work for one, and not so many that chunks are few. */
 static int panels_a_chunk(const Product *q, double panel_work, int panels) {
@@ -98,7 +96,7 @@ static void forward_chunk(void *arg, int chunk, int worker) {
       forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
 }
 
-/* ---- forward of few rows: no scratch copy of the weight ------------------------------- */
+/* ---- forward of few rows, or where it is fast of any: no scratch copy of the weight --- */
 
 static bool are_few(const Product *q) {
   const Matrix *w = q->w;
@@ -107,45 +105,51 @@ static bool are_few(const Product *q) {
   return q->m <= kernels()->narrow_most[w->type];
 }
 
-/* sum[m, FEW_WIDTH] += x w^T of up to FEW_DEPTH inner steps from k0 */
-static void few_block(const Product *q, int group, int groups, int k0, real *sum) {
+/* sum[rows, FEW_WIDTH] += x w^T of up to FEW_DEPTH inner steps from k0 */
+static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0,
+                      real *sum) {
   const Matrix *w = q->w;
   const int depth = kern_min(FEW_DEPTH, w->k - k0), blocks = kern_ceil(depth, NF4_BLOCK);
-  const int step = w->type == MAT_NF4 ? NF4_BLOCK : depth, rows = kernels()->narrow_rows;
+  const int step = w->type == MAT_NF4 ? NF4_BLOCK : depth, most = kernels()->narrow_rows;
   const ptrdiff_t stride = matrix_stride(w);
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
     matrix_scales(w, group + g, k0, step < depth ? blocks : 1, scale[0] + g * GROUP, FEW_WIDTH);
   for (int p = 0; p < depth; p += step)
-    for (int r = 0; r < q->m; r += rows)
-      kernels()->narrow(w->type, kern_min(rows, q->m - r), groups, step, q->x + r * q->ldx + k0 + p,
-                        q->ldx, matrix_values(w, group, k0 + p), stride, scale[p / step],
-                        sum + r * FEW_WIDTH, FEW_WIDTH);
+    for (int r = 0; r < rows; r += most)
+      kernels()->narrow(w->type, kern_min(most, rows - r), groups, step,
+                        q->x + (r0 + r) * q->ldx + k0 + p, q->ldx, matrix_values(w, group, k0 + p),
+                        stride, scale[p / step], sum + r * FEW_WIDTH, FEW_WIDTH);
 }
 
-static void few_panel(const Product *q, int panel, real *sum) {
+static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {
   const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
-  real *y = q->y + at;
-  memset(sum, 0, sizeof(real) * FEW_WIDTH * (size_t)round_up(q->m, kernels()->narrow_rows));
+  real *const out = q->y + r0 * q->ldy + at, *y = out;
+  memset(sum, 0, sizeof(real) * FEW_WIDTH * (size_t)round_up(rows, kernels()->narrow_rows));
   for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH)
-    few_block(q, at / GROUP, kern_ceil(cols, GROUP), k0, sum);
-  for (int i = 0; i < q->m; i++, y += q->ldy, sum += FEW_WIDTH)
+    few_block(q, r0, rows, at / GROUP, kern_ceil(cols, GROUP), k0, sum);
+  for (int i = 0; i < rows; i++, y += q->ldy, sum += FEW_WIDTH)
     if (q->bias)
       kernels()->add((size_t)cols, sum, q->bias + at, y);
     else
       memcpy(y, sum, sizeof(real) * (size_t)cols);
-  low_rank_add(q->low, q->w->n, 0, q->m, at, cols, q->y + at, q->ldy);
+  low_rank_add(q->low, q->w->n, r0, rows, at, cols, out, q->ldy);
 }
 
+/* All of some rows, which stay in L2, before others: weights are fetched ahead, and are fewer bytes. */
 static void few_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
-  const int p0 = chunk * q->panels, p1 = kern_min(p0 + q->panels, kern_ceil(q->w->n, FEW_WIDTH));
-  for (int p = p0; p < p1; p++) few_panel(q, p, scratch_of(&q->scratch, worker));
+  const int panels = kern_ceil(q->w->n, FEW_WIDTH), chunks = kern_ceil(panels, q->panels);
+  const int r0 = chunk / chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int p0 = chunk % chunks * q->panels, p1 = kern_min(p0 + q->panels, panels);
+  for (int p = p0; p < p1; p++) few_panel(q, r0, rows, p, scratch_of(&q->scratch, worker));
 }
 
 static Status few_forward(const Ctx *cx, Product *q) {
-  q->row_chunks = 1;
-  q->panels = (int)(CHUNK_WORK / ((double)q->m * q->w->k * FEW_WIDTH)) + 1;
+  const int tile = kernels()->narrow_rows;
+  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, FEW / tile * tile)), tile);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->panels = (int)(CHUNK_WORK / ((double)kern_min(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
   return run(cx, q, kern_ceil(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
              "matrix_forward");
 }
@@ -154,7 +158,7 @@ static Status forward(const Ctx *cx, Product *q) {
   if (are_few(q)) return few_forward(cx, q);
   const int panels = kern_ceil(q->w->n, WIDTH);
   q->depth = q->m <= FEW ? SHORT_DEPTH : DEPTH;
-  q->rows = rows_a_chunk(q->m);
+  q->rows = rows_a_chunk(q->m, ROWS);
   q->row_chunks = kern_ceil(q->m, q->rows);
   q->panels = panels_a_chunk(q, (double)kern_min(q->m, q->rows) * q->w->k * WIDTH, panels);
   return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "matrix_forward");
@@ -176,7 +180,7 @@ static Status with_rounded(const Ctx *cx, Product *q, int depth,
   const ArenaMark mark = arena_mark(cx->arena);
   if (in_bf16(cx)) {
     try(bf16_rounded(cx, q->m, depth, q->x, q->ldx, &q->x));
-    q->ldx = depth;
+    q->ldx = rounded_ld(depth);
     q->bf16 = true;
   }
   try(product(cx, q));
@@ -205,38 +209,55 @@ Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, 
 
 /* ---- dx (+)= dy w -------------------------------------------------------------------- */
 
-/* panel[i][j] = w(n0 + i, at + j), `outputs` rows of `cols` */
+/* Values of the steps at .. end - 1 of a group are asked for. */
+static void fetch_steps(const Matrix *w, int group, int at, int end) {
+  enum { LINE = 64 };
+  const char *from = matrix_values(w, group, at), *to = matrix_values(w, group, end);
+  for (; from < to; from += LINE) __builtin_prefetch(from);
+}
+
+/* strips[s][i][j] = w(n0 + i, at + s width + j), `outputs` rows of strips as wide as a tile: rows that
+ * are farther apart would fall into few sets of L1. */
 static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols, real *scratch,
-                        real *panel) {
+                        real *strips) {
+  const int width = kernels()->ng * GROUP;
   ptrdiff_t stride;
   for (int i = 0; i < outputs; i += GROUP) {
-    const real *from = unpacked(q, (n0 + i) / GROUP, 1, at, cols, scratch, &stride);
-    kernels()->transpose(cols, GROUP, from, GROUP, panel + (ptrdiff_t)i * DX_WIDTH, DX_WIDTH);
+    const int group = (n0 + i) / GROUP;
+    if (i + GROUP < outputs) fetch_steps(q->w, group + 1, at, at + cols);
+    const real *from = unpacked(q, group, 1, at, cols, scratch, &stride);
+    for (int c = 0; c < cols; c += width)
+      kernels()->transpose(kern_min(width, cols - c), GROUP, from + c * GROUP, GROUP,
+                           strips + (ptrdiff_t)c * q->depth + (ptrdiff_t)i * width, width);
   }
 }
 
 static void dx_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
   const Matrix *w = q->w;
+  const int width = kernels()->ng * GROUP;
   const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
-  const int at = chunk / q->row_chunks * DX_WIDTH, cols = kern_min(DX_WIDTH, w->k - at);
-  real *panel = scratch_of(&q->scratch, worker), *block = panel + DX_DEPTH * DX_WIDTH;
-  for (int n0 = 0; n0 < w->n; n0 += DX_DEPTH) {
-    const int depth = kern_min(DX_DEPTH, w->n - n0);
-    unpack_rows(q, n0, depth, at, cols, block, panel);
-    kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + n0, q->ldx, 1, panel, DX_WIDTH, GROUP,
-                     q->y + r0 * q->ldy + at, q->ldy, q->add || n0 > 0);
+  const int at = chunk / q->row_chunks * q->cols, cols = kern_min(q->cols, w->k - at);
+  real *strips = scratch_of(&q->scratch, worker), *block = strips + q->depth * q->cols;
+  for (int n0 = 0; n0 < w->n; n0 += q->depth) {
+    const int depth = kern_min(q->depth, w->n - n0);
+    unpack_rows(q, n0, depth, at, cols, block, strips);
+    for (int c = 0; c < cols; c += width)
+      kernels()->block(rows, kern_min(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx, 1,
+                       strips + (ptrdiff_t)c * q->depth, width, GROUP, q->y + r0 * q->ldy + at + c,
+                       q->ldy, q->add || n0 > 0);
   }
   low_rank_add(q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
 }
 
 static Status dx(const Ctx *cx, Product *q) {
   q->panels = 1;
-  q->depth = DEPTH;
-  q->rows = rows_a_chunk(q->m);
+  q->depth = kernels()->turn.outputs;
+  q->cols = kernels()->turn.cols;
+  q->rows = rows_a_chunk(q->m, kernels()->turn.rows);
   q->row_chunks = kern_ceil(q->m, q->rows);
-  return run(cx, q, kern_ceil(q->w->k, DX_WIDTH), (size_t)(DX_DEPTH + GROUP) * DX_WIDTH, dx_chunk,
-             "matrix_dx");
+  return run(cx, q, kern_ceil(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
+             dx_chunk, "matrix_dx");
 }
 
 Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *out,

@@ -31,11 +31,15 @@ static inline __attribute__((always_inline)) int narrow_line(const MatType type)
 
 enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
 
-/* acc[i][j] += x[i][p] * value for all rows and vectors of a step */
+/* acc[i][j] += x[i][p] * value for all rows and vectors of a step: few registers beside acc */
 #define NARROW_FMA(p, value)                                                                       \
-  UNROLL for (int j = 0; j < nv; j++) {                                                            \
-    const vec w = value;                                                                           \
-    UNROLL for (int i = 0; i < mr; i++) acc[i][j] = v_fma(v_set(a->x[i][p]), w, acc[i][j]);        \
+  {                                                                                                \
+    vec w[MAXV];                                                                                   \
+    UNROLL for (int j = 0; j < nv; j++) w[j] = value;                                              \
+    UNROLL for (int i = 0; i < mr; i++) {                                                          \
+      const vec x = v_set(a->x[i][p]);                                                             \
+      UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_fma(x, w[j], acc[i][j]);                   \
+    }                                                                                              \
   }
 
 static inline __attribute__((always_inline)) void narrow_tile(const MatType type, const int mr,

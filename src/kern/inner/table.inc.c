@@ -15,6 +15,10 @@
 #include "kern/inner/normal.inc.c"
 #include "kern/inner/quantise.inc.c"
 
+#ifndef TURN
+#define TURN 256, 128, 192
+#endif
+
 const Kernels TABLE = {
     .mr = TILE_MR,
     .ng = TILE_NG,
@@ -41,6 +45,7 @@ const Kernels TABLE = {
     .narrow_most = {0, NARROW_MOST},
     .narrow = narrow,
 #endif
+    .turn = {TURN},
     .dot = dot,
     .rmsnorm = rmsnorm,
     .rmsnorm_dx = rmsnorm_dx,
