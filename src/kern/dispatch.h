@@ -115,8 +115,8 @@ typedef struct Kernels {
   /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
    * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
    * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way
-   * up to narrow_most rows, by type. */
-  int narrow_rows, narrow_most[MAT_TYPES];
+   * up to narrow_most rows.  Both by type. */
+  int narrow_rows[MAT_TYPES], narrow_most[MAT_TYPES];
   void (*narrow)(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
                  const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc);
   /* dx of compact weights: rows that share what is unpacked and turned, and outputs (whole groups) and

@@ -110,7 +110,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
                       real *sum) {
   const Matrix *w = q->w;
   const int depth = kern_min(FEW_DEPTH, w->k - k0), blocks = kern_ceil(depth, NF4_BLOCK);
-  const int step = w->type == MAT_NF4 ? NF4_BLOCK : depth, most = kernels()->narrow_rows;
+  const int step = w->type == MAT_NF4 ? NF4_BLOCK : depth, most = kernels()->narrow_rows[w->type];
   const ptrdiff_t stride = matrix_stride(w);
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
@@ -125,7 +125,8 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
 static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {
   const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
   real *const out = q->y + r0 * q->ldy + at, *y = out;
-  memset(sum, 0, sizeof(real) * FEW_WIDTH * (size_t)round_up(rows, kernels()->narrow_rows));
+  memset(sum, 0,
+         sizeof(real) * FEW_WIDTH * (size_t)round_up(rows, kernels()->narrow_rows[q->w->type]));
   for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH)
     few_block(q, r0, rows, at / GROUP, kern_ceil(cols, GROUP), k0, sum);
   for (int i = 0; i < rows; i++, y += q->ldy, sum += FEW_WIDTH)
@@ -146,7 +147,7 @@ static void few_chunk(void *arg, int chunk, int worker) {
 }
 
 static Status few_forward(const Ctx *cx, Product *q) {
-  const int tile = kernels()->narrow_rows;
+  const int tile = kernels()->narrow_rows[q->w->type];
   q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, FEW / tile * tile)), tile);
   q->row_chunks = kern_ceil(q->m, q->rows);
   q->panels = (int)(CHUNK_WORK / ((double)kern_min(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;

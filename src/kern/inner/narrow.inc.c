@@ -64,10 +64,22 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
     UNROLL for (int g = 0; g < ng; g++)
         __builtin_prefetch(at + (g * a->stride + over) * narrow_bytes(type) + NARROW_AHEAD * 64);
     if (type == MAT_NF4) {
+#ifdef V_NF4_CELL /* a cell's values are made at once, of one vector after another */
+      UNROLL for (int j = 0; j < nv; j++) {
+        vec value[NF4_STEPS];
+        v_nf4_cell(table, v_words((const uint32_t *)at + NARROW_AT(j, 0)), value);
+        UNROLL for (int s = 0; s < NF4_STEPS; s++) {
+          const vec w = value[s] * scale[j];
+          UNROLL for (int i = 0; i < mr; i++) acc[i][j] =
+              v_fma(v_set(a->x[i][p + s]), w, acc[i][j]);
+        }
+      }
+#else
       ivec code[MAXV];
       UNROLL for (int j = 0; j < nv; j++) code[j] = v_words((const uint32_t *)at + NARROW_AT(j, 0));
       UNROLL for (int s = 0; s < NF4_STEPS; s++)
           NARROW_FMA(p + s, v_nf4(table, code[j] >> 4 * s) * scale[j])
+#endif
     } else if (type == MAT_BF16) {
       ivec pair[MAXV];
       UNROLL for (int j = 0; j < nv; j++) pair[j] = v_words(NARROW_PAIR(at, j));

@@ -8,6 +8,9 @@
 #include "kern/inner/widen.inc.c"
 #ifdef NARROW_GROUPS
 #include "kern/inner/narrow.inc.c"
+#ifndef NARROW_BY
+#define NARROW_BY NARROW_ROWS, NARROW_ROWS, NARROW_ROWS, NARROW_ROWS
+#endif
 #endif
 
 #include "kern/inner/elementwise.inc.c"
@@ -41,7 +44,7 @@ const Kernels TABLE = {
     .widen_int8 = widen_int8,
     .widen_nf4 = widen_nf4,
 #ifdef NARROW_GROUPS
-    .narrow_rows = NARROW_ROWS,
+    .narrow_rows = {0, NARROW_BY},
     .narrow_most = {0, NARROW_MOST},
     .narrow = narrow,
 #endif

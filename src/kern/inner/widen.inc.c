@@ -80,15 +80,23 @@ static void widen_int8(int depth, const int8_t *q, const real *scale, real *y) {
   }
 }
 
+#ifndef V_NF4_CELL
+/* value[s]: of step s */
+static inline __attribute__((always_inline)) void v_nf4_cell(const Nf4Table t, ivec code,
+                                                             vec *value) {
+  UNROLL for (int s = 0; s < NF4_STEPS; s++, code >>= 4) value[s] = v_nf4(t, code);
+}
+#endif
+
 static void widen_nf4(int depth, const uint32_t *cells, const real *scale, real *y) {
   const Nf4Table table = nf4_table();
   for (int p = 0; p < depth; p += NF4_STEPS, cells += GROUP, y += NF4_STEPS * GROUP) {
     __builtin_prefetch(cells + depth / NF4_STEPS * GROUP);
     UNROLL for (int j = 0; j < PER_GROUP; j++) {
       const vec s = v_load(scale + j * LANES);
-      ivec code = v_words(cells + j * LANES);
-      UNROLL for (int i = 0; i < NF4_STEPS; i++, code >>= 4)
-          v_store(y + i * GROUP + j * LANES, v_nf4(table, code) * s);
+      vec value[NF4_STEPS];
+      v_nf4_cell(table, v_words(cells + j * LANES), value);
+      UNROLL for (int i = 0; i < NF4_STEPS; i++) v_store(y + i * GROUP + j * LANES, value[i] * s);
     }
   }
 }

@@ -52,18 +52,43 @@ static inline vec v_int8(const int8_t *p) {
 }
 static inline ivec v_words(const uint32_t *p) { return (ivec)_mm256_loadu_si256((const void *)p); }
 
-/* two registers; a permutation looks at the low 3 bits of an index, the fourth chooses */
+/* The bytes of a value are looked up one by one, 32 at a time: plane[i] holds byte i of all codes. */
 typedef struct Nf4Table {
-  __m256 low, high;
+  __m256i plane[4];
 } Nf4Table;
-static inline Nf4Table nf4_table(void) {
-  return (Nf4Table){_mm256_loadu_ps(nf4_code), _mm256_loadu_ps(nf4_code + 8)};
+static inline __m128i bytes_together(const float *four) {
+  const __m128i order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm_shuffle_epi8(_mm_loadu_si128((const void *)four), order);
 }
-static inline vec v_nf4(Nf4Table t, ivec code) {
-  const __m256i i = (__m256i)code;
-  return (vec)_mm256_blendv_ps(_mm256_permutevar8x32_ps(t.low, i),
-                               _mm256_permutevar8x32_ps(t.high, i),
-                               _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+static inline Nf4Table nf4_table(void) {
+  const __m128i a = bytes_together(nf4_code), b = bytes_together(nf4_code + 4);
+  const __m128i c = bytes_together(nf4_code + 8), d = bytes_together(nf4_code + 12);
+  const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+  const __m128i ab2 = _mm_unpackhi_epi32(a, b), cd2 = _mm_unpackhi_epi32(c, d);
+  return (Nf4Table){{_mm256_broadcastsi128_si256(_mm_unpacklo_epi64(ab, cd)),
+                     _mm256_broadcastsi128_si256(_mm_unpackhi_epi64(ab, cd)),
+                     _mm256_broadcastsi128_si256(_mm_unpacklo_epi64(ab2, cd2)),
+                     _mm256_broadcastsi128_si256(_mm_unpackhi_epi64(ab2, cd2))}};
+}
+#define V_NF4_CELL
+static inline void v_nf4_cell(const Nf4Table t, ivec code, vec *value) {
+  /* byte i of each of a half's words together: steps 2 i and 2 i + 1 */
+  const __m256i c = _mm256_shuffle_epi8(
+      (__m256i)code, _mm256_broadcastsi128_si256(
+                         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
+  UNROLL for (int s = 0; s < 2; s++) {
+    const __m256i at = _mm256_and_si256(s ? _mm256_srli_epi32(c, 4) : c, _mm256_set1_epi8(15));
+    const __m256i b0 = _mm256_shuffle_epi8(t.plane[0], at),
+                  b1 = _mm256_shuffle_epi8(t.plane[1], at);
+    const __m256i b2 = _mm256_shuffle_epi8(t.plane[2], at),
+                  b3 = _mm256_shuffle_epi8(t.plane[3], at);
+    const __m256i low = _mm256_unpacklo_epi8(b0, b1), high = _mm256_unpacklo_epi8(b2, b3);
+    const __m256i low2 = _mm256_unpackhi_epi8(b0, b1), high2 = _mm256_unpackhi_epi8(b2, b3);
+    value[s] = (vec)_mm256_unpacklo_epi16(low, high);
+    value[2 + s] = (vec)_mm256_unpackhi_epi16(low, high);
+    value[4 + s] = (vec)_mm256_unpacklo_epi16(low2, high2);
+    value[6 + s] = (vec)_mm256_unpackhi_epi16(low2, high2);
+  }
 }
 
 #define V_SQUARE
@@ -89,13 +114,14 @@ static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdi
   store_columns(b, y + 4 * ldy, ldy);
 }
 
-/* rows by compact weights: tiles by rows and groups; up to how many rows, by type.  Of bf16 and f16 a value
- * costs a tile less than unpacking would. */
+/* rows by compact weights: tiles by rows and groups; how many rows a tile and at most, by type.  Of bf16 and
+ * f16 a value costs a tile less than unpacking would. */
 #define NARROW_ROWS   6
 #define NARROW_GROUPS 2
 #define NARROW_SIZES(X, type)                                                                      \
   X(type, 1, 2) X(type, 2, 2) X(type, 3, 1) X(type, 4, 1) X(type, 5, 1) X(type, 6, 1)
-#define NARROW_MOST INT_MAX, INT_MAX, 24, 2
+#define NARROW_BY   6, 6, 4, 4
+#define NARROW_MOST INT_MAX, INT_MAX, 16, 4
 #define TURN        512, 768, 48
 #define FEW_SUMS    12
 #define TILE_MR     6
