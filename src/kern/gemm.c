@@ -16,7 +16,7 @@ enum {
   PAGED_DEPTH = 1024,   /* where kern_paged(), which wait longer for rows of y that they add to */
   ROWS = 96,            /* rows a chunk in the forward product; */
   FEW = 128,            /* so many, and packed weights come from memory as a stream, */
-  FEW_DEPTH = 64,       /* each of its blocks for all rows while the next is fetched; */
+  FEW_REALS = 3072,     /* each block of so many for all rows while the next is fetched; */
   AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead, */
   AHEAD_IN_PAGE = 12,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
@@ -35,7 +35,8 @@ enum {
   NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
   DW_DEPTH = 512,       /* inner steps of dW with packed operands, */
   DIRECT_DEPTH = 1024,  /* and with those read where they are; */
-  LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better */
+  LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better; */
+  LINES_ROWS = 128,     /* so many rows pay for it in dX where a tile reads lines one by one */
   DW_ROWS = 96,         /* a multiple of every mr */
   DW_COLS = 384,        /* of every panel's width, */
   PACKED_COLS = 768,    /* more where rows are packed for them */
@@ -147,6 +148,9 @@ static int rows_cached(ptrdiff_t ld) {
 static bool readable(int n, ptrdiff_t ld) {
   return n % GROUP == 0 && rows_cached(ld) >= LEAST_DEPTH;
 }
+
+/* Is a tile so narrow that of each row it would read one line?  Panels are faster, once they are made. */
+static bool reads_lines(void) { return kernels()->ng * GROUP * sizeof(real) <= LINE; }
 
 /* ---- forward: packed weights ---- */
 typedef struct Forward {
@@ -299,7 +303,7 @@ static bool is_narrow(const Forward *f) {
 static int depth_of(const Forward *f) {
   const int depth = kern_paged() ? PAGED_DEPTH : DEPTH;
   if (f->ldw) return kern_min(depth, rows_cached(f->ldw));
-  return f->few && f->m > kernels()->mr ? FEW_DEPTH : depth;
+  return f->few && f->m > kernels()->mr ? FEW_REALS / (f->ng * GROUP) : depth;
 }
 
 static void forward(const Ctx *cx, Forward f) {
@@ -417,7 +421,8 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                .y = dx,
                .ldy = lddx,
                .add = add};
-  if (in_out || !readable(k, k)) return dx_packed(cx, f, w, in_out);
+  if (in_out || !readable(k, k) || (reads_lines() && m >= LINES_ROWS))
+    return dx_packed(cx, f, w, in_out);
   f.ldw = k;
   forward(cx, f);
   return GRPO_OK;
@@ -618,7 +623,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
   const bool lone =
       n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
-  const bool direct = (lone || !kern_paged()) && readable(k, ldx) && cached >= LEAST_DEPTH;
+  const bool direct =
+      (lone || !(kern_paged() || reads_lines())) && readable(k, ldx) && cached >= LEAST_DEPTH;
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,

@@ -3,10 +3,10 @@
  * A register tile holds mr rows by ng groups of GROUP columns; k runs in
  * order, so an output's bits do not depend on the tile that it falls into.
  */
-/* b is fetched some inner steps ahead, where the next block is not fetched as a whole.  Rows of c that
+/* b is fetched some lines ahead, where the next block is not fetched as a whole.  Rows of c that
  * are not in the cache would stop the stream of b when they are stored or added to, all at once: they
  * are fetched too, one in each of mr pieces of the inner steps. */
-enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 16 };
+enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 48 / TILE_NG };
 
 #define TILE_ARGS                                                                                  \
   int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t brs, ptrdiff_t bgs, \
