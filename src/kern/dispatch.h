@@ -114,11 +114,12 @@ typedef struct Kernels {
   void (*pair_bf16)(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs);
   /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
    * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
-   * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells.  It is the better way
+   * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells; round: values, to bf16.  It is the better way
    * up to narrow_most rows.  Both by type. */
   int narrow_rows[MAT_TYPES], narrow_most[MAT_TYPES];
-  void (*narrow)(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
-                 const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc);
+  void (*narrow)(MatType type, bool round, int m, int groups, int depth, const real *x,
+                 ptrdiff_t ldx, const void *w, ptrdiff_t stride, const real *scale, real *c,
+                 ptrdiff_t ldc);
   /* dx of compact weights: rows that share what is unpacked and turned, and outputs (whole groups) and
    * columns (whole tiles) of that */
   struct {

@@ -101,8 +101,11 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 static bool are_few(const Product *q) {
   const Matrix *w = q->w;
   if (w->type == MAT_NF4 && w->k % NF4_BLOCK) return false;
-  if (q->bf16 && w->type != MAT_BF16) return false;
-  return q->m <= kernels()->narrow_most[w->type];
+  const int most = kernels()->narrow_most[w->type];
+  /* values that each tile would round anew: for one tile */
+  if (q->bf16 && w->type != MAT_BF16)
+    return q->m <= kern_min(most, kernels()->narrow_rows[w->type]);
+  return q->m <= most;
 }
 
 /* sum[rows, FEW_WIDTH] += x w^T of up to FEW_DEPTH inner steps from k0 */
@@ -117,7 +120,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
     matrix_scales(w, group + g, k0, step < depth ? blocks : 1, scale[0] + g * GROUP, FEW_WIDTH);
   for (int p = 0; p < depth; p += step)
     for (int r = 0; r < rows; r += most)
-      kernels()->narrow(w->type, kern_min(most, rows - r), groups, step,
+      kernels()->narrow(w->type, q->bf16, kern_min(most, rows - r), groups, step,
                         q->x + (r0 + r) * q->ldx + k0 + p, q->ldx, matrix_values(w, group, k0 + p),
                         stride, scale[p / step], sum + r * FEW_WIDTH, FEW_WIDTH);
 }

@@ -18,10 +18,14 @@ static inline __attribute__((always_inline)) ptrdiff_t narrow_bytes(const MatTyp
   return type == MAT_NF4 ? 4 : type == MAT_INT8 ? 1 : 2;
 }
 
-static inline __attribute__((always_inline)) vec narrow_value(const MatType type, const void *w,
-                                                              ptrdiff_t at, vec scale) {
-  if (type == MAT_F16) return v_f16((const uint16_t *)w + at);
-  return v_int8((const int8_t *)w + at) * scale;
+static inline __attribute__((always_inline)) vec narrow_rounded(const bool round, vec x) {
+  return round ? v_round_bf16(x) : x;
+}
+
+static inline __attribute__((always_inline)) vec
+narrow_value(const MatType type, const bool round, const void *w, ptrdiff_t at, vec scale) {
+  if (type == MAT_F16) return narrow_rounded(round, v_f16((const uint16_t *)w + at));
+  return narrow_rounded(round, v_int8((const int8_t *)w + at) * scale);
 }
 
 /* inner steps of a group that a line of memory holds */
@@ -42,8 +46,8 @@ enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too 
     }                                                                                              \
   }
 
-static inline __attribute__((always_inline)) void narrow_tile(const MatType type, const int mr,
-                                                              const int ng, const NarrowArgs *a) {
+static inline __attribute__((always_inline)) void
+narrow_tile(const MatType type, const bool round, const int mr, const int ng, const NarrowArgs *a) {
   enum { MAXV = NARROW_GROUPS * PER_GROUP };
   const int nv = ng * PER_GROUP, line = narrow_line(type);
   const Nf4Table table = nf4_table();
@@ -69,7 +73,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
         vec value[NF4_STEPS];
         v_nf4_cell(table, v_words((const uint32_t *)at + NARROW_AT(j, 0)), value);
         UNROLL for (int s = 0; s < NF4_STEPS; s++) {
-          const vec w = value[s] * scale[j];
+          const vec w = narrow_rounded(round, value[s] * scale[j]);
           UNROLL for (int i = 0; i < mr; i++) acc[i][j] =
               v_fma(v_set(a->x[i][p + s]), w, acc[i][j]);
         }
@@ -78,7 +82,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
       ivec code[MAXV];
       UNROLL for (int j = 0; j < nv; j++) code[j] = v_words((const uint32_t *)at + NARROW_AT(j, 0));
       UNROLL for (int s = 0; s < NF4_STEPS; s++)
-          NARROW_FMA(p + s, v_nf4(table, code[j] >> 4 * s) * scale[j])
+          NARROW_FMA(p + s, narrow_rounded(round, v_nf4(table, code[j] >> 4 * s) * scale[j]))
 #endif
     } else if (type == MAT_BF16) {
       ivec pair[MAXV];
@@ -87,43 +91,56 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
       NARROW_FMA(p + 1, v_bf16_high(pair[j]))
     } else {
       UNROLL for (int s = 0; s < line; s++)
-          NARROW_FMA(p + s, narrow_value(type, at, NARROW_AT(j, s), scale[j]))
+          NARROW_FMA(p + s, narrow_value(type, round, at, NARROW_AT(j, s), scale[j]))
     }
   }
   if (type == MAT_BF16) {
     for (; p < a->depth; p++) NARROW_FMA(p, v_bf16_low(v_words(NARROW_PAIR(at, j))))
   } else if (type != MAT_NF4)
-    for (; p < a->depth; p++) NARROW_FMA(p, narrow_value(type, a->w, NARROW_AT(j, p), scale[j]))
+    for (; p < a->depth; p++)
+      NARROW_FMA(p, narrow_value(type, round, a->w, NARROW_AT(j, p), scale[j]))
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(a->c + i * a->ldc + j * LANES, acc[i][j]);
 }
 
-#define NARROW_TILE(type, m, g)                                                                    \
-  static void narrow_##type##_##m(const NarrowArgs *a) { narrow_tile(MAT_##type, m, g, a); }       \
-  static void narrow_##type##_##m##_last(const NarrowArgs *a) { narrow_tile(MAT_##type, m, 1, a); }
+#define NARROW_TILE_AS(type, round, name, m, g)                                                    \
+  static void name##_##m(const NarrowArgs *a) { narrow_tile(MAT_##type, round, m, g, a); }         \
+  static void name##_##m##_last(const NarrowArgs *a) { narrow_tile(MAT_##type, round, m, 1, a); }
+#define NARROW_TILE(type, m, g)  NARROW_TILE_AS(type, false, narrow_##type, m, g)
+#define ROUNDED_TILE(type, m, g) NARROW_TILE_AS(type, true, rounded_##type, m, g)
 NARROW_SIZES(NARROW_TILE, BF16)
 NARROW_SIZES(NARROW_TILE, F16)
 NARROW_SIZES(NARROW_TILE, INT8)
 NARROW_SIZES(NARROW_TILE, NF4)
+NARROW_SIZES(ROUNDED_TILE, F16)
+NARROW_SIZES(ROUNDED_TILE, INT8)
+NARROW_SIZES(ROUNDED_TILE, NF4)
 
 typedef void NarrowFn(const NarrowArgs *a);
 typedef struct NarrowTile {
   int rows, groups;
   NarrowFn *whole, *last; /* that many groups; one */
 } NarrowTile;
-#define NARROW_ENTRY(type, m, g) {m, g, narrow_##type##_##m, narrow_##type##_##m##_last},
-static const NarrowTile narrow_tiles[][NARROW_ROWS] = {
-    /* by rows, ascending */
-    [MAT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
-    [MAT_F16] = {NARROW_SIZES(NARROW_ENTRY, F16)},
-    [MAT_INT8] = {NARROW_SIZES(NARROW_ENTRY, INT8)},
-    [MAT_NF4] = {NARROW_SIZES(NARROW_ENTRY, NF4)},
+#define NARROW_ENTRY(type, m, g)  {m, g, narrow_##type##_##m, narrow_##type##_##m##_last},
+#define ROUNDED_ENTRY(type, m, g) {m, g, rounded_##type##_##m, rounded_##type##_##m##_last},
+static const NarrowTile narrow_tiles[2][MAT_TYPES][NARROW_ROWS] = {
+    /* by rows, ascending; values as they are, */
+    {[MAT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
+     [MAT_F16] = {NARROW_SIZES(NARROW_ENTRY, F16)},
+     [MAT_INT8] = {NARROW_SIZES(NARROW_ENTRY, INT8)},
+     [MAT_NF4] = {NARROW_SIZES(NARROW_ENTRY, NF4)}},
+    /* and rounded */
+    {[MAT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
+     [MAT_F16] = {NARROW_SIZES(ROUNDED_ENTRY, F16)},
+     [MAT_INT8] = {NARROW_SIZES(ROUNDED_ENTRY, INT8)},
+     [MAT_NF4] = {NARROW_SIZES(ROUNDED_ENTRY, NF4)}},
 };
 
-static void narrow(MatType type, int m, int groups, int depth, const real *x, ptrdiff_t ldx,
-                   const void *w, ptrdiff_t stride, const real *scale, real *c, ptrdiff_t ldc) {
+static void narrow(MatType type, bool round, int m, int groups, int depth, const real *x,
+                   ptrdiff_t ldx, const void *w, ptrdiff_t stride, const real *scale, real *c,
+                   ptrdiff_t ldc) {
   NarrowArgs a = {.depth = depth, .stride = stride, .ldc = ldc};
-  const NarrowTile *t = narrow_tiles[type];
+  const NarrowTile *t = narrow_tiles[round][type];
   while (t->rows < m) t++;
   for (int i = 0; i < NARROW_ROWS; i++) a.x[i] = x + (i < m ? i : m - 1) * ldx;
   for (int g = 0; g < groups;) {
