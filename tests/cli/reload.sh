@@ -128,29 +128,29 @@ original
 result "and so does the next resume" "$([ "$(reward_at late 9)" = 3 ] && grep -q '"state": "finished"' late/exp-001/run.json || cat err)"
 
 # ---- a module that is first required inside a function ------------------------------------------------------------------------
-late() { cat >late.lua <<<'return function(text) return #text end'; }
+fresh() { cat >late.lua <<<'return function(text) return #text end'; }
 experiment lazy.lua 'train = { steps = 10, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 9 },
   hooks = { on_step = function(m, tr)
     if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
     if tr.step_count == tonumber(os.getenv("EDIT") or 0) then os.execute(os.getenv("COMMAND")) end
   end }' '{ name = "late", fn = function(text) return require("late")(text) end }'
 lazy() { "$GRPO" run lazy.lua --quiet --dir "$1" </dev/null >"$1.out" 2>"$1.err"; }
-late; lazy l1
+fresh; lazy l1
 result "it is kept with the others" "$(diff late.lua l1/lazy-001/source/modules/late.lua 2>&1)"
 KILL=5 lazy l2; echo 'return function() return 9 end' >late.lua
 "$GRPO" run --resume=l2/lazy-001 --quiet </dev/null >/dev/null 2>err
 result "a resume takes it from there" "$(different l1/lazy-001 l2/lazy-001 | head -5; cat err)"
-late; EDIT=4 COMMAND='echo "return function() return 7 end" >late.lua' lazy l3
+fresh; EDIT=4 COMMAND='echo "return function() return 7 end" >late.lua' lazy l3
 result "and an edit of it is in force from the next step" "$(
   rewards() { grep -oE '"reward": [-0-9.e]+' l3/lazy-001/metrics.jsonl | sed -n "$1p"; }
   [ "$(rewards 5)" = '"reward": 7' ] && [ "$(rewards 4)" != '"reward": 7' ] && grep -q '^reloaded at step 4: .*late.lua$' l3.err || echo "no: $(cat l3.err)")"
-result "with its new text kept beside the first" "$(grep -q 'return 7' l3/lazy-001/source/reload-001/modules/late.lua && diff <(late; cat late.lua) l3/lazy-001/source/modules/late.lua || ls -R l3/lazy-001/source)"
+result "with its new text kept beside the first" "$(grep -q 'return 7' l3/lazy-001/source/reload-001/modules/late.lua && diff <(fresh; cat late.lua) l3/lazy-001/source/modules/late.lua || ls -R l3/lazy-001/source)"
 
-late; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' lazy l4
+fresh; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' lazy l4
 result "an edit in the very step that requires it first is noticed" "$(grep -q '^reloaded at step 1: .*late.lua$' l4.err || cat l4.err l4/lazy-001/run.log)"
-result "and what that step has used is kept" "$(diff <(late; cat late.lua) l4/lazy-001/source/modules/late.lua 2>&1)"
-late; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' KILL=5 lazy l5
-late; "$GRPO" run --resume=l5/lazy-001 --quiet </dev/null >/dev/null 2>err
+result "and what that step has used is kept" "$(diff <(fresh; cat late.lua) l4/lazy-001/source/modules/late.lua 2>&1)"
+fresh; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' KILL=5 lazy l5
+fresh; "$GRPO" run --resume=l5/lazy-001 --quiet </dev/null >/dev/null 2>err
 result "so that a resume repeats it, bit for bit" "$(different l4/lazy-001 l5/lazy-001 | head -5; cat err)"
 
 # ---- what is edited while the run is being made: the source that is kept is the one that was loaded --------------------------
@@ -161,10 +161,10 @@ if not io.open("edited") then
   os.execute [[echo 'return function() return 7 end' >late.lua; echo >>slow.lua; touch edited]]
 end
 LUA
-cp slow.lua slow.saved; late
+cp slow.lua slow.saved; fresh
 "$GRPO" run slow.lua --quiet --dir slow </dev/null >slow.out 2>slow.err
 result "what is edited while it is loaded is kept as it was" \
-  "$(diff slow.saved slow/slow-001/source/main.lua 2>&1; diff <(late; cat late.lua) slow/slow-001/source/modules/late.lua 2>&1)"
+  "$(diff slow.saved slow/slow-001/source/main.lua 2>&1; diff <(fresh; cat late.lua) slow/slow-001/source/modules/late.lua 2>&1)"
 result "and loaded again at the first look" "$(grep -qE '^reloaded at step [01]: ./late.lua, slow.lua$' slow.err || cat slow.err)"
 printf '#!/usr/bin/env grpo\nreturn function(\n' >late.lua; cp slow.saved slow.lua
 "$GRPO" run slow.lua --quiet --dir slow </dev/null >out 2>slow.err
