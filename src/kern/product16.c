@@ -22,7 +22,7 @@ enum {
   LONG = 1024,          /* the same for few rows */
   ONE_TILE = 8,         /* rows at most that are one tile, */
   STREAM = 32,          /* that panels come from memory for */
-  WIDER = 4,            /* outputs a row: more, and threads share rows rather than outputs */
+  WIDER = 4,            /* outputs a row: more, and threads share outputs rather than rows */
   PANELS = 4,           /* at most, that share a chunk's rows of a */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
