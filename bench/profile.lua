@@ -94,11 +94,11 @@ local function any(frames, fn)
   return false
 end
 
--- dX, dW, packing or forward, from the name of the product around
+-- dX, dW, packing or forward, from the name of the product around; *_packed are products of what is packed
 local function product(frames)
   for _, f in ipairs(frames) do
     local name = f[1]
-    if name:find "pack" then return "packing" end
+    if name:find "pack" and not name:find "_packed$" then return "packing" end
     if name:find "_dx" or name:find "^dx" then return "products dX" end
     if name:find "_dw" or name:find "^dw" or name:find "^outer" or name:find "_db" then return "products dW" end
     if name:find "^gemm" or name:find "^matrix_" or name:find "^weight_" then return "products forward" end

@@ -270,6 +270,10 @@ static inline int kern_max(int a, int b) { return a > b ? a : b; }
 static inline int kern_ceil(int a, int b) { return (a + b - 1) / b; }
 static inline int round_up(int a, int b) { return kern_ceil(a, b) * b; }
 
+/* Do threads share the m rows of a product with n outputs, or the outputs?  Rows, unless there are few of
+ * them: then a thread reads next what it wrote itself, but all of the weight. */
+static inline bool shares_rows(int m, int n) { return m > n / 4; }
+
 /* The keys [lo, hi) that position pos sees of a sequence of `keys`. */
 static inline void attn_sees(const AttnShape *s, int pos, int keys, int *lo, int *hi) {
   const int w = s->window;

@@ -21,7 +21,6 @@ enum {
   AHEAD_IN_PAGE = 12,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this; */
-  WIDER = 4,            /* outputs a row: more, and threads share outputs rather than rows */
   KEPT_ROWS = 32,       /* outputs of so many rows */
   KEPT_COLS = 192,      /* and columns are made side by side */
   L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
@@ -319,7 +318,7 @@ static void forward(const Ctx *cx, Forward f) {
   if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
     f.rows = kern_min(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = kern_ceil(f.m, f.rows);
-  f.parts = f.few || f.m <= f.n / WIDER ? 1 : kern_min(f.row_chunks, pool_threads(cx->pool));
+  f.parts = f.few || !shares_rows(f.m, f.n) ? 1 : kern_min(f.row_chunks, pool_threads(cx->pool));
   f.depth = even_piece(f.k, depth_of(&f));
   const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;

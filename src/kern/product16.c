@@ -22,7 +22,6 @@ enum {
   LONG = 1024,          /* the same for few rows */
   ONE_TILE = 8,         /* rows at most that are one tile, */
   STREAM = 32,          /* that panels come from memory for */
-  WIDER = 4,            /* outputs a row: more, and threads share outputs rather than rows */
   PANELS = 4,           /* at most, that share a chunk's rows of a */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
@@ -169,7 +168,7 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
 
 /* A thread's chunks follow one another and are to have little in common with another's: its own rows, or
  * its own panels of a weight that is so much wider that it had better be read once. */
-static bool by_rows(const Product *q) { return q->m > q->n / WIDER; }
+static bool by_rows(const Product *q) { return shares_rows(q->m, q->n); }
 static int row_chunk(const Product *q, int chunk) {
   return by_rows(q) ? chunk / q->col_chunks : chunk % q->row_chunks;
 }
