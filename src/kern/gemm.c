@@ -21,6 +21,7 @@ enum {
   AHEAD_IN_PAGE = 12,   /* or so many, where kern_paged() */
   FEW_PANELS = 4,       /* panels that are a stream, */
   FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this; */
+  STREAM_ROWS = 3,      /* so few go over them side by side; */
   KEPT_ROWS = 32,       /* outputs of so many rows */
   KEPT_COLS = 192,      /* and columns are made side by side */
   L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
@@ -194,6 +195,13 @@ void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols
   }
 }
 
+/* What comes to the sums of a tile y, in columns at .. */
+static void finish(const Forward *f, int r0, int rows, int at, int cols, real *y) {
+  for (int i = 0; f->bias && i < rows; i++)
+    kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
+  low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
+}
+
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth,
                           const real *next) {
   const int g0 = panels_first(f->n, f->ng, p);
@@ -208,14 +216,26 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
     kernels()->stream(rows, cols, depth, x, f->ldx, w, step, next, y, f->ldy, add);
   else
     kernels()->block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
-  if (k0 + depth < f->k) return;
-  for (int i = 0; f->bias && i < rows; i++)
-    kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
-  low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
+  if (k0 + depth == f->k) finish(f, r0, rows, at, cols, y);
+}
+
+/* One panel of few rows at a time would be one stream of single lines, of which a core has too few under way: whole
+ * panels of such, side by side. */
+static void forward_streams(const Forward *f, int p0, int p1) {
+  const int at = p0 * GROUP, cols = (p1 - p0) * GROUP;
+  real *y = f->y + (at - f->first_col);
+  kernels()->few_rows(f->m, cols, f->k, f->x, f->ldx, f->w + (ptrdiff_t)at * f->k, GROUP,
+                      (ptrdiff_t)f->k * GROUP, y, f->ldy, f->add, NULL);
+  finish(f, 0, f->m, at, cols, y);
 }
 
 static void forward_panels(const Forward *f, int r0, int p0, int p1) {
   const int rows = kern_min(f->rows, f->m - r0);
+  if (f->few && f->ng == 1 && f->m <= STREAM_ROWS && kern_min(p1, f->n / GROUP) > p0 + 1) {
+    const int end = kern_min(p1, f->n / GROUP);
+    forward_streams(f, p0, end);
+    p0 = end;
+  }
   const int together = f->few ? 1 : p1 - p0; /* panels that take turns */
   for (int p = p0; p < p1; p += together) {
     int k0 = 0;
