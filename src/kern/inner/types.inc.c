@@ -7,6 +7,9 @@ typedef int32_t lane_int;
 enum { VEC_BYTES = LANES * sizeof(real) };
 typedef real vec __attribute__((vector_size(VEC_BYTES)));
 typedef lane_int ivec __attribute__((vector_size(VEC_BYTES)));
+#ifndef GRPO_DOUBLE
+typedef uint32_t uivec __attribute__((vector_size(VEC_BYTES))); /* wraps around */
+#endif
 /* anywhere in memory */
 typedef real uvec __attribute__((vector_size(VEC_BYTES), aligned(sizeof(real)), may_alias));
 

@@ -66,7 +66,7 @@ static inline vec v_exp(vec x) {
   p = v_times_power(p, n);
 #else
   /* n is added to the exponent; NaN, and what is too large, is x + inf */
-  p = v_sel((ivec)(x <= 88.72283f), (vec)((ivec)p + ((ivec)t << 23)), x + (real)INFINITY);
+  p = v_sel((ivec)(x <= 88.72283f), (vec)((uivec)p + ((uivec)t << 23)), x + (real)INFINITY);
 #endif
   return v_keep(~(ivec)(x < lo), p);
 #endif

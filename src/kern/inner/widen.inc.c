@@ -27,7 +27,6 @@ static inline void v_put_words(uint16_t *p, ivec w) {
   for (int i = 0; i < LANES; i++) p[2 * i] = (uint16_t)w[i], p[2 * i + 1] = (uint16_t)(w[i] >> 16);
 }
 #else
-typedef uint32_t uivec __attribute__((vector_size(VEC_BYTES)));
 static inline vec v_bf16_low(ivec w) { return (vec)((uivec)w << 16); }
 static inline vec v_bf16_high(ivec w) { return (vec)((uivec)w & 0xffff0000u); }
 /* nearest, ties to even; NaN becomes quiet */
