@@ -600,6 +600,8 @@ static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int de
                    o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
 }
 
+bool gemm_dw_packs(void) { return kern_paged() || reads_lines(); }
+
 /* the first output of a chunk: whole tiles, shared out evenly */
 static int outer_start(const Outer *o, int chunk) {
   const int mr = kernels()->mr, tiles = kern_ceil(o->n, mr);
@@ -642,8 +644,7 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
   const bool lone =
       n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
-  const bool direct =
-      (lone || !(kern_paged() || reads_lines())) && readable(k, ldx) && cached >= LEAST_DEPTH;
+  const bool direct = (lone || !gemm_dw_packs()) && readable(k, ldx) && cached >= LEAST_DEPTH;
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,

@@ -85,6 +85,8 @@ void gemm_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
+/* Does it copy x as a rule, into the arena? */
+bool gemm_dw_packs(void);
 /* db[n] (+)= sum over rows of dy */
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add);
 /* c[m,n] = a[m,k] b[k,n], any orientation by strides of transposition flags; for small ops,

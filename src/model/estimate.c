@@ -113,6 +113,13 @@ static size_t rounded_reals(const Config *c, Compute compute, size_t rows, bool 
   return rounded(compute, rows * (h + max_size(joint ? 2 * f : f, attention)));
 }
 
+/* The product for a weight's gradient may copy a layer's widest activations once more. */
+static size_t packed_reals(const Config *c, Compute compute, size_t rows) {
+  const bool in_bf16 = compute == COMPUTE_BF16 && kern_bf16();
+  const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
+  return in_bf16 || !gemm_dw_packs() ? 0 : rows * max_size(f, max_size(h, heads_width(c)));
+}
+
 size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
   const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
@@ -198,7 +205,7 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const size_t saved = whole * saved_reals(c, compute, rows, spans) + 2 * rows + 2 * out;
   const size_t scratch =
       max_size(wave_reals(c, compute, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,
-               rounded_reals(c, compute, rows, true));
+               rounded_reals(c, compute, rows, true) + packed_reals(c, compute, rows));
   return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
              sizeof(real) +
          pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;
