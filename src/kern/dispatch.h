@@ -269,6 +269,10 @@ static inline int kern_min(int a, int b) { return a < b ? a : b; }
 static inline int kern_max(int a, int b) { return a > b ? a : b; }
 static inline int kern_ceil(int a, int b) { return (a + b - 1) / b; }
 static inline int round_up(int a, int b) { return kern_ceil(a, b) * b; }
+/* n cut into the fewest equal pieces of at most `most`: no short last one */
+static inline int even_piece(int n, int most) {
+  return kern_max(1, kern_ceil(n, kern_max(1, kern_ceil(n, most))));
+}
 
 /* Do threads share the m rows of a product with n outputs, or the outputs?  Rows, unless there are few of
  * them: then a thread reads next what it wrote itself, but all of the weight. */

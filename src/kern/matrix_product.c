@@ -38,7 +38,7 @@ typedef struct Product {
 } Product;
 
 /* Rows are cut evenly, into multiples of every tile. */
-static int rows_a_chunk(int m, int most) { return round_up(kern_ceil(m, kern_ceil(m, most)), 8); }
+static int rows_a_chunk(int m, int most) { return round_up(even_piece(m, most), 8); }
 
 /* Panels a chunk: enough work for one, and not so many that chunks are few. */
 static int panels_a_chunk(const Product *q, double panel_work, int panels) {
