@@ -53,6 +53,23 @@ typedef struct RowStats {
   double sum, sumz; /* sum exp(z - max), sum exp(z - max) (z - max) */
 } RowStats;
 
+/* c[rows, groups] += x w^T of a few rows by compact weights, without a copy of the values: all rows of c
+ * may be touched up to Kernels.narrow_rows. */
+typedef struct Narrow {
+  MatType type;
+  bool round;              /* values, to bf16; with scales no value is subnormal, infinite or -0 */
+  int rows, groups, depth; /* NF4: whole blocks */
+  const real *x;
+  ptrdiff_t ldx;
+  const void *w;     /* the first group's first inner step */
+  ptrdiff_t stride;  /* elements (NF4: words) between groups */
+  const real *scale; /* [groups, GROUP], NF4: scale_ld behind one block's the next one's */
+  ptrdiff_t scale_ld;
+  real *c;
+  ptrdiff_t ldc;
+  real *kept; /* [depth, GROUP]: becomes the values of the one group; or NULL */
+} Narrow;
+
 typedef struct Kernels {
   int mr, ng; /* the register tile: rows, groups of columns; packed panels have ng groups */
 
@@ -112,14 +129,10 @@ typedef struct Kernels {
   /* The other way: x[depth, GROUP] with rows ldx apart, rounded to bf16, in pairs; an odd step is
    * paired with zeros. */
   void (*pair_bf16)(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs);
-  /* c[m, groups] += x w^T without a copy of the values, m <= narrow_rows; all rows of c may be
-   * touched up to narrow_rows.  w: the first group at the first inner step; stride: elements (NF4:
-   * words) between groups; scale [groups, GROUP]; NF4: depth is whole cells; round: values, to bf16.  It is the better way
-   * up to narrow_most rows.  Both by type. */
+  /* Up to narrow_rows rows at once; it is the better way up to narrow_most.  Both by type. */
   int narrow_rows[MAT_TYPES], narrow_most[MAT_TYPES];
-  void (*narrow)(MatType type, bool round, int m, int groups, int depth, const real *x,
-                 ptrdiff_t ldx, const void *w, ptrdiff_t stride, const real *scale, real *c,
-                 ptrdiff_t ldc);
+  int narrow_keeps; /* Narrow.kept is there for 3 to so many rows of INT8 and NF4, or rounded F16; or 0 */
+  void (*narrow)(const Narrow *q);
   /* dx of compact weights: rows that share what is unpacked and turned, and outputs (whole groups) and
    * columns (whole tiles) of that */
   struct {

@@ -21,7 +21,8 @@ enum {
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
   FEW = 64,             /* rows at most that Kernels.narrow sums up side by side */
   FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
-  FEW_WIDTH = 6 * GROUP
+  FEW_WIDTH = 6 * GROUP,
+  KEPT_DEPTH = 2 * NF4_BLOCK /* inner steps whose values are kept for more rows */
 };
 
 typedef struct Product {
@@ -103,26 +104,96 @@ static bool are_few(const Product *q) {
   if (w->type == MAT_NF4 && w->k % NF4_BLOCK) return false;
   const int most = kernels()->narrow_most[w->type];
   /* values that each tile would round anew: for one tile */
-  if (q->bf16 && w->type != MAT_BF16)
+  if (q->bf16 && w->type != MAT_BF16 && !kernels()->narrow_keeps)
     return q->m <= kern_min(most, kernels()->narrow_rows[w->type]);
   return q->m <= most;
+}
+
+/* Rows whose tile keeps the values for the others; 0: each tile makes them anew, as is cheaper of f16 and for
+ * a second time of INT8, unless they are rounded. */
+static int rows_that_keep(const Product *q, int rows) {
+  const MatType type = q->w->type;
+  const int most = kernels()->narrow_rows[type];
+  const bool cheap = type == MAT_INT8 ? rows <= 2 * most : type != MAT_NF4;
+  if (rows <= most || type == MAT_BF16 || (cheap && !q->bf16)) return 0;
+  return kern_min((rows + 1) / 2, kernels()->narrow_keeps);
+}
+
+/* sum += x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
+static void few_kept(const Product *q, const Narrow *n, int rows, int group, int k0) {
+  real kept[KEPT_DEPTH * GROUP];
+  ptrdiff_t stride;
+  for (int g = 0; g < n->groups; g++)
+    for (int p = 0; p < n->depth; p += KEPT_DEPTH) {
+      Narrow f = *n;
+      f.groups = 1;
+      f.depth = kern_min(KEPT_DEPTH, n->depth - p);
+      f.x += p;
+      f.w = matrix_values(q->w, group + g, k0 + p);
+      f.scale += p / NF4_BLOCK * n->scale_ld + g * GROUP;
+      f.c += g * GROUP;
+      f.kept = kept;
+      if (n->rows > 0)
+        kernels()->narrow(&f);
+      else
+        unpacked(q, group + g, 1, k0 + p, f.depth, kept, &stride);
+      kernels()->block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1, kept,
+                       GROUP, 0, f.c + n->rows * n->ldc, n->ldc, true);
+    }
+}
+
+/* Is no value subnormal, infinite or -0 with these scales [blocks, FEW_WIDTH]?  Only strange weights have
+ * such; rows of zeros do not in INT8. */
+static bool are_tame(MatType type, int outputs, int blocks, const real *scale) {
+  bool tame = true;
+  for (int b = 0; b < blocks; b++, scale += FEW_WIDTH)
+    for (int i = 0; i < outputs; i++)
+      tame &=
+          (scale[i] > (real)1e-27 && scale[i] < (real)1e27) || (type == MAT_INT8 && scale[i] == 0);
+  return tame;
 }
 
 /* sum[rows, FEW_WIDTH] += x w^T of up to FEW_DEPTH inner steps from k0 */
 static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0,
                       real *sum) {
   const Matrix *w = q->w;
-  const int depth = kern_min(FEW_DEPTH, w->k - k0), blocks = kern_ceil(depth, NF4_BLOCK);
-  const int step = w->type == MAT_NF4 ? NF4_BLOCK : depth, most = kernels()->narrow_rows[w->type];
-  const ptrdiff_t stride = matrix_stride(w);
+  const int most = kernels()->narrow_rows[w->type], depth = kern_min(FEW_DEPTH, w->k - k0);
+  const int blocks = w->type == MAT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
-    matrix_scales(w, group + g, k0, step < depth ? blocks : 1, scale[0] + g * GROUP, FEW_WIDTH);
-  for (int p = 0; p < depth; p += step)
-    for (int r = 0; r < rows; r += most)
-      kernels()->narrow(w->type, q->bf16, kern_min(most, rows - r), groups, step,
-                        q->x + (r0 + r) * q->ldx + k0 + p, q->ldx, matrix_values(w, group, k0 + p),
-                        stride, scale[p / step], sum + r * FEW_WIDTH, FEW_WIDTH);
+    matrix_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
+  Narrow n = {.type = w->type,
+              .round = q->bf16,
+              .rows = rows_that_keep(q, rows),
+              .groups = groups,
+              .depth = depth,
+              .x = q->x + r0 * q->ldx + k0,
+              .ldx = q->ldx,
+              .stride = matrix_stride(w),
+              .scale = scale[0],
+              .scale_ld = blocks > 1 ? FEW_WIDTH : 0,
+              .c = sum,
+              .ldc = FEW_WIDTH};
+  const bool strange =
+      q->bf16 && w->type >= MAT_INT8 &&
+      !are_tame(w->type, kern_min(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
+  if (strange) n.rows = 0;
+  if (n.rows > 0 || strange) {
+    few_kept(q, &n, rows, group, k0);
+    return;
+  }
+  n.depth = blocks > 1 && rows > most ? NF4_BLOCK
+                                      : depth; /* for all rows of the tiles while it is in L1 */
+  for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH) {
+    n.w = matrix_values(w, group, k0 + p);
+    for (int r = 0; r < rows; r += most) {
+      Narrow t = n;
+      t.rows = kern_min(most, rows - r);
+      t.x += r * n.ldx;
+      t.c += r * n.ldc;
+      kernels()->narrow(&t);
+    }
+  }
 }
 
 static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {

@@ -251,6 +251,40 @@ TEST(any_number_of_rows_has_the_bits_of_float) {
   kern_select(NULL);
 }
 
+/* Values of the outputs from `strange` on are rounded to subnormal numbers, are huge or zero. */
+static Matrix *strange_weights(MatType type, int n, int k, int strange) {
+  static const float scale[] = {1, 1e-38f, 1e33f, 0, 1e-42f, -1};
+  float *w = randoms((size_t)(n * k));
+  for (int i = strange; i < n; i++)
+    for (int p = 0; p < k; p++) w[i * k + p] *= scale[i % 6];
+  Matrix *m = filled(type, n, k, w);
+  free(w);
+  return m;
+}
+
+TEST(any_number_of_rows_has_the_bits_of_rounded_values) {
+  enum { MOST = 70, N = 150, K = 1088 };
+  for (int p = 0; p < NPATHS; p++)
+    for (int t = 1; t < NTYPES && use_path(p); t++) {
+      if (kernels16()) continue; /* tested in test_gemm16.c */
+      Ctx cx = {.arena = &arena}, cx16 = {.arena = &arena, .compute = COMPUTE_BF16};
+      float *x = randoms(MOST * K), *packed = floats(gemm_packed_size(N, K));
+      float *y = floats(MOST * N), *want = floats(MOST * N);
+      Matrix *m = strange_weights(types[t], N, K, 100);
+      float *w = values_of(m);
+      kernels()->round_bf16(N * K, w, w);
+      gemm_pack(&cx, N, K, w, false, packed);
+      kernels()->round_bf16(MOST * K, x, w);
+      gemm_forward(&cx, MOST, N, K, w, K, packed, NULL, want, N);
+      for (int rows = 1; rows <= MOST; rows += rows < 18 ? 1 : 13) {
+        CHECK(!matrix_forward(&cx16, rows, m, x, K, NULL, y, N));
+        CHECK(same_bits(y, want, (size_t)(rows * N)));
+      }
+      free(x), free(packed), free(y), free(want), free(w), matrix_free(m);
+    }
+  kern_select(NULL);
+}
+
 TEST(product_rows_do_not_depend_on_the_number_of_rows) {
   for (int p = 0; p < NPATHS; p++)
     for (int t = 0; t < NTYPES && use_path(p); t++) {

@@ -46,6 +46,9 @@ const Kernels TABLE = {
 #ifdef NARROW_GROUPS
     .narrow_rows = {0, NARROW_BY},
     .narrow_most = {0, NARROW_MOST},
+#ifdef NARROW_KEEPS
+    .narrow_keeps = NARROW_KEEPS,
+#endif
     .narrow = narrow,
 #endif
     .turn = {TURN},

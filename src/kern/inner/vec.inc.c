@@ -14,6 +14,11 @@ static inline void v_store(real *p, vec x) { *(uvec *)p = x; }
 #define V_HOLD(x) ((void)(x))
 #endif
 
+/* sum = v_fma(a, b, sum), where a compiler would move sums to and fro between registers */
+#ifndef V_FMA_TO
+#define V_FMA_TO(sum, a, b) ((sum) = v_fma(a, b, sum))
+#endif
+
 #ifndef V_SEL
 /* mask ? a : b, mask of all ones or all zeros per lane */
 static inline vec v_sel(ivec mask, vec a, vec b) {

@@ -17,6 +17,7 @@ static inline vec v_bf16_low(ivec w) {
 static inline vec v_bf16_high(ivec w) { return v_bf16_low(w >> 16); }
 /* the twin checks formulas, not rounding */
 static inline vec v_round_bf16(vec x) { return x; }
+static inline vec v_round_tame(vec x) { return x; }
 static inline ivec v_pair_bf16(vec a, vec b) {
   ivec w;
   for (int i = 0; i < LANES; i++)
@@ -34,6 +35,12 @@ static inline vec v_round_bf16(vec x) {
   const uivec u = (uivec)x;
   const vec r = (vec)((u + 0x7fffu + (u >> 16 & 1)) & 0xffff0000u);
   return v_sel((ivec)(x != x), (vec)((u & 0xffff0000u) | 0x400000u), r);
+}
+/* The same of a number that is not subnormal, huge or -0: beside 2^16 times its own power of two the last
+ * bit that it keeps is bf16's. */
+static inline vec v_round_tame(vec x) {
+  const vec one = (vec)((uivec)x & 0xff800000u), big = v_set(65536);
+  return v_fma(-big, one, v_fma(big, one, x));
 }
 static inline ivec v_pair_bf16(vec a, vec b) {
   return (ivec)((uivec)v_round_bf16(a) >> 16 | (uivec)v_round_bf16(b));

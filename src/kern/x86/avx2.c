@@ -19,7 +19,8 @@ static inline vec v_keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
 static inline vec v_sel(ivec mask, vec a, vec b) {
   return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
 }
-#define V_HOLD(x) __asm__("" : "+x"(x))
+#define V_FMA_TO(sum, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b))
+#define V_HOLD(x)           __asm__("" : "+x"(x))
 
 /* lanes below `left` */
 static inline __m256i first_lanes(ptrdiff_t left) {
@@ -120,12 +121,13 @@ static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdi
 #define NARROW_GROUPS 2
 #define NARROW_SIZES(X, type)                                                                      \
   X(type, 1, 2) X(type, 2, 2) X(type, 3, 1) X(type, 4, 1) X(type, 5, 1) X(type, 6, 1)
-#define NARROW_BY   6, 6, 4, 4
-#define NARROW_MOST INT_MAX, INT_MAX, 16, 4
-#define TURN        512, 768, 48
-#define FEW_SUMS    12
-#define TILE_MR     6
-#define TILE_NG     1
-#define TILES(X)    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-#define TABLE       kern_avx2
+#define NARROW_BY    6, 6, 4, 4
+#define NARROW_MOST  INT_MAX, INT_MAX, 64, 64
+#define NARROW_KEEPS 4
+#define TURN         512, 768, 48
+#define FEW_SUMS     12
+#define TILE_MR      6
+#define TILE_NG      1
+#define TILES(X)     X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#define TABLE        kern_avx2
 #include "kern/inner/table.inc.c"
