@@ -126,8 +126,8 @@ function View:stage(tr, stage)
 end
 
 -- Steps of the stage that are left times the mean of the last ones.
-function View:eta(stage, step_time)
-  self.times[#self.times + 1] = step_time
+function View:eta(stage, seconds)
+  self.times[#self.times + 1] = seconds
   if #self.times > 20 then table.remove(self.times, 1) end
   local sum = 0
   for _, t in ipairs(self.times) do sum = sum + t end
@@ -137,7 +137,7 @@ end
 function View:step(tr, m)
   local stage = tr.stage
   local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, stage.method.line(tr, m),
-    self:eta(stage, m.step_time))
+    self:eta(stage, tr.step_seconds))
   local due = stage.step % tr.settings.log.every == 0
   if self.live then
     self:transient(text)

@@ -280,6 +280,12 @@ function experiment.position(config, path)
   return field_line(source.where, path:match("[^.]+$"))
 end
 
+-- Has nobody set a resolved option?
+function experiment.is_default(config, path)
+  local source = sources[config]
+  return source ~= nil and source.origins[path] == "default"
+end
+
 -- An error of the engine about an option ("train.loss: ...") gets the script's line, unless it has one.
 function experiment.locate(config, err)
   if type(err) ~= "table" or type(err.message) ~= "string" then return end

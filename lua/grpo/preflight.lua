@@ -10,20 +10,27 @@ local steps = require "grpo.steps"
 
 local preflight = {}
 
+-- A length as a message names it: a default is not found in the script.
+local function length(config, path, value)
+  return value .. (experiment.is_default(config, path) and " (the default)" or "")
+end
+
 local function check_context(kind, config, limit)
   local longest, room = steps.lengths(kind, config)
   if not limit or longest + room <= limit then return end
+  local prompt = length(config, "data.max_prompt_tokens", config.data.max_prompt_tokens)
   local where = experiment.position(config, "data.max_prompt_tokens")
   if not steps[kind].samples and not config.data.target then
-    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d exceeds the model's context of %d tokens; lower it",
-      config.data.max_prompt_tokens, limit)
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s exceeds the model's context of %d tokens; lower it",
+      prompt, limit)
   end
   if longest >= limit then
-    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d does not leave room for a completion: the model's "
-      .. "context is %d tokens; lower it", longest, limit)
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s does not leave room for a completion: the model's "
+      .. "context is %d tokens; lower it", prompt, limit)
   end
-  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %d and sampling.max_new_tokens %d together exceed the "
-    .. "model's context of %d tokens; lower one of them", longest, room, limit)
+  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s and sampling.max_new_tokens %s together exceed the "
+    .. "model's context of %d tokens; lower one of them", prompt,
+    length(config, "sampling.max_new_tokens", config.sampling.max_new_tokens), limit)
 end
 
 -- A reference given by its path must be there, if any KL asks for it.

@@ -141,6 +141,7 @@ local function step(self)
   self:hook("on_step", metrics)
   for name, v in pairs(self.extra) do metrics[name] = v end
   self.extra = {}
+  self.step_seconds = core.clock() - started -- with the hook: what the steps that are left will take
   return metrics
 end
 

@@ -153,6 +153,11 @@ result "SIGUSR1 writes a checkpoint" "$([ "$(readlink usr/exp-001/latest)" != ch
 result "a run that is alive cannot be resumed" "$([ $status = 2 ] && grep -q 'is running' second || cat second)"
 wait $pid
 
+# ---- the time that is left ------------------------------------------------------------------------------------------------------
+experiment hooked.lua 'train = { steps = 4, prompts_per_step = 1 }, hooks = { on_step = function() os.execute("sleep 0.7") end },'
+"$GRPO" run hooked.lua --dir hooked >/dev/null 2>err
+result "the estimate of the time that is left counts hooks" "$(grep '^grpo 1/4 ' err | grep -qE 'ETA [2-9]s' || cat err)"
+
 # ---- options ----------------------------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --json --dir json name=other sampling.group_size=2 --steps 5 >out 2>err
 result "--json prints the result as JSON" "$([ "$(cat out)" = '{"run": "json/other-001", "state": "stopped", "step": 5}' ] || cat out err)"
