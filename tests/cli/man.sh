@@ -37,6 +37,15 @@ result "grpo(1) lists the commands in the order of --help" "$(diff \
   <("$GRPO" --help | sed -nE 's/^  ([a-z]+) .*/\1/p') \
   <(sed -n '/^; commands/,/^; end/p' docs/man/grpo.1.scd | sed -nE 's/^\*([a-z]+)\*$/\1/p'))"
 missing=''
+# GRPO_RELOAD_ALWAYS is for tests
+for variable in $(grep -rhoE 'getenv\("GRPO_[A-Z_]+"' src lua --include=*.c --include=*.lua | grep -oE 'GRPO_[A-Z_]+' |
+  grep -v GRPO_RELOAD_ALWAYS | sort -u); do
+  grep -qE "^\*$variable\*" docs/man/grpo.1.scd || missing+="grpo(1): $variable "
+  "$GRPO" --help | grep -qE "^  $variable " || missing+="--help: $variable "
+  grep -qE "\`$variable=" README.md docs/*.md || missing+="docs: $variable "
+done
+result "every variable of the environment is in grpo(1), --help and docs" "$missing"
+missing=''
 for page in $(grep -ohE '\*grpo[a-z-]*\*\([0-9]\)' docs/man/*.scd | tr -d '*' | sort -u); do
   [ -e "docs/man/$(sed -E 's/\(([0-9])\)/.\1/' <<<"$page")" ] || missing+="$page "
 done

@@ -11,6 +11,15 @@ Shows the list of commands; the help of a COMMAND; or what is known of an option
   flags = {},
 }
 
+-- Variables of the environment; grpo(1) has them too.
+local environment = {
+  { "GRPO_CPU", "kernels in place of the best ones: generic, avx2, avx512, avx512bf16, amx or neon" },
+  { "GRPO_HISTORY", "where the prompt keeps its history, if not in ~/.grpo_history" },
+  { "GRPO_SHARE", "where the files that come with grpo are, if not beside the program" },
+  { "GRPO_LUA", "a directory whose Lua files win over those inside the program" },
+  { "NO_COLOR", "no colours" },
+}
+
 function help.overview()
   local cli = require "grpo.cli"
   local lines = { "grpo: teach a language model with rewards", "", "usage: grpo COMMAND ...", "" }
@@ -21,6 +30,8 @@ function help.overview()
   lines[#lines + 1] = "Start with:  grpo run experiments/gsm8k.lua     (or: grpo init my-project)"
   lines[#lines + 1] = "'grpo help COMMAND' explains one, 'grpo help train.lr' an option."
   lines[#lines + 1] = "--version, --trace (Lua traceback on errors)"
+  lines[#lines + 1] = "\nEnvironment:"
+  for _, row in ipairs(environment) do lines[#lines + 1] = ("  %-13s %s"):format(row[1], row[2]) end
   return table.concat(lines, "\n") .. "\n"
 end
 

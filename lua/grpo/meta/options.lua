@@ -126,7 +126,7 @@
 ---@field optimizer? grpo.Options.train.optimizer
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: not (default 1)
 ---@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
----@field reuse_rollout? boolean|"auto" keep the activations of sampling for the first iteration's forward: less time, more memory, the same bits; auto: where they take at most a quarter of the machine's memory and half of what is free (default "auto")
+---@field reuse_rollout? boolean|"auto" keep the activations of sampling for the first iteration's forward: less time, more memory, the same bits; auto: where it can be and they take at most a quarter of the machine's memory and half of what is free; true is refused with model.gradient_checkpointing, model.lora.dropout and, in PPO, train.ppo.critic = shared (default "auto")
 
 ---@class grpo.Options.train.advantage
 ---@field scale? "group"|"batch"|"none" what advantages are divided by: the standard deviation of the group, the step, or nothing (default "group")
