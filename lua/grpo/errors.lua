@@ -35,6 +35,16 @@ function errors.raise_plain(code, format, ...)
   error(errors.new(code, message), 0)
 end
 
+-- An error as one line; of a module that is not there also where it was looked for.
+function errors.line(err)
+  local text = tostring(err)
+  local head, places = text:match("^([^\n]*module '[^'\n]*' not found):\n(.*)")
+  if not head then return (text:match("^[^\n]*")) end
+  local first = places:match("no file '([^'\n]*)'")
+  return ("%s; it is looked for beside the script%s, in lua/ and in grpo"):format(head,
+    first and (" (%s)"):format(first) or "")
+end
+
 -- What a function of the script raised, with the name of the option that holds the function in front.  An error
 -- without a code of its own gets `code`.
 function errors.naming(name, err, code)

@@ -8,10 +8,12 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local experiment = require "grpo.experiment"
 local live = require "grpo.live"
 local script = require "grpo.cli.script"
 local sorted_pairs = require "grpo.sorted"
 local sources = require "grpo.sources"
+local watching = require "grpo.watching"
 
 local fs = core.fs
 local reload = {}
@@ -19,70 +21,28 @@ local reload = {}
 local Watch = {}
 Watch.__index = Watch
 
--- ---- files --------------------------------------------------------------------------------
-
--- Modules that the script required and that are files: { [name] = path }; ours are not the user's.  Without those that
--- are known: a search opens what it finds, and that may be a pipe by now.
-local function modules(known)
-  local list = {}
-  for name in pairs(package.loaded) do
-    local search = not (known and known[name]) and not name:find("^grpo%f[.\0]")
-    local path = search and package.searchpath(name, package.path)
-    if path then list[name] = path end
-  end
-  return list
-end
-
 -- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
 function reload.watch(tr, path)
-  local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, seen = {}, looked = core.clock(),
-    values = {}, fixed = {}, source = "source", known = modules() }, Watch)
+  local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, looked = core.clock(), values = {}, fixed = {},
+    source = "source" }, Watch)
+  watch.files = watching.new(watch.path)
   for i, stage in ipairs(tr.experiment.stages) do
     watch.values[i], watch.fixed[i] = reload.live_values(stage.config), reload.fixed_values(stage)
   end
-  if watch.path then watch:remember() end
   return watch
-end
-
-function Watch:files()
-  local list = { self.path }
-  for _, path in pairs(modules()) do list[#list + 1] = path end
-  table.sort(list)
-  return list
-end
-
-function Watch:remember()
-  self.seen = {}
-  for _, path in ipairs(self:files()) do self.seen[path] = sources.of(path) end
 end
 
 -- Modules that a function has required since: kept with those that the script loaded, and watched like them.
 function Watch:meet()
-  for name, path in sorted_pairs(modules(self.known)) do
-    self.known[name] = path
+  for name, path in sorted_pairs(watching.modules(self.files.known)) do
+    self.files:add(name, path)
     if not script.saved[name] then self.tr.directory:save_module(self.source, name, path) end
-    if self.path then self.seen[path] = sources.of(path) end
   end
 end
 
 -- What runs now is kept in `source` of the run.
 function Watch:came_from(source)
-  self.source, self.known = source, modules()
-end
-
--- Paths whose text is another than the one that was looked at last.
-function Watch:changed()
-  local list = {}
-  for path, old in pairs(self.seen) do
-    if fs.mtime(path) ~= old.mtime or fs.size(path) ~= old.size then
-      local size = fs.size(path)
-      local new = size and size > 0 and sources.look_at(path) -- an empty file is one that an editor is about to write
-      if new and new.text and new.text ~= old.text then list[#list + 1] = path end
-      if new and new.text then self.seen[path] = new end
-    end
-  end
-  table.sort(list)
-  return list
+  self.source, self.files.known = source, watching.modules()
 end
 
 -- ---- loading ------------------------------------------------------------------------------
@@ -99,25 +59,65 @@ local function patience(tr)
   return { seconds = tr.settings.limits.hook.seconds }
 end
 
--- The tests beside the changed files.
-local function tested(tr, paths)
-  for _, path in ipairs(paths) do
-    local beside = path:gsub("%.lua$", "_test.lua")
-    if beside ~= path and fs.exists(beside) then
-      local lines = {}
-      local ok, result = core.limited(patience(tr), beside, require("grpo.test").run, { beside }, { list = fs.list,
-        write = function(s) lines[#lines + 1] = s end })
-      if not ok then error(result, 0) end
-      if result.failed > 0 then
-        errors.raise_plain("EARG", "%s: %d tests fail: %s", beside, result.failed,
-          (table.concat(lines):match("FAILED ([^\n]*)") or "?"))
-      end
+local function no_exit()
+  error("os.exit would end the run", 2)
+end
+
+local settings = { "script_path", "script_name", "overrides" } -- of experiment.lua, that a script is loaded with
+
+-- Calls fn with none of the modules `known` loaded, as if the program had just begun.  Returns as pcall, and a function
+-- that brings back modules and globals as they were.
+local function apart(known, fn)
+  local names, modules, marks, globals, set = watching.modules(known), {}, {}, {}, {}
+  for name in pairs(known) do names[name] = true end
+  for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
+  for name in pairs(names) do
+    modules[name], marks[name] = package.loaded[name], script.saved[name]
+    package.loaded[name], script.saved[name] = nil, nil
+  end
+  for name, value in next, _G do globals[name] = value end
+  for _, name in ipairs(settings) do set[name] = experiment[name] end
+  local grpo = require "grpo"
+  local search, kept, args, exit = package.path, script.modules, grpo.args, os.exit
+  local function undo()
+    for name in pairs(watching.modules(names)) do package.loaded[name] = nil end
+    for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
+    for name in pairs(names) do package.loaded[name], script.saved[name] = modules[name], marks[name] end
+    for name in next, _G do
+      if globals[name] == nil then rawset(_G, name, nil) end
     end
+    for name, value in pairs(globals) do rawset(_G, name, value) end
+    for _, name in ipairs(settings) do experiment[name] = set[name] end
+    package.path, script.modules, grpo.args = search, kept, args
+  end
+  script.modules, os.exit = nil, no_exit -- luacheck: ignore 122
+  local ok, result = pcall(fn, modules)
+  os.exit = exit -- luacheck: ignore 122
+  return ok, result, undo
+end
+
+local function run_tests(tr, path)
+  local lines = {}
+  local ok, result = core.limited(patience(tr), path, require("grpo.test").run, { path }, { list = fs.list,
+    write = function(s) lines[#lines + 1] = s end })
+  if not ok then error(result, 0) end
+  if result.failed > 0 then
+    errors.raise_plain("EARG", "%s: %d tests fail: %s", path, result.failed,
+      (table.concat(lines):match("FAILED ([^\n]*)") or "?"))
   end
 end
 
-local function no_exit()
-  error("os.exit would end the run", 2)
+-- The tests beside files, with modules as they are on disk.
+local function tested(tr, known, paths)
+  for _, path in ipairs(paths) do
+    local beside = path:gsub("%.lua$", "_test.lua")
+    if beside ~= path and fs.exists(beside) then
+      sources.take(beside)
+      local ok, problem, undo = apart(known, function() run_tests(tr, beside) end)
+      undo()
+      if not ok then error(problem, 0) end
+    end
+  end
 end
 
 -- A module that was a value and now is what `require` makes of nothing.
@@ -131,31 +131,17 @@ end
 
 -- Runs the script anew, with modules of its own (from `saved`, if given, and then as long as it takes).  Returns the
 -- experiment and a function that brings the old modules back; they are back already when it fails.
-local function load_again(tr, path, saved)
-  local names, old, marks, kept = modules(), {}, {}, script.modules
-  for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
-  for name in pairs(names) do
-    old[name], marks[name] = package.loaded[name], script.saved[name]
-    package.loaded[name], script.saved[name] = nil, nil
-  end
-  local info, search, exit = tr.directory.info, package.path, os.exit
-  local function undo()
-    package.path, script.modules = search, kept
-    for name in pairs(names) do package.loaded[name], script.saved[name] = old[name], marks[name] end
-  end
-  os.exit = no_exit -- luacheck: ignore 122
-  local ok, e = pcall(function()
+local function load_again(tr, known, path, saved)
+  local info = tr.directory.info
+  local ok, e, undo = apart(known, function(old)
     local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved,
-      limits = not saved and patience(tr) or nil })
+      home = info.script, limits = not saved and patience(tr) or nil })
     refuse_empty(old)
     return loaded
   end)
-  os.exit = exit -- luacheck: ignore 122
-  if not ok then
-    undo()
-    error(e, 0)
-  end
-  return e, undo
+  if ok then return e, undo end
+  undo()
+  error(e, 0)
 end
 
 -- ---- what changes ---------------------------------------------------------------------------
@@ -268,7 +254,7 @@ end
 -- Loads the sources of an event again: a resume.
 function Watch:again(e)
   local dir = self.tr.directory.dir .. "/" .. e.source
-  self:apply((load_again(self.tr, dir .. "/main.lua", dir .. "/modules")))
+  self:apply((load_again(self.tr, self.files.known, dir .. "/main.lua", dir .. "/modules")))
   self:came_from(e.source)
 end
 
@@ -282,22 +268,42 @@ local function try_rewards(tr, e)
   require("grpo.inspect").try(tr, new.config.reward_entries)
 end
 
-local function attempt(self, changed)
-  local tr = self.tr
+-- stale: files that are other than what runs; changed: files that are other than at the last attempt.  Returns what is
+-- new now, and what is not heard, as text.
+local function attempt(self, stale, changed)
+  local tr, files = self.tr, self.files
+  sources.forget()
   compiles(changed)
-  tested(tr, changed)
-  local e, undo = load_again(tr, self.path)
-  local ok, problem = pcall(try_rewards, tr, e)
+  tested(tr, files.known, watching.join(stale, changed))
+  local e, undo = load_again(tr, files.known, self.path)
+  local source, news
+  local ok, problem = pcall(function()
+    try_rewards(tr, e)
+    source, news = tr.directory:save_reload(self.path), files:news(stale)
+    require("grpo.events").add(tr, { kind = "reload", source = source, files = news })
+  end)
   if not ok then
     undo()
     error(problem, 0)
   end
-  local source = tr.directory:save_reload(self.path)
-  require("grpo.events").add(tr, { kind = "reload", source = source, files = changed })
   self:apply(e)
-  self:remember()
+  files:remember()
   self:came_from(source)
-  return self:unheard(e)
+  local unheard = self:unheard(e)
+  return table.concat(news, ", ") .. (unheard ~= "" and "; these wait for another run: " .. unheard or "")
+end
+
+-- A line about files that have changed.
+function Watch:take(changed)
+  local files, stale = self.files, self.files:stale()
+  if #stale == 0 then
+    files:calm()
+    return ("as it was, nothing to reload: %s"):format(table.concat(changed, ", "))
+  end
+  local ok, result = core.protected(attempt, self, stale, changed)
+  if ok then return ("reloaded at step %d: %s"):format(self.tr.step_count, result) end
+  files:fail()
+  return "not reloaded, the old code goes on: " .. errors.line(result)
 end
 
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
@@ -307,15 +313,9 @@ function Watch:poll()
   self.looked = now
   self:meet()
   if not self.path then return end
-  local changed = self:changed()
+  local changed = self.files:changed()
   if #changed == 0 then return end
-  local names = table.concat(changed, ", ")
-  local ok, result = core.protected(attempt, self, changed)
-  local text = ok and ("reloaded at step %d: %s"):format(tr.step_count, names)
-    or ("not reloaded, the old code goes on: %s"):format(tostring(result):match("^[^\n]*"))
-  if ok and result ~= "" then
-    text = ("%s; these wait for another run: %s"):format(text, result)
-  end
+  local text = self:take(changed)
   tr.view:line(text)
   tr.directory:note(text)
 end

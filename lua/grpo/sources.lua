@@ -1,10 +1,12 @@
--- Lua files as they were when they were loaded: whoever edits one meanwhile changes neither what runs nor what a run keeps.
+-- Lua files as they were when they were loaded: whoever edits one meanwhile changes neither what runs nor what a run
+-- keeps.
 
 local core = require "grpo.core"
 
 local fs = core.fs
 local sources = {}
 local loaded = {} -- { [path] = what look_at gave }
+local missing = {} -- { [name] = package.path }: modules of which there was no file
 
 -- The times come first: what is written between is seen at the next look.
 function sources.look_at(path)
@@ -27,14 +29,23 @@ end
 
 -- Another script: what it loads is all that counts.
 function sources.forget()
-  loaded = {}
+  loaded, missing = {}, {}
+end
+
+-- What was loaded and what was not found since.
+function sources.met()
+  return loaded, missing
 end
 
 -- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours are not the user's.
 function sources.search(name)
-  local path = not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path)
+  local ours = name:find("^grpo%f[.\0]")
+  local path = not ours and package.searchpath(name, package.path)
   local text = path and sources.take(path)
-  if not text then return nil end
+  if not text then
+    missing[name] = not ours and package.path or nil
+    return nil
+  end
   text = text:gsub("^\xEF\xBB\xBF", ""):gsub("^#[^\n]*", "") -- as loadfile does
   local chunk, problem = load(text, "@" .. path)
   if not chunk then error(core.error("EARG", problem), 0) end

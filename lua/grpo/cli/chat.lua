@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local errors = require "grpo.errors"
 local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
 local loading = require "grpo.loading"
@@ -162,7 +163,7 @@ function Chat:turn_of(text)
   if ok then return end
   for i = #self.messages, before + 1, -1 do self.messages[i] = nil end
   if not self.terminal then error(err, 0) end
-  core.err("grpo: " .. tostring(err):match("^[^\n]*") .. "\n")
+  core.err("grpo: " .. errors.line(err) .. "\n")
 end
 
 function Chat:loop(input)

@@ -6,6 +6,7 @@
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
+local errors = require "grpo.errors"
 local suggest = require "grpo.options".nearest
 
 local cli = {}
@@ -118,9 +119,7 @@ end
 
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
-  local text = tostring(err):gsub("^(.-module '[^'\n]*' not found):\n.*",
-    "%1; it is looked for beside the script, in lua/ and in grpo")
-  core.err("grpo: " .. text:match("^[^\n]*") .. "\n")
+  core.err("grpo: " .. errors.line(err) .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   return core.status_exit(err)
 end

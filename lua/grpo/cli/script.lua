@@ -15,8 +15,8 @@ function script.strict()
   if not core.is_guest() then core.strict(_G) end
 end
 
--- Finds modules among those that a run has kept, in the directory script.modules, and then on disk; ours are never taken
--- from there.
+-- Finds modules among those that a run has kept, in the directory script.modules, and then on disk; ours are never
+-- taken from there.
 local function search(name)
   local kept = script.modules and not name:find("^grpo%f[.\0]")
   local path = kept and package.searchpath(name, script.modules .. "/?.lua")
@@ -69,8 +69,22 @@ local function watched(args)
   return view, asked
 end
 
+-- Modules are found beside the script, and beside `home`, where it was before a run kept it.
+local function search_beside(path, home)
+  local front, last = "", nil
+  for _, file in ipairs { path, home } do
+    local directory = file:match("^(.*)/[^/]*$") or "."
+    if directory ~= last then front = ("%s%s/?.lua;%s/?/init.lua;"):format(front, directory, directory) end
+    last = directory
+  end
+  front = front .. "./?.lua;./lua/?.lua;"
+  if package.path:sub(1, #front) == front then return end -- a reload
+  local share, installed = shared.directory()
+  package.path = front .. package.path .. (installed and (";%s/?.lua"):format(share) or "")
+end
+
 -- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: for take_modules;
--- limits: of running it, none without.  Returns the Experiment.
+-- home: the script's path before a run kept it; limits: of running it, none without.  Returns the Experiment.
 function script.load(path, o)
   local grpo = require "grpo"
   local text, message, code = o.text
@@ -80,10 +94,7 @@ function script.load(path, o)
     if code == "ENOENT" then no_file(path) end
     errors.raise_plain(code or "ENOENT", "%s: %s", path, message)
   end
-  local directory = path:match("^(.*)/[^/]*$") or "."
-  local share, installed = shared.directory()
-  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s%s"):format(directory, directory, package.path,
-    installed and (";%s/?.lua"):format(share) or "")
+  search_beside(path, o.home)
   local asked
   grpo.args, asked = watched(o.args or {})
   experiment.script_path = path
@@ -125,7 +136,7 @@ function script.of_run(dir, info, more, path)
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more or {}) do overrides[#overrides + 1] = word end
   local e = script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides,
-    modules = not path and dir .. "/source/modules" or nil })
+    modules = not path and dir .. "/source/modules" or nil, home = info.script })
   if e.config.compute == "auto" then e.config.compute = info.compute or "f32" end
   return e
 end
