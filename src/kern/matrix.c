@@ -303,7 +303,7 @@ static void nf4_scales(const Matrix *m, size_t block, int outputs, int count, re
   for (int i = 0; i < outputs; i++, block += row_blocks, scale++) {
     const uint8_t *code = m->absmax + block;
     const float nest = m->scale[block / NF4_NEST];
-    const int left = NF4_NEST - (int)(block % NF4_NEST); /* blocks of this nest */
+    const int left = m->plain_absmax ? 0 : NF4_NEST - (int)(block % NF4_NEST); /* of nest */
     int b = 0;
     for (real *to = scale; b < kern_min(left, count); b++, to += ld)
       *to = (real)(nf4_absmax_map[code[b]] * nest + offset);

@@ -102,6 +102,32 @@ TEST(every_path_reads_the_same_values) {
   kern_select(NULL);
 }
 
+/* As a checkpoint without double quantisation has them; k of whole blocks and not */
+TEST(nf4_scales_that_are_not_quantised_are_used_as_they_are) {
+  enum { N = 70, MOST = 128 };
+  for (int k = 96; k <= MOST; k += 32)
+    for (int p = 0; p < NPATHS && use_path(p); p++) {
+      Ctx cx = {.arena = &arena};
+      Matrix *m = NULL;
+      uint8_t packed[N * MOST / 2];
+      float *absmax = randoms(N * MOST / NF4_BLOCK), *x = randoms((size_t)k), y[N];
+      for (int i = 0; i < N * k / 2; i++) packed[i] = (uint8_t)(i * 37 >> 2);
+      CHECK(!matrix_new(&m, MAT_NF4, N, k));
+      matrix_nf4_import_plain(m, packed, absmax);
+      float *w = values_of(m);
+      for (int e = 0; e < N * k; e++)
+        CHECK(w[e] == nf4_code[packed[e / 2] >> (e % 2 ? 0 : 4) & 15] * absmax[e / NF4_BLOCK]);
+      CHECK(!matrix_forward(&cx, 1, m, x, k, NULL, y, N));
+      for (int i = 0; i < N; i++) {
+        double sum = 0;
+        for (int j = 0; j < k; j++) sum += (double)x[j] * (double)w[i * k + j];
+        CHECK(fabs(sum - (double)y[i]) < 1e-4);
+      }
+      free(absmax), free(x), free(w), matrix_free(m);
+    }
+  kern_select(NULL);
+}
+
 TEST(rows_are_read_from_anywhere) {
   enum { N = 90, K = 70 };
   static const int32_t ids[] = {89, 0, 17, 17, 64, 31};
