@@ -90,6 +90,8 @@ typedef struct Kernels {
    * read, or NULL */
   void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
                    ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next);
+  /* rows of y += x[cols] */
+  void (*add_to_rows)(int rows, int cols, const real *x, real *y, ptrdiff_t ld);
   /* sum[cols] += rows of x, in order */
   void (*add_rows)(int rows, int cols, const real *x, ptrdiff_t ld, real *sum);
   /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng

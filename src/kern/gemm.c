@@ -187,8 +187,7 @@ void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols
 
 /* What comes to the sums of a tile y, in columns at .. */
 static void finish(const Forward *f, int r0, int rows, int at, int cols, real *y) {
-  for (int i = 0; f->bias && i < rows; i++)
-    kernels()->add((size_t)cols, y + i * f->ldy, f->bias + at, y + i * f->ldy);
+  if (f->bias) kernels()->add_to_rows(rows, cols, f->bias + at, y, f->ldy);
   low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
 }
 

@@ -82,8 +82,7 @@ static void forward_panel(const Product *q, int r0, int rows, int panel, int k0,
   kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
                    q->ldy, k0 > 0);
   if (k0 + depth < w->k) return;
-  for (int i = 0; q->bias && i < rows; i++)
-    kernels()->add((size_t)cols, y + i * q->ldy, q->bias + at, y + i * q->ldy);
+  if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
   low_rank_add(q->low, w->n, r0, rows, at, cols, y, q->ldy);
 }
 

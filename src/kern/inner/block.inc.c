@@ -5,8 +5,9 @@
  */
 /* b is fetched some lines ahead, where the next block is not fetched as a whole.  Rows of c that
  * are not in the cache would stop the stream of b when they are stored or added to, all at once: they
- * are fetched too, one in each of mr pieces of the inner steps. */
-enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 48 / TILE_NG };
+ * are fetched too, one in each of mr pieces of the inner steps; c of SHORT inner steps is an attention's
+ * or an adapter's, and in the cache. */
+enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 48 / TILE_NG, SHORT = 64 };
 
 #define TILE_ARGS                                                                                  \
   int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t brs, ptrdiff_t bgs, \
@@ -19,7 +20,7 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
   vec acc[TILE_MR][MAXV];
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
-  const ptrdiff_t piece = k / mr + 1;
+  const ptrdiff_t piece = k <= SHORT ? k : k / mr + 1;
   for (ptrdiff_t p = 0, end; p < k; soon += ldc) {
     UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(soon + g * GROUP, 1);
     for (end = p + piece < k ? p + piece : k; p < end; p++) {
@@ -126,6 +127,20 @@ static void add_rows(int rows, int cols, const real *x, ptrdiff_t ld, real *sum)
       UNROLL for (int j = 0; j < N; j++) s[j] +=
           get_some(x + r * ld + at + j * LANES, cols - at - j * LANES);
     UNROLL for (int j = 0; j < N; j++) put_some(sum + at + j * LANES, cols - at - j * LANES, s[j]);
+  }
+}
+
+/* rows of y += x[cols] */
+static void add_to_rows(int rows, int cols, const real *x, real *y, ptrdiff_t ld) {
+  for (int at = 0; at < cols; at += GROUP) {
+    vec v[PER_GROUP];
+    UNROLL for (int j = 0; j < PER_GROUP; j++) v[j] =
+        get_some(x + at + j * LANES, cols - at - j * LANES);
+    for (ptrdiff_t r = 0; r < rows; r++) UNROLL for (int j = 0; j < PER_GROUP; j++) {
+        real *to = y + r * ld + at + j * LANES;
+        const ptrdiff_t left = cols - at - j * LANES;
+        put_some(to, left, get_some(to, left) + v[j]);
+      }
   }
 }
 

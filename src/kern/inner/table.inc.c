@@ -30,6 +30,7 @@ const Kernels TABLE = {
     .outer = outer,
     .few_rows = few_rows,
     .add_rows = add_rows,
+    .add_to_rows = add_to_rows,
     .pack_columns = pack_columns,
     .pack_tiles = pack_tiles,
     .softmax = softmax,
