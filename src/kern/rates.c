@@ -16,7 +16,8 @@
 enum {
   READ_LEAST = 256 << 20, /* bytes, or twice the last-level cache, */
   READ_MOST = 1 << 30,    /* up to so many */
-  READ_CHUNK = 1 << 16    /* reals a chunk */
+  READ_CHUNK = 1 << 16,   /* reals a chunk */
+  REPETITIONS = 256       /* of which the median is taken: the last ones, if there are more */
 };
 
 typedef struct Probe {
@@ -41,9 +42,15 @@ static void give_back(void) {
 #endif
 }
 
+static int ascending(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
 /* `work` a second, of fn. */
-static Rate best_rate(const Ctx *cx, void (*fn)(void *), void *arg, double work, double seconds) {
-  double least = 1e9, least_cores = 1e9;
+static Rate rate_of(const Ctx *cx, void (*fn)(void *), void *arg, double work, double seconds) {
+  double least_cores = 1e9, took[REPETITIONS];
+  int n = 0;
   const int threads = pool_threads(cx->pool), cores = pool_cores();
   fn(arg); /* warm up */
   const double until = now(CLOCK_MONOTONIC) + seconds;
@@ -53,10 +60,14 @@ static Rate best_rate(const Ctx *cx, void (*fn)(void *), void *arg, double work,
     fn(arg);
     const double used = now(CLOCK_PROCESS_CPUTIME_ID) - before;
     t = now(CLOCK_MONOTONIC);
-    if (t - start < least) least = t - start;
+    took[n++ % REPETITIONS] = t - start;
     if (used < least_cores) least_cores = used;
   } while (t < until);
-  return (Rate){work / least, work * kern_min(threads, cores) / least_cores};
+  n = kern_min(n, REPETITIONS);
+  qsort(took, (size_t)n, sizeof *took, ascending);
+  return (Rate){.clock = work / took[0],
+                .cores = work * kern_min(threads, cores) / least_cores,
+                .median = work * 2 / (took[(n - 1) / 2] + took[n / 2])};
 }
 
 /* ---- products ---------------------------------------------------------------------- */
@@ -139,7 +150,7 @@ Status rate_product(const Ctx *cx, RateProduct what, int m, int n, int k, double
                     Rate *flops) {
   Probe p = {.cx = cx, .what = what, .m = m, .n = n, .k = k};
   p.status = probe_new(&p);
-  if (p.status == GRPO_OK) *flops = best_rate(cx, multiply, &p, 2.0 * m * n * k, seconds);
+  if (p.status == GRPO_OK) *flops = rate_of(cx, multiply, &p, 2.0 * m * n * k, seconds);
   probe_free(&p);
   return p.status;
 }
@@ -251,7 +262,7 @@ Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int ns
   s.status = weights_new(&s, nshapes, shapes);
   for (int i = 0; i < nm && s.status == GRPO_OK; i++) {
     s.m = m[i];
-    flops[i] = best_rate(cx, multiply_weights, &s, work * s.m, seconds);
+    flops[i] = rate_of(cx, multiply_weights, &s, work * s.m, seconds);
   }
   weights_free(&s);
   return s.status;
@@ -296,7 +307,7 @@ Status rate_read(const Ctx *cx, double seconds, Rate *bytes) {
   r.x = mem_alloc_aligned(size);
   if (!r.x) return fail(GRPO_ENOMEM, "bench: no memory for %zu bytes", size);
   memset(r.x, 0, size); /* pages of our own */
-  *bytes = best_rate(cx, read_all, &r, (double)size, seconds);
+  *bytes = rate_of(cx, read_all, &r, (double)size, seconds);
   mem_free_aligned(r.x);
   give_back();
   return GRPO_OK;

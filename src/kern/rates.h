@@ -1,6 +1,6 @@
 /* rates.h - what this machine's cores and memory do: the rates that floors are computed from.
  *
- * Each measures for about `seconds` and keeps the best repetition.  Memory comes from mem.h and is
+ * Each measures for about `seconds`: the best repetition, and the median one.  Memory comes from mem.h and is
  * given back; ENOMEM is the only failure.
  */
 #ifndef GRPO_KERN_RATES_H
@@ -9,10 +9,10 @@
 #include "kern/kern.h"
 
 /* Work a second: by the clock, and by the time that our threads had a core, as if all had one all
- * the time.  The second does not fall when neighbours keep the cores busy; it says nothing where
- * the work is too small for all threads. */
+ * the time, both of the best repetition; by the clock of the median one.  The second does not fall when
+ * neighbours keep the cores busy; it says nothing where the work is too small for all threads. */
 typedef struct Rate {
-  double clock, cores;
+  double clock, cores, median;
 } Rate;
 
 /* A weight of n outputs and k inputs, m rows: y = x w^T, dx = dy w, dw = dy^T x in float32; the same

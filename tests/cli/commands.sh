@@ -36,7 +36,7 @@ result "bench --json: its rows" "$("$GRPO" repl <<'LUA' 2>&1
 local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")
 local row = report.workloads[1].rows[1]
 for _, name in ipairs { "compute", "weights", "shared_prompt", "reuse_rollout", "best", "worst", "core_seconds", "peak_bytes",
-  "ratio", "best_ratio", "core_ratio" } do
+  "ratio", "best_ratio", "core_ratio", "median_ratio" } do
   if row[name] == nil then print("a row without " .. name) end
 end
 for _, phase in ipairs { "generate", "reference", "reward", "forward", "backward", "optimizer", "step" } do

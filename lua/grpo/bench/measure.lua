@@ -11,15 +11,18 @@ measure.phases = { "generate", "reference", "reward", "forward", "backward", "op
 
 -- ---- the machine ---------------------------------------------------------------------------------
 
-local function by_cores(_, rate) return rate end
-
 -- { own, blas = FLOPs a second of f32 at size^3, f32: the better; bf16: ours; read = bytes a second }, by core time,
--- so that neighbours do not lower the floor: each the best of what `seconds` allow.
+-- so that neighbours do not lower the floor: each the best of what `seconds` allow; f32_median, bf16_median,
+-- read_median: by the clock, of the median repetition.
 function measure.rates(size, seconds)
-  local function product(what) return by_cores(core.rate_product(what, size, size, size, seconds)) end
-  local rates = { own = product "forward", blas = product "blas_forward", bf16 = product "bf16_forward",
-    read = by_cores(core.rate_read(seconds)) }
+  local rates = {}
+  local function keep(name, _, best, median) rates[name], rates[name .. "_median"] = best, median end
+  for _, what in ipairs { { "own", "forward" }, { "blas", "blas_forward" }, { "bf16", "bf16_forward" } } do
+    keep(what[1], core.rate_product(what[2], size, size, size, seconds))
+  end
+  keep("read", core.rate_read(seconds))
   rates.f32 = math.max(rates.own, rates.blas)
+  rates.f32_median = math.max(rates.own_median, rates.blas_median)
   return rates
 end
 
@@ -28,6 +31,12 @@ local SAME = 0.25 -- seconds that rates hold
 local function better(a, b)
   local rates = {}
   for name, rate in pairs(a) do rates[name] = math.max(rate, b[name]) end
+  return rates
+end
+
+local function between(a, b)
+  local rates = {}
+  for _, name in ipairs { "f32", "bf16", "read" } do rates[name] = (a[name .. "_median"] + b[name .. "_median"]) / 2 end
   return rates
 end
 
@@ -167,12 +176,12 @@ local function medians(list)
   return result
 end
 
--- What step i could have taken: at the better of the rates before it and after it.  The machine's change by the
+-- What step i could have taken: at `join` of the rates before it and after it.  The machine's change by the
 -- minute, that of memory by up to a factor of 2 where it is a virtual one.
-local function floors(w, sizes, rates, how)
+local function floors(w, sizes, rates, how, join)
   local list = {}
   for i = 1, #rates - 1 do
-    local r = floor.rates(better(rates[i], rates[i + 1]), how.compute, how.weights)
+    local r = floor.rates(join(rates[i], rates[i + 1]), how.compute, how.weights)
     list[i] = floor.of(w, sizes, r, true)
   end
   return list
@@ -204,6 +213,7 @@ end
 -- how: { compute =, weights =, sharing =, reuse_rollout = }; probe(): the rates, taken before each step and after the
 -- last, but where they are no older than SAME.  Returns { seconds = by phase (medians), best, worst = least and longest
 -- step, core_seconds = least step by core time, rates, floor (medians), ratio (median), best_ratio, core_ratio (least),
+-- all to the floor at the best rates, median_ratio (median, to that at the median rates),
 -- sft =, peak_bytes =, others = cores }.
 function measure.steps(w, sizes, probe, runs, how)
   local model, reference = make_models(w, how)
@@ -226,12 +236,13 @@ function measure.steps(w, sizes, probe, runs, how)
     last = fresh and last or core.clock()
     if i <= runs then times[i] = watched(step, w, engine, prompts, i, how) end
   end
-  local steps, limits = column(times, "step"), floors(w, sizes, rates, how)
+  local steps, limits = column(times, "step"), floors(w, sizes, rates, how, better)
   local by_clock = ratios(times, limits, "step")
+  local by_medians = ratios(times, floors(w, sizes, rates, how, between), "step")
   local row = { seconds = medians(times), best = math.min(table.unpack(steps)), worst = math.max(table.unpack(steps)),
     core_seconds = math.min(table.unpack(column(times, "cores"))), others = others(), rates = medians(rates),
     floor = medians(limits), ratio = statistics.median(by_clock), best_ratio = by_clock[1],
-    core_ratio = ratios(times, limits, "cores")[1], peak_bytes = peak }
+    core_ratio = ratios(times, limits, "cores")[1], median_ratio = statistics.median(by_medians), peak_bytes = peak }
   if w.sft and how.sharing and not how.reuse_rollout then row.sft = sft_seconds(w, engine, runs) end
   return row
 end

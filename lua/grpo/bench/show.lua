@@ -65,9 +65,9 @@ function show.workload(r)
     end
   end
   for _, row in ipairs(r.rows) do
-    out("  %s: %.2f x the floor (best run %.2f, by core time %.2f); %.0f tokens/s generated, %.0f in a step",
-      show.name(row), row.ratio, row.best_ratio, row.core_ratio, row.tokens_per_second.generate,
-      row.tokens_per_second.step)
+    out("  %s: %.2f x the floor (best run %.2f, by core time %.2f; at the median rates %.2f); %.0f tokens/s generated, "
+      .. "%.0f in a step", show.name(row), row.ratio, row.best_ratio, row.core_ratio, row.median_ratio,
+      row.tokens_per_second.generate, row.tokens_per_second.step)
     if row.sft then
       out("  %s: supervised step %.4f s, %.2f x its floor, %.0f tokens/s", show.name(row), row.sft.seconds,
         row.sft.seconds / row.sft.floor, row.sft.tokens_per_second)

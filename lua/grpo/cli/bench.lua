@@ -19,7 +19,8 @@ local command = {
 First the rates of this machine: the product of 2048^3 in f32 (the better of our kernel and OpenBLAS) and in
 bf16, and reading memory.  Then GRPO steps of models with random weights, by phase, medians of N runs (3) after
 one to warm up, beside the floor: the same arithmetic, with the prompt computed once a group, at the better of the
-rates that are measured again before and after each step.
+rates that are measured again before and after each step, each the best of some repetitions.  Where neighbours take
+turns at the cores no program keeps that up: "at the median rates" is of the median repetitions.
 
   W1  GPT-2 of 6 layers of 384, 65 characters: 32 prompts of 1 x 4 completions of 70; full training
   W2  Llama of 4 layers of 256, 256 bytes: 8 prompts of 96 x 8 completions of 96; full training
