@@ -5,8 +5,8 @@
  */
 /* b is fetched some lines ahead, where the next block is not fetched as a whole.  Rows of c that
  * are not in the cache would stop the stream of b when they are stored or added to, all at once: they
- * are fetched too, one in each of mr pieces of the inner steps; c of SHORT inner steps is an attention's
- * or an adapter's, and in the cache. */
+ * are fetched too, one in each of mr pieces of the inner steps.  What SHORT inner steps overwrite is
+ * attention's scores, which are in the cache. */
 enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 48 / TILE_NG, SHORT = 64 };
 
 #define TILE_ARGS                                                                                  \
@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
   vec acc[TILE_MR][MAXV];
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
-  const ptrdiff_t piece = k <= SHORT ? k : k / mr + 1;
+  const ptrdiff_t piece = add || k > SHORT ? k / mr + 1 : k;
   for (ptrdiff_t p = 0, end; p < k; soon += ldc) {
     UNROLL for (int g = 0; g < ng; g++) __builtin_prefetch(soon + g * GROUP, 1);
     for (end = p + piece < k ? p + piece : k; p < end; p++) {
