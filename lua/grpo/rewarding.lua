@@ -124,7 +124,7 @@ local function failure(entry, c, err)
   local text = tostring(err)
   local at = text:find(name, 1, true)
   if at then text = text:sub(1, at - 1) .. text:sub(at + #name) end
-  if type(err) == "table" and err.code == "ELIMIT" then
+  if type(err) == "table" and err.code == "ELIMIT" and not text:find("is not available in rewards", 1, true) then
     text = text .. ": a loop that does not end?  If not, raise limits.reward, or set reward.on_error"
   end
   local message = ("%s%s (completion: \"%s\")"):format(name, text, shorten(c.text))

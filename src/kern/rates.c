@@ -49,7 +49,7 @@ static int ascending(const void *a, const void *b) {
 
 /* `work` a second, of fn. */
 static Rate rate_of(const Ctx *cx, void (*fn)(void *), void *arg, double work, double seconds) {
-  double least_cores = 1e9, took[REPETITIONS];
+  double least = 1e9, least_cores = 1e9, took[REPETITIONS];
   int n = 0;
   const int threads = pool_threads(cx->pool), cores = pool_cores();
   fn(arg); /* warm up */
@@ -60,12 +60,13 @@ static Rate rate_of(const Ctx *cx, void (*fn)(void *), void *arg, double work, d
     fn(arg);
     const double used = now(CLOCK_PROCESS_CPUTIME_ID) - before;
     t = now(CLOCK_MONOTONIC);
+    if (t - start < least) least = t - start;
     took[n++ % REPETITIONS] = t - start;
     if (used < least_cores) least_cores = used;
   } while (t < until);
   n = kern_min(n, REPETITIONS);
   qsort(took, (size_t)n, sizeof *took, ascending);
-  return (Rate){.clock = work / took[0],
+  return (Rate){.clock = work / least,
                 .cores = work * kern_min(threads, cores) / least_cores,
                 .median = work * 2 / (took[(n - 1) / 2] + took[n / 2])};
 }

@@ -189,9 +189,14 @@ static int l_out(lua_State *L) {
   return 1;
 }
 
-/* ---- signals: each is delivered once; a second INT or TERM leaves at once ----------- */
+/* ---- signals: each is delivered once; a second INT or TERM leaves at once, unless it comes so soon that
+ * one sender means both: timeout(1) signals its child and then the whole process group ----------- */
+
+enum { SAME_MS = 300 };
 
 static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
+static int64_t
+    stopped_ms; /* when the first came; for on_signal only, which INT and TERM do not interrupt */
 volatile int script_cancel; /* INT or TERM has come and nobody has taken it yet */
 
 static void on_signal(int sig) {
@@ -199,7 +204,12 @@ static void on_signal(int sig) {
     pending_usr1 = 1;
     return;
   }
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  const int64_t ms = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+  if (stops && ms - stopped_ms < SAME_MS) return;
   if (stops++) _exit(128 + sig);
+  stopped_ms = ms;
   script_cancel = 1;
   if (sig == SIGINT)
     pending_int = 1;
@@ -211,6 +221,8 @@ static int l_signals_install(lua_State *L) {
   (void)L;
   struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
   sigemptyset(&a.sa_mask);
+  sigaddset(&a.sa_mask, SIGINT);
+  sigaddset(&a.sa_mask, SIGTERM);
   sigaction(SIGINT, &a, NULL);
   sigaction(SIGTERM, &a, NULL);
   sigaction(SIGUSR1, &a, NULL);

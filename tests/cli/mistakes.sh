@@ -29,6 +29,9 @@ result "check shows what demonstrations get, and what they get beside another ro
 planted loop 'function(text, row) while text:find("+", 1, true) do text = text:gsub("^%+", "") end return text == row.answer end'
 says "check ends although a reward does not" 1 '^finding: reward correct .*used up its 50000000 instructions: a loop that does not end\?' \
   "$GRPO" check loop.lua
+planted leaves 'function() os.exit(3) end'
+says "a call that rewards may not make is no loop" 1 'os\.exit is not available in rewards, schedules and hooks \(completion' \
+  "$GRPO" run leaves.lua --quiet
 planted changes 'function(text, row) local a = row.answer row.answer = "0" .. a return text == a end'
 says "check: a reward that changes its row" 1 '^finding: reward correct changes the row' "$GRPO" check changes.lua
 says "test --fuzz: the same" 1 '^FAILED .*rewards\.correct changes the row' "$GRPO" test --fuzz changes.lua

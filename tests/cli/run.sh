@@ -127,13 +127,15 @@ wait
 result "runs that begin at the same time get numbers of their own" \
   "$([ "$(cat out.[1-4] | sort)" = "$(printf 'race/exp-00%d\n' 1 2 3 4)" ] && [ "$(ls -A race | wc -l)" = 5 ] || { cat out.[1-4]; ls -A race; })"
 
-stopped() { # NAME SIGNAL STATUS STATE DIRECTORY
+stopped() { # NAME SIGNAL STATUS STATE DIRECTORY [SECONDS until the same signal again]
   local pid status problem=''
   set -m # without job control a background process ignores SIGINT
   SLOW=0.05 "$GRPO" run exp.lua --quiet --dir "$5" >/dev/null 2>err & pid=$!
   set +m
   wait_for_step "$5/exp-001" 3
-  kill "-$2" $pid; wait $pid; status=$?
+  kill "-$2" $pid
+  [ -z "${6:-}" ] || { sleep "$6"; kill "-$2" $pid 2>/dev/null; }
+  wait $pid; status=$?
   [ $status = "$3" ] || problem+="exit status $status, want $3; "
   [ "$(json "$5/exp-001/run.json" state)" = "$4" ] || problem+="state $(json "$5/exp-001/run.json" state); "
   [ -e "$5/exp-001/latest/trainer.json" ] || problem+="no checkpoint; "
@@ -143,6 +145,7 @@ stopped() { # NAME SIGNAL STATUS STATE DIRECTORY
 }
 stopped "SIGINT stops after a checkpoint with status 130" INT 130 interrupted int
 stopped "SIGTERM stops after a checkpoint with status 143" TERM 143 interrupted term
+stopped "SIGTERM twice at once, as timeout sends it, is one" TERM 143 interrupted terms 0.01
 
 SLOW=0.05 "$GRPO" run exp.lua --quiet --dir usr checkpoint.every=0 >/dev/null 2>err & pid=$!
 wait_for_step usr/exp-001 1
