@@ -53,7 +53,7 @@ typedef struct RowStats {
   double sum, sumz; /* sum exp(z - max), sum exp(z - max) (z - max) */
 } RowStats;
 
-/* c[rows, groups] += x w^T of a few rows by compact weights, without a copy of the values: all rows of c
+/* c[rows, groups] (+)= x w^T of a few rows by compact weights, without a copy of the values: all rows of c
  * may be touched up to Kernels.narrow_rows. */
 typedef struct Narrow {
   MatType type;
@@ -67,6 +67,7 @@ typedef struct Narrow {
   ptrdiff_t scale_ld;
   real *c;
   ptrdiff_t ldc;
+  bool add;
   real *kept; /* [depth, GROUP]: becomes the values of the one group; or NULL */
 } Narrow;
 
@@ -97,8 +98,8 @@ typedef struct Kernels {
   /* Panels of b: dst[p][width] = the first `cols` of a row of src, then zeros; width: 1 to ng
    * groups. */
   void (*pack_columns)(int depth, int cols, int width, const real *src, ptrdiff_t ld, real *dst);
-  /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr] */
-  void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, real *dst);
+  /* A transposed, tiles of mr columns of src side by side: dst[tile][p][mr]; round: to bf16 */
+  void (*pack_tiles)(int depth, int cols, const real *src, ptrdiff_t ld, bool round, real *dst);
 
   /* m rows of scores: s[lo, hi) <- exp(scale s - max), zero elsewhere in [first, last), within
    * which [lo, hi) lies or is empty.  Touches whole groups.  max: [m], -inf for no key; sum: [m], by

@@ -42,6 +42,7 @@ enum {
   PACKED_COLS = 768,    /* more where rows are packed for them */
   DW_CHUNKS = 16,       /* fewer are made smaller, */
   PACKED_CHUNKS = 8,    /* which costs packing */
+  ROUND_STEPS = 128,    /* packed and then rounded, while they are in L1 */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
   LINE = 64,            /* a second-level cache: its lines, the bytes of a way, */
   CACHE_WAY = 1 << 16,  /* and how many ways to count on */
@@ -76,19 +77,25 @@ typedef struct Pack {
   const real *w;
   ptrdiff_t ps, cs;
   real *packed;
+  bool round; /* to bf16 */
 } Pack;
 
 static void pack_chunk(void *arg, int p, int worker) {
   (void)worker;
   const Pack *j = arg;
   const int g0 = panels_first(j->n, j->ng, p), g1 = panels_first(j->n, j->ng, p + 1);
-  const int at = g0 * GROUP;
-  pack_panel(j->k, kern_min(j->n, g1 * GROUP) - at, (g1 - g0) * GROUP, j->w + at * j->cs, j->ps,
-             j->cs, j->packed + (size_t)at * (size_t)j->k);
+  const int at = g0 * GROUP, cols = kern_min(j->n, g1 * GROUP) - at, width = (g1 - g0) * GROUP;
+  const int some = j->round ? ROUND_STEPS : j->k;
+  real *panel = j->packed + (size_t)at * (size_t)j->k;
+  for (int p0 = 0, depth; p0 < j->k; p0 += depth, panel += (size_t)depth * (size_t)width) {
+    depth = kern_min(some, j->k - p0);
+    pack_panel(depth, cols, width, j->w + at * j->cs + p0 * j->ps, j->ps, j->cs, panel);
+    if (j->round) kernels()->round_bf16((size_t)depth * (size_t)width, panel, panel);
+  }
 }
 
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
-  Pack j = {n, k, kernels()->ng, w, in_out ? n : 1, in_out ? 1 : k, packed};
+  Pack j = {n, k, kernels()->ng, w, in_out ? n : 1, in_out ? 1 : k, packed, false};
   pool_run(cx->pool, panel_count(n), pack_chunk, &j);
 }
 
@@ -400,7 +407,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
     f.k = kern_min(slab, n - at);
     f.low = at + f.k < n ? NULL : low;
     pool_run(cx->pool, panel_count(f.n), pack_chunk,
-             &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed});
+             &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed, false});
     forward(cx, f);
     f.add = true;
     f.x += slab;
@@ -495,7 +502,7 @@ typedef struct Outer {
   const real *dy, *x, *packed;            /* packed: x; NULL: read where it is */
   ptrdiff_t lddy, ldx;
   real *dw;
-  bool add;
+  bool add, round; /* round: operands that are packed, to bf16 */
   Scratch scratch;
 } Outer;
 
@@ -533,7 +540,7 @@ static void outer_chunk(void *arg, int chunk, int worker) {
   if (rows == 0) return;
   do {
     const int depth = kern_min(o->depth, o->m - k0);
-    if (a) kernels()->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, a);
+    if (a) kernels()->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, o->round, a);
     for (int p = p0; p < p1; p++)
       if (a)
         outer_packed(o, n0, rows, p, k0, depth, a);
@@ -546,7 +553,7 @@ static void outer_chunk(void *arg, int chunk, int worker) {
 static Status pack_outer(const Ctx *cx, Outer *o) {
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(o->k, o->m));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  Pack pack = {o->k, o->m, kernels()->ng, o->x, o->ldx, 1, packed};
+  Pack pack = {o->k, o->m, kernels()->ng, o->x, o->ldx, 1, packed, o->round};
   o->packed = packed;
   try(scratch_new(cx, (size_t)o->depth * (DW_ROWS + 16), "gemm_dw", &o->scratch));
   pool_run(cx->pool, panel_count(o->k), pack_chunk, &pack);
@@ -554,12 +561,19 @@ static Status pack_outer(const Ctx *cx, Outer *o) {
 }
 
 static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                    int ldx, real *dw, bool add) {
+                    int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
   const bool lone =
       n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
   const bool direct = (lone || !gemm_dw_packs()) && readable(k, ldx) && cached >= LEAST_DEPTH;
+  if (round && direct) {
+    try(bf16_rounded(cx, m, n, dy, lddy, &dy));
+    try(bf16_rounded(cx, m, k, x, ldx, &x));
+    try(outer(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
+    arena_release(cx->arena, mark);
+    return GRPO_OK;
+  }
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,
@@ -572,7 +586,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .lddy = lddy,
              .ldx = ldx,
              .dw = dw,
-             .add = add};
+             .add = add,
+             .round = round};
   if (lone) {
     o.row_chunks = 1;
     o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
@@ -588,22 +603,32 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 
 /* Columns that do not fill a vector are made as rows. */
 static Status outer_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                           const real *x, int ldx, real *dw, bool add) {
+                           const real *x, int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   real *t = arena_alloc(cx->arena, sizeof(real) * (size_t)n * (size_t)k);
   if (!t) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
   if (add) kernels()->transpose(n, k, dw, k, t, n);
-  try(outer(cx, m, k, n, x, ldx, dy, lddy, t, add));
+  try(outer(cx, m, k, n, x, ldx, dy, lddy, round, t, add));
   kernels()->transpose(k, n, t, n, dw, k);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
+static Status dw_of(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                    int ldx, bool round, real *dw, bool add) {
+  if (n <= 0 || k <= 0) return GRPO_OK;
+  return (k < GROUP && n > k ? outer_turned : outer)(cx, m, n, k, dy, lddy, x, ldx, round, dw, add);
+}
+
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add) {
-  if (n <= 0 || k <= 0) return GRPO_OK;
   if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
-  return (k < GROUP && n > k ? outer_turned : outer)(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+  return dw_of(cx, m, n, k, dy, lddy, x, ldx, false, dw, add);
+}
+
+Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                         const real *x, int ldx, real *dw, bool add) {
+  return dw_of(cx, m, n, k, dy, lddy, x, ldx, true, dw, add);
 }
 
 /* ---- db ---- */

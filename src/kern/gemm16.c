@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "kern/dispatch.h"
+#include "kern/panels.h"
 #include "kern/product16.h"
 
 enum {
@@ -137,10 +138,5 @@ Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
   if (in_out) return gemm16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
   if (kernels16() && m > 0 && n > 0 && k > 0)
     return product16_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
-  const ArenaMark mark = arena_mark(cx->arena);
-  try(bf16_rounded(cx, m, n, dy, lddy, &dy));
-  try(bf16_rounded(cx, m, k, x, ldx, &x));
-  try(gemm_dw(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
+  return panels_dw_rounded(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }

@@ -118,7 +118,7 @@ static int rows_that_keep(const Product *q, int rows) {
   return kern_min((rows + 1) / 2, kernels()->narrow_keeps);
 }
 
-/* sum += x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
+/* n's c (+)= x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
 static void few_kept(const Product *q, const Narrow *n, int rows, int group, int k0) {
   real kept[KEPT_DEPTH * GROUP];
   ptrdiff_t stride;
@@ -131,13 +131,14 @@ static void few_kept(const Product *q, const Narrow *n, int rows, int group, int
       f.w = matrix_values(q->w, group + g, k0 + p);
       f.scale += p / NF4_BLOCK * n->scale_ld + g * GROUP;
       f.c += g * GROUP;
+      f.add |= p > 0;
       f.kept = kept;
       if (n->rows > 0)
         kernels()->narrow(&f);
       else
         unpacked(q, group + g, 1, k0 + p, f.depth, kept, &stride);
       kernels()->block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1, kept,
-                       GROUP, 0, f.c + n->rows * n->ldc, n->ldc, true);
+                       GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
     }
 }
 
@@ -152,9 +153,9 @@ static bool are_tame(MatType type, int outputs, int blocks, const real *scale) {
   return tame;
 }
 
-/* sum[rows, FEW_WIDTH] += x w^T of up to FEW_DEPTH inner steps from k0 */
-static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0,
-                      real *sum) {
+/* c[rows, groups] (+)= x w^T of up to FEW_DEPTH inner steps from k0; (+): but for the first */
+static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0, real *c,
+                      ptrdiff_t ldc) {
   const Matrix *w = q->w;
   const int most = kernels()->narrow_rows[w->type], depth = kern_min(FEW_DEPTH, w->k - k0);
   const int blocks = w->type == MAT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
@@ -171,8 +172,9 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
               .stride = matrix_stride(w),
               .scale = scale[0],
               .scale_ld = blocks > 1 ? FEW_WIDTH : 0,
-              .c = sum,
-              .ldc = FEW_WIDTH};
+              .c = c,
+              .ldc = ldc,
+              .add = k0 > 0};
   const bool strange =
       q->bf16 && w->type >= MAT_INT8 &&
       !are_tame(w->type, kern_min(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
@@ -183,7 +185,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
   }
   n.depth = blocks > 1 && rows > most ? NF4_BLOCK
                                       : depth; /* for all rows of the tiles while it is in L1 */
-  for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH) {
+  for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH, n.add = true) {
     n.w = matrix_values(w, group, k0 + p);
     for (int r = 0; r < rows; r += most) {
       Narrow t = n;
@@ -195,19 +197,26 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
   }
 }
 
+/* Rows of a panel that a tile's kernel writes where they belong: it may touch more than are there, and whole
+ * groups. */
+static int rows_in_place(const Product *q, int rows, int cols) {
+  if (cols % GROUP) return 0;
+  return rows_that_keep(q, rows) ? rows : rows - rows % kernels()->narrow_rows[q->w->type];
+}
+
 static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {
   const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
-  real *const out = q->y + r0 * q->ldy + at, *y = out;
-  memset(sum, 0,
-         sizeof(real) * FEW_WIDTH * (size_t)round_up(rows, kernels()->narrow_rows[q->w->type]));
-  for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH)
-    few_block(q, r0, rows, at / GROUP, kern_ceil(cols, GROUP), k0, sum);
-  for (int i = 0; i < rows; i++, y += q->ldy, sum += FEW_WIDTH)
-    if (q->bias)
-      kernels()->add((size_t)cols, sum, q->bias + at, y);
-    else
-      memcpy(y, sum, sizeof(real) * (size_t)cols);
-  low_rank_add(q->low, q->w->n, r0, rows, at, cols, out, q->ldy);
+  const int whole = rows_in_place(q, rows, cols), group = at / GROUP;
+  real *const y = q->y + r0 * q->ldy + at;
+  for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH) {
+    if (whole > 0) few_block(q, r0, whole, group, kern_ceil(cols, GROUP), k0, y, q->ldy);
+    if (whole < rows)
+      few_block(q, r0 + whole, rows - whole, group, kern_ceil(cols, GROUP), k0, sum, FEW_WIDTH);
+  }
+  for (int i = whole; i < rows; i++, sum += FEW_WIDTH)
+    memcpy(y + i * q->ldy, sum, sizeof(real) * (size_t)cols);
+  if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
+  low_rank_add(q->low, q->w->n, r0, rows, at, cols, y, q->ldy);
 }
 
 /* All of some rows, which stay in L2, before others: weights are fetched ahead, and are fewer bytes. */

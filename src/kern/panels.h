@@ -30,6 +30,10 @@ void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, 
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
                  int ng, const LowRank *low, real *dx, int lddx, bool add);
 
+/* As gemm_dw of a weight in rows, of operands rounded to bf16. */
+Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                         const real *x, int ldx, real *dw, bool add);
+
 /* Add what `low` (NULL: nothing) gives rows row .. row + rows - 1 in columns at .. at + cols - 1 of a
  * product's n to y, which is that tile.  at: a multiple of GROUP. */
 void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,

@@ -166,14 +166,16 @@ static void pack_columns(int depth, int cols, int width, const real *src, ptrdif
     pack_vectors(2 * PER_GROUP, depth, cols, src, ld, dst);
 }
 
+static void round_bf16(size_t n, const real *x, real *y);
+
 /* dst[tile][p][TILE_MR]: a tile's columns of src side by side; some rows of all tiles at a time, as
  * src has them together. */
-static void pack_tiles(int depth, int cols, const real *src, ptrdiff_t ld, real *dst) {
+static void pack_tiles(int depth, int cols, const real *src, ptrdiff_t ld, bool round, real *dst) {
   enum { STEPS = 16 };
   for (int p0 = 0; p0 < depth; p0 += STEPS, src += STEPS * ld) {
     const int n = kern_min(STEPS, depth - p0);
     for (int i = 0; i < cols; i += TILE_MR) {
-      real *to = dst + (ptrdiff_t)i * depth + p0 * TILE_MR;
+      real *const tile_of = dst + (ptrdiff_t)i * depth + p0 * TILE_MR, *to = tile_of;
       const real *from = src + i;
       if (cols - i >= TILE_MR)
         for (int p = 0; p < n; p++, from += ld, to += TILE_MR)
@@ -181,6 +183,7 @@ static void pack_tiles(int depth, int cols, const real *src, ptrdiff_t ld, real 
       else
         for (int p = 0; p < n; p++, from += ld, to += TILE_MR)
           memcpy(to, from, sizeof(real) * (size_t)(cols - i));
+      if (round) round_bf16((size_t)n * TILE_MR, tile_of, tile_of);
     }
   }
 }

@@ -70,7 +70,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
   UNROLL for (int i = 0; i < mr; i++) x0[i] = a->x[i];
   ptrdiff_t p = 0, end = type == MAT_NF4 ? NF4_BLOCK : depth; /* of the steps that share scales */
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
-      v_load(a->c + i * ldc + j * LANES);
+      a->q->add ? v_load(a->c + i * ldc + j * LANES) : v_set(0);
 #define NARROW_PAIR(at, j)                                                                         \
   ((const uint32_t *)(const void *)(at) + (j) / PER_GROUP * (stride / 2) + (j) % PER_GROUP * LANES)
 #define NARROW_AT(j, p) ((j) / PER_GROUP * stride + (p)*GROUP + (j) % PER_GROUP * LANES)

@@ -59,8 +59,9 @@ static void widen_bf16(int depth, const uint16_t *pairs, real *y) {
 }
 
 static void round_bf16(size_t n, const real *x, real *y) {
-  for (size_t i = 0; i < n; i += LANES)
-    v_put(y + i, (ptrdiff_t)(n - i), v_round_bf16(v_get(x + i, (ptrdiff_t)(n - i))));
+  size_t i = 0;
+  for (; i + LANES <= n; i += LANES) v_store(y + i, v_round_bf16(v_load(x + i)));
+  if (i < n) v_put(y + i, (ptrdiff_t)(n - i), v_round_bf16(v_get(x + i, (ptrdiff_t)(n - i))));
 }
 
 static void pair_bf16(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs) {
