@@ -563,17 +563,18 @@ static Status pack_outer(const Ctx *cx, Outer *o) {
 static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                     int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
   const bool lone =
       n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
-  const bool direct = (lone || !gemm_dw_packs()) && readable(k, ldx) && cached >= LEAST_DEPTH;
-  if (round && direct) {
+  const bool packs = !lone && gemm_dw_packs();
+  if (round && !packs) { /* rows of such copies lie well for being read where they are */
     try(bf16_rounded(cx, m, n, dy, lddy, &dy));
     try(bf16_rounded(cx, m, k, x, ldx, &x));
     try(outer(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
     arena_release(cx->arena, mark);
     return GRPO_OK;
   }
+  const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
+  const bool direct = !packs && readable(k, ldx) && cached >= LEAST_DEPTH;
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,
