@@ -119,8 +119,8 @@ local by_file = {
   ["op_embedding.c"] = "copies, adds", ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds",
   ["op_rope.c"] = "norms, rope, activations",
 }
-local products = { ["gemm.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true, ["matrix_product.c"] = true, ["panels_dx.c"] = true,
-  ["matrix.c"] = true, ["pack.c"] = true }
+local products = { ["gemm.c"] = true, ["gemm_dw.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true,
+  ["matrix_product.c"] = true, ["panels_dx.c"] = true, ["matrix.c"] = true, ["pack.c"] = true }
 local attention = { ["attn_grad.c"] = true, ["attention.c"] = true, ["attn_strip.c"] = true,
   ["kv.c"] = true, ["strided16.inc.c"] = true }
 

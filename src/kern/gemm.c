@@ -33,15 +33,8 @@ enum {
   NARROW_ROWS = 48,     /* rows turned at a time, */
   NARROW_STEPS = 64,    /* inner steps, */
   NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
-  DW_DEPTH = 512,       /* inner steps of dW with packed operands, */
-  DIRECT_DEPTH = 1024,  /* and with those read where they are; */
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better; */
   LINES_ROWS = 128,     /* so many rows pay for it in dX where a tile reads lines one by one */
-  DW_ROWS = 96,         /* a multiple of every mr */
-  DW_COLS = 384,        /* of every panel's width, */
-  PACKED_COLS = 768,    /* more where rows are packed for them */
-  DW_CHUNKS = 16,       /* fewer are made smaller, */
-  PACKED_CHUNKS = 8,    /* which costs packing */
   ROUND_STEPS = 128,    /* packed and then rounded, while they are in L1 */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
   LINE = 64,            /* a second-level cache: its lines, the bytes of a way, */
@@ -94,9 +87,14 @@ static void pack_chunk(void *arg, int p, int worker) {
   }
 }
 
-void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
-  Pack j = {n, k, kernels()->ng, w, in_out ? n : 1, in_out ? 1 : k, packed, false};
+void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
+                 real *packed) {
+  Pack j = {n, k, kernels()->ng, w, ps, cs, packed, round};
   pool_run(cx->pool, panel_count(n), pack_chunk, &j);
+}
+
+void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
+  panels_pack(cx, n, k, w, in_out ? n : 1, in_out ? 1 : k, false, packed);
 }
 
 typedef struct Settle {
@@ -135,19 +133,14 @@ Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w) {
   return settle(cx, (Settle){.n = n, .k = k, .ng = ng, .w = w, .back = true});
 }
 
-/* Rows at this distance that can be in the cache at once: only so many fall into one set. */
-static int rows_cached(ptrdiff_t ld) {
+int rows_cached(ptrdiff_t ld) {
   const size_t bytes = sizeof(real) * (size_t)ld, apart = bytes & (0 - bytes); /* of a set's size */
   return CACHE_WAYS * (int)(apart >= CACHE_WAY ? 1 : CACHE_WAY / (apart > LINE ? apart : LINE));
 }
 
-/* Can rows of n columns be read where they are, in place of panels? */
-static bool readable(int n, ptrdiff_t ld) {
-  return n % GROUP == 0 && rows_cached(ld) >= LEAST_DEPTH;
-}
+bool rows_readable(int n, ptrdiff_t ld) { return n % GROUP == 0 && rows_cached(ld) >= LEAST_DEPTH; }
 
-/* Is a tile so narrow that of each row it would read one line?  Panels are faster, once they are made. */
-static bool reads_lines(void) { return kernels()->ng * GROUP * sizeof(real) <= LINE; }
+bool reads_lines(void) { return kernels()->ng * GROUP * sizeof(real) <= LINE; }
 
 /* ---- forward: packed weights ---- */
 typedef struct Forward {
@@ -406,8 +399,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   do {
     f.k = kern_min(slab, n - at);
     f.low = at + f.k < n ? NULL : low;
-    pool_run(cx->pool, panel_count(f.n), pack_chunk,
-             &(Pack){f.n, f.k, f.ng, w + at * ps, ps, cs, packed, false});
+    panels_pack(cx, f.n, f.k, w + at * ps, ps, cs, false, packed);
     forward(cx, f);
     f.add = true;
     f.x += slab;
@@ -436,7 +428,7 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                .y = dx,
                .ldy = lddx,
                .add = add};
-  if (in_out || !readable(k, k) || (reads_lines() && m >= LINES_ROWS))
+  if (in_out || !rows_readable(k, k) || (reads_lines() && m >= LINES_ROWS))
     return dx_packed(cx, f, w, in_out);
   f.ldw = k;
   forward(cx, f);
@@ -492,165 +484,4 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
                .add = add};
   q.row_chunks = kern_ceil(m, q.rows);
   pool_run(cx->pool, q.row_chunks * panel_count(n), product_chunk, &q);
-}
-
-/* ---- dw[n,k] = dy^T x, rows of the batch in index order ----
- * Both operands are read where they are, if rows so far apart can stay in the second-level cache
- * together; else x is packed whole, once, and a chunk packs its own columns of dy. */
-typedef struct Outer {
-  int m, n, k, depth, row_chunks, panels; /* a chunk's panels */
-  const real *dy, *x, *packed;            /* packed: x; NULL: read where it is */
-  ptrdiff_t lddy, ldx;
-  real *dw;
-  bool add, round; /* round: operands that are packed, to bf16 */
-  Scratch scratch;
-} Outer;
-
-static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
-                         const real *a) {
-  const int g0 = panel_start(o->k, p), width = (panel_start(o->k, p + 1) - g0) * GROUP;
-  const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
-  const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
-  kernels()->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
-                   o->add || k0 > 0);
-}
-
-static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
-  const int at = panel_start(o->k, p) * GROUP, end = panel_start(o->k, p + 1) * GROUP;
-  const real *x = o->x + k0 * o->ldx + at;
-  kernels()->block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx, GROUP,
-                   o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
-}
-
-bool gemm_dw_packs(void) { return kern_paged() || reads_lines(); }
-
-/* the first output of a chunk: whole tiles, shared out evenly */
-static int outer_start(const Outer *o, int chunk) {
-  const int mr = kernels()->mr, tiles = kern_ceil(o->n, mr);
-  return kern_min(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
-}
-
-static void outer_chunk(void *arg, int chunk, int worker) {
-  const Outer *o = arg;
-  const int r = chunk % o->row_chunks, n0 = outer_start(o, r), rows = outer_start(o, r + 1) - n0;
-  const int p0 = chunk / o->row_chunks * o->panels;
-  const int p1 = kern_min(p0 + o->panels, panel_count(o->k));
-  real *a = o->packed ? scratch_of(&o->scratch, worker) : NULL;
-  int k0 = 0;
-  if (rows == 0) return;
-  do {
-    const int depth = kern_min(o->depth, o->m - k0);
-    if (a) kernels()->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, o->round, a);
-    for (int p = p0; p < p1; p++)
-      if (a)
-        outer_packed(o, n0, rows, p, k0, depth, a);
-      else
-        outer_direct(o, n0, rows, p, k0, depth);
-    k0 += o->depth;
-  } while (k0 < o->m);
-}
-
-static Status pack_outer(const Ctx *cx, Outer *o) {
-  real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(o->k, o->m));
-  if (!packed) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  Pack pack = {o->k, o->m, kernels()->ng, o->x, o->ldx, 1, packed, o->round};
-  o->packed = packed;
-  try(scratch_new(cx, (size_t)o->depth * (DW_ROWS + 16), "gemm_dw", &o->scratch));
-  pool_run(cx->pool, panel_count(o->k), pack_chunk, &pack);
-  return GRPO_OK;
-}
-
-static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                    int ldx, bool round, real *dw, bool add) {
-  const ArenaMark mark = arena_mark(cx->arena);
-  const bool lone =
-      n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
-  const bool packs = !lone && gemm_dw_packs();
-  if (round && !packs) { /* rows of such copies lie well for being read where they are */
-    try(bf16_rounded(cx, m, n, dy, lddy, &dy));
-    try(bf16_rounded(cx, m, k, x, ldx, &x));
-    try(outer(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
-    arena_release(cx->arena, mark);
-    return GRPO_OK;
-  }
-  const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
-  const bool direct = !packs && readable(k, ldx) && cached >= LEAST_DEPTH;
-  const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
-  Outer o = {.m = m,
-             .n = n,
-             .k = k,
-             .depth = even_piece(m, direct ? kern_min(cached, DIRECT_DEPTH) : DW_DEPTH),
-             .row_chunks = round_up(kern_ceil(n, most), 4),
-             .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels()->ng * GROUP),
-             .dy = dy,
-             .x = x,
-             .lddy = lddy,
-             .ldx = ldx,
-             .dw = dw,
-             .add = add,
-             .round = round};
-  if (lone) {
-    o.row_chunks = 1;
-    o.panels = kern_max(1, panel_count(k) / DW_CHUNKS);
-  }
-  const int col_chunks = kern_ceil(panel_count(k), o.panels);
-  if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
-    o.row_chunks *= 2;
-  if (!direct) try(pack_outer(cx, &o));
-  pool_run(cx->pool, o.row_chunks * col_chunks, outer_chunk, &o);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
-}
-
-/* Columns that do not fill a vector are made as rows. */
-static Status outer_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                           const real *x, int ldx, bool round, real *dw, bool add) {
-  const ArenaMark mark = arena_mark(cx->arena);
-  real *t = arena_alloc(cx->arena, sizeof(real) * (size_t)n * (size_t)k);
-  if (!t) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  if (add) kernels()->transpose(n, k, dw, k, t, n);
-  try(outer(cx, m, k, n, x, ldx, dy, lddy, round, t, add));
-  kernels()->transpose(k, n, t, n, dw, k);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
-}
-
-static Status dw_of(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                    int ldx, bool round, real *dw, bool add) {
-  if (n <= 0 || k <= 0) return GRPO_OK;
-  return (k < GROUP && n > k ? outer_turned : outer)(cx, m, n, k, dy, lddy, x, ldx, round, dw, add);
-}
-
-Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
-               bool in_out, real *dw, bool add) {
-  if (in_out) return gemm_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
-  return dw_of(cx, m, n, k, dy, lddy, x, ldx, false, dw, add);
-}
-
-Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                         const real *x, int ldx, real *dw, bool add) {
-  return dw_of(cx, m, n, k, dy, lddy, x, ldx, true, dw, add);
-}
-
-/* ---- db ---- */
-enum { DB_COLS = 64 };
-typedef struct ColumnSum {
-  int m, n;
-  const real *dy;
-  ptrdiff_t ld;
-  real *db;
-} ColumnSum;
-
-static void db_chunk(void *arg, int chunk, int worker) {
-  (void)worker;
-  const ColumnSum *s = arg;
-  const int at = chunk * DB_COLS;
-  kernels()->add_rows(s->m, kern_min(DB_COLS, s->n - at), s->dy + at, s->ld, s->db + at);
-}
-
-Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add) {
-  ColumnSum s = {m, n, dy, lddy, db};
-  if (!add) memset(db, 0, sizeof(real) * (size_t)n);
-  pool_run(cx->pool, kern_ceil(n, DB_COLS), db_chunk, &s);
-  return GRPO_OK;
 }

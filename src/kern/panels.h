@@ -30,6 +30,17 @@ void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, 
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
                  int ng, const LowRank *low, real *dx, int lddx, bool add);
 
+/* Panels of this path, of w(p, j) = w[p ps + j cs], p < k, j < n: ps or cs is 1.  round: to bf16 */
+void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
+                 real *packed);
+
+/* Rows at this distance that can be in the cache at once: only so many fall into one set. */
+int rows_cached(ptrdiff_t ld);
+/* Can rows of n columns be read where they are, in place of panels? */
+bool rows_readable(int n, ptrdiff_t ld);
+/* Is a tile so narrow that of each row it would read one line?  Panels are faster, once they are made. */
+bool reads_lines(void);
+
 /* As gemm_dw of a weight in rows, of operands rounded to bf16. */
 Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                          const real *x, int ldx, real *dw, bool add);
