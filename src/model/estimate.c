@@ -100,7 +100,7 @@ static size_t score_reals(const Config *c, size_t rows, size_t keys) {
 }
 
 /* Products in bf16 take rounded copies of a product's activations (gemm16.c), those of a weight's
- * gradient of both operands: bf16 where the CPU multiplies that, else float32. */
+ * gradient of both operands, unless it packs them: bf16 where the CPU multiplies that, else float32. */
 static size_t rounded(Compute compute, size_t values) {
   return compute == COMPUTE_F32 ? 0 : kern_bf16() ? values / 2 : values;
 }
@@ -113,11 +113,16 @@ static size_t rounded_reals(const Config *c, Compute compute, size_t rows, bool 
   return rounded(compute, rows * (h + max_size(joint ? 2 * f : f, attention)));
 }
 
-/* The product for a weight's gradient may copy a layer's widest activations once more. */
+/* The product for a weight's gradient may pack a layer's widest activations, rounding them then. */
 static size_t packed_reals(const Config *c, Compute compute, size_t rows) {
   const bool in_bf16 = compute == COMPUTE_BF16 && kern_bf16();
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   return in_bf16 || !gemm_dw_packs() ? 0 : rows * max_size(f, max_size(h, heads_width(c)));
+}
+
+static size_t product_reals(const Config *c, Compute compute, size_t rows) {
+  const size_t packed = packed_reals(c, compute, rows);
+  return packed ? packed : rounded_reals(c, compute, rows, true);
 }
 
 size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
@@ -205,7 +210,7 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const size_t saved = whole * saved_reals(c, compute, rows, spans) + 2 * rows + 2 * out;
   const size_t scratch =
       max_size(wave_reals(c, compute, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,
-               rounded_reals(c, compute, rows, true) + packed_reals(c, compute, rows));
+               product_reals(c, compute, rows));
   return (results + saved + max_size(rows * gradient_reals(c) + scratch, head + rows * h)) *
              sizeof(real) +
          pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;

@@ -33,7 +33,7 @@ result "a run outlives whoever reads its screen" "$([ "$(cat piped.out)" = piped
 # It belongs to no terminal and no session of ours: what would end the shell that started it does not reach it.
 SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --json --dir slow </dev/null >out 2>err
 pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')
-result "--json tells the process" "$([ "$(ps -o sid= -p "$pid" | tr -d ' ')" = "$pid" ] || cat out err)"
+result "--json tells the process" "$([ "$(sed 's/.*) //' "/proc/$pid/stat" | cut -d ' ' -f 4)" = "$pid" ] || cat out err)"
 timeout 60 "$GRPO" logs -f slow/exp-001 >followed 2>err & follower=$!
 wait_for_step slow/exp-001 5
 answer=$(timeout 60 "$GRPO" stop exp-001 --dir slow 2>err)
