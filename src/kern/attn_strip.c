@@ -74,19 +74,31 @@ static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u
                       w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
+/* The same of n keys in rows, block j of a segment. */
+static void scores_of_rows(const Attn *a, const Work *w, const Part *p, int u0, int u1,
+                           const KvSeg *seg, int j, int n, int key, Fetch *next) {
+  const int hd = a->s->head_dim;
+  if (a->s->v_dim || u1 - u0 > FEW_ROWS || hd % GROUP)
+    scores_of(a, w, p, u0, u1, turned_block(a, w, p, seg, j), KV_BLOCK, key, next);
+  else
+    kernels()->few_squares(u1 - u0, n, hd, w->q + u0 * hd, hd, kv_last_rows(a->s, seg, p->kvh),
+                           w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, next);
+}
+
 /* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
  * (what is too much is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
                    int base, int to, Fetch next) {
   int j = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
-  to = round_up(kern_min(p->to, to) - base, KV_BLOCK);
+  const int end = kern_min(p->to, to) - base;
+  to = round_up(end, KV_BLOCK);
   const int turned = a->s->v_dim ? 0 : kern_min(to, kv_turned(a->s, seg));
   if (j < turned) {
     scores_of(a, w, p, u0, u1, keys_at(a, p, seg, j), turned - j, base + j, &next);
     j = turned;
   }
   for (; j < to; j += KV_BLOCK)
-    scores_of(a, w, p, u0, u1, turned_block(a, w, p, seg, j), KV_BLOCK, base + j, &next);
+    scores_of_rows(a, w, p, u0, u1, seg, j, kern_min(end - j, KV_BLOCK), base + j, &next);
   fetch_rest(&next);
 }
 

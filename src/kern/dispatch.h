@@ -20,7 +20,8 @@
 #include "kern/matrix.h"
 #include "kern/real.h"
 
-enum { GROUP = 16 }; /* columns of a product are walked in groups of this many */
+enum { GROUP = 16 };   /* columns of a product are walked in groups of this many */
+enum { FEW_ROWS = 3 }; /* of products that keep more sums in registers than a tile does, at most */
 
 /* Memory that is fetched into the cache while other memory is read, a line for a line: at .. end is
  * left. */
@@ -87,10 +88,15 @@ typedef struct Kernels {
   /* block() of tiles of a as pack_tiles makes them and one panel, brs wide */
   void (*outer)(int m, int n, int k, const real *a, const real *b, ptrdiff_t brs, real *c,
                 ptrdiff_t ldc, bool add);
-  /* block() with aks 1, faster for up to 3 rows; n: a multiple of GROUP; next: fetched as far as b is
+  /* block() with aks 1, faster for up to FEW_ROWS rows; n: a multiple of GROUP; next: fetched as far as b is
    * read, or NULL */
   void (*few_rows)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
                    ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next);
+  /* The same of up to FEW_ROWS rows and n <= GROUP columns (whole vectors of c are written), b's columns in rows, a
+   * square of GROUP after another: b(p, j) = b[p / GROUP GROUP^2 + j GROUP + p % GROUP]; k: a multiple of
+   * GROUP */
+  void (*few_squares)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, real *c,
+                      ptrdiff_t ldc, Fetch *next);
   /* rows of y += x[cols] */
   void (*add_to_rows)(int rows, int cols, const real *x, real *y, ptrdiff_t ld);
   /* sum[cols] += rows of x, in order */

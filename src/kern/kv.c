@@ -110,8 +110,12 @@ int kv_turned(const AttnShape *s, const KvSeg *seg) {
   return grows(s, seg) ? (first + seg->len) / KV_BLOCK * KV_BLOCK : seg->places;
 }
 
+const real *kv_last_rows(const AttnShape *s, const KvSeg *seg, int kvh) {
+  return block_at(s, seg, kvh, kv_turned(s, seg));
+}
+
 void kv_turn_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to) {
-  turn_block(block_width(s), false, block_at(s, seg, kvh, kv_turned(s, seg)), to);
+  turn_block(block_width(s), false, kv_last_rows(s, seg, kvh), to);
 }
 
 /* ---- storing --------------------------------------------------------------------- */

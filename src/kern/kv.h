@@ -15,7 +15,8 @@ const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, in
 /* Keys (of segments in words, places) from here on lie in rows: those of the last block of a segment that
  * grows, unless it is whole. */
 int kv_turned(const AttnShape *s, const KvSeg *seg);
-/* A head's keys of that block, as those of others lie. */
+/* A head's keys of that block: in rows as they are, and as those of others lie. */
+const real *kv_last_rows(const AttnShape *s, const KvSeg *seg, int kvh);
 void kv_turn_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to);
 /* The unit in which a prefix ends and a segment begins that does not grow, as those lie; the prefix's
  * length is no multiple of KV_UNIT. */

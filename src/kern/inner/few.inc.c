@@ -8,13 +8,13 @@
 
 static inline __attribute__((always_inline)) void few(const int mr, const int ng, FEW_ARGS) {
   const int nv = ng * PER_GROUP;
-  vec acc[3][8 * PER_GROUP];
+  vec acc[FEW_ROWS][8 * PER_GROUP];
   Fetch f = next ? *next : (Fetch){0};
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       add ? v_load(c + i * ldc + j * LANES) : v_set(0);
   for (ptrdiff_t p = 0; p < k; p++, b += brs) {
     fetch_ahead(&f, ng);
-    vec x[3];
+    vec x[FEW_ROWS];
     UNROLL for (int i = 0; i < mr; i++) x[i] = v_set(a[i * ars + p]);
     UNROLL for (int j = 0; j < nv; j++) {
       vec bv = v_load(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void few(const int mr, const int ng
 FEW_SIZES(DEFINE_FEW)
 
 typedef void FewFn(FEW_ARGS);
-static FewFn *const few_sizes[3][8] = {
+static FewFn *const few_sizes[FEW_ROWS][8] = {
 #define FEW_ENTRY(m, g) [(m)-1][(g)-1] = few_##m##_##g,
     FEW_SIZES(FEW_ENTRY)};
 
@@ -50,7 +50,7 @@ static inline int few_groups(int m, int left) {
 static void few_rows(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b,
                      ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next) {
   const int groups = n / GROUP;
-  if (m > 3) {
+  if (m > FEW_ROWS) {
     block(m, n, k, a, ars, 1, b, brs, bgs, c, ldc, add);
     fetch_rest(next);
     return;

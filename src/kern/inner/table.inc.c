@@ -17,6 +17,7 @@
 #include "kern/inner/head.inc.c"
 #include "kern/inner/normal.inc.c"
 #include "kern/inner/quantise.inc.c"
+#include "kern/inner/squares.inc.c"
 
 #ifndef TURN
 #define TURN 256, 128, 192
@@ -29,6 +30,7 @@ const Kernels TABLE = {
     .stream = stream,
     .outer = outer,
     .few_rows = few_rows,
+    .few_squares = few_squares,
     .add_rows = add_rows,
     .add_to_rows = add_to_rows,
     .pack_columns = pack_columns,

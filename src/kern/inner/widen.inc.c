@@ -109,22 +109,27 @@ static void widen_nf4(int depth, const uint32_t *cells, const real *scale, real 
 }
 
 #ifndef V_SQUARE
-/* One square of LANES by LANES: interleaving the first half of the rows with the second,
- * log2(LANES) times, ends with the columns. */
-static inline __attribute__((always_inline)) void transpose_square(const real *x, ptrdiff_t ldx,
-                                                                   real *y, ptrdiff_t ldy) {
-  vec a[LANES], b[LANES];
-  UNROLL for (int i = 0; i < LANES; i++) a[i] = v_load(x + i * ldx);
+/* y: the columns of LANES by LANES. Interleaving the first half of the rows with the second,
+ * log2(LANES) times, ends with them. */
+static inline __attribute__((always_inline)) void v_square(const real *x, ptrdiff_t ldx, vec *y) {
+  vec b[LANES];
+  UNROLL for (int i = 0; i < LANES; i++) y[i] = v_load(x + i * ldx);
   UNROLL for (int round = 1; round < LANES; round *= 2) {
     UNROLL for (int i = 0; i < LANES / 2; i++) {
-      b[2 * i] = v_zip_low(a[i], a[i + LANES / 2]);
-      b[2 * i + 1] = v_zip_high(a[i], a[i + LANES / 2]);
+      b[2 * i] = v_zip_low(y[i], y[i + LANES / 2]);
+      b[2 * i + 1] = v_zip_high(y[i], y[i + LANES / 2]);
     }
-    UNROLL for (int i = 0; i < LANES; i++) a[i] = b[i];
+    UNROLL for (int i = 0; i < LANES; i++) y[i] = b[i];
   }
-  UNROLL for (int i = 0; i < LANES; i++) v_store(y + i * ldy, a[i]);
 }
 #endif
+
+static inline __attribute__((always_inline)) void transpose_square(const real *x, ptrdiff_t ldx,
+                                                                   real *y, ptrdiff_t ldy) {
+  vec column[LANES];
+  v_square(x, ldx, column);
+  UNROLL for (int i = 0; i < LANES; i++) v_store(y + i * ldy, column[i]);
+}
 
 /* y[cols, rows] = x[rows, cols] transposed; a line of y is written at once, if by several squares */
 static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {

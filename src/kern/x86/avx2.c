@@ -93,26 +93,27 @@ static inline void v_nf4_cell(const Nf4Table t, ivec code, vec *value) {
 }
 
 #define V_SQUARE
-/* y[4, 8]: columns of rows of 4, i and i + 4 side by side in a[i] */
-static inline void store_columns(const __m256 a[4], real *y, ptrdiff_t ldy) {
+/* columns of rows of 4, of which i and i + 4 are side by side in a[i] */
+static inline __attribute__((always_inline)) void four_columns(const __m256 a[4], vec *y) {
   const __m256 low = _mm256_unpacklo_ps(a[0], a[1]), low2 = _mm256_unpacklo_ps(a[2], a[3]);
   const __m256 high = _mm256_unpackhi_ps(a[0], a[1]), high2 = _mm256_unpackhi_ps(a[2], a[3]);
-  _mm256_storeu_ps(y, _mm256_shuffle_ps(low, low2, 0x44));
-  _mm256_storeu_ps(y += ldy, _mm256_shuffle_ps(low, low2, 0xee));
-  _mm256_storeu_ps(y += ldy, _mm256_shuffle_ps(high, high2, 0x44));
-  _mm256_storeu_ps(y += ldy, _mm256_shuffle_ps(high, high2, 0xee));
+  y[0] = (vec)_mm256_shuffle_ps(low, low2, 0x44);
+  y[1] = (vec)_mm256_shuffle_ps(low, low2, 0xee);
+  y[2] = (vec)_mm256_shuffle_ps(high, high2, 0x44);
+  y[3] = (vec)_mm256_shuffle_ps(high, high2, 0xee);
 }
-/* y[8, 8] = x transposed */
-static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
+static inline __m256 two_fours(const real *x, const real *x4) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)), _mm_loadu_ps(x4), 1);
+}
+static inline __attribute__((always_inline)) void v_square(const real *x, ptrdiff_t ldx, vec *y) {
   __m256 a[4], b[4];
   const real *x4 = x + 4 * ldx;
   UNROLL for (int i = 0; i < 4; i++, x += ldx, x4 += ldx) {
-    a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)), _mm_loadu_ps(x4), 1);
-    b[i] =
-        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(x + 4)), _mm_loadu_ps(x4 + 4), 1);
+    a[i] = two_fours(x, x4);
+    b[i] = two_fours(x + 4, x4 + 4);
   }
-  store_columns(a, y, ldy);
-  store_columns(b, y + 4 * ldy, ldy);
+  four_columns(a, y);
+  four_columns(b, y + 4);
 }
 
 /* rows by compact weights: tiles by rows and groups; how many rows a tile and at most, by type.  Of bf16 and

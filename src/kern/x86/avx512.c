@@ -81,8 +81,8 @@ static inline __m512 pairs_low(__m512 a, __m512 b) {
 static inline __m512 pairs_high(__m512 a, __m512 b) {
   return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
-/* y[16, 16] = x transposed: squares of 4 by 4 in registers' quarters, then the quarters */
-static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
+/* squares of 4 by 4 in registers' quarters, then the quarters */
+static inline __attribute__((always_inline)) void v_square(const real *x, ptrdiff_t ldx, vec *y) {
   __m512 a[LANES], b[LANES];
   UNROLL for (int i = 0; i < LANES; i++) a[i] = _mm512_loadu_ps(x + i * ldx);
   UNROLL for (int i = 0; i < LANES; i += 2) {
@@ -101,10 +101,10 @@ static inline void transpose_square(const real *x, ptrdiff_t ldx, real *y, ptrdi
     const __m512 odd = _mm512_shuffle_f32x4(a[c], a[4 + c], 0xdd);
     const __m512 even8 = _mm512_shuffle_f32x4(a[8 + c], a[12 + c], 0x88);
     const __m512 odd8 = _mm512_shuffle_f32x4(a[8 + c], a[12 + c], 0xdd);
-    _mm512_storeu_ps(y + c * ldy, _mm512_shuffle_f32x4(even, even8, 0x88));
-    _mm512_storeu_ps(y + (4 + c) * ldy, _mm512_shuffle_f32x4(odd, odd8, 0x88));
-    _mm512_storeu_ps(y + (8 + c) * ldy, _mm512_shuffle_f32x4(even, even8, 0xdd));
-    _mm512_storeu_ps(y + (12 + c) * ldy, _mm512_shuffle_f32x4(odd, odd8, 0xdd));
+    y[c] = (vec)_mm512_shuffle_f32x4(even, even8, 0x88);
+    y[4 + c] = (vec)_mm512_shuffle_f32x4(odd, odd8, 0x88);
+    y[8 + c] = (vec)_mm512_shuffle_f32x4(even, even8, 0xdd);
+    y[12 + c] = (vec)_mm512_shuffle_f32x4(odd, odd8, 0xdd);
   }
 }
 
