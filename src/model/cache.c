@@ -43,13 +43,21 @@ void cache_free(Cache *c) {
 }
 
 void cache_clear(Cache *c) {
-  memset(c->memory, 0, c->reals * sizeof *c->memory);
-  c->nfree = 0;
+  c->nfree = c->touched = 0;
   for (int i = c->slots; i-- > 0;) c->free[c->nfree++] = i;
+}
+
+/* Slots come lowest first, so a new one follows those touched.  One that is never taken costs no memory
+ * but addresses: limits may be far above what is decoded. */
+static void clear_slot(Cache *c, int slot) {
+  const size_t reals = c->reals / (size_t)c->slots;
+  memset(c->memory + (size_t)slot * reals, 0, reals * sizeof *c->memory);
+  c->touched = slot + 1;
 }
 
 int cache_take(Cache *c) {
   const int slot = c->free[--c->nfree];
+  if (slot >= c->touched) clear_slot(c, slot);
   cache_set_len(c, slot, 0, 0);
   return slot;
 }

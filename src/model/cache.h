@@ -11,10 +11,10 @@
 
 typedef struct Cache {
   KvSeg *seg;   /* [slots, layers] */
-  real *memory; /* finite everywhere: unused places meet probabilities of 0 */
+  real *memory; /* of slots ever taken finite everywhere: unused places meet probabilities of 0 */
   size_t reals;
-  int layers, slots;
-  int *free; /* [slots] stack of unused slots */
+  int layers, slots, touched; /* slots at its beginning that were ever taken */
+  int *free;                  /* [slots] stack of unused slots */
   int nfree;
 } Cache;
 
@@ -22,7 +22,7 @@ typedef struct Cache {
 Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens, int before);
 void cache_free(Cache *c); /* a zeroed one is fine */
 size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before);
-void cache_clear(Cache *c); /* all slots unused, memory zero */
+void cache_clear(Cache *c); /* all slots unused, as if none had ever been taken */
 int cache_take(Cache *c);   /* an unused slot, empty; the caller knows that there is one */
 void cache_give(Cache *c, int slot);
 KvSeg *cache_segment(const Cache *c, int slot); /* of layer 0 */
