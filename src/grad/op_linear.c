@@ -46,6 +46,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   }
   if (wants_grad(nd->in[1])) {
     real *dw = grad_into(nd->in[1], &add);
+    try(tensor_again(cx, nd->in[0]));
     try(weight_dw(cx, m, nd->in[1], in_out(nd), dy, nd->in[0]->data, dw, add));
   }
   if (wants_grad(nd->in[2])) {

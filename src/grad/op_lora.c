@@ -136,6 +136,7 @@ static Status low_da(const Ctx *cx, const Node *nd, const Tensor *x, Tensor *a, 
   bool add;
   const real *from;
   real *da = grad_into(a, &add);
+  try(tensor_again(cx, x));
   try(dropped(cx, nd, x, &from));
   try(gemm_dw(cx, rows_of(x), r, k, d, r, from, k, false, da, add));
   arena_release(cx->arena, mark);

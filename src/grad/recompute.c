@@ -25,6 +25,8 @@ static Status backward(const Ctx *cx, Node *nd) {
   Tape *t = r->tape;
   const int first = t->n;
   const ArenaMark mark = arena_mark(&t->arena);
+  real *const passing = t->passing;
+  const size_t passing_n = t->passing_n;
   Tensor *x = nd->in[0], *y, leaf = *x;
   leaf.grad_lent = false; /* x keeps its buffer */
   try(r->fn(r->user, t, &leaf, &y));
@@ -32,6 +34,8 @@ static Status backward(const Ctx *cx, Node *nd) {
   if (y->needs_grad) try(tape_backward_since(t, first, y, nd->out->grad));
   x->grad_live = leaf.grad_live;
   t->n = first;
+  t->passing = passing;
+  t->passing_n = passing_n;
   arena_release(&t->arena, mark);
   return GRPO_OK;
 }

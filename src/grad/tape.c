@@ -46,6 +46,10 @@ static int matrix_input(const OpDef *def) {
   return second ? 1 : -1;
 }
 
+static bool takes_passing(const OpDef *def, int input) {
+  return input == 0 && (def == &op_linear || def == &op_lora_linear);
+}
+
 Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
                 Tensor *y, size_t *saved_bytes) {
   *nd = (Node){.op = def, .out = y};
@@ -60,6 +64,8 @@ Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool rec
       return fail(GRPO_EARG,
                   "%s: input %d is a frozen weight in a compact form: load with dtype f32",
                   def->name, i + 1);
+    if (in[i] && in[i]->again && !takes_passing(def, i))
+      return fail(GRPO_EARG, "%s: input %d is a result that was not kept", def->name, i + 1);
   }
   if (!in[0]) return fail(GRPO_EARG, "%s: input 1 is missing", def->name);
   try(def->shape(nd, y, saved_bytes));
@@ -77,6 +83,8 @@ Status tape_init(Tape *t, Pool *pool) {
 
 void tape_reset(Tape *t) {
   t->n = 0;
+  t->passing = NULL;
+  t->passing_n = 0;
   arena_reset(&t->arena);
 }
 
@@ -117,6 +125,35 @@ Status tape_record(Tape *t, Node *nd) {
   return GRPO_OK;
 }
 
+/* Where a result goes: to an input's place (>= 0), or */
+enum { KEPT = -1, PASSING = -2 };
+
+static Status pass_data(Tape *t, Node *nd) {
+  Tensor *y = nd->out;
+  if (t->passing_n < y->n) {
+    try(alloc_data(t, y, nd->op->name));
+    t->passing = y->data;
+    t->passing_n = y->n;
+  }
+  y->data = t->passing;
+  y->again = nd;
+  return GRPO_OK;
+}
+
+static Status place_data(Tape *t, Node *nd, int where) {
+  if (where == PASSING && !t->off) return pass_data(t, nd);
+  if (where < 0) return alloc_data(t, nd->out, nd->op->name);
+  if (nd->in[where]->n != nd->out->n)
+    return fail(GRPO_ESHAPE, "%s: the result has not the size of input %d, whose place it takes",
+                nd->op->name, where + 1);
+  nd->out->data = nd->in[where]->data;
+  return GRPO_OK;
+}
+
+Status tensor_again(const Ctx *cx, const Tensor *x) {
+  return x->again ? x->again->op->forward(cx, x->again) : GRPO_OK;
+}
+
 /* Compute, or take what was computed. */
 static Status forward(Tape *t, Node *nd) {
   Replay *r = nd->op->replay ? t->replay : NULL;
@@ -125,14 +162,15 @@ static Status forward(Tape *t, Node *nd) {
   return r ? replay_keep(&t->cx, r, nd) : GRPO_OK;
 }
 
-static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int where,
+                    Tensor **out) {
   size_t saved = 0;
   Tensor *y = arena_alloc(&t->arena, sizeof *y);
   Node *nd = arena_alloc(&t->arena, sizeof *nd);
   if (!y || !nd) return fail(GRPO_ENOMEM, "%s: no memory for a node", op_table[op]->name);
   try(op_begin(op_table[op], in, attr, !t->off, nd, y, &saved));
   try(room_for_node(t));
-  try(alloc_data(t, y, nd->op->name));
+  try(place_data(t, nd, where));
   const ArenaMark result = arena_mark(&t->arena);
   if (saved && !(nd->saved = arena_alloc(&t->arena, saved)))
     return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB kept for backward", nd->op->name,
@@ -146,11 +184,30 @@ static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tens
   return GRPO_OK;
 }
 
-Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+static Status apply_or_forget(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int where,
+                              Tensor **out) {
   const ArenaMark before = arena_mark(&t->arena);
-  const Status s = apply(t, op, in, attr, out);
-  if (s != GRPO_OK) arena_release(&t->arena, before);
+  real *const passing = t->passing;
+  const size_t passing_n = t->passing_n;
+  const Status s = apply(t, op, in, attr, where, out);
+  if (s == GRPO_OK) return s;
+  arena_release(&t->arena, before);
+  t->passing = passing;
+  t->passing_n = passing_n;
   return s;
+}
+
+Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+  return apply_or_forget(t, op, in, attr, KEPT, out);
+}
+
+Status tape_apply_passing(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+  return apply_or_forget(t, op, in, attr, PASSING, out);
+}
+
+Status tape_apply_over(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int over,
+                       Tensor **out) {
+  return apply_or_forget(t, op, in, attr, over, out);
 }
 
 /* ---- gradients --------------------------------------------------------------- */

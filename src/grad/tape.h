@@ -65,6 +65,8 @@ typedef struct Tape {
   int n, cap;
   bool off;       /* record nothing: inference */
   Replay *replay; /* results are kept or taken; NULL: neither */
+  real *passing;  /* memory of the results that pass; NULL: none yet */
+  size_t passing_n;
 } Tape;
 
 Status tape_init(Tape *t, Pool *pool); /* t must not move afterwards */
@@ -75,6 +77,14 @@ void tape_free(Tape *t);
 Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out);
 /* attr may be NULL */
 Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
+/* For a result that is cheaper to make twice than to keep: the next that passes may take its memory.
+ * Only linear and lora_linear take it, and make it again in backward where a weight's gradient needs
+ * it.  The operation keeps nothing for backward, which does not read the result. */
+Status tape_apply_passing(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
+/* The result, of the same size, takes the place of input `over`, which nobody reads any more: neither
+ * backward of what made it nor of this operation, which works in place. */
+Status tape_apply_over(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int over,
+                       Tensor **out);
 /* Adds to the gradients of the leaves (parameters, tensors that no node made); those of results on
  * the way are used up and their buffers reused.  A second call adds another result's gradients.
  * loss is a number: seeds 1 */
@@ -88,6 +98,8 @@ Status tape_seed(Tape *t, Tensor *out, const real *seed);
 Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed);
 Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */
 
+/* For backward functions of those that take passing results: makes x's data again if it passed. */
+Status tensor_again(const Ctx *cx, const Tensor *x);
 /* For backward functions: the buffer to contribute to and whether to add (*add) or overwrite.  The
  * gradient must already exist (the tape sees to that); marks it live. */
 real *grad_into(Tensor *t, bool *add);

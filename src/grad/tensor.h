@@ -21,7 +21,9 @@ typedef struct Tensor {
   uint16_t
       *packed16; /* in their place where `compute` is COMPUTE_BF16: for gemm16_forward and dx */
   real *turned;  /* panels of the transposed weight, for dX, likewise: NULL where rows serve */
-  uint16_t *turned16;       /* and of bf16; NULL: turned on the fly */
+  uint16_t *turned16; /* and of bf16; NULL: turned on the fly */
+  struct Node *again; /* makes data once more, which others have taken (tape_apply_passing); NULL:
+                               data stay */
   const struct Matrix *mat; /* a frozen weight kept in a compact form (kern/matrix.h): data is then
                                NULL, and only linear, embedding and loghead take it */
   size_t n;                 /* elements */

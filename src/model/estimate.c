@@ -45,22 +45,28 @@ static size_t read_width(const Config *c) { /* attention's result */
 }
 static size_t key_blocks(const Config *c) { return has(c, TRAIT_LATENT) ? 1 : 2; }
 
-/* Reals of a row's results before attention's: norm, projections, q and k norms, rotations. */
+/* Reals of a row's results before attention's: norm, projections, q and k norms; rotations take their
+ * place. */
 static size_t first_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, q = heads_width(c), kv = kv_width(c);
-  const size_t turned = has(c, TRAIT_PACKED) ? q + 2 * kv : q + kv;
   if (has(c, TRAIT_LATENT)) /* q_a and its norm, q, absorbed; kv_a, latent and its norm, keys */
     return h + 2 * (size_t)c->q_lora_rank + latent_queries(c) + q + 2 * kv +
            2 * (size_t)c->kv_lora_rank;
-  return h + q + 2 * kv + (has(c, TRAIT_QK_NORM) ? q + kv : 0) + (has(c, TRAIT_ROPE) ? turned : 0);
+  return h + q + 2 * kv + (has(c, TRAIT_QK_NORM) ? q + kv : 0);
 }
 
-/* Reals that a row's results in one layer take: the outputs of block()'s operations. */
+/* Reals that a row's results in one layer take: the outputs of block()'s operations; sums take the
+ * place of branches. */
 static size_t row_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t gated = has(c, TRAIT_PACKED) ? 5 : 3;
-  return first_reals(c) + read_width(c) + (has(c, TRAIT_LATENT) ? latent_values(c) : 0) + 5 * h +
+  return first_reals(c) + read_width(c) + (has(c, TRAIT_LATENT) ? latent_values(c) : 0) + 3 * h +
          (has(c, TRAIT_POST_NORMS) ? 2 * h : 0) + (has(c, TRAIT_GATED) ? gated : 2) * f;
+}
+
+/* Of these what passes (tape.h): one for all layers. */
+static size_t passing_reals(const Config *c) {
+  return has(c, TRAIT_GATED) ? (size_t)c->intermediate_size : 0;
 }
 
 static size_t layer_ops(const Config *c) {
@@ -127,12 +133,11 @@ static size_t product_reals(const Config *c, Compute compute, size_t rows) {
 
 size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
-  const size_t in_layer = row_reals(c) - 2 * h; /* branches are added where the stream is */
   const size_t attention =
       rows * (first_reals(c) + read_width(c)) + saved_reals(c, compute, rows, (size_t)nspans);
   const size_t scratch =
       max_size(score_reals(c, rows, (size_t)keys), rounded_reals(c, compute, rows, false));
-  return (rows * h + max_size(rows * in_layer, attention) + scratch) * sizeof(real) +
+  return (rows * h + max_size(rows * row_reals(c), attention) + scratch) * sizeof(real) +
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
@@ -206,7 +211,9 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   }
   const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers kept with all results */
   const size_t inputs = (layers - whole) * rows * h;
-  const size_t results = whole * rows * row_reals(c) + inputs + 2 * rows * h + 2 * out;
+  const size_t passing = passing_reals(c);
+  const size_t in_layers = whole * rows * (row_reals(c) - passing) + rows * passing;
+  const size_t results = in_layers + inputs + 2 * rows * h + 2 * out;
   const size_t saved = whole * saved_reals(c, compute, rows, spans) + 2 * rows + 2 * out;
   const size_t scratch =
       max_size(wave_reals(c, compute, rows, (size_t)keys) + (size_t)pool_cores() * BLOCK_REALS,

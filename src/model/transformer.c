@@ -98,13 +98,13 @@ static Status narrow(Pass *p, Tensor *x, int from, int n, Tensor **y) {
 static Status rope(Pass *p, Tensor *x, const RopeAttr *r, Tensor **y) {
   Tensor *in[] = {x};
   const Attr a = {.p = r};
-  return tape_apply(p->t, OP_rope, in, &a, y);
+  return tape_apply_over(p->t, OP_rope, in, &a, 0, y); /* x is of a product or a norm */
 }
 
-/* x + branch */
+/* x + branch, which is of a product or a norm */
 static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
   Tensor *in[] = {x, branch};
-  if (!p->in_place) return tape_apply(p->t, OP_add, in, NULL, y);
+  if (!p->in_place) return tape_apply_over(p->t, OP_add, in, NULL, 1, y);
   vec_acc(&p->t->cx, x->n, branch->data, x->data);
   *y = x;
   return GRPO_OK;
@@ -249,13 +249,19 @@ static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]
   return linear(p, l, L_UP_W, h, &gate_up[1]);
 }
 
+/* Kept are gate and up alone: their product is made again. */
+static Status gated(Pass *p, Tensor *const in[2], Tensor **act) {
+  const OpId op = config_traits(&p->m->config) & TRAIT_GELU ? OP_geglu : OP_swiglu;
+  return (p->in_place ? tape_apply : tape_apply_passing)(p->t, op, in, NULL, act);
+}
+
 static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
   const unsigned traits = config_traits(&p->m->config);
   Tensor *h, *in[2], *act;
   try(norm(p, x, l->t[L_NORM2_W], l->t[L_NORM2_B], &h));
   if (traits & TRAIT_GATED) {
     try(gate_and_up(p, l, h, in));
-    try(tape_apply(p->t, traits & TRAIT_GELU ? OP_geglu : OP_swiglu, in, NULL, &act));
+    try(gated(p, in, &act));
   } else {
     try(linear(p, l, L_UP_W, h, &in[0]));
     try(tape_apply(p->t, OP_gelu, in, NULL, &act));

@@ -306,6 +306,61 @@ TEST(running_out_of_memory_is_an_error_and_leaves_the_tape_usable) {
   }
 }
 
+typedef Status (*Apply)(Tape *, OpId, Tensor *const[], const Attr *, Tensor **);
+
+/* y = swiglu(g, u) w^T of several sizes; the gradients of all g, u and w into d; gives the arena's
+ * peak. */
+static size_t gated_products(Apply gate, real *d) {
+  enum { STEPS = 4 };
+  static const int rows[STEPS] = {3, 2, 5, 4};
+  Tensor *in[STEPS][3], *act, *y[STEPS];
+  const real seed[64] = {1, -2, 3, .5, -1, 2};
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  for (int i = 0; i < STEPS; i++) {
+    for (int k = 0; k < 2; k++) in[i][k] = leaf(rows[i], 33, (real)(i - k));
+    in[i][2] = leaf(6, 33, (real)i);
+    CHECK(gate(&tape, OP_swiglu, in[i], NULL, &act) == GRPO_OK);
+    y[i] = apply(OP_linear, act, in[i][2], NULL);
+  }
+  const size_t took = tape.arena.total;
+  for (int i = STEPS; i-- > 0;) CHECK(tape_backward_from(&tape, y[i], seed) == GRPO_OK);
+  for (int i = 0; i < STEPS; i++)
+    for (int k = 0; k < 3; d += in[i][k++]->n) memcpy(d, in[i][k]->grad, in[i][k]->n * sizeof *d);
+  tape_free(&tape);
+  return took;
+}
+
+TEST(what_passes_is_made_again_and_gives_the_same_gradients) {
+  static real kept[4096], passed[4096];
+  Tensor *act, *y;
+  const size_t all = gated_products(tape_apply, kept);
+  CHECK(gated_products(tape_apply_passing, passed) < all);
+  CHECK(!memcmp(kept, passed, sizeof kept));
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(2, 3, 1), *w = leaf(4, 3, 2);
+  CHECK(tape_apply_passing(&tape, OP_swiglu, (Tensor *[]){x, x}, NULL, &act) == GRPO_OK);
+  CHECK(tape_apply(&tape, OP_mul, (Tensor *[]){act, x}, NULL, &y) == GRPO_EARG);
+  CHECK(strstr(err_message(), "mul: input 1 is a result that was not kept"));
+  CHECK(tape_apply(&tape, OP_linear, (Tensor *[]){x, act, NULL}, NULL, &y) == GRPO_EARG);
+  tape.off = true; /* without backward there is nothing to make again */
+  CHECK(tape_apply_passing(&tape, OP_swiglu, (Tensor *[]){w, w}, NULL, &act) == GRPO_OK);
+  CHECK(!act->again && tape_apply(&tape, OP_mul, (Tensor *[]){act, w}, NULL, &y) == GRPO_OK);
+  tape_free(&tape);
+}
+
+TEST(a_result_can_take_the_place_of_an_input) {
+  Tensor *sum, *y;
+  CHECK(tape_init(&tape, NULL) == GRPO_OK);
+  Tensor *x = leaf(2, 3, 1), *w = leaf(3, 3, 2), *row = leaf(1, 3, 1);
+  Tensor *branch = apply(OP_linear, x, w, NULL), *plain = apply(OP_add, x, branch, NULL);
+  CHECK(tape_apply_over(&tape, OP_add, (Tensor *[]){x, branch}, NULL, 1, &sum) == GRPO_OK);
+  CHECK(sum->data == branch->data && !memcmp(sum->data, plain->data, 6 * sizeof(real)));
+  CHECK(tape_apply_over(&tape, OP_add, (Tensor *[]){x, row}, NULL, 1, &y) == GRPO_ESHAPE);
+  CHECK(tape_backward_from(&tape, sum, (real[]){1, 0, 0, 0, 0, 0}) == GRPO_OK);
+  CHECK(x->grad[0] == 1 + w->data[0] && w->grad[1] == x->data[1]);
+  tape_free(&tape);
+}
+
 TEST(two_results_go_back_through_the_graph_at_once) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   const real one[] = {1, 2, 3, 4}, two[] = {.5, -1, 2, 0};
