@@ -37,6 +37,12 @@ function sources.met()
   return loaded, missing
 end
 
+-- The text of a file as a function, as loadfile makes one of it; nil, message.
+function sources.compile(path, text, ...)
+  text = text:gsub("^\xEF\xBB\xBF", ""):gsub("^#[^\n]*", "")
+  return load(text, "@" .. path, "t", ...)
+end
+
 -- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours are not the user's.
 function sources.search(name)
   local ours = name:find("^grpo%f[.\0]")
@@ -46,8 +52,7 @@ function sources.search(name)
     missing[name] = not ours and package.path or nil
     return nil
   end
-  text = text:gsub("^\xEF\xBB\xBF", ""):gsub("^#[^\n]*", "") -- as loadfile does
-  local chunk, problem = load(text, "@" .. path)
+  local chunk, problem = sources.compile(path, text)
   if not chunk then error(core.error("EARG", problem), 0) end
   return chunk, path
 end

@@ -12,8 +12,10 @@
 -- order in which they are written (or shuffled by a seed), and math.random is
 -- re-seeded before each: a test that passes alone passes in company.
 
+local core = require "grpo.core"
 local options = require "grpo.options"
 local sorted_pairs = require "grpo.sorted"
+local sources = require "grpo.sources"
 
 local test = {}
 
@@ -169,7 +171,9 @@ local function collect(path, list)
     add(tostring(name), nil, "pending")
   end
 
-  local chunk, why = loadfile(path, "t", env)
+  local text, message = core.fs.read(path)
+  if not text then return nil, message end
+  local chunk, why = sources.compile(path, text, env)
   if not chunk then return nil, why end
   local ok, err = xpcall(chunk, function(e) return tostring(e) end)
   if not ok then return nil, err end

@@ -35,16 +35,51 @@ static void close_quietly(int fd) {
 
 /* ---- reading ------------------------------------------------------------------ */
 
+/* What a path names, where that is nothing to read from; NULL for a regular file. */
+static const char *odd_kind(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a named pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISREG(mode) ? NULL : "a device";
+}
+
+static Status refuse_odd(const char *path, mode_t mode) {
+  const char *kind = odd_kind(mode);
+  if (!kind) return GRPO_OK;
+  return fail(GRPO_ENOENT, "cannot read %s: it is %s; name a regular file", path, kind);
+}
+
+Status file_check_input(const char *path) {
+  struct stat st;
+  if (stat(path, &st) != 0) return system_failed("open", path, errno);
+  return refuse_odd(path, st.st_mode);
+}
+
+/* What whoever started the program opened for it: /dev/stdin and bash's <(...) may be pipes. */
+static bool is_handed_over(const char *path) {
+  return strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
+         strncmp(path, "/proc/self/fd/", 14) == 0;
+}
+
+/* The one way to open what is read.  To open a pipe would wait until somebody writes to it, so what
+ * is odd is refused before, and once more after, for what took its place meanwhile. */
+static Status open_input(const char *path, bool stream, int *fd, struct stat *st) {
+  const bool any = stream && is_handed_over(path);
+  if (!any) try(file_check_input(path));
+  *fd = open(path, O_RDONLY | O_CLOEXEC | (any ? 0 : O_NONBLOCK));
+  if (*fd < 0) return system_failed("open", path, errno);
+  const Status s = fstat(*fd, st) != 0 ? system_failed("open", path, errno)
+                   : any               ? GRPO_OK
+                                       : refuse_odd(path, st->st_mode);
+  if (s != GRPO_OK) close(*fd);
+  return s;
+}
+
 Status file_map(const char *path, FileMap *out) {
   struct stat st;
+  int fd;
   *out = (FileMap){0};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return system_failed("open", path, errno);
-  if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
-    close(fd);
-    return fail(GRPO_ENOENT, "cannot read %s: it is %s", path,
-                S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
-  }
+  try(open_input(path, false, &fd, &st));
   void *p = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
   close_quietly(fd);
   if (p == MAP_FAILED) return system_failed("map", path, errno);
@@ -80,8 +115,9 @@ static Status read_all(int fd, const char *path, size_t max_bytes, Buf *out) {
 }
 
 Status file_read(const char *path, size_t max_bytes, Buf *out) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return system_failed("open", path, errno);
+  struct stat st;
+  int fd;
+  try(open_input(path, true, &fd, &st));
   const Status s = read_all(fd, path, max_bytes, out);
   close(fd);
   return s;

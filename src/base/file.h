@@ -19,7 +19,11 @@ typedef struct FileMap {
   size_t size;
 } FileMap;
 
-Status file_map(const char *path, FileMap *out); /* ENOENT when missing; EIO when a directory */
+/* What is read is a regular file: a directory, a named pipe (which would be waited for), a socket or a
+ * device is ENOENT, as what is missing.  Only file_read() also takes pipes, by the names of what the
+ * program was started with: /dev/stdin, /dev/fd/N. */
+Status file_check_input(const char *path);
+Status file_map(const char *path, FileMap *out);
 void file_unmap(FileMap *m);
 /* The bytes at .. at + n - 1 will not be needed soon: their pages need not stay in memory. */
 void file_map_drop(const FileMap *m, size_t at, size_t n);

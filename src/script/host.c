@@ -196,6 +196,7 @@ void script_register(lua_State *L) {
 
 static int open_libraries(lua_State *L) {
   luaL_openlibs(L);
+  search_open(L);
   script_register(L); /* our argument, the Script */
   lua_pushglobaltable(L);
   limits_open(L, lua_gettop(L));

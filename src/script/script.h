@@ -55,6 +55,10 @@ const Ctx *script_ctx(lua_State *L);
 bool script_push_module(lua_State *L, const char *name);
 const EmbeddedFile *script_embedded(lua_State *L, const char *name, size_t len); /* NULL: none */
 
+/* ---- search.c: modules that are files ------------------------------------------------ */
+void search_open(
+    lua_State *L); /* package.searchpath and the search open nothing but regular files */
+
 /* ---- errors.c: failures -> Lua errors ----------------------------------------------- */
 int raise_status(lua_State *L, Status s); /* the recorded failure (err_message); never returns */
 int raise_new(lua_State *L, Status s, const char *fmt,

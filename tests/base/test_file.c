@@ -147,6 +147,23 @@ TEST(mapping_files) {
   CHECK(file_map("/dev/null", &m) == GRPO_ENOENT);
 }
 
+TEST(what_is_no_regular_file_is_refused_at_once) {
+  FileMap m;
+  CHECK(mkfifo(tmp("pipe"), 0600) == 0 && !contents(tmp("pipe")));
+  CHECK(strstr(err_message(), "/pipe: it is a named pipe"));
+  CHECK(file_map(tmp("pipe"), &m) == GRPO_ENOENT && strstr(err_message(), "a named pipe"));
+  CHECK(!contents("/dev/zero") && strstr(err_message(), "a device"));
+  CHECK(!contents(test_tmp()) && strstr(err_message(), "a directory"));
+  CHECK(!contents(tmp("absent")) && strstr(err_message(), "No such file"));
+}
+
+TEST(a_pipe_that_was_handed_over_is_read) {
+  int ends[2];
+  CHECK(pipe(ends) == 0 && write(ends[1], "abc", 3) == 3 && close(ends[1]) == 0);
+  CHECK_STR(contents(test_path("/dev/fd/%d", ends[0])), "abc");
+  close(ends[0]);
+}
+
 TEST(reading_appends_and_respects_the_limit) {
   Buf b = {0};
   CHECK(file_replace(tmp("a"), "12345", 5) == GRPO_OK);

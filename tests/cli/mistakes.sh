@@ -98,6 +98,18 @@ says "an option without its section" 2 "^grpo: command line: lr: unknown option,
 says "an option as a flag" 2 "options are written train\.lr=VALUE" "$GRPO" run good.lua --lr 1
 says "a script that is not there" 3 "^grpo: god\.lua: no such file, did you mean 'good\.lua'\?" "$GRPO" check god.lua
 says "a script without its ending" 3 "did you mean 'good\.lua'" "$GRPO" check good
+mkfifo pipe.lua pipe.json; mkdir folder.lua
+LIMIT=10 says "a pipe as a script" 3 '^grpo: cannot read pipe\.lua: it is a named pipe; name a regular file$' "$GRPO" check pipe.lua
+LIMIT=10 says "a directory as a script" 3 '^grpo: cannot read folder\.lua: it is a directory; ' "$GRPO" check folder.lua
+LIMIT=10 says "a pipe as a module" 3 "^grpo: .*module 'pipe': cannot read \./pipe\.lua: it is a named pipe; " \
+  "$GRPO" check <(echo 'require "pipe"'; cat good.lua)
+LIMIT=10 says "a pipe as a module of ours" 3 "module 'grpo.none': cannot read .*none\.lua: it is a named pipe; " \
+  env LUA_PATH='./?.lua' bash -c 'mkdir -p grpo && mkfifo grpo/none.lua; echo "require \"grpo.none\"" | "$1" repl' _ "$GRPO"
+LIMIT=10 says "a pipe as a test" any 'cannot read pipe\.lua: it is a named pipe; ' "$GRPO" test pipe.lua
+LIMIT=10 says "a pipe as a dataset" 3 'cannot read pipe\.json: it is a named pipe; ' \
+  "$GRPO" check <(sed 's/train = grpo.data.list(rows)/train = grpo.data.jsonl("pipe.json")/' good.lua)
+LIMIT=10 says "a pipe as a model" 3 'pipe\.json: ' "$GRPO" generate pipe.json '1+1='
+rm -rf pipe.* folder.lua grpo
 says "an argument that the script does not ask for" 0 '^note: --arg modle=x: good\.lua does not ask for grpo\.args\.modle' \
   "$GRPO" check good.lua --arg modle=x
 says "reward = { function }" 2 "did you mean 'rewards'" "$GRPO" check <(sed 's/rewards = {.*/reward = { function() return 1 end },/' good.lua)

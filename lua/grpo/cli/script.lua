@@ -21,7 +21,9 @@ local function search(name)
   local kept = script.modules and not name:find("^grpo%f[.\0]")
   local path = kept and package.searchpath(name, script.modules .. "/?.lua")
   if not path then return sources.search(name) end
-  local chunk, problem = loadfile(path, "t")
+  local text, message, code = core.fs.read(path)
+  if not text then errors.raise_plain(code, "module '%s': %s", name, message) end
+  local chunk, problem = sources.compile(path, text)
   if not chunk then error(core.error("EARG", problem), 0) end
   script.saved[name] = true
   return chunk, path
@@ -91,8 +93,8 @@ function script.load(path, o)
   sources.forget()
   if not text then text, message, code = sources.take(path) end
   if not text then
-    if code == "ENOENT" then no_file(path) end
-    errors.raise_plain(code or "ENOENT", "%s: %s", path, message)
+    if code == "ENOENT" and not core.fs.exists(path) then no_file(path) end
+    errors.raise_plain(code or "ENOENT", "%s", message)
   end
   search_beside(path, o.home)
   local asked

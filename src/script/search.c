@@ -1,0 +1,71 @@
+/* search.c - Lua's search for modules that are files, without opening what it finds: of a named pipe
+ * that would wait until somebody writes to it.
+ *
+ * In the program's own states only: a host's package library is the host's.
+ */
+#include <lualib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "script/script.h"
+
+/* Pushes the first readable one of the files in `paths`, or else nil and the others. */
+static int push_first(lua_State *L, const char *paths) {
+  luaL_Buffer tried;
+  luaL_buffinit(L, &tried);
+  for (const char *end; *paths; paths = *end ? end + 1 : end) {
+    end = strchrnul(paths, ';');
+    lua_pushlstring(L, paths, (size_t)(end - paths));
+    if (access(lua_tostring(L, -1), R_OK) == 0) return 1;
+    lua_pushfstring(L, "%sno file '%s'", luaL_bufflen(&tried) ? "\n\t" : "", lua_tostring(L, -1));
+    lua_remove(L, -2);
+    luaL_addvalue(&tried);
+  }
+  luaL_pushresult(&tried);
+  lua_pushnil(L);
+  lua_insert(L, -2);
+  return 2;
+}
+
+/* package.searchpath(name, path[, sep[, rep]]) */
+static int l_searchpath(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1), *templates = luaL_checkstring(L, 2);
+  const char *sep = luaL_optstring(L, 3, "."), *rep = luaL_optstring(L, 4, LUA_DIRSEP);
+  if (*sep) name = luaL_gsub(L, name, sep, rep);
+  return push_first(L, luaL_gsub(L, templates, "?", name));
+}
+
+/* In front of Lua's searcher among files, which opens and loads: what is no file is refused. */
+static int search_files(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  lua_settop(L, 1);
+  lua_pushcfunction(L, l_searchpath);
+  lua_pushvalue(L, 1);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_getfield(L, -1, "package");
+  if (!lua_istable(L, -1) || lua_getfield(L, -1, "path") != LUA_TSTRING)
+    return luaL_error(L, "'package.path' must be a string");
+  lua_replace(L, 4);
+  lua_settop(L, 4);
+  lua_call(L, 2, 1);
+  const char *path = lua_tostring(L, -1);
+  const Status s = path ? file_check_input(path) : GRPO_OK;
+  if (s) return raise_new(L, s, "module '%s': %s", name, err_message());
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, LUA_MULTRET);
+  return lua_gettop(L) - 2;
+}
+
+void search_open(lua_State *L) {
+  enum { FILES = 2 }; /* after package.preload */
+  lua_getglobal(L, LUA_LOADLIBNAME);
+  lua_pushcfunction(L, l_searchpath);
+  lua_setfield(L, -2, "searchpath");
+  lua_getfield(L, -1, "searchers");
+  lua_rawgeti(L, -1, FILES);
+  lua_pushcclosure(L, search_files, 1);
+  lua_rawseti(L, -2, FILES);
+  lua_pop(L, 2);
+}
