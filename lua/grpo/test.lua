@@ -175,8 +175,8 @@ local function collect(path, list)
   if not text then return nil, message end
   local chunk, why = sources.compile(path, text, env)
   if not chunk then return nil, why end
-  local ok, err = xpcall(chunk, function(e) return tostring(e) end)
-  if not ok then return nil, err end
+  local ok, err = core.protected(chunk)
+  if not ok then return nil, tostring(err) end
   return true
 end
 

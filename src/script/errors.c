@@ -184,15 +184,28 @@ static void push_table_message(lua_State *L, int index) {
   lua_remove(L, list);
 }
 
-/* Pushes the text of an error that may be any value. */
-static void push_message(lua_State *L, int index) {
+/* Puts "script.lua:14: " in front of the text on top: error() does so with strings alone. */
+static void add_position(lua_State *L) {
+  lua_Debug ar;
+  if (!user_frame(L, 1, &ar) || *ar.source != '@')
+    return; /* of a line at the prompt it says nothing */
+  lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+  lua_insert(L, -2);
+  lua_concat(L, 2);
+}
+
+/* Pushes the text of an error that may be any value; raised: what raised it is on the stack still. */
+static void push_message(lua_State *L, int index, bool raised) {
   index = lua_absindex(L, index);
   const bool has_text = luaL_getmetafield(L, index, "__tostring") != LUA_TNIL;
   if (has_text) lua_pop(L, 1);
-  if (lua_istable(L, index) && !has_text)
+  if (lua_isnil(L, index))
+    lua_pushliteral(L, "nil was raised as an error; give error() a message");
+  else if (lua_istable(L, index) && !has_text)
     push_table_message(L, index);
   else
     luaL_tolstring(L, index, NULL);
+  if (raised && !has_text && !lua_isstring(L, index)) add_position(L);
 }
 
 void complete_error(lua_State *L, bool traceback) {
@@ -205,7 +218,7 @@ void complete_error(lua_State *L, bool traceback) {
       lua_pushvalue(L, -2);
       lua_setfield(L, -2, "value");
     }
-    push_message(L, -2);
+    push_message(L, -2, traceback);
     lua_setfield(L, -2, "message");
     lua_remove(L, -2);
   }

@@ -98,6 +98,12 @@ says "an option without its section" 2 "^grpo: command line: lr: unknown option,
 says "an option as a flag" 2 "options are written train\.lr=VALUE" "$GRPO" run good.lua --lr 1
 says "a script that is not there" 3 "^grpo: god\.lua: no such file, did you mean 'good\.lua'\?" "$GRPO" check god.lua
 says "a script without its ending" 3 "did you mean 'good\.lua'" "$GRPO" check good
+{ echo 'error()'; cat good.lua; } >raised.lua
+says "nil as an error says where" any '^grpo: raised\.lua:1: nil was raised as an error; ' "$GRPO" run raised.lua
+says "and in a test" 1 '^ +raised\.lua:1: nil was raised as an error; ' "$GRPO" test raised.lua
+planted nothing 'function() error({ code = 5 }) end'
+says "a table as an error in a reward says where" 1 'rewards\.correct: nothing\.lua:[0-9]+: a table was raised as an error: \{ code = 5 \}' \
+  "$GRPO" run nothing.lua --quiet
 mkfifo pipe.lua pipe.json; mkdir folder.lua
 LIMIT=10 says "a pipe as a script" 3 '^grpo: cannot read pipe\.lua: it is a named pipe; name a regular file$' "$GRPO" check pipe.lua
 LIMIT=10 says "a directory as a script" 3 '^grpo: cannot read folder\.lua: it is a directory; ' "$GRPO" check folder.lua
