@@ -183,7 +183,7 @@ _grpo() {
           --sharing) choices='on off both' ;;
           --threads) : ;;
           --weights) choices='f32 bf16 int8 nf4' ;;
-          --workload) choices='W1 W2 W3 W4 decode matrices kernels' ;;
+          --workload) choices='W1 W2 W3 W4 decode matrices kernels smoke' ;;
           --write-expected) kinds=file ;;
           *) kinds='' ;;
         esac ;;

@@ -158,7 +158,7 @@ complete -c grpo -n '__fish_seen_subcommand_from bench' -l runs -x
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l sharing -x -a 'on off both'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l threads -x -d 'threads (never changes a result)'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l weights -x -a 'f32 bf16 int8 nf4'
-complete -c grpo -n '__fish_seen_subcommand_from bench' -l workload -x -a 'W1 W2 W3 W4 decode matrices kernels'
+complete -c grpo -n '__fish_seen_subcommand_from bench' -l workload -x -a 'W1 W2 W3 W4 decode matrices kernels smoke'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l write-expected -x -a '(__fish_complete_path)'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l help -s h -d 'how the command is used'
 

@@ -72,7 +72,8 @@ function Run:save_module(source, name, path)
   save_module(self.dir .. "/" .. source, name, path)
 end
 
--- Keeps the script and its modules as they were loaded last beside those of the beginning; returns where, within the run.
+-- Keeps the script and its modules as they were loaded last beside those of the beginning; returns where, within the
+-- run.
 function Run:save_reload(script)
   local n = 1
   while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end
@@ -110,7 +111,7 @@ end
 -- A directory that nobody takes for a run, to build one in.  Those that died while they built one held theirs locked.
 -- A link is nobody's, and in the way wherever it leads.
 local function building_place(run, root)
-  local root_lock <close> = must(fs.lock(root .. "/.lock", true))
+  local _ <close> = must(fs.lock(root .. "/.lock", true))
   local taken, n = {}, 1
   for _, entry in ipairs(must(fs.list(root))) do
     local place = entry:find("^%.new%-%d+$") and root .. "/" .. entry
@@ -129,7 +130,7 @@ local function building_place(run, root)
 end
 
 local function take_number(run, root, name)
-  local root_lock <close> = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its own
+  local _ <close> = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its own
   local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
   must(fs.rename(run.dir, dir))
   run.dir = dir

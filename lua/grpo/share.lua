@@ -10,7 +10,12 @@ local found, installed -- found: false when there is none
 
 local function look()
   local named = os.getenv("GRPO_SHARE")
-  if named and named ~= "" then return named, true end
+  if named and named ~= "" then
+    if core.fs.exists(named .. MARK) then return named, true end
+    local what = core.fs.exists(named) and "has no " .. MARK:sub(2) or "no such directory"
+    error(core.error("ENOENT",
+      ("GRPO_SHARE=%s: %s; want the share/grpo of an installation, or no GRPO_SHARE"):format(named, what)), 0)
+  end
   local at = core.binary()
   for _ = 1, 5 do
     at = at and at:match("^(.*)/[^/]*$")

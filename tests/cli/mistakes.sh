@@ -125,6 +125,9 @@ says "help of an option" 0 '^option train\.lr ' "$GRPO" help train.lr
 says "help of a function" 0 '^data\.jsonl\(path\)' "$GRPO" help grpo.data.jsonl
 says "help of a module" 0 '^  grpo\.tokenizer\.chars\(text, opts\)' "$GRPO" help grpo.tokenizer
 says "help of everything names the modules" 0 '^  \.tokenizer ' "$GRPO" help grpo
+says "help of a variable of the environment" 0 '^GRPO_CPU=VALUE, a variable of the environment: kernels ' "$GRPO" help GRPO_CPU
+says "a GRPO_SHARE that is not there" 3 '^grpo: GRPO_SHARE=nowhere: no such directory; ' env GRPO_SHARE=nowhere "$GRPO" check good.lua
+says "a GRPO_SHARE without what belongs there" 3 '^grpo: GRPO_SHARE=\.: has no lua/grpo/meta/grpo\.lua; ' env GRPO_SHARE=. "$GRPO" init fresh
 says "help rewards: what a reward is" 0 'function\(text, row, c\)' "$GRPO" help rewards
 says "help of nothing known" 2 "unknown command or name 'runn', did you mean 'run'" "$GRPO" help runn
 mkdir here && cd here || exit 1

@@ -30,6 +30,15 @@ local function step_seconds(w, engine, ids, n, runs)
   return times, least
 end
 
+-- What is known from the times of a step: nothing where they are differences that drown in noise.
+local function speeds(times, cores, n, limit)
+  local t = statistics.median(times)
+  if times[1] <= 0 or cores <= 0 then return {} end
+  return { tokens_per_second = n / t, milliseconds_per_token = 1e3 * t, best_milliseconds = 1e3 * times[1],
+    worst_milliseconds = 1e3 * times[#times], core_milliseconds = 1e3 * cores, ratio = t / limit,
+    core_ratio = cores / limit }
+end
+
 -- Rows of one form of the weights.
 local function rows_of(w, config, probe, how, runs)
   local model = measure.model(config, how)
@@ -43,13 +52,11 @@ local function rows_of(w, config, probe, how, runs)
   for _, n in ipairs(w.sequences) do
     local others = measure.watch_others()
     local times, cores = step_seconds(w, engine, ids, n, runs)
-    local t = statistics.median(times)
     local limit = floor.decode(sizes, limits, n, w.prompt + w.new / 2)
-    rows[#rows + 1] = { compute = how.compute, weights = how.weights, sequences = n, tokens_per_second = n / t,
-      milliseconds_per_token = 1e3 * t, best_milliseconds = 1e3 * times[1],
-      worst_milliseconds = 1e3 * times[#times], core_milliseconds = 1e3 * cores,
-      floor_milliseconds = 1e3 * limit, ratio = t / limit, core_ratio = cores / limit,
-      others = others() }
+    local row = speeds(times, cores, n, limit)
+    row.compute, row.weights, row.sequences, row.others = how.compute, how.weights, n, others()
+    row.floor_milliseconds = 1e3 * limit
+    rows[#rows + 1] = row
   end
   for _, row in ipairs(rows) do row.peak_bytes = core.mem().peak_rss end
   return rows

@@ -81,15 +81,20 @@ function show.workload(r)
   out("")
 end
 
+-- A number in a column; a dash where nothing could be measured.
+local function cell(format, x)
+  return x and format:format(x) or "-"
+end
+
 function show.decode(r)
   out("%s (medians of %d; core: the ratio by core time)", r.title, r.runs)
   out("  %-8s %-8s %9s %10s %10s %16s %8s %8s %8s %7s", "products", "weights", "sequences", "tokens/s", "ms a step",
     "spread", "floor", "ratio", "core", "MiB")
   for _, row in ipairs(r.rows) do
-    out("  %-8s %-8s %9d %10.0f %10.2f %16s %8.2f %8.2f %8.2f %7d%s", row.compute, row.weights, row.sequences,
-      row.tokens_per_second, row.milliseconds_per_token,
-      ("%.2f-%.2f"):format(row.best_milliseconds, row.worst_milliseconds), row.floor_milliseconds, row.ratio,
-      row.core_ratio, row.peak_bytes >> 20, busy(row))
+    local spread = row.ratio and ("%.2f-%.2f"):format(row.best_milliseconds, row.worst_milliseconds) or "-"
+    out("  %-8s %-8s %9d %10s %10s %16s %8.2f %8s %8s %7d%s", row.compute, row.weights, row.sequences,
+      cell("%.0f", row.tokens_per_second), cell("%.2f", row.milliseconds_per_token), spread, row.floor_milliseconds,
+      cell("%.2f", row.ratio), cell("%.2f", row.core_ratio), row.peak_bytes >> 20, busy(row))
   end
   out("")
 end

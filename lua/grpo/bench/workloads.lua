@@ -19,7 +19,7 @@ workloads.list = {
     config = "configs/models/smollm2-135m.json", lora = lora, prompts = 2, group = 8, prompt = 128, new = 64 },
   { name = "W4", title = "half: Qwen2.5-0.5B's shape, LoRA of rank 8",
     config = "configs/models/qwen2.5-0.5b.json", lora = lora, prompts = 1, group = 8, prompt = 160, new = 32 },
-  { name = "smoke", title = "smoke: a step of next to nothing, for tests",
+  { name = "smoke", title = "a step of next to nothing, for tests",
     config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
       num_attention_heads = 2, num_key_value_heads = 1, max_position_embeddings = 64, tie_word_embeddings = true },
     vocab = 32, prompts = 2, group = 3, prompt = 5, new = 6, sft = { rows = 2, tokens = 8 } },

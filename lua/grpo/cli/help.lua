@@ -7,7 +7,8 @@ local help = {
   summary = "this list, or the help of one command, option or function",
   help = [[
 Shows the list of commands; the help of a COMMAND; or what is known of an option or a name of the Lua interface, as
-?NAME at a prompt does: grpo help train.lr, grpo help rewards, grpo help grpo.data.jsonl, grpo help Completion.]],
+?NAME at a prompt does: grpo help train.lr, grpo help rewards, grpo help grpo.data.jsonl, grpo help Completion;
+or a variable of the environment: grpo help GRPO_CPU.]],
   flags = {},
 }
 
@@ -18,7 +19,15 @@ local environment = {
   { "GRPO_SHARE", "where the files that come with grpo are, if not beside the program" },
   { "GRPO_LUA", "a directory whose Lua files win over those inside the program" },
   { "NO_COLOR", "no colours" },
+  { "TERM", "dumb: no colours and nothing that is drawn again" },
+  { "COLUMNS", "the width to print for, in place of the terminal's" },
 }
+
+local function variable(name)
+  for _, row in ipairs(environment) do
+    if row[1] == name then return ("%s=VALUE, a variable of the environment: %s"):format(row[1], row[2]) end
+  end
+end
 
 function help.overview()
   local cli = require "grpo.cli"
@@ -43,7 +52,8 @@ function help.run(o)
   elseif cli.command(name) then
     core.out(cli.help_text(name))
   else
-    local about = require("grpo.explain").find(name, { grpo = require "grpo", schedule = require "grpo.schedule" })
+    local about = variable(name)
+      or require("grpo.explain").find(name, { grpo = require "grpo", schedule = require "grpo.schedule" })
     if about then
       core.out(about .. "\n")
       return 0
