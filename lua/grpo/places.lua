@@ -79,4 +79,19 @@ function places.find(path, base)
   return place
 end
 
+-- What answered the model in the run that a path belongs to and does not where it is alone: a sentence, or nil.
+function places.alone(path)
+  path = of_run(path)
+  local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
+  local text = fs.exists(run .. "/run.json") and fs.read(run .. "/config.json")
+  local ok, config = pcall(core.json_decode, text or "{}")
+  local options, met = ok and type(config) == "table" and config.options, {}
+  for _, name in ipairs { "tools", "environment" } do
+    local option = type(options) == "table" and options[name]
+    if type(option) == "table" and option.value ~= nil then met[#met + 1] = name end
+  end
+  return met[1] and ("the run answered this model by its %s; here nothing does, and calls stay text"):format(
+    table.concat(met, " and "))
+end
+
 return places

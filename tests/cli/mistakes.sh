@@ -92,6 +92,8 @@ result "try it: as the program was called" "$(grep -qF "try it: $GRPO generate r
 result "a sample's line gives the step that replay wants" "$(grep -qF '  step 1 (3 in all), prompt: ' out || cat out)"
 says "replay: which steps there are" 2 'steps 3 to 14; step 1 of stage 2 is step 3' "$GRPO" replay good-001 1
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
+says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
+result "and has nothing to note of a run without tools" "$(grep note: out)"
 says "eval takes a run's name" 0 '^eval/accuracy' "$GRPO" eval good-001 --n 4
 says "a model that is not there, and a run of nearly that name" 3 "did you mean 'runs/good-001'" "$GRPO" generate god-001 '1+1='
 says "an option without its section" 2 "^grpo: command line: lr: unknown option, did you mean 'train.lr'\?" "$GRPO" check good.lua lr=1

@@ -3,6 +3,7 @@ local errors = require "grpo.errors"
 local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
 local loading = require "grpo.loading"
+local places = require "grpo.places"
 local streaming = require "grpo.streaming"
 
 local command = {
@@ -216,7 +217,8 @@ function command.run(o)
   if not o.words[1] then error(core.error("EARG", "chat: which model? usage: grpo " .. command.usage), 0) end
   flags.threads(o)
   if core.isatty(2) then core.err(("loading %s ...\n"):format(o.words[1])) end
-  local chat = make_chat(o)
+  local chat, alone = make_chat(o), places.alone(o.words[1])
+  if alone then core.err("note: " .. alone .. "\n") end
   chat:reset()
   if not chat.template then
     core.err("note: the model has no chat template: it continues what you write, and knows of nothing before\n")

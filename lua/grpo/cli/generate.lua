@@ -2,6 +2,7 @@ local core = require "grpo.core"
 local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
 local loading = require "grpo.loading"
+local places = require "grpo.places"
 
 local command = {
   usage = "generate MODEL PROMPT [--n N] [--max N] [--temperature T] [--top-p P] [--top-k K] [--seed S] "
@@ -35,6 +36,8 @@ function command.run(o)
     core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to read on: m:unmask samples "
       .. "from it\n")
   end
+  local alone = places.alone(path)
+  if alone then core.err("note: " .. alone .. "\n") end
   local list = model:generate(prompt, {
     max_new_tokens = flags.integer(o, "max", 1, 256), temperature = flags.number(o, "temperature", 1.0),
     top_p = flags.number(o, "top-p", 1.0), top_k = flags.integer(o, "top-k", 0, 0),
