@@ -38,15 +38,15 @@ static void close_quietly(int fd) {
 /* What a path names, where that is nothing to read from; NULL for a regular file. */
 static const char *odd_kind(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a named pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return S_ISREG(mode) ? NULL : "a device";
+  if (S_ISFIFO(mode)) return "a named pipe; name a regular file";
+  if (S_ISSOCK(mode)) return "a socket; name a regular file";
+  return S_ISREG(mode) ? NULL : "a device; name a regular file";
 }
 
 static Status refuse_odd(const char *path, mode_t mode) {
   const char *kind = odd_kind(mode);
   if (!kind) return GRPO_OK;
-  return fail(GRPO_ENOENT, "cannot read %s: it is %s; name a regular file", path, kind);
+  return fail(GRPO_ENOENT, "cannot read %s: it is %s", path, kind);
 }
 
 Status file_check_input(const char *path) {

@@ -108,7 +108,7 @@ says "a table as an error in a reward says where" 1 'rewards\.correct: nothing\.
   "$GRPO" run nothing.lua --quiet
 mkfifo pipe.lua pipe.json; mkdir folder.lua
 LIMIT=10 says "a pipe as a script" 3 '^grpo: cannot read pipe\.lua: it is a named pipe; name a regular file$' "$GRPO" check pipe.lua
-LIMIT=10 says "a directory as a script" 3 '^grpo: cannot read folder\.lua: it is a directory; ' "$GRPO" check folder.lua
+LIMIT=10 says "a directory as a script" 3 '^grpo: cannot read folder\.lua: it is a directory$' "$GRPO" check folder.lua
 LIMIT=10 says "a pipe as a module" 3 "^grpo: .*module 'pipe': cannot read \./pipe\.lua: it is a named pipe; " \
   "$GRPO" check <(echo 'require "pipe"'; cat good.lua)
 LIMIT=10 says "a pipe as a module of ours" 3 "module 'grpo.none': cannot read .*none\.lua: it is a named pipe; " \

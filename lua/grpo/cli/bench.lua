@@ -8,8 +8,8 @@ local workloads = require "grpo.bench.workloads"
 
 local command = {
   usage = "bench [--workload W1,W2,W3,W4,decode,matrices,kernels|smoke] [--compute f32|bf16|both] "
-    .. "[--sharing on|off|both] [--reuse on|off|both] [--base f32|bf16] [--weights f32,bf16,int8,nf4] [--runs N] [--threads N] [--check FILE] "
-    .. "[--write-expected FILE] [--json]",
+    .. "[--sharing on|off|both] [--reuse on|off|both] [--base f32|bf16] [--weights f32,bf16,int8,nf4] [--runs N] "
+    .. "[--threads N] [--check FILE] [--write-expected FILE] [--json]",
   words = 0,
   summary = "this machine's speed on fixed workloads, as a table",
   flags = { workload = "value", compute = "value", sharing = "value", reuse = "value", base = "value",
