@@ -28,7 +28,7 @@ says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
 says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
 result "nothing there is less than nothing" "$(grep -E ' -[0-9]' out)"
-for what in 'f32, reused: [0-9.]+ x the floor' 'f32, not shared: [0-9.]+ x the floor' 'bf16 +int8 +2 +[0-9]+' 'floor bf16 +[0-9.]+ ' 'rows +OpenBLAS +f32 +bf16 +int8'; do
+for what in 'f32, reused: [0-9.]+ x the floor' 'f32, not shared: [0-9.]+ x the floor' 'bf16 +int8 +2 +([0-9]+|-) ' 'floor bf16 +[0-9.]+ ' 'rows +OpenBLAS +f32 +bf16 +int8'; do
   result "bench shows: $what" "$(grep -qE "^  +$what" out || cat out)"
 done
 says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \

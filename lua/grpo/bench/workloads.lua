@@ -35,7 +35,7 @@ workloads.decode = {
 
 workloads.decode_smoke = {
   name = "decode", title = "decode: next to nothing", config = workloads.list[5].config, vocab = 32,
-  prompt = 2, new = 4, sequences = { 1, 2 },
+  prompt = 2, new = 32, sequences = { 1, 2 },
 }
 
 function workloads.find(name)
