@@ -23,10 +23,18 @@ function history.find(word, root)
     or ("; 'grpo runs%s' lists them"):format(root ~= "runs" and " --dir " .. root or ""))
 end
 
+-- A file of a run, open for reading.
+function history.reader(path)
+  local ok, message, code = fs.check_input(path)
+  local file = ok
+  if ok then file, message = io.open(path, "rb") end
+  return file or errors.raise_plain(code or "EIO", "%s", message)
+end
+
 -- Iterates over the rows of NAME.jsonl: number of the line, row.  A file that is not there has none.
 function history.rows(dir, name)
   local path = ("%s/%s.jsonl"):format(dir, name)
-  local file = io.open(path, "rb")
+  local file = fs.exists(path) and history.reader(path)
   local number = 0
   return function()
     local line = file and file:read("L")

@@ -72,6 +72,9 @@ static int fs_exists(lua_State *L) {
   return 1;
 }
 
+/* check_input(path): may it be read?  A pipe, which opening would wait for, may not. */
+static int fs_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
+
 static int fs_isdir(lua_State *L) {
   lua_pushboolean(L, file_is_dir(check_path(L, 1)));
   return 1;
@@ -222,16 +225,27 @@ static int descriptor_tostring(lua_State *L) {
 const luaL_Reg fs_functions[] = {{NULL, NULL}};
 
 void fs_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"append", fs_append},     {"checksum", fs_checksum},
-                                       {"crc32c", fs_crc32c},     {"exists", fs_exists},
-                                       {"isdir", fs_isdir},       {"link", fs_link},
-                                       {"list", fs_list},         {"lock", fs_lock},
-                                       {"mkdirs", fs_mkdirs},     {"mtime", fs_mtime},
-                                       {"read", fs_read},         {"readlink", fs_readlink},
-                                       {"realpath", fs_realpath}, {"remove_tree", fs_remove_tree},
-                                       {"rename", fs_rename},     {"size", fs_size},
-                                       {"sync_dir", fs_sync_dir}, {"truncate", fs_truncate},
-                                       {"write", fs_write},       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"append", fs_append},
+                                       {"check_input", fs_check_input},
+                                       {"checksum", fs_checksum},
+                                       {"crc32c", fs_crc32c},
+                                       {"exists", fs_exists},
+                                       {"isdir", fs_isdir},
+                                       {"link", fs_link},
+                                       {"list", fs_list},
+                                       {"lock", fs_lock},
+                                       {"mkdirs", fs_mkdirs},
+                                       {"mtime", fs_mtime},
+                                       {"read", fs_read},
+                                       {"readlink", fs_readlink},
+                                       {"realpath", fs_realpath},
+                                       {"remove_tree", fs_remove_tree},
+                                       {"rename", fs_rename},
+                                       {"size", fs_size},
+                                       {"sync_dir", fs_sync_dir},
+                                       {"truncate", fs_truncate},
+                                       {"write", fs_write},
+                                       {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", descriptor_close},
                                   {"__close", descriptor_close},
                                   {"__tostring", descriptor_tostring},

@@ -74,7 +74,10 @@ fails "logs: no such run" 3 'nope: no such run; .*' logs nope
 fails "logs: a number that is none" 2 "--lines: got 'x', want a whole number, 0 or more" logs -n x whole/exp-001
 fails "an unknown letter" 2 "logs: unknown flag -x; see 'grpo help logs'" logs -x whole/exp-001
 rm whole/exp-001/output.log
-fails "logs: a run without its output" 3 'logs: .*output\.log.*' logs whole/exp-001
+fails "logs: a run without its output" 3 'cannot open whole/exp-001/output\.log: .*' logs whole/exp-001
+mkfifo whole/exp-001/output.log
+fails "logs: a pipe in its place" 3 'cannot read whole/exp-001/output\.log: it is a named pipe; .*' logs whole/exp-001
+rm whole/exp-001/output.log
 printf 'stage\n\033[31mred\nhalf' >whole/exp-001/output.log
 result "logs shows no control characters, and a last line cut short" "$(diff <(printf 'stage\n\\x1b[31mred\nhalf\n') <("$GRPO" logs whole/exp-001))"
 finish

@@ -132,6 +132,9 @@ refused 'an unknown flag' 2 "run: unknown flag --stepz, did you mean '--steps'\?
 refused 'a flag without its value' 2 "run: --steps wants a value; see 'grpo help run'" run good.lua --steps
 refused 'a flag with a bad value' 2 "--steps: got 'few', want a whole number, 1 or more" run good.lua --steps few
 refused 'an unknown command' 2 "unknown command 'rnu', did you mean 'run'\?; see 'grpo help'" "$GRPO" rnu
+refused 'a flag with nothing for a value' 2 "run: --dir: its value is empty; see 'grpo help run'" run good.lua --dir ''
+refused 'no run to resume' 2 "run: --resume: its value is empty; see 'grpo help run'" run --resume=
+refused 'an empty first word' 2 "run: its first word is empty; see 'grpo help run'" run ''
 refused 'a word too many' 2 "check: 'x' is one word too many; see 'grpo help check'" "$GRPO" check good.lua x
 refused 'no script' 2 'run: which script\? usage: grpo run SCRIPT.*' run
 

@@ -34,7 +34,7 @@ result "a step is sampled again, from a checkpoint, the same" \
 # refused NAME STATUS TEXT WORDS... : one line on stderr that holds TEXT
 refused() {
   local name=$1 want=$2 text=$3 status; shift 3
-  "$GRPO" "$@" >out 2>err; status=$?
+  timeout 60 "$GRPO" "$@" >out 2>err; status=$?
   result "$name" "$([ $status = "$want" ] && [ "$(wc -l <err)" = 1 ] && grep -qF -- "$text" err || { echo "status $status"; cat out err; })"
 }
 echo 'return 5' >five.lua
@@ -67,6 +67,8 @@ cp -r $run cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/me
 result "a run cut short is reported" "$([ -s cut/report.html ] && [ ! -s err ] || cat err)"
 cp -r $run damaged && sed -i '3s/.*/not json/' damaged/metrics.jsonl
 refused "a damaged line is named" 3 "damaged/metrics.jsonl:3: not a JSON object" report damaged
+rm damaged/metrics.jsonl && mkfifo damaged/metrics.jsonl
+refused "a pipe in the place of the metrics" 3 "cannot read damaged/metrics.jsonl: it is a named pipe" report damaged
 cp -r $run empty && rm -f empty/*.jsonl
 "$GRPO" report empty >/dev/null 2>err
 result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || cat err)"

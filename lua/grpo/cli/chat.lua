@@ -11,7 +11,7 @@ local command = {
     .. "[--quantize nf4|int8] [--compute f32|bf16] [--base DIR] [--threads N]",
   words = 1,
   summary = "talk to a model, a run, a checkpoint or an adapter",
-  flags = { system = "value", max = "value", temperature = "value", ["top-p"] = "value", ["top-k"] = "value",
+  flags = { system = "text", max = "value", temperature = "value", ["top-p"] = "value", ["top-k"] = "value",
     ["min-p"] = "value", seed = "value", quantize = "value", compute = "value", base = "value", threads = "value" },
   help = [[
 MODEL is a model directory, a run directory (its newest checkpoint), a checkpoint, an adapter or a .gguf file.

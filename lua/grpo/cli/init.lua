@@ -1,8 +1,9 @@
 -- The program: finds the command, parses its words, turns errors into one line and an exit status.
 --
 -- A command is a module grpo.cli.NAME:
---   { summary=, usage=, help=, words = how many at most, flags = { NAME = "value"|"flag" }, run = function(o),
+--   { summary=, usage=, help=, words = how many at most, flags = { NAME = kind }, run = function(o),
 --     short = { LETTER = NAME of a flag } }
+-- A flag's kind: "flag" (no value), "value", "text" (a value that may be empty), "optional" (--NAME or --NAME=VALUE).
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
@@ -74,14 +75,19 @@ local function parse(command, words)
           or near and (", did you mean '%s'?"):format(near) or "")
       end
       if kind == "flag" and has_value then return nil, ("--%s takes no value"):format(name) end
-      if kind == "value" and not has_value then
+      if (kind == "value" or kind == "text") and not has_value then
         i = i + 1
         value = words[i]
         if not value then return nil, ("--%s wants a value"):format(name) end
       end
+      if value == "" and (kind == "value" or kind == "optional" and has_value) then
+        return nil, ("--%s: its value is empty"):format(name)
+      end
       o.flags[name] = (kind == "flag" or (kind == "optional" and not has_value)) and true or value
     elseif command.overrides and word:find("^[%a_][%w_.]*=") and #o.words > 0 then
       o.overrides[#o.overrides + 1] = word
+    elseif word == "" and #o.words == 0 then
+      return nil, "its first word is empty"
     else
       o.words[#o.words + 1] = word
     end

@@ -57,9 +57,7 @@ function command.run(o)
   if not o.words[1] then error(core.error("EARG", "logs: which run? usage: grpo " .. command.usage), 0) end
   local count = flags.integer(o, "lines", 0)
   local run = history.open(o.words[1], o.flags.dir)
-  local path = run.dir .. "/output.log"
-  local file, message = io.open(path, "rb")
-  if not file then error(core.error("ENOENT", ("logs: %s"):format(message)), 0) end
+  local file = history.reader(run.dir .. "/output.log")
   if o.flags.follow then core.signals_install() end
   local text = file:read("a")
   local whole = text:match("^.*\n") or ""

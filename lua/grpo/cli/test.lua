@@ -4,7 +4,7 @@ local flags = require "grpo.cli.flags"
 local command = {
   usage = "test [FILE|DIR ...] [--filter TEXT] [--tap] [--junit OUT] | test --record RUN [--n N] | test --fuzz SCRIPT",
   summary = "run reward tests (files NAME_test.lua)",
-  flags = { filter = "value", tap = "flag", junit = "value", record = "value", n = "value", fuzz = "value" },
+  flags = { filter = "text", tap = "flag", junit = "value", record = "value", n = "value", fuzz = "value" },
   help = [[
 Runs every *_test.lua below the given files and directories (default: rewards/ if it is there, else
 the current directory), written with describe, it and assert as in busted.  --filter keeps tests whose
