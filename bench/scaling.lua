@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local floor = require "grpo.bench.floor"
 local measure = require "grpo.bench.measure"
+local statistics = require "grpo.statistics"
 local workloads = require "grpo.bench.workloads"
 
 local env = os.getenv
@@ -48,6 +49,22 @@ local function least(runs, fn)
   return cpu, clock
 end
 
+-- The same of one decoding step, the median of steps: from a token of the first completion to its next.  The difference
+-- of two rollouts would be that of two large numbers where the prompt is long.
+local function decoding_step(model, c, prompts, runs)
+  local cpu, clock = {}, {}
+  for run = 1, runs do
+    local c0, t0
+    model:generate(prompts, { n = c.group, seed = run, max_new_tokens = c.new, on_token = function(_, index)
+      if index > 1 then return end
+      local c1, t1 = os.clock(), core.clock()
+      if c0 then cpu[#cpu + 1], clock[#clock + 1] = c1 - c0, t1 - t0 end
+      c0, t0 = c1, t1
+    end })
+  end
+  return statistics.median(cpu), statistics.median(clock)
+end
+
 -- c: { prompts =, group =, prompt =, new = }, and what config_of reads.  Returns seconds, { update =, step = of
 -- decoding, update_clock =, step_clock = }, and what the arithmetic of both takes; reading the weights is left out of
 -- decoding, as these are small enough for a cache.
@@ -57,21 +74,14 @@ local function run(c, runs)
   local engine <close> = core.engine { model = model, prompts_per_step = c.prompts, group_size = c.group,
     max_prompt_tokens = c.prompt, max_new_tokens = c.new, optimizer = {}, reuse_rollout = false }
   local prompts, n = prompts_of(c), c.prompts * c.group
-  local function roll(new)
-    return engine:rollout { prompts = prompts, n = c.group, seed = 1, sampling = { max_new_tokens = new } }
-  end
-  local batch = roll(c.new)
+  local batch = engine:rollout { prompts = prompts, n = c.group, seed = 1 }
   local advantages = {}
   for i = 1, n do advantages[i] = i % 2 == 0 and 1.0 or -1.0 end
   local function update(i) engine:update(batch, { advantages = advantages, lr = 0.0, step = i }) end
   update(0)
   local t = {}
   t.update, t.update_clock = least(runs, update)
-  if c.decode then
-    local all, all_clock = least(runs, function() roll(c.new) end)
-    local one, one_clock = least(runs, function() roll(1) end)
-    t.step, t.step_clock = (all - one) / (c.new - 1), (all_clock - one_clock) / (c.new - 1)
-  end
+  if c.decode then t.step, t.step_clock = decoding_step(model, c, prompts, runs) end
   local sizes = workloads.sizes(config)
   local f = floor.of(c, sizes, rates, true)
   local free = { product = rates.product, read = math.huge, body_bytes = 0, head_bytes = 0, kv_bytes = 0 }
