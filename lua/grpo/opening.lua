@@ -78,10 +78,9 @@ local function open_run(env, dir, from, o)
   return about .. "; nothing is written there"
 end
 
--- Puts exp, tr, m and tok into env, as far as there are; returns a line about it, or nil.
+-- Puts exp, tr, m and tok of the first word into env, as far as there are; returns a line about it.
 function opening.open(env, o)
   local what = o.words[1]
-  if not what then return nil end
   if core.isatty(2) then core.err(("loading %s ...\n"):format(what)) end
   o.flags.compute = flags.choice(o, "compute", "f32", "bf16", "auto")
   if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end

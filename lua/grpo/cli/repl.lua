@@ -1,8 +1,6 @@
-local complete = require "grpo.complete"
 local core = require "grpo.core"
 local display = require "grpo.display"
 local flags = require "grpo.cli.flags"
-local opening = require "grpo.opening"
 local session = require "grpo.session"
 
 local command = {
@@ -43,7 +41,7 @@ local function interactive(env, about)
   local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call }
   edit.open(function(line)
     local before = pending and pending .. "\n" or ""
-    local first, list = complete.at(before .. line, env)
+    local first, list = require("grpo.complete").at(before .. line, env)
     return first - #before, list
   end)
   while not prompt.done do
@@ -63,7 +61,7 @@ end
 function command.run(o)
   local env = setmetatable({ grpo = require "grpo", schedule = require "grpo.schedule" }, { __index = _G })
   flags.threads(o)
-  local about = opening.open(env, o)
+  local about = o.words[1] and require("grpo.opening").open(env, o)
   if core.isatty(0) then
     interactive(env, about)
     return 0

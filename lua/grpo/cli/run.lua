@@ -165,7 +165,6 @@ local signal_status = { INT = 130, TERM = 143 }
 
 -- The trainer of what the words ask for, its directory made; or nil and the directory of a run that is finished.
 local function prepare(o, background_of)
-  local train = require "grpo.train"
   local root = o.flags.dir or "runs"
   local limit, threads = flags.integer(o, "steps", 1), flags.threads(o)
   local view = require("grpo.display").new { quiet = o.flags.quiet, background = background_of }
@@ -177,7 +176,7 @@ local function prepare(o, background_of)
     e.config.threads = threads
     for _, stage in ipairs(e.stages) do stage.config.threads = threads end
   end
-  local tr = train.new(e, options)
+  local tr = require("grpo.train").new(e, options) -- most of our modules: the script's first line need not wait
   if not directory then
     require("grpo.preflight").run(tr)
     directory = options.create(tr)
