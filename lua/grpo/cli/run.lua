@@ -167,11 +167,11 @@ local signal_status = { INT = 130, TERM = 143 }
 local function prepare(o, background_of)
   local root = o.flags.dir or "runs"
   local limit, threads = flags.integer(o, "steps", 1), flags.threads(o)
-  local view = require("grpo.display").new { quiet = o.flags.quiet, background = background_of }
-  local options = { view = view }
-  local e, directory
+  local options, e, directory = {}, nil, nil
   if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
   if not e then return nil, directory end
+  local view = require("grpo.display").new { quiet = o.flags.quiet, background = background_of }
+  options.view = view
   if threads then
     e.config.threads = threads
     for _, stage in ipairs(e.stages) do stage.config.threads = threads end
