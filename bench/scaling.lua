@@ -50,7 +50,7 @@ local function least(runs, fn)
 end
 
 -- The same of one decoding step, the median of steps: from a token of the first completion to its next.  The difference
--- of two rollouts would be that of two large numbers where the prompt is long.
+-- of two rollouts would be that of two large numbers where the prompt is long.  Up to 64 sequences go side by side.
 local function decoding_step(model, c, prompts, runs)
   local cpu, clock = {}, {}
   for run = 1, runs do

@@ -64,9 +64,11 @@ end
 -- { dir=, name=, state=, step=, ..., info = run.json, options = { [path] = { value=, origin= } }, env=, notes = lines }
 function history.open(word, root)
   local dir = history.find(word, root)
-  local run = rundir.describe(dir)
-  if not run or not run.state then errors.raise_plain("EFORMAT", "%s/run.json: cannot be read", dir) end
-  run.info = rundir.read_json(dir .. "/run.json")
+  local info, run = rundir.read_json(dir .. "/run.json"), rundir.describe(dir)
+  if not run or not run.state then
+    errors.raise_plain("EFORMAT", "%s/run.json: cannot be read: it says no state; the file is damaged", dir)
+  end
+  run.info = info
   local config = rundir.read_json(dir .. "/config.json")
   run.options, run.env = config and config.options or {}, rundir.read_json(dir .. "/env.json") or {}
   run.notes = {}

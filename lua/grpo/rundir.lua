@@ -26,9 +26,10 @@ local function write_json(path, value)
   must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))
 end
 
+-- What is there but cannot be read is an error, what is not there nil.
 local function read_json(path)
-  local text, message, code = fs.read(path)
-  if not text then return nil, message, code end
+  if not fs.exists(path) then return nil, path .. ": no such file", "ENOENT" end
+  local text = must(fs.read(path))
   return core.json_decode(text, path)
 end
 

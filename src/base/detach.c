@@ -46,6 +46,7 @@ Status detach_fork(Detached *d) {
 }
 
 Status detach_ready(Detached *d, const char *log, const char *line) {
+  try(file_check_output(log));
   const int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
   if (fd < 0) return system_error(log);
   dup2(fd, STDOUT_FILENO);

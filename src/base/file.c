@@ -43,16 +43,21 @@ static const char *odd_kind(mode_t mode) {
   return S_ISREG(mode) ? NULL : "a device; name a regular file";
 }
 
-static Status refuse_odd(const char *path, mode_t mode) {
+static Status refuse_odd(const char *verb, const char *path, mode_t mode) {
   const char *kind = odd_kind(mode);
   if (!kind) return GRPO_OK;
-  return fail(GRPO_ENOENT, "cannot read %s: it is %s", path, kind);
+  return fail(GRPO_ENOENT, "cannot %s %s: it is %s", verb, path, kind);
 }
 
 Status file_check_input(const char *path) {
   struct stat st;
   if (stat(path, &st) != 0) return system_failed("open", path, errno);
-  return refuse_odd(path, st.st_mode);
+  return refuse_odd("read", path, st.st_mode);
+}
+
+Status file_check_output(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 ? refuse_odd("write to", path, st.st_mode) : GRPO_OK;
 }
 
 /* What whoever started the program opened for it: /dev/stdin and bash's <(...) may be pipes. */
@@ -70,7 +75,7 @@ static Status open_input(const char *path, bool stream, int *fd, struct stat *st
   if (*fd < 0) return system_failed("open", path, errno);
   const Status s = fstat(*fd, st) != 0 ? system_failed("open", path, errno)
                    : any               ? GRPO_OK
-                                       : refuse_odd(path, st->st_mode);
+                                       : refuse_odd("read", path, st->st_mode);
   if (s != GRPO_OK) close(*fd);
   return s;
 }

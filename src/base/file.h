@@ -23,6 +23,8 @@ typedef struct FileMap {
  * device is ENOENT, as what is missing.  Only file_read() also takes pipes, by the names of what the
  * program was started with: /dev/stdin, /dev/fd/N. */
 Status file_check_input(const char *path);
+/* The same of what is written to where it is: a regular file, or nothing yet. */
+Status file_check_output(const char *path);
 Status file_map(const char *path, FileMap *out);
 void file_unmap(FileMap *m);
 /* The bytes at .. at + n - 1 will not be needed soon: their pages need not stay in memory. */

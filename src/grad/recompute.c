@@ -19,6 +19,17 @@ static Status check_shape(const Tensor *x, const Tensor *y) {
 }
 
 /* The second forward starts from a leaf that stands for x and shares its gradient. */
+static Status run_again(const Recompute *r, const Node *nd) {
+  const int first = r->tape->n;
+  Tensor *x = nd->in[0], *y, leaf = *x;
+  leaf.grad_lent = false; /* x keeps its buffer */
+  try(r->fn(r->user, r->tape, &leaf, &y));
+  try(check_shape(x, y));
+  if (y->needs_grad) try(tape_backward_since(r->tape, first, y, nd->out->grad));
+  x->grad_live = leaf.grad_live;
+  return GRPO_OK;
+}
+
 static Status backward(const Ctx *cx, Node *nd) {
   (void)cx;
   const Recompute *r = nd->attr.p;
@@ -27,17 +38,12 @@ static Status backward(const Ctx *cx, Node *nd) {
   const ArenaMark mark = arena_mark(&t->arena);
   real *const passing = t->passing;
   const size_t passing_n = t->passing_n;
-  Tensor *x = nd->in[0], *y, leaf = *x;
-  leaf.grad_lent = false; /* x keeps its buffer */
-  try(r->fn(r->user, t, &leaf, &y));
-  try(check_shape(x, y));
-  if (y->needs_grad) try(tape_backward_since(t, first, y, nd->out->grad));
-  x->grad_live = leaf.grad_live;
+  const Status s = run_again(r, nd);
   t->n = first;
   t->passing = passing;
   t->passing_n = passing_n;
   arena_release(&t->arena, mark);
-  return GRPO_OK;
+  return s;
 }
 
 static const OpDef op_recompute = {.name = "recompute", .nin = 1, .backward = backward};

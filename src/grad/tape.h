@@ -79,7 +79,8 @@ Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out);
 Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
 /* For a result that is cheaper to make twice than to keep: the next that passes may take its memory.
  * Only linear and lora_linear take it, and make it again in backward where a weight's gradient needs
- * it.  The operation keeps nothing for backward, which does not read the result. */
+ * it.  The operation keeps nothing for backward, which does not read the result.  The memory is taken
+ * from the tape's arena by the first: who releases the arena to a mark before that uses tape_apply(). */
 Status tape_apply_passing(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
 /* The result, of the same size, takes the place of input `over`, which nobody reads any more: neither
  * backward of what made it nor of this operation, which works in place. */

@@ -173,6 +173,8 @@ static int descriptor_close(lua_State *L) {
 
 static int fs_append(lua_State *L) {
   const char *path = check_path(L, 1);
+  const Status s = file_check_output(path);
+  if (s) return push_failure(L, s);
   if (push_descriptor(L, WRITER_TYPE, path, O_WRONLY | O_APPEND | O_CREAT) < 0)
     return push_failure(L, system_failure(path));
   return 1;

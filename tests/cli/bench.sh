@@ -70,6 +70,8 @@ if command -v python3 >/dev/null; then
   helps compare "$bench/peers/compare"
   refuses "compare: an unknown workload" "compare: --workloads: got 'W9', want some of W1, " "$bench/peers/compare" --workloads W9
   refuses "compare: an unknown dtype" "compare: --dtypes: got 'f64', want some of f32, bf16" "$bench/peers/compare" --dtypes f64
+  refuses "compare: no rounds" "compare: --runs, --rounds and --threads: want 1 or more" "$bench/peers/compare" --rounds 0
+  refuses "compare: no such program" "compare: --python: /nope/python: no such program" "$bench/peers/compare" --python /nope/python
   refuses "compare: an unknown setting" "compare: --settings: got 'x', want some of " "$bench/peers/compare" --settings x
   "$bench/peers/compare" --workloads smoke --dtypes f32 --rounds 1 --runs 1 --python false --no-reuse >out 2>err </dev/null
   status=$?

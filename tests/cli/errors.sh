@@ -38,7 +38,9 @@ table() {
 
 refused "bench: an unknown workload" 2 "--workload: got 'W9', want some of W1, .*" "$GRPO" bench --workload W9
 refused "bench: an unknown form of weights" 2 "--weights: got 'f64', want some of f32, bf16, int8, nf4" "$GRPO" bench --weights f64
-refused "bench: nothing to measure" 2 "--workload: got nothing, want some of W1, .*" "$GRPO" bench --workload ,
+refused "bench: nothing to measure" 2 "--workload: got '', want some of W1, .*; or smoke" "$GRPO" bench --workload ,
+refused "bench: nothing between two commas" 2 "--weights: got '', want some of f32, .*" "$GRPO" bench --weights f32,,bf16
+refused "bench: no directory to write to" 3 "--write-expected: no/x\.json: there is no directory no" "$GRPO" bench --write-expected no/x.json
 refused "bench: compute is a word" 2 "--compute: got 'f64', want f32, bf16 or both" "$GRPO" bench --compute f64
 refused "bench: reuse is a word" 2 "--reuse: got 'maybe', want on, off or both" "$GRPO" bench --reuse maybe
 refused "bench: base is a word" 2 "--base: got 'int8', want f32 or bf16" "$GRPO" bench --base int8
@@ -232,6 +234,9 @@ echo 'grpo.model.new("latent.json", { tokenizer = grpo.tokenizer.bytes() }):save
 refused 'an adapter on a weight that is used head by head' 2 ".*kv_b_proj is not supported: latent attention .*" \
   run good.lua model.path=latent 'model.lora.targets=["kv_b_proj"]'
 "$GRPO" run --quiet --dir made good.lua --steps 1 >/dev/null 2>&1
+cp -r made/good-002 made/pipe && rm -f made/pipe/metrics.jsonl && mkfifo made/pipe/metrics.jsonl
+refused 'a pipe that a resumed run would write to' 3 'cannot write to made/pipe/metrics\.jsonl: it is a named pipe; .*' \
+  timeout -s KILL 60 "$GRPO" run --quiet --resume=made/pipe
 printf 'x' | dd of=made/good-002/checkpoints/step-000001/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 refused 'a corrupt checkpoint on resume' 3 '.*made/good-002.*checkpoint.*' "$GRPO" run --quiet --resume=made/good-002
 refused 'a run that is not there' 3 '.*made/good-077: not a run directory: .*' "$GRPO" run --quiet --resume=made/good-077

@@ -69,6 +69,8 @@ cp -r $run damaged && sed -i '3s/.*/not json/' damaged/metrics.jsonl
 refused "a damaged line is named" 3 "damaged/metrics.jsonl:3: not a JSON object" report damaged
 rm damaged/metrics.jsonl && mkfifo damaged/metrics.jsonl
 refused "a pipe in the place of the metrics" 3 "cannot read damaged/metrics.jsonl: it is a named pipe" report damaged
+rm damaged/metrics.jsonl damaged/config.json && mkdir damaged/config.json
+refused "a directory in the place of the options" 3 "cannot read damaged/config.json: it is a directory" diff $run damaged
 cp -r $run empty && rm -f empty/*.jsonl
 "$GRPO" report empty >/dev/null 2>err
 result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || cat err)"

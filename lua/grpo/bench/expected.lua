@@ -60,6 +60,15 @@ function expected.compare(report, known)
 end
 
 -- Puts what was measured into the file; the rest of it stays.
+-- Raises now what would be found after minutes of measuring.
+function expected.check_place(path)
+  local folder = path:match("^(.*)/[^/]*$")
+  if folder and folder ~= "" and not core.fs.isdir(folder) then
+    error(core.error("ENOENT", ("--write-expected: %s: there is no directory %s"):format(path, folder)), 0)
+  end
+  if core.fs.exists(path) then expected.read(path) end
+end
+
 function expected.write(path, report)
   local known = core.fs.exists(path) and expected.read(path) or { tolerance = 0.25 }
   local kernels = known[report.machine.kernels] or {}

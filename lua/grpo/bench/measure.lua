@@ -50,12 +50,13 @@ local function busy_seconds()
   return user and (user + nice + system + irq + soft + steal) / 100
 end
 
--- A function that says how many cores other processes have used on average since now; nil: unknown.
+-- A function that says how many cores other processes have used on average since now; nil: unknown, as for less than
+-- a tenth of a second, of which the system's ticks say too little.
 function measure.watch_others()
   local busy, own, started = busy_seconds(), os.clock(), core.clock()
   return function()
     local now = busy_seconds()
-    if not now or not busy then return nil end
+    if not now or not busy or core.clock() - started < 0.1 then return nil end
     return math.max(0.0, (now - busy - (os.clock() - own)) / (core.clock() - started))
   end
 end

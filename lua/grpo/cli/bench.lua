@@ -45,22 +45,23 @@ local function misuse(format, ...)
   error(core.error("EARG", format:format(...)), 0)
 end
 
--- The words of --NAME between commas, each one of `known`.
-local function list_of(o, name, known, default)
+-- The words of --NAME between commas, each one of `known`; also: what else may be said alone.
+local function list_of(o, name, known, default, also)
   local list = {}
-  for word in (o.flags[name] or default):gmatch("[^,]+") do
+  for word in (o.flags[name] or default):gmatch("[^,]*") do
     local found = false
     for _, k in ipairs(known) do found = found or k == word end
-    if not found then misuse("--%s: got '%s', want some of %s", name, word, table.concat(known, ", ")) end
+    if not found then
+      misuse("--%s: got '%s', want some of %s%s", name, word, table.concat(known, ", "), also or "")
+    end
     list[#list + 1] = word
   end
-  if #list == 0 then misuse("--%s: got nothing, want some of %s", name, table.concat(known, ", ")) end
   return list
 end
 
 local function chosen(o)
   if o.flags.workload == "smoke" then return { "smoke" } end
-  return list_of(o, "workload", everything, table.concat(everything, ","))
+  return list_of(o, "workload", everything, table.concat(everything, ","), "; or smoke")
 end
 
 -- The value that --NAME's word stands for.
@@ -118,6 +119,7 @@ end
 function command.run(o)
   local names, how = chosen(o), options(o)
   local known = o.flags.check and expected.read(o.flags.check)
+  if o.flags["write-expected"] then expected.check_place(o.flags["write-expected"]) end
   local function display(table_of, what)
     if not o.flags.json then show[table_of](what) end
   end
