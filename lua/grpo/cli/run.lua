@@ -167,7 +167,8 @@ local signal_status = { INT = 130, TERM = 143 }
 local function prepare(o, background_of)
   local root = o.flags.dir or "runs"
   local limit, threads = flags.integer(o, "steps", 1), flags.threads(o)
-  local options, e, directory = {}, nil, nil
+  local options = {}
+  local e, directory
   if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
   if not e then return nil, directory end
   local view = require("grpo.display").new { quiet = o.flags.quiet, background = background_of }
