@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 static Status system_error(const char *what) {
   return fail(GRPO_EIO, "%s: %s", what, strerror(errno));
 }
