@@ -1,6 +1,8 @@
 -- The model card, README.md: what the model is, how it was trained, what it measured.  It names no path of the machine.
 
 local core = require "grpo.core"
+local history = require "grpo.history"
+local rundir = require "grpo.rundir"
 local sorted_pairs = require "grpo.sorted"
 local steps = require "grpo.steps"
 
@@ -96,24 +98,13 @@ local function stage_lines(stage, lines)
   lines[#lines + 1] = ""
 end
 
--- The rows of a log, the last one that is whole.
-local function last_row(path)
-  local last
-  for line in (fs.read(path) or ""):gmatch("([^\n]+)\n") do
-    local ok, row = pcall(core.json_decode, line)
-    if ok then last = row end
-  end
-  return last
-end
-
 local function metric_lines(run, step, lines)
   local report
-  for line in (fs.read(run .. "/eval.jsonl") or ""):gmatch("([^\n]+)\n") do
-    local ok, row = pcall(core.json_decode, line)
-    if ok and (not step or (row.step or 0) <= step) then report = row end
+  for _, row in history.rows(run, "eval") do
+    if not step or row.step <= step then report = row end
   end
   if report then
-    lines[#lines + 1] = ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0, report.step or 0)
+    lines[#lines + 1] = ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0, report.step)
     lines[#lines + 1] = ""
     lines[#lines + 1] = "| metric | value |"
     lines[#lines + 1] = "|---|---|"
@@ -124,8 +115,9 @@ local function metric_lines(run, step, lines)
     end
     lines[#lines + 1] = ""
   end
-  local row = last_row(run .. "/metrics.jsonl")
-  if row and row.reward then
+  local row
+  for _, one in history.rows(run, "metrics") do row = one end
+  if row and type(row.reward) == "number" then
     lines[#lines + 1] = ("Mean reward of the last training step (%d): %.4f."):format(row.step, row.reward)
     lines[#lines + 1] = ""
   end
@@ -153,7 +145,7 @@ function card.text(o)
   local lines = front_matter(o, base)
   lines[#lines + 1] = "# " .. o.name
   lines[#lines + 1] = ""
-  local config = o.run and read_json(o.run .. "/config.json")
+  local config = o.run and rundir.read(o.run, "config")
   local made = config and (base and ("Trained from `%s`"):format(base) or "Trained from random weights")
     or base and ("Made from `%s`"):format(base) or "A language model, written"
   lines[#lines + 1] = ("%s with grpo %s%s."):format(made, core.version().version,

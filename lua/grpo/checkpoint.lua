@@ -8,6 +8,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.errors"
+local record = require "grpo.record"
 
 local fs = core.fs
 local checkpoint = {}
@@ -131,12 +132,8 @@ end
 -- Counters and tr.state of a checkpoint.
 function checkpoint.read(dir)
   core.checkpoint_verify(dir)
-  local text, message, code = fs.read(dir .. "/trainer.json")
-  if not text then errors.raise_plain(code or "ENOENT", "%s: not a checkpoint: %s", dir, message) end
-  local counters = core.json_decode(text, dir .. "/trainer.json")
-  if counters.format ~= 1 then
-    errors.raise_plain("EFORMAT", "%s: checkpoint format %s, this version reads 1", dir, tostring(counters.format))
-  end
+  local counters, message, code = record.read(dir .. "/trainer.json", record.shapes.trainer)
+  if not counters then errors.raise_plain(code, "%s: not a checkpoint: %s", dir, message) end
   local state = fs.read(dir .. "/state.bin")
   counters.state = state and core.state_decode(state) or {}
   return counters

@@ -23,7 +23,7 @@ function display.turns_text(row)
     lines[i] = ("%s> %s"):format(part.role, (display.clean(part.text):gsub("\n", "\n  ")))
   end
   if row.environment then
-    lines[#lines + 1] = ("environment> reward %s, %s after %d turns"):format(row.environment.reward
+    lines[#lines + 1] = ("environment> reward %s, %s after %d turns"):format(type(row.environment.reward) == "number"
       and ("%.4g"):format(row.environment.reward) or "none", row.environment.done and "done" or "not done",
       row.environment.turns)
   end

@@ -11,6 +11,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local live = require "grpo.live"
+local record = require "grpo.record"
 
 local fs = core.fs
 local events = {}
@@ -69,25 +70,37 @@ end
 
 -- ---- the file ---------------------------------------------------------------------------
 
+-- { { event, its line }, ... } of the file, which need not be there.
+local function read(path)
+  local list, number = {}, 0
+  local text, message, code = fs.read(path)
+  if not text and fs.exists(path) then errors.raise_plain(code, "%s", message) end
+  for line in (text or ""):gmatch("([^\n]*)\n?") do
+    number = number + 1
+    if line ~= "" then
+      local place = ("%s:%d"):format(path, number)
+      local e = record.check(record.shapes.events, core.json_decode(line, place), place)
+      if not apply[e.kind] then
+        errors.raise_plain("EFORMAT", "%s: an event of kind '%s', which this version does not know", place, e.kind)
+      end
+      list[#list + 1] = { record.check(record.events[e.kind], e, place), line }
+    end
+  end
+  return list
+end
+
 -- Reads the events of a run that goes on.
 function events.load(tr)
   tr.events = {}
-  for line in (fs.read(path_of(tr)) or ""):gmatch("[^\n]+") do
-    local e = core.json_decode(line, path_of(tr))
-    if not apply[e.kind] then
-      errors.raise_plain("EFORMAT", "%s: an event of kind '%s', which this version does not know", path_of(tr),
-        tostring(e.kind))
-    end
-    tr.events[#tr.events + 1] = e
-  end
+  for i, one in ipairs(read(path_of(tr))) do tr.events[i] = one[1] end
 end
 
 -- A run goes on at `step` of `stage` with the script at `path` and its modules as they are now: that is a reload, and
 -- the recorded ones from there on are left out.
 function events.take_files(directory, step, stage, path)
   local file, kept = directory.dir .. "/events.jsonl", {}
-  for line in (fs.read(file) or ""):gmatch("[^\n]+") do
-    local e = core.json_decode(line, file)
+  for _, one in ipairs(read(file)) do
+    local e, line = one[1], one[2]
     if e.kind ~= "reload" or e.step < step then kept[#kept + 1] = line .. "\n" end
   end
   local source = directory:save_reload(path)

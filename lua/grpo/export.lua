@@ -7,6 +7,7 @@ local errors = require "grpo.errors"
 local loading = require "grpo.loading"
 local places = require "grpo.places"
 local json = require "grpo.jinja.json"
+local rundir = require "grpo.rundir"
 local values = require "grpo.jinja.values"
 
 local fs = core.fs
@@ -34,7 +35,8 @@ end
 
 -- An option of the run's last stage.
 local function option_of(run, path)
-  local stages = run and read_json(run .. "/config.json").stages or {}
+  local config = run and rundir.read(run, "config")
+  local stages = config and config.stages or {}
   local option = stages[#stages] and stages[#stages].options and stages[#stages].options[path]
   return option and option.value
 end

@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.errors"
 local options = require "grpo.options"
+local record = require "grpo.record"
 local rundir = require "grpo.rundir"
 
 local fs = core.fs
@@ -35,7 +36,7 @@ end
 function history.rows(dir, name)
   local path = ("%s/%s.jsonl"):format(dir, name)
   local file = fs.exists(path) and history.reader(path)
-  local number = 0
+  local number, shape = 0, record.shapes[name]
   return function()
     local line = file and file:read("L")
     if not line then
@@ -46,7 +47,7 @@ function history.rows(dir, name)
     number = number + 1
     local whole = line:sub(-1) == "\n"
     local ok, row = pcall(core.json_decode, line)
-    if ok and type(row) == "table" then return number, row end
+    if ok and type(row) == "table" then return number, record.check(shape, row, ("%s:%d"):format(path, number)) end
     if not whole then return nil end -- being written, or cut short by a crash
     errors.raise_plain("EFORMAT", "%s:%d: not a JSON object; the file is damaged", path, number)
   end
@@ -64,13 +65,8 @@ end
 -- { dir=, name=, state=, step=, ..., info = run.json, options = { [path] = { value=, origin= } }, env=, notes = lines }
 function history.open(word, root)
   local dir = history.find(word, root)
-  local info, run = rundir.read_json(dir .. "/run.json"), rundir.describe(dir)
-  if not run or not run.state then
-    errors.raise_plain("EFORMAT", "%s/run.json: cannot be read: it says no state; the file is damaged", dir)
-  end
-  run.info = info
-  local config = rundir.read_json(dir .. "/config.json")
-  run.options, run.env = config and config.options or {}, rundir.read_json(dir .. "/env.json") or {}
+  local info, run, config = rundir.read(dir, "run"), rundir.describe(dir), rundir.read(dir, "config")
+  run.info, run.options, run.env = info, config and config.options or {}, rundir.read(dir, "env") or {}
   run.notes = {}
   for line in (fs.read(dir .. "/run.log") or ""):gmatch("[^\n]+") do run.notes[#run.notes + 1] = line end
   return run

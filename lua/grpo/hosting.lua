@@ -80,10 +80,8 @@ function hosting.run(host)
   end
   options.view = view
   local tr = require("grpo.train").new(e, options)
-  if not directory then
-    require("grpo.preflight").run(tr)
-    directory = host.directory and options.create(tr)
-  end
+  if not directory then require("grpo.preflight").run(tr) end
+  directory = (directory or host.directory) and options.create(tr)
   tr.directory, tr.step_limit = directory, host.max_steps > 0 and host.max_steps or nil
   local ok, why = pcall(tr.run, tr)
   host.reached(tr.step_count, why == "stopped", directory and directory.dir or "")

@@ -46,8 +46,8 @@ end
 
 -- A trainer at a checkpoint of a run, without its directory: nothing that it does is written there.
 local function trainer_at(dir, from, o)
-  local info = rundir.read_json(dir .. "/run.json")
-  if not info then errors.raise_plain("EFORMAT", "%s/run.json: cannot be read", dir) end
+  local info = rundir.read(dir, "run")
+  if not info then errors.raise_plain("EFORMAT", "%s/run.json: is gone", dir) end
   local e = script.of_run(dir, info, o.overrides)
   e.config.name = info.name or e.config.name -- the saved script is called main.lua
   if not from then

@@ -7,6 +7,7 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.sorted"
 local errors = require "grpo.errors"
+local record = require "grpo.record"
 local sources = require "grpo.sources"
 local tensorboard = require "grpo.tensorboard"
 
@@ -26,11 +27,9 @@ local function write_json(path, value)
   must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))
 end
 
--- What is there but cannot be read is an error, what is not there nil.
-local function read_json(path)
-  if not fs.exists(path) then return nil, path .. ": no such file", "ENOENT" end
-  local text = must(fs.read(path))
-  return core.json_decode(text, path)
+-- NAME.json of a run.  What is there but cannot be read is an error, what is not there nil, a message and a code.
+function rundir.read(dir, name)
+  return record.read(("%s/%s.json"):format(dir, name), record.shapes[name])
 end
 
 -- ---- making one ----------------------------------------------------------------
@@ -154,12 +153,8 @@ end
 
 -- Open one to go on with it.  The lock tells whether another process still runs it.
 function rundir.open(dir)
-  local info, message, code = read_json(dir .. "/run.json")
-  if not info then errors.raise_plain(code or "ENOENT", "%s: not a run directory: %s", dir, message) end
-  if info.format ~= 1 then
-    errors.raise_plain("EFORMAT", "%s: written by another version (format %s); this one reads format 1", dir,
-      tostring(info.format))
-  end
+  local info, message, code = rundir.read(dir, "run")
+  if not info then errors.raise_plain(code, "%s: not a run directory: %s", dir, message) end
   local run = setmetatable({ dir = dir, info = info }, Run)
   local lock = fs.lock(dir .. "/.lock")
   if not lock then errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid)) end
@@ -170,7 +165,7 @@ end
 
 -- What differs between the inputs now and at the start: a list of sentences.
 function Run:changed_inputs()
-  local then_list, list = read_json(self.dir .. "/inputs.json") or {}, {}
+  local then_list, list = rundir.read(self.dir, "inputs") or {}, {}
   for _, item in ipairs(then_list) do
     local crc = not fs.isdir(item.path) and fs.checksum(item.path)
     if item.crc32c and not crc then
@@ -184,7 +179,7 @@ end
 
 -- The kernels are not those that the run began with: bits will differ.  A sentence, or nil.
 function Run:other_kernels()
-  local before, now = (read_json(self.dir .. "/env.json") or {}).kernels, core.version().kernels
+  local before, now = (rundir.read(self.dir, "env") or {}).kernels, core.version().kernels
   if before and before ~= now then
     return ("kernels are %s, the run began with %s: values stay close, bits differ"):format(now, before)
   end
@@ -279,10 +274,12 @@ end
 
 -- ---- looking at runs ----------------------------------------------------------------
 
--- { name=, dir=, state=, step=, steps=, started= } of one directory, or nil when it is no run.
+-- { name=, dir=, state=, step=, steps=, started= } of one directory; state "damaged" and nothing more when its run.json
+-- cannot be read, nil when it has none.
 function rundir.describe(dir)
-  local ok, info = pcall(read_json, dir .. "/run.json")
-  if not ok or not info then return nil end
+  local ok, info = pcall(rundir.read, dir, "run")
+  if not ok then return { name = dir:match("[^/]+$"), dir = dir, state = "damaged" } end
+  if not info then return nil end
   local state = info.state
   if state == "running" then
     local lock = fs.lock(dir .. "/.lock")
@@ -308,7 +305,5 @@ function rundir.list(root)
   end)
   return list
 end
-
-rundir.read_json = read_json
 
 return rundir

@@ -77,6 +77,9 @@ function methods:restore(dir)
   self.metrics, self.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
   if counters.stage < 1 then return end
+  if not self.experiment.stages[counters.stage] then
+    errors.raise_plain("EARG", "%s: is of stage %d, the script has %d", dir, counters.stage, #self.experiment.stages)
+  end
   self.stage_index, self.settings = counters.stage, self.experiment.stages[counters.stage].config
   if counters.stage_done then return end
   self:begin_stage(counters.stage)

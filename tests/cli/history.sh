@@ -98,7 +98,11 @@ result "the first token that differs" "$(grep -qE '^completions: part at step [2
 result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || cat out err)"
 refused "one run is not enough" 2 "which two runs" diff exp-001
 cp -r $run odd && echo '[1,2]' >odd/run.json
-refused "a run.json that describes no run" 3 "odd/run.json: cannot be read" report odd
+refused "a run.json that describes no run" 3 "odd/run.json: is [1, 2], want an object" report odd
+mkdir -p some && cp -r $run some/ && cp -r odd some/odd-001
+"$GRPO" runs --dir some >out 2>err
+result "which runs lists as damaged, beside the others" \
+  "$([ "$(wc -l <out)" = 2 ] && grep -qE '^odd-001 +damaged +step - +- *$' out && [ ! -s err ] || cat out err)"
 cp -r $run none && : >none/metrics.jsonl
 "$GRPO" diff none exp-001 >out 2>err
 result "runs without a common step" "$(grep -q '^metrics: no common step$' out || cat out err)"

@@ -69,6 +69,11 @@ result "a run does not go on in another mode" \
 result "unless it is forced to" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || cat err)"
 "$GRPO" run --quiet --dir other --resume=other/exp-001 --steps 4 >/dev/null 2>err; status=$?
 result "and then keeps that mode" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || cat err)"
+"$GRPO" run exp.lua --quiet --dir fewer --steps 6 >/dev/null 2>&1
+cp -a fewer before && sed '/kind = "sft"/d' exp.lua >fewer.lua
+"$GRPO" run fewer.lua --quiet --resume=fewer/exp-001 --force >out 2>err; status=$?
+result "a script with fewer stages than the run is in is refused, and the run is as it was" \
+  "$([ $status = 2 ] && grep -q 'step-000006: is of stage 2, the script has 1$' err && diff -r before fewer || cat err)"
 for mode in f32 bf16 auto; do
   "$GRPO" generate whole/half-001 "1+2=" --max 4 --temperature 0 --compute $mode >out.$mode 2>err || cat err >>out.$mode
 done

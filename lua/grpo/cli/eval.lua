@@ -37,7 +37,7 @@ local function experiment_of(o)
     end
     return script.load(what, o)
   end
-  local info = rundir.read_json(what .. "/run.json")
+  local info = rundir.read(what, "run")
   local e = script.of_run(what, info, o.overrides)
   local from = one or checkpoint.newest(what, true)
   if not from then error(core.error("ENOENT", what .. ": has no checkpoint yet"), 0) end

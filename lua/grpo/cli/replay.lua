@@ -36,6 +36,11 @@ local function number_text(v)
   return type(v) == "number" and ("%.4g"):format(v) or "-"
 end
 
+-- A saved number; null, which was not finite, is none.
+local function finite(v)
+  return type(v) == "number" and v or nil
+end
+
 local function rewards_text(rewards)
   local names, parts = {}, {}
   for name in pairs(rewards or {}) do names[#names + 1] = name end
@@ -47,7 +52,7 @@ end
 local function show_group(group)
   core.out(("\nprompt %d: %s\n"):format(group[1].prompt_index, (display.clean(group[1].prompt):gsub("\n", " "))))
   table.sort(group, function(a, b)
-    local ra, rb = a.reward or -math.huge, b.reward or -math.huge
+    local ra, rb = finite(a.reward) or -math.huge, finite(b.reward) or -math.huge
     if ra ~= rb then return ra > rb end
     return a.index < b.index
   end)
@@ -114,9 +119,13 @@ end
 local function arguments(run, e)
   local list, tokens, last = {}, 0, {}
   for _, m in history.rows(run.dir, "metrics") do
+    if not e.stages[m.stage] then
+      complain("EFORMAT", "%s/metrics.jsonl: step %d is of stage %d, the run has %d", run.dir, m.step, m.stage,
+        #e.stages)
+    end
     local config = e.stages[m.stage].config
     local steps = config.train.steps or m.stage_step
-    if m.stage_step == 1 then tokens = m.num_tokens - (m.trained_tokens or 0) end
+    if m.stage_step == 1 then tokens = (m.num_tokens or 0) - (m.trained_tokens or 0) end
     list[m.step] = { stage = m.stage, step = m.stage_step - 1, steps = steps,
       fraction = steps > 0 and (m.stage_step - 1) / steps or 1.0, tokens = (last.num_tokens or 0) - math.max(0, tokens),
       metrics = last }
@@ -145,7 +154,7 @@ end
 
 -- The completions that change most, the biggest first.
 local function keep_most(most, c, n)
-  local change = math.abs((c.reward or 0) - (c.saved.reward or 0))
+  local change = math.abs((c.reward or 0) - (finite(c.saved.reward) or 0))
   if n == 0 or change == 0 or (#most == n and change <= most[n].change) then return end
   local at = #most + 1
   while at > 1 and most[at - 1].change < change do at = at - 1 end

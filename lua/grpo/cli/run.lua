@@ -125,6 +125,7 @@ local function keep_compute(e, info, force)
   info.compute = now
 end
 
+-- The experiment of a run that goes on and its directory, in which options.create(tr) is the first to write.
 local function resume(o, root, options)
   local directory = open_for_resume(o, root)
   local info = directory.info
@@ -133,17 +134,16 @@ local function resume(o, root, options)
   local e = script.of_run(directory.dir, info, o.overrides, forced)
   e.config.name = info.name
   keep_compute(e, info, o.flags.force)
-  options.directory, options.from = directory, checkpoint.newest(directory.dir)
-  local step, stage, evaluated = -1, 1, false
-  if options.from then
-    local counters = checkpoint.read(options.from)
-    step, stage, evaluated = counters.step, counters.stage, counters.evaluated ~= nil
+  options.from = checkpoint.newest(directory.dir)
+  options.create = function(tr)
+    local at, saved = tr.step_count, tr.counters
+    directory:cut_logs(saved and at or -1, saved and saved.evaluated ~= nil)
+    directory:open_logs()
+    directory:set_state("running")
+    directory:note(("resumed at step %d"):format(at))
+    if forced then require("grpo.events").take_files(directory, at, saved and saved.stage or 1, forced) end
+    return directory
   end
-  directory:cut_logs(step, evaluated)
-  directory:open_logs()
-  directory:set_state("running")
-  directory:note(("resumed at step %d"):format(math.max(step, 0)))
-  if forced then require("grpo.events").take_files(directory, math.max(step, 0), stage, forced) end
   return e, directory
 end
 
@@ -178,10 +178,8 @@ local function prepare(o, background_of)
     for _, stage in ipairs(e.stages) do stage.config.threads = threads end
   end
   local tr = require("grpo.train").new(e, options) -- most of our modules: the script's first line need not wait
-  if not directory then
-    require("grpo.preflight").run(tr)
-    directory = options.create(tr)
-  end
+  if not directory then require("grpo.preflight").run(tr) end
+  directory = options.create(tr)
   tr.directory, tr.step_limit = directory, limit
   view:keep_in(directory)
   return tr, directory

@@ -8,10 +8,20 @@ local command = {
   flags = { dir = "value", json = "flag" },
   help = [[
 Lists the runs in RUNS (default: runs), newest first: name, state, steps, start, accuracy
-or held-out loss.
+or held-out loss.  One whose run.json cannot be read is 'damaged'.
 
   --json        JSON Lines: one object a run, each on a line of its own]],
 }
+
+-- What the run came to, in words.
+local function outcome(summary)
+  for _, one in ipairs { { "eval/accuracy", "accuracy %.3f" }, { "eval/loss", "held-out loss %.3f" },
+    { "eval/masked_loss", "masked loss %.3f" } } do
+    local value = summary[one[1]]
+    if type(value) == "number" then return one[2]:format(value) end
+  end
+  return ""
+end
 
 function command.run(o)
   local list = rundir.list(o.flags.dir or "runs")
@@ -21,13 +31,9 @@ function command.run(o)
   end
   if #list == 0 then core.err(("no runs in %s\n"):format(o.flags.dir or "runs")) end
   for _, one in ipairs(list) do
-    local summary = one.summary or {}
-    local accuracy, loss = summary["eval/accuracy"], summary["eval/loss"]
-    local masked = summary["eval/masked_loss"]
     core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state,
       one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-",
-      os.date("%Y-%m-%d %H:%M", math.floor(one.started or 0)), accuracy and ("accuracy %.3f"):format(accuracy)
-        or loss and ("held-out loss %.3f"):format(loss) or masked and ("masked loss %.3f"):format(masked) or ""))
+      one.started and os.date("%Y-%m-%d %H:%M", math.floor(one.started)) or "-", outcome(one.summary or {})))
   end
 end
 

@@ -69,7 +69,8 @@ local function points_of(rows, name, only)
     local v = row[name]
     if finite(v) and finite(row.step) and (not only or row.kind == only) then
       local low, high = row[name .. "/low"], row[name .. "/high"]
-      points[#points + 1] = { row.step, v, low = finite(low) and low or nil, high = finite(high) and high or nil }
+      local both = finite(low) and finite(high)
+      points[#points + 1] = { row.step, v, low = both and low or nil, high = both and high or nil }
     end
   end
   return points
