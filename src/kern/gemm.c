@@ -47,10 +47,6 @@ static int row_piece(int m, int most) {
   return round_up(kern_ceil(m, round_up(kern_ceil(m, most), 2)), 8);
 }
 
-/* ---- panels (panels.h), of as many groups as the register tile has ---- */
-static int panel_count(int n) { return panels_of(n, kernels()->ng); }
-static int panel_start(int n, int p) { return panels_first(n, kernels()->ng, p); }
-
 size_t gemm_packed_size(int n, int k) { return (size_t)round_up(n, GROUP) * (size_t)k; }
 
 /* dst[p][j] = src(p, j) for `depth` inner steps and `width` columns, of which `cols` exist. */
@@ -90,7 +86,7 @@ static void pack_chunk(void *arg, int p, int worker) {
 void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
                  real *packed) {
   Pack j = {n, k, kernels()->ng, w, ps, cs, packed, round};
-  pool_run(cx->pool, panel_count(n), pack_chunk, &j);
+  pool_run(cx->pool, own_panels(n), pack_chunk, &j);
 }
 
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
@@ -454,8 +450,8 @@ static void product_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
   real panel[PLAIN_DEPTH * 3 * GROUP];
   const int r0 = chunk % q->row_chunks * q->rows, p = chunk / q->row_chunks;
-  const int rows = kern_min(q->rows, q->m - r0), g0 = panel_start(q->n, p);
-  const int width = (panel_start(q->n, p + 1) - g0) * GROUP, at = g0 * GROUP;
+  const int rows = kern_min(q->rows, q->m - r0), g0 = own_panel_first(q->n, p);
+  const int width = (own_panel_first(q->n, p + 1) - g0) * GROUP, at = g0 * GROUP;
   const int cols = kern_min(width, q->n - at);
   int k0 = 0;
   do {
@@ -483,5 +479,5 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
                .c = c,
                .add = add};
   q.row_chunks = kern_ceil(m, q.rows);
-  pool_run(cx->pool, q.row_chunks * panel_count(n), product_chunk, &q);
+  pool_run(cx->pool, q.row_chunks * own_panels(n), product_chunk, &q);
 }

@@ -32,8 +32,7 @@ typedef struct Outer {
 
 static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
                          const real *a) {
-  const int g0 = panels_first(o->k, kernels()->ng, p),
-            width = (panels_first(o->k, kernels()->ng, p + 1) - g0) * GROUP;
+  const int g0 = own_panel_first(o->k, p), width = (own_panel_first(o->k, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
   const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
   kernels()->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
@@ -41,8 +40,7 @@ static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int de
 }
 
 static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
-  const int at = panels_first(o->k, kernels()->ng, p) * GROUP,
-            end = panels_first(o->k, kernels()->ng, p + 1) * GROUP;
+  const int at = own_panel_first(o->k, p) * GROUP, end = own_panel_first(o->k, p + 1) * GROUP;
   const real *x = o->x + k0 * o->ldx + at;
   kernels()->block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx, GROUP,
                    o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
@@ -60,7 +58,7 @@ static void outer_chunk(void *arg, int chunk, int worker) {
   const Outer *o = arg;
   const int r = chunk % o->row_chunks, n0 = outer_start(o, r), rows = outer_start(o, r + 1) - n0;
   const int p0 = chunk / o->row_chunks * o->panels;
-  const int p1 = kern_min(p0 + o->panels, panels_of(o->k, kernels()->ng));
+  const int p1 = kern_min(p0 + o->panels, own_panels(o->k));
   real *a = o->packed ? scratch_of(&o->scratch, worker) : NULL;
   int k0 = 0;
   if (rows == 0) return;
@@ -116,9 +114,9 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .round = round};
   if (lone) {
     o.row_chunks = 1;
-    o.panels = kern_max(1, panels_of(k, kernels()->ng) / DW_CHUNKS);
+    o.panels = kern_max(1, own_panels(k) / DW_CHUNKS);
   }
-  const int col_chunks = kern_ceil(panels_of(k, kernels()->ng), o.panels);
+  const int col_chunks = kern_ceil(own_panels(k), o.panels);
   if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
     o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));

@@ -18,6 +18,10 @@ static inline int panels_first(int n, int ng, int p) {
   return ng > 2 && groups > ng && start == groups - 1 ? start - 1 : start;
 }
 
+/* of this path's panels: how many they are, and the first group of one */
+static inline int own_panels(int n) { return panels_of(n, kernels()->ng); }
+static inline int own_panel_first(int n, int p) { return panels_first(n, kernels()->ng, p); }
+
 /* the panel that a group is in */
 static inline int panels_with(int n, int ng, int group) {
   const int p = group / ng;

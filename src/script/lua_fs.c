@@ -224,8 +224,6 @@ static int descriptor_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg fs_functions[] = {{NULL, NULL}};
-
 void fs_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"append", fs_append},
                                        {"check_input", fs_check_input},

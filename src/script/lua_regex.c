@@ -357,8 +357,6 @@ Regex *to_regex(lua_State *L, const char *where) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg regex_functions[] = {{NULL, NULL}};
-
 void regex_open(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"test", regex_test},     {"match", regex_match}, {"fullmatch", regex_fullmatch},

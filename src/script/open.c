@@ -3,10 +3,9 @@
 
 int open_core(lua_State *L) {
   static const luaL_Reg *const tables[] = {
-      errors_functions, limits_functions, host_functions,  base_functions,   fs_functions,
-      json_functions,   regex_functions,  state_functions, tensor_functions, autograd_functions,
-      loss_functions,   text_functions,   model_functions, engine_functions, bench_functions,
-      guest_functions,  sandbox_functions};
+      errors_functions, limits_functions, host_functions,     base_functions,  json_functions,
+      state_functions,  tensor_functions, autograd_functions, loss_functions,  text_functions,
+      model_functions,  engine_functions, bench_functions,    guest_functions, sandbox_functions};
   static void (*const open[])(lua_State *) = {
       json_open, state_open, regex_open, fs_open,     base_open,    tensor_open, autograd_open,
       text_open, model_open, edit_open,  engine_open, channel_open, process_open};

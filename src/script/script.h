@@ -186,10 +186,10 @@ void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 Regex *to_regex(lua_State *L, const char *where);
 
 /* ---- what each file puts into core, and its metatables ------------------------------ */
-extern const luaL_Reg base_functions[], fs_functions[], json_functions[], regex_functions[],
-    state_functions[], tensor_functions[], autograd_functions[], loss_functions[], text_functions[],
-    model_functions[], limits_functions[], errors_functions[], host_functions[], engine_functions[],
-    bench_functions[], guest_functions[], sandbox_functions[];
+extern const luaL_Reg base_functions[], json_functions[], state_functions[], tensor_functions[],
+    autograd_functions[], loss_functions[], text_functions[], model_functions[], limits_functions[],
+    errors_functions[], host_functions[], engine_functions[], bench_functions[], guest_functions[],
+    sandbox_functions[];
 /* Called once per state, the core table on top. */
 void errors_open(lua_State *L);
 void json_open(lua_State *L);
