@@ -11,6 +11,7 @@ local allowed = { "_G", "_VERSION", "assert", "collectgarbage", "coroutine", "er
 
 local pairs, rawset, select, tostring, type = pairs, rawset, select, tostring, type
 local concat, load, pack = table.concat, load, table.pack
+local gsub, rawget = string.gsub, rawget
 
 local function strip()
   local keep = {}
@@ -69,6 +70,11 @@ return function(core, code, env, limits)
     local results = pack(chunk())
     return core.state_encode(plain(results, 0))
   end)
-  if not ok then result = tostring(result):gsub("^lua/grpo/inside%.lua:%d+: ", "") end
+  -- the code may have changed string, and what strings do: from here on only what was kept from before is called
+  if not ok then
+    local message = type(result) == "table" and rawget(result, "message") or result
+    result = gsub(type(message) == "string" and message or "failed without a message",
+      "^lua/grpo/inside%.lua:%d+: ", "")
+  end
   return ok, result, output()
 end

@@ -67,7 +67,7 @@ record.shapes = {
     pid = "integer?", host = "text?", step = "integer?", steps = "integer?", summary = map("measured", true) }),
   config = object { options = options, stages = list(object { kind = "stage", options = options }, true) },
   env = map "any",
-  inputs = list(object { path = "text", crc32c = "text?" }),
+  inputs = list(object { path = "text", crc32c = "integer?" }),
   metrics = object { step = "integer", stage = "integer", stage_step = "integer", num_tokens = "integer?",
     trained_tokens = "integer?", reward = "measured?", ["memory/peak_bytes"] = "number?" },
   completions = object { step = "integer", prompt_index = "integer", index = "integer", row = "integer?",

@@ -227,7 +227,10 @@ function rewarding.score(entries, cs, limits, on_error)
   limits = core.limits(limits)
   local function fail(entry, c, err)
     local e = failure(entry, c, err)
-    if on_error == "stop" or e.fatal then error(e, 0) end
+    if on_error == "stop" or e.fatal then
+      core.reseed_math(nil)
+      error(e, 0)
+    end
     errors_seen = errors_seen + 1
     c.errors = c.errors or {}
     c.errors[entry.name] = tostring(e)

@@ -261,7 +261,38 @@ void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_
   lua_newtable(L);
   luaL_setfuncs(L, methods, 0);
   lua_setfield(L, -2, "__index");
+  seal_type(L);
   lua_pop(L, 1);
+}
+
+void seal_type(lua_State *L) {
+  const int meta = lua_gettop(L);
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, meta); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, meta + 1);
+  }
+  lua_pushnil(L);
+  lua_setfield(L, -2, "__gc");
+  lua_setfield(L, meta, "__metatable");
+}
+
+bool in_use(lua_State *L) {
+  lua_Debug frame;
+  const bool main = lua_pushthread(L);
+  lua_pop(L, 1);
+  if (!main) return true;
+  for (int level = 1; lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "S", &frame);
+    if (*frame.what != 'C') continue;
+    for (int i = 1; lua_getlocal(L, &frame, i); i++) { /* the slots of its stack */
+      const bool same = lua_rawequal(L, -1, 1);
+      lua_pop(L, 1);
+      if (same) return true;
+    }
+  }
+  return false;
 }
 
 void *new_object(lua_State *L, size_t size, int values) {

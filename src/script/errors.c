@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "script/script.h"
+#include "script/state.h"
 
 #define ERROR_TYPE "grpo.Error"
 
@@ -136,8 +137,11 @@ static bool is_error(lua_State *L, int index) {
  * from run to run. */
 static void push_plain(lua_State *L, int index) {
   const int type = lua_type(L, index);
-  if (type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN)
-    luaL_tolstring(L, index, NULL);
+  lua_pushvalue(L, index);
+  if (lua_tolstring(L, -1, NULL)) return; /* unlike luaL_tolstring, asks no metatable */
+  lua_pop(L, 1);
+  if (type == LUA_TBOOLEAN)
+    lua_pushstring(L, lua_toboolean(L, index) ? "true" : "false");
   else
     lua_pushstring(L, lua_typename(L, type));
 }
@@ -194,17 +198,30 @@ static void add_position(lua_State *L) {
   lua_concat(L, 2);
 }
 
-/* Pushes the text of an error that may be any value; raised: what raised it is on the stack still. */
+/* Pushes what the value's __tostring gives, which is the script's and has its quota. */
+static void push_own_text(lua_State *L, int index) {
+  Budget *b = script_of(L)->budget;
+  const bool lifted = b && b->lifted;
+  if (b) b->lifted = false;
+  luaL_tolstring(L, index, NULL);
+  if (b) b->lifted = lifted;
+}
+
+/* Pushes the text of an error that may be any value; raised: what raised it is on the stack still, and
+ * may be called. */
 static void push_message(lua_State *L, int index, bool raised) {
   index = lua_absindex(L, index);
-  const bool has_text = luaL_getmetafield(L, index, "__tostring") != LUA_TNIL;
+  const bool simple = lua_isstring(L, index) || lua_isnil(L, index);
+  const bool has_text = !simple && luaL_getmetafield(L, index, "__tostring") != LUA_TNIL;
   if (has_text) lua_pop(L, 1);
   if (lua_isnil(L, index))
     lua_pushliteral(L, "nil was raised as an error; give error() a message");
+  else if (has_text && raised)
+    push_own_text(L, index);
   else if (lua_istable(L, index) && !has_text)
     push_table_message(L, index);
   else
-    luaL_tolstring(L, index, NULL);
+    push_plain(L, index);
   if (raised && !has_text && !lua_isstring(L, index)) add_position(L);
 }
 
@@ -228,6 +245,18 @@ void complete_error(lua_State *L, bool traceback) {
     lua_setfield(L, -3, "traceback");
   }
   lua_pop(L, 1);
+}
+
+const char *raw_message(lua_State *L, int index) {
+  const char *text = lua_tostring(L, index);
+  if (lua_istable(L, index)) {
+    index = lua_absindex(L, index);
+    lua_pushliteral(L, "message");
+    lua_rawget(L, index);
+    text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+    lua_pop(L, 1);
+  }
+  return text ? text : "an error without a message";
 }
 
 static int error_tostring(lua_State *L) {
@@ -435,5 +464,6 @@ void errors_open(lua_State *L) {
       {"__tostring", error_tostring}, {"__concat", error_concat}, {NULL, NULL}};
   luaL_newmetatable(L, ERROR_TYPE);
   luaL_setfuncs(L, meta, 0);
+  seal_type(L);
   lua_pop(L, 1);
 }

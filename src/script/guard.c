@@ -26,10 +26,18 @@ static int call_original(lua_State *L) {
   return f(L);
 }
 
+/* Bytes of a string, or of a number's text, which it becomes; else 0. */
 static size_t length_of(lua_State *L, int arg) {
   size_t n = 0;
-  if (lua_type(L, arg) == LUA_TSTRING) lua_tolstring(L, arg, &n);
+  if (lua_isstring(L, arg)) lua_tolstring(L, arg, &n);
   return n;
+}
+
+/* As the originals read it: 2^50 and "7" are whole numbers too. */
+static lua_Integer integer_or(lua_State *L, int arg, lua_Integer otherwise) {
+  int whole;
+  const lua_Integer n = lua_tointegerx(L, arg, &whole);
+  return whole ? n : otherwise;
 }
 
 /* ---- protected calls ---------------------------------------------------------------- */
@@ -152,8 +160,10 @@ static int guarded_bytes(lua_State *L) {
 
 static int guarded_rep(lua_State *L) {
   size_t l = length_of(L, 1), lsep = length_of(L, 3);
-  lua_Integer n = lua_isinteger(L, 2) ? lua_tointeger(L, 2) : 0;
-  if (n > 0 && lua_type(L, 1) == LUA_TSTRING && l + lsep == 0) { /* the original loops n times */
+  const lua_Integer n = integer_or(L, 2, 0);
+  if (!lua_isstring(L, 1) || !(lua_isnoneornil(L, 3) || lua_isstring(L, 3)))
+    return call_original(L);    /* which refuses it */
+  if (n > 0 && l + lsep == 0) { /* the original loops n times */
     lua_pushliteral(L, "");
     return 1;
   }
@@ -175,10 +185,6 @@ static int guarded_match(lua_State *L) {
 
 static lua_Unsigned span(lua_Integer first, lua_Integer last) {
   return first > last ? 0 : (lua_Unsigned)last - (lua_Unsigned)first + 1;
-}
-
-static lua_Integer integer_or(lua_State *L, int arg, lua_Integer otherwise) {
-  return lua_isinteger(L, arg) ? lua_tointeger(L, arg) : otherwise;
 }
 
 /* Elements that table.NAME will touch; upvalue 2: the kind of function. */
@@ -330,9 +336,9 @@ static void refuse(lua_State *L, int env, const char *library, const char *const
 }
 
 void limits_open(lua_State *L, int env) {
-  static const char *const debug_names[] = {
-      "sethook",     "setmetatable", "getregistry",  "setupvalue",
-      "upvaluejoin", "setlocal",     "setuservalue", NULL};
+  static const char *const debug_names[] = {"sethook",    "setmetatable", "getregistry",
+                                            "getupvalue", "setupvalue",   "upvaluejoin",
+                                            "setlocal",   "setuservalue", NULL};
   static const char *const os_names[] = {"exit", NULL};
   int base = lua_gettop(L);
   replace(L, env, "pcall", guarded_pcall, 0);

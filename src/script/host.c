@@ -20,7 +20,7 @@ typedef struct BlockHead {
  * what the collection took, so that a loop of failures ends. */
 bool budget_refuses(Budget *b, size_t more, size_t nsize) {
   enum { COLLECTION = 200000 };
-  if (!b->quota || (more <= b->quota && b->held <= b->quota - more)) {
+  if (!b->quota || b->lifted || (more <= b->quota && b->held <= b->quota - more)) {
     b->wanted = 0;
     return false;
   }
@@ -205,7 +205,7 @@ static int open_libraries(lua_State *L) {
 }
 
 static int on_panic(lua_State *L) {
-  fprintf(stderr, "grpo: unprotected error: %s\n", luaL_tolstring(L, -1, NULL));
+  fprintf(stderr, "grpo: unprotected error: %s\n", raw_message(L, -1));
   return 0;
 }
 

@@ -118,7 +118,7 @@ bool is_limited(lua_State *L) { return script_of(L)->budget != NULL; }
 
 void make_room(lua_State *L, size_t n) {
   Budget *b = script_of(L)->budget;
-  if (!b || !b->quota) return;
+  if (!b || !b->quota || b->lifted) return;
   if (n <= b->quota) {
     charge_work(L, n / 16); /* whether it collects or not: garbage must not decide */
     if (b->held + n <= b->quota) return;
@@ -135,9 +135,8 @@ void make_room(lua_State *L, size_t n) {
 /* Message handler: the traceback is taken where the error happened, outside the memory quota. */
 static int on_error(lua_State *L) {
   Budget *b = script_of(L)->budget;
-  size_t quota = b ? b->quota : 0;
   char text[256];
-  if (b) b->quota = 0;
+  if (b) b->lifted = true;
   lua_settop(L, 1);
   if (b && b->refused && lua_type(L, 1) == LUA_TSTRING &&
       strstr(lua_tostring(L, 1), "not enough memory")) {
@@ -146,7 +145,7 @@ static int on_error(lua_State *L) {
     lua_replace(L, 1);
   }
   complete_error(L, true);
-  if (b) b->quota = quota;
+  if (b) b->lifted = false;
   return 1;
 }
 
@@ -158,6 +157,8 @@ bool call_protected(lua_State *L, int nargs, int nresults) {
   int status = lua_pcall(L, nargs, nresults, base);
   lua_remove(L, base);
   if (status == LUA_OK) return true;
+  Budget *b = script_of(L)->budget;
+  if (b) b->lifted = false; /* where on_error itself has failed */
   if (status == LUA_ERRMEM) {
     lua_pop(L, 1);
     push_error(L, GRPO_ENOMEM, "not enough memory for the script");

@@ -4,8 +4,9 @@
 #include "model/lora.h"
 #include "script/lua_model.h"
 
-static LuaModel *check_adaptable(lua_State *L, int arg) {
+static LuaModel *check_adaptable(lua_State *L, int arg, const char *what) {
   LuaModel *lm = check_lua_model(L, arg);
+  want_idle(L, lm, what);
   if (lm->frozen)
     raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference): it takes no adapter");
   return lm;
@@ -44,7 +45,7 @@ static int model_add_lora_(lua_State *L) {
   static const char where[] = "lora";
   LoraOptions o = {.rank = 8, .alpha = 16};
   uint64_t seed = 0;
-  LuaModel *lm = check_adaptable(L, 1);
+  LuaModel *lm = check_adaptable(L, 1, "add_lora");
   lua_settop(L, 2);
   check_fields(L, 2, where, known);
   field_int(L, 2, where, "rank", 1, 4096, &o.rank);
@@ -59,7 +60,7 @@ static int model_add_lora_(lua_State *L) {
 
 /* m:load_adapter(path): PEFT's folder, or the checkpoint that a run directory stands for */
 static int model_load_adapter(lua_State *L) {
-  LuaModel *lm = check_adaptable(L, 1);
+  LuaModel *lm = check_adaptable(L, 1, "load_adapter");
   lua_settop(L, 2);
   const Status s = lora_load(lm->m, push_model_dir(L, check_string(L, 2, NULL)));
   return s ? raise_status(L, s) : 0;
@@ -67,13 +68,15 @@ static int model_load_adapter(lua_State *L) {
 
 /* core.model_load_adapter(m, dir): the same onto a view: a reference with an adapter of its own */
 int l_model_load_adapter(lua_State *L) {
-  const Status s = lora_load(check_model(L, 1), check_string(L, 2, NULL));
+  LuaModel *lm = check_lua_model(L, 1);
+  want_idle(L, lm, "load_adapter");
+  const Status s = lora_load(lm->m, check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
 
 /* m:merge_lora().  References that nobody holds any more may still be about. */
 static int model_merge_lora_(lua_State *L) {
-  LuaModel *lm = check_adaptable(L, 1);
+  LuaModel *lm = check_adaptable(L, 1, "merge_lora");
   if (model_has_lora(lm->m)) lua_gc(L, LUA_GCCOLLECT);
   const Status s = model_merge_lora(lm->m, script_ctx(L));
   return s ? raise_status(L, s) : 0;
@@ -81,7 +84,9 @@ static int model_merge_lora_(lua_State *L) {
 
 /* m:without_adapter(f, ...) -> what f returns; the model is its base while f runs */
 static int model_without_adapter(lua_State *L) {
-  Model *m = check_lua_model(L, 1)->m;
+  LuaModel *lm = check_lua_model(L, 1);
+  Model *m = lm->m;
+  want_idle(L, lm, "without_adapter");
   check_function(L, 2);
   const bool was = model_use_lora(m, false);
   const bool good = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);

@@ -129,6 +129,8 @@ static int adamw_gc(lua_State *L) {
   return 0;
 }
 
+static int adamw_close(lua_State *L) { return in_use(L) ? 0 : adamw_gc(L); }
+
 static void check_adamw_options(lua_State *L, int index, AdamW *o) {
   static const char *const known[] = {"beta1",    "beta2", "eps", "weight_decay",
                                       "no_decay", "name",  NULL};
@@ -247,13 +249,14 @@ void autograd_open(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"step", adamw_step_}, {"zero_grad", adamw_zero_grad}, {NULL, NULL}};
   static const luaL_Reg meta[] = {
-      {"__gc", adamw_gc}, {"__close", adamw_gc}, {"__tostring", adamw_tostring}, {NULL, NULL}};
+      {"__gc", adamw_gc}, {"__close", adamw_close}, {"__tostring", adamw_tostring}, {NULL, NULL}};
   luaL_getmetatable(L, TENSOR_TYPE);
   lua_getfield(L, -1, "methods");
   luaL_setfuncs(L, tensor_methods, 0);
   lua_pop(L, 1);
   lua_pushnil(L);
   lua_setfield(L, -2, "methods");
+  seal_type(L);
   lua_pop(L, 1);
   make_type(L, ADAMW_TYPE, meta, methods);
 }

@@ -362,6 +362,7 @@ static int seeded_random(lua_State *L) {
   lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
               high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
   if (n > 2) return luaL_error(L, "wrong number of arguments");
+  if (n == 1 && high == 0) low = LUA_MININTEGER, high = LUA_MAXINTEGER;
   if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &random_key);
   lua_call(L, 0, 1);

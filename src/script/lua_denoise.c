@@ -24,7 +24,7 @@ static void check_mask(lua_State *L, const char *where, MaskOptions *o) {
 
 int engine_denoise_step(lua_State *L) {
   static const char *const known[] = {MASK_FIELDS, "lr", "max_grad_norm", NULL};
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   MaskOptions mask = {0};
   SftOptions train = {.lr = option_number("train.lr"),
                       .max_grad_norm = option_number("train.max_grad_norm"),
@@ -49,7 +49,7 @@ int engine_denoise_step(lua_State *L) {
 
 int engine_masked_loss_sum(lua_State *L) {
   static const char *const known[] = {MASK_FIELDS, "first", NULL};
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   MaskOptions mask = {.held_out = true};
   MaskedLoss sum = {0};
   int n;

@@ -16,6 +16,7 @@ enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good
 
 typedef struct EngineHandle {
   Engine *engine; /* NULL: closed */
+  bool busy;      /* it has called a script, which may not start it again */
 } EngineHandle;
 
 Engine *check_engine(lua_State *L, int arg) {
@@ -24,11 +25,30 @@ Engine *check_engine(lua_State *L, int arg) {
   return h->engine;
 }
 
-static int engine_close(lua_State *L) {
+Engine *check_idle_engine(lua_State *L, int arg) {
+  Engine *e = check_engine(L, arg);
+  const EngineHandle *h = lua_touserdata(L, arg);
+  if (h->busy)
+    raise_new(L, GRPO_EARG, "the engine is at work; what it calls cannot start it again");
+  return e;
+}
+
+/* Of the engine at stack index 1. */
+static void set_busy(lua_State *L, bool busy) {
+  EngineHandle *h = lua_touserdata(L, 1);
+  h->busy = busy;
+}
+
+static int engine_gc(lua_State *L) {
   EngineHandle *h = check_object(L, 1, ENGINE_TYPE);
   engine_free(h->engine);
   h->engine = NULL;
   return 0;
+}
+
+static int engine_close(lua_State *L) {
+  check_object(L, 1, ENGINE_TYPE);
+  return in_use(L) ? 0 : engine_gc(L);
 }
 
 /* ---- making ---------------------------------------------------------------------- */
@@ -103,7 +123,7 @@ static int l_engine(lua_State *L) {
   lua_getfield(L, 1, "bigram");
   if (lua_toboolean(L, 5)) o.bigram = check_bigram(L, 5);
   EngineHandle *h = new_object(L, sizeof *h, 0);
-  *h = (EngineHandle){NULL};
+  *h = (EngineHandle){0};
   luaL_setmetatable(L, ENGINE_TYPE);
   const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
   return s ? raise_status(L, s) : 1;
@@ -215,7 +235,7 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
 /* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, targets=, on_turn= }
  * -> batch */
 static int engine_rollout_prompts(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   RolloutOptions o;
   BatchSlot slot = BATCH_SAMPLE;
   int n;
@@ -227,7 +247,9 @@ static int engine_rollout_prompts(lua_State *L) {
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
   LuaTurns turns;
   turns_begin(L, 2, &o, &turns);
+  set_busy(L, true);
   const Status s = engine_rollout(e, slot, n, p, &o);
+  set_busy(L, false);
   keep_ints(L, ids);
   turns_end(&turns, s);
   push_batch(L, 1, slot);
@@ -236,7 +258,7 @@ static int engine_rollout_prompts(lua_State *L) {
 
 /* engine:replace(batch, slots, prompts, options): slots are 1-based */
 static int engine_replace_groups(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   RolloutOptions o;
   BatchSlot slot, given;
   int n, count;
@@ -254,7 +276,9 @@ static int engine_replace_groups(lua_State *L) {
   for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
   LuaTurns turns;
   turns_begin(L, 5, &o, &turns);
+  set_busy(L, true);
   const Status s = engine_replace(e, slot, n, slots, p, &o);
+  set_busy(L, false);
   keep_ints(L, ids);
   turns_end(&turns, s);
   return 0;
@@ -262,7 +286,7 @@ static int engine_replace_groups(lua_State *L) {
 
 /* engine:reference(batch) */
 static int engine_reference_batch(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   const Status s = engine_reference(e, check_batch(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
@@ -459,7 +483,7 @@ void push_metrics(lua_State *L, const StepMetrics *m) {
 
 /* engine:update(batch, options) -> metrics */
 static int engine_update_policy(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
   UpdateOptions o;
   StepMetrics m;
@@ -476,7 +500,9 @@ static int engine_update_policy(lua_State *L) {
   }
   check_advantages(L, b, &o);
   luaL_checkstack(L, 20, "loss");
+  set_busy(L, true);
   const Status s = engine_update(e, b, &o, &m);
+  set_busy(L, false);
   if (o.loss_fn) end_step_values(L);
   if (loss.error != LUA_NOREF) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, loss.error);
@@ -545,7 +571,7 @@ Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
 /* engine:sft(list, { lr=, max_grad_norm= }) -> metrics */
 static int engine_sft_step(lua_State *L) {
   static const char *const known[] = {"lr", "max_grad_norm", "seed", "step", NULL};
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   SftOptions o = {.lr = option_number("train.lr"),
                   .max_grad_norm = option_number("train.max_grad_norm"),
                   .cancel = &script_interrupted};
@@ -569,7 +595,7 @@ static int engine_sft_step(lua_State *L) {
 
 /* engine:nll(list) -> mean, tokens */
 static int engine_nll_mean(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   double mean;
   int64_t tokens;
   int n;
@@ -587,13 +613,13 @@ static int engine_nll_mean(lua_State *L) {
 /* ---- state ----------------------------------------------------------------------- */
 
 static int engine_save_state(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   const Status s = engine_save(e, check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
 
 static int engine_load_state(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   const Status s = engine_load(e, check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
@@ -637,7 +663,7 @@ void engine_open(lua_State *L) {
                                      {"eval_capacity", engine_eval_capacity},
                                      {"close", engine_close},
                                      {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", engine_close},
+  static const luaL_Reg meta[] = {{"__gc", engine_gc},
                                   {"__close", engine_close},
                                   {"__tostring", engine_tostring},
                                   {NULL, NULL}};

@@ -13,48 +13,16 @@
   "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop",        \
       "stop_regex"
 
-static const char anchors_key;
-
-/* Pushes the table of what tables of options hold: weak in its keys. */
-static void push_anchors(lua_State *L) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &anchors_key) != LUA_TTABLE) {
-    lua_pop(L, 1);
+/* Keeps the value on top in the table at `held`, made when it is nil; pops it. */
+static void hold(lua_State *L, int held) {
+  if (lua_isnil(L, held)) {
     lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &anchors_key);
+    lua_replace(L, held);
   }
+  lua_rawseti(L, held, (lua_Integer)lua_rawlen(L, held) + 1);
 }
 
-/* Keeps the value on top as long as the table at index; pops it. */
-static void anchor(lua_State *L, int index) {
-  push_anchors(L); /* value anchors */
-  lua_pushvalue(L, index);
-  if (lua_rawget(L, -2) != LUA_TTABLE) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, index);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, -4);
-  } /* value anchors held */
-  lua_pushvalue(L, -3);
-  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-  lua_pop(L, 3);
-}
-
-/* What an earlier reading of the table at index kept is let go. */
-static void drop_anchors(lua_State *L, int index) {
-  push_anchors(L);
-  lua_pushvalue(L, index);
-  lua_pushnil(L);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
-}
-
-static void read_stop(lua_State *L, int index, const char *where, Sampling *out) {
+static void read_stop(lua_State *L, int index, int held, const char *where, Sampling *out) {
   if (lua_getfield(L, index, "stop") == LUA_TNIL) {
     lua_pop(L, 1);
     return;
@@ -75,7 +43,7 @@ static void read_stop(lua_State *L, int index, const char *where, Sampling *out)
     return;
   }
   const char **stop = push_scratch(L, n, sizeof *stop);
-  anchor(L, index);
+  hold(L, held);
   for (size_t i = 0; i < n; i++) {
     size_t len = 0;
     if (lua_rawgeti(L, list, (lua_Integer)i + 1) == LUA_TSTRING)
@@ -83,29 +51,33 @@ static void read_stop(lua_State *L, int index, const char *where, Sampling *out)
     if (!len || strlen(stop[i]) != len)
       raise_new(L, GRPO_EARG, "%s.stop[%d]: want a string that is not empty and has no zero byte",
                 where, (int)i + 1);
-    anchor(L, index);
+    hold(L, held);
   }
   out->num_stop = (int)n;
   out->stop = stop;
   lua_pop(L, 1);
 }
 
+/* Pushes two values, what the strings in *out belong to and its regex: keep them on the stack while
+ * they are used. */
 static void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
   sampling_init(out);
+  lua_pushnil(L);
+  const int held = lua_gettop(L), regex = held + 1;
+  lua_pushnil(L);
   if (!lua_istable(L, index)) return;
-  drop_anchors(L, index);
   field_int(L, index, where, "max_new_tokens", 1, 1 << 24, &out->max_new_tokens);
   field_number(L, index, where, "temperature", 0, 1e6, &out->temperature);
   field_number(L, index, where, "top_p", 1e-9, 1, &out->top_p);
   field_number(L, index, where, "min_p", 0, 1, &out->min_p);
   field_int(L, index, where, "top_k", 0, INT32_MAX, &out->top_k);
   field_number(L, index, where, "repetition_penalty", 1e-3, 1e3, &out->repetition_penalty);
-  read_stop(L, index, where, out);
+  read_stop(L, index, held, where, out);
   if (lua_getfield(L, index, "stop_regex") != LUA_TNIL) {
     const char *name = lua_pushfstring(L, "%s.stop_regex", where);
     lua_insert(L, -2);
     out->stop_regex = to_regex(L, name);
-    anchor(L, index);
+    lua_replace(L, regex);
     lua_pop(L, 1);
   } else {
     lua_pop(L, 1);
@@ -184,15 +156,27 @@ static bool fits(const DecoderLimits *have, const DecoderLimits *want) {
          have->max_new_tokens >= want->max_new_tokens;
 }
 
+void drop_decoder(LuaModel *lm) {
+  decoder_free(lm->decoder);
+  tokenizer_free(lm->decoder_tokenizer);
+  lm->decoder = NULL;
+  lm->decoder_tokenizer = NULL;
+}
+
+void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
+  if (lm->generating)
+    raise_new(L, GRPO_EARG, "%s: the model is generating; on_token cannot change it", what);
+}
+
 /* The model's decoder, made anew when the one from last time is too small. */
 static void want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
                          const DecoderLimits *want) {
   if (lm->decoder && lm->decoder_tokenizer == tok && fits(&lm->limits, want)) return;
-  decoder_free(lm->decoder);
-  lm->decoder = NULL;
+  drop_decoder(lm);
   Status s = decoder_new(&lm->decoder, lm->m, tok, want);
   if (s) raise_status(L, s);
   lm->limits = *want;
+  if (tok) tokenizer_retain(tok);
   lm->decoder_tokenizer = tok;
 }
 
@@ -287,9 +271,10 @@ int model_generate(lua_State *L) {
   field_int(L, 3, "generate", "n", 1, 1 << 20, &n);
   field_seed(L, 3, "generate", "seed", &seed);
   read_sampling(L, 3, "generate", &sampling);
-  if (lua_getfield(L, 3, "on_token") != LUA_TNIL && !lua_isfunction(L, 4))
+  const int on_token = lua_gettop(L) + 1;
+  if (lua_getfield(L, 3, "on_token") != LUA_TNIL && !lua_isfunction(L, on_token))
     return raise_new(L, GRPO_EARG, "generate.on_token: want a function, got %s",
-                     luaL_typename(L, 4));
+                     luaL_typename(L, on_token));
   if (lm->generating)
     return raise_new(L, GRPO_EARG,
                      "generate: the model is generating already; on_token cannot "
@@ -311,7 +296,7 @@ int model_generate(lua_State *L) {
   want_decoder(L, lm, tok, &want);
   Request *requests = push_requests(L, &p, n, seed);
   Completion *c = push_completions(L, p.n * n, sampling.max_new_tokens);
-  run_decoder(L, lm, 4, &p, requests, &sampling, c);
+  run_decoder(L, lm, on_token, &p, requests, &sampling, c);
   Buf *text = push_buf(L);
   lua_createtable(L, p.n * n, 0);
   for (int i = 0; i < p.n * n; i++) {

@@ -91,28 +91,80 @@ static double number_or(Batch *b, const char *name, double otherwise) {
   return v;
 }
 
-/* t.lengths; without it all tokens are one sequence. */
-static void take_lengths(Batch *b) {
+/* ---- which token is of which sequence ---- */
+
+static int length_at(Batch *b, int list, lua_Unsigned i) {
   lua_State *L = b->L;
-  int *lengths, one = lua_getfield(L, b->t, "lengths") == LUA_TNIL;
-  lua_Unsigned n = one ? 1 : lua_istable(L, -1) ? lua_rawlen(L, -1) : 0;
-  if (!one && !lua_istable(L, -1))
-    raise_new(L, GRPO_EARG, "t.lengths: want a list of whole numbers");
-  lengths = take(b, (size_t)n * sizeof *lengths);
-  if (one) lengths[0] = (int)b->n;
-  for (lua_Unsigned i = 0; !one && i < n; i++) {
-    lua_rawgeti(L, -1, (lua_Integer)i + 1);
-    double d = lua_type(L, -1) == LUA_TNUMBER ? (double)lua_tonumber(L, -1) : -1;
-    if (!(d >= 0 && d <= (double)b->n && d == floor(d)))
-      raise_new(L, GRPO_EARG, "t.lengths[%d]: want a whole number up to %d, got %s", (int)i + 1,
-                (int)b->n, luaL_tolstring(L, -1, NULL));
-    lengths[i] = (int)d;
-    if (lengths[i] > b->a.padded_width) b->a.padded_width = lengths[i];
-    lua_pop(L, 1);
-  }
+  lua_rawgeti(L, list, (lua_Integer)i + 1);
+  const double d = lua_type(L, -1) == LUA_TNUMBER ? (double)lua_tonumber(L, -1) : -1;
+  if (!(d >= 0 && d <= (double)b->n && d == floor(d)))
+    raise_new(L, GRPO_EARG, "t.lengths[%d]: want a whole number up to %d, got %s", (int)i + 1,
+              (int)b->n, luaL_tolstring(L, -1, NULL));
   lua_pop(L, 1);
+  return (int)d;
+}
+
+static void read_lengths(Batch *b, int list, int *lengths) {
+  double sum = 0;
+  for (int i = 0; i < b->a.nseq; i++) sum += lengths[i] = length_at(b, list, (lua_Unsigned)i);
+  if (sum != (double)b->n)
+    raise_new(b->L, GRPO_ESHAPE, "t.lengths: the lengths add up to %.0f, t.logp has %d tokens", sum,
+              (int)b->n);
+}
+
+/* The sequence of token i, which is that of the token before it or a later one. */
+static lua_Integer sequence_at(Batch *b, int list, size_t i, lua_Integer before) {
+  lua_State *L = b->L;
+  int whole;
+  lua_rawgeti(L, list, (lua_Integer)i + 1);
+  const lua_Integer at = lua_tointegerx(L, -1, &whole);
+  if (!whole || at < before || at < 1 || (size_t)at > b->n)
+    raise_new(L, GRPO_EARG,
+              "t.sequence[%d]: want the number of the token's sequence, from 1 to %d and not below "
+              "the one before, got %s",
+              (int)i + 1, (int)b->n, luaL_tolstring(L, -1, NULL));
+  lua_pop(L, 1);
+  return at;
+}
+
+/* lengths of the sequences that t.sequence numbers, which need not all have tokens */
+static void count_sequences(Batch *b, int list, int *lengths) {
+  lua_Integer at = 1;
+  for (size_t i = 0; i < b->n; i++) {
+    at = sequence_at(b, list, i, at);
+    if (at > b->a.nseq)
+      raise_new(b->L, GRPO_EARG, "t.sequence[%d]: %d is above the last one, %d", (int)i + 1,
+                (int)at, b->a.nseq);
+    lengths[at - 1]++;
+  }
+}
+
+static void want_agreement(Batch *b, int list, const int *lengths) {
+  size_t i = 0;
+  for (int own = 1; own <= b->a.nseq; own++)
+    for (const size_t end = i + (size_t)lengths[own - 1]; i < end; i++)
+      if (sequence_at(b, list, i, 1) != own)
+        raise_new(b->L, GRPO_EARG, "t.sequence[%d]: by t.lengths the token is of sequence %d",
+                  (int)i + 1, own);
+}
+
+/* t.lengths and t.sequence, which say the same, at these stack indices, either nil; without both all
+ * tokens are one sequence. */
+static void take_lengths(Batch *b, int list, int sequence) {
+  const bool given = !lua_isnil(b->L, list), told = !lua_isnil(b->L, sequence);
+  if (told && (!lua_istable(b->L, sequence) || lua_rawlen(b->L, sequence) != b->n))
+    raise_new(b->L, GRPO_ESHAPE, "t.sequence: want a list of %d whole numbers, one per token",
+              (int)b->n);
+  b->a.nseq = given ? (int)lua_rawlen(b->L, list) : 1;
+  if (!given && told && b->n) b->a.nseq = (int)sequence_at(b, sequence, b->n - 1, 1);
+  int *lengths = take(b, (size_t)b->a.nseq * sizeof *lengths);
   b->a.lengths = lengths;
-  b->a.nseq = (int)n;
+  if (given) read_lengths(b, list, lengths);
+  if (given && told) want_agreement(b, sequence, lengths);
+  if (!given && told) count_sequences(b, sequence, lengths);
+  for (int i = 0; (given || told) && i < b->a.nseq; i++)
+    if (lengths[i] > b->a.padded_width) b->a.padded_width = lengths[i];
+  if (!given && !told) lengths[0] = (int)b->n;
 }
 
 static int by_value(const void *pa, const void *pb) {
@@ -166,18 +218,26 @@ static double count_tokens(const Batch *b, const real *mask, const real *kept) {
 }
 
 /* t.padded_width, t.micro_batches: what an outside implementation's padding and accumulation were. */
-static void take_batch(Batch *b, const Value *entropy, const ExtraOptions *x) {
+static void take_batch(Batch *b, Value *entropy, const ExtraOptions *x) {
   enum { ARRAYS = 8 };
   lua_State *L = b->L;
-  lua_Unsigned nseq = 1;
-  if (lua_getfield(L, b->t, "lengths") == LUA_TTABLE) nseq = lua_rawlen(L, -1);
-  lua_pop(L, 1);
+  size_t nseq = b->n; /* at most, by t.sequence */
+  lua_getfield(L, b->t, "lengths");
+  lua_getfield(L, b->t, "sequence");
+  const int sequence = lua_gettop(L), list = sequence - 1;
+  if (!lua_isnil(L, list) && !lua_istable(L, list))
+    raise_new(L, GRPO_EARG, "t.lengths: want a list of whole numbers");
+  if (lua_istable(L, list)) nseq = (size_t)lua_rawlen(L, list);
+  if (nseq > INT32_MAX) raise_new(L, GRPO_EARG, "t.lengths: too many");
+  if (entropy && value_tensor(entropy)->n != b->n)
+    raise_new(L, GRPO_ESHAPE, "t.entropy: want a tensor of %d numbers, one per token, got %d",
+              (int)b->n, (int)value_tensor(entropy)->n);
   b->block = push_buf(L);
   buf_free(b->block); /* what it was handed from an earlier use */
-  b->block->cap = ARRAYS * (b->n * sizeof(real) + 16) + ((size_t)nseq + 1) * sizeof(int) + 16;
+  b->block->cap = ARRAYS * (b->n * sizeof(real) + 16) + (nseq + 1) * sizeof(int) + 16;
   b->block->data = mem_zalloc(b->block->cap);
   if (!b->block->data) raise_new(L, GRPO_ENOMEM, "loss: no memory for %d tokens", (int)b->n);
-  take_lengths(b);
+  take_lengths(b, list, sequence);
   real *mask = take_reals(b, "mask");
   if (x->mask_truncated) drop_truncated(b, &mask);
   b->a.mask = mask;
@@ -186,8 +246,7 @@ static void take_batch(Batch *b, const Value *entropy, const ExtraOptions *x) {
   b->a.ref_logp = take_reals(b, "ref_logp");
   b->a.sampler_logp = take_reals(b, "sampler_logp");
   b->a.kept = take_reals(b, "kept");
-  keep_top_entropy(b, x->top_entropy,
-                   entropy ? value_tensor((Value *)(uintptr_t)entropy)->data : NULL, mask);
+  keep_top_entropy(b, x->top_entropy, entropy ? value_tensor(entropy)->data : NULL, mask);
   b->a.num_sequences = number_or(b, "num_sequences", b->a.nseq);
   b->a.batch_tokens = count_tokens(b, mask, NULL);
   b->a.num_tokens = number_or(b, "normalizer", number_or(b, "num_tokens", b->a.batch_tokens));
@@ -275,8 +334,8 @@ static int l_policy_loss(lua_State *L) {
 /* opts hold the fields of t too (old_logp, mask, lengths, ...): a t is made from them. */
 static void make_table(lua_State *L) {
   static const char *const fields[] = {
-      "mask",       "old_logp",   "ref_logp",     "sampler_logp",  "lengths",  "num_sequences",
-      "num_tokens", "normalizer", "padded_width", "micro_batches", "truncated"};
+      "mask",          "old_logp",   "ref_logp",   "sampler_logp", "lengths",       "sequence",
+      "num_sequences", "num_tokens", "normalizer", "padded_width", "micro_batches", "truncated"};
   lua_newtable(L);
   lua_pushvalue(L, 3);
   lua_setfield(L, -2, "advantage");
@@ -288,9 +347,9 @@ static void make_table(lua_State *L) {
 
 static int l_loss_from_logits(lua_State *L) {
   static const char *const known[] = {
-      LOSS_OPTIONS, "loss",         "temperature",   "normalizer", "mask",
-      "old_logp",   "ref_logp",     "sampler_logp",  "lengths",    "num_sequences",
-      "num_tokens", "padded_width", "micro_batches", "truncated",  NULL};
+      LOSS_OPTIONS,   "loss",          "temperature", "normalizer", "mask",          "old_logp",
+      "ref_logp",     "sampler_logp",  "lengths",     "sequence",   "num_sequences", "num_tokens",
+      "padded_width", "micro_batches", "truncated",   NULL};
   const char *name = NULL;
   double temperature = 1;
   ExtraOptions extra;

@@ -25,7 +25,7 @@ Model *test_model(lua_State *L, int index) {
 }
 
 LuaModel *push_lua_model(lua_State *L) {
-  LuaModel *lm = new_object(L, sizeof *lm, 3);
+  LuaModel *lm = new_object(L, sizeof *lm, 2);
   *lm = (LuaModel){0};
   luaL_setmetatable(L, MODEL_TYPE);
   return lm;
@@ -33,12 +33,14 @@ LuaModel *push_lua_model(lua_State *L) {
 
 static int model_gc(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
-  if (!lm || lm->generating) return 0;
-  decoder_free(lm->decoder);
+  if (!lm) return 0;
+  drop_decoder(lm);
   model_release(lm->m);
   *lm = (LuaModel){0};
   return 0;
 }
+
+static int model_close(lua_State *L) { return in_use(L) ? 0 : model_gc(L); }
 
 static void push_loaded_tokenizer(lua_State *L, const char *path) {
   Tokenizer *t = NULL;
@@ -276,8 +278,8 @@ static int model_save_(lua_State *L) {
 static int l_model_resize(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
-  decoder_free(lm->decoder);
-  lm->decoder = NULL;
+  want_idle(L, lm, "resize_vocab");
+  drop_decoder(lm);
   Status s = model_resize_vocab(lm->m, (int)n);
   if (s) return raise_status(L, s);
   lua_pushnil(L); /* m.config is another one now */
@@ -288,6 +290,7 @@ static int l_model_resize(lua_State *L) {
 /* core.model_set_mask(m, id): the model is a denoiser from now on, or with nil not any more */
 static int l_model_set_mask(lua_State *L) {
   Model *m = check_model(L, 1);
+  want_idle(L, check_lua_model(L, 1), "set_mask");
   const bool none = lua_isnoneornil(L, 2);
   model_set_mask(m, none ? -1 : (int)check_integer(L, 2, 0, model_config(m)->vocab_size - 1));
   lua_settop(L, 1);
@@ -474,7 +477,7 @@ void model_open(lua_State *L) {
                                      {"zero_grad", model_zero_grad_},
                                      {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", model_gc},
-                                  {"__close", model_gc},
+                                  {"__close", model_close},
                                   {"__newindex", model_newindex},
                                   {"__tostring", model_tostring},
                                   {NULL, NULL}};
@@ -484,5 +487,6 @@ void model_open(lua_State *L) {
   luaL_setfuncs(L, adapter_methods, 0);
   lua_pushcclosure(L, model_index, 1);
   lua_setfield(L, -2, "__index");
+  seal_type(L);
   lua_pop(L, 1);
 }

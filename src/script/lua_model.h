@@ -5,21 +5,24 @@
 #include "model/model.h"
 #include "script/script.h"
 
-/* User value 1: tokenizer, or the directory to load it from, or nil; 2: config; 3: what the decoder's
- * tokenizer belongs to. */
+/* User value 1: tokenizer, or the directory to load it from, or nil; 2: config. */
 typedef struct LuaModel {
   Model *m;         /* NULL once closed */
   bool frozen;      /* a reference: no gradients */
   Decoder *decoder; /* kept from the last generate, for the next one that fits */
-  bool generating;  /* the decoder is at work: on_token may not start it again, nor free it */
+  bool generating;  /* the decoder is at work: on_token may not start it again */
   DecoderLimits limits;
-  const Tokenizer *decoder_tokenizer; /* what its stop strings are made of */
+  const Tokenizer *decoder_tokenizer; /* what its stop strings are made of; held */
 } LuaModel;
 
 LuaModel *check_lua_model(lua_State *L, int arg);
 /* Pushes the tokenizer of the model at index, loading it when it was not yet; nil when there is
  * none. */
 const Tokenizer *push_model_tokenizer(lua_State *L, int index);
+/* The decoder kept from the last generate is freed. */
+void drop_decoder(LuaModel *lm);
+/* Raises while it generates: on_token may not change what generates. */
+void want_idle(lua_State *L, const LuaModel *lm, const char *what);
 /* Gradients on, for the model at index; raises when it is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
 

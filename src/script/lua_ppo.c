@@ -115,7 +115,7 @@ static void push_advantages(lua_State *L, const Batch *b, const double *advantag
 
 /* engine:ppo(batch, options) -> metrics, the mean advantage of each completion, those of its tokens */
 int engine_ppo_step(lua_State *L) {
-  Engine *e = check_engine(L, 1);
+  Engine *e = check_idle_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
   PpoOptions o;
   StepMetrics m;

@@ -80,6 +80,11 @@ static int regex_gc(lua_State *L) {
   return 0;
 }
 
+static int regex_close(lua_State *L) {
+  check_object(L, 1, REGEX_TYPE);
+  return in_use(L) ? 0 : regex_gc(L);
+}
+
 static int regex_tostring(lua_State *L) {
   LuaRegex *r = check_object(L, 1, REGEX_TYPE);
   lua_getiuservalue(L, 1, 1);
@@ -363,7 +368,7 @@ void regex_open(lua_State *L) {
       {"find", regex_find},     {"count", regex_count}, {"exec", regex_run},
       {"gmatch", regex_gmatch}, {"gsub", regex_gsub},   {NULL, NULL}};
   static const luaL_Reg meta[] = {
-      {"__gc", regex_gc}, {"__close", regex_gc}, {"__tostring", regex_tostring}, {NULL, NULL}};
+      {"__gc", regex_gc}, {"__close", regex_close}, {"__tostring", regex_tostring}, {NULL, NULL}};
   make_type(L, REGEX_TYPE, meta, methods);
   lua_newtable(L); /* the cache; values are weak */
   lua_createtable(L, 0, 1);

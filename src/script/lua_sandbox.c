@@ -56,9 +56,11 @@ static int inside(lua_State *L) {
   return 3;
 }
 
+/* result: a string, or an error; nothing here may call what the code has left behind. */
 static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, uint64_t used) {
   Answer a = {.ok = ok, .used = used};
-  const char *r = luaL_tolstring(L, result, &a.result);
+  const char *r = lua_tolstring(L, result, &a.result);
+  if (!r) a.result = strlen(r = raw_message(L, result));
   const char *o = output ? lua_tolstring(L, output, &a.output) : "";
   buf_put(b, &a, sizeof a);
   buf_put(b, r, a.result);

@@ -74,6 +74,8 @@ static int tensor_gc(lua_State *L) {
   return 0;
 }
 
+static int tensor_close(lua_State *L) { return in_use(L) ? 0 : tensor_gc(L); }
+
 void push_value(lua_State *L, Value *v) {
   if (script_of(L)->closed) {
     value_release(v);
@@ -534,7 +536,7 @@ static void push_methods(lua_State *L) {
 
 void tensor_open(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", tensor_gc},
-                                  {"__close", tensor_gc},
+                                  {"__close", tensor_close},
                                   {"__len", tensor_len},
                                   {"__newindex", tensor_newindex},
                                   {"__tostring", tensor_tostring},

@@ -37,6 +37,8 @@ static int tokenizer_gc(lua_State *L) {
   return 0;
 }
 
+static int tokenizer_close(lua_State *L) { return in_use(L) ? 0 : tokenizer_gc(L); }
+
 /* ---- making one --------------------------------------------------------------------- */
 
 static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *const *t) {
@@ -338,7 +340,7 @@ void text_open(lua_State *L) {
       {"chat", tok_chat},   {"decode", tok_decode},         {"encode", tok_encode},
       {"id", tok_id},       {"is_special", tok_is_special}, {"save", tok_save},
       {"token", tok_token}, {"with_mask", tok_with_mask},   {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", tokenizer_gc},       {"__close", tokenizer_gc},
+  static const luaL_Reg meta[] = {{"__gc", tokenizer_gc},       {"__close", tokenizer_close},
                                   {"__len", tok_len},           {"__newindex", tok_newindex},
                                   {"__tostring", tok_tostring}, {NULL, NULL}};
   luaL_newmetatable(L, TOKENIZER_TYPE);
@@ -346,5 +348,6 @@ void text_open(lua_State *L) {
   luaL_newlib(L, methods);
   lua_pushcclosure(L, tok_index, 1);
   lua_setfield(L, -2, "__index");
+  seal_type(L);
   lua_pop(L, 1);
 }

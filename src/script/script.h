@@ -74,6 +74,8 @@ void push_where(lua_State *L, int level); /* pushes "script.lua:14" or "?" (user
 bool is_library_source(lua_State *L, const char *source); /* part of the Lua half? */
 /* Turns the value on top into an error object (unless it is one); adds a traceback when asked. */
 void complete_error(lua_State *L, bool traceback);
+/* The text of a string or an error object, with no metamethod called; the value must stay. */
+const char *raw_message(lua_State *L, int index);
 /* Closest name out of n, or NULL when none is near. */
 const char *nearest_name(const char *name, const char *const *names, size_t n);
 
@@ -117,6 +119,13 @@ void *push_scratch(lua_State *L, size_t count,
 void *new_object(lua_State *L, size_t size, int values);
 /* A type of objects: its metatable, with the methods as __index; both lists end with {NULL, NULL}. */
 void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods);
+/* The last thing done to the metatable of a type, on top: scripts see a copy without its finalizer,
+ * which is the collector's alone to call. */
+void seal_type(lua_State *L);
+/* In a close of the object at index 1: does a C function that has called us, through a callback or a
+ * metamethod, have it on its stack, and so perhaps what it holds in its hands?  It is then left to
+ * the collector.  True in a coroutine, where nobody can tell. */
+bool in_use(lua_State *L);
 /* The userdata on top, of a type without methods, is freed by gc. */
 void set_gc(lua_State *L, const char *type, lua_CFunction gc);
 Buf *push_buf(lua_State *L);     /* pushes a userdata that frees the buffer when collected */
@@ -178,8 +187,8 @@ const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: no tokenizer 
 void push_tokenizer(lua_State *L, const Tokenizer *t);    /* takes over one reference */
 Model *check_model(lua_State *L, int arg);                /* borrowed */
 Model *test_model(lua_State *L, int index);               /* NULL: no model */
-/* The `sampling` table: every option of that section; group_size is ignored.  Strings and the regex
- * it points to live until the table at index is read again or gone. */
+/* The `sampling` table: every option of that section; group_size is ignored.  Pushes two values, what
+ * its strings belong to and its regex: keep them on the stack while they are used. */
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 
 /* lua_regex.c: the regex of the value on top, a grpo.regex or a pattern, which becomes one. */

@@ -19,6 +19,7 @@ typedef struct Budget {
   uint64_t tag;    /* marks blocks allocated during this call */
   size_t held, quota; /* bytes of those blocks; 0: no quota */
   bool refused;       /* an allocation was refused for the quota */
+  bool lifted;        /* the quota does not count: an error is being described */
   size_t wanted;      /* size of the last refused one; 0 after a success */
 } Budget;
 

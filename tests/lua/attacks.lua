@@ -54,6 +54,12 @@ return {
     local s = ("("):rep(20000)
     return s:find("%b()x")
   end },
+  { name = "table.move over everything, counted in floats", budget = "instructions",
+    run = function() table.move({}, 1, 2 ^ 50, 2) end },
+  { name = "table.insert into what lies about its length", budget = "instructions", run = function()
+    table.insert(setmetatable({}, { __len = function() return 1 << 50 end }), 1.0, 3)
+  end },
+  { name = "a number repeated for ever", budget = "memory", run = function() return string.rep(5, 2 ^ 40) end },
   { name = "table.move over everything", budget = "instructions", run = function() table.move({}, 1, 1 << 50, 2) end },
   { name = "table.concat over everything", budget = "instructions", run = function() table.concat(setmetatable({},
     { __len = function() return 1 << 50 end,

@@ -70,3 +70,64 @@ describe("a readable loss is the fused one:", function()
     agree("grpo", { kl = 0.1, kl_estimator = "k2", kl_bias_correction = true })
   end)
 end)
+
+describe("sequences", function()
+  -- A batch of which `change` takes or changes fields.
+  local function loss(change, options)
+    local t = batch()
+    change(t)
+    return grpo.loss("gspo", t, options):item()
+  end
+  local whole = loss(function() end)
+
+  it("are said by lengths or by sequence, the same", function()
+    assert.equal(whole, loss(function(t) t.sequence = nil end))
+    assert.equal(whole, loss(function(t) t.lengths = nil end))
+    assert.is_true(whole ~= loss(function(t) t.lengths, t.sequence = nil, nil end)) -- one sequence
+    local gap = { 1, 1, 1, 3, 4, 4, 4, 4, 6, 6 } -- two sequences without a token
+    assert.near(loss(function(t) t.lengths, t.sequence = { 3, 0, 1, 4, 0, 2 }, nil end),
+      loss(function(t) t.lengths, t.sequence = nil, gap end), 0)
+  end)
+
+  local function refused(pattern, change, options)
+    local ok, err = pcall(loss, change, options)
+    assert.is_false(ok)
+    assert.matches(pattern, tostring(err))
+  end
+
+  it("that contradict each other or the tokens are refused", function()
+    refused("t%.lengths: the lengths add up to 11, t%.logp has 10 tokens", function(t) t.lengths = { 3, 1, 4, 3 } end)
+    refused("t%.sequence%[4%]: by t%.lengths the token is of sequence 2",
+      function(t) t.sequence = { 1, 1, 1, 1, 3, 3, 3, 3, 4, 4 } end)
+    refused("t%.sequence%[3%]: want the number of the token's sequence, from 1 to 10 and not below the one before",
+      function(t) t.lengths, t.sequence = nil, { 1, 2, 1, 2, 1, 2, 1, 2, 1, 2 } end)
+    refused("t%.sequence%[1%]", function(t) t.lengths, t.sequence = nil, { 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 } end)
+    refused("t%.sequence%[2%].*got x", function(t) t.lengths, t.sequence = nil, { 1, "x", 1, 1, 1, 1, 1, 1, 1, 1 } end)
+    refused("t%.sequence: want a list of 10 whole numbers", function(t) t.sequence = { 1 } end)
+  end)
+
+  it("longer than the tokens do not reach past them", function()
+    refused("t%.lengths: the lengths add up to 20000", function(t)
+      t.lengths, t.truncated, t.sequence = {}, {}, nil
+      for i = 1, 2000 do t.lengths[i], t.truncated[i] = 10, true end
+    end, { mask_truncated = true })
+    local asked = 0
+    refused("t%.lengths", function(t)
+      local lists = { { 3, 1, 4, 2 }, {} }
+      for i = 1, 1e5 do lists[2][i] = 0 end
+      t.lengths, t.sequence = nil, nil
+      setmetatable(t, { __index = function(_, key)
+        asked = asked + (key == "lengths" and 1 or 0)
+        return key == "lengths" and lists[asked] or nil
+      end })
+      t.logp = grpo.zeros { 11 }
+      t.old_logp, t.ref_logp, t.advantage, t.mask, t.entropy = t.logp, nil, t.logp, nil, nil
+    end)
+    assert.equal(1, asked)
+  end)
+
+  it("an entropy of another length is refused", function()
+    refused("t%.entropy: want a tensor of 10 numbers, one per token, got 1",
+      function(t) t.entropy = grpo.zeros { 1 } end, { top_entropy_quantile = 0.5 })
+  end)
+end)

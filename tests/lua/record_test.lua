@@ -26,7 +26,7 @@ local whole = {
   ["config.json"] = { options = options, stages = { { kind = "sft", options = options },
     { kind = "grpo", options = options } } },
   ["env.json"] = { kernels = "avx2", threads = 2, seed = 1, version = "0.1.0" },
-  ["inputs.json"] = { { path = "rows.jsonl", size = 10, crc32c = "2a227452" } },
+  ["inputs.json"] = { { path = "rows.jsonl", size = 10, crc32c = 706901074 } },
   ["metrics.jsonl"] = {
     { step = 1, stage = 1, stage_step = 1, kind = "sft", loss = 2.5, num_tokens = 20, trained_tokens = 20,
       ["memory/peak_bytes"] = 10559488 },

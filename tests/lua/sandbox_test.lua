@@ -83,6 +83,32 @@ describe("grpo.sandbox.run", function()
         or message:find("finalizer", 1, true) ~= nil, message)
     end)
   end
+  -- what the code leaves behind must not be called when it has ended
+  local left_behind = {
+    { "string.gsub = function() while true do end end error('x')", "x$" },
+    { "getmetatable('').__tostring = function() error('x') end error('y')", "y$" },
+    { "getmetatable('').__tostring = function() while true do end end error({})", "a table was raised" },
+    { "local _, e = pcall(string.find, 'a', '%') getmetatable(e).__tostring = function() error('x') end error(e)",
+      "malformed pattern" },
+    { "error(setmetatable({}, { __tostring = function() while true do end end }))", "used up its" },
+    { "error(setmetatable({}, { __tostring = function() return ('x'):rep(2 ^ 27) end }))",
+      "needs more than its 64 MB" },
+    { "error(setmetatable({}, { __tostring = function() local s = 'x' for _ = 1, 29 do s = s .. s end return s end }))",
+      "needs more than its 64 MB" },
+  }
+  for i, row in ipairs(left_behind) do
+    it(("ends with what the code raised (%d)"):format(i), function()
+      local ok, message = run(row[1])
+      assert.is_false(ok)
+      assert.matches(row[2], message)
+    end)
+  end
+  it("repeats numbers and nothing as Lua does", function()
+    local ok, results = run("return string.rep(5, 3), string.rep(5, '2', 1), string.rep('', 2 ^ 50), ('x'):rep(2.0)")
+    assert.is_true(ok)
+    assert.equal("555 515  xx", table.concat(results, " "))
+    assert.is_true((run("getmetatable('').__tostring = function() error('x') end return 1")))
+  end)
   it("costs the limited call around it what it used", function()
     local function busy(n) return ("for _ = 1, %d do end"):format(n) end
     local ok = core.limited({ instructions = 1e6 }, "reward", function() return run(busy(1e5)) end)
