@@ -78,12 +78,12 @@ local function read(path)
   for line in (text or ""):gmatch("([^\n]*)\n?") do
     number = number + 1
     if line ~= "" then
-      local place = ("%s:%d"):format(path, number)
-      local e = record.check(record.shapes.events, core.json_decode(line, place), place)
+      local e = record.check(record.shapes.events, core.json_decode(line, ("%s:%d"):format(path, number)), path, number)
       if not apply[e.kind] then
-        errors.raise_plain("EFORMAT", "%s: an event of kind '%s', which this version does not know", place, e.kind)
+        errors.raise_plain("EFORMAT", "%s:%d: an event of kind '%s', which this version does not know", path, number,
+          e.kind)
       end
-      list[#list + 1] = { record.check(record.events[e.kind], e, place), line }
+      list[#list + 1] = { record.check(record.events[e.kind], e, path, number), line }
     end
   end
   return list

@@ -47,7 +47,7 @@ function history.rows(dir, name)
     number = number + 1
     local whole = line:sub(-1) == "\n"
     local ok, row = pcall(core.json_decode, line)
-    if ok and type(row) == "table" then return number, record.check(shape, row, ("%s:%d"):format(path, number)) end
+    if ok and type(row) == "table" then return number, record.check(shape, row, path, number) end
     if not whole then return nil end -- being written, or cut short by a crash
     errors.raise_plain("EFORMAT", "%s:%d: not a JSON object; the file is damaged", path, number)
   end
