@@ -188,7 +188,9 @@ function explain.find(name, env)
   if class then return class_text(class) end
   found = by_last_name(name:match("[%w_]+$") or name)
   if found then return found end
-  if value ~= nil then return ("%s: a %s, of which nothing more is known"):format(name, type(value)) end
+  if value ~= nil and name:find("^[%a_]") and name:find("[%w_]$") then
+    return ("%s: a %s, of which nothing more is known"):format(name, type(value))
+  end
 end
 
 -- The same for a prompt: a sentence when nothing is known.

@@ -36,7 +36,9 @@ end
 -- Nothing is there: a run of nearly that name may have been meant.
 local function missing(path)
   local runs = {}
-  for _, name in ipairs(fs.list("runs") or {}) do runs[#runs + 1] = "runs/" .. name end
+  for _, name in ipairs(fs.list("runs") or {}) do
+    if name:sub(1, 1) ~= "." then runs[#runs + 1] = "runs/" .. name end
+  end
   local near = nearest(path:find("/", 1, true) and path or "runs/" .. path, runs)
   if near then errors.raise("ENOENT", "%s: no such model directory, did you mean '%s'?", path, near) end
 end

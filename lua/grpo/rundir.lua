@@ -156,7 +156,8 @@ function rundir.open(dir)
   local info, message, code = rundir.read(dir, "run")
   if not info then errors.raise_plain(code, "%s: not a run directory: %s", dir, message) end
   local run = setmetatable({ dir = dir, info = info }, Run)
-  local lock = fs.lock(dir .. "/.lock")
+  local lock, why, code_of = fs.lock(dir .. "/.lock")
+  if lock == nil then errors.raise_plain(code_of, "%s: cannot be gone on with: %s", dir, why) end
   if not lock then errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid)) end
   run.lock = lock
   info.pid, info.host = core.getpid(), core.hostname()

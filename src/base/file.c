@@ -313,8 +313,6 @@ enum { PENDING = 1 << 16 };
 struct FileWriter {
   char *path, *temporary;
   int fd;
-  uint32_t crc;
-  uint64_t size;
   bool failed;    /* something is missing: commit must not happen */
   size_t pending; /* bytes in `bytes` not yet written */
   char bytes[PENDING];
@@ -351,8 +349,7 @@ Status file_writer_open(FileWriter **out, const char *path) {
   w->path = mem_strdup(path);
   w->temporary = NULL;
   w->fd = -1;
-  w->crc = 0;
-  w->size = w->pending = 0;
+  w->pending = 0;
   w->failed = false;
   const Status s = w->path ? open_temporary(w) : fail(GRPO_ENOMEM, "%s: no memory", path);
   if (s == GRPO_OK)
@@ -382,8 +379,6 @@ static Status flush(FileWriter *w) {
 }
 
 Status file_writer_put(FileWriter *w, const void *data, size_t n) {
-  w->crc = crc32c(w->crc, data, n);
-  w->size += n;
   if (n > PENDING - w->pending) try(flush(w));
   if (n > PENDING) return write_all(w, data, n);
   if (n) memcpy(w->bytes + w->pending, data, n);
@@ -391,8 +386,6 @@ Status file_writer_put(FileWriter *w, const void *data, size_t n) {
   return GRPO_OK;
 }
 
-uint32_t file_writer_crc(const FileWriter *w) { return w->crc; }
-uint64_t file_writer_size(const FileWriter *w) { return w->size; }
 
 static Status close_durably(FileWriter *w) {
   if (w->failed) return fail(GRPO_EIO, "cannot write %s: an earlier write failed", w->path);

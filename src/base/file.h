@@ -49,8 +49,6 @@ Status file_list(const char *path, Buf *out, size_t *count);
 typedef struct FileWriter FileWriter;
 Status file_writer_open(FileWriter **out, const char *path);
 Status file_writer_put(FileWriter *w, const void *data, size_t n);
-uint32_t file_writer_crc(const FileWriter *w); /* CRC-32C of all bytes so far */
-uint64_t file_writer_size(const FileWriter *w);
 Status file_writer_commit(FileWriter *w); /* frees w, also on failure */
 void file_writer_abort(FileWriter *w);    /* removes the temporary; NULL is fine */
 

@@ -14,7 +14,7 @@
 static const char manifest_name[] = "manifest.json";
 enum { MANIFEST_MAX = 1 << 20, MANIFEST_FORMAT = 1 };
 
-/* dir/name, or just `name` relative to nothing; the buffer is reused. */
+/* dir/name; the buffer is reused. */
 static Status join(Buf *b, const char *dir, const char *name) {
   buf_clear(b);
   buf_printf(b, "%s/%s", dir, name);

@@ -391,3 +391,19 @@ void push_ids(lua_State *L, const int32_t *ids, size_t n) {
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
 }
+
+void push_doubles(lua_State *L, const double *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+void push_floats(lua_State *L, const float *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, (double)v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}

@@ -41,14 +41,6 @@ static const Completion *check_completion(lua_State *L, Batch **b, int *i) {
   return &(*b)->completion[*i];
 }
 
-static void push_reals(lua_State *L, const float *v, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushnumber(L, (double)v[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
 static int l_ids(lua_State *L) {
   Batch *b;
   int i;
@@ -61,7 +53,7 @@ static int l_logprobs(lua_State *L) {
   Batch *b;
   int i;
   const Completion *c = check_completion(L, &b, &i);
-  push_reals(L, c->logp, c->len);
+  push_floats(L, c->logp, c->len);
   return 1;
 }
 
@@ -69,7 +61,7 @@ static int l_entropies(lua_State *L) {
   Batch *b;
   int i;
   const Completion *c = check_completion(L, &b, &i);
-  push_reals(L, c->entropy, c->len);
+  push_floats(L, c->entropy, c->len);
   return 1;
 }
 
@@ -80,7 +72,7 @@ static int l_ref_logprobs(lua_State *L) {
   if (!b->has_ref)
     return raise_new(L, GRPO_EARG,
                      "the batch has no reference log-probabilities; call engine:reference first");
-  push_reals(L, b->ref_logp + (size_t)i * (size_t)b->max_new, c->len);
+  push_floats(L, b->ref_logp + (size_t)i * (size_t)b->max_new, c->len);
   return 1;
 }
 
@@ -90,7 +82,7 @@ static int l_target_logprobs(lua_State *L) {
   int i;
   const Completion *c = check_completion(L, &b, &i);
   const int n = b->target_len[i / b->group];
-  push_reals(L, c->target_logp, c->len < n ? c->len : n);
+  push_floats(L, c->target_logp, c->len < n ? c->len : n);
   return 1;
 }
 

@@ -197,7 +197,8 @@ static int writer_put(lua_State *L) {
   return 1;
 }
 
-/* lock(path[, wait]): with wait = true the one that another holds is waited for */
+/* lock(path[, wait]) -> lock | false, message, code where another holds it | nil, message, code;
+ * wait = true: the one that another holds is waited for */
 static int fs_lock(lua_State *L) {
   const char *path = check_path(L, 1);
   const int how = lua_toboolean(L, 2) ? LOCK_EX : LOCK_EX | LOCK_NB;
@@ -207,12 +208,14 @@ static int fs_lock(lua_State *L) {
   do got = flock(fd, how);
   while (got != 0 && errno == EINTR);
   if (got == 0) return 1;
-  Status s = errno == EWOULDBLOCK ? fail(GRPO_EIO, "%s: another process holds it", path)
-                                  : system_failure(path);
+  const bool held = errno == EWOULDBLOCK;
+  Status s = held ? fail(GRPO_EIO, "%s: another process holds it", path) : system_failure(path);
   lua_pushcfunction(L, descriptor_close);
   lua_pushvalue(L, -2);
   lua_call(L, 1, 0);
-  return push_failure(L, s);
+  const int n = push_failure(L, s);
+  if (held) lua_pushboolean(L, false), lua_replace(L, -1 - n);
+  return n;
 }
 
 static int descriptor_tostring(lua_State *L) {

@@ -184,11 +184,7 @@ static void push_completion(lua_State *L, const Tokenizer *tok, const Completion
   lua_createtable(L, 0, 6);
   push_ids(L, c->ids, (size_t)c->len);
   lua_setfield(L, -2, "ids");
-  lua_createtable(L, c->len, 0);
-  for (int i = 0; i < c->len; i++) {
-    lua_pushnumber(L, (lua_Number)c->logp[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  push_floats(L, c->logp, c->len);
   lua_setfield(L, -2, "logprobs");
   lua_pushstring(L, c->finish == FINISH_LENGTH ? "length" : "stop");
   lua_setfield(L, -2, "finish");

@@ -89,14 +89,6 @@ static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
   o->token_reward = token_rewards(L, b);
 }
 
-static void push_list(lua_State *L, const double *v, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushnumber(L, v[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
 /* The mean of each completion's advantages, and the list of lists of them. */
 static void push_advantages(lua_State *L, const Batch *b, const double *advantage) {
   const int n = batch_size(b);
@@ -108,7 +100,7 @@ static void push_advantages(lua_State *L, const Batch *b, const double *advantag
     for (int t = 0; t < len; t++) sum += advantage[t];
     lua_pushnumber(L, sum / len);
     lua_rawseti(L, -3, i + 1);
-    push_list(L, advantage, len);
+    push_doubles(L, advantage, len);
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -148,8 +140,8 @@ int l_gae(lua_State *L) {
   if (n != count) raise_new(L, GRPO_EARG, "gae: %d rewards and %d values", n, count);
   double *out = push_scratch(L, 2 * (size_t)n, sizeof *out);
   gae(n, reward, value, bootstrap, gamma, lambda, out, out + n);
-  push_list(L, out, n);
-  push_list(L, out + n, n);
+  push_doubles(L, out, n);
+  push_doubles(L, out + n, n);
   return 2;
 }
 
@@ -163,7 +155,7 @@ int l_whiten(lua_State *L) {
   field_bool(L, 2, "whiten", "keep_mean", &keep);
   double *x = push_numbers(L, 1, "whiten", &n);
   whiten((size_t)n, NULL, keep, x);
-  push_list(L, x, n);
+  push_doubles(L, x, n);
   return 1;
 }
 
@@ -206,7 +198,7 @@ int l_value_loss(lua_State *L) {
   tape_free(&t);
   if (s) return raise_status(L, s);
   lua_pushnumber(L, loss);
-  push_list(L, slope, n);
+  push_doubles(L, slope, n);
   lua_pushnumber(L, clipped / n);
   return 3;
 }

@@ -205,14 +205,6 @@ static void check_advantage_options(lua_State *L, AdvantageOptions *o) {
   check_weights(L, o);
 }
 
-static void push_list(lua_State *L, const double *v, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushnumber(L, v[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
 /* { frac_zero_std=, std=, group_std=list, rewards=list of totals (false where none applies) } */
 static void push_info(lua_State *L, const double *std, int groups, const double *total, int n) {
   double zero = 0, sum = 0;
@@ -225,7 +217,7 @@ static void push_info(lua_State *L, const double *std, int groups, const double 
   lua_setfield(L, -2, "frac_zero_std");
   lua_pushnumber(L, groups ? sum / groups : 0);
   lua_setfield(L, -2, "std");
-  push_list(L, std, groups);
+  push_doubles(L, std, groups);
   lua_setfield(L, -2, "group_std");
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
@@ -252,7 +244,7 @@ int l_advantages(lua_State *L) {
   double *total = out + n, *std = total + n;
   const Status s = advantages(&o, n, rewards, total, out, std);
   if (s) raise_status(L, s);
-  push_list(L, out, n);
+  push_doubles(L, out, n);
   push_info(L, std, n / o.group, total, n);
   return 2;
 }
@@ -287,7 +279,7 @@ int l_dense_advantages(lua_State *L) {
   if (s) raise_status(L, s);
   lua_createtable(L, n, 0);
   for (int i = 0, at = 0; i < n; at += lengths[i++]) {
-    push_list(L, v + at, lengths[i]);
+    push_doubles(L, v + at, lengths[i]);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;

@@ -112,11 +112,7 @@ static void push_result(lua_State *L, const Tokenizer *tok, const int32_t *ids, 
   lua_createtable(L, 0, 3);
   push_ids(L, ids, n);
   lua_setfield(L, -2, "ids");
-  lua_createtable(L, (int)n, 0);
-  for (size_t i = 0; i < n; i++) {
-    lua_pushnumber(L, (lua_Number)logp[i]);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
+  push_floats(L, logp, (int)n);
   lua_setfield(L, -2, "logprobs");
   if (!tok) return;
   Buf *text = push_buf(L);

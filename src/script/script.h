@@ -138,6 +138,8 @@ void reserve_bufs(lua_State *L, size_t bytes, size_t ints);
 /* Appends the 0-based ids of the list at index; `what` names it in errors ("prompt"). */
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out);
 void push_ids(lua_State *L, const int32_t *ids, size_t n); /* pushes a list */
+void push_doubles(lua_State *L, const double *v, int n);
+void push_floats(lua_State *L, const float *v, int n);
 void push_json(lua_State *L, const Json *j);               /* lua_json.c: pushes the value */
 /* lua_json.c: pushes the value of a JSON text; `what` names it in errors. */
 void push_json_text(lua_State *L, const char *text, size_t len, const char *what);

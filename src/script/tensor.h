@@ -35,7 +35,7 @@ void drop_value(TensorHandle *h, TensorFate fate);
 void check_room(lua_State *L, double elements, const char *what);
 /* 1-based axis at arg, negative from the end -> 0-based */
 int check_axis(lua_State *L, int arg, const Tensor *x);
-/* A tensor, or a number as a scalar tensor in *made (to be released); raises. */
+/* A tensor, or a number as a scalar tensor, which takes the place of the argument; raises. */
 Value *check_operand(lua_State *L, int arg);
 /* Whole numbers from a list or a tensor at index. */
 void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t max, IntBuf *out);

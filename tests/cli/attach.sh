@@ -65,6 +65,8 @@ import socket, sys
 for text in (b"nonsense\n{\"text\": 5}\n\0\xff\n", b"{\"id\": 1, \"text\": \"pause()", b""):
     s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(text); s.close()
 PY
+{ printf 'x = "'; head -c 1100000 /dev/zero | tr '\0' a; echo '"'; } | attach a/exp-001; status=$?
+result "a text that is too long is refused, the run goes on" "$([ $status = 2 ] && grep -q 'a run takes 1048576 at most' err || cat err)"
 echo 'resume()' | attach a/exp-001
 result "lines that went well: status 0" "$([ $? = 0 ] || cat err)"
 wait $pid; status=$?

@@ -54,7 +54,11 @@ end
 -- Sends a text and shows the answer.  True when more lines belong to it; third result: it failed.
 local function ask(channel, run, id, text, look)
   local request = { id = id, text = text, look = { width = look.width, colour = look.colour } }
-  if not channel:write(core.json_encode(request)) then fail("EIO", "%s: the run has ended", run.dir) end
+  local line = core.json_encode(request)
+  if #line >= core.channel.longest then
+    fail("EARG", "%d bytes at once; a run takes %d at most: let it read a file", #text, core.channel.longest)
+  end
+  if not channel:write(line) then fail("EIO", "%s: the run has ended", run.dir) end
   while true do
     local answer, signal = receive(channel, run)
     if not answer then

@@ -14,7 +14,8 @@ or a variable of the environment: grpo help GRPO_CPU.]],
 
 -- Variables of the environment; grpo(1) has them too.
 local environment = {
-  { "GRPO_CPU", "kernels in place of the best ones: generic, avx2, avx512, avx512bf16, amx or neon" },
+  { "GRPO_CPU", "kernels in place of the best ones: generic, avx2, avx512, avx512bf16 or amx, on ARM generic or neon; "
+    .. "bits are the same with one of them, not from one to another" },
   { "GRPO_HISTORY", "where the prompt keeps its history, if not in ~/.grpo_history" },
   { "GRPO_SHARE", "where the files that come with grpo are, if not beside the program" },
   { "GRPO_LUA", "a directory whose Lua files win over those inside the program" },

@@ -117,6 +117,10 @@ local function run_command(name, words)
     return 0
   end
   cli.trace = o.flags.trace
+  local library = os.getenv("GRPO_LUA")
+  if library and library ~= "" and not core.fs.isdir(library) then
+    return fail(3, "GRPO_LUA=%s: no such directory; want one with lua/grpo/ or rewards/, or no GRPO_LUA", library)
+  end
   if takes_script[name] and o.words[1] then o.words[1] = require("grpo.share").find(o.words[1]) end
   local ok, status = core.protected(command.run, o)
   if ok then return status or 0 end
