@@ -386,7 +386,6 @@ Status file_writer_put(FileWriter *w, const void *data, size_t n) {
   return GRPO_OK;
 }
 
-
 static Status close_durably(FileWriter *w) {
   if (w->failed) return fail(GRPO_EIO, "cannot write %s: an earlier write failed", w->path);
   try(flush(w));

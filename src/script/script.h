@@ -140,7 +140,7 @@ void check_ids(lua_State *L, int index, const char *what, IntBuf *out);
 void push_ids(lua_State *L, const int32_t *ids, size_t n); /* pushes a list */
 void push_doubles(lua_State *L, const double *v, int n);
 void push_floats(lua_State *L, const float *v, int n);
-void push_json(lua_State *L, const Json *j);               /* lua_json.c: pushes the value */
+void push_json(lua_State *L, const Json *j); /* lua_json.c: pushes the value */
 /* lua_json.c: pushes the value of a JSON text; `what` names it in errors. */
 void push_json_text(lua_State *L, const char *text, size_t len, const char *what);
 void put_json(lua_State *L, int index, Buf *b, int indent); /* lua_json.c: appends; 0: one line */
