@@ -278,21 +278,33 @@ void seal_type(lua_State *L) {
   lua_setfield(L, meta, "__metatable");
 }
 
-bool in_use(lua_State *L) {
+/* Has a C function that runs on this thread the object on its stack?  level: where to begin. */
+static bool on_stack(lua_State *L, int level, const void *object) {
   lua_Debug frame;
-  const bool main = lua_pushthread(L);
-  lua_pop(L, 1);
-  if (!main) return true;
-  for (int level = 1; lua_getstack(L, level, &frame); level++) {
+  if (!lua_checkstack(L, 1)) return true;
+  for (; lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "S", &frame);
     if (*frame.what != 'C') continue;
     for (int i = 1; lua_getlocal(L, &frame, i); i++) { /* the slots of its stack */
-      const bool same = lua_rawequal(L, -1, 1);
+      const bool same = lua_touserdata(L, -1) == object;
       lua_pop(L, 1);
       if (same) return true;
     }
   }
   return false;
+}
+
+bool in_use(lua_State *L) {
+  const void *object = lua_touserdata(L, 1);
+  const Budget *b = script_of(L)->budget;
+  int level = 1; /* 0 is the close itself */
+  for (lua_State *on = L;; on = b->from, b = b->outer, level = 0) {
+    if (on_stack(on, level, object)) return true;
+    const bool main = lua_pushthread(on);
+    lua_pop(on, 1);
+    if (main) return false;
+    if (!b || b->co != on) return true; /* a coroutine of the script's: whose, nobody can tell */
+  }
 }
 
 void *new_object(lua_State *L, size_t size, int values) {

@@ -255,6 +255,8 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   lua_xmove(L, co, nargs); /* ... co f */
   if (!s->budget && s->guest) guest_enter(L, s);
   begin(s, &b, limits, name);
+  b.co = co;
+  b.from = L;
   arm(co, &b);
   int status = lua_pcall(co, nargs, nresults, 1);
   lua_sethook(co, NULL, 0, 0);

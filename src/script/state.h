@@ -17,10 +17,11 @@ typedef struct Budget {
   bool inherited;  /* `left` is what the call around it has left */
   double deadline; /* core.clock() time; 0: none */
   uint64_t tag;    /* marks blocks allocated during this call */
-  size_t held, quota; /* bytes of those blocks; 0: no quota */
-  bool refused;       /* an allocation was refused for the quota */
-  bool lifted;        /* the quota does not count: an error is being described */
-  size_t wanted;      /* size of the last refused one; 0 after a success */
+  size_t held, quota;   /* bytes of those blocks; 0: no quota */
+  lua_State *co, *from; /* the call's own thread, and the one that it was called on */
+  bool refused;         /* an allocation was refused for the quota */
+  bool lifted;          /* the quota does not count: an error is being described */
+  size_t wanted;        /* size of the last refused one; 0 after a success */
 } Budget;
 
 /* A place in a circular list. */

@@ -99,6 +99,19 @@ describe("closing what is in use", function()
     assert.is_true(re:find("ab") ~= nil)
   end)
 
+  it("is seen through limited calls", function()
+    local core = require "grpo.core"
+    local function limited(f) assert(core.limited({ instructions = 1e6 }, "it", f)) end
+    local re = grpo.regex("b")
+    assert.equal("axa", (re:gsub("aba", function()
+      limited(function() limited(function() close(re) end) end)
+      return "x"
+    end)))
+    assert.is_true(re:find("b") ~= nil)
+    limited(function() limited(function() close(re) end) end)
+    assert.matches("the regex was closed", message_of(re.find, re, "b"))
+  end)
+
   it("is at once where nobody uses it", function()
     local regex, tok, m, tensor = grpo.regex("b"), tokenizer(), model(), grpo.zeros { 2 }
     for object, method in pairs { [regex] = regex.find, [tok] = tok.encode, [m] = m.logits, [tensor] = tensor.sum } do
