@@ -519,7 +519,9 @@ function methods:finish(why, err)
   self.view:close()
   if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
   if self.directory then
-    if err and err ~= INTERRUPT then self.directory:note(("error after step %d: %s"):format(self.step_count, tostring(err))) end
+    if err and err ~= INTERRUPT then
+      self.directory:note(("error after step %d: %s"):format(self.step_count, tostring(err)))
+    end
     local report = self.last_report
     self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
       summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
