@@ -179,6 +179,13 @@ describe("changing what is in use", function()
     return tr
   end
 
+  it("a model that is trained", function()
+    local tr = trained(function() end)
+    tr:step()
+    tr.model:add_lora { rank = 2 }
+    assert.matches("the model was given an adapter, or lost one, since its training began", message_of(tr.step, tr))
+  end)
+
   it("an engine, in train.loss", function()
     assert.equal(1, trained(function(tr) tr.engine:close() end):step().step)
     for _, name in ipairs { "rollout", "update", "load" } do
