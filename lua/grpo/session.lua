@@ -48,6 +48,15 @@ local function token_lister(self)
   end
 end
 
+-- What names the globals means those of the session: _G, and the environment that load gives.
+local function globals_of(env)
+  env._G = env
+  function env.load(chunk, name, mode, ...)
+    if select("#", ...) > 0 then return load(chunk, name, mode, ...) end
+    return load(chunk, name, mode, env)
+  end
+end
+
 -- options: env = globals of the session; out(text), err(text): where results and errors go; call(chunk), optional:
 -- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua; help, optional: in
 -- place of session.help.
@@ -55,6 +64,7 @@ function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
     call = options.call or core.protected, look = options.look or paint.look, help = options.help or session.help },
     Session)
+  globals_of(self.env)
   self.env.tokens = token_lister(self)
   self.env.show = function(...) self:show(...) end
   return self

@@ -66,6 +66,8 @@ printf '%s\n' 'tr:step() show(tr:rescore("shorter.lua"))' | repl exp.lua
 result "rewards of a file" "$(grep -q '^8 completions of step 1 scored again: [5-8] have another reward' out || cat out err)"
 echo 'x = 1 error({ code = 7 })' | repl; status=$?
 result "a table that is raised says what it holds" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: a table was raised as an error: { code = 7 }' ] || cat err)"
+printf '%s\n' 'x = 5 function f() return x end' 'print(x, _G.x, load("return x + f()")(), load("return y", "=y", "t", { y = 7 })())' | repl
+result "globals are those of _G and of load" "$([ "$(cat out)" = "$(printf '5\t5\t10\t7')" ] || cat out err)"
 
 # ---- a terminal -------------------------------------------------------------------------------------------------------------------
 if ! command -v tmux >/dev/null || ! "$GRPO" --version | grep -q 'line editing: libedit'; then

@@ -135,7 +135,7 @@ function grpo.optim.adamw(tensors, opts) end
 ---@return number norm before clipping
 function grpo.clip_grad_norm(tensors, max) end
 
----A built-in loss by name on t (see docs/algorithms.md).
+---A built-in loss by name on t (see docs/algorithms.md).  Without t.lengths and t.sequence all tokens are one sequence.
 ---@param name string
 ---@param t table logp and entropy tensors; old_logp, ref_logp, sampler_logp, advantage, mask tensors or lists; lengths
 ---@param opts? table options of section train
