@@ -1,7 +1,8 @@
 -- The inside of a sandbox: runs in a Lua state of its own, which holds nothing but this file and the code it is given.
 --
 -- What is not on the list below does not exist there: no files, processes, modules, debug library.  Every function on
--- it is one of the bounded ones (src/script/guard.c, match.c), so that a budget of instructions ends any code.
+-- it is one of the bounded ones (src/script/guard.c, match.c), so that a budget of instructions ends code that loops.
+-- What a single call can be made to do over megabytes ends with the process that isolate = "process" gives it.
 
 local OUTPUT = 2 ^ 20 -- bytes of output that are kept
 
