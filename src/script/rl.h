@@ -9,8 +9,10 @@
 #define ENGINE_TYPE "grpo.Engine"
 #define BATCH_TYPE  "grpo.Batch"
 
-Engine *check_engine(lua_State *L, int arg);      /* raises when closed */
-Engine *check_idle_engine(lua_State *L, int arg); /* and while it is at work: a callback's call */
+Engine *check_engine(lua_State *L, int arg); /* raises when closed */
+/* Raises also while it is at work (a callback's call), and when its model has another adapter than
+ * when the engine was made. */
+Engine *check_idle_engine(lua_State *L, int arg);
 
 /* lua_engine.c */
 /* A list of { prompt=ids, target=ids } at index 2; `what` names it in messages.  The ids are in

@@ -37,7 +37,7 @@ local function number_text(v)
 end
 
 -- A saved number; null, which was not finite, is none.
-local function finite(v)
+local function measured(v)
   return type(v) == "number" and v or nil
 end
 
@@ -52,7 +52,7 @@ end
 local function show_group(group)
   core.out(("\nprompt %d: %s\n"):format(group[1].prompt_index, (display.clean(group[1].prompt):gsub("\n", " "))))
   table.sort(group, function(a, b)
-    local ra, rb = finite(a.reward) or -math.huge, finite(b.reward) or -math.huge
+    local ra, rb = measured(a.reward) or -math.huge, measured(b.reward) or -math.huge
     if ra ~= rb then return ra > rb end
     return a.index < b.index
   end)
@@ -154,7 +154,7 @@ end
 
 -- The completions that change most, the biggest first.
 local function keep_most(most, c, n)
-  local change = math.abs((c.reward or 0) - (finite(c.saved.reward) or 0))
+  local change = math.abs((c.reward or 0) - (measured(c.saved.reward) or 0))
   if n == 0 or change == 0 or (#most == n and change <= most[n].change) then return end
   local at = #most + 1
   while at > 1 and most[at - 1].change < change do at = at - 1 end
