@@ -71,14 +71,15 @@ LIBS  = $(PKG_LIBS) -lm -ldl
 MODULE_LIBS = $(filter-out -llua%,$(PKG_LIBS)) -lm -ldl
 
 # ---- layers, lowest first; each is an archive and may use those before it ---
-LAYERS := base kern grad text model rl script
+LAYERS := base os formats kern grad text model rl script
 OTHERS  := $(if $(filter x86_64,$(MACHINE)),,src/kern/x86/%) $(if $(filter aarch64,$(MACHINE)),,src/kern/arm/%)
 src_of  = $(filter-out $(OTHERS) %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 objs_of = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(call src_of,$(1)))
-# archives that a layer's tests link, highest first
-upto    = $(if $(filter $(1),base),base,$(if $(filter $(1),kern),kern base,$(if $(filter $(1),grad),grad kern base,$(if \
-          $(filter $(1),text),text base,$(if $(filter $(1),model),model text grad kern base,$(if \
-          $(filter $(1),rl),rl model text grad kern base,script rl model text grad kern base))))))
+# The archives that a layer's tests link, highest first: its own and those below it.
+BELOW   :=
+$(foreach l,$(LAYERS),$(eval BELOW := $(l) $(BELOW))$(eval upto_$(l) := $(BELOW)))
+upto_base := $(upto_formats)# whose tests read their vectors with JSON
+upto    = $(upto_$(1))
 libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
 
 PROGRAM := $(BUILD)/grpo
@@ -133,7 +134,7 @@ $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
 # What a shared object is linked from: every object is -fPIC with hidden names, so the program, libgrpo.so and grpo.so share them.
 # Only line editing is left out, because a host may have a library of the same names.
-WITH_EDITLINE := script/lua_edit.o script/lua_base.o
+WITH_EDITLINE := script/lua_edit.o script/lua_system.o
 PIC_OBJS = $(filter-out $(WITH_EDITLINE:%=$(BUILD)/obj/%),$(foreach l,$(LAYERS),$(call objs_of,$(l)))) \
   $(WITH_EDITLINE:%=$(BUILD)/pic/%) $(BUILD)/obj/embedded.o
 $(BUILD)/pic/%.o: src/%.c | need
@@ -200,9 +201,9 @@ $(BUILD)/embed-hosts/%: examples/embed/%.cpp $(LIBGRPO_SO) $(LIBGRPO_H)
 .PHONY: hosts
 hosts: $(HOSTS)
 
-# ---- the double-precision twin of base, kern (generic only, no rates of weights) and grad, for gradient checks
+# ---- the double-precision twin of base, os, kern (generic only, no rates of weights) and grad, for gradient checks
 DBL := $(BUILD)/double
-dbl_src := $(wildcard src/base/*.c) $(filter-out %.inc.c src/kern/rates.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
+dbl_src := $(wildcard src/base/*.c src/os/*.c) $(filter-out %.inc.c src/kern/rates.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
 dbl_obj := $(patsubst src/%.c,$(DBL)/%.o,$(dbl_src))
 $(DBL)/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -254,7 +255,7 @@ endif
 test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
-## make test-LAYER      only the C tests of base, kern, grad, text, model, rl, script or api
+## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, rl, script or api
 define layer_test
 .PHONY: test-$(1)
 test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "kern/kern.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>

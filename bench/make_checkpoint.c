@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/mem.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
 #include "model/impl.h"
-#include "model/safetensors.h"
+#include "os/file.h"
 #include "text/tokenizer.h"
 
 enum { BLOCK = 1 << 20 };

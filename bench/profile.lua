@@ -107,22 +107,22 @@ local function product(frames)
 end
 
 local function is_head(name, file)
-  return file == "op_loghead.c" or file == "head.c" or name:find "logits" ~= nil
+  return file == "op_loghead.c" or file == "logits.c" or name:find "logits" ~= nil
 end
 
 local by_file = {
-  ["rows.c"] = "norms, rope, activations",
-  ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations", ["head.c"] = "head",
+  ["norm_rope.c"] = "norms, rope, activations",
+  ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations", ["logits.c"] = "head",
   ["op_mlp.c"] = "norms, rope, activations", ["sampler.c"] = "sampling", ["optimizer.c"] = "optimizer",
   ["op_loghead.c"] = "head", ["op_policy_loss.c"] = "head", ["policy_terms.c"] = "head", ["pool.c"] = "waiting",
   ["op_shape.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["replay.c"] = "copies, adds",
   ["op_embedding.c"] = "copies, adds", ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds",
   ["op_rope.c"] = "norms, rope, activations",
 }
-local products = { ["gemm.c"] = true, ["gemm_dw.c"] = true, ["gemm16.c"] = true, ["product16.c"] = true,
-  ["matrix_product.c"] = true, ["panels_dx.c"] = true, ["matrix.c"] = true, ["pack.c"] = true }
-local attention = { ["attn_grad.c"] = true, ["attention.c"] = true, ["attn_strip.c"] = true,
-  ["kv.c"] = true, ["strided16.inc.c"] = true }
+local products = { ["gemm.c"] = true, ["gemm_dw.c"] = true, ["gemm_bf16.c"] = true, ["gemm_bf16_native.c"] = true,
+  ["gemm_quant.c"] = true, ["gemm_dx.c"] = true, ["quant.c"] = true, ["pack.c"] = true }
+local attention = { ["attention_grad.c"] = true, ["attention.c"] = true, ["attention_f32.c"] = true,
+  ["kv.c"] = true, ["attention_tile_bf16.inc.c"] = true }
 
 local function kind_of(frames)
   -- the pool runs chunks: its frame counts only where nothing of ours is inside
@@ -140,7 +140,7 @@ local function kind_of(frames)
       return lora and not base and "adapters" or kind
     end
     if attention[file] then
-      local back = any(frames, function(_, where) return where == "attn_grad.c" end)
+      local back = any(frames, function(_, where) return where == "attention_grad.c" end)
       return back and "attention backward" or "attention forward"
     end
     if by_file[file] and (file ~= "pool.c" or i <= 2 or frames[i - 1][1] == "library") then return by_file[file] end
@@ -154,7 +154,7 @@ local function kind_of(frames)
       break
     end
   end
-  if nearest[1]:find "^lua" or nearest[2]:find "^l?main.c" or nearest[2] == "host.c" then return "Lua" end
+  if nearest[1]:find "^lua" or nearest[2]:find "^l?main.c" or nearest[2] == "lua_vm.c" then return "Lua" end
   return frames[1][1] == "library" and "copies, adds" or "rest"
 end
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "base/mem.h"
+#include "formats/json.h"
 #include "grad/policy.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"

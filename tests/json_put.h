@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 
 static void put_json(Buf *b, const Json *j) {
   const JsonType t = json_type(j);

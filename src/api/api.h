@@ -16,7 +16,6 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "base/locale.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/regex.h"
@@ -24,6 +23,7 @@
 #include "grpo.h"
 #include "model/decode.h"
 #include "model/model.h"
+#include "os/locale.h"
 #include "text/tokenizer.h"
 
 struct grpo_context {

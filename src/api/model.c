@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/mem.h"
+#include "formats/json.h"
 #include "model/lora.h"
+#include "os/file.h"
 
 /* The handle takes over m. */
 static Status wrap(grpo_context *c, Model *m, grpo_model **out) {

@@ -1,10 +1,10 @@
-/* run.c - whole runs: options and callbacks kept, then script/hosting.h. */
+/* run.c - whole runs: options and callbacks kept, then script/host_run.h. */
 #include <math.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "base/mem.h"
-#include "script/hosting.h"
+#include "script/host_run.h"
 
 typedef struct Reward {
   grpo_run *run;

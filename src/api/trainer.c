@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "api/loss.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "model/lora.h"
+#include "os/file.h"
 #include "rl/engine.h"
 #include "rl/options.h"
 

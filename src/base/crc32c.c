@@ -1,9 +1,9 @@
-/* crc32c.c - CRC-32C: the processor's instruction where there is one, else
- * eight tables (eight bytes a step). */
+/* crc32c.c - the processor's instruction where there is one, else eight tables, which take eight
+ * bytes a step. */
+#include "base/crc32c.h"
+
 #include <pthread.h>
 #include <string.h>
-
-#include "base/file.h"
 
 static uint32_t table[8][256]; /* table[k][b]: byte b followed by k zero bytes */
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -3,7 +3,7 @@
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 enum { COLUMNS = 64 }; /* of a chunk of work in backward */
 

@@ -24,7 +24,7 @@ typedef struct Tensor {
   uint16_t *turned16; /* and of bf16; NULL: turned on the fly */
   struct Node *again; /* makes data once more, which others have taken (tape_apply_passing); NULL:
                                data stay */
-  const struct Matrix *mat; /* a frozen weight kept in a compact form (kern/matrix.h): data is then
+  const struct Matrix *mat; /* a frozen weight kept in a compact form (kern/quant.h): data is then
                                NULL, and only linear, embedding and loghead take it */
   size_t n;                 /* elements */
   int ndim;                 /* 0: a number */

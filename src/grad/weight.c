@@ -1,7 +1,7 @@
 #include "grad/weight.h"
 
 #include "base/arena.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 /* Gradient checks, where reals are double, are of the formulas: nothing is rounded there. */
 bool weight_in_bf16(const Tensor *w) {

@@ -1,5 +1,5 @@
 /* attention.h - what the pieces of attention's forward share: attention.c cuts rows and merges
- * parts, attn_strip.c and attn_words.c do a strip and a part.
+ * parts, attention_f32.c and attention_bf16.c do a strip and a part.
  */
 #ifndef GRPO_KERN_ATTENTION_H
 #define GRPO_KERN_ATTENTION_H

@@ -3,7 +3,7 @@
  * Every table is compiled from the one source in inner/ for another
  * vector width, so no algorithm is written twice; they differ in rounding only
  * where the CPU has a fused multiply-add.  Inner loops know nothing of threads:
- * the drivers (gemm.c, attention.c, rows.c, head.c, elementwise.c) cut the work.
+ * the drivers (gemm.c, attention.c, norm_rope.c, logits.c, elementwise.c) cut the work.
  *
  * An element's or a row's result never depends on where it stands: tails run
  * through the same vector code, padded.
@@ -17,7 +17,7 @@
 
 #include "base/rng.h"
 #include "kern/kern.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 #include "kern/real.h"
 
 enum { GROUP = 16 };   /* columns of a product are walked in groups of this many */
@@ -125,7 +125,7 @@ typedef struct Kernels {
                   const real *d, int key, const int *lo, const int *hi, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
-  /* Groups of a Matrix (matrix.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
+  /* Groups of a Matrix (quant.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
    * inner steps, as words of GROUP outputs, the first step in the low half.  n: a multiple of GROUP.
    * NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
    * lowest; depth is rounded up to whole cells, in y too. */

@@ -97,7 +97,7 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
 /* ---- the same products in bf16 ---------------------------------------------------------------
  * Both operands are rounded to bf16 (nearest even, NaN stays NaN; a CPU that multiplies bf16 itself
  * takes subnormals as zero) and summed in float: row-invariant and independent of threads as above,
- * and the same bits from matrix_forward and matrix_dx (matrix.h) of the same values.  cx->compute is
+ * and the same bits from matrix_forward and matrix_dx (quant.h) of the same values.  cx->compute is
  * not looked at.  In the double twin only the weights are rounded.
  *
  * A weight is packed in pairs of inner steps: value (i, p) of w [n, k] is number

@@ -1,8 +1,8 @@
-/* nf4.h - quantising to NF4; for matrix.c and its tests.  The tables are in matrix.h. */
+/* nf4.h - quantising to NF4; for quant.c and its tests.  The tables are in quant.h. */
 #ifndef GRPO_KERN_NF4_H
 #define GRPO_KERN_NF4_H
 
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 /* Codes of one block of n <= NF4_BLOCK values; returns its absmax. */
 float nf4_quantise(int n, const float *w, uint8_t *code);

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "kern/dispatch.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 enum {
   READ_LEAST = 256 << 20, /* bytes, or twice the last-level cache, */

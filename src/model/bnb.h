@@ -7,8 +7,8 @@
 #ifndef GRPO_MODEL_BNB_H
 #define GRPO_MODEL_BNB_H
 
-#include "kern/matrix.h"
-#include "model/safetensors.h"
+#include "formats/safetensors.h"
+#include "kern/quant.h"
 #include "model/source.h"
 
 /* Finds a tensor of the checkpoint by its name; NULL: none. */

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/half.h"
 #include "model/bnb.h"
 #include "model/config_impl.h"
 #include "model/gguf_model.h"
+#include "os/file.h"
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
 

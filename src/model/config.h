@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "formats/json.h"
 
 enum { CONFIG_MAX_EOS = 8, CONFIG_MAX_LAYERS = 1024, CONFIG_MAX_ROPE_FACTORS = 128 };
 

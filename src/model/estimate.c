@@ -8,11 +8,11 @@
 #include "model/compact.h"
 
 /* Headers of tensors and nodes and the arena's rounding, for one operation.  Where kernels keep
- * partial results, at most: attention's backward a wave of copies (attn_grad.c), dw its blocks
+ * partial results, at most: attention's backward a wave of copies (attention_grad.c), dw its blocks
  * (gemm.c). */
 enum { PER_OP = 448, SLACK = 16 << 10 };
 enum { WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
-/* Of compact weights per thread (matrix_product.c), of float32 in panels (gemm.c) */
+/* Of compact weights per thread (gemm_quant.c), of float32 in panels (gemm.c) */
 enum { UNPACK_REALS = 1 << 14, TURN_REALS = 75 << 10 };
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
@@ -105,7 +105,7 @@ static size_t score_reals(const Config *c, size_t rows, size_t keys) {
          4 * rows + (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
 }
 
-/* Products in bf16 take rounded copies of a product's activations (gemm16.c), those of a weight's
+/* Products in bf16 take rounded copies of a product's activations (gemm_bf16.c), those of a weight's
  * gradient of both operands, unless it packs them: bf16 where the CPU multiplies that, else float32. */
 static size_t rounded(Compute compute, size_t values) {
   return compute == COMPUTE_F32 ? 0 : kern_bf16() ? values / 2 : values;
@@ -171,8 +171,8 @@ static size_t gradient_reals(const Config *c) {
   return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f + packed;
 }
 
-/* A thread's tile and its keys in attention's backward: as reals (attn_grad.c), or in words
- * (attn_grad_words.c). */
+/* A thread's tile and its keys in attention's backward: as reals (attention_grad.c), or in words
+ * (attention_grad_bf16.c). */
 static size_t piece_reals(const Config *c, Compute compute, size_t keys) {
   enum { UNITS = 48, KEYS = 64, TILE = 128, BLOCK = 128 };
   const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);

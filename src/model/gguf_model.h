@@ -11,7 +11,7 @@
 #ifndef GRPO_MODEL_GGUF_MODEL_H
 #define GRPO_MODEL_GGUF_MODEL_H
 
-#include "base/gguf.h"
+#include "formats/gguf.h"
 #include "model/model.h"
 #include "model/source.h"
 #include "text/tokenizer.h"

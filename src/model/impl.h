@@ -7,7 +7,7 @@
 #define GRPO_MODEL_IMPL_H
 
 #include "grad/latent.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 #include "model/model.h"
 
 /* Parameters of a layer; a family that lacks one has NULL there.  A projection's bias follows its

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "formats/safetensors.h"
 #include "model/impl.h"
-#include "model/safetensors.h"
 
 static const char *const moment_name[] = {"exp_avg", "exp_avg_sq"};
 
@@ -150,7 +150,7 @@ Status optimizer_save(const Optimizer *o, const char *path) {
 static Status find_moment(const Safetensors *f, const Param *p, int k, const StTensor **out) {
   char name[NAME_BYTES];
   snprintf(name, sizeof name, "%s.%s", p->name, moment_name[k]);
-  return safetensors_like(f, name, &p->t, out);
+  return safetensors_shaped(f, name, p->t.ndim, p->t.dim, out);
 }
 
 /* Everything is checked before anything is changed. */

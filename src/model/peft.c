@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/regex.h"
+#include "formats/safetensors.h"
 #include "model/impl.h"
 #include "model/lora.h"
-#include "model/safetensors.h"
+#include "os/file.h"
 
 enum { CONFIG_MAX = 16 << 20, NAME_BYTES = 256 };
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "base/json.h"
+#include "formats/json.h"
 
 typedef struct PeftConfig {
   Json *json;

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "model/bnb.h"
 #include "model/compact.h"
 #include "model/impl.h"
+#include "os/file.h"
 
 enum { BLOCK_ROWS = 64 };
 

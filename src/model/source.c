@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "formats/safetensors.h"
 #include "model/bnb.h"
-#include "model/safetensors.h"
+#include "os/file.h"
 
 enum { INDEX_MAX = 256 << 20 };
 

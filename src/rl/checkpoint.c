@@ -1,4 +1,5 @@
 #include "rl/checkpoint.h"
+#include "base/crc32c.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/mem.h"
+#include "formats/json.h"
+#include "os/file.h"
 
 static const char manifest_name[] = "manifest.json";
 enum { MANIFEST_MAX = 1 << 20, MANIFEST_FORMAT = 1 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/safetensors.h"
+#include "formats/safetensors.h"
 
 enum { HEAD_ARRAYS = 4 }; /* weight, gradient, two moments */
 
@@ -181,11 +181,11 @@ static Status read_tensors(Critic *c, const Safetensors *f, bool write) {
   const StTensor *t;
   const Param *p;
   for (int k = 0; k < HEAD_TENSORS; k++) {
-    try(safetensors_like(f, head_name[k], &c->head, &t));
+    try(safetensors_shaped(f, head_name[k], c->head.ndim, c->head.dim, &t));
     if (write) st_read(t, 0, t->n, head_tensor(c, k));
   }
   for (int i = 0; (p = next_trained(c, &i));) {
-    try(safetensors_like(f, p->name, &p->t, &t));
+    try(safetensors_shaped(f, p->name, p->t.ndim, p->t.dim, &t));
     if (write) st_read(t, 0, t->n, p->t.data);
   }
   if (f->count == num_tensors(c)) return GRPO_OK;

@@ -10,7 +10,7 @@
 #include "rl/denoise.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
-#include "rl/step.h"
+#include "rl/update_impl.h"
 
 enum {
   DECODE_MIN = 64,

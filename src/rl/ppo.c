@@ -15,7 +15,7 @@
 #include "model/lora.h"
 #include "rl/gae.h"
 #include "rl/options.h"
-#include "rl/step.h"
+#include "rl/update_impl.h"
 
 void ppo_options_init(PpoOptions *o) {
   *o = (PpoOptions){.gamma = option_number("train.ppo.gamma"),

@@ -22,7 +22,7 @@
 #include "grad/policy.h"
 #include "model/lora.h"
 #include "rl/options.h"
-#include "rl/step.h"
+#include "rl/update_impl.h"
 
 void update_options_init(UpdateOptions *o, LossKind kind) {
   *o = (UpdateOptions){

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 /* ---- arguments ---------------------------------------------------------------------- */
 

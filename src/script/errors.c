@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "script/script.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 #define ERROR_TYPE "grpo.Error"
 

@@ -3,7 +3,7 @@
  * Time that passes inside a C function is hidden from the instruction hook,
  * and some library functions could turn the hook off or swallow its error.
  * Their replacements, installed once in every state, behave exactly like the
- * originals outside limited calls (in a host's state they stand beside them: guest.c).  Inside they charge the budget for the work
+ * originals outside limited calls (in a host's state they stand beside them: foreign_vm.c).  Inside they charge the budget for the work
  * before doing it, and refuse what would evade it:
  *
  *   pcall, xpcall, coroutine.*   pass a spent budget on; handlers are not called
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "script/script.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 /* The replaced function: upvalue 1. */
 static int call_original(lua_State *L) {

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "script/state.h"
+#include "script/script_impl.h"
 
 #define LIMITS_TYPE "grpo.Limits"
 

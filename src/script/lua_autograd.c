@@ -4,7 +4,7 @@
 
 #include "grad/adamw.h"
 #include "script/lua_model.h"
-#include "script/tensor.h"
+#include "script/lua_tensor.h"
 
 /* ---- backward, detach --------------------------------------------------------------- */
 

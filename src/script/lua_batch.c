@@ -4,7 +4,7 @@
  * handles stale: using one is an error that says so.
  */
 #include "rl/engine_impl.h"
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 typedef struct BatchHandle {
   Engine *engine;

@@ -1,5 +1,5 @@
 /* lua_bigram.c - core.bigram(vocab): a reference policy counted from ids, for core.engine. */
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 #define BIGRAM_TYPE "grpo.Bigram"
 

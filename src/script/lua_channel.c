@@ -1,10 +1,10 @@
-/* lua_channel.c - core.channel: lines over a Unix socket (base/channel.h).
+/* lua_channel.c - core.channel: lines over a Unix socket (os/channel.h).
  *
  *   listen(path) -> server: next() -> kind, client, line | nil;  wait(seconds);  send(client, text);  close()
  *   connect(path) -> client: write(text);  read(seconds) -> line | false (time is over);  close()
  * kind: "opened", "text", "gone".  Failures of listen, connect, write and read: nil, message, code.
  */
-#include "base/channel.h"
+#include "os/channel.h"
 
 #include "script/script.h"
 

@@ -10,7 +10,7 @@
 #include "grad/policy.h"
 #include "rl/options.h"
 #include "script/loss_options.h"
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good slice */
 

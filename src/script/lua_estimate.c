@@ -1,10 +1,10 @@
 /* lua_estimate.c - core.model_estimate: what a model and a stage will take, before they exist. */
 #include <string.h>
 
-#include "base/file.h"
+#include "os/file.h"
 #include "rl/engine.h"
 #include "script/lua_model.h"
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 Storage field_storage(lua_State *L, int index, const char *where) {
   static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};

@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/crc32c.h"
+#include "os/file.h"
 #include "script/script.h"
 
 #define WRITER_TYPE "grpo.Writer"

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "script/lua_model.h"
-#include "script/state.h"
-#include "script/tensor.h"
+#include "script/lua_tensor.h"
+#include "script/script_impl.h"
 
 /* ---- sampling options --------------------------------------------------------------- */
 

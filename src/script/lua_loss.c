@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "grad/policy.h"
 #include "script/loss_options.h"
-#include "script/tensor.h"
+#include "script/lua_tensor.h"
 
 /* ---- options: section train of an experiment ---------------------------------------- */
 

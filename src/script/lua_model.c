@@ -2,12 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "model/gguf_model.h"
 #include "model/lora.h"
+#include "os/file.h"
 #include "script/lua_model.h"
-#include "script/state.h"
-#include "script/tensor.h"
+#include "script/lua_tensor.h"
+#include "script/script_impl.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 #include "grad/tape.h"
 #include "rl/gae.h"
 #include "script/loss_options.h"
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 /* ---- engine:ppo -------------------------------------------------------------------- */
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/detach.h"
+#include "os/detach.h"
 #include "script/script.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 enum { LINE = 4096 };
 

@@ -5,7 +5,7 @@
 #include "rl/advantage.h"
 #include "rl/checkpoint.h"
 #include "rl/options.h"
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 static const char none_key[] = "grpo.core.none";
 

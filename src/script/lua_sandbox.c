@@ -3,15 +3,15 @@
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
  * code: source text; env, results: bytes of core.state_encode; limits: { instructions=, memory=, seconds= };
- * process: also in a process of its own (base/worker.h).  What happens inside is grpo/inside.lua.  The
+ * process: also in a process of its own (os/worker.h).  What happens inside is grpo/inside.lua.  The
  * instructions that it took are charged to the limited call that asked.
  */
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/worker.h"
+#include "os/worker.h"
 #include "script/script.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 enum {
   ANSWER = 64 << 20,

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "script/tensor.h"
+#include "script/lua_tensor.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
 

@@ -2,7 +2,7 @@
  * and other tensors joined.
  */
 #include "base/rng.h"
-#include "script/tensor.h"
+#include "script/lua_tensor.h"
 
 /* ---- joining ------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "script/script.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 /* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template
  * that was set, a Lua function(messages, options) -> string or Jinja, or nil: the tokenizer's own. */

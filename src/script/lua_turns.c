@@ -5,7 +5,7 @@
  * "stop", the place of the first of them in the completion.  What it raises ends the rollout and is
  * raised again once the engine is left.
  */
-#include "script/rl.h"
+#include "script/lua_rl.h"
 
 typedef struct TurnCall {
   const Completion *c;

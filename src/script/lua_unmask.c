@@ -4,7 +4,7 @@
 
 #include "model/unmask.h"
 #include "script/lua_model.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 /* A tape that is freed when its owner is collected. */
 static int tape_gc(lua_State *L) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "script/script.h"
-#include "script/state.h"
+#include "script/script_impl.h"
 
 enum {
   MAX_CAPTURES = 32,

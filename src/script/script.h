@@ -25,8 +25,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "base/pool.h"
+#include "formats/json.h"
 #include "grad/value.h"
 #include "model/decode.h"
 #include "model/model.h"
@@ -35,14 +35,14 @@
 
 typedef struct Script Script;
 
-/* ---- host.c: the state -------------------------------------------------------------- */
+/* ---- lua_vm.c: the state -------------------------------------------------------------- */
 /* files: the table of embedded files (ends with a NULL name).  Standard libraries are open,
  * package.preload["grpo.core"] is set, embedded modules are found after files on package.path. */
 Status script_open(Script **out, const EmbeddedFile *files);
 void script_close(Script *s);        /* NULL is fine */
 void check_not_closed(lua_State *L); /* raises: what finalizers of scripts may do while it closes */
 lua_State *script_state(Script *s);
-/* guest.c: gives the Lua state of a host what script_open gives our own, but leaves its globals,
+/* foreign_vm.c: gives the Lua state of a host what script_open gives our own, but leaves its globals,
  * allocator and hooks alone; the state owns the Script.  Once for a state; later calls do nothing.
  * Raises a string. */
 void script_attach(lua_State *L, const EmbeddedFile *files);
@@ -163,7 +163,7 @@ void check_limits(lua_State *L, int index, Limits *out);
 /* Inside C functions that scripts call: work that the instruction hook cannot see.  Cheap. */
 void charge_work(lua_State *L, uint64_t instructions);
 bool is_limited(lua_State *L);     /* is limited code running? */
-extern volatile int script_cancel; /* lua_base.c: set by SIGINT and SIGTERM, for decoder_run */
+extern volatile int script_cancel; /* lua_system.c: set by SIGINT and SIGTERM, for decoder_run */
 /* lua_edit.c: Ctrl-C has come while a line of a prompt runs, and the line has not ended yet. */
 extern volatile int script_interrupted;
 /* Ctrl-C now stops the code of this thread; returns whose it stopped before, NULL: nobody's. */

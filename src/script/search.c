@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "os/file.h"
 #include "script/script.h"
 
 /* Pushes the first readable one of the files in `paths`, or else nil and the others. */

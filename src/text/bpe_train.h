@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
-#include "text/words.h"
+#include "text/word_counts.h"
 
 /* `vocab` holds the 256 bytes as tokens (raw, not in the alphabet) and grows by
  * the merged ones up to `max_size` ids.  `merges` receives left, right, left, ... */

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/regex.h"
+#include "formats/json.h"
 
 const char *component_type(const Json *j); /* "(no type)" when there is none */
 bool component_is(const Json *j, const char *type);

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "formats/json.h"
 
 enum { GGUF_PRE_PATTERNS = 4 };
 

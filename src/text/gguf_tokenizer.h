@@ -11,7 +11,7 @@
 #ifndef GRPO_TEXT_GGUF_TOKENIZER_H
 #define GRPO_TEXT_GGUF_TOKENIZER_H
 
-#include "base/gguf.h"
+#include "formats/gguf.h"
 #include "text/tokenizer.h"
 
 bool tokenizer_in_gguf(const Gguf *g); /* it says what its tokenizer is */

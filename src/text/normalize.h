@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/component.h"
 #include "text/tokenizer.h"
 

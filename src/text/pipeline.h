@@ -13,10 +13,10 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/added.h"
 #include "text/bpe.h"
-#include "text/decoder.h"
+#include "text/detokenizer.h"
 #include "text/normalize.h"
 #include "text/pretoken.h"
 #include "text/subword.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/mem.h"
+#include "formats/json.h"
 #include "text/bytelevel.h"
 #include "text/patterns.h"
 #include "text/tokenizer_write.h"

@@ -29,21 +29,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/intbuf.h"
 
 typedef struct Tokenizer Tokenizer;
-
-/* A growing list of ids, the same manner as Buf: zero-initialise, reuse, check oom once. */
-typedef struct IntBuf {
-  int32_t *data;
-  size_t len, cap;
-  bool oom;
-} IntBuf;
-
-void intbuf_put(IntBuf *b, int32_t v);
-void intbuf_append(IntBuf *b, const int32_t *v, size_t n);
-void intbuf_clear(IntBuf *b); /* keeps the memory */
-void intbuf_free(IntBuf *b);
-Status intbuf_status(const IntBuf *b);
 
 /* `path`: a directory in Hugging Face layout, or a tokenizer.json in one.  Beside it
  * tokenizer_config.json, special_tokens_map.json and chat_template.jinja are read when there.

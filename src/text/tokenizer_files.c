@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "text/bytelevel.h"
 #include "text/gguf_tokenizer.h"
 #include "text/pipeline.h"

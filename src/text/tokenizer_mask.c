@@ -1,8 +1,8 @@
 /* tokenizer_mask.c - a tokenizer with a mask token, as its files say it. */
 #include <string.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
+#include "formats/json.h"
 #include "text/pipeline.h"
 
 /* ---- files with one more thing in them ------------------------------------------------- */

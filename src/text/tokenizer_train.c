@@ -1,13 +1,13 @@
 /* tokenizer_train.c - from texts to a byte-level BPE tokenizer. */
 #include <string.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
+#include "formats/json.h"
 #include "text/added.h"
 #include "text/bpe_train.h"
 #include "text/bytelevel.h"
 #include "text/tokenizer_write.h"
-#include "text/words.h"
+#include "text/word_counts.h"
 
 static const char *const default_special[] = {"<|endoftext|>", "<|pad|>"};
 

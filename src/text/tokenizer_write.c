@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
+#include "formats/json.h"
 #include "text/pipeline.h"
 
 static void put_text(Buf *b, const char *s) { json_put_string(b, s, strlen(s)); }

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 

@@ -1,7 +1,8 @@
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "base/crc32c.h"
+#include "formats/json.h"
+#include "os/file.h"
 #include "testing.h"
 
 /* The definition, a bit at a time. */

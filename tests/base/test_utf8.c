@@ -1,8 +1,8 @@
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/utf8.h"
+#include "formats/json.h"
+#include "os/file.h"
 #include "testing.h"
 
 /* Decode all of s; lengths of the pieces as digits, upper case X after invalid ones. */

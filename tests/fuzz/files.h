@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "fuzz.h"
+#include "os/file.h"
 
 enum { FUZZ_PATH = 256 };
 static char fuzz_dir[64]; /* an empty one of this process, in memory where the system has that */

@@ -4,8 +4,8 @@
  *
  * The input is an adapter_config.json and, behind a NUL, an adapter_model.safetensors.  Without the
  * latter the tensors are those that the configuration asks for. */
-#include "base/json.h"
 #include "files.h"
+#include "formats/json.h"
 #include "model/impl.h"
 #include "model/lora.h"
 

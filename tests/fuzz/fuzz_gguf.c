@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/gguf.h"
+#include "formats/gguf.h"
 #include "fuzz.h"
 #include "model/gguf_model.h"
 #include "text/gguf_tokenizer.h"

@@ -2,8 +2,8 @@
  * change, and any bytes become a valid JSON string. */
 #include <string.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
+#include "formats/json.h"
 #include "fuzz.h"
 #include "json_put.h"
 

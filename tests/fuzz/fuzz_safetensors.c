@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "files.h"
-#include "model/safetensors.h"
+#include "formats/safetensors.h"
 
 static void touch(const Safetensors *s) {
   const char *data = s->count ? s->tensor[0].data - s->tensor[0].begin : NULL;

@@ -1,6 +1,6 @@
 /* check_fused.c - the operations that a transformer and its head are made of. */
 #include "check.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 /* A frozen weight in a compact form, random in -1 .. 1; lives as long as the leaves. */
 static Tensor *compact(MatType type, int n, int k) {

@@ -2,8 +2,8 @@
  * and policy.h promise beside. */
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "base/mem.h"
+#include "formats/json.h"
 #include "grad/policy.h"
 #include "testing.h"
 

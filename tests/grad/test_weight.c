@@ -5,7 +5,7 @@
 #include "grad/attrs.h"
 #include "grad/tape.h"
 #include "grad/weight.h"
-#include "kern/matrix.h"
+#include "kern/quant.h"
 #include "testing.h"
 
 static Tape tape;

@@ -1,7 +1,7 @@
 /* What an adapter adds to a product: in the tile or afterwards, the same bits. */
 #include "kern_test.h"
 
-#include "kern/matrix.h"
+#include "kern/quant.h"
 
 typedef struct Case {
   int m, n, k, rank;

@@ -2,10 +2,10 @@
 #include "kern_test.h"
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/half.h"
-#include "base/json.h"
-#include "kern/matrix.h"
+#include "formats/json.h"
+#include "kern/quant.h"
+#include "os/file.h"
 
 /* ---- the map of scales from its definition ------------------------------------------- */
 

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "base/rng.h"
 #include "compute.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
 #include "model/model.h"
-#include "model/safetensors.h"
 #include "status.h"
 #include "testing.h"
 

@@ -1,11 +1,11 @@
 /* bitsandbytes' 4-bit layout: against the oracle's bytes, without double quantisation, and refused
  * when it lies. */
-#include "base/file.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/bnb.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 /* ---- a weight and its parts, as a checkpoint would hold them ---- */
 

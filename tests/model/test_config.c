@@ -1,6 +1,6 @@
 /* config.json in its variants, and what is refused by name. */
-#include "base/file.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 static Status parse(const char *text, Config *c) {
   Json *j = NULL;

@@ -3,9 +3,9 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 static Status load(const char *dir, Storage storage) {
   Model *m = NULL;

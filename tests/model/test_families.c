@@ -1,8 +1,8 @@
 /* What families add to the common block, against small computations of its own: packed matrices,
  * partial rotary positions, longrope, windows, embedding scale; and their way to disk and back. */
-#include "base/file.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 /* ---- logits of one plain sequence ------------------------------------------------------- */
 

@@ -1,10 +1,10 @@
 /* Models through GGUF files: the same weights, the same bytes, and files that lie. */
-#include "base/file.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/gguf_model.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 #include "text/gguf_tokenizer.h"
 
 static const struct {

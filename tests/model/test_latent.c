@@ -1,11 +1,11 @@
 /* Latent attention against a model in double that makes every head's keys and values, as transformers'
  * DeepseekV2 does: logits, and the gradients of every weight by differences; its files and refusals. */
-#include "base/file.h"
 #include "model/cache.h"
 #include "model/gguf_model.h"
 #include "model/impl.h"
 #include "model/lora.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 enum { LEN = 13, WIDE = 400, HEADS = 4 };
 

@@ -1,11 +1,11 @@
 /* Adapters: what they change, what they leave alone, merging, saving. */
-#include "base/file.h"
 #include "base/mem.h"
 #include "model/decode.h"
 #include "model/impl.h"
 #include "model/lora.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
+#include "os/file.h"
 
 static const char *const all_linear[] = {"all-linear"};
 

@@ -1,8 +1,8 @@
 /* AdamW: the oracle's trajectories, and its file. */
-#include "base/file.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
+#include "os/file.h"
 
 /* A bag of parameters; the optimizer needs no more of a model. */
 typedef struct Bag {

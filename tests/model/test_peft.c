@@ -1,9 +1,9 @@
 /* PEFT's folders: which modules a configuration adapts, and tensors that lie. */
-#include "base/file.h"
 #include "base/mem.h"
 #include "model/impl.h"
 #include "model/lora.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 /* ---- adapter_config.json --------------------------------------------------------- */
 

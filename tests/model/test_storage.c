@@ -1,11 +1,11 @@
 /* Compact storages: the same bits as float32 with the same values, shared, saved, refused. */
-#include "base/file.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/estimate.h"
 #include "model/impl.h"
 #include "model/lora.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 enum { TOKENS = 24 };
 

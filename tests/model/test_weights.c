@@ -1,9 +1,9 @@
 /* Checkpoints: safetensors that lie, and weights that come back exactly. */
-#include "base/file.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/impl.h"
 #include "model/modeltest.h"
+#include "os/file.h"
 
 /* ---- hostile safetensors ---------------------------------------------------------- */
 

@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "formats/json.h"
 #include "grad/policy.h"
 #include "model/lora.h"
+#include "os/file.h"
 #include "tiny.h"
 
 typedef struct Setup {

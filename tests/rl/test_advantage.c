@@ -1,7 +1,7 @@
 /* Every case of oracles/advantages/cases.json, and what it does not cover. */
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "rl/advantage.h"
 #include "testing.h"
 

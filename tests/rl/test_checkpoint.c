@@ -1,7 +1,7 @@
 /* Directories that are whole or not there. */
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "os/file.h"
 #include "rl/checkpoint.h"
 #include "testing.h"
 

@@ -1,7 +1,7 @@
 /* Rollouts, demonstrations, and state that survives. */
-#include "base/file.h"
 #include "base/mem.h"
 #include "grad/policy.h"
+#include "os/file.h"
 #include "tiny.h"
 
 /* ---- sampling -------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * and their gradients; and what the cases do not cover. */
 #include <math.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "grad/policy.h"
 #include "rl/gae.h"
 #include "testing.h"

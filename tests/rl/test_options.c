@@ -1,7 +1,7 @@
 /* The table of options is sound, and the engine's defaults are its defaults. */
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "grad/policy.h"
 #include "rl/options.h"
 #include "testing.h"

@@ -2,7 +2,7 @@
  * loss, gradient norm and metrics.  (tests/model holds every gradient to the oracle.) */
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "grad/policy.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"

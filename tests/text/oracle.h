@@ -2,7 +2,7 @@
 #ifndef GRPO_TESTS_TEXT_ORACLE_H
 #define GRPO_TESTS_TEXT_ORACLE_H
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/tokenizer.h"
 
 /* Call fn on every line of a JSON Lines file; returns how many there were. */

@@ -1,6 +1,6 @@
 /* Tokenizers out of and into GGUF metadata, held to the ids of the original tokenizers. */
-#include "base/file.h"
 #include "oracle.inc.c"
+#include "os/file.h"
 #include "status.h"
 #include "text/gguf_tokenizer.h"
 

@@ -1,9 +1,9 @@
 /* test_tokenizer_hostile.c - files that are wrong: one line that names file and field, no crash. */
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "oracle.inc.c"
+#include "os/file.h"
 
 /* A small valid file; a case replaces one part of it. */
 static const char good[] =

@@ -1,9 +1,9 @@
 /* Unigram: the reference's ids, sums worked out by hand, and every way to cut short texts. */
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "oracle.inc.c"
+#include "os/file.h"
 
 static Tokenizer *load_model(const char *model) {
   Buf b = {0};

@@ -2,22 +2,22 @@
  * The file that includes this one has defined TABLE besides what vec.inc.c wants. */
 #include "kern/inner/vec.inc.c"
 
-#include "kern/inner/block.inc.c"
-#include "kern/inner/few.inc.c"
-#include "kern/inner/rows.inc.c"
-#include "kern/inner/widen.inc.c"
+#include "kern/inner/gemm_tile.inc.c"
+#include "kern/inner/gemm_few.inc.c"
+#include "kern/inner/norm_rope.inc.c"
+#include "kern/inner/unpack_quant.inc.c"
 #ifdef NARROW_GROUPS
-#include "kern/inner/narrow.inc.c"
+#include "kern/inner/gemm_quant_few.inc.c"
 #ifndef NARROW_BY
 #define NARROW_BY NARROW_ROWS, NARROW_ROWS, NARROW_ROWS, NARROW_ROWS
 #endif
 #endif
 
 #include "kern/inner/elementwise.inc.c"
-#include "kern/inner/head.inc.c"
-#include "kern/inner/normal.inc.c"
-#include "kern/inner/quantise.inc.c"
-#include "kern/inner/squares.inc.c"
+#include "kern/inner/logits.inc.c"
+#include "kern/inner/random_normal.inc.c"
+#include "kern/inner/quantise_nf4.inc.c"
+#include "kern/inner/gemm_few_transposed.inc.c"
 
 #ifndef TURN
 #define TURN 256, 128, 192

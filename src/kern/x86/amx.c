@@ -25,7 +25,7 @@ enum {
   SHARES = 16               /* strips of rows at most that share the fetching of what comes next */
 };
 
-#include "kern/inner/pairs512.inc.c"
+#include "kern/inner/pack_bf16_avx512.inc.c"
 
 /* ---- tiles: 0 to 3 sums; 4 rows; 5 rows or columns; 6 and 7 columns ---- */
 
@@ -243,13 +243,13 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
   _tile_release();
 }
 
-#include "kern/inner/row16.inc.c"
+#include "kern/inner/attention_row_bf16.inc.c"
 
-#include "kern/inner/attend_amx.inc.c"
+#include "kern/inner/attention_amx.inc.c"
 #define EXP_OF_TWO
-#include "kern/inner/softmax16.inc.c"
+#include "kern/inner/attention_softmax_bf16.inc.c"
 
-#include "kern/inner/ds16.inc.c"
+#include "kern/inner/attention_ds_bf16.inc.c"
 
 /* ---- rows ---- */
 

@@ -33,11 +33,13 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
   FEW16(X, 1)                                                                                      \
   FEW16(X, 2) FEW16(X, 3) FEW16(X, 4) MORE16(X, 5) MORE16(X, 6) MORE16(X, 7) MORE16(X, 8)
 #define NEAR16(X) MORE16(X, 8)
-#include "kern/inner/block16.inc.c"
-#include "kern/inner/strided16.inc.c"
+#include "kern/inner/gemm_tile_bf16.inc.c"
 
-#include "kern/inner/pairs512.inc.c"
-#include "kern/inner/softmax16.inc.c"
+#include "kern/inner/attention_tile_bf16.inc.c" /* uses the tile's sizes */
+
+#include "kern/inner/pack_bf16_avx512.inc.c"
+
+#include "kern/inner/attention_softmax_bf16.inc.c" /* uses the packing's masks */
 
 /* ---- attention's: nothing is to be made ready ---- */
 static void no_rows(int upper, int lower) { (void)upper, (void)lower; }

@@ -1,0 +1,58 @@
+/* json.h - reading JSON (cJSON behind it, and nowhere else) and writing it.
+ *
+ * A parsed document is a tree of read-only nodes owned by its root.  Objects
+ * are lists: walk them; json_get() is linear and for small objects only.  A
+ * NULL node reads as null without members, so lookups may be nested.
+ * Input is checked before cJSON sees it: UTF-8, nesting up to
+ * JSON_MAX_DEPTH, no \u0000 in strings (a C string cannot hold it; but see
+ * json_parse_zeros()), nothing after the value.  Numbers are doubles.
+ */
+#ifndef GRPO_FORMATS_JSON_H
+#define GRPO_FORMATS_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+typedef struct Json Json;
+typedef enum JsonType {
+  JSON_NULL,
+  JSON_BOOL,
+  JSON_NUMBER,
+  JSON_STRING,
+  JSON_ARRAY,
+  JSON_OBJECT
+} JsonType;
+
+enum { JSON_MAX_DEPTH = 200 };
+
+/* `what` names the source in messages ("models/a/config.json"); errors carry line and column. */
+Status json_parse(const char *text, size_t len, const char *what, Json **out);
+/* The same, for readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO,
+ * which is no UTF-8 and so nothing else. */
+Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out);
+#define JSON_ZERO "\xc0\x80"
+Status json_read_file(const char *path, size_t max_bytes, Json **out);
+void json_free(Json *root); /* NULL is fine */
+
+JsonType json_type(const Json *j);
+const Json *json_child(const Json *j); /* first element or member; NULL when empty or a scalar */
+const Json *json_next(const Json *j);  /* next sibling or NULL */
+const char *json_key(const Json *j);   /* of a member of an object, else NULL */
+const Json *json_get(const Json *j, const char *key); /* NULL when absent or not an object */
+size_t json_count(const Json *j);                     /* elements or members */
+const char *json_string(const Json *j);               /* NULL when not a string */
+double json_number(const Json *j);                    /* NaN when not a number */
+bool json_bool(const Json *j);                        /* false when not true */
+bool json_integer(const Json *j, int64_t *out); /* false when not an exact integer within +-2^53 */
+
+/* Writers append to a Buf.  Strings are escaped; bytes that are not UTF-8
+ * become U+FFFD; numbers are the shortest text that reads back to the same
+ * double (integers without a point); NaN and infinities become null. */
+void json_put_string(Buf *b, const char *s, size_t n);
+void json_put_number(Buf *b, double v);
+
+#endif

@@ -1,0 +1,240 @@
+/* attention_bf16.c - attention's forward for a strip of rows and a part of the keys, segments in words.
+ *
+ * Scores are [units, keys], keys being lanes.  The sum over values runs by units of keys (KV_UNIT), which
+ * begin at the same logical positions whatever segments they lie in: the unit in which a prefix ends
+ * is put together from both.
+ */
+#include "kern/attention.h"
+
+#include <string.h>
+
+/* Units [first, first + m) of a strip's rows: of one span, or all of them. */
+typedef struct Units {
+  const Row *rows;
+  int n, first, m;
+  int to; /* the end of the keys that some row sees */
+} Units;
+
+static const uint32_t *queries_of(const Attn *a, const Work *w, int unit) {
+  return (const uint32_t *)(const void *)w->q + (ptrdiff_t)unit * a->query_words;
+}
+
+static void load_queries(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
+  const int g = a->group, hd = a->s->head_dim, words = kern_ceil(hd, 2), ld = a->query_words;
+  uint32_t *to = (uint32_t *)(void *)w->q;
+  for (int j = 0; j < n; j++, to += g * ld) {
+    const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
+    if (hd == 2 * ld) {
+      kernels16()->pair_row(g * hd, q, to);
+      continue;
+    }
+    for (int u = 0; u < g; u++) {
+      kernels16()->pair_row(hd, q + u * hd, to + u * ld);
+      memset(to + u * ld + words, 0, sizeof *to * (size_t)(ld - words));
+    }
+  }
+}
+
+/* ---- what decoding reads from memory ----
+ * Every sequence's own keys and values are read once, in streams so short that the CPU sees them too
+ * late: values are fetched while scores are made, the next strip's keys after. */
+
+static Fetch words_from(const uint32_t *x, ptrdiff_t words) {
+  return (Fetch){(const char *)x, (const char *)(x + words)};
+}
+
+/* What a row sees of its own segment within the part: places *from .. *to - 1 */
+static void own_places(const Part *p, const Row *r, int *from, int *to) {
+  const int base = prefix_len(r->span), first = kv_first_place(r->span->own);
+  *from = first + kern_max(0, kern_max(r->lo, p->start) - base);
+  if (r->span->own->grows) *from -= *from % KV_UNIT; /* what is read of it begins there */
+  *to = first + kern_min(r->hi, p->start + PART) - base;
+}
+
+static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
+  int from, to;
+  own_places(p, r, &from, &to);
+  return words_from(kv_value_words(a->s, r->span->own, p->kvh, from),
+                    (ptrdiff_t)kern_ceil(to - from, 2) * a->hd16);
+}
+
+static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
+  int from, to;
+  own_places(p, r, &from, &to);
+  from -= from % KV_BLOCK;
+  return words_from(kv_key_words(a->s, r->span->own, p->kvh, from),
+                    (ptrdiff_t)round_up(to - from, KV_BLOCK) / 2 * a->s->head_dim);
+}
+
+static const Fetch nothing;
+
+/* ---- which keys ---- */
+
+/* Logical keys [from, to) of a segment, whose first place is at `start`; from: of a unit.  Of the unit
+ * before them some are the prefix's: `shared`. */
+typedef struct Keys {
+  const AttnSpan *span;
+  const KvSeg *seg;
+  int start, from, to;
+  bool shared;
+} Keys;
+
+/* The prefix's whole units before `to`. */
+static Keys prefix_keys(const Part *p, const AttnSpan *sp, int to) {
+  const int whole = prefix_len(sp) / KV_UNIT * KV_UNIT;
+  return (Keys){sp, sp->prefix, 0, p->from / KV_UNIT * KV_UNIT, kern_min(to, whole), false};
+}
+
+/* The span's own before `to`, and those that share a unit with the prefix: kv_join has put that unit
+ * together already, or else `shared`. */
+static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
+  const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
+  const int base = sp->own->grows ? start : prefix_len(sp);
+  const int part = p->from / KV_UNIT * KV_UNIT, from = kern_max(part, round_up(base, KV_UNIT));
+  return (Keys){
+      sp, sp->own, start, from, kern_max(from, to), start < base && part <= start && start < to};
+}
+
+/* ---- scores ---- */
+
+/* Units [u, u + m) by n keys that lie at `keys`, from logical key `key` on; what whole blocks have too
+ * much is not looked at. */
+static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
+                        const uint32_t *keys, int key, int n, Fetch *next) {
+  const int words = kern_ceil(a->s->head_dim, 2);
+  kernels16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
+                      a->query_words, keys, words * KV_BLOCK,
+                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
+}
+
+static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
+                   const Keys *k, Fetch next) {
+  if (!k->seg) return; /* no prefix */
+  const int end = kern_max(k->from, kern_min(k->to, k->start + kv_turned(a->s, k->seg)));
+  if (k->shared) {
+    kv_shared_keys(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
+    some_scores(a, w, p, b, u, m, w->shared, k->start, KV_UNIT, &next);
+  }
+  if (k->from < end)
+    some_scores(a, w, p, b, u, m, kv_key_words(a->s, k->seg, p->kvh, k->from - k->start), k->from,
+                end - k->from, &next);
+  if (end < k->to) {
+    kv_turn_last(a->s, k->seg, p->kvh, (real *)(void *)w->shared);
+    some_scores(a, w, p, b, u, m, w->shared, end, k->to - end, &next);
+  }
+  fetch_rest(&next);
+}
+
+/* The end of the rows of b that belong to the span of row j0 */
+static int same_span(const Units *b, int j0) {
+  int j = j0;
+  while (j < b->n && b->rows[j].span == b->rows[j0].span) j++;
+  return j;
+}
+
+static bool one_span(const Units *b) { return b->rows[0].span == b->rows[b->n - 1].span; }
+
+/* Tiles for all units and for `own` units of one span. */
+static void use_rows(const Units *b, int own) {
+  const int mr = kernels16()->mr;
+  if (one_span(b))
+    kernels16()->begin(kern_min(mr, b->m), kern_max(0, b->m - mr));
+  else
+    kernels16()->begin(b->m, own);
+}
+
+static void all_scores(const Attn *a, const Work *w, const Part *p, const Units *b) {
+  const AttnSpan *sp = b->rows[0].span;
+  const Keys before = prefix_keys(p, sp, b->to);
+  const int g = a->group;
+  use_rows(b, same_span(b, 0) * g);
+  scores(a, w, p, b, 0, b->m, &before, nothing);
+  if (one_span(b)) {
+    const Keys own = own_keys(p, sp, b->to);
+    scores(a, w, p, b, 0, b->m, &own, b->n == 1 ? row_values(a, p, b->rows) : nothing);
+    return;
+  }
+  for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
+    j1 = same_span(b, j0);
+    const Row *last = b->rows + j1 - 1;
+    const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
+    use_rows(b, (j1 - j0) * g);
+    scores(a, w, p, b, j0 * g, (j1 - j0) * g, &own, row_values(a, p, last));
+  }
+}
+
+/* ---- softmax ---- */
+
+static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b, const Sums *to) {
+  const int g = a->group, first = p->from - p->start;
+  const real cap = a->s->softcap;
+  for (int u = 0, m; u < b->m; u += m) {
+    const Row *r = b->rows + (b->first + u) / g;
+    const int lo = kern_max(r->lo - p->start, first), hi = kern_min(r->hi, p->to) - p->start;
+    real *z = w->scores + u * LD_SCORES;
+    m = kern_min(b->m - u, g - (b->first + u) % g);
+    for (int i = 0; i < m && cap > 0 && lo < hi; i++) {
+      real *x = z + i * LD_SCORES + lo;
+      kernels()->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
+    }
+    kernels16()->softmax(m, first, b->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z,
+                         LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS, to->max + b->first + u,
+                         to->sum + b->first + u);
+  }
+}
+
+/* ---- values ---- */
+
+/* Units [u, u + m); returns whether there was anything to add. */
+static bool add_values(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
+                       const Keys *k, const Sums *to, bool add, Fetch next) {
+  const int at = (k->shared ? k->start : k->from) - p->start;
+  const int n = kern_max(0, k->to - k->from);
+  if (!k->shared && n == 0) return false;
+  if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
+  kernels16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
+                      k->shared ? w->shared : NULL,
+                      kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
+                      to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add, &next);
+  fetch_rest(&next);
+  return true;
+}
+
+/* Keys that a row does not see have a probability of 0, which adds nothing. */
+static void all_values(const Attn *a, const Work *w, const Part *p, const Units *b,
+                       const Sums *to) {
+  const AttnSpan *sp = b->rows[0].span;
+  const Keys before = prefix_keys(p, sp, b->to);
+  const int g = a->group;
+  const bool some = add_values(a, w, p, b, 0, b->m, &before, to, false, nothing);
+  if (one_span(b)) {
+    const Keys own = own_keys(p, sp, b->to);
+    add_values(a, w, p, b, 0, b->m, &own, to, some, p->nnext ? row_keys(a, p, p->next) : nothing);
+    return;
+  }
+  for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
+    j1 = same_span(b, j0);
+    const Row *last = b->rows + j1 - 1;
+    const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
+    use_rows(b, (j1 - j0) * g);
+    add_values(a, w, p, b, j0 * g, (j1 - j0) * g, &own, to, some,
+               j0 < p->nnext ? row_keys(a, p, p->next + j0) : nothing);
+  }
+}
+
+void attn_words(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                const Sums *to) {
+  const int g = a->group, most = 2 * kernels16()->mr;
+  Units b = {.rows = rows, .n = n, .m = n * g, .to = p->to};
+  load_queries(a, w, p, rows, n);
+  for (; b.first < n * g; b.first += b.m) {
+    if (one_span(&b)) {
+      b.m = kern_min(n * g - b.first, most);
+      b.to = kern_min(p->to, rows[(b.first + b.m - 1) / g].hi);
+    }
+    if (b.to <= p->from) continue; /* these rows see nothing of the part */
+    all_scores(a, w, p, &b);
+    softmax(a, w, p, &b, to);
+    all_values(a, w, p, &b, to);
+  }
+}

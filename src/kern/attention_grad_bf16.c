@@ -1,0 +1,308 @@
+/* attention_grad_bf16.c - attention backward of a piece, computed in bf16.
+ *
+ * Scores and dP are [queries, keys].  P and dS are rounded to bf16, as queries and dO are: in pairs of
+ * queries for
+ *   dV^T += dO^T P,  dK^T += Q^T dS
+ * and dS in pairs of keys too, for dQ += dS K.  Keys are walked by logical position in units of KV_UNIT,
+ * so that dQ is the same however keys are shared; dV and dK are summed over a tile's queries in units of
+ * as many, which begin with the tile.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kern/attention_grad.h"
+
+enum {
+  TILE = 128, /* units of a tile, at most, unless one row has more */
+  STRIP = 32, /* units that are scored at a time */
+  KEYS = 128, /* keys */
+  LD = KEYS + GROUP,
+  LD_ROWS = KEYS / 2 + GROUP /* of dS in pairs of keys */
+};
+
+/* The tile that a worker has in hand, and the piece's keys. */
+typedef struct Work {
+  real *q, *dout, *dq;         /* [units, hd16] */
+  uint32_t *qw, *dow;          /* the same in words, [units, query_words] */
+  uint32_t *qt, *dot;          /* in pairs of units, as pair_columns makes them of channels */
+  uint32_t *p, *ds, *rows;     /* [KEYS / GROUP][units / 2][GROUP] twice; [units, LD_ROWS] */
+  real *s, *dp;                /* [STRIP, LD] */
+  real *lse, *d;               /* [units] */
+  int *lo, *hi;                /* [units]: keys that a unit sees */
+  uint32_t *turned_v;          /* [keys / GROUP][hd16 / 2][GROUP] */
+  uint32_t *turned_k;          /* [hd16 / GROUP][keys / 2][GROUP] */
+  uint32_t *shared, *shared_v; /* the unit in which the prefix ends */
+  real *dkt, *dvt;             /* [hd16, ldt] */
+  int keys;                    /* of turned_k, whole units */
+  ptrdiff_t ldt;
+  int done;       /* logical keys before this one have some of dK and dV from earlier tiles */
+  int r0, n, n32; /* row of the span, units, and in whole strips */
+} Work;
+
+bool grad_in_words(const AttnShape *s) { return kv_in_words(s) && kernels16()->ds; }
+
+int grad_words_units(int group) { return round_up(kern_max(1, TILE / group) * group, STRIP); }
+
+/* of a query in words, in whole units */
+static int query_words(const Grad *g) { return round_up(g->hd16 / 2, kernels16()->unit); }
+
+/* The next n reals of scratch; NULL: only counted. */
+static real *take(real **at, size_t *size, size_t n) {
+  real *here = *at;
+  n = (n + GROUP - 1) / GROUP * GROUP;
+  *size += n;
+  if (here) *at += n;
+  return here;
+}
+
+static size_t lay_out(const Grad *g, real *at, Work *w) {
+  const size_t units = (size_t)grad_words_units(g->group), hd16 = (size_t)g->hd16;
+  const size_t words = units * (size_t)query_words(g), half = units * hd16 / 2;
+  size_t size = 0;
+  w->keys = round_up(g->max_keys, KV_UNIT);
+  w->ldt = w->keys + GROUP;
+  const size_t keys = (size_t)w->keys, ldt = (size_t)w->ldt;
+#define TAKE(n)  take(&at, &size, n)
+#define WORDS(n) (uint32_t *)(void *)TAKE(n)
+  w->q = TAKE(units * hd16), w->dout = TAKE(units * hd16), w->dq = TAKE(units * hd16);
+  w->qw = WORDS(words), w->dow = WORDS(words), w->qt = WORDS(half), w->dot = WORDS(half);
+  w->p = WORDS(units * KEYS / 2), w->ds = WORDS(units * KEYS / 2), w->rows = WORDS(units * LD_ROWS);
+  w->s = TAKE(STRIP * LD), w->dp = TAKE(STRIP * LD);
+  w->lse = TAKE(units), w->d = TAKE(units);
+  w->lo = (int *)(void *)TAKE(units), w->hi = (int *)(void *)TAKE(units);
+  w->turned_v = WORDS(keys * hd16 / 2), w->turned_k = WORDS(keys * hd16 / 2);
+  w->shared = WORDS(KV_UNIT / 2 * hd16), w->shared_v = WORDS(KV_UNIT / 2 * hd16);
+  w->dkt = TAKE(ldt * hd16), w->dvt = TAKE(ldt * hd16);
+  return size;
+}
+
+size_t grad_words_size(const Grad *g) {
+  Work w;
+  return lay_out(g, NULL, &w);
+}
+
+/* ---- keys ---- */
+
+/* The words of keys, or values, of the unit of logical key `key`. */
+static const uint32_t *unit_at(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int key,
+                               bool values) {
+  const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
+  if (key == start && prefix_len(sp) > start) return values ? w->shared_v : w->shared;
+  const KvSeg *seg = key < start ? sp->prefix : sp->own;
+  const int place = key < start ? key : key - start;
+  return values ? kv_value_words(g->s, seg, kvh, place) : kv_key_words(g->s, seg, kvh, place);
+}
+
+/* A unit's values [KV_UNIT / 2, hd16], the first of two high, to [KV_UNIT / GROUP][hd16 / 2][GROUP]
+ * pairs of channels. */
+static void turn_values(const Grad *g, const uint32_t *v, uint32_t *to) {
+  enum { PAIRS = KV_UNIT / 2 };
+  const ptrdiff_t block = (ptrdiff_t)g->hd16 / 2 * GROUP;
+  uint32_t x[PAIRS * GROUP];
+  for (int c = 0; c < g->hd16; c += GROUP, to += GROUP / 2 * GROUP) {
+    for (int i = 0; i < PAIRS; i++)
+      for (int j = 0; j < GROUP; j++) {
+        const uint32_t two = v[i * g->hd16 + c + j];
+        x[i * GROUP + j] = two << 16 | two >> 16;
+      }
+    kernels16()->turn(PAIRS, x, to, block);
+  }
+}
+
+/* What is made of the logical keys [from, to), whole units */
+static void load_keys(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int from, int to) {
+  const int words = kern_ceil(g->s->head_dim, 2);
+  const ptrdiff_t bgs = (ptrdiff_t)w->keys / 2 * GROUP;
+  if (prefix_len(sp) % KV_UNIT) {
+    kv_shared_keys(g->s, sp->prefix, sp->own, kvh, w->shared);
+    kv_shared_values(g->s, sp->prefix, sp->own, kvh, w->shared_v);
+  }
+  for (int key = from; key < to; key += KV_UNIT) {
+    turn_values(g, unit_at(g, w, sp, kvh, key, true), w->turned_v + (ptrdiff_t)key * (g->hd16 / 2));
+    const uint32_t *k = unit_at(g, w, sp, kvh, key, false);
+    if (g->dq)
+      for (int i = 0; i < KV_UNIT; i += KV_BLOCK, k += words * KV_BLOCK)
+        kernels16()->turn(words, k, w->turned_k + (key + i) / 2 * GROUP, bgs);
+  }
+}
+
+/* ---- queries ---- */
+
+/* Unit i of the tile: query row r0 + i / group, one head of the kv head. */
+static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int i) {
+  const int hd = g->s->head_dim, head = kvh * g->group + i % g->group;
+  const ptrdiff_t row = sp->row + w->r0 + i / g->group, at = (ptrdiff_t)head * hd;
+  const real *dout = g->dout + row * g->lddo + at;
+  const size_t bytes = sizeof(real) * (size_t)hd, rest = sizeof(real) * (size_t)(g->hd16 - hd);
+  real *q = w->q + i * g->hd16, *to = w->dout + i * g->hd16;
+  memcpy(q, g->q + row * g->ldq + at, bytes);
+  memcpy(to, dout, bytes);
+  memset(q + hd, 0, rest), memset(to + hd, 0, rest);
+  w->lse[i] = g->lse[row * g->s->heads + head];
+  w->d[i] = kernels()->dot(hd, dout, g->o + row * g->ldo + at);
+}
+
+/* n units in words, and their channels in pairs of units */
+static void pair_units(const Grad *g, int n, const real *x, uint32_t *words, uint32_t *columns) {
+  const int ld = query_words(g), half = g->hd16 / 2;
+  for (int i = 0; i < n; i++, words += ld) {
+    kernels16()->pair_row(g->hd16, x + i * g->hd16, words);
+    memset(words + half, 0, sizeof *words * (size_t)(ld - half));
+  }
+  kernels16()->pair_columns(g->hd16, n, x, g->hd16, n / 2, 0, columns);
+}
+
+static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int rows) {
+  const int plen = prefix_len(sp);
+  const size_t row = sizeof(real) * (size_t)g->hd16;
+  w->n = rows * g->group, w->n32 = round_up(w->n, STRIP);
+  for (int i = 0; i < w->n32; i++) {
+    const int r = w->r0 + kern_min(i, w->n - 1) / g->group;
+    attn_sees(g->s, plen + r, plen + sp->n, &w->lo[i], &w->hi[i]);
+    if (i < w->n) {
+      load_unit(g, w, sp, kvh, i);
+      continue;
+    }
+    memset(w->q + i * g->hd16, 0, row), memset(w->dout + i * g->hd16, 0, row);
+    w->lse[i] = (real)INFINITY; /* a unit that is not there has P = 0 */
+    w->d[i] = 0;
+  }
+  pair_units(g, w->n32, w->q, w->qw, w->qt);
+  pair_units(g, w->n32, w->dout, w->dow, w->dot);
+  memset(w->dq, 0, row * (size_t)w->n32);
+}
+
+static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
+  const int hd = g->s->head_dim;
+  for (int i = 0; i < w->n; i++) {
+    const int row = sp->row + w->r0 + i / g->group, head = kvh * g->group + i % g->group;
+    real *dq = g->dq + row * g->lddq + head * hd;
+    kernels()->add((size_t)hd, dq, w->dq + i * g->hd16, dq);
+  }
+}
+
+/* ---- a tile and a block of keys ---- */
+
+/* Of a block of keys [from, to) those that some unit of a strip sees, in whole units. */
+static void strip_keys(const Work *w, int strip, int *from, int *to) {
+  *from = kern_max(*from, w->lo[strip] / KV_UNIT * KV_UNIT);
+  *to = kern_min(*to, round_up(w->hi[strip + STRIP - 1], KV_UNIT));
+}
+
+/* Scores and dP of a strip with logical keys [from, to), a unit at a time where segments change. */
+static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int strip,
+                         int from, int to) {
+  const int words = kern_ceil(g->s->head_dim, 2), ld = query_words(g), half = g->hd16 / 2;
+  const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
+  const bool shares = start < prefix_len(sp);
+  for (int key = from, end; key < to; key = end) {
+    end = key < start ? kern_min(to, start) : key == start && shares ? key + KV_UNIT : to;
+    kernels16()->scores(STRIP, end - key, words, w->qw + strip * ld, ld,
+                        unit_at(g, w, sp, kvh, key, false), words * KV_BLOCK, w->s + key - from, LD,
+                        false, NULL);
+  }
+  kernels16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
+                      w->turned_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false, NULL);
+}
+
+static void cap_scores(const Grad *g, const Work *w, int n) {
+  for (int i = 0; i < STRIP && g->s->softcap > 0; i++)
+    kernels()->softcap((size_t)n, g->s->scale, g->s->softcap, w->s + i * LD, w->s + i * LD);
+}
+
+/* P and dS of a strip and the block that starts with key `block`; dQ. */
+static void one_strip(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int strip,
+                      int block, int to) {
+  const ptrdiff_t bgs = (ptrdiff_t)w->n32 / 2 * GROUP;
+  int from = block;
+  strip_keys(w, strip, &from, &to);
+  if (from >= to) return;
+  const AttnDs x = {w->lse + strip, w->d + strip, w->lo + strip, w->hi + strip,
+                    from,           g->s->scale,  g->s->softcap};
+  const ptrdiff_t at = (from - block) / GROUP * bgs + strip / 2 * GROUP;
+  uint32_t *rows = w->rows + strip * LD_ROWS + (from - block) / 2;
+  strip_scores(g, w, sp, kvh, strip, from, to);
+  cap_scores(g, w, to - from);
+  kernels16()->ds(STRIP, to - from, &x, w->s, w->dp, LD, w->p + at, w->ds + at, bgs, rows, LD_ROWS);
+  if (g->dq)
+    kernels16()->scores(STRIP, g->hd16, (to - from) / 2, rows, LD_ROWS,
+                        w->turned_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
+                        w->dq + strip * g->hd16, g->hd16, true, NULL);
+}
+
+/* dK and dV of the block's unit at `key`, from the strips that see some of it. */
+static void add_unit(const Grad *g, const Work *w, int block, int key) {
+  const ptrdiff_t bgs = (ptrdiff_t)w->n32 / 2 * GROUP;
+  int from = 0, to = w->n32;
+  while (from < to && w->hi[from + STRIP - 1] <= key) from += STRIP;
+  while (to > from && w->lo[to - STRIP] >= key + KV_UNIT) to -= STRIP;
+  const ptrdiff_t at = (key - block) / GROUP * bgs + from / 2 * GROUP;
+  const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels16()->mr;
+  if (from == to) return;
+  if (g->dv)
+    kernels16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2, w->p + at, bgs,
+                         w->dvt + key, w->ldt, key < w->done);
+  if (g->dk)
+    kernels16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2, w->ds + at, bgs,
+                         w->dkt + key, w->ldt, key < w->done);
+}
+
+static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
+  const int end = round_up(w->hi[w->n - 1], KV_UNIT);
+  for (int block = w->lo[0] / KV_UNIT * KV_UNIT, to; block < end; block = to) {
+    to = kern_min(end, block + KEYS);
+    for (int strip = 0; strip < w->n32; strip += STRIP) one_strip(g, w, sp, kvh, strip, block, to);
+    for (int key = block; key < to; key += KV_UNIT) add_unit(g, w, block, key);
+  }
+}
+
+/* ---- a piece ---- */
+
+/* The copies of logical keys [0, n) from x [hd16, ldt], which has those from `from` on: [n, hd16] */
+static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, int n, real *to) {
+  from = kern_min(from, n);
+  memset(to, 0, sizeof *to * (size_t)from * (size_t)g->hd16);
+  kernels()->transpose(g->hd16, n - from, x + from, ldt, to + (ptrdiff_t)from * g->hd16, g->hd16);
+}
+
+/* dst's rows from row0 on += logical keys [from, from + n) of x [hd16, ldt] */
+static void add_keys(const Grad *g, const Work *w, const real *x, int kvh, int from, int n,
+                     ptrdiff_t row0, real *dst) {
+  const int hd = g->s->head_dim;
+  real *rows = w->q; /* of KV_UNIT keys; the tile has been done */
+  for (int j = 0, m; j < n && dst; j += m) {
+    m = kern_min(KV_UNIT, n - j);
+    kernels()->transpose(hd, m, x + from + j, w->ldt, rows, g->hd16);
+    for (int i = 0; i < m; i++) {
+      real *y = dst + (row0 + j + i) * g->lddkv + kvh * hd;
+      kernels()->add((size_t)hd, y, rows + i * g->hd16, y);
+    }
+  }
+}
+
+void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
+  const AttnSpan *sp = pc->span;
+  const int plen = prefix_len(sp), step = kern_max(1, TILE / g->group), mr = kernels16()->mr;
+  const int own = piece_keys(g, pc), end = round_up(plen + own, KV_UNIT);
+  const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
+  real *dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
+  int lo, hi;
+  Work w;
+  lay_out(g, scratch_of(&g->scratch, worker), &w);
+  attn_sees(g->s, plen + pc->from, plen + sp->n, &lo, &hi);
+  const int from = w.done = lo / KV_UNIT * KV_UNIT;
+  load_keys(g, &w, sp, kvh, from, end);
+  kernels16()->begin(mr, mr);
+  for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
+    load_tile(g, &w, sp, kvh, kern_min(step, pc->to - w.r0));
+    one_tile(g, &w, sp, kvh);
+    if (g->dq) add_dq(g, &w, sp, kvh);
+    w.done = round_up(w.hi[w.n - 1], KV_UNIT);
+  }
+  kernels16()->end();
+  if (g->dk) put_copies(g, w.dkt, w.ldt, from, pc->copied, dk);
+  if (g->dv) put_copies(g, w.dvt, w.ldt, from, pc->copied, dk + copy);
+  if (pc->copied > plen) return;
+  add_keys(g, &w, w.dkt, kvh, plen, own, sp->own->row0, g->dk);
+  add_keys(g, &w, w.dvt, kvh, plen, own, sp->own->row0, g->dv);
+}

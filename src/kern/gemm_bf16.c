@@ -1,0 +1,142 @@
+/* gemm_bf16.c - products of operands rounded to bf16, with float sums: packing weights in pairs, and
+ * the products of kern.h over them.
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/pool.h"
+#include "kern/dispatch.h"
+#include "kern/gemm_bf16_native.h"
+#include "kern/panels.h"
+
+enum {
+  PACK_STEPS = 64,       /* inner steps transposed at a time */
+  PACK_GROUPS = 3,       /* groups a chunk */
+  ROUND_VALUES = 1 << 14 /* values worth a chunk of their own */
+};
+
+/* ---- packing ---- */
+
+size_t gemm16_packed_size(int n, int k) {
+  return (size_t)round_up(n, GROUP) * (size_t)round_up(k, 2);
+}
+
+typedef struct Pack {
+  int n, k;
+  const real *w;
+  bool in_out;
+  uint16_t *packed;
+} Pack;
+
+/* `depth` inner steps from k0 of a group as reals [depth, GROUP], rows *ld apart; zeros in columns
+ * that are not there */
+static const real *steps_of(const Pack *j, int group, int k0, int depth, real *block,
+                            ptrdiff_t *ld) {
+  const int at = group * GROUP, cols = kern_min(GROUP, j->n - at);
+  *ld = GROUP;
+  if (j->in_out) {
+    const real *from = j->w + (size_t)k0 * (size_t)j->n + at;
+    *ld = cols == GROUP ? j->n : GROUP;
+    if (cols == GROUP) return from;
+    memset(block, 0, sizeof(real) * PACK_STEPS * GROUP);
+    for (int p = 0; p < depth; p++, from += j->n)
+      memcpy(block + p * GROUP, from, sizeof(real) * (size_t)cols);
+  } else {
+    if (cols < GROUP) memset(block, 0, sizeof(real) * PACK_STEPS * GROUP);
+    kernels()->transpose(cols, depth, j->w + (size_t)at * (size_t)j->k + k0, j->k, block, GROUP);
+  }
+  return block;
+}
+
+static void pack_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Pack *j = arg;
+  const int groups = kern_ceil(j->n, GROUP), last = kern_min(groups, (chunk + 1) * PACK_GROUPS);
+  real block[PACK_STEPS * GROUP];
+  for (int g = chunk * PACK_GROUPS; g < last; g++)
+    for (int k0 = 0; k0 < j->k; k0 += PACK_STEPS) {
+      const int depth = kern_min(PACK_STEPS, j->k - k0);
+      ptrdiff_t ld;
+      const real *from = steps_of(j, g, k0, depth, block, &ld);
+      kernels()->pair_bf16(depth, from, ld,
+                           j->packed +
+                               ((size_t)g * (size_t)round_up(j->k, 2) + (size_t)k0) * GROUP);
+    }
+}
+
+void gemm16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed) {
+  Pack j = {n, k, w, in_out, packed};
+  pool_run(cx->pool, kern_ceil(kern_ceil(n, GROUP), PACK_GROUPS), pack_chunk, &j);
+}
+
+/* ---- operands rounded, but kept as reals ---- */
+
+typedef struct Round {
+  int m, k, rows;
+  const real *x;
+  ptrdiff_t ldx;
+  real *out;
+} Round;
+
+static void round_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Round *r = arg;
+  const int end = kern_min(r->m, (chunk + 1) * r->rows);
+  for (int i = chunk * r->rows; i < end; i++)
+    kernels()->round_bf16((size_t)r->k, r->x + i * r->ldx,
+                          r->out + (ptrdiff_t)i * rounded_ld(r->k));
+}
+
+Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out) {
+  Round r = {m, k, ROUND_VALUES / (k + 1) + 1, x, ldx, NULL};
+  *out = r.out = arena_alloc(cx->arena, sizeof(real) * (size_t)m * (size_t)rounded_ld(k));
+  if (!r.out) return fail(GRPO_ENOMEM, "product in bf16: scratch memory");
+  pool_run(cx->pool, kern_ceil(m, r.rows), round_chunk, &r);
+  return GRPO_OK;
+}
+
+/* ---- products ---- */
+
+static Matrix matrix_of(int n, int k, const uint16_t *packed) {
+  return (Matrix){.type = MAT_BF16, .n = n, .k = k, .data = (void *)(uintptr_t)packed};
+}
+
+Status gemm16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                      const uint16_t *packed, const real *bias, real *y, int ldy) {
+  return gemm16_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
+}
+
+Status gemm16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                          const uint16_t *packed, const real *bias, const LowRank *low, real *y,
+                          int ldy) {
+  const Matrix w = matrix_of(n, k, packed);
+  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
+  return matrix_forward_low(&in_bf16, m, &w, x, ldx, bias, low, y, ldy);
+}
+
+Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                 const uint16_t *packed, real *dx, int lddx, bool add) {
+  return gemm16_dx_low(cx, m, n, k, dy, lddy, packed, NULL, dx, lddx, add);
+}
+
+Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                     const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add) {
+  const Matrix w = matrix_of(n, k, packed);
+  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
+  return matrix_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
+}
+
+Status gemm16_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const uint16_t *turned, const LowRank *low, real *dx, int lddx, bool add) {
+  const Matrix w = matrix_of(k, n, turned);
+  return product16_dx_turned(cx, m, &w, dy, lddy, low, dx, lddx, add);
+}
+
+Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                 int ldx, bool in_out, real *dw, bool add) {
+  if (in_out) return gemm16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
+  if (kernels16() && m > 0 && n > 0 && k > 0)
+    return product16_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+  return panels_dw_rounded(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+}

@@ -1,0 +1,361 @@
+/* gemm_quant.c - products with compact weights: a block is unpacked into the worker's scratch
+ * memory and goes through Kernels.block, as a panel of gemm.c does.
+ *
+ * Sums run over the inner dimension in order, one accumulator an output, so the bits are those of
+ * gemm_forward and gemm_dx with the same values, and cutting changes none.
+ */
+#include <string.h>
+
+#include "kern/dispatch.h"
+#include "kern/gemm_bf16_native.h"
+#include "kern/panels.h"
+#include "kern/quant.h"
+
+enum {
+  ROWS = 256,           /* rows a chunk: unpacking is shared by them */
+  DEPTH = 256,          /* inner steps unpacked at a time, in L1, */
+  SHORT_DEPTH = 64,     /* for FEW rows, which hide less of it */
+  WIDTH = 3 * GROUP,    /* columns unpacked at a time */
+  PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
+  CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
+  CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
+  FEW = 64,             /* rows at most that Kernels.narrow sums up side by side */
+  FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
+  FEW_WIDTH = 6 * GROUP,
+  KEPT_DEPTH = 2 * NF4_BLOCK /* inner steps whose values are kept for more rows */
+};
+
+typedef struct Product {
+  const Matrix *w;
+  int m, rows, row_chunks, panels; /* rows and panels a chunk */
+  int depth, cols;                 /* inner steps unpacked at a time; dx: and columns */
+  const real *x;                   /* forward: x; dx: dy */
+  ptrdiff_t ldx, ldy;
+  const real *bias;
+  const LowRank *low;
+  real *y;        /* forward: y; dx: dx */
+  bool add, bf16; /* bf16: x is rounded already, values are when they are unpacked */
+  Scratch scratch;
+} Product;
+
+/* Rows are cut evenly, into multiples of every tile. */
+static int rows_a_chunk(int m, int most) { return round_up(even_piece(m, most), 8); }
+
+/* Panels a chunk: enough work for one, and not so many that chunks are few. */
+static int panels_a_chunk(const Product *q, double panel_work, int panels) {
+  const int enough = (int)(CHUNK_WORK / (panel_work + 1)) + 1;
+  const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
+  return kern_max(1, kern_max(enough, shared));
+}
+
+static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn fn,
+                  const char *what) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  try(scratch_new(cx, scratch, what, &q->scratch));
+  pool_run(cx->pool, q->row_chunks * kern_ceil(panels, q->panels), fn, q);
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+/* ---- forward: y = x w^T + bias ------------------------------------------------------- */
+
+/* Groups g .. of the weight, `depth` inner steps from k0, as an operand of Kernels.block. */
+static const real *unpacked(const Product *q, int g, int groups, int k0, int depth, real *scratch,
+                            ptrdiff_t *stride) {
+  const Matrix *w = q->w;
+  *stride = q->depth * GROUP;
+  for (int i = 0; i < groups; i++) {
+    real *block = scratch + i * *stride;
+    matrix_unpack(w, g + i, k0, depth, block);
+    if (q->bf16 && w->type != MAT_BF16) kernels()->round_bf16((size_t)depth * GROUP, block, block);
+  }
+  return scratch;
+}
+
+static void forward_panel(const Product *q, int r0, int rows, int panel, int k0, real *scratch) {
+  const Matrix *w = q->w;
+  const int at = panel * WIDTH, cols = kern_min(WIDTH, w->n - at);
+  const int depth = kern_min(q->depth, w->k - k0);
+  real *y = q->y + r0 * q->ldy + at;
+  ptrdiff_t stride;
+  const real *b = unpacked(q, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
+  kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
+                   q->ldy, k0 > 0);
+  if (k0 + depth < w->k) return;
+  if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
+  low_rank_add(q->low, w->n, r0, rows, at, cols, y, q->ldy);
+}
+
+static void forward_chunk(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int p0 = chunk / q->row_chunks * q->panels;
+  const int p1 = kern_min(p0 + q->panels, kern_ceil(q->w->n, WIDTH));
+  for (int k0 = 0; k0 < q->w->k; k0 += q->depth)
+    for (int p = p0; p < p1; p++)
+      forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
+}
+
+/* ---- forward of few rows, or where it is fast of any: no scratch copy of the weight --- */
+
+static bool are_few(const Product *q) {
+  const Matrix *w = q->w;
+  if (w->type == MAT_NF4 && w->k % NF4_BLOCK) return false;
+  const int most = kernels()->narrow_most[w->type];
+  /* values that each tile would round anew: for one tile */
+  if (q->bf16 && w->type != MAT_BF16 && !kernels()->narrow_keeps)
+    return q->m <= kern_min(most, kernels()->narrow_rows[w->type]);
+  return q->m <= most;
+}
+
+/* Rows whose tile keeps the values for the others; 0: each tile makes them anew, as is cheaper of f16 and for
+ * a second time of INT8, unless they are rounded. */
+static int rows_that_keep(const Product *q, int rows) {
+  const MatType type = q->w->type;
+  const int most = kernels()->narrow_rows[type];
+  const bool cheap = type == MAT_INT8 ? rows <= 2 * most : type != MAT_NF4;
+  if (rows <= most || type == MAT_BF16 || (cheap && !q->bf16)) return 0;
+  return kern_min((rows + 1) / 2, kernels()->narrow_keeps);
+}
+
+/* n's c (+)= x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
+static void few_kept(const Product *q, const Narrow *n, int rows, int group, int k0) {
+  real kept[KEPT_DEPTH * GROUP];
+  ptrdiff_t stride;
+  for (int g = 0; g < n->groups; g++)
+    for (int p = 0; p < n->depth; p += KEPT_DEPTH) {
+      Narrow f = *n;
+      f.groups = 1;
+      f.depth = kern_min(KEPT_DEPTH, n->depth - p);
+      f.x += p;
+      f.w = matrix_values(q->w, group + g, k0 + p);
+      f.scale += p / NF4_BLOCK * n->scale_ld + g * GROUP;
+      f.c += g * GROUP;
+      f.add |= p > 0;
+      f.kept = kept;
+      if (n->rows > 0)
+        kernels()->narrow(&f);
+      else
+        unpacked(q, group + g, 1, k0 + p, f.depth, kept, &stride);
+      kernels()->block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1, kept,
+                       GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
+    }
+}
+
+/* Is no value subnormal, infinite or -0 with these scales [blocks, FEW_WIDTH]?  Only strange weights have
+ * such; rows of zeros do not in INT8. */
+static bool are_tame(MatType type, int outputs, int blocks, const real *scale) {
+  bool tame = true;
+  for (int b = 0; b < blocks; b++, scale += FEW_WIDTH)
+    for (int i = 0; i < outputs; i++)
+      tame &=
+          (scale[i] > (real)1e-27 && scale[i] < (real)1e27) || (type == MAT_INT8 && scale[i] == 0);
+  return tame;
+}
+
+/* c[rows, groups] (+)= x w^T of up to FEW_DEPTH inner steps from k0; (+): but for the first */
+static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0, real *c,
+                      ptrdiff_t ldc) {
+  const Matrix *w = q->w;
+  const int most = kernels()->narrow_rows[w->type], depth = kern_min(FEW_DEPTH, w->k - k0);
+  const int blocks = w->type == MAT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
+  real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
+  for (int g = 0; g < groups; g++)
+    matrix_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
+  Narrow n = {.type = w->type,
+              .round = q->bf16,
+              .rows = rows_that_keep(q, rows),
+              .groups = groups,
+              .depth = depth,
+              .x = q->x + r0 * q->ldx + k0,
+              .ldx = q->ldx,
+              .stride = matrix_stride(w),
+              .scale = scale[0],
+              .scale_ld = blocks > 1 ? FEW_WIDTH : 0,
+              .c = c,
+              .ldc = ldc,
+              .add = k0 > 0};
+  const bool strange =
+      q->bf16 && w->type >= MAT_INT8 &&
+      !are_tame(w->type, kern_min(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
+  if (strange) n.rows = 0;
+  if (n.rows > 0 || strange) {
+    few_kept(q, &n, rows, group, k0);
+    return;
+  }
+  n.depth = blocks > 1 && rows > most ? NF4_BLOCK
+                                      : depth; /* for all rows of the tiles while it is in L1 */
+  for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH, n.add = true) {
+    n.w = matrix_values(w, group, k0 + p);
+    for (int r = 0; r < rows; r += most) {
+      Narrow t = n;
+      t.rows = kern_min(most, rows - r);
+      t.x += r * n.ldx;
+      t.c += r * n.ldc;
+      kernels()->narrow(&t);
+    }
+  }
+}
+
+/* Rows of a panel that a tile's kernel writes where they belong: it may touch more than are there, and whole
+ * groups. */
+static int rows_in_place(const Product *q, int rows, int cols) {
+  if (cols % GROUP) return 0;
+  return rows_that_keep(q, rows) ? rows : rows - rows % kernels()->narrow_rows[q->w->type];
+}
+
+static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {
+  const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
+  const int whole = rows_in_place(q, rows, cols), group = at / GROUP;
+  real *const y = q->y + r0 * q->ldy + at;
+  for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH) {
+    if (whole > 0) few_block(q, r0, whole, group, kern_ceil(cols, GROUP), k0, y, q->ldy);
+    if (whole < rows)
+      few_block(q, r0 + whole, rows - whole, group, kern_ceil(cols, GROUP), k0, sum, FEW_WIDTH);
+  }
+  for (int i = whole; i < rows; i++, sum += FEW_WIDTH)
+    memcpy(y + i * q->ldy, sum, sizeof(real) * (size_t)cols);
+  if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
+  low_rank_add(q->low, q->w->n, r0, rows, at, cols, y, q->ldy);
+}
+
+/* All of some rows, which stay in L2, before others: weights are fetched ahead, and are fewer bytes. */
+static void few_chunk(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const int panels = kern_ceil(q->w->n, FEW_WIDTH), chunks = kern_ceil(panels, q->panels);
+  const int r0 = chunk / chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int p0 = chunk % chunks * q->panels, p1 = kern_min(p0 + q->panels, panels);
+  for (int p = p0; p < p1; p++) few_panel(q, r0, rows, p, scratch_of(&q->scratch, worker));
+}
+
+static Status few_forward(const Ctx *cx, Product *q) {
+  const int tile = kernels()->narrow_rows[q->w->type];
+  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, FEW / tile * tile)), tile);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->panels = (int)(CHUNK_WORK / ((double)kern_min(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
+  return run(cx, q, kern_ceil(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
+             "matrix_forward");
+}
+
+static Status forward(const Ctx *cx, Product *q) {
+  if (are_few(q)) return few_forward(cx, q);
+  const int panels = kern_ceil(q->w->n, WIDTH);
+  q->depth = q->m <= FEW ? SHORT_DEPTH : DEPTH;
+  q->rows = rows_a_chunk(q->m, ROWS);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->panels = panels_a_chunk(q, (double)kern_min(q->m, q->rows) * q->w->k * WIDTH, panels);
+  return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "matrix_forward");
+}
+
+/* The twin checks formulas of float: it has no bf16. */
+static bool in_bf16(const Ctx *cx) {
+#ifdef GRPO_DOUBLE
+  (void)cx;
+  return false;
+#else
+  return cx->compute == COMPUTE_BF16;
+#endif
+}
+
+/* x, [m, depth], is rounded first when products are in bf16 */
+static Status with_rounded(const Ctx *cx, Product *q, int depth,
+                           Status (*product)(const Ctx *, Product *)) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  if (in_bf16(cx)) {
+    try(bf16_rounded(cx, q->m, depth, q->x, q->ldx, &q->x));
+    q->ldx = rounded_ld(depth);
+    q->bf16 = true;
+  }
+  try(product(cx, q));
+  arena_release(cx->arena, mark);
+  return GRPO_OK;
+}
+
+Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
+                      const real *bias, real *y, int ldy) {
+  return matrix_forward_low(cx, m, w, x, ldx, bias, NULL, y, ldy);
+}
+
+Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
+                          const real *bias, const LowRank *low, real *y, int ldy) {
+  if (m <= 0 || w->n <= 0) return GRPO_OK;
+  if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, low, y, ldy);
+#ifndef GRPO_DOUBLE
+  if (w->type == MAT_F32 && !in_bf16(cx)) {
+    panels_forward(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, low, y, ldy);
+    return GRPO_OK;
+  }
+#endif
+  Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .low = low, .y = y, .ldy = ldy};
+  return with_rounded(cx, &q, w->k, forward);
+}
+
+/* ---- dx (+)= dy w -------------------------------------------------------------------- */
+
+/* Values of the steps at .. end - 1 of a group are asked for. */
+static void fetch_steps(const Matrix *w, int group, int at, int end) {
+  enum { LINE = 64 };
+  const char *from = matrix_values(w, group, at), *to = matrix_values(w, group, end);
+  for (; from < to; from += LINE) __builtin_prefetch(from);
+}
+
+/* strips[s][i][j] = w(n0 + i, at + s width + j), `outputs` rows of strips as wide as a tile: rows that
+ * are farther apart would fall into few sets of L1. */
+static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols, real *scratch,
+                        real *strips) {
+  const int width = kernels()->ng * GROUP;
+  ptrdiff_t stride;
+  for (int i = 0; i < outputs; i += GROUP) {
+    const int group = (n0 + i) / GROUP;
+    if (i + GROUP < outputs) fetch_steps(q->w, group + 1, at, at + cols);
+    const real *from = unpacked(q, group, 1, at, cols, scratch, &stride);
+    for (int c = 0; c < cols; c += width)
+      kernels()->transpose(kern_min(width, cols - c), GROUP, from + c * GROUP, GROUP,
+                           strips + (ptrdiff_t)c * q->depth + (ptrdiff_t)i * width, width);
+  }
+}
+
+static void dx_chunk(void *arg, int chunk, int worker) {
+  const Product *q = arg;
+  const Matrix *w = q->w;
+  const int width = kernels()->ng * GROUP;
+  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int at = chunk / q->row_chunks * q->cols, cols = kern_min(q->cols, w->k - at);
+  real *strips = scratch_of(&q->scratch, worker), *block = strips + q->depth * q->cols;
+  for (int n0 = 0; n0 < w->n; n0 += q->depth) {
+    const int depth = kern_min(q->depth, w->n - n0);
+    unpack_rows(q, n0, depth, at, cols, block, strips);
+    for (int c = 0; c < cols; c += width)
+      kernels()->block(rows, kern_min(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx, 1,
+                       strips + (ptrdiff_t)c * q->depth, width, GROUP, q->y + r0 * q->ldy + at + c,
+                       q->ldy, q->add || n0 > 0);
+  }
+  low_rank_add(q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
+}
+
+static Status dx(const Ctx *cx, Product *q) {
+  q->panels = 1;
+  q->depth = kernels()->turn.outputs;
+  q->cols = kernels()->turn.cols;
+  q->rows = rows_a_chunk(q->m, kernels()->turn.rows);
+  q->row_chunks = kern_ceil(q->m, q->rows);
+  return run(cx, q, kern_ceil(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
+             dx_chunk, "matrix_dx");
+}
+
+Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *out,
+                 int ldo, bool add) {
+  return matrix_dx_low(cx, m, w, dy, lddy, NULL, out, ldo, add);
+}
+
+Status matrix_dx_low(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy,
+                     const LowRank *low, real *out, int ldo, bool add) {
+  if (m <= 0 || w->k <= 0) return GRPO_OK;
+  if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, low, out, ldo, add);
+#ifndef GRPO_DOUBLE
+  if (w->type == MAT_F32 && !in_bf16(cx))
+    return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, low, out, ldo, add);
+#endif
+  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .low = low, .y = out, .ldy = ldo, .add = add};
+  return with_rounded(cx, &q, w->n, dx);
+}

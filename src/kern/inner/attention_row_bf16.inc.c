@@ -1,0 +1,59 @@
+/* attention_row_bf16.inc.c - attention's products of bf16 for one row, by vectors, to the bit what tiles give.
+ *
+ * A tile of one row takes as long as one of sixteen, and waits for memory.  As tiles do, of each unit of
+ * pairs the low halves' products are summed from zero and the high halves', then both together are
+ * added to an output; subnormals are zeros.
+ */
+#define ROW16_ARGS                                                                                 \
+  int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs, real *c,          \
+      bool add, Fetch *next
+
+static inline __m512 low_half(__m512i words) { return (__m512)_mm512_slli_epi32(words, 16); }
+static inline __m512 high_half(__m512i words) {
+  return (__m512)_mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000u));
+}
+
+static inline __attribute__((always_inline)) void row16(const int ng, ROW16_ARGS) {
+  enum { MOST = 4 };
+  __m512 sum[MOST], low[MOST], high[MOST];
+  Fetch f = next ? *next : (Fetch){0};
+  UNROLL for (int j = 0; j < ng; j++) sum[j] =
+      add ? _mm512_loadu_ps(c + j * GROUP) : _mm512_setzero_ps();
+  for (int left = pairs; left > 0; left -= UNIT) {
+    UNROLL for (int j = 0; j < ng; j++) low[j] = high[j] = _mm512_setzero_ps();
+    for (int p = kern_min(left, UNIT); p > 0; p--, a++, b += bps) {
+      const __m512i x = _mm512_set1_epi32((int)*a);
+      const __m512 xl = low_half(x), xh = high_half(x);
+      fetch_ahead(&f, ng);
+      UNROLL for (int j = 0; j < ng; j++) {
+        const __m512i words = _mm512_loadu_si512(b + j * bgs);
+        low[j] = _mm512_fmadd_ps(xl, low_half(words), low[j]);
+        high[j] = _mm512_fmadd_ps(xh, high_half(words), high[j]);
+      }
+    }
+    UNROLL for (int j = 0; j < ng; j++) sum[j] =
+        _mm512_add_ps(sum[j], _mm512_add_ps(low[j], high[j]));
+  }
+  UNROLL for (int j = 0; j < ng; j++) _mm512_storeu_ps(c + j * GROUP, sum[j]);
+  if (next) *next = f;
+}
+
+static void row16_1(ROW16_ARGS) { row16(1, pairs, a, b, bps, bgs, c, add, next); }
+static void row16_2(ROW16_ARGS) { row16(2, pairs, a, b, bps, bgs, c, add, next); }
+static void row16_3(ROW16_ARGS) { row16(3, pairs, a, b, bps, bgs, c, add, next); }
+static void row16_4(ROW16_ARGS) { row16(4, pairs, a, b, bps, bgs, c, add, next); }
+
+/* n columns, a multiple of GROUP */
+static void one_row16(int n, ROW16_ARGS) {
+  static void (*const sizes[])(ROW16_ARGS) = {row16_1, row16_2, row16_3, row16_4};
+  enum { MOST = 4, SUBNORMALS_ARE_ZEROS = 0x40 };
+  const int groups = n / GROUP;
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | _MM_FLUSH_ZERO_ON | SUBNORMALS_ARE_ZEROS);
+  for (int j = 0, g; j < groups; j += g) {
+    const int left = groups - j;
+    g = left > MOST && left < 2 * MOST ? (left + 1) / 2 : kern_min(left, MOST);
+    sizes[g - 1](pairs, a, b + j * bgs, bps, bgs, c + j * GROUP, add, next);
+  }
+  _mm_setcsr(mode);
+}

@@ -1,0 +1,55 @@
+/* attention_tile_bf16.inc.c - block16() of operands that lie as they are kept: rows of a one after another, those of b in
+ * pairs any distance apart.  For attention, whose keys and values are read from where they are stored.
+ */
+#define STRIDED16_ARGS                                                                             \
+  int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs,    \
+      real *c, ptrdiff_t ldc, bool add
+
+static inline __attribute__((always_inline)) void strided16(const int mr, const int ng,
+                                                            STRIDED16_ARGS) {
+  enum { MAXV = TILE16_MAXV };
+  const int nv = ng * PER_GROUP;
+  vec acc[TILE16_MR][MAXV];
+  if (add)
+    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
+        v_load(c + i * ldc + j * LANES);
+  else
+    UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
+  for (int p = pairs; p > 0; p--, a++, b += bps) {
+    ivec bv[MAXV];
+    UNROLL for (int j = 0; j < nv; j++) bv[j] =
+        v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
+    UNROLL for (int i = 0; i < mr; i++) {
+      const ivec x = v_word(a + i * ars);
+      UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_dot(acc[i][j], x, bv[j]);
+    }
+  }
+  UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
+      v_store(c + i * ldc + j * LANES, acc[i][j]);
+}
+
+#define DEFINE_STRIDED16(m, g)                                                                     \
+  static void strided16_##m##_##g(STRIDED16_ARGS) {                                                \
+    strided16(m, g, pairs, a, ars, b, bps, bgs, c, ldc, add);                                      \
+  }
+TILES16(DEFINE_STRIDED16)
+
+typedef void Strided16Fn(STRIDED16_ARGS);
+static Strided16Fn *const strided16_tiles[TILE16_MR][TILE16_MOST_NG] = {
+#define STRIDED16_ENTRY(m, g) [(m)-1][(g)-1] = strided16_##m##_##g,
+    TILES16(STRIDED16_ENTRY)};
+
+static void strided(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
+                    ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
+  const int groups = n / GROUP;
+  for (int i = 0, rows; i < m; i += rows) {
+    rows = tile16_rows(m - i);
+    const int most = tile16_groups(rows);
+    for (int j = 0, g; j < groups; j += g) {
+      const int left = groups - j;
+      g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
+      strided16_tiles[rows - 1][g - 1](pairs, a + i * ars, ars, b + j * bgs, bps, bgs,
+                                       c + i * ldc + j * GROUP, ldc, add);
+    }
+  }
+}

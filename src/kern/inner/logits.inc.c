@@ -1,0 +1,78 @@
+/* logits.inc.c - a row of logits: sums over the vocabulary.
+ *
+ * Lanes add in single precision over SPAN entries, spans in double.
+ */
+enum {
+  SPAN = 512,
+  FLOOR = -1000
+}; /* exp(FLOOR) is 0; a logit of -inf counts as this, so 0 * -inf never is */
+
+static inline vec log_prob(const real *z, ptrdiff_t left, real inv_temp, real shift) {
+  return v_max(v_set(FLOOR), v_get_or(z, left, -(real)INFINITY) * inv_temp - shift);
+}
+
+static void row_stats(int v, const real *logits, real inv_temp, RowStats *st) {
+  vec m = v_set(-(real)INFINITY);
+  for (int i = 0; i < v; i += LANES) m = v_max(v_get_or(logits + i, v - i, -(real)INFINITY), m);
+  *st = (RowStats){.max = v_largest(m) * inv_temp};
+  for (int at = 0; at < v; at += SPAN) {
+    vec s = v_set(0), sz = v_set(0);
+    for (int i = at; i < kern_min(v, at + SPAN); i += LANES) {
+      vec d = log_prob(logits + i, v - i, inv_temp, st->max), e = v_exp(d);
+      s += e;
+      sz = v_fma(e, d, sz);
+    }
+    st->sum += (double)v_sum(s);
+    st->sumz += (double)v_sum(sz);
+  }
+}
+
+typedef real four __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
+typedef double four_sums __attribute__((vector_size(4 * sizeof(double))));
+
+static double probs(int n, const real *logits, real inv_temp, real lse, real *p) {
+  four_sums s = {0};
+  int i = 0;
+  for (; i < n; i += LANES) v_put(p + i, n - i, v_exp(v_get(logits + i, n - i) * inv_temp - lse));
+  for (i = 0; i + 4 <= n; i += 4) s += __builtin_convertvector(*(const four *)(p + i), four_sums);
+  for (int k = 0; i + k < n; k++) s[k] += (double)p[i + k];
+  return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+static void logp_grad(int v, real *logits, real inv_temp, real lse, real c0, real c1) {
+  for (int i = 0; i < v; i += LANES) {
+    vec l = log_prob(logits + i, v - i, inv_temp, lse);
+    v_put(logits + i, v - i, v_exp(l) * v_fma(l, v_set(c1), v_set(c0)));
+  }
+}
+
+/* p and log p - log p_ref, which is 0 where p is */
+static inline vec log_ratio(const real *z, const real *ref, ptrdiff_t left, real inv_temp, real lse,
+                            real ref_lse, vec *p) {
+  vec l = log_prob(z, left, inv_temp, lse);
+  vec r = v_get(ref, left) * inv_temp - ref_lse;
+  *p = v_exp(l);
+  return v_keep(~(ivec)(*p == 0), l - r);
+}
+
+static double kl(int v, const real *logits, const real *ref, real inv_temp, real lse,
+                 real ref_lse) {
+  double total = 0;
+  for (int at = 0; at < v; at += SPAN) {
+    vec s = v_set(0), p;
+    for (int i = at; i < kern_min(v, at + SPAN); i += LANES) {
+      vec d = log_ratio(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, &p);
+      s = v_fma(p, d, s);
+    }
+    total += (double)v_sum(s);
+  }
+  return total;
+}
+
+static void kl_grad(int v, const real *logits, const real *ref, real inv_temp, real lse,
+                    real ref_lse, real kl_row, real c, real *dlogits) {
+  for (int i = 0; i < v; i += LANES) {
+    vec p, d = log_ratio(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, &p);
+    put_or_add(dlogits + i, v - i, true, c * p * (d - kl_row));
+  }
+}

@@ -1,0 +1,24 @@
+/* random_normal.c - tensors of normal random numbers, cut for the pool. */
+#include "base/pool.h"
+#include "kern/dispatch.h"
+
+enum { PIECE = 1 << 13 }; /* divides 2^32: the lower half of an index does not wrap within one */
+
+typedef struct Normal {
+  const RngKey *key;
+  size_t n;
+  double std;
+  real *out;
+} Normal;
+
+static void piece(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Normal *j = arg;
+  const size_t at = (size_t)chunk * PIECE, left = j->n - at;
+  kernels()->normals(j->key, at, left < PIECE ? (int)left : PIECE, j->std, j->out + at);
+}
+
+void fill_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out) {
+  Normal j = {key, n, std, out};
+  pool_run(cx->pool, (int)((n + PIECE - 1) / PIECE), piece, &j);
+}

@@ -1,0 +1,55 @@
+/* file.h - files, directories, checksums.
+ *
+ * Errors name the path and the system's reason.  Nothing is ever half
+ * written: a replaced file is complete under a temporary name in the same
+ * directory, synced, then renamed.
+ */
+#ifndef GRPO_OS_FILE_H
+#define GRPO_OS_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+typedef struct FileMap {
+  const char *data; /* read-only; not NUL-terminated; NULL when size is 0 */
+  size_t size;
+} FileMap;
+
+/* What is read is a regular file: a directory, a named pipe (which would be waited for), a socket or a
+ * device is ENOENT, as what is missing.  Only file_read() also takes pipes, by the names of what the
+ * program was started with: /dev/stdin, /dev/fd/N. */
+Status file_check_input(const char *path);
+/* The same of what is written to where it is: a regular file, or nothing yet. */
+Status file_check_output(const char *path);
+Status file_map(const char *path, FileMap *out);
+void file_unmap(FileMap *m);
+/* The bytes at .. at + n - 1 will not be needed soon: their pages need not stay in memory. */
+void file_map_drop(const FileMap *m, size_t at, size_t n);
+Status file_read(const char *path, size_t max_bytes,
+                 Buf *out); /* appends; ELIMIT past max_bytes (0: no limit) */
+Status file_replace(const char *path, const void *data, size_t n); /* atomic, durable */
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+Status file_mkdirs(const char *path);      /* like mkdir -p */
+Status file_remove_tree(const char *path); /* like rm -rf; symbolic links are not followed */
+Status file_sync_dir(const char *path);    /* makes renames inside it durable */
+Status file_link_replace(const char *target,
+                         const char *path);           /* symbolic link replaced by rename */
+Status file_rename(const char *from, const char *to); /* and sync the directory of `to` */
+int64_t file_size(const char *path);                  /* -1: none */
+int64_t file_mtime_ns(const char *path);              /* -1: none */
+/* Names in a directory, sorted, each ended by NUL, appended to `out`; without . and .. */
+Status file_list(const char *path, Buf *out, size_t *count);
+
+/* A file written in pieces under a temporary name; commit makes it durable and renames it. */
+typedef struct FileWriter FileWriter;
+Status file_writer_open(FileWriter **out, const char *path);
+Status file_writer_put(FileWriter *w, const void *data, size_t n);
+Status file_writer_commit(FileWriter *w); /* frees w, also on failure */
+void file_writer_abort(FileWriter *w);    /* removes the temporary; NULL is fine */
+
+#endif

@@ -1,0 +1,308 @@
+/* foreign_vm.c - living in a Lua state that somebody else made.
+ *
+ * `require "grpo"` in a stock Lua adds modules and nothing else: the host's globals, allocator,
+ * hooks and strictness stay what they are.  The guarded library functions (guard.c) exist beside
+ * the originals, in an environment of their own; the Lua half runs in that environment.  While a
+ * limited call runs, and only then, they also stand in the host's library tables, so that a reward
+ * that the host wrote meets them too, and the host's allocator is called through one that counts.
+ * A function that the host has replaced by one written in Lua stays in its place.
+ *
+ * What a reward took into a local before the call (`local find = string.find`) is the original:
+ * core.guard() leaves the guarded ones in the host's tables for good, before such files are loaded.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "script/script.h"
+#include "script/script_impl.h"
+
+/* ---- blocks made by the running limited calls --------------------------------------- */
+
+/* An open-addressed set of addresses, each with the limited call it was made in. */
+typedef struct Block {
+  void *p; /* NULL: free */
+  uint64_t tag;
+} Block;
+
+typedef struct Blocks {
+  Block *slot;
+  size_t size, used; /* size: a power of two, or 0 */
+} Blocks;
+
+struct Guest {
+  lua_Alloc allocate; /* the host's */
+  void *ud;
+  Blocks blocks;
+  int environment, swaps; /* registry references: the guarded environment, rows to swap */
+  bool guarded;           /* core.guard() was called */
+};
+
+static size_t home_of(const Blocks *b, const void *p) {
+  uint64_t x = (uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u;
+  return (size_t)(x >> 32) & (b->size - 1);
+}
+
+static Block *find_block(const Blocks *b, const void *p) {
+  if (!b->size) return NULL;
+  for (size_t i = home_of(b, p);; i = (i + 1) & (b->size - 1)) {
+    if (b->slot[i].p == p) return &b->slot[i];
+    if (!b->slot[i].p) return NULL;
+  }
+}
+
+/* There must be room. */
+static void put_block(Blocks *b, void *p, uint64_t tag) {
+  size_t i = home_of(b, p);
+  while (b->slot[i].p) i = (i + 1) & (b->size - 1);
+  b->slot[i] = (Block){p, tag};
+  b->used++;
+}
+
+/* Takes it out and closes the gap: what comes after and would pass through it moves up. */
+static void drop_block(Blocks *b, Block *at) {
+  size_t mask = b->size - 1, gap = (size_t)(at - b->slot);
+  for (size_t i = (gap + 1) & mask; b->slot[i].p; i = (i + 1) & mask) {
+    size_t home = home_of(b, b->slot[i].p);
+    if (((i - home) & mask) < ((i - gap) & mask)) continue;
+    b->slot[gap] = b->slot[i];
+    gap = i;
+  }
+  b->slot[gap].p = NULL;
+  b->used--;
+}
+
+/* Room for one more; false: out of memory. */
+static bool make_block_room(Blocks *b) {
+  if (b->size && b->used < b->size / 2) return true;
+  Blocks larger = {.size = b->size ? 2 * b->size : 1024};
+  larger.slot = mem_zalloc(larger.size * sizeof *larger.slot);
+  if (!larger.slot) return false;
+  for (size_t i = 0; i < b->size; i++)
+    if (b->slot[i].p) put_block(&larger, b->slot[i].p, b->slot[i].tag);
+  mem_free(b->slot);
+  *b = larger;
+  return true;
+}
+
+static void forget_blocks(Blocks *b) {
+  enum { KEPT = 1 << 14 };
+  if (b->size > KEPT) {
+    mem_free(b->slot);
+    *b = (Blocks){0};
+  } else if (b->used) {
+    memset(b->slot, 0, b->size * sizeof *b->slot);
+    b->used = 0;
+  }
+}
+
+/* The state's allocator while limited calls run: decides as lua_vm.c's does. */
+static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
+  Script *s = ud;
+  Guest *g = s->guest;
+  Budget *b = s->budget;
+  size_t held = p ? osize : 0; /* without p, osize is the kind of object */
+  Block *block = p ? find_block(&g->blocks, p) : NULL;
+  uint64_t tag = block ? block->tag : p || !b ? 0 : b->tag;
+  bool own = b && tag == b->tag;
+  if (nsize == 0) {
+    if (own) b->held -= held < b->held ? held : b->held;
+    if (block) drop_block(&g->blocks, block);
+    return g->allocate(g->ud, p, osize, 0);
+  }
+  if (b && nsize > held && budget_refuses(b, nsize - held, nsize)) return NULL;
+  if (!p && tag && !make_block_room(&g->blocks)) return NULL;
+  void *q = g->allocate(g->ud, p, osize, nsize);
+  if (!q) return NULL;
+  if (block) drop_block(&g->blocks, block);
+  if (tag) put_block(&g->blocks, q, tag);
+  if (b && nsize > held)
+    b->held += nsize - held;
+  else if (own)
+    b->held -= held - nsize < b->held ? held - nsize : b->held;
+  return q;
+}
+
+/* ---- the guarded environment, and the host's tables --------------------------------- */
+
+static const char *const libraries[] = {"coroutine", "string", "table", "utf8",
+                                        "debug",     "os",     "math",  NULL};
+
+/* Pushes the raw field of the table at index. */
+static void push_raw(lua_State *L, int index, const char *name) {
+  index = lua_absindex(L, index);
+  lua_pushstring(L, name);
+  lua_rawget(L, index);
+}
+
+/* Pushes a table with what the one at index holds; an empty one for what is no table. */
+static void push_copy(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  lua_newtable(L);
+  if (!lua_istable(L, index)) return;
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+}
+
+/* Pushes the environment: own copies of the library tables, guarded; all else is the host's. */
+static void push_environment(lua_State *L) {
+  static const char *const base[] = {"pcall", "xpcall",         "setmetatable",
+                                     "load",  "collectgarbage", NULL};
+  lua_pushglobaltable(L);
+  int globals = lua_gettop(L);
+  lua_newtable(L); /* globals env */
+  for (const char *const *name = base; *name; name++) {
+    push_raw(L, globals, *name);
+    lua_setfield(L, -2, *name);
+  }
+  for (const char *const *name = libraries; *name; name++) {
+    push_raw(L, globals, *name);
+    push_copy(L, -1);
+    lua_setfield(L, globals + 1, *name);
+    lua_pop(L, 1);
+  }
+  limits_open(L, globals + 1);
+  random_open(L, globals + 1);
+  lua_createtable(L, 0, 2);
+  lua_pushvalue(L, globals);
+  lua_setfield(L, -2, "__index");
+  lua_pushvalue(L, globals);
+  lua_setfield(L, -2, "__newindex");
+  lua_setmetatable(L, globals + 1);
+  lua_remove(L, globals);
+}
+
+/* Appends rows (table, key, host's function, guarded function) to the list at `rows` for what the
+ * tables at `host` and `guarded` hold differently. */
+static void add_swaps(lua_State *L, int rows, int host, int guarded) {
+  lua_pushnil(L);
+  while (lua_next(L, guarded)) { /* key guarded */
+    lua_pushvalue(L, -2);
+    lua_rawget(L, host); /* key guarded original */
+    if (lua_isfunction(L, -2) && lua_iscfunction(L, -1) && !lua_rawequal(L, -1, -2)) {
+      lua_Integer n = (lua_Integer)lua_rawlen(L, rows);
+      const int from[] = {host, lua_gettop(L) - 2, lua_gettop(L), lua_gettop(L) - 1};
+      for (int i = 0; i < 4; i++) {
+        lua_pushvalue(L, from[i]);
+        lua_rawseti(L, rows, n + 1 + i);
+      }
+    }
+    lua_pop(L, 2);
+  }
+}
+
+/* The environment is on top; pushes the list of rows. */
+static void push_swaps(lua_State *L) {
+  int env = lua_gettop(L);
+  lua_newtable(L);
+  lua_pushglobaltable(L); /* env rows globals */
+  add_swaps(L, env + 1, env + 2, env);
+  for (const char *const *name = libraries; *name; name++) {
+    push_raw(L, env + 2, *name);
+    push_raw(L, env, *name);
+    if (lua_istable(L, -2)) add_swaps(L, env + 1, env + 3, env + 4);
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+}
+
+/* Puts the functions of column `to` where those of column `from` (3: the host's, 4: guarded) still
+ * are.  Takes no memory: every key is there. */
+static void swap(lua_State *L, const Guest *g, int from, int to) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, g->swaps);
+  int rows = lua_gettop(L);
+  for (lua_Integer i = 0, n = (lua_Integer)lua_rawlen(L, rows); i < n; i += 4) {
+    lua_rawgeti(L, rows, i + 1); /* table */
+    lua_rawgeti(L, rows, i + 2); /* table key */
+    lua_pushvalue(L, -1);
+    lua_rawget(L, -3); /* table key now */
+    lua_rawgeti(L, rows, i + from);
+    if (lua_rawequal(L, -1, -2)) {
+      lua_settop(L, rows + 2);
+      lua_rawgeti(L, rows, i + to);
+      lua_rawset(L, rows + 1);
+    }
+    lua_settop(L, rows);
+  }
+  lua_pop(L, 1);
+}
+
+void guest_enter(lua_State *L, Script *s) {
+  Guest *g = s->guest;
+  luaL_checkstack(L, 10, "call");
+  if (!g->guarded) swap(L, g, 3, 4);
+  g->allocate = lua_getallocf(L, &g->ud);
+  lua_setallocf(L, allocate_counted, s);
+}
+
+void guest_leave(lua_State *L, Script *s) {
+  Guest *g = s->guest;
+  lua_setallocf(L, g->allocate, g->ud);
+  forget_blocks(&g->blocks);
+  if (!g->guarded) swap(L, g, 4, 3);
+}
+
+void guest_set_environment(lua_State *L, const Script *s) {
+  if (!s->guest) return;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, s->guest->environment);
+  if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1);
+}
+
+/* core.guard(): rewards meet the guarded functions in whatever they load from now on. */
+static int l_guard(lua_State *L) {
+  Script *s = script_of(L);
+  if (!s->guest || s->guest->guarded) return 0;
+  if (!s->budget) swap(L, s->guest, 3, 4);
+  s->guest->guarded = true;
+  return 0;
+}
+
+/* core.is_guest() -> whether the Lua state belongs to a host */
+static int l_is_guest(lua_State *L) {
+  lua_pushboolean(L, script_of(L)->guest != NULL);
+  return 1;
+}
+
+const luaL_Reg guest_functions[] = {{"guard", l_guard}, {"is_guest", l_is_guest}, {NULL, NULL}};
+
+/* ---- moving in and out -------------------------------------------------------------- */
+
+/* The Script's own finalizer: the last of ours when the state is closed, since it was made first.
+ * A host's finalizer may still call us after it: what needs the pool is then an error. */
+static int close_guest(lua_State *L) {
+  Script *s = lua_touserdata(L, 1);
+  if (s->closed) return 0;
+  s->closed = true;
+  script_release(s);
+  mem_free(s->guest->blocks.slot);
+  s->guest->blocks = (Blocks){0};
+  return 0;
+}
+
+static Script *push_script(lua_State *L, const EmbeddedFile *files) {
+  Script *s = lua_newuserdatauv(L, sizeof *s + sizeof(Guest), 0);
+  memset(s, 0, sizeof *s + sizeof(Guest));
+  script_init(s, L, files);
+  s->guest = (Guest *)(s + 1);
+  s->guest->environment = s->guest->swaps = LUA_NOREF;
+  set_gc(L, "grpo.Script", close_guest);
+  return s;
+}
+
+void script_attach(lua_State *L, const EmbeddedFile *files) {
+  static const char another[] = "grpo: this Lua state has another copy of grpo already";
+  if (script_of(L)) return;
+  if (luaL_getmetatable(L, "grpo.Error") != LUA_TNIL) luaL_error(L, another);
+  lua_pop(L, 1);
+  luaL_checkstack(L, 20, "grpo");
+  Script *s = push_script(L, files);
+  push_environment(L);
+  push_swaps(L);
+  s->guest->swaps = luaL_ref(L, LUA_REGISTRYINDEX);
+  s->guest->environment = luaL_ref(L, LUA_REGISTRYINDEX);
+  script_register(L);
+}

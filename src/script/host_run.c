@@ -1,0 +1,235 @@
+#include "script/host_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "os/locale.h"
+#include "script/script.h"
+
+/* ---- what a reward callback sees -------------------------------------------------------- */
+
+typedef struct RowRef {
+  lua_State *L;
+  int row; /* stack index */
+} RowRef;
+
+/* Protected: (row, name) -> string or nil */
+static int row_field(lua_State *L) {
+  const char *name = lua_touserdata(L, 2);
+  if (!lua_istable(L, 1)) return 0;
+  lua_getfield(L, 1, name);
+  if (!lua_isstring(L, -1)) return 0;
+  luaL_tolstring(L, -1, NULL);
+  return 1;
+}
+
+const char *grpo_sample_field(const grpo_sample *s, const char *name) {
+  const RowRef *ref = s && s->size >= sizeof *s ? s->row : NULL;
+  if (!ref || !name || !lua_checkstack(ref->L, 8)) return NULL;
+  const LocaleMark before = locale_enter();
+  lua_State *L = ref->L;
+  lua_pushcfunction(L, row_field);
+  lua_pushvalue(L, ref->row);
+  lua_pushlightuserdata(L, (void *)(uintptr_t)name);
+  const bool ok = lua_pcall(L, 2, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
+  locale_switch(before);
+  return ok ? lua_tostring(L, -1) : NULL; /* it stays on the stack */
+}
+
+/* Field NAME of c, a list of numbers, as an array of `size`-byte elements; pushes it. */
+static const void *push_list(lua_State *L, const char *name, size_t n, bool ids) {
+  int32_t *id = push_scratch(L, n, sizeof *id);
+  float *number = (float *)(void *)id;
+  lua_getfield(L, 3, name);
+  for (size_t i = 0; lua_istable(L, -1) && i < n; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    if (ids)
+      id[i] = (int32_t)lua_tointeger(L, -1);
+    else
+      number[i] = (float)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return id;
+}
+
+static int64_t integer_field(lua_State *L, const char *name) {
+  lua_getfield(L, 3, name);
+  const int64_t v = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+/* (text, row, c) -> number or nil; upvalue 1: the HostReward */
+static int host_reward(lua_State *L) {
+  const HostReward *r = lua_touserdata(L, lua_upvalueindex(1));
+  RowRef row = {L, 2};
+  double value = NAN;
+  lua_settop(L, 3);
+  luaL_checkstack(L, 64, "reward");
+  grpo_sample s = {.size = sizeof s, .row = &row};
+  s.text = luaL_checklstring(L, 1, &s.text_length);
+  s.length = (size_t)integer_field(L, "length");
+  s.ids = push_list(L, "ids", s.length, true);
+  s.logprobs = push_list(L, "logprobs", s.length, false);
+  lua_getfield(L, 3, "finish");
+  s.finish = lua_tostring(L, -1);
+  lua_getfield(L, 3, "prompt");
+  s.prompt_text = lua_tostring(L, -1);
+  s.prompt = integer_field(L, "prompt_index") - 1;
+  s.index = integer_field(L, "index") - 1;
+  s.step = integer_field(L, "step");
+  const grpo_status st = r->fn(r->user, &s, &value);
+  if (st != GRPO_OK)
+    return raise_new(L, GRPO_ESCRIPT, "the host's callback returned %s", status_name((Status)st));
+  if (isnan(value)) return 0;
+  lua_pushnumber(L, value);
+  return 1;
+}
+
+/* ---- after a step ----------------------------------------------------------------------- */
+
+static int by_name(const void *pa, const void *pb) {
+  const grpo_metric *a = pa, *b = pb;
+  return strcmp(a->name, b->name);
+}
+
+/* (number, metrics) */
+static int host_step(lua_State *L) {
+  const Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
+  const int64_t step = lua_tointeger(L, 1);
+  size_t n = 0;
+  if (!h->on_step) return 0;
+  lua_settop(L, 2);
+  for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) n++;
+  grpo_metric *items = push_scratch(L, n, sizeof *items);
+  n = 0;
+  for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TNUMBER)
+      items[n++] = (grpo_metric){lua_tostring(L, -2), lua_tonumber(L, -1)};
+  qsort(items, n, sizeof *items, by_name);
+  const grpo_metrics m = {sizeof m, n, items};
+  const grpo_status st = h->on_step(h->step_user, step, &m);
+  if (st == GRPO_OK) return 0;
+  return raise_new(L, GRPO_ESCRIPT, "after step %lld the host's callback returned %s",
+                   (long long)step, status_name((Status)st));
+}
+
+static int host_log(lua_State *L) {
+  log_message(LOG_INFO, "%s", luaL_checkstring(L, 1));
+  return 0;
+}
+
+static int host_stopping(lua_State *L) {
+  const Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
+  lua_pushboolean(L, atomic_load(h->stop));
+  return 1;
+}
+
+/* (steps, stopped, directory): where the run is, when it ends well or badly */
+static int host_reached(lua_State *L) {
+  Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
+  size_t n;
+  const char *directory = luaL_checklstring(L, 3, &n);
+  h->steps = luaL_checkinteger(L, 1);
+  h->stopped = lua_toboolean(L, 2);
+  buf_free(&h->directory);
+  buf_put(&h->directory, directory, n);
+  return 0;
+}
+
+/* ---- the run ---------------------------------------------------------------------------- */
+
+static void set_function(lua_State *L, const char *name, lua_CFunction f, void *upvalue) {
+  lua_pushlightuserdata(L, upvalue);
+  lua_pushcclosure(L, f, 1);
+  lua_setfield(L, -2, name);
+}
+
+static void set_words(lua_State *L, const char *name, const char *const *words, size_t n) {
+  lua_newtable(L);
+  for (size_t i = 0; i < n; i++) {
+    lua_pushstring(L, words[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_setfield(L, -2, name);
+}
+
+static void set_rewards(lua_State *L, const Hosted *h) {
+  lua_newtable(L);
+  for (size_t i = 0; i < h->nrewards; i++) {
+    const HostReward *r = &h->rewards[i];
+    lua_newtable(L);
+    set_string(L, "name", r->name);
+    set_number(L, "weight", r->weight);
+    set_function(L, "fn", host_reward, (void *)(uintptr_t)r);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_setfield(L, -2, "rewards");
+}
+
+/* Protected: (hosted) */
+static int call_run(lua_State *L) {
+  Hosted *h = lua_touserdata(L, 1);
+  const grpo_run_options *o = h->o;
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "grpo.hosting");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "run");
+  lua_newtable(L);
+  set_string(L, "path", o->path || !o->script ? o->path : "(script)");
+  set_string(L, "script", o->script);
+  set_string(L, "directory", o->directory);
+  set_string(L, "resume", o->resume);
+  lua_pushinteger(L, o->max_steps);
+  lua_setfield(L, -2, "max_steps");
+  lua_pushinteger(L, h->threads);
+  lua_setfield(L, -2, "threads");
+  set_words(L, "overrides", o->overrides, o->override_count);
+  set_words(L, "args", o->args, o->arg_count);
+  set_rewards(L, h);
+  set_function(L, "step", host_step, h);
+  set_function(L, "log", host_log, h);
+  set_function(L, "stopping", host_stopping, h);
+  set_function(L, "reached", host_reached, h);
+  lua_call(L, 1, 0);
+  return 0;
+}
+
+static Status status_named(const char *name) {
+  for (int s = 1; s < GRPO_NSTATUS; s++)
+    if (strcmp(status_name((Status)s), name) == 0) return (Status)s;
+  return GRPO_ESCRIPT;
+}
+
+/* Protected: (hosted) -> the status; it is recorded */
+static int guarded_run(lua_State *L) {
+  lua_pushcfunction(L, call_run);
+  lua_pushvalue(L, 1);
+  if (call_protected(L, 1, 0)) {
+    lua_pushinteger(L, GRPO_OK);
+    return 1;
+  }
+  lua_getfield(L, -1, "code");
+  const Status s = lua_isstring(L, -1) ? status_named(lua_tostring(L, -1)) : GRPO_ESCRIPT;
+  lua_pop(L, 1);
+  lua_pushinteger(L, fail(s, "%s", luaL_tolstring(L, -1, NULL)));
+  return 1;
+}
+
+Status hosted_run(Hosted *h) {
+  Script *script = NULL;
+  try(script_open(&script, embedded_files));
+  lua_State *L = script_state(script);
+  Status s;
+  lua_pushcfunction(L, guarded_run);
+  lua_pushlightuserdata(L, h);
+  if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+    s = (Status)lua_tointeger(L, -1);
+  else
+    s = fail(GRPO_ENOMEM, "not enough memory for the script");
+  script_close(script);
+  return s == GRPO_OK ? buf_status(&h->directory) : s;
+}

@@ -1,0 +1,72 @@
+/* lua_rl.h - what the files that open src/rl to Lua share: lua_engine.c,
+ * lua_batch.c, lua_bigram.c, lua_rl.c, lua_estimate.c, lua_turns.c, lua_ppo.c. */
+#ifndef GRPO_SCRIPT_LUA_RL_H
+#define GRPO_SCRIPT_LUA_RL_H
+
+#include "rl/engine.h"
+#include "script/script.h"
+
+#define ENGINE_TYPE "grpo.Engine"
+#define BATCH_TYPE  "grpo.Batch"
+
+Engine *check_engine(lua_State *L, int arg); /* raises when closed */
+/* Raises also while it is at work (a callback's call), and when its model has another adapter than
+ * when the engine was made. */
+Engine *check_idle_engine(lua_State *L, int arg);
+
+/* lua_engine.c */
+/* A list of { prompt=ids, target=ids } at index 2; `what` names it in messages.  The ids are in
+ * *store, which is pushed. */
+Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
+void push_metrics(lua_State *L, const StepMetrics *m);
+
+/* lua_denoise.c: engine:denoise(examples, options) -> metrics; engine:masked_loss(examples, options)
+ * -> summed loss, masked tokens, those guessed right.  Options: MaskOptions' names. */
+int engine_denoise_step(lua_State *L);
+int engine_masked_loss_sum(lua_State *L);
+
+/* lua_estimate.c: a table of them by name. */
+/* reuse_rollout = true, false or "auto" */
+void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
+void push_engine_bytes(lua_State *L, const EngineBytes *b);
+
+/* lua_turns.c: the field on_turn of a rollout's options. */
+typedef struct LuaTurns {
+  lua_State *L;
+  int function; /* stack index */
+  IntBuf ids;   /* of a reply, in scratch memory as long as a completion */
+  int error;    /* registry reference of what it raised, or LUA_NOREF */
+} LuaTurns;
+void turns_begin(lua_State *L, int options, RolloutOptions *o, LuaTurns *t); /* uses the stack */
+void turns_end(LuaTurns *t, Status s); /* raises what the rollout ended with, if that is an error */
+
+/* lua_batch.c: what E:rollout returns; stale once its slot is rolled out again. */
+void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
+Batch *check_batch(lua_State *L, int arg, BatchSlot *slot /* may be NULL */);
+void batch_open(lua_State *L);
+
+/* lua_bigram.c */
+Bigram *check_bigram(lua_State *L, int arg);
+int l_bigram(lua_State *L);
+void bigram_open(lua_State *L);
+
+/* lua_ppo.c */
+int engine_ppo_step(lua_State *L);
+int l_gae(lua_State *L);
+int l_whiten(lua_State *L);
+int l_value_loss(lua_State *L);
+
+/* lua_rl.c: functions of core */
+int l_options(lua_State *L);
+int l_loss_defaults(lua_State *L);
+int l_advantages(lua_State *L);
+int l_dense_advantages(lua_State *L);
+int l_checkpoint_begin(lua_State *L);
+int l_checkpoint_commit(lua_State *L);
+int l_checkpoint_verify(lua_State *L);
+void rl_open(lua_State *L); /* the core table on top, core.none in it */
+
+/* A list of numbers; core.none and nil are NaN.  Scratch on the Lua stack. */
+double *push_numbers(lua_State *L, int index, const char *what, int *n);
+
+#endif

@@ -1,0 +1,433 @@
+/* lua_system.c - what the program needs to know of the machine: clocks, the
+ * terminal, signals, threads, memory, and seeded random numbers.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/regex.h"
+#include "base/rng.h"
+#include "base/version.h"
+#include "kern/kern.h"
+#include "script/script.h"
+#include "script/script_impl.h"
+
+/* ---- versions ----------------------------------------------------------------------- */
+
+static const char *editline(void) {
+#ifdef GRPO_HAVE_EDITLINE
+  return "libedit";
+#else
+  return "none";
+#endif
+}
+
+static int l_version(lua_State *L) {
+  char pcre2[64], blas[64];
+  regex_library(pcre2, sizeof pcre2);
+  kern_blas_version(blas, sizeof blas);
+  lua_createtable(L, 0, 7);
+  set_string(L, "version", grpo_version());
+  set_string(L, "commit", grpo_commit());
+  set_string(L, "kernels", kern_name());
+  set_string(L, "blas", blas);
+  set_string(L, "lua", LUA_RELEASE);
+  set_string(L, "pcre2", pcre2);
+  set_string(L, "editline", editline());
+#ifdef __SANITIZE_ADDRESS__
+  lua_pushboolean(L, 1); /* memory is not given back at once: tests ask */
+  lua_setfield(L, -2, "sanitizer");
+#endif
+  return 1;
+}
+
+/* The list of {name, value} on top gets one more row; the value is on top of it. */
+static void add_row(lua_State *L, const char *name) {
+  lua_createtable(L, 2, 0);
+  lua_pushstring(L, name);
+  lua_rawseti(L, -2, 1);
+  lua_insert(L, -2);
+  lua_rawseti(L, -2, 2);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+static void add_text(lua_State *L, const char *name, const char *text) {
+  lua_pushstring(L, text);
+  add_row(L, name);
+}
+
+/* "model name : ..." of /proc/cpuinfo; where the kernel names no model (aarch64), the architecture. */
+static void add_cpu(lua_State *L) {
+  char line[256], *colon;
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  bool found = false;
+  while (f && !found && fgets(line, sizeof line, f)) {
+    found = strncmp(line, "model name", 10) == 0 && (colon = strchr(line, ':')) != NULL;
+  }
+  if (f) fclose(f);
+  if (found) line[strcspn(line, "\n")] = '\0';
+  struct utsname machine;
+  const char *otherwise = uname(&machine) == 0 ? machine.machine : "unknown";
+  add_text(L, "cpu", found ? strchr(line, ':') + 2 : otherwise);
+}
+
+static void add_gigabytes(lua_State *L, const char *name, size_t bytes) {
+  char text[32];
+  snprintf(text, sizeof text, "%.2f GB", (double)bytes / 1e9);
+  add_text(L, name, bytes ? text : "unknown");
+}
+
+static int l_doctor(lua_State *L) {
+  char text[64];
+  static const char *const variables[] = {"OPENBLAS_CORETYPE", "GRPO_CPU", "GRPO_LUA"};
+  lua_newtable(L);
+  snprintf(text, sizeof text, "%s (%s)", grpo_version(), grpo_commit());
+  add_text(L, "grpo", text);
+  add_text(L, "Lua", LUA_RELEASE);
+  regex_library(text, sizeof text);
+  add_text(L, "PCRE2", text);
+  add_text(L, "line editing", editline());
+  add_cpu(L);
+  snprintf(text, sizeof text, "%d", pool_cores());
+  add_text(L, "cores", text);
+  add_text(L, "kernels", kern_name());
+  add_text(L, "bf16 products", kern_bf16() ? "native" : "by f32 instructions, no faster than f32");
+  add_text(L, "OpenBLAS kernels", kern_blas());
+  add_gigabytes(L, "memory available", mem_available());
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (getenv(variables[i])) add_text(L, variables[i], getenv(variables[i]));
+  return 1;
+}
+
+/* ---- clocks, the process, the terminal ---------------------------------------------- */
+
+static int l_clock(lua_State *L) {
+  lua_pushnumber(L, clock_seconds());
+  return 1;
+}
+
+static int l_wall(lua_State *L) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  return 1;
+}
+
+static int l_getpid(lua_State *L) {
+  lua_pushinteger(L, getpid());
+  return 1;
+}
+
+static int l_hostname(lua_State *L) {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  lua_pushstring(L, *name ? name : "unknown");
+  return 1;
+}
+
+/* core.binary() -> the file this code is in, the program or grpo.so; nil: the system does not say */
+static int l_binary(lua_State *L) {
+  char path[4096], whole[PATH_MAX];
+  Dl_info info;
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  path[n > 0 ? n : 0] = '\0';
+  bool shared = dladdr(base_functions, &info) && info.dli_fname && strstr(info.dli_fname, ".so");
+  const char *name = shared ? info.dli_fname : path;
+  lua_pushstring(L, realpath(name, whole)); /* NULL: nil */
+  return 1;
+}
+
+static int l_isatty(lua_State *L) {
+  lua_pushboolean(L, isatty((int)check_integer(L, 1, 0, 1 << 20)));
+  return 1;
+}
+
+/* Columns of the terminal on stderr: COLUMNS, the system's word, or 80. */
+static int l_term_width(lua_State *L) {
+  const char *columns = getenv("COLUMNS");
+  long n = columns ? strtol(columns, NULL, 10) : 0;
+  struct winsize w;
+  if (n <= 0 && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0) n = w.ws_col;
+  lua_pushinteger(L, n > 0 && n < 10000 ? n : 80);
+  return 1;
+}
+
+static int write_all(lua_State *L, int fd) {
+  size_t n;
+  const char *s = check_string(L, 1, &n);
+  while (n) {
+    ssize_t done = write(fd, s, n);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) {
+      lua_pushnil(L);
+      lua_pushstring(L, strerror(errno));
+      return 2;
+    }
+    s += done;
+    n -= (size_t)done;
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
+
+static int l_out(lua_State *L) {
+  fflush(stdout); /* what print() has buffered comes first */
+  if (write_all(L, STDOUT_FILENO) == 2)
+    return raise_new(L, GRPO_EIO, "cannot write to standard output: %s", lua_tostring(L, -1));
+  return 1;
+}
+
+/* ---- signals: each is delivered once; a second INT or TERM leaves at once, unless it comes so soon that
+ * one sender means both: timeout(1) signals its child and then the whole process group ----------- */
+
+enum { SAME_MS = 300 };
+
+static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
+static int64_t
+    stopped_ms; /* when the first came; for on_signal only, which INT and TERM do not interrupt */
+volatile int script_cancel; /* INT or TERM has come and nobody has taken it yet */
+
+static void on_signal(int sig) {
+  if (sig == SIGUSR1) {
+    pending_usr1 = 1;
+    return;
+  }
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  const int64_t ms = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+  if (stops && ms - stopped_ms < SAME_MS) return;
+  if (stops++) _exit(128 + sig);
+  stopped_ms = ms;
+  script_cancel = 1;
+  if (sig == SIGINT)
+    pending_int = 1;
+  else
+    pending_term = 1;
+}
+
+static int l_signals_install(lua_State *L) {
+  (void)L;
+  struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&a.sa_mask);
+  sigaddset(&a.sa_mask, SIGINT);
+  sigaddset(&a.sa_mask, SIGTERM);
+  sigaction(SIGINT, &a, NULL);
+  sigaction(SIGTERM, &a, NULL);
+  sigaction(SIGUSR1, &a, NULL);
+  signal(SIGPIPE, SIG_IGN); /* a screen that goes away ends no run */
+  return 0;
+}
+
+static int l_signal_take(lua_State *L) {
+  const char *name = NULL;
+  if (pending_int || pending_term) script_cancel = 0;
+  if (pending_int)
+    pending_int = 0, name = "INT";
+  else if (pending_term)
+    pending_term = 0, name = "TERM";
+  else if (pending_usr1)
+    pending_usr1 = 0, name = "USR1";
+  lua_pushstring(L, name); /* NULL: nil */
+  return 1;
+}
+
+static int l_signal_count(lua_State *L) {
+  lua_pushinteger(L, stops);
+  return 1;
+}
+
+/* ---- threads and memory ------------------------------------------------------------- */
+
+static int l_set_threads(lua_State *L) {
+  Script *s = script_of(L);
+  int n = (int)check_integer(L, 1, 0, 1024);
+  if (s->pool && n != s->threads && n != pool_threads(s->pool))
+    return raise_new(L, GRPO_EARG,
+                     "threads: set to %d after work began with %d: a model was there before; start "
+                     "with --threads %d instead",
+                     n, pool_threads(s->pool), n);
+  s->threads = n;
+  return 0;
+}
+
+static int l_threads(lua_State *L) {
+  const Script *s = script_of(L);
+  lua_pushinteger(L, s->pool ? pool_threads(s->pool) : s->threads ? s->threads : pool_cores());
+  return 1;
+}
+
+static lua_Integer lua_bytes(lua_State *L) {
+  const Script *s = script_of(L);
+  if (!s->guest) return (lua_Integer)s->lua_bytes;
+  return (lua_Integer)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
+}
+
+static int l_mem(lua_State *L) {
+  lua_createtable(L, 0, 5);
+  lua_pushinteger(L, (lua_Integer)mem_allocations());
+  lua_setfield(L, -2, "allocations");
+  lua_pushinteger(L, (lua_Integer)mem_live_bytes());
+  lua_setfield(L, -2, "live");
+  lua_pushinteger(L, (lua_Integer)mem_peak_rss());
+  lua_setfield(L, -2, "peak_rss");
+  lua_pushinteger(L, (lua_Integer)mem_available());
+  lua_setfield(L, -2, "available");
+  lua_pushinteger(L, lua_bytes(L));
+  lua_setfield(L, -2, "lua");
+  return 1;
+}
+
+/* ---- random numbers ----------------------------------------------------------------- */
+
+/* (seed, stream, step, prompt, sample) at arg... */
+static RngKey check_key(lua_State *L, int arg) {
+  static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
+                                        "user",      "task",   "dropout",  "mask",    "unmask",
+                                        "minibatch", "turn",   "turn_eval"};
+  RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
+  const char *name = check_string(L, arg + 1, NULL);
+  size_t i = 0, n = sizeof streams / sizeof *streams;
+  while (i < n && strcmp(streams[i], name) != 0) i++;
+  if (i == n) arg_error(L, arg + 1, "unknown random stream '%s'", name);
+  k.stream = (uint32_t)i;
+  k.step = (uint32_t)check_integer(L, arg + 2, 0, UINT32_MAX);
+  k.prompt = (uint32_t)check_integer(L, arg + 3, 0, UINT32_MAX);
+  k.sample = (uint32_t)check_integer(L, arg + 4, 0, UINT32_MAX);
+  return k;
+}
+
+typedef struct RngState {
+  RngKey key;
+  uint64_t next;
+} RngState;
+
+static int next_uniform(lua_State *L) {
+  RngState *r = lua_touserdata(L, lua_upvalueindex(1));
+  lua_pushnumber(L, rng_uniform(&r->key, r->next++));
+  return 1;
+}
+
+static int l_rng(lua_State *L) {
+  RngKey k = check_key(L, 1);
+  RngState *r = lua_newuserdatauv(L, sizeof *r, 0);
+  *r = (RngState){.key = k};
+  lua_pushcclosure(L, next_uniform, 1);
+  return 1;
+}
+
+static int l_permute(lua_State *L) {
+  uint64_t seed = (uint64_t)check_integer(L, 1, LUA_MININTEGER, LUA_MAXINTEGER);
+  lua_Integer n = check_integer(L, 2, 1, LUA_MAXINTEGER), i = check_integer(L, 3, 0, n - 1);
+  lua_pushinteger(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
+  return 1;
+}
+
+static const char random_key; /* of that function in the registry */
+
+/* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
+static int l_reseed_math(lua_State *L) {
+  Script *s = script_of(L);
+  if (!lua_isnoneornil(L, 1)) check_function(L, 1);
+  s->random = !lua_isnoneornil(L, 1);
+  lua_settop(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &random_key);
+  return 0;
+}
+
+/* The library's function, upvalue 1, on our arguments. */
+static int call_library(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* math.random */
+static int seeded_random(lua_State *L) {
+  const Script *s = script_of(L);
+  if (!s->random) return call_library(L);
+  int n = lua_gettop(L);
+  lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
+              high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
+  if (n > 2) return luaL_error(L, "wrong number of arguments");
+  if (n == 1 && high == 0) low = LUA_MININTEGER, high = LUA_MAXINTEGER;
+  if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &random_key);
+  lua_call(L, 0, 1);
+  double u = (double)lua_tonumber(L, -1);
+  if (n == 0) return 1;
+  double width = (double)high - (double)low + 1;
+  lua_Integer v = (lua_Unsigned)high - (lua_Unsigned)low < (lua_Unsigned)1 << 52
+                      ? low + (lua_Integer)floor(u * width)
+                      : (lua_Integer)((lua_Unsigned)low + (lua_Unsigned)(u * width * (1 - 1e-15)));
+  lua_pushinteger(L, v > high ? high : v);
+  return 1;
+}
+
+/* math.randomseed does nothing while the stream is given from outside. */
+static int seeded_randomseed(lua_State *L) {
+  if (script_of(L)->random) return 0;
+  return call_library(L);
+}
+
+/* ---- registration ------------------------------------------------------------------- */
+
+static int none_tostring(lua_State *L) {
+  lua_pushliteral(L, "none");
+  return 1;
+}
+
+const luaL_Reg base_functions[] = {{"binary", l_binary},
+                                   {"clock", l_clock},
+                                   {"doctor", l_doctor},
+                                   {"err", l_err},
+                                   {"getpid", l_getpid},
+                                   {"hostname", l_hostname},
+                                   {"isatty", l_isatty},
+                                   {"mem", l_mem},
+                                   {"out", l_out},
+                                   {"permute", l_permute},
+                                   {"reseed_math", l_reseed_math},
+                                   {"rng", l_rng},
+                                   {"set_threads", l_set_threads},
+                                   {"signal_count", l_signal_count},
+                                   {"signal_take", l_signal_take},
+                                   {"signals_install", l_signals_install},
+                                   {"term_width", l_term_width},
+                                   {"threads", l_threads},
+                                   {"version", l_version},
+                                   {"wall", l_wall},
+                                   {NULL, NULL}};
+
+void random_open(lua_State *L, int env) {
+  static const luaL_Reg rows[] = {{"random", seeded_random}, {"randomseed", seeded_randomseed}};
+  lua_getfield(L, env, "math");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_getfield(L, -1, rows[i].name);
+    lua_pushcclosure(L, rows[i].func, 1);
+    lua_setfield(L, -2, rows[i].name);
+  }
+  lua_pop(L, 1);
+}
+
+void base_open(lua_State *L) {
+  lua_newuserdatauv(L, 0, 0); /* core.none */
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, none_tostring);
+  lua_setfield(L, -2, "__tostring");
+  set_string(L, "__name", "grpo.none");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "none");
+}

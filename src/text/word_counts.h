@@ -1,0 +1,34 @@
+/* word_counts.h - how often each pre-token occurs in a training text. */
+#ifndef GRPO_TEXT_WORD_COUNTS_H
+#define GRPO_TEXT_WORD_COUNTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Longer pre-tokens are counted in pieces: a megabyte without a space must not make every
+ * merge walk a megabyte, and no token gets longer than this. */
+enum { WORD_MAX = 256 };
+
+typedef struct Word {
+  size_t at; /* its bytes begin here in WordCounts.bytes */
+  uint32_t n;
+  int64_t count;
+} Word;
+
+typedef struct WordCounts {
+  Buf bytes;
+  Word *word; /* [n] in order of first appearance */
+  size_t n, cap;
+  uint32_t *slot; /* [nslot] open addressing: index into `word` + 1, or 0 */
+  size_t nslot;
+} WordCounts;
+
+/* Count the pre-tokens of a text that is valid UTF-8. */
+Status words_count(WordCounts *w, const char *text, size_t n, bool split_digits);
+void words_free(WordCounts *w);
+
+#endif
