@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib/tiny.bash"
 cd "$root" || exit 1
 shopt -s nullglob
-documents=(README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md experiments/*.md)
+documents=(README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md experiments/*.md bench/results/*.md)
 
 # ---- Lua in the documents: a chunk, or fields of a table ---------------------------------------------------------------------
 cat >"$work/compile.lua" <<'LUA'
@@ -55,6 +55,8 @@ OUT=$work "$GRPO" repl <tools/gen-options.lua
 result "docs/options.md is what make options writes" "$(diff docs/options.md "$work/docs/options.md" | head -n 6)"
 result "lua/grpo/meta/options.lua is what make options writes" \
   "$(diff lua/grpo/meta/options.lua "$work/lua/grpo/meta/options.lua" | head -n 6)"
+OUT=$work "$GRPO" repl <tools/gen-chart.lua
+result "docs/performance.svg is what tools/gen-chart.lua writes" "$(diff docs/performance.svg "$work/docs/performance.svg" | head -n 6)"
 
 # ---- examples: each runs, and those that train learn --------------------------------------------------------------------------------------
 rewards() { grep -oE '"reward": [-0-9.e]+' "$1" | grep -oE '[-0-9.e]+$'; }
