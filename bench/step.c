@@ -13,7 +13,11 @@
 #include "grad/policy.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
+#include "rl/engine_memory.h"
 #include "rl/options.h"
+#include "rl/reference.h"
+#include "rl/rollout.h"
+#include "rl/update.h"
 
 enum { RUNS = 5, VOCAB = 4096 };
 
@@ -91,7 +95,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
       "%3d x %-3d rollout %8.1f  reference %8.1f  update %8.1f  arena %6.1f MiB (reserved %.1f)\n",
       prompts, group, 1e3 * best.rollout, 1e3 * best.reference, 1e3 * best.update,
       (double)e->tape.arena.high / 1048576.0,
-      (double)activation_bytes(&plan, &plan, &eo) / 1048576.0);
+      (double)engine_activation_bytes(&plan, &plan, &eo) / 1048576.0);
   engine_free(e);
   model_release(m);
   model_release(ref);

@@ -6,8 +6,11 @@
 #include "base/mem.h"
 #include "model/lora.h"
 #include "os/file.h"
-#include "rl/engine.h"
 #include "rl/options.h"
+#include "rl/reference.h"
+#include "rl/rollout.h"
+#include "rl/sft.h"
+#include "rl/update.h"
 
 enum {
 #define METRIC(field, name) METRIC_##field,

@@ -7,17 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/lora.h"
-#include "rl/denoise.h"
 #include "rl/engine_impl.h"
+#include "rl/engine_memory.h"
 #include "rl/options.h"
-#include "rl/update_impl.h"
-
-enum {
-  DECODE_MIN = 64,
-  DECODE_MAX = 128,    /* completions that decode side by side */
-  DECODE_PROMPTS = 32, /* prompts whose cache is held at once; more when groups are small */
-  EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
-};
 
 double seconds_now(void) {
   struct timespec t;
@@ -35,146 +27,6 @@ void engine_options_init(EngineOptions *o) {
       .examples = true,
   };
   optimizer_options_default(&o->optimizer);
-}
-
-void step_metrics_init(StepMetrics *m) {
-  *m = (StepMetrics){
-#define METRIC(field, name) .field = NAN,
-#include "rl/metrics.def"
-#undef METRIC
-  };
-}
-
-/* ---- how much memory ------------------------------------------------------------------ */
-
-static int larger(int a, int b) { return a > b ? a : b; }
-
-/* What an update lays out, or a step on examples where they are no completions. */
-static size_t step_bytes(const EngineOptions *o) {
-  const int n = o->prompts_per_step;
-  const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
-  const size_t texts =
-      denoise_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
-  const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
-  return (o->examples && texts > plan ? texts : plan) + values;
-}
-
-static DecoderLimits decoder_limits(const EngineOptions *o) {
-  const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
-  const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
-  const int groups = (most + o->group_size - 1) / o->group_size; /* that fill a decoding step */
-  return (DecoderLimits){.max_sequences = larger(most, DECODE_MIN),
-                         .max_prompts = larger(groups, DECODE_PROMPTS),
-                         .max_prompt_tokens = o->max_prompt_tokens,
-                         .max_new_tokens = o->max_new_tokens};
-}
-
-size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
-                        const EngineOptions *o) {
-  const Config *c = &policy->config;
-  const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
-  const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
-  const int examples = o->examples ? larger(example, SFT_UNIT_ROWS) : 1;
-  const int rows = larger(larger(unit, o->micro_batch_tokens), examples);
-  /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
-   * block of keys that is nearly empty */
-  const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  const int spans = larger(2 * units * (o->group_size + 1), o->examples ? EXAMPLE_SPANS : 1);
-  const StepMemory kind = !o->train                   ? STEP_FORWARD
-                          : o->gradient_checkpointing ? STEP_CHECKPOINTED
-                                                      : STEP_TRAIN;
-  const size_t bytes = model_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
-                       plan_step_bytes(policy, rows, kind);
-  if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
-    const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
-    return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
-  }
-  if (!reference) return bytes;
-  const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
-  return bytes +
-         model_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
-                          STEP_FORWARD) +
-         plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
-         (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
-}
-
-/* ---- keeping activations of generation ------------------------------------------------ */
-
-static Kept plan_kept(const ModelPlan *policy, const EngineOptions *o) {
-  return kept_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
-                   o->max_new_tokens);
-}
-
-static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
-  const Kept k = plan_kept(policy, o);
-  const size_t need = kept_bytes(&k), free = mem_available();
-  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
-  if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
-  if (o->gradient_checkpointing)
-    return fail(GRPO_EARG, "train.reuse_rollout: not together with model.gradient_checkpointing, "
-                           "which keeps as little as it can; use \"auto\" or false");
-  if (policy->lora_dropout > 0)
-    return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
-                           "another one than sampling's; use \"auto\" or false");
-  if (o->critic == CRITIC_SHARED)
-    return fail(GRPO_EARG, "train.reuse_rollout: a shared critic judges the state after the last "
-                           "token, which sampling never computes; use \"auto\" or false");
-  if (!free || need <= free) return GRPO_OK;
-  return fail(GRPO_ENOMEM,
-              "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
-              "\"auto\" or false, or lower train.prompts_per_step or the lengths",
-              k.store.rows, need >> 20, free >> 20);
-}
-
-/* Optional memory is taken from plenty: results are the same without. */
-static bool has_plenty(size_t need, size_t others) {
-  const size_t total = mem_total(), free = mem_available();
-  return need <= total / 4 && others < free && need <= (free - others) / 2;
-}
-
-static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
-  const Kept k = plan_kept(policy, o);
-  if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
-  return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
-         o->critic != CRITIC_SHARED &&
-         has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
-}
-
-void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
-                     EngineBytes *out) {
-  const DecoderLimits limits = decoder_limits(o);
-  const int sequences = o->prompts_per_step * o->group_size;
-  *out = (EngineBytes){
-      .weights = plan_weight_bytes(policy, o->train),
-      .reference = reference   ? plan_weight_bytes(reference, false)
-                   : o->bigram ? bigram_bytes(policy->config.vocab_size)
-                               : 0,
-      .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
-      .cache = decoder_bytes(&policy->config, policy->compute, &limits),
-      .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
-                           BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-               (o->train ? step_bytes(o) : 0),
-      .critic = critic_bytes(policy, o->critic),
-      .activations = activation_bytes(policy, reference, o),
-  };
-  out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
-               out->batch + out->activations;
-  const Kept kept = plan_kept(policy, o);
-  if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
-  out->total += out->kept;
-}
-
-/* Settles reuse_rollout. */
-static Status settle_reuse(Engine *e) {
-  EngineBytes bytes;
-  ModelPlan policy, reference;
-  plan_of_model(&policy, e->policy);
-  if (e->reference) plan_of_model(&reference, e->reference);
-  try(check_reuse(&policy, &e->o));
-  engine_estimate(&policy, e->reference ? &reference : NULL, &e->o, &bytes);
-  e->o.reuse_rollout = bytes.kept ? REUSE_ON : REUSE_OFF;
-  if (bytes.kept) e->kept = plan_kept(&policy, &e->o);
-  return GRPO_OK;
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -241,7 +93,7 @@ static Status reserve(Engine *e) {
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, BATCH_REF | (o->turns ? BATCH_TURNS : 0)));
   try(arena_reserve(&e->tape.arena,
-                    activation_bytes(&policy, e->reference ? &reference : NULL, o)));
+                    engine_activation_bytes(&policy, e->reference ? &reference : NULL, o)));
   if (e->reference)
     try(model_reserve_positions(e->reference, o->max_prompt_tokens + o->max_new_tokens));
   if (!o->train) return GRPO_OK;
@@ -250,12 +102,15 @@ static Status reserve(Engine *e) {
   try(reserve_nodes(&e->tape, units * (40 * c->num_hidden_layers + 64)));
   try(reserve_nodes(&e->loss_tape, 16));
   try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
-  return arena_reserve(&e->step, step_bytes(o));
+  return arena_reserve(&e->step, engine_step_bytes(o));
 }
 
 static Status build(Engine *e) {
-  const DecoderLimits limits = decoder_limits(&e->o);
-  try(settle_reuse(e));
+  const DecoderLimits limits = engine_decoder_limits(&e->o);
+  ModelPlan policy, reference;
+  plan_of_model(&policy, e->policy);
+  if (e->reference) plan_of_model(&reference, e->reference);
+  try(engine_decide_reuse(&policy, e->reference ? &reference : NULL, &e->o, &e->kept));
   try(tape_init(&e->tape, e->pool));
   try(tape_init(&e->loss_tape, e->pool));
   if (e->o.train) {

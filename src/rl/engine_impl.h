@@ -30,10 +30,6 @@ struct Engine {
   uint64_t replayed_units; /* and whose activations for its forward */
 };
 
-/* Rows that may be in memory at once, and what their forward and backward take. */
-size_t activation_bytes(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
-                        const EngineOptions *o);
-
 /* Where an adapter's dropout draws for one unit: the same whatever is in memory beside it. */
 static inline RngKey dropout_key(uint64_t seed, uint64_t step, int unit, int iteration) {
   return (RngKey){.seed = seed,

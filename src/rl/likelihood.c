@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "rl/engine_impl.h"
+
 static Status count(Likelihood *l) {
   const Unit *last = &l->unit[l->nunits - 1];
   const int64_t all = (int64_t)last->token0 + last->tokens;

@@ -8,7 +8,15 @@
 #ifndef GRPO_RL_LIKELIHOOD_H
 #define GRPO_RL_LIKELIHOOD_H
 
-#include "rl/engine_impl.h"
+#include "rl/engine.h"
+#include "rl/metrics.h"
+#include "rl/units.h"
+
+typedef struct SftOptions {
+  double lr, max_grad_norm;
+  uint64_t seed, step; /* as in UpdateOptions */
+  const volatile int *cancel;
+} SftOptions;
 
 typedef struct Likelihood {
   Engine *e;

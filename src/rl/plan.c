@@ -18,8 +18,8 @@ static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
   p->order = arena_alloc(a, n * sizeof *p->order);
   p->silent = arena_alloc(a, n * sizeof *p->silent);
   p->batch = arena_alloc(a, n * sizeof *p->batch);
-  real **const arrays[] = {&p->advantage,   &p->mask, &p->kept,    &p->old_logp,
-                           &p->old_entropy, &p->logp, &p->entropy, &p->dlogp,
+  real **const arrays[] = {&p->advantage,   &p->mask, &p->top_entropy, &p->old_logp,
+                           &p->old_entropy, &p->logp, &p->entropy,     &p->dlogp,
                            &p->dentropy,    &p->dkl,  &p->ref_logp};
   const int count = (int)(sizeof arrays / sizeof *arrays) - !with_ref;
   bool ok = p->length && p->unit && p->order && p->silent && p->batch;
@@ -51,7 +51,7 @@ static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, 
     if (o->token_advantage) a += o->token_advantage[at + t];
     p->advantage[at + t] = (real)a;
     p->mask[at + t] = out ? 0 : 1;
-    p->kept[at + t] = 1;
+    p->top_entropy[at + t] = 1;
     p->old_logp[at + t] = c->logp[t];
     p->old_entropy[at + t] = c->entropy ? c->entropy[t] : 0;
     if (p->ref_logp) p->ref_logp[at + t] = b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
@@ -112,7 +112,7 @@ static Status keep_high_entropy(Arena *a, Plan *p, double share) {
     if (p->mask[t] != 0) masked[n++] = p->old_entropy[t];
   if (!n) return GRPO_OK;
   const double threshold = quantile(masked, n, 1 - share);
-  for (int t = 0; t < p->ntokens; t++) p->kept[t] = (double)p->old_entropy[t] >= threshold;
+  for (int t = 0; t < p->ntokens; t++) p->top_entropy[t] = (double)p->old_entropy[t] >= threshold;
   return GRPO_OK;
 }
 
@@ -135,7 +135,7 @@ static void count(Plan *p) {
   p->num_sequences = p->nseq;
   for (int t = 0; t < p->ntokens; t++) {
     p->num_tokens += (double)p->mask[t];
-    p->num_kept += (double)(p->mask[t] * p->kept[t]);
+    p->num_kept += (double)(p->mask[t] * p->top_entropy[t]);
   }
   for (int i = 0; i < p->nbatches; i++)
     for (int u = p->batch[i].first; u < p->batch[i].first + p->batch[i].n; u++) {

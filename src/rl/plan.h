@@ -35,7 +35,7 @@ typedef struct Plan {
                                               but in PPO's minibatches */
   bool *silent;                            /* [nunits] every advantage times mask is 0 */
   MicroBatch *batch;                       /* [nbatches] */
-  real *advantage, *mask, *kept;           /* [ntokens] */
+  real *advantage, *mask, *top_entropy;    /* [ntokens] */
   uint8_t *sampled;                        /* [ntokens] 0: put in, not drawn; NULL: all are drawn */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
   real *logp, *entropy;                    /* [ntokens] of the current forward */

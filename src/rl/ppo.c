@@ -7,15 +7,19 @@
  * The policy's part of a pass is update.c's; a shared critic rides along there.  A separate one has
  * its own forward and backward behind each micro-batch, in the memory that the policy has left.
  */
+#include "rl/ppo.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "grad/policy.h"
 #include "model/lora.h"
 #include "rl/gae.h"
 #include "rl/options.h"
+#include "rl/report.h"
+#include "rl/update.h"
 #include "rl/update_impl.h"
+#include "rl/values.h"
 
 void ppo_options_init(PpoOptions *o) {
   *o = (PpoOptions){.gamma = option_number("train.ppo.gamma"),
@@ -33,169 +37,6 @@ void ppo_options_init(PpoOptions *o) {
                     .max_grad_norm = option_number("train.max_grad_norm")};
   loss_options_init(&o->loss, LOSS_dapo); /* the clipped surrogate, a mean over tokens */
   o->loss.clip_high = o->loss.clip = option_number("train.clip");
-}
-
-/* ---- laying out ---------------------------------------------------------------------- */
-
-size_t values_bytes(int sequences, int max_new) {
-  const size_t n = (size_t)sequences, most = n * (size_t)max_new;
-  return most * 5 * sizeof(real) + ppo_targets_bytes(most) +
-         n * (3 * sizeof(int) + sizeof(Tensor *) + sizeof(bool) + sizeof(double)) + 4096;
-}
-
-static Status take(Arena *a, Values *v, int nseq, int nunits) {
-  real **const arrays[] = {&v->mask, &v->old, &v->target, &v->now, &v->slope};
-  v->first = arena_alloc(a, (size_t)nunits * sizeof *v->first);
-  v->count = arena_alloc(a, (size_t)nunits * sizeof *v->count);
-  v->out = arena_zalloc(a, (size_t)nunits * sizeof(Tensor *));
-  bool ok = v->first && v->count && v->out;
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-    ok &= (*arrays[i] = arena_zalloc(a, (size_t)v->n * sizeof(real))) != NULL;
-  return ok ? GRPO_OK : fail(GRPO_ENOMEM, "ppo: no memory for values of %d completions", nseq);
-}
-
-/* A completion that is in the loss is judged everywhere: before what a tool or an environment has
- * put in, too. */
-static void fill_masks(const Plan *p, Values *v) {
-  const real *mask = p->mask;
-  real *to = v->mask;
-  for (int i = 0; i < p->nseq; i++) {
-    real any = 0;
-    for (int t = 0; t < p->length[i]; t++)
-      if (mask[t] != 0) any = 1;
-    for (int t = 0; t < v->positions[i]; t++) to[t] = any;
-    mask += p->length[i];
-    to += v->positions[i];
-  }
-}
-
-static Status values_begin(Update *u, Values *v, const PpoOptions *o) {
-  const Plan *p = &u->plan;
-  Arena *a = &u->e->step;
-  *v = (Values){.coef = o->value_coef, .clip = o->clip_value};
-  v->positions = arena_alloc(a, (size_t)p->nseq * sizeof *v->positions);
-  if (!v->positions) return fail(GRPO_ENOMEM, "ppo: %d completions", p->nseq);
-  for (int i = 0; i < p->nseq; i++) {
-    v->positions[i] = p->length[i] + (p->length[i] < u->e->o.max_new_tokens);
-    v->n += v->positions[i];
-  }
-  try(take(a, v, p->nseq, p->nunits));
-  for (int i = 0, at = 0; i < p->nunits; at += v->count[i++]) {
-    v->first[i] = at;
-    v->count[i] = 0;
-    for (int k = 0; k < p->unit[i].n; k++) v->count[i] += v->positions[p->unit[i].first + k];
-  }
-  fill_masks(p, v);
-  u->values = v;
-  return GRPO_OK;
-}
-
-/* ---- values -------------------------------------------------------------------------- */
-
-bool values_shared(const Update *u) { return u->values && !critic_trunk(u->e->critic); }
-
-Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden) {
-  Values *v = u->values;
-  try(critic_values(u->e->critic, &u->e->tape, p, hidden, &v->out[i]));
-  memcpy(v->now + v->first[i], v->out[i]->data, v->out[i]->n * sizeof(real));
-  return GRPO_OK;
-}
-
-/* The states that the critic judges: of the trunk, or of the policy. */
-static Status forward_critic(Update *u, int i, bool dropout) {
-  Engine *e = u->e;
-  Tape *t = &e->tape;
-  Model *m = critic_trunk(e->critic) ? critic_trunk(e->critic) : e->policy;
-  Tensor *hidden;
-  Pack *p = arena_alloc(&t->arena, sizeof *p);
-  RngKey *key = arena_alloc(&t->arena, sizeof *key);
-  if (!p || !key) return fail(GRPO_ENOMEM, "ppo: no memory for a group");
-  *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
-  try(unit_pack_batch(&t->arena, model_config(m), u->b, &u->plan.unit[i], e->o.max_new_tokens, p));
-  if (dropout) p->dropout = key;
-  try(model_hidden(m, t, p, &hidden));
-  return values_forward(u, i, p, hidden);
-}
-
-/* What the critic says of the rollout, before anything is updated. */
-static Status judge(Update *u) {
-  Tape *t = &u->e->tape;
-  const double start = seconds_now();
-  Status s = GRPO_OK;
-  t->off = true;
-  for (int i = 0; i < u->plan.nunits && s == GRPO_OK; i++) {
-    tape_reset(t);
-    if (u->o->cancel && *u->o->cancel)
-      s = fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
-    else
-      s = forward_critic(u, i, false);
-  }
-  t->off = false;
-  memcpy(u->values->old, u->values->now, (size_t)u->values->n * sizeof(real));
-  u->forward += seconds_now() - start;
-  return s;
-}
-
-static void compare_values(Update *u, int i) {
-  Values *v = u->values;
-  for (int k = v->first[i]; k < v->first[i] + v->count[i]; k++)
-    v->deviation = fmax(v->deviation, fabs((double)v->now[k] - (double)v->old[k]));
-}
-
-static void measure_policy(Update *u, const Unit *unit) {
-  const Plan *p = &u->plan;
-  ValueSums *s = &u->values->sums;
-  for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
-    const double d = (double)p->logp[t] - (double)p->old_logp[t];
-    if (p->mask[t] == 0) continue;
-    s->approx_kl += d * d / 2;
-    s->tokens++;
-  }
-}
-
-Status values_loss(Update *u, int i) {
-  Tape *t = &u->e->loss_tape;
-  Values *v = u->values;
-  const size_t at = (size_t)v->first[i], n = (size_t)v->count[i];
-  const ValueLossAttr a = {.old = v->old + at,
-                           .returns = v->target + at,
-                           .mask = v->mask + at,
-                           .clip = v->clip,
-                           .count = v->num,
-                           .clipped = &v->sums.clipped};
-  Tensor value = tensor_view(v->now + at, 1, &v->count[i]), *loss;
-  value.needs_grad = true;
-  tape_reset(t);
-  try(tape_apply(t, OP_value_loss, (Tensor *[]){&value}, &(Attr){.p = &a}, &loss));
-  v->sums.value_loss += (double)loss->data[0];
-  try(tape_backward(t, loss));
-  for (size_t k = 0; k < n; k++) {
-    v->slope[at + k] = (real)v->coef * value.grad[k];
-    v->sums.positions += v->mask[at + k] != 0;
-  }
-  measure_policy(u, &u->plan.unit[i]);
-  if (u->iteration == 0) compare_values(u, i);
-  return GRPO_OK;
-}
-
-Status values_train_trunk(Update *u, const MicroBatch *mb) {
-  Tape *t = &u->e->tape;
-  const int *order = u->plan.order + mb->first;
-  double start = seconds_now();
-  tape_reset(t);
-  for (int k = 0; k < mb->n; k++) try(forward_critic(u, order[k], true));
-  u->forward += seconds_now() - start;
-  for (int k = 0; k < mb->n; k++) try(values_loss(u, order[k]));
-  if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
-  start = seconds_now();
-  for (int k = 0; k < mb->n; k++) {
-    const ArenaMark mark = arena_mark(&t->arena);
-    try(tape_backward_from(t, u->values->out[order[k]],
-                           u->values->slope + u->values->first[order[k]]));
-    arena_release(&t->arena, mark);
-  }
-  u->backward += seconds_now() - start;
-  return GRPO_OK;
 }
 
 /* ---- targets ------------------------------------------------------------------------- */
@@ -251,7 +92,7 @@ static void count(Update *u) {
     p->num_sequences += unit->n;
     for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
       p->num_tokens += (double)p->mask[t];
-      p->num_kept += (double)(p->mask[t] * p->kept[t]);
+      p->num_kept += (double)(p->mask[t] * p->top_entropy[t]);
     }
     for (int t = v->first[k]; t < v->first[k] + v->count[k]; t++) v->num += (double)v->mask[t];
   }
@@ -359,7 +200,7 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
   try(read_scores(&e->step, b, o, &score, &left_out));
   try(update_begin(&u, left_out, e->o.max_new_tokens));
   try(values_begin(&u, &v, o));
-  try(judge(&u));
+  try(values_of_rollout(&u));
   try(targets(&u, o, score, &t));
   if (advantage) copy_advantages(&u.plan, advantage);
   try(passes(&u, o, &norms));

@@ -1,4 +1,6 @@
 /* rollout.c - sampling into a batch: requests for the decoder, completions back to their slots. */
+#include "rl/rollout.h"
+
 #include "base/mem.h"
 #include "rl/engine_impl.h"
 

@@ -1,5 +1,7 @@
 /* sft.c - maximum likelihood on demonstrations, and the likelihood alone. */
-#include "rl/likelihood.h"
+#include "rl/sft.h"
+
+#include "rl/engine_impl.h"
 
 static Status check_examples(const Engine *e, int n, const Example *examples) {
   const int context = model_config(e->policy)->max_position_embeddings;

@@ -9,6 +9,9 @@
 
 #include "grad/policy.h"
 #include "rl/options.h"
+#include "rl/reference.h"
+#include "rl/sft.h"
+#include "rl/update.h"
 #include "script/loss_options.h"
 #include "script/lua_rl.h"
 

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "os/file.h"
-#include "rl/engine.h"
 #include "script/lua_model.h"
 #include "script/lua_rl.h"
 

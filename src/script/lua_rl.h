@@ -4,6 +4,10 @@
 #define GRPO_SCRIPT_LUA_RL_H
 
 #include "rl/engine.h"
+#include "rl/engine_memory.h"
+#include "rl/metrics.h"
+#include "rl/rollout.h"
+#include "rl/units.h"
 #include "script/script.h"
 
 #define ENGINE_TYPE "grpo.Engine"

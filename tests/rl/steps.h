@@ -11,6 +11,8 @@
 #include "grad/policy.h"
 #include "model/lora.h"
 #include "os/file.h"
+#include "rl/reference.h"
+#include "rl/update.h"
 #include "tiny.h"
 
 typedef struct Setup {
@@ -216,6 +218,9 @@ static inline void check_metrics(const StepMetrics *a, const StepMetrics *b) {
   if (!strstr(name, "time/") && !strstr(name, "per_second") && !isnan(a->field))                   \
     CHECK(a->field == b->field);
 #include "rl/metrics.def"
+#include "rl/reference.h"
+#include "rl/rollout.h"
+#include "rl/update.h"
 #undef METRIC
 }
 

@@ -5,6 +5,7 @@
 #include "model/lora.h"
 #include "model/masked.h"
 #include "rl/denoise.h"
+#include "rl/sft.h"
 #include "tiny.h"
 
 enum { ROWS = 40, LENGTH = 32, MASK = 257 };

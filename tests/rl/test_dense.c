@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "grad/policy.h"
 #include "rl/bigram.h"
+#include "rl/reference.h"
+#include "rl/update.h"
 #include "tiny.h"
 
 /* ---- targets ------------------------------------------------------------------------- */

@@ -2,6 +2,9 @@
 #include "base/mem.h"
 #include "grad/policy.h"
 #include "os/file.h"
+#include "rl/reference.h"
+#include "rl/sft.h"
+#include "rl/update.h"
 #include "tiny.h"
 
 /* ---- sampling -------------------------------------------------------------------- */

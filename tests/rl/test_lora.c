@@ -3,6 +3,9 @@
 #include "base/mem.h"
 #include "grad/policy.h"
 #include "model/lora.h"
+#include "rl/reference.h"
+#include "rl/sft.h"
+#include "rl/update.h"
 #include "tiny.h"
 
 typedef struct Setup {

@@ -1,5 +1,6 @@
 /* The head in one pass: taking the record made while sampling for the head's result changes no bit
  * of gradients, metrics or checkpoints, and a record that is wrong is found and left aside. */
+#include "rl/sft.h"
 #include "steps.h"
 
 static void check_same(const Setup *s, uint64_t units) {

@@ -6,6 +6,7 @@
 #include "grad/policy.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
+#include "rl/update.h"
 #include "testing.h"
 
 enum { GROUP = 4, PROMPTS = 2, ROWS = GROUP * PROMPTS, MAX_NEW = 16, MAX_PROMPT = 16 };

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "rl/ppo.h"
 #include "steps.h"
 
 enum { SEQUENCES = TINY_PROMPTS * TINY_GROUP, PPO_STEPS = 3 };

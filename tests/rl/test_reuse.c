@@ -1,5 +1,6 @@
 /* train.reuse_rollout: taking the activations of generation for the first forward changes no bit of
  * gradients, metrics or checkpoints, whatever happened to the groups on the way. */
+#include "rl/engine_memory.h"
 #include "steps.h"
 
 #define SHAPE(type, more)                                                                          \

@@ -3,6 +3,9 @@
 
 #include "base/mem.h"
 #include "grad/policy.h"
+#include "rl/engine_memory.h"
+#include "rl/reference.h"
+#include "rl/update.h"
 #include "tiny.h"
 
 static void update_options(UpdateOptions *o, const char *loss, const double *adv) {

@@ -8,6 +8,7 @@
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
 #include "rl/options.h"
+#include "rl/rollout.h"
 #include "testing.h"
 
 enum { TINY_PROMPTS = 4, TINY_GROUP = 4, TINY_NEW = 12, TINY_PROMPT = 20, TINY_VOCAB = 258 };

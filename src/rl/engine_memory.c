@@ -1,0 +1,145 @@
+#include "rl/engine_memory.h"
+
+#include "base/mem.h"
+#include "rl/corrupt.h"
+#include "rl/gae.h"
+#include "rl/plan.h"
+
+enum {
+  DECODE_MIN = 64,
+  DECODE_MAX = 128,    /* completions that decode side by side */
+  DECODE_PROMPTS = 32, /* prompts whose cache is held at once; more when groups are small */
+  EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
+};
+
+static int larger(int a, int b) { return a > b ? a : b; }
+
+/* What PPO's values take beside the plan; values_begin() in values.c lays it out. */
+static size_t values_bytes(int sequences, int max_new) {
+  const size_t n = (size_t)sequences, most = n * (size_t)max_new;
+  return most * 5 * sizeof(real) + ppo_targets_bytes(most) +
+         n * (3 * sizeof(int) + sizeof(Tensor *) + sizeof(bool) + sizeof(double)) + 4096;
+}
+
+/* What an update lays out, or a step on examples where they are no completions. */
+size_t engine_step_bytes(const EngineOptions *o) {
+  const int n = o->prompts_per_step;
+  const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
+  const size_t texts =
+      corrupt_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
+  const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
+  return (o->examples && texts > plan ? texts : plan) + values;
+}
+
+DecoderLimits engine_decoder_limits(const EngineOptions *o) {
+  const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
+  const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
+  const int groups = (most + o->group_size - 1) / o->group_size; /* that fill a decoding step */
+  return (DecoderLimits){.max_sequences = larger(most, DECODE_MIN),
+                         .max_prompts = larger(groups, DECODE_PROMPTS),
+                         .max_prompt_tokens = o->max_prompt_tokens,
+                         .max_new_tokens = o->max_new_tokens};
+}
+
+size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
+                               const EngineOptions *o) {
+  const Config *c = &policy->config;
+  const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
+  const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
+  const int examples = o->examples ? larger(example, SFT_UNIT_ROWS) : 1;
+  const int rows = larger(larger(unit, o->micro_batch_tokens), examples);
+  /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
+   * block of keys that is nearly empty */
+  const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
+  const int spans = larger(2 * units * (o->group_size + 1), o->examples ? EXAMPLE_SPANS : 1);
+  const StepMemory kind = !o->train                   ? STEP_FORWARD
+                          : o->gradient_checkpointing ? STEP_CHECKPOINTED
+                                                      : STEP_TRAIN;
+  const size_t bytes = model_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
+                       plan_step_bytes(policy, rows, kind);
+  if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
+    const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
+    return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
+  }
+  if (!reference) return bytes;
+  const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
+  return bytes +
+         model_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
+                          STEP_FORWARD) +
+         plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
+         (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
+}
+
+static Kept plan_kept(const ModelPlan *policy, const EngineOptions *o) {
+  return kept_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
+                   o->max_new_tokens);
+}
+
+static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
+  const Kept k = plan_kept(policy, o);
+  const size_t need = kept_bytes(&k), free = mem_available();
+  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
+  if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
+  if (o->gradient_checkpointing)
+    return fail(GRPO_EARG, "train.reuse_rollout: not together with model.gradient_checkpointing, "
+                           "which keeps as little as it can; use \"auto\" or false");
+  if (policy->lora_dropout > 0)
+    return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
+                           "another one than sampling's; use \"auto\" or false");
+  if (o->critic == CRITIC_SHARED)
+    return fail(GRPO_EARG, "train.reuse_rollout: a shared critic judges the state after the last "
+                           "token, which sampling never computes; use \"auto\" or false");
+  if (!free || need <= free) return GRPO_OK;
+  return fail(GRPO_ENOMEM,
+              "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
+              "\"auto\" or false, or lower train.prompts_per_step or the lengths",
+              k.store.rows, need >> 20, free >> 20);
+}
+
+/* Optional memory is taken from plenty: results are the same without. */
+static bool has_plenty(size_t need, size_t others) {
+  const size_t total = mem_total(), free = mem_available();
+  return need <= total / 4 && others < free && need <= (free - others) / 2;
+}
+
+static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
+  const Kept k = plan_kept(policy, o);
+  if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
+  return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
+         o->critic != CRITIC_SHARED &&
+         has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
+}
+
+void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
+                     EngineBytes *out) {
+  const DecoderLimits limits = engine_decoder_limits(o);
+  const int sequences = o->prompts_per_step * o->group_size;
+  *out = (EngineBytes){
+      .weights = plan_weight_bytes(policy, o->train),
+      .reference = reference   ? plan_weight_bytes(reference, false)
+                   : o->bigram ? bigram_bytes(policy->config.vocab_size)
+                               : 0,
+      .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
+      .cache = decoder_bytes(&policy->config, policy->compute, &limits),
+      .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
+                           BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
+               (o->train ? engine_step_bytes(o) : 0),
+      .critic = critic_bytes(policy, o->critic),
+      .activations = engine_activation_bytes(policy, reference, o),
+  };
+  out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
+               out->batch + out->activations;
+  const Kept kept = plan_kept(policy, o);
+  if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
+  out->total += out->kept;
+}
+
+Status engine_decide_reuse(const ModelPlan *policy, const ModelPlan *reference, EngineOptions *o,
+                           Kept *kept) {
+  EngineBytes bytes;
+  try(check_reuse(policy, o));
+  engine_estimate(policy, reference, o, &bytes);
+  o->reuse_rollout = bytes.kept ? REUSE_ON : REUSE_OFF;
+  if (bytes.kept) *kept = plan_kept(policy, o);
+  return GRPO_OK;
+}

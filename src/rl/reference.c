@@ -1,0 +1,83 @@
+#include "rl/reference.h"
+
+#include <string.h>
+
+#include "rl/engine_impl.h"
+#include "rl/units.h"
+
+static void store_reference(Batch *b, const Unit *unit, const real *logp) {
+  for (int i = unit->first; i < unit->first + unit->n; i++) {
+    const int len = b->completion[i].len;
+    memcpy(b->ref_logp + (size_t)i * (size_t)b->max_new, logp, (size_t)len * sizeof *logp);
+    logp += len;
+  }
+}
+
+static Status reference_unit(Engine *e, Batch *b, const Unit *unit) {
+  Tape *t = &e->tape;
+  Tensor *hidden, *out;
+  Pack p;
+  tape_reset(t);
+  try(unit_pack_batch(&t->arena, model_config(e->reference), b, unit, 0, &p));
+  try(model_hidden(e->reference, t, &p, &hidden));
+  try(model_logp(e->reference, t, &p, hidden, b->temperature, NULL, NULL, &out));
+  store_reference(b, unit, out->data);
+  return GRPO_OK;
+}
+
+static void bigram_reference(const Bigram *bigram, Batch *b) {
+  const size_t v = (size_t)bigram_vocab(bigram);
+  const real inv_temp = (real)(1 / b->temperature);
+  for (int i = 0; i < batch_size(b); i++) {
+    const Completion *c = &b->completion[i];
+    int n;
+    const int32_t *prompt = batch_prompt(b, i / b->group, &n);
+    for (int t = 0; t < c->len; t++) {
+      const int32_t prev = t ? c->ids[t - 1] : prompt[n - 1];
+      const real *logits = bigram_logits(bigram) + (size_t)prev * v;
+      HeadRow row;
+      head_row((int)v, logits, inv_temp, &row);
+      b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t] =
+          head_row_logp(&row, logits[c->ids[t]], inv_temp);
+    }
+  }
+  b->has_ref = true;
+}
+
+Status engine_reference(Engine *e, Batch *b) {
+  if (!e->reference && !e->o.bigram) return fail(GRPO_EARG, "reference: the engine has none");
+  if (!b->ref_logp)
+    return fail(GRPO_EARG, "reference: this batch keeps no reference log-probabilities");
+  if (e->o.bigram) {
+    bigram_reference(e->o.bigram, b);
+    return GRPO_OK;
+  }
+  arena_reset(&e->step);
+  Unit *unit = arena_alloc(&e->step, (size_t)batch_size(b) * sizeof *unit);
+  if (!unit) return fail(GRPO_ENOMEM, "reference: %d completions", batch_size(b));
+  const int n = units_of_batch(b, 0, unit);
+  Status s = GRPO_OK;
+  e->tape.off = true;
+  for (int i = 0; i < n && s == GRPO_OK; i++) s = reference_unit(e, b, &unit[i]);
+  e->tape.off = false;
+  b->has_ref = s == GRPO_OK;
+  return s;
+}
+
+Status reference_hidden(Engine *e, const Pack *p, real **out) {
+  Tape *t = &e->tape;
+  const size_t n = (size_t)p->nout * (size_t)model_config(e->reference)->hidden_size;
+  Tensor *hidden;
+  real *rows;
+  *out = arena_alloc(&t->arena, n * sizeof **out);
+  if (!*out) return fail(GRPO_ENOMEM, "update: no memory for the reference's states");
+  const ArenaMark mark = arena_mark(&t->arena);
+  t->off = true;
+  Status s = model_hidden(e->reference, t, p, &hidden);
+  if (s == GRPO_OK) s = model_out_hidden(t, p, hidden, &rows);
+  t->off = false;
+  try(s);
+  memcpy(*out, rows, n * sizeof **out);
+  arena_release(&t->arena, mark);
+  return GRPO_OK;
+}

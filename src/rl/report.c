@@ -1,0 +1,54 @@
+#include "rl/report.h"
+
+#include <math.h>
+
+static double ratio_of(double a, double b) { return b > 0 ? a / b : NAN; }
+
+/* A completion's length counts the tokens that the model sampled. */
+static void length_metrics(const Batch *b, StepMetrics *m) {
+  double sum = 0, cut = 0, terminated = 0;
+  m->min_length = INFINITY;
+  m->max_length = m->num_tokens = 0;
+  for (int i = 0; i < batch_size(b); i++) {
+    const Completion *c = &b->completion[i];
+    const int drawn = batch_drawn(b, i);
+    sum += drawn;
+    if (c->finish == FINISH_LENGTH)
+      cut++;
+    else
+      terminated += drawn;
+    m->min_length = fmin(m->min_length, drawn);
+    m->max_length = fmax(m->max_length, drawn);
+    m->num_tokens += c->len + b->prompt_len[i / b->group];
+  }
+  m->mean_length = sum / batch_size(b);
+  m->clipped_ratio = cut / batch_size(b);
+  m->mean_terminated_length = batch_size(b) > cut ? terminated / (batch_size(b) - cut) : 0;
+  m->time_generate = b->seconds;
+  m->tokens_per_second_generate = ratio_of(sum, b->seconds);
+}
+
+void update_report(const Update *u, int iterations, double norm, double seconds, StepMetrics *m) {
+  const LossMetrics *s = &u->sums;
+  const bool has_kl = u->plan.ref_logp || update_wants_full_kl(u), clips = s->clip_count > 0;
+  step_metrics_init(m);
+  length_metrics(u->b, m);
+  m->loss = update_loss(u) / iterations;
+  m->grad_norm = norm / iterations;
+  m->learning_rate = u->o->lr;
+  m->beta = u->o->loss.kl;
+  m->kl = has_kl ? ratio_of(s->kl_sum, s->tokens) : NAN;
+  m->entropy = ratio_of(s->entropy_sum, s->tokens);
+  m->clip_low_mean = ratio_of(s->clip_low, s->clip_count);
+  m->clip_high_mean = ratio_of(s->clip_high, s->clip_count);
+  m->clip_region_mean = ratio_of(s->clip_low + s->clip_high, s->clip_count);
+  m->clip_low_min = clips ? s->clip_low_min : NAN;
+  m->clip_high_max = clips ? s->clip_high_max : NAN;
+  m->ratio_max_deviation = u->ratio_deviation;
+  m->trained_tokens = u->plan.num_tokens;
+  m->time_train = seconds;
+  m->time_forward = u->forward;
+  m->time_backward = u->backward;
+  m->time_optimizer = u->optimizer;
+  m->tokens_per_second_train = ratio_of(u->plan.ntokens * iterations, seconds);
+}

@@ -1,0 +1,23 @@
+/* rollout.h - sampling the completions of a step. */
+#ifndef GRPO_RL_ROLLOUT_H
+#define GRPO_RL_ROLLOUT_H
+
+#include "rl/engine.h"
+
+typedef struct RolloutOptions {
+  Sampling sampling;
+  int group; /* completions of each prompt */
+  uint64_t seed;
+  uint32_t step;
+  const volatile int *cancel; /* NULL: none */
+  TurnFn on_turn; /* decode.h; wants EngineOptions.turns.  c->request: of this call's prompts */
+  void *on_turn_user;
+} RolloutOptions;
+
+Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
+                      const RolloutOptions *o);
+/* Dynamic sampling: only the groups at `slots` (0-based) are rolled out again, other prompts. */
+Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
+                      const RolloutOptions *o);
+
+#endif

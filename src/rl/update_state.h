@@ -1,0 +1,77 @@
+/* update_state.h - an update in progress: what the files that make an optimizer step share. */
+#ifndef GRPO_RL_UPDATE_STATE_H
+#define GRPO_RL_UPDATE_STATE_H
+
+#include <string.h>
+
+#include "rl/engine_impl.h"
+#include "rl/plan.h"
+#include "rl/update.h"
+
+/* The critic's sums over all passes of a step. */
+typedef struct ValueSums {
+  double value_loss;         /* without value_coef */
+  double clipped, positions; /* values that the loss's bounds hold back; all values */
+  double approx_kl, tokens;  /* sum of (log p - old log p)^2 / 2 over masked tokens; their number */
+} ValueSums;
+
+/* The critic's side of a step.  Arrays are by position (gae.h), in batch order: a unit's positions
+ * are a slice of each. */
+typedef struct Values {
+  int n;
+  int *positions;     /* [nseq] */
+  int *first, *count; /* [nunits] the slice of a unit */
+  real *mask;         /* [n] */
+  real *old, *target; /* [n] before the update; returns */
+  real *now, *slope;  /* [n] of the current forward; d loss / d value */
+  Tensor **out;       /* [nunits] the value head's output in this micro-batch */
+  double num;         /* masked positions of this optimizer step */
+  double coef, clip;  /* value_coef, clip_value */
+  double deviation;   /* largest |value - old value| in the first pass */
+  ValueSums sums;
+} Values;
+
+typedef struct Update {
+  Engine *e;
+  const Batch *b;
+  const UpdateOptions *o;
+  Plan plan;
+  int norder;     /* units of this optimizer step: the first of plan.order */
+  Values *values; /* NULL: no critic */
+  Tensor **out; /* [units] log-probabilities, entropies (and full KLs): [2 or 3, tokens]; NULL: the
+                     unit needs no forward */
+  LossMetrics sums;
+  double loss;                         /* of the policy alone; update_loss() adds the critic's */
+  double ratio_deviation;              /* largest |ratio - 1| in the first iteration */
+  double forward, backward, optimizer; /* seconds */
+  int iteration;                       /* optimizer steps before this one */
+  bool one_pass;                       /* the output projection runs in backward only (record.h) */
+  bool replay;                         /* layers take the rollout's activations */
+  bool mismatch;                       /* the forward gave something else than the record */
+} Update;
+
+/* The loss whose gradient is taken, over all passes.  Policy and critic are summed apart, each in the
+ * units' order, because one running sum would be rounded differently for other micro-batches. */
+static inline double update_loss(const Update *u) {
+  const Values *v = u->values;
+  return v ? u->loss + v->coef * v->sums.value_loss : u->loss;
+}
+
+/* Copies the gradient by x to [x->n] reals; zeros where nothing reached it.  x may be NULL. */
+static inline void update_store_gradient(const Tensor *x, real *to) {
+  if (x && x->grad_live)
+    memcpy(to, x->grad, x->n * sizeof *to);
+  else if (x)
+    memset(to, 0, x->n * sizeof *to);
+}
+
+static inline bool update_has_reference(const Update *u) {
+  return u->e->reference || u->e->o.bigram;
+}
+
+/* Is the KL over the whole vocabulary measured, which needs the reference in each forward? */
+static inline bool update_wants_full_kl(const Update *u) {
+  return update_has_reference(u) && u->o->loss.kl != 0 && u->o->loss.kl_estimator == KL_FULL;
+}
+
+#endif
