@@ -35,8 +35,8 @@ typedef struct Bench {
   double seconds;
   int m, n, k;
   float *x, *w, *packed, *y, *g;
-  uint16_t *packed16;
-  Matrix *mat;
+  uint16_t *packed_bf16;
+  QuantWeight *quant;
   AttnShape shape;
   KvSeg seg[9];
   AttnSpan spans[9];
@@ -163,15 +163,15 @@ static double dot_peak(Bench *b) {
 #endif
 
 static void forward16(Bench *b) {
-  (void)!gemm16_forward(&b->cx, b->m, b->n, b->k, b->x, b->k, b->packed16, NULL, b->y, b->n);
+  (void)!gemm_bf16_forward(&b->cx, b->m, b->n, b->k, b->x, b->k, b->packed_bf16, NULL, b->y, b->n);
 }
 static void dx16(Bench *b) {
-  (void)!gemm16_dx(&b->cx, b->m, b->n, b->k, b->y, b->n, b->packed16, b->g, b->k, false);
+  (void)!gemm_bf16_dx(&b->cx, b->m, b->n, b->k, b->y, b->n, b->packed_bf16, b->g, b->k, false);
 }
 static void dw16(Bench *b) {
-  (void)!gemm16_dw(&b->cx, b->m, b->n, b->k, b->y, b->n, b->x, b->k, false, b->packed, false);
+  (void)!gemm_bf16_dw(&b->cx, b->m, b->n, b->k, b->y, b->n, b->x, b->k, false, b->packed, false);
 }
-static void pack16(Bench *b) { gemm16_pack(&b->cx, b->n, b->k, b->w, false, b->packed16); }
+static void pack16(Bench *b) { gemm_bf16_pack(&b->cx, b->n, b->k, b->w, false, b->packed_bf16); }
 
 static void bf16_row(Bench *b, int m, double peak) {
   b->m = m;
@@ -199,30 +199,30 @@ static void bf16(Bench *b) {
     b->n = shapes[s][0], b->k = shapes[s][1];
     const size_t nk = gemm_packed_size(b->n, b->k);
     b->w = numbers(nk), b->packed = numbers(nk);
-    b->packed16 = mem_alloc_aligned(gemm16_packed_size(b->n, b->k) * sizeof *b->packed16);
-    if (!b->packed16) exit(5);
+    b->packed_bf16 = mem_alloc_aligned(gemm_bf16_packed_size(b->n, b->k) * sizeof *b->packed_bf16);
+    if (!b->packed_bf16) exit(5);
     pack16(b);
     for (int r = 0; r < (s < 6 ? 6 : 4); r++) bf16_row(b, rows[r], peak);
     printf("%5d x %-5d packing %.2f ns a weight\n", b->n, b->k,
            best_of(pack16, b) * 1e9 / b->n / b->k);
-    mem_free_aligned(b->w), mem_free_aligned(b->packed), mem_free_aligned(b->packed16);
+    mem_free_aligned(b->w), mem_free_aligned(b->packed), mem_free_aligned(b->packed_bf16);
   }
   printf("\n");
 }
 
 /* ---- compact weights: billions of weights a second, and times float's speed ---- */
 static void compact_forward(Bench *b) {
-  (void)!matrix_forward(&b->cx, b->m, b->mat, b->x, b->k, NULL, b->y, b->n);
+  (void)!quant_forward(&b->cx, b->m, b->quant, b->x, b->k, NULL, b->y, b->n);
 }
 static void compact_dx(Bench *b) {
-  (void)!matrix_dx(&b->cx, b->m, b->mat, b->y, b->n, b->g, b->k, false);
+  (void)!quant_dx(&b->cx, b->m, b->quant, b->y, b->n, b->g, b->k, false);
 }
 
-static void weights_row(Bench *b, Matrix *const mat[5]) {
+static void weights_row(Bench *b, QuantWeight *const quant[5]) {
   const double w = 1e-9 * b->n * b->k, plain = best_of(forward, b);
   printf("%5d x %-5d %5d %8.2f", b->n, b->k, b->m, w / plain);
   for (int t = 0; t < 5; t++) {
-    b->mat = mat[t];
+    b->quant = quant[t];
     const double s = best_of(compact_forward, b);
     printf(" %8.2f x %4.2f", w / s, plain / s);
   }
@@ -231,7 +231,7 @@ static void weights_row(Bench *b, Matrix *const mat[5]) {
   const double back = best_of(dx, b);
   printf("%13s %5s %8.2f", "", "dx", w / back);
   for (int t = 0; t < 5; t++) {
-    b->mat = mat[t];
+    b->quant = quant[t];
     const double s = best_of(compact_dx, b);
     printf(" %8.2f x %4.2f", w / s, back / s);
   }
@@ -246,23 +246,23 @@ static void weights_in(Bench *b, Compute compute) {
   printf("%-13s %5s %8s %15s %15s %15s %15s %15s  1e9 weights/s\n", "n x k", "rows", "panels",
          "f32", "bf16", "f16", "int8", "nf4");
   for (int s = 0; s < 3; s++) {
-    Matrix *mat[5];
+    QuantWeight *quant[5];
     b->n = shapes[s][0], b->k = shapes[s][1];
     const size_t nk = gemm_packed_size(b->n, b->k);
     b->w = numbers(nk), b->packed = numbers(nk);
     gemm_pack(&b->cx, b->n, b->k, b->w, false, b->packed);
     for (int t = 0; t < 5; t++)
-      if (matrix_new(&mat[t], (MatType)t, b->n, b->k) ||
-          matrix_put(&b->cx, mat[t], 0, b->n, b->w) || matrix_done(&b->cx, mat[t]))
+      if (quant_new(&quant[t], (QuantType)t, b->n, b->k) ||
+          quant_put(&b->cx, quant[t], 0, b->n, b->w) || quant_done(&b->cx, quant[t]))
         exit(5);
     for (int r = 0; r < 4; r++) {
       b->m = rows[s][r];
       b->x = numbers((size_t)(b->m * b->k)), b->g = numbers((size_t)(b->m * b->k));
       b->y = numbers((size_t)(b->m * b->n));
-      weights_row(b, mat);
+      weights_row(b, quant);
       mem_free_aligned(b->x), mem_free_aligned(b->y), mem_free_aligned(b->g);
     }
-    for (int t = 0; t < 5; t++) matrix_free(mat[t]);
+    for (int t = 0; t < 5; t++) quant_free(quant[t]);
     mem_free_aligned(b->w), mem_free_aligned(b->packed);
   }
   b->cx.compute = COMPUTE_F32;

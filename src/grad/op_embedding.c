@@ -43,10 +43,10 @@ static Status forward(const Ctx *cx, Node *nd) {
   const EmbeddingAttr *a = attr_of(nd);
   const Tensor *wte = nd->in[0];
   const size_t c = (size_t)nd->out->dim[1];
-  if (wte->mat) matrix_gather(cx, wte->mat, a->tokens, a->ids, nd->out->data);
+  if (wte->quant) quant_gather(cx, wte->quant, a->tokens, a->ids, nd->out->data);
   for (int t = 0; t < a->tokens; t++) {
     real *y = nd->out->data + (size_t)t * c;
-    if (!wte->mat) memcpy(y, wte->data + (size_t)a->ids[t] * c, c * sizeof *y);
+    if (!wte->quant) memcpy(y, wte->data + (size_t)a->ids[t] * c, c * sizeof *y);
     for (size_t i = 0; a->scale != 0 && i < c; i++) y[i] *= a->scale;
     if (!nd->in[1]) continue;
     const real *p = nd->in[1]->data + (size_t)a->pos[t] * c;

@@ -30,7 +30,7 @@ typedef struct Product {
 } Product;
 
 static size_t packed_size(Compute compute, int n, int k) {
-  return compute == COMPUTE_BF16 ? gemm16_packed_size(n, k) : gemm_packed_size(n, k);
+  return compute == COMPUTE_BF16 ? gemm_bf16_packed_size(n, k) : gemm_packed_size(n, k);
 }
 
 static size_t head_panels(const LatentShape *s, Compute compute) {
@@ -52,11 +52,11 @@ static Product product_of(const LatentShape *s, Compute compute, int head, bool 
 }
 
 void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packed,
-                 uint16_t *packed16) {
+                 uint16_t *packed_bf16) {
   for (int i = 0; i < 2 * s->heads; i++) {
-    const Product p = product_of(s, packed16 ? COMPUTE_BF16 : COMPUTE_F32, i / 2, i % 2);
-    if (packed16)
-      gemm16_pack(cx, p.n, p.k, w + p.at, p.in_out, packed16 + p.panel_at);
+    const Product p = product_of(s, packed_bf16 ? COMPUTE_BF16 : COMPUTE_F32, i / 2, i % 2);
+    if (packed_bf16)
+      gemm_bf16_pack(cx, p.n, p.k, w + p.at, p.in_out, packed_bf16 + p.panel_at);
     else
       gemm_pack(cx, p.n, p.k, w + p.at, p.in_out, packed + p.panel_at);
   }
@@ -66,12 +66,12 @@ void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packe
 static Status ready(const Ctx *cx, const LatentShape *s, const Tensor *w, Tensor *out) {
   const bool bf16 = weight_in_bf16(w);
   *out = *w;
-  if (bf16 ? out->packed16 != NULL : out->packed != NULL) return GRPO_OK;
+  if (bf16 ? out->packed_bf16 != NULL : out->packed != NULL) return GRPO_OK;
   const size_t n = latent_panels(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32);
-  void *panels = arena_alloc(cx->arena, n * (bf16 ? sizeof *w->packed16 : sizeof *w->packed));
+  void *panels = arena_alloc(cx->arena, n * (bf16 ? sizeof *w->packed_bf16 : sizeof *w->packed));
   if (!panels) return fail(GRPO_ENOMEM, "latent attention: no memory to pack a weight");
   if (bf16)
-    out->packed16 = panels;
+    out->packed_bf16 = panels;
   else
     out->packed = panels;
   latent_pack(cx, s, w->data, bf16 ? NULL : panels, bf16 ? panels : NULL);
@@ -95,7 +95,7 @@ static Status heads_forward(const Ctx *cx, const LatentShape *s, bool value, int
     const real *xh = x.at + h * x.head;
     real *yh = y.at + h * y.head;
     if (bf16)
-      try(gemm16_forward(cx, m, p.n, p.k, xh, x.ld, w.packed16 + p.panel_at, NULL, yh, y.ld));
+      try(gemm_bf16_forward(cx, m, p.n, p.k, xh, x.ld, w.packed_bf16 + p.panel_at, NULL, yh, y.ld));
     else
       gemm_forward(cx, m, p.n, p.k, xh, x.ld, w.packed + p.panel_at, NULL, yh, y.ld);
   }
@@ -114,7 +114,7 @@ static Status heads_dx(const Ctx *cx, const LatentShape *s, bool value, int m, c
     const real *dyh = dy.at + h * dy.head;
     real *dxh = dx.at + h * dx.head;
     if (bf16)
-      try(gemm16_dx(cx, m, p.n, p.k, dyh, dy.ld, w.packed16 + p.panel_at, dxh, dx.ld, add));
+      try(gemm_bf16_dx(cx, m, p.n, p.k, dyh, dy.ld, w.packed_bf16 + p.panel_at, dxh, dx.ld, add));
     else
       try(gemm_dx(cx, m, p.n, p.k, dyh, dy.ld, w.data + p.at, p.in_out, dxh, dx.ld, add));
   }
@@ -129,7 +129,7 @@ static Status heads_dw(const Ctx *cx, const LatentShape *s, bool value, int m, T
     const Product p = product_of(s, COMPUTE_F32, h, value);
     const real *dyh = dy.at + h * dy.head, *xh = x.at + h * x.head;
     if (weight_in_bf16(w))
-      try(gemm16_dw(cx, m, p.n, p.k, dyh, dy.ld, xh, x.ld, p.in_out, dw + p.at, true));
+      try(gemm_bf16_dw(cx, m, p.n, p.k, dyh, dy.ld, xh, x.ld, p.in_out, dw + p.at, true));
     else
       try(gemm_dw(cx, m, p.n, p.k, dyh, dy.ld, xh, x.ld, p.in_out, dw + p.at, true));
   }

@@ -22,7 +22,7 @@ static Status check_shape(const Tensor *x, const Tensor *y) {
 static Status run_again(const Recompute *r, const Node *nd) {
   const int first = r->tape->n;
   Tensor *x = nd->in[0], *y, leaf = *x;
-  leaf.grad_lent = false; /* x keeps its buffer */
+  leaf.grad_borrowed = false; /* x keeps its buffer */
   try(r->fn(r->user, r->tape, &leaf, &y));
   try(check_shape(x, y));
   if (y->needs_grad) try(tape_backward_since(r->tape, first, y, nd->out->grad));

@@ -38,8 +38,8 @@ static Status count_elements(const OpDef *def, Tensor *y) {
   return GRPO_OK;
 }
 
-/* The input that may be a compact weight (Tensor.mat); -1: none. */
-static int matrix_input(const OpDef *def) {
+/* The input that may be a compact weight (Tensor.quant); -1: none. */
+static int quant_input(const OpDef *def) {
   if (def == &op_embedding) return 0;
   const bool second =
       def == &op_linear || def == &op_lora_linear || def == &op_loghead || def == &op_lora_loghead;
@@ -60,7 +60,7 @@ Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool rec
   for (int i = 0; i < def->nin; i++) {
     nd->in[i] = in[i];
     any |= wants_grad(in[i]);
-    if (in[i] && in[i]->mat && i != matrix_input(def))
+    if (in[i] && in[i]->quant && i != quant_input(def))
       return fail(GRPO_EARG,
                   "%s: input %d is a frozen weight in a compact form: load with dtype f32",
                   def->name, i + 1);
@@ -228,7 +228,7 @@ void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to) {
   real *from = nd->out->grad;
   if (to->grad_live) {
     vec_acc(cx, to->n, from, to->grad);
-  } else if (to->grad_lent && nd->out->grad_lent) {
+  } else if (to->grad_borrowed && nd->out->grad_borrowed) {
     nd->out->grad = to->grad;
     to->grad = from;
   } else {
@@ -260,7 +260,7 @@ static Status want_grad(Tape *t, Tensor *x, Spare **spares) {
   x->grad = take_spare(spares, x->n);
   if (!x->grad) x->grad = arena_alloc(&t->arena, bytes < sizeof(Spare) ? sizeof(Spare) : bytes);
   x->grad_live = false;
-  x->grad_lent = true;
+  x->grad_borrowed = true;
   if (x->grad) return GRPO_OK;
   return fail(GRPO_ENOMEM, "backward: no memory for a gradient of shape %s", shape_text(x).s);
 }

@@ -97,14 +97,14 @@ static Sums lay_out(real *at, int units, int hd16) {
 /* reals, a whole number of groups */
 static int sums_size(int units, int hd16) { return round_up(units * (hd16 + 2), GROUP); }
 
-/* queries, and as much turned; words: in words */
+/* queries, and as much transposed; words: in words */
 static int query_size(const Attn *a) {
   return a->words ? a->strip_units * a->query_words : 2 * a->strip_units * a->s->head_dim;
 }
 
 /* words: of as many units as are taken at a time */
 static int score_rows(const Attn *a) {
-  return a->words ? 2 * kernels16()->mr : kern_max(a->strip_units, a->group + NARROW);
+  return a->words ? 2 * kernels_bf16()->mr : kern_max(a->strip_units, a->group + NARROW);
 }
 static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
@@ -193,7 +193,7 @@ static void tile_chunk(void *arg, int chunk, int worker) {
   const int kvh = chunk % a->s->kv_heads;
   const Tile *t = a->tiles + chunk / a->s->kv_heads;
   for (int part = 0; part < a->parts; part++) tile_part(a, &w, t, kvh, part, a->parts == 1, NULL);
-  if (a->words) kernels16()->end();
+  if (a->words) kernels_bf16()->end();
   finish_tile(a, &w, t, kvh);
 }
 
@@ -204,7 +204,7 @@ static void spread_chunk(void *arg, int chunk, int worker) {
   const int part = chunk % a->parts, item = chunk / a->parts;
   const Sums made = spread_part(a, item, part);
   tile_part(a, &w, a->tiles + item / a->s->kv_heads, item % a->s->kv_heads, part, false, &made);
-  if (a->words) kernels16()->end();
+  if (a->words) kernels_bf16()->end();
 }
 
 /* The parts of one tile and kv head, merged as tile_chunk would have. */
@@ -311,10 +311,10 @@ static void choose_sizes(Attn *a, int nspans) {
   a->group = a->s->heads / a->s->kv_heads;
   a->hd16 = round_up(attn_value_dim(a->s), GROUP);
   a->parts = kern_ceil(keys, PART);
-  a->narrow = a->words ? kernels16()->mr : NARROW;
+  a->narrow = a->words ? kernels_bf16()->mr : NARROW;
   a->narrow_rows = kern_max(1, a->narrow / a->group);
-  a->wide_rows = kern_max(1, (a->words ? 2 * kernels16()->mr : WIDE) / a->group);
-  if (a->words) a->query_words = round_up(kern_ceil(a->s->head_dim, 2), kernels16()->unit);
+  a->wide_rows = kern_max(1, (a->words ? 2 * kernels_bf16()->mr : WIDE) / a->group);
+  if (a->words) a->query_words = round_up(kern_ceil(a->s->head_dim, 2), kernels_bf16()->unit);
   a->strip_units = round_up(kern_min(a->wide_rows, kern_max(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
   if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);

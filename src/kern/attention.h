@@ -60,7 +60,7 @@ typedef struct Work {
   real *q, *qt;     /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
   uint32_t *pairs;  /* words: of probabilities, [units, LD_PAIRS] */
   uint32_t *shared; /* words: the unit in which a prefix ends, or a last block */
-  real *keys;       /* a block of keys in rows turned, [head_dim, KV_BLOCK] */
+  real *keys;       /* a block of keys in rows transposed, [head_dim, KV_BLOCK] */
   real *scores;     /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
   Sums part, all;   /* of a strip; of a tile */
 } Work;

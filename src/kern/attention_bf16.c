@@ -25,11 +25,11 @@ static void load_queries(const Attn *a, const Work *w, const Part *p, const Row 
   for (int j = 0; j < n; j++, to += g * ld) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
     if (hd == 2 * ld) {
-      kernels16()->pair_row(g * hd, q, to);
+      kernels_bf16()->pair_row(g * hd, q, to);
       continue;
     }
     for (int u = 0; u < g; u++) {
-      kernels16()->pair_row(hd, q + u * hd, to + u * ld);
+      kernels_bf16()->pair_row(hd, q + u * hd, to + u * ld);
       memset(to + u * ld + words, 0, sizeof *to * (size_t)(ld - words));
     }
   }
@@ -102,9 +102,9 @@ static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
 static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                         const uint32_t *keys, int key, int n, Fetch *next) {
   const int words = kern_ceil(a->s->head_dim, 2);
-  kernels16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
-                      a->query_words, keys, words * KV_BLOCK,
-                      w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
+  kernels_bf16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
+                         a->query_words, keys, words * KV_BLOCK,
+                         w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
 static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
@@ -136,11 +136,11 @@ static bool one_span(const Units *b) { return b->rows[0].span == b->rows[b->n - 
 
 /* Tiles for all units and for `own` units of one span. */
 static void use_rows(const Units *b, int own) {
-  const int mr = kernels16()->mr;
+  const int mr = kernels_bf16()->mr;
   if (one_span(b))
-    kernels16()->begin(kern_min(mr, b->m), kern_max(0, b->m - mr));
+    kernels_bf16()->begin(kern_min(mr, b->m), kern_max(0, b->m - mr));
   else
-    kernels16()->begin(b->m, own);
+    kernels_bf16()->begin(b->m, own);
 }
 
 static void all_scores(const Attn *a, const Work *w, const Part *p, const Units *b) {
@@ -177,9 +177,9 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
       real *x = z + i * LD_SCORES + lo;
       kernels()->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
     }
-    kernels16()->softmax(m, first, b->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z,
-                         LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS, to->max + b->first + u,
-                         to->sum + b->first + u);
+    kernels_bf16()->softmax(m, first, b->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z,
+                            LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS, to->max + b->first + u,
+                            to->sum + b->first + u);
   }
 }
 
@@ -192,10 +192,10 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, const Units 
   const int n = kern_max(0, k->to - k->from);
   if (!k->shared && n == 0) return false;
   if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
-  kernels16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
-                      k->shared ? w->shared : NULL,
-                      kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
-                      to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add, &next);
+  kernels_bf16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
+                         k->shared ? w->shared : NULL,
+                         kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
+                         to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add, &next);
   fetch_rest(&next);
   return true;
 }
@@ -224,7 +224,7 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Units 
 
 void attn_words(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                 const Sums *to) {
-  const int g = a->group, most = 2 * kernels16()->mr;
+  const int g = a->group, most = 2 * kernels_bf16()->mr;
   Units b = {.rows = rows, .n = n, .m = n * g, .to = p->to};
   load_queries(a, w, p, rows, n);
   for (; b.first < n * g; b.first += b.m) {

@@ -55,7 +55,7 @@ static const real *keys_at(const Attn *a, const Part *p, const KvSeg *seg, int j
   return seg->k + ((ptrdiff_t)p->kvh * seg->cap + j) * a->s->head_dim;
 }
 
-/* Block of keys j of a segment whose keys, or that block's, lie in rows: turned. */
+/* Block of keys j of a segment whose keys, or that block's, lie in rows: transposed. */
 static const real *turned_block(const Attn *a, const Work *w, const Part *p, const KvSeg *seg,
                                 int j) {
   const int hd = a->s->head_dim;
@@ -92,10 +92,10 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   int j = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
   const int end = kern_min(p->to, to) - base;
   to = round_up(end, KV_BLOCK);
-  const int turned = a->s->v_dim ? 0 : kern_min(to, kv_turned(a->s, seg));
-  if (j < turned) {
-    scores_of(a, w, p, u0, u1, keys_at(a, p, seg, j), turned - j, base + j, &next);
-    j = turned;
+  const int transposed = a->s->v_dim ? 0 : kern_min(to, kv_turned(a->s, seg));
+  if (j < transposed) {
+    scores_of(a, w, p, u0, u1, keys_at(a, p, seg, j), transposed - j, base + j, &next);
+    j = transposed;
   }
   for (; j < to; j += KV_BLOCK)
     scores_of_rows(a, w, p, u0, u1, seg, j, kern_min(end - j, KV_BLOCK), base + j, &next);

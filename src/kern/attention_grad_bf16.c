@@ -39,12 +39,12 @@ typedef struct Work {
   int r0, n, n32; /* row of the span, units, and in whole strips */
 } Work;
 
-bool grad_in_words(const AttnShape *s) { return kv_in_words(s) && kernels16()->ds; }
+bool grad_in_words(const AttnShape *s) { return kv_in_words(s) && kernels_bf16()->ds; }
 
 int grad_words_units(int group) { return round_up(kern_max(1, TILE / group) * group, STRIP); }
 
 /* of a query in words, in whole units */
-static int query_words(const Grad *g) { return round_up(g->hd16 / 2, kernels16()->unit); }
+static int query_words(const Grad *g) { return round_up(g->hd16 / 2, kernels_bf16()->unit); }
 
 /* The next n reals of scratch; NULL: only counted. */
 static real *take(real **at, size_t *size, size_t n) {
@@ -105,7 +105,7 @@ static void turn_values(const Grad *g, const uint32_t *v, uint32_t *to) {
         const uint32_t two = v[i * g->hd16 + c + j];
         x[i * GROUP + j] = two << 16 | two >> 16;
       }
-    kernels16()->turn(PAIRS, x, to, block);
+    kernels_bf16()->turn(PAIRS, x, to, block);
   }
 }
 
@@ -122,7 +122,7 @@ static void load_keys(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
     const uint32_t *k = unit_at(g, w, sp, kvh, key, false);
     if (g->dq)
       for (int i = 0; i < KV_UNIT; i += KV_BLOCK, k += words * KV_BLOCK)
-        kernels16()->turn(words, k, w->turned_k + (key + i) / 2 * GROUP, bgs);
+        kernels_bf16()->turn(words, k, w->turned_k + (key + i) / 2 * GROUP, bgs);
   }
 }
 
@@ -146,10 +146,10 @@ static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
 static void pair_units(const Grad *g, int n, const real *x, uint32_t *words, uint32_t *columns) {
   const int ld = query_words(g), half = g->hd16 / 2;
   for (int i = 0; i < n; i++, words += ld) {
-    kernels16()->pair_row(g->hd16, x + i * g->hd16, words);
+    kernels_bf16()->pair_row(g->hd16, x + i * g->hd16, words);
     memset(words + half, 0, sizeof *words * (size_t)(ld - half));
   }
-  kernels16()->pair_columns(g->hd16, n, x, g->hd16, n / 2, 0, columns);
+  kernels_bf16()->pair_columns(g->hd16, n, x, g->hd16, n / 2, 0, columns);
 }
 
 static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int rows) {
@@ -197,12 +197,13 @@ static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int k
   const bool shares = start < prefix_len(sp);
   for (int key = from, end; key < to; key = end) {
     end = key < start ? kern_min(to, start) : key == start && shares ? key + KV_UNIT : to;
-    kernels16()->scores(STRIP, end - key, words, w->qw + strip * ld, ld,
-                        unit_at(g, w, sp, kvh, key, false), words * KV_BLOCK, w->s + key - from, LD,
-                        false, NULL);
+    kernels_bf16()->scores(STRIP, end - key, words, w->qw + strip * ld, ld,
+                           unit_at(g, w, sp, kvh, key, false), words * KV_BLOCK, w->s + key - from,
+                           LD, false, NULL);
   }
-  kernels16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
-                      w->turned_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false, NULL);
+  kernels_bf16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
+                         w->turned_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false,
+                         NULL);
 }
 
 static void cap_scores(const Grad *g, const Work *w, int n) {
@@ -223,11 +224,12 @@ static void one_strip(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
   uint32_t *rows = w->rows + strip * LD_ROWS + (from - block) / 2;
   strip_scores(g, w, sp, kvh, strip, from, to);
   cap_scores(g, w, to - from);
-  kernels16()->ds(STRIP, to - from, &x, w->s, w->dp, LD, w->p + at, w->ds + at, bgs, rows, LD_ROWS);
+  kernels_bf16()->ds(STRIP, to - from, &x, w->s, w->dp, LD, w->p + at, w->ds + at, bgs, rows,
+                     LD_ROWS);
   if (g->dq)
-    kernels16()->scores(STRIP, g->hd16, (to - from) / 2, rows, LD_ROWS,
-                        w->turned_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
-                        w->dq + strip * g->hd16, g->hd16, true, NULL);
+    kernels_bf16()->scores(STRIP, g->hd16, (to - from) / 2, rows, LD_ROWS,
+                           w->turned_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
+                           w->dq + strip * g->hd16, g->hd16, true, NULL);
 }
 
 /* dK and dV of the block's unit at `key`, from the strips that see some of it. */
@@ -237,14 +239,14 @@ static void add_unit(const Grad *g, const Work *w, int block, int key) {
   while (from < to && w->hi[from + STRIP - 1] <= key) from += STRIP;
   while (to > from && w->lo[to - STRIP] >= key + KV_UNIT) to -= STRIP;
   const ptrdiff_t at = (key - block) / GROUP * bgs + from / 2 * GROUP;
-  const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels16()->mr;
+  const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels_bf16()->mr;
   if (from == to) return;
   if (g->dv)
-    kernels16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2, w->p + at, bgs,
-                         w->dvt + key, w->ldt, key < w->done);
+    kernels_bf16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2, w->p + at,
+                            bgs, w->dvt + key, w->ldt, key < w->done);
   if (g->dk)
-    kernels16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2, w->ds + at, bgs,
-                         w->dkt + key, w->ldt, key < w->done);
+    kernels_bf16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2, w->ds + at,
+                            bgs, w->dkt + key, w->ldt, key < w->done);
 }
 
 static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
@@ -282,7 +284,7 @@ static void add_keys(const Grad *g, const Work *w, const real *x, int kvh, int f
 
 void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
   const AttnSpan *sp = pc->span;
-  const int plen = prefix_len(sp), step = kern_max(1, TILE / g->group), mr = kernels16()->mr;
+  const int plen = prefix_len(sp), step = kern_max(1, TILE / g->group), mr = kernels_bf16()->mr;
   const int own = piece_keys(g, pc), end = round_up(plen + own, KV_UNIT);
   const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
   real *dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
@@ -292,14 +294,14 @@ void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
   attn_sees(g->s, plen + pc->from, plen + sp->n, &lo, &hi);
   const int from = w.done = lo / KV_UNIT * KV_UNIT;
   load_keys(g, &w, sp, kvh, from, end);
-  kernels16()->begin(mr, mr);
+  kernels_bf16()->begin(mr, mr);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     load_tile(g, &w, sp, kvh, kern_min(step, pc->to - w.r0));
     one_tile(g, &w, sp, kvh);
     if (g->dq) add_dq(g, &w, sp, kvh);
     w.done = round_up(w.hi[w.n - 1], KV_UNIT);
   }
-  kernels16()->end();
+  kernels_bf16()->end();
   if (g->dk) put_copies(g, w.dkt, w.ldt, from, pc->copied, dk);
   if (g->dv) put_copies(g, w.dvt, w.ldt, from, pc->copied, dk + copy);
   if (pc->copied > plen) return;

@@ -17,7 +17,7 @@
 typedef struct Path {
   const char *name;
   const Kernels *kernels;
-  const Kernels16 *bf16;
+  const KernelsBf16 *bf16;
 } Path;
 
 /* Best first. */
@@ -118,7 +118,7 @@ __attribute__((constructor)) static void choose(void) {
 
 const Kernels *kernels(void) { return active->kernels; }
 
-const Kernels16 *kernels16(void) { return active->bf16; }
+const KernelsBf16 *kernels_bf16(void) { return active->bf16; }
 
 const char *kern_name(void) { return active->name; }
 

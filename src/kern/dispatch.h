@@ -57,7 +57,7 @@ typedef struct RowStats {
 /* c[rows, groups] (+)= x w^T of a few rows by compact weights, without a copy of the values: all rows of c
  * may be touched up to Kernels.narrow_rows. */
 typedef struct Narrow {
-  MatType type;
+  QuantType type;
   bool round;              /* values, to bf16; with scales no value is subnormal, infinite or -0 */
   int rows, groups, depth; /* NF4: whole blocks */
   const real *x;
@@ -125,7 +125,7 @@ typedef struct Kernels {
                   const real *d, int key, const int *lo, const int *hi, real *p, real *ds);
   void (*transpose)(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy);
 
-  /* Groups of a Matrix (quant.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
+  /* Groups of a QuantWeight (quant.h) to reals: y[depth, GROUP]; scale: [GROUP].  bf16 comes in pairs of
    * inner steps, as words of GROUP outputs, the first step in the low half.  n: a multiple of GROUP.
    * NF4 comes in cells of 8 inner steps: word j holds output j's codes, the first step's
    * lowest; depth is rounded up to whole cells, in y too. */
@@ -139,10 +139,10 @@ typedef struct Kernels {
    * paired with zeros. */
   void (*pair_bf16)(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs);
   /* Up to narrow_rows rows at once; it is the better way up to narrow_most.  Both by type. */
-  int narrow_rows[MAT_TYPES], narrow_most[MAT_TYPES];
+  int narrow_rows[QUANT_TYPES], narrow_most[QUANT_TYPES];
   int narrow_keeps; /* Narrow.kept is there for 3 to so many rows of INT8 and NF4, or rounded F16; or 0 */
   void (*narrow)(const Narrow *q);
-  /* dx of compact weights: rows that share what is unpacked and turned, and outputs (whole groups) and
+  /* dx of compact weights: rows that share what is unpacked and transposed, and outputs (whole groups) and
    * columns (whole tiles) of that */
   struct {
     int rows, outputs, cols;
@@ -210,7 +210,7 @@ typedef struct AttnDs {
  * a, the rows: row i's tile begins at word i * pairs, in whole units.  Whole tiles of mr rows are interleaved, [pair]
  * [mr]; of fewer than two tiles that are left at the end, rows may follow one another.  Made by
  * pair_rows or pair_columns of whole tiles, and of all that is left at once. */
-typedef struct Kernels16 {
+typedef struct KernelsBf16 {
   int mr;
   int unit; /* pairs that are summed at once: a's are padded to whole units with zeros */
   /* Best are chunks of `rows`, which share a panel of b; panels `groups` wide, in blocks of up to `pairs`; for up to `few` rows few_groups, and as deep as can be; such a
@@ -268,18 +268,18 @@ typedef struct Kernels16 {
   /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
    * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
   void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
-} Kernels16;
+} KernelsBf16;
 
 extern const Kernels kern_generic;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
-extern const Kernels16 kern_avx512bf16, kern_amx;
+extern const KernelsBf16 kern_avx512bf16, kern_amx;
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_neon;
 #endif
 
-const Kernels *kernels(void);     /* the table in use */
-const Kernels16 *kernels16(void); /* beside it; NULL: bf16 is computed by kernels() */
+const Kernels *kernels(void);          /* the table in use */
+const KernelsBf16 *kernels_bf16(void); /* beside it; NULL: bf16 is computed by kernels() */
 
 /* Does what the CPU fetches by itself run ahead of a stream within its page only, as on Intel's?  There
  * fetches of ours stay in that page too, where others have to reach as far as memory is away, and rows

@@ -30,7 +30,7 @@ enum {
   PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
   SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
   NARROW = GROUP / 2,   /* outputs at most, */
-  NARROW_ROWS = 48,     /* rows turned at a time, */
+  NARROW_ROWS = 48,     /* rows transposed at a time, */
   NARROW_STEPS = 64,    /* inner steps, */
   NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
   LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better; */
@@ -276,14 +276,14 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 
 /* sum[n, rows] (+)= w x^T of inner steps k0 .. */
 static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) {
-  _Alignas(64) real turned[NARROW_STEPS * NARROW_ROWS];
+  _Alignas(64) real transposed[NARROW_STEPS * NARROW_ROWS];
   const int depth = kern_min(NARROW_STEPS, f->k - k0), next = kern_min(depth, f->k - k0 - depth);
   const real *x = f->x + r0 * f->ldx + k0;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
-  kernels()->transpose(rows, depth, x, f->ldx, turned, NARROW_ROWS);
-  kernels()->block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, turned, NARROW_ROWS, GROUP, sum,
-                   NARROW_ROWS, f->add || k0 > 0);
+  kernels()->transpose(rows, depth, x, f->ldx, transposed, NARROW_ROWS);
+  kernels()->block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed, NARROW_ROWS, GROUP,
+                   sum, NARROW_ROWS, f->add || k0 > 0);
 }
 
 static void narrow_chunk(void *arg, int chunk, int worker) {
@@ -431,9 +431,9 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
   return GRPO_OK;
 }
 
-void gemm_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                    const real *turned, const LowRank *low, real *dx, int lddx, bool add) {
-  by_panels(cx, m, k, n, dy, lddy, turned, low, dx, lddx, add);
+void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const real *transposed, const LowRank *low, real *dx, int lddx, bool add) {
+  by_panels(cx, m, k, n, dy, lddy, transposed, low, dx, lddx, add);
 }
 
 /* ---- a product that packs as it goes: c[m,n] (+)= a b, any strides ---- */

@@ -18,7 +18,7 @@ enum {
 
 /* ---- packing ---- */
 
-size_t gemm16_packed_size(int n, int k) {
+size_t gemm_bf16_packed_size(int n, int k) {
   return (size_t)round_up(n, GROUP) * (size_t)round_up(k, 2);
 }
 
@@ -65,7 +65,7 @@ static void pack_chunk(void *arg, int chunk, int worker) {
     }
 }
 
-void gemm16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed) {
+void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed) {
   Pack j = {n, k, w, in_out, packed};
   pool_run(cx->pool, kern_ceil(kern_ceil(n, GROUP), PACK_GROUPS), pack_chunk, &j);
 }
@@ -98,45 +98,46 @@ Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, c
 
 /* ---- products ---- */
 
-static Matrix matrix_of(int n, int k, const uint16_t *packed) {
-  return (Matrix){.type = MAT_BF16, .n = n, .k = k, .data = (void *)(uintptr_t)packed};
+static QuantWeight borrowed_weight(int n, int k, const uint16_t *packed) {
+  return (QuantWeight){.type = QUANT_BF16, .n = n, .k = k, .data = (void *)(uintptr_t)packed};
 }
 
-Status gemm16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
-                      const uint16_t *packed, const real *bias, real *y, int ldy) {
-  return gemm16_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
+Status gemm_bf16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                         const uint16_t *packed, const real *bias, real *y, int ldy) {
+  return gemm_bf16_forward_low(cx, m, n, k, x, ldx, packed, bias, NULL, y, ldy);
 }
 
-Status gemm16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
-                          const uint16_t *packed, const real *bias, const LowRank *low, real *y,
-                          int ldy) {
-  const Matrix w = matrix_of(n, k, packed);
+Status gemm_bf16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                             const uint16_t *packed, const real *bias, const LowRank *low, real *y,
+                             int ldy) {
+  const QuantWeight w = borrowed_weight(n, k, packed);
   const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
-  return matrix_forward_low(&in_bf16, m, &w, x, ldx, bias, low, y, ldy);
+  return quant_forward_low(&in_bf16, m, &w, x, ldx, bias, low, y, ldy);
 }
 
-Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                 const uint16_t *packed, real *dx, int lddx, bool add) {
-  return gemm16_dx_low(cx, m, n, k, dy, lddy, packed, NULL, dx, lddx, add);
+Status gemm_bf16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                    const uint16_t *packed, real *dx, int lddx, bool add) {
+  return gemm_bf16_dx_low(cx, m, n, k, dy, lddy, packed, NULL, dx, lddx, add);
 }
 
-Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                     const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add) {
-  const Matrix w = matrix_of(n, k, packed);
+Status gemm_bf16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add) {
+  const QuantWeight w = borrowed_weight(n, k, packed);
   const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
-  return matrix_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
+  return quant_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
 }
 
-Status gemm16_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                        const uint16_t *turned, const LowRank *low, real *dx, int lddx, bool add) {
-  const Matrix w = matrix_of(k, n, turned);
-  return product16_dx_turned(cx, m, &w, dy, lddy, low, dx, lddx, add);
+Status gemm_bf16_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                               const uint16_t *transposed, const LowRank *low, real *dx, int lddx,
+                               bool add) {
+  const QuantWeight w = borrowed_weight(k, n, transposed);
+  return gemm_bf16_native_dx_transposed(cx, m, &w, dy, lddy, low, dx, lddx, add);
 }
 
-Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                 int ldx, bool in_out, real *dw, bool add) {
-  if (in_out) return gemm16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
-  if (kernels16() && m > 0 && n > 0 && k > 0)
-    return product16_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+Status gemm_bf16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                    int ldx, bool in_out, real *dw, bool add) {
+  if (in_out) return gemm_bf16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
+  if (kernels_bf16() && m > 0 && n > 0 && k > 0)
+    return gemm_bf16_native_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
   return panels_dw_rounded(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }

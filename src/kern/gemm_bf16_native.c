@@ -1,7 +1,7 @@
-/* gemm_bf16_native.c - products in bf16 where the CPU multiplies bf16 itself (Kernels16).
+/* gemm_bf16_native.c - products in bf16 where the CPU multiplies bf16 itself (KernelsBf16).
  *
  * All of them are one: c[m,n] (+)= a b, a rounded and paired whole into scratch memory first, b in
- * panels that are packed already, unpacked from a compact weight, or turned (dx) a block at a time.
+ * panels that are packed already, unpacked from a compact weight, or transposed (dx) a block at a time.
  * The inner dimension is walked in blocks with c reloaded, which changes no bit; what a thread takes
  * at a time depends on shapes only.
  */
@@ -14,7 +14,7 @@
 #include "kern/panels.h"
 
 enum {
-  TURN_ROWS = 512,      /* a chunk, when panels are turned for them */
+  TURN_ROWS = 512,      /* a chunk, when panels are transposed for them */
   TURN_PAIRS = 128,     /* pairs of inner steps a block when panels are made here */
   FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
   LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
@@ -29,7 +29,7 @@ enum {
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
   PAIR_STEPS = 32,       /* inner steps a chunk of what is paired by columns: whole units */
   UNPACK_STEPS = 64,
-  TURNS_AHEAD = 2 /* groups of outputs fetched ahead of being turned */
+  TURNS_AHEAD = 2 /* groups of outputs fetched ahead of being transposed */
 };
 
 typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
@@ -41,7 +41,7 @@ typedef struct Product {
   int step;                /* pairs of inner steps a block */
   int row_chunks, col_chunks;
   Source source;
-  const Matrix *w;       /* COMPACT, TURNED */
+  const QuantWeight *w;  /* COMPACT, TURNED */
   const uint32_t *a, *b; /* b: PACKED */
   ptrdiff_t bgs;
   const real *bias;
@@ -63,15 +63,15 @@ static int panel_start(const Product *q, int p) {
 }
 
 /* NF4 of whole blocks in every row: inner steps at .. end - 1 */
-static void unpack_nf4(const Matrix *w, int group, int at, int end, uint32_t *out) {
+static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_t *out) {
   enum { BLOCKS = 4 };
   real scale[BLOCKS][GROUP];
   while (at < end) {
     const int first = at - at % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
-    matrix_scales(w, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    quant_scales(w, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; at < last; b++) {
       const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
-      kernels16()->widen_nf4(next - at, matrix_values(w, group, at), scale[b], out);
+      kernels_bf16()->widen_nf4(next - at, quant_values(w, group, at), scale[b], out);
       out += (next - at) / 2 * GROUP;
       at = next;
     }
@@ -79,23 +79,23 @@ static void unpack_nf4(const Matrix *w, int group, int at, int end, uint32_t *ou
 }
 
 /* `pairs` pairs of inner steps from p0 of a group, from whatever the weight is kept in */
-static void unpack_group(const Matrix *w, int group, int p0, int pairs, uint32_t *out) {
+static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uint32_t *out) {
   real block[UNPACK_STEPS * GROUP];
   const int end = kern_min(w->k, 2 * (p0 + pairs));
-  if (w->type == MAT_F32) {
+  if (w->type == QUANT_F32) {
     ptrdiff_t ld;
-    const float *steps = matrix_steps(w, group, 2 * p0, &ld);
-    kernels16()->widen_f32(end - 2 * p0, steps, ld, out);
+    const float *steps = quant_steps(w, group, 2 * p0, &ld);
+    kernels_bf16()->widen_f32(end - 2 * p0, steps, ld, out);
     return;
   }
-  const void *from = matrix_values(w, group, 2 * p0);
-  if (w->type == MAT_F16) {
-    kernels16()->widen_f16(end - 2 * p0, from, out);
+  const void *from = quant_values(w, group, 2 * p0);
+  if (w->type == QUANT_F16) {
+    kernels_bf16()->widen_f16(end - 2 * p0, from, out);
     return;
   }
-  if (w->type == MAT_INT8) {
-    matrix_scales(w, group, 0, 1, block, GROUP);
-    kernels16()->widen_int8(end - 2 * p0, from, block, out);
+  if (w->type == QUANT_INT8) {
+    quant_scales(w, group, 0, 1, block, GROUP);
+    kernels_bf16()->widen_int8(end - 2 * p0, from, block, out);
     return;
   }
   if (w->k % NF4_BLOCK == 0) {
@@ -104,8 +104,8 @@ static void unpack_group(const Matrix *w, int group, int p0, int pairs, uint32_t
   }
   for (int at = 2 * p0; at < end; at += UNPACK_STEPS, out += UNPACK_STEPS / 2 * GROUP) {
     const int depth = kern_min(UNPACK_STEPS, end - at);
-    matrix_unpack(w, group, at, depth, block);
-    kernels16()->pair_group(depth, GROUP, block, GROUP, out);
+    quant_unpack(w, group, at, depth, block);
+    kernels_bf16()->pair_group(depth, GROUP, block, GROUP, out);
   }
 }
 
@@ -113,20 +113,20 @@ static void unpack_group(const Matrix *w, int group, int p0, int pairs, uint32_t
  * steps: a group of outputs gives 8 pairs of every column. */
 static void turn_panel(const Product *q, int group, int groups, int p0, int pairs, uint32_t *out,
                        uint32_t *block) {
-  const Matrix *w = q->w;
+  const QuantWeight *w = q->w;
   const int lines = kern_min(groups * GROUP / 2, kern_ceil(w->k, 2) - group * (GROUP / 2));
   for (int p = 0; p < pairs; p += GROUP / 2) {
     const int from = (p0 + p) / (GROUP / 2);
     const uint32_t *pairs_of;
-    if (w->type == MAT_BF16) {
-      pairs_of = matrix_values(w, from, group * GROUP);
-      const uint32_t *then = pairs_of + TURNS_AHEAD * matrix_stride(w) / 2;
+    if (w->type == QUANT_BF16) {
+      pairs_of = quant_values(w, from, group * GROUP);
+      const uint32_t *then = pairs_of + TURNS_AHEAD * quant_stride(w) / 2;
       for (int i = 0; i < lines; i++) __builtin_prefetch(then + i * GROUP);
     } else {
       unpack_group(w, from, group * (GROUP / 2), lines, block);
       pairs_of = block;
     }
-    kernels16()->turn(lines, pairs_of, out + p * GROUP, q->step * GROUP);
+    kernels_bf16()->turn(lines, pairs_of, out + p * GROUP, q->step * GROUP);
   }
 }
 
@@ -148,7 +148,7 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 
 /* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
 static const uint32_t *there(const Product *q, int panel, int p0) {
-  const bool alone = kernels16()->few_fetch && q->m <= kernels16()->few;
+  const bool alone = kernels_bf16()->few_fetch && q->m <= kernels_bf16()->few;
   if (!q->w || q->source != PACKED || alone || panel >= panel_count(q)) return NULL;
   return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
 }
@@ -161,8 +161,9 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows, b,
-                     bgs, next, q->bias && !p0 ? q->bias + at : NULL, c, q->ldc, q->add || p0 > 0);
+  kernels_bf16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows,
+                        b, bgs, next, q->bias && !p0 ? q->bias + at : NULL, c, q->ldc,
+                        q->add || p0 > 0);
   if (p0 + pairs == q->pairs) low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
@@ -198,10 +199,10 @@ static void chunk_of(void *arg, int chunk, int worker) {
 }
 
 /* in whole units */
-static int padded(int pairs) { return round_up(pairs, kernels16()->unit); }
+static int padded(int pairs) { return round_up(pairs, kernels_bf16()->unit); }
 
 static void cut(Product *q) {
-  const Kernels16 *kn = kernels16();
+  const KernelsBf16 *kn = kernels_bf16();
   const int most = q->source == TURNED ? TURN_ROWS : kn->rows;
   q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kn->mr);
   q->row_chunks = kern_ceil(q->m, q->rows);
@@ -243,7 +244,8 @@ typedef struct Operand {
 
 /* Inner steps k0 .. k1 - 1 of tiles from row r on, to `end` or that of a product's chunk; rows done. */
 static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
-  const int mr = kernels16()->mr, r0 = r / o->rows * o->rows, chunk = kern_min(o->rows, o->m - r0);
+  const int mr = kernels_bf16()->mr, r0 = r / o->rows * o->rows,
+            chunk = kern_min(o->rows, o->m - r0);
   const int left = chunk - (r - r0);
   if (r > r0 && left < mr) return mr; /* went with the tile before it */
   const int some = kern_min(end - r, left), rows = left - some < mr ? left : some;
@@ -254,10 +256,10 @@ static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
     uint32_t *out = first + (ptrdiff_t)(block / 2) * chunk + (ptrdiff_t)(r - r0) * padded(pairs);
     depth = kern_min(k1, block + 2 * o->step) - k;
     if (o->columns)
-      kernels16()->pair_columns(rows, depth, o->x + k * o->ldx + r, o->ldx, padded(pairs),
-                                (k - block) / 2, out);
+      kernels_bf16()->pair_columns(rows, depth, o->x + k * o->ldx + r, o->ldx, padded(pairs),
+                                   (k - block) / 2, out);
     else
-      kernels16()->pair_rows(rows, depth, o->x + r * o->ldx + k, o->ldx, out);
+      kernels_bf16()->pair_rows(rows, depth, o->x + r * o->ldx + k, o->ldx, out);
   }
   return round_up(rows, mr);
 }
@@ -265,7 +267,7 @@ static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
 static void operand_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Operand *o = arg;
-  const int rows = o->tiles * kernels16()->mr, part = chunk % o->parts;
+  const int rows = o->tiles * kernels_bf16()->mr, part = chunk % o->parts;
   const int k0 = chunk / o->parts * o->span, k1 = kern_min(o->depth, k0 + o->span);
   const int end = kern_min(o->m, (part + 1) * rows);
   for (int r = part * rows; r < end;) r += pair_tiles(o, r, end, k0, k1);
@@ -279,7 +281,7 @@ static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdif
   o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
   if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
-  const int mr = kernels16()->mr, tiles = kern_ceil(q->m, mr);
+  const int mr = kernels_bf16()->mr, tiles = kern_ceil(q->m, mr);
   o.span = columns ? PAIR_STEPS : depth;
   o.tiles = PAIR_VALUES / (mr * (o.span + 1)) + 1;
   o.parts = kern_ceil(tiles, o.tiles);
@@ -299,12 +301,13 @@ static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdi
   return GRPO_OK;
 }
 
-Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, ptrdiff_t ldx,
-                         const real *bias, const LowRank *low, real *y, ptrdiff_t ldy) {
+Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x,
+                                ptrdiff_t ldx, const real *bias, const LowRank *low, real *y,
+                                ptrdiff_t ldy) {
   Product q = {.m = m,
                .n = w->n,
                .pairs = kern_ceil(w->k, 2),
-               .source = w->type == MAT_BF16 ? PACKED : COMPACT,
+               .source = w->type == QUANT_BF16 ? PACKED : COMPACT,
                .w = w,
                .bias = bias,
                .low = low,
@@ -314,8 +317,8 @@ Status product16_forward(const Ctx *cx, int m, const Matrix *w, const real *x, p
   return product(cx, &q, w->k, x, ldx, "product in bf16");
 }
 
-Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdiff_t lddy,
-                    const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
+Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy,
+                           ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
   Product q = {.m = m,
                .n = w->k,
                .pairs = kern_ceil(w->n, 2),
@@ -328,21 +331,22 @@ Status product16_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, ptrdi
   return product(cx, &q, w->n, dy, lddy, "dx in bf16");
 }
 
-Status product16_dx_turned(const Ctx *cx, int m, const Matrix *turned, const real *dy,
-                           ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
-  const int pairs = kern_ceil(turned->k, 2);
+Status gemm_bf16_native_dx_transposed(const Ctx *cx, int m, const QuantWeight *transposed,
+                                      const real *dy, ptrdiff_t lddy, const LowRank *low, real *dx,
+                                      ptrdiff_t lddx, bool add) {
+  const int pairs = kern_ceil(transposed->k, 2);
   Product q = {.m = m,
-               .n = turned->n,
+               .n = transposed->n,
                .pairs = pairs,
                .source = PACKED,
-               .w = turned,
-               .b = turned->data,
+               .w = transposed,
+               .b = transposed->data,
                .bgs = (ptrdiff_t)pairs * GROUP,
                .low = low,
                .c = dx,
                .ldc = lddx,
                .add = add};
-  return product(cx, &q, turned->k, dy, lddy, "dx in bf16");
+  return product(cx, &q, transposed->k, dy, lddy, "dx in bf16");
 }
 
 typedef struct Columns {
@@ -358,13 +362,13 @@ static void columns_chunk(void *arg, int chunk, int worker) {
   const int part = chunk % j->parts, k = chunk / j->parts * PAIR_STEPS;
   const int last = kern_min(kern_ceil(j->k, GROUP), (part + 1) * j->groups);
   for (int g = part * j->groups; g < last; g++)
-    kernels16()->pair_group(kern_min(PAIR_STEPS, j->m - k), kern_min(GROUP, j->k - g * GROUP),
-                            j->x + k * j->ldx + g * GROUP, j->ldx,
-                            j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP + k / 2 * GROUP);
+    kernels_bf16()->pair_group(kern_min(PAIR_STEPS, j->m - k), kern_min(GROUP, j->k - g * GROUP),
+                               j->x + k * j->ldx + g * GROUP, j->ldx,
+                               j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP + k / 2 * GROUP);
 }
 
-Status product16_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
-                    const real *x, ptrdiff_t ldx, real *dw, bool add) {
+Status gemm_bf16_native_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
+                           const real *x, ptrdiff_t ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   Product q = {.m = n, .n = k, .pairs = kern_ceil(m, 2), .source = PACKED, .c = dw, .ldc = k};
   q.add = add;

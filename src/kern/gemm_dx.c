@@ -1,4 +1,4 @@
-/* gemm_dx.c - dx of a weight that is in panels only: blocks of it are turned, for all rows of a chunk. */
+/* gemm_dx.c - dx of a weight that is in panels only: blocks of it are transposed, for all rows of a chunk. */
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
@@ -6,9 +6,9 @@
 #include "kern/panels.h"
 
 enum {
-  TURN_ROWS = 512,  /* rows that share what dX has turned of panels; */
+  TURN_ROWS = 512,  /* rows that share what dX has transposed of panels; */
   TURN_DEPTH = 768, /* outputs, */
-  TURN_COLS = 96,   /* and columns turned at a time, half where chunks would be few, */
+  TURN_COLS = 96,   /* and columns transposed at a time, half where chunks would be few, */
   TURN_WIDTH = 48,  /* in strips of so many */
   TURN_CHUNKS = 16  /* few: fewer than these */
 };

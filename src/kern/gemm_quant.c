@@ -26,7 +26,7 @@ enum {
 };
 
 typedef struct Product {
-  const Matrix *w;
+  const QuantWeight *w;
   int m, rows, row_chunks, panels; /* rows and panels a chunk */
   int depth, cols;                 /* inner steps unpacked at a time; dx: and columns */
   const real *x;                   /* forward: x; dx: dy */
@@ -62,18 +62,19 @@ static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn 
 /* Groups g .. of the weight, `depth` inner steps from k0, as an operand of Kernels.block. */
 static const real *unpacked(const Product *q, int g, int groups, int k0, int depth, real *scratch,
                             ptrdiff_t *stride) {
-  const Matrix *w = q->w;
+  const QuantWeight *w = q->w;
   *stride = q->depth * GROUP;
   for (int i = 0; i < groups; i++) {
     real *block = scratch + i * *stride;
-    matrix_unpack(w, g + i, k0, depth, block);
-    if (q->bf16 && w->type != MAT_BF16) kernels()->round_bf16((size_t)depth * GROUP, block, block);
+    quant_unpack(w, g + i, k0, depth, block);
+    if (q->bf16 && w->type != QUANT_BF16)
+      kernels()->round_bf16((size_t)depth * GROUP, block, block);
   }
   return scratch;
 }
 
 static void forward_panel(const Product *q, int r0, int rows, int panel, int k0, real *scratch) {
-  const Matrix *w = q->w;
+  const QuantWeight *w = q->w;
   const int at = panel * WIDTH, cols = kern_min(WIDTH, w->n - at);
   const int depth = kern_min(q->depth, w->k - k0);
   real *y = q->y + r0 * q->ldy + at;
@@ -99,11 +100,11 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 /* ---- forward of few rows, or where it is fast of any: no scratch copy of the weight --- */
 
 static bool are_few(const Product *q) {
-  const Matrix *w = q->w;
-  if (w->type == MAT_NF4 && w->k % NF4_BLOCK) return false;
+  const QuantWeight *w = q->w;
+  if (w->type == QUANT_NF4 && w->k % NF4_BLOCK) return false;
   const int most = kernels()->narrow_most[w->type];
   /* values that each tile would round anew: for one tile */
-  if (q->bf16 && w->type != MAT_BF16 && !kernels()->narrow_keeps)
+  if (q->bf16 && w->type != QUANT_BF16 && !kernels()->narrow_keeps)
     return q->m <= kern_min(most, kernels()->narrow_rows[w->type]);
   return q->m <= most;
 }
@@ -111,10 +112,10 @@ static bool are_few(const Product *q) {
 /* Rows whose tile keeps the values for the others; 0: each tile makes them anew, as is cheaper of f16 and for
  * a second time of INT8, unless they are rounded. */
 static int rows_that_keep(const Product *q, int rows) {
-  const MatType type = q->w->type;
+  const QuantType type = q->w->type;
   const int most = kernels()->narrow_rows[type];
-  const bool cheap = type == MAT_INT8 ? rows <= 2 * most : type != MAT_NF4;
-  if (rows <= most || type == MAT_BF16 || (cheap && !q->bf16)) return 0;
+  const bool cheap = type == QUANT_INT8 ? rows <= 2 * most : type != QUANT_NF4;
+  if (rows <= most || type == QUANT_BF16 || (cheap && !q->bf16)) return 0;
   return kern_min((rows + 1) / 2, kernels()->narrow_keeps);
 }
 
@@ -128,7 +129,7 @@ static void few_kept(const Product *q, const Narrow *n, int rows, int group, int
       f.groups = 1;
       f.depth = kern_min(KEPT_DEPTH, n->depth - p);
       f.x += p;
-      f.w = matrix_values(q->w, group + g, k0 + p);
+      f.w = quant_values(q->w, group + g, k0 + p);
       f.scale += p / NF4_BLOCK * n->scale_ld + g * GROUP;
       f.c += g * GROUP;
       f.add |= p > 0;
@@ -144,24 +145,24 @@ static void few_kept(const Product *q, const Narrow *n, int rows, int group, int
 
 /* Is no value subnormal, infinite or -0 with these scales [blocks, FEW_WIDTH]?  Only strange weights have
  * such; rows of zeros do not in INT8. */
-static bool are_tame(MatType type, int outputs, int blocks, const real *scale) {
+static bool are_tame(QuantType type, int outputs, int blocks, const real *scale) {
   bool tame = true;
   for (int b = 0; b < blocks; b++, scale += FEW_WIDTH)
     for (int i = 0; i < outputs; i++)
-      tame &=
-          (scale[i] > (real)1e-27 && scale[i] < (real)1e27) || (type == MAT_INT8 && scale[i] == 0);
+      tame &= (scale[i] > (real)1e-27 && scale[i] < (real)1e27) ||
+              (type == QUANT_INT8 && scale[i] == 0);
   return tame;
 }
 
 /* c[rows, groups] (+)= x w^T of up to FEW_DEPTH inner steps from k0; (+): but for the first */
 static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0, real *c,
                       ptrdiff_t ldc) {
-  const Matrix *w = q->w;
+  const QuantWeight *w = q->w;
   const int most = kernels()->narrow_rows[w->type], depth = kern_min(FEW_DEPTH, w->k - k0);
-  const int blocks = w->type == MAT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
+  const int blocks = w->type == QUANT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
-    matrix_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
+    quant_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
   Narrow n = {.type = w->type,
               .round = q->bf16,
               .rows = rows_that_keep(q, rows),
@@ -169,14 +170,14 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
               .depth = depth,
               .x = q->x + r0 * q->ldx + k0,
               .ldx = q->ldx,
-              .stride = matrix_stride(w),
+              .stride = quant_stride(w),
               .scale = scale[0],
               .scale_ld = blocks > 1 ? FEW_WIDTH : 0,
               .c = c,
               .ldc = ldc,
               .add = k0 > 0};
   const bool strange =
-      q->bf16 && w->type >= MAT_INT8 &&
+      q->bf16 && w->type >= QUANT_INT8 &&
       !are_tame(w->type, kern_min(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
   if (strange) n.rows = 0;
   if (n.rows > 0 || strange) {
@@ -186,7 +187,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
   n.depth = blocks > 1 && rows > most ? NF4_BLOCK
                                       : depth; /* for all rows of the tiles while it is in L1 */
   for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH, n.add = true) {
-    n.w = matrix_values(w, group, k0 + p);
+    n.w = quant_values(w, group, k0 + p);
     for (int r = 0; r < rows; r += most) {
       Narrow t = n;
       t.rows = kern_min(most, rows - r);
@@ -234,7 +235,7 @@ static Status few_forward(const Ctx *cx, Product *q) {
   q->row_chunks = kern_ceil(q->m, q->rows);
   q->panels = (int)(CHUNK_WORK / ((double)kern_min(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
   return run(cx, q, kern_ceil(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
-             "matrix_forward");
+             "quant_forward");
 }
 
 static Status forward(const Ctx *cx, Product *q) {
@@ -244,7 +245,7 @@ static Status forward(const Ctx *cx, Product *q) {
   q->rows = rows_a_chunk(q->m, ROWS);
   q->row_chunks = kern_ceil(q->m, q->rows);
   q->panels = panels_a_chunk(q, (double)kern_min(q->m, q->rows) * q->w->k * WIDTH, panels);
-  return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "matrix_forward");
+  return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "quant_forward");
 }
 
 /* The twin checks formulas of float: it has no bf16. */
@@ -271,17 +272,18 @@ static Status with_rounded(const Ctx *cx, Product *q, int depth,
   return GRPO_OK;
 }
 
-Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
-                      const real *bias, real *y, int ldy) {
-  return matrix_forward_low(cx, m, w, x, ldx, bias, NULL, y, ldy);
+Status quant_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
+                     const real *bias, real *y, int ldy) {
+  return quant_forward_low(cx, m, w, x, ldx, bias, NULL, y, ldy);
 }
 
-Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
-                          const real *bias, const LowRank *low, real *y, int ldy) {
+Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
+                         const real *bias, const LowRank *low, real *y, int ldy) {
   if (m <= 0 || w->n <= 0) return GRPO_OK;
-  if (in_bf16(cx) && kernels16()) return product16_forward(cx, m, w, x, ldx, bias, low, y, ldy);
+  if (in_bf16(cx) && kernels_bf16())
+    return gemm_bf16_native_forward(cx, m, w, x, ldx, bias, low, y, ldy);
 #ifndef GRPO_DOUBLE
-  if (w->type == MAT_F32 && !in_bf16(cx)) {
+  if (w->type == QUANT_F32 && !in_bf16(cx)) {
     panels_forward(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, low, y, ldy);
     return GRPO_OK;
   }
@@ -293,9 +295,9 @@ Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, 
 /* ---- dx (+)= dy w -------------------------------------------------------------------- */
 
 /* Values of the steps at .. end - 1 of a group are asked for. */
-static void fetch_steps(const Matrix *w, int group, int at, int end) {
+static void fetch_steps(const QuantWeight *w, int group, int at, int end) {
   enum { LINE = 64 };
-  const char *from = matrix_values(w, group, at), *to = matrix_values(w, group, end);
+  const char *from = quant_values(w, group, at), *to = quant_values(w, group, end);
   for (; from < to; from += LINE) __builtin_prefetch(from);
 }
 
@@ -317,7 +319,7 @@ static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols,
 
 static void dx_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
-  const Matrix *w = q->w;
+  const QuantWeight *w = q->w;
   const int width = kernels()->ng * GROUP;
   const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
   const int at = chunk / q->row_chunks * q->cols, cols = kern_min(q->cols, w->k - at);
@@ -340,20 +342,21 @@ static Status dx(const Ctx *cx, Product *q) {
   q->rows = rows_a_chunk(q->m, kernels()->turn.rows);
   q->row_chunks = kern_ceil(q->m, q->rows);
   return run(cx, q, kern_ceil(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
-             dx_chunk, "matrix_dx");
+             dx_chunk, "quant_dx");
 }
 
-Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *out,
-                 int ldo, bool add) {
-  return matrix_dx_low(cx, m, w, dy, lddy, NULL, out, ldo, add);
+Status quant_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy, real *out,
+                int ldo, bool add) {
+  return quant_dx_low(cx, m, w, dy, lddy, NULL, out, ldo, add);
 }
 
-Status matrix_dx_low(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy,
-                     const LowRank *low, real *out, int ldo, bool add) {
+Status quant_dx_low(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy,
+                    const LowRank *low, real *out, int ldo, bool add) {
   if (m <= 0 || w->k <= 0) return GRPO_OK;
-  if (in_bf16(cx) && kernels16()) return product16_dx(cx, m, w, dy, lddy, low, out, ldo, add);
+  if (in_bf16(cx) && kernels_bf16())
+    return gemm_bf16_native_dx(cx, m, w, dy, lddy, low, out, ldo, add);
 #ifndef GRPO_DOUBLE
-  if (w->type == MAT_F32 && !in_bf16(cx))
+  if (w->type == QUANT_F32 && !in_bf16(cx))
     return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, low, out, ldo, add);
 #endif
   Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .low = low, .y = out, .ldy = ldo, .add = add};

@@ -35,7 +35,7 @@
  * bf16 (nearest even), their products are exact, sums are float. */
 typedef enum Compute { COMPUTE_F32, COMPUTE_BF16 } Compute;
 
-/* Where to run: threads and scratch memory; and what matrix_forward and matrix_dx compute in. */
+/* Where to run: threads and scratch memory; and what quant_forward and quant_dx compute in. */
 typedef struct Ctx {
   Pool *pool; /* NULL: the caller alone */
   Arena *arena;
@@ -79,9 +79,9 @@ void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx
                       const real *packed, const real *bias, const LowRank *low, real *y, int ldy);
 Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                    bool in_out, const LowRank *low, real *dx, int lddx, bool add);
-/* The same from panels of the transposed weight, gemm_pack(cx, k, n, w, !in_out, turned): the same bits. */
-void gemm_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                    const real *turned, const LowRank *low, real *dx, int lddx, bool add);
+/* The same from panels of the transposed weight, gemm_pack(cx, k, n, w, !in_out, transposed): the same bits. */
+void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const real *transposed, const LowRank *low, real *dx, int lddx, bool add);
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
@@ -97,32 +97,33 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
 /* ---- the same products in bf16 ---------------------------------------------------------------
  * Both operands are rounded to bf16 (nearest even, NaN stays NaN; a CPU that multiplies bf16 itself
  * takes subnormals as zero) and summed in float: row-invariant and independent of threads as above,
- * and the same bits from matrix_forward and matrix_dx (quant.h) of the same values.  cx->compute is
+ * and the same bits from quant_forward and quant_dx (quant.h) of the same values.  cx->compute is
  * not looked at.  In the double twin only the weights are rounded.
  *
  * A weight is packed in pairs of inner steps: value (i, p) of w [n, k] is number
  *   ((i / 16 * ceil(k / 2) + p / 2) * 16 + i % 16) * 2 + p % 2
  * with zeros in the padding; on every path the same. */
-bool kern_bf16(void);                    /* does the path in use multiply bf16 itself? */
-size_t gemm16_packed_size(int n, int k); /* values of a packed weight */
-void gemm16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed);
+bool kern_bf16(void);                       /* does the path in use multiply bf16 itself? */
+size_t gemm_bf16_packed_size(int n, int k); /* values of a packed weight */
+void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed);
 /* y[m,n] = x[m,k] w^T + bias (NULL: none) */
-Status gemm16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
-                      const uint16_t *packed, const real *bias, real *y, int ldy);
+Status gemm_bf16_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                         const uint16_t *packed, const real *bias, real *y, int ldy);
 /* dx[m,k] (+)= dy[m,n] w */
-Status gemm16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                 const uint16_t *packed, real *dx, int lddx, bool add);
-Status gemm16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
-                          const uint16_t *packed, const real *bias, const LowRank *low, real *y,
-                          int ldy);
-Status gemm16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                     const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add);
-/* The same from gemm16_pack(cx, k, n, w, !in_out, turned), where kern_bf16(): the same bits. */
-Status gemm16_dx_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                        const uint16_t *turned, const LowRank *low, real *dx, int lddx, bool add);
+Status gemm_bf16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                    const uint16_t *packed, real *dx, int lddx, bool add);
+Status gemm_bf16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                             const uint16_t *packed, const real *bias, const LowRank *low, real *y,
+                             int ldy);
+Status gemm_bf16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                        const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add);
+/* The same from gemm_bf16_pack(cx, k, n, w, !in_out, transposed), where kern_bf16(): the same bits. */
+Status gemm_bf16_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                               const uint16_t *transposed, const LowRank *low, real *dx, int lddx,
+                               bool add);
 /* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows */
-Status gemm16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
-                 int ldx, bool in_out, real *dw, bool add);
+Status gemm_bf16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                    int ldx, bool in_out, real *dw, bool add);
 
 /* ---- attention -------------------------------------------------------------
  * Keys and values live in segments: a prompt's, and each completion's own.  A

@@ -1,7 +1,7 @@
 /* kv.c - segments of keys and values: how large, filling them, reading them back as rows.
  *
  * In bf16 mode keys and values are rounded when they are stored.  Where the CPU multiplies bf16 they
- * are kept so, in words of two: a key's neighbouring channels (the first low), turned in blocks as
+ * are kept so, in words of two: a key's neighbouring channels (the first low), transposed in blocks as
  * float keys are; and a channel of two neighbouring values, the first one HIGH: such instructions add
  * the high half's product first, so that a sum over values runs in key order wherever segments or
  * parts begin.  Others sum units of several pairs: so a key's place is its logical position from the
@@ -9,7 +9,7 @@
  *
  * A key alone would be written to a line of memory for every channel of a block, or two.  So while a
  * segment grows its last block, until that is whole, is in rows: each square of KV_BLOCK keys by as many
- * channels or words is what it will be, not yet turned.  And the unit in which its prefix ends is put
+ * channels or words is what it will be, not yet transposed.  And the unit in which its prefix ends is put
  * together once, in the segment, where others do so when they are read.
  */
 #include <string.h>
@@ -73,7 +73,7 @@ static real *block_at(const AttnShape *s, const KvSeg *seg, int kvh, int place) 
   return seg->k + place_of(seg, kvh, place) * block_width(s);
 }
 
-/* A block's squares turned; back: into rows.  from and to may be the same.  Words are turned as reals of
+/* A block's squares transposed; back: into rows.  from and to may be the same.  Words are transposed as reals of
  * their size: nothing is computed. */
 static void turn_block(int width, bool back, const real *from, real *to) {
   real square[KV_BLOCK * KV_BLOCK];
@@ -89,9 +89,9 @@ static void turn_block(int width, bool back, const real *from, real *to) {
 }
 
 /* m keys' reals or words join a block, which starts with key `key` of it. */
-static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool turned, int key,
+static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool transposed, int key,
                      real *block) {
-  if (turned) {
+  if (transposed) {
     kernels()->transpose(m, width, rows, ld, block + key, KV_BLOCK);
     return;
   }
@@ -130,31 +130,31 @@ static void store_rows(const AttnShape *s, const KvSeg *seg, int at, int n, cons
 }
 
 /* m keys of one block and head, which start with key `key` of it, rounded or not */
-static void store_block(const AttnShape *s, real *block, bool turned, int key, int m, const real *k,
-                        int ldk) {
+static void store_block(const AttnShape *s, real *block, bool transposed, int key, int m,
+                        const real *k, int ldk) {
   enum { CHANNELS = 64 };
   real rows[KV_BLOCK * CHANNELS];
   if (!attn_rounds(s)) {
-    put_keys(m, s->head_dim, k, ldk, turned, key, block);
+    put_keys(m, s->head_dim, k, ldk, transposed, key, block);
     return;
   }
   for (int c = 0, n; c < s->head_dim; c += n) {
     n = kern_min(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
       kernels()->round_bf16((size_t)n, k + (ptrdiff_t)i * ldk + c, rows + i * CHANNELS);
-    put_keys(m, n, rows, CHANNELS, turned, key, block + c * KV_BLOCK);
+    put_keys(m, n, rows, CHANNELS, transposed, key, block + c * KV_BLOCK);
   }
 }
 
-static void store_block_words(const AttnShape *s, real *block, bool turned, int key, int m,
+static void store_block_words(const AttnShape *s, real *block, bool transposed, int key, int m,
                               const real *k, int ldk) {
   enum { CHANNELS = 64, WORDS = CHANNELS / 2 };
   uint32_t rows[KV_BLOCK * WORDS];
   for (int c = 0, n; c < s->head_dim; c += n) {
     n = kern_min(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
-      kernels16()->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
-    put_keys(m, kern_ceil(n, 2), (const real *)(const void *)rows, WORDS, turned, key,
+      kernels_bf16()->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
+    put_keys(m, kern_ceil(n, 2), (const real *)(const void *)rows, WORDS, transposed, key,
              block + c / 2 * KV_BLOCK);
   }
 }
@@ -166,9 +166,9 @@ static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, i
     const int in_block = (place + t) % KV_BLOCK;
     m = kern_min(n - t, KV_BLOCK - in_block);
     real *block = block_at(s, seg, h, place + t - in_block);
-    const bool turned = !grows(s, seg) || m == KV_BLOCK;
-    (kv_in_words(s) ? store_block_words : store_block)(s, block, turned, in_block, m, k, ldk);
-    if (!turned && in_block + m == KV_BLOCK) turn_block(block_width(s), false, block, block);
+    const bool transposed = !grows(s, seg) || m == KV_BLOCK;
+    (kv_in_words(s) ? store_block_words : store_block)(s, block, transposed, in_block, m, k, ldk);
+    if (!transposed && in_block + m == KV_BLOCK) turn_block(block_width(s), false, block, block);
   }
 }
 
@@ -184,8 +184,8 @@ static void clear_unit(const AttnShape *s, const KvSeg *seg, int h, int place) {
 static void store_value_words(const AttnShape *s, const KvSeg *seg, int h, int place, int n,
                               const real *v, ptrdiff_t ldv) {
   for (int t = 0; t < n; t++)
-    kernels16()->half_row(s->head_dim, (place + t) % 2 == 0, v + t * ldv,
-                          value_words(s, seg, h, place + t));
+    kernels_bf16()->half_row(s->head_dim, (place + t) % 2 == 0, v + t * ldv,
+                             value_words(s, seg, h, place + t));
 }
 
 static void store_words(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
@@ -361,7 +361,7 @@ void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, i
   const uint32_t *a = key_words(s, prefix, kvh, prefix->len - first);
   const uint32_t *b = key_words(s, own, kvh, 0);
   for (int at = 0; at < KV_UNIT; at += KV_BLOCK, a += block, b += block, to += block)
-    kernels16()->blend(key_width(s), kern_max(0, first - at), a, b, to);
+    kernels_bf16()->blend(key_width(s), kern_max(0, first - at), a, b, to);
 }
 
 void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
@@ -370,9 +370,9 @@ void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own,
   const uint32_t *a = value_words(s, prefix, kvh, prefix->len - first);
   const uint32_t *b = value_words(s, own, kvh, 0);
   int pair = first / 2, at = pair * width;
-  kernels16()->blend(pair * groups, GROUP, a, a, to);
+  kernels_bf16()->blend(pair * groups, GROUP, a, a, to);
   for (int i = 0; i < width && first % 2; i++, at++)
     to[at] = (a[at] & 0xffff0000u) | (b[at] & 0xffffu);
   pair += first % 2;
-  kernels16()->blend((KV_UNIT / 2 - pair) * groups, 0, b + at, b + at, to + at);
+  kernels_bf16()->blend((KV_UNIT / 2 - pair) * groups, 0, b + at, b + at, to + at);
 }

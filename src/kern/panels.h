@@ -28,7 +28,7 @@ static inline int panels_with(int n, int ng, int group) {
   return group < panels_first(n, ng, p + 1) ? p : p + 1;
 }
 
-/* As gemm_forward, and as gemm_dx without the weight in rows: panels are turned in scratch memory. */
+/* As gemm_forward, and as gemm_dx without the weight in rows: panels are transposed in scratch memory. */
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                     int ng, const real *bias, const LowRank *low, real *y, int ldy);
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,

@@ -18,58 +18,58 @@ enum {
 };
 
 static int cells_of(int k) { return kern_ceil(k, CELL_STEPS); }
-static size_t nests_of(int n, int k) { return (matrix_nf4_blocks(n, k) + NF4_NEST - 1) / NF4_NEST; }
+static size_t nests_of(int n, int k) { return (quant_nf4_blocks(n, k) + NF4_NEST - 1) / NF4_NEST; }
 
 /* ---- memory ------------------------------------------------------------------------ */
 
 /* of a value; NF4: of a word */
-static size_t element_bytes(MatType type) {
+static size_t element_bytes(QuantType type) {
   static const size_t bytes[] = {
-      [MAT_F32] = 4, [MAT_BF16] = 2, [MAT_F16] = 2, [MAT_INT8] = 1, [MAT_NF4] = 4};
+      [QUANT_F32] = 4, [QUANT_BF16] = 2, [QUANT_F16] = 2, [QUANT_INT8] = 1, [QUANT_NF4] = 4};
   return bytes[type];
 }
 
-static size_t data_bytes(MatType type, int n, int k) {
-  const int steps = type == MAT_NF4 ? cells_of(k) : type == MAT_BF16 ? round_up(k, 2) : k;
+static size_t data_bytes(QuantType type, int n, int k) {
+  const int steps = type == QUANT_NF4 ? cells_of(k) : type == QUANT_BF16 ? round_up(k, 2) : k;
   return (size_t)round_up(n, GROUP) * (size_t)steps * element_bytes(type);
 }
 
-static size_t scale_bytes(MatType type, int n, int k) {
-  if (type == MAT_INT8) return (size_t)round_up(n, GROUP) * sizeof(float);
-  return type == MAT_NF4 ? nests_of(n, k) * sizeof(float) : 0;
+static size_t scale_bytes(QuantType type, int n, int k) {
+  if (type == QUANT_INT8) return (size_t)round_up(n, GROUP) * sizeof(float);
+  return type == QUANT_NF4 ? nests_of(n, k) * sizeof(float) : 0;
 }
 
-static size_t absmax_bytes(MatType type, int n, int k) {
-  return type == MAT_NF4 ? matrix_nf4_blocks(n, k) : 0;
+static size_t absmax_bytes(QuantType type, int n, int k) {
+  return type == QUANT_NF4 ? quant_nf4_blocks(n, k) : 0;
 }
 
-size_t matrix_bytes(MatType type, int n, int k) {
+size_t quant_bytes(QuantType type, int n, int k) {
   return mem_aligned_size(data_bytes(type, n, k)) + scale_bytes(type, n, k) +
-         absmax_bytes(type, n, k) + sizeof(Matrix);
+         absmax_bytes(type, n, k) + sizeof(QuantWeight);
 }
 
-Status matrix_new(Matrix **out, MatType type, int n, int k) {
-  Matrix *m = mem_zalloc(sizeof *m);
+Status quant_new(QuantWeight **out, QuantType type, int n, int k) {
+  QuantWeight *m = mem_zalloc(sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
-  *m = (Matrix){.type = type, .n = n, .k = k, .ng = kernels()->ng};
+  *m = (QuantWeight){.type = type, .n = n, .k = k, .ng = kernels()->ng};
   m->data = mem_alloc_aligned(data_bytes(type, n, k));
   bool ok = m->data != NULL;
   if (ok && scale_bytes(type, n, k)) ok = (m->scale = mem_zalloc(scale_bytes(type, n, k)));
-  if (ok && type == MAT_NF4) {
+  if (ok && type == QUANT_NF4) {
     ok = (m->absmax = mem_zalloc(absmax_bytes(type, n, k)));
-    ok = ok && (m->plain_absmax = mem_zalloc(matrix_nf4_blocks(n, k) * sizeof(float)));
+    ok = ok && (m->plain_absmax = mem_zalloc(quant_nf4_blocks(n, k) * sizeof(float)));
   }
   if (!ok) {
-    matrix_free(m);
+    quant_free(m);
     return fail(GRPO_ENOMEM, "matrix: no memory for a weight of %d x %d", n, k);
   }
   *out = m;
   return GRPO_OK;
 }
 
-void matrix_free(Matrix *m) {
+void quant_free(QuantWeight *m) {
   if (!m) return;
-  if (!m->lent) mem_free_aligned(m->data);
+  if (!m->borrowed) mem_free_aligned(m->data);
   mem_free(m->scale);
   mem_free(m->absmax);
   mem_free(m->plain_absmax);
@@ -79,55 +79,55 @@ void matrix_free(Matrix *m) {
 /* ---- filling ------------------------------------------------------------------------ */
 
 typedef struct Put {
-  Matrix *m;
+  QuantWeight *m;
   int row, rows;
   const float *w;
 } Put;
 
-static size_t place(const Matrix *m, int i, int p) {
+static size_t place(const QuantWeight *m, int i, int p) {
   return ((size_t)(i / GROUP) * (size_t)m->k + (size_t)p) * GROUP + (size_t)(i % GROUP);
 }
 
 /* a bf16 value: a half of its pair's word */
-static uint16_t *pair_half(const Matrix *m, int i, int p) {
+static uint16_t *pair_half(const QuantWeight *m, int i, int p) {
   const size_t pair = (size_t)(i / GROUP) * (size_t)kern_ceil(m->k, 2) + (size_t)(p / 2);
   return (uint16_t *)m->data + (pair * GROUP + (size_t)(i % GROUP)) * 2 + p % 2;
 }
 
-static uint32_t *nf4_word(const Matrix *m, int i, int p) {
+static uint32_t *nf4_word(const QuantWeight *m, int i, int p) {
   const size_t cell = (size_t)(i / GROUP) * (size_t)cells_of(m->k) + (size_t)(p / CELL_STEPS);
   return (uint32_t *)m->data + cell * GROUP + i % GROUP;
 }
 
-static void nf4_set(Matrix *m, int i, int p, uint8_t code) {
+static void nf4_set(QuantWeight *m, int i, int p, uint8_t code) {
   const int shift = p % CELL_STEPS * 4;
   uint32_t *word = nf4_word(m, i, p);
   *word = (*word & ~(15u << shift)) | (uint32_t)code << shift;
 }
 
-static uint8_t nf4_at(const Matrix *m, int i, int p) {
+static uint8_t nf4_at(const QuantWeight *m, int i, int p) {
   return (uint8_t)(*nf4_word(m, i, p) >> p % CELL_STEPS * 4 & 15);
 }
 
-static float *panel_steps(const Matrix *m, int group, int p, ptrdiff_t *ld) {
+static float *panel_steps(const QuantWeight *m, int group, int p, ptrdiff_t *ld) {
   const int panel = panels_with(m->n, m->ng, group), first = panels_first(m->n, m->ng, panel);
   *ld = (panels_first(m->n, m->ng, panel + 1) - first) * GROUP;
   return (float *)m->data + (size_t)(first * GROUP) * (size_t)m->k + p * *ld +
          (group - first) * GROUP;
 }
 
-const float *matrix_steps(const Matrix *m, int group, int at, ptrdiff_t *ld) {
+const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld) {
   return panel_steps(m, group, at, ld);
 }
 
 /* `depth` inner steps from p of a group: x [depth, GROUP] */
-static void put_halves(Matrix *m, int group, int p, int depth, const float *x) {
+static void put_halves(QuantWeight *m, int group, int p, int depth, const float *x) {
   uint16_t *to = (uint16_t *)m->data + place(m, group * GROUP, p);
   for (int i = 0; i < depth * GROUP; i++) to[i] = f32_to_f16(x[i]);
 }
 
 /* p is even */
-static void put_pairs(Matrix *m, int group, int p, int depth, const float *x) {
+static void put_pairs(QuantWeight *m, int group, int p, int depth, const float *x) {
   uint32_t *to = (uint32_t *)(void *)pair_half(m, group * GROUP, p);
   for (int s = 0; s < depth; s += 2, x += 2 * GROUP, to += GROUP)
     for (int i = 0; i < GROUP; i++) {
@@ -137,7 +137,7 @@ static void put_pairs(Matrix *m, int group, int p, int depth, const float *x) {
 }
 
 /* To the nearest, halves away from zero: a quotient is below 128. */
-static void put_bytes(Matrix *m, int group, int p, int depth, const float *x) {
+static void put_bytes(QuantWeight *m, int group, int p, int depth, const float *x) {
   int8_t *to = (int8_t *)m->data + place(m, group * GROUP, p);
   float scale[GROUP];
   int r[GROUP];
@@ -157,17 +157,17 @@ static void put_bytes(Matrix *m, int group, int p, int depth, const float *x) {
   }
 }
 
-static void put_floats(Matrix *m, int group, int p, int depth, const float *x) {
+static void put_floats(QuantWeight *m, int group, int p, int depth, const float *x) {
   ptrdiff_t ld;
   float *to = panel_steps(m, group, p, &ld);
   for (int i = 0; i < depth; i++, x += GROUP, to += ld) memcpy(to, x, sizeof *x * GROUP);
 }
 
-static void put_steps(Matrix *m, int group, int p, int depth, const float *x) {
-  if (m->type == MAT_F32) put_floats(m, group, p, depth, x);
-  if (m->type == MAT_BF16) put_pairs(m, group, p, depth, x);
-  if (m->type == MAT_F16) put_halves(m, group, p, depth, x);
-  if (m->type == MAT_INT8) put_bytes(m, group, p, depth, x);
+static void put_steps(QuantWeight *m, int group, int p, int depth, const float *x) {
+  if (m->type == QUANT_F32) put_floats(m, group, p, depth, x);
+  if (m->type == QUANT_BF16) put_pairs(m, group, p, depth, x);
+  if (m->type == QUANT_F16) put_halves(m, group, p, depth, x);
+  if (m->type == QUANT_INT8) put_bytes(m, group, p, depth, x);
 }
 
 /* x[p][i] = w[i][p], zeros for rows that are not there */
@@ -183,11 +183,11 @@ static void turn(int rows, int depth, const float *w, size_t ld, float *x) {
 }
 
 /* w: the group's first row */
-static void put_group(Matrix *m, int group, const float *w) {
+static void put_group(QuantWeight *m, int group, const float *w) {
   const int rows = kern_min(GROUP, m->n - group * GROUP);
   const size_t k = (size_t)m->k;
   float x[STEPS * GROUP];
-  for (int i = 0; m->type == MAT_INT8 && i < rows; i++) {
+  for (int i = 0; m->type == QUANT_INT8 && i < rows; i++) {
     float most = 0;
     for (size_t p = 0; p < k; p++)
       if (fabsf(w[(size_t)i * k + p]) > most) most = fabsf(w[(size_t)i * k + p]);
@@ -208,7 +208,7 @@ static uint32_t word_of(const uint8_t code[CELL_STEPS]) {
 }
 
 /* Codes of consecutive values from one on; whole cells at a time where rows begin with a block. */
-static void put_codes(Matrix *m, size_t from, int count, const uint8_t *code) {
+static void put_codes(QuantWeight *m, size_t from, int count, const uint8_t *code) {
   const size_t k = (size_t)m->k;
   int j = 0;
   if (k % NF4_BLOCK == 0) {
@@ -219,7 +219,7 @@ static void put_codes(Matrix *m, size_t from, int count, const uint8_t *code) {
     nf4_set(m, (int)((from + (size_t)j) / k), (int)((from + (size_t)j) % k), code[j]);
 }
 
-static void put_nf4(Matrix *m, int row, int rows, const float *w) {
+static void put_nf4(QuantWeight *m, int row, int rows, const float *w) {
   const size_t k = (size_t)m->k, first = (size_t)row * k, n = (size_t)rows * k;
   uint8_t code[NF4_BLOCK];
   for (size_t at = 0; at < n; at += NF4_BLOCK) {
@@ -230,9 +230,9 @@ static void put_nf4(Matrix *m, int row, int rows, const float *w) {
 }
 
 /* What is not written stays zero: rows and steps that only pad.  (Of float32 all is written.) */
-static void clear_rows(const Matrix *m, int row, int rows) {
-  if (m->type == MAT_F32) return;
-  const size_t group = (size_t)matrix_stride(m) * element_bytes(m->type);
+static void clear_rows(const QuantWeight *m, int row, int rows) {
+  if (m->type == QUANT_F32) return;
+  const size_t group = (size_t)quant_stride(m) * element_bytes(m->type);
   memset((char *)m->data + (size_t)(row / GROUP) * group, 0,
          (size_t)kern_ceil(rows, GROUP) * group);
 }
@@ -243,60 +243,61 @@ static void put_chunk(void *arg, int chunk, int worker) {
   const int at = chunk * PUT_ROWS, rows = kern_min(PUT_ROWS, j->rows - at);
   const float *w = j->w + (size_t)at * (size_t)j->m->k;
   clear_rows(j->m, j->row + at, rows);
-  if (j->m->type == MAT_NF4)
+  if (j->m->type == QUANT_NF4)
     put_nf4(j->m, j->row + at, rows, w);
   else
     for (int i = 0; i < rows; i += GROUP)
       put_group(j->m, (j->row + at + i) / GROUP, w + (size_t)i * (size_t)j->m->k);
 }
 
-Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w) {
+Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *w) {
   if (row < 0 || rows < 0 || row > m->n - rows || row % PUT_ROWS ||
-      (rows % PUT_ROWS && row + rows != m->n) || (m->type == MAT_NF4 && !m->plain_absmax))
+      (rows % PUT_ROWS && row + rows != m->n) || (m->type == QUANT_NF4 && !m->plain_absmax))
     return fail(GRPO_EARG, "matrix: rows %d .. %d of %d cannot be filled", row, row + rows, m->n);
   Put j = {m, row, rows, w};
   pool_run(cx->pool, kern_ceil(rows, PUT_ROWS), put_chunk, &j);
   return GRPO_OK;
 }
 
-Status matrix_done(const Ctx *cx, Matrix *m) {
+Status quant_done(const Ctx *cx, QuantWeight *m) {
   if (!m->plain_absmax) return GRPO_OK;
   m->offset =
-      nf4_quantise_scales(cx, matrix_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
+      nf4_quantise_scales(cx, quant_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
   mem_free(m->plain_absmax);
   m->plain_absmax = NULL;
   return GRPO_OK;
 }
 
 #ifndef GRPO_DOUBLE
-Status matrix_settle(const Ctx *cx, Matrix **out, int n, int k, float *w) {
-  Matrix *m = mem_zalloc(sizeof *m);
+Status quant_pack_in_place(const Ctx *cx, QuantWeight **out, int n, int k, float *w) {
+  QuantWeight *m = mem_zalloc(sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
-  *m = (Matrix){.type = MAT_F32, .n = n, .k = k, .data = w, .ng = kernels()->ng, .lent = true};
+  *m = (QuantWeight){
+      .type = QUANT_F32, .n = n, .k = k, .data = w, .ng = kernels()->ng, .borrowed = true};
   const Status s = panels_in_place(cx, n, k, m->ng, w);
   if (s == GRPO_OK)
     *out = m;
   else
-    matrix_free(m);
+    quant_free(m);
   return s;
 }
 
-Status matrix_unsettle(const Ctx *cx, Matrix *m) {
+Status quant_unpack_in_place(const Ctx *cx, QuantWeight *m) {
   try(panels_to_rows(cx, m->n, m->k, m->ng, m->data));
-  matrix_free(m);
+  quant_free(m);
   return GRPO_OK;
 }
 #endif
 
 /* ---- a group's values ------------------------------------------------------------------ */
 
-static inline real nf4_scale(const Matrix *m, size_t block) {
+static inline real nf4_scale(const QuantWeight *m, size_t block) {
   if (m->plain_absmax) return (real)m->plain_absmax[block];
   return (real)(nf4_absmax_map[m->absmax[block]] * m->scale[block / NF4_NEST] + m->offset);
 }
 
 /* scale[b * ld + i]: of `count` blocks of `outputs` rows from a block on */
-static void nf4_scales(const Matrix *m, size_t block, int outputs, int count, real *scale,
+static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int count, real *scale,
                        ptrdiff_t ld) {
   const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
   const float offset = m->offset;
@@ -311,41 +312,41 @@ static void nf4_scales(const Matrix *m, size_t block, int outputs, int count, re
   }
 }
 
-void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, ptrdiff_t ld) {
+void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld) {
   const int first = group * GROUP, outputs = kern_min(GROUP, m->n - first);
-  const int scaled = m->type == MAT_INT8 || m->type == MAT_NF4 ? outputs : 0;
-  if (m->type == MAT_NF4)
+  const int scaled = m->type == QUANT_INT8 || m->type == QUANT_NF4 ? outputs : 0;
+  if (m->type == QUANT_NF4)
     nf4_scales(m, (size_t)first * (size_t)(m->k / NF4_BLOCK) + (size_t)(at / NF4_BLOCK), outputs,
                blocks, scale, ld);
   for (int b = 0; b < blocks; b++, scale += ld) {
-    if (m->type == MAT_INT8)
+    if (m->type == QUANT_INT8)
       for (int i = 0; i < outputs; i++) scale[i] = (real)m->scale[first + i];
     for (int i = scaled; i < GROUP; i++) scale[i] = 0;
   }
 }
 
-ptrdiff_t matrix_stride(const Matrix *m) {
-  if (m->type == MAT_BF16) return (ptrdiff_t)round_up(m->k, 2) * GROUP;
-  return (ptrdiff_t)(m->type == MAT_NF4 ? cells_of(m->k) : m->k) * GROUP;
+ptrdiff_t quant_stride(const QuantWeight *m) {
+  if (m->type == QUANT_BF16) return (ptrdiff_t)round_up(m->k, 2) * GROUP;
+  return (ptrdiff_t)(m->type == QUANT_NF4 ? cells_of(m->k) : m->k) * GROUP;
 }
 
-const void *matrix_values(const Matrix *m, int group, int at) {
-  if (m->type == MAT_NF4) return nf4_word(m, group * GROUP, at);
-  if (m->type == MAT_BF16) return pair_half(m, group * GROUP, at);
+const void *quant_values(const QuantWeight *m, int group, int at) {
+  if (m->type == QUANT_NF4) return nf4_word(m, group * GROUP, at);
+  if (m->type == QUANT_BF16) return pair_half(m, group * GROUP, at);
   return (const char *)m->data + place(m, group * GROUP, at) * element_bytes(m->type);
 }
 
 /* Every row's block begins at a multiple of 64 inner steps. */
-static void unpack_nf4(const Matrix *m, int group, int at, int depth, real *out) {
+static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real *out) {
   enum { BLOCKS = 4 };
   real scale[BLOCKS][GROUP];
   const int end = at + depth;
   for (int p = at; p < end;) {
     const int first = p - p % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
-    matrix_scales(m, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    quant_scales(m, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; p < last; b++) {
       const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
-      kernels()->widen_nf4(next - p, matrix_values(m, group, p), scale[b], out);
+      kernels()->widen_nf4(next - p, quant_values(m, group, p), scale[b], out);
       out += (next - p) * GROUP;
       p = next;
     }
@@ -353,11 +354,11 @@ static void unpack_nf4(const Matrix *m, int group, int at, int depth, real *out)
 }
 
 /* Blocks begin anywhere in a row: the codes first, then each with its scale. */
-static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, real *out) {
+static void unpack_nf4_odd(const QuantWeight *m, int group, int at, int depth, real *out) {
   const int outputs = kern_min(GROUP, m->n - group * GROUP);
   real ones[GROUP];
   for (int i = 0; i < GROUP; i++) ones[i] = i < outputs;
-  kernels()->widen_nf4(depth, matrix_values(m, group, at), ones, out);
+  kernels()->widen_nf4(depth, quant_values(m, group, at), ones, out);
   for (int i = 0; i < outputs; i++) {
     const size_t row = (size_t)(group * GROUP + i) * (size_t)m->k;
     for (int p = 0; p < depth;) {
@@ -369,32 +370,32 @@ static void unpack_nf4_odd(const Matrix *m, int group, int at, int depth, real *
   }
 }
 
-static void unpack_floats(const Matrix *m, int group, int at, int depth, real *out) {
+static void unpack_floats(const QuantWeight *m, int group, int at, int depth, real *out) {
   ptrdiff_t ld;
-  const float *from = matrix_steps(m, group, at, &ld);
+  const float *from = quant_steps(m, group, at, &ld);
   for (int p = 0; p < depth; p++, from += ld, out += GROUP)
     for (int i = 0; i < GROUP; i++) out[i] = (real)from[i];
 }
 
-void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out) {
-  const void *from = matrix_values(m, group, at);
+void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out) {
+  const void *from = quant_values(m, group, at);
   const size_t n = (size_t)depth * GROUP;
   real scale[GROUP];
   switch (m->type) {
-  case MAT_F32:
+  case QUANT_F32:
     unpack_floats(m, group, at, depth, out);
     break;
-  case MAT_BF16:
+  case QUANT_BF16:
     kernels()->widen_bf16(depth, from, out);
     break;
-  case MAT_F16:
+  case QUANT_F16:
     kernels()->widen_f16(n, from, out);
     break;
-  case MAT_INT8:
-    matrix_scales(m, group, 0, 1, scale, GROUP);
+  case QUANT_INT8:
+    quant_scales(m, group, 0, 1, scale, GROUP);
     kernels()->widen_int8(depth, from, scale, out);
     break;
-  case MAT_NF4:
+  case QUANT_NF4:
     if (m->k % NF4_BLOCK)
       unpack_nf4_odd(m, group, at, depth, out);
     else
@@ -405,26 +406,26 @@ void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out) {
 /* ---- rows -------------------------------------------------------------------------------- */
 
 typedef struct Get {
-  const Matrix *m;
+  const QuantWeight *m;
   int row, rows;
   const int32_t *ids;
   real *out;
 } Get;
 
 /* out[i] = row from + i of the group, for `rows` of them */
-static void get_rows(const Matrix *m, int row, int rows, real *out) {
+static void get_rows(const QuantWeight *m, int row, int rows, real *out) {
   const int group = row / GROUP, from = row % GROUP;
   real block[STEPS * GROUP];
-  if (m->type == MAT_F32) {
+  if (m->type == QUANT_F32) {
     ptrdiff_t ld;
-    const float *w = matrix_steps(m, group, 0, &ld) + from;
+    const float *w = quant_steps(m, group, 0, &ld) + from;
     for (int i = 0; i < rows; i++)
       for (int p = 0; p < m->k; p++) *out++ = (real)w[i + p * ld];
     return;
   }
   for (int at = 0; at < m->k; at += STEPS) {
     const int depth = kern_min(STEPS, m->k - at);
-    matrix_unpack(m, group, at, depth, block);
+    quant_unpack(m, group, at, depth, block);
     for (int i = 0; i < rows; i++)
       for (int p = 0; p < depth; p++)
         out[(size_t)i * (size_t)m->k + (size_t)(at + p)] = block[p * GROUP + from + i];
@@ -439,7 +440,7 @@ static void get_chunk(void *arg, int chunk, int worker) {
   get_rows(g->m, from, to - from, g->out + (size_t)(from - g->row) * (size_t)g->m->k);
 }
 
-void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out) {
+void quant_get(const Ctx *cx, const QuantWeight *m, int row, int rows, real *out) {
   Get g = {.m = m, .row = row, .rows = rows, .out = out};
   if (rows > 0) pool_run(cx->pool, (row + rows - 1) / GROUP - row / GROUP + 1, get_chunk, &g);
 }
@@ -450,7 +451,7 @@ static void gather_chunk(void *arg, int chunk, int worker) {
   get_rows(g->m, g->ids[chunk], 1, g->out + (size_t)chunk * (size_t)g->m->k);
 }
 
-void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids, real *out) {
+void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t *ids, real *out) {
   Get g = {.m = m, .ids = ids, .out = out};
   pool_run(cx->pool, count, gather_chunk, &g);
 }
@@ -460,7 +461,7 @@ void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids
 /* bitsandbytes has the first of two codes in the upper half of a byte. */
 static uint32_t swap_halves(uint32_t x) { return (x >> 4 & 0x0f0f0f0f) | (x & 0x0f0f0f0f) << 4; }
 
-static void import_codes(Matrix *m, const uint8_t *packed) {
+static void import_codes(QuantWeight *m, const uint8_t *packed) {
   const size_t k = (size_t)m->k, n = (size_t)m->n * k;
   clear_rows(m, 0, m->n);
   if (k % CELL_STEPS == 0) {
@@ -478,7 +479,7 @@ static void import_codes(Matrix *m, const uint8_t *packed) {
     nf4_set(m, (int)(e / k), (int)(e % k), packed[e / 2] >> (e % 2 ? 0 : 4) & 15);
 }
 
-void matrix_nf4_export(const Matrix *m, uint8_t *packed) {
+void quant_nf4_export(const QuantWeight *m, uint8_t *packed) {
   const size_t k = (size_t)m->k, n = (size_t)m->n * k;
   memset(packed, 0, (n + 1) / 2);
   if (k % CELL_STEPS == 0) {
@@ -494,17 +495,17 @@ void matrix_nf4_export(const Matrix *m, uint8_t *packed) {
   if (n % 2) packed[n / 2] |= ZERO_CODE;
 }
 
-void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
-                       float offset) {
+void quant_nf4_import(QuantWeight *m, const uint8_t *packed, const uint8_t *absmax,
+                      const float *scale, float offset) {
   import_codes(m, packed);
-  memcpy(m->absmax, absmax, absmax_bytes(MAT_NF4, m->n, m->k));
-  memcpy(m->scale, scale, scale_bytes(MAT_NF4, m->n, m->k));
+  memcpy(m->absmax, absmax, absmax_bytes(QUANT_NF4, m->n, m->k));
+  memcpy(m->scale, scale, scale_bytes(QUANT_NF4, m->n, m->k));
   m->offset = offset;
   mem_free(m->plain_absmax);
   m->plain_absmax = NULL;
 }
 
-void matrix_nf4_import_plain(Matrix *m, const uint8_t *packed, const float *plain_absmax) {
+void quant_nf4_import_plain(QuantWeight *m, const uint8_t *packed, const float *plain_absmax) {
   import_codes(m, packed);
-  memcpy(m->plain_absmax, plain_absmax, matrix_nf4_blocks(m->n, m->k) * sizeof(float));
+  memcpy(m->plain_absmax, plain_absmax, quant_nf4_blocks(m->n, m->k) * sizeof(float));
 }

@@ -3,17 +3,17 @@
  * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number
  * (i / GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
  * copy exists.  (float32 comes in the panels of gemm_pack, panels.h; bf16 in pairs of inner steps, as
- * gemm16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell of GROUP words, a
+ * gemm_bf16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell of GROUP words, a
  * word an output; k is rounded up to whole cells.)  Products unpack a small block at a time into
  * scratch memory and run the same register tile as gemm_forward: for the same values they give the
  * same bits.
  *
- *   MAT_F32, MAT_BF16, MAT_F16   the value
- *   MAT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
- *   MAT_NF4    bitsandbytes' NF4 with double quantisation: blocks of 64 along the flattened
+ *   QUANT_F32, QUANT_BF16, QUANT_F16   the value
+ *   QUANT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
+ *   QUANT_NF4    bitsandbytes' NF4 with double quantisation: blocks of 64 along the flattened
  *              [n, k]; code * (absmax_map[absmax[block]] * absmax_scale[block / 256] + offset)
  *
- * A Matrix owns its memory, but for matrix_settle's; it is filled by rows (outputs) in ascending order, so that a
+ * A QuantWeight owns its memory, but for quant_pack_in_place's; it is filled by rows (outputs) in ascending order, so that a
  * checkpoint is converted while it is read and the full-precision weight never exists.
  */
 #ifndef GRPO_KERN_QUANT_H
@@ -24,78 +24,78 @@
 
 #include "kern/kern.h"
 
-typedef enum MatType { MAT_F32, MAT_BF16, MAT_F16, MAT_INT8, MAT_NF4 } MatType;
-enum { MAT_TYPES = 5, NF4_BLOCK = 64, NF4_NEST = 256 };
+typedef enum QuantType { QUANT_F32, QUANT_BF16, QUANT_F16, QUANT_INT8, QUANT_NF4 } QuantType;
+enum { QUANT_TYPES = 5, NF4_BLOCK = 64, NF4_NEST = 256 };
 
-typedef struct Matrix {
-  MatType type;
+typedef struct QuantWeight {
+  QuantType type;
   int n, k;
   void *data;          /* in groups; the last one is padded with zeros */
-  int ng;              /* MAT_F32: groups a panel */
-  bool lent;           /* data is somebody else's (matrix_settle) */
-  float *scale;        /* MAT_INT8: [n]; MAT_NF4: [ceil(blocks / NF4_NEST)] absmax_scale */
-  uint8_t *absmax;     /* MAT_NF4: [blocks] codes of absmax_map */
-  float offset;        /* MAT_NF4 */
-  float *plain_absmax; /* MAT_NF4 [blocks]: while it is filled, and for good without double
+  int ng;              /* QUANT_F32: groups a panel */
+  bool borrowed;       /* data is somebody else's (quant_pack_in_place) */
+  float *scale;        /* QUANT_INT8: [n]; QUANT_NF4: [ceil(blocks / NF4_NEST)] absmax_scale */
+  uint8_t *absmax;     /* QUANT_NF4: [blocks] codes of absmax_map */
+  float offset;        /* QUANT_NF4 */
+  float *plain_absmax; /* QUANT_NF4 [blocks]: while it is filled, and for good without double
                           quantisation; else NULL */
-} Matrix;
+} QuantWeight;
 
 extern const float nf4_code[16];        /* bitsandbytes' table, ascending */
 extern const float nf4_absmax_map[256]; /* its signed dynamic map, ascending */
 
-size_t matrix_bytes(MatType type, int n, int k);             /* that matrix_new takes and keeps */
-Status matrix_new(Matrix **out, MatType type, int n, int k); /* zeros */
-void matrix_free(Matrix *m);                                 /* NULL is fine */
-static inline size_t matrix_nf4_blocks(int n, int k) {
+size_t quant_bytes(QuantType type, int n, int k); /* that quant_new takes and keeps */
+Status quant_new(QuantWeight **out, QuantType type, int n, int k); /* zeros */
+void quant_free(QuantWeight *m);                                   /* NULL is fine */
+static inline size_t quant_nf4_blocks(int n, int k) {
   return ((size_t)n * (size_t)k + NF4_BLOCK - 1) / NF4_BLOCK;
 }
 
 /* Rows row .. row + rows - 1 from w [rows, k]; row a multiple of 64, rows too unless they are the
- * last.  Then matrix_done once (NF4: quantises the scales). */
-Status matrix_put(const Ctx *cx, Matrix *m, int row, int rows, const float *w);
-Status matrix_done(const Ctx *cx, Matrix *m);
-/* A MAT_F32 of the weight w [n, k], in whose memory it lives from now on: values are moved about there,
- * and stay its owner's.  There is room for whole groups of rows.  matrix_unsettle makes them rows
- * again; the Matrix is then done with, and freed.  On failure nothing has changed. */
-Status matrix_settle(const Ctx *cx, Matrix **out, int n, int k, float *w);
-Status matrix_unsettle(const Ctx *cx, Matrix *m);
+ * last.  Then quant_done once (NF4: quantises the scales). */
+Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *w);
+Status quant_done(const Ctx *cx, QuantWeight *m);
+/* A QUANT_F32 of the weight w [n, k], in whose memory it lives from now on: values are moved about there,
+ * and stay its owner's.  There is room for whole groups of rows.  quant_unpack_in_place makes them rows
+ * again; the QuantWeight is then done with, and freed.  On failure nothing has changed. */
+Status quant_pack_in_place(const Ctx *cx, QuantWeight **out, int n, int k, float *w);
+Status quant_unpack_in_place(const Ctx *cx, QuantWeight *m);
 /* Values of rows row .. row + rows - 1, widened exactly: out [rows, k]. */
-void matrix_get(const Ctx *cx, const Matrix *m, int row, int rows, real *out);
+void quant_get(const Ctx *cx, const QuantWeight *m, int row, int rows, real *out);
 /* out[t] = row ids[t]: [count, k].  ids are in range. */
-void matrix_gather(const Ctx *cx, const Matrix *m, int count, const int32_t *ids, real *out);
+void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t *ids, real *out);
 /* Inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is a
  * multiple of 8, and out has room for depth rounded up to one; bf16: `at` is even. */
-void matrix_unpack(const Matrix *m, int group, int at, int depth, real *out);
+void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out);
 /* For the products: scales of a group's GROUP outputs, 0 where there is none: scale[b * ld + i] for
  * inner steps at + 64 b .., b < blocks (`at` a multiple of 64; INT8: all blocks are alike).  And
- * where a step's values are in `data`; of a MAT_F32, whose steps are *ld apart: matrix_steps. */
-void matrix_scales(const Matrix *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
-const void *matrix_values(const Matrix *m, int group, int at);
-const float *matrix_steps(const Matrix *m, int group, int at, ptrdiff_t *ld);
-ptrdiff_t matrix_stride(const Matrix *m); /* elements, NF4: words, from a group to the next */
+ * where a step's values are in `data`; of a QUANT_F32, whose steps are *ld apart: quant_steps. */
+void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
+const void *quant_values(const QuantWeight *m, int group, int at);
+const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld);
+ptrdiff_t quant_stride(const QuantWeight *m); /* elements, NF4: words, from a group to the next */
 
 /* As gemm_forward and gemm_dx (kern.h), row-invariant both.  With cx->compute = COMPUTE_BF16 as
- * gemm16_forward and gemm16_dx: the values, widened, are rounded to bf16, whatever the type and the
+ * gemm_bf16_forward and gemm_bf16_dx: the values, widened, are rounded to bf16, whatever the type and the
  * number of rows.  (Against float a CPU that multiplies bf16 gains twice from some tens of rows on, of
  * every type; at 8 rows twice for bf16 and a third for int8 and NF4; decoding a single row of int8 or
  * NF4 takes up to twice as long.) */
-Status matrix_forward(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
-                      const real *bias, real *y, int ldy);
-Status matrix_dx(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy, real *dx,
-                 int lddx, bool add);
-Status matrix_forward_low(const Ctx *cx, int m, const Matrix *w, const real *x, int ldx,
-                          const real *bias, const LowRank *low, real *y, int ldy);
-Status matrix_dx_low(const Ctx *cx, int m, const Matrix *w, const real *dy, int lddy,
-                     const LowRank *low, real *dx, int lddx, bool add);
+Status quant_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
+                     const real *bias, real *y, int ldy);
+Status quant_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy, real *dx,
+                int lddx, bool add);
+Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
+                         const real *bias, const LowRank *low, real *y, int ldy);
+Status quant_dx_low(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy,
+                    const LowRank *low, real *dx, int lddx, bool add);
 
 /* NF4 in bitsandbytes' own layout: packed [n * k / 2 rounded up] bytes, two codes a byte, the first
  * in the high nibble, over the flattened [n, k], a lone last one beside a zero's; absmax,
  * absmax_scale and offset as above.  Importing checks nothing: sizes are the caller's affair. */
-void matrix_nf4_export(const Matrix *m, uint8_t *packed);
-void matrix_nf4_import(Matrix *m, const uint8_t *packed, const uint8_t *absmax, const float *scale,
-                       float offset);
-/* The same without double quantisation: m, new, keeps its plain_absmax; matrix_done would quantise
+void quant_nf4_export(const QuantWeight *m, uint8_t *packed);
+void quant_nf4_import(QuantWeight *m, const uint8_t *packed, const uint8_t *absmax,
+                      const float *scale, float offset);
+/* The same without double quantisation: m, new, keeps its plain_absmax; quant_done would quantise
  * them. */
-void matrix_nf4_import_plain(Matrix *m, const uint8_t *packed, const float *plain_absmax);
+void quant_nf4_import_plain(QuantWeight *m, const uint8_t *packed, const float *plain_absmax);
 
 #endif

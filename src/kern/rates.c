@@ -25,7 +25,7 @@ typedef struct Probe {
   RateProduct what;
   int m, n, k;
   real *x, *w, *packed, *y, *out; /* [m, k], [n, k], panels, [m, n], as long as the longest */
-  uint16_t *packed16;
+  uint16_t *packed_bf16;
   Status status;
 } Probe;
 
@@ -88,13 +88,13 @@ static void multiply(void *arg) {
     p->status = gemm_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
     break;
   case RATE_BF16_FORWARD:
-    p->status = gemm16_forward(cx, m, n, k, p->x, k, p->packed16, NULL, p->out, n);
+    p->status = gemm_bf16_forward(cx, m, n, k, p->x, k, p->packed_bf16, NULL, p->out, n);
     break;
   case RATE_BF16_DX:
-    p->status = gemm16_dx(cx, m, n, k, p->y, n, p->packed16, p->out, k, false);
+    p->status = gemm_bf16_dx(cx, m, n, k, p->y, n, p->packed_bf16, p->out, k, false);
     break;
   case RATE_BF16_DW:
-    p->status = gemm16_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
+    p->status = gemm_bf16_dw(cx, m, n, k, p->y, n, p->x, k, false, p->out, false);
     break;
   case RATE_BLAS_FORWARD:
     blas_product(cx, m, n, k, p->x, false, p->w, true, p->out);
@@ -116,9 +116,9 @@ static Status numbers(size_t n, real **out) {
 }
 
 static Status pack16(const Ctx *cx, int n, int k, const real *w, uint16_t **packed) {
-  *packed = mem_alloc_aligned(gemm16_packed_size(n, k) * sizeof **packed);
+  *packed = mem_alloc_aligned(gemm_bf16_packed_size(n, k) * sizeof **packed);
   if (!*packed) return fail(GRPO_ENOMEM, "bench: no memory for a weight of %d x %d", n, k);
-  gemm16_pack(cx, n, k, w, false, *packed);
+  gemm_bf16_pack(cx, n, k, w, false, *packed);
   return GRPO_OK;
 }
 
@@ -130,7 +130,7 @@ static Status probe_new(Probe *p) {
   try(numbers(m * n, &p->y));
   try(numbers(longest > n * k ? longest : n * k, &p->out));
   if (p->what == RATE_BF16_FORWARD || p->what == RATE_BF16_DX)
-    return pack16(p->cx, p->n, p->k, p->w, &p->packed16);
+    return pack16(p->cx, p->n, p->k, p->w, &p->packed_bf16);
   if (p->what != RATE_FORWARD) return GRPO_OK;
   try(numbers(gemm_packed_size(p->n, p->k), &p->packed));
   gemm_pack(p->cx, p->n, p->k, p->w, false, p->packed);
@@ -141,7 +141,7 @@ static void probe_free(Probe *p) {
   mem_free_aligned(p->x);
   mem_free_aligned(p->w);
   mem_free_aligned(p->packed);
-  mem_free_aligned(p->packed16);
+  mem_free_aligned(p->packed_bf16);
   mem_free_aligned(p->y);
   mem_free_aligned(p->out);
   give_back();
@@ -162,7 +162,7 @@ typedef struct Weight {
   int n, k;
   real *f32; /* panels, or as OpenBLAS takes it */
   uint16_t *bf16;
-  Matrix *mat;
+  QuantWeight *quant;
 } Weight;
 
 typedef struct Weights {
@@ -180,14 +180,14 @@ static void multiply_weight(Weights *s, const Weight *w) {
     gemm_forward(s->cx, s->m, w->n, w->k, s->x, w->k, w->f32, NULL, s->y, w->n);
     break;
   case WEIGHTS_BF16_BF16:
-    s->status = gemm16_forward(s->cx, s->m, w->n, w->k, s->x, w->k, w->bf16, NULL, s->y, w->n);
+    s->status = gemm_bf16_forward(s->cx, s->m, w->n, w->k, s->x, w->k, w->bf16, NULL, s->y, w->n);
     break;
   case WEIGHTS_BLAS:
   case WEIGHTS_BLAS_CUT:
     blas_weight(s->cx, s->m, w->n, w->k, s->x, w->f32, s->how == WEIGHTS_BLAS_CUT, s->y);
     break;
   default:
-    s->status = matrix_forward(s->cx, s->m, w->mat, s->x, w->k, NULL, s->y, w->n);
+    s->status = quant_forward(s->cx, s->m, w->quant, s->x, w->k, NULL, s->y, w->n);
     break;
   }
 }
@@ -198,8 +198,8 @@ static void multiply_weights(void *arg) {
 }
 
 static Status weight_new(const Weights *s, Weight *w) {
-  static const MatType types[NWEIGHTS] = {
-      [WEIGHTS_BF16] = MAT_BF16, [WEIGHTS_INT8] = MAT_INT8, [WEIGHTS_NF4] = MAT_NF4};
+  static const QuantType types[NWEIGHTS] = {
+      [WEIGHTS_BF16] = QUANT_BF16, [WEIGHTS_INT8] = QUANT_INT8, [WEIGHTS_NF4] = QUANT_NF4};
   switch (s->how) {
   case WEIGHTS_F32:
     try(numbers(gemm_packed_size(w->n, w->k), &w->f32));
@@ -211,9 +211,9 @@ static Status weight_new(const Weights *s, Weight *w) {
   case WEIGHTS_BLAS_CUT:
     return numbers((size_t)w->n * (size_t)w->k, &w->f32);
   default:
-    try(matrix_new(&w->mat, types[s->how], w->n, w->k));
-    try(matrix_put(s->cx, w->mat, 0, w->n, (const void *)s->w)); /* floats: the twin times none */
-    return matrix_done(s->cx, w->mat);
+    try(quant_new(&w->quant, types[s->how], w->n, w->k));
+    try(quant_put(s->cx, w->quant, 0, w->n, (const void *)s->w)); /* floats: the twin times none */
+    return quant_done(s->cx, w->quant);
   }
 }
 
@@ -245,7 +245,7 @@ static void weights_free(Weights *s) {
   for (int i = 0; s->all && i < s->count; i++) {
     mem_free_aligned(s->all[i].f32);
     mem_free_aligned(s->all[i].bf16);
-    matrix_free(s->all[i].mat);
+    quant_free(s->all[i].quant);
   }
   mem_free(s->all);
   mem_free_aligned(s->x);

@@ -219,16 +219,16 @@ void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out) {
   }
 }
 
-Status bnb_import(Matrix *m, const SourceNf4 *w) {
+Status bnb_import(QuantWeight *m, const SourceNf4 *w) {
   const size_t n = (size_t)m->n * (size_t)m->k;
   const size_t count = (size_t)(w->plain ? blocks_of(n) : nests_of(n));
   float *scale = mem_alloc(count * sizeof *scale); /* aligned */
   if (!scale) return fail(GRPO_ENOMEM, "scales of %zu blocks", (size_t)blocks_of(n));
   memcpy(scale, w->plain ? w->plain : w->scale, count * sizeof *scale);
   if (w->plain)
-    matrix_nf4_import_plain(m, w->packed, scale);
+    quant_nf4_import_plain(m, w->packed, scale);
   else
-    matrix_nf4_import(m, w->packed, w->absmax, scale, w->offset);
+    quant_nf4_import(m, w->packed, w->absmax, scale, w->offset);
   mem_free(scale);
   return GRPO_OK;
 }
@@ -237,7 +237,7 @@ Status bnb_import(Matrix *m, const SourceNf4 *w) {
 
 /* Python's json.dumps of bitsandbytes' own state; spaces make its length the same for any offset,
  * so that headers can be written before a weight is quantised. */
-static void put_state(Buf *b, const Matrix *m) {
+static void put_state(Buf *b, const QuantWeight *m) {
   buf_printf(b,
              "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"bfloat16\", "
              "\"shape\": [%d, %d], \"nested_blocksize\": %d, \"nested_dtype\": \"float32\", "
@@ -268,7 +268,7 @@ uint64_t bnb_bytes(int rows, int columns) {
 }
 
 /* All parts but the codes. */
-static Status put_scales(StWriter *w, const Matrix *m) {
+static Status put_scales(StWriter *w, const QuantWeight *m) {
   const uint64_t n = (uint64_t)m->n * (uint64_t)m->k;
   Buf state = {0};
   try(st_writer_put_bytes(w, m->absmax, blocks_of(n)));
@@ -283,21 +283,21 @@ static Status put_scales(StWriter *w, const Matrix *m) {
 }
 
 /* Scales that are not quantised yet become so in a copy. */
-static Status put_doubled(StWriter *w, const Matrix *m, const uint8_t *packed) {
-  Matrix *q = NULL;
-  try(matrix_new(&q, MAT_NF4, m->n, m->k));
-  matrix_nf4_import_plain(q, packed, m->plain_absmax);
-  Status s = matrix_done(&(Ctx){0}, q);
+static Status put_doubled(StWriter *w, const QuantWeight *m, const uint8_t *packed) {
+  QuantWeight *q = NULL;
+  try(quant_new(&q, QUANT_NF4, m->n, m->k));
+  quant_nf4_import_plain(q, packed, m->plain_absmax);
+  Status s = quant_done(&(Ctx){0}, q);
   if (s == GRPO_OK) s = put_scales(w, q);
-  matrix_free(q);
+  quant_free(q);
   return s;
 }
 
-Status bnb_put(StWriter *w, const Matrix *m) {
+Status bnb_put(StWriter *w, const QuantWeight *m) {
   const uint64_t n = (uint64_t)m->n * (uint64_t)m->k;
   uint8_t *packed = mem_alloc_aligned((size_t)(n + 1) / 2);
   if (!packed) return fail(GRPO_ENOMEM, "packed codes of a %d x %d weight", m->n, m->k);
-  matrix_nf4_export(m, packed);
+  quant_nf4_export(m, packed);
   Status s = st_writer_put_bytes(w, packed, (n + 1) / 2);
   if (s == GRPO_OK) s = m->plain_absmax ? put_doubled(w, m, packed) : put_scales(w, m);
   mem_free_aligned(packed);

@@ -24,8 +24,8 @@ Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, cons
                     SourceTensor *out);
 /* Values from .. from + n - 1 of the flattened weight. */
 void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out);
-/* m, an empty MAT_NF4 of its shape, becomes the same codes and scales. */
-Status bnb_import(Matrix *m, const SourceNf4 *w);
+/* m, an empty QUANT_NF4 of its shape, becomes the same codes and scales. */
+Status bnb_import(QuantWeight *m, const SourceNf4 *w);
 
 /* ---- writing: the tensors of a weight, in this order ---- */
 enum { BNB_PARTS = 6, BNB_NAME_BYTES = 160 };
@@ -35,7 +35,7 @@ typedef struct BnbParts {
 } BnbParts;
 void bnb_parts(const char *weight, int rows, int columns, BnbParts *out);
 uint64_t bnb_bytes(int rows, int columns); /* of all six */
-Status bnb_put(StWriter *w, const Matrix *m);
+Status bnb_put(StWriter *w, const QuantWeight *m);
 void bnb_put_config(Buf *b); /* config.json's "quantization_config" object */
 
 #endif

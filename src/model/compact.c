@@ -11,20 +11,20 @@ enum { BLOCK_REALS = 1 << 20, ROWS = 16, STRIP = 64 };
 
 /* ---- which form ------------------------------------------------------------------------ */
 
-static MatType as_stored(SourceType t) {
-  return t == SOURCE_F16    ? MAT_F16
-         : t == SOURCE_BF16 ? MAT_BF16
-         : t == SOURCE_NF4  ? MAT_NF4
-                            : MAT_F32;
+static QuantType as_stored(SourceType t) {
+  return t == SOURCE_F16    ? QUANT_F16
+         : t == SOURCE_BF16 ? QUANT_BF16
+         : t == SOURCE_NF4  ? QUANT_NF4
+                            : QUANT_F32;
 }
 
-bool compact_type(const Model *m, int i, Storage storage, SourceType stored, MatType *out) {
+bool compact_type(const Model *m, int i, Storage storage, SourceType stored, QuantType *out) {
   if (storage == STORE_F32 || !model_is_matrix(m, i)) return false;
   *out = as_stored(stored);
-  if (storage == STORE_BF16) *out = MAT_BF16;
+  if (storage == STORE_BF16) *out = QUANT_BF16;
   if (!model_is_projection(m, i)) return true;
-  if (storage == STORE_INT8) *out = MAT_INT8;
-  if (storage == STORE_NF4) *out = MAT_NF4;
+  if (storage == STORE_INT8) *out = QUANT_INT8;
+  if (storage == STORE_NF4) *out = QUANT_NF4;
   return true;
 }
 
@@ -99,7 +99,7 @@ static void put_columns(const real *w, int rows, int k, int at, int n, real *out
 }
 
 /* Block by block into a matrix, or, transposed, into float32 [k, n]. */
-static Status fill_blocks(const Ctx *cx, Block *b, Matrix *mat, real *in_out) {
+static Status fill_blocks(const Ctx *cx, Block *b, QuantWeight *quant, real *in_out) {
   const int most = block_rows(b->n, b->k);
   b->w = mem_alloc_aligned((size_t)most * (size_t)b->k * sizeof *b->w);
   if (!b->w) return fail(GRPO_ENOMEM, "%s: %d rows of %s", b->t->file, most, b->t->name);
@@ -107,12 +107,12 @@ static Status fill_blocks(const Ctx *cx, Block *b, Matrix *mat, real *in_out) {
   for (; b->row < b->n && s == GRPO_OK; b->row += b->rows) {
     b->rows = min_int(most, b->n - b->row);
     read_block(cx, b);
-    if (mat) s = matrix_put(cx, mat, b->row, b->rows, b->w);
+    if (quant) s = quant_put(cx, quant, b->row, b->rows, b->w);
     if (in_out) put_columns(b->w, b->rows, b->k, b->row, b->n, in_out);
     pass_block(b);
   }
   mem_free_aligned(b->w);
-  if (s == GRPO_OK && mat) s = matrix_done(cx, mat);
+  if (s == GRPO_OK && quant) s = quant_done(cx, quant);
   return s;
 }
 
@@ -145,37 +145,37 @@ Status compact_fill(const Ctx *cx, Model *m, int i, const WeightSource *src,
   const Param *p = &m->param[i];
   Block b = {.src = src, .t = t};
   param_outputs_inputs(p, &b.n, &b.k);
-  const bool turned = p->in_out && t->out_in; /* the source is [n, k], float32 is [k, n] */
+  const bool transposed = p->in_out && t->out_in; /* the source is [n, k], float32 is [k, n] */
   b.strided = p->in_out && !t->out_in;
-  if (!m->mat[i] && !turned) {
+  if (!m->quant[i] && !transposed) {
     fill_plain(cx, &p->t, src, t);
     return GRPO_OK;
   }
-  if (m->mat[i] && m->mat[i]->type == MAT_NF4 && t->type == SOURCE_NF4) {
-    const Status s = bnb_import(m->mat[i], &t->nf4);
+  if (m->quant[i] && m->quant[i]->type == QUANT_NF4 && t->type == SOURCE_NF4) {
+    const Status s = bnb_import(m->quant[i], &t->nf4);
     if (src->pass) src->pass(src, t, 0, p->t.n);
     return s;
   }
-  return fill_blocks(cx, &b, m->mat[i], m->mat[i] ? NULL : p->t.data);
+  return fill_blocks(cx, &b, m->quant[i], m->quant[i] ? NULL : p->t.data);
 }
 
-Status compact_make(const Ctx *cx, const Param *p, MatType type, Matrix **out) {
-  Matrix *m;
+Status compact_make(const Ctx *cx, const Param *p, QuantType type, QuantWeight **out) {
+  QuantWeight *m;
   int n, k;
   param_outputs_inputs(p, &n, &k);
   const int most = block_rows(n, k);
-  try(matrix_new(&m, type, n, k));
+  try(quant_new(&m, type, n, k));
   real *w = mem_alloc_aligned((size_t)most * (size_t)k * sizeof *w);
   Status s = w ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = min_int(most, n - row);
     param_rows(cx, p, row, rows, w);
-    s = matrix_put(cx, m, row, rows, w);
+    s = quant_put(cx, m, row, rows, w);
   }
   mem_free_aligned(w);
-  if (s == GRPO_OK) s = matrix_done(cx, m);
+  if (s == GRPO_OK) s = quant_done(cx, m);
   if (s != GRPO_OK) {
-    matrix_free(m);
+    quant_free(m);
     return s;
   }
   *out = m;
@@ -187,8 +187,8 @@ Status compact_make(const Ctx *cx, const Param *p, MatType type, Matrix **out) {
 void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out) {
   int n, k;
   param_outputs_inputs(p, &n, &k);
-  if (p->t.mat) {
-    matrix_get(cx, p->t.mat, row, rows, out);
+  if (p->t.quant) {
+    quant_get(cx, p->t.quant, row, rows, out);
   } else if (!p->in_out) {
     memcpy(out, p->t.data + (size_t)row * (size_t)k, (size_t)rows * (size_t)k * sizeof *out);
   } else {
@@ -200,22 +200,22 @@ void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out) {
 }
 
 Status param_values(const Ctx *cx, const Param *p, real *out) {
-  const Matrix *mat = p->t.mat;
-  if (!mat) {
+  const QuantWeight *quant = p->t.quant;
+  if (!quant) {
     memcpy(out, p->t.data, p->t.n * sizeof *out);
     return GRPO_OK;
   }
   if (!p->in_out) {
-    matrix_get(cx, mat, 0, mat->n, out);
+    quant_get(cx, quant, 0, quant->n, out);
     return GRPO_OK;
   }
-  const int most = block_rows(mat->n, mat->k);
-  real *w = mem_alloc_aligned((size_t)most * (size_t)mat->k * sizeof *w);
+  const int most = block_rows(quant->n, quant->k);
+  real *w = mem_alloc_aligned((size_t)most * (size_t)quant->k * sizeof *w);
   if (!w) return fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
-  for (int row = 0; row < mat->n; row += most) {
-    const int rows = min_int(most, mat->n - row);
-    matrix_get(cx, mat, row, rows, w);
-    put_columns(w, rows, mat->k, row, mat->n, out);
+  for (int row = 0; row < quant->n; row += most) {
+    const int rows = min_int(most, quant->n - row);
+    quant_get(cx, quant, row, rows, w);
+    put_columns(w, rows, quant->k, row, quant->n, out);
   }
   mem_free_aligned(w);
   return GRPO_OK;

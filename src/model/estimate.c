@@ -233,19 +233,19 @@ const char *storage_name(Storage s) {
 void plan_of_config(ModelPlan *p, const Config *c) { *p = (ModelPlan){.config = *c}; }
 
 static SourceType stored_as(const Tensor *t) {
-  static const SourceType types[] = {[MAT_F32] = SOURCE_F32,
-                                     [MAT_BF16] = SOURCE_BF16,
-                                     [MAT_F16] = SOURCE_F16,
-                                     [MAT_INT8] = SOURCE_F32,
-                                     [MAT_NF4] = SOURCE_NF4};
-  return t->mat ? types[t->mat->type] : SOURCE_F32;
+  static const SourceType types[] = {[QUANT_F32] = SOURCE_F32,
+                                     [QUANT_BF16] = SOURCE_BF16,
+                                     [QUANT_F16] = SOURCE_F16,
+                                     [QUANT_INT8] = SOURCE_F32,
+                                     [QUANT_NF4] = SOURCE_NF4};
+  return t->quant ? types[t->quant->type] : SOURCE_F32;
 }
 
 void plan_of_model(ModelPlan *p, const Model *m) {
   *p = (ModelPlan){.config = m->config,
                    .storage = m->storage,
                    .compute = m->compute,
-                   .settled = model_is_settled(m),
+                   .packed_in_place = model_is_packed_in_place(m),
                    .shared = m->shared != NULL};
   p->stored_embedding = stored_as(m->t[M_EMBED]);
   for (int i = m->nparams; i-- > 0;)
@@ -284,7 +284,7 @@ static bool is_target(const Model *m, int i, int ntargets, const char *const *ta
 Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets) {
   Model *m;
   try(outline(p, &m));
-  p->settled = p->storage == STORE_F32 && p->compute == COMPUTE_F32;
+  p->packed_in_place = p->storage == STORE_F32 && p->compute == COMPUTE_F32;
   p->lora_rank = rank;
   for (int i = 0; i < m->nparams; i++) {
     int n, k;
@@ -300,7 +300,7 @@ Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *ta
 
 size_t plan_weight_bytes(const ModelPlan *p, bool train) {
   Model *m;
-  MatType type;
+  QuantType type;
   size_t plain = 0, panels = 0, compact = 0;
   const size_t adapter = p->lora_params * sizeof(real);
   const size_t lora = adapter * (train ? 2 : 1) + p->lora_panels * sizeof(real);
@@ -310,11 +310,11 @@ size_t plan_weight_bytes(const ModelPlan *p, bool train) {
     param_outputs_inputs(&m->param[i], &n, &k);
     const SourceType stored = model_is_projection(m, i) ? p->stored : p->stored_embedding;
     if (compact_type(m, i, p->storage, stored, &type)) {
-      compact += matrix_bytes(type, n, k);
+      compact += quant_bytes(type, n, k);
     } else {
       plain += param_room(&m->param[i]);
-      if (!p->settled || !model_settles(m, i)) panels += model_panel_bytes(m, i);
-      if (train && !p->lora_rank) panels += model_turned_bytes(m, i);
+      if (!p->packed_in_place || !model_packs_in_place(m, i)) panels += model_panel_bytes(m, i);
+      if (train && !p->lora_rank) panels += model_transposed_bytes(m, i);
     }
   }
   model_release(m);
@@ -336,8 +336,8 @@ size_t plan_optimizer_bytes(const ModelPlan *p) {
 size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
   const Config *c = &p->config;
   const size_t rank = (size_t)p->lora_rank, modules = (size_t)p->lora_modules;
-  const size_t block = p->settled || p->storage == STORE_AUTO ? TURN_REALS : UNPACK_REALS;
-  const bool unpacks = p->settled || p->storage != STORE_F32;
+  const size_t block = p->packed_in_place || p->storage == STORE_AUTO ? TURN_REALS : UNPACK_REALS;
+  const bool unpacks = p->packed_in_place || p->storage != STORE_F32;
   const size_t scratch = unpacks ? (size_t)pool_cores() * block * sizeof(real) : 0;
   if (!rank) return scratch;
   const bool train = kind != STEP_FORWARD;

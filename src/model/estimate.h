@@ -12,10 +12,10 @@ typedef struct ModelPlan {
   /* What STORE_AUTO keeps: the checkpoint's projections, and its embedding and head, which every
    * compact storage but STORE_BF16 keeps so. */
   SourceType stored, stored_embedding;
-  bool settled;     /* an adapter's base in float32: in panels alone (model_settle) */
-  bool shared;      /* a view of another model's weights: only the adapter is its own */
-  int lora_rank;    /* 0: no adapter */
-  int lora_modules; /* weights that have one */
+  bool packed_in_place; /* an adapter's base in float32: in panels alone (model_pack_in_place) */
+  bool shared;          /* a view of another model's weights: only the adapter is its own */
+  int lora_rank;        /* 0: no adapter */
+  int lora_modules;     /* weights that have one */
   double lora_dropout;
   size_t lora_params, lora_panels; /* reals: all of A and B; packed */
 } ModelPlan;

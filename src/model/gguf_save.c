@@ -78,8 +78,8 @@ static Status describe(const Param *p, const GgufArch *a, GgmlType type, GgufEnt
 /* Rows row .. row + rows - 1 of a parameter that is stored [out, in], with the adapter in them. */
 static Status get_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x) {
   const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
-  if (p->t.mat)
-    matrix_get(cx, p->t.mat, row, rows, x);
+  if (p->t.quant)
+    quant_get(cx, p->t.quant, row, rows, x);
   else
     memcpy(x, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *x);
   return lora_merge_rows(m, p, row, rows, x);
@@ -106,7 +106,7 @@ static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param
   return s;
 }
 
-/* Stored [in, out]: turned. */
+/* Stored [in, out]: transposed. */
 static Status put_turned(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p) {
   const int in = p->t.dim[0], out = p->t.dim[1];
   real *x = mem_alloc_aligned(p->t.n * sizeof *x), *row = mem_alloc((size_t)in * sizeof *row);

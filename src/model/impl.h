@@ -119,8 +119,8 @@ struct Model {
   uint64_t version;      /* see model_version() */
   bool trainable;
   Storage storage;
-  Matrix **mat;       /* [nparams] its own compact weights; NULL where a parameter is float32 */
-  bool checkpointing; /* layers are computed again in backward */
+  QuantWeight **quant; /* [nparams] its own compact weights; NULL where a parameter is float32 */
+  bool checkpointing;  /* layers are computed again in backward */
   Rope *rope;
 };
 
@@ -130,19 +130,19 @@ Status model_layout(Model **out, Pool *pool, const Config *c);
 Status model_allocate(Model *m);
 void model_destroy(Model *m); /* whatever there is; NULL is fine */
 /* Before model_allocate: parameter i becomes an empty matrix of its own. */
-Status model_make_compact(Model *m, int i, MatType type);
+Status model_make_compact(Model *m, int i, QuantType type);
 /* Matrices of projections inside layers, embeddings and heads; not the position embedding. */
 bool model_is_matrix(const Model *m, int i);
 bool model_is_projection(const Model *m, int i); /* inside a layer */
 void param_outputs_inputs(const Param *p, int *n, int *k);
 int model_index(const Model *m, const char *name); /* of a parameter; -1: none */
 /* A base in float32 that an adapter has frozen keeps its panels alone, in the memory of the weights:
- * parameters become matrices (MAT_F32).  Nothing happens where others hold the model, or products
+ * parameters become matrices (QUANT_F32).  Nothing happens where others hold the model, or products
  * are in bf16, whose panels do not say what the weights are.  model_widen takes it back.  After a
  * failure some are matrices and some are not, which is as good. */
-Status model_settle(Model *m);
-bool model_is_settled(const Model *m);
-bool model_settles(const Model *m, int i); /* would parameter i be a matrix? */
+Status model_pack_in_place(Model *m);
+bool model_is_packed_in_place(const Model *m);
+bool model_packs_in_place(const Model *m, int i); /* would parameter i be a matrix? */
 
 /* The inverse frequencies of rotary positions, scaled as the configuration says; local: of the
  * windowed layers that rotate otherwise. */
@@ -156,7 +156,7 @@ int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
 size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
 size_t model_panel_bytes(const Model *m, int i);   /* of parameter i; 0: none */
-size_t model_turned_bytes(const Model *m, int i);  /* further ones, while it is trained */
+size_t model_transposed_bytes(const Model *m, int i); /* further ones, while it is trained */
 
 /* ---- adapters (lora.c, peft.c) ---- */
 /* A and B as adapter_config.json (its text; `where` names it in messages) says: names and shapes,

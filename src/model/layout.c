@@ -229,8 +229,8 @@ Status model_layout(Model **out, Pool *pool, const Config *c) {
   m->by_name = mem_alloc(n * sizeof *m->by_name);
   m->names = mem_alloc(n * NAME_MAX_BYTES);
   m->layer = mem_zalloc((size_t)layers * sizeof *m->layer);
-  m->mat = mem_zalloc(n * sizeof *m->mat);
-  if (!m->param || !m->by_name || !m->names || !m->layer || !m->mat) {
+  m->quant = mem_zalloc(n * sizeof *m->quant);
+  if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant) {
     model_destroy(m);
     return fail(GRPO_ENOMEM, "model: table of %zu parameters", n);
   }

@@ -244,7 +244,7 @@ Status lora_attach(Model *m, const char *config, size_t len, const char *where) 
 Status lora_allocate(Model *m) {
   m->version++;
   Status s = take_memory(m->lora);
-  if (s == GRPO_OK) s = model_settle(m);
+  if (s == GRPO_OK) s = model_pack_in_place(m);
   if (s == GRPO_OK) return GRPO_OK;
   lora_free(m->lora);
   m->lora = NULL;

@@ -24,7 +24,7 @@ bool model_is_projection(const Model *m, int i) {
 
 /* Matrices that a product reads; embeddings only when they are the head. */
 static bool has_panels(const Model *m, const Tensor *t) {
-  return !t->mat && t->ndim == 2 && t != m->t[M_POSITION] &&
+  return !t->quant && t->ndim == 2 && t != m->t[M_POSITION] &&
          (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
 }
 
@@ -33,7 +33,7 @@ void param_outputs_inputs(const Param *p, int *n, int *k) {
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
 
-/* Room for panels, where matrix_settle may make them. */
+/* Room for panels, where quant_pack_in_place may make them. */
 size_t param_room(const Param *p) {
   int n, k;
   if (p->t.ndim != 2 || p->by_head) return padded_reals(p->t.n);
@@ -42,21 +42,23 @@ size_t param_room(const Param *p) {
 }
 
 /* Reals of the model's own memory that a parameter takes. */
-static size_t own_reals(const Param *p) { return p->t.mat && !p->t.mat->lent ? 0 : param_room(p); }
+static size_t own_reals(const Param *p) {
+  return p->t.quant && !p->t.quant->borrowed ? 0 : param_room(p);
+}
 
 static size_t whole_lines(size_t bytes) {
   const size_t line = ALIGN_REALS * sizeof(real);
   return (bytes + line - 1) / line * line;
 }
 
-/* Backward reads float32 rows as they are, if they are an output's; bf16 would be turned for each unit. */
-size_t model_turned_bytes(const Model *m, int i) {
+/* Backward reads float32 rows as they are, if they are an output's; bf16 would be transposed for each unit. */
+size_t model_transposed_bytes(const Model *m, int i) {
   const Param *p = &m->param[i];
   int n, k;
   if (!has_panels(m, &p->t) || p->by_head) return 0;
   param_outputs_inputs(p, &n, &k);
   if (m->compute == COMPUTE_BF16)
-    return kern_bf16() ? whole_lines(gemm16_packed_size(k, n) * sizeof(uint16_t)) : 0;
+    return kern_bf16() ? whole_lines(gemm_bf16_packed_size(k, n) * sizeof(uint16_t)) : 0;
   return p->in_out ? whole_lines(gemm_packed_size(k, n) * sizeof(real)) : 0;
 }
 
@@ -67,50 +69,50 @@ size_t model_panel_bytes(const Model *m, int i) {
   param_outputs_inputs(p, &n, &k);
   const LatentShape s = model_latent(&m->config);
   const size_t numbers = p->by_head                   ? latent_panels(&s, m->compute)
-                         : m->compute == COMPUTE_BF16 ? gemm16_packed_size(n, k)
+                         : m->compute == COMPUTE_BF16 ? gemm_bf16_packed_size(n, k)
                                                       : gemm_packed_size(n, k);
   return whole_lines(numbers * (m->compute == COMPUTE_BF16 ? sizeof(uint16_t) : sizeof(real)));
 }
 
-static void place_panels(const Model *m, int i, void *panels, void *turned) {
+static void place_panels(const Model *m, int i, void *panels, void *transposed) {
   Tensor *t = &m->param[i].t;
   const bool bf16 = m->compute == COMPUTE_BF16;
   t->compute = m->compute;
   t->packed = bf16 ? NULL : panels;
-  t->packed16 = bf16 ? panels : NULL;
-  t->turned = bf16 ? NULL : turned;
-  t->turned16 = bf16 ? turned : NULL;
+  t->packed_bf16 = bf16 ? panels : NULL;
+  t->transposed = bf16 ? NULL : transposed;
+  t->transposed_bf16 = bf16 ? transposed : NULL;
 }
 
-static size_t turned_bytes(const Model *m, int i) {
-  return m->trainable && !m->lora ? model_turned_bytes(m, i) : 0;
+static size_t transposed_bytes(const Model *m, int i) {
+  return m->trainable && !m->lora ? model_transposed_bytes(m, i) : 0;
 }
 
 /* After a failure there are none, and the next model_pack makes them. */
 static Status allocate_panels(Model *m) {
   size_t at = 0, n = 0;
-  for (int i = 0; i < m->nparams; i++) n += model_panel_bytes(m, i) + turned_bytes(m, i);
+  for (int i = 0; i < m->nparams; i++) n += model_panel_bytes(m, i) + transposed_bytes(m, i);
   mem_free_aligned(m->panels);
   m->panels_of = NULL;
   m->panels = mem_alloc_aligned(n);
   if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    const size_t size = model_panel_bytes(m, i), turned = turned_bytes(m, i);
+    const size_t size = model_panel_bytes(m, i), transposed = transposed_bytes(m, i);
     char *panels = (char *)m->panels + at;
-    place_panels(m, i, size ? panels : NULL, turned ? panels + size : NULL);
-    at += size + turned;
+    place_panels(m, i, size ? panels : NULL, transposed ? panels + size : NULL);
+    at += size + transposed;
   }
   m->panels_of = kern_name();
   m->stale = true;
   return GRPO_OK;
 }
 
-Status model_make_compact(Model *m, int i, MatType type) {
+Status model_make_compact(Model *m, int i, QuantType type) {
   Param *p = &m->param[i];
   int n, k;
   param_outputs_inputs(p, &n, &k);
-  try(matrix_new(&m->mat[i], type, n, k));
-  p->t.mat = m->mat[i];
+  try(quant_new(&m->quant[i], type, n, k));
+  p->t.quant = m->quant[i];
   return GRPO_OK;
 }
 
@@ -122,7 +124,7 @@ Status model_allocate(Model *m) {
   if (!m->weights)
     return fail(GRPO_ENOMEM, "model: %zu MiB of weights", m->weight_reals * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    if (!m->param[i].t.mat) m->param[i].t.data = m->weights + at;
+    if (!m->param[i].t.quant) m->param[i].t.data = m->weights + at;
     at += own_reals(&m->param[i]);
   }
   try(rope_new(&m->rope));
@@ -139,8 +141,8 @@ void model_destroy(Model *m) {
     mem_free(m);
     return;
   }
-  for (int i = 0; m->mat && i < m->nparams; i++) matrix_free(m->mat[i]);
-  mem_free(m->mat);
+  for (int i = 0; m->quant && i < m->nparams; i++) quant_free(m->quant[i]);
+  mem_free(m->quant);
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
   mem_free_aligned(m->panels);
@@ -175,14 +177,14 @@ Status model_pack(Model *m, const Ctx *cx) {
     const Param *p = &m->param[i];
     int n, k;
     if (p->by_head) {
-      latent_pack(cx, &latent, p->t.data, p->t.packed, p->t.packed16);
+      latent_pack(cx, &latent, p->t.data, p->t.packed, p->t.packed_bf16);
       continue;
     }
     param_outputs_inputs(p, &n, &k);
     if (p->t.packed) gemm_pack(cx, n, k, p->t.data, p->in_out, p->t.packed);
-    if (p->t.packed16) gemm16_pack(cx, n, k, p->t.data, p->in_out, p->t.packed16);
-    if (p->t.turned) gemm_pack(cx, k, n, p->t.data, !p->in_out, p->t.turned);
-    if (p->t.turned16) gemm16_pack(cx, k, n, p->t.data, !p->in_out, p->t.turned16);
+    if (p->t.packed_bf16) gemm_bf16_pack(cx, n, k, p->t.data, p->in_out, p->t.packed_bf16);
+    if (p->t.transposed) gemm_pack(cx, k, n, p->t.data, !p->in_out, p->t.transposed);
+    if (p->t.transposed_bf16) gemm_bf16_pack(cx, k, n, p->t.data, !p->in_out, p->t.transposed_bf16);
   }
   m->stale = false;
   return GRPO_OK;
@@ -214,10 +216,10 @@ Status model_set_compute(Model *m, Compute compute) {
 
 /* On failure nothing has changed. */
 static Status turn_training(Model *m, bool on) {
-  size_t turned = 0;
-  for (int i = 0; i < m->nparams; i++) turned += model_turned_bytes(m, i);
+  size_t transposed = 0;
+  for (int i = 0; i < m->nparams; i++) transposed += model_transposed_bytes(m, i);
   m->trainable = on;
-  const Status s = turned ? allocate_panels(m) : GRPO_OK;
+  const Status s = transposed ? allocate_panels(m) : GRPO_OK;
   if (s != GRPO_OK) m->trainable = !on;
   return s;
 }
@@ -234,7 +236,7 @@ Status model_set_trainable(Model *m, bool on) {
   }
   if (m->shared)
     return fail(GRPO_EARG, "model: a frozen view shares its weights; it cannot be trained");
-  if (on && model_is_settled(m)) try(model_widen(m));
+  if (on && model_is_packed_in_place(m)) try(model_widen(m));
   if (on && model_is_compact(m))
     return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
                            "load with dtype = \"f32\", or add an adapter");
@@ -280,7 +282,7 @@ void model_zero_grad(Model *m) {
 
 bool model_is_compact(const Model *m) {
   for (int i = 0; i < m->nparams; i++)
-    if (m->param[i].t.mat) return true;
+    if (m->param[i].t.quant) return true;
   return false;
 }
 
@@ -320,29 +322,29 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
 
 /* ---- a frozen base in panels alone --------------------------------------------------------- */
 
-bool model_settles(const Model *m, int i) {
+bool model_packs_in_place(const Model *m, int i) {
   return model_is_matrix(m, i) && has_panels(m, &m->param[i].t) && !m->param[i].in_out;
 }
 
-bool model_is_settled(const Model *m) {
+bool model_is_packed_in_place(const Model *m) {
   for (int i = 0; i < m->nparams; i++)
-    if (m->param[i].t.mat && m->param[i].t.mat->lent) return true;
+    if (m->param[i].t.quant && m->param[i].t.quant->borrowed) return true;
   return false;
 }
 
 static Status settle_all(const Ctx *cx, Model *m) {
   for (int i = 0; i < m->nparams; i++) {
     Tensor *t = &m->param[i].t;
-    if (!model_settles(m, i)) continue;
-    try(matrix_settle(cx, &m->mat[i], t->dim[0], t->dim[1], t->data));
-    t->mat = m->mat[i];
+    if (!model_packs_in_place(m, i)) continue;
+    try(quant_pack_in_place(cx, &m->quant[i], t->dim[0], t->dim[1], t->data));
+    t->quant = m->quant[i];
     t->data = NULL;
   }
   return GRPO_OK;
 }
 
 /* Tensors of a script may show the weights of a model that somebody else holds too. */
-Status model_settle(Model *m) {
+Status model_pack_in_place(Model *m) {
   if (m->shared || m->views || m->refs > 1 || m->trainable || m->compute != COMPUTE_F32 ||
       model_is_compact(m))
     return GRPO_OK;
@@ -362,11 +364,11 @@ static Status unsettle(Model *m) {
   Status s = GRPO_OK;
   for (int i = 0; i < m->nparams && s == GRPO_OK; i++) {
     Tensor *t = &m->param[i].t;
-    if (!t->mat || !t->mat->lent) continue;
-    real *w = t->mat->data;
-    s = matrix_unsettle(&cx, m->mat[i]);
+    if (!t->quant || !t->quant->borrowed) continue;
+    real *w = t->quant->data;
+    s = quant_unpack_in_place(&cx, m->quant[i]);
     if (s != GRPO_OK) break;
-    t->mat = m->mat[i] = NULL;
+    t->quant = m->quant[i] = NULL;
     t->data = w;
   }
   arena_free(&arena);
@@ -379,9 +381,9 @@ static void adopt_wide(Model *m, real *wide) {
   size_t at = 0;
   for (int i = 0; i < m->nparams; i++) {
     Tensor *t = &m->param[i].t;
-    matrix_free(m->mat[i]);
-    m->mat[i] = NULL;
-    t->mat = NULL;
+    quant_free(m->quant[i]);
+    m->quant[i] = NULL;
+    t->quant = NULL;
     t->data = wide + at;
     at += param_room(&m->param[i]);
   }
@@ -397,7 +399,7 @@ Status model_widen(Model *m) {
   if (!model_is_compact(m)) return GRPO_OK;
   if (m->shared || m->views)
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
-  if (model_is_settled(m)) return unsettle(m);
+  if (model_is_packed_in_place(m)) return unsettle(m);
   for (int i = 0; i < m->nparams; i++) n += param_room(&m->param[i]);
   real *wide = mem_alloc_aligned(n * sizeof *wide);
   if (!wide) return fail(GRPO_ENOMEM, "model: %zu MiB of weights", n * sizeof(real) >> 20);
@@ -445,7 +447,7 @@ static Status clone_adapter(Model **out, const Model *from) {
 Status model_clone(Model **out, const Model *from) {
   Model *m;
   if (from->lora) return clone_adapter(out, from);
-  if (model_is_compact(from) && !model_is_settled(from)) return model_view(out, from);
+  if (model_is_compact(from) && !model_is_packed_in_place(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
   m->compute = from->compute;
   Status s = model_allocate(m);
@@ -497,15 +499,16 @@ static Status same_shapes(const Model *a, const Model *b) {
 /* Of two models on the same base only the adapter changes. */
 static Status can_change(const Model *to, const Model *from) {
   if (owner(to) == owner(from)) return GRPO_OK;
-  if (!to->shared && (!model_is_compact(to) || model_is_settled(to))) return GRPO_OK;
+  if (!to->shared && (!model_is_compact(to) || model_is_packed_in_place(to))) return GRPO_OK;
   return fail(GRPO_EARG, "model: %s cannot be changed",
               to->shared ? "a view's weights" : "weights in a compact form");
 }
 
 Status param_set(const Ctx *cx, Param *p, const real *values) {
-  Matrix *mat = (Matrix *)(uintptr_t)p->t.mat;
-  if (mat && !mat->lent) return fail(GRPO_EARG, "%s is frozen in a compact storage", p->name);
-  if (mat) return matrix_put(cx, mat, 0, mat->n, values);
+  QuantWeight *quant = (QuantWeight *)(uintptr_t)p->t.quant;
+  if (quant && !quant->borrowed)
+    return fail(GRPO_EARG, "%s is frozen in a compact storage", p->name);
+  if (quant) return quant_put(cx, quant, 0, quant->n, values);
   memcpy(p->t.data, values, p->t.n * sizeof *values);
   return GRPO_OK;
 }
@@ -515,11 +518,11 @@ static Status mix_param(const Ctx *cx, const Param *from, double alpha, Param *t
   const size_t n = to->t.n;
   real *x = NULL, *y = NULL;
   Status s = GRPO_OK;
-  if (from->t.mat) {
+  if (from->t.quant) {
     x = mem_alloc_aligned(n * sizeof *x);
     s = x ? param_values(cx, from, x) : fail(GRPO_ENOMEM, "model: %s in float32", from->name);
   }
-  if (s == GRPO_OK && alpha < 1 && to->t.mat) {
+  if (s == GRPO_OK && alpha < 1 && to->t.quant) {
     y = mem_alloc_aligned(n * sizeof *y);
     s = y ? param_values(cx, to, y) : fail(GRPO_ENOMEM, "model: %s in float32", to->name);
   }

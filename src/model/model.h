@@ -7,7 +7,7 @@
  * the panels are renewed before the next forward.
  *
  * A model may instead be loaded in a compact storage: its matrices are then
- * frozen (t.mat, with t.data NULL); norms, biases and position embeddings stay
+ * frozen (t.quant, with t.data NULL); norms, biases and position embeddings stay
  * float32.  The same happens to float32 weights that an adapter freezes: they are
  * kept once, in panels (GPT-2's excepted).
  */
@@ -22,7 +22,7 @@
 typedef struct Param {
   const char *name;      /* "model.layers.0.self_attn.q_proj.weight" */
   Tensor t;              /* t.grad: owned by the model when trainable, zeroed by model_zero_grad;
-                            t.data NULL and t.mat set: compact and frozen */
+                            t.data NULL and t.quant set: compact and frozen */
   bool trainable;        /* has a gradient now */
   bool in_out;           /* stored [in, out] */
   bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */

@@ -36,28 +36,28 @@ static void take_mean(const Grown *g) {
   for (size_t c = 0; c < k; c++) g->mean[c] /= g->old;
 }
 
-static Status fill_grown(const Grown *g, Param *to, Matrix *mat) {
+static Status fill_grown(const Grown *g, Param *to, QuantWeight *quant) {
   const int n = to->t.dim[0];
   Status s = GRPO_OK;
   take_mean(g);
   for (int row = 0; row < n && s == GRPO_OK; row += BLOCK_ROWS) {
     const int rows = n - row < BLOCK_ROWS ? n - row : BLOCK_ROWS;
     read_block(g, row, rows);
-    if (mat)
-      s = matrix_put(g->cx, mat, row, rows, g->block);
+    if (quant)
+      s = quant_put(g->cx, quant, row, rows, g->block);
     else
       memcpy(to->t.data + (size_t)row * (size_t)g->k, g->block,
              (size_t)rows * (size_t)g->k * sizeof(real));
   }
-  return s == GRPO_OK && mat ? matrix_done(g->cx, mat) : s;
+  return s == GRPO_OK && quant ? quant_done(g->cx, quant) : s;
 }
 
-static Status grow(const Ctx *cx, const Param *from, Param *to, Matrix *mat) {
+static Status grow(const Ctx *cx, const Param *from, Param *to, QuantWeight *quant) {
   Grown g = {.cx = cx, .from = from, .old = from->t.dim[0], .k = from->t.dim[1]};
   g.mean = mem_alloc((size_t)g.k * sizeof *g.mean);
   g.block = mem_alloc_aligned((size_t)BLOCK_ROWS * (size_t)g.k * sizeof *g.block);
   const Status s =
-      g.mean && g.block ? fill_grown(&g, to, mat) : fail(GRPO_ENOMEM, "%s", from->name);
+      g.mean && g.block ? fill_grown(&g, to, quant) : fail(GRPO_ENOMEM, "%s", from->name);
   mem_free(g.mean);
   mem_free_aligned(g.block);
   return s;
@@ -71,18 +71,18 @@ static bool grows(const Model *m, int i) {
  * nothing can fail any more. */
 static Status fill_all(const Ctx *cx, Model *m, Model *to) {
   for (int i = 0; i < m->nparams; i++) {
-    if (!m->param[i].t.mat) continue;
+    if (!m->param[i].t.quant) continue;
     if (grows(m, i))
-      try(model_make_compact(to, i, m->param[i].t.mat->type));
+      try(model_make_compact(to, i, m->param[i].t.quant->type));
     else
-      to->param[i].t.mat = m->param[i].t.mat;
+      to->param[i].t.quant = m->param[i].t.quant;
   }
   try(model_allocate(to));
   for (int i = 0; i < m->nparams; i++) {
     const Param *from = &m->param[i];
     if (grows(m, i))
-      try(grow(cx, from, &to->param[i], to->mat[i]));
-    else if (!from->t.mat)
+      try(grow(cx, from, &to->param[i], to->quant[i]));
+    else if (!from->t.quant)
       memcpy(to->param[i].t.data, from->t.data, from->t.n * sizeof(real));
   }
   return GRPO_OK;
@@ -91,9 +91,9 @@ static Status fill_all(const Ctx *cx, Model *m, Model *to) {
 /* m takes the inside of `to`, which keeps m's old one. */
 static void exchange(Model *m, Model *to) {
   for (int i = 0; i < m->nparams; i++)
-    if (m->mat[i] && !grows(m, i)) {
-      to->mat[i] = m->mat[i];
-      m->mat[i] = NULL;
+    if (m->quant[i] && !grows(m, i)) {
+      to->quant[i] = m->quant[i];
+      m->quant[i] = NULL;
     }
   const Model old = *m;
   const int refs = m->refs;

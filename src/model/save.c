@@ -52,18 +52,18 @@ static Status whole(const Ctx *cx, const Model *m, const Param *p, real **out) {
 
 static Status put_packed(StWriter *w, const Ctx *cx, const Model *m, const Param *p) {
   Param merged = *p;
-  Matrix *q = NULL;
+  QuantWeight *q = NULL;
   real *x = NULL;
   if (lora_adapts(m, p)) {
     try(whole(cx, m, p, &x));
     merged.t.data = x;
-    merged.t.mat = NULL;
-  } else if (p->t.mat && p->t.mat->type == MAT_NF4) {
-    return bnb_put(w, p->t.mat);
+    merged.t.quant = NULL;
+  } else if (p->t.quant && p->t.quant->type == QUANT_NF4) {
+    return bnb_put(w, p->t.quant);
   }
-  Status s = compact_make(cx, &merged, MAT_NF4, &q);
+  Status s = compact_make(cx, &merged, QUANT_NF4, &q);
   if (s == GRPO_OK) s = bnb_put(w, q);
-  matrix_free(q);
+  quant_free(q);
   mem_free_aligned(x);
   return s;
 }
@@ -84,8 +84,8 @@ static Status put_rows(StWriter *w, const Ctx *cx, const Model *m, const Param *
   Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
-    if (p->t.mat)
-      matrix_get(cx, p->t.mat, row, rows, x);
+    if (p->t.quant)
+      quant_get(cx, p->t.quant, row, rows, x);
     else
       memcpy(x, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *x);
     s = lora_merge_rows(m, p, row, rows, x);
@@ -98,8 +98,8 @@ static Status put_rows(StWriter *w, const Ctx *cx, const Model *m, const Param *
 static Status put_param(StWriter *w, const Ctx *cx, const Model *m, int i, WeightType type) {
   const Param *p = &m->param[i];
   if (is_packed(m, i, type)) return put_packed(w, cx, m, p);
-  if (!p->t.mat && !lora_adapts(m, p)) return st_writer_put(w, p->t.data, p->t.n);
-  return p->t.mat && p->in_out ? put_whole(w, cx, m, p) : put_rows(w, cx, m, p);
+  if (!p->t.quant && !lora_adapts(m, p)) return st_writer_put(w, p->t.data, p->t.n);
+  return p->t.quant && p->in_out ? put_whole(w, cx, m, p) : put_rows(w, cx, m, p);
 }
 
 static Status put_params(StWriter *w, const Model *m, WeightType type, int from, int end) {

@@ -55,10 +55,10 @@ static int parameter_of(const Model *m, const char *name) {
 
 static Status check_shape(const SourceTensor *t, const Param *p) {
   const Tensor *want = &p->t;
-  const bool turned = p->in_out && t->out_in;
+  const bool transposed = p->in_out && t->out_in;
   bool same = t->ndim == want->ndim;
   for (int d = 0; same && d < want->ndim; d++)
-    same = t->dim[d] == (uint64_t)want->dim[turned ? 1 - d : d];
+    same = t->dim[d] == (uint64_t)want->dim[transposed ? 1 - d : d];
   if (same) return GRPO_OK;
   char has[96] = "";
   for (int d = 0, at = 0; d < t->ndim && d < SOURCE_DIMS; d++)
@@ -68,7 +68,7 @@ static Status check_shape(const SourceTensor *t, const Param *p) {
     return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], config.json wants [%d]", t->file,
                 t->name, has, want->dim[0]);
   return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], config.json wants [%d, %d]", t->file,
-              t->name, has, want->dim[turned], want->dim[!turned]);
+              t->name, has, want->dim[transposed], want->dim[!transposed]);
 }
 
 static Status match_one(const Model *m, const SourceTensor *t, const SourceTensor **found) {
@@ -105,7 +105,7 @@ static Status match_all(const Model *m, const WeightSource *s, const char *dir,
 
 static Status make_parameters(Model *m, const SourceTensor *const *found) {
   for (int i = 0; i < m->nparams; i++) {
-    MatType type;
+    QuantType type;
     if (compact_type(m, i, m->storage, found[i]->type, &type)) try(model_make_compact(m, i, type));
   }
   return model_allocate(m);

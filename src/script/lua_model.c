@@ -316,8 +316,8 @@ static int next_parameter(lua_State *L) {
   TensorHandle *h = push_handle(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_setiuservalue(L, -2, 1);
-  Status s = p->t.mat ? value_new(&v, p->t.ndim, p->t.dim) : value_wrap(&v, &p->t);
-  if (s == GRPO_OK && p->t.mat)
+  Status s = p->t.quant ? value_new(&v, p->t.ndim, p->t.dim) : value_wrap(&v, &p->t);
+  if (s == GRPO_OK && p->t.quant)
     s = param_values(script_ctx(L), p, value_tensor(v)->data); /* compact weights: a copy */
   else if (s == GRPO_OK)
     value_on_free(v, model_retain(lm->m), release_model);

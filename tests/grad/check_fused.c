@@ -3,20 +3,20 @@
 #include "kern/quant.h"
 
 /* A frozen weight in a compact form, random in -1 .. 1; lives as long as the leaves. */
-static Tensor *compact(MatType type, int n, int k) {
+static Tensor *compact(QuantType type, int n, int k) {
   const Ctx *cx = &check_tape()->cx;
   Tensor *t = check_constant(LEAF(-1, 1, n, k));
   float *w = check_alloc(t->n * sizeof *w);
-  Matrix *m;
+  QuantWeight *m;
   for (size_t i = 0; i < t->n; i++) w[i] = (float)t->data[i];
-  CHECK(!matrix_new(&m, type, n, k));
-  CHECK(!matrix_put(cx, m, 0, n, w));
-  CHECK(!matrix_done(cx, m));
+  CHECK(!quant_new(&m, type, n, k));
+  CHECK(!quant_put(cx, m, 0, n, w));
+  CHECK(!quant_done(cx, m));
   t->data = NULL;
-  t->mat = m;
+  t->quant = m;
   return t;
 }
-static void release(Tensor *t) { matrix_free((Matrix *)t->mat); }
+static void release(Tensor *t) { quant_free((QuantWeight *)t->quant); }
 
 void check_embedding(void) {
   static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};
@@ -28,7 +28,7 @@ void check_embedding(void) {
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, wpe}), (&(Attr){.p = &scaled}));
   Tensor *wide = LEAF(-1, 1, 5, 70); /* more than one chunk of columns */
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wide, NULL}), (&(Attr){.p = &attr}));
-  Tensor *frozen = compact(MAT_BF16, 5, 3);
+  Tensor *frozen = compact(QUANT_BF16, 5, 3);
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){frozen, wpe}), (&(Attr){.p = &attr}));
   release(frozen);
 }
@@ -48,7 +48,7 @@ void check_linear(void) {
   linear_of(1, 1, 1);
   linear_of(9, 17, 6);
   CHECK_GRADIENTS(OP_linear, ((Tensor *[]){LEAF(-1, 1, 2, 3, 4), LEAF(-1, 1, 2, 4), NULL}), NULL);
-  for (MatType type = MAT_F32; type <= MAT_NF4; type++) {
+  for (QuantType type = QUANT_F32; type <= QUANT_NF4; type++) {
     Tensor *w = compact(type, 21, 70), *x = LEAF(-1, 1, 3, 70), *b = LEAF(-1, 1, 21);
     CHECK_GRADIENTS(OP_linear, ((Tensor *[]){x, w, b}), NULL);
     w->dim[0] = 70, w->dim[1] = 21; /* of a weight that is stored [in, out] */
@@ -229,7 +229,7 @@ void check_loghead(void) {
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, check_constant(head)}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
-  Tensor *frozen = compact(MAT_NF4, 6, 4), *ref = compact(MAT_BF16, 6, 3);
+  Tensor *frozen = compact(QUANT_NF4, 6, 4), *ref = compact(QUANT_BF16, 6, 3);
   attr.ref_head = ref;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
   attr.softcap = (real)0.8, attr.ref_softcap = (real)1.1;

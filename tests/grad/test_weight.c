@@ -12,17 +12,17 @@ static Tape tape;
 enum { N = 50, K = 70, M = 9 };
 
 /* The same weight twice: *w compact, *plain its values. */
-static Matrix *make(MatType type, Tensor **w, Tensor **plain) {
-  Matrix *m = NULL;
+static QuantWeight *make(QuantType type, Tensor **w, Tensor **plain) {
+  QuantWeight *m = NULL;
   CHECK(!tape_tensor(&tape, 2, (const int[]){N, K}, plain));
   for (size_t i = 0; i < N * K; i++) (*plain)->data[i] = (real)(i * 2654435761u % 1000) / 500 - 1;
-  CHECK(!matrix_new(&m, type, N, K));
-  CHECK(!matrix_put(&tape.cx, m, 0, N, (*plain)->data));
-  CHECK(!matrix_done(&tape.cx, m));
-  matrix_get(&tape.cx, m, 0, N, (*plain)->data);
+  CHECK(!quant_new(&m, type, N, K));
+  CHECK(!quant_put(&tape.cx, m, 0, N, (*plain)->data));
+  CHECK(!quant_done(&tape.cx, m));
+  quant_get(&tape.cx, m, 0, N, (*plain)->data);
   CHECK(!tape_tensor(&tape, 2, (const int[]){N, K}, w));
   (*w)->data = NULL;
-  (*w)->mat = m;
+  (*w)->quant = m;
   return m;
 }
 
@@ -59,16 +59,16 @@ TEST(operations_on_compact_weights_have_the_bits_of_their_values) {
   static const int32_t ids[] = {3, 49, 0, 17, 17, 20, 1, 2, 33},
                        rows[] = {0, 1, 2, 3, 4, 5, 6, 8, 8};
   CHECK(!tape_init(&tape, NULL));
-  for (MatType type = MAT_F32; type <= MAT_NF4; type++) {
+  for (QuantType type = QUANT_F32; type <= QUANT_NF4; type++) {
     Tensor *w, *plain;
-    Matrix *m = make(type, &w, &plain);
+    QuantWeight *m = make(type, &w, &plain);
     compare(OP_linear, leaf(M, K), NULL, 1, w, plain, NULL);
     EmbeddingAttr e = {M, ids, ids, 0};
     compare(OP_embedding, leaf(M, K), NULL, 0, w, plain, &(Attr){.p = &e});
     LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1};
     compare(OP_loghead, leaf(M, K), NULL, 1, w, plain, &(Attr){.p = &h});
     tape_reset(&tape);
-    matrix_free(m);
+    quant_free(m);
   }
   tape_free(&tape);
 }
@@ -78,7 +78,7 @@ TEST(a_full_kl_is_the_same_from_a_compact_reference) {
                        rows[] = {0, 1, 2, 3, 4, 5, 6, 8, 8};
   CHECK(!tape_init(&tape, NULL));
   Tensor *w, *plain, *out[2];
-  Matrix *m = make(MAT_NF4, &w, &plain);
+  QuantWeight *m = make(QUANT_NF4, &w, &plain);
   for (int i = 0; i < 2; i++) {
     LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1};
     h.ref_hidden = leaf(M, K)->data;
@@ -88,30 +88,30 @@ TEST(a_full_kl_is_the_same_from_a_compact_reference) {
   }
   CHECK(memcmp(out[0]->data, out[1]->data, out[0]->n * sizeof(real)) == 0);
   tape_free(&tape);
-  matrix_free(m);
+  quant_free(m);
 }
 
 TEST(other_operations_refuse_a_compact_weight) {
   CHECK(!tape_init(&tape, NULL));
   Tensor *w, *plain, *out = NULL;
-  Matrix *m = make(MAT_BF16, &w, &plain);
+  QuantWeight *m = make(QUANT_BF16, &w, &plain);
   CHECK(tape_apply(&tape, OP_add, (Tensor *[]){plain, w}, NULL, &out) == GRPO_EARG);
   CHECK(strstr(err_message(), "load with dtype f32") != NULL);
   CHECK(tape_apply(&tape, OP_linear, (Tensor *[]){w, plain, NULL}, NULL, &out) == GRPO_EARG);
   tape_free(&tape);
-  matrix_free(m);
+  quant_free(m);
 }
 
 /* linear of the same weight: compact, with values in float and packed for the call, packed before. */
 TEST(a_weight_says_that_it_is_multiplied_in_bf16) {
   CHECK(!tape_init(&tape, NULL));
   Tensor *w, *plain, *kept, *out[4], *x[4];
-  Matrix *m = make(MAT_BF16, &w, &plain);
+  QuantWeight *m = make(QUANT_BF16, &w, &plain);
   w->compute = plain->compute = COMPUTE_BF16;
   CHECK(!tape_tensor(&tape, 2, plain->dim, &kept));
   *kept = *plain;
-  kept->packed16 = arena_alloc(&tape.arena, gemm16_packed_size(N, K) * sizeof(uint16_t));
-  gemm16_pack(&tape.cx, N, K, plain->data, false, kept->packed16);
+  kept->packed_bf16 = arena_alloc(&tape.arena, gemm_bf16_packed_size(N, K) * sizeof(uint16_t));
+  gemm_bf16_pack(&tape.cx, N, K, plain->data, false, kept->packed_bf16);
   kept->needs_grad = true;
   Tensor *full = leaf(N, K), *weights[4] = {w, plain, kept, full};
   memcpy(full->data, plain->data, plain->n * sizeof(real));
@@ -133,5 +133,5 @@ TEST(a_weight_says_that_it_is_multiplied_in_bf16) {
   }
   CHECK(worst > 0 && worst < 1e-2 * largest);
   tape_free(&tape);
-  matrix_free(m);
+  quant_free(m);
 }

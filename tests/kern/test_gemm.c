@@ -165,7 +165,7 @@ static void check_few_outputs(const Ctx *cx, Case *c, const float *y, const floa
   gemm_pack(cx, few, k, c->w, false, packed);
   gemm_forward(cx, m, few, k, c->x, k, packed, NULL, y1, few);
   for (int i = 0; i < m; i++) CHECK(same_bits(y1 + i * few, y + i * n, (size_t)few));
-  /* dw [few, k], and the same turned, of which all is added to: [k, few] */
+  /* dw [few, k], and the same transposed, of which all is added to: [k, few] */
   CHECK(!gemm_dw(cx, m, few, k, c->dy, n, c->x, k, false, packed, false));
   CHECK(same_bits(packed, gw, (size_t)(few * k)));
   for (int i = 0; i < m; i++) memcpy(x1 + i * few, c->dy + i * n, sizeof *x1 * (size_t)few);

@@ -12,7 +12,9 @@ typedef struct Case {
   uint16_t *packed;
 } Case;
 
-static uint16_t *pairs(int n, int k) { return calloc(gemm16_packed_size(n, k), sizeof(uint16_t)); }
+static uint16_t *pairs(int n, int k) {
+  return calloc(gemm_bf16_packed_size(n, k), sizeof(uint16_t));
+}
 
 static Case make_case(int m, int n, int k, bool in_out) {
   Case c = {.m = m, .n = n, .k = k, .in_out = in_out};
@@ -30,16 +32,16 @@ static float weight(const Case *c, int j, int p) {
 
 static void forward(const Ctx *cx, float *y, void *arg) {
   Case *c = arg;
-  gemm16_pack(cx, c->n, c->k, c->w, c->in_out, c->packed);
-  CHECK(!gemm16_forward(cx, c->m, c->n, c->k, c->x, c->k, c->packed, c->bias, y, c->n));
+  gemm_bf16_pack(cx, c->n, c->k, c->w, c->in_out, c->packed);
+  CHECK(!gemm_bf16_forward(cx, c->m, c->n, c->k, c->x, c->k, c->packed, c->bias, y, c->n));
 }
 static void dx(const Ctx *cx, float *y, void *arg) {
   Case *c = arg;
-  CHECK(!gemm16_dx(cx, c->m, c->n, c->k, c->dy, c->n, c->packed, y, c->k, false));
+  CHECK(!gemm_bf16_dx(cx, c->m, c->n, c->k, c->dy, c->n, c->packed, y, c->k, false));
 }
 static void dw(const Ctx *cx, float *y, void *arg) {
   Case *c = arg;
-  CHECK(!gemm16_dw(cx, c->m, c->n, c->k, c->dy, c->n, c->x, c->k, c->in_out, y, false));
+  CHECK(!gemm_bf16_dw(cx, c->m, c->n, c->k, c->dy, c->n, c->x, c->k, c->in_out, y, false));
 }
 
 /* ---- values -------------------------------------------------------------------- */
@@ -66,8 +68,8 @@ static void check_values(Case *c) {
   forward(&cx, y, c), dx(&cx, gx, c), dw(&cx, gw, c);
   const double tol = 8e-7;
   CHECK_NEAR(distance(y, want, (size_t)(m * n)), 0, tol * (sqrt(k) + 1) * 6);
-  CHECK(!gemm16_dx(&cx, m, n, k, c->dy, n, c->packed, gx, k, true));
-  CHECK(!gemm16_dw(&cx, m, n, k, c->dy, n, c->x, k, c->in_out, gw, true));
+  CHECK(!gemm_bf16_dx(&cx, m, n, k, c->dy, n, c->packed, gx, k, true));
+  CHECK(!gemm_bf16_dw(&cx, m, n, k, c->dy, n, c->x, k, c->in_out, gw, true));
   for (int i = 0; i < m * k + n * k; i++) wdx[i] *= 2;
   CHECK_NEAR(distance(gx, wdx, (size_t)(m * k)), 0, tol * (sqrt(n) + 1) * 12);
   CHECK_NEAR(distance(gw, wdw, (size_t)(n * k)), 0, tol * (sqrt(m) + 1) * 12);
@@ -95,10 +97,10 @@ TEST(weights_are_packed_in_pairs_of_inner_steps) {
   for (int p = 0; p < NPATHS; p++)
     for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
       Case c = make_case(1, N, K, in_out);
-      Matrix *m = NULL;
+      QuantWeight *m = NULL;
       float *w = floats(N * K);
       uint16_t *want = pairs(N, K);
-      memset(c.packed, 0xff, gemm16_packed_size(N, K) * sizeof(uint16_t));
+      memset(c.packed, 0xff, gemm_bf16_packed_size(N, K) * sizeof(uint16_t));
       c.w[3] = NAN, c.w[4] = INFINITY, c.w[5] = -0.0f, c.w[6] = 3.4e38f, c.w[7] = 1e-40f;
       c.w[8] = 1.00390625f, c.w[9] = 1.01171875f; /* ties */
       for (int i = 0; i < N; i++)
@@ -107,11 +109,11 @@ TEST(weights_are_packed_in_pairs_of_inner_steps) {
           want[((i / 16 * ((K + 1) / 2) + q / 2) * 16 + i % 16) * 2 + q % 2] =
               f32_to_bf16(w[i * K + q]);
         }
-      gemm16_pack(&cx, N, K, c.w, in_out, c.packed);
-      CHECK(memcmp(c.packed, want, gemm16_packed_size(N, K) * sizeof(uint16_t)) == 0);
-      CHECK(!matrix_new(&m, MAT_BF16, N, K) && !matrix_put(&cx, m, 0, N, w));
-      CHECK(memcmp(m->data, want, gemm16_packed_size(N, K) * sizeof(uint16_t)) == 0);
-      free(w), free(want), matrix_free(m), free_case(&c);
+      gemm_bf16_pack(&cx, N, K, c.w, in_out, c.packed);
+      CHECK(memcmp(c.packed, want, gemm_bf16_packed_size(N, K) * sizeof(uint16_t)) == 0);
+      CHECK(!quant_new(&m, QUANT_BF16, N, K) && !quant_put(&cx, m, 0, N, w));
+      CHECK(memcmp(m->data, want, gemm_bf16_packed_size(N, K) * sizeof(uint16_t)) == 0);
+      free(w), free(want), quant_free(m), free_case(&c);
     }
   kern_select(NULL);
 }
@@ -160,9 +162,9 @@ TEST(product_rows_do_not_depend_on_the_number_of_rows) {
       forward(&cx, y, &c), dx(&cx, g, &c);
       for (int i = 0; i < NCOUNTS + 20; i++) {
         const int m = i < NCOUNTS ? row_counts[i] : 2 + i, at = (MAX_ROWS - m) / 3;
-        CHECK(!gemm16_forward(&cx, m, n, k, c.x + at * k, k, c.packed, c.bias, y1, n));
+        CHECK(!gemm_bf16_forward(&cx, m, n, k, c.x + at * k, k, c.packed, c.bias, y1, n));
         CHECK(same_bits(y1, y + at * n, (size_t)(m * n)));
-        CHECK(!gemm16_dx(&cx, m, n, k, c.dy + at * n, n, c.packed, g1, k, false));
+        CHECK(!gemm_bf16_dx(&cx, m, n, k, c.dy + at * n, n, c.packed, g1, k, false));
         CHECK(same_bits(g1, g + at * k, (size_t)(m * k)));
       }
       free(y), free(y1), free(g), free(g1), free_case(&c);
@@ -191,25 +193,25 @@ TEST(compact_weights_have_the_bits_of_packed_ones) {
                                  {9, 33, 448},  {1, 97, 640},   {4, 96, 2048}, {6, 40, 77}};
   for (int p = 0; p < NPATHS; p++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-      for (int t = 0; t < MAT_TYPES && use_path(p); t++) {
+      for (int t = 0; t < QUANT_TYPES && use_path(p); t++) {
         const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
         Ctx cx = {.arena = &arena, .compute = COMPUTE_BF16};
         Case c = make_case(m, n, k, false);
-        Matrix *mat = NULL;
+        QuantWeight *quant = NULL;
         float *y = floats((size_t)(m * n)), *want = floats((size_t)(m * n));
         float *g = randoms((size_t)(m * k)), *want_g = copy_of(g, (size_t)(m * k));
-        CHECK(!matrix_new(&mat, (MatType)t, n, k) && !matrix_put(&cx, mat, 0, n, c.w));
-        CHECK(!matrix_done(&cx, mat));
-        matrix_get(&cx, mat, 0, n, c.w);
+        CHECK(!quant_new(&quant, (QuantType)t, n, k) && !quant_put(&cx, quant, 0, n, c.w));
+        CHECK(!quant_done(&cx, quant));
+        quant_get(&cx, quant, 0, n, c.w);
         forward(&cx, want, &c);
-        CHECK(!matrix_forward(&cx, m, mat, c.x, k, c.bias, y, n));
+        CHECK(!quant_forward(&cx, m, quant, c.x, k, c.bias, y, n));
         CHECK(same_bits(y, want, (size_t)(m * n)));
         for (int add = 1; add >= 0; add--) {
-          CHECK(!gemm16_dx(&cx, m, n, k, c.dy, n, c.packed, want_g, k, add));
-          CHECK(!matrix_dx(&cx, m, mat, c.dy, n, g, k, add));
+          CHECK(!gemm_bf16_dx(&cx, m, n, k, c.dy, n, c.packed, want_g, k, add));
+          CHECK(!quant_dx(&cx, m, quant, c.dy, n, g, k, add));
           CHECK(same_bits(g, want_g, (size_t)(m * k)));
         }
-        free(y), free(want), free(g), free(want_g), matrix_free(mat), free_case(&c);
+        free(y), free(want), free(g), free(want_g), quant_free(quant), free_case(&c);
       }
   kern_select(NULL);
 }
@@ -217,22 +219,22 @@ TEST(compact_weights_have_the_bits_of_packed_ones) {
 TEST(any_number_of_rows_has_the_bits_of_many) {
   enum { MOST = 40, N = 150, K = 1089 };
   for (int p = 0; p < NPATHS; p++)
-    for (int t = 0; t < MAT_TYPES && use_path(p); t++) {
+    for (int t = 0; t < QUANT_TYPES && use_path(p); t++) {
       Ctx cx = {.arena = &arena, .compute = COMPUTE_BF16};
-      const int k = t == MAT_NF4 ? K - 1 : K; /* whole blocks: the way of few rows */
+      const int k = t == QUANT_NF4 ? K - 1 : K; /* whole blocks: the way of few rows */
       Case c = make_case(MOST, N, k, false);
-      Matrix *mat = NULL;
+      QuantWeight *quant = NULL;
       float *y = floats(MOST * N), *want = floats(MOST * N);
-      CHECK(!matrix_new(&mat, (MatType)t, N, k) && !matrix_put(&cx, mat, 0, N, c.w));
-      CHECK(!matrix_done(&cx, mat));
-      CHECK(!matrix_forward(&cx, MOST, mat, c.x, k, c.bias, want, N));
+      CHECK(!quant_new(&quant, (QuantType)t, N, k) && !quant_put(&cx, quant, 0, N, c.w));
+      CHECK(!quant_done(&cx, quant));
+      CHECK(!quant_forward(&cx, MOST, quant, c.x, k, c.bias, want, N));
       for (int m = 1; m < MOST; m += m < 17 ? 1 : 7) {
         memset(y, 0, MOST * N * sizeof *y);
-        CHECK(!matrix_forward(&cx, m, mat, c.x, k, c.bias, y, N));
+        CHECK(!quant_forward(&cx, m, quant, c.x, k, c.bias, y, N));
         CHECK(same_bits(y, want, (size_t)(m * N)));
         for (int i = m * N; i < MOST * N; i++) CHECK(y[i] == 0);
       }
-      free(y), free(want), matrix_free(mat), free_case(&c);
+      free(y), free(want), quant_free(quant), free_case(&c);
     }
   kern_select(NULL);
 }
@@ -247,16 +249,16 @@ TEST(strides_leave_other_columns_alone) {
     for (int i = 0; i < M; i++) memcpy(wide + i * 50 + 7, c.x + i * K, K * sizeof(float));
     for (int i = 0; i < M * 37; i++) out[i] = 9;
     forward(&cx, y, &c), dx(&cx, g, &c), dw(&cx, gw, &c);
-    CHECK(!gemm16_forward(&cx, M, N, K, wide + 7, 50, c.packed, c.bias, out + 5, 37));
+    CHECK(!gemm_bf16_forward(&cx, M, N, K, wide + 7, 50, c.packed, c.bias, out + 5, 37));
     for (int i = 0; i < M; i++) {
       CHECK(same_bits(out + i * 37 + 5, y + i * N, N));
       CHECK(out[i * 37 + 4] == 9 && out[i * 37 + 25] == 9);
     }
-    CHECK(!gemm16_dw(&cx, M, N, K, c.dy, N, wide + 7, 50, false, gw1, false));
+    CHECK(!gemm_bf16_dw(&cx, M, N, K, c.dy, N, wide + 7, 50, false, gw1, false));
     CHECK(same_bits(gw, gw1, N * K));
     for (int i = 0; i < M; i++) memcpy(wide + i * 50 + 7, c.dy + i * N, N * sizeof(float));
     for (int i = 0; i < M * 37; i++) out[i] = 9;
-    CHECK(!gemm16_dx(&cx, M, N, K, wide + 7, 50, c.packed, out + 5, 37, false));
+    CHECK(!gemm_bf16_dx(&cx, M, N, K, wide + 7, 50, c.packed, out + 5, 37, false));
     for (int i = 0; i < M; i++) {
       CHECK(same_bits(out + i * 37 + 5, g + i * K, K));
       CHECK(out[i * 37 + 4] == 9 && out[i * 37 + 36] == 9);
@@ -316,12 +318,13 @@ TEST(a_product_without_memory_says_so) {
     Ctx cx = {.arena = &none};
     Case c = make_case(40, 50, 60, false);
     float *y = floats(50 * 60);
-    gemm16_pack(&cx, c.n, c.k, c.w, false, c.packed);
+    gemm_bf16_pack(&cx, c.n, c.k, c.w, false, c.packed);
     for (int what = 0; what < 3; what++) {
       mem_fail_after(1);
-      const Status s = what == 0   ? gemm16_forward(&cx, 40, 50, 60, c.x, 60, c.packed, NULL, y, 50)
-                       : what == 1 ? gemm16_dx(&cx, 40, 50, 60, c.dy, 50, c.packed, y, 60, false)
-                                   : gemm16_dw(&cx, 40, 50, 60, c.dy, 50, c.x, 60, false, y, false);
+      const Status s =
+          what == 0   ? gemm_bf16_forward(&cx, 40, 50, 60, c.x, 60, c.packed, NULL, y, 50)
+          : what == 1 ? gemm_bf16_dx(&cx, 40, 50, 60, c.dy, 50, c.packed, y, 60, false)
+                      : gemm_bf16_dw(&cx, 40, 50, 60, c.dy, 50, c.x, 60, false, y, false);
       mem_fail_after(0);
       CHECK(s == GRPO_ENOMEM);
       arena_free(&none);
@@ -337,10 +340,10 @@ TEST(no_rows_give_a_zero_gradient) {
     Ctx cx = {.arena = &arena};
     Case c = make_case(4, 5, 6, false);
     float *gw = randoms(30);
-    CHECK(!gemm16_dw(&cx, 0, 5, 6, c.dy, 5, c.x, 6, false, gw, false));
+    CHECK(!gemm_bf16_dw(&cx, 0, 5, 6, c.dy, 5, c.x, 6, false, gw, false));
     for (int i = 0; i < 30; i++) CHECK(gw[i] == 0);
-    CHECK(!gemm16_forward(&cx, 0, 5, 6, c.x, 6, c.packed, NULL, gw, 5));
-    CHECK(!gemm16_dx(&cx, 0, 5, 6, c.dy, 5, c.packed, gw, 6, false));
+    CHECK(!gemm_bf16_forward(&cx, 0, 5, 6, c.x, 6, c.packed, NULL, gw, 5));
+    CHECK(!gemm_bf16_dx(&cx, 0, 5, 6, c.dy, 5, c.packed, gw, 6, false));
     free(gw), free_case(&c);
   }
   kern_select(NULL);

@@ -50,46 +50,46 @@ static void check_weight(const Ctx *cx, const Case *c, bool in_out) {
   const int m = c->m, n = c->n, k = c->k;
   const LowRank up = {c->rank, c->low, c->up}, down = {c->rank, c->d, c->down};
   float *packed = floats(gemm_packed_size(n, k));
-  uint16_t *packed16 = calloc(gemm16_packed_size(n, k), sizeof *packed16);
+  uint16_t *packed_bf16 = calloc(gemm_bf16_packed_size(n, k), sizeof *packed_bf16);
   gemm_pack(cx, n, k, c->w, in_out, packed);
-  gemm16_pack(cx, n, k, c->w, in_out, packed16);
+  gemm_bf16_pack(cx, n, k, c->w, in_out, packed_bf16);
   float *y[4], *dx[4];
   for (int i = 0; i < 4; i++) y[i] = floats((size_t)(m * n)), dx[i] = randoms((size_t)(m * k));
   gemm_forward(cx, m, n, k, c->x, k, packed, c->bias, y[0], n);
   gemm_forward_low(cx, m, n, k, c->x, k, packed, c->bias, &up, y[1], n);
   CHECK(same(cx, c, &up, n, y[0], y[1]));
-  CHECK(!gemm16_forward(cx, m, n, k, c->x, k, packed16, NULL, y[2], n));
-  CHECK(!gemm16_forward_low(cx, m, n, k, c->x, k, packed16, NULL, &up, y[3], n));
+  CHECK(!gemm_bf16_forward(cx, m, n, k, c->x, k, packed_bf16, NULL, y[2], n));
+  CHECK(!gemm_bf16_forward_low(cx, m, n, k, c->x, k, packed_bf16, NULL, &up, y[3], n));
   CHECK(same(cx, c, &up, n, y[2], y[3]));
   memcpy(dx[1], dx[0], sizeof(float) * (size_t)(m * k));
   CHECK(!gemm_dx(cx, m, n, k, c->dy, n, c->w, in_out, dx[0], k, true));
   CHECK(!gemm_dx_low(cx, m, n, k, c->dy, n, c->w, in_out, &down, dx[1], k, true));
   CHECK(same(cx, c, &down, k, dx[0], dx[1]));
-  CHECK(!gemm16_dx(cx, m, n, k, c->dy, n, packed16, dx[2], k, false));
-  CHECK(!gemm16_dx_low(cx, m, n, k, c->dy, n, packed16, &down, dx[3], k, false));
+  CHECK(!gemm_bf16_dx(cx, m, n, k, c->dy, n, packed_bf16, dx[2], k, false));
+  CHECK(!gemm_bf16_dx_low(cx, m, n, k, c->dy, n, packed_bf16, &down, dx[3], k, false));
   CHECK(same(cx, c, &down, k, dx[2], dx[3]));
-  free(packed), free(packed16);
+  free(packed), free(packed_bf16);
 }
 
-static void check_matrix(const Ctx *cx, const Case *c, MatType type) {
+static void check_matrix(const Ctx *cx, const Case *c, QuantType type) {
   const int m = c->m, n = c->n, k = c->k;
   const LowRank up = {c->rank, c->low, c->up}, down = {c->rank, c->d, c->down};
-  Matrix *w = NULL;
-  CHECK(!matrix_new(&w, type, n, k));
-  CHECK(!matrix_put(cx, w, 0, n, c->w));
-  CHECK(!matrix_done(cx, w));
+  QuantWeight *w = NULL;
+  CHECK(!quant_new(&w, type, n, k));
+  CHECK(!quant_put(cx, w, 0, n, c->w));
+  CHECK(!quant_done(cx, w));
   for (Compute compute = COMPUTE_F32; compute <= COMPUTE_BF16; compute++) {
     const Ctx in = {cx->pool, cx->arena, compute};
     float *y[2], *dx[2];
     for (int i = 0; i < 2; i++) y[i] = floats((size_t)(m * n)), dx[i] = floats((size_t)(m * k));
-    CHECK(!matrix_forward(&in, m, w, c->x, k, c->bias, y[0], n));
-    CHECK(!matrix_forward_low(&in, m, w, c->x, k, c->bias, &up, y[1], n));
+    CHECK(!quant_forward(&in, m, w, c->x, k, c->bias, y[0], n));
+    CHECK(!quant_forward_low(&in, m, w, c->x, k, c->bias, &up, y[1], n));
     CHECK(same(cx, c, &up, n, y[0], y[1]));
-    CHECK(!matrix_dx(&in, m, w, c->dy, n, dx[0], k, false));
-    CHECK(!matrix_dx_low(&in, m, w, c->dy, n, &down, dx[1], k, false));
+    CHECK(!quant_dx(&in, m, w, c->dy, n, dx[0], k, false));
+    CHECK(!quant_dx_low(&in, m, w, c->dy, n, &down, dx[1], k, false));
     CHECK(same(cx, c, &down, k, dx[0], dx[1]));
   }
-  matrix_free(w);
+  quant_free(w);
 }
 
 TEST(a_low_rank_within_a_product_has_the_bits_of_one_afterwards) {
@@ -103,7 +103,7 @@ TEST(a_low_rank_within_a_product_has_the_bits_of_one_afterwards) {
       Case c = make_case(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
       check_weight(&cx, &c, false);
       check_weight(&cx, &c, true);
-      for (MatType type = MAT_F32; type <= MAT_NF4; type++) check_matrix(&cx, &c, type);
+      for (QuantType type = QUANT_F32; type <= QUANT_NF4; type++) check_matrix(&cx, &c, type);
       free_case(&c);
     }
   kern_select(NULL);

@@ -60,12 +60,12 @@ TEST(the_codes_are_quantiles_of_the_normal_distribution) {
 
 /* ---- a small case by hand --------------------------------------------------------------- */
 
-static Matrix *filled(int n, int k, const float *w) {
+static QuantWeight *filled(int n, int k, const float *w) {
   Ctx cx = {.arena = &arena};
-  Matrix *m = NULL;
-  CHECK(!matrix_new(&m, MAT_NF4, n, k));
-  CHECK(!matrix_put(&cx, m, 0, n, w));
-  CHECK(!matrix_done(&cx, m));
+  QuantWeight *m = NULL;
+  CHECK(!quant_new(&m, QUANT_NF4, n, k));
+  CHECK(!quant_put(&cx, m, 0, n, w));
+  CHECK(!quant_done(&cx, m));
   return m;
 }
 
@@ -77,25 +77,25 @@ TEST(a_block_is_codes_times_its_largest_value) {
   uint8_t packed[64];
   for (int i = 0; i < 128; i++) w[i] = nf4_code[i % 16] * (i < 64 ? 4 : 2);
   w[3] = (nf4_code[4] + nf4_code[5]) / 2 * 4; /* a tie goes down */
-  Matrix *m = filled(2, 64, w);
+  QuantWeight *m = filled(2, 64, w);
   CHECK(m->offset == 3 && m->scale[0] == 1 && m->absmax[0] == 255 && m->absmax[1] == 0);
-  matrix_nf4_export(m, packed);
+  quant_nf4_export(m, packed);
   CHECK(packed[0] == 0x01 && packed[1] == 0x24 && packed[2] == 0x45 && packed[63] == 0xef);
-  matrix_get(&cx, m, 0, 2, got);
+  quant_get(&cx, m, 0, 2, got);
   for (int i = 0; i < 128; i++) {
     const int code = i == 3 ? 4 : i % 16;
     CHECK(got[i] == nf4_code[code] * (i < 64 ? 4 : -0.992968738f + 3));
   }
-  matrix_free(m);
+  quant_free(m);
 }
 
 TEST(a_weight_of_zeros_stays_zeros) {
   Ctx cx = {.arena = &arena};
   float w[70] = {0}, got[70];
-  Matrix *m = filled(2, 35, w);
-  matrix_get(&cx, m, 0, 2, got);
+  QuantWeight *m = filled(2, 35, w);
+  quant_get(&cx, m, 0, 2, got);
   for (int i = 0; i < 70; i++) CHECK(got[i] == 0);
-  matrix_free(m);
+  quant_free(m);
 }
 
 TEST(the_layout_goes_out_and_comes_back) {
@@ -106,16 +106,16 @@ TEST(the_layout_goes_out_and_comes_back) {
     const size_t all = (size_t)(n * k), bytes = (all + 1) / 2;
     float *w = randoms(all), *a = floats(all), *b = floats(all);
     uint8_t *packed = malloc(bytes), *again = malloc(bytes);
-    Matrix *m = filled(n, k, w), *copy = NULL;
-    matrix_nf4_export(m, packed);
-    CHECK(!matrix_new(&copy, MAT_NF4, n, k));
-    matrix_nf4_import(copy, packed, m->absmax, m->scale, m->offset);
-    matrix_nf4_export(copy, again);
+    QuantWeight *m = filled(n, k, w), *copy = NULL;
+    quant_nf4_export(m, packed);
+    CHECK(!quant_new(&copy, QUANT_NF4, n, k));
+    quant_nf4_import(copy, packed, m->absmax, m->scale, m->offset);
+    quant_nf4_export(copy, again);
     CHECK(memcmp(packed, again, bytes) == 0);
     CHECK(all % 2 == 0 || (packed[bytes - 1] & 15) == 7); /* beside the last: a zero */
-    matrix_get(&cx, m, 0, n, a), matrix_get(&cx, copy, 0, n, b);
+    quant_get(&cx, m, 0, n, a), quant_get(&cx, copy, 0, n, b);
     CHECK(same_bits(a, b, all));
-    free(w), free(a), free(b), free(packed), free(again), matrix_free(m), matrix_free(copy);
+    free(w), free(a), free(b), free(packed), free(again), quant_free(m), quant_free(copy);
   }
 }
 
@@ -187,26 +187,26 @@ TEST(the_tables_are_those_of_bitsandbytes) {
 static void check_case(const Oracle *o, const char *name) {
   Ctx cx = {.arena = &arena};
   const int n = dim(o, name, 0), k = dim(o, name, 1);
-  const size_t all = (size_t)(n * k), blocks = matrix_nf4_blocks(n, k);
+  const size_t all = (size_t)(n * k), blocks = quant_nf4_blocks(n, k);
   const uint8_t *packed = bytes_of(o, name, "packed", NULL);
   const uint8_t *absmax = bytes_of(o, name, "absmax_q", NULL);
   float *w = floats_of(o, name, "input"), *want = floats_of(o, name, "dequantised");
   float *scale = floats_of(o, name, "absmax_absmax");
   float *offset = floats_of(o, name, "absmax_offset"), *got = floats(all);
   uint8_t *codes = malloc((all + 1) / 2);
-  Matrix *m = filled(n, k, w), *theirs = NULL;
-  matrix_nf4_export(m, codes);
+  QuantWeight *m = filled(n, k, w), *theirs = NULL;
+  quant_nf4_export(m, codes);
   CHECK(memcmp(codes, packed, (all + 1) / 2) == 0);
   CHECK_NEAR(m->offset, *offset, fabs((double)*offset) * 1.2e-7);
   for (size_t i = 0; i < blocks; i++)
     CHECK(abs(m->absmax[i] - absmax[i]) <= (m->offset == *offset ? 0 : 1));
   for (size_t i = 0; i < (blocks + NF4_NEST - 1) / NF4_NEST; i++)
     CHECK_NEAR(m->scale[i], scale[i], fabs((double)*offset) * 1.2e-7);
-  CHECK(!matrix_new(&theirs, MAT_NF4, n, k));
-  matrix_nf4_import(theirs, packed, absmax, scale, *offset);
-  matrix_get(&cx, theirs, 0, n, got);
+  CHECK(!quant_new(&theirs, QUANT_NF4, n, k));
+  quant_nf4_import(theirs, packed, absmax, scale, *offset);
+  quant_get(&cx, theirs, 0, n, got);
   for (size_t i = 0; i < all; i++) CHECK(rounded(type_of(o, name), got[i]) == want[i]);
-  matrix_free(m), matrix_free(theirs);
+  quant_free(m), quant_free(theirs);
   free(w), free(want), free(scale), free(offset), free(got), free(codes);
 }
 

@@ -5,52 +5,52 @@
 #include "kern/dispatch.h"
 #include "kern/quant.h"
 
-static const MatType types[] = {MAT_F32, MAT_BF16, MAT_F16, MAT_INT8, MAT_NF4};
+static const QuantType types[] = {QUANT_F32, QUANT_BF16, QUANT_F16, QUANT_INT8, QUANT_NF4};
 enum { NTYPES = 5 };
 
-static Matrix *filled(MatType type, int n, int k, const float *w) {
+static QuantWeight *filled(QuantType type, int n, int k, const float *w) {
   Ctx cx = {.arena = &arena};
-  Matrix *m = NULL;
-  CHECK(!matrix_new(&m, type, n, k));
+  QuantWeight *m = NULL;
+  CHECK(!quant_new(&m, type, n, k));
   for (int i = 0; i < n; i += 64) /* as a checkpoint is read */
-    CHECK(!matrix_put(&cx, m, i, n - i < 64 ? n - i : 64, w + (size_t)i * (size_t)k));
-  CHECK(!matrix_done(&cx, m));
+    CHECK(!quant_put(&cx, m, i, n - i < 64 ? n - i : 64, w + (size_t)i * (size_t)k));
+  CHECK(!quant_done(&cx, m));
   return m;
 }
 
-static float *values_of(const Matrix *m) {
+static float *values_of(const QuantWeight *m) {
   Ctx cx = {.arena = &arena};
   float *w = floats((size_t)m->n * (size_t)m->k);
-  matrix_get(&cx, m, 0, m->n, w);
+  quant_get(&cx, m, 0, m->n, w);
   return w;
 }
 
 typedef struct Case {
   int m, n, k;
   float *x, *bias, *dy, *w;
-  Matrix *mat;
+  QuantWeight *quant;
 } Case;
 
-static Case make_case(MatType type, int m, int n, int k) {
+static Case make_case(QuantType type, int m, int n, int k) {
   Case c = {.m = m, .n = n, .k = k};
   c.x = randoms((size_t)(m * k)), c.bias = randoms((size_t)n), c.dy = randoms((size_t)(m * n));
   float *w = randoms((size_t)(n * k));
-  c.mat = filled(type, n, k, w);
-  c.w = values_of(c.mat);
+  c.quant = filled(type, n, k, w);
+  c.w = values_of(c.quant);
   free(w);
   return c;
 }
 static void free_case(Case *c) {
-  free(c->x), free(c->bias), free(c->dy), free(c->w), matrix_free(c->mat);
+  free(c->x), free(c->bias), free(c->dy), free(c->w), quant_free(c->quant);
 }
 
 static void forward(const Ctx *cx, float *y, void *arg) {
   Case *c = arg;
-  CHECK(!matrix_forward(cx, c->m, c->mat, c->x, c->k, c->bias, y, c->n));
+  CHECK(!quant_forward(cx, c->m, c->quant, c->x, c->k, c->bias, y, c->n));
 }
 static void dx(const Ctx *cx, float *y, void *arg) {
   Case *c = arg;
-  CHECK(!matrix_dx(cx, c->m, c->mat, c->dy, c->n, y, c->k, false));
+  CHECK(!quant_dx(cx, c->m, c->quant, c->dy, c->n, y, c->k, false));
 }
 
 /* ---- values -------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ TEST(values_are_kept_as_the_type_keeps_them) {
   memset(w + K, 0, K * sizeof *w);
   for (int p = 0; p < NPATHS; p++)
     for (int t = 0; t < 4 && use_path(p); t++) {
-      Matrix *m = filled(types[t], N, K, w);
+      QuantWeight *m = filled(types[t], N, K, w);
       float *got = values_of(m), *want = floats(N * K);
       for (int i = 0; i < N; i++) {
         float most = 0;
@@ -77,7 +77,7 @@ TEST(values_are_kept_as_the_type_keeps_them) {
         }
       }
       CHECK(same_bits(got, want, N * K));
-      free(got), free(want), matrix_free(m);
+      free(got), free(want), quant_free(m);
     }
   kern_select(NULL);
   free(w);
@@ -90,14 +90,14 @@ TEST(every_path_reads_the_same_values) {
       const int n = sizes[s][0], k = sizes[s][1];
       float *w = randoms((size_t)(n * k));
       kern_select("generic");
-      Matrix *m = filled(types[t], n, k, w);
+      QuantWeight *m = filled(types[t], n, k, w);
       float *want = values_of(m);
       for (int p = 1; p < NPATHS && use_path(p); p++) {
         float *got = values_of(m);
         CHECK(same_bits(got, want, (size_t)(n * k)));
         free(got);
       }
-      free(w), free(want), matrix_free(m);
+      free(w), free(want), quant_free(m);
     }
   kern_select(NULL);
 }
@@ -108,22 +108,22 @@ TEST(nf4_scales_that_are_not_quantised_are_used_as_they_are) {
   for (int k = 96; k <= MOST; k += 32)
     for (int p = 0; p < NPATHS && use_path(p); p++) {
       Ctx cx = {.arena = &arena};
-      Matrix *m = NULL;
+      QuantWeight *m = NULL;
       uint8_t packed[N * MOST / 2];
       float *absmax = randoms(N * MOST / NF4_BLOCK), *x = randoms((size_t)k), y[N];
       for (int i = 0; i < N * k / 2; i++) packed[i] = (uint8_t)(i * 37 >> 2);
-      CHECK(!matrix_new(&m, MAT_NF4, N, k));
-      matrix_nf4_import_plain(m, packed, absmax);
+      CHECK(!quant_new(&m, QUANT_NF4, N, k));
+      quant_nf4_import_plain(m, packed, absmax);
       float *w = values_of(m);
       for (int e = 0; e < N * k; e++)
         CHECK(w[e] == nf4_code[packed[e / 2] >> (e % 2 ? 0 : 4) & 15] * absmax[e / NF4_BLOCK]);
-      CHECK(!matrix_forward(&cx, 1, m, x, k, NULL, y, N));
+      CHECK(!quant_forward(&cx, 1, m, x, k, NULL, y, N));
       for (int i = 0; i < N; i++) {
         double sum = 0;
         for (int j = 0; j < k; j++) sum += (double)x[j] * (double)w[i * k + j];
         CHECK(fabs(sum - (double)y[i]) < 1e-4);
       }
-      free(absmax), free(x), free(w), matrix_free(m);
+      free(absmax), free(x), free(w), quant_free(m);
     }
   kern_select(NULL);
 }
@@ -134,13 +134,13 @@ TEST(rows_are_read_from_anywhere) {
   Ctx cx = {.arena = &arena};
   float *w = randoms(N * K), *got = floats(N * K);
   for (int t = 0; t < NTYPES; t++) {
-    Matrix *m = filled(types[t], N, K, w);
+    QuantWeight *m = filled(types[t], N, K, w);
     float *all = values_of(m);
-    matrix_get(&cx, m, 13, 40, got);
+    quant_get(&cx, m, 13, 40, got);
     CHECK(same_bits(got, all + 13 * K, 40 * K));
-    matrix_gather(&cx, m, 6, ids, got);
+    quant_gather(&cx, m, 6, ids, got);
     for (int i = 0; i < 6; i++) CHECK(same_bits(got + i * K, all + ids[i] * K, K));
-    free(all), matrix_free(m);
+    free(all), quant_free(m);
   }
   free(w), free(got);
 }
@@ -151,16 +151,16 @@ TEST(a_matrix_filled_at_once_or_in_parts_is_the_same) {
   Ctx cx = {.arena = &arena};
   CHECK(!pool_new(&cx.pool, 3));
   for (int t = 0; t < NTYPES; t++) {
-    Matrix *m = filled(types[t], N, K, w), *once = NULL;
-    CHECK(!matrix_new(&once, types[t], N, K));
-    CHECK(!matrix_put(&cx, once, 0, N, w));
-    CHECK(!matrix_done(&cx, once));
+    QuantWeight *m = filled(types[t], N, K, w), *once = NULL;
+    CHECK(!quant_new(&once, types[t], N, K));
+    CHECK(!quant_put(&cx, once, 0, N, w));
+    CHECK(!quant_done(&cx, once));
     float *a = values_of(m), *b = values_of(once);
     CHECK(same_bits(a, b, N * K));
-    CHECK(matrix_put(&cx, once, 1, 64, w) == GRPO_EARG);
-    CHECK(matrix_put(&cx, once, 0, 63, w) == GRPO_EARG);
-    CHECK(matrix_put(&cx, once, 192, 64, w) == GRPO_EARG);
-    free(a), free(b), matrix_free(m), matrix_free(once);
+    CHECK(quant_put(&cx, once, 1, 64, w) == GRPO_EARG);
+    CHECK(quant_put(&cx, once, 0, 63, w) == GRPO_EARG);
+    CHECK(quant_put(&cx, once, 192, 64, w) == GRPO_EARG);
+    free(a), free(b), quant_free(m), quant_free(once);
   }
   pool_free(cx.pool);
   free(w);
@@ -170,12 +170,12 @@ TEST(a_matrix_takes_the_bytes_that_it_says) {
   static const double bits[] = {32, 16, 16, 8, 4.13};
   float *w = randoms(256 * 1024);
   for (int t = 0; t < NTYPES; t++) {
-    const size_t before = mem_live_bytes(), says = matrix_bytes(types[t], 256, 1024);
-    Matrix *m = filled(types[t], 256, 1024, w);
+    const size_t before = mem_live_bytes(), says = quant_bytes(types[t], 256, 1024);
+    QuantWeight *m = filled(types[t], 256, 1024, w);
     const size_t takes = mem_live_bytes() - before;
     CHECK_NEAR((double)takes, (double)says, 4096);
     CHECK_NEAR((double)says * 8 / 256 / 1024, bits[t], bits[t] * 0.01);
-    matrix_free(m);
+    quant_free(m);
     CHECK(mem_live_bytes() == before);
   }
   free(w);
@@ -184,9 +184,9 @@ TEST(a_matrix_takes_the_bytes_that_it_says) {
 TEST(a_matrix_without_memory_is_refused) {
   for (uint64_t i = 1; i <= 5; i++) {
     const size_t before = mem_live_bytes();
-    Matrix *m = NULL;
+    QuantWeight *m = NULL;
     mem_fail_after(i);
-    CHECK(matrix_new(&m, MAT_NF4, 64, 64) == GRPO_ENOMEM);
+    CHECK(quant_new(&m, QUANT_NF4, 64, 64) == GRPO_ENOMEM);
     mem_fail_after(0);
     CHECK(mem_live_bytes() == before);
   }
@@ -213,7 +213,7 @@ TEST(products_have_the_bits_of_the_same_values_in_float) {
         CHECK(same_bits(y, want, (size_t)(m * n)));
         for (int add = 1; add >= 0; add--) {
           CHECK(!gemm_dx(&cx, m, n, k, c.dy, n, c.w, false, want_g, k, add));
-          CHECK(!matrix_dx(&cx, m, c.mat, c.dy, n, g, k, add));
+          CHECK(!quant_dx(&cx, m, c.quant, c.dy, n, g, k, add));
           CHECK(same_bits(g, want_g, (size_t)(m * k)));
         }
         free(packed), free(y), free(want), free(g), free(want_g), free_case(&c);
@@ -231,25 +231,25 @@ TEST(float_panels_of_one_path_serve_every_other) {
         const int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
         const size_t nk = (size_t)n * (size_t)k, room = gemm_packed_size(n, k);
         Ctx cx = {.arena = &arena};
-        Matrix *mat = NULL;
-        Case c = make_case(MAT_F32, m, n, k);
+        QuantWeight *quant = NULL;
+        Case c = make_case(QUANT_F32, m, n, k);
         float *w = floats(room), *packed = floats(room);
         memcpy(w, c.w, nk * sizeof *w);
-        CHECK(!matrix_settle(&cx, &mat, n, k, w));
+        CHECK(!quant_pack_in_place(&cx, &quant, n, k, w));
         gemm_pack(&cx, n, k, c.w, false, packed);
-        CHECK(same_bits(w, packed, room) && same_bits(c.mat->data, packed, room));
+        CHECK(same_bits(w, packed, room) && same_bits(c.quant->data, packed, room));
         float *y = floats((size_t)(m * n)), *want = floats((size_t)(m * n));
         float *g = randoms((size_t)(m * k)), *want_g = copy_of(g, (size_t)(m * k));
         if (use_path(to)) {
           gemm_pack(&cx, n, k, c.w, false, packed);
           gemm_forward(&cx, m, n, k, c.x, k, packed, c.bias, want, n);
-          CHECK(!matrix_forward(&cx, m, mat, c.x, k, c.bias, y, n));
+          CHECK(!quant_forward(&cx, m, quant, c.x, k, c.bias, y, n));
           CHECK(same_bits(y, want, (size_t)(m * n)));
           CHECK(!gemm_dx(&cx, m, n, k, c.dy, n, c.w, false, want_g, k, true));
-          CHECK(!matrix_dx(&cx, m, mat, c.dy, n, g, k, true));
+          CHECK(!quant_dx(&cx, m, quant, c.dy, n, g, k, true));
           CHECK(same_bits(g, want_g, (size_t)(m * k)));
         }
-        CHECK(!matrix_unsettle(&cx, mat));
+        CHECK(!quant_unpack_in_place(&cx, quant));
         CHECK(same_bits(w, c.w, nk));
         free(y), free(want), free(g), free(want_g), free(w), free(packed), free_case(&c);
       }
@@ -268,7 +268,7 @@ TEST(any_number_of_rows_has_the_bits_of_float) {
       gemm_forward(&cx, MOST, N, K, c.x, K, packed, NULL, want, N);
       for (int m = 1; m <= MOST; m += m < 17 ? 1 : 13) {
         memset(y, 0, MOST * N * sizeof *y);
-        CHECK(!matrix_forward(&cx, m, c.mat, c.x, K, NULL, y, N));
+        CHECK(!quant_forward(&cx, m, c.quant, c.x, K, NULL, y, N));
         CHECK(same_bits(y, want, (size_t)(m * N)));
         for (int i = m * N; i < MOST * N; i++) CHECK(y[i] == 0);
       }
@@ -278,12 +278,12 @@ TEST(any_number_of_rows_has_the_bits_of_float) {
 }
 
 /* Values of the outputs from `strange` on are rounded to subnormal numbers, are huge or zero. */
-static Matrix *strange_weights(MatType type, int n, int k, int strange) {
+static QuantWeight *strange_weights(QuantType type, int n, int k, int strange) {
   static const float scale[] = {1, 1e-38f, 1e33f, 0, 1e-42f, -1};
   float *w = randoms((size_t)(n * k));
   for (int i = strange; i < n; i++)
     for (int p = 0; p < k; p++) w[i * k + p] *= scale[i % 6];
-  Matrix *m = filled(type, n, k, w);
+  QuantWeight *m = filled(type, n, k, w);
   free(w);
   return m;
 }
@@ -292,21 +292,21 @@ TEST(any_number_of_rows_has_the_bits_of_rounded_values) {
   enum { MOST = 70, N = 150, K = 1088 };
   for (int p = 0; p < NPATHS; p++)
     for (int t = 1; t < NTYPES && use_path(p); t++) {
-      if (kernels16()) continue; /* tested in test_gemm_bf16.c */
+      if (kernels_bf16()) continue; /* tested in test_gemm_bf16.c */
       Ctx cx = {.arena = &arena}, cx16 = {.arena = &arena, .compute = COMPUTE_BF16};
       float *x = randoms(MOST * K), *packed = floats(gemm_packed_size(N, K));
       float *y = floats(MOST * N), *want = floats(MOST * N);
-      Matrix *m = strange_weights(types[t], N, K, 100);
+      QuantWeight *m = strange_weights(types[t], N, K, 100);
       float *w = values_of(m);
       kernels()->round_bf16(N * K, w, w);
       gemm_pack(&cx, N, K, w, false, packed);
       kernels()->round_bf16(MOST * K, x, w);
       gemm_forward(&cx, MOST, N, K, w, K, packed, NULL, want, N);
       for (int rows = 1; rows <= MOST; rows += rows < 18 ? 1 : 13) {
-        CHECK(!matrix_forward(&cx16, rows, m, x, K, NULL, y, N));
+        CHECK(!quant_forward(&cx16, rows, m, x, K, NULL, y, N));
         CHECK(same_bits(y, want, (size_t)(rows * N)));
       }
-      free(x), free(packed), free(y), free(want), free(w), matrix_free(m);
+      free(x), free(packed), free(y), free(want), free(w), quant_free(m);
     }
   kern_select(NULL);
 }
@@ -322,9 +322,9 @@ TEST(product_rows_do_not_depend_on_the_number_of_rows) {
       forward(&cx, y, &c), dx(&cx, g, &c);
       for (int i = 0; i < NCOUNTS; i++) {
         const int m = row_counts[i], at = (MAX_ROWS - m) / 3;
-        CHECK(!matrix_forward(&cx, m, c.mat, c.x + at * k, k, c.bias, y1, n));
+        CHECK(!quant_forward(&cx, m, c.quant, c.x + at * k, k, c.bias, y1, n));
         CHECK(same_bits(y1, y + at * n, (size_t)(m * n)));
-        CHECK(!matrix_dx(&cx, m, c.mat, c.dy + at * n, n, g1, k, false));
+        CHECK(!quant_dx(&cx, m, c.quant, c.dy + at * n, n, g1, k, false));
         CHECK(same_bits(g1, g + at * k, (size_t)(m * k)));
       }
       free(y), free(y1), free(g), free(g1), free_case(&c);
@@ -349,12 +349,12 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
 TEST(strides_leave_other_columns_alone) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Ctx cx = {.arena = &arena};
-    Case c = make_case(MAT_NF4, 10, 20, 30);
+    Case c = make_case(QUANT_NF4, 10, 20, 30);
     float *wide = randoms(10 * 50), *y = floats(10 * 20), *out = floats(10 * 37);
     for (int i = 0; i < 10; i++) memcpy(wide + i * 50 + 7, c.x + i * 30, 30 * sizeof(float));
     for (int i = 0; i < 370; i++) out[i] = 9;
     forward(&cx, y, &c);
-    CHECK(!matrix_forward(&cx, 10, c.mat, wide + 7, 50, c.bias, out + 5, 37));
+    CHECK(!quant_forward(&cx, 10, c.quant, wide + 7, 50, c.bias, out + 5, 37));
     for (int i = 0; i < 10; i++) {
       CHECK(same_bits(out + i * 37 + 5, y + i * 20, 20));
       CHECK(out[i * 37 + 4] == 9 && out[i * 37 + 25] == 9);
@@ -366,7 +366,7 @@ TEST(strides_leave_other_columns_alone) {
 
 TEST(a_warm_product_never_allocates) {
   Ctx cx = {.arena = &arena};
-  Case c = make_case(MAT_NF4, 40, 50, 64);
+  Case c = make_case(QUANT_NF4, 40, 50, 64);
   float *y = floats(40 * 64);
   uint64_t before = 0;
   for (int i = 0; i < 3; i++) {

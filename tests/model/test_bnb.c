@@ -74,7 +74,7 @@ TEST(packed_weights_are_read_with_and_without_double_quantisation) {
   for (int nested = 0; nested < 2; nested++) {
     static Packed p;
     SourceTensor t;
-    Matrix *m;
+    QuantWeight *m;
     real out[VALUES];
     float some[100];
     make(&p, nested);
@@ -84,14 +84,14 @@ TEST(packed_weights_are_read_with_and_without_double_quantisation) {
     CHECK(!bnb_is_part("y.absmax", find, &p));
     bnb_read(&t.nf4, 333, 100, some);
     for (int i = 0; i < 100; i++) CHECK(some[i] == value_of(&p, nested, 333 + i));
-    REQUIRE(matrix_new(&m, MAT_NF4, N, K));
+    REQUIRE(quant_new(&m, QUANT_NF4, N, K));
     OK(bnb_import(m, &t.nf4));
-    matrix_get(&(Ctx){0}, m, 0, N, out);
+    quant_get(&(Ctx){0}, m, 0, N, out);
     for (int i = 0; i < VALUES; i++) CHECK(out[i] == value_of(&p, nested, i));
     uint8_t packed[VALUES / 2];
-    matrix_nf4_export(m, packed);
+    quant_nf4_export(m, packed);
     CHECK(!memcmp(packed, p.packed, sizeof packed));
-    matrix_free(m);
+    quant_free(m);
   }
 }
 
@@ -192,13 +192,13 @@ TEST(a_checkpoint_written_here_holds_the_oracle_s_codes) {
     const StTensor *packed =
         safetensors_find(&s, test_path("%.*s/packed", (int)(end - in->name), in->name));
     const int n = (int)in->dim[0], k = (int)in->dim[1];
-    Matrix *m;
+    QuantWeight *m;
     float *x = malloc(in->n * sizeof *x);
     uint8_t *bytes = malloc((in->n + 1) / 2);
     st_read(in, 0, in->n, x);
-    REQUIRE(matrix_new(&m, MAT_NF4, n, k));
-    OK(matrix_put(&(Ctx){0}, m, 0, n, x));
-    OK(matrix_done(&(Ctx){0}, m));
+    REQUIRE(quant_new(&m, QUANT_NF4, n, k));
+    OK(quant_put(&(Ctx){0}, m, 0, n, x));
+    OK(quant_done(&(Ctx){0}, m));
     StWriter *w;
     BnbParts parts;
     Safetensors back;
@@ -211,7 +211,7 @@ TEST(a_checkpoint_written_here_holds_the_oracle_s_codes) {
     const StTensor *t = safetensors_find(&back, "x.weight");
     CHECK(t && packed && t->n == (in->n + 1) / 2 && !memcmp(t->data, packed->data, t->n));
     safetensors_close(&back);
-    matrix_free(m);
+    quant_free(m);
     free(x);
     free(bytes);
     checked++;

@@ -176,7 +176,7 @@ TEST(rows_of_queries_are_where_llama_cpp_wants_them) {
       CHECK(memcmp(v->data, model_find(m, "model.layers.1.self_attn.v_proj.weight")->t.data,
                    v->bytes) == 0);
       CHECK(!gguf_tensor(&g, "output.weight"));
-    } else { /* [in, out] is turned */
+    } else { /* [in, out] is transposed */
       const GgufTensor *t = gguf_tensor(&g, "blk.0.ffn_up.weight");
       CHECK(t && t->dim[0] == 192 && t->dim[1] == 48);
       gguf_read(t, 5 * 48 + 7, 1, x);

@@ -424,8 +424,8 @@ TEST(a_float32_base_under_an_adapter_is_kept_once_with_the_same_bits) {
       const size_t before = mem_live_bytes();
       OK(model_add_lora(m, &o, 5)); /* B is zero */
       OK(model_pack(m, &(Ctx){0}));
-      CHECK(model_is_settled(m) && (s == 1 || mem_live_bytes() < before));
-      CHECK(m->param[0].t.mat == NULL || m->param[0].t.data == NULL);
+      CHECK(model_is_packed_in_place(m) && (s == 1 || mem_live_bytes() < before));
+      CHECK(m->param[0].t.quant == NULL || m->param[0].t.data == NULL);
       CHECK(same_logits(m, plain) && same_values(m, plain, m->nparams));
       OK(kern_select("generic")); /* panels of another path */
       Model *narrow = small_model(shapes[s], NULL, 7);
@@ -460,7 +460,7 @@ TEST_BOTH(what_training_a_base_took_is_given_back_to_an_adapter) {
         OK(model_set_trainable(m, true));
         OK(model_pack(m, &(Ctx){0}));
         for (int i = 0; i < m->nparams; i++)
-          CHECK(!m->param[i].t.turned && !m->param[i].t.turned16 && !m->param[i].t.grad);
+          CHECK(!m->param[i].t.transposed && !m->param[i].t.transposed_bf16 && !m->param[i].t.grad);
         bytes[trained] = mem_live_bytes() - before;
         model_release(m);
       }
@@ -502,7 +502,7 @@ TEST(a_model_that_others_hold_is_left_where_it_is) {
   const real *w = m->param[0].t.data, first = w[0];
   model_retain(m);
   OK(model_add_lora(m, &o, 5));
-  CHECK(!model_is_settled(m) && m->param[0].t.data == w && w[0] == first);
+  CHECK(!model_is_packed_in_place(m) && m->param[0].t.data == w && w[0] == first);
   model_release(m);
   model_release(m);
 }

@@ -109,7 +109,7 @@ TEST(a_checkpoint_in_bf16_computes_the_same_in_either_storage) {
   OK(model_clone(&copy, wide));
   CHECK(model_compute(copy) == COMPUTE_BF16);
   OK(model_resize_vocab(copy, 128));
-  CHECK(model_compute(copy) == COMPUTE_BF16 && copy->t[M_HEAD]->packed16);
+  CHECK(model_compute(copy) == COMPUTE_BF16 && copy->t[M_HEAD]->packed_bf16);
   Model *view;
   OK(model_view(&view, copy));
   CHECK(model_compute(view) == COMPUTE_BF16);

@@ -81,8 +81,8 @@ TEST(a_checkpoint_kept_as_it_is_gives_the_bits_of_float32) {
       const char *dir = saved(k, types[t], t == 1 ? 20000 : 0);
       Model *wide = loaded(dir, STORE_F32), *compact = loaded(dir, STORE_AUTO);
       CHECK(!model_is_compact(wide) && model_is_compact(compact));
-      CHECK(compact->t[M_EMBED]->mat && !compact->t[M_EMBED]->data);
-      CHECK(compact->t[M_NORM_W]->data && !compact->t[M_NORM_W]->mat);
+      CHECK(compact->t[M_EMBED]->quant && !compact->t[M_EMBED]->data);
+      CHECK(compact->t[M_NORM_W]->data && !compact->t[M_NORM_W]->quant);
       CHECK(!compact->t[M_POSITION] || compact->t[M_POSITION]->data);
       CHECK(same_logits(wide, compact));
       model_release(wide);
@@ -129,8 +129,9 @@ TEST(only_projections_inside_layers_are_quantised) {
       CHECK(inside ? e8 > 0 && e8 < 0.005 : e8 == 0);
       CHECK(inside ? e4 > 0 && e4 < 0.17 : e4 == 0);
     }
-    CHECK(q4->t[M_EMBED]->mat->type == MAT_BF16 && q4->layer[0].t[L_DOWN_W]->mat->type == MAT_NF4);
-    CHECK(q8->layer[1].t[L_O_W]->mat->type == MAT_INT8);
+    CHECK(q4->t[M_EMBED]->quant->type == QUANT_BF16 &&
+          q4->layer[0].t[L_DOWN_W]->quant->type == QUANT_NF4);
+    CHECK(q8->layer[1].t[L_O_W]->quant->type == QUANT_INT8);
     model_release(wide);
     model_release(q8);
     model_release(q4);
@@ -152,13 +153,13 @@ TEST(compact_models_are_saved_with_the_bytes_they_came_from) {
     }
 }
 
-static bool same_matrix(const Matrix *a, const Matrix *b) {
+static bool same_matrix(const QuantWeight *a, const QuantWeight *b) {
   const size_t n = (size_t)a->n * (size_t)a->k, blocks = (n + NF4_BLOCK - 1) / NF4_BLOCK;
   const size_t nests = (blocks + NF4_NEST - 1) / NF4_NEST;
   uint8_t *x = calloc(2, n), *y = x + n;
-  if (a->type != MAT_NF4 || b->type != MAT_NF4) return false;
-  matrix_nf4_export(a, x);
-  matrix_nf4_export(b, y);
+  if (a->type != QUANT_NF4 || b->type != QUANT_NF4) return false;
+  quant_nf4_export(a, x);
+  quant_nf4_export(b, y);
   const bool same = !memcmp(x, y, (n + 1) / 2) && !memcmp(a->absmax, b->absmax, blocks) &&
                     !memcmp(a->scale, b->scale, nests * sizeof(float)) && a->offset == b->offset;
   free(x);
@@ -174,7 +175,7 @@ TEST(bitsandbytes_checkpoints_come_back_exactly) {
       OK(model_save(m, out, WEIGHT_NF4, shards ? 30000 : 0));
       Model *back = loaded(out, STORE_AUTO), *wide = loaded(out, STORE_F32);
       for (int i = 0; i < model_num_params(m); i++)
-        if (model_is_projection(m, i)) CHECK(same_matrix(m->mat[i], back->mat[i]));
+        if (model_is_projection(m, i)) CHECK(same_matrix(m->quant[i], back->quant[i]));
       CHECK(same_logits(m, back) && same_logits(m, wide));
       OK(model_save(back, twice, WEIGHT_NF4, shards ? 30000 : 0));
       for (int i = 0; i < 2; i++) {
@@ -405,7 +406,8 @@ TEST(an_adapter_is_estimated_too) {
     plan_of_model(&q, m);
     CHECK(q.lora_params == p.lora_params && q.lora_modules == p.lora_modules);
     CHECK(q.lora_rank == p.lora_rank && q.lora_panels == p.lora_panels);
-    CHECK(q.settled == p.settled && p.settled == (storages[s] == STORE_F32));
+    CHECK(q.packed_in_place == p.packed_in_place &&
+          p.packed_in_place == (storages[s] == STORE_F32));
     p.shared = true;
     near_estimate("adapter alone", mem_live_bytes() - base, plan_weight_bytes(&p, true));
     model_release(m);

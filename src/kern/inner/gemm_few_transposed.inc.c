@@ -1,5 +1,5 @@
 /* gemm_few_transposed.inc.c - few_rows() where b's columns are in rows, square after square, as keys of a segment that grows
- * are until a block of them is whole (kv.c): turned in registers.
+ * are until a block of them is whole (kv.c): transposed in registers.
  */
 enum { SQUARE = GROUP * GROUP };
 

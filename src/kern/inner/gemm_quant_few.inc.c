@@ -12,8 +12,8 @@ typedef struct NarrowArgs {
 } NarrowArgs;
 
 /* of a value; NF4: of a word */
-static inline __attribute__((always_inline)) ptrdiff_t narrow_bytes(const MatType type) {
-  return type == MAT_NF4 ? 4 : type == MAT_INT8 ? 1 : 2;
+static inline __attribute__((always_inline)) ptrdiff_t narrow_bytes(const QuantType type) {
+  return type == QUANT_NF4 ? 4 : type == QUANT_INT8 ? 1 : 2;
 }
 
 static inline __attribute__((always_inline)) vec narrow_scaled(const bool round, vec x, vec scale) {
@@ -21,15 +21,15 @@ static inline __attribute__((always_inline)) vec narrow_scaled(const bool round,
 }
 
 static inline __attribute__((always_inline)) vec
-narrow_value(const MatType type, const bool round, const void *w, ptrdiff_t at, vec scale) {
-  if (type == MAT_INT8) return narrow_scaled(round, v_int8((const int8_t *)w + at), scale);
+narrow_value(const QuantType type, const bool round, const void *w, ptrdiff_t at, vec scale) {
+  if (type == QUANT_INT8) return narrow_scaled(round, v_int8((const int8_t *)w + at), scale);
   const vec x = v_f16((const uint16_t *)w + at);
   return round ? v_round_bf16(x) : x;
 }
 
 /* inner steps of a group that a line of memory holds */
-static inline __attribute__((always_inline)) int narrow_line(const MatType type) {
-  return type == MAT_NF4 ? NF4_STEPS : type == MAT_INT8 ? 4 : 2;
+static inline __attribute__((always_inline)) int narrow_line(const QuantType type) {
+  return type == QUANT_NF4 ? NF4_STEPS : type == QUANT_INT8 ? 4 : 2;
 }
 
 enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
@@ -55,7 +55,7 @@ enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too 
   }
 
 /* keep: the values too, of one group */
-static inline __attribute__((always_inline)) void narrow_tile(const MatType type, const bool round,
+static inline __attribute__((always_inline)) void narrow_tile(const QuantType type, const bool round,
                                                               const bool keep, const int mr,
                                                               const int ng, const NarrowArgs *a) {
   enum { MAXV = NARROW_GROUPS * PER_GROUP };
@@ -68,7 +68,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
   real *const kept = a->kept;
   vec acc[NARROW_ROWS][MAXV], scale[MAXV];
   UNROLL for (int i = 0; i < mr; i++) x0[i] = a->x[i];
-  ptrdiff_t p = 0, end = type == MAT_NF4 ? NF4_BLOCK : depth; /* of the steps that share scales */
+  ptrdiff_t p = 0, end = type == QUANT_NF4 ? NF4_BLOCK : depth; /* of the steps that share scales */
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       a->q->add ? v_load(a->c + i * ldc + j * LANES) : v_set(0);
 #define NARROW_PAIR(at, j)                                                                         \
@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
       const ptrdiff_t over = within ? 0 : (ng - 1) * stride;
       UNROLL for (int g = 0; g < ng; g++)
           __builtin_prefetch(at + (g * stride + over) * narrow_bytes(type) + NARROW_AHEAD * 64);
-      if (type == MAT_NF4) {
+      if (type == QUANT_NF4) {
 #ifdef V_NF4_CELL /* a cell's values are made at once, of one vector after another */
         UNROLL for (int j = 0; j < nv; j++) {
           vec value[NF4_STEPS];
@@ -101,7 +101,7 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
         UNROLL for (int s = 0; s < NF4_STEPS; s++)
             NARROW_FMA(p + s, narrow_scaled(round, v_nf4(table, code[j] >> 4 * s), scale[j]))
 #endif
-      } else if (type == MAT_BF16) {
+      } else if (type == QUANT_BF16) {
         ivec pair[MAXV];
         UNROLL for (int j = 0; j < nv; j++) pair[j] = v_words(NARROW_PAIR(at, j));
         NARROW_FMA(p, v_bf16_low(pair[j]))
@@ -111,22 +111,22 @@ static inline __attribute__((always_inline)) void narrow_tile(const MatType type
             NARROW_FMA(p + s, narrow_value(type, round, at, NARROW_AT(j, s), scale[j]))
       }
     }
-    if (type == MAT_BF16) {
+    if (type == QUANT_BF16) {
       for (; p < end; p++) NARROW_FMA(p, v_bf16_low(v_words(NARROW_PAIR(at, j))))
-    } else if (type != MAT_NF4) {
+    } else if (type != QUANT_NF4) {
       for (; p < end; p++) NARROW_FMA(p, narrow_value(type, round, a->w, NARROW_AT(j, p), scale[j]))
     }
     end += NF4_BLOCK;
     scales += a->q->scale_ld;
-  } while (type == MAT_NF4 && p < depth);
+  } while (type == QUANT_NF4 && p < depth);
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++)
       v_store(a->c + i * ldc + j * LANES, acc[i][j]);
 }
 
 #define NARROW_TILE_AS(type, round, name, m, g)                                                    \
-  static void name##_##m(const NarrowArgs *a) { narrow_tile(MAT_##type, round, false, m, g, a); }  \
+  static void name##_##m(const NarrowArgs *a) { narrow_tile(QUANT_##type, round, false, m, g, a); }  \
   static void name##_##m##_last(const NarrowArgs *a) {                                             \
-    narrow_tile(MAT_##type, round, false, m, 1, a);                                                \
+    narrow_tile(QUANT_##type, round, false, m, 1, a);                                                \
   }
 #define NARROW_TILE(type, m, g)  NARROW_TILE_AS(type, false, narrow_##type, m, g)
 #define ROUNDED_TILE(type, m, g) NARROW_TILE_AS(type, true, rounded_##type, m, g)
@@ -145,24 +145,24 @@ typedef struct NarrowTile {
 } NarrowTile;
 #define NARROW_ENTRY(type, m, g)  {m, g, narrow_##type##_##m, narrow_##type##_##m##_last},
 #define ROUNDED_ENTRY(type, m, g) {m, g, rounded_##type##_##m, rounded_##type##_##m##_last},
-static const NarrowTile narrow_tiles[2][MAT_TYPES][NARROW_ROWS] = {
+static const NarrowTile narrow_tiles[2][QUANT_TYPES][NARROW_ROWS] = {
     /* by rows, ascending; values as they are, */
-    {[MAT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
-     [MAT_F16] = {NARROW_SIZES(NARROW_ENTRY, F16)},
-     [MAT_INT8] = {NARROW_SIZES(NARROW_ENTRY, INT8)},
-     [MAT_NF4] = {NARROW_SIZES(NARROW_ENTRY, NF4)}},
+    {[QUANT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
+     [QUANT_F16] = {NARROW_SIZES(NARROW_ENTRY, F16)},
+     [QUANT_INT8] = {NARROW_SIZES(NARROW_ENTRY, INT8)},
+     [QUANT_NF4] = {NARROW_SIZES(NARROW_ENTRY, NF4)}},
     /* and rounded */
-    {[MAT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
-     [MAT_F16] = {NARROW_SIZES(ROUNDED_ENTRY, F16)},
-     [MAT_INT8] = {NARROW_SIZES(ROUNDED_ENTRY, INT8)},
-     [MAT_NF4] = {NARROW_SIZES(ROUNDED_ENTRY, NF4)}},
+    {[QUANT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
+     [QUANT_F16] = {NARROW_SIZES(ROUNDED_ENTRY, F16)},
+     [QUANT_INT8] = {NARROW_SIZES(ROUNDED_ENTRY, INT8)},
+     [QUANT_NF4] = {NARROW_SIZES(ROUNDED_ENTRY, NF4)}},
 };
 
 #ifdef NARROW_KEEPS
 /* Tiles of so many rows keep values, of the types that more rows do not turn anew. */
 #define KEPT_TILE_AS(type, round, name, m)                                                         \
   static void kept_##name##_##m(const NarrowArgs *a) {                                             \
-    narrow_tile(MAT_##type, round, true, m, 1, a);                                                 \
+    narrow_tile(QUANT_##type, round, true, m, 1, a);                                                 \
   }
 #define KEPT_TILE(m)                                                                               \
   KEPT_TILE_AS(INT8, false, narrow_INT8, m)                                                        \
@@ -172,11 +172,11 @@ static const NarrowTile narrow_tiles[2][MAT_TYPES][NARROW_ROWS] = {
 KEPT_TILE(3)
 KEPT_TILE(4)
 #define KEPT_ENTRY(m)                                                                              \
-  [m] = {{[MAT_INT8] = kept_narrow_INT8_##m, [MAT_NF4] = kept_narrow_NF4_##m},                     \
-         {[MAT_F16] = kept_rounded_F16_##m,                                                        \
-          [MAT_INT8] = kept_rounded_INT8_##m,                                                      \
-          [MAT_NF4] = kept_rounded_NF4_##m}},
-static NarrowFn *const kept_tiles[NARROW_KEEPS + 1][2][MAT_TYPES] = {KEPT_ENTRY(3) KEPT_ENTRY(4)};
+  [m] = {{[QUANT_INT8] = kept_narrow_INT8_##m, [QUANT_NF4] = kept_narrow_NF4_##m},                     \
+         {[QUANT_F16] = kept_rounded_F16_##m,                                                        \
+          [QUANT_INT8] = kept_rounded_INT8_##m,                                                      \
+          [QUANT_NF4] = kept_rounded_NF4_##m}},
+static NarrowFn *const kept_tiles[NARROW_KEEPS + 1][2][QUANT_TYPES] = {KEPT_ENTRY(3) KEPT_ENTRY(4)};
 #define NARROW_KEPT_TILE(q) kept_tiles[(q)->rows][(q)->round][(q)->type]
 #else
 #define NARROW_KEPT_TILE(q) NULL

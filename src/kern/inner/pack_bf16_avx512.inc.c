@@ -1,5 +1,5 @@
 /* pack_bf16_avx512.inc.c - reals and compact weights to words of two bf16 values, by AVX-512 with BF16: what all
- * tables of Kernels16 on x86 have in common.
+ * tables of KernelsBf16 on x86 have in common.
  */
 /* where 16-bit values come from: 32 and on are the second operand */
 static const uint16_t pair_index[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,

@@ -307,7 +307,7 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff
     }
 }
 
-const Kernels16 kern_amx = {
+const KernelsBf16 kern_amx = {
     .mr = ROWS,
     .unit = UNIT,
     .rows = 448,

@@ -134,7 +134,7 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff
   }
 }
 
-const Kernels16 kern_avx512bf16 = {
+const KernelsBf16 kern_avx512bf16 = {
     .mr = TILE16_MR,
     .unit = 1,
     .rows = 256,

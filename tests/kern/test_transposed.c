@@ -25,26 +25,27 @@ static void free_case(Case *c) { free(c->dy), free(c->w), free(c->dx), free(c->d
 
 static void check_f32(const Ctx *cx, const Case *c, const LowRank *low) {
   const size_t size = (size_t)(c->m * c->k);
-  float *turned = floats(gemm_packed_size(c->k, c->n));
+  float *transposed = floats(gemm_packed_size(c->k, c->n));
   float *want = copy_of(c->dx, size), *got = copy_of(c->dx, size);
-  gemm_pack(cx, c->k, c->n, c->w, !c->in_out, turned);
+  gemm_pack(cx, c->k, c->n, c->w, !c->in_out, transposed);
   CHECK(!gemm_dx_low(cx, c->m, c->n, c->k, c->dy, c->n, c->w, c->in_out, low, want, c->k, c->add));
-  gemm_dx_turned(cx, c->m, c->n, c->k, c->dy, c->n, turned, low, got, c->k, c->add);
+  gemm_dx_transposed(cx, c->m, c->n, c->k, c->dy, c->n, transposed, low, got, c->k, c->add);
   CHECK(same_bits(want, got, size));
-  free(turned), free(want), free(got);
+  free(transposed), free(want), free(got);
 }
 
 static void check_bf16(const Ctx *cx, const Case *c, const LowRank *low) {
   const size_t size = (size_t)(c->m * c->k);
-  uint16_t *packed = calloc(gemm16_packed_size(c->n, c->k), sizeof *packed);
-  uint16_t *turned = calloc(gemm16_packed_size(c->k, c->n), sizeof *turned);
+  uint16_t *packed = calloc(gemm_bf16_packed_size(c->n, c->k), sizeof *packed);
+  uint16_t *transposed = calloc(gemm_bf16_packed_size(c->k, c->n), sizeof *transposed);
   float *want = copy_of(c->dx, size), *got = copy_of(c->dx, size);
-  gemm16_pack(cx, c->n, c->k, c->w, c->in_out, packed);
-  gemm16_pack(cx, c->k, c->n, c->w, !c->in_out, turned);
-  CHECK(!gemm16_dx_low(cx, c->m, c->n, c->k, c->dy, c->n, packed, low, want, c->k, c->add));
-  CHECK(!gemm16_dx_turned(cx, c->m, c->n, c->k, c->dy, c->n, turned, low, got, c->k, c->add));
+  gemm_bf16_pack(cx, c->n, c->k, c->w, c->in_out, packed);
+  gemm_bf16_pack(cx, c->k, c->n, c->w, !c->in_out, transposed);
+  CHECK(!gemm_bf16_dx_low(cx, c->m, c->n, c->k, c->dy, c->n, packed, low, want, c->k, c->add));
+  CHECK(!gemm_bf16_dx_transposed(cx, c->m, c->n, c->k, c->dy, c->n, transposed, low, got, c->k,
+                                 c->add));
   CHECK(same_bits(want, got, size));
-  free(packed), free(turned), free(want), free(got);
+  free(packed), free(transposed), free(want), free(got);
 }
 
 TEST(turned_panels_give_the_bits_of_the_weight) {
