@@ -1,57 +1,67 @@
--- examples/loop_by_hand.lua - GRPO without the trainer: the same pieces, called one after the other.
+-- examples/loop_by_hand.lua - GRPO without the trainer: its parts, called one after the other.
 --
---   ./grpo repl < examples/loop_by_hand.lua
+--   ./grpo repl <examples/loop_by_hand.lua
 
 local grpo = require "grpo"
 
-local tok = grpo.tokenizer.chars("0123456789")
-local m = grpo.model.new({
-  model_type = "llama", vocab_size = #tok, eos_token_id = tok.eos, hidden_size = 32, intermediate_size = 64,
-  num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 32,
-}, { seed = 1, tokenizer = tok })
+-- The policy: a small model with random weights that writes digits.
+local tokenizer = grpo.tokenizer.chars("0123456789")
+local policy = grpo.model.new({
+  model_type = "llama", vocab_size = #tokenizer, eos_token_id = tokenizer.eos,
+  hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4,
+  max_position_embeddings = 32,
+}, { seed = 1, tokenizer = tokenizer })
 
-local params = {}
-for _, tensor in m:parameters() do params[#params + 1] = tensor end
-local opt = grpo.optim.adamw(params)
+local parameters = {}
+for _, tensor in policy:parameters() do parameters[#parameters + 1] = tensor end
+local optimizer = grpo.optim.adamw(parameters)
 
-local G, prompts = 8, { "1", "2", "3", "4" }
+local prompts, group_size = { "1", "2", "3", "4" }, 8
 
--- The reward: rising digits.
-local function reward(text)
-  local good = 0
+-- The reward of a completion: how many of its digits are not smaller than the one before, of 7.
+local function reward_of(text)
+  local rising = 0
   for i = 2, #text do
-    if text:byte(i) >= text:byte(i - 1) then good = good + 1 end
+    if text:byte(i) >= text:byte(i - 1) then rising = rising + 1 end
   end
-  return good / 7
+  return rising / 7
 end
 
 for step = 1, 121 do
-  -- 1. sample G completions of every prompt
-  local samples = m:generate(prompts, { n = G, max_new_tokens = 8, seed = step })
-  -- 2. reward them, 3. turn rewards into advantages, group by group
+  -- 1. Sample a group of completions for every prompt.
+  local samples = policy:generate(prompts, { n = group_size, max_new_tokens = 8, seed = step })
+
+  -- 2. Reward every completion.
   local rewards, total = {}, 0
   for i, s in ipairs(samples) do
-    rewards[i] = reward(s.text)
+    rewards[i] = reward_of(s.text)
     total = total + rewards[i]
   end
-  local advantages = grpo.advantages(rewards, { group = G })
-  -- 4. log-probabilities of the sampled tokens, with a graph behind them
-  local prompt_ids, completion_ids, old, per_token = {}, {}, {}, {}
+
+  -- 3. Advantages: how much better is a completion than the others of its group?
+  local advantages = grpo.advantages(rewards, { group = group_size })
+
+  -- 4. Log-probabilities of the sampled tokens under the policy, with gradients.
+  local prompt_ids, completion_ids, old_logp, advantage = {}, {}, {}, {}
   for i, s in ipairs(samples) do
-    prompt_ids[i], completion_ids[i] = tok:encode(prompts[s.prompt]), s.ids
+    prompt_ids[i], completion_ids[i] = tokenizer:encode(prompts[s.prompt]), s.ids
     for t = 1, #s.ids do
-      old[#old + 1] = s.logprobs[t]
-      per_token[#per_token + 1] = advantages[i]
+      old_logp[#old_logp + 1] = s.logprobs[t]
+      advantage[#advantage + 1] = advantages[i]
     end
   end
-  local t = m:score(prompt_ids, completion_ids, { grad = true })
-  t.old_logp, t.advantage = grpo.tensor(old), grpo.tensor(per_token)
-  -- 5. the loss, backward, one step of AdamW
-  local loss, metrics = grpo.loss("grpo", t, { clip = 0.2 })
+  local tokens = policy:score(prompt_ids, completion_ids, { grad = true })
+  tokens.old_logp, tokens.advantage = grpo.tensor(old_logp), grpo.tensor(advantage)
+
+  -- 5. The loss and its gradient.
+  local loss, metrics = grpo.loss("grpo", tokens, { clip = 0.2 })
   loss:backward()
-  grpo.clip_grad_norm(params, 1.0)
-  opt:step(3e-3)
-  opt:zero_grad()
+
+  -- 6. One step of the optimizer.
+  grpo.clip_grad_norm(parameters, 1.0)
+  optimizer:step(3e-3)
+  optimizer:zero_grad()
+
   if step % 20 == 1 then
     print(("step %3d   reward %.3f   entropy %.3f"):format(step, total / #samples, metrics.entropy))
   end

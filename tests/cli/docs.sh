@@ -58,6 +58,12 @@ result "lua/grpo/meta/options.lua is what make options writes" \
 OUT=$work "$GRPO" repl <tools/gen-chart.lua
 result "docs/performance.svg is what tools/gen-chart.lua writes" "$(diff docs/performance.svg "$work/docs/performance.svg" | head -n 6)"
 
+# the lines from "for step" to its end
+loop_of() { sed -n '/^for step = /,/^end$/p' "$1"; }
+result "the loop in README.md is that of examples/loop_by_hand.lua" "$(
+  [ "$(loop_of README.md | wc -l)" -gt 20 ] || echo "no loop in README.md"
+  diff <(loop_of README.md) <(loop_of examples/loop_by_hand.lua) | grep '^<')"
+
 # ---- examples: each runs, and those that train learn --------------------------------------------------------------------------------------
 rewards() { grep -oE '"reward": [-0-9.e]+' "$1" | grep -oE '[-0-9.e]+$'; }
 for example in custom_reward custom_loss schedule lora ppo; do
