@@ -3,13 +3,13 @@
 
 local core = require "grpo.core"
 local gsm8k = require "rewards.gsm8k"
-local rewarding = require "grpo.rewarding"
-local rollout = require "grpo.rollout"
+local scoring = require "grpo.train.scoring"
+local rollout = require "grpo.train.rollout"
 
 local COUNT, BYTES, ROUNDS = 10000, 300, 5
 local limits = { instructions = 5e7, memory = 64 * 2 ^ 20, seconds = 5 }
 
-local entries = rewarding.entries({ correct = gsm8k.correct, integer = gsm8k.integer, layout = gsm8k.layout,
+local entries = scoring.entries({ correct = gsm8k.correct, integer = gsm8k.integer, layout = gsm8k.layout,
   nothing_after = gsm8k.nothing_after })
 
 -- Completions as a model in training writes them: most in the layout, some not; reasoning fills them up to 300 bytes.
@@ -29,7 +29,7 @@ local cs, rates = completions(), {}
 for round = 1, ROUNDS do
   for _, c in ipairs(cs) do c.rewards = {} end
   local started = os.clock()
-  rewarding.score(entries, cs, limits, "stop")
+  scoring.score(entries, cs, limits, "stop")
   rates[round] = COUNT / (os.clock() - started)
 end
 table.sort(rates)

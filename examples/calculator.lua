@@ -15,7 +15,7 @@
 local answer   = require "grpo.answer"
 local grpo     = require "grpo"
 local schedule = require "grpo.schedule"
-local wordmath = require "grpo.tasks.wordmath"
+local wordmath = require "experiments.tasks.wordmath"
 
 local function whole(name, default)
   local n = math.tointeger(tonumber(grpo.args[name] or default))

@@ -16,13 +16,13 @@
 --
 -- Measured results: experiments/gsm8k.md
 
-local answer   = require "grpo.answer"
-local grpo     = require "grpo"
-local gsm8k    = require "rewards.gsm8k"
-local places   = require "grpo.places"
-local schedule = require "grpo.schedule"
-local real     = require "grpo.tasks.gsm8k"
-local wordmath = require "grpo.tasks.wordmath"
+local answer      = require "grpo.answer"
+local grpo        = require "grpo"
+local gsm8k       = require "rewards.gsm8k"
+local model_paths = require "grpo.models.paths"
+local schedule    = require "grpo.schedule"
+local real        = require "tasks.gsm8k"
+local wordmath    = require "tasks.wordmath"
 
 local args  = grpo.args
 local seed  = math.tointeger(tonumber(args.seed or 0))
@@ -54,7 +54,7 @@ local teach = task.demonstration or task.solution
 
 local model, prompt
 if args.model then
-  local place     = places.find(args.model)
+  local place     = model_paths.find(args.model)
   local tokenizer = grpo.tokenizer.load(place.path)
   local ask       = real.messages
   local can_chat  = pcall(function() return tokenizer:chat(ask { question = "?" }) end)

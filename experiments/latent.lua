@@ -17,7 +17,7 @@
 
 local grpo     = require "grpo"
 local schedule = require "grpo.schedule"
-local wordmath = require "grpo.tasks.wordmath"
+local wordmath = require "tasks.wordmath"
 
 local given = {}
 for name, value in pairs(grpo.args) do given[name] = value end

@@ -12,7 +12,7 @@
 local grpo     = require "grpo"
 local gsm8k    = require "rewards.gsm8k"
 local schedule = require "grpo.schedule"
-local wordmath = require "grpo.tasks.wordmath"
+local wordmath = require "tasks.wordmath"
 
 local args  = grpo.args
 for name in pairs(args) do

@@ -134,7 +134,7 @@ describe("the four rewards of the notebook", function()
     local has_engine, grpo = pcall(require, "grpo")
     if not file then pending("needs GRPO_SHARED with data/gsm8k/train.jsonl") end
     if not has_engine then pending("needs the engine's JSON reader") end
-    local rewrite = require("grpo.tasks.gsm8k").solution
+    local rewrite = require("experiments.tasks.gsm8k").solution
     local rows, with_comma = {}, 0
     for line in file:lines() do rows[#rows + 1] = grpo.json.decode(line) end
     file:close()

@@ -51,7 +51,7 @@ local function facts(name)
     words = {} }
   local short = {}
   for letter, long in pairs(command.short or {}) do short[long] = letter end
-  for flag, takes in require "grpo.sorted" (command.flags or {}) do
+  for flag, takes in require "grpo.base.sorted" (command.flags or {}) do
     if takes == "text" then takes = "value" end
     local f = { name = flag, takes = takes, short = short[flag], doc = description(command.help, flag) }
     if takes ~= "flag" then argument(command.usage, f) end

@@ -91,7 +91,7 @@ function blocks.help(lines, names)
     put_help(lines, command.help or command.summary)
     -- flags that --help only names in its first line
     local text = table.concat(lines, "\n"):match(".*\n## grpo (.*)$")
-    for flag in require "grpo.sorted" (command.flags or {}) do
+    for flag in require "grpo.base.sorted" (command.flags or {}) do
       assert(text:find("--" .. flag, 1, true), ("%s: --help does not name --%s"):format(name, flag))
     end
   end

@@ -4,7 +4,7 @@
 -- on the fly, map is applied when a row is read, filter keeps row numbers.
 
 local core = require "grpo.core"
-local errors = require "grpo.errors"
+local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 
 local Dataset = { __name = "grpo.Dataset" }

@@ -4,11 +4,11 @@
 local core = require "grpo.core"
 
 local function load_model(path, options)
-  return (require("grpo.loading").open(path, options))
+  return (require("grpo.models.loading").open(path, options))
 end
 
 local function new_model(config, options)
-  return require("grpo.loading").new(config, options)
+  return require("grpo.models.loading").new(config, options)
 end
 
 local grpo = {
@@ -50,9 +50,9 @@ local later = {
   losses = { "grpo.losses" },
   calc = { "grpo.calc" },
   sandbox = { "grpo.sandbox" },
-  sorted_pairs = { "grpo.sorted" },
+  sorted_pairs = { "grpo.base.sorted" },
   experiment = { "grpo.experiment", "new" },
-  trainer = { "grpo.train", "new" },
+  trainer = { "grpo.train.trainer", "new" },
   template = { "grpo.jinja", "compile" },
 }
 
@@ -65,7 +65,7 @@ return setmetatable(grpo, {
   __index = function(t, name)
     local entry = later[name]
     if not entry then
-      local options, errors = require "grpo.options", require "grpo.errors"
+      local options, errors = require "grpo.options", require "grpo.base.errors"
       errors.raise("EARG", "grpo.%s: there is no such function, %s", tostring(name),
         options.advice(name, known))
     end

@@ -8,7 +8,7 @@
 -- A wrong option is an error at the line that called our caller, and it names
 -- the field, what it got, what it wants, or the closest known name.
 
-local sorted_pairs = require "grpo.sorted"
+local sorted_pairs = require "grpo.base.sorted"
 
 local options = {}
 

@@ -14,8 +14,8 @@
 
 local core = require "grpo.core"
 local options = require "grpo.options"
-local sorted_pairs = require "grpo.sorted"
-local sources = require "grpo.sources"
+local sorted_pairs = require "grpo.base.sorted"
+local loaded_sources = require "grpo.scripts.loaded_sources"
 
 local test = {}
 
@@ -173,7 +173,7 @@ local function collect(path, list)
 
   local text, message = core.fs.read(path)
   if not text then return nil, message end
-  local chunk, why = sources.compile(path, text, env)
+  local chunk, why = loaded_sources.compile(path, text, env)
   if not chunk then return nil, why end
   local ok, err = core.protected(chunk)
   if not ok then return nil, tostring(err) end

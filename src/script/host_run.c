@@ -175,7 +175,7 @@ static int call_run(lua_State *L) {
   Hosted *h = lua_touserdata(L, 1);
   const grpo_run_options *o = h->o;
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "grpo.hosting");
+  lua_pushliteral(L, "grpo.runs.host_run");
   lua_call(L, 1, 1);
   lua_getfield(L, -1, "run");
   lua_newtable(L);

@@ -1,6 +1,6 @@
 /* host_run.h - a whole run inside a host's program: grpo_run_execute() of grpo.h, below its handles.
  *
- * Opens a Lua state of its own, runs lua/grpo/hosting.lua in it and closes it again.  Nothing is
+ * Opens a Lua state of its own, runs lua/grpo/runs/host_run.lua in it and closes it again.  Nothing is
  * printed, no signal is handled.
  */
 #ifndef GRPO_SCRIPT_HOST_RUN_H

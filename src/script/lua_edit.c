@@ -1,7 +1,7 @@
 /* lua_edit.c - core.edit: reading lines at the prompt, and Ctrl-C there.
  *
  * With libedit: history (kept in ~/.grpo_history, or $GRPO_HISTORY) and completion, which is a Lua
- * function's (complete.lua).  Without it, plain getline.  Ctrl-C gives false instead of a line; the
+ * function's (repl/complete.lua).  Without it, plain getline.  Ctrl-C gives false instead of a line; the
  * end of input gives nil.
  *
  * Ctrl-C while a line runs (core.edit.call): sampling ends after its token, limited code at its
@@ -247,7 +247,7 @@ static char *editor_line(const char *prompt) {
 }
 #endif
 
-/* open(complete[, file]): complete(line) -> first, list (complete.lua), or nil; file: the history's
+/* open(complete[, file]): complete(line) -> first, list (repl/complete.lua), or nil; file: the history's
  * name in $HOME */
 static int l_open(lua_State *L) {
   if (!lua_isnil(L, 1)) check_function(L, 1);

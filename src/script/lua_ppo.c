@@ -1,4 +1,4 @@
-/* lua_ppo.c - a PPO step of an engine; its pieces alone, for tests that hold them to grpo/ppo.lua. */
+/* lua_ppo.c - a PPO step of an engine; its pieces alone, for tests that hold them to grpo/losses/ppo.lua. */
 #include <math.h>
 
 #include "grad/tape.h"

@@ -3,7 +3,7 @@
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
  * code: source text; env, results: bytes of core.state_encode; limits: { instructions=, memory=, seconds= };
- * process: also in a process of its own (os/worker.h).  What happens inside is grpo/inside.lua.  The
+ * process: also in a process of its own (os/worker.h).  What happens inside is grpo/sandbox/inside.lua.  The
  * instructions that it took are charged to the limited call that asked.
  */
 #include <string.h>
@@ -37,7 +37,7 @@ static int inside(lua_State *L) {
   const Task *t = lua_touserdata(L, 1);
   lua_settop(L, 0);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "grpo.inside");
+  lua_pushliteral(L, "grpo.sandbox.inside");
   lua_call(L, 1, 1);
   lua_newtable(L); /* what of grpo.core it needs */
   luaL_setfuncs(L, limits_functions, 0);

@@ -56,7 +56,7 @@ hidden "$prefix/bin/grpo" check experiments/gsm8k.lua --arg model=nowhere >../ou
 result "and finds the experiments" "$(grep -q 'nowhere' ../out && ! grep -qE 'cannot open experiments|no such file' ../out || cat ../out)"
 echo 'local grpo = require "grpo"
 local gsm8k = require "rewards.gsm8k"
-print(require("grpo.share").directory(), gsm8k.correct("#### 3", { answer = "3" }))' >share.lua
+print(require("grpo.base.install_dir").directory(), gsm8k.correct("#### 3", { answer = "3" }))' >share.lua
 hidden "$prefix/bin/grpo" repl <share.lua >../out 2>&1
 result "its share directory is the installed one" "$(grep -qF "$prefix/share/grpo" ../out || cat ../out)"
 if command -v lua5.4 >/dev/null && is_plain; then

@@ -4,7 +4,7 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local dense = require "rewards.dense"
-local evaluate = require "grpo.evaluate"
+local evaluate = require "grpo.train.evaluate"
 local losses = require "grpo.losses"
 local schedule = require "grpo.schedule"
 local statistics = require "grpo.statistics"
@@ -159,7 +159,7 @@ end)
 describe("a stage that cannot fit the model's context", function()
   it("is refused before the stages in front of it have run", function()
     local e = experiment { stages = { { kind = "sft" }, { kind = "grpo", sampling = { max_new_tokens = 61 } } } }
-    local said = message_of(require("grpo.preflight").run, grpo.trainer(e))
+    local said = message_of(require("grpo.train.preflight").run, grpo.trainer(e))
     assert.matches("data.max_prompt_tokens: 4 and sampling.max_new_tokens 61 together exceed the model's context of 64",
       said)
   end)
@@ -189,7 +189,7 @@ describe("a completion with a target", function()
     local tr = grpo.trainer(experiment { train = { lr = 0 } })
     tr:step()
     local t = tr:inspect()
-    local counted = require("grpo.bigram").of(tr.settings, tr.tokenizer, tr.model)
+    local counted = require("grpo.train.bigram_reference").of(tr.settings, tr.tokenizer, tr.model)
     local ref, at = t.ref_logp:totable(), 0
     for i, c in ipairs(tr.batch.completions) do
       local before = tr.batch.prompts[(i - 1) // 4 + 1].ids
@@ -324,9 +324,9 @@ describe("the bigram reference", function()
 
   it("is refused where it has no meaning", function()
     assert.matches("a bigram stays", message_of(experiment, { train = { sync_reference = { every = 2, mixup = 1 } } }))
-    local bigram = require "grpo.bigram"
+    local bigram_reference = require "grpo.train.bigram_reference"
     assert.matches("16385 tokens would take 2048 MiB",
-      message_of(bigram.check, experiment().stages[1].config, core.BIGRAM_TOKENS + 1))
+      message_of(bigram_reference.check, experiment().stages[1].config, core.BIGRAM_TOKENS + 1))
   end)
 
   it("goes on after a checkpoint as if nothing had happened", function()
@@ -337,8 +337,8 @@ describe("the bigram reference", function()
     local dir = os.tmpname()
     os.remove(dir)
     half:save(dir)
-    local train = require "grpo.train"
-    local rest = train.new(experiment(), { from = dir })
+    local trainer = require "grpo.train.trainer"
+    local rest = trainer.new(experiment(), { from = dir })
     rest:step()
     local m = rest:step()
     assert.equal(whole.metrics.loss, m.loss)
@@ -439,7 +439,7 @@ describe("statistics.paired_bootstrap", function()
 end)
 
 describe("a generated text", function()
-  local verse = require "grpo.tasks.verse"
+  local verse = require "experiments.tasks.verse"
 
   it("is the same for the same seed, as long as asked for, and has windows like a file's", function()
     local one = verse.text { n = 3000 }

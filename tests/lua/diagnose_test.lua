@@ -1,6 +1,6 @@
 -- Which patterns in the metrics are told, and when.
 
-local diagnose = require "grpo.diagnose"
+local diagnose = require "grpo.train.diagnose"
 
 local function told(n, metrics, context)
   local watcher, lines = diagnose.watcher(), {}
@@ -44,7 +44,7 @@ describe("diagnosis", function()
   end)
 
   it("names the first reward that failed, at once", function()
-    local watcher = require("grpo.diagnose").watcher()
+    local watcher = require("grpo.train.diagnose").watcher()
     local cs = { {}, { errors = { b = "rewards.b: x.lua:3: bad" } } }
     local lines = watcher:step({ step = 1, reward_errors = 2 }, { completions = cs })
     assert.same({ "2 calls of rewards or the environment failed in this step (reward_errors); the first: "

@@ -1,7 +1,7 @@
 -- Signs of reward hacking: each is seen where it is, and names a completion; healthy training is left alone.
 
 local core = require "grpo.core"
-local hacking = require "grpo.hacking"
+local reward_hacking = require "grpo.reward_checks.reward_hacking"
 
 local config = { reward_entries = { { name = "correct" }, { name = "layout" } } }
 
@@ -32,7 +32,7 @@ end
 
 -- make(t): the groups at t in 0..1
 local function told(n, make, evaluations)
-  local detector, lines = hacking.detector(), {}
+  local detector, lines = reward_hacking.detector(), {}
   for number = 1, n do
     local m, cs = step_of(number, make((number - 1) / (n - 1)))
     for _, line in ipairs(detector:step(m, cs, config)) do lines[#lines + 1] = line end
@@ -161,14 +161,14 @@ describe("the detector of reward hacking", function()
   end)
 
   it("takes completions without a reward, and entries that do not apply", function()
-    local detector = hacking.detector()
+    local detector = reward_hacking.detector()
     for number = 1, 20 do
       local m, cs = step_of(number, { { { "a", 0, 0 }, { "b", 1, 0 } } })
       cs[1].reward, cs[1].rewards.correct = nil, core.none
       m["rewards/correct/mean"] = 0 / 0
       assert.same({}, detector:step(m, cs, config))
     end
-    assert.same({}, hacking.detector():evaluation(report(0.5)))
+    assert.same({}, reward_hacking.detector():evaluation(report(0.5)))
   end)
 
   it("sees a metric that falls slowly, once for each fall", function()
@@ -190,7 +190,8 @@ describe("the detector of reward hacking", function()
     end)
     assert.equal(1, #lines)
     assert.matches("repeat themselves: %d+ %% of their runs of eight characters came before, 0 %% at first", lines[1])
-    assert.is_true(hacking.repetition("Natalia sold clips to 48 of her friends in April, and then she sold half as "
+    assert.is_true(reward_hacking.repetition("Natalia sold clips to 48 of her friends in April, "
+      .. "and then she sold half as "
       .. "many clips in May. How many clips did Natalia sell altogether in April and May?") < 0.1)
   end)
 end)

@@ -160,7 +160,7 @@ end
 describe("templates by name", function()
   local shared = os.getenv "GRPO_SHARED"
   if not shared or shared == "" then return pending "GRPO_SHARED is not set" end
-  local templates = require "grpo.templates"
+  local chat_templates = require "grpo.models.chat_templates"
   it("give what the families' own give, and refuse where they do", function()
     local published = { chatml = "chatml", gemma2 = "gemma", llama3 = "llama3", mistral_v01 = "mistral", phi3 = "phi3" }
     local n = 0
@@ -169,7 +169,7 @@ describe("templates by name", function()
       local name = published[case.template]
       -- phi3's own ends with the end token where it asks for nothing
       if name and not (name == "phi3" and not case.context.map.add_generation_prompt) then
-        local template = grpo.template(templates.find(name))
+        local template = grpo.template(chat_templates.find(name))
         local ok, text = pcall(template.render, template, case.context)
         n = n + 1
         assert.equal(case.rendered or false, ok and text)

@@ -1,6 +1,6 @@
 -- The annotations of the Lua half (lua/grpo/meta) and its functions agree, both ways.
 local core = require "grpo.core"
-local sorted_pairs = require "grpo.sorted"
+local sorted_pairs = require "grpo.base.sorted"
 
 local function annotated(file, class)
   local names = {}
@@ -43,7 +43,7 @@ describe("annotations of the Lua half", function()
       "total_steps", "run_evaluation", "owed_evaluation", "after_step", "end_stage", "run_loop", "finish",
       "is_best", "save_due", "refuse_inside", "advise",
     }
-    local all = methods_in "lua/grpo/train.lua"
+    local all = methods_in "lua/grpo/train/trainer.lua"
     for _, name in ipairs(inside) do
       assert.is_true(all[name], name .. " is no method")
       all[name] = nil

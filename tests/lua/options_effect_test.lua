@@ -29,7 +29,7 @@ end
 -- Runs to the end; the trainer and the metrics of every step.
 local function run(change, options)
   local list = {}
-  local tr = require("grpo.train").new(experiment(function(t)
+  local tr = require("grpo.train.trainer").new(experiment(function(t)
     if change then change(t) end
     t.hooks = t.hooks or {}
     local on_step = t.hooks.on_step
@@ -326,9 +326,10 @@ describe("a run directory", function()
   -- Runs with a run directory and a view that keeps its lines; f(directory, lines, trainer).
   local function with_run(change, f)
     temporary(function(root)
-      local lines, view = {}, require("grpo.display").silent()
+      local lines, view = {}, require("grpo.runs.display").silent()
       function view.line(_, text) lines[#lines + 1] = text end
-      local directory = require("grpo.rundir").create(root, { name = "tiny", script = "none", args = {}, overrides = {},
+      local directory = require("grpo.runs.directory").create(root, { name = "tiny", script = "none",
+        args = {}, overrides = {},
         config = {}, env = {}, inputs = {} })
       local tr = run(change, { directory = directory, view = view })
       f(directory.dir, lines, tr)
@@ -397,7 +398,8 @@ describe("log", function()
   local function written(log)
     local real, text = core.err, {}
     core.err = function(s) text[#text + 1] = s end
-    local ok, err = pcall(run, function(t) t.train.steps, t.log = 6, log end, { view = require("grpo.display").new {} })
+    local ok, err = pcall(run, function(t) t.train.steps, t.log = 6, log end,
+      { view = require("grpo.runs.display").new {} })
     core.err = real
     if not ok then error(err, 0) end
     return table.concat(text)

@@ -1,5 +1,5 @@
 local options = require "grpo.options"
-local sorted_pairs = require "grpo.sorted"
+local sorted_pairs = require "grpo.base.sorted"
 
 local spec = {
   temperature = { type = "number", default = 1, min = 0 },

@@ -2,9 +2,9 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
-local ppo = require "grpo.ppo"
+local ppo = require "grpo.losses.ppo"
 local schedule = require "grpo.schedule"
-local train = require "grpo.train"
+local trainer = require "grpo.train.trainer"
 
 local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
   num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3, eos_token_id = 8 }
@@ -32,7 +32,7 @@ end
 -- Runs to the end; the trainer and the metrics of every step.
 local function run(change, options)
   local list = {}
-  local tr = train.new(experiment(function(t)
+  local tr = trainer.new(experiment(function(t)
     if change then change(t) end
     t.hooks = t.hooks or {}
     t.hooks.on_step = function(m) list[#list + 1] = m end
@@ -61,7 +61,7 @@ local function near(want, got, tolerance)
   end
 end
 
-describe("grpo.ppo", function()
+describe("grpo.losses.ppo", function()
   it("gives what gae of the engine gives", function()
     for _, o in ipairs { { gamma = 1, lambda = 0.95 }, { gamma = 0.9, lambda = 0, bootstrap = 0.5 }, {} } do
       local r, v = random_list(9, "r"), random_list(9, "value")
@@ -121,7 +121,7 @@ describe("a ppo stage", function()
   end)
 
   it("shows the advantage of each token to who inspects it", function()
-    local tr = train.new(experiment(function(t)
+    local tr = trainer.new(experiment(function(t)
       t.train.lr, t.train.ppo = 0, { gamma = 0.9, lambda = 0.8, kl_coef = 0 }
     end))
     tr:step()
@@ -168,7 +168,7 @@ describe("a ppo stage", function()
   end)
 
   it("cannot begin to measure a KL in the middle", function()
-    local tr = train.new(experiment(function(t) t.train.ppo = { kl_coef = 0 } end))
+    local tr = trainer.new(experiment(function(t) t.train.ppo = { kl_coef = 0 } end))
     tr:step()
     tr.config.train.ppo.kl_coef = 0.1
     local ok, err = pcall(tr.step, tr)
@@ -209,7 +209,7 @@ describe("a ppo stage", function()
         t.train.iterations = 2
       end
       local function made(from)
-        local tr = train.new(experiment(change), from and { from = from } or nil)
+        local tr = trainer.new(experiment(change), from and { from = from } or nil)
         return tr
       end
       local straight = made()

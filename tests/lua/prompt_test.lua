@@ -1,14 +1,14 @@
 -- What a prompt does without a terminal: values as text, completion, ?NAME, lines.
 
 local grpo = require "grpo"
-local complete = require "grpo.complete"
+local complete = require "grpo.repl.complete"
 local core = require "grpo.core"
-local display = require "grpo.display"
-local explain = require "grpo.explain"
-local lexing = require "grpo.lexing"
-local paint = require "grpo.pretty.paint"
-local pretty = require "grpo.pretty"
-local session = require "grpo.session"
+local display = require "grpo.runs.display"
+local explain = require "grpo.repl.explain"
+local lua_tokens = require "grpo.repl.lua_tokens"
+local paint = require "grpo.repl.pretty.paint"
+local pretty = require "grpo.repl.pretty"
+local session = require "grpo.repl.session"
 
 local plain = { width = 80, colour = false }
 local tok = grpo.tokenizer.chars("0123456789+= ab\n")
@@ -173,10 +173,10 @@ describe("a line", function()
     assert.equal("1\n2\n3\n", (run("a, b, f()")))
     run("for i = 1, 2 do local d = i end")
     assert.equal("nil\n", (run("d")))
-    assert.equal("\n c = nil", "\n" .. lexing.without_locals("local c"))
-    assert.equal("local f <close> = g()", lexing.without_locals("local f <close> = g()"))
-    assert.equal("s = 'local x = 1' -- local y", lexing.without_locals("s = 'local x = 1' -- local y"))
-    assert.equal("if x then local a = 1 elseif y then local b end  c = 1", lexing.without_locals(
+    assert.equal("\n c = nil", "\n" .. lua_tokens.without_locals("local c"))
+    assert.equal("local f <close> = g()", lua_tokens.without_locals("local f <close> = g()"))
+    assert.equal("s = 'local x = 1' -- local y", lua_tokens.without_locals("s = 'local x = 1' -- local y"))
+    assert.equal("if x then local a = 1 elseif y then local b end  c = 1", lua_tokens.without_locals(
       "if x then local a = 1 elseif y then local b end local c = 1"))
   end)
 
@@ -321,7 +321,8 @@ end)
 describe("the annotations of the prompt's functions", function()
   it("name exactly those that there are", function()
     local there, annotated = { show = true, tokens = true }, {}
-    for name in core.embedded("lua/grpo/control.lua"):gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
+    local server = core.embedded("lua/grpo/repl/attach_server.lua")
+    for name in server:gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
     there.print = nil -- Lua's
     for name in core.embedded("lua/grpo/meta/session.lua"):gmatch("\nfunction ([%w_]+)%(") do annotated[name] = true end
     assert.same(there, annotated)

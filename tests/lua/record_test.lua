@@ -2,12 +2,12 @@
 -- the field; never an error of the program's own code.
 
 local core = require "grpo.core"
-local card = require "grpo.card"
-local compare = require "grpo.compare"
-local history = require "grpo.history"
+local model_card = require "grpo.models.card"
+local run_diff = require "grpo.runs.diff"
+local history = require "grpo.runs.history"
 local html = require "grpo.report.html"
-local record = require "grpo.record"
-local rundir = require "grpo.rundir"
+local schema = require "grpo.runs.schema"
+local rundir = require "grpo.runs.directory"
 
 local fs = core.fs
 
@@ -82,11 +82,11 @@ local readers = {
   open = function(dir) history.open(dir) end,
   list = function(dir) rundir.list(dir:match("^(.*)/")) end,
   report = function(dir) html.page(history.open(dir), 1) end,
-  card = function(dir) card.text { name = "tiny", run = dir, step = 2, tags = {} } end,
-  settings = function(dir) compare.settings(history.open(dir), history.open(dir)) end,
-  metrics = function(dir) compare.metrics(history.open(dir), history.open(dir)) end,
-  completions = function(dir) compare.completions(history.open(dir), history.open(dir)) end,
-  ends = function(dir) compare.ends(history.open(dir), history.open(dir)) end,
+  card = function(dir) model_card.text { name = "tiny", run = dir, step = 2, tags = {} } end,
+  settings = function(dir) run_diff.settings(history.open(dir), history.open(dir)) end,
+  metrics = function(dir) run_diff.metrics(history.open(dir), history.open(dir)) end,
+  completions = function(dir) run_diff.completions(history.open(dir), history.open(dir)) end,
+  ends = function(dir) run_diff.ends(history.open(dir), history.open(dir)) end,
   changed = function(dir)
     local run = rundir.open(dir)
     local ok, err = pcall(function()
@@ -147,23 +147,23 @@ end)
 
 describe("record.check", function()
   local function refused(pattern, shape, value)
-    local ok, err = pcall(record.check, shape, value, "runs/x/file.json")
+    local ok, err = pcall(schema.check, shape, value, "runs/x/file.json")
     assert(not ok and err.code == "EFORMAT" and tostring(err):find(pattern), tostring(err))
   end
 
   it("names the file, the field, what is there and what is wanted", function()
-    refused("^runs/x/file%.json: step: is \"two\", want a whole number; the file is damaged$", record.shapes.run,
+    refused("^runs/x/file%.json: step: is \"two\", want a whole number; the file is damaged$", schema.shapes.run,
       { format = 1, state = "running", script = "a.lua", step = "two" })
-    refused("^runs/x/file%.json: state: is missing, want a string", record.shapes.run, { format = 1, script = "a.lua" })
-    refused("stages%.2%.kind: is \"dance\", want a kind of stage", record.shapes.config,
+    refused("^runs/x/file%.json: state: is missing, want a string", schema.shapes.run, { format = 1, script = "a.lua" })
+    refused("stages%.2%.kind: is \"dance\", want a kind of stage", schema.shapes.config,
       { stages = { { kind = "sft" }, { kind = "dance" } } })
-    refused("^runs/x/file%.json: is %[1, 2%], want an object", record.shapes.run, { 1, 2 })
-    refused("written by another version %(format 2%); this one reads format 1", record.shapes.run, { format = 2 })
+    refused("^runs/x/file%.json: is %[1, 2%], want an object", schema.shapes.run, { 1, 2 })
+    refused("written by another version %(format 2%); this one reads format 1", schema.shapes.run, { format = 2 })
   end)
 
   it("takes what has its shape, and returns it", function()
     local value = { format = 1, state = "running", script = "a.lua", more = true }
-    assert.equal(record.check(record.shapes.run, value, "x"), value)
+    assert.equal(schema.check(schema.shapes.run, value, "x"), value)
   end)
 end)
 
@@ -171,7 +171,7 @@ describe("export's card", function()
   it("refuses a config.json whose stages are none", function()
     with_run(function(dir)
       assert(fs.write(dir .. "/config.json", '{"stages": 7}'))
-      local ok, err = pcall(card.text, { name = "tiny", run = dir, tags = {} })
+      local ok, err = pcall(model_card.text, { name = "tiny", run = dir, tags = {} })
       assert(not ok and tostring(err):find("stages: is 7, want a list", 1, true), tostring(err))
     end)
   end)

@@ -1,12 +1,12 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
-local streaming = require "grpo.streaming"
+local text_stream = require "grpo.models.text_stream"
 
 local shared = os.getenv("GRPO_SHARED") or ""
 
 -- The pieces of a completion put together, and whether every one of them was whole characters.
 local function streamed(tok, ids)
-  local stream, pieces = streaming.new(tok), {}
+  local stream, pieces = text_stream.new(tok), {}
   for i, id in ipairs(ids) do pieces[i] = stream:put(id) end
   local held = stream:finish()
   return table.concat(pieces) .. held, pieces

@@ -2,8 +2,8 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
-local tools = require "grpo.tools"
-local turns = require "grpo.turns"
+local tools = require "grpo.dialogue.tools"
+local turns = require "grpo.dialogue.turns"
 
 local function complain(path, format, ...) error(path .. ": " .. format:format(...), 0) end
 
@@ -71,7 +71,7 @@ local list = tools.list({
 
 local function answer(call)
   return tools.call(list, call, limits, { rng = core.rng(1, "turn", 0, 0, 1),
-    state = require("grpo.rollout").read_only({}) })
+    state = require("grpo.train.rollout").read_only({}) })
 end
 
 describe("a call of a tool", function()
@@ -219,7 +219,7 @@ describe("training with tools", function()
     local half = grpo.trainer(experiment())
     half:step()
     half:save(dir)
-    local resumed = require("grpo.train").new(experiment(), { from = dir })
+    local resumed = require("grpo.train.trainer").new(experiment(), { from = dir })
     resumed:step()
     resumed:step()
     core.fs.remove_tree(dir)
@@ -480,7 +480,7 @@ describe("turns in a chat", function()
       t.environment = function() coroutine.yield(" Begin.") coroutine.yield("Go on.") return 1 end
     end)
     local config = e.stages[1].config
-    local prompt = require("grpo.prompts").render(config, tokenizer, { prompt = "x" }, 0)
+    local prompt = require("grpo.train.prompts").render(config, tokenizer, { prompt = "x" }, 0)
     prompt.row, prompt.number = {}, 0
     local o = { sampling = config.sampling }
     turns.options(config, { prompt }, 1, { seed = 3, step = 0, state = {}, tokenizer = tokenizer }, o)

@@ -1,5 +1,5 @@
 local gsm8k = require "rewards.gsm8k"
-local wordmath = require "grpo.tasks.wordmath"
+local wordmath = require "experiments.tasks.wordmath"
 
 -- A generator of numbers in [0, 1) that needs no engine.
 local function stream(seed)

@@ -1,8 +1,8 @@
-local complete = require "grpo.complete"
+local complete = require "grpo.repl.complete"
 local core = require "grpo.core"
-local display = require "grpo.display"
-local history = require "grpo.history"
-local paint = require "grpo.pretty.paint"
+local display = require "grpo.runs.display"
+local history = require "grpo.runs.history"
+local paint = require "grpo.repl.pretty.paint"
 
 local command = {
   usage = "attach RUN",

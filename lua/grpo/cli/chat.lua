@@ -1,10 +1,10 @@
 local core = require "grpo.core"
-local errors = require "grpo.errors"
-local display = require "grpo.display"
+local errors = require "grpo.base.errors"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
-local loading = require "grpo.loading"
-local places = require "grpo.places"
-local streaming = require "grpo.streaming"
+local loading = require "grpo.models.loading"
+local model_paths = require "grpo.models.paths"
+local text_stream = require "grpo.models.text_stream"
 
 local command = {
   usage = "chat MODEL [--system TEXT] [--max N] [--temperature T] [--top-p P] [--top-k K] [--min-p P] [--seed S] "
@@ -131,7 +131,7 @@ function Chat:answer(ids)
       :format(#ids)), 0)
   end
   options.max_new_tokens, options.seed = math.min(options.max_new_tokens, room), self.seed + self.turn
-  local stream, shown = streaming.new(self.tokenizer), {}
+  local stream, shown = text_stream.new(self.tokenizer), {}
   local function show(piece)
     if piece == "" then return end
     shown[#shown + 1] = piece
@@ -217,7 +217,7 @@ function command.run(o)
   if not o.words[1] then error(core.error("EARG", "chat: which model? usage: grpo " .. command.usage), 0) end
   flags.threads(o)
   if core.isatty(2) then core.err(("loading %s ...\n"):format(o.words[1])) end
-  local chat, alone = make_chat(o), places.alone(o.words[1])
+  local chat, alone = make_chat(o), model_paths.alone(o.words[1])
   if alone then core.err("note: " .. alone .. "\n") end
   chat:reset()
   if not chat.template then

@@ -1,13 +1,13 @@
 local core = require "grpo.core"
-local sorted_pairs = require "grpo.sorted"
-local display = require "grpo.display"
+local sorted_pairs = require "grpo.base.sorted"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
-local probing = require "grpo.probing"
-local prompts = require "grpo.prompts"
-local rewarding = require "grpo.rewarding"
-local rollout = require "grpo.rollout"
-local script = require "grpo.cli.script"
-local Stage = require "grpo.stage"
+local probes = require "grpo.reward_checks.probes"
+local prompts = require "grpo.train.prompts"
+local scoring = require "grpo.train.scoring"
+local rollout = require "grpo.train.rollout"
+local script = require "grpo.scripts.script"
+local Stage = require "grpo.train.stage"
 local statistics = require "grpo.statistics"
 
 local command = {
@@ -65,7 +65,7 @@ end
 -- Score the same completions twice, the second time backwards: rewards must not depend on order.
 local function compare_rewards(config, cs, findings)
   local first = {}
-  rewarding.score(config.reward_entries, cs, config.limits.reward, "skip")
+  scoring.score(config.reward_entries, cs, config.limits.reward, "skip")
   for i, c in ipairs(cs) do
     first[i] = c.rewards
     for name, message in sorted_pairs(c.errors or {}) do
@@ -74,7 +74,7 @@ local function compare_rewards(config, cs, findings)
     c.rewards, c.errors = {}, nil
   end
   for i = #cs, 1, -1 do
-    rewarding.score(config.reward_entries, { cs[i] }, config.limits.reward, "skip")
+    scoring.score(config.reward_entries, { cs[i] }, config.limits.reward, "skip")
     for _, entry in ipairs(config.reward_entries) do
       if entry.fn and cs[i].rewards[entry.name] ~= first[i][entry.name] then
         findings[#findings + 1] = ("reward %s gave %s and then %s for the same completion"):format(entry.name,
@@ -122,7 +122,7 @@ end
 local function probe_rewards(tr, e, config, findings)
   local target = config.data.target
   for _, stage in ipairs(e.stages) do target = target or stage.config.data.target end
-  local count, beside = probing.run(config, tr.tokenizer, target, findings)
+  local count, beside = probes.run(config, tr.tokenizer, target, findings)
   if count > 0 then out("\nrewards tried on %d texts that no model sampled", count) end
   show_demonstrations(beside)
 end
@@ -211,7 +211,7 @@ function command.run(o)
   flags.threads(o)
   local e = script.load(o.words[1], o)
   local findings = {}
-  local tr = require("grpo.train").new(e, {})
+  local tr = require("grpo.train.trainer").new(e, {})
   out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
   out("key/value cache: %d bytes a token (%d if every head's were kept)", tr.model:cache_bytes_per_token())

@@ -1,7 +1,7 @@
-local compare = require "grpo.compare"
+local run_diff = require "grpo.runs.diff"
 local core = require "grpo.core"
-local display = require "grpo.display"
-local history = require "grpo.history"
+local display = require "grpo.runs.display"
+local history = require "grpo.runs.history"
 
 local command = {
   usage = "diff RUN RUN [--json]",
@@ -80,9 +80,9 @@ end
 function command.run(o)
   if not o.words[2] then error(core.error("EARG", "diff: which two runs? usage: grpo " .. command.usage), 0) end
   local a, b = history.open(o.words[1]), history.open(o.words[2])
-  local settings, sources = compare.settings(a, b), compare.sources(a, b)
-  local metrics, common = compare.metrics(a, b)
-  local text, ends = compare.completions(a, b), compare.ends(a, b)
+  local settings, sources = run_diff.settings(a, b), run_diff.sources(a, b)
+  local metrics, common = run_diff.metrics(a, b)
+  local text, ends = run_diff.completions(a, b), run_diff.ends(a, b)
   if o.flags.json then
     core.out(core.json_encode { a = a.dir, b = b.dir, settings = settings, sources = sources, metrics = metrics,
       common_steps = common, completions = text, ends = ends } .. "\n")

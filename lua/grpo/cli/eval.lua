@@ -1,10 +1,10 @@
 local core = require "grpo.core"
-local rundir = require "grpo.rundir"
-local checkpoint = require "grpo.checkpoint"
-local display = require "grpo.display"
+local rundir = require "grpo.runs.directory"
+local checkpoint = require "grpo.runs.checkpoint"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
-local history = require "grpo.history"
-local script = require "grpo.cli.script"
+local history = require "grpo.runs.history"
+local script = require "grpo.scripts.script"
 
 local command = {
   usage = "eval SCRIPT|RUN|CHECKPOINT [key=value ...] [--arg k=v] [--n N] [--samples N] [--threads N] [--json]",
@@ -62,7 +62,7 @@ end
 function command.run(o)
   local e, from = experiment_of(o)
   flags.threads(o)
-  local tr = require("grpo.train").new(e, { weights = from })
+  local tr = require("grpo.train.trainer").new(e, { weights = from })
   if from then tr:begin_stage(#e.stages) end
   local report = tr:evaluate(flags.integer(o, "n", 1))
   if o.flags.json then

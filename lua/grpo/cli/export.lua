@@ -43,7 +43,7 @@ function command.run(o)
   local dtype = choice(o, "dtype", { "f32", "bf16", "f16" })
   flags.threads(o)
   if core.isatty(2) then core.err(("exporting %s ...\n"):format(path)) end
-  require("grpo.export").write { path = path, target = target, format = format, merge = o.flags.merge,
+  require("grpo.models.export").write { path = path, target = target, format = format, merge = o.flags.merge,
     quantize = quantize, dtype = dtype, force = o.flags.force, base = o.flags.base }
   core.out(target .. "\n")
 end

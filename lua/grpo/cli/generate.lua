@@ -1,8 +1,8 @@
 local core = require "grpo.core"
-local display = require "grpo.display"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
-local loading = require "grpo.loading"
-local places = require "grpo.places"
+local loading = require "grpo.models.loading"
+local model_paths = require "grpo.models.paths"
 
 local command = {
   usage = "generate MODEL PROMPT [--n N] [--max N] [--temperature T] [--top-p P] [--top-k K] [--seed S] "
@@ -36,7 +36,7 @@ function command.run(o)
     core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to read on: m:unmask samples "
       .. "from it\n")
   end
-  local alone = places.alone(path)
+  local alone = model_paths.alone(path)
   if alone then core.err("note: " .. alone .. "\n") end
   local list = model:generate(prompt, {
     max_new_tokens = flags.integer(o, "max", 1, 256), temperature = flags.number(o, "temperature", 1.0),

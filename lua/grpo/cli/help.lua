@@ -54,7 +54,7 @@ function help.run(o)
     core.out(cli.help_text(name))
   else
     local about = variable(name)
-      or require("grpo.explain").find(name, { grpo = require "grpo", schedule = require "grpo.schedule" })
+      or require("grpo.repl.explain").find(name, { grpo = require "grpo", schedule = require "grpo.schedule" })
     if about then
       core.out(about .. "\n")
       return 0

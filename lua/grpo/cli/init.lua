@@ -7,7 +7,7 @@
 -- run returns an exit status (nil: 0).  o: { words = positional, flags = {...}, args = {--arg}, overrides = {...} }.
 
 local core = require "grpo.core"
-local errors = require "grpo.errors"
+local errors = require "grpo.base.errors"
 local suggest = require "grpo.options".nearest
 
 local cli = {}
@@ -16,7 +16,7 @@ local cli = {}
 cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate", "chat", "export", "runs", "logs",
   "stop", "report", "replay", "diff", "init", "bench", "doctor", "help" }
 
-local module_of = { init = "grpo.cli.starter" }
+local module_of = { init = "grpo.cli.init_project" }
 
 -- Their first word may be a script, and then one that came with grpo.
 local takes_script = { run = true, check = true, eval = true, repl = true }
@@ -121,7 +121,7 @@ local function run_command(name, words)
   if library and library ~= "" and not core.fs.isdir(library) then
     return fail(3, "GRPO_LUA=%s: no such directory; want one with lua/grpo/ or rewards/, or no GRPO_LUA", library)
   end
-  if takes_script[name] and o.words[1] then o.words[1] = require("grpo.share").find(o.words[1]) end
+  if takes_script[name] and o.words[1] then o.words[1] = require("grpo.base.install_dir").find(o.words[1]) end
   local ok, status = core.protected(command.run, o)
   if ok then return status or 0 end
   return cli.report(status)

@@ -1,8 +1,8 @@
 local core = require "grpo.core"
-local display = require "grpo.display"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
-local history = require "grpo.history"
-local rundir = require "grpo.rundir"
+local history = require "grpo.runs.history"
+local rundir = require "grpo.runs.directory"
 
 local command = {
   usage = "logs [-f] [-n N] [--dir RUNS] RUN",

@@ -1,7 +1,7 @@
 local core = require "grpo.core"
-local display = require "grpo.display"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
-local session = require "grpo.session"
+local session = require "grpo.repl.session"
 
 local command = {
   usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...] [--compute f32|bf16] [--threads N]",
@@ -41,7 +41,7 @@ local function interactive(env, about)
   local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call }
   edit.open(function(line)
     local before = pending and pending .. "\n" or ""
-    local first, list = require("grpo.complete").at(before .. line, env)
+    local first, list = require("grpo.repl.complete").at(before .. line, env)
     return first - #before, list
   end)
   while not prompt.done do
@@ -61,7 +61,7 @@ end
 function command.run(o)
   local env = setmetatable({ grpo = require "grpo", schedule = require "grpo.schedule" }, { __index = _G })
   flags.threads(o)
-  local about = o.words[1] and require("grpo.opening").open(env, o)
+  local about = o.words[1] and require("grpo.repl.open").open(env, o)
   if core.isatty(0) then
     interactive(env, about)
     return 0

@@ -1,12 +1,12 @@
 local core = require "grpo.core"
-local checkpoint = require "grpo.checkpoint"
-local display = require "grpo.display"
-local events = require "grpo.events"
+local checkpoint = require "grpo.runs.checkpoint"
+local display = require "grpo.runs.display"
+local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
-local history = require "grpo.history"
-local reload = require "grpo.reload"
-local rescore = require "grpo.rescore"
-local script = require "grpo.cli.script"
+local history = require "grpo.runs.history"
+local reload = require "grpo.scripts.reload"
+local rescore = require "grpo.runs.rescore"
+local script = require "grpo.scripts.script"
 
 local command = {
   usage = "replay RUN [STEP] [--reward FILE] [--regenerate] [--n N] [--arg k=v] [--json]",
@@ -223,7 +223,7 @@ local function regenerate(run, step, n)
   core.err(("replay: from %s to step %d\n"):format(from and ("the checkpoint of step %d"):format(from.at)
     or "the beginning", step))
   local e = script.of_run(run.dir, run.info)
-  local tr = require("grpo.train").new(e, { from = from and from.path })
+  local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
   follow_events(tr, run)
   while tr.step_count < step do
     if not tr:current_stage() then complain("EARG", "%s: the run ends at step %d", run.dir, tr.step_count) end

@@ -1,6 +1,6 @@
 local core = require "grpo.core"
 local flags = require "grpo.cli.flags"
-local history = require "grpo.history"
+local history = require "grpo.runs.history"
 
 local command = {
   usage = "report RUN [--out FILE] [--completions N]",

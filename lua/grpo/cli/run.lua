@@ -1,10 +1,10 @@
 local core = require "grpo.core"
 local background = require "grpo.cli.background"
-local checkpoint = require "grpo.checkpoint"
+local checkpoint = require "grpo.runs.checkpoint"
 local flags = require "grpo.cli.flags"
-local places = require "grpo.places"
-local rundir = require "grpo.rundir"
-local script = require "grpo.cli.script"
+local model_paths = require "grpo.models.paths"
+local rundir = require "grpo.runs.directory"
+local script = require "grpo.scripts.script"
 
 local run = {
   usage = "run SCRIPT [key=value ...] [--arg k=v] [--resume[=RUN]] [--steps N] [--threads N] [--dir RUNS] "
@@ -69,7 +69,7 @@ end
 local function inputs_of(e)
   local inputs = {}
   for path in pairs(require("grpo.data").inputs) do inputs[path] = true end
-  local place = e.config.model.path and places.find(e.config.model.path)
+  local place = e.config.model.path and model_paths.find(e.config.model.path)
   for _, path in ipairs { place and place.path, place and place.adapter } do
     if not core.fs.isdir(path) then inputs[path] = true end
     for _, name in ipairs(core.fs.list(path) or {}) do
@@ -141,7 +141,7 @@ local function resume(o, root, options)
     directory:open_logs()
     directory:set_state("running")
     directory:note(("resumed at step %d"):format(at))
-    if forced then require("grpo.events").take_files(directory, at, saved and saved.stage or 1, forced) end
+    if forced then require("grpo.runs.events").take_files(directory, at, saved and saved.stage or 1, forced) end
     return directory
   end
   return e, directory
@@ -171,14 +171,14 @@ local function prepare(o, background_of)
   local e, directory
   if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
   if not e then return nil, directory end
-  local view = require("grpo.display").new { quiet = o.flags.quiet, background = background_of }
+  local view = require("grpo.runs.display").new { quiet = o.flags.quiet, background = background_of }
   options.view = view
   if threads then
     e.config.threads = threads
     for _, stage in ipairs(e.stages) do stage.config.threads = threads end
   end
-  local tr = require("grpo.train").new(e, options) -- most of our modules: the script's first line need not wait
-  if not directory then require("grpo.preflight").run(tr) end
+  local tr = require("grpo.train.trainer").new(e, options) -- most of our modules: the script's first line need not wait
+  if not directory then require("grpo.train.preflight").run(tr) end
   directory = options.create(tr)
   tr.directory, tr.step_limit = directory, limit
   view:keep_in(directory)

@@ -1,5 +1,5 @@
 local core = require "grpo.core"
-local rundir = require "grpo.rundir"
+local rundir = require "grpo.runs.directory"
 
 local command = {
   usage = "runs [--dir RUNS] [--json]",

@@ -1,7 +1,7 @@
 local core = require "grpo.core"
 local flags = require "grpo.cli.flags"
-local history = require "grpo.history"
-local rundir = require "grpo.rundir"
+local history = require "grpo.runs.history"
+local rundir = require "grpo.runs.directory"
 
 local command = {
   usage = "stop [--now] [--wait SECONDS] [--dir RUNS] RUN",

@@ -23,16 +23,16 @@ local function wrong(format, ...)
 end
 
 local function record(o)
-  local run = require("grpo.history").open(o.flags.record)
-  local e = require("grpo.cli.script").of_run(run.dir, run.info)
+  local run = require("grpo.runs.history").open(o.flags.record)
+  local e = require("grpo.scripts.script").of_run(run.dir, run.info)
   local here = core.fs.exists(run.info.script) and run.info.script or run.dir .. "/source/main.lua"
-  local text, count = require("grpo.recording").test_file(run, e, here, flags.integer(o, "n", 1, 20))
+  local text, count = require("grpo.runs.record_tests").test_file(run, e, here, flags.integer(o, "n", 1, 20))
   core.out(text)
   core.err(("%d cases, with the rewards of %s\n"):format(count, here))
 end
 
 local function fuzz(o)
-  local result = require("grpo.fuzzing").run(o.flags.fuzz, flags.integer(o, "n", 0, 200), o)
+  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, flags.integer(o, "n", 0, 200), o)
   for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
   core.out(("%d rewards, %d texts, %d failures\n"):format(result.rewards, result.texts, #result.failures))
   return #result.failures > 0 and 1 or 0

@@ -1,9 +1,9 @@
 -- One self-contained HTML page of a run: facts, curves, diagnosis, options, a browser of completions.
 
 local core = require "grpo.core"
-local history = require "grpo.history"
+local history = require "grpo.runs.history"
 local page = require "grpo.report.page"
-local sorted_pairs = require "grpo.sorted"
+local sorted_pairs = require "grpo.base.sorted"
 local svg = require "grpo.report.svg"
 
 local html = {}

@@ -1,0 +1,258 @@
+-- Tools that a model calls while it answers: what they are, how calls are read and answers written, and the calls.
+--
+-- A form of calls is { stop=, read=, write= }:
+--   stop          strings that end a turn, for forms that have no end-of-turn token
+--   read(text)    the calls in a turn's text, special tokens included: a list of { name=, arguments= } or { error= };
+--                 nil when the turn has none
+--   write(text)   what is put in behind a call; nil in the form of a chat template, which writes it itself
+
+local core = require "grpo.core"
+local options = require "grpo.options"
+local sorted_pairs = require "grpo.base.sorted"
+
+local tools = {}
+
+local fields = { "description", "parameters", "fn" }
+local types = { "string", "number", "integer", "boolean", "array", "object" }
+
+local function among(name, list)
+  for _, known in ipairs(list) do
+    if name == known then return true end
+  end
+  return false
+end
+
+local function hint(name, known)
+  local near = options.nearest(tostring(name), known)
+  return near and (", did you mean '%s'?"):format(near) or ""
+end
+
+-- ---- what tools there are -----------------------------------------------------------------
+
+-- parameters as a JSON schema; the short form { name = "string" } or { name = { type=, description= } } becomes one.
+local function schema_of(parameters, path, complain)
+  if parameters.type == "object" and type(parameters.properties) == "table" then return parameters end
+  local schema = { type = "object", properties = {}, required = {} }
+  for name, value in sorted_pairs(parameters) do
+    local property = type(value) == "string" and { type = value } or value
+    if type(name) ~= "string" or type(property) ~= "table" or not among(property.type, types) then
+      complain(path, "%s: want a type (%s), or a table with one", tostring(name), table.concat(types, ", "))
+    end
+    schema.properties[name] = property
+    schema.required[#schema.required + 1] = name
+  end
+  return schema
+end
+
+-- The option `tools` as a list in the order of names: { name=, description=, schema=, fn=, only= }; only: the name of
+-- the one parameter, where there is one.  complain(path, format, ...) raises.
+function tools.list(given, complain)
+  local list = {}
+  for name, tool in sorted_pairs(given or {}) do
+    local path = "tools." .. tostring(name)
+    if type(name) ~= "string" or not name:find("^[%a_][%w_]*$") then
+      complain("tools", "'%s' is no name: letters, digits and _, not first a digit", tostring(name))
+    end
+    if type(tool) == "function" then tool = { fn = tool } end
+    if type(tool) ~= "table" then complain(path, "got %s, want { description=, parameters=, fn= }", type(tool)) end
+    for key in sorted_pairs(tool) do
+      if not among(key, fields) then complain(path .. "." .. tostring(key), "unknown option%s", hint(key, fields)) end
+    end
+    if type(tool.fn) ~= "function" then complain(path .. ".fn", "got %s, want a function", type(tool.fn)) end
+    if tool.description ~= nil and type(tool.description) ~= "string" then
+      complain(path .. ".description", "got %s, want a string", type(tool.description))
+    end
+    if tool.parameters ~= nil and type(tool.parameters) ~= "table" then
+      complain(path .. ".parameters", "got %s, want a table", type(tool.parameters))
+    end
+    local schema = schema_of(tool.parameters or {}, path .. ".parameters", complain)
+    local first = next(schema.properties)
+    list[#list + 1] = { name = name, description = tool.description or "", schema = schema, fn = tool.fn,
+      only = first and next(schema.properties, first) == nil and first or nil }
+  end
+  return list
+end
+
+-- What a chat template is given as `tools`.
+function tools.for_template(list)
+  local described = {}
+  for i, tool in ipairs(list) do
+    described[i] = { type = "function", ["function"] = { name = tool.name, description = tool.description,
+      parameters = tool.schema } }
+  end
+  return described
+end
+
+-- ---- forms of calls -------------------------------------------------------------------------
+
+local function decoded(text)
+  local ok, value = pcall(core.json_decode, text)
+  if not ok then return { error = "the call is not valid JSON" } end
+  if type(value) ~= "table" or type(value.name) ~= "string" then
+    return { error = "a call is {\"name\": ..., \"arguments\": {...}}" }
+  end
+  local arguments = value.arguments
+  if arguments == nil then arguments = value.parameters end
+  if arguments == nil or arguments == core.json_null then arguments = {} end
+  if type(arguments) ~= "table" then return { name = value.name, error = "the arguments are not an object" } end
+  return { name = value.name, arguments = arguments }
+end
+
+-- Every <tool_call>...</tool_call>.
+local function tagged(text)
+  local calls, at = {}, 1
+  while true do
+    local _, open = text:find("<tool_call>", at, true)
+    if not open then break end
+    local close, after = text:find("</tool_call>", open + 1, true)
+    calls[#calls + 1] = close and decoded(text:sub(open + 1, close - 1)) or { error = "</tool_call> is missing" }
+    if not close then break end
+    at = after + 1
+  end
+  return #calls > 0 and calls or nil
+end
+
+local forms = {}
+
+-- As Qwen's and Hermes's templates have it, any number in a turn; or a turn that is one JSON object, as Llama's.
+forms.chat = { stop = {}, read = function(text)
+  local calls = tagged(text)
+  if calls then return calls end
+  local body = text:gsub("<|[%w_]+|>", ""):match("^%s*({.*})%s*$")
+  local call = body and body:find('"name"', 1, true) and decoded(body)
+  return call and call.arguments and { call } or nil
+end }
+
+forms.json = { stop = { "</tool_call>" }, read = function(text)
+  if text:find("</tool_call>", 1, true) and not text:find("<tool_call>", 1, true) then
+    return { { error = "<tool_call> is missing" } }
+  end
+  return tagged(text)
+end, write = function(result) return "<tool_response>" .. result .. "</tool_response>" end }
+
+-- <<name argument>>, answered by <<=result>>: few tokens, for small models.
+forms.compact = { stop = { ">>" }, read = function(text)
+  local name, argument = text:match(".*<<%s*([%w_]+)%s*(.-)%s*>>")
+  if name then return { { name = name, argument = argument } } end
+  return text:find(">>", 1, true) and { { error = "a call is <<name argument>>" } } or nil
+end, write = function(result) return "<<=" .. result .. ">>" end }
+
+-- The form that turns.format means; messages: is the prompt a conversation?
+function tools.form(format, messages)
+  if type(format) == "table" then return format end
+  if format == "auto" then return messages and forms.chat or forms.json end
+  return forms[format]
+end
+
+local form_fields = { "stop", "read", "write" }
+
+function tools.check_form(format, list, complain)
+  if type(format) == "table" then
+    for key in sorted_pairs(format) do
+      if not among(key, form_fields) then
+        complain("turns.format." .. tostring(key), "unknown option%s", hint(key, form_fields))
+      end
+    end
+    if type(format.stop) ~= "table" or #format.stop == 0 then
+      complain("turns.format.stop", "want a list of strings that end a call")
+    end
+    for _, name in ipairs { "read", "write" } do
+      if type(format[name]) ~= "function" then
+        complain("turns.format." .. name, "got %s, want a function", type(format[name]))
+      end
+    end
+  elseif format == "compact" then
+    for _, tool in ipairs(list) do
+      if not tool.only and next(tool.schema.properties) then
+        complain("turns.format", "\"compact\" has room for one argument, tools.%s has more", tool.name)
+      end
+    end
+  end
+end
+
+-- ---- calls -----------------------------------------------------------------------------------
+
+local fits = {
+  string = function(v) return type(v) == "string" end,
+  number = function(v) return type(v) == "number" end,
+  integer = function(v) return math.tointeger(v) ~= nil and type(v) == "number" end,
+  boolean = function(v) return type(v) == "boolean" end,
+  array = function(v) return type(v) == "table" end,
+  object = function(v) return type(v) == "table" end,
+}
+
+-- A bare argument as the tool's one parameter.
+local function spread(tool, argument)
+  if not tool.only then return {} end
+  local kind = tool.schema.properties[tool.only].type
+  local value = argument
+  if kind == "number" or kind == "integer" then value = tonumber(argument) or argument end
+  if kind == "boolean" then value = argument == "true" end
+  return { [tool.only] = value }
+end
+
+-- What is wrong with the arguments; nil: nothing.
+local function problem(tool, arguments)
+  for _, name in ipairs(tool.schema.required or {}) do
+    if arguments[name] == nil or arguments[name] == core.json_null then
+      return ("argument '%s' is missing"):format(name)
+    end
+  end
+  for name, value in sorted_pairs(arguments) do
+    local property = tool.schema.properties[name]
+    if not property then return ("there is no argument '%s'"):format(tostring(name)) end
+    local fit = fits[property.type]
+    if fit and value ~= core.json_null and not fit(value) then
+      return ("argument '%s' is not of type %s"):format(name, property.type)
+    end
+  end
+end
+
+-- A result as text; nil and what is wrong.
+local function as_text(value)
+  if type(value) == "string" then return value end
+  if math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53 then
+    return ("%d"):format(value)
+  end
+  if value ~= value then return "nan" end -- the sign that C prints is the machine's
+  if type(value) == "number" or type(value) == "boolean" then return tostring(value) end
+  if type(value) ~= "table" then return nil, ("the result is a %s"):format(type(value)) end
+  local ok, text = pcall(core.json_encode, value)
+  if ok then return text end
+  return nil, ("the result cannot be written as JSON: %s"):format((tostring(text):gsub("^.-JSON: ", "")))
+end
+
+local function first_line(err)
+  local text = type(err) == "table" and err.message or tostring(err)
+  text = text:match("^[^\n]*"):gsub("^[^%s:]+:%d+: ", "") -- a model has no use for the place in the script
+  return text
+end
+
+-- Calls a tool for the model.  Returns the text of its answer and whether it failed; raises only what must end the run,
+-- a wall clock that has run out.  c: what fn gets beside the arguments.
+function tools.call(list, call, limits, c)
+  local function failed(format, ...) return "error: " .. format:format(...), true end
+  local tool
+  for _, t in ipairs(list) do
+    if t.name == call.name then tool = t end
+  end
+  if call.error then return failed("%s", call.error) end
+  if not tool then return failed("there is no tool '%s'", tostring(call.name)) end
+  local arguments = call.arguments or spread(tool, call.argument)
+  call.arguments = next(arguments) == nil and core.json_object(arguments) or arguments
+  local wrong = problem(tool, arguments)
+  if wrong then return failed("%s", wrong) end
+  core.reseed_math(c.rng)
+  local ok, value, message = core.limited(limits, "tools." .. tool.name, tool.fn, arguments, c)
+  core.reseed_math(nil)
+  if not ok then
+    if type(value) == "table" and value.fatal then error(value, 0) end
+    return failed("%s", first_line(value))
+  end
+  if value == nil then return failed("%s", message == nil and "no result" or tostring(message)) end
+  local text, bad = as_text(value)
+  if not text then return failed("%s", bad) end
+  return text, false
+end
+
+return tools

@@ -1,0 +1,295 @@
+-- What options mean together: combinations that contradict each other, or that would have no effect, are refused.
+--
+-- The experiment has checked every value by itself and filled in the defaults.
+-- complain(path, format, ...) raises at the script's line of that option.
+
+local core = require "grpo.core"
+local environment = require "grpo.dialogue.environment"
+local options = require "grpo.options"
+local model_paths = require "grpo.models.paths"
+local steps = require "grpo.train.steps"
+local chat_templates = require "grpo.models.chat_templates"
+local tools = require "grpo.dialogue.tools"
+
+local option_rules = {}
+
+-- Options that describe the run as a whole: a stage cannot have its own.
+local of_the_run = {
+  "name", "threads", "compute", "extends", "stages", "model.path", "model.config", "model.tokenizer", "model.dtype",
+  "model.quantize", "model.lora",
+}
+
+local function value_at(t, path)
+  for part in path:gmatch("[^.]+") do t = type(t) == "table" and t[part] or nil end
+  return t
+end
+
+local function hint(name, known)
+  local near = type(name) == "string" and options.nearest(name, known)
+  return near and (", did you mean '%s'?"):format(near) or ""
+end
+
+local LONGEST_NAME = 255 - #"-123456789" -- of a file, less the run's number
+
+local function check_texts(config, complain)
+  if config.name == "" then complain("name", "is empty; it names the run's directory") end
+  if #config.name > LONGEST_NAME then
+    complain("name", "has %d bytes; it names the run's directory and has %d at most", #config.name, LONGEST_NAME)
+  end
+  if type(config.model.chat_template) == "string" then
+    local text = config.model.chat_template
+    if not text:find "{[{%%]" then
+      complain("model.chat_template", "%q is no Jinja template, nor the name of one, %s; give a name, the template's "
+        .. "text or a function(messages, opts)", text:sub(1, 40), options.advice(text, chat_templates.names))
+    end
+    local ok, err = pcall(require "grpo.jinja".compile, text)
+    if not ok then complain("model.chat_template", "%s", (tostring(err))) end
+  end
+end
+
+local function adapted(model)
+  return model.lora or (model.path and model_paths.leads_to_adapter(model.path))
+end
+
+local function check_kl(config, complain)
+  local train = config.train
+  local on = type(train.kl) == "function" or train.kl > 0
+  if train.kl_in == "loss" and train.kl_estimator == "k1" and on then
+    complain("train.kl_estimator", "k1 as a loss has zero expected gradient on-policy; "
+      .. "use \"k2\" or \"k3\", or kl_in = \"reward\"")
+  end
+  if train.kl_estimator == "full" and train.kl_in == "reward" then
+    complain("train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
+  end
+  if train.sync_reference and config.reference ~= "initial" and adapted(config.model) then
+    complain("train.sync_reference", "with an adapter only reference = \"initial\" can move")
+  end
+  if train.sync_reference and config.reference == "bigram" then
+    complain("train.sync_reference", "moves a model; a bigram stays what was counted")
+  end
+  if config.reference == true then
+    complain("reference", "got true, want \"initial\", \"bigram\", \"random\", a model's path or false")
+  end
+  if config.reference == false and on then complain("train.kl", "a KL needs a reference; reference is false") end
+end
+
+local function has_dense(entries)
+  for _, entry in ipairs(entries) do
+    if entry.token_fn then return true end
+  end
+  return false
+end
+
+local function check_rewards(config, complain)
+  local clip, aggregate = config.reward.clip, config.reward.aggregate
+  if clip then
+    local low, high = clip[1], clip[2]
+    local numbers = #clip == 2 and type(low) == "number" and type(high) == "number" and low == low and high == high
+    if not numbers or low > high then
+      complain("reward.clip", "want { low, high }, two numbers in order")
+    end
+  end
+  local dense = has_dense(config.reward_entries)
+  if clip and (dense or aggregate ~= "sum") then
+    complain("reward.clip", "bounds the sum of whole rewards; it has no meaning with %s",
+      dense and "a token_fn" or "aggregate = \"normalize_then_sum\"")
+  end
+  if aggregate ~= "sum" and dense then
+    complain("reward.aggregate", "\"normalize_then_sum\" wants one number a completion; leave out the token_fn")
+  end
+  if aggregate ~= "sum" and config.train.kl_in == "reward" then
+    complain("train.kl_in", "\"reward\" subtracts from the sum of rewards; use reward.aggregate = \"sum\"")
+  end
+  if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
+    complain("train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
+  end
+end
+
+local function check_sampling(sampling, complain)
+  for i, s in ipairs(type(sampling.stop) == "table" and sampling.stop or { sampling.stop }) do
+    if type(s) ~= "string" then complain("sampling.stop", "item %d is a %s, want a string", i, type(s)) end
+    if s == "" then complain("sampling.stop", "item %d is empty: it would end every completion", i) end
+  end
+  if sampling.top_p == 0 then complain("sampling.top_p", "got 0, want more than 0, up to 1") end
+  if sampling.temperature > 0 and sampling.temperature < 1e-4 then
+    complain("sampling.temperature", "got %s, want 0 (greedy) or 0.0001 or more", sampling.temperature)
+  end
+  if sampling.stop_regex then
+    local ok, err = pcall(core.regex, sampling.stop_regex)
+    if not ok then complain("sampling.stop_regex", "%s", (tostring(err):gsub("^%S+:%d+: ", ""))) end
+  end
+end
+
+-- What an evaluation reports.
+local function eval_names(kind, config)
+  if steps[kind].eval_names then return steps[kind].eval_names end
+  local evaluate = require "grpo.train.evaluate"
+  local names = {}
+  if evaluate.measures_completions(config) then
+    names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+    if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/metric" end
+  end
+  if evaluate.measures_likelihood(kind, config) then
+    names[#names + 1], names[#names + 2] = "eval/loss", "eval/bits_per_character"
+  end
+  for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
+  for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
+    for _, suffix in ipairs { "", "/low", "/high" } do names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix) end
+  end
+  return names
+end
+
+local function check_best(kind, config, origin, complain)
+  local best = config.checkpoint.best
+  if not best or not best:find("^eval/") then return end
+  if not config.data.eval then
+    if origin("checkpoint.best"):find("^extends") then return end -- a shared file may say so for those that have one
+    complain("checkpoint.best", "'%s' needs data.eval, which is missing", best)
+  end
+  local names = eval_names(kind, config)
+  for _, name in ipairs(names) do
+    if name == best then return end
+  end
+  complain("checkpoint.best", "no evaluation has '%s'%s", best, hint(best, names))
+end
+
+local function check_eval(kind, config, origin, complain)
+  local group, list = config.eval.group_size, config.eval.pass_at
+  for _, k in ipairs(list) do
+    if math.type(k) ~= "integer" or k < 1 then
+      complain("eval.pass_at", "got %s, want whole numbers, 1 or more", tostring(k))
+    end
+    if k > group and (group > 0 or origin("eval.pass_at") ~= "default") then
+      complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
+    end
+  end
+  local evaluate = require "grpo.train.evaluate"
+  if config.data.eval and not steps[kind].evaluate and not evaluate.measures_completions(config)
+    and not evaluate.measures_likelihood(kind, config) then
+    complain("data.eval", "nothing measures it; give eval.metric or rewards")
+  end
+end
+
+-- Which weights are trained, and how the others are kept.
+local function check_model(model, origin, complain)
+  if not (model.path or model.config) then
+    complain("model.path", "missing; give a model directory, or model.config for random weights")
+  end
+  local adapter = model.path and model_paths.leads_to_adapter(model.path)
+  if model.lora and not model.path then
+    complain("model.lora", "needs model.path: an adapter is saved without its base, which must be there to load it "
+      .. "again")
+  end
+  if model.lora and adapter then
+    complain("model.lora", "%s is an adapter, with settings of its own, and is what is trained; remove model.lora",
+      model.path)
+  end
+  if model.quantize and not (model.lora or adapter) then
+    complain("model.quantize", "quantised weights are frozen, so there would be nothing to train; add model.lora = {}")
+  end
+  if model.dtype == "bf16" and not (model.lora or adapter) then
+    complain("model.dtype", "training all weights keeps them in f32; use \"f32\", or add model.lora = {}")
+  end
+  if model.quantize and model.dtype ~= "auto" and origin("model.dtype") ~= "default" then
+    complain("model.dtype", "has no effect with model.quantize, which decides the storage; remove one of them")
+  end
+  local targets = model.lora and model.lora.targets
+  for i, name in ipairs(type(targets) == "table" and targets or {}) do
+    if type(name) ~= "string" or name == "" then
+      complain("model.lora.targets", "item %d is %s, want a name such as \"q_proj\"", i,
+        name == "" and "empty" or "a " .. type(name))
+    end
+  end
+  if type(targets) == "table" and #targets == 0 then
+    complain("model.lora.targets", "is empty; name weights, such as { \"q_proj\", \"v_proj\" }, or \"all-linear\"")
+  end
+  if model.lora and model.lora.alpha == 0 then
+    complain("model.lora.alpha", "got 0, which switches the adapter off; want more than 0")
+  end
+end
+
+-- Activations of sampling stand in for a forward that computes the same and keeps all of it.
+local function check_reuse(config, complain)
+  if config.train.reuse_rollout ~= true then return end
+  if config.model.gradient_checkpointing then
+    complain("train.reuse_rollout", "keeps what model.gradient_checkpointing does not; use \"auto\" or false")
+  end
+  if config.model.lora and config.model.lora.dropout > 0 then
+    complain("train.reuse_rollout", "with model.lora.dropout the training forward is another one than sampling's; use "
+      .. "\"auto\" or false")
+  end
+end
+
+local function check_turns(kind, config, complain)
+  local list = tools.list(config.tools, complain)
+  local option = config.tools and "tools" or config.environment and "environment"
+  if config.tools and #list == 0 then
+    complain("tools", "is empty; give { name = { description=, parameters=, fn= } }")
+  end
+  tools.check_form(config.turns.format, list, complain)
+  environment.check(config.environment, complain)
+  if option and steps[kind].samples and not steps[kind].turns then
+    complain(option, "stages of kind \"%s\" have no turns; remove it", kind)
+  end
+end
+
+-- What the engine can count: prompts times completions times tokens of one step.
+local MAX_STEP_TOKENS = 2 ^ 29
+
+local function check_step(kind, config, complain)
+  local train, sampling = config.train, config.sampling
+  local completions = steps[kind].samples and sampling.group_size or 1
+  if train.prompts_per_step * completions * sampling.max_new_tokens < MAX_STEP_TOKENS then return end
+  complain("train.prompts_per_step", "%d prompts of %d completion%s of %d tokens are too many for a step; lower it",
+    train.prompts_per_step, completions, completions == 1 and "" or "s", sampling.max_new_tokens)
+end
+
+-- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
+function option_rules.check(kind, config, origin, complain)
+  check_texts(config, complain)
+  check_kl(config, complain)
+  if not config.data.train then
+    complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
+  end
+  check_model(config.model, origin, complain)
+  check_reuse(config, complain)
+  steps[kind].check(config, complain, origin)
+  check_rewards(config, complain)
+  check_sampling(config.sampling, complain)
+  check_turns(kind, config, complain)
+  check_step(kind, config, complain)
+  for _, what in ipairs(config.train.optimizer.no_decay) do
+    if what ~= "bias" and what ~= "norm" then
+      complain("train.optimizer.no_decay", "got %s, want \"bias\" or \"norm\"", tostring(what))
+    end
+  end
+  check_eval(kind, config, origin, complain)
+  check_best(kind, config, origin, complain)
+end
+
+local kinds = { "sft", "grpo", "ppo", "denoise" }
+
+-- A stage as the script wrote it; path is "stages[i]".
+function option_rules.check_stage(stage, path, complain)
+  local known = false
+  for _, kind in ipairs(kinds) do known = known or stage.kind == kind end
+  if not known then
+    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\", \"ppo\" or \"denoise\"%s", type(stage.kind) == "string"
+      and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
+  end
+  for _, option in ipairs(of_the_run) do
+    if value_at(stage, option) ~= nil then
+      complain(path .. "." .. option, "belongs to the whole run; set it outside stages")
+    end
+  end
+end
+
+-- True for an option that a stage cannot have, by its path.
+function option_rules.is_of_the_run(path)
+  for _, option in ipairs(of_the_run) do
+    if path == option or path:sub(1, #option + 1) == option .. "." then return true end
+  end
+  return false
+end
+
+return option_rules

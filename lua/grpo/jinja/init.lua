@@ -1,0 +1,243 @@
+-- Chat templates: the part of Jinja2 that they use, with Python's semantics, as
+-- Hugging Face renders them (trim_blocks, lstrip_blocks, loop controls, {% generation %}).
+--
+--   local template = require "grpo.jinja".compile(source)      -- also grpo.template(source)
+--   local text, spans = template:render { messages = ..., add_generation_prompt = true }
+--
+-- A template sees the variables that it is given and nothing else; steps, the size of texts
+-- and the depth of calls are bounded.  Errors read "template:LINE: message".  `spans` holds
+-- the first and last byte of every {% generation %} body.
+--
+-- Variables are Lua values.  A table with an array part is a list, {} an empty list; any
+-- other is a mapping, whose keys come in the order role, content, type, id, function, name,
+-- description, parameters, arguments, properties, required, then the others sorted.  Where
+-- another order is wanted: jinja.dict { { key, value }, ... } or jinja.from_json(text).
+-- json.null is none.
+
+local errors = require "grpo.base.errors"
+local eval = require "grpo.jinja.eval"
+local json = require "grpo.jinja.json"
+local methods = require "grpo.jinja.methods"
+local parser = require "grpo.jinja.parser"
+local spaces = require "grpo.jinja.spaces"
+local values = require "grpo.jinja.values"
+
+local jinja = {}
+
+-- Of one run: steps, bytes of one text; bytes of a source.
+jinja.limits = { steps = 4000000, text = 16 << 20, source = 1 << 20 }
+
+-- ---- functions that every template has ----------------------------------------------------------
+
+local globals = {}
+
+local function global(name, call) globals[name] = values.callable(name, call) end
+
+global("raise_exception", function(ctx, args)
+  values.fail(ctx, "%s", args[1] == nil and "the template refuses" or values.text(ctx, args[1]))
+end)
+
+global("namespace", function(ctx, args, named)
+  local map = {}
+  if args[1] ~= nil then
+    if values.kind(args[1]) ~= "dict" then values.fail(ctx, "namespace: want a mapping or names") end
+    values.charge(ctx, #args[1].keys)
+    for key, value in pairs(args[1].map) do map[key] = value end
+  end
+  for key, value in pairs(named) do map[key] = value end
+  return values.new { kind = "namespace", map = map }
+end)
+
+global("dict", function(ctx, args, named)
+  local dict = values.dict()
+  if args[1] ~= nil then
+    if values.kind(args[1]) ~= "dict" then values.fail(ctx, "dict: want a mapping or names") end
+    values.charge(ctx, #args[1].keys)
+    for _, key in ipairs(args[1].keys) do values.put(dict, key, args[1].map[key]) end
+  end
+  local names = {}
+  for name in pairs(named) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do values.put(dict, name, named[name]) end
+  return dict
+end)
+
+global("range", function(ctx, args)
+  local from, to, step = args[1], args[2], args[3]
+  if to == nil then from, to = 0, from end
+  for _, v in ipairs { from or false, to or false, step or 1 } do
+    if math.type(v) ~= "integer" then values.fail(ctx, "range: want whole numbers") end
+  end
+  step = step or 1
+  if step == 0 then values.fail(ctx, "range: the step is 0") end
+  local count = (to + 0.0 - from) / step
+  if count > 100000 then values.fail(ctx, "range: %.0f numbers are too many, the limit is 100000", count) end
+  values.charge(ctx, math.max(0, count))
+  local items = {}
+  if count > 0 then
+    for i = from, to - (step > 0 and 1 or -1), step do items[#items + 1] = i end
+  end
+  return values.list(items)
+end)
+
+-- Python's strftime: "%-d" is without the zero in front.
+global("strftime_now", function(ctx, args)
+  local now, format = os.time(), methods.text_arg(ctx, args, 1, "strftime_now")
+  values.charge(ctx, #format)
+  return (format:gsub("%%(%-?)(.?)", function(minus, c)
+    if c == "%" then return "%" end
+    local ok, text = pcall(os.date, "%" .. c, now)
+    if not ok or c == "" then values.fail(ctx, "strftime_now: there is no %%%s%s", minus, c) end
+    return minus == "-" and text:gsub("^[0 ]+(.)", "%1") or text
+  end))
+end)
+
+-- ---- templates -----------------------------------------------------------------------------------
+
+local Template = {}
+Template.__index = Template
+Template.__tostring = function(t) return ("grpo.Template: %d bytes"):format(#t.source) end
+Template.__metatable = false
+local trees = setmetatable({}, { __mode = "k" })
+
+local function raise(err, line)
+  if type(err) == "table" and err.template then
+    return errors.raise_plain("EARG", "template:%d: %s", err.line or line, err.message)
+  end
+  if type(err) == "string" and err:find("stack overflow", 1, true) then
+    return errors.raise_plain("EARG", "template:%d: nested too deep", line)
+  end
+  error(err, 0) -- not the template's: a limit of the script around it
+end
+
+function jinja.compile(source)
+  if type(source) ~= "string" then
+    errors.raise("EARG", "template: want the source as a string, got a %s", type(source))
+  end
+  if #source > jinja.limits.source then
+    errors.raise("EARG", "template: the source is longer than %d bytes", jinja.limits.source)
+  end
+  local ok, tree = pcall(parser.run, source)
+  if not ok then raise(tree, 1) end
+  local template = setmetatable({ source = source }, Template)
+  trees[template] = tree
+  return template
+end
+
+-- Renders; the text, and the bytes of {% generation %} bodies as { first, last }.
+function Template:render(vars)
+  if vars ~= nil and type(vars) ~= "table" then
+    errors.raise("EARG", "render: want a table of variables, got a %s", type(vars))
+  end
+  local given, state = {}, {}
+  local from = vars and getmetatable(vars) == values.meta and vars.map or vars or {}
+  for name, value in next, from do
+    local ok, made = pcall(values.from_lua, value, state)
+    if not ok then errors.raise("EARG", "render: %s: %s", tostring(name), tostring(made)) end
+    given[name] = made
+  end
+  local limits = jinja.limits
+  local ctx = { line = 1, steps = limits.steps, limit = limits.steps, max_text = limits.text, globals = globals }
+  local ok, text, spans = pcall(eval.run, ctx, trees[self], given)
+  if not ok then raise(text, ctx.line) end
+  return text, spans
+end
+
+-- ---- values with an order ---------------------------------------------------------------------------
+
+-- Any JSON text as a value for a template, the order of keys kept.
+function jinja.from_json(text)
+  if type(text) ~= "string" then errors.raise("EARG", "from_json: want a string, got a %s", type(text)) end
+  local ok, value = pcall(json.read, text)
+  if not ok then errors.raise("EARG", "from_json: %s", tostring(value)) end
+  return value
+end
+
+-- dict { { "role", "user" }, { "content", "hi" } }: a mapping in this order.
+function jinja.dict(list)
+  local dict = values.dict()
+  for i, entry in ipairs(list) do
+    if type(entry) ~= "table" or type(entry[1]) ~= "string" then
+      errors.raise("EARG", "dict: entry %d: want { key, value }", i)
+    end
+    local ok, value = pcall(values.from_lua, entry[2])
+    if not ok then errors.raise("EARG", "dict: %s: %s", entry[1], tostring(value)) end
+    values.put(dict, entry[1], value)
+  end
+  return dict
+end
+
+-- ---- conversations ------------------------------------------------------------------------------------
+
+local compiled, ncompiled = {}, 0
+
+local function cached(source)
+  local template = compiled[source]
+  if template then return template end
+  template = jinja.compile(source)
+  if ncompiled >= 16 then compiled, ncompiled = {}, 0 end
+  compiled[source], ncompiled = template, ncompiled + 1
+  return template
+end
+
+local chat_options = { generation_prompt = true, continue_final_message = true, tools = true, vars = true }
+
+-- The text of the last message: its content, or the last text among its parts.
+local function final_text(messages)
+  local value = values.from_lua(messages)
+  local last = values.is_list(value) and value[value.n]
+  local content = last and values.kind(last) == "dict" and last.map.content
+  if content and values.is_list(content) then
+    for i = content.n, 1, -1 do
+      local part = content[i]
+      if values.kind(part) == "dict" and type(part.map.text) == "string" then return part.map.text end
+    end
+  end
+  if type(content) ~= "string" then
+    errors.raise("EARG", "chat: continue_final_message: the last message has no text")
+  end
+  return content
+end
+
+-- `text` up to the end of the last message's content, as transformers cuts it: a template that trims
+-- the content leaves the prompt without the space at its end.
+local function continued(text, content)
+  local trimmed = spaces.rstrip(spaces.lstrip(content))
+  local behind = text:reverse():find(trimmed:reverse(), 1, true)
+  if not behind then
+    errors.raise("EARG", "chat: continue_final_message: the template does not show the last message as it is")
+  end
+  local from = #text - (behind - 1) - #trimmed + 1
+  local whole = spaces.lstrip(content)
+  if text:sub(from, from + #whole - 1) == content then return text:sub(1, from + #whole - 1) end
+  return text:sub(1, from + #trimmed - 1)
+end
+
+-- messages through a Jinja source, with the tokenizer's special tokens by their names.
+function jinja.chat(source, tokenizer, messages, opts)
+  opts = opts or {}
+  for name in pairs(opts) do
+    if not chat_options[name] then
+      errors.raise("EARG", "chat: there is no option '%s', want generation_prompt, continue_final_message, tools "
+        .. "or vars", tostring(name))
+    end
+  end
+  if opts.vars ~= nil and type(opts.vars) ~= "table" then errors.raise("EARG", "chat: vars: want a table") end
+  local vars = {}
+  for _, name in ipairs { "bos", "eos", "pad", "unk", "sep", "cls", "mask" } do
+    local id = tokenizer[name]
+    vars[name .. "_token"] = id and tokenizer:token(id)
+  end
+  for name, value in pairs(opts.vars or {}) do vars[name] = value end
+  vars.messages, vars.tools = messages, opts.tools
+  vars.add_generation_prompt = opts.generation_prompt and true or false
+  if not opts.continue_final_message then return (cached(source):render(vars)) end
+  if opts.generation_prompt then
+    errors.raise("EARG", "chat: generation_prompt begins a new message, continue_final_message goes on with the last "
+      .. "one; want one of them")
+  end
+  local content = final_text(messages)
+  return continued(cached(source):render(vars), content)
+end
+
+return jinja

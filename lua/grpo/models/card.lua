@@ -1,0 +1,164 @@
+-- The model card, README.md: what the model is, how it was trained, what it measured.  It names no path of the machine.
+
+local core = require "grpo.core"
+local history = require "grpo.runs.history"
+local rundir = require "grpo.runs.directory"
+local sorted_pairs = require "grpo.base.sorted"
+local steps = require "grpo.train.steps"
+
+local fs = core.fs
+local model_card = {}
+
+local function read_json(path)
+  local text = fs.read(path)
+  if not text then return nil end
+  local ok, value = pcall(core.json_decode, text, path)
+  return ok and type(value) == "table" and value or nil
+end
+
+-- ---- the model it comes from ---------------------------------------------------------------------------------
+
+-- The name of the model in a directory: "org/name" where that is known, else the directory's own.
+function model_card.name_of(dir)
+  local org, name = dir:match("models%-%-([^/]-)%-%-([^/]+)/snapshots/")
+  if org then return org .. "/" .. name end
+  local config = read_json(dir .. "/config.json")
+  local known = config and config._name_or_path
+  if type(known) == "string" and known:find("^[%w][%w._-]*/[%w._-]+$") and not fs.exists(known) then return known end
+  return (fs.realpath(dir) or dir):gsub("/+$", ""):match("[^/]+$"):gsub("%.gguf$", "")
+end
+
+-- Lines of a card's front matter about its licence.
+local function licence_lines(dir)
+  local text = dir and fs.read(dir .. "/README.md")
+  local front = text and text:gsub("\r", ""):match("^%-%-%-\n(.-)\n%-%-%-")
+  local lines = {}
+  for line in ((front or "") .. "\n"):gmatch("([^\n]*)\n") do
+    if line:find("^license[%w_]*:") then lines[#lines + 1] = line end
+  end
+  return lines
+end
+
+-- ---- how it was trained --------------------------------------------------------------------------------------
+
+-- Settings worth a line, in this order; others are in the run's config.json.
+local settings = {
+  "train.loss", "train.ppo.critic", "train.steps", "train.epochs", "train.lr", "train.kl", "train.ppo.kl_coef",
+  "train.clip", "train.clip_high",
+  "train.prompts_per_step", "sampling.group_size", "train.iterations", "sampling.max_new_tokens",
+  "data.max_prompt_tokens", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
+  "train.max_grad_norm", "train.optimizer.weight_decay", "model.lora.rank", "model.lora.alpha", "model.lora.dropout",
+  "model.lora.targets", "model.quantize", "seed",
+}
+
+local only_sampled = {}
+for _, path in ipairs { "train.loss", "train.kl", "train.clip", "train.clip_high", "sampling.group_size",
+  "train.iterations", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale" } do
+  only_sampled[path] = true
+end
+
+-- Those that one kind alone reads.
+local only_kind = { ["train.loss"] = "grpo", ["train.kl"] = "grpo", ["train.advantage.scale"] = "grpo",
+  ["train.ppo.critic"] = "ppo", ["train.ppo.kl_coef"] = "ppo" }
+
+local function shown(value)
+  if type(value) == "table" then
+    local list = {}
+    for i, v in ipairs(value) do list[i] = tostring(v) end
+    return #list > 0 and table.concat(list, ", ") or nil
+  end
+  if type(value) == "string" and value:find("^function") then return "a schedule" end
+  return value ~= nil and tostring(value) or nil
+end
+
+local function stage_lines(stage, lines)
+  local options, method = stage.options or {}, steps[stage.kind]
+  lines[#lines + 1] = ("### %s"):format(method.title)
+  lines[#lines + 1] = ""
+  lines[#lines + 1] = "| setting | value |"
+  lines[#lines + 1] = "|---|---|"
+  for _, path in ipairs(settings) do
+    local option = options[path]
+    local value = type(option) == "table" and shown(option.value)
+    local read = (method.samples or not only_sampled[path]) and (only_kind[path] or stage.kind) == stage.kind
+    if value and read then
+      lines[#lines + 1] = ("| `%s` | %s |"):format(path, value)
+    end
+  end
+  local rewards = options.rewards and options.rewards.value
+  if method.samples and type(rewards) == "table" then
+    local names = {}
+    for key, entry in sorted_pairs(rewards) do
+      local name = type(entry) == "table" and entry.name or type(key) == "string" and key or "reward" .. key
+      local weight = type(entry) == "table" and tonumber(entry.weight) or nil
+      names[#names + 1] = weight and ("%s (weight %g)"):format(name, weight) or tostring(name)
+    end
+    lines[#lines + 1] = ("| rewards | %s |"):format(table.concat(names, ", "))
+  end
+  lines[#lines + 1] = ""
+end
+
+local function metric_lines(run, step, lines)
+  local report
+  for _, row in history.rows(run, "eval") do
+    if not step or row.step <= step then report = row end
+  end
+  if report then
+    lines[#lines + 1] = ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0, report.step)
+    lines[#lines + 1] = ""
+    lines[#lines + 1] = "| metric | value |"
+    lines[#lines + 1] = "|---|---|"
+    for name, value in sorted_pairs(report) do
+      if type(value) == "number" and name:find("^eval/") then
+        lines[#lines + 1] = ("| `%s` | %.4f |"):format(name, value)
+      end
+    end
+    lines[#lines + 1] = ""
+  end
+  local row
+  for _, one in history.rows(run, "metrics") do row = one end
+  if row and type(row.reward) == "number" then
+    lines[#lines + 1] = ("Mean reward of the last training step (%d): %.4f."):format(row.step, row.reward)
+    lines[#lines + 1] = ""
+  end
+end
+
+-- ---- the whole -----------------------------------------------------------------------------------------------
+
+local function front_matter(o, base)
+  local lines = { "---" }
+  if base then lines[#lines + 1] = "base_model: " .. base end
+  lines[#lines + 1] = "library_name: " .. (o.adapter and "peft" or "transformers")
+  lines[#lines + 1] = "pipeline_tag: text-generation"
+  for _, line in ipairs(licence_lines(o.base)) do lines[#lines + 1] = line end
+  lines[#lines + 1] = "tags:"
+  for _, tag in ipairs(o.tags) do lines[#lines + 1] = "- " .. tag end
+  lines[#lines + 1] = "---"
+  lines[#lines + 1] = ""
+  return lines
+end
+
+-- The text.  o: { name = of the model, base = directory of the model it was made from or nil, base_name = in its place,
+-- run = run directory or nil, step = the checkpoint's or nil, adapter = is it one, tags = list, note = a sentence }
+function model_card.text(o)
+  local base = o.base_name or (o.base and model_card.name_of(o.base))
+  local lines = front_matter(o, base)
+  lines[#lines + 1] = "# " .. o.name
+  lines[#lines + 1] = ""
+  local config = o.run and rundir.read(o.run, "config")
+  local made = config and (base and ("Trained from `%s`"):format(base) or "Trained from random weights")
+    or base and ("Made from `%s`"):format(base) or "A language model, written"
+  lines[#lines + 1] = ("%s with grpo %s%s."):format(made, core.version().version,
+    o.step and (", %d steps"):format(o.step) or "")
+  if o.note then lines[#lines + 1] = o.note end
+  lines[#lines + 1] = ""
+  if config then
+    lines[#lines + 1] = "## Training"
+    lines[#lines + 1] = ""
+    for _, stage in ipairs(config.stages or {}) do stage_lines(stage, lines) end
+    metric_lines(o.run, o.step, lines)
+  end
+  return (table.concat(lines, "\n"):gsub("\n+$", "\n"))
+end
+
+return model_card

@@ -1,0 +1,43 @@
+-- Chat templates by name, for model.chat_template: the layouts of model families, written here as Jinja.  The special
+-- tokens in them must be in the tokenizer's vocabulary to be single tokens.
+
+-- A turn a message: head and tail around its content; alternating: user first, then in turn, no system message.
+local function turns(t)
+  local lines = { t.begin and "{{ bos_token }}" or "" }
+  if t.alternating then
+    lines[#lines + 1] = "{% for m in messages %}{% if (loop.index0 % 2 == 0) != (m.role == 'user') %}"
+      .. "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
+      .. "{% endfor %}"
+  end
+  lines[#lines + 1] = "{% for m in messages %}" .. t.turn .. "{% endfor %}"
+  lines[#lines + 1] = t.prompt and ("{% if add_generation_prompt %}" .. t.prompt .. "{% endif %}") or ""
+  return table.concat(lines)
+end
+
+local chat_templates = {
+  chatml = turns { turn = "{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}",
+    prompt = "{{ '<|im_start|>assistant\\n' }}" },
+  gemma = turns { begin = true, alternating = true,
+    turn = "{{ '<start_of_turn>' ~ ('model' if m.role == 'assistant' else m.role) ~ '\\n' ~ (m.content | trim) "
+      .. "~ '<end_of_turn>\\n' }}",
+    prompt = "{{ '<start_of_turn>model\\n' }}" },
+  llama3 = turns { begin = true,
+    turn = "{{ '<|start_header_id|>' ~ m.role ~ '<|end_header_id|>\\n\\n' ~ (m.content | trim) ~ '<|eot_id|>' }}",
+    prompt = "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}" },
+  mistral = turns { begin = true, alternating = true,
+    turn = "{% if m.role == 'user' %}{{ '[INST] ' ~ m.content ~ ' [/INST]' }}"
+      .. "{% else %}{{ m.content ~ eos_token ~ ' ' }}{% endif %}" },
+  phi3 = turns { turn = "{{ '<|' ~ m.role ~ '|>\\n' ~ m.content ~ '<|end|>\\n' }}",
+    prompt = "{{ '<|assistant|>\\n' }}" },
+}
+
+local names = {}
+for name in pairs(chat_templates) do names[#names + 1] = name end
+table.sort(names)
+
+local named = { names = names }
+
+-- The Jinja text of a name; nil: there is no such name.
+function named.find(name) return chat_templates[name] end
+
+return named

@@ -1,0 +1,99 @@
+-- What a path to a model stands for: a model directory, a run or checkpoint, an adapter with its base, a .gguf file.
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local nearest = require "grpo.options".nearest
+
+local fs = core.fs
+local model_paths = {}
+
+local function is_absolute(path)
+  return path:sub(1, 1) == "/"
+end
+
+-- The adapter's base model: base_model_name_or_path, as seen from the adapter's folder, else from here.
+local function base_of(dir)
+  local config = core.json_decode(fs.read(dir .. "/adapter_config.json") or "", dir .. "/adapter_config.json")
+  local name = type(config) == "table" and config.base_model_name_or_path
+  if type(name) ~= "string" or name == "" then
+    errors.raise("EFORMAT", "%s/adapter_config.json: base_model_name_or_path: is missing; say which model the adapter "
+      .. "belongs to", dir)
+  end
+  local beside = dir .. "/" .. name
+  if not is_absolute(name) and fs.exists(beside) then return beside end
+  if fs.exists(name) then return name end
+  errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
+    .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path", dir, name,
+    is_absolute(name) and "at that path" or ("in %s and in the current directory"):format(dir))
+end
+
+-- A run may be called by its name in runs/.
+local function of_run(path)
+  if type(path) ~= "string" or path:find("/", 1, true) or fs.exists(path) then return path end
+  return fs.exists("runs/" .. path .. "/run.json") and "runs/" .. path or path
+end
+
+-- Nothing is there: a run of nearly that name may have been meant.
+local function missing(path)
+  local runs = {}
+  for _, name in ipairs(fs.list("runs") or {}) do
+    if name:sub(1, 1) ~= "." then runs[#runs + 1] = "runs/" .. name end
+  end
+  local near = nearest(path:find("/", 1, true) and path or "runs/" .. path, runs)
+  if near then errors.raise("ENOENT", "%s: no such model directory, did you mean '%s'?", path, near) end
+end
+
+-- Is it a PEFT folder, and not a model of its own?
+function model_paths.is_adapter(path)
+  return fs.exists(path .. "/adapter_config.json") and not fs.exists(path .. "/config.json")
+end
+
+-- The directory that a run's newest checkpoint is in.
+local function newest_of(run)
+  local latest = run .. "/latest"
+  if not fs.isdir(latest) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", run) end
+  local newest = fs.readlink(latest) -- which the link may not name for long
+  return newest and fs.isdir(run .. "/" .. newest) and run .. "/" .. newest or latest
+end
+
+-- Does a path to a model, a run's for one, lead to an adapter?
+function model_paths.leads_to_adapter(path)
+  path = of_run(path)
+  local run = fs.isdir(path .. "/latest") and fs.exists(path .. "/run.json")
+  return model_paths.is_adapter(run and newest_of(path) or path)
+end
+
+-- path: a run may be called by its name in runs/.  { path = what to load, adapter = its directory or nil, run = the run
+-- directory or nil }.  base: a model to use in
+-- place of the one that the adapter names.
+function model_paths.find(path, base)
+  path = of_run(path)
+  if not fs.exists(path) then missing(path) end
+  local place = { path = path }
+  if fs.exists(path .. "/run.json") then
+    place.run, place.path = path, newest_of(path)
+  end
+  if model_paths.is_adapter(place.path) then
+    place.adapter, place.path = place.path, base or base_of(place.path)
+  elseif base then
+    errors.raise("EARG", "%s: is a model of its own, not an adapter; leave out the base", path)
+  end
+  return place
+end
+
+-- What answered the model in the run that a path belongs to and does not where it is alone: a sentence, or nil.
+function model_paths.alone(path)
+  path = of_run(path)
+  local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
+  local text = fs.exists(run .. "/run.json") and fs.read(run .. "/config.json")
+  local ok, config = pcall(core.json_decode, text or "{}")
+  local options, met = ok and type(config) == "table" and config.options, {}
+  for _, name in ipairs { "tools", "environment" } do
+    local option = type(options) == "table" and options[name]
+    if type(option) == "table" and option.value ~= nil then met[#met + 1] = name end
+  end
+  return met[1] and ("the run answered this model by its %s; here nothing does, and calls stay text"):format(
+    table.concat(met, " and "))
+end
+
+return model_paths

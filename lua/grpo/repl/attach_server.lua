@@ -1,0 +1,185 @@
+-- The run's side of `grpo attach`: between two steps, on the trainer's own thread, lines that came over the run's
+-- socket are run in a session that sees the trainer.
+--
+-- One JSON object a line.  Client: { id=, text=, look= { width=, colour= } }.  Answer: { id=, out=, err=, failed= true
+-- when the text did, more= true when it is only a beginning }.  Greeting: { hello = "sums-001", step=, steps=, state=
+-- "running"|"paused" }.
+
+local core = require "grpo.core"
+local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
+local events = require "grpo.runs.events"
+local paint = require "grpo.repl.pretty.paint"
+local pretty = require "grpo.repl.pretty"
+local rollouts = require "grpo.repl.pretty.rollouts"
+local session = require "grpo.repl.session"
+
+local MOST_OUTPUT = 1 << 20
+
+local HELP = [[
+  EXPR            prints the value              ?NAME           what is known of NAME
+  worst(n)        completions of the last step with the lowest reward; best(n): the highest
+  tr.metrics, tr.batch.completions, tr.state    the last step; m, tok, exp: model, tokenizer, experiment
+  tr.config.train.lr = x                        changes a live option; weight("name", x): a reward's weight
+  pause()         the run waits between two steps; resume(): it goes on
+  evaluate()      on the held-out rows          save()          a checkpoint now
+  stop()          ends the run after a checkpoint
+  tokens(x)       ids beside their pieces       .time EXPR      how long it takes
+  Ctrl-D or .quit leaves; the run goes on.  tr:inspect and tr:rescore need a prompt of their own: grpo repl RUN]]
+
+local Control = {}
+Control.__index = Control
+
+local attach_server = {}
+
+-- Listens for sessions; nil when that is not possible, which is no reason not to train.
+function attach_server.open(tr)
+  local server, message = core.channel.listen(tr.directory.dir .. "/control.sock")
+  if not server then
+    tr.directory:note(("no sessions can be attached: %s"):format(message))
+    return nil
+  end
+  return setmetatable({ tr = tr, server = server, sessions = {} }, Control)
+end
+
+function Control:close()
+  self.server:close()
+end
+
+-- ---- what an attached session can do ------------------------------------------------------
+
+-- Completions by reward, shown one below the other.
+local Extremes = { __name = "grpo.Extremes" }
+
+pretty.register("grpo.Extremes", function(list, look)
+  local texts = {}
+  for i, c in ipairs(list) do
+    local head = ("[%s | total %s | %s, %d tokens]"):format(display.reward_text(list.tr, c),
+      c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length)
+    texts[i] = ("%s prompt: %s\n%s"):format(paint.colour(look, "cyan", display.clean(head)), paint.one_line(c.prompt),
+      (rollouts.coloured_text(c, look)))
+  end
+  return table.concat(texts, "\n\n")
+end)
+
+-- The n completions of the last step with the highest or lowest reward.
+local function extreme(tr, name, n, sign)
+  if n ~= nil and (math.type(n) ~= "integer" or n < 1) then
+    errors.raise("EARG", "%s: got %s, want how many completions: a whole number from 1", name,
+      type(n) == "string" and ("'%s'"):format(n) or tostring(n))
+  end
+  if not tr.batch then errors.raise("EARG", "no step of this session's run has been sampled yet") end
+  local list = {}
+  for i, c in ipairs(tr.batch.completions) do list[i] = c end
+  table.sort(list, function(a, b)
+    local ra, rb = a.reward or -math.huge, b.reward or -math.huge
+    if ra ~= rb then return sign * ra < sign * rb end
+    if a.prompt ~= b.prompt then return a.prompt < b.prompt end
+    return a.index < b.index
+  end)
+  for i = #list, (n or 1) + 1, -1 do list[i] = nil end
+  list.tr = tr
+  return setmetatable(list, Extremes)
+end
+
+local function environment(self, print_to)
+  local tr = self.tr
+  local env = { tr = tr, m = tr.model, tok = tr.tokenizer, exp = tr.experiment, grpo = require "grpo",
+    schedule = require "grpo.schedule" }
+  function env.print(...)
+    local parts = table.pack(...)
+    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+    print_to(display.clean(table.concat(parts, "\t", 1, parts.n)) .. "\n")
+  end
+  function env.pause() tr.paused = true end
+  function env.resume() tr.paused = nil end
+  function env.stop(reason)
+    tr:stop(reason or "attached session")
+    tr.paused = nil
+  end
+  function env.save() return tr:save() end
+  function env.evaluate() return events.evaluate(tr) end
+  function env.weight(name, value) return events.weight(tr, name, value) end
+  function env.worst(n) return extreme(tr, "worst", n, 1) end
+  function env.best(n) return extreme(tr, "best", n, -1) end
+  return setmetatable(env, { __index = _G })
+end
+
+-- ---- sessions -------------------------------------------------------------------------------
+
+function Control:send(client, message)
+  self.server:send(client, core.json_encode(message))
+end
+
+local function opened(self, client)
+  local tr = self.tr
+  local one = { size = 0, look = {} } -- out, err: what the request that is going on has said
+  local function put(kind)
+    return function(text)
+      one.size = one.size + #text
+      if one.size > MOST_OUTPUT then text = "" end
+      one[kind] = (one[kind] or "") .. text
+    end
+  end
+  local function call(chunk)
+    return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
+  end
+  one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call,
+    look = function() return { width = one.look.width, colour = one.look.colour } end, help = HELP }
+  self.sessions[client] = one
+  tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
+  self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,
+    steps = tr:total_steps(), state = tr.paused and "paused" or "running" })
+end
+
+local function requested(self, client, line)
+  local tr, one = self.tr, self.sessions[client]
+  local ok, request = pcall(core.json_decode, line)
+  if not ok or type(request) ~= "table" or type(request.text) ~= "string" then
+    return self:send(client, { err = "not a request\n" })
+  end
+  one.out, one.err, one.size = nil, nil, 0
+  local look = type(request.look) == "table" and request.look or {}
+  one.look = { width = math.type(look.width) == "integer" and math.max(20, math.min(look.width, 1000)) or 80,
+    colour = look.colour == true }
+  local outer = tr.in_hook
+  tr.in_hook = "an attached session"
+  local fine, more = pcall(one.session.run, one.session, request.text)
+  tr.in_hook = outer
+  if not fine then one.err = display.clean(tostring(more)) .. "\n" end
+  if one.size > MOST_OUTPUT then one.err = (one.err or "") .. "(more than a MiB of output; the rest is left out)\n" end
+  self:send(client, { id = request.id, out = one.out, err = one.err, more = fine and more or nil,
+    failed = (not fine or one.session.failed) or nil, step = tr.step_count, paused = tr.paused })
+end
+
+local function gone(self, client)
+  self.sessions[client] = nil
+  self.tr.directory:note(("a session was detached at step %d"):format(self.tr.step_count))
+end
+
+-- Everything that has come; while the run is paused, what comes until it goes on.
+function Control:serve()
+  local tr, server, was_paused = self.tr, self.server, false
+  repeat
+    local kind, client, line = server:next()
+    if kind == "opened" then
+      opened(self, client)
+    elseif kind == "text" then
+      requested(self, client, line)
+    elseif kind == "gone" then
+      gone(self, client)
+    elseif tr.paused and not tr.stop_reason then
+      if not was_paused then
+        was_paused = true
+        tr.directory:note(("paused at step %d"):format(tr.step_count))
+        tr.view:line(("paused at step %d by an attached session"):format(tr.step_count))
+      end
+      server:wait(0.2)
+      tr:check_interrupt()
+      tr.directory:heartbeat(tr.step_count, tr:total_steps())
+    end
+  until not kind and (not tr.paused or tr.stop_reason)
+  if was_paused then tr.directory:note(("went on at step %d"):format(tr.step_count)) end
+end
+
+return attach_server

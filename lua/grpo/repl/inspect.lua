@@ -1,0 +1,338 @@
+-- A step's intermediates: `tr:inspect()`, token by token, and `tr:rescore(rewards)`, the same completions under other
+-- rewards.  Nothing that training uses is changed.
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local paint = require "grpo.repl.pretty.paint"
+local pretty = require "grpo.repl.pretty"
+local scoring = require "grpo.train.scoring"
+local rollouts = require "grpo.repl.pretty.rollouts"
+local statistics = require "grpo.statistics"
+
+local inspect = {}
+
+local MOST_ROWS = 200
+
+-- ---- the tokens of a step ----------------------------------------------------------------------
+
+local function batch_of(tr, what)
+  local batch, stage = tr.batch, tr.stage
+  if not batch and stage and not stage.method.samples then
+    errors.raise("EARG", "tr:%s: a step of kind \"%s\" has no completions", what, stage.kind)
+  end
+  if not batch then errors.raise("EARG", "tr:%s: no step with completions has been made here yet; tr:step()", what) end
+  return batch.completions, stage
+end
+
+-- What was recorded of completion i beside c: a list, or nil; a rollout since then has overwritten it.
+local function recorded(tr, what, i)
+  local record = tr.batch.record
+  local ok, list = pcall(function() return record[what](record, i) end)
+  return ok and list or nil
+end
+
+-- Per token lists of the whole step, in the order of tr.batch.completions; and prompts, once per completion.
+local function lists_of(tr, cs)
+  local l = { prompts = {}, ids = {}, old_logp = {}, ref_logp = {}, advantage = {}, mask = {}, all_ids = {} }
+  local mask_truncated = tr.settings.train.mask_truncated
+  for i, c in ipairs(cs) do
+    local slot = (i - 1) // #c.group + 1
+    local ref, sampled = recorded(tr, "ref_logprobs", i), recorded(tr, "sampled", i)
+    local advantages = tr.batch.token_advantages and tr.batch.token_advantages[i] or c.advantage
+    l.prompts[i], l.ids[i] = tr.batch.prompts[slot].ids, c.ids
+    for k = 1, #c.ids do
+      local a = type(advantages) == "table" and advantages[k] or advantages or 0.0
+      local masked = (mask_truncated and c.truncated) or (sampled and not sampled[k])
+      l.all_ids[#l.all_ids + 1], l.old_logp[#l.old_logp + 1] = c.ids[k], c.logprobs[k]
+      l.advantage[#l.advantage + 1] = type(a) == "number" and a or 0.0
+      l.mask[#l.mask + 1] = masked and 0.0 or 1.0
+      l.ref_logp[#l.ref_logp + 1] = ref and ref[k] or nil
+    end
+  end
+  return l
+end
+
+-- log P(next | token before) of a bigram for these tokens, at the temperature that the policy was sampled with.
+local function bigram_logprobs(bigram, prompts, completions, temperature)
+  local places, result = {}, {} -- by the token before: where its row is wanted, and of which token
+  for i, ids in ipairs(completions) do
+    local before = prompts[i][#prompts[i]]
+    for _, id in ipairs(ids) do
+      result[#result + 1] = 0.0
+      places[before] = places[before] or {}
+      table.insert(places[before], { #result, id })
+      before = id
+    end
+  end
+  for before, list in pairs(places) do
+    local row, sum = bigram:logprobs(before), 0.0
+    for _, logp in ipairs(row) do sum = sum + math.exp(logp / temperature) end
+    for _, place in ipairs(list) do result[place[1]] = row[place[2] + 1] / temperature - math.log(sum) end
+  end
+  return result
+end
+
+local loss_options = { "clip", "clip_high", "delta", "importance", "kl_estimator", "kl_bias_correction",
+  "off_policy_mask", "sampler_correction", "entropy", "top_entropy_quantile", "sapo", "vespo", "cispo_cap" }
+
+-- The loss of these tokens under the stage's options, and its gradient for each token's log-probability.
+local function loss_of(tr, t)
+  local train, options = tr.settings.train, {}
+  for _, name in ipairs(loss_options) do options[name] = train[name] end
+  options.kl = train.kl_in == "loss" and t.ref_logp and tr.metrics.beta or 0.0
+  if options.kl_estimator == "full" then options.kl = 0.0 end
+  local logp = core.tensor(t.logp:totable(), { requires_grad = true })
+  local input = setmetatable({ logp = logp, sampler_logp = t.old_logp }, { __index = t })
+  local ok, loss
+  if tr.stage.kind == "ppo" then -- its policy term; the critic has its own
+    ok, loss = core.protected(core.policy_loss, "dapo", input, { clip = train.clip, clip_high = train.clip_high })
+  elseif type(train.loss) == "function" then
+    ok, loss = core.limited(tr.settings.limits.hook, "train.loss", train.loss, input)
+  else
+    ok, loss = core.protected(core.policy_loss, train.loss, input, options)
+  end
+  if not ok then return nil, tostring(loss) end
+  loss:backward()
+  return loss:item(), nil, logp.grad or core.zeros(t.logp.shape)
+end
+
+local Inspection = { __name = "grpo.Inspection" }
+Inspection.__index = Inspection
+
+-- Everything of the last step, as the policy and the loss see it now.
+local function whole_step(tr)
+  local cs, stage = batch_of(tr, "inspect")
+  local l = lists_of(tr, cs)
+  local temperature = tr.settings.sampling.temperature
+  if temperature == 0 then temperature = 1.0 end
+  local t = tr.model:score(l.prompts, l.ids, { temperature = temperature })
+  t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage), core.tensor(l.mask)
+  if #l.ref_logp == #l.old_logp then
+    t.ref_logp = core.tensor(l.ref_logp)
+  elseif stage.reference and stage.config.reference == "bigram" then
+    t.ref_logp = core.tensor(bigram_logprobs(stage.reference, l.prompts, l.ids, temperature))
+  elseif type(stage.reference) == "userdata" then -- a KL of 0 leaves it out of the step
+    t.ref_logp = stage.reference:score(l.prompts, l.ids, { temperature = temperature }).logp
+  end
+  t.num_sequences, t.num_tokens, t.max_new_tokens = #cs, t.mask:sum():item(), tr.settings.sampling.max_new_tokens
+  t.normalizer, t.p = t.num_tokens, stage.p
+  t.ids, t.completions, t.tokenizer, t.step = l.all_ids, cs, tr.tokenizer, tr.batch.step + 1
+  t.ratio = (t.logp - t.old_logp):exp()
+  t.loss, t.problem, t.gradient = loss_of(tr, t)
+  return setmetatable(t, Inspection)
+end
+
+-- tr:inspect([i]): tensors [N] over the completion tokens of the last step, or of its completion i.
+function inspect.step(tr, i)
+  local all = whole_step(tr)
+  if i == nil then return all end
+  if math.type(i) ~= "integer" or i < 1 or i > #all.completions then
+    errors.raise("EARG", "tr:inspect: got %s, want the number of a completion, 1 to %d", tostring(i), #all.completions)
+  end
+  local first, n = 1, all.lengths[i]
+  for k = 1, i - 1 do first = first + all.lengths[k] end
+  local one = { completions = { all.completions[i] }, lengths = { n }, tokenizer = all.tokenizer, step = all.step,
+    loss = all.loss, problem = all.problem, sequence = {}, ids = table.move(all.ids, first, first + n - 1, 1, {}),
+    number = i }
+  for k = 1, n do one.sequence[k] = 1 end
+  for _, name in ipairs { "logp", "entropy", "old_logp", "ref_logp", "advantage", "mask", "ratio", "gradient" } do
+    one[name] = all[name] and all[name]:narrow(1, first, n)
+  end
+  return setmetatable(one, Inspection)
+end
+
+-- ---- showing it -----------------------------------------------------------------------------------
+
+local function column(head, n, text)
+  local list = { head = head, right = true }
+  for i = 1, n do list[i] = text(i) end
+  return list
+end
+
+local function numbers(head, tensor, format, rows)
+  local values = tensor:totable()
+  return column(head, math.min(#values, rows), function(i) return format:format(values[i]) end)
+end
+
+local function token_table(t, look)
+  local n = math.min(#t.ids, MOST_ROWS)
+  local pieces = column("token", n, function(i)
+    local text = t.tokenizer:decode { t.ids[i] }
+    return rollouts.quoted(text ~= "" and text or t.tokenizer:token(t.ids[i]) or "?")
+  end)
+  pieces.right = false
+  local list = { column("", n, tostring), column("id", n, function(i) return tostring(t.ids[i]) end),
+    numbers("p", t.old_logp:exp(), "%.3f", n), numbers("logp", t.old_logp, "%.3f", n),
+    numbers("entropy", t.entropy, "%.3f", n) }
+  if t.ref_logp then list[#list + 1] = numbers("ref", t.ref_logp, "%.3f", n) end
+  list[#list + 1] = numbers("now", t.logp, "%.3f", n)
+  list[#list + 1] = numbers("ratio", t.ratio, "%.4f", n)
+  list[#list + 1] = numbers("advantage", t.advantage, "%+.3f", n)
+  if t.gradient then list[#list + 1] = numbers("d loss/d logp", t.gradient, "%+.2e", n) end
+  list[#list + 1] = pieces
+  local text = paint.columns_text(look, list, "  ")
+  if #t.ids > n then text = text .. ("\n  ... %d more"):format(#t.ids - n) end
+  return text
+end
+
+-- One line for each completion: how far the update has moved it.
+local function completion_table(t, look)
+  local seq, n = t.sequence, #t.lengths
+  local ratio, old = t.ratio:segment_mean(seq, n):totable(), t.old_logp:segment_mean(seq, n):totable()
+  local moved = (t.logp - t.old_logp):segment_mean(seq, n):totable()
+  local cs = t.completions
+  local function of(values, format) return function(i) return format:format(values[i]) end end
+  local further = { column("mean logp", n, of(old, "%.3f")), column("moved by", n, of(moved, "%+.2e")),
+    column("mean ratio", n, of(ratio, "%.5f")) }
+  if t.ref_logp then
+    further[#further + 1] = column("to ref", n, of((t.old_logp - t.ref_logp):segment_mean(seq, n):totable(), "%+.3f"))
+  end
+  local numbered = {}
+  for i, c in ipairs(cs) do numbered[i] = setmetatable({ index = i }, { __index = c }) end
+  return rollouts.table(numbered, look, further, "  ")
+end
+
+local key = "p, logp: as sampled | ref: the reference | now: the policy as it is now | ratio: exp(now - logp)"
+
+pretty.register("grpo.Inspection", function(t, look)
+  local what = t.number and ("completion %d of step %d"):format(t.number, t.step)
+    or ("%d completions of step %d; tr:inspect(i) shows the tokens of one"):format(#t.completions, t.step)
+  local loss = t.loss and (" | loss of the step now %.4g"):format(t.loss) or ""
+  local lines = { paint.colour(look, "bold", what .. loss) }
+  if t.problem then lines[#lines + 1] = "the loss cannot be shown: " .. paint.one_line(t.problem) end
+  lines[#lines + 1] = t.number and token_table(t, look) or completion_table(t, look)
+  if t.number then lines[#lines + 1] = paint.colour(look, "dim", key) end
+  return table.concat(lines, "\n")
+end)
+
+-- ---- other rewards --------------------------------------------------------------------------------
+
+local Rescored = { __name = "grpo.Rescored" }
+Rescored.__index = Rescored
+
+-- Modules of the script's own are read again: they may have been edited.
+local function with_fresh_modules(f, ...)
+  local kept = {}
+  for name, module in pairs(package.loaded) do
+    if not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path) then kept[name] = module end
+  end
+  for name in pairs(kept) do package.loaded[name] = nil end
+  local results = table.pack(core.protected(f, ...))
+  for name, module in pairs(kept) do package.loaded[name] = module end
+  if not results[1] then error(results[2], 0) end
+  return table.unpack(results, 2, results.n)
+end
+
+local function entries_of(rewards)
+  if type(rewards) == "string" then
+    local saved = package.path
+    local entries = with_fresh_modules(require("grpo.runs.rescore").entries, rewards)
+    package.path = saved
+    return entries
+  end
+  if type(rewards) == "function" then rewards = { rewards } end
+  if type(rewards) ~= "table" or next(rewards) == nil then
+    errors.raise("EARG", "tr:rescore: got %s, want a reward function, a table of them as the option rewards takes it, "
+      .. "or a file that returns one", type(rewards) == "table" and "an empty table" or type(rewards))
+  end
+  return scoring.entries(rewards, errors.where())
+end
+
+-- Copies of the completions, each group a list of its own, as they were before they were scored.
+local function copies(cs)
+  local list, groups = {}, {}
+  for i, c in ipairs(cs) do
+    local group = groups[c.group] or {}
+    groups[c.group] = group
+    local copy = {}
+    for k, v in pairs(c) do copy[k] = v end
+    copy.group, copy.rewards, copy.was = group, {}, c
+    copy.reward, copy.advantage, copy.extra, copy.errors, copy.token_rewards = nil, nil, nil, nil, nil
+    group[#group + 1], list[i] = copy, copy
+  end
+  return list
+end
+
+local function sign(v)
+  if type(v) == "table" then
+    local sum = 0.0
+    for _, x in ipairs(v) do sum = sum + x end
+    v = sum
+  end
+  return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
+end
+
+-- Copies of the last step's completions scored with `entries`, by the random numbers that the step had.
+local function scored(tr, cs, config, entries)
+  local list = copies(cs)
+  for i, c in ipairs(list) do
+    c.rng = core.rng(config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
+  end
+  return list, scoring.score(entries, list, config.limits.reward, config.reward.on_error)
+end
+
+-- Raises what these entries would raise on the completions of the last step, if there was one.
+function inspect.try(tr, entries)
+  local cs, stage = tr.batch and tr.batch.completions, tr.stage
+  if not cs or #cs == 0 then return end
+  scored(tr, cs, setmetatable({ reward = { on_error = "stop" } }, { __index = stage.config }), entries)
+end
+
+-- tr:rescore(rewards) -> { completions =, changed =, flipped =, failed = }
+function inspect.rescore(tr, rewards)
+  local cs, stage = batch_of(tr, "rescore")
+  local entries = rewards == nil and stage.config.reward_entries or entries_of(rewards)
+  local config = setmetatable({ reward_entries = entries }, { __index = stage.config })
+  local other = setmetatable({ config = config }, { __index = stage })
+  local weights = scoring.weights(config, stage.p)
+  local list, failed = scored(tr, cs, config, entries)
+  for _, c in ipairs(list) do
+    c.reward = scoring.total(entries, weights, c, config.reward.clip)
+    if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
+  end
+  if stage.method.advantages then stage.method.advantages(other, list, weights) end
+  local result = { completions = list, changed = 0, flipped = 0, failed = failed, step = tr.batch.step + 1 }
+  for _, c in ipairs(list) do
+    c.flipped = c.advantage ~= nil and sign(c.advantage) ~= sign(c.was.advantage)
+    if c.flipped then result.flipped = result.flipped + 1 end
+    if c.reward ~= c.was.reward then result.changed = result.changed + 1 end
+  end
+  return setmetatable(result, Rescored)
+end
+
+local function was_columns(group)
+  local totals, advantages = { head = "was", right = true }, { head = "was", right = true }
+  local flips = { head = "sign" }
+  for i, c in ipairs(group) do
+    totals[i] = paint.number(c.was.reward)
+    local a = c.was.advantage
+    if type(a) == "table" then a = statistics.mean(a) end
+    advantages[i] = type(a) == "number" and ("%+.3f"):format(a) or "-"
+    local marks = { [-1] = "-", [0] = "0", [1] = "+" }
+    flips[i] = c.flipped and ("%s to %s"):format(marks[sign(a)], marks[sign(c.advantage)]) or ""
+  end
+  flips.colour = function(i) return group[i].flipped and "yellow" or nil end
+  totals.head, advantages.head = "total was", "adv. was"
+  return { totals, advantages, flips }
+end
+
+pretty.register("grpo.Rescored", function(r, look)
+  local lines = { paint.colour(look, "bold", ("%d completions of step %d scored again: %d have another reward, "
+    .. "%d advantages change their sign"):format(#r.completions, r.step, r.changed, r.flipped)) }
+  if r.failed > 0 then lines[#lines + 1] = ("%d of them met an error in a reward"):format(r.failed) end
+  local shown = 0
+  for g, group in ipairs(rollouts.groups(r.completions)) do
+    local differs = false
+    for _, c in ipairs(group) do differs = differs or c.flipped or c.reward ~= c.was.reward end
+    if differs and shown < 4 then
+      shown = shown + 1
+      lines[#lines + 1] = rollouts.prompt_line(group[1], look, ("prompt %d: "):format(g))
+      lines[#lines + 1] = rollouts.table(group, look, was_columns(group), "  ")
+    elseif differs then
+      lines[#lines + 1] = ("prompt %d changes too"):format(g)
+    end
+  end
+  return table.concat(lines, "\n")
+end)
+
+return inspect

@@ -1,0 +1,101 @@
+-- What `grpo repl` is opened with: a script, a run or one checkpoint of it, a model.
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local events = require "grpo.runs.events"
+local flags = require "grpo.cli.flags"
+local history = require "grpo.runs.history"
+local reload = require "grpo.scripts.reload"
+local rundir = require "grpo.runs.directory"
+local script = require "grpo.scripts.script"
+
+local fs = core.fs
+local repl_open = {}
+
+-- The run directory that a word means, and the checkpoint when it is one; nil when it is neither.
+local function run_of(word)
+  if fs.exists(word .. "/trainer.json") and fs.exists(word .. "/../../run.json") then return word .. "/../..", word end
+  if fs.exists(word .. "/run.json") then return (word:gsub("(.)/+$", "%1")) end
+  if not word:find("/", 1, true) and not fs.exists(word) and fs.exists("runs/" .. word .. "/run.json") then
+    return "runs/" .. word
+  end
+end
+
+-- The newest checkpoint of a run that may be going on: nothing is removed, a checkpoint that is being pruned is not
+-- looked at.
+local function newest(dir)
+  local name = fs.readlink(dir .. "/latest")
+  return name and fs.isdir(dir .. "/" .. name) and dir .. "/" .. name or nil
+end
+
+-- What was changed while the run went on is changed here too, as far as the checkpoint's step.
+local function follow_events(tr, dir, info)
+  if not fs.exists(dir .. "/events.jsonl") then return end
+  tr.directory = { dir = dir, info = info, note = function() end }
+  local ok, err = pcall(function()
+    events.load(tr)
+    tr.watch = reload.watch(tr, "")
+    for i = #tr.events, 1, -1 do
+      if tr.events[i].kind == "evaluate" then table.remove(tr.events, i) end
+    end
+    events.catch_up(tr)
+  end)
+  tr.directory, tr.watch = nil, nil
+  if not ok then error(err, 0) end
+end
+
+-- A trainer at a checkpoint of a run, without its directory: nothing that it does is written there.
+local function trainer_at(dir, from, o)
+  local info = rundir.read(dir, "run")
+  if not info then errors.raise_plain("EFORMAT", "%s/run.json: is gone", dir) end
+  local e = script.of_run(dir, info, o.overrides)
+  e.config.name = info.name or e.config.name -- the saved script is called main.lua
+  if not from then
+    return require("grpo.train.trainer").new(e, {}), e, ("%s at its beginning: no checkpoint yet"):format(dir)
+  end
+  local tr = require("grpo.train.trainer").new(e, { from = from })
+  follow_events(tr, dir, info)
+  local about = ("%s at step %d (%s)"):format(dir, tr.step_count, from:match("[^/]+$"))
+  if tr.counters.stage_done and tr.stage_index >= #e.stages then
+    tr.beyond = true
+    about = about .. "; it is finished: tr:step() goes on beyond its end, with a fresh optimizer"
+  end
+  return tr, e, about
+end
+
+local function open_run(env, dir, from, o)
+  from = from or newest(dir)
+  local ok, tr, e, about = core.protected(trainer_at, dir, from, o)
+  if not ok then
+    if not from then error(tr, 0) end
+    core.err(("grpo: %s\n"):format(errors.line(tr)))
+    env.m = require("grpo.models.loading").open(from, { compute = o.flags.compute })
+    env.tok = env.m.tokenizer
+    return ("%s: only its model could be opened: m and tok"):format(dir)
+  end
+  env.tr, env.exp = tr, e
+  env.m, env.tok = tr.model, tr.tokenizer
+  return about .. "; nothing is written there"
+end
+
+-- Puts exp, tr, m and tok of the first word into env, as far as there are; returns a line about it.
+function repl_open.open(env, o)
+  local what = o.words[1]
+  if core.isatty(2) then core.err(("loading %s ...\n"):format(what)) end
+  o.flags.compute = flags.choice(o, "compute", "f32", "bf16", "auto")
+  if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
+  local dir, from = run_of(what)
+  if dir then return open_run(env, dir, from, o) end
+  if fs.isdir(what) or what:find("%.gguf$") then
+    env.m = require("grpo.models.loading").open(what, { compute = o.flags.compute })
+    env.tok = env.m.tokenizer
+    return "m and tok: the model and its tokenizer"
+  end
+  if not fs.exists(what) and not what:find("[/.]") then history.find(what) end -- raises: the nearest run
+  env.exp = script.load(what, o)
+  env.tr = require("grpo.train.trainer").new(env.exp, {})
+  env.m, env.tok = env.tr.model, env.tr.tokenizer
+  return "exp, tr, m, tok: the experiment, its trainer, model and tokenizer"
+end
+
+return repl_open

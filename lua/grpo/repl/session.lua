@@ -1,0 +1,181 @@
+-- One prompt's lines: compiled as an expression or statements, run protected, results shown.  What `grpo repl` and
+-- `grpo attach` share.
+
+local core = require "grpo.core"
+local display = require "grpo.runs.display"
+local explain = require "grpo.repl.explain"
+local lua_tokens = require "grpo.repl.lua_tokens"
+local paint = require "grpo.repl.pretty.paint"
+local pretty = require "grpo.repl.pretty"
+local rollouts = require "grpo.repl.pretty.rollouts"
+
+local Session = {}
+Session.__index = Session
+
+local session = {}
+
+session.help = [[
+  EXPR            prints the value              LINE;           runs without printing
+  _               the last value                local x = ...   survives the line
+  ?NAME           what is known of NAME         .time EXPR      how long it takes
+  TAB             completes fields, options, names of runs and files
+  show(x)         prints a value as the prompt does
+  tokens(x)       ids beside their pieces: of a text, a list of ids, a completion
+  tr:inspect(i)   the tokens of completion i of the last step, with every number of it
+  tr:rescore(r)   its completions scored with other rewards; which advantages change their sign
+  Ctrl-C          back to the prompt            Ctrl-D or .quit leaves]]
+
+-- ---- functions of every prompt --------------------------------------------------------------------
+
+local Tokens = { __name = "grpo.Tokens" }
+
+-- tokens(x[, tokenizer]) with the tokenizer at hand
+local function token_lister(self)
+  return function(x, tokenizer)
+    tokenizer = tokenizer or self:tokenizer()
+    if not tokenizer then error("tokens: there is no tokenizer; give one: tokens(x, tokenizer)", 2) end
+    local found = { tokenizer = tokenizer }
+    if type(x) == "string" then
+      found.ids = tokenizer:encode(x)
+    elseif rollouts.is_completion(x) then
+      found.ids, found.logprobs = x.ids, x.logprobs
+    elseif type(x) == "table" then
+      found.ids = x
+    else
+      error(("tokens: got %s, want a text, a list of ids or a completion"):format(type(x)), 2)
+    end
+    return setmetatable(found, Tokens)
+  end
+end
+
+-- What names the globals means those of the session: _G, and the environment that load gives.
+local function globals_of(env)
+  env._G = env
+  function env.load(chunk, name, mode, ...)
+    if select("#", ...) > 0 then return load(chunk, name, mode, ...) end
+    return load(chunk, name, mode, env)
+  end
+end
+
+-- options: env = globals of the session; out(text), err(text): where results and errors go; call(chunk), optional:
+-- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua; help, optional: in
+-- place of session.help.
+function session.new(options)
+  local self = setmetatable({ env = options.env, out = options.out, err = options.err,
+    call = options.call or core.protected, look = options.look or paint.look, help = options.help or session.help },
+    Session)
+  globals_of(self.env)
+  self.env.tokens = token_lister(self)
+  self.env.show = function(...) self:show(...) end
+  return self
+end
+
+-- The tokenizer at hand, or nil.
+function Session:tokenizer()
+  local env = self.env
+  local tok = rawget(env, "tok")
+  if tok then return tok end
+  local m = rawget(env, "m")
+  local ok, own = pcall(function() return m and m.tokenizer end)
+  return ok and own or nil
+end
+
+function Session:show(...)
+  local look = self.look()
+  look.tokenizer = self:tokenizer()
+  for i = 1, select("#", ...) do self.out(pretty.format((select(i, ...)), look) .. "\n") end
+end
+
+-- ---- one text ---------------------------------------------------------------------------------------
+
+-- Compiles a line as an expression, then as statements.  Returns chunk, or nil, message, incomplete.
+local function compile(line, env)
+  local chunk = load("return " .. line:gsub("^%s*=%s*", ""), "=stdin", "t", env)
+  if chunk then return chunk end
+  local statement, message = load(lua_tokens.without_locals(line), "=stdin", "t", env)
+  if statement then return statement end
+  return nil, message, message:find("<eof>", 1, true) ~= nil
+end
+
+local function seconds_text(s)
+  if s < 1e-3 then return ("%.1f us"):format(s * 1e6) end
+  if s < 1 then return ("%.2f ms"):format(s * 1e3) end
+  return ("%.2f s"):format(s)
+end
+
+local function quiet(text)
+  local tokens = lua_tokens.tokens(text)
+  for i = #tokens, 1, -1 do
+    if tokens[i].kind ~= "comment" then return tokens[i].text == ";" end
+  end
+end
+
+function Session:fail(err)
+  self.failed = true
+  self.err(display.clean(tostring(err)) .. "\n")
+end
+
+-- Compiles and runs; true when the text is only a beginning.
+function Session:evaluate(text, timed)
+  local chunk, message, incomplete = compile(text, self.env)
+  if not chunk then
+    if not incomplete or timed then self:fail(message) end
+    return incomplete and not timed
+  end
+  local started = core.clock()
+  local results = table.pack(self.call(chunk))
+  local seconds = core.clock() - started
+  if not results[1] then
+    self:fail(results[2])
+    return false
+  end
+  if results.n > 1 then self.env._ = results[2] end
+  if not quiet(text) then
+    local ok, err = core.protected(self.show, self, table.unpack(results, 2, results.n))
+    if not ok then self:fail(err) end
+  end
+  if timed or seconds > 1 then self.err(("(%s)\n"):format(seconds_text(seconds))) end
+  return false
+end
+
+-- What other prompts understand.
+local function elsewhere(text, env)
+  local word = text:match("^%s*(%a+)%s*%(?%s*%)?%s*$")
+  if word ~= "quit" and word ~= "exit" and word ~= "help" then return nil end
+  return rawget(env, word) == nil and word
+end
+
+local commands = {}
+
+function commands.help(self, rest)
+  self.out((rest == "" and self.help or explain.about(rest, self.env)) .. "\n")
+end
+
+function commands.time(self, rest)
+  self:evaluate(rest, true)
+end
+
+function commands.quit(self)
+  self.done = true
+end
+
+-- Runs a text.  True when it is only the beginning of something: the next line belongs to it.
+function Session:run(text)
+  self.failed = false
+  local asked = text:match("^%s*%?%s*(.-)%s*$")
+  if asked then return commands.help(self, asked) end
+  local name, rest = text:match("^%s*%.(%a+)%s*(.-)%s*$")
+  if name and commands[name] then return commands[name](self, rest) end
+  if name then
+    self:fail(("there is no command .%s; .help lists them"):format(name))
+    return false
+  end
+  local word = elsewhere(text, self.env)
+  if word then
+    self:fail(("%s: Ctrl-D or .quit leaves; .help lists what there is, ?NAME explains"):format(word))
+    return false
+  end
+  return self:evaluate(text)
+end
+
+return session

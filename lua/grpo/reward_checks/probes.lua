@@ -1,0 +1,194 @@
+-- Rewards called with texts that nobody sampled: degenerate ones, and demonstrations.  What is suspicious becomes a
+-- finding, a sentence.
+
+local core = require "grpo.core"
+local display = require "grpo.runs.display"
+local degenerate_texts = require "grpo.reward_checks.degenerate_texts"
+local prompts = require "grpo.train.prompts"
+local scoring = require "grpo.train.scoring"
+local rollout = require "grpo.train.rollout"
+local row_checks = require "grpo.reward_checks.row_checks"
+
+local probes = {}
+
+local SLOW = 0.5 -- seconds for one huge text
+local GOLD_ROWS = 20
+
+-- A completion of `text` for a row as rewards see it; group_fn sees it alone.
+local function completion(text, row, prompt, tokenizer, config)
+  local ok, ids = pcall(tokenizer.encode, tokenizer, text)
+  ids = ok and ids or {}
+  local target = prompts.target(config, tokenizer, row)
+  local logprobs, target_logprobs = {}, target and {}
+  for i = 1, #ids do logprobs[i] = -1.0 end
+  for i = 1, target and math.min(#ids, #target) or 0 do target_logprobs[i] = -1.0 end
+  return rollout.made({ text = text, prompt = prompt.text, messages = prompt.messages, row = row, ids = ids,
+    length = #ids, logprobs = logprobs, target_ids = target, target_logprobs = target_logprobs }, config.seed)
+end
+
+local function plain(entry)
+  return entry.fn ~= nil or entry.group_fn ~= nil
+end
+
+-- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=, seconds=, changed = sentence }, ... }
+local function probe(entries, texts, rows, tokenizer, config)
+  local list = {}
+  for k, item in ipairs(texts) do
+    local original = item.row or rows[(k - 1) % #rows + 1]
+    local row = row_checks.copy(original)
+    local prompt = prompts.render(config, tokenizer, row)
+    local c = completion(item.text, row, prompt, tokenizer, config)
+    local started = core.clock()
+    scoring.score(entries, { c }, config.limits.reward, "skip")
+    list[k] = { name = item.name, text = item.text, of = item.of, rewards = c.rewards, errors = c.errors,
+      seconds = core.clock() - started }
+    list[k].changer, list[k].changed = row_checks.changed(entries, original, row, function(entry, mine)
+      scoring.score({ entry }, { completion(item.text, mine, prompt, tokenizer, config) }, config.limits.reward,
+        "skip")
+    end)
+  end
+  return list
+end
+
+local function shorten(text)
+  text = display.clean(text):gsub("%s+", " ")
+  return #text > 40 and text:sub(1, 37) .. "..." or text
+end
+
+-- "rewards.lua:14: ... (completion: ...)" without the completion, which the finding names
+local function reason(entry, message)
+  local text = tostring(message):gsub(" %(completion: .*$", "")
+  local prefix = "rewards." .. entry.name .. ": "
+  return text:sub(1, #prefix) == prefix and text:sub(#prefix + 1) or text
+end
+
+local function crashes(entries, results, findings)
+  for _, entry in ipairs(entries) do
+    local names, first = {}, nil
+    for _, r in ipairs(results) do
+      local message = r.errors and r.errors[entry.name]
+      if message then
+        first = first or reason(entry, message)
+        names[#names + 1] = r.name
+      end
+    end
+    if first then
+      findings[#findings + 1] = ("reward %s fails on %s%s: %s"):format(entry.name, names[1],
+        #names > 1 and (" and %d more texts"):format(#names - 1) or "", first)
+    end
+  end
+end
+
+local function changes(entries, results, findings)
+  for _, entry in ipairs(entries) do
+    for _, r in ipairs(results) do
+      if r.changer == entry then
+        findings[#findings + 1] = "reward " .. r.changed
+        break
+      end
+    end
+  end
+end
+
+local function slow(results, findings)
+  for _, r in ipairs(results) do
+    if r.seconds > SLOW then
+      findings[#findings + 1] = ("the rewards take %.1f s on %s (%d bytes)"):format(r.seconds, r.name, #r.text)
+    end
+  end
+end
+
+-- The same for everything: degenerate texts, and (when there are some) demonstrations.
+local function constant(entry, results)
+  local first
+  for _, r in ipairs(results) do
+    if not (r.errors and r.errors[entry.name]) then
+      local v = r.rewards[entry.name]
+      if first == nil then first = v end
+      if v ~= first then return nil end
+    end
+  end
+  return first
+end
+
+local function best_of(entry, results)
+  local best, which = -math.huge, nil
+  for _, r in ipairs(results) do
+    local v = r.rewards[entry.name]
+    if type(v) == "number" and v > best then best, which = v, r end
+  end
+  return best, which
+end
+
+-- The first rows' demonstrations; {} without a target.
+local function demonstrations(train, target, tokenizer)
+  local list = {}
+  for i = 1, target and math.min(GOLD_ROWS, #train) or 0 do
+    local row = train[i]
+    local ok, text = pcall(target, row)
+    if ok and type(text) == "table" then
+      local ids = type(text[1]) == "number"
+      ok, text = pcall(ids and tokenizer.decode or table.concat, ids and tokenizer or text, ids and text or nil)
+    end
+    if ok and type(text) == "string" then
+      list[#list + 1] = { name = "demonstration " .. i, text = text, row = row }
+    end
+  end
+  return list
+end
+
+local function compare_with_gold(entries, results, gold, findings)
+  for _, entry in ipairs(entries) do
+    local worst, which = best_of(entry, results)
+    local best, best_one = best_of(entry, gold)
+    if which and best_one and worst > best then
+      findings[#findings + 1] = ("reward %s gives %.4g to degenerate text (%s: \"%s\"), and at most %.4g to %d "
+        .. "demonstrations"):format(entry.name, worst, which.name, shorten(which.text), best, #gold)
+    elseif best_one and not which then
+      findings[#findings + 1] = ("reward %s gives nil to every degenerate text, and numbers to demonstrations: nil "
+        .. "leaves a completion out of its group; return 0 or false for a wrong answer"):format(entry.name)
+    end
+  end
+end
+
+-- { { name=, own=, other=, differs= }, ... }, one for each entry: see rowwise.compare.
+local function beside_rows(entries, gold, demos, tokenizer, config)
+  local exchanged, list = row_checks.exchanged(demos), {}
+  if #exchanged == 0 then return list end
+  local others = probe(entries, exchanged, {}, tokenizer, config)
+  for _, entry in ipairs(entries) do
+    local own, other, differs = row_checks.compare(entry, gold, others)
+    list[#list + 1] = { name = entry.name, own = own, other = other, differs = differs }
+  end
+  return list
+end
+
+-- config: of a stage with rewards; target: some stage's data.target or nil.  Appends sentences to `findings`.  Returns
+-- how many texts were tried, and beside_rows' list.
+function probes.run(config, tokenizer, target, findings)
+  local train, rows = config.data.train, {}
+  for i = 1, math.min(5, #train) do rows[i] = train[i] end
+  local entries = {}
+  for _, entry in ipairs(config.reward_entries) do
+    if plain(entry) then entries[#entries + 1] = entry end
+  end
+  if #entries == 0 then return 0, {} end
+  local results = probe(entries, degenerate_texts.texts(), rows, tokenizer, config)
+  local demos = demonstrations(train, target, tokenizer)
+  local gold = probe(entries, demos, rows, tokenizer, config)
+  crashes(entries, results, findings)
+  slow(results, findings)
+  local all = table.move(gold, 1, #gold, #results + 1, table.move(results, 1, #results, 1, {}))
+  changes(entries, all, findings)
+  for _, entry in ipairs(entries) do
+    local v = constant(entry, all)
+    if v ~= nil and #gold > 0 then
+      findings[#findings + 1] = ("reward %s gives %s to everything: %d degenerate texts and %d demonstrations"):format(
+        entry.name, v == core.none and "nothing" or ("%.4g"):format(v), #results, #gold)
+    end
+  end
+  if #gold > 0 then compare_with_gold(entries, results, gold, findings) end
+  return #all, beside_rows(entries, gold, demos, tokenizer, config)
+end
+
+return probes

@@ -1,0 +1,142 @@
+-- Checkpoints: everything a run needs to go on as if it had never stopped, and nothing else: no time, host or path.
+--
+-- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
+-- optimizer.safetensors, trainer.json (counters), state.bin (tr.state) and, when a KL is measured, reference/.
+-- Of a model with an adapter it holds the adapter alone, in PEFT's layout, which names the base; a reference that is
+-- the base itself is not written.
+-- It is written under a temporary name, synced with a manifest, and renamed.
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local schema = require "grpo.runs.schema"
+
+local fs = core.fs
+local checkpoint = {}
+
+local function name_of(step)
+  return ("step-%06d"):format(step)
+end
+
+local function save_model(tr, model, dir)
+  if tr.about.adapter then
+    model:save(dir, { format = "adapter", base_name = tr.about.base })
+  else
+    model:save(dir, { dtype = "f32" })
+  end
+end
+
+local function fill(tr, temporary, state)
+  save_model(tr, tr.model, temporary)
+  if tr.about.adapter and tr.tokenizer then tr.tokenizer:save(temporary) end
+  local stage = tr.stage
+  if tr.engine and stage and not stage.done then
+    tr.engine:save(temporary)
+    if stage.reference and stage.keeps_reference then save_model(tr, stage.reference, temporary .. "/reference") end
+  end
+  local counters = {
+    format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,
+    stage_step = stage and stage.step or 0, cursor = stage and stage.source.cursor or 0,
+    stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
+    dropped = stage and stage.source.dropped or 0, truncated = stage and stage.source.truncated or 0,
+    evaluated = tr.evaluated, best = tr.best, best_step = tr.best_step, last_metrics = tr:repeatable_metrics(),
+  }
+  local ok, message = fs.write(temporary .. "/trainer.json", core.json_encode(counters, { indent = 2 }) .. "\n")
+  if not ok then errors.raise_plain("EIO", "%s", message) end
+  ok, message = fs.write(temporary .. "/state.bin", state)
+  if not ok then errors.raise_plain("EIO", "%s", message) end
+end
+
+-- Writes tr into the directory `dir`, complete or not at all.
+function checkpoint.write(tr, dir)
+  local state = core.state_encode(tr.state)
+  local temporary = core.checkpoint_begin(dir)
+  local ok, err = pcall(fill, tr, temporary, state)
+  if ok then ok, err = pcall(core.checkpoint_commit, temporary, dir) end
+  if ok then return end
+  fs.remove_tree(temporary)
+  error(err, 0)
+end
+
+local function link(run_dir, name, target)
+  local ok, message = fs.link(target, run_dir .. "/" .. name)
+  if not ok then errors.raise_plain("EIO", "%s", message) end
+end
+
+-- Remove all but the newest `keep` and the best.
+local function prune(run_dir, keep)
+  local best = fs.readlink(run_dir .. "/best")
+  local names = {}
+  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
+    if name:match("^step%-%d+$") then names[#names + 1] = name end
+  end
+  for i = 1, #names - math.max(1, keep) do
+    if best ~= "checkpoints/" .. names[i] then
+      fs.remove_tree(run_dir .. "/checkpoints/" .. names[i])
+    end
+  end
+end
+
+-- The regular checkpoint of a run at this step; returns its path.
+function checkpoint.save(tr)
+  local run_dir = tr.directory.dir
+  local relative = "checkpoints/" .. name_of(tr.step_count)
+  local dir = run_dir .. "/" .. relative
+  if not fs.exists(dir) or tr.saved_step ~= tr.step_count then
+    if fs.exists(dir) then fs.remove_tree(dir) end
+    checkpoint.write(tr, dir)
+    tr.saved_step = tr.step_count
+  end
+  link(run_dir, "latest", relative)
+  prune(run_dir, tr.settings.checkpoint.keep)
+  return dir
+end
+
+function checkpoint.mark_best(tr)
+  link(tr.directory.dir, "best", "checkpoints/" .. name_of(tr.step_count))
+end
+
+-- The directory to resume from: the newest checkpoint; nil when there is none yet.  Raises when it is corrupt.
+-- only_look: the run may be going on.
+function checkpoint.newest(run_dir, only_look)
+  local names = {}
+  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
+    if name:match("^step%-%d+$") then
+      names[#names + 1] = name
+    elseif not only_look then
+      fs.remove_tree(run_dir .. "/checkpoints/" .. name) -- what a killed process left half-written
+    end
+  end
+  if #names == 0 then return nil end
+  local dir = run_dir .. "/checkpoints/" .. names[#names]
+  local ok, err = pcall(core.checkpoint_verify, dir)
+  if not ok then
+    errors.raise_plain("EFORMAT", "%s; the checkpoint is corrupt: remove %s to go on from an older one",
+      tostring(err), dir)
+  end
+  return dir
+end
+
+-- The reference of the checkpoint's stage, which tr has begun with that checkpoint's model; and whether a checkpoint
+-- keeps it.
+function checkpoint.reference(tr, dir)
+  local saved, stage = dir .. "/reference", tr.stage
+  if stage.config.reference == "bigram" then return stage.reference, false end -- counted again
+  if not tr.about.adapter then return core.model_load(saved, { dtype = "f32", compute = tr.model.compute }), true end
+  if stage.config.reference ~= "initial" then return stage.reference, false end
+  local reference = core.model_base(tr.model)
+  if not fs.isdir(saved) then return reference, false end
+  core.model_load_adapter(reference, saved)
+  return reference, true
+end
+
+-- Counters and tr.state of a checkpoint.
+function checkpoint.read(dir)
+  core.checkpoint_verify(dir)
+  local counters, message, code = schema.read(dir .. "/trainer.json", schema.shapes.trainer)
+  if not counters then errors.raise_plain(code, "%s: not a checkpoint: %s", dir, message) end
+  local state = fs.read(dir .. "/state.bin")
+  counters.state = state and core.state_decode(state) or {}
+  return counters
+end
+
+return checkpoint

@@ -1,0 +1,169 @@
+-- Two runs side by side: what was set differently, where they part, how they ended.
+
+local core = require "grpo.core"
+local history = require "grpo.runs.history"
+
+local run_diff = {}
+
+local function text_of(v)
+  if v == nil then return "-" end
+  return type(v) == "table" and core.json_encode(v) or tostring(v)
+end
+
+-- Times and memory differ from run to run; nothing else may.
+local function repeatable(name)
+  return not (name:find("^time/") or name:find("^tokens_per_second/") or name == "step_time"
+    or name == "memory/peak_bytes" or name == "slowest_reward" or name == "seconds")
+end
+
+local function union(a, b)
+  local names, seen = {}, {}
+  for _, t in ipairs { a, b } do
+    for name in pairs(t) do
+      if not seen[name] then
+        seen[name] = true
+        names[#names + 1] = name
+      end
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+-- { { name=, a=, b= }, ... }: options, and facts of the environment, that are not the same.
+function run_diff.settings(a, b)
+  local list = {}
+  for _, name in ipairs(union(a.options, b.options)) do
+    local x, y = a.options[name], b.options[name]
+    local tx, ty = x and text_of(x.value) or "-", y and text_of(y.value) or "-"
+    if tx ~= ty then list[#list + 1] = { name = name, a = tx, b = ty } end
+  end
+  for _, name in ipairs(union(a.env, b.env)) do
+    local tx, ty = text_of(a.env[name]), text_of(b.env[name])
+    if tx ~= ty then list[#list + 1] = { name = "(" .. name .. ")", a = tx, b = ty } end
+  end
+  return list
+end
+
+-- Files of source/ that differ or are in one run only.
+function run_diff.sources(a, b)
+  local list = {}
+  local function walk(dir, prefix, found)
+    for _, name in ipairs(core.fs.list(dir) or {}) do
+      local path = dir .. "/" .. name
+      if core.fs.isdir(path) then walk(path, prefix .. name .. "/", found) else found[prefix .. name] = path end
+    end
+    return found
+  end
+  local x, y = walk(a.dir .. "/source", "", {}), walk(b.dir .. "/source", "", {})
+  for _, name in ipairs(union(x, y)) do
+    if not x[name] or not y[name] then
+      list[#list + 1] = ("%s: only in %s"):format(name, x[name] and a.name or b.name)
+    elseif core.fs.read(x[name]) ~= core.fs.read(y[name]) then
+      list[#list + 1] = name .. ": differs"
+    end
+  end
+  return list
+end
+
+local function same(x, y)
+  return x == y or (x ~= x and y ~= y)
+end
+
+-- The first step whose metrics differ: { step=, names = { { name=, a=, b= }, ... } }, nil when all agree; and how many
+-- steps both have.
+function run_diff.metrics(a, b)
+  local rows = {}
+  for _, row in history.rows(b.dir, "metrics") do rows[row.step] = row end
+  local common, first = 0, nil
+  for _, x in history.rows(a.dir, "metrics") do
+    local y, names = rows[x.step], {}
+    common = common + (y and 1 or 0)
+    for _, name in ipairs(y and not first and union(x, y) or {}) do
+      if repeatable(name) and not same(x[name], y[name]) then
+        names[#names + 1] = { name = name, a = x[name], b = y[name] }
+      end
+    end
+    if #names > 0 then first = { step = x.step, names = names } end
+  end
+  return first, common
+end
+
+-- Where two byte strings part, at the start of a character.
+local function parting(x, y)
+  local at = 1
+  while at <= #x and at <= #y and x:byte(at) == y:byte(at) do at = at + 1 end
+  while at > 1 and (x:byte(at) or y:byte(at) or 0) & 0xC0 == 0x80 do at = at - 1 end
+  return at
+end
+
+-- How many tokens lie before byte `at` of the text, by the tokenizer of one of the runs; nil without one.
+local function token_at(tokenizer, text, at)
+  if not tokenizer then return nil end
+  local ok, ids = pcall(tokenizer.encode, tokenizer, text:sub(1, at - 1))
+  return ok and #ids + 1 or nil
+end
+
+local function tokenizer_of(run)
+  local dir = run.dir .. "/latest"
+  if not core.fs.exists(dir .. "/tokenizer.json") then return nil end
+  local ok, tokenizer = pcall(core.tokenizer_load, dir)
+  return ok and tokenizer or nil
+end
+
+-- The first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=, a=, b=, same_prompt= }.
+function run_diff.completions(a, b)
+  local theirs = history.rows(b.dir, "completions")
+  local _, y = theirs()
+  for _, x in history.rows(a.dir, "completions") do
+    while y and (y.step < x.step) do _, y = theirs() end
+    if not y then break end
+    if y.step == x.step then
+      if x.prompt ~= y.prompt or x.text ~= y.text then
+        local offset = parting(x.text, y.text)
+        return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index, at = offset,
+          token = token_at(tokenizer_of(a) or tokenizer_of(b), x.text, offset), a = x.text, b = y.text,
+          same_prompt = x.prompt == y.prompt, other_prompt = y.prompt }
+      end
+      _, y = theirs()
+    end
+  end
+end
+
+local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg", "completions/mean_length",
+  "frac_reward_zero_std", "grad_norm", "step_time", "tokens_per_second/generate", "memory/peak_bytes" }
+
+-- Means over the last steps (at most ten, of the last stage) of what a reader asks for first, and the last evaluations.
+function run_diff.ends(a, b)
+  local function tail(run)
+    local all = history.list(run.dir, "metrics")
+    local last, list = all[#all], {}
+    for i = math.max(1, #all - 9), #all do
+      if all[i].stage == last.stage then list[#list + 1] = all[i] end
+    end
+    local evals = history.list(run.dir, "eval")
+    return list, evals[#evals] or {}
+  end
+  local function mean(list, name)
+    local sum, n = 0.0, 0
+    for _, row in ipairs(list) do
+      if type(row[name]) == "number" then sum, n = sum + row[name], n + 1 end
+    end
+    return n > 0 and sum / n or nil
+  end
+  local x, ex = tail(a)
+  local y, ey = tail(b)
+  local rows = {}
+  for _, name in ipairs(shown) do
+    local u, v = mean(x, name), mean(y, name)
+    if u or v then rows[#rows + 1] = { name = name, a = u, b = v } end
+  end
+  for _, name in ipairs(union(ex, ey)) do
+    if name:find("^eval/") and not name:find("/low$") and not name:find("/high$") then
+      rows[#rows + 1] = { name = name, a = ex[name], b = ey[name] }
+    end
+  end
+  return rows
+end
+
+return run_diff

@@ -1,0 +1,310 @@
+-- A run's directory: runs/NAME-NNN/, never reused, append-only logs, atomic everything else.
+--
+-- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
+-- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log (what happened),
+-- output.log (what a person saw).
+
+local core = require "grpo.core"
+local sorted_pairs = require "grpo.base.sorted"
+local errors = require "grpo.base.errors"
+local schema = require "grpo.runs.schema"
+local loaded_sources = require "grpo.scripts.loaded_sources"
+local tensorboard = require "grpo.runs.tensorboard"
+
+local fs = core.fs
+
+local Run = {}
+Run.__index = Run
+
+local rundir = {}
+
+local function must(ok, message, code)
+  if ok then return ok end
+  errors.raise_plain(code or "EIO", "%s", tostring(message))
+end
+
+local function write_json(path, value)
+  must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))
+end
+
+-- NAME.json of a run.  What is there but cannot be read is an error, what is not there nil, a message and a code.
+function rundir.read(dir, name)
+  return schema.read(("%s/%s.json"):format(dir, name), schema.shapes[name])
+end
+
+-- ---- making one ----------------------------------------------------------------
+
+local function next_number(root, name)
+  local highest = 0
+  for _, entry in ipairs(fs.list(root) or {}) do
+    local base, number = entry:match("^(.*)%-(%d+)$")
+    if base == name then highest = math.max(highest, tonumber(number)) end
+  end
+  return highest + 1
+end
+
+-- Which Lua files were loaded from disk: { [module] = path }.
+local function loaded_modules()
+  local list = {}
+  for name in pairs(package.loaded) do
+    local path = package.searchpath(name, package.path)
+    if path then list[#list + 1] = { name = name, path = path } end
+  end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  return list
+end
+
+local function save_module(to, name, path)
+  local target = ("%s/modules/%s.lua"):format(to, (name:gsub("%.", "/")))
+  must(fs.mkdirs(target:match("^(.*)/")))
+  must(fs.write(target, loaded_sources.of(path).text or ""))
+end
+
+-- The script and every module it loaded, as they were then, into the directory `to`: main.lua, modules/.
+function rundir.save_sources(to, script)
+  must(fs.mkdirs(to .. "/modules"))
+  must(fs.write(to .. "/main.lua", loaded_sources.of(script).text or ""))
+  for _, module in ipairs(loaded_modules()) do save_module(to, module.name, module.path) end
+end
+
+-- A module that was loaded later, beside the others of `source` within the run.
+function Run:save_module(source, name, path)
+  save_module(self.dir .. "/" .. source, name, path)
+end
+
+-- Keeps the script and its modules as they were loaded last beside those of the beginning; returns where, within the
+-- run.
+function Run:save_reload(script)
+  local n = 1
+  while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end
+  local source = ("source/reload-%03d"):format(n)
+  rundir.save_sources(self.dir .. "/" .. source, script)
+  return source
+end
+
+-- Size and checksum of what the run reads.
+local function inputs_of(paths)
+  local list = {}
+  for path in sorted_pairs(paths) do
+    local crc, size
+    if not fs.isdir(path) then crc, size = fs.checksum(path) end
+    list[#list + 1] = { path = path, size = crc and size, crc32c = crc }
+  end
+  return list
+end
+
+local function fill(run, name, info)
+  local dir = run.dir
+  must(fs.mkdirs(dir .. "/checkpoints"))
+  rundir.save_sources(dir .. "/source", info.script)
+  if info.text then must(fs.write(dir .. "/source/main.lua", info.text)) end
+  write_json(dir .. "/config.json", info.config)
+  write_json(dir .. "/env.json", info.env)
+  write_json(dir .. "/inputs.json", inputs_of(info.inputs))
+  run.info = { format = 1, version = core.version().version, name = name, script = info.script, args = info.args,
+    overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(),
+    host = core.hostname() }
+  run:open_logs()
+  run:set_state("running")
+end
+
+-- A directory that nobody takes for a run, to build one in.  Those that died while they built one held theirs locked.
+-- A link is nobody's, and in the way wherever it leads.
+local function building_place(run, root)
+  local _ <close> = must(fs.lock(root .. "/.lock", true))
+  local taken, n = {}, 1
+  for _, entry in ipairs(must(fs.list(root))) do
+    local place = entry:find("^%.new%-%d+$") and root .. "/" .. entry
+    local lock = place and not fs.readlink(place) and fs.lock(place .. "/.lock")
+    if lock then
+      lock:close()
+      fs.remove_tree(place)
+    else
+      taken[entry] = true
+    end
+  end
+  while taken[(".new-%d"):format(n)] do n = n + 1 end
+  run.dir = ("%s/.new-%d"):format(root, n)
+  must(fs.mkdirs(run.dir))
+  run.lock = must(fs.lock(run.dir .. "/.lock"))
+end
+
+local function take_number(run, root, name)
+  local _ <close> = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its own
+  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
+  must(fs.rename(run.dir, dir))
+  run.dir = dir
+end
+
+-- info: { name=, script=, text= (of a script that is no file), args=, overrides=, compute=, config=, env=, inputs= }
+-- The run is whole when it gets its name: a process that is killed before has left none, nor has a full disk.
+function rundir.create(root, info)
+  must(fs.mkdirs(root))
+  local name = (info.name:gsub("[^%w._-]", "-"):gsub("^%.", "-")) -- what begins with a dot is no run
+  local run = setmetatable({}, Run)
+  building_place(run, root)
+  local ok, err = pcall(fill, run, name, info)
+  if ok then ok, err = pcall(take_number, run, root, name) end
+  if ok then return run end
+  run:close()
+  fs.remove_tree(run.dir)
+  error(err, 0)
+end
+
+-- Open one to go on with it.  The lock tells whether another process still runs it.
+function rundir.open(dir)
+  local info, message, code = rundir.read(dir, "run")
+  if not info then errors.raise_plain(code, "%s: not a run directory: %s", dir, message) end
+  local run = setmetatable({ dir = dir, info = info }, Run)
+  local lock, why, code_of = fs.lock(dir .. "/.lock")
+  if lock == nil then errors.raise_plain(code_of, "%s: cannot be gone on with: %s", dir, why) end
+  if not lock then errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid)) end
+  run.lock = lock
+  info.pid, info.host = core.getpid(), core.hostname()
+  return run
+end
+
+-- What differs between the inputs now and at the start: a list of sentences.
+function Run:changed_inputs()
+  local then_list, list = rundir.read(self.dir, "inputs") or {}, {}
+  for _, item in ipairs(then_list) do
+    local crc = not fs.isdir(item.path) and fs.checksum(item.path)
+    if item.crc32c and not crc then
+      list[#list + 1] = item.path .. " is missing"
+    elseif item.crc32c and crc ~= item.crc32c then
+      list[#list + 1] = item.path .. " has changed"
+    end
+  end
+  return list
+end
+
+-- The kernels are not those that the run began with: bits will differ.  A sentence, or nil.
+function Run:other_kernels()
+  local before, now = (rundir.read(self.dir, "env") or {}).kernels, core.version().kernels
+  if before and before ~= now then
+    return ("kernels are %s, the run began with %s: values stay close, bits differ"):format(now, before)
+  end
+end
+
+-- ---- logs ------------------------------------------------------------------------
+
+local logs = { "metrics", "completions", "eval" }
+
+-- Remove from a log what a resumed run will write again, and a last line cut short.
+local function cut_log(path, keep)
+  local text = fs.read(path)
+  if not text then return end
+  local kept = {}
+  for line in text:gmatch("([^\n]*)\n") do
+    local ok, row = pcall(core.json_decode, line)
+    if ok and type(row) == "table" and keep(tonumber(row.step) or 0) then kept[#kept + 1] = line .. "\n" end
+  end
+  local whole = table.concat(kept)
+  if whole ~= text then must(fs.write(path, whole)) end
+end
+
+-- last_step: of the checkpoint that the run goes on from, -1 without one.
+-- evaluated: does it know of that step's evaluation?
+function Run:cut_logs(last_step, evaluated)
+  for _, name in ipairs(logs) do
+    cut_log(("%s/%s.jsonl"):format(self.dir, name), function(step)
+      if name == "eval" and not evaluated then return step < last_step end
+      return step <= last_step
+    end)
+  end
+end
+
+function Run:open_logs()
+  self.log = {}
+  for _, name in ipairs(logs) do self.log[name] = must(fs.append(self.dir .. "/" .. name .. ".jsonl")) end
+  self.text_log = must(fs.append(self.dir .. "/run.log"))
+  self.output = must(fs.append(self.dir .. "/output.log"))
+end
+
+function Run:append(name, row)
+  must(self.log[name]:put(core.json_encode(row) .. "\n"))
+end
+
+function Run:note(text)
+  self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ"), text))
+end
+
+-- A line as it was shown; `grpo logs` shows it again.
+function Run:shown(text)
+  self.output:put(text .. "\n")
+end
+
+function Run:scalars(step, metrics)
+  if not self.events then
+    local path = ("%s/events.out.tfevents.%d.%s.%d"):format(self.dir, math.floor(core.wall()), core.hostname(),
+      core.getpid())
+    self.events = must(fs.append(path))
+    self.events:put(tensorboard.header(core.wall()))
+  end
+  self.events:put(tensorboard.scalars(core.wall(), step, metrics))
+end
+
+function Run:event_text(step, name, s)
+  if self.events then self.events:put(tensorboard.text(core.wall(), step, name, s)) end
+end
+
+-- ---- state -----------------------------------------------------------------------
+
+-- state: "running", "finished", "stopped", "interrupted", "diverged", "error"
+function Run:set_state(state, more)
+  self.info.state = state
+  self.info.heartbeat = core.wall()
+  for k, v in pairs(more or {}) do self.info[k] = v end
+  write_json(self.dir .. "/run.json", self.info)
+end
+
+-- At most one write a second.
+function Run:heartbeat(step, steps)
+  local now = core.wall()
+  if now - (self.info.heartbeat or 0) < 1 then return end
+  self:set_state("running", { step = step, steps = steps })
+end
+
+function Run:close()
+  for _, writer in pairs(self.log or {}) do writer:close() end
+  if self.text_log then self.text_log:close() end
+  if self.output then self.output:close() end
+  if self.events then self.events:close() end
+  if self.lock then self.lock:close() end
+end
+
+-- ---- looking at runs ----------------------------------------------------------------
+
+-- { name=, dir=, state=, step=, steps=, started= } of one directory; state "damaged" and nothing more when its run.json
+-- cannot be read, nil when it has none.
+function rundir.describe(dir)
+  local ok, info = pcall(rundir.read, dir, "run")
+  if not ok then return { name = dir:match("[^/]+$"), dir = dir, state = "damaged" } end
+  if not info then return nil end
+  local state = info.state
+  if state == "running" then
+    local lock = fs.lock(dir .. "/.lock")
+    if lock then
+      lock:close()
+      state = "crashed"
+    end
+  end
+  return { name = dir:match("[^/]+$"), dir = dir, state = state, step = info.step, steps = info.steps,
+    started = info.started, script = info.script, summary = info.summary, pid = info.pid, host = info.host }
+end
+
+-- All runs below root, newest first.
+function rundir.list(root)
+  local list = {}
+  for _, name in ipairs(fs.list(root) or {}) do
+    local one = name:sub(1, 1) ~= "." and rundir.describe(root .. "/" .. name)
+    if one then list[#list + 1] = one end
+  end
+  table.sort(list, function(a, b)
+    if (a.started or 0) ~= (b.started or 0) then return (a.started or 0) > (b.started or 0) end
+    return a.name > b.name
+  end)
+  return list
+end
+
+return rundir

@@ -1,0 +1,91 @@
+-- A run inside somebody else's program (grpo_run_execute of grpo.h): no terminal, no signals, no output but what the
+-- host's callbacks are told.
+
+local core = require "grpo.core"
+local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
+local experiment = require "grpo.experiment"
+
+local host_run = {}
+
+-- What a script must not do to the program around it.
+local function tame(host)
+  print = function(...) -- luacheck: ignore 121
+    local parts = table.pack(...)
+    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+    host.log(table.concat(parts, "\t", 1, parts.n))
+  end
+  os.exit = function() -- luacheck: ignore 122
+    errors.raise("EARG", "os.exit: would end the program around this run")
+  end
+  local setlocale = os.setlocale
+  os.setlocale = function(locale, category) -- luacheck: ignore 122
+    if locale ~= nil then errors.raise("EARG", "os.setlocale: the locale is that of the program around this run") end
+    return setlocale(nil, category)
+  end
+end
+
+-- What run.run of the command line shows on a terminal.
+local function view_of(host)
+  local view = display.silent()
+  local function say(_, text) host.log(text) end
+  local function look(tr)
+    if host.stopping() then tr:stop("the host") end
+  end
+  view.line, view.info, view.note = say, say, say
+  view.stage = function(_, tr) look(tr) end
+  view.step = function(_, tr, metrics)
+    host.step(tr.step_count, metrics)
+    look(tr)
+  end
+  return view
+end
+
+local function words_to_args(words)
+  local args = {}
+  for _, word in ipairs(words) do
+    local name, value = word:match("^([^=]+)=(.*)$")
+    if not name then errors.raise_plain("EARG", "args: '%s' is not name=value", word) end
+    args[name] = value
+  end
+  return args
+end
+
+local function check_overrides(words)
+  for _, word in ipairs(words) do
+    if not word:find("^[%w_.]+=") then
+      errors.raise_plain("EARG", "overrides: '%s' is not option=value", word)
+    end
+  end
+end
+
+-- host: { path=, script=, overrides=, args=, directory=, resume=, max_steps=, threads=, rewards=,
+--         log = f(text), step = f(number, metrics), stopping = f() -> boolean, reached = f(steps, stopped, directory) }
+-- `reached` is called when the run has ended, also by an error, which is raised then.
+function host_run.run(host)
+  local run = require "grpo.cli.run"
+  tame(host)
+  check_overrides(host.overrides)
+  if host.threads > 0 then core.set_threads(host.threads) end
+  experiment.host_rewards = host.rewards
+  local options, view = {}, view_of(host)
+  local o = { words = { host.path }, text = host.script, overrides = host.overrides, flags = { resume = host.resume },
+    args = words_to_args(host.args) }
+  local e, directory
+  if host.resume then
+    e, directory = run.resume(o, host.directory or ".", options)
+    if not e then return host.reached(directory.info.step, false, directory.dir) end
+  else
+    e = run.begin(o, host.directory, options)
+  end
+  options.view = view
+  local tr = require("grpo.train.trainer").new(e, options)
+  if not directory then require("grpo.train.preflight").run(tr) end
+  directory = (directory or host.directory) and options.create(tr)
+  tr.directory, tr.step_limit = directory, host.max_steps > 0 and host.max_steps or nil
+  local ok, why = pcall(tr.run, tr)
+  host.reached(tr.step_count, why == "stopped", directory and directory.dir or "")
+  if not ok then error(why, 0) end
+end
+
+return host_run

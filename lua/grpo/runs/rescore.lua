@@ -1,0 +1,87 @@
+-- Saved completions scored again with other rewards, without the model: what would have been different?
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local experiment = require "grpo.experiment"
+local prompts = require "grpo.train.prompts"
+local scoring = require "grpo.train.scoring"
+local rollout = require "grpo.train.rollout"
+local steps = require "grpo.train.steps"
+
+local rescore = {}
+
+-- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.
+-- Second result: the experiment, if it is one.
+function rescore.entries(path, o)
+  local text, message, code = core.fs.read(path)
+  if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
+  local directory = path:match("^(.*)/[^/]*$") or "."
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  require("grpo").args = o and o.args or {}
+  experiment.script_path, experiment.script_name, experiment.overrides = path, "rewards", {}
+  local chunk, problem = load(text, "@" .. path, "t")
+  if not chunk then error(core.error("EARG", problem), 0) end
+  local script = require "grpo.scripts.script"
+  script.strict()
+  local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
+  script.take_modules(kept and kept .. "/modules")
+  local ok, result = core.protected(chunk)
+  if not ok then error(result, 0) end
+  if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
+  if type(result) == "function" then result = { result } end
+  if type(result) ~= "table" or next(result) == nil then
+    errors.raise_plain("EARG", "%s: returned %s; return a reward function, a table of them (as the option rewards "
+      .. "takes it), or an experiment", path, result == nil and "nothing"
+      or type(result) == "table" and "an empty table" or "a " .. type(result))
+  end
+  return scoring.entries(result, path)
+end
+
+-- The completions of one step as rewards see them.  rows: of completions.jsonl; config: of the step's stage.
+-- Tokens were not saved: c.ids and c.logprobs are absent.
+function rescore.completions(rows, config)
+  local cs, group = {}, nil
+  for _, row in ipairs(rows) do
+    if row.index == 1 or not group then group = {} end
+    local c = rollout.made({ text = row.text, prompt = row.prompt, row = row.row and prompts.row(config, row.row),
+      length = row.length, finish = row.finish, index = row.index, group = group, step = row.step - 1, saved = row,
+      number = row.row, parts = row.parts, environment = row.environment }, config.seed)
+    c.ids, c.logprobs = nil, nil
+    group[#group + 1] = c
+    cs[#cs + 1] = c
+  end
+  return cs
+end
+
+local function sign(v)
+  return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
+end
+
+-- Scores the completions of a step with `entries`: fills c.rewards, c.reward, c.advantage, and c.flipped where the
+-- advantage's sign is another than the saved one's.  p: the schedules' argument of that step; kind: of the stage.  With
+-- a critic there is no advantage to tell, for it needs the model.
+function rescore.step(cs, entries, config, p, kind)
+  for _, entry in ipairs(entries) do
+    if entry.token_fn then
+      errors.raise_plain("EARG", "rewards.%s: token_fn needs the tokens, which a run does not save; use --regenerate "
+        .. "with the changed experiment", entry.name)
+    end
+  end
+  local weights = scoring.weights(setmetatable({ reward_entries = entries }, { __index = config }), p)
+  scoring.score(entries, cs, config.limits.reward, config.reward.on_error)
+  local totals = {}
+  for i, c in ipairs(cs) do
+    c.reward = scoring.total(entries, weights, c, config.reward.clip)
+    totals[i] = c.reward == nil and core.none or c.reward
+  end
+  if steps[kind].critic then return end
+  local advantage = config.train.advantage
+  local values = core.advantages(totals, { group = config.sampling.group_size, scale = advantage.scale,
+    baseline = advantage.baseline, normalize = advantage.normalize })
+  for i, c in ipairs(cs) do
+    c.advantage = values[i]
+    c.flipped = sign(c.advantage) ~= sign(c.saved.advantage)
+  end
+end
+
+return rescore

@@ -1,0 +1,60 @@
+-- Lua files as they were when they were loaded: whoever edits one meanwhile changes neither what runs nor what a run
+-- keeps.
+
+local core = require "grpo.core"
+
+local fs = core.fs
+local loaded_sources = {}
+local loaded = {} -- { [path] = what look_at gave }
+local missing = {} -- { [name] = package.path }: modules of which there was no file
+
+-- The times come first: what is written between is seen at the next look.
+function loaded_sources.look_at(path)
+  local mtime, size = fs.mtime(path), fs.size(path)
+  return { mtime = mtime, size = size, text = fs.read(path) }
+end
+
+-- The text that is about to be loaded; nil, message, code.
+function loaded_sources.take(path)
+  local file = loaded_sources.look_at(path)
+  if not file.text then return fs.read(path) end
+  loaded[path] = file
+  return file.text
+end
+
+-- The file as it was loaded; as it is, when it was not.
+function loaded_sources.of(path)
+  return loaded[path] or loaded_sources.look_at(path)
+end
+
+-- Another script: what it loads is all that counts.
+function loaded_sources.forget()
+  loaded, missing = {}, {}
+end
+
+-- What was loaded and what was not found since.
+function loaded_sources.met()
+  return loaded, missing
+end
+
+-- The text of a file as a function, as loadfile makes one of it; nil, message.
+function loaded_sources.compile(path, text, ...)
+  text = text:gsub("^\xEF\xBB\xBF", ""):gsub("^#[^\n]*", "")
+  return load(text, "@" .. path, "t", ...)
+end
+
+-- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours are not the user's.
+function loaded_sources.search(name)
+  local ours = name:find("^grpo%f[.\0]")
+  local path = not ours and package.searchpath(name, package.path)
+  local text = path and loaded_sources.take(path)
+  if not text then
+    missing[name] = not ours and package.path or nil
+    return nil
+  end
+  local chunk, problem = loaded_sources.compile(path, text)
+  if not chunk then error(core.error("EARG", problem), 0) end
+  return chunk, path
+end
+
+return loaded_sources

@@ -1,0 +1,323 @@
+-- Hot reload: the script of a run, or a module of it, changes on disk while the run goes on.
+--
+-- Between two steps the files are looked at.  When one has changed, everything must compile, the tests beside changed
+-- files must pass, the script must run and its rewards must be able to score the last step's completions; then rewards,
+-- schedules, hooks and changed live options of this stage and the later ones are those of the new script.  Else the old
+-- ones stay and the reason is shown.  What was loaded is kept in the run's source/reload-NNN, and an event (events.lua)
+-- makes a resume load it again at the same step.  tr.state survives; upvalues of the old functions do not.
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local experiment = require "grpo.experiment"
+local live_options = require "grpo.experiment.live_options"
+local script = require "grpo.scripts.script"
+local sorted_pairs = require "grpo.base.sorted"
+local loaded_sources = require "grpo.scripts.loaded_sources"
+local changed_files = require "grpo.scripts.changed_files"
+
+local fs = core.fs
+local reload = {}
+
+local Watch = {}
+Watch.__index = Watch
+
+-- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
+function reload.watch(tr, path)
+  local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, looked = core.clock(), values = {}, fixed = {},
+    source = "source" }, Watch)
+  watch.files = changed_files.new(watch.path)
+  for i, stage in ipairs(tr.experiment.stages) do
+    watch.values[i], watch.fixed[i] = reload.live_values(stage.config), reload.fixed_values(stage)
+  end
+  return watch
+end
+
+-- Modules that a function has required since: kept with those that the script loaded, and watched like them.
+function Watch:meet()
+  for name, path in sorted_pairs(changed_files.modules(self.files.known)) do
+    self.files:add(name, path)
+    if not script.saved[name] then self.tr.directory:save_module(self.source, name, path) end
+  end
+end
+
+-- What runs now is kept in `source` of the run.
+function Watch:came_from(source)
+  self.source, self.files.known = source, changed_files.modules()
+end
+
+-- ---- loading ------------------------------------------------------------------------------
+
+local function compiles(paths)
+  for _, path in ipairs(paths) do
+    local chunk, problem = load(fs.read(path) or "", "@" .. path, "t")
+    if not chunk then errors.raise_plain("EARG", "%s", problem) end
+  end
+end
+
+-- A file may read much data while it is loaded, so that only time is limited: what loops would stop the run.
+local function patience(tr)
+  return { seconds = tr.settings.limits.hook.seconds }
+end
+
+local function no_exit()
+  error("os.exit would end the run", 2)
+end
+
+local settings = { "script_path", "script_name", "overrides" } -- of experiment.lua, that a script is loaded with
+
+-- Calls fn with none of the modules `known` loaded, as if the program had just begun.  Returns as pcall, and a function
+-- that brings back modules and globals as they were.
+local function apart(known, fn)
+  local names, modules, marks, globals, set = changed_files.modules(known), {}, {}, {}, {}
+  for name in pairs(known) do names[name] = true end
+  for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
+  for name in pairs(names) do
+    modules[name], marks[name] = package.loaded[name], script.saved[name]
+    package.loaded[name], script.saved[name] = nil, nil
+  end
+  for name, value in next, _G do globals[name] = value end
+  for _, name in ipairs(settings) do set[name] = experiment[name] end
+  local grpo = require "grpo"
+  local search, kept, args, exit = package.path, script.modules, grpo.args, os.exit
+  local function undo()
+    for name in pairs(changed_files.modules(names)) do package.loaded[name] = nil end
+    for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
+    for name in pairs(names) do package.loaded[name], script.saved[name] = modules[name], marks[name] end
+    for name in next, _G do
+      if globals[name] == nil then rawset(_G, name, nil) end
+    end
+    for name, value in pairs(globals) do rawset(_G, name, value) end
+    for _, name in ipairs(settings) do experiment[name] = set[name] end
+    package.path, script.modules, grpo.args = search, kept, args
+  end
+  script.modules, os.exit = nil, no_exit -- luacheck: ignore 122
+  local ok, result = pcall(fn, modules)
+  os.exit = exit -- luacheck: ignore 122
+  return ok, result, undo
+end
+
+local function run_tests(tr, path)
+  local lines = {}
+  local ok, result = core.limited(patience(tr), path, require("grpo.test").run, { path }, { list = fs.list,
+    write = function(s) lines[#lines + 1] = s end })
+  if not ok then error(result, 0) end
+  if result.failed > 0 then
+    errors.raise_plain("EARG", "%s: %d tests fail: %s", path, result.failed,
+      (table.concat(lines):match("FAILED ([^\n]*)") or "?"))
+  end
+end
+
+-- The tests beside files, with modules as they are on disk.
+local function tested(tr, known, paths)
+  for _, path in ipairs(paths) do
+    local beside = path:gsub("%.lua$", "_test.lua")
+    if beside ~= path and fs.exists(beside) then
+      loaded_sources.take(beside)
+      local ok, problem, undo = apart(known, function() run_tests(tr, beside) end)
+      undo()
+      if not ok then error(problem, 0) end
+    end
+  end
+end
+
+-- A module that was a value and now is what `require` makes of nothing.
+local function refuse_empty(old)
+  for name, module in sorted_pairs(old) do
+    if module ~= true and package.loaded[name] == true then
+      errors.raise_plain("EARG", "%s returns nothing any more", package.searchpath(name, package.path) or name)
+    end
+  end
+end
+
+-- Runs the script anew, with modules of its own (from `saved`, if given, and then as long as it takes).  Returns the
+-- experiment and a function that brings the old modules back; they are back already when it fails.
+local function load_again(tr, known, path, saved)
+  local info = tr.directory.info
+  local ok, e, undo = apart(known, function(old)
+    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved,
+      home = info.script, limits = not saved and patience(tr) or nil })
+    refuse_empty(old)
+    return loaded
+  end)
+  if ok then return e, undo end
+  undo()
+  error(e, 0)
+end
+
+-- ---- what changes ---------------------------------------------------------------------------
+
+local function get(config, path)
+  local value = config
+  for part in path:gmatch("[^.]+") do
+    if type(value) ~= "table" then return nil end
+    value = value[part]
+  end
+  return value
+end
+
+-- Values of a stage's live options as its script has them.
+function reload.live_values(config)
+  local values = {}
+  for _, row in ipairs(core.options()) do
+    if row.live then values[row.path] = get(config, row.path) end
+  end
+  return values
+end
+
+-- ---- what stays ---------------------------------------------------------------------------
+
+-- Options that a reload changes in its own ways, or that change nothing that is seen.
+local taken_over = { rewards = true, stages = true, threads = true, ["eval.metric"] = true }
+
+-- What a value says, as text; of a function its source.  Deeper than options are it may be anything.
+local function said(value, depth)
+  local meta = getmetatable(value)
+  if type(value) == "function" then
+    local info, lines, n = debug.getinfo(value, "S"), {}, 0
+    for line in ((fs.read(info.source:sub(2)) or "") .. "\n"):gmatch("([^\n]*)\n") do
+      n = n + 1
+      if n >= info.linedefined and n <= info.lastlinedefined then lines[#lines + 1] = line end
+    end
+    return table.concat(lines, "\n")
+  elseif type(value) == "table" and not meta then
+    local fields = {}
+    for k, v in pairs(depth < 5 and value or {}) do
+      if type(k) ~= "table" then fields[#fields + 1] = tostring(k) .. "=" .. said(v, depth + 1) end
+    end
+    table.sort(fields)
+    return "{" .. table.concat(fields, ",") .. "}"
+  elseif type(value) == "table" or type(value) == "userdata" then
+    return type(meta) == "table" and meta.__tostring and tostring(value) or "an object"
+  end
+  return type(value) .. " " .. tostring(value)
+end
+
+-- What the script says of a stage's options that a running run cannot change: { [path] = text }.
+function reload.fixed_values(stage)
+  local values, sections = {}, {}
+  for _, row in ipairs(core.options()) do sections[row.path:match("^(.*)%.") or ""] = true end
+  for _, row in ipairs(core.options()) do
+    local fixed = not (row.live or sections[row.path] or taken_over[row.path] or row.path:find("^hooks%."))
+    local origin = fixed and stage.origins[row.path]
+    if origin and origin ~= "command line" then values[row.path] = said(get(stage.config, row.path), 0) end
+  end
+  return values
+end
+
+-- Options that the new script says otherwise than the one that the run began with.
+function Watch:unheard(e)
+  local names, stages = {}, self.tr.experiment.stages
+  if #stages ~= #e.stages then names.stages = true end
+  for i = math.max(1, self.tr.stage_index), math.min(#stages, #e.stages) do
+    if stages[i].kind ~= e.stages[i].kind then
+      names.stages = true
+    else
+      local old, new = self.fixed[i], reload.fixed_values(e.stages[i])
+      for path in pairs(old) do names[path] = names[path] or old[path] ~= new[path] or nil end
+      for path in pairs(new) do names[path] = names[path] or old[path] ~= new[path] or nil end
+    end
+  end
+  local list = {}
+  for name in sorted_pairs(names) do list[#list + 1] = name end
+  return table.concat(list, ", ")
+end
+
+-- ---- taking over --------------------------------------------------------------------------
+
+local function same(a, b)
+  if type(a) == "table" and type(b) == "table" then return core.json_encode(a) == core.json_encode(b) end
+  return a == b and type(a) ~= "function"
+end
+
+-- Stage `to` takes over what `from` says otherwise than `before`, the live values of the last script.
+local function take_over(to, from, before)
+  to.reward_entries, to.rewards = from.reward_entries, from.rewards
+  to.hooks = from.hooks
+  to.eval.metric = from.eval.metric
+  local now = reload.live_values(from)
+  for path, value in pairs(now) do
+    if not same(value, before[path]) then live_options.set(to, path, value) end
+  end
+  return now
+end
+
+function Watch:apply(e)
+  local tr = self.tr
+  for i = math.max(1, tr.stage_index), #tr.experiment.stages do
+    local stage, new = tr.experiment.stages[i], e.stages[i]
+    if new and new.kind == stage.kind then
+      self.values[i] = take_over(stage.config, new.config, self.values[i])
+    end
+  end
+end
+
+-- Loads the sources of an event again: a resume.
+function Watch:again(e)
+  local dir = self.tr.directory.dir .. "/" .. e.source
+  self:apply((load_again(self.tr, self.files.known, dir .. "/main.lua", dir .. "/modules")))
+  self:came_from(e.source)
+end
+
+-- ---- the run's side ---------------------------------------------------------------------------
+
+-- Can the rewards of the new script score what was sampled last?  One that cannot would end the run.
+local function try_rewards(tr, e)
+  local stage, new = tr.stage, e.stages[math.max(1, tr.stage_index)]
+  if not (tr.batch and stage and new and new.kind == stage.kind) then return end
+  if stage.config.reward.on_error ~= "stop" then return end
+  require("grpo.repl.inspect").try(tr, new.config.reward_entries)
+end
+
+-- stale: files that are other than what runs; changed: files that are other than at the last attempt.  Returns what is
+-- new now, and what is not heard, as text.
+local function attempt(self, stale, changed)
+  local tr, files = self.tr, self.files
+  loaded_sources.forget()
+  compiles(changed)
+  tested(tr, files.known, changed_files.join(stale, changed))
+  local e, undo = load_again(tr, files.known, self.path)
+  local source, news
+  local ok, problem = pcall(function()
+    try_rewards(tr, e)
+    source, news = tr.directory:save_reload(self.path), files:news(stale)
+    require("grpo.runs.events").add(tr, { kind = "reload", source = source, files = news })
+  end)
+  if not ok then
+    undo()
+    error(problem, 0)
+  end
+  self:apply(e)
+  files:remember()
+  self:came_from(source)
+  local unheard = self:unheard(e)
+  return table.concat(news, ", ") .. (unheard ~= "" and "; these wait for another run: " .. unheard or "")
+end
+
+-- A line about files that have changed.
+function Watch:take(changed)
+  local files, stale = self.files, self.files:stale()
+  if #stale == 0 then
+    files:calm()
+    return ("as it was, nothing to reload: %s"):format(table.concat(changed, ", "))
+  end
+  local ok, result = core.protected(attempt, self, stale, changed)
+  if ok then return ("reloaded at step %d: %s"):format(self.tr.step_count, result) end
+  files:fail()
+  return "not reloaded, the old code goes on: " .. errors.line(result)
+end
+
+-- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
+function Watch:poll()
+  local now, tr = core.clock(), self.tr
+  if now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
+  self.looked = now
+  self:meet()
+  if not self.path then return end
+  local changed = self.files:changed()
+  if #changed == 0 then return end
+  local text = self:take(changed)
+  tr.view:line(text)
+  tr.directory:note(text)
+end
+
+return reload

@@ -1,0 +1,195 @@
+-- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of held-out targets.
+
+local row_random = require "grpo.train.row_random"
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local experiment = require "grpo.experiment"
+local pass_at_k = require "grpo.train.pass_at_k"
+local prompts = require "grpo.train.prompts"
+local scoring = require "grpo.train.scoring"
+local rollout = require "grpo.train.rollout"
+local statistics = require "grpo.statistics"
+local turns = require "grpo.dialogue.turns"
+
+local evaluate = {}
+
+-- The held-out measure of one completion: a number, and whether it passed.
+local function measure(config, c, weights)
+  local metric = config.eval.metric
+  local value
+  if metric then
+    local ok, result = core.limited(config.limits.hook, "eval.metric", metric, c.text, c.row, c)
+    if not ok then error(errors.naming("eval.metric", result), 0) end
+    value = result
+  elseif c.rewards.correct ~= nil then
+    value = c.rewards.correct
+  else
+    value = scoring.total(config.reward_entries, weights, c, config.reward.clip)
+  end
+  if value == true then return 1.0, true end
+  if not value or value == core.none then return 0.0, false end
+  if type(value) ~= "number" or value - value ~= 0 then
+    errors.raise_at(experiment.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, "
+      .. "want a finite number, a boolean or nil", type(value) == "number" and tostring(value) or "a " .. type(value))
+  end
+  return value, value >= 1
+end
+
+-- A stage's data.target is for its own rows; what it has nothing to say about is left out.
+local function target_of(tr, config, row, number)
+  local ok, ids = pcall(row_random.during, config, "target", number, true, prompts.target, config, tr.tokenizer, row)
+  return ok and ids or nil
+end
+
+-- The rows of data.eval that are looked at, rendered; what data.too_long does to them is counted.
+local function held_out(tr, config, n)
+  local dataset, list, count = config.data.eval, {}, { dropped = 0, truncated = 0 }
+  local limit = math.min(n or #dataset, #dataset)
+  for i = 1, limit do
+    local row = row_random.during(config, "row", i, true, function() return dataset[i] end)
+    local prompt = row_random.during(config, "prompt", i, true, prompts.render, config, tr.tokenizer, row, i, true)
+    if prompts.fit(config, tr.tokenizer, prompt, count) then
+      prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row, i)
+      list[#list + 1] = prompt
+    end
+  end
+  return list, count
+end
+
+-- Completions of all prompts, `n` each, in slices that the engine's evaluation memory holds.
+local function generate(tr, config, list, n, temperature, visit)
+  local sampling = {}
+  for k, v in pairs(config.sampling) do sampling[k] = v end
+  sampling.temperature = temperature
+  local slice = math.max(1, tr.engine:eval_capacity() // n)
+  local context = { seed = config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
+    state = rollout.read_only(tr.state), tokenizer = tr.tokenizer, held_out = true }
+  for first = 1, #list, slice do
+    local part = table.move(list, first, math.min(first + slice - 1, #list), 1, {})
+    local o, ids = rollout.options(config, part, n, context, "eval", sampling)
+    o.prompts = ids
+    local batch = tr.engine:rollout(o)
+    local cs = rollout.all(batch, part, n, context)
+    scoring.score(config.reward_entries, cs, config.limits.reward, "zero")
+    for _, c in ipairs(cs) do visit(c) end
+    tr:check_interrupt()
+  end
+end
+
+-- Mean of each reward entry over completions where it applies.
+local function reward_means(config, cs, report)
+  for _, entry in ipairs(config.reward_entries) do
+    report["eval/rewards/" .. entry.name] = statistics.mean(scoring.column(cs, entry.name))
+  end
+end
+
+local function greedy(tr, config, list, weights, report)
+  local cs, passed, values = {}, 0, {}
+  generate(tr, config, list, 1, 0, function(c)
+    local value, pass = measure(config, c, weights)
+    values[#values + 1] = value
+    passed = passed + (pass and 1 or 0)
+    c.passed = pass
+    cs[#cs + 1] = c
+  end)
+  local low, high = pass_at_k.wilson(passed, #list)
+  report["eval/accuracy"] = passed / #list
+  report["eval/accuracy/low"], report["eval/accuracy/high"] = low, high
+  report["eval/metric"] = statistics.mean(values)
+  reward_means(config, cs, report)
+  local lengths = {}
+  for i, c in ipairs(cs) do lengths[i] = turns.drawn(c) end
+  turns.measure(config, cs, report, "eval/")
+  report["eval/mean_length"] = statistics.mean(lengths)
+  report.samples = cs
+end
+
+local function sampled(tr, config, list, weights, report)
+  local n, counts, means = config.eval.group_size, {}, {}
+  local passed_here, sum = 0, 0.0
+  generate(tr, config, list, n, config.eval.temperature, function(c)
+    local value, pass = measure(config, c, weights)
+    passed_here, sum = passed_here + (pass and 1 or 0), sum + value
+    if c.index == n then
+      counts[#counts + 1], means[#means + 1] = passed_here, sum / n
+      passed_here, sum = 0, 0.0
+    end
+  end)
+  report["eval/sampled/metric"] = statistics.mean(means)
+  report.per_row = means
+  for _, k in ipairs(config.eval.pass_at) do
+    local e = pass_at_k.estimate(counts, n, k)
+    report["eval/pass@" .. k] = e.value
+    report[("eval/pass@%d/low"):format(k)], report[("eval/pass@%d/high"):format(k)] = e.low, e.high
+  end
+end
+
+-- Is anything to be sampled?
+function evaluate.measures_completions(config)
+  return config.eval.metric ~= nil or #config.reward_entries > 0
+end
+
+-- Stages that learn from targets, or are rewarded token by token against them.
+function evaluate.measures_likelihood(kind, config)
+  if not config.data.target then return false end
+  for _, entry in ipairs(config.reward_entries) do
+    if entry.token_fn then return true end
+  end
+  return kind == "sft"
+end
+
+local EXAMPLES = 64 -- whose likelihood is asked for at a time
+
+local function characters(tokenizer, ids)
+  local text = tokenizer:decode(ids)
+  return utf8.len(text) or #text
+end
+
+-- Mean negative log-likelihood of the held-out targets, in nats a token and in bits a character.
+local function likelihood(tr, config, list, report)
+  local examples, nats, tokens, length = {}, 0.0, 0, 0
+  for _, prompt in ipairs(list) do
+    local target = prompt.target and prompts.first(prompt.target, config.sampling.max_new_tokens)
+    if target then
+      examples[#examples + 1] = { prompt = prompt.ids, target = target }
+      length = length + characters(tr.tokenizer, target)
+    end
+  end
+  if #examples == 0 then return end
+  for first = 1, #examples, EXAMPLES do
+    local part = table.move(examples, first, math.min(first + EXAMPLES - 1, #examples), 1, {})
+    local mean, n = tr.engine:nll(part)
+    nats, tokens = nats + mean * n, tokens + n
+    tr:check_interrupt()
+  end
+  report["eval/loss"] = nats / tokens
+  if length > 0 then report["eval/bits_per_character"] = nats / math.log(2) / length end
+end
+
+-- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means of the rewards,
+-- "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the metric's mean over each row's samples).
+function evaluate.run(tr, n)
+  local config = tr.settings
+  if not config.data.eval then errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows") end
+  local started = core.clock()
+  local list, count = held_out(tr, config, n or config.eval.samples)
+  if #list == 0 then errors.raise("ENOENT", "data.eval: no usable row") end
+  local report = { step = tr.step_count, n = #list, skipped = count.dropped, truncated = count.truncated }
+  local own = tr.stage.method.evaluate
+  if own then
+    own(tr, list, report)
+    report.samples, report.seconds = {}, core.clock() - started
+    return report
+  end
+  local weights = scoring.weights(config, tr.stage:argument()) -- of what has been done: the same after a resume
+  report.samples = {}
+  if evaluate.measures_completions(config) then
+    greedy(tr, config, list, weights, report)
+    if config.eval.group_size > 0 then sampled(tr, config, list, weights, report) end
+  end
+  if evaluate.measures_likelihood(tr.stage.kind, config) then likelihood(tr, config, list, report) end
+  report.seconds = core.clock() - started
+  return report
+end
+
+return evaluate

@@ -1,0 +1,60 @@
+-- What can be found wrong before anything is written: stages are checked against the model, their first row is tried.
+
+local bigram_reference = require "grpo.train.bigram_reference"
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local experiment = require "grpo.experiment"
+local loading = require "grpo.models.loading"
+local prompts = require "grpo.train.prompts"
+local steps = require "grpo.train.steps"
+
+local preflight = {}
+
+-- A length as a message names it: a default is not found in the script.
+local function length(config, path, value)
+  return value .. (experiment.is_default(config, path) and " (the default)" or "")
+end
+
+local function check_context(kind, config, limit)
+  local longest, room = steps.lengths(kind, config)
+  if not limit or longest + room <= limit then return end
+  local prompt = length(config, "data.max_prompt_tokens", config.data.max_prompt_tokens)
+  local where = experiment.position(config, "data.max_prompt_tokens")
+  if not steps[kind].samples and not config.data.target then
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s exceeds the model's context of %d tokens; lower it",
+      prompt, limit)
+  end
+  if longest >= limit then
+    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s does not leave room for a completion: the model's "
+      .. "context is %d tokens; lower it", prompt, limit)
+  end
+  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s and sampling.max_new_tokens %s together exceed the "
+    .. "model's context of %d tokens; lower one of them", prompt,
+    length(config, "sampling.max_new_tokens", config.sampling.max_new_tokens), limit)
+end
+
+-- A reference given by its path must be there, if any KL asks for it.
+local function check_reference(tr, method, config)
+  local path, wanted = config.reference, method.needs_reference(config)
+  if path == "bigram" and wanted then bigram_reference.check(config, tr.model.config.vocab_size) end
+  local by_name = type(path) ~= "string" or path == "initial" or path == "random" or path == "bigram"
+  if by_name or not wanted or core.fs.isdir(path) then return end
+  errors.raise_at(experiment.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
+    .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
+end
+
+-- spec: { kind=, config= } of the experiment.
+function preflight.stage(tr, spec)
+  check_context(spec.kind, spec.config, loading.context(tr.model))
+end
+
+function preflight.run(tr)
+  for _, spec in ipairs(tr.experiment.stages) do
+    preflight.stage(tr, spec)
+    local method = steps[spec.kind]
+    if method.samples then check_reference(tr, method, spec.config) end
+    method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
+  end
+end
+
+return preflight

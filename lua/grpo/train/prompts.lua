@@ -1,0 +1,198 @@
+-- Which rows a step trains on, and what the model sees of them.
+--
+-- A stage walks through its dataset in a seeded permutation of its own for each
+-- epoch.  The only state is a cursor: how many rows were drawn so far.
+
+local row_random = require "grpo.train.row_random"
+local core = require "grpo.core"
+local environment = require "grpo.dialogue.environment"
+local errors = require "grpo.base.errors"
+local experiment = require "grpo.experiment"
+local turns = require "grpo.dialogue.turns"
+
+local prompts = {}
+
+local function complain(config, path, format, ...)
+  errors.raise_at(experiment.position(config, path), "EARG", path .. ": " .. format, ...)
+end
+
+local function encode(config, tokenizer, text, special)
+  local ok, ids = pcall(tokenizer.encode, tokenizer, text, { special = special })
+  if ok then return ids end
+  complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")), text:sub(1, 60))
+end
+
+local function is_ids(v)
+  return type(v) == "table" and math.type(v[1]) == "integer"
+end
+
+-- The first observation stands behind the prompt: in the last message, when that is the user's, else in one of its own.
+local function with_observation(prompt, observation)
+  if type(prompt) == "string" then return prompt .. observation end
+  local list = {}
+  for i, message in ipairs(prompt) do list[i] = message end
+  local last = list[#list]
+  if last and last.role == "user" and type(last.content) == "string" then
+    list[#list] = { role = "user", content = last.content .. observation }
+  elseif observation ~= "" then
+    list[#list + 1] = { role = "user", content = observation }
+  end
+  return list
+end
+
+-- " (it has answer, question)": what a row without a prompt holds.
+local function fields_of(row)
+  local names = {}
+  for name in pairs(type(row) == "table" and row or {}) do names[#names + 1] = tostring(name) end
+  table.sort(names)
+  return #names > 0 and #names <= 12 and (" (it has %s)"):format(table.concat(names, ", ")) or ""
+end
+
+-- What the model reads: { ids=, text=, messages=, observation= } for a row.  number, held_out: where the random numbers
+-- of an environment's beginning are.
+function prompts.render(config, tokenizer, row, number, held_out)
+  local render = config.data.prompt
+  local prompt, observation
+  if render then
+    local ok, result = core.protected(render, row)
+    if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
+    prompt = result
+  else
+    prompt = type(row) == "table" and (config.reads_text and row.text or row.prompt) or nil
+  end
+  if config.environment and not is_ids(prompt) then
+    observation = environment.opening(config, row, number, held_out)
+    if prompt == nil and not render then prompt = "" end
+    if type(prompt) == "string" or type(prompt) == "table" then prompt = with_observation(prompt, observation) end
+  end
+  if type(prompt) == "string" then
+    return { text = prompt, ids = encode(config, tokenizer, prompt, true), observation = observation }
+  end
+  if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
+  if type(prompt) ~= "table" then
+    local got = prompt == nil and "nothing" or "a " .. type(prompt)
+    complain(config, "data.prompt", "%s for a row%s, want a string, a list of ids or a list of messages",
+      render and "returned " .. got or "row.prompt is " .. type(prompt), fields_of(row))
+  end
+  local text = turns.rendered(config, tokenizer, prompt, true)
+  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false), observation = observation }
+end
+
+-- True when the prompt may be used; truncates or raises as data.too_long says, counting in count.dropped, .truncated.
+function prompts.fit(config, tokenizer, prompt, count)
+  local limit, too_long = config.data.max_prompt_tokens, config.data.too_long
+  if #prompt.ids == 0 then
+    complain(config, "data.prompt", "a prompt has no token; give every prompt at least one character")
+  end
+  if #prompt.ids <= limit then return true end
+  if too_long == "error" then
+    complain(config, "data.max_prompt_tokens", "a prompt has %d tokens, the limit is %d; raise it, "
+      .. "or set too_long to \"drop\" or \"truncate_left\"", #prompt.ids, limit)
+  end
+  if too_long == "drop" then
+    count.dropped = count.dropped + 1
+    return false
+  end
+  count.truncated = count.truncated + 1
+  prompt.ids = table.move(prompt.ids, #prompt.ids - limit + 1, #prompt.ids, 1, {})
+  prompt.text = tokenizer:decode(prompt.ids)
+  return true
+end
+
+-- What a completion of this row is compared with, or should be: a list of ids as it is, a string encoded and ended with
+-- the tokenizer's end token; a list of strings, each encoded by itself, is by turns the model's and what is put in.
+-- nil: data.target is not set, or gives nothing for the row.  Second result, for a list of strings: which tokens are
+-- the model's.
+function prompts.target(config, tokenizer, row)
+  local target = config.data.target and config.data.target(row)
+  if target == nil or is_ids(target) then return target end
+  local parts = type(target) == "string" and { target } or target
+  if type(parts) ~= "table" then
+    complain(config, "data.target", "returned a %s for a row, want a string or a list of ids",
+      type(target))
+  end
+  local ids, mask = {}, {}
+  for i, part in ipairs(parts) do
+    if type(part) ~= "string" then
+      complain(config, "data.target", "item %d is a %s, want a string", i, type(part))
+    end
+    for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
+  end
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end
+  if #ids == 0 then complain(config, "data.target", "returned an empty string for a row") end
+  return ids, #parts > 1 and mask or nil
+end
+
+-- The first n of a list of ids.
+function prompts.first(ids, n)
+  return #ids > n and table.move(ids, 1, n, 1, {}) or ids
+end
+
+-- The targets of prompts as core.engine's rollout takes them; nil when no prompt has one.
+function prompts.targets(list, max_new_tokens)
+  local targets, any = {}, false
+  for i, prompt in ipairs(list) do
+    targets[i] = prompt.target and prompts.first(prompt.target, max_new_tokens) or false
+    any = any or prompt.target ~= nil
+  end
+  return any and targets or nil
+end
+
+local Source = {}
+Source.__index = Source
+
+-- A source of prompts for one stage.
+function prompts.source(config, tokenizer)
+  return setmetatable({
+    config = config, tokenizer = tokenizer, dataset = config.data.train, cursor = 0, dropped = 0, truncated = 0,
+  }, Source)
+end
+
+local function row_of(dataset, i)
+  return dataset[i]
+end
+
+-- Row number `cursor` of a stage's endless walk through data.train.
+function prompts.row(config, cursor)
+  local dataset = config.data.train
+  local n = #dataset
+  local i = cursor % n
+  if config.data.shuffle then i = core.permute(config.seed + (cursor // n) * 1000003, n, i) end
+  return row_random.during(config, "row", cursor, false, row_of, dataset, i + 1)
+end
+
+-- The next usable prompt: { row=, ids=, text=, messages=, number= }.
+function Source:next()
+  for _ = 1, #self.dataset do
+    local number = self.cursor
+    local row = prompts.row(self.config, number)
+    self.cursor = number + 1
+    local prompt = row_random.during(self.config, "prompt", number, false, prompts.render, self.config,
+      self.tokenizer, row, number)
+    if prompts.fit(self.config, self.tokenizer, prompt, self) then
+      prompt.row, prompt.number = row, number
+      prompt.target, prompt.target_mask = row_random.during(self.config, "target", number, false, prompts.target,
+        self.config, self.tokenizer, row)
+      return prompt
+    end
+  end
+  errors.raise_at(experiment.position(self.config, "data.max_prompt_tokens"), "ENOENT",
+    "data.train: no usable row, all %d prompts are longer than max_prompt_tokens = %d; raise it",
+    #self.dataset, self.config.data.max_prompt_tokens)
+end
+
+function Source:draw(n)
+  local list = {}
+  for i = 1, n do list[i] = self:next() end
+  return list
+end
+
+-- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what is learned, nil: all.
+function Source:demonstration(max_new_tokens)
+  local prompt = self:next()
+  if not prompt.target then complain(self.config, "data.target", "returned a nil for a row, want a string") end
+  return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens),
+    mask = prompt.target_mask and prompts.first(prompt.target_mask, max_new_tokens) }
+end
+
+return prompts

@@ -1,0 +1,146 @@
+-- One stage of a run: its engine, its reference, its source of prompts.  What a step is: grpo/steps/KIND.lua.
+
+local bigram_reference = require "grpo.train.bigram_reference"
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local loading = require "grpo.models.loading"
+local preflight = require "grpo.train.preflight"
+local prompts = require "grpo.train.prompts"
+local steps = require "grpo.train.steps"
+local turns = require "grpo.dialogue.turns"
+
+local Stage = {}
+Stage.__index = Stage
+
+-- "initial" is the policy as it is now: for an adapter that no step has touched yet the base model, which is shared;
+-- for one that was trained its copy beside the shared base.  A reference that will move needs a copy too.
+-- It computes as the policy does, so that a copy of the policy gives the policy's own log-probabilities.
+-- Second result: must a checkpoint keep it?  Others can be made again.
+local function make_reference(tr, config, seed)
+  local reference, adapter = config.reference, tr.about.adapter
+  if reference == "initial" then
+    local untouched = adapter == "fresh" and tr.step_count == 0 and not config.train.sync_reference
+    if untouched then return core.model_base(tr.model), false end
+    return core.model_clone(tr.model), true
+  end
+  if reference == "random" then
+    local table_config = {}
+    for k, v in pairs(tr.model.config) do table_config[k] = v end
+    return core.model_new(table_config, { seed = seed + 1, compute = tr.model.compute }), not adapter
+  end
+  if reference == "bigram" then return bigram_reference.of(config, tr.tokenizer, tr.model), false end
+  return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }), not adapter
+end
+
+-- How many optimizer steps a stage has: train.steps, else what train.epochs makes of the rows.
+function Stage.planned_steps(config)
+  local train = config.train
+  if train.steps then return train.steps end
+  if train.epochs == 0 then return 0 end
+  return math.max(1, math.floor(train.epochs * #config.data.train / train.prompts_per_step))
+end
+
+-- spec: { kind=, config= } of the experiment.
+function Stage.new(tr, spec, index)
+  local config = spec.config
+  local stage = setmetatable({
+    kind = spec.kind, method = steps[spec.kind], config = config, index = index, tr = tr, step = 0, tokens = 0,
+    steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
+  }, Stage)
+  preflight.stage(tr, spec)
+  core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil) -- config.json says how it was trained
+  if stage.method.samples and config.reference and stage.method.needs_reference(config) then
+    stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
+  end
+  stage:build_engine()
+  return stage
+end
+
+-- What makes a stage smaller, the most helpful first.
+local function memory_advice(need, config)
+  local advice = {}
+  if need.kept > 0 then advice[#advice + 1] = "set train.reuse_rollout = false" end
+  if need.activations > need.cache and not config.model.gradient_checkpointing then
+    advice[#advice + 1] = "set model.gradient_checkpointing = true"
+  end
+  if config.train.micro_batch_tokens then advice[#advice + 1] = "lower train.micro_batch_tokens" end
+  advice[#advice + 1] = "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens"
+  if config.model.lora and not config.model.quantize then advice[#advice + 1] = 'set model.quantize = "nf4"' end
+  return table.concat(advice, ", or ")
+end
+
+-- Refuses a stage whose worst-case lengths cannot fit, before a page of it is touched.
+local function check_memory(engine, config)
+  local need = engine:estimate()
+  local more = need.total - need.weights - need.reference -- the models are there already
+  local available = core.mem().available
+  if available > 0 and more > available then
+    errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
+      .. "free; %s", more >> 20, need.optimizer >> 20, (need.activations + need.kept) >> 20, need.cache >> 20,
+      available >> 20, memory_advice(need, config))
+  end
+end
+
+function Stage:build_engine()
+  local config, tr, samples = self.config, self.tr, self.method.samples
+  local longest, room = steps.lengths(self.kind, config)
+  local is_bigram = self.reference and config.reference == "bigram"
+  local options = {
+    model = tr.model, tokenizer = tr.tokenizer, reference = not is_bigram and self.reference or nil,
+    bigram = is_bigram and self.reference or nil,
+    prompts_per_step = config.train.prompts_per_step,
+    group_size = samples and config.sampling.group_size or 1,
+    max_prompt_tokens = longest, max_new_tokens = room,
+    examples = not samples, micro_batch_tokens = config.train.micro_batch_tokens,
+    optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
+    reuse_rollout = samples and config.train.reuse_rollout, turns = turns.wanted(config),
+  }
+  local own = self.method.engine_options
+  for name, value in pairs(own and own(config) or {}) do options[name] = value end
+  self.engine = core.engine(options)
+  check_memory(self.engine, config)
+  self.engine:reserve()
+end
+
+function Stage:close()
+  self.engine:close()
+  self.engine, self.reference = nil, nil
+end
+
+-- The argument of schedules.
+function Stage:argument()
+  return { step = self.step, steps = self.steps, tokens = self.tokens,
+    fraction = self.steps > 0 and self.step / self.steps or 1.0, metrics = self.tr.metrics or {} }
+end
+
+-- One step of the stage; returns metrics and the tokens trained on.
+function Stage:advance()
+  local p = self:argument()
+  self.p = p
+  local metrics, tokens
+  local cursor = self.source.cursor
+  self.tr.busy = "a step"
+  local ok, err = xpcall(function()
+    metrics, tokens = self.method.step(self, p)
+  end, function(e)
+    if type(e) == "table" and not e.traceback then e.traceback = debug.traceback("", 2) end
+    return e
+  end)
+  self.tr.busy = nil
+  if not ok then
+    self.source.cursor = cursor -- an abandoned step has drawn nothing
+    error(err, 0)
+  end
+  self.step, self.tokens = self.step + 1, self.tokens + tokens
+  local sync = self.config.train.sync_reference
+  if self.reference and sync and self.step % sync.every == 0 then
+    core.model_lerp(self.reference, self.tr.model, sync.mixup)
+  end
+  self.done = self.step >= self.steps
+  local source = self.source
+  if source.dropped > 0 then metrics.prompts_dropped = source.dropped end
+  if source.truncated > 0 then metrics.prompts_truncated = source.truncated end
+  return metrics, tokens
+end
+
+return Stage

@@ -1,0 +1,41 @@
+-- The kinds of stages by name: what a step is, and what the rest of the program must know about it.
+--
+-- A kind is a table:
+--   title, about          for the model card and the screen: "GRPO", "GRPO from rewards"
+--   samples               does a step roll out completions and score them?  It then has groups, rewards, a reference
+--                         for the KL, tr.batch and rows in completions.jsonl
+--   turns                 do its steps know completions in which tools or an environment have put tokens?
+--   check(config, complain, origin)   what options this kind needs; complain(path, format, ...) raises, origin(path)
+--                         says where a value came from
+--   needs_reference(config)      only with `samples`: is a KL measured?
+--   masks                 is a mask token needed, which the tokenizer and the model get if they have none?
+--   reads_text            without data.prompt and data.target a row is read as row.text, where it has one
+--   lengths(config)       longest prompt and completion, where they are not the options' own
+--   evaluate(tr, list, report)   instead of the usual evaluation: list of held-out prompts; fills in the report
+--   eval_names            what such a report has
+--   sample(tr, n)         texts to show beside the steps: a list of { text= }
+--   engine_options(config)       fields of core.engine beside the common ones; may be absent
+--   critic                advantages come from a critic too, not from rewards alone
+--   first_row(source, config)    takes one row as a step would, to find out before anything is written
+--   line(tr, metrics)     the middle of the line on the screen
+--   step(stage, p)        one step: metrics, tokens trained on; p is the argument of schedules
+
+local names = { "sft", "grpo", "ppo", "denoise" } -- of the modules grpo.train.steps.NAME
+
+-- Loaded when first asked for: a kind needs what the experiment, which asks, is made of.
+local steps = setmetatable({}, {
+  __index = function(kinds, name)
+    for _, known in ipairs(names) do
+      if name == known then kinds[name] = require("grpo.train.steps." .. name) end
+    end
+    return rawget(kinds, name)
+  end,
+})
+
+-- The longest prompt and the longest completion of a stage.
+function steps.lengths(kind, config)
+  if steps[kind].lengths then return steps[kind].lengths(config) end
+  return config.data.max_prompt_tokens, config.sampling.max_new_tokens
+end
+
+return steps

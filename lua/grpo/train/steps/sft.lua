@@ -1,0 +1,37 @@
+-- kind = "sft": maximum likelihood on demonstrations.
+
+local core = require "grpo.core"
+local schedule_value = require "grpo.experiment.schedule_value"
+
+local sft = { title = "Supervised fine-tuning", about = "supervised fine-tuning on demonstrations", samples = false }
+
+function sft.check(config, complain)
+  if type(config.data.target) ~= "function" then
+    complain("data.target", "kind = \"sft\" needs function(row) -> the completion to learn")
+  end
+end
+
+function sft.first_row(source, config)
+  source:demonstration(config.sampling.max_new_tokens)
+end
+
+function sft.line(_, m)
+  return ("loss %.4f | %d tokens/s"):format(m.loss, math.floor(m.trained_tokens / m.step_time))
+end
+
+function sft.step(stage, p)
+  local config = stage.config
+  local rows = {}
+  for i = 1, config.train.prompts_per_step do
+    rows[i] = stage.source:demonstration(config.sampling.max_new_tokens)
+  end
+  local lr = schedule_value(config, "train.lr", config.train.lr, p)
+  local started = core.clock()
+  local metrics = stage.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
+    seed = config.seed, step = stage.tr.step_count + 1 })
+  metrics.learning_rate = lr
+  metrics["time/train"] = core.clock() - started
+  return metrics, metrics.num_tokens
+end
+
+return sft
