@@ -13,87 +13,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/mem.h"
 #include "script/script.h"
 #include "script/script_impl.h"
 
 /* ---- blocks made by the running limited calls --------------------------------------- */
 
-/* An open-addressed set of addresses, each with the limited call it was made in. */
-typedef struct Block {
-  void *p; /* NULL: free */
-  uint64_t tag;
-} Block;
-
-typedef struct Blocks {
-  Block *slot;
-  size_t size, used; /* size: a power of two, or 0 */
-} Blocks;
-
 struct Guest {
   lua_Alloc allocate; /* the host's */
   void *ud;
-  Blocks blocks;
+  Map blocks;             /* from an address to the limited call it was made in */
   int environment, swaps; /* registry references: the guarded environment, rows to swap */
   bool guarded;           /* core.guard() was called */
 };
 
-static size_t home_of(const Blocks *b, const void *p) {
-  uint64_t x = (uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u;
-  return (size_t)(x >> 32) & (b->size - 1);
-}
-
-static Block *find_block(const Blocks *b, const void *p) {
-  if (!b->size) return NULL;
-  for (size_t i = home_of(b, p);; i = (i + 1) & (b->size - 1)) {
-    if (b->slot[i].p == p) return &b->slot[i];
-    if (!b->slot[i].p) return NULL;
-  }
-}
-
-/* There must be room. */
-static void put_block(Blocks *b, void *p, uint64_t tag) {
-  size_t i = home_of(b, p);
-  while (b->slot[i].p) i = (i + 1) & (b->size - 1);
-  b->slot[i] = (Block){p, tag};
-  b->used++;
-}
-
-/* Takes it out and closes the gap: what comes after and would pass through it moves up. */
-static void drop_block(Blocks *b, Block *at) {
-  size_t mask = b->size - 1, gap = (size_t)(at - b->slot);
-  for (size_t i = (gap + 1) & mask; b->slot[i].p; i = (i + 1) & mask) {
-    size_t home = home_of(b, b->slot[i].p);
-    if (((i - home) & mask) < ((i - gap) & mask)) continue;
-    b->slot[gap] = b->slot[i];
-    gap = i;
-  }
-  b->slot[gap].p = NULL;
-  b->used--;
-}
-
-/* Room for one more; false: out of memory. */
-static bool make_block_room(Blocks *b) {
-  if (b->size && b->used < b->size / 2) return true;
-  Blocks larger = {.size = b->size ? 2 * b->size : 1024};
-  larger.slot = mem_zalloc(larger.size * sizeof *larger.slot);
-  if (!larger.slot) return false;
-  for (size_t i = 0; i < b->size; i++)
-    if (b->slot[i].p) put_block(&larger, b->slot[i].p, b->slot[i].tag);
-  mem_free(b->slot);
-  *b = larger;
-  return true;
-}
-
-static void forget_blocks(Blocks *b) {
+static void forget_blocks(Map *blocks) {
   enum { KEPT = 1 << 14 };
-  if (b->size > KEPT) {
-    mem_free(b->slot);
-    *b = (Blocks){0};
-  } else if (b->used) {
-    memset(b->slot, 0, b->size * sizeof *b->slot);
-    b->used = 0;
-  }
+  if (blocks->size > KEPT)
+    map_free(blocks);
+  else if (blocks->count)
+    map_clear(blocks);
 }
 
 /* The state's allocator while limited calls run: decides as lua_vm.c's does. */
@@ -102,20 +42,20 @@ static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
   Guest *g = s->guest;
   Budget *b = s->budget;
   size_t held = p ? osize : 0; /* without p, osize is the kind of object */
-  Block *block = p ? find_block(&g->blocks, p) : NULL;
-  uint64_t tag = block ? block->tag : p || !b ? 0 : b->tag;
+  MapEntry *block = p ? map_find(&g->blocks, (uintptr_t)p) : NULL;
+  uint64_t tag = block ? block->value : p || !b ? 0 : b->tag;
   bool own = b && tag == b->tag;
   if (nsize == 0) {
     if (own) b->held -= held < b->held ? held : b->held;
-    if (block) drop_block(&g->blocks, block);
+    if (block) map_remove(&g->blocks, block);
     return g->allocate(g->ud, p, osize, 0);
   }
   if (b && nsize > held && budget_refuses(b, nsize - held, nsize)) return NULL;
-  if (!p && tag && !make_block_room(&g->blocks)) return NULL;
+  if (!p && tag && map_reserve(&g->blocks, g->blocks.count + 1) != GRPO_OK) return NULL;
   void *q = g->allocate(g->ud, p, osize, nsize);
   if (!q) return NULL;
-  if (block) drop_block(&g->blocks, block);
-  if (tag) put_block(&g->blocks, q, tag);
+  if (block) map_remove(&g->blocks, block);
+  if (tag) map_add(&g->blocks, (uintptr_t)q, tag);
   if (b && nsize > held)
     b->held += nsize - held;
   else if (own)
@@ -278,8 +218,7 @@ static int close_guest(lua_State *L) {
   if (s->closed) return 0;
   s->closed = true;
   script_release(s);
-  mem_free(s->guest->blocks.slot);
-  s->guest->blocks = (Blocks){0};
+  map_free(&s->guest->blocks);
   return 0;
 }
 

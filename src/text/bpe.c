@@ -1,37 +1,34 @@
 #include "text/bpe.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
 Status bpe_init(Bpe *b, size_t nmerges) {
-  size_t n = 16;
-  while (n < 2 * nmerges) n *= 2;
-  *b = (Bpe){.slot = mem_alloc(n * sizeof *b->slot), .nslot = n};
-  if (!b->slot) return fail(GRPO_ENOMEM, "%zu merges", nmerges);
-  memset(b->slot, 0xFF, n * sizeof *b->slot);
+  *b = (Bpe){0};
   memset(b->byte_id, 0xFF, sizeof b->byte_id);
+  return map_reserve(&b->merges, nmerges);
+}
+
+Status bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id) {
+  return map_put(&b->merges, bpe_pair(left, right), bpe_pair(rank, id));
+}
+
+static int by_rank(const void *x, const void *y) {
+  const BpeMerge *a = x, *b = y;
+  return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+Status bpe_list(const Bpe *b, BpeMerge **out) {
+  size_t n = 0;
+  BpeMerge *list = mem_alloc((b->merges.count + 1) * sizeof *list);
+  if (!list) return fail(GRPO_ENOMEM, "merges");
+  for (const MapEntry *e = NULL; (e = map_each(&b->merges, e));)
+    list[n++] = (BpeMerge){bpe_left(e), bpe_right(e), bpe_rank(e), bpe_id(e)};
+  qsort(list, n, sizeof *list, by_rank);
+  *out = list;
   return GRPO_OK;
-}
-
-static BpeMerge *slot_of(const Bpe *b, int32_t left, int32_t right) {
-  uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-  size_t i = (size_t)(h >> 32) & (b->nslot - 1);
-  for (;; i = (i + 1) & (b->nslot - 1)) {
-    BpeMerge *m = &b->slot[i];
-    if (m->left < 0 || (m->left == left && m->right == right)) return m;
-  }
-}
-
-void bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id) {
-  BpeMerge *m = slot_of(b, left, right);
-  b->count += m->left < 0;
-  *m = (BpeMerge){left, right, rank, id};
-}
-
-const BpeMerge *bpe_find(const Bpe *b, int32_t left, int32_t right) {
-  const BpeMerge *m = slot_of(b, left, right);
-  return m->left < 0 ? NULL : m;
 }
 
 static void heap_push(BpeScratch *w, uint64_t x) {
@@ -70,8 +67,8 @@ Status bpe_reserve(BpeScratch *w, size_t n) {
 
 static void consider(const Bpe *b, BpeScratch *w, int32_t i) {
   if (i < 0 || w->sym[i].next < 0) return;
-  const BpeMerge *m = bpe_find(b, w->sym[i].id, w->sym[w->sym[i].next].id);
-  if (m) heap_push(w, (uint64_t)(uint32_t)m->rank << 32 | (uint32_t)i);
+  const MapEntry *e = bpe_find(b, w->sym[i].id, w->sym[w->sym[i].next].id);
+  if (e) heap_push(w, bpe_pair(bpe_rank(e), i));
 }
 
 void bpe_merge(const Bpe *b, BpeScratch *w, int32_t count, IntBuf *out) {
@@ -84,9 +81,9 @@ void bpe_merge(const Bpe *b, BpeScratch *w, int32_t count, IntBuf *out) {
     uint64_t top = heap_pop(w);
     int32_t i = (int32_t)(top & 0xFFFFFFFFu), next = sym[i].next;
     if (sym[i].id < 0 || next < 0) continue;
-    const BpeMerge *m = bpe_find(b, sym[i].id, sym[next].id);
-    if (!m || (uint64_t)m->rank != top >> 32) continue; /* the pair has changed since */
-    sym[i] = (BpeSymbol){m->id, sym[i].prev, sym[next].next};
+    const MapEntry *e = bpe_find(b, sym[i].id, sym[next].id);
+    if (!e || (uint64_t)bpe_rank(e) != top >> 32) continue; /* the pair has changed since */
+    sym[i] = (BpeSymbol){bpe_id(e), sym[i].prev, sym[next].next};
     sym[next].id = -1;
     if (sym[i].next >= 0) sym[sym[i].next].prev = i;
     consider(b, w, sym[i].prev);
@@ -106,10 +103,7 @@ Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *
   return GRPO_OK;
 }
 
-void bpe_free(Bpe *b) {
-  mem_free(b->slot);
-  *b = (Bpe){0};
-}
+void bpe_free(Bpe *b) { map_free(&b->merges); }
 
 void bpe_scratch_free(BpeScratch *w) {
   mem_free(w->sym);

@@ -10,17 +10,16 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "text/tokenizer.h"
 
 typedef struct BpeMerge {
-  int32_t left, right; /* ids; left is -1 in a free slot */
+  int32_t left, right; /* ids */
   int32_t rank, id;    /* its place in the list; the token it makes */
 } BpeMerge;
 
 typedef struct Bpe {
-  BpeMerge *slot; /* [nslot] open addressing */
-  size_t nslot;   /* a power of two */
-  size_t count;
+  Map merges;           /* bpe_pair(left, right) to bpe_pair(rank, id) */
   int32_t byte_id[256]; /* -1: the vocabulary lacks it, and the byte is dropped */
 } Bpe;
 
@@ -36,9 +35,22 @@ typedef struct BpeScratch {
   uint64_t taken; /* from the heap, ever: what a test counts */
 } BpeScratch;
 
+static inline uint64_t bpe_pair(int32_t high, int32_t low) {
+  return (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
+}
+static inline int32_t bpe_left(const MapEntry *e) { return (int32_t)(e->key >> 32); }
+static inline int32_t bpe_right(const MapEntry *e) { return (int32_t)e->key; }
+static inline int32_t bpe_rank(const MapEntry *e) { return (int32_t)(e->value >> 32); }
+static inline int32_t bpe_id(const MapEntry *e) { return (int32_t)e->value; }
+/* NULL: the pair is not merged. */
+static inline const MapEntry *bpe_find(const Bpe *b, int32_t left, int32_t right) {
+  return map_find(&b->merges, bpe_pair(left, right));
+}
+
 Status bpe_init(Bpe *b, size_t nmerges); /* room for that many */
-void bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id); /* a later one wins */
-const BpeMerge *bpe_find(const Bpe *b, int32_t left, int32_t right);
+/* If a pair is put twice, the later rank and id replace the earlier ones. */
+Status bpe_put(Bpe *b, int32_t left, int32_t right, int32_t rank, int32_t id);
+Status bpe_list(const Bpe *b, BpeMerge **out); /* [merges.count] by rank, for mem_free() */
 Status bpe_encode(const Bpe *b, BpeScratch *w, const char *s, size_t n, IntBuf *out); /* bytes */
 
 /* The same for symbols that the caller lays out: room for n, the ids, then the merges. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "text/bpe.h"
 
 typedef struct Pair {
   int32_t left, right;
@@ -28,11 +29,11 @@ typedef struct Trainer {
   int32_t *sym;    /* [bytes.len] symbols of every word, at the word's place */
   uint32_t *len;   /* [words->n] symbols left in each word */
   Pair *pair;      /* [npair] */
-  uint32_t *slot;  /* [nslot] open addressing: index into `pair` + 1, or 0 */
+  Map index;       /* into `pair`, by bpe_pair() */
   Place *place;    /* [nplace] */
   Candidate *heap; /* [nheap] largest first */
   IntBuf touched;  /* pairs whose counts grew in the current merge */
-  size_t npair, cap_pair, nslot, nplace, cap_place, nheap, cap_heap;
+  size_t npair, cap_pair, nplace, cap_place, nheap, cap_heap;
 } Trainer;
 
 /* ---- the heap of candidates ------------------------------------------------------ */
@@ -80,38 +81,14 @@ static Candidate pop(Trainer *t) {
 
 /* ---- pairs and their counts --------------------------------------------------------- */
 
-static uint32_t *slot_of(const Trainer *t, int32_t left, int32_t right) {
-  uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-  size_t i = (size_t)(h >> 32) & (t->nslot - 1);
-  for (;; i = (i + 1) & (t->nslot - 1)) {
-    if (!t->slot[i]) return &t->slot[i];
-    const Pair *p = &t->pair[t->slot[i] - 1];
-    if (p->left == left && p->right == right) return &t->slot[i];
-  }
-}
-
-static Status grow_slots(Trainer *t) {
-  if (t->npair < t->nslot / 2) return GRPO_OK;
-  size_t n = t->nslot ? 2 * t->nslot : 4096;
-  uint32_t *slot = mem_zalloc(n * sizeof *slot);
-  if (!slot) return fail(GRPO_ENOMEM, "training a tokenizer: %zu pairs", n);
-  mem_free(t->slot);
-  t->slot = slot;
-  t->nslot = n;
-  for (size_t i = 0; i < t->npair; i++)
-    *slot_of(t, t->pair[i].left, t->pair[i].right) = (uint32_t)i + 1;
-  return GRPO_OK;
-}
-
+/* The index of a pair, which is added if it is new. */
 static Status find_pair(Trainer *t, int32_t left, int32_t right, uint32_t *out) {
-  try(grow_slots(t));
-  uint32_t *slot = slot_of(t, left, right);
-  if (!*slot) {
-    try(grow(&t->pair, &t->cap_pair, t->npair + 1, sizeof *t->pair, "pairs"));
-    t->pair[t->npair] = (Pair){.left = left, .right = right, .where = -1};
-    *slot = (uint32_t)++t->npair;
-  }
-  *out = *slot - 1;
+  const MapEntry *e = map_find(&t->index, bpe_pair(left, right));
+  *out = e ? (uint32_t)e->value : (uint32_t)t->npair;
+  if (e) return GRPO_OK;
+  try(grow(&t->pair, &t->cap_pair, t->npair + 1, sizeof *t->pair, "pairs"));
+  try(map_add(&t->index, bpe_pair(left, right), t->npair));
+  t->pair[t->npair++] = (Pair){.left = left, .right = right, .where = -1};
   return GRPO_OK;
 }
 
@@ -151,6 +128,7 @@ static Status start(Trainer *t, const Vocab *vocab) {
   t->len = mem_alloc((w->n + 1) * sizeof *t->len);
   if (!t->sym || !t->len)
     return fail(GRPO_ENOMEM, "training a tokenizer: %zu bytes of different words", w->bytes.len);
+  try(map_reserve(&t->index, w->n));
   for (size_t i = 0; i < w->bytes.len; i++) t->sym[i] = vocab_find(vocab, w->bytes.data + i, 1);
   for (size_t i = 0; i < w->n; i++) {
     const int32_t *s = t->sym + w->word[i].at;
@@ -237,7 +215,7 @@ Status bpe_train(const WordCounts *words, int max_size, int64_t min_frequency, V
   mem_free(t.sym);
   mem_free(t.len);
   mem_free(t.pair);
-  mem_free(t.slot);
+  map_free(&t.index);
   mem_free(t.place);
   mem_free(t.heap);
   intbuf_free(&t.touched);

@@ -109,30 +109,13 @@ static void put_tokens(const Tokenizer *t, const GgufTokens *model, bool bytes, 
   for (int32_t id = 0; id < rows; id++) gguf_element_i32(m, type_of(t, id, &named, bytes));
 }
 
-static int by_rank(const void *x, const void *y) {
-  const BpeMerge *a = x, *b = y;
-  return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
-
-/* All merges by rank; owned by the caller. */
-static Status sorted_merges(const Tokenizer *t, BpeMerge **out) {
-  const Bpe *b = &t->bpe;
-  size_t n = 0;
-  BpeMerge *list = mem_alloc((b->count + 1) * sizeof *list);
-  if (!list) return fail(GRPO_ENOMEM, "merges");
-  for (size_t i = 0; i < b->nslot && n < b->count; i++)
-    if (b->slot[i].left >= 0) list[n++] = b->slot[i];
-  if (n) qsort(list, n, sizeof *list, by_rank);
-  *out = list;
-  return GRPO_OK;
-}
-
 static Status put_merges(const Tokenizer *t, GgufMeta *m) {
   BpeMerge *list = NULL;
   Buf pair = {0};
-  try(sorted_merges(t, &list));
-  gguf_put_array(m, KEY("merges"), GGUF_STRING, t->bpe.count);
-  for (size_t i = 0; i < t->bpe.count; i++) {
+  const size_t n = t->bpe.merges.count;
+  try(bpe_list(&t->bpe, &list));
+  gguf_put_array(m, KEY("merges"), GGUF_STRING, n);
+  for (size_t i = 0; i < n; i++) {
     buf_clear(&pair);
     buf_puts(&pair, vocab_text(&t->vocab, list[i].left));
     buf_putc(&pair, ' ');
@@ -152,10 +135,10 @@ static Status put_scores(const Tokenizer *t, const GgufTokens *model, GgufMeta *
   const int32_t rows = model->rows;
   const Named named = named_of(t, model);
   float *score = mem_alloc((size_t)rows * sizeof *score);
-  Status s = score ? sorted_merges(t, &list) : fail(GRPO_ENOMEM, "scores");
+  Status s = score ? bpe_list(&t->bpe, &list) : fail(GRPO_ENOMEM, "scores");
   float next = 0;
   for (int32_t id = 0; id < rows && s == GRPO_OK; id++) score[id] = 1;
-  for (size_t i = 0; s == GRPO_OK && i < t->bpe.count; i++)
+  for (size_t i = 0; s == GRPO_OK && i < t->bpe.merges.count; i++)
     if (list[i].id < rows && score[list[i].id] > 0) score[list[i].id] = next--;
   for (int32_t id = 0; id < rows && s == GRPO_OK; id++)
     if (score[id] > 0) score[id] = type_of(t, id, &named, true) == GGUF_NORMAL ? next-- : 0;

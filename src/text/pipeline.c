@@ -67,8 +67,7 @@ static Status add_merge(Tokenizer *t, const Json *m, int32_t rank, Buf *joined) 
   if (a < 0 || b < 0 || id < 0)
     return fail(GRPO_EFORMAT, "\"%.60s\" is not in the vocabulary",
                 b < 0 && a >= 0 ? right : joined->data);
-  bpe_put(&t->bpe, a, b, rank, id);
-  return GRPO_OK;
+  return bpe_put(&t->bpe, a, b, rank, id);
 }
 
 static Status read_merges(Tokenizer *t, const Json *merges) {
@@ -300,7 +299,7 @@ static Status read_post_processor(void *user, const Json *j) {
 
 /* The byte tokenizer is recognised by what it is: byte b has id b, and nothing else applies. */
 static bool is_byte_tokenizer(const Tokenizer *t) {
-  if (t->model != MODEL_BPE || t->bpe.count || t->nstep || t->normalizer.n) return false;
+  if (t->model != MODEL_BPE || t->bpe.merges.count || t->nstep || t->normalizer.n) return false;
   for (int b = 0; b < 256; b++)
     if (t->bpe.byte_id[b] != b) return false;
   return true;

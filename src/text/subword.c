@@ -32,9 +32,8 @@ static bool may_cut(const Subword *m, const Vocab *v, const Bpe *merges) {
   if (m->prefix || m->suffix || subword_find(v, MARK, MARK_LEN) < 0) return false;
   if (m->unk < 0) return false; /* what is dropped brings its neighbours together */
   if (m->unk >= 0 && (ends_in_mark(v, m->unk) || begins_with_mark(v, m->unk))) return false;
-  for (size_t i = 0; i < merges->nslot; i++) {
-    const BpeMerge *b = &merges->slot[i];
-    if (b->left >= 0 && begins_with_mark(v, b->right) && !ends_in_mark(v, b->left)) return false;
+  for (const MapEntry *e = NULL; (e = map_each(&merges->merges, e));) {
+    if (begins_with_mark(v, bpe_right(e)) && !ends_in_mark(v, bpe_left(e))) return false;
   }
   return true;
 }

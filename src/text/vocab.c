@@ -4,40 +4,6 @@
 
 #include "base/mem.h"
 
-/* FNV-1a, the high half folded in because its low bits are the weak ones. */
-size_t vocab_hash(const char *s, size_t n) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-  return (size_t)(h ^ h >> 32);
-}
-
-/* The slot of the token, or the free one where it belongs. */
-static size_t slot_of(const Vocab *v, const char *token, size_t n) {
-  size_t i = vocab_hash(token, n) & (v->nslot - 1);
-  for (;; i = (i + 1) & (v->nslot - 1)) {
-    if (v->slot[i] < 0) return i;
-    const VocabEntry *e = &v->entry[v->slot[i]];
-    if (e->len == n && memcmp(v->text.data + e->text, token, n) == 0) return i;
-  }
-}
-
-static Status grow_slots(Vocab *v) {
-  if (v->nslot && v->count < v->nslot / 2) return GRPO_OK;
-  size_t old = v->nslot, n = old ? old * 2 : 1024;
-  int32_t *slot = mem_alloc(n * sizeof *slot), *before = v->slot;
-  if (!slot) return fail(GRPO_ENOMEM, "vocabulary of %zu tokens", v->count);
-  memset(slot, 0xFF, n * sizeof *slot);
-  v->slot = slot;
-  v->nslot = n;
-  for (size_t i = 0; i < old; i++) {
-    if (before[i] < 0) continue;
-    const VocabEntry *e = &v->entry[before[i]];
-    slot[slot_of(v, v->text.data + e->text, e->len)] = before[i];
-  }
-  mem_free(before);
-  return GRPO_OK;
-}
-
 static Status grow_entries(Vocab *v, int32_t id) {
   if (id >= v->cap) {
     int32_t cap = v->cap ? v->cap : 512;
@@ -61,23 +27,26 @@ Status vocab_add(Vocab *v, const char *token, size_t n, int64_t id, unsigned fla
   if (vocab_entry(v, (int32_t)id))
     return fail(GRPO_EFORMAT, "id %lld is given to both \"%.60s\" and \"%.60s\"", (long long)id,
                 vocab_text(v, (int32_t)id), token);
-  try(grow_slots(v));
-  size_t i = slot_of(v, token, n);
-  if (v->slot[i] >= 0)
+  const int32_t other = vocab_find(v, token, n);
+  if (other >= 0)
     return fail(GRPO_EFORMAT, "token \"%.60s\" appears twice, with ids %d and %lld", token,
-                (int)v->slot[i], (long long)id);
+                (int)other, (long long)id);
   try(grow_entries(v, (int32_t)id));
   v->entry[id] = (VocabEntry){
       .text = (uint32_t)v->text.len, .len = (uint32_t)n, .flags = flags | TOKEN_PRESENT};
   buf_put(&v->text, token, n);
   buf_putc(&v->text, 0);
-  v->slot[i] = (int32_t)id;
-  v->count++;
-  return buf_status(&v->text);
+  try(buf_status(&v->text));
+  return map_add(&v->ids, map_hash(token, n), (uint64_t)id);
 }
 
 int32_t vocab_find(const Vocab *v, const char *token, size_t n) {
-  return v->nslot ? v->slot[slot_of(v, token, n)] : -1;
+  const MapEntry *m = map_find(&v->ids, map_hash(token, n));
+  for (; m; m = map_next(&v->ids, m)) {
+    const VocabEntry *e = &v->entry[m->value];
+    if (e->len == n && memcmp(v->text.data + e->text, token, n) == 0) return (int32_t)m->value;
+  }
+  return -1;
 }
 
 const VocabEntry *vocab_entry(const Vocab *v, int32_t id) {
@@ -93,6 +62,6 @@ void vocab_free(Vocab *v) {
   buf_free(&v->text);
   buf_free(&v->pieces);
   mem_free(v->entry);
-  mem_free(v->slot);
+  map_free(&v->ids);
   *v = (Vocab){0};
 }

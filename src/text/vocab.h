@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/map.h"
 
 enum { VOCAB_MAX_ID = (1 << 21) - 1, VOCAB_MAX_TOKEN = 1 << 16 /* bytes */ };
 
@@ -32,8 +33,7 @@ typedef struct Vocab {
   Buf text, pieces;
   VocabEntry *entry; /* [size] by id */
   int32_t size, cap; /* highest id + 1; room in `entry` */
-  int32_t *slot;     /* [nslot] open addressing: id or -1 */
-  size_t nslot, count;
+  Map ids;           /* by map_hash() of the token's text */
 } Vocab;
 
 /* EFORMAT when the id or the token is taken, ELIMIT past the limits above. */
@@ -41,7 +41,6 @@ Status vocab_add(Vocab *v, const char *token, size_t n, int64_t id, unsigned fla
 int32_t vocab_find(const Vocab *v, const char *token, size_t n); /* -1: none */
 const VocabEntry *vocab_entry(const Vocab *v, int32_t id);       /* NULL: none */
 const char *vocab_text(const Vocab *v, int32_t id);              /* "" when there is none */
-size_t vocab_hash(const char *s, size_t n);
 void vocab_free(Vocab *v);
 
 #endif

@@ -4,43 +4,30 @@
 
 #include "base/mem.h"
 #include "text/pretoken.h"
-#include "text/vocab.h"
-
-static uint32_t *slot_of(const WordCounts *w, const char *s, size_t n) {
-  size_t i = vocab_hash(s, n) & (w->nslot - 1);
-  for (;; i = (i + 1) & (w->nslot - 1)) {
-    if (!w->slot[i]) return &w->slot[i];
-    const Word *k = &w->word[w->slot[i] - 1];
-    if (k->n == n && memcmp(w->bytes.data + k->at, s, n) == 0) return &w->slot[i];
-  }
-}
 
 static Status grow(WordCounts *w) {
   if (w->n < w->cap) return GRPO_OK;
   if (w->cap > UINT32_MAX / 4) return fail(GRPO_ELIMIT, "too many different words");
   size_t cap = w->cap ? 2 * w->cap : 1024;
   Word *word = mem_realloc(w->word, cap * sizeof *word);
-  if (word) w->word = word;
-  uint32_t *slot = word ? mem_zalloc(2 * cap * sizeof *slot) : NULL;
-  if (!slot) return fail(GRPO_ENOMEM, "%zu different words", w->n);
-  mem_free(w->slot);
-  w->slot = slot;
-  w->nslot = 2 * cap;
+  if (!word) return fail(GRPO_ENOMEM, "%zu different words", w->n);
+  w->word = word;
   w->cap = cap;
-  for (size_t i = 0; i < w->n; i++)
-    *slot_of(w, w->bytes.data + w->word[i].at, w->word[i].n) = (uint32_t)i + 1;
-  return GRPO_OK;
+  return map_reserve(&w->index, cap);
 }
 
 static Status count_word(WordCounts *w, const char *s, size_t n) {
-  try(grow(w));
-  uint32_t *slot = slot_of(w, s, n);
-  if (*slot) {
-    w->word[*slot - 1].count++;
-    return GRPO_OK;
+  const uint64_t hash = map_hash(s, n);
+  for (MapEntry *e = map_find(&w->index, hash); e; e = map_next(&w->index, e)) {
+    Word *k = &w->word[e->value];
+    if (k->n == n && memcmp(w->bytes.data + k->at, s, n) == 0) {
+      k->count++;
+      return GRPO_OK;
+    }
   }
-  w->word[w->n] = (Word){.at = w->bytes.len, .n = (uint32_t)n, .count = 1};
-  *slot = (uint32_t)++w->n;
+  try(grow(w));
+  try(map_add(&w->index, hash, w->n));
+  w->word[w->n++] = (Word){.at = w->bytes.len, .n = (uint32_t)n, .count = 1};
   buf_put(&w->bytes, s, n);
   return buf_status(&w->bytes);
 }
@@ -76,6 +63,6 @@ Status words_count(WordCounts *w, const char *text, size_t n, bool split_digits)
 void words_free(WordCounts *w) {
   buf_free(&w->bytes);
   mem_free(w->word);
-  mem_free(w->slot);
+  map_free(&w->index);
   *w = (WordCounts){0};
 }

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/map.h"
 
 /* Longer pre-tokens are counted in pieces: a megabyte without a space must not make every
  * merge walk a megabyte, and no token gets longer than this. */
@@ -23,8 +24,7 @@ typedef struct WordCounts {
   Buf bytes;
   Word *word; /* [n] in order of first appearance */
   size_t n, cap;
-  uint32_t *slot; /* [nslot] open addressing: index into `word` + 1, or 0 */
-  size_t nslot;
+  Map index; /* into `word`, by map_hash() of the word's bytes */
 } WordCounts;
 
 /* Count the pre-tokens of a text that is valid UTF-8. */

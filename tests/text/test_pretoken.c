@@ -111,14 +111,14 @@ TEST(the_byte_alphabet_is_one_to_one) {
 static size_t textbook(const Bpe *b, const char *s, size_t n, int32_t *id) {
   for (size_t i = 0; i < n; i++) id[i] = b->byte_id[(unsigned char)s[i]];
   for (;;) {
-    const BpeMerge *best = NULL;
+    const MapEntry *best = NULL;
     size_t at = 0;
     for (size_t i = 0; i + 1 < n; i++) {
-      const BpeMerge *m = bpe_find(b, id[i], id[i + 1]);
-      if (m && (!best || m->rank < best->rank)) best = m, at = i;
+      const MapEntry *m = bpe_find(b, id[i], id[i + 1]);
+      if (m && (!best || bpe_rank(m) < bpe_rank(best))) best = m, at = i;
     }
     if (!best) return n;
-    id[at] = best->id;
+    id[at] = bpe_id(best);
     memmove(id + at + 1, id + at + 2, (n - at - 2) * sizeof *id);
     n--;
   }
