@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "formats/json.h"
 #include "grad/policy.h"
@@ -81,15 +82,15 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
     ro.sampling.max_new_tokens = new_tokens;
     update_options_init(&uo, LOSS_grpo);
     uo.advantage = advantage;
-    double t = seconds_now();
+    double t = clock_seconds();
     must(engine_rollout(e, BATCH_SAMPLE, prompts, p, &ro));
-    least(&best.rollout, seconds_now() - t);
-    t = seconds_now();
+    least(&best.rollout, clock_seconds() - t);
+    t = clock_seconds();
     must(engine_reference(e, engine_batch(e, BATCH_SAMPLE)));
-    least(&best.reference, seconds_now() - t);
-    t = seconds_now();
+    least(&best.reference, clock_seconds() - t);
+    t = clock_seconds();
     must(engine_update(e, engine_batch(e, BATCH_SAMPLE), &uo, &metrics));
-    least(&best.update, seconds_now() - t);
+    least(&best.update, clock_seconds() - t);
   }
   printf(
       "%3d x %-3d rollout %8.1f  reference %8.1f  update %8.1f  arena %6.1f MiB (reserved %.1f)\n",

@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* Each worker begins with a share of a region's chunks that follow one another, the same share of every
@@ -57,12 +57,6 @@ static void pause_cpu(void) {
 #endif
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void futex(atomic_uint *word, int op, unsigned value) {
   syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
@@ -96,12 +90,12 @@ static void work(Pool *p, unsigned generation, int worker) {
 
 /* Wait until the generation moves on from `seen`: spin, then sleep. */
 static unsigned wait_for_work(Pool *p, unsigned seen) {
-  const int64_t until = now_ns() + 50000;
+  const int64_t until = clock_ns() + 50000;
   for (int i = 0;; i++) {
     unsigned g = atomic_load_explicit(&p->generation, memory_order_acquire);
     if (g != seen) return g;
     pause_cpu();
-    if (i % 64 || now_ns() < until) continue;
+    if (i % 64 || clock_ns() < until) continue;
     atomic_fetch_add(&p->sleeping, 1);
     if (atomic_load(&p->generation) == seen) futex(&p->generation, FUTEX_WAIT, seen);
     atomic_fetch_sub(&p->sleeping, 1);

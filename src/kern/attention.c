@@ -47,8 +47,8 @@ static bool seen_keys(const Row *rows, int n, int start, int *from, int *to) {
   *from = start + PART;
   *to = start;
   for (int j = 0; j < n; j++) {
-    *from = kern_min(*from, kern_max(rows[j].lo, start));
-    *to = kern_max(*to, kern_min(rows[j].hi, start + PART));
+    *from = min_int(*from, max_int(rows[j].lo, start));
+    *to = max_int(*to, min_int(rows[j].hi, start + PART));
   }
   return *from < *to;
 }
@@ -104,7 +104,7 @@ static int query_size(const Attn *a) {
 
 /* words: of as many units as are taken at a time */
 static int score_rows(const Attn *a) {
-  return a->words ? 2 * kernels_bf16()->mr : kern_max(a->strip_units, a->group + NARROW);
+  return a->words ? 2 * kernels_bf16()->mr : max_int(a->strip_units, a->group + NARROW);
 }
 static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
@@ -234,8 +234,8 @@ static void gather_chunk(void *arg, int item, int worker) {
 static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
   const AttnSpan *first = a->spans + *span;
   const int left = first->n - *at, wide = left * a->group > a->narrow ? a->wide_rows : 0;
-  const int most = kern_max(a->narrow_rows, wide);
-  Strip s = {*span, *at, kern_min(most, left)};
+  const int most = max_int(a->narrow_rows, wide);
+  Strip s = {*span, *at, min_int(most, left)};
   *at += s.rows;
   while (*at == a->spans[*span].n) {
     *at = 0;
@@ -305,20 +305,20 @@ static void choose_sizes(Attn *a, int nspans) {
   for (int i = 0; i < nspans; i++) {
     const AttnSpan *sp = a->spans + i;
     keys =
-        kern_max(keys, prefix_len(sp) + (a->s->bidirectional ? sp->own->len : sp->own_at + sp->n));
+        max_int(keys, prefix_len(sp) + (a->s->bidirectional ? sp->own->len : sp->own_at + sp->n));
     rows += sp->n;
   }
   a->group = a->s->heads / a->s->kv_heads;
   a->hd16 = round_up(attn_value_dim(a->s), GROUP);
   a->parts = kern_ceil(keys, PART);
   a->narrow = a->words ? kernels_bf16()->mr : NARROW;
-  a->narrow_rows = kern_max(1, a->narrow / a->group);
-  a->wide_rows = kern_max(1, (a->words ? 2 * kernels_bf16()->mr : WIDE) / a->group);
+  a->narrow_rows = max_int(1, a->narrow / a->group);
+  a->wide_rows = max_int(1, (a->words ? 2 * kernels_bf16()->mr : WIDE) / a->group);
   if (a->words) a->query_words = round_up(kern_ceil(a->s->head_dim, 2), kernels_bf16()->unit);
-  a->strip_units = round_up(kern_min(a->wide_rows, kern_max(1, rows)) * a->group, GROUP);
+  a->strip_units = round_up(min_int(a->wide_rows, max_int(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
   if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);
-  a->tile_units = kern_max(a->strip_units, kern_min(units, TILE));
+  a->tile_units = max_int(a->strip_units, min_int(units, TILE));
 }
 
 Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,

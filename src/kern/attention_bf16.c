@@ -46,9 +46,9 @@ static Fetch words_from(const uint32_t *x, ptrdiff_t words) {
 /* What a row sees of its own segment within the part: places *from .. *to - 1 */
 static void own_places(const Part *p, const Row *r, int *from, int *to) {
   const int base = prefix_len(r->span), first = kv_first_place(r->span->own);
-  *from = first + kern_max(0, kern_max(r->lo, p->start) - base);
+  *from = first + max_int(0, max_int(r->lo, p->start) - base);
   if (r->span->own->grows) *from -= *from % KV_UNIT; /* what is read of it begins there */
-  *to = first + kern_min(r->hi, p->start + PART) - base;
+  *to = first + min_int(r->hi, p->start + PART) - base;
 }
 
 static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
@@ -82,7 +82,7 @@ typedef struct Keys {
 /* The prefix's whole units before `to`. */
 static Keys prefix_keys(const Part *p, const AttnSpan *sp, int to) {
   const int whole = prefix_len(sp) / KV_UNIT * KV_UNIT;
-  return (Keys){sp, sp->prefix, 0, p->from / KV_UNIT * KV_UNIT, kern_min(to, whole), false};
+  return (Keys){sp, sp->prefix, 0, p->from / KV_UNIT * KV_UNIT, min_int(to, whole), false};
 }
 
 /* The span's own before `to`, and those that share a unit with the prefix: kv_join has put that unit
@@ -90,9 +90,9 @@ static Keys prefix_keys(const Part *p, const AttnSpan *sp, int to) {
 static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   const int base = sp->own->grows ? start : prefix_len(sp);
-  const int part = p->from / KV_UNIT * KV_UNIT, from = kern_max(part, round_up(base, KV_UNIT));
-  return (Keys){
-      sp, sp->own, start, from, kern_max(from, to), start < base && part <= start && start < to};
+  const int part = p->from / KV_UNIT * KV_UNIT, from = max_int(part, round_up(base, KV_UNIT));
+  return (Keys){sp,   sp->own,           start,
+                from, max_int(from, to), start < base && part <= start && start < to};
 }
 
 /* ---- scores ---- */
@@ -110,7 +110,7 @@ static void some_scores(const Attn *a, const Work *w, const Part *p, const Units
 static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                    const Keys *k, Fetch next) {
   if (!k->seg) return; /* no prefix */
-  const int end = kern_max(k->from, kern_min(k->to, k->start + kv_turned(a->s, k->seg)));
+  const int end = max_int(k->from, min_int(k->to, k->start + kv_turned(a->s, k->seg)));
   if (k->shared) {
     kv_shared_keys(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
     some_scores(a, w, p, b, u, m, w->shared, k->start, KV_UNIT, &next);
@@ -138,7 +138,7 @@ static bool one_span(const Units *b) { return b->rows[0].span == b->rows[b->n - 
 static void use_rows(const Units *b, int own) {
   const int mr = kernels_bf16()->mr;
   if (one_span(b))
-    kernels_bf16()->begin(kern_min(mr, b->m), kern_max(0, b->m - mr));
+    kernels_bf16()->begin(min_int(mr, b->m), max_int(0, b->m - mr));
   else
     kernels_bf16()->begin(b->m, own);
 }
@@ -157,7 +157,7 @@ static void all_scores(const Attn *a, const Work *w, const Part *p, const Units 
   for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
     j1 = same_span(b, j0);
     const Row *last = b->rows + j1 - 1;
-    const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
+    const Keys own = own_keys(p, last->span, min_int(p->to, last->hi));
     use_rows(b, (j1 - j0) * g);
     scores(a, w, p, b, j0 * g, (j1 - j0) * g, &own, row_values(a, p, last));
   }
@@ -170,9 +170,9 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
   const real cap = a->s->softcap;
   for (int u = 0, m; u < b->m; u += m) {
     const Row *r = b->rows + (b->first + u) / g;
-    const int lo = kern_max(r->lo - p->start, first), hi = kern_min(r->hi, p->to) - p->start;
+    const int lo = max_int(r->lo - p->start, first), hi = min_int(r->hi, p->to) - p->start;
     real *z = w->scores + u * LD_SCORES;
-    m = kern_min(b->m - u, g - (b->first + u) % g);
+    m = min_int(b->m - u, g - (b->first + u) % g);
     for (int i = 0; i < m && cap > 0 && lo < hi; i++) {
       real *x = z + i * LD_SCORES + lo;
       kernels()->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
@@ -189,7 +189,7 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
 static bool add_values(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                        const Keys *k, const Sums *to, bool add, Fetch next) {
   const int at = (k->shared ? k->start : k->from) - p->start;
-  const int n = kern_max(0, k->to - k->from);
+  const int n = max_int(0, k->to - k->from);
   if (!k->shared && n == 0) return false;
   if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
   kernels_bf16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
@@ -215,7 +215,7 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Units 
   for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
     j1 = same_span(b, j0);
     const Row *last = b->rows + j1 - 1;
-    const Keys own = own_keys(p, last->span, kern_min(p->to, last->hi));
+    const Keys own = own_keys(p, last->span, min_int(p->to, last->hi));
     use_rows(b, (j1 - j0) * g);
     add_values(a, w, p, b, j0 * g, (j1 - j0) * g, &own, to, some,
                j0 < p->nnext ? row_keys(a, p, p->next + j0) : nothing);
@@ -229,8 +229,8 @@ void attn_words(const Attn *a, const Work *w, const Part *p, const Row *rows, in
   load_queries(a, w, p, rows, n);
   for (; b.first < n * g; b.first += b.m) {
     if (one_span(&b)) {
-      b.m = kern_min(n * g - b.first, most);
-      b.to = kern_min(p->to, rows[(b.first + b.m - 1) / g].hi);
+      b.m = min_int(n * g - b.first, most);
+      b.to = min_int(p->to, rows[(b.first + b.m - 1) / g].hi);
     }
     if (b.to <= p->from) continue; /* these rows see nothing of the part */
     all_scores(a, w, p, &b);

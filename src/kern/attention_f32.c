@@ -25,8 +25,8 @@ static Fetch reals_from(const real *x, ptrdiff_t n) {
 /* What a row sees of its own segment within the part: keys *from .. *to - 1 */
 static void own_keys(const Part *p, const Row *r, int *from, int *to) {
   const int base = prefix_len(r->span);
-  *from = kern_max(0, kern_max(r->lo, p->start) - base);
-  *to = kern_min(r->hi, p->start + PART) - base;
+  *from = max_int(0, max_int(r->lo, p->start) - base);
+  *to = min_int(r->hi, p->start + PART) - base;
 }
 
 static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
@@ -89,24 +89,24 @@ static void scores_of_rows(const Attn *a, const Work *w, const Part *p, int u0, 
  * (what is too much is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
                    int base, int to, Fetch next) {
-  int j = kern_max(0, p->from - base) / KV_BLOCK * KV_BLOCK;
-  const int end = kern_min(p->to, to) - base;
+  int j = max_int(0, p->from - base) / KV_BLOCK * KV_BLOCK;
+  const int end = min_int(p->to, to) - base;
   to = round_up(end, KV_BLOCK);
-  const int transposed = a->s->v_dim ? 0 : kern_min(to, kv_turned(a->s, seg));
+  const int transposed = a->s->v_dim ? 0 : min_int(to, kv_turned(a->s, seg));
   if (j < transposed) {
     scores_of(a, w, p, u0, u1, keys_at(a, p, seg, j), transposed - j, base + j, &next);
     j = transposed;
   }
   for (; j < to; j += KV_BLOCK)
-    scores_of_rows(a, w, p, u0, u1, seg, j, kern_min(end - j, KV_BLOCK), base + j, &next);
+    scores_of_rows(a, w, p, u0, u1, seg, j, min_int(end - j, KV_BLOCK), base + j, &next);
   fetch_rest(&next);
 }
 
 static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int u1,
                        const KvSeg *seg, int base, int to, real *out, bool add, Fetch next) {
   const ptrdiff_t hd = a->s->head_dim;
-  const int from = kern_max(0, p->from - base);
-  to = kern_min(p->to, to) - base;
+  const int from = max_int(0, p->from - base);
+  to = min_int(p->to, to) - base;
   if (from >= to) return add;
   kernels()->few_rows(u1 - u0, a->hd16, to - from,
                       w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
@@ -154,8 +154,8 @@ static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row 
   const real cap = a->s->softcap;
   all_scores(a, w, p, rows, n);
   for (int j = 0; j < n; j++) {
-    const int lo = kern_max(rows[j].lo - p->start, first),
-              hi = kern_min(rows[j].hi, p->to) - p->start;
+    const int lo = max_int(rows[j].lo - p->start, first),
+              hi = min_int(rows[j].hi, p->to) - p->start;
     real *z = w->scores + j * g * LD_SCORES;
     for (int u = 0; u < g && cap > 0 && lo < hi; u++) {
       real *x = z + u * LD_SCORES + lo;
@@ -172,7 +172,7 @@ static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row 
 
 /* The end of the keys of the part that units before u see; rows ascend. */
 static int keys_before(const Attn *a, const Part *p, const Row *rows, int n, int u) {
-  return kern_min(p->to, rows[kern_min(n - 1, (u - 1) / a->group)].hi);
+  return min_int(p->to, rows[min_int(n - 1, (u - 1) / a->group)].hi);
 }
 
 /* Q as [groups of units][head_dim][GROUP] */
@@ -189,9 +189,9 @@ static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *
   const ptrdiff_t hd = a->s->head_dim;
   const bool as_rows = a->s->v_dim > 0;
   const int units16 = round_up(n * a->group, GROUP);
-  to = kern_min(p->to, to) - base;
-  for (int j = kern_max(0, p->from - base), m, u = 0; j < to; j += m) {
-    m = kern_min(KV_BLOCK - j % KV_BLOCK, to - j);
+  to = min_int(p->to, to) - base;
+  for (int j = max_int(0, p->from - base), m, u = 0; j < to; j += m) {
+    m = min_int(KV_BLOCK - j % KV_BLOCK, to - j);
     while (keys_before(a, p, rows, n, u + GROUP) <= base + j) u += GROUP;
     const int first = j - j % KV_BLOCK;
     const real *keys = as_rows || first < kv_turned(a->s, seg) ? keys_at(a, p, seg, first)
@@ -206,7 +206,7 @@ static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *
 static bool wide_values(const Attn *a, const Work *w, const Part *p, int units16, int u0, int u1,
                         const KvSeg *seg, int base, int to, real *out, bool add) {
   const ptrdiff_t hd = a->s->head_dim;
-  const int from = kern_max(0, p->from - base);
+  const int from = max_int(0, p->from - base);
   if (from >= to - base) return add;
   kernels()->block(u1 - u0, a->hd16, to - base - from,
                    w->scores + (base + from - p->start) * units16 + u0, 1, units16,
@@ -238,7 +238,7 @@ static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row 
     if (attn_rounds(a->s))
       round_scores(w->scores + (p->from - p->start) * units16 + u, end - (p->from - p->start),
                    GROUP, units16);
-    const size_t bytes = sizeof(real) * (size_t)kern_min(GROUP, units - u);
+    const size_t bytes = sizeof(real) * (size_t)min_int(GROUP, units - u);
     memcpy(to->max + u, max, bytes);
     memcpy(to->sum + u, sum, bytes);
   }
@@ -248,7 +248,7 @@ static void wide_strip(const Attn *a, const Work *w, const Part *p, const Row *r
                        const Sums *to) {
   const KvSeg *prefix = rows[0].span->prefix, *own = rows[0].span->own;
   const int units = n * a->group, units16 = round_up(units, GROUP), base = prefix_len(rows[0].span);
-  const int prefix_to = kern_min(p->to, base);
+  const int prefix_to = min_int(p->to, base);
   turn(a, w, units);
   if (prefix) wide_scores(a, w, p, rows, n, prefix, 0, base);
   wide_scores(a, w, p, rows, n, own, base, p->to);
@@ -256,7 +256,7 @@ static void wide_strip(const Attn *a, const Work *w, const Part *p, const Row *r
   const bool some =
       prefix && wide_values(a, w, p, units16, 0, units, prefix, 0, prefix_to, to->out, false);
   for (int u = 0; u < units; u += NARROW) {
-    const int end = kern_min(units, u + NARROW);
+    const int end = min_int(units, u + NARROW);
     wide_values(a, w, p, units16, u, end, own, base, keys_before(a, p, rows, n, end), to->out,
                 some);
   }

@@ -76,7 +76,7 @@ static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh) {
   w->n16 = round_up(w->n, GROUP);
   if (g->vd < hd16) memset(w->q, 0, sizeof(real) * (size_t)(2 * g->units * hd16));
   for (int i = 0; i < w->n16; i++) {
-    const int r = w->r0 + kern_min(i, w->n - 1) / g->group;
+    const int r = w->r0 + min_int(i, w->n - 1) / g->group;
     attn_sees(g->s, plen + r, plen + sp->n, &w->lo[i], &w->hi[i]);
     if (i < w->n) {
       load_unit(g, w, sp, kvh, i);
@@ -117,7 +117,7 @@ typedef struct Block {
 
 /* the first unit that sees keys from `key` on */
 static int first_unit(const Grad *g, const Work *w, int key) {
-  return kern_max(0, key + 1 - w->hi[0]) * g->group;
+  return max_int(0, key + 1 - w->hi[0]) * g->group;
 }
 
 /* P and dS of keys [j, j + n) of the block, units [u, n16), a whole number of groups */
@@ -161,13 +161,13 @@ static void one_block(const Grad *g, const Work *w, const Block *b) {
     return;
   }
   for (int j = 0; j < b->n; j += STEP) {
-    const int u = first_unit(g, w, b->key + j), n = kern_min(STEP, b->n - j);
+    const int u = first_unit(g, w, b->key + j), n = min_int(STEP, b->n - j);
     probabilities(g, w, b, j, n, u / GROUP * GROUP);
     add_keys(g, w, b, j, n, u);
   }
   for (int u = 0; u < w->n; u += STEP) {
-    const int n = kern_min(STEP, w->n - u);
-    add_queries(g, w, b, u, n, kern_min(b->n, w->hi[u + n - 1] - b->key));
+    const int n = min_int(STEP, w->n - u);
+    add_queries(g, w, b, u, n, min_int(b->n, w->hi[u + n - 1] - b->key));
   }
 }
 
@@ -180,7 +180,7 @@ static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh,
   real *dk = in_place ? g->dk : w->dk, *dv = in_place ? g->dv : w->dv;
   for (int j = from; j < to; j += KEYS) {
     const Block b = {.key = base + j,
-                     .n = kern_min(KEYS, to - j),
+                     .n = min_int(KEYS, to - j),
                      .v = g->words ? w->values + (ptrdiff_t)(base + j) * g->hd16
                                    : seg->v + ((ptrdiff_t)kvh * seg->cap + j) * hd,
                      .ldv = g->words ? g->hd16 : hd,
@@ -201,7 +201,7 @@ static void load(const Grad *g, const Work *w, const KvSeg *seg, int kvh, int n,
 
 static void grad_chunk(void *arg, int chunk, int worker) {
   const Grad *g = arg;
-  const int kvh = chunk % g->s->kv_heads, step = kern_max(1, UNITS / g->group);
+  const int kvh = chunk % g->s->kv_heads, step = max_int(1, UNITS / g->group);
   const Piece *pc = g->piece + chunk / g->s->kv_heads;
   const AttnSpan *sp = pc->span;
   if (g->tiles) {
@@ -217,11 +217,11 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   if (sp->prefix) load(g, &w, sp->prefix, kvh, plen, 0);
   load(g, &w, sp->own, kvh, piece_keys(g, pc), plen);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
-    w.rows = kern_min(step, pc->to - w.r0);
+    w.rows = min_int(step, pc->to - w.r0);
     load_tile(g, &w, sp, kvh);
     const int lo = w.lo[0], hi = w.hi[w.n - 1];
     if (sp->prefix) one_segment(g, &w, sp->prefix, kvh, false, 0, lo, plen);
-    one_segment(g, &w, sp->own, kvh, pc->copied == plen, plen, kern_max(0, lo - plen), hi - plen);
+    one_segment(g, &w, sp->own, kvh, pc->copied == plen, plen, max_int(0, lo - plen), hi - plen);
     if (g->dq) add_dq(g, &w, sp, kvh);
   }
 }
@@ -244,7 +244,7 @@ static void combine_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Grad *g = arg;
   const int pieces = g->hd16 / GROUP, kvh = chunk / pieces, c0 = chunk % pieces * GROUP;
-  const int cols = kern_min(GROUP, g->s->head_dim - c0);
+  const int cols = min_int(GROUP, g->s->head_dim - c0);
   for (int i = 0; i < g->npieces; i++) {
     const Piece *pc = g->piece + i;
     const int plen = prefix_len(pc->span), own = pc->copied - plen;
@@ -266,7 +266,7 @@ static bool next_piece(const Grad *g, int *span, int *row, Piece *pc) {
   while (*span < g->nspans && *row >= g->spans[*span].n) ++*span, *row = 0;
   if (*span == g->nspans) return false;
   const AttnSpan *sp = g->spans + *span;
-  *pc = (Piece){.span = sp, .from = *row, .to = kern_min(*row + PIECE, sp->n)};
+  *pc = (Piece){.span = sp, .from = *row, .to = min_int(*row + PIECE, sp->n)};
   pc->copied = prefix_len(sp) + (sp->n > PIECE ? piece_keys(g, pc) : 0);
   *row = pc->to;
   return true;
@@ -321,7 +321,7 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .group = group,
             .hd16 = round_up(s->head_dim, GROUP),
             .vd = attn_value_dim(s),
-            .units = round_up(kern_max(1, UNITS / group) * group, GROUP),
+            .units = round_up(max_int(1, UNITS / group) * group, GROUP),
             .q = q,
             .o = o,
             .lse = lse,
@@ -335,7 +335,7 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .dk = dk,
             .dv = dv};
   for (int i = 0; i < nspans; i++)
-    g.max_keys = kern_max(g.max_keys, prefix_len(spans + i) + spans[i].n);
+    g.max_keys = max_int(g.max_keys, prefix_len(spans + i) + spans[i].n);
   const size_t size = g.tiles ? grad_words_size(&g) : work_size(&g);
   try(scratch_new(cx, size, "attention backward", &g.scratch));
   do try(one_wave(cx, &g));

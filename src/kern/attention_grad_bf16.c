@@ -41,7 +41,7 @@ typedef struct Work {
 
 bool grad_in_words(const AttnShape *s) { return kv_in_words(s) && kernels_bf16()->ds; }
 
-int grad_words_units(int group) { return round_up(kern_max(1, TILE / group) * group, STRIP); }
+int grad_words_units(int group) { return round_up(max_int(1, TILE / group) * group, STRIP); }
 
 /* of a query in words, in whole units */
 static int query_words(const Grad *g) { return round_up(g->hd16 / 2, kernels_bf16()->unit); }
@@ -157,7 +157,7 @@ static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int r
   const size_t row = sizeof(real) * (size_t)g->hd16;
   w->n = rows * g->group, w->n32 = round_up(w->n, STRIP);
   for (int i = 0; i < w->n32; i++) {
-    const int r = w->r0 + kern_min(i, w->n - 1) / g->group;
+    const int r = w->r0 + min_int(i, w->n - 1) / g->group;
     attn_sees(g->s, plen + r, plen + sp->n, &w->lo[i], &w->hi[i]);
     if (i < w->n) {
       load_unit(g, w, sp, kvh, i);
@@ -185,8 +185,8 @@ static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
 
 /* Of a block of keys [from, to) those that some unit of a strip sees, in whole units. */
 static void strip_keys(const Work *w, int strip, int *from, int *to) {
-  *from = kern_max(*from, w->lo[strip] / KV_UNIT * KV_UNIT);
-  *to = kern_min(*to, round_up(w->hi[strip + STRIP - 1], KV_UNIT));
+  *from = max_int(*from, w->lo[strip] / KV_UNIT * KV_UNIT);
+  *to = min_int(*to, round_up(w->hi[strip + STRIP - 1], KV_UNIT));
 }
 
 /* Scores and dP of a strip with logical keys [from, to), a unit at a time where segments change. */
@@ -196,7 +196,7 @@ static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int k
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   const bool shares = start < prefix_len(sp);
   for (int key = from, end; key < to; key = end) {
-    end = key < start ? kern_min(to, start) : key == start && shares ? key + KV_UNIT : to;
+    end = key < start ? min_int(to, start) : key == start && shares ? key + KV_UNIT : to;
     kernels_bf16()->scores(STRIP, end - key, words, w->qw + strip * ld, ld,
                            unit_at(g, w, sp, kvh, key, false), words * KV_BLOCK, w->s + key - from,
                            LD, false, NULL);
@@ -252,7 +252,7 @@ static void add_unit(const Grad *g, const Work *w, int block, int key) {
 static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
   const int end = round_up(w->hi[w->n - 1], KV_UNIT);
   for (int block = w->lo[0] / KV_UNIT * KV_UNIT, to; block < end; block = to) {
-    to = kern_min(end, block + KEYS);
+    to = min_int(end, block + KEYS);
     for (int strip = 0; strip < w->n32; strip += STRIP) one_strip(g, w, sp, kvh, strip, block, to);
     for (int key = block; key < to; key += KV_UNIT) add_unit(g, w, block, key);
   }
@@ -262,7 +262,7 @@ static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) 
 
 /* The copies of logical keys [0, n) from x [hd16, ldt], which has those from `from` on: [n, hd16] */
 static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, int n, real *to) {
-  from = kern_min(from, n);
+  from = min_int(from, n);
   memset(to, 0, sizeof *to * (size_t)from * (size_t)g->hd16);
   kernels()->transpose(g->hd16, n - from, x + from, ldt, to + (ptrdiff_t)from * g->hd16, g->hd16);
 }
@@ -273,7 +273,7 @@ static void add_keys(const Grad *g, const Work *w, const real *x, int kvh, int f
   const int hd = g->s->head_dim;
   real *rows = w->q; /* of KV_UNIT keys; the tile has been done */
   for (int j = 0, m; j < n && dst; j += m) {
-    m = kern_min(KV_UNIT, n - j);
+    m = min_int(KV_UNIT, n - j);
     kernels()->transpose(hd, m, x + from + j, w->ldt, rows, g->hd16);
     for (int i = 0; i < m; i++) {
       real *y = dst + (row0 + j + i) * g->lddkv + kvh * hd;
@@ -284,7 +284,7 @@ static void add_keys(const Grad *g, const Work *w, const real *x, int kvh, int f
 
 void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
   const AttnSpan *sp = pc->span;
-  const int plen = prefix_len(sp), step = kern_max(1, TILE / g->group), mr = kernels_bf16()->mr;
+  const int plen = prefix_len(sp), step = max_int(1, TILE / g->group), mr = kernels_bf16()->mr;
   const int own = piece_keys(g, pc), end = round_up(plen + own, KV_UNIT);
   const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
   real *dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
@@ -296,7 +296,7 @@ void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
   load_keys(g, &w, sp, kvh, from, end);
   kernels_bf16()->begin(mr, mr);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
-    load_tile(g, &w, sp, kvh, kern_min(step, pc->to - w.r0));
+    load_tile(g, &w, sp, kvh, min_int(step, pc->to - w.r0));
     one_tile(g, &w, sp, kvh);
     if (g->dq) add_dq(g, &w, sp, kvh);
     w.done = round_up(w.hi[w.n - 1], KV_UNIT);

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/minmax.h"
 #include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/quant.h"
@@ -287,13 +288,11 @@ const KernelsBf16 *kernels_bf16(void); /* beside it; NULL: bf16 is computed by k
 bool kern_paged(void);
 
 /* ---- shared by the drivers ---- */
-static inline int kern_min(int a, int b) { return a < b ? a : b; }
-static inline int kern_max(int a, int b) { return a > b ? a : b; }
 static inline int kern_ceil(int a, int b) { return (a + b - 1) / b; }
 static inline int round_up(int a, int b) { return kern_ceil(a, b) * b; }
 /* n cut into the fewest equal pieces of at most `most`: no short last one */
 static inline int even_piece(int n, int most) {
-  return kern_max(1, kern_ceil(n, kern_max(1, kern_ceil(n, most))));
+  return max_int(1, kern_ceil(n, max_int(1, kern_ceil(n, most))));
 }
 
 /* Do threads share the m rows of a product with n outputs, or the outputs?  Rows, unless there are few of
@@ -303,7 +302,7 @@ static inline bool shares_rows(int m, int n) { return m > n / 4; }
 /* The keys [lo, hi) that position pos sees of a sequence of `keys`. */
 static inline void attn_sees(const AttnShape *s, int pos, int keys, int *lo, int *hi) {
   const int w = s->window;
-  *lo = w > 0 ? kern_max(0, pos - w + 1) : 0;
+  *lo = w > 0 ? max_int(0, pos - w + 1) : 0;
   *hi = !s->bidirectional ? pos + 1 : w > 0 && w < keys - pos ? pos + w : keys;
 }
 

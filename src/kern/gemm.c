@@ -73,11 +73,11 @@ static void pack_chunk(void *arg, int p, int worker) {
   (void)worker;
   const Pack *j = arg;
   const int g0 = panels_first(j->n, j->ng, p), g1 = panels_first(j->n, j->ng, p + 1);
-  const int at = g0 * GROUP, cols = kern_min(j->n, g1 * GROUP) - at, width = (g1 - g0) * GROUP;
+  const int at = g0 * GROUP, cols = min_int(j->n, g1 * GROUP) - at, width = (g1 - g0) * GROUP;
   const int some = j->round ? ROUND_STEPS : j->k;
   real *panel = j->packed + (size_t)at * (size_t)j->k;
   for (int p0 = 0, depth; p0 < j->k; p0 += depth, panel += (size_t)depth * (size_t)width) {
-    depth = kern_min(some, j->k - p0);
+    depth = min_int(some, j->k - p0);
     pack_panel(depth, cols, width, j->w + at * j->cs + p0 * j->ps, j->ps, j->cs, panel);
     if (j->round) kernels()->round_bf16((size_t)depth * (size_t)width, panel, panel);
   }
@@ -103,8 +103,7 @@ typedef struct Settle {
 static void settle_chunk(void *arg, int p, int worker) {
   const Settle *s = arg;
   const int at = panels_first(s->n, s->ng, p) * GROUP;
-  const int width = panels_first(s->n, s->ng, p + 1) * GROUP - at,
-            rows = kern_min(width, s->n - at);
+  const int width = panels_first(s->n, s->ng, p + 1) * GROUP - at, rows = min_int(width, s->n - at);
   real *w = s->w + (size_t)at * (size_t)s->k, *copy = scratch_of(&s->scratch, worker);
   memcpy(copy, w, sizeof(real) * (size_t)(s->back ? width : rows) * (size_t)s->k);
   if (s->back)
@@ -173,8 +172,8 @@ void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols
   for (int g = first, end; low && g < last; g = end) { /* panels, or what of them is in the tile */
     const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
     const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
-    end = kern_min(after, last);
-    kernels()->block(rows, kern_min((end - g) * GROUP, cols - c), low->rank,
+    end = min_int(after, last);
+    kernels()->block(rows, min_int((end - g) * GROUP, cols - c), low->rank,
                      low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
                      low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
                      (after - g0) * GROUP, GROUP, y + c, ldy, true);
@@ -191,7 +190,7 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
                           const real *next) {
   const int g0 = panels_first(f->n, f->ng, p);
   const int width = (panels_first(f->n, f->ng, p + 1) - g0) * GROUP;
-  const int at = g0 * GROUP, cols = kern_min(width, f->n - at);
+  const int at = g0 * GROUP, cols = min_int(width, f->n - at);
   const ptrdiff_t step = f->ldw ? f->ldw : width;
   real *y = f->y + r0 * f->ldy + (at - f->first_col);
   const real *x = f->x + r0 * f->ldx + k0;
@@ -215,9 +214,9 @@ static void forward_streams(const Forward *f, int p0, int p1) {
 }
 
 static void forward_panels(const Forward *f, int r0, int p0, int p1) {
-  const int rows = kern_min(f->rows, f->m - r0);
-  if (f->few && f->ng == 1 && f->m <= STREAM_ROWS && kern_min(p1, f->n / GROUP) > p0 + 1) {
-    const int end = kern_min(p1, f->n / GROUP);
+  const int rows = min_int(f->rows, f->m - r0);
+  if (f->few && f->ng == 1 && f->m <= STREAM_ROWS && min_int(p1, f->n / GROUP) > p0 + 1) {
+    const int end = min_int(p1, f->n / GROUP);
     forward_streams(f, p0, end);
     p0 = end;
   }
@@ -225,7 +224,7 @@ static void forward_panels(const Forward *f, int r0, int p0, int p1) {
   for (int p = p0; p < p1; p += together) {
     int k0 = 0;
     do {
-      const int depth = kern_min(f->depth, f->k - k0);
+      const int depth = min_int(f->depth, f->k - k0);
       const real *next = f->few ? block_after(f, p, k0, p1) : NULL;
       for (int i = p; i < p + together; i++) forward_block(f, r0, rows, i, k0, depth, next);
       k0 += f->depth;
@@ -238,7 +237,7 @@ static void forward_panels(const Forward *f, int r0, int p0, int p1) {
 static void forward_kept(const Forward *f, int p0, int p1) {
   _Alignas(64) real kept[KEPT_ROWS * KEPT_COLS];
   const int at = panels_first(f->n, f->ng, p0) * GROUP;
-  const int cols = kern_min(f->n, panels_first(f->n, f->ng, p1) * GROUP) - at;
+  const int cols = min_int(f->n, panels_first(f->n, f->ng, p1) * GROUP) - at;
   Forward g = *f;
   g.y = kept;
   g.ldy = KEPT_COLS;
@@ -264,8 +263,8 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const Forward *f = arg;
   int columns;
   const int r0 = row_chunk_of(f, chunk, &columns) * f->rows, p0 = columns * f->panels;
-  const int p1 = kern_min(p0 + f->panels, panels_of(f->n, f->ng));
-  if (f->few && !f->add && f->m <= kern_min(f->rows, KEPT_ROWS) && p1 > p0 + 1 &&
+  const int p1 = min_int(p0 + f->panels, panels_of(f->n, f->ng));
+  if (f->few && !f->add && f->m <= min_int(f->rows, KEPT_ROWS) && p1 > p0 + 1 &&
       (p1 - p0) * f->ng * GROUP <= KEPT_COLS)
     forward_kept(f, p0, p1);
   else
@@ -277,7 +276,7 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 /* sum[n, rows] (+)= w x^T of inner steps k0 .. */
 static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) {
   _Alignas(64) real transposed[NARROW_STEPS * NARROW_ROWS];
-  const int depth = kern_min(NARROW_STEPS, f->k - k0), next = kern_min(depth, f->k - k0 - depth);
+  const int depth = min_int(NARROW_STEPS, f->k - k0), next = min_int(depth, f->k - k0 - depth);
   const real *x = f->x + r0 * f->ldx + k0;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
@@ -289,10 +288,10 @@ static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) 
 static void narrow_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Forward *f = arg;
-  const int end = kern_min(f->m, (chunk + 1) * f->rows);
+  const int end = min_int(f->m, (chunk + 1) * f->rows);
   _Alignas(64) real sum[NARROW * NARROW_ROWS];
   for (int r0 = chunk * f->rows; r0 < end; r0 += NARROW_ROWS) {
-    const int rows = kern_min(NARROW_ROWS, end - r0);
+    const int rows = min_int(NARROW_ROWS, end - r0);
     real *y = f->y + r0 * f->ldy;
     if (f->add) kernels()->transpose(rows, f->n, y, f->ldy, sum, NARROW_ROWS);
     for (int k0 = 0; k0 < f->k; k0 += NARROW_STEPS) narrow_block(f, r0, rows, k0, sum);
@@ -306,7 +305,7 @@ static bool is_narrow(const Forward *f) {
 
 static int depth_of(const Forward *f) {
   const int depth = kern_paged() ? PAGED_DEPTH : DEPTH;
-  if (f->ldw) return kern_min(depth, rows_cached(f->ldw));
+  if (f->ldw) return min_int(depth, rows_cached(f->ldw));
   return f->few && f->m > kernels()->mr ? FEW_REALS / (f->ng * GROUP) : depth;
 }
 
@@ -321,18 +320,18 @@ static void forward(const Ctx *cx, Forward f) {
   f.few = !f.ldw && f.m <= FEW;
   f.rows = f.m <= ROWS ? round_up(f.m, 8) : row_piece(f.m, ROWS);
   if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
-    f.rows = kern_min(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
+    f.rows = min_int(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = kern_ceil(f.m, f.rows);
-  f.parts = f.few || !shares_rows(f.m, f.n) ? 1 : kern_min(f.row_chunks, pool_threads(cx->pool));
+  f.parts = f.few || !shares_rows(f.m, f.n) ? 1 : min_int(f.row_chunks, pool_threads(cx->pool));
   f.depth = even_piece(f.k, depth_of(&f));
-  const double panel_work = (double)kern_min(f.rows, f.m) * f.k * width;
+  const double panel_work = (double)min_int(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   if (f.few)
-    f.panels = kern_max(f.panels, kern_min(FEW_PANELS, panels / FEW_CHUNKS));
+    f.panels = max_int(f.panels, min_int(FEW_PANELS, panels / FEW_CHUNKS));
   else if (f.m > ROWS / 2)
-    f.panels = kern_max(
-        kern_max(f.panels, 2 * 3 * GROUP / width),
-        kern_min(L2_REALS / (width * kern_max(1, f.k)), panels * f.row_chunks / MANY_CHUNKS));
+    f.panels =
+        max_int(max_int(f.panels, 2 * 3 * GROUP / width),
+                min_int(L2_REALS / (width * max_int(1, f.k)), panels * f.row_chunks / MANY_CHUNKS));
   pool_run(cx->pool, f.row_chunks * kern_ceil(panels, f.panels), forward_chunk, &f);
 }
 
@@ -385,7 +384,7 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 /* ---- dx: a weight that does not lie right is packed along its other side, a slab at a time ---- */
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const int n = f.k, slab = even_piece(n, kern_max(DEPTH, SLAB / round_up(f.n, GROUP)));
+  const int n = f.k, slab = even_piece(n, max_int(DEPTH, SLAB / round_up(f.n, GROUP)));
   const LowRank *low = f.low;
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
@@ -393,7 +392,7 @@ static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   f.w = packed;
   int at = 0;
   do {
-    f.k = kern_min(slab, n - at);
+    f.k = min_int(slab, n - at);
     f.low = at + f.k < n ? NULL : low;
     panels_pack(cx, f.n, f.k, w + at * ps, ps, cs, false, packed);
     forward(cx, f);
@@ -450,12 +449,12 @@ static void product_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
   real panel[PLAIN_DEPTH * 3 * GROUP];
   const int r0 = chunk % q->row_chunks * q->rows, p = chunk / q->row_chunks;
-  const int rows = kern_min(q->rows, q->m - r0), g0 = own_panel_first(q->n, p);
+  const int rows = min_int(q->rows, q->m - r0), g0 = own_panel_first(q->n, p);
   const int width = (own_panel_first(q->n, p + 1) - g0) * GROUP, at = g0 * GROUP;
-  const int cols = kern_min(width, q->n - at);
+  const int cols = min_int(width, q->n - at);
   int k0 = 0;
   do {
-    const int depth = kern_min(PLAIN_DEPTH, q->k - k0);
+    const int depth = min_int(PLAIN_DEPTH, q->k - k0);
     pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
     kernels()->block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks, panel,
                      width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n, q->add || k0 > 0);

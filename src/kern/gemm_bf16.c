@@ -33,7 +33,7 @@ typedef struct Pack {
  * that are not there */
 static const real *steps_of(const Pack *j, int group, int k0, int depth, real *block,
                             ptrdiff_t *ld) {
-  const int at = group * GROUP, cols = kern_min(GROUP, j->n - at);
+  const int at = group * GROUP, cols = min_int(GROUP, j->n - at);
   *ld = GROUP;
   if (j->in_out) {
     const real *from = j->w + (size_t)k0 * (size_t)j->n + at;
@@ -52,11 +52,11 @@ static const real *steps_of(const Pack *j, int group, int k0, int depth, real *b
 static void pack_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Pack *j = arg;
-  const int groups = kern_ceil(j->n, GROUP), last = kern_min(groups, (chunk + 1) * PACK_GROUPS);
+  const int groups = kern_ceil(j->n, GROUP), last = min_int(groups, (chunk + 1) * PACK_GROUPS);
   real block[PACK_STEPS * GROUP];
   for (int g = chunk * PACK_GROUPS; g < last; g++)
     for (int k0 = 0; k0 < j->k; k0 += PACK_STEPS) {
-      const int depth = kern_min(PACK_STEPS, j->k - k0);
+      const int depth = min_int(PACK_STEPS, j->k - k0);
       ptrdiff_t ld;
       const real *from = steps_of(j, g, k0, depth, block, &ld);
       kernels()->pair_bf16(depth, from, ld,
@@ -82,7 +82,7 @@ typedef struct Round {
 static void round_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Round *r = arg;
-  const int end = kern_min(r->m, (chunk + 1) * r->rows);
+  const int end = min_int(r->m, (chunk + 1) * r->rows);
   for (int i = chunk * r->rows; i < end; i++)
     kernels()->round_bf16((size_t)r->k, r->x + i * r->ldx,
                           r->out + (ptrdiff_t)i * rounded_ld(r->k));

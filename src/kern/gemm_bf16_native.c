@@ -67,10 +67,10 @@ static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_
   enum { BLOCKS = 4 };
   real scale[BLOCKS][GROUP];
   while (at < end) {
-    const int first = at - at % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
+    const int first = at - at % NF4_BLOCK, last = min_int(end, first + BLOCKS * NF4_BLOCK);
     quant_scales(w, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; at < last; b++) {
-      const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
+      const int next = min_int(last, first + (b + 1) * NF4_BLOCK);
       kernels_bf16()->widen_nf4(next - at, quant_values(w, group, at), scale[b], out);
       out += (next - at) / 2 * GROUP;
       at = next;
@@ -81,7 +81,7 @@ static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_
 /* `pairs` pairs of inner steps from p0 of a group, from whatever the weight is kept in */
 static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uint32_t *out) {
   real block[UNPACK_STEPS * GROUP];
-  const int end = kern_min(w->k, 2 * (p0 + pairs));
+  const int end = min_int(w->k, 2 * (p0 + pairs));
   if (w->type == QUANT_F32) {
     ptrdiff_t ld;
     const float *steps = quant_steps(w, group, 2 * p0, &ld);
@@ -103,7 +103,7 @@ static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uin
     return;
   }
   for (int at = 2 * p0; at < end; at += UNPACK_STEPS, out += UNPACK_STEPS / 2 * GROUP) {
-    const int depth = kern_min(UNPACK_STEPS, end - at);
+    const int depth = min_int(UNPACK_STEPS, end - at);
     quant_unpack(w, group, at, depth, block);
     kernels_bf16()->pair_group(depth, GROUP, block, GROUP, out);
   }
@@ -114,7 +114,7 @@ static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uin
 static void turn_panel(const Product *q, int group, int groups, int p0, int pairs, uint32_t *out,
                        uint32_t *block) {
   const QuantWeight *w = q->w;
-  const int lines = kern_min(groups * GROUP / 2, kern_ceil(w->k, 2) - group * (GROUP / 2));
+  const int lines = min_int(groups * GROUP / 2, kern_ceil(w->k, 2) - group * (GROUP / 2));
   for (int p = 0; p < pairs; p += GROUP / 2) {
     const int from = (p0 + p) / (GROUP / 2);
     const uint32_t *pairs_of;
@@ -156,8 +156,8 @@ static const uint32_t *there(const Product *q, int panel, int p0) {
 static void multiply(const Product *q, int r0, int rows, int panel, int p0, const uint32_t *next,
                      uint32_t *scratch) {
   const int group = panel_start(q, panel), groups = panel_start(q, panel + 1) - group;
-  const int at = group * GROUP, cols = kern_min(groups * GROUP, q->n - at);
-  const int pairs = kern_min(q->step, q->pairs - p0);
+  const int at = group * GROUP, cols = min_int(groups * GROUP, q->n - at);
+  const int pairs = min_int(q->step, q->pairs - p0);
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
@@ -179,13 +179,13 @@ static int first_panel(const Product *q, int chunk) {
 
 static void chunk_of(void *arg, int chunk, int worker) {
   const Product *q = arg;
-  const int r0 = row_chunk(q, chunk) * q->rows, rows = kern_min(q->rows, q->m - r0);
-  const int first = first_panel(q, chunk), last = kern_min(first + q->panels, panel_count(q));
+  const int r0 = row_chunk(q, chunk) * q->rows, rows = min_int(q->rows, q->m - r0);
+  const int first = first_panel(q, chunk), last = min_int(first + q->panels, panel_count(q));
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
   for (int p = first; p < last; p += together) {
-    const int end = kern_min(p + together, last);
+    const int end = min_int(p + together, last);
     const int later = end < last ? end : first_panel(q, chunk + 1);
     for (int p0 = 0; p0 < q->pairs; p0 += q->step)
       for (int i = p; i < end; i++) {
@@ -215,16 +215,16 @@ static void cut(Product *q) {
   else { /* evenly */
     const bool whole = q->m > STREAM || q->pairs <= SHORT;
     const int pairs = whole ? kn->pairs : q->m <= ONE_TILE ? LONE_PAIRS : FEW_PAIRS;
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), kern_max(8, kn->unit));
+    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), max_int(8, kn->unit));
   }
 }
 
 static Status run(const Ctx *cx, Product *q, const char *what) {
   const int panels = panel_count(q);
-  const double work = (double)kern_min(q->m, q->rows) * 2 * q->pairs * q->width;
+  const double work = (double)min_int(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared =
-      kern_min(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
-  q->panels = kern_max(1, kern_max((int)(CHUNK_WORK / (work + 1)) + 1, shared));
+      min_int(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
+  q->panels = max_int(1, max_int((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
   q->col_chunks = kern_ceil(panels, q->panels);
@@ -245,16 +245,16 @@ typedef struct Operand {
 /* Inner steps k0 .. k1 - 1 of tiles from row r on, to `end` or that of a product's chunk; rows done. */
 static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
   const int mr = kernels_bf16()->mr, r0 = r / o->rows * o->rows,
-            chunk = kern_min(o->rows, o->m - r0);
+            chunk = min_int(o->rows, o->m - r0);
   const int left = chunk - (r - r0);
   if (r > r0 && left < mr) return mr; /* went with the tile before it */
-  const int some = kern_min(end - r, left), rows = left - some < mr ? left : some;
+  const int some = min_int(end - r, left), rows = left - some < mr ? left : some;
   uint32_t *first = o->out + (ptrdiff_t)r0 * padded(kern_ceil(o->depth, 2));
   for (int k = k0, depth; k < k1; k += depth) {
     const int block = k - k % (2 * o->step);
-    const int pairs = kern_ceil(kern_min(2 * o->step, o->depth - block), 2);
+    const int pairs = kern_ceil(min_int(2 * o->step, o->depth - block), 2);
     uint32_t *out = first + (ptrdiff_t)(block / 2) * chunk + (ptrdiff_t)(r - r0) * padded(pairs);
-    depth = kern_min(k1, block + 2 * o->step) - k;
+    depth = min_int(k1, block + 2 * o->step) - k;
     if (o->columns)
       kernels_bf16()->pair_columns(rows, depth, o->x + k * o->ldx + r, o->ldx, padded(pairs),
                                    (k - block) / 2, out);
@@ -268,8 +268,8 @@ static void operand_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Operand *o = arg;
   const int rows = o->tiles * kernels_bf16()->mr, part = chunk % o->parts;
-  const int k0 = chunk / o->parts * o->span, k1 = kern_min(o->depth, k0 + o->span);
-  const int end = kern_min(o->m, (part + 1) * rows);
+  const int k0 = chunk / o->parts * o->span, k1 = min_int(o->depth, k0 + o->span);
+  const int end = min_int(o->m, (part + 1) * rows);
   for (int r = part * rows; r < end;) r += pair_tiles(o, r, end, k0, k1);
 }
 
@@ -360,9 +360,9 @@ static void columns_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Columns *j = arg;
   const int part = chunk % j->parts, k = chunk / j->parts * PAIR_STEPS;
-  const int last = kern_min(kern_ceil(j->k, GROUP), (part + 1) * j->groups);
+  const int last = min_int(kern_ceil(j->k, GROUP), (part + 1) * j->groups);
   for (int g = part * j->groups; g < last; g++)
-    kernels_bf16()->pair_group(kern_min(PAIR_STEPS, j->m - k), kern_min(GROUP, j->k - g * GROUP),
+    kernels_bf16()->pair_group(min_int(PAIR_STEPS, j->m - k), min_int(GROUP, j->k - g * GROUP),
                                j->x + k * j->ldx + g * GROUP, j->ldx,
                                j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP + k / 2 * GROUP);
 }

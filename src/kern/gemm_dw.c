@@ -33,7 +33,7 @@ typedef struct Outer {
 static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
                          const real *a) {
   const int g0 = own_panel_first(o->k, p), width = (own_panel_first(o->k, p + 1) - g0) * GROUP;
-  const int at = g0 * GROUP, cols = kern_min(width, o->k - at);
+  const int at = g0 * GROUP, cols = min_int(width, o->k - at);
   const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
   kernels()->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
                    o->add || k0 > 0);
@@ -51,19 +51,19 @@ bool gemm_dw_packs(void) { return kern_paged() || reads_lines(); }
 /* the first output of a chunk: whole tiles, shared out evenly */
 static int outer_start(const Outer *o, int chunk) {
   const int mr = kernels()->mr, tiles = kern_ceil(o->n, mr);
-  return kern_min(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
+  return min_int(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
 }
 
 static void outer_chunk(void *arg, int chunk, int worker) {
   const Outer *o = arg;
   const int r = chunk % o->row_chunks, n0 = outer_start(o, r), rows = outer_start(o, r + 1) - n0;
   const int p0 = chunk / o->row_chunks * o->panels;
-  const int p1 = kern_min(p0 + o->panels, own_panels(o->k));
+  const int p1 = min_int(p0 + o->panels, own_panels(o->k));
   real *a = o->packed ? scratch_of(&o->scratch, worker) : NULL;
   int k0 = 0;
   if (rows == 0) return;
   do {
-    const int depth = kern_min(o->depth, o->m - k0);
+    const int depth = min_int(o->depth, o->m - k0);
     if (a) kernels()->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, o->round, a);
     for (int p = p0; p < p1; p++)
       if (a)
@@ -96,13 +96,13 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
     arena_release(cx->arena, mark);
     return GRPO_OK;
   }
-  const int cached = kern_min(rows_cached(lddy), rows_cached(ldx));
+  const int cached = min_int(rows_cached(lddy), rows_cached(ldx));
   const bool direct = !packs && rows_readable(k, ldx) && rows_readable(GROUP, lddy);
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
   Outer o = {.m = m,
              .n = n,
              .k = k,
-             .depth = even_piece(m, direct ? kern_min(cached, DIRECT_DEPTH) : DW_DEPTH),
+             .depth = even_piece(m, direct ? min_int(cached, DIRECT_DEPTH) : DW_DEPTH),
              .row_chunks = round_up(kern_ceil(n, most), 4),
              .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels()->ng * GROUP),
              .dy = dy,
@@ -114,7 +114,7 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .round = round};
   if (lone) {
     o.row_chunks = 1;
-    o.panels = kern_max(1, own_panels(k) / DW_CHUNKS);
+    o.panels = max_int(1, own_panels(k) / DW_CHUNKS);
   }
   const int col_chunks = kern_ceil(own_panels(k), o.panels);
   if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
@@ -168,7 +168,7 @@ static void db_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const ColumnSum *s = arg;
   const int at = chunk * DB_COLS;
-  kernels()->add_rows(s->m, kern_min(DB_COLS, s->n - at), s->dy + at, s->ld, s->db + at);
+  kernels()->add_rows(s->m, min_int(DB_COLS, s->n - at), s->dy + at, s->ld, s->db + at);
 }
 
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add) {

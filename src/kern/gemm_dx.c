@@ -35,7 +35,7 @@ static void turn_panels(const Turned *t, int p0, int p1, int at, int cols, int o
     const real *from = t->w + (size_t)o * (size_t)t->k + (ptrdiff_t)at * width;
     const ptrdiff_t next = o + 2 * width <= all ? (ptrdiff_t)width * t->k : 0;
     for (int c = 0; c < cols; c += GROUP, from += GROUP * width) {
-      const int steps = kern_min(GROUP, cols - c);
+      const int steps = min_int(GROUP, cols - c);
       for (int i = 0; next && i < steps * width; i += GROUP) __builtin_prefetch(from + next + i);
       kernels()->transpose(steps, width, from, width,
                            strip + (ptrdiff_t)(c - c % TURN_WIDTH) * outputs +
@@ -47,16 +47,16 @@ static void turn_panels(const Turned *t, int p0, int p1, int at, int cols, int o
 
 static void turned_chunk(void *arg, int chunk, int worker) {
   const Turned *t = arg;
-  const int r0 = chunk % t->row_chunks * t->rows, rows = kern_min(t->rows, t->m - r0);
-  const int at = chunk / t->row_chunks * t->cols, cols = kern_min(t->cols, t->k - at);
+  const int r0 = chunk % t->row_chunks * t->rows, rows = min_int(t->rows, t->m - r0);
+  const int at = chunk / t->row_chunks * t->cols, cols = min_int(t->cols, t->k - at);
   const int panels = panels_of(t->n, t->ng), step = TURN_DEPTH / (t->ng * GROUP);
   real *strip = scratch_of(&t->scratch, worker);
   for (int p = 0; p < panels; p += step) {
-    const int end = kern_min(p + step, panels), n0 = panels_first(t->n, t->ng, p) * GROUP;
+    const int end = min_int(p + step, panels), n0 = panels_first(t->n, t->ng, p) * GROUP;
     const int outputs = panels_first(t->n, t->ng, end) * GROUP - n0;
     turn_panels(t, p, end, at, cols, outputs, strip);
     for (int c = 0; c < cols; c += TURN_WIDTH)
-      kernels()->block(rows, kern_min(TURN_WIDTH, cols - c), kern_min(outputs, t->n - n0),
+      kernels()->block(rows, min_int(TURN_WIDTH, cols - c), min_int(outputs, t->n - n0),
                        t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
                        TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
   }

@@ -44,8 +44,8 @@ static int rows_a_chunk(int m, int most) { return round_up(even_piece(m, most), 
 /* Panels a chunk: enough work for one, and not so many that chunks are few. */
 static int panels_a_chunk(const Product *q, double panel_work, int panels) {
   const int enough = (int)(CHUNK_WORK / (panel_work + 1)) + 1;
-  const int shared = kern_min(PANELS, panels * q->row_chunks / CHUNKS);
-  return kern_max(1, kern_max(enough, shared));
+  const int shared = min_int(PANELS, panels * q->row_chunks / CHUNKS);
+  return max_int(1, max_int(enough, shared));
 }
 
 static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn fn,
@@ -75,8 +75,8 @@ static const real *unpacked(const Product *q, int g, int groups, int k0, int dep
 
 static void forward_panel(const Product *q, int r0, int rows, int panel, int k0, real *scratch) {
   const QuantWeight *w = q->w;
-  const int at = panel * WIDTH, cols = kern_min(WIDTH, w->n - at);
-  const int depth = kern_min(q->depth, w->k - k0);
+  const int at = panel * WIDTH, cols = min_int(WIDTH, w->n - at);
+  const int depth = min_int(q->depth, w->k - k0);
   real *y = q->y + r0 * q->ldy + at;
   ptrdiff_t stride;
   const real *b = unpacked(q, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
@@ -89,9 +89,9 @@ static void forward_panel(const Product *q, int r0, int rows, int panel, int k0,
 
 static void forward_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
-  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
+  const int r0 = chunk % q->row_chunks * q->rows, rows = min_int(q->rows, q->m - r0);
   const int p0 = chunk / q->row_chunks * q->panels;
-  const int p1 = kern_min(p0 + q->panels, kern_ceil(q->w->n, WIDTH));
+  const int p1 = min_int(p0 + q->panels, kern_ceil(q->w->n, WIDTH));
   for (int k0 = 0; k0 < q->w->k; k0 += q->depth)
     for (int p = p0; p < p1; p++)
       forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
@@ -105,7 +105,7 @@ static bool are_few(const Product *q) {
   const int most = kernels()->narrow_most[w->type];
   /* values that each tile would round anew: for one tile */
   if (q->bf16 && w->type != QUANT_BF16 && !kernels()->narrow_keeps)
-    return q->m <= kern_min(most, kernels()->narrow_rows[w->type]);
+    return q->m <= min_int(most, kernels()->narrow_rows[w->type]);
   return q->m <= most;
 }
 
@@ -116,7 +116,7 @@ static int rows_that_keep(const Product *q, int rows) {
   const int most = kernels()->narrow_rows[type];
   const bool cheap = type == QUANT_INT8 ? rows <= 2 * most : type != QUANT_NF4;
   if (rows <= most || type == QUANT_BF16 || (cheap && !q->bf16)) return 0;
-  return kern_min((rows + 1) / 2, kernels()->narrow_keeps);
+  return min_int((rows + 1) / 2, kernels()->narrow_keeps);
 }
 
 /* n's c (+)= x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
@@ -127,7 +127,7 @@ static void few_kept(const Product *q, const Narrow *n, int rows, int group, int
     for (int p = 0; p < n->depth; p += KEPT_DEPTH) {
       Narrow f = *n;
       f.groups = 1;
-      f.depth = kern_min(KEPT_DEPTH, n->depth - p);
+      f.depth = min_int(KEPT_DEPTH, n->depth - p);
       f.x += p;
       f.w = quant_values(q->w, group + g, k0 + p);
       f.scale += p / NF4_BLOCK * n->scale_ld + g * GROUP;
@@ -158,7 +158,7 @@ static bool are_tame(QuantType type, int outputs, int blocks, const real *scale)
 static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0, real *c,
                       ptrdiff_t ldc) {
   const QuantWeight *w = q->w;
-  const int most = kernels()->narrow_rows[w->type], depth = kern_min(FEW_DEPTH, w->k - k0);
+  const int most = kernels()->narrow_rows[w->type], depth = min_int(FEW_DEPTH, w->k - k0);
   const int blocks = w->type == QUANT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
@@ -178,7 +178,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
               .add = k0 > 0};
   const bool strange =
       q->bf16 && w->type >= QUANT_INT8 &&
-      !are_tame(w->type, kern_min(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
+      !are_tame(w->type, min_int(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
   if (strange) n.rows = 0;
   if (n.rows > 0 || strange) {
     few_kept(q, &n, rows, group, k0);
@@ -190,7 +190,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
     n.w = quant_values(w, group, k0 + p);
     for (int r = 0; r < rows; r += most) {
       Narrow t = n;
-      t.rows = kern_min(most, rows - r);
+      t.rows = min_int(most, rows - r);
       t.x += r * n.ldx;
       t.c += r * n.ldc;
       kernels()->narrow(&t);
@@ -206,7 +206,7 @@ static int rows_in_place(const Product *q, int rows, int cols) {
 }
 
 static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {
-  const int at = panel * FEW_WIDTH, cols = kern_min(FEW_WIDTH, q->w->n - at);
+  const int at = panel * FEW_WIDTH, cols = min_int(FEW_WIDTH, q->w->n - at);
   const int whole = rows_in_place(q, rows, cols), group = at / GROUP;
   real *const y = q->y + r0 * q->ldy + at;
   for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH) {
@@ -224,8 +224,8 @@ static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) 
 static void few_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
   const int panels = kern_ceil(q->w->n, FEW_WIDTH), chunks = kern_ceil(panels, q->panels);
-  const int r0 = chunk / chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
-  const int p0 = chunk % chunks * q->panels, p1 = kern_min(p0 + q->panels, panels);
+  const int r0 = chunk / chunks * q->rows, rows = min_int(q->rows, q->m - r0);
+  const int p0 = chunk % chunks * q->panels, p1 = min_int(p0 + q->panels, panels);
   for (int p = p0; p < p1; p++) few_panel(q, r0, rows, p, scratch_of(&q->scratch, worker));
 }
 
@@ -233,7 +233,7 @@ static Status few_forward(const Ctx *cx, Product *q) {
   const int tile = kernels()->narrow_rows[q->w->type];
   q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, FEW / tile * tile)), tile);
   q->row_chunks = kern_ceil(q->m, q->rows);
-  q->panels = (int)(CHUNK_WORK / ((double)kern_min(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
+  q->panels = (int)(CHUNK_WORK / ((double)min_int(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
   return run(cx, q, kern_ceil(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
              "quant_forward");
 }
@@ -244,7 +244,7 @@ static Status forward(const Ctx *cx, Product *q) {
   q->depth = q->m <= FEW ? SHORT_DEPTH : DEPTH;
   q->rows = rows_a_chunk(q->m, ROWS);
   q->row_chunks = kern_ceil(q->m, q->rows);
-  q->panels = panels_a_chunk(q, (double)kern_min(q->m, q->rows) * q->w->k * WIDTH, panels);
+  q->panels = panels_a_chunk(q, (double)min_int(q->m, q->rows) * q->w->k * WIDTH, panels);
   return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "quant_forward");
 }
 
@@ -312,7 +312,7 @@ static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols,
     if (i + GROUP < outputs) fetch_steps(q->w, group + 1, at, at + cols);
     const real *from = unpacked(q, group, 1, at, cols, scratch, &stride);
     for (int c = 0; c < cols; c += width)
-      kernels()->transpose(kern_min(width, cols - c), GROUP, from + c * GROUP, GROUP,
+      kernels()->transpose(min_int(width, cols - c), GROUP, from + c * GROUP, GROUP,
                            strips + (ptrdiff_t)c * q->depth + (ptrdiff_t)i * width, width);
   }
 }
@@ -321,14 +321,14 @@ static void dx_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
   const QuantWeight *w = q->w;
   const int width = kernels()->ng * GROUP;
-  const int r0 = chunk % q->row_chunks * q->rows, rows = kern_min(q->rows, q->m - r0);
-  const int at = chunk / q->row_chunks * q->cols, cols = kern_min(q->cols, w->k - at);
+  const int r0 = chunk % q->row_chunks * q->rows, rows = min_int(q->rows, q->m - r0);
+  const int at = chunk / q->row_chunks * q->cols, cols = min_int(q->cols, w->k - at);
   real *strips = scratch_of(&q->scratch, worker), *block = strips + q->depth * q->cols;
   for (int n0 = 0; n0 < w->n; n0 += q->depth) {
-    const int depth = kern_min(q->depth, w->n - n0);
+    const int depth = min_int(q->depth, w->n - n0);
     unpack_rows(q, n0, depth, at, cols, block, strips);
     for (int c = 0; c < cols; c += width)
-      kernels()->block(rows, kern_min(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx, 1,
+      kernels()->block(rows, min_int(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx, 1,
                        strips + (ptrdiff_t)c * q->depth, width, GROUP, q->y + r0 * q->ldy + at + c,
                        q->ldy, q->add || n0 > 0);
   }

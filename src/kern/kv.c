@@ -41,7 +41,7 @@ KvSeg kv_segment(const AttnShape *s, real *memory, int cap, int before) {
                  .cap = cap,
                  .places = places,
                  .row0 = -1,
-                 .before = kern_max(before, 0)};
+                 .before = max_int(before, 0)};
 }
 
 static ptrdiff_t place_of(const KvSeg *seg, int kvh, int place) {
@@ -79,7 +79,7 @@ static void turn_block(int width, bool back, const real *from, real *to) {
   real square[KV_BLOCK * KV_BLOCK];
   for (int c = 0; c < width;
        c += KV_BLOCK, from += KV_BLOCK * KV_BLOCK, to += KV_BLOCK * KV_BLOCK) {
-    const int n = kern_min(KV_BLOCK, width - c);
+    const int n = min_int(KV_BLOCK, width - c);
     const real *x = from == to ? memcpy(square, from, sizeof(real) * (size_t)(KV_BLOCK * n)) : from;
     if (back)
       kernels()->transpose(n, KV_BLOCK, x, KV_BLOCK, to, n);
@@ -96,7 +96,7 @@ static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool tran
     return;
   }
   for (int c = 0; c < width; c += KV_BLOCK, rows += KV_BLOCK, block += KV_BLOCK * KV_BLOCK) {
-    const int n = kern_min(KV_BLOCK, width - c);
+    const int n = min_int(KV_BLOCK, width - c);
     for (int i = 0; i < m; i++)
       if (n == KV_BLOCK) /* a copy of a known size is no call */
         memcpy(block + (key + i) * KV_BLOCK, rows + i * ld, sizeof(real) * KV_BLOCK);
@@ -139,7 +139,7 @@ static void store_block(const AttnShape *s, real *block, bool transposed, int ke
     return;
   }
   for (int c = 0, n; c < s->head_dim; c += n) {
-    n = kern_min(CHANNELS, s->head_dim - c);
+    n = min_int(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
       kernels()->round_bf16((size_t)n, k + (ptrdiff_t)i * ldk + c, rows + i * CHANNELS);
     put_keys(m, n, rows, CHANNELS, transposed, key, block + c * KV_BLOCK);
@@ -151,7 +151,7 @@ static void store_block_words(const AttnShape *s, real *block, bool transposed, 
   enum { CHANNELS = 64, WORDS = CHANNELS / 2 };
   uint32_t rows[KV_BLOCK * WORDS];
   for (int c = 0, n; c < s->head_dim; c += n) {
-    n = kern_min(CHANNELS, s->head_dim - c);
+    n = min_int(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
       kernels_bf16()->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
     put_keys(m, kern_ceil(n, 2), (const real *)(const void *)rows, WORDS, transposed, key,
@@ -164,7 +164,7 @@ static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, i
                        int ldk) {
   for (int t = 0, m; t < n; t += m, k += (ptrdiff_t)m * ldk) {
     const int in_block = (place + t) % KV_BLOCK;
-    m = kern_min(n - t, KV_BLOCK - in_block);
+    m = min_int(n - t, KV_BLOCK - in_block);
     real *block = block_at(s, seg, h, place + t - in_block);
     const bool transposed = !grows(s, seg) || m == KV_BLOCK;
     (kv_in_words(s) ? store_block_words : store_block)(s, block, transposed, in_block, m, k, ldk);
@@ -193,7 +193,7 @@ static void store_words(const AttnShape *s, const KvSeg *seg, int h, int at, int
   const int from = kv_first_place(seg) + at;
   for (int t = 0, m; t < n; t += m) {
     const int place = from + t, in_unit = place % KV_UNIT;
-    m = kern_min(n - t, KV_UNIT - in_unit);
+    m = min_int(n - t, KV_UNIT - in_unit);
     if (in_unit == 0 || (at + t == 0 && !grows(s, seg))) clear_unit(s, seg, h, place);
     store_value_words(s, seg, h, place, m, v + t * ldv, ldv);
     store_keys(s, seg, h, place, m, k + (ptrdiff_t)t * ldk, ldk);
@@ -304,7 +304,7 @@ static void load_block_words(const AttnShape *s, const uint32_t *words, int from
   enum { CHANNELS = 64 };
   real block[CHANNELS * KV_BLOCK];
   for (int c = 0, m; c < s->head_dim; c += m) {
-    m = kern_min(CHANNELS, s->head_dim - c);
+    m = min_int(CHANNELS, s->head_dim - c);
     kernels()->widen_bf16(m, (const uint16_t *)(const void *)(words + c / 2 * KV_BLOCK), block);
     kernels()->transpose(m, to - from, block + from, KV_BLOCK, y + c, ldy);
   }
@@ -315,7 +315,7 @@ static void load_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int n,
   const int first = kv_first_place(seg);
   for (int j = 0, m; j < n; j += m) {
     const int lane = (first + j) % KV_BLOCK;
-    m = kern_min(n - j, KV_BLOCK - lane);
+    m = min_int(n - j, KV_BLOCK - lane);
     load_block_words(s, kv_key_words(s, seg, kvh, first + j - lane), lane, lane + m, y + j * ldy,
                      ldy);
   }
@@ -333,7 +333,7 @@ void kv_load_keys(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
     return;
   }
   for (int j = 0; j < n; j += KV_BLOCK)
-    kernels()->transpose(s->head_dim, kern_min(KV_BLOCK, n - j),
+    kernels()->transpose(s->head_dim, min_int(KV_BLOCK, n - j),
                          seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, KV_BLOCK, y + j * ldy, ldy);
 }
 
@@ -361,7 +361,7 @@ void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, i
   const uint32_t *a = key_words(s, prefix, kvh, prefix->len - first);
   const uint32_t *b = key_words(s, own, kvh, 0);
   for (int at = 0; at < KV_UNIT; at += KV_BLOCK, a += block, b += block, to += block)
-    kernels_bf16()->blend(key_width(s), kern_max(0, first - at), a, b, to);
+    kernels_bf16()->blend(key_width(s), max_int(0, first - at), a, b, to);
 }
 
 void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,

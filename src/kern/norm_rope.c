@@ -28,7 +28,7 @@ static void norm_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Norm *j = arg;
   const Kernels *kn = kernels();
-  const int end = kern_min(j->rows, (chunk + 1) * j->run);
+  const int end = min_int(j->rows, (chunk + 1) * j->run);
   for (int r = chunk * j->run; r < end; r++) {
     const size_t at = (size_t)r * (size_t)j->c;
     real mean, rstd;
@@ -77,7 +77,7 @@ static void norm_grad_chunk(void *arg, int chunk, int worker) {
   const Norm *j = arg;
   const Kernels *kn = kernels();
   const size_t c = (size_t)j->c;
-  const int end = kern_min(j->rows, (chunk + 1) * RUN);
+  const int end = min_int(j->rows, (chunk + 1) * RUN);
   real *dw = j->want_dw ? j->part + (size_t)chunk * (size_t)j->parts * c : NULL;
   if (dw) memset(dw, 0, sizeof(real) * c * (size_t)j->parts);
   for (int r = chunk * RUN; r < end; r++) {
@@ -162,7 +162,7 @@ static void pairs_row(const RopePairs *p, int row) {
 static void pairs_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const RopePairs *p = arg;
-  const int run = run_of(p->rows), end = kern_min(p->rows, (chunk + 1) * run);
+  const int run = run_of(p->rows), end = min_int(p->rows, (chunk + 1) * run);
   for (int r = chunk * run; r < end; r++) pairs_row(p, r);
 }
 
@@ -197,11 +197,11 @@ static void rope_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Rope *j = arg;
   real c[ROPE_STEP], s[ROPE_STEP];
-  const int half = j->r / 2, end = kern_min(j->rows, (chunk + 1) * j->run);
+  const int half = j->r / 2, end = min_int(j->rows, (chunk + 1) * j->run);
   for (int r = chunk * j->run; r < end; r++) {
     for (int at = 0; at < half; at += ROPE_STEP) {
       const real *cs = j->cs + ((ptrdiff_t)j->pos[r] * half + at) * 2;
-      const int n = kern_min(ROPE_STEP, half - at);
+      const int n = min_int(ROPE_STEP, half - at);
       for (int i = 0; i < n; i++) {
         c[i] = cs[2 * i];
         s[i] = j->inverse ? -cs[2 * i + 1] : cs[2 * i + 1];

@@ -184,7 +184,7 @@ static void turn(int rows, int depth, const float *w, size_t ld, float *x) {
 
 /* w: the group's first row */
 static void put_group(QuantWeight *m, int group, const float *w) {
-  const int rows = kern_min(GROUP, m->n - group * GROUP);
+  const int rows = min_int(GROUP, m->n - group * GROUP);
   const size_t k = (size_t)m->k;
   float x[STEPS * GROUP];
   for (int i = 0; m->type == QUANT_INT8 && i < rows; i++) {
@@ -194,7 +194,7 @@ static void put_group(QuantWeight *m, int group, const float *w) {
     m->scale[group * GROUP + i] = most / 127;
   }
   for (int p = 0; p < m->k; p += STEPS) {
-    const int depth = kern_min(STEPS, m->k - p);
+    const int depth = min_int(STEPS, m->k - p);
     turn(rows, depth, w + p, k, x);
     put_steps(m, group, p, depth, x);
   }
@@ -240,7 +240,7 @@ static void clear_rows(const QuantWeight *m, int row, int rows) {
 static void put_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Put *j = arg;
-  const int at = chunk * PUT_ROWS, rows = kern_min(PUT_ROWS, j->rows - at);
+  const int at = chunk * PUT_ROWS, rows = min_int(PUT_ROWS, j->rows - at);
   const float *w = j->w + (size_t)at * (size_t)j->m->k;
   clear_rows(j->m, j->row + at, rows);
   if (j->m->type == QUANT_NF4)
@@ -306,14 +306,14 @@ static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int coun
     const float nest = m->scale[block / NF4_NEST];
     const int left = m->plain_absmax ? 0 : NF4_NEST - (int)(block % NF4_NEST); /* of nest */
     int b = 0;
-    for (real *to = scale; b < kern_min(left, count); b++, to += ld)
+    for (real *to = scale; b < min_int(left, count); b++, to += ld)
       *to = (real)(nf4_absmax_map[code[b]] * nest + offset);
     for (; b < count; b++) scale[b * ld] = nf4_scale(m, block + (size_t)b);
   }
 }
 
 void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld) {
-  const int first = group * GROUP, outputs = kern_min(GROUP, m->n - first);
+  const int first = group * GROUP, outputs = min_int(GROUP, m->n - first);
   const int scaled = m->type == QUANT_INT8 || m->type == QUANT_NF4 ? outputs : 0;
   if (m->type == QUANT_NF4)
     nf4_scales(m, (size_t)first * (size_t)(m->k / NF4_BLOCK) + (size_t)(at / NF4_BLOCK), outputs,
@@ -342,10 +342,10 @@ static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real 
   real scale[BLOCKS][GROUP];
   const int end = at + depth;
   for (int p = at; p < end;) {
-    const int first = p - p % NF4_BLOCK, last = kern_min(end, first + BLOCKS * NF4_BLOCK);
+    const int first = p - p % NF4_BLOCK, last = min_int(end, first + BLOCKS * NF4_BLOCK);
     quant_scales(m, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; p < last; b++) {
-      const int next = kern_min(last, first + (b + 1) * NF4_BLOCK);
+      const int next = min_int(last, first + (b + 1) * NF4_BLOCK);
       kernels()->widen_nf4(next - p, quant_values(m, group, p), scale[b], out);
       out += (next - p) * GROUP;
       p = next;
@@ -355,7 +355,7 @@ static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real 
 
 /* Blocks begin anywhere in a row: the codes first, then each with its scale. */
 static void unpack_nf4_odd(const QuantWeight *m, int group, int at, int depth, real *out) {
-  const int outputs = kern_min(GROUP, m->n - group * GROUP);
+  const int outputs = min_int(GROUP, m->n - group * GROUP);
   real ones[GROUP];
   for (int i = 0; i < GROUP; i++) ones[i] = i < outputs;
   kernels()->widen_nf4(depth, quant_values(m, group, at), ones, out);
@@ -363,7 +363,7 @@ static void unpack_nf4_odd(const QuantWeight *m, int group, int at, int depth, r
     const size_t row = (size_t)(group * GROUP + i) * (size_t)m->k;
     for (int p = 0; p < depth;) {
       const size_t e = row + (size_t)(at + p);
-      const int end = kern_min(depth, p + NF4_BLOCK - (int)(e % NF4_BLOCK));
+      const int end = min_int(depth, p + NF4_BLOCK - (int)(e % NF4_BLOCK));
       const real scale = nf4_scale(m, e / NF4_BLOCK);
       for (; p < end; p++) out[p * GROUP + i] *= scale;
     }
@@ -424,7 +424,7 @@ static void get_rows(const QuantWeight *m, int row, int rows, real *out) {
     return;
   }
   for (int at = 0; at < m->k; at += STEPS) {
-    const int depth = kern_min(STEPS, m->k - at);
+    const int depth = min_int(STEPS, m->k - at);
     quant_unpack(m, group, at, depth, block);
     for (int i = 0; i < rows; i++)
       for (int p = 0; p < depth; p++)
@@ -435,8 +435,8 @@ static void get_rows(const QuantWeight *m, int row, int rows, real *out) {
 static void get_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Get *g = arg;
-  const int group = g->row / GROUP + chunk, from = kern_max(g->row, group * GROUP);
-  const int to = kern_min(g->row + g->rows, (group + 1) * GROUP);
+  const int group = g->row / GROUP + chunk, from = max_int(g->row, group * GROUP);
+  const int to = min_int(g->row + g->rows, (group + 1) * GROUP);
   get_rows(g->m, from, to - from, g->out + (size_t)(from - g->row) * (size_t)g->m->k);
 }
 

@@ -64,10 +64,10 @@ static Rate rate_of(const Ctx *cx, void (*fn)(void *), void *arg, double work, d
     took[n++ % REPETITIONS] = t - start;
     if (used < least_cores) least_cores = used;
   } while (t < until);
-  n = kern_min(n, REPETITIONS);
+  n = min_int(n, REPETITIONS);
   qsort(took, (size_t)n, sizeof *took, ascending);
   return (Rate){.clock = work / least,
-                .cores = work * kern_min(threads, cores) / least_cores,
+                .cores = work * min_int(threads, cores) / least_cores,
                 .median = work * 2 / (took[(n - 1) / 2] + took[n / 2])};
 }
 

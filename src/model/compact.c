@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "model/bnb.h"
 
 /* A block of rows in flight is about BLOCK_REALS values and a multiple of 64 rows; threads take
@@ -38,8 +39,6 @@ typedef struct Block {
   bool strided;  /* the source is [k, n] */
   float *w;      /* [rows, k] */
 } Block;
-
-static int min_int(int a, int b) { return a < b ? a : b; }
 
 static int block_rows(int n, int k) {
   const int rows = BLOCK_REALS / k / 64 * 64;

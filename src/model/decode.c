@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "grad/weight.h"
 #include "model/cache.h"
 #include "model/impl.h"
@@ -89,9 +90,6 @@ const char *finish_name(Finish f) {
 }
 
 /* ---- memory ------------------------------------------------------------------------ */
-
-static int min_int(int a, int b) { return a < b ? a : b; }
-static int max_int(int a, int b) { return a > b ? a : b; }
 
 static int max_rows(const DecoderLimits *l) {
   const int64_t prompts = (int64_t)l->max_prompts * l->max_prompt_tokens;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/pool.h"
 #include "model/compact.h"
 
@@ -14,9 +15,6 @@ enum { PER_OP = 448, SLACK = 16 << 10 };
 enum { WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
 /* Of compact weights per thread (gemm_quant.c), of float32 in panels (gemm.c) */
 enum { UNPACK_REALS = 1 << 14, TURN_REALS = 75 << 10 };
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 size_t block_bytes(size_t bytes) {
   const size_t page = (size_t)2 << 20;

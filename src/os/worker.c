@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -19,6 +18,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #endif
+
+#include "base/clock.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1 /* they map terabytes and make calls of their own */
@@ -120,20 +121,14 @@ static _Noreturn void work(WorkerFn fn, void *user, const WorkerLimits *l, int o
 
 /* ---- the parent --------------------------------------------------------------------- */
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Everything the child writes.  False: too late or too long. */
 static bool collect(int in, const WorkerLimits *l, Buf *answer) {
   enum { PIECE = 65536 };
-  const double deadline = now() + l->seconds;
+  const double deadline = clock_seconds() + l->seconds;
   const size_t before = answer->len;
   char piece[PIECE];
   for (;;) {
-    const double left = deadline - now();
+    const double left = deadline - clock_seconds();
     struct pollfd p = {.fd = in, .events = POLLIN};
     if (left <= 0) return false;
     const int n = poll(&p, 1, (int)(left * 1e3) + 1);

@@ -1,5 +1,6 @@
 #include "rl/denoise.h"
 
+#include "base/clock.h"
 #include "model/masked.h"
 #include "rl/engine_impl.h"
 
@@ -60,7 +61,7 @@ static Status pack(void *user, Arena *a, const Unit *u, Pack *out) {
 
 Status engine_denoise(Engine *e, int n, const Example *examples, const MaskOptions *mask,
                       const SftOptions *train, StepMetrics *out) {
-  const double start = seconds_now();
+  const double start = clock_seconds();
   Denoise d = {.e = e};
   try(begin(&d, n, examples, mask));
   Likelihood l = {
@@ -70,7 +71,7 @@ Status engine_denoise(Engine *e, int n, const Example *examples, const MaskOptio
   for (int i = 0; i < n; i++) targets += examples[i].target_len;
   out->num_tokens = d.text.at[n];
   out->mask_ratio = (double)d.text.nout / targets;
-  out->time_train = seconds_now() - start;
+  out->time_train = clock_seconds() - start;
   out->tokens_per_second_train = out->time_train > 0 ? out->num_tokens / out->time_train : 0;
   return GRPO_OK;
 }

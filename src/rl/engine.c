@@ -11,12 +11,6 @@
 #include "rl/engine_memory.h"
 #include "rl/options.h"
 
-double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void engine_options_init(EngineOptions *o) {
   *o = (EngineOptions){
       .prompts_per_step = (int)option_number("train.prompts_per_step"),

@@ -39,6 +39,4 @@ static inline RngKey dropout_key(uint64_t seed, uint64_t step, int unit, int ite
                   .sample = (uint32_t)iteration};
 }
 
-double seconds_now(void); /* monotonic */
-
 #endif

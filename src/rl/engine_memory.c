@@ -1,6 +1,7 @@
 #include "rl/engine_memory.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "rl/corrupt.h"
 #include "rl/gae.h"
 #include "rl/plan.h"
@@ -11,8 +12,6 @@ enum {
   DECODE_PROMPTS = 32, /* prompts whose cache is held at once; more when groups are small */
   EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
 };
-
-static int larger(int a, int b) { return a > b ? a : b; }
 
 /* What PPO's values take beside the plan; values_begin() in values.c lays it out. */
 static size_t values_bytes(int sequences, int max_new) {
@@ -35,8 +34,8 @@ DecoderLimits engine_decoder_limits(const EngineOptions *o) {
   const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
   const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
   const int groups = (most + o->group_size - 1) / o->group_size; /* that fill a decoding step */
-  return (DecoderLimits){.max_sequences = larger(most, DECODE_MIN),
-                         .max_prompts = larger(groups, DECODE_PROMPTS),
+  return (DecoderLimits){.max_sequences = max_int(most, DECODE_MIN),
+                         .max_prompts = max_int(groups, DECODE_PROMPTS),
                          .max_prompt_tokens = o->max_prompt_tokens,
                          .max_new_tokens = o->max_new_tokens};
 }
@@ -46,12 +45,12 @@ size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *referen
   const Config *c = &policy->config;
   const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
   const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
-  const int examples = o->examples ? larger(example, SFT_UNIT_ROWS) : 1;
-  const int rows = larger(larger(unit, o->micro_batch_tokens), examples);
+  const int examples = o->examples ? max_int(example, SFT_UNIT_ROWS) : 1;
+  const int rows = max_int(max_int(unit, o->micro_batch_tokens), examples);
   /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
    * block of keys that is nearly empty */
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  const int spans = larger(2 * units * (o->group_size + 1), o->examples ? EXAMPLE_SPANS : 1);
+  const int spans = max_int(2 * units * (o->group_size + 1), o->examples ? EXAMPLE_SPANS : 1);
   const StepMemory kind = !o->train                   ? STEP_FORWARD
                           : o->gradient_checkpointing ? STEP_CHECKPOINTED
                                                       : STEP_TRAIN;
@@ -62,7 +61,7 @@ size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *referen
     return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
   }
   if (!reference) return bytes;
-  const int ref_rows = larger(unit, o->examples ? SFT_UNIT_ROWS : 1);
+  const int ref_rows = max_int(unit, o->examples ? SFT_UNIT_ROWS : 1);
   return bytes +
          model_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
                           STEP_FORWARD) +

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/clock.h"
 #include "rl/engine_impl.h"
 
 static Status count(Likelihood *l) {
@@ -83,7 +84,7 @@ static void report(const Likelihood *l, const SftOptions *o, double norm, double
 }
 
 Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
-  const double start = seconds_now();
+  const double start = clock_seconds();
   double norm = 0;
   if (!l->e->optimizer)
     return fail(GRPO_EARG, "%s: the engine was made without an optimizer", l->what);
@@ -91,7 +92,7 @@ Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
     return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
   try(count(l));
   try(step(l, o, &norm));
-  report(l, o, norm, seconds_now() - start, out);
+  report(l, o, norm, clock_seconds() - start, out);
   return GRPO_OK;
 }
 

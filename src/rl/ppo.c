@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "grad/policy.h"
 #include "model/lora.h"
 #include "rl/gae.h"
@@ -179,7 +180,7 @@ static Status passes(Update *u, const PpoOptions *o, double *norms) {
 }
 
 Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, StepMetrics *out) {
-  const double start = seconds_now();
+  const double start = clock_seconds();
   UpdateOptions uo = {.loss = o->loss,
                       .lr = o->lr,
                       .max_grad_norm = o->max_grad_norm,
@@ -204,7 +205,7 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
   try(targets(&u, o, score, &t));
   if (advantage) copy_advantages(&u.plan, advantage);
   try(passes(&u, o, &norms));
-  update_report(&u, o->epochs * o->minibatches, norms, seconds_now() - start, out);
+  update_report(&u, o->epochs * o->minibatches, norms, clock_seconds() - start, out);
   add_metrics(&u, o, &t, out);
   return GRPO_OK;
 }

@@ -1,6 +1,7 @@
 /* rollout.c - sampling into a batch: requests for the decoder, completions back to their slots. */
 #include "rl/rollout.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "rl/engine_impl.h"
 
@@ -46,7 +47,7 @@ static Status make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const in
 
 static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
                        const Prompt *prompts, const RolloutOptions *o) {
-  const double start = seconds_now();
+  const double start = clock_seconds();
   try(scratch(e, n, n * o->group));
   try(make_requests(e, b, slot, n, slots, prompts, o));
   decoder_on_turn(e->decoder, o->on_turn, o->on_turn_user);
@@ -58,7 +59,7 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   for (int i = 0; i < n; i++)
     for (int k = 0; k < o->group; k++)
       b->completion[(slots ? slots[i] : i) * o->group + k] = e->completion[i * o->group + k];
-  b->seconds += seconds_now() - start;
+  b->seconds += clock_seconds() - start;
   return GRPO_OK;
 }
 

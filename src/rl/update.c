@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "grad/policy.h"
 #include "rl/options.h"
@@ -158,13 +159,13 @@ static void notice_large_unit(Engine *e, const Unit *unit) {
 
 static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   const int *order = u->plan.order, end = mb->first + mb->n;
-  double start = seconds_now();
+  double start = clock_seconds();
   tape_reset(&u->e->tape);
   for (int i = mb->first; i < end; i++) {
     notice_large_unit(u->e, &u->plan.unit[order[i]]);
     try(forward_unit(u, order[i]));
   }
-  u->forward += seconds_now() - start;
+  u->forward += clock_seconds() - start;
   if (u->o->loss_fn) {
     try(user_loss(u, mb));
   } else {
@@ -173,9 +174,9 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   if (values_shared(u))
     for (int i = mb->first; i < end; i++) try(values_loss(u, order[i]));
   if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
-  start = seconds_now();
+  start = clock_seconds();
   for (int i = mb->first; i < end; i++) try(backward_unit(u, order[i]));
-  u->backward += seconds_now() - start;
+  u->backward += clock_seconds() - start;
   return u->values && !values_shared(u) ? values_train_trunk(u, mb) : GRPO_OK;
 }
 
@@ -233,10 +234,10 @@ Status update_iterate(Update *u, int iteration, double *norm) {
     try(gradients(u));
   }
   if (iteration == 0) record_check_ratio(u);
-  const double start = seconds_now();
+  const double start = clock_seconds();
   *norm = gradient_norm(u);
   try(optimize(u, *norm));
-  u->optimizer += seconds_now() - start;
+  u->optimizer += clock_seconds() - start;
   return GRPO_OK;
 }
 
@@ -283,7 +284,7 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
 }
 
 Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *out) {
-  const double start = seconds_now();
+  const double start = clock_seconds();
   Update u = {.e = e, .b = b, .o = o};
   double norms = 0;
   try(check(e, b, o));
@@ -294,6 +295,6 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
     try(update_iterate(&u, i, &norm));
     norms += norm;
   }
-  update_report(&u, o->iterations, norms, seconds_now() - start, out);
+  update_report(&u, o->iterations, norms, clock_seconds() - start, out);
   return GRPO_OK;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "rl/gae.h"
 
 static Status take(Arena *a, Values *v, int nseq, int nunits) {
@@ -79,7 +80,7 @@ static Status forward_critic(Update *u, int i, bool dropout) {
 
 Status values_of_rollout(Update *u) {
   Tape *t = &u->e->tape;
-  const double start = seconds_now();
+  const double start = clock_seconds();
   Status s = GRPO_OK;
   t->off = true;
   for (int i = 0; i < u->plan.nunits && s == GRPO_OK; i++) {
@@ -91,7 +92,7 @@ Status values_of_rollout(Update *u) {
   }
   t->off = false;
   memcpy(u->values->old, u->values->now, (size_t)u->values->n * sizeof(real));
-  u->forward += seconds_now() - start;
+  u->forward += clock_seconds() - start;
   return s;
 }
 
@@ -140,19 +141,19 @@ Status values_loss(Update *u, int i) {
 Status values_train_trunk(Update *u, const MicroBatch *mb) {
   Tape *t = &u->e->tape;
   const int *order = u->plan.order + mb->first;
-  double start = seconds_now();
+  double start = clock_seconds();
   tape_reset(t);
   for (int k = 0; k < mb->n; k++) try(forward_critic(u, order[k], true));
-  u->forward += seconds_now() - start;
+  u->forward += clock_seconds() - start;
   for (int k = 0; k < mb->n; k++) try(values_loss(u, order[k]));
   if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
-  start = seconds_now();
+  start = clock_seconds();
   for (int k = 0; k < mb->n; k++) {
     const ArenaMark mark = arena_mark(&t->arena);
     try(tape_backward_from(t, u->values->out[order[k]],
                            u->values->slope + u->values->first[order[k]]));
     arena_release(&t->arena, mark);
   }
-  u->backward += seconds_now() - start;
+  u->backward += clock_seconds() - start;
   return GRPO_OK;
 }

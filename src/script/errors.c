@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/minmax.h"
 #include "script/script.h"
 #include "script/script_impl.h"
 
@@ -274,8 +275,6 @@ static int error_concat(lua_State *L) {
 }
 
 /* ---- closest names ------------------------------------------------------------------ */
-
-static int min_int(int a, int b) { return a < b ? a : b; }
 
 /* Edit distance with transpositions of neighbours; names past 63 bytes are never near. */
 static int distance(const char *a, const char *b) {

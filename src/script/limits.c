@@ -17,8 +17,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "script/script_impl.h"
 
 #define LIMITS_TYPE "grpo.Limits"
@@ -27,12 +27,6 @@ enum {
   SLICE = 10000, /* instructions between two looks at the clock */
   COROUTINE_SLICE = 1000
 };
-
-double clock_seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- errors of budgets -------------------------------------------------------------- */
 

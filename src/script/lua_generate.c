@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/script_impl.h"
@@ -148,8 +149,6 @@ static bool is_single_prompt(lua_State *L, int index) {
 
 /* ---- generate ----------------------------------------------------------------------- */
 
-static int smaller(int a, int b) { return a < b ? a : b; }
-
 static bool fits(const DecoderLimits *have, const DecoderLimits *want) {
   return have->max_sequences >= want->max_sequences && have->max_prompts >= want->max_prompts &&
          have->max_prompt_tokens >= want->max_prompt_tokens &&
@@ -284,9 +283,9 @@ int model_generate(lua_State *L) {
   if (p.n > (1 << 24) / n)
     return raise_new(L, GRPO_EARG, "generate: %d prompts times n = %d is too much", p.n, n);
   int room = model_config(lm->m)->max_position_embeddings - 1;
-  sampling.max_new_tokens = smaller(sampling.max_new_tokens, room > 1 ? room : 1);
-  DecoderLimits want = {.max_sequences = smaller(p.n * n, SIDE_BY_SIDE),
-                        .max_prompts = smaller(p.n, SIDE_BY_SIDE),
+  sampling.max_new_tokens = min_int(sampling.max_new_tokens, max_int(room, 1));
+  DecoderLimits want = {.max_sequences = min_int(p.n * n, SIDE_BY_SIDE),
+                        .max_prompts = min_int(p.n, SIDE_BY_SIDE),
                         .max_prompt_tokens = longest,
                         .max_new_tokens = sampling.max_new_tokens};
   want_decoder(L, lm, tok, &want);

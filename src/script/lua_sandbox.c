@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "os/worker.h"
 #include "script/script.h"

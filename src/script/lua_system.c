@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/regex.h"
 #include "base/rng.h"
@@ -204,9 +205,7 @@ static void on_signal(int sig) {
     pending_usr1 = 1;
     return;
   }
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  const int64_t ms = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+  const int64_t ms = clock_ns() / 1000000;
   if (stops && ms - stopped_ms < SAME_MS) return;
   if (stops++) _exit(128 + sig);
   stopped_ms = ms;

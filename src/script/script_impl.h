@@ -72,8 +72,6 @@ void guest_set_environment(lua_State *L, const Script *s);
 void limits_open(lua_State *L, int env); /* guard.c: functions that could evade a budget */
 void random_open(lua_State *L, int env); /* lua_system.c: math.random on a stream that is given */
 
-double clock_seconds(void); /* monotonic */
-
 /* limits.c, for guard.c */
 void arm_thread(lua_State *L, Script *s, lua_State *co); /* a coroutine obeys the running budget */
 bool budget_spent(lua_State *L);                         /* must the running limited call die? */

@@ -152,7 +152,7 @@ static void turned_columns(int m, int n, int pairs, const uint32_t *a, ptrdiff_t
   Kept t = {
       .units = pairs / UNIT, .a_line = LINE, .a_step = TILE_WORDS, .b_line = LINE, .add = add};
   for (int i = 0; i < m; i += 2 * ROWS, a += 2 * ROWS * padded, c += 2 * ROWS * ldc) {
-    const int rows = kern_min(2 * ROWS, m - i);
+    const int rows = min_int(2 * ROWS, m - i);
     t.a[0] = a, t.a[1] = a + ROWS * padded;
     for (int j = 0; j < n; j += 2 * GROUP) {
       const int groups = n - j > GROUP ? 2 : 1;

@@ -65,13 +65,13 @@ static inline void ds_none(int from, int to, const DsOut *out) {
 static inline __attribute__((always_inline)) void ds_pair(const bool capped, const AttnDs *x, int i,
                                                           int n, const real *s, const real *dp,
                                                           ptrdiff_t ld, const DsOut *to) {
-  const int lo = kern_min(x->lo[i], x->lo[i + 1]) - x->key;
-  const int hi = kern_min(kern_max(x->hi[i], x->hi[i + 1]) - x->key, n);
-  const int all_lo = kern_max(x->lo[i], x->lo[i + 1]) - x->key;
-  const int all_hi = kern_min(x->hi[i], x->hi[i + 1]) - x->key;
+  const int lo = min_int(x->lo[i], x->lo[i + 1]) - x->key;
+  const int hi = min_int(max_int(x->hi[i], x->hi[i + 1]) - x->key, n);
+  const int all_lo = max_int(x->lo[i], x->lo[i + 1]) - x->key;
+  const int all_hi = min_int(x->hi[i], x->hi[i + 1]) - x->key;
   const real k = capped ? 1 : x->scale;
   const Exp e[2] = {exp_minus(k, x->lse[i]), exp_minus(k, x->lse[i + 1])};
-  int j = kern_min(n, kern_max(lo, 0) / KV_UNIT * KV_UNIT);
+  int j = min_int(n, max_int(lo, 0) / KV_UNIT * KV_UNIT);
   ds_none(0, j, to);
   for (; j < hi; j += KV_UNIT)
     if (j >= all_lo && j + KV_UNIT <= all_hi)

@@ -21,7 +21,7 @@ static inline __attribute__((always_inline)) void row16(const int ng, ROW16_ARGS
       add ? _mm512_loadu_ps(c + j * GROUP) : _mm512_setzero_ps();
   for (int left = pairs; left > 0; left -= UNIT) {
     UNROLL for (int j = 0; j < ng; j++) low[j] = high[j] = _mm512_setzero_ps();
-    for (int p = kern_min(left, UNIT); p > 0; p--, a++, b += bps) {
+    for (int p = min_int(left, UNIT); p > 0; p--, a++, b += bps) {
       const __m512i x = _mm512_set1_epi32((int)*a);
       const __m512 xl = low_half(x), xh = high_half(x);
       fetch_ahead(&f, ng);
@@ -52,7 +52,7 @@ static void one_row16(int n, ROW16_ARGS) {
   _mm_setcsr(mode | _MM_FLUSH_ZERO_ON | SUBNORMALS_ARE_ZEROS);
   for (int j = 0, g; j < groups; j += g) {
     const int left = groups - j;
-    g = left > MOST && left < 2 * MOST ? (left + 1) / 2 : kern_min(left, MOST);
+    g = left > MOST && left < 2 * MOST ? (left + 1) / 2 : min_int(left, MOST);
     sizes[g - 1](pairs, a, b + j * bgs, bps, bgs, c + j * GROUP, add, next);
   }
   _mm_setcsr(mode);

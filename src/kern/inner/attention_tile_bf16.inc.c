@@ -47,7 +47,7 @@ static void strided(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, c
     const int most = tile16_groups(rows);
     for (int j = 0, g; j < groups; j += g) {
       const int left = groups - j;
-      g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
+      g = left > most && left < 2 * most ? (left + 1) / 2 : min_int(left, most);
       strided16_tiles[rows - 1][g - 1](pairs, a + i * ars, ars, b + j * bgs, bps, bgs,
                                        c + i * ldc + j * GROUP, ldc, add);
     }

@@ -42,9 +42,9 @@ static FewFn *const few_sizes[FEW_ROWS][8] = {
 /* How many of the groups that are left at once */
 static inline int few_groups(int m, int left) {
   enum { FIT = FEW_SUMS / PER_GROUP };
-  const int most = kern_max(1, kern_min(4, FIT / m));
+  const int most = max_int(1, min_int(4, FIT / m));
   if (m == 1 && FIT >= 8 && left >= 8) return 8;
-  return left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
+  return left > most && left < 2 * most ? (left + 1) / 2 : min_int(left, most);
 }
 
 static void few_rows(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b,

@@ -74,8 +74,8 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff
        bool add) {
   const ptrdiff_t step = next ? kern_ceil((int)brs, kern_ceil(m, TILE_MR)) : brs;
   for (int j = 0, g; j < n; j += g * GROUP) {
-    const int left = kern_ceil(n - j, GROUP), cols = kern_min(n - j, TILE_NG * GROUP);
-    g = left == TILE_NG + 1 && TILE_NG > 2 ? TILE_NG - 1 : kern_min(left, TILE_NG);
+    const int left = kern_ceil(n - j, GROUP), cols = min_int(n - j, TILE_NG * GROUP);
+    g = left == TILE_NG + 1 && TILE_NG > 2 ? TILE_NG - 1 : min_int(left, TILE_NG);
     const real *bj = b + j / GROUP * bgs, *fetch = next ? next : bj + FETCH_AHEAD * brs;
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
@@ -87,7 +87,7 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff
         tiles[rows - 1][g - 1](k, a + i * ats, ars, aks, bj, brs, bgs, c + i * ldc + j, ldc, add,
                                fetch, step, soon);
       else
-        edge_tile(rows, kern_min(cols, g * GROUP), g, k, a + i * ats, ars, aks, bj, brs, bgs,
+        edge_tile(rows, min_int(cols, g * GROUP), g, k, a + i * ats, ars, aks, bj, brs, bgs,
                   c + i * ldc + j, ldc, add, fetch, step);
       if (next) fetch += k * step;
     }
@@ -173,7 +173,7 @@ static void round_bf16(size_t n, const real *x, real *y);
 static void pack_tiles(int depth, int cols, const real *src, ptrdiff_t ld, bool round, real *dst) {
   enum { STEPS = 16 };
   for (int p0 = 0; p0 < depth; p0 += STEPS, src += STEPS * ld) {
-    const int n = kern_min(STEPS, depth - p0);
+    const int n = min_int(STEPS, depth - p0);
     for (int i = 0; i < cols; i += TILE_MR) {
       real *const tile_of = dst + (ptrdiff_t)i * depth + p0 * TILE_MR, *to = tile_of;
       const real *from = src + i;

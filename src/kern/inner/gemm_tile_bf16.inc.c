@@ -124,14 +124,14 @@ static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *
   const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = kern_ceil(n - j, GROUP);
-    g = left > most && left < 2 * most ? (left + 1) / 2 : kern_min(left, most);
-    const int cols = kern_min(n - j, g * GROUP);
+    g = left > most && left < 2 * most ? (left + 1) / 2 : min_int(left, most);
+    const int cols = min_int(n - j, g * GROUP);
     for (int i = 0, rows; i < m; i += rows) {
       rows = tile16_rows(m - i);
       if (add && i + rows < m)
-        fetch_rows16(c + (i + rows) * ldc + j, ldc, kern_min(TILE16_MR, m - i - rows), cols);
+        fetch_rows16(c + (i + rows) * ldc + j, ldc, min_int(TILE16_MR, m - i - rows), cols);
       else if (add)
-        fetch_rows16(c + j + g * GROUP, ldc, kern_min(TILE16_MR, m), cols);
+        fetch_rows16(c + j + g * GROUP, ldc, min_int(TILE16_MR, m), cols);
       const int group = (i - 1) / TILE16_MR;
       const bool near =
           !shared && next && i > 0 && group < g && cols == g * GROUP && rows == TILE16_MR;

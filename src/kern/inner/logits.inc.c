@@ -17,7 +17,7 @@ static void row_stats(int v, const real *logits, real inv_temp, RowStats *st) {
   *st = (RowStats){.max = v_largest(m) * inv_temp};
   for (int at = 0; at < v; at += SPAN) {
     vec s = v_set(0), sz = v_set(0);
-    for (int i = at; i < kern_min(v, at + SPAN); i += LANES) {
+    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
       vec d = log_prob(logits + i, v - i, inv_temp, st->max), e = v_exp(d);
       s += e;
       sz = v_fma(e, d, sz);
@@ -60,7 +60,7 @@ static double kl(int v, const real *logits, const real *ref, real inv_temp, real
   double total = 0;
   for (int at = 0; at < v; at += SPAN) {
     vec s = v_set(0), p;
-    for (int i = at; i < kern_min(v, at + SPAN); i += LANES) {
+    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
       vec d = log_ratio(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, &p);
       s = v_fma(p, d, s);
     }

@@ -141,11 +141,11 @@ static inline Seen seen_by(int from, int to, const int *lo, const int *hi) {
   Seen w = {.from = from, .to = to};
   for (int i = 0; i < LANES; i++) {
     a[i] = lo[i], b[i] = hi[i];
-    w.from = kern_max(w.from, lo[i]), w.to = kern_min(w.to, hi[i]);
+    w.from = max_int(w.from, lo[i]), w.to = min_int(w.to, hi[i]);
   }
   memcpy(&w.lo, a, sizeof a), memcpy(&w.hi, b, sizeof b);
-  w.from = kern_min(w.from, to);
-  w.to = kern_max(w.to, w.from);
+  w.from = min_int(w.from, to);
+  w.to = max_int(w.to, w.from);
   return w;
 }
 
@@ -188,7 +188,7 @@ static inline vec sum_rows(int from, int to, const real *s, ptrdiff_t ld) {
     for (int i = from - j; i < LANES; i++) part[i] += v_load(s + (j + i) * ld);
   for (; j + LANES <= to; j += LANES)
     UNROLL for (int i = 0; i < LANES; i++) part[i] += v_load(s + (j + i) * ld);
-  for (int i = kern_max(0, from - j); j + i < to; i++) part[i] += v_load(s + (j + i) * ld);
+  for (int i = max_int(0, from - j); j + i < to; i++) part[i] += v_load(s + (j + i) * ld);
   UNROLL for (int n = LANES / 2; n > 0; n /= 2) for (int i = 0; i < n; i++) part[i] += part[i + n];
   return part[0];
 }

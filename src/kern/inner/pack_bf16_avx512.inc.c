@@ -123,7 +123,7 @@ static void widen_nf4(int depth, const uint32_t *cells, const real *scale, uint3
   for (; depth > 0; depth -= 8, cells += GROUP) {
     __m512i code = _mm512_loadu_si512(cells);
     __builtin_prefetch((const char *)cells + WIDEN_AHEAD / 2);
-    for (int p = 0; p < kern_min(depth, 8); p += 2, b += GROUP) {
+    for (int p = 0; p < min_int(depth, 8); p += 2, b += GROUP) {
       const __m512 low = _mm512_permutexvar_ps(code, table);
       const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(code, 4), table);
       _mm512_storeu_si512(b, pair_lanes(_mm512_mul_ps(low, s), _mm512_mul_ps(high, s)));

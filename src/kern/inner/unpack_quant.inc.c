@@ -136,7 +136,7 @@ static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y,
   const int whole_rows = rows - rows % LANES, whole_cols = cols - cols % LANES;
   for (int i0 = 0; i0 < whole_rows; i0 += GROUP)
     for (int j = 0; j < whole_cols; j += LANES)
-      for (int i = i0; i < kern_min(i0 + GROUP, whole_rows); i += LANES)
+      for (int i = i0; i < min_int(i0 + GROUP, whole_rows); i += LANES)
         transpose_square(x + i * ldx + j, ldx, y + j * ldy + i, ldy);
   for (int i = 0; i < rows; i++)
     for (int j = i < whole_rows ? whole_cols : 0; j < cols; j++) y[j * ldy + i] = x[i * ldx + j];

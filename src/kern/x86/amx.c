@@ -194,7 +194,7 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
   uint32_t last[COLUMNS][TILE_WORDS];
   Edge edge = {.cols = partial};
   Strip t = {.units = units, .add = q->add, .next_ld = q->ldc};
-  t.next_rows = kern_ceil(2 * ROWS, kern_max(units, 1));
+  t.next_rows = kern_ceil(2 * ROWS, max_int(units, 1));
   t.lines = next && strips <= SHARES ? kern_ceil(UNIT, strips) : 0;
   t.fetch = next ? next : b, t.fetch_bgs = bgs;
   for (int g = 0; g < groups; g++) {
@@ -207,7 +207,7 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
     t.last_b[g] = last[g];
   }
   for (int i = 0; i < q->m; i += 2 * ROWS) {
-    const int upper = kern_min(ROWS, q->m - i), lower = kern_min(ROWS, q->m - i - upper);
+    const int upper = min_int(ROWS, q->m - i), lower = min_int(ROWS, q->m - i - upper);
     real *c = q->c + i * q->ldc;
     if (i == 0 || lower < ROWS) configure(upper, lower);
     for (int r = 0; r < 2; r++) {
@@ -233,7 +233,7 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
   const int most = m > ROWS ? 2 : COLUMNS;
   Block q = {m, pairs, a, bias, c, ldc, add};
   for (int left = n, groups; left > 0; left -= groups * GROUP) {
-    groups = kern_min(most, kern_ceil(left, GROUP));
+    groups = min_int(most, kern_ceil(left, GROUP));
     const int partial = left < groups * GROUP ? left % GROUP : 0;
     const uint32_t *then = b + groups * bgs;
     columns(&q, groups, b, bgs, partial, left > groups * GROUP ? then : next);
@@ -256,7 +256,7 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
 static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
   const ptrdiff_t lda = round_up(kern_ceil(k, 2), UNIT);
   for (int i = 0, rows; i < m; i += rows) {
-    rows = kern_min(ROWS, m - i);
+    rows = min_int(ROWS, m - i);
     uint32_t *to = a + i * lda;
     for (int p = 0; p < k; p += 2 * UNIT)
       for (int r = 0; r < rows; r++, to += UNIT)
@@ -298,7 +298,7 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff
                          uint32_t *a) {
   for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx)
     for (int i = 0; i < m; i += ROWS) {
-      const int rows = kern_min(ROWS, m - i);
+      const int rows = min_int(ROWS, m - i);
       uint32_t *to = a + i * pairs + (p0 + p / 2) * rows;
       if (rows == ROWS && depth - p >= 2 * UNIT)
         pair_column_unit(ROWS, 2 * UNIT, x + i, ldx, to);
