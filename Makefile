@@ -71,7 +71,7 @@ LIBS  = $(PKG_LIBS) -lm -ldl
 MODULE_LIBS = $(filter-out -llua%,$(PKG_LIBS)) -lm -ldl
 
 # ---- layers, lowest first; each is an archive and may use those before it ---
-LAYERS := base os formats kern grad text model rl script
+LAYERS := base os formats kern grad text model checkpoint rl script
 OTHERS  := $(if $(filter x86_64,$(MACHINE)),,src/kern/x86/%) $(if $(filter aarch64,$(MACHINE)),,src/kern/arm/%)
 src_of  = $(filter-out $(OTHERS) %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 objs_of = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(call src_of,$(1)))
@@ -255,7 +255,7 @@ endif
 test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
-## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, rl, script or api
+## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api
 define layer_test
 .PHONY: test-$(1)
 test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)

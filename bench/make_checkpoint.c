@@ -12,7 +12,10 @@
 #include "base/mem.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
-#include "model/impl.h"
+#include "model/config_read.h"
+#include "model/config_write.h"
+#include "model/model.h"
+#include "model/model_impl.h"
 #include "os/file.h"
 #include "text/tokenizer.h"
 
@@ -109,7 +112,7 @@ static void write_rest(const Config *c, const char *dir) {
   char path[4096];
   Buf b = {0};
   Tokenizer *t;
-  config_put_json(&b, c);
+  config_write(&b, c);
   snprintf(path, sizeof path, "%s/config.json", dir);
   must(file_replace(path, b.data, b.len));
   buf_free(&b);
@@ -127,13 +130,13 @@ int main(int argc, char **argv) {
   Config c;
   Model *m;
   must(json_read_file(argv[1], 0, &j));
-  must(config_from_json(&c, j, argv[1]));
+  must(config_read(&c, j, argv[1]));
   json_free(j);
   must(model_layout(&m, NULL, &c));
   must(file_mkdirs(argv[2]));
   write_weights(m, argv[2], (argc > 3 ? atof(argv[3]) : 5) * 1e9);
   write_rest(&c, argv[2]);
   printf("%s: %.3f billion parameters\n", argv[2], (double)model_count(m) / 1e9);
-  model_destroy(m);
+  model_release(m);
   return 0;
 }

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "formats/json.h"
 #include "grad/policy.h"
+#include "model/config_read.h"
+#include "model/model_copy.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
 #include "rl/engine_memory.h"
@@ -35,7 +37,7 @@ static Config read_config(const char *path) {
   Json *j;
   Config c;
   must(json_read_file(path, 0, &j));
-  must(config_from_json(&c, j, path));
+  must(config_read(&c, j, path));
   json_free(j);
   if (c.vocab_size > VOCAB) c.vocab_size = VOCAB;
   c.num_eos = 0; /* completions run to the limit */
@@ -57,14 +59,14 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   Engine *e;
   Times best = {0};
   ModelPlan plan;
-  plan_of_config(&plan, c);
+  model_plan_of_config(&plan, c);
   engine_options_init(&eo);
   eo.prompts_per_step = prompts;
   eo.group_size = group;
   eo.max_prompt_tokens = prompt_len;
   eo.max_new_tokens = new_tokens;
   must(model_new(&m, pool, c, 1));
-  must(model_clone(&ref, m));
+  must(model_copy(&ref, m));
   must(engine_new(&e, pool, m, ref, NULL, &eo));
   int32_t *ids = malloc((size_t)prompt_len * sizeof *ids);
   Prompt *p = malloc((size_t)prompts * sizeof *p);

@@ -4,8 +4,16 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "checkpoint/peft.h"
+#include "checkpoint/save.h"
+#include "checkpoint/weights.h"
 #include "formats/json.h"
+#include "model/config_check.h"
+#include "model/config_read.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "model/lora.h"
+#include "model/model_copy.h"
 #include "os/file.h"
 
 /* The handle takes over m. */
@@ -68,7 +76,7 @@ static Status load_found(grpo_context *c, const char *path, const Settings *s, B
   const char *found;
   try(context_pool(c, &pool));
   try(find(path, b, &found));
-  return model_load_compute(m, pool, found, s->storage, s->compute);
+  return weights_load_compute(m, pool, found, s->storage, s->compute);
 }
 
 static Status load(grpo_context *c, const char *path, const grpo_model_options *o,
@@ -109,7 +117,7 @@ static Status complete(const Json *j, const Tokenizer *t, Config *config) {
 static Status read_config(const char *text, const Tokenizer *t, Config *config) {
   Json *j;
   try(json_parse(text, strlen(text), "config", &j));
-  Status s = config_from_json(config, j, "config");
+  Status s = config_read(config, j, "config");
   if (s == GRPO_OK) s = complete(j, t, config);
   if (s == GRPO_OK) s = config_check(config, "config");
   json_free(j);
@@ -144,7 +152,7 @@ grpo_status grpo_model_new(grpo_context *c, const char *config, grpo_tokenizer *
 static Status clone(grpo_model *m, grpo_model **out) {
   Model *copy = NULL;
   try(need(out, "out"));
-  try(model_clone(&copy, m->m));
+  try(model_copy(&copy, m->m));
   return wrap(m->c, copy, out);
 }
 
@@ -214,7 +222,7 @@ static Status add_lora(grpo_model *m, LoraOptions *o, const char *targets, uint6
   if (!text) return fail(GRPO_ENOMEM, "lora");
   o->ntargets = cut_names(text, names);
   o->targets = names;
-  const Status s = o->ntargets ? model_add_lora(m->m, o, seed)
+  const Status s = o->ntargets ? lora_add(m->m, o, seed)
                                : fail(GRPO_EARG, "lora: targets is empty; \"all-linear\" is usual");
   mem_free(text);
   return s;
@@ -233,7 +241,7 @@ static Status load_adapter(grpo_model *m, const char *directory) {
   const char *found;
   try(need(directory, "directory"));
   Status s = find(directory, &b, &found);
-  if (s == GRPO_OK) s = lora_load(m->m, found);
+  if (s == GRPO_OK) s = peft_load(m->m, found);
   buf_free(&b);
   return s;
 }
@@ -250,7 +258,7 @@ static Status save(grpo_model *m, const char *directory, const char *dtype) {
   try(need(directory, "directory"));
   if (dtype) try(choice_of("dtype", dtype, "f32|bf16|f16", &type));
   try(file_mkdirs(directory));
-  return model_save(m->m, directory, types[type], 0);
+  return save_model(m->m, directory, types[type], 0);
 }
 
 grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dtype) {
@@ -261,9 +269,9 @@ grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dt
 
 static Status save_adapter(grpo_model *m, const char *directory) {
   try(need(directory, "directory"));
-  if (!model_has_lora(m->m)) return fail(GRPO_EARG, "save_adapter: the model has none");
+  if (!lora_attached(m->m)) return fail(GRPO_EARG, "save_adapter: the model has none");
   try(file_mkdirs(directory));
-  return lora_save(m->m, directory, NULL);
+  return peft_save(m->m, directory, NULL);
 }
 
 grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory) {
@@ -302,8 +310,8 @@ static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool log
     const PackGroup g = {
         .prompt = ids, .prompt_len = 1, .n = 1, .completion = &rest, .completion_len = &len};
     try(pack_groups(&t->arena, model_config(m), 1, &g, &pack));
-    try(model_hidden(m, t, &pack, &hidden));
-    return model_logp(m, t, &pack, hidden, 1, NULL, NULL, out);
+    try(forward_hidden(m, t, &pack, &hidden));
+    return forward_logp(m, t, &pack, hidden, 1, NULL, NULL, out);
   }
   int32_t *pos = arena_alloc(&t->arena, (size_t)n * sizeof *pos);
   PackSpan *span = arena_alloc(&t->arena, sizeof *span);
@@ -311,7 +319,7 @@ static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool log
   for (int i = 0; i < n; i++) pos[i] = i;
   *span = (PackSpan){.n = n, .prefix = -1};
   pack = (Pack){.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = span};
-  return model_logits(m, t, &pack, out);
+  return forward_logits(m, t, &pack, out);
 }
 
 static Status forward(grpo_model *m, const int32_t *ids, size_t n, bool logits, float *out,

@@ -4,6 +4,8 @@
 
 #include "api/loss.h"
 #include "base/mem.h"
+#include "checkpoint/peft.h"
+#include "checkpoint/save.h"
 #include "model/lora.h"
 #include "os/file.h"
 #include "rl/options.h"
@@ -520,7 +522,7 @@ static Status save(grpo_trainer *t, const char *directory) {
   Model *m = engine_policy(t->e);
   try(need(directory, "directory"));
   try(file_mkdirs(directory));
-  try(model_has_lora(m) ? lora_save(m, directory, NULL) : model_save(m, directory, WEIGHT_F32, 0));
+  try(lora_attached(m) ? peft_save(m, directory, NULL) : save_model(m, directory, WEIGHT_F32, 0));
   if (t->tok) try(tokenizer_save(t->tok, directory));
   return engine_save(t->e, directory);
 }

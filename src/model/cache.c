@@ -3,14 +3,13 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/impl.h"
 
 static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 
 size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before) {
   const size_t segments = (size_t)layers * (size_t)slots;
-  return block_bytes(segments * (size_t)kv_blocks(s) *
-                     kv_size(s, kv_places(s, cap_of(tokens), before)) * sizeof(real)) +
+  return mem_aligned_size(segments * (size_t)kv_blocks(s) *
+                          kv_size(s, kv_places(s, cap_of(tokens), before)) * sizeof(real)) +
          segments * sizeof(KvSeg) + (size_t)slots * sizeof(int);
 }
 

@@ -1,18 +1,16 @@
-/* config.h - what a decoder looks like, read from Hugging Face's config.json.
+/* config.h - the shape of a decoder, as data.
  *
- * config.def lists families and fields once: Hugging Face's keys, defaults and
- * ranges.  An unknown model_type, or an option that would change the result and
- * is not supported, is refused by name.
+ * config.def lists the families and the fields once: Hugging Face's keys, defaults and ranges.
+ * config_read.h makes a Config from JSON, config_write.h writes one, config_check.h checks one.
  */
 #ifndef GRPO_MODEL_CONFIG_H
 #define GRPO_MODEL_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
-#include "formats/json.h"
 
 enum { CONFIG_MAX_EOS = 8, CONFIG_MAX_LAYERS = 1024, CONFIG_MAX_ROPE_FACTORS = 128 };
 
@@ -72,14 +70,13 @@ typedef struct Config {
   int mask_token_id; /* where denoiser */
 } Config;
 
-/* `what` names the source in messages. */
-Status config_from_json(Config *out, const Json *j, const char *what);
-/* config.json and, when there, generation_config.json */
-Status config_load(Config *out, const char *dir);
-void config_put_json(Buf *b, const Config *c); /* a config.json that transformers loads */
-/* Shapes that fit together, within limits. */
-Status config_check(const Config *c, const char *what);
 bool config_is_eos(const Config *c, int id);
+
+typedef struct FamilyRow {
+  const char *type, *architecture, *activation_key, *activation;
+  unsigned traits;
+} FamilyRow;
+const FamilyRow *config_family(Family f);
 
 unsigned config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */

@@ -1,8 +1,9 @@
-/* config_rope.c - how positions rotate: rope_scaling, or rope_parameters as newer files have it. */
+#include "model/config_rope.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "model/config_impl.h"
+#include "model/config_value.h"
 
 static Status read_llama3(Config *c, const Json *r, const char *what) {
   const Json *low = json_get(r, "low_freq_factor"), *high = json_get(r, "high_freq_factor");

@@ -1,9 +1,11 @@
-/* config_write.c - a Config as the config.json that transformers loads. */
+#include "model/config_write.h"
+
 #include <stddef.h>
 
-#include "model/config_impl.h"
-
-void config_put_key(Buf *b, const char *key) { buf_printf(b, ",\n  \"%s\": ", key); }
+#include "formats/json.h"
+#include "model/config_fields.h"
+#include "model/config_rope.h"
+#include "model/config_value.h"
 
 static void put_int(Buf *b, const char *key, long long v) {
   config_put_key(b, key);
@@ -48,8 +50,8 @@ static void put_field(Buf *b, const Config *c, const Field *f) {
     json_put_number(b, v);
 }
 
-void config_put_json(Buf *b, const Config *c) {
-  const FamilyRow *family = &family_rows[c->family];
+void config_write(Buf *b, const Config *c) {
+  const FamilyRow *family = config_family(c->family);
   buf_printf(b, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", family->architecture,
              family->type);
   for (int i = 0; i < config_num_fields(); i++) {

@@ -9,10 +9,12 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "grad/weight.h"
+#include "model/attention_shape.h"
 #include "model/cache.h"
-#include "model/impl.h"
-#include "model/lora.h"
-#include "model/sampler.h"
+#include "model/estimate.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "model/model_impl.h"
 #include "model/stop.h"
 
 enum {
@@ -64,11 +66,11 @@ struct Decoder {
   Job *job;                /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
-  int32_t *ids, *pos;    /* [max_rows] of the forward being prepared */
-  AttnSpan *span;        /* [max_spans] */
-  ReplayRun *run;        /* [max_spans] where each span's activations are kept */
-  Kept *kept;            /* NULL: nowhere */
-  const int *kept_slots; /* [nrequests]; NULL: 0, 1, 2, ... */
+  int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
+  AttnSpan *span;                  /* [max_spans] */
+  ReplayRun *run;                  /* [max_spans] where each span's activations are kept */
+  RolloutActivations *activations; /* NULL: they are not kept */
+  const int *slots;                /* [nrequests] of activations; NULL: 0, 1, 2, ... */
   int nrows, nspans;
   real *prompt_logits; /* [max_prompts, vocab] */
   real *logits;        /* [HEAD_ROWS, vocab] */
@@ -105,20 +107,20 @@ static size_t scratch_bytes(const Config *c) {
 }
 
 static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
-  return model_forward_bytes(c, compute, max_rows(l), max_spans(l),
-                             l->max_prompt_tokens + l->max_new_tokens);
+  return estimate_forward_bytes(c, compute, max_rows(l), max_spans(l),
+                                l->max_prompt_tokens + l->max_new_tokens);
 }
 
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
-  const AttnShape s = model_attention(c, compute);
+  const AttnShape s = attention_shape(c, compute);
   const int layers = c->num_hidden_layers;
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
   const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
   return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
          cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens, 0) +
          cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens, -1) +
-         block_bytes(prompts * vocab) + block_bytes((size_t)head_rows(l) * vocab) +
-         (size_t)pool_cores() * scratch_bytes(c) + block_bytes(arena_bytes(c, compute, l)) +
+         mem_aligned_size(prompts * vocab) + mem_aligned_size((size_t)head_rows(l) * vocab) +
+         (size_t)pool_cores() * scratch_bytes(c) + mem_aligned_size(arena_bytes(c, compute, l)) +
          sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
          (size_t)max_rows(l) * 2 * sizeof(int32_t) +
          (size_t)max_spans(l) * (sizeof(AttnSpan) + sizeof(ReplayRun)) + sizeof(Decoder);
@@ -179,7 +181,7 @@ static Status run_rows(Decoder *d, Tensor **x);
 static Status warm_up(Decoder *d) {
   Tensor *x;
   try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, d->m->compute, &d->limits) +
-                                        lora_step_bytes(d->m, max_rows(&d->limits), false)));
+                                        estimate_lora_bytes(d->m, max_rows(&d->limits), false)));
   const int slot = cache_take(&d->prompts);
   cache_set_len(&d->prompts, slot, 0, 1);
   d->ids[0] = d->pos[0] = 0;
@@ -193,7 +195,7 @@ static Status warm_up(Decoder *d) {
 static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   const Config *c = &d->m->config;
   const DecoderLimits *l = &d->limits;
-  const AttnShape s = model_attention(c, d->m->compute);
+  const AttnShape s = attention_shape(c, d->m->compute);
   d->tokenizer_eos = tok ? tokenizer_eos(tok) : -1;
   try(tape_init(&d->tape, d->m->pool));
   d->tape.off = true;
@@ -252,8 +254,8 @@ void decoder_free(Decoder *d) {
 static Status run_rows(Decoder *d, Tensor **x) {
   Replay replay = {.nruns = d->nspans, .run = d->run};
   Rows r = {.n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
-  if (d->kept) {
-    replay.store = &d->kept->store;
+  if (d->activations) {
+    replay.store = &d->activations->store;
     r.replay = &replay;
   }
   tape_reset(&d->tape);
@@ -267,7 +269,7 @@ static real inv_temp(const Decoder *d) {
 /* Logits of `n` rows of the normed hidden states, into d->logits. */
 static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
   const size_t k = (size_t)d->m->config.hidden_size;
-  return head_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
+  return forward_row_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
 }
 
 static Status check_row(const HeadRow *row) {
@@ -283,9 +285,10 @@ static const Request *request_of(const Decoder *d, const Resident *p) {
 
 /* The next span's n rows, from `at` of a completion on (sample -1: of the prompt), are kept. */
 static void keep_span(Decoder *d, const Resident *p, int sample, int at, int n) {
-  if (!d->kept) return;
-  const int slot = d->kept_slots ? d->kept_slots[p->request] : p->request;
-  d->run[d->nspans] = (ReplayRun){d->nrows, n, kept_row(d->kept, slot, sample) + (size_t)at};
+  if (!d->activations) return;
+  const int slot = d->slots ? d->slots[p->request] : p->request;
+  d->run[d->nspans] =
+      (ReplayRun){d->nrows, n, rollout_activations_row(d->activations, slot, sample) + (size_t)at};
 }
 
 static void add_prompt_rows(Decoder *d, Resident *p, int n) {
@@ -666,9 +669,9 @@ void decoder_on_turn(Decoder *d, TurnFn f, void *user) {
   d->on_turn_user = user;
 }
 
-void decoder_keep(Decoder *d, Kept *k, const int *slots) {
-  d->kept = k;
-  d->kept_slots = slots;
+void decoder_record(Decoder *d, RolloutActivations *a, const int *slots) {
+  d->activations = a;
+  d->slots = slots;
 }
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,

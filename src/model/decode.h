@@ -11,26 +11,14 @@
 #ifndef GRPO_MODEL_DECODE_H
 #define GRPO_MODEL_DECODE_H
 
-#include "base/regex.h"
 #include "base/rng.h"
-#include "model/kept.h"
 #include "model/model.h"
+#include "model/rollout_activations.h"
+#include "model/sampler.h"
 #include "text/tokenizer.h"
 
 typedef enum Finish { FINISH_EOS, FINISH_STOP, FINISH_LENGTH } Finish;
 const char *finish_name(Finish f); /* "eos", "stop", "length" */
-
-typedef struct Sampling {
-  int max_new_tokens;        /* >= 1 */
-  double temperature;        /* 0: greedy (log-probabilities are then those at temperature 1) */
-  double top_p, min_p;       /* 1 and 0: off */
-  int top_k;                 /* 0: off */
-  double repetition_penalty; /* 1: off; over prompt and completion, as transformers defines it */
-  int num_stop;
-  const char *const *stop; /* the stop string stays in the text */
-  Regex *stop_regex;       /* NULL: none; tried on the completion's text after each token */
-} Sampling;
-void sampling_init(Sampling *s);
 
 typedef struct Request {
   const int32_t *prompt; /* at least 1 token */
@@ -82,9 +70,9 @@ void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), 
  * completion's. */
 typedef Status (*TurnFn)(void *user, const Completion *c, int first, Reply *reply);
 void decoder_on_turn(Decoder *d, TurnFn f, void *user);
-/* From now on activations of request i go to slot slots[i] of k (NULL: i), which has room for them;
- * k NULL: they are forgotten. */
-void decoder_keep(Decoder *d, Kept *k, const int *slots);
+/* From now on activations of request i go to slot slots[i] of a (slots NULL: i), which has room for
+ * them; a NULL: they are forgotten. */
+void decoder_record(Decoder *d, RolloutActivations *a, const int *slots);
 /* what decoder_new takes */
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);
 

@@ -1,25 +1,16 @@
-/* estimate.c - how much memory a model, a step and an optimizer take, from shapes alone. */
 #include "model/estimate.h"
 
-#include <string.h>
-
-#include "base/mem.h"
 #include "base/minmax.h"
 #include "base/pool.h"
-#include "model/compact.h"
+#include "grad/attrs.h"
+#include "model/attention_shape.h"
+#include "model/model_impl.h"
 
 /* Headers of tensors and nodes and the arena's rounding, for one operation.  Where kernels keep
  * partial results, at most: attention's backward a wave of copies (attention_grad.c), dw its blocks
  * (gemm.c). */
 enum { PER_OP = 448, SLACK = 16 << 10 };
 enum { WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
-/* Of compact weights per thread (gemm_quant.c), of float32 in panels (gemm.c) */
-enum { UNPACK_REALS = 1 << 14, TURN_REALS = 75 << 10 };
-
-size_t block_bytes(size_t bytes) {
-  const size_t page = (size_t)2 << 20;
-  return bytes < page ? bytes : (bytes + page - 1) / page * page;
-}
 
 static size_t heads_width(const Config *c) {
   return (size_t)c->num_attention_heads * (size_t)c->head_dim;
@@ -86,7 +77,7 @@ static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t 
   size_t norms = has(c, TRAIT_CONV1D) || has(c, TRAIT_POST_NORMS) ? 4 : 2;
   if (has(c, TRAIT_QK_NORM)) norms += heads + kv_heads;
   if (has(c, TRAIT_LATENT)) norms += 2;
-  const AttnShape s = model_attention(c, compute);
+  const AttnShape s = attention_shape(c, compute);
   const size_t keys = rows + spans * (size_t)(kv_places(&s, KV_BLOCK, -1) - KV_BLOCK / 2);
   return (norms + heads) * rows + key_blocks(c) * keys * kv_heads * kept_channels(c, compute);
 }
@@ -129,7 +120,7 @@ static size_t product_reals(const Config *c, Compute compute, size_t rows) {
   return packed ? packed : rounded_reals(c, compute, rows, true);
 }
 
-size_t model_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
+size_t estimate_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys) {
   const size_t rows = (size_t)nrows, h = (size_t)c->hidden_size;
   const size_t attention =
       rows * (first_reals(c) + read_width(c)) + saved_reals(c, compute, rows, (size_t)nspans);
@@ -193,8 +184,8 @@ static size_t wave_reals(const Config *c, Compute compute, size_t rows, size_t k
          (size_t)pool_cores() * piece_reals(c, compute, keys);
 }
 
-size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, int nspans,
-                        StepMemory kind) {
+size_t estimate_step_bytes(const Config *c, Compute compute, int nrows, int nout, int nspans,
+                           StepMemory kind) {
   const size_t rows = (size_t)nrows, out = (size_t)nout, h = (size_t)c->hidden_size;
   const size_t layers = (size_t)c->num_hidden_layers, spans = (size_t)nspans;
   const size_t copies = c->logit_softcap > 0 && kind != STEP_FORWARD ? 2 : 1;
@@ -205,7 +196,7 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
   const int keys = nrows < c->max_position_embeddings ? nrows : c->max_position_embeddings;
   if (kind == STEP_FORWARD) {
     const size_t end = (2 * rows * h + head + 4 * out) * sizeof(real) + SLACK;
-    return pack + max_size(model_forward_bytes(c, compute, nrows, nspans, keys), end);
+    return pack + max_size(estimate_forward_bytes(c, compute, nrows, nspans, keys), end);
   }
   const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers kept with all results */
   const size_t inputs = (layers - whole) * rows * h;
@@ -221,165 +212,31 @@ size_t model_step_bytes(const Config *c, Compute compute, int nrows, int nout, i
          pack + whole * spans * 80 + (whole * layer_ops(c) + layers + 8) * PER_OP + SLACK;
 }
 
-/* ---- models that do not exist yet ------------------------------------------------------ */
+/* ---- adapters, rollout activations -------------------------------------------------------- */
 
-const char *storage_name(Storage s) {
-  static const char *const names[] = {"f32", "auto", "bf16", "int8", "nf4"};
-  return names[s];
-}
-
-void plan_of_config(ModelPlan *p, const Config *c) { *p = (ModelPlan){.config = *c}; }
-
-static SourceType stored_as(const Tensor *t) {
-  static const SourceType types[] = {[QUANT_F32] = SOURCE_F32,
-                                     [QUANT_BF16] = SOURCE_BF16,
-                                     [QUANT_F16] = SOURCE_F16,
-                                     [QUANT_INT8] = SOURCE_F32,
-                                     [QUANT_NF4] = SOURCE_NF4};
-  return t->quant ? types[t->quant->type] : SOURCE_F32;
-}
-
-void plan_of_model(ModelPlan *p, const Model *m) {
-  *p = (ModelPlan){.config = m->config,
-                   .storage = m->storage,
-                   .compute = m->compute,
-                   .packed_in_place = model_is_packed_in_place(m),
-                   .shared = m->shared != NULL};
-  p->stored_embedding = stored_as(m->t[M_EMBED]);
-  for (int i = m->nparams; i-- > 0;)
-    if (model_is_projection(m, i)) p->stored = stored_as(&m->param[i].t);
-  if (!m->lora) return;
-  p->lora_rank = m->lora->rank;
-  p->lora_modules = m->lora->nmodules;
-  p->lora_dropout = m->lora->dropout;
-  for (int i = 0; i < m->lora->nparams; i++) {
-    const Tensor *t = &m->lora->param[i].t;
-    p->lora_params += t->n;
-    p->lora_panels += gemm_packed_size(t->dim[0], t->dim[1]);
+/* `low` of every module is kept; dropout makes a copy of the widest input, its backward another. */
+size_t estimate_lora_bytes(const Model *m, int nrows, bool train) {
+  const Lora *l = m->lora;
+  size_t kept = 0, rank = 0, widest = 0;
+  for (int i = 0; l && i < l->nmodules; i++) {
+    const Tensor *a = &l->module[i].a->t;
+    kept += (size_t)a->dim[0];
+    if ((size_t)a->dim[0] > rank) rank = (size_t)a->dim[0];
+    if ((size_t)a->dim[1] > widest && &l->module[i] != l->embedding) widest = (size_t)a->dim[1];
   }
-}
-
-/* A laid-out model without memory, for its names and shapes; release it with model_release. */
-static Status outline(const ModelPlan *p, Model **out) {
-  try(model_layout(out, NULL, &p->config));
-  (*out)->compute = p->compute;
-  return GRPO_OK;
-}
-
-static bool is_target(const Model *m, int i, int ntargets, const char *const *targets) {
-  const char *name = m->param[i].name, *end = strrchr(name, '.');
-  if (!model_is_matrix(m, i) || !end) return false;
-  for (int k = 0; k < ntargets; k++) {
-    const size_t n = strlen(targets[k]);
-    if (strcmp(targets[k], "all-linear") == 0 && model_is_projection(m, i)) return true;
-    if ((size_t)(end - name) >= n && strncmp(end - n, targets[k], n) == 0 &&
-        ((size_t)(end - name) == n || end[-(ptrdiff_t)n - 1] == '.'))
-      return true;
-  }
-  return false;
-}
-
-Status plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets) {
-  Model *m;
-  try(outline(p, &m));
-  p->packed_in_place = p->storage == STORE_F32 && p->compute == COMPUTE_F32;
-  p->lora_rank = rank;
-  for (int i = 0; i < m->nparams; i++) {
-    int n, k;
-    param_outputs_inputs(&m->param[i], &n, &k);
-    if (!is_target(m, i, ntargets, targets)) continue;
-    p->lora_modules++;
-    p->lora_params += (size_t)rank * ((size_t)n + (size_t)k);
-    p->lora_panels += gemm_packed_size(rank, k) + gemm_packed_size(n, rank);
-  }
-  model_release(m);
-  return GRPO_OK;
-}
-
-size_t plan_weight_bytes(const ModelPlan *p, bool train) {
-  Model *m;
-  QuantType type;
-  size_t plain = 0, panels = 0, compact = 0;
-  const size_t adapter = p->lora_params * sizeof(real);
-  const size_t lora = adapter * (train ? 2 : 1) + p->lora_panels * sizeof(real);
-  if (p->shared || outline(p, &m) != GRPO_OK) return lora;
-  for (int i = 0; i < m->nparams; i++) {
-    int n, k;
-    param_outputs_inputs(&m->param[i], &n, &k);
-    const SourceType stored = model_is_projection(m, i) ? p->stored : p->stored_embedding;
-    if (compact_type(m, i, p->storage, stored, &type)) {
-      compact += quant_bytes(type, n, k);
-    } else {
-      plain += param_room(&m->param[i]);
-      if (!p->packed_in_place || !model_packs_in_place(m, i)) panels += model_panel_bytes(m, i);
-      if (train && !p->lora_rank) panels += model_transposed_bytes(m, i);
-    }
-  }
-  model_release(m);
-  return block_bytes(plain * sizeof(real)) * (train && !p->lora_rank ? 2 : 1) +
-         block_bytes(panels) + compact + lora;
-}
-
-size_t plan_optimizer_bytes(const ModelPlan *p) {
-  Model *m;
-  size_t n = p->lora_params;
-  if (!p->lora_rank) {
-    if (outline(p, &m) != GRPO_OK) return 0;
-    n = (size_t)model_count(m);
-    model_release(m);
-  }
-  return 2 * block_bytes(n * sizeof(real));
-}
-
-size_t plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
-  const Config *c = &p->config;
-  const size_t rank = (size_t)p->lora_rank, modules = (size_t)p->lora_modules;
-  const size_t block = p->packed_in_place || p->storage == STORE_AUTO ? TURN_REALS : UNPACK_REALS;
-  const bool unpacks = p->packed_in_place || p->storage != STORE_F32;
-  const size_t scratch = unpacks ? (size_t)pool_cores() * block * sizeof(real) : 0;
-  if (!rank) return scratch;
-  const bool train = kind != STEP_FORWARD;
-  const size_t layers = kind == STEP_CHECKPOINTED ? (size_t)c->num_hidden_layers : 1;
-  const size_t low = train ? rank * modules / layers : rank;
-  const size_t widest =
-      max_size(max_size((size_t)c->intermediate_size, (size_t)c->hidden_size), heads_width(c));
-  return (size_t)nrows * (low + 3 * rank + (train ? 2 * widest : 0)) * sizeof(real) +
-         (train ? modules * 256 : 0) + scratch + SLACK;
+  if (!l) return 0;
+  const size_t copies = train ? (l->dropout > 0 ? 2 : 1) : 0; /* the product for dA packs one */
+  return (size_t)nrows * ((train ? kept : rank) + 3 * rank + copies * widest) * sizeof(real) +
+         (train ? (size_t)l->nmodules * 256 : 0) + 4096;
 }
 
 /* Products and attention of every layer; what adapters keep. */
-size_t plan_kept_columns(const ModelPlan *p) {
-  const Config *c = &p->config;
+size_t estimate_activation_columns(const Config *c, int lora_rank, int lora_modules) {
   const size_t q = heads_width(c), f = (size_t)c->intermediate_size;
   const size_t latent = (size_t)c->q_lora_rank + latent_queries(c) + kv_width(c) + read_width(c);
   const size_t attention =
       (has(c, TRAIT_LATENT) ? latent : 2 * q + 2 * kv_width(c)) + (size_t)c->num_attention_heads;
   const size_t mlp = has(c, TRAIT_GATED) ? 2 * f : f;
   return (size_t)c->num_hidden_layers * (attention + mlp + 2 * (size_t)c->hidden_size) +
-         (size_t)p->lora_rank * (size_t)p->lora_modules;
-}
-
-/* ---- refusing ----------------------------------------------------------------------------- */
-
-Status plan_check_memory(const ModelPlan *p, const char *path) {
-  static const Storage smaller[] = {STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
-  static const char *const how[] = {"dtype = \"auto\"", "dtype = \"bf16\"", "quantize = \"int8\"",
-                                    "quantize = \"nf4\""};
-  const size_t need = plan_weight_bytes(p, false), free = mem_available();
-  if (!free || need <= free) return GRPO_OK;
-  for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++) {
-    ModelPlan q = *p;
-    q.storage = smaller[i];
-    const size_t bytes = plan_weight_bytes(&q, false);
-    if (bytes < need && bytes <= free / 10 * 9)
-      return fail(
-          GRPO_ENOMEM,
-          "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
-          "(%zu MiB)",
-          path, need >> 20, storage_name(p->storage), free >> 20, how[i], bytes >> 20);
-  }
-  return fail(GRPO_ENOMEM,
-              "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of them "
-              "fits, take a smaller model",
-              path, need >> 20, storage_name(p->storage), free >> 20);
+         (size_t)lora_rank * (size_t)lora_modules;
 }

@@ -1,10 +1,8 @@
-/* layout.c - which parameters a family has: names, shapes, roles. */
+#include "model/layout.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
-#include "model/impl.h"
 
 /* The sizes that parameters are made of. */
 typedef enum Dim {
@@ -196,44 +194,33 @@ static void add_rows(Model *m, const Row *r, const char *prefix, Tensor **slots,
   }
 }
 
-static int by_name(const void *x, const void *y) {
-  const NameRef *a = x, *b = y;
-  return strcmp(a->name, b->name);
-}
-
-void names_sort(NameRef *refs, const Param *param, int n) {
-  for (int i = 0; i < n; i++) refs[i] = (NameRef){param[i].name, i};
-  qsort(refs, (size_t)n, sizeof *refs, by_name);
-}
-
-int names_find(const NameRef *refs, int n, const char *name) {
-  const NameRef key = {name, 0};
-  const NameRef *r = bsearch(&key, refs, (size_t)n, sizeof key, by_name);
-  return r ? r->index : -1;
-}
-
-int model_index(const Model *m, const char *name) {
+int layout_index(const Model *m, const char *name) {
   return names_find(m->by_name, m->nparams, name);
 }
 
-Status model_layout(Model **out, Pool *pool, const Config *c) {
-  try(config_check(c, "model"));
+bool layout_is_matrix(const Model *m, int i) {
+  const Tensor *t = &m->param[i].t;
+  return t->ndim == 2 && t != m->t[M_POSITION] && !m->param[i].by_head;
+}
+
+bool layout_is_projection(const Model *m, int i) {
+  const Tensor *t = &m->param[i].t;
+  return layout_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_HEAD];
+}
+
+Status layout_params(Model *m) {
+  const Config *c = &m->config;
   const Table *t = config_traits(c) & TRAIT_CONV1D ? &gpt2_table : &llama_table;
   const int layers = c->num_hidden_layers;
   const size_t n = (size_t)(count_rows(c, t->begin) + count_rows(c, t->end)) +
                    (size_t)count_rows(c, t->layer) * (size_t)layers;
-  Model *m = mem_zalloc(sizeof *m);
-  if (!m) return fail(GRPO_ENOMEM, "model");
-  *m = (Model){.refs = 1, .pool = pool, .config = *c, .stale = true};
   m->param = mem_zalloc(n * sizeof *m->param);
   m->by_name = mem_alloc(n * sizeof *m->by_name);
   m->names = mem_alloc(n * NAME_MAX_BYTES);
   m->layer = mem_zalloc((size_t)layers * sizeof *m->layer);
   m->quant = mem_zalloc(n * sizeof *m->quant);
-  if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant) {
-    model_destroy(m);
+  if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant)
     return fail(GRPO_ENOMEM, "model: table of %zu parameters", n);
-  }
   add_rows(m, t->begin, "", m->t, NULL);
   for (int i = 0; i < layers; i++) {
     char prefix[NAME_MAX_BYTES];
@@ -243,6 +230,5 @@ Status model_layout(Model **out, Pool *pool, const Config *c) {
   add_rows(m, t->end, "", m->t, NULL);
   if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
   names_sort(m->by_name, m->param, m->nparams);
-  *out = m;
   return GRPO_OK;
 }

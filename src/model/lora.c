@@ -3,15 +3,16 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "model/impl.h"
-#include "model/peft.h"
+#include "formats/json.h"
+#include "model/frozen.h"
+#include "model/model_impl.h"
 
-enum { NAME_BYTES = 128, MAX_RANK = 65536 };
+enum { MAX_RANK = 65536 };
 
 /* ---- which weights can have an adapter ------------------------------------------- */
 
@@ -20,8 +21,8 @@ typedef enum Place { IN_LAYER, EMBEDDING, HEAD } Place;
 typedef struct Candidate {
   Param *base;
   Place place;
-  int layer, slot;       /* IN_LAYER */
-  char path[NAME_BYTES]; /* the module's: "model.layers.0.self_attn.q_proj" */
+  int layer, slot;            /* IN_LAYER */
+  char path[LORA_NAME_BYTES]; /* the module's: "model.layers.0.self_attn.q_proj" */
 } Candidate;
 
 static bool find_slot(const Model *m, const Tensor *t, Candidate *c) {
@@ -49,7 +50,8 @@ static bool candidate(Model *m, int i, Candidate *c) {
   c->base = &m->param[i];
   const Tensor *t = &c->base->t;
   const size_t len = strlen(c->base->name), suffix = strlen(".weight");
-  if (t->ndim != 2 || t == m->t[M_POSITION] || len <= suffix || len >= NAME_BYTES) return false;
+  if (t->ndim != 2 || t == m->t[M_POSITION] || len <= suffix || len >= LORA_NAME_BYTES)
+    return false;
   memcpy(c->path, c->base->name, len - suffix);
   if (find_slot(m, t, c)) return true;
   c->place = t == m->t[M_EMBED] ? EMBEDDING : HEAD;
@@ -62,39 +64,45 @@ static void sizes(const Candidate *c, int *out, int *in) {
   *in = c->base->t.dim[first_in ? 0 : 1];
 }
 
+bool lora_name_matches(const char *path, const char *name) {
+  const size_t n = strlen(path), k = strlen(name);
+  if (k > n || !k || strcmp(path + n - k, name) != 0) return false;
+  return k == n || path[n - k - 1] == '.';
+}
+
 /* ---- making ---------------------------------------------------------------------- */
 
 typedef struct Attach {
   Model *m;
-  const PeftConfig *config;
+  const LoraPlan *plan;
   Lora *l;
 } Attach;
 
 static Status wanted(const Attach *a, const Candidate *c, bool *yes) {
-  const PeftModule pm = {c->path, c->place == IN_LAYER && !c->base->by_head, c->layer};
-  return peft_targets(a->config, &pm, yes);
+  const LoraSite site = {c->path, c->place == IN_LAYER && !c->base->by_head, c->layer};
+  return a->plan->wants(a->plan->user, &site, yes);
 }
 
-static Status count_modules(Attach *a) {
+static Status count_modules(const Attach *a, int *n) {
   Candidate c;
   bool yes;
   for (int i = 0; i <= a->m->nparams; i++) {
     if (!candidate(a->m, i, &c)) continue;
     try(wanted(a, &c, &yes));
-    a->l->nmodules += yes;
+    *n += yes;
   }
   return GRPO_OK;
 }
 
 static void set_param(Lora *l, const Candidate *c, const char *what, int rows, int cols) {
-  char *name = l->names + (size_t)l->nparams * NAME_BYTES;
+  char *name = l->names + (size_t)l->nparams * LORA_NAME_BYTES;
   const bool e = c->place == EMBEDDING;
-  snprintf(name, NAME_BYTES, e ? "%s.lora_embedding_%s" : "%s.lora_%s.weight", c->path, what);
+  snprintf(name, LORA_NAME_BYTES, e ? "%s.lora_embedding_%s" : "%s.lora_%s.weight", c->path, what);
   const int dim[2] = {rows, cols};
   l->param[l->nparams++] = (Param){.name = name, .t = tensor_view(NULL, 2, dim)};
 }
 
-static Status add_module(Attach *a, const Candidate *c) {
+static Status add_module(const Attach *a, const Candidate *c) {
   Lora *l = a->l;
   int out, in, rank;
   double alpha;
@@ -103,16 +111,16 @@ static Status add_module(Attach *a, const Candidate *c) {
     return fail(GRPO_EARG,
                 "%s: an adapter on %s is not supported: latent attention uses its weight head by "
                 "head",
-                a->config->where, c->path);
-  try(peft_rank(a->config, c->path, &rank, &alpha));
+                a->plan->where, c->path);
+  try(a->plan->rank_of(a->plan->user, c->path, &rank, &alpha));
   if (rank < 1 || rank > MAX_RANK)
-    return fail(GRPO_EFORMAT, "%s: rank %d of %s is outside 1 .. %d", a->config->where, rank,
-                c->path, MAX_RANK);
+    return fail(GRPO_EFORMAT, "%s: rank %d of %s is outside 1 .. %d", a->plan->where, rank, c->path,
+                MAX_RANK);
   LoraModule *mod = &l->module[l->nparams / 2];
   *mod = (LoraModule){.base = c->base,
                       .a = &l->param[l->nparams],
                       .b = &l->param[l->nparams + 1],
-                      .scale = alpha / (a->config->use_rslora ? sqrt(rank) : rank),
+                      .scale = alpha / (a->plan->use_rslora ? sqrt(rank) : rank),
                       .id = (uint32_t)(l->nparams / 2)};
   set_param(l, c, "A", rank, in);
   set_param(l, c, "B", out, rank);
@@ -125,64 +133,16 @@ static Status add_module(Attach *a, const Candidate *c) {
   return GRPO_OK;
 }
 
-static Status add_modules(Attach *a) {
-  Lora *l = a->l;
-  const size_t n = 2 * (size_t)l->nmodules;
-  const size_t slots = (size_t)a->m->config.num_hidden_layers * L_COUNT;
+static Status add_modules(const Attach *a) {
   Candidate c;
   bool yes;
-  l->module = mem_zalloc((size_t)l->nmodules * sizeof *l->module);
-  l->at = mem_zalloc(slots * sizeof *l->at);
-  l->param = mem_zalloc(n * sizeof *l->param);
-  l->by_name = mem_alloc(n * sizeof *l->by_name);
-  l->names = mem_alloc(n * NAME_BYTES);
-  if (!l->module || !l->at || !l->param || !l->by_name || !l->names)
-    return fail(GRPO_ENOMEM, "adapter: table of %zu parameters", n);
   for (int i = 0; i <= a->m->nparams; i++) {
     if (!candidate(a->m, i, &c)) continue;
     try(wanted(a, &c, &yes));
     if (yes) try(add_module(a, &c));
   }
-  names_sort(l->by_name, l->param, l->nparams);
+  names_sort(a->l->by_name, a->l->param, a->l->nparams);
   return GRPO_OK;
-}
-
-/* An embedding's A is looked up, not multiplied with. */
-static size_t panel_reals(const Lora *l, int i) {
-  const Tensor *t = &l->param[i].t;
-  if (l->embedding && &l->param[i] == l->embedding->a) return 0;
-  return padded_reals(gemm_packed_size(t->dim[0], t->dim[1]));
-}
-
-static Status allocate_panels(Lora *l) {
-  size_t at = 0, n = 0;
-  for (int i = 0; i < l->nparams; i++) n += panel_reals(l, i);
-  mem_free_aligned(l->panels);
-  l->panels_of = NULL;
-  l->panels = mem_alloc_aligned(n * sizeof *l->panels);
-  if (!l->panels) return fail(GRPO_ENOMEM, "adapter: %zu MiB of panels", n * sizeof(real) >> 20);
-  for (int i = 0; i < l->nparams; i++) {
-    const size_t size = panel_reals(l, i);
-    l->param[i].t.packed = size ? l->panels + at : NULL;
-    at += size;
-  }
-  l->panels_of = kern_name();
-  l->stale = true;
-  return GRPO_OK;
-}
-
-static Status take_memory(Lora *l) {
-  size_t at = 0;
-  for (int i = 0; i < l->nparams; i++) l->reals += padded_reals(l->param[i].t.n);
-  l->weights = mem_alloc_aligned(l->reals * sizeof *l->weights);
-  if (!l->weights)
-    return fail(GRPO_ENOMEM, "adapter: %zu MiB of weights", l->reals * sizeof(real) >> 20);
-  memset(l->weights, 0, l->reals * sizeof *l->weights);
-  for (int i = 0; i < l->nparams; i++) {
-    l->param[i].t.data = l->weights + at;
-    at += padded_reals(l->param[i].t.n);
-  }
-  return allocate_panels(l);
 }
 
 /* "q_proj, k_proj, ...": the last words of the modules that exist, each once. */
@@ -208,76 +168,76 @@ static Status none_found(Model *m, const char *where) {
   return fail(GRPO_EARG, "%s: target_modules match nothing in this model; it has %s", where, names);
 }
 
-static Status build(Attach *a) {
-  try(count_modules(a));
-  if (!a->l->nmodules) return none_found(a->m, a->config->where);
+static Status build(const Attach *a) {
+  int n = 0;
+  a->l->config = mem_strndup(a->plan->config, a->plan->config_len);
+  if (!a->l->config) return fail(GRPO_ENOMEM, "%s", a->plan->where);
+  try(count_modules(a, &n));
+  if (!n) return none_found(a->m, a->plan->where);
+  try(lora_weights_tables(a->l, n, a->m->config.num_hidden_layers * L_COUNT));
   return add_modules(a);
 }
 
-Status lora_attach(Model *m, const char *config, size_t len, const char *where) {
-  PeftConfig c;
+Status lora_attach(Model *m, const LoraPlan *plan) {
   if (m->lora)
-    return fail(GRPO_EARG, "%s: the model has an adapter already; merge it first", where);
-  try(peft_parse(&c, config, len, where));
+    return fail(GRPO_EARG, "%s: the model has an adapter already; merge it first", plan->where);
   Lora *l = mem_zalloc(sizeof *l);
-  Status s = l ? GRPO_OK : fail(GRPO_ENOMEM, "%s", where);
-  if (s == GRPO_OK) {
-    *l = (Lora){.rank = c.rank, .dropout = c.dropout};
-    l->config = mem_alloc(len + 1);
-    if (!l->config) s = fail(GRPO_ENOMEM, "%s", where);
-  }
-  if (s == GRPO_OK) {
-    memcpy(l->config, config, len);
-    l->config[len] = '\0';
-    s = build(&(Attach){m, &c, l});
-  }
-  peft_free(&c);
-  if (s == GRPO_OK) s = model_set_trainable(m, false); /* all of it: from now on A and B only */
+  if (!l) return fail(GRPO_ENOMEM, "%s", plan->where);
+  *l = (Lora){.rank = plan->rank, .dropout = plan->dropout};
+  Status s = build(&(Attach){m, plan, l});
+  if (s == GRPO_OK) s = model_set_trainable(m, false); /* from now on only A and B train */
   if (s != GRPO_OK) {
-    lora_free(l);
+    lora_weights_free(l);
     return s;
   }
   m->lora = l;
   return GRPO_OK;
 }
 
-Status lora_allocate(Model *m) {
-  m->version++;
-  Status s = take_memory(m->lora);
-  if (s == GRPO_OK) s = model_pack_in_place(m);
-  if (s == GRPO_OK) return GRPO_OK;
-  lora_free(m->lora);
+void lora_detach(Model *m) {
+  lora_weights_free(m->lora);
   m->lora = NULL;
-  return s;
 }
 
-void lora_free(Lora *l) {
-  while (l) {
-    Lora *gone = l->gone;
-    mem_free(l->config);
-    mem_free(l->module);
-    mem_free(l->at);
-    mem_free(l->param);
-    mem_free(l->by_name);
-    mem_free(l->names);
-    mem_free_aligned(l->weights);
-    mem_free_aligned(l->grads);
-    mem_free_aligned(l->panels);
-    mem_free(l);
-    l = gone;
-  }
+Status lora_allocate(Model *m) {
+  m->version++;
+  Status s = lora_weights_allocate(m->lora);
+  if (s == GRPO_OK) s = frozen_pack_in_place(m);
+  if (s != GRPO_OK) lora_detach(m);
+  return s;
 }
 
 void lora_drop(Model *m) {
   Lora *l = m->lora;
   if (!l) return;
   m->version++;
-  l->gone = m->gone;
-  m->gone = l;
+  l->dropped = m->dropped;
+  m->dropped = l;
   m->lora = NULL;
 }
 
 /* ---- a fresh adapter ------------------------------------------------------------- */
+
+/* The plan of LoraOptions. */
+static bool all_linear(const LoraOptions *o) {
+  return o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0;
+}
+
+static Status option_wants(const void *user, const LoraSite *s, bool *yes) {
+  const LoraOptions *o = user;
+  *yes = all_linear(o) && s->in_layer;
+  for (int i = 0; i < o->ntargets && !all_linear(o); i++)
+    *yes |= lora_name_matches(s->path, o->targets[i]);
+  return GRPO_OK;
+}
+
+static Status option_rank(const void *user, const char *path, int *rank, double *alpha) {
+  const LoraOptions *o = user;
+  (void)path;
+  *rank = o->rank;
+  *alpha = o->alpha;
+  return GRPO_OK;
+}
 
 static Status check_options(Model *m, const LoraOptions *o) {
   bool found;
@@ -285,16 +245,16 @@ static Status check_options(Model *m, const LoraOptions *o) {
   Candidate c;
   if (o->rank < 1 || o->rank > MAX_RANK)
     return fail(GRPO_EARG, "lora.rank: %d is outside 1 .. %d", o->rank, MAX_RANK);
-  if (!(o->alpha >= 0) || isinf(o->alpha))
-    return fail(GRPO_EARG, "lora.alpha: %g, want a number >= 0", o->alpha);
+  if (!(o->alpha >= 0 && o->alpha <= 1e9))
+    return fail(GRPO_EARG, "lora.alpha: %g, want a number from 0 to 1e9", o->alpha);
   if (!(o->dropout >= 0 && o->dropout <= 0.999))
     return fail(GRPO_EARG, "lora.dropout: %g, want 0 to 0.999", o->dropout);
   if (o->ntargets < 1) return fail(GRPO_EARG, "lora.targets: no names");
-  if (o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0) return GRPO_OK;
+  if (all_linear(o)) return GRPO_OK;
   for (int t = 0; t < o->ntargets; t++) {
     found = false;
     for (int i = 0; i <= m->nparams && !found; i++)
-      found = candidate(m, i, &c) && peft_name_matches(c.path, o->targets[t]);
+      found = candidate(m, i, &c) && lora_name_matches(c.path, o->targets[t]);
     if (found) continue;
     name_modules(m, names, sizeof names);
     return fail(GRPO_EARG, "lora.targets: '%.80s' matches nothing in this model; it has %s",
@@ -312,7 +272,7 @@ static void put_options(Buf *b, const Model *m, const LoraOptions *o) {
   buf_printf(b, ",\"use_rslora\":%s,\"fan_in_fan_out\":%s,\"target_modules\":",
              o->use_rslora ? "true" : "false",
              config_traits(&m->config) & TRAIT_CONV1D ? "true" : "false");
-  if (o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0) {
+  if (all_linear(o)) {
     buf_puts(b, "\"all-linear\"}");
     return;
   }
@@ -336,12 +296,21 @@ static void initialise(Lora *l, uint64_t seed) {
   l->stale = true;
 }
 
-Status model_add_lora(Model *m, const LoraOptions *o, uint64_t seed) {
+Status lora_add(Model *m, const LoraOptions *o, uint64_t seed) {
   Buf b = {0};
   try(check_options(m, o));
   put_options(&b, m, o);
+  const LoraPlan plan = {.where = "lora",
+                         .config = b.data,
+                         .config_len = b.len,
+                         .rank = o->rank,
+                         .dropout = o->dropout,
+                         .use_rslora = o->use_rslora,
+                         .wants = option_wants,
+                         .rank_of = option_rank,
+                         .user = o};
   Status s = buf_status(&b);
-  if (s == GRPO_OK) s = lora_attach(m, b.data, b.len, "lora");
+  if (s == GRPO_OK) s = lora_attach(m, &plan);
   if (s == GRPO_OK) s = lora_allocate(m);
   if (s == GRPO_OK) initialise(m->lora, seed);
   buf_free(&b);
@@ -350,157 +319,14 @@ Status model_add_lora(Model *m, const LoraOptions *o, uint64_t seed) {
 
 /* ---- in use ---------------------------------------------------------------------- */
 
-int lora_index(const Lora *l, const char *name) { return names_find(l->by_name, l->nparams, name); }
-
-bool model_has_lora(const Model *m) { return m->lora; }
-double model_lora_dropout(const Model *m) { return m->lora ? m->lora->dropout : 0; }
-int model_lora_rank(const Model *m) { return m->lora ? m->lora->rank : 0; }
+bool lora_attached(const Model *m) { return m->lora; }
+double lora_dropout(const Model *m) { return m->lora ? m->lora->dropout : 0; }
+int lora_rank(const Model *m) { return m->lora ? m->lora->rank : 0; }
 const Lora *lora_active(const Model *m) { return m->lora && !m->lora->off ? m->lora : NULL; }
 
-bool model_use_lora(Model *m, bool on) {
+bool lora_switch(Model *m, bool on) {
   const bool was = lora_active(m);
   if (m->lora) m->lora->off = !on;
   if (was != (lora_active(m) != NULL)) m->version++;
   return was;
-}
-
-Status lora_trainable(Lora *l, bool on) {
-  size_t at = 0;
-  if (on && !l->grads) {
-    l->grads = mem_alloc_aligned(l->reals * sizeof *l->grads);
-    if (!l->grads)
-      return fail(GRPO_ENOMEM, "adapter: %zu MiB of gradients", l->reals * sizeof(real) >> 20);
-  } else if (!on) {
-    mem_free_aligned(l->grads);
-    l->grads = NULL;
-  }
-  for (int i = 0; i < l->nparams; i++) {
-    Param *p = &l->param[i];
-    p->trainable = p->t.needs_grad = on;
-    p->t.grad = on ? l->grads + at : NULL;
-    at += padded_reals(p->t.n);
-  }
-  return GRPO_OK;
-}
-
-Status lora_pack(Lora *l, const Ctx *cx) {
-  if (l->panels_of != kern_name()) try(allocate_panels(l));
-  if (!l->stale) return GRPO_OK;
-  for (int i = 0; i < l->nparams; i++) {
-    const Tensor *t = &l->param[i].t;
-    if (t->packed) gemm_pack(cx, t->dim[0], t->dim[1], t->data, false, t->packed);
-  }
-  l->stale = false;
-  return GRPO_OK;
-}
-
-/* `low` of every module is kept; dropout makes a copy of the widest input, its backward another. */
-size_t lora_step_bytes(const Model *m, int nrows, bool train) {
-  const Lora *l = m->lora;
-  size_t kept = 0, rank = 0, widest = 0;
-  for (int i = 0; l && i < l->nmodules; i++) {
-    const Tensor *a = &l->module[i].a->t;
-    kept += (size_t)a->dim[0];
-    if ((size_t)a->dim[0] > rank) rank = (size_t)a->dim[0];
-    if ((size_t)a->dim[1] > widest && &l->module[i] != l->embedding) widest = (size_t)a->dim[1];
-  }
-  if (!l) return 0;
-  const size_t copies = train ? (l->dropout > 0 ? 2 : 1) : 0; /* the product for dA packs one */
-  return (size_t)nrows * ((train ? kept : rank) + 3 * rank + copies * widest) * sizeof(real) +
-         (train ? (size_t)l->nmodules * 256 : 0) + 4096;
-}
-
-/* ---- merging --------------------------------------------------------------------- */
-
-typedef struct Merge {
-  const LoraModule *mod;
-  bool first_in; /* rows of the weight are inputs */
-  int row, cols;
-  real *w; /* [rows, cols] */
-  double *sum;
-} Merge;
-
-static const LoraModule *module_of(const Model *m, const Param *p) {
-  const Lora *l = m->lora;
-  for (int i = 0; l && i < l->nmodules; i++)
-    if (l->module[i].base == p) return &l->module[i];
-  return NULL;
-}
-
-bool lora_adapts(const Model *m, const Param *p) { return module_of(m, p) != NULL; }
-
-static void merge_row(void *arg, int chunk, int worker) {
-  const Merge *j = arg;
-  const Tensor *a = &j->mod->a->t, *b = &j->mod->b->t;
-  const size_t cols = (size_t)j->cols, row = (size_t)(j->row + chunk), rank = (size_t)a->dim[0];
-  double *sum = j->sum + (size_t)worker * cols;
-  real *w = j->w + (size_t)chunk * cols;
-  memset(sum, 0, cols * sizeof *sum);
-  for (size_t r = 0; r < rank; r++) {
-    if (j->first_in) {
-      const double x = (double)a->data[r * (size_t)a->dim[1] + row];
-      for (size_t i = 0; i < cols; i++) sum[i] += x * (double)b->data[i * rank + r];
-    } else {
-      const double x = (double)b->data[row * rank + r];
-      const real *y = a->data + r * cols;
-      for (size_t i = 0; i < cols; i++) sum[i] += x * (double)y[i];
-    }
-  }
-  for (size_t i = 0; i < cols; i++) w[i] = (real)((double)w[i] + j->mod->scale * sum[i]);
-}
-
-static Status merge_scratch(const Model *m, int cols, double **sum) {
-  *sum = mem_alloc((size_t)pool_threads(m->pool) * (size_t)cols * sizeof **sum);
-  return *sum ? GRPO_OK : fail(GRPO_ENOMEM, "merge: no memory for %d columns", cols);
-}
-
-static void merge_rows(const Model *m, const LoraModule *mod, int row, int rows, real *w,
-                       double *sum) {
-  const bool first_in = mod->base->in_out || mod == m->lora->embedding;
-  Merge j = {mod, first_in, row, mod->base->t.dim[1], w, sum};
-  pool_run(m->pool, rows, merge_row, &j);
-}
-
-Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w) {
-  const LoraModule *mod = module_of(m, p);
-  double *sum;
-  if (!mod) return GRPO_OK;
-  try(merge_scratch(m, p->t.dim[1], &sum));
-  merge_rows(m, mod, row, rows, w, sum);
-  mem_free(sum);
-  return GRPO_OK;
-}
-
-Status lora_check_merge(const Model *m) {
-  const Lora *l = m->lora;
-  if (!l) return fail(GRPO_EARG, "merge: the model has no adapter");
-  if (m->config.tie_word_embeddings && (l->embedding || l->head))
-    return fail(GRPO_EARG, "merge: the head is tied to the embedding and the adapter changes only "
-                           "one of them; save it with format = \"adapter\"");
-  return GRPO_OK;
-}
-
-Status model_merge_lora(Model *m, const Ctx *cx) {
-  (void)cx;
-  try(lora_check_merge(m));
-  if (m->shared || m->views)
-    return fail(GRPO_EARG, "merge: the weights are shared with a frozen view (a reference); close "
-                           "it first, or save with merge = true");
-  try(model_widen(m));
-  int cols = 0;
-  double *sum; /* all memory before the first change */
-  for (int i = 0; i < m->lora->nmodules; i++) {
-    const Tensor *t = &m->lora->module[i].base->t;
-    if (t->dim[1] > cols) cols = t->dim[1];
-  }
-  try(merge_scratch(m, cols, &sum));
-  for (int i = 0; i < m->lora->nmodules; i++) {
-    const LoraModule *mod = &m->lora->module[i];
-    merge_rows(m, mod, 0, mod->base->t.dim[0], mod->base->t.data, sum);
-  }
-  mem_free(sum);
-  lora_drop(m);
-  m->trainable = false;
-  model_updated(m);
-  return GRPO_OK;
 }

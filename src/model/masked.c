@@ -1,6 +1,8 @@
 #include "model/masked.h"
 
-#include "model/impl.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "model/model_impl.h"
 
 Status masked_pack(Arena *a, const Config *c, int n, const Sequence *seq, int nout,
                    const int32_t *rows, const int32_t *targets, Pack *out) {
@@ -20,13 +22,13 @@ static Status visit_chunks(Model *m, Tape *t, const Pack *p, LogitsFn visit, voi
   const int most = loghead_rows(m->config.vocab_size);
   Tensor *hidden;
   real *out;
-  try(model_hidden(m, t, p, &hidden));
-  try(model_out_hidden(t, p, hidden, &out));
+  try(forward_hidden(m, t, p, &hidden));
+  try(forward_out_hidden(t, p, hidden, &out));
   real *logits = arena_alloc(&t->arena, (size_t)most * vocab * sizeof *logits);
   if (!logits) return fail(GRPO_ENOMEM, "model: logits of %d rows", most);
   for (int at = 0, n; at < p->nout; at += n) {
     n = p->nout - at < most ? p->nout - at : most;
-    try(head_logits(m, &t->cx, n, out + (size_t)at * (size_t)hidden->dim[1], logits));
+    try(forward_row_logits(m, &t->cx, n, out + (size_t)at * (size_t)hidden->dim[1], logits));
     visit(user, at, n, logits);
   }
   return GRPO_OK;

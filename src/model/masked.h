@@ -5,7 +5,9 @@
 #ifndef GRPO_MODEL_MASKED_H
 #define GRPO_MODEL_MASKED_H
 
+#include "grad/tape.h"
 #include "model/model.h"
+#include "model/pack.h"
 
 typedef struct Sequence {
   const int32_t *ids; /* at least 1 token */

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "formats/safetensors.h"
-#include "model/impl.h"
+#include "model/model_impl.h"
 
 static const char *const moment_name[] = {"exp_avg", "exp_avg_sq"};
 

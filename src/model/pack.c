@@ -1,5 +1,4 @@
-/* pack.c - laying groups out as rows. */
-#include "model/model.h"
+#include "model/pack.h"
 
 /* How many rows, outputs and spans a group takes. */
 typedef struct Sizes {

@@ -1,9 +1,10 @@
-/* resize.c - a vocabulary that grows: new rows of the embedding and the head are the mean of the
- * old ones, so that a token nobody was trained on is neither likely nor a stranger. */
+#include "model/resize.h"
+
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/impl.h"
+#include "model/frozen.h"
+#include "model/layout.h"
 
 enum { BLOCK_ROWS = 64 };
 
@@ -64,7 +65,7 @@ static Status grow(const Ctx *cx, const Param *from, Param *to, QuantWeight *qua
 }
 
 static bool grows(const Model *m, int i) {
-  return model_is_matrix(m, i) && !model_is_projection(m, i);
+  return layout_is_matrix(m, i) && !layout_is_projection(m, i);
 }
 
 /* Parameters of another size are made; the others' values are copied, or their matrices moved once
@@ -73,7 +74,7 @@ static Status fill_all(const Ctx *cx, Model *m, Model *to) {
   for (int i = 0; i < m->nparams; i++) {
     if (!m->param[i].t.quant) continue;
     if (grows(m, i))
-      try(model_make_compact(to, i, m->param[i].t.quant->type));
+      try(frozen_quantise(to, i, m->param[i].t.quant->type));
     else
       to->param[i].t.quant = m->param[i].t.quant;
   }
@@ -105,14 +106,14 @@ static void exchange(Model *m, Model *to) {
   to->refs = 1;
 }
 
-Status model_resize_vocab(Model *m, int n) {
+Status resize_vocab(Model *m, int n) {
   Arena arena = {0};
   Config c = m->config;
   Model *to;
   if (n == c.vocab_size) return GRPO_OK;
   if (n < c.vocab_size)
     return fail(GRPO_EARG, "model: a vocabulary of %d tokens cannot shrink to %d", c.vocab_size, n);
-  if (m->shared || m->views || m->lora || m->gone || m->trainable || m->refs > 1)
+  if (m->shared || m->views || m->lora || m->dropped || m->trainable || m->refs > 1)
     return fail(GRPO_EARG, "model: its vocabulary can grow only before it is trained or shared");
   c.vocab_size = n;
   try(model_layout(&to, m->pool, &c));
@@ -120,6 +121,6 @@ Status model_resize_vocab(Model *m, int n) {
   Status s = fill_all(&(Ctx){.pool = m->pool, .arena = &arena}, m, to);
   if (s == GRPO_OK) exchange(m, to);
   arena_free(&arena);
-  model_destroy(to);
+  model_release(to);
   return s;
 }

@@ -1,9 +1,9 @@
-/* rope.c - rotary positions: frequencies, and tables no longer than what is used. */
+#include "model/rope.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/impl.h"
 
 /* Llama 3: long wavelengths are slowed by `factor`, short ones kept, those between interpolated. */
 static double llama3_frequency(const Config *c, double f) {
@@ -93,7 +93,7 @@ static size_t table_reals(const Config *c, int positions) {
 size_t rope_bytes(const Config *c, int positions) {
   if (!config_rotates(c)) return 0;
   const size_t one = table_reals(c, new_positions(c, 0, positions)) * sizeof(real);
-  return block_bytes(one) * (config_has_local_rope(c) ? 2 : 1);
+  return mem_aligned_size(one) * (config_has_local_rope(c) ? 2 : 1);
 }
 
 static real *make_table(const Config *c, bool local, int positions) {

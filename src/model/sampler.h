@@ -13,8 +13,21 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/regex.h"
 #include "kern/real.h"
-#include "model/decode.h"
+
+typedef struct Sampling {
+  int max_new_tokens;        /* >= 1 */
+  double temperature;        /* 0: greedy (log-probabilities are then those at temperature 1) */
+  double top_p, min_p;       /* 1 and 0: off */
+  int top_k;                 /* 0: off */
+  double repetition_penalty; /* 1: off; over prompt and completion, as transformers defines it */
+  int num_stop;
+  const char *const *stop; /* the stop string stays in the text */
+  Regex *stop_regex;       /* NULL: none; tried on the completion's text after each token */
+} Sampling;
+void sampling_init(Sampling *s);
+Status sampling_check(const Sampling *s);
 
 typedef struct Candidate {
   real z;
@@ -37,7 +50,6 @@ typedef struct Draw {
   int prompt_len, len;
 } Draw;
 
-Status sampling_check(const Sampling *s);
 int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch);
 
 #endif

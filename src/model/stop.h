@@ -8,7 +8,8 @@
 #define GRPO_MODEL_STOP_H
 
 #include "base/err.h"
-#include "model/decode.h"
+#include "model/sampler.h"
+#include "text/tokenizer.h"
 
 typedef struct StopText {
   const Tokenizer *tok; /* NULL: no text, no stops */

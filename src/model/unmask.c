@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/sampler.h"
+#include "base/rng.h"
+#include "kern/kern.h"
+#include "model/masked.h"
 
 enum { BATCH_ROWS = 1024 }; /* of a forward, unless one sequence has more */
 

@@ -12,8 +12,9 @@
 #ifndef GRPO_MODEL_UNMASK_H
 #define GRPO_MODEL_UNMASK_H
 
-#include "model/decode.h"
-#include "model/masked.h"
+#include "grad/tape.h"
+#include "model/model.h"
+#include "model/sampler.h"
 
 typedef enum UnmaskOrder { UNMASK_CONFIDENCE, UNMASK_RANDOM, UNMASK_LEFT } UnmaskOrder;
 

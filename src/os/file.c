@@ -130,6 +130,12 @@ Status file_read(const char *path, size_t max_bytes, Buf *out) {
 
 /* ---- asking ------------------------------------------------------------------- */
 
+Status file_join(char *path, const char *dir, const char *name) {
+  if (snprintf(path, FILE_PATH_BYTES, "%s/%s", dir, name) >= FILE_PATH_BYTES)
+    return fail(GRPO_EARG, "path too long: %s/%s", dir, name);
+  return GRPO_OK;
+}
+
 bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 
 bool file_is_dir(const char *path) {

@@ -32,6 +32,9 @@ void file_map_drop(const FileMap *m, size_t at, size_t n);
 Status file_read(const char *path, size_t max_bytes,
                  Buf *out); /* appends; ELIMIT past max_bytes (0: no limit) */
 Status file_replace(const char *path, const void *data, size_t n); /* atomic, durable */
+enum { FILE_PATH_BYTES = 4096 };
+/* path = dir/name; EARG when it is too long. */
+Status file_join(char *path /* [FILE_PATH_BYTES] */, const char *dir, const char *name);
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 Status file_mkdirs(const char *path);      /* like mkdir -p */

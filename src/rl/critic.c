@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 #include "formats/safetensors.h"
+#include "model/lora.h"
+#include "model/model_copy.h"
 
 enum { HEAD_ARRAYS = 4 }; /* weight, gradient, two moments */
 
@@ -23,7 +25,7 @@ static real *moment(const Critic *c, int k) { return c->memory + (size_t)(2 + k)
 /* ---- making -------------------------------------------------------------------------- */
 
 static Status make_trunk(Critic *c, const Model *policy) {
-  try(model_clone(&c->trunk, policy));
+  try(model_copy(&c->trunk, policy));
   try(model_set_trainable(c->trunk, true));
   return optimizer_new(&c->optimizer, c->trunk, &c->o);
 }
@@ -64,7 +66,7 @@ size_t critic_bytes(const ModelPlan *policy, CriticKind kind) {
   if (kind == CRITIC_SHARED) return head;
   ModelPlan trunk = *policy;
   trunk.shared = policy->lora_rank > 0;
-  return head + plan_weight_bytes(&trunk, true) + plan_optimizer_bytes(&trunk);
+  return head + model_plan_weight_bytes(&trunk, true) + model_plan_optimizer_bytes(&trunk);
 }
 
 Model *critic_trunk(Critic *c) { return c->trunk; }

@@ -8,9 +8,11 @@
 #ifndef GRPO_RL_CRITIC_H
 #define GRPO_RL_CRITIC_H
 
-#include "model/estimate.h"
+#include "grad/tape.h"
 #include "model/model.h"
+#include "model/model_plan.h"
 #include "model/optimizer.h"
+#include "model/pack.h"
 
 /* in the order of the choices of train.ppo.critic, behind none */
 typedef enum CriticKind { CRITIC_NONE, CRITIC_SHARED, CRITIC_SEPARATE } CriticKind;

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "model/lora.h"
 #include "rl/engine_impl.h"
 #include "rl/engine_memory.h"
 #include "rl/options.h"
@@ -78,12 +77,12 @@ static Status reserve(Engine *e) {
   const EngineOptions *o = &e->o;
   const Config *c = model_config(e->policy);
   ModelPlan policy, reference;
-  plan_of_model(&policy, e->policy);
-  if (e->reference) plan_of_model(&reference, e->reference);
+  model_plan_of_model(&policy, e->policy);
+  if (e->reference) model_plan_of_model(&reference, e->reference);
   const int sequences = o->prompts_per_step * o->group_size;
   const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  if (o->reuse_rollout == REUSE_ON) try(kept_take(&e->kept));
+  if (o->reuse_rollout == REUSE_ON) try(rollout_activations_allocate(&e->kept));
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, BATCH_REF | (o->turns ? BATCH_TURNS : 0)));
   try(arena_reserve(&e->tape.arena,
@@ -102,8 +101,8 @@ static Status reserve(Engine *e) {
 static Status build(Engine *e) {
   const DecoderLimits limits = engine_decoder_limits(&e->o);
   ModelPlan policy, reference;
-  plan_of_model(&policy, e->policy);
-  if (e->reference) plan_of_model(&reference, e->reference);
+  model_plan_of_model(&policy, e->policy);
+  if (e->reference) model_plan_of_model(&reference, e->reference);
   try(engine_decide_reuse(&policy, e->reference ? &reference : NULL, &e->o, &e->kept));
   try(tape_init(&e->tape, e->pool));
   try(tape_init(&e->loss_tape, e->pool));
@@ -147,7 +146,7 @@ void engine_free(Engine *e) {
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
   critic_free(e->critic);
-  kept_free(&e->kept);
+  rollout_activations_free(&e->kept);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);
   arena_free(&e->step);

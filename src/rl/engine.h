@@ -18,8 +18,6 @@
 #define GRPO_RL_ENGINE_H
 
 #include "base/pool.h"
-#include "model/decode.h"
-#include "model/estimate.h"
 #include "model/model.h"
 #include "model/optimizer.h"
 #include "rl/batch.h"

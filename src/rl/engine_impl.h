@@ -2,7 +2,6 @@
 #ifndef GRPO_RL_ENGINE_IMPL_H
 #define GRPO_RL_ENGINE_IMPL_H
 
-#include "model/kept.h"
 #include "rl/critic.h"
 #include "rl/engine.h"
 #include "rl/plan.h"
@@ -22,7 +21,7 @@ struct Engine {
   Tape tape;               /* activations of the units in memory */
   Tape loss_tape;          /* the loss of one unit */
   Arena step;              /* the plan of an update */
-  Kept kept;               /* activations of BATCH_SAMPLE's rollout */
+  RolloutActivations kept; /* activations of BATCH_SAMPLE's rollout */
   bool kept_whole;         /* all of it */
   bool told_large_unit;    /* the notice about micro_batch_tokens is given once */
   bool two_passes;         /* for tests: an update takes nothing that was recorded or kept */

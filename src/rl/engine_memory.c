@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "model/lora.h"
 #include "rl/corrupt.h"
 #include "rl/gae.h"
 #include "rl/plan.h"
@@ -54,8 +55,8 @@ size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *referen
   const StepMemory kind = !o->train                   ? STEP_FORWARD
                           : o->gradient_checkpointing ? STEP_CHECKPOINTED
                                                       : STEP_TRAIN;
-  const size_t bytes = model_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
-                       plan_step_bytes(policy, rows, kind);
+  const size_t bytes = estimate_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
+                       model_plan_step_bytes(policy, rows, kind);
   if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
     const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
     return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
@@ -63,20 +64,20 @@ size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *referen
   if (!reference) return bytes;
   const int ref_rows = max_int(unit, o->examples ? SFT_UNIT_ROWS : 1);
   return bytes +
-         model_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
-                          STEP_FORWARD) +
-         plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
+         estimate_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
+                             STEP_FORWARD) +
+         model_plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
          (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }
 
-static Kept plan_kept(const ModelPlan *policy, const EngineOptions *o) {
-  return kept_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
-                   o->max_new_tokens);
+static RolloutActivations plan_kept(const ModelPlan *policy, const EngineOptions *o) {
+  return rollout_activations_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
+                                  o->max_new_tokens);
 }
 
 static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
-  const Kept k = plan_kept(policy, o);
-  const size_t need = kept_bytes(&k), free = mem_available();
+  const RolloutActivations k = plan_kept(policy, o);
+  const size_t need = rollout_activations_bytes(&k), free = mem_available();
   if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
   if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
   if (o->gradient_checkpointing)
@@ -102,11 +103,12 @@ static bool has_plenty(size_t need, size_t others) {
 }
 
 static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
-  const Kept k = plan_kept(policy, o);
+  const RolloutActivations k = plan_kept(policy, o);
   if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
   return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
          o->critic != CRITIC_SHARED &&
-         has_plenty(kept_bytes(&k), others->total - others->weights - others->reference);
+         has_plenty(rollout_activations_bytes(&k),
+                    others->total - others->weights - others->reference);
 }
 
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
@@ -114,11 +116,11 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   const DecoderLimits limits = engine_decoder_limits(o);
   const int sequences = o->prompts_per_step * o->group_size;
   *out = (EngineBytes){
-      .weights = plan_weight_bytes(policy, o->train),
-      .reference = reference   ? plan_weight_bytes(reference, false)
+      .weights = model_plan_weight_bytes(policy, o->train),
+      .reference = reference   ? model_plan_weight_bytes(reference, false)
                    : o->bigram ? bigram_bytes(policy->config.vocab_size)
                                : 0,
-      .optimizer = o->train ? plan_optimizer_bytes(policy) : 0,
+      .optimizer = o->train ? model_plan_optimizer_bytes(policy) : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
@@ -128,13 +130,13 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   };
   out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
                out->batch + out->activations;
-  const Kept kept = plan_kept(policy, o);
-  if (reuses(policy, o, out)) out->kept = kept_bytes(&kept);
+  const RolloutActivations kept = plan_kept(policy, o);
+  if (reuses(policy, o, out)) out->kept = rollout_activations_bytes(&kept);
   out->total += out->kept;
 }
 
 Status engine_decide_reuse(const ModelPlan *policy, const ModelPlan *reference, EngineOptions *o,
-                           Kept *kept) {
+                           RolloutActivations *kept) {
   EngineBytes bytes;
   try(check_reuse(policy, o));
   engine_estimate(policy, reference, o, &bytes);

@@ -21,6 +21,6 @@ DecoderLimits engine_decoder_limits(const EngineOptions *o);
 /* Decides reuse_rollout: o->reuse_rollout becomes REUSE_ON, with a plan of the store in *kept, or
  * REUSE_OFF.  EARG or ENOMEM where it was REUSE_ON and cannot be. */
 Status engine_decide_reuse(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
-                           EngineOptions *o, Kept *kept);
+                           EngineOptions *o, RolloutActivations *kept);
 
 #endif

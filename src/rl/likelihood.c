@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "rl/engine_impl.h"
 
 static Status count(Likelihood *l) {
@@ -34,8 +36,8 @@ static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tens
     pack->dropout = key;
     pack->one_pass = true;
   }
-  try(model_hidden(m, t, pack, &hidden));
-  return model_logp(m, t, pack, hidden, 1, NULL, NULL, out);
+  try(forward_hidden(m, t, pack, &hidden));
+  return forward_logp(m, t, pack, hidden, 1, NULL, NULL, out);
 }
 
 static void add_nll(Likelihood *l, const Unit *unit, const Tensor *out) {

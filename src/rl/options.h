@@ -12,8 +12,8 @@
 
 #include "base/err.h"
 #include "grad/attrs.h"
-#include "model/decode.h"
 #include "model/optimizer.h"
+#include "model/sampler.h"
 
 enum { OPTION_LIVE = 1 };
 

@@ -150,7 +150,7 @@ static void add_metrics(const Update *u, const PpoOptions *o, const TargetMetric
   m->value_mean = t->value_mean;
   m->return_mean = t->return_mean;
   m->explained_variance = t->explained_variance;
-  m->value_max_deviation = model_lora_dropout(u->e->policy) > 0 ? NAN : v->deviation;
+  m->value_max_deviation = lora_dropout(u->e->policy) > 0 ? NAN : v->deviation;
 }
 
 /* Scores with 0 for those that are left out. */

@@ -12,7 +12,7 @@ static bool is_injected(const Plan *p, size_t token) { return p->sampled && !p->
 static bool policy_sampled_this(const Update *u) {
   const Engine *e = u->e;
   return !e->two_passes && u->iteration == 0 && u->b->version == model_version(e->policy) &&
-         model_lora_dropout(e->policy) == 0;
+         lora_dropout(e->policy) == 0;
 }
 
 static bool has_activations(const Update *u) {
@@ -62,7 +62,7 @@ void record_silence_injected(const Update *u, const Unit *unit, real *seed, size
 }
 
 void record_check_ratio(Update *u) {
-  if (model_lora_dropout(u->e->policy) > 0) {
+  if (lora_dropout(u->e->policy) > 0) {
     u->ratio_deviation = NAN;
     return;
   }

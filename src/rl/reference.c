@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "rl/engine_impl.h"
 #include "rl/units.h"
 
@@ -19,8 +21,8 @@ static Status reference_unit(Engine *e, Batch *b, const Unit *unit) {
   Pack p;
   tape_reset(t);
   try(unit_pack_batch(&t->arena, model_config(e->reference), b, unit, 0, &p));
-  try(model_hidden(e->reference, t, &p, &hidden));
-  try(model_logp(e->reference, t, &p, hidden, b->temperature, NULL, NULL, &out));
+  try(forward_hidden(e->reference, t, &p, &hidden));
+  try(forward_logp(e->reference, t, &p, hidden, b->temperature, NULL, NULL, &out));
   store_reference(b, unit, out->data);
   return GRPO_OK;
 }
@@ -73,8 +75,8 @@ Status reference_hidden(Engine *e, const Pack *p, real **out) {
   if (!*out) return fail(GRPO_ENOMEM, "update: no memory for the reference's states");
   const ArenaMark mark = arena_mark(&t->arena);
   t->off = true;
-  Status s = model_hidden(e->reference, t, p, &hidden);
-  if (s == GRPO_OK) s = model_out_hidden(t, p, hidden, &rows);
+  Status s = forward_hidden(e->reference, t, p, &hidden);
+  if (s == GRPO_OK) s = forward_out_hidden(t, p, hidden, &rows);
   t->off = false;
   try(s);
   memcpy(*out, rows, n * sizeof **out);

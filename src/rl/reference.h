@@ -3,7 +3,6 @@
 #define GRPO_RL_REFERENCE_H
 
 #include "grad/tensor.h"
-#include "model/model.h"
 #include "rl/engine.h"
 
 /* Fills the batch's reference log-probabilities, at its sampling temperature.  EARG where the engine

@@ -51,7 +51,7 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   try(scratch(e, n, n * o->group));
   try(make_requests(e, b, slot, n, slots, prompts, o));
   decoder_on_turn(e->decoder, o->on_turn, o->on_turn_user);
-  decoder_keep(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL, slots);
+  decoder_record(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL, slots);
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
   decoder_on_turn(e->decoder, NULL, NULL);
   if (s != GRPO_OK && slot == BATCH_SAMPLE) e->kept_whole = false;
@@ -77,7 +77,7 @@ static Status check(const Engine *e, int n, const RolloutOptions *o) {
 
 /* A step larger than the engine was made for is not kept. */
 static void begin_keeping(Engine *e, int prompts, int group) {
-  Kept *k = &e->kept;
+  RolloutActivations *k = &e->kept;
   e->kept_whole = k->store.data && prompts <= k->slots && group <= k->group;
   k->store.operations = 0;
 }

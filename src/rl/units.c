@@ -71,16 +71,18 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
   return pack_groups(a, c, 1, &g, out);
 }
 
-Status unit_replay(Arena *a, Kept *k, const Batch *b, const Unit *u, const Pack *p, Replay **out) {
+Status unit_replay(Arena *a, RolloutActivations *k, const Batch *b, const Unit *u, const Pack *p,
+                   Replay **out) {
   Replay *r = arena_alloc(a, sizeof *r);
   ReplayRun *run = arena_alloc(a, (size_t)p->nspans * sizeof *run);
   const int slot = u->first / b->group;
   if (!r || !run) return fail(GRPO_ENOMEM, "update: no memory for %d spans", p->nspans);
   int n = 0;
-  run[n++] = (ReplayRun){0, p->spans[0].n, kept_row(k, slot, -1)};
+  run[n++] = (ReplayRun){0, p->spans[0].n, rollout_activations_row(k, slot, -1)};
   for (int i = u->first; i < u->first + u->n; i++) {
     if (rows_of(b->completion[i].len) == 0) continue; /* no span */
-    run[n] = (ReplayRun){p->spans[n].row, p->spans[n].n, kept_row(k, slot, i % b->group)};
+    run[n] =
+        (ReplayRun){p->spans[n].row, p->spans[n].n, rollout_activations_row(k, slot, i % b->group)};
     n++;
   }
   *r = (Replay){.store = &k->store, .take = true, .nruns = n, .run = run};

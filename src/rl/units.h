@@ -11,7 +11,7 @@
 #define GRPO_RL_UNITS_H
 
 #include "base/arena.h"
-#include "model/model.h"
+#include "model/pack.h"
 #include "rl/batch.h"
 
 enum { UNIT_ROWS = 2048, SFT_UNIT_ROWS = 1024 };
@@ -44,7 +44,8 @@ int unit_rows_max(int group, int max_prompt, int max_new);
 Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, int end_below,
                        Pack *out);
 /* Where the pack's rows were kept while sampling, group by group of the batch. */
-Status unit_replay(Arena *a, Kept *k, const Batch *b, const Unit *u, const Pack *p, Replay **out);
+Status unit_replay(Arena *a, RolloutActivations *k, const Batch *b, const Unit *u, const Pack *p,
+                   Replay **out);
 Status unit_pack_examples(Arena *a, const Config *c, const Example *examples, const Unit *u,
                           Pack *out);
 

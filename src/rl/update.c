@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "grad/policy.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "rl/options.h"
 #include "rl/record.h"
 #include "rl/reference.h"
@@ -62,10 +64,10 @@ static Status forward_unit(Update *u, int i) {
     try(unit_replay(&e->tape.arena, &e->kept, u->b, unit, p, &p->replay));
     e->replayed_units++;
   }
-  try(model_hidden(e->policy, &e->tape, p, &hidden));
+  try(forward_hidden(e->policy, &e->tape, p, &hidden));
   if (values_shared(u)) try(values_forward(u, i, p, hidden));
-  try(model_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
-                 ref_hidden ? e->reference : NULL, ref_hidden, &u->out[i]));
+  try(forward_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
+                   ref_hidden ? e->reference : NULL, ref_hidden, &u->out[i]));
   if (u->one_pass)
     record_use(u, unit);
   else

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/forward.h"
 #include "rl/gae.h"
 
 static Status take(Arena *a, Values *v, int nseq, int nunits) {
@@ -74,7 +75,7 @@ static Status forward_critic(Update *u, int i, bool dropout) {
   *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
   try(unit_pack_batch(&t->arena, model_config(m), u->b, &u->plan.unit[i], e->o.max_new_tokens, p));
   if (dropout) p->dropout = key;
-  try(model_hidden(m, t, p, &hidden));
+  try(forward_hidden(m, t, p, &hidden));
   return values_forward(u, i, p, hidden);
 }
 

@@ -15,7 +15,7 @@ Status values_begin(Update *u, Values *v, const PpoOptions *o);
 /* The values of the rollout, before anything is updated, go to v->old. */
 Status values_of_rollout(Update *u);
 bool values_shared(const Update *u); /* on the policy's own states */
-/* After model_hidden of the policy, or of the trunk: the values of unit i. */
+/* After forward_hidden of the policy, or of the trunk: the values of unit i. */
 Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden);
 /* Adds unit i's value loss, and leaves its gradient in `slope`. */
 Status values_loss(Update *u, int i);

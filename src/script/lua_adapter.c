@@ -1,7 +1,9 @@
 /* lua_adapter.c - a model's low-rank adapter: adding, loading, merging, switching off. */
 #include <string.h>
 
+#include "checkpoint/peft.h"
 #include "model/lora.h"
+#include "model/lora_merge.h"
 #include "script/lua_model.h"
 
 static LuaModel *check_adaptable(lua_State *L, int arg, const char *what) {
@@ -54,7 +56,7 @@ static int model_add_lora_(lua_State *L) {
   field_bool(L, 2, where, "use_rslora", &o.use_rslora);
   field_seed(L, 2, where, "seed", &seed);
   field_targets(L, 2, where, &o);
-  const Status s = model_add_lora(lm->m, &o, seed);
+  const Status s = lora_add(lm->m, &o, seed);
   return s ? raise_status(L, s) : 0;
 }
 
@@ -62,7 +64,7 @@ static int model_add_lora_(lua_State *L) {
 static int model_load_adapter(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "load_adapter");
   lua_settop(L, 2);
-  const Status s = lora_load(lm->m, push_model_dir(L, check_string(L, 2, NULL)));
+  const Status s = peft_load(lm->m, push_model_dir(L, check_string(L, 2, NULL)));
   return s ? raise_status(L, s) : 0;
 }
 
@@ -70,15 +72,15 @@ static int model_load_adapter(lua_State *L) {
 int l_model_load_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   want_idle(L, lm, "load_adapter");
-  const Status s = lora_load(lm->m, check_string(L, 2, NULL));
+  const Status s = peft_load(lm->m, check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
 
 /* m:merge_lora().  References that nobody holds any more may still be about. */
 static int model_merge_lora_(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "merge_lora");
-  if (model_has_lora(lm->m)) lua_gc(L, LUA_GCCOLLECT);
-  const Status s = model_merge_lora(lm->m, script_ctx(L));
+  if (lora_attached(lm->m)) lua_gc(L, LUA_GCCOLLECT);
+  const Status s = lora_merge(lm->m);
   return s ? raise_status(L, s) : 0;
 }
 
@@ -88,9 +90,9 @@ static int model_without_adapter(lua_State *L) {
   Model *m = lm->m;
   want_idle(L, lm, "without_adapter");
   check_function(L, 2);
-  const bool was = model_use_lora(m, false);
+  const bool was = lora_switch(m, false);
   const bool good = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
-  model_use_lora(m, was);
+  lora_switch(m, was);
   return good ? lua_gettop(L) - 1 : lua_error(L);
 }
 

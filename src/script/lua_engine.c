@@ -162,8 +162,8 @@ static int engine_estimate_bytes(lua_State *L) {
   EngineBytes b;
   const Model *r = engine_reference_model(e);
   ModelPlan policy, reference;
-  plan_of_model(&policy, engine_policy(e));
-  if (r) plan_of_model(&reference, r);
+  model_plan_of_model(&policy, engine_policy(e));
+  if (r) model_plan_of_model(&reference, r);
   engine_estimate(&policy, r ? &reference : NULL, engine_options(e), &b);
   push_engine_bytes(L, &b);
   return 1;

@@ -1,6 +1,8 @@
 /* lua_estimate.c - core.model_estimate: what a model and a stage will take, before they exist. */
 #include <string.h>
 
+#include "checkpoint/weights.h"
+#include "model/lora.h"
 #include "os/file.h"
 #include "script/lua_model.h"
 #include "script/lua_rl.h"
@@ -57,7 +59,7 @@ static void add_lora(lua_State *L, int options, const char *where, ModelPlan *p)
   } else {
     target[n++] = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "all-linear";
   }
-  const Status s = plan_add_lora(p, rank, n, target);
+  const Status s = model_plan_add_lora(p, rank, n, target);
   if (s) raise_status(L, s);
   lua_pop(L, 2);
 }
@@ -148,18 +150,18 @@ int l_model_estimate(lua_State *L) {
   check_fields(L, 2, where, known);
   const Storage storage = field_storage(L, 2, where);
   if (lua_type(L, 1) == LUA_TSTRING && file_is_dir(lua_tostring(L, 1))) {
-    const Status s = plan_of_checkpoint(&policy, push_model_dir(L, lua_tostring(L, 1)), storage);
+    const Status s = weights_plan(&policy, push_model_dir(L, lua_tostring(L, 1)), storage);
     if (s) return raise_status(L, s);
   } else {
     check_model_config(L, 1, &c);
-    plan_of_config(&policy, &c);
+    model_plan_of_config(&policy, &c);
   }
   policy.compute = field_compute(L, 2, where);
   add_lora(L, 2, where, &policy);
   read_engine_options(L, 2, where, &o);
   engine_estimate(&policy, reference_of(L, 2, where, &policy, &reference), &o, &bytes);
   push_engine_bytes(L, &bytes);
-  lua_pushinteger(L, (lua_Integer)plan_weight_bytes(&policy, false));
+  lua_pushinteger(L, (lua_Integer)model_plan_weight_bytes(&policy, false));
   lua_setfield(L, -2, "model");
   return 1;
 }

@@ -4,6 +4,9 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "model/decode.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/script_impl.h"
@@ -410,8 +413,8 @@ static Status forward_run(Forward *f, const Groups *g, const Prompts *completion
   if (!pack) return fail(GRPO_ENOMEM, "score");
   try(pack_groups(&f->tape.arena, model_config(f->m), g->n, g->group, pack));
   try(set_order(f, g, completions));
-  try(model_hidden(f->m, &f->tape, pack, &hidden));
-  return model_logp(f->m, &f->tape, pack, hidden, temperature, NULL, NULL, &f->out);
+  try(forward_hidden(f->m, &f->tape, pack, &hidden));
+  return forward_logp(f->m, &f->tape, pack, hidden, temperature, NULL, NULL, &f->out);
 }
 
 /* value_custom's backward: d loss / d out in the caller's order -> the model's parameters. */
@@ -549,7 +552,7 @@ static Status run_logits(Forward *f, const IntBuf *ids) {
   for (int i = 0; i < n; i++) pos[i] = i;
   *span = (PackSpan){.row = 0, .n = n, .prefix = -1};
   *pack = (Pack){.nrows = n, .ids = ids->data, .pos = pos, .nspans = 1, .spans = span};
-  return model_logits(f->m, &f->tape, pack, &f->out);
+  return forward_logits(f->m, &f->tape, pack, &f->out);
 }
 
 int model_logits_(lua_State *L) {

@@ -2,8 +2,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/gguf_model.h"
+#include "checkpoint/gguf_save.h"
+#include "checkpoint/peft.h"
+#include "checkpoint/save.h"
+#include "checkpoint/weights.h"
+#include "model/config_check.h"
+#include "model/config_read.h"
+#include "model/config_write.h"
 #include "model/lora.h"
+#include "model/model_copy.h"
+#include "model/resize.h"
 #include "os/file.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
@@ -101,7 +109,7 @@ const char *push_model_dir(lua_State *L, const char *path) {
 static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {
   const char *path;
   if (!field_string(L, 2, where, "adapter", &path)) return;
-  Status s = lora_load(lm->m, push_model_dir(L, path));
+  Status s = peft_load(lm->m, push_model_dir(L, path));
   if (s) raise_status(L, s);
   lua_pop(L, 2);
 }
@@ -116,7 +124,7 @@ static int l_model_load(lua_State *L) {
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
-  Status s = model_load_compute(&lm->m, pool, dir, storage, compute);
+  Status s = weights_load_compute(&lm->m, pool, dir, storage, compute);
   if (s) return raise_status(L, s);
   load_adapter_option(L, lm, where);
   if (tokenizer_is_in(dir)) {
@@ -160,7 +168,7 @@ void check_model_config(lua_State *L, int index, Config *c) {
   const Buf *b = push_config_text(L, index, &what);
   Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
   if (s) raise_status(L, s);
-  s = config_from_json(c, j, what);
+  s = config_read(c, j, what);
   json_free(j);
   if (s == GRPO_OK) s = config_check(c, what);
   if (s && lua_type(L, index) != LUA_TSTRING) raise_new(L, GRPO_EARG, "%s", err_message());
@@ -191,7 +199,7 @@ static int l_model_clone(lua_State *L) {
   Model *m = check_model(L, 1);
   LuaModel *copy = push_lua_model(L);
   copy->frozen = true;
-  Status s = model_clone(&copy->m, m);
+  Status s = model_copy(&copy->m, m);
   if (s) return raise_status(L, s);
   lua_getiuservalue(L, 1, 1);
   lua_setiuservalue(L, -2, 1);
@@ -203,7 +211,7 @@ static int l_model_lerp(lua_State *L) {
   Model *to = check_model(L, 1), *from = check_model(L, 2);
   double alpha = check_number(L, 3);
   if (!(alpha >= 0 && alpha <= 1)) return arg_error(L, 3, "alpha is %g, want 0 to 1", alpha);
-  Status s = model_lerp_weights(to, from, alpha, script_ctx(L));
+  Status s = model_copy_lerp(to, from, alpha, script_ctx(L));
   return s ? raise_status(L, s) : 0;
 }
 
@@ -231,7 +239,7 @@ static void check_save_options(lua_State *L, const Model *m, SaveOptions *o) {
               save_formats[o->format]);
   if (o->merge && o->format == SAVE_ADAPTER)
     raise_new(L, GRPO_EARG, "save.merge: has no meaning for an adapter alone");
-  if (o->format != SAVE_ADAPTER && o->merge != model_has_lora(m))
+  if (o->format != SAVE_ADAPTER && o->merge != lora_attached(m))
     raise_new(L, GRPO_EARG,
               o->merge ? "save.merge: the model has no adapter"
                        : "save: the model has an adapter; merge = true writes it into the "
@@ -250,7 +258,7 @@ static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const 
     try(file_mkdirs(lua_tostring(L, -1)));
     lua_pop(L, 1);
   }
-  return model_save_gguf(m, t, path, types[dtype]);
+  return gguf_save(m, t, path, types[dtype]);
 }
 
 static int model_save_(lua_State *L) {
@@ -268,9 +276,9 @@ static int model_save_(lua_State *L) {
   s = file_mkdirs(dir);
   if (s == GRPO_OK && t) s = tokenizer_save(t, dir);
   if (s == GRPO_OK && o.format == SAVE_ADAPTER)
-    s = lora_save(m, dir, o.base_name);
+    s = peft_save(m, dir, o.base_name);
   else if (s == GRPO_OK)
-    s = model_save(m, dir, types[o.dtype], (uint64_t)o.shard_bytes);
+    s = save_model(m, dir, types[o.dtype], (uint64_t)o.shard_bytes);
   return s ? raise_status(L, s) : 0;
 }
 
@@ -280,7 +288,7 @@ static int l_model_resize(lua_State *L) {
   const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
   want_idle(L, lm, "resize_vocab");
   drop_decoder(lm);
-  Status s = model_resize_vocab(lm->m, (int)n);
+  Status s = resize_vocab(lm->m, (int)n);
   if (s) return raise_status(L, s);
   lua_pushnil(L); /* m.config is another one now */
   lua_setiuservalue(L, 1, 2);
@@ -379,7 +387,7 @@ static void push_config(lua_State *L, const Model *m) {
   if (lua_getiuservalue(L, 1, 2) != LUA_TNIL) return;
   lua_pop(L, 1);
   Buf *b = push_buf(L);
-  config_put_json(b, model_config(m));
+  config_write(b, model_config(m));
   Status s = buf_status(b);
   if (s) raise_status(L, s);
   lua_newtable(L); /* view */
@@ -445,7 +453,7 @@ static int model_tostring(lua_State *L) {
            : n >= 1e6 ? "M"
                       : "k",
            c->num_hidden_layers, c->hidden_size, c->vocab_size, cache,
-           model_has_lora(lm->m) ? ", with an adapter" : "", lm->frozen ? ", frozen" : "");
+           lora_attached(lm->m) ? ", with an adapter" : "", lm->frozen ? ", frozen" : "");
   lua_pushstring(L, text);
   return 1;
 }

@@ -2,6 +2,7 @@
 #ifndef GRPO_SCRIPT_LUA_MODEL_H
 #define GRPO_SCRIPT_LUA_MODEL_H
 
+#include "model/decode.h"
 #include "model/model.h"
 #include "script/script.h"
 

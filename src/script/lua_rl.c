@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "checkpoint/run_checkpoint.h"
 #include "rl/advantage.h"
-#include "rl/checkpoint.h"
 #include "rl/options.h"
 #include "script/lua_rl.h"
 
@@ -290,7 +290,7 @@ int l_dense_advantages(lua_State *L) {
 int l_checkpoint_begin(lua_State *L) {
   const char *dir = check_string(L, 1, NULL);
   Buf *tmp = push_buf(L);
-  const Status s = checkpoint_begin(dir, tmp);
+  const Status s = run_checkpoint_begin(dir, tmp);
   if (s) raise_status(L, s);
   lua_pushlstring(L, tmp->data, tmp->len);
   return 1;
@@ -298,14 +298,14 @@ int l_checkpoint_begin(lua_State *L) {
 
 int l_checkpoint_commit(lua_State *L) {
   const char *tmp = check_string(L, 1, NULL), *dir = check_string(L, 2, NULL);
-  const Status s = checkpoint_commit(tmp, dir);
+  const Status s = run_checkpoint_commit(tmp, dir);
   if (s) raise_status(L, s);
   lua_pushboolean(L, 1);
   return 1;
 }
 
 int l_checkpoint_verify(lua_State *L) {
-  const Status s = checkpoint_verify(check_string(L, 1, NULL));
+  const Status s = run_checkpoint_verify(check_string(L, 1, NULL));
   if (s) raise_status(L, s);
   lua_pushboolean(L, 1);
   return 1;

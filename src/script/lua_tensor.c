@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "grad/attrs.h"
 #include "script/lua_tensor.h"
 
 /* ---- handles ------------------------------------------------------------------------ */

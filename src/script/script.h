@@ -28,8 +28,8 @@
 #include "base/pool.h"
 #include "formats/json.h"
 #include "grad/value.h"
-#include "model/decode.h"
 #include "model/model.h"
+#include "model/sampler.h"
 #include "script/embedded.h"
 #include "text/tokenizer.h"
 

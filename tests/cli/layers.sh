@@ -14,7 +14,7 @@ includes() {
   [ $# = 0 ] || grep -nHE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]${pattern}[>\"]" "$@"
 }
 
-layers='base|os|formats|kern|grad|text|model|rl|script|api'
+layers='base|os|formats|kern|grad|text|model|checkpoint|rl|script|api'
 
 # may LAYER ALLOWED... : its own includes name a layer of the list (grpo.h is for the top two)
 may() {
@@ -33,16 +33,17 @@ only() {
   result "only $1" "$(includes "$2" $(sources src) | grep -vE "^($3):")"
 }
 
-may base    base
-may os      base os
-may formats base os formats
-may kern    base kern
-may grad    base kern grad
-may text    base os formats text
-may model   base os formats kern grad text model
-may rl      base os formats kern grad text model rl
-may script  base os formats kern grad text model rl script
-may api     base os formats kern grad text model rl script api
+may base       base
+may os         base os
+may formats    base os formats
+may kern       base kern
+may grad       base kern grad
+may text       base os formats text
+may model      base os formats kern grad text model
+may checkpoint base os formats kern grad text model checkpoint
+may rl         base os formats kern grad text model checkpoint rl
+may script     base os formats kern grad text model checkpoint rl script
+may api        base os formats kern grad text model checkpoint rl script api
 only "src/script, src/main.c and src/module.c include Lua" '(lua5.4/)?(lua|lauxlib|lualib|luaconf)\.h' 'src/script/[^:]*|src/(main|module)\.c'
 only "src/formats/json.c includes cJSON" '(cjson/)?cJSON\.h' 'src/formats/json\.c'
 only "src/base/regex.c includes PCRE2" 'pcre2(posix)?\.h' 'src/base/regex\.c'

@@ -4,9 +4,11 @@
  *
  * The input is an adapter_config.json and, behind a NUL, an adapter_model.safetensors.  Without the
  * latter the tensors are those that the configuration asks for. */
+#include "checkpoint/peft.h"
 #include "files.h"
 #include "formats/json.h"
-#include "model/impl.h"
+#include "model/config_read.h"
+#include "model/forward_logits.h"
 #include "model/lora.h"
 
 static const char *const shape[] = {
@@ -21,7 +23,7 @@ static Model *make_model(int k) {
   Config c;
   Model *m = NULL;
   FUZZ_CHECK(json_parse(shape[k], strlen(shape[k]), "shape", &j) == GRPO_OK);
-  FUZZ_CHECK(config_from_json(&c, j, "shape") == GRPO_OK);
+  FUZZ_CHECK(config_read(&c, j, "shape") == GRPO_OK);
   FUZZ_CHECK(model_new(&m, NULL, &c, 1) == GRPO_OK);
   json_free(j);
   return m;
@@ -34,7 +36,7 @@ static void check_forward(Model *m) {
   Tape t;
   Tensor *logits;
   FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
-  FUZZ_CHECK(model_logits(m, &t, &pack, &logits) == GRPO_OK && logits->n == 3 * 13);
+  FUZZ_CHECK(forward_logits(m, &t, &pack, &logits) == GRPO_OK && logits->n == 3 * 13);
   tape_free(&t);
 }
 
@@ -52,12 +54,12 @@ static void check_saved(const Model *m, int k) {
   Buf config = {0}, weights = {0}, again = {0};
   char dir[FUZZ_PATH];
   snprintf(dir, sizeof dir, "%s", fuzz_path("saved"));
-  FUZZ_CHECK(lora_save(m, dir, NULL) == GRPO_OK);
+  FUZZ_CHECK(peft_save(m, dir, NULL) == GRPO_OK);
   read_saved("saved/adapter_config.json", &config);
   read_saved("saved/adapter_model.safetensors", &weights);
   Model *other = make_model(k);
-  FUZZ_CHECK(lora_load(other, dir) == GRPO_OK);
-  FUZZ_CHECK(lora_save(other, dir, NULL) == GRPO_OK);
+  FUZZ_CHECK(peft_load(other, dir) == GRPO_OK);
+  FUZZ_CHECK(peft_save(other, dir, NULL) == GRPO_OK);
   read_saved("saved/adapter_config.json", &again);
   FUZZ_CHECK(same(&again, &config));
   read_saved("saved/adapter_model.safetensors", &again);
@@ -82,7 +84,7 @@ static Model *base_model(int k) {
 
 static void check_result(Status s, int k, const char *where) {
   Model *m = base_model(k);
-  FUZZ_CHECK(model_has_lora(m) == (s == GRPO_OK));
+  FUZZ_CHECK(lora_attached(m) == (s == GRPO_OK));
   if (s != GRPO_OK) {
     FUZZ_CHECK(strstr(err_message(), where) && !strchr(err_message(), '\n'));
     return;
@@ -93,7 +95,7 @@ static void check_result(Status s, int k, const char *where) {
   base[k] = NULL;
 }
 
-static void check_folder(int k) { check_result(lora_load(base_model(k), fuzz_dir), k, fuzz_dir); }
+static void check_folder(int k) { check_result(peft_load(base_model(k), fuzz_dir), k, fuzz_dir); }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char weights[] = "adapter_model.safetensors";
@@ -102,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (n == whole) { /* no NUL */
     static const char name[] = "adapter_config.json";
     for (int k = 0; k < 2; k++) {
-      Status s = lora_attach(base_model(k), (const char *)config, n, name);
+      Status s = peft_attach(base_model(k), (const char *)config, n, name);
       if (s == GRPO_OK) s = lora_allocate(base_model(k));
       check_result(s, k, name);
     }

@@ -4,9 +4,10 @@
  * The input is a config.json, behind a NUL a model.safetensors.index.json, and behind another one
  * the weights: model.safetensors, or with an index that is not empty its first shard of two, which
  * is "model-00001-of-00002.safetensors". */
+#include "checkpoint/save.h"
+#include "checkpoint/weights.h"
 #include "files.h"
 #include "forward.h"
-#include "model/estimate.h"
 #include "model/model.h"
 
 static const char single[] = "model.safetensors", sharded[] = "model-00001-of-00002.safetensors",
@@ -16,8 +17,8 @@ static void check_saved(const Model *m, Storage storage) {
   Model *again = NULL;
   char dir[FUZZ_PATH];
   snprintf(dir, sizeof dir, "%s", fuzz_path("saved"));
-  FUZZ_CHECK(model_save(m, dir, storage == STORE_NF4 ? WEIGHT_NF4 : WEIGHT_F32, 0) == GRPO_OK);
-  FUZZ_CHECK(model_load(&again, NULL, dir, storage) == GRPO_OK);
+  FUZZ_CHECK(save_model(m, dir, storage == STORE_NF4 ? WEIGHT_NF4 : WEIGHT_F32, 0) == GRPO_OK);
+  FUZZ_CHECK(weights_load(&again, NULL, dir, storage) == GRPO_OK);
   FUZZ_CHECK(model_count(again) == model_count(m));
   model_release(again);
 }
@@ -26,7 +27,7 @@ static void check_folder(void) {
   Status first = GRPO_OK;
   for (int storage = STORE_F32; storage <= STORE_NF4; storage++) {
     Model *m = NULL;
-    const Status s = model_load(&m, NULL, fuzz_dir, (Storage)storage);
+    const Status s = weights_load(&m, NULL, fuzz_dir, (Storage)storage);
     FUZZ_CHECK((s == GRPO_OK) == (m != NULL));
     FUZZ_CHECK(storage == STORE_F32 || s == first);
     first = s;

@@ -1,17 +1,23 @@
 /* fuzz_config.c - any config.json: refused with one line that names it, or a decoder whose sizes
  * can be computed, whose config.json written by us means the same, and which, when small, runs.
  * Behind a NUL may follow a generation_config.json. */
+#include "checkpoint/config_load.h"
 #include "files.h"
+#include "model/config_check.h"
+#include "model/config_read.h"
+#include "model/config_write.h"
 #include "model/estimate.h"
+#include "model/forward_logits.h"
+#include "model/model_plan.h"
 
 static void check_written(const Config *c) {
   Buf once = {0}, twice = {0};
   Json *j = NULL;
   Config again;
-  config_put_json(&once, c);
+  config_write(&once, c);
   FUZZ_CHECK(json_parse(once.data, once.len, "written", &j) == GRPO_OK);
-  FUZZ_CHECK(config_from_json(&again, j, "written") == GRPO_OK);
-  config_put_json(&twice, &again);
+  FUZZ_CHECK(config_read(&again, j, "written") == GRPO_OK);
+  config_write(&twice, &again);
   FUZZ_CHECK(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
   json_free(j);
   buf_free(&once);
@@ -28,7 +34,7 @@ static void check_forward(const Config *c) {
   Tensor *logits;
   FUZZ_CHECK(model_new(&m, NULL, c, 1) == GRPO_OK);
   FUZZ_CHECK(tape_init(&t, NULL) == GRPO_OK);
-  if (model_logits(m, &t, &pack, &logits) == GRPO_OK)
+  if (forward_logits(m, &t, &pack, &logits) == GRPO_OK)
     FUZZ_CHECK(logits->n == 3 * (size_t)c->vocab_size);
   tape_free(&t);
   model_release(m);
@@ -38,9 +44,9 @@ static void check_config(const Config *c) {
   FUZZ_CHECK(config_check(c, "input") == GRPO_OK);
   check_written(c);
   ModelPlan plan;
-  plan_of_config(&plan, c);
-  const size_t bytes = plan_weight_bytes(&plan, true);
-  const size_t step = model_step_bytes(c, COMPUTE_F32, 64, 32, 4, STEP_TRAIN);
+  model_plan_of_config(&plan, c);
+  const size_t bytes = model_plan_weight_bytes(&plan, true);
+  const size_t step = estimate_step_bytes(c, COMPUTE_F32, 64, 32, 4, STEP_TRAIN);
   FUZZ_CHECK(bytes > 0 && step > 0);
   if (bytes < 1 << 19 && step < 1 << 24) check_forward(c);
 }
@@ -66,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   Json *j = NULL;
   Config c;
   Status s = json_parse((const char *)data, n, "input", &j);
-  if (s == GRPO_OK) s = config_from_json(&c, j, "input");
+  if (s == GRPO_OK) s = config_read(&c, j, "input");
   if (s == GRPO_OK)
     check_config(&c);
   else

@@ -6,9 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "checkpoint/gguf_config.h"
+#include "checkpoint/gguf_source.h"
 #include "formats/gguf.h"
 #include "fuzz.h"
-#include "model/gguf_model.h"
 #include "text/gguf_tokenizer.h"
 
 static void touch_value(const Gguf *g, const GgufValue *v) {
@@ -50,8 +51,8 @@ static void use(const Gguf *g, const char *path) {
   WeightSource source;
   Tokenizer *t = NULL;
   IntBuf ids = {0};
-  if (config_from_gguf(&c, g) != GRPO_OK) one_line(path);
-  if (source_open_gguf(&source, path) == GRPO_OK) {
+  if (gguf_config_read(&c, g) != GRPO_OK) one_line(path);
+  if (gguf_source_open(&source, path) == GRPO_OK) {
     float x[40];
     for (size_t i = 0; i < source.count; i++) {
       const SourceTensor *w = &source.tensor[i];

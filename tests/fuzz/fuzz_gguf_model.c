@@ -1,10 +1,10 @@
 /* fuzz_gguf_model.c - any bytes as a GGUF file with a model and its tokenizer: each is refused with
  * one line that names the file, or computes, and encodes to ids that exist.  What was read can be
  * written, or is refused, and what was written can be read. */
+#include "checkpoint/gguf_save.h"
+#include "checkpoint/weights.h"
 #include "files.h"
 #include "forward.h"
-#include "model/estimate.h"
-#include "model/gguf_model.h"
 #include "text/gguf_tokenizer.h"
 
 static void check_refused(const char *path) {
@@ -15,18 +15,18 @@ static void check_written(const Model *m) {
   char path[FUZZ_PATH];
   Model *again = NULL;
   snprintf(path, sizeof path, "%s", fuzz_path("again.gguf"));
-  if (model_save_gguf(m, NULL, path, GGML_F32) != GRPO_OK) {
+  if (gguf_save(m, NULL, path, GGML_F32) != GRPO_OK) {
     FUZZ_CHECK(!strchr(err_message(), '\n'));
     return;
   }
-  FUZZ_CHECK(model_load(&again, NULL, path, STORE_F32) == GRPO_OK);
+  FUZZ_CHECK(weights_load(&again, NULL, path, STORE_F32) == GRPO_OK);
   FUZZ_CHECK(model_count(again) == model_count(m));
   model_release(again);
 }
 
 static void check_model(const char *path, Storage storage) {
   Model *m = NULL;
-  if (model_load(&m, NULL, path, storage) != GRPO_OK) {
+  if (weights_load(&m, NULL, path, storage) != GRPO_OK) {
     check_refused(path);
     return;
   }

@@ -8,6 +8,7 @@
 #include "compute.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "model/config_read.h"
 #include "model/model.h"
 #include "status.h"
 #include "testing.h"
@@ -32,7 +33,7 @@ static const char *const oracle_names[ORACLES] = {"llama",           "llama_line
 static inline void config_of(Config *c, const char *text) {
   Json *j = NULL;
   OK(json_parse(text, strlen(text), "test", &j));
-  OK(config_from_json(c, j, "test"));
+  OK(config_read(c, j, "test"));
   json_free(j);
 }
 

@@ -1,11 +1,12 @@
 /* config.json in its variants, and what is refused by name. */
+#include "model/config_write.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 
 static Status parse(const char *text, Config *c) {
   Json *j = NULL;
   try(json_parse(text, strlen(text), "test", &j));
-  Status s = config_from_json(c, j, "config.json");
+  Status s = config_read(c, j, "config.json");
   json_free(j);
   return s;
 }
@@ -244,9 +245,9 @@ TEST(a_written_configuration_reads_back_the_same) {
     Config a, b;
     Buf text = {0}, again = {0};
     config_of(&a, i == SMALL_SHAPES ? linear : i > SMALL_SHAPES ? irregular : *small_shapes[i]);
-    config_put_json(&text, &a);
+    config_write(&text, &a);
     REQUIRE(parse(text.data, &b));
-    config_put_json(&again, &b);
+    config_write(&again, &b);
     CHECK_STR(again.data, text.data);
     CHECK(a.head_dim == b.head_dim && a.rope_factor == b.rope_factor && a.num_eos == b.num_eos);
     CHECK(a.embedding_scale == b.embedding_scale && a.rope_theta == b.rope_theta);
@@ -266,21 +267,7 @@ TEST(the_shapes_that_ship_are_valid) {
     Config c;
     const char *path = test_path("configs/models/%s.json", files[i]);
     REQUIRE(json_read_file(path, 0, &j));
-    OK(config_from_json(&c, j, path));
+    OK(config_read(&c, j, path));
     json_free(j);
   }
-}
-
-TEST(generation_config_adds_end_tokens) {
-  const char *dir = test_path("%s/generation", test_tmp());
-  static const char config[] = "{\"model_type\":\"llama\",\"eos_token_id\":2}";
-  static const char generation[] = "{\"eos_token_id\":[5,2],\"pad_token_id\":0}";
-  Config c;
-  REFUSED(config_load(&c, dir), GRPO_ENOENT, "no such model directory");
-  OK(file_mkdirs(dir));
-  REFUSED(config_load(&c, dir), GRPO_ENOENT, "config.json");
-  OK(file_replace(test_path("%s/config.json", dir), config, strlen(config)));
-  OK(file_replace(test_path("%s/generation_config.json", dir), generation, strlen(generation)));
-  REQUIRE(config_load(&c, dir));
-  CHECK(c.num_eos == 2 && c.eos_token_id[0] == 2 && c.eos_token_id[1] == 5 && c.pad_token_id == 0);
 }

@@ -1,8 +1,10 @@
 /* Decoding against the training forward, bit for bit, and against its own contract. */
 #include "base/mem.h"
 #include "model/decode.h"
-#include "model/impl.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "model/modeltest.h"
+#include "model/panels.h"
 #include "model/sampler.h"
 #include "text/tokenizer.h"
 
@@ -128,8 +130,8 @@ static Status score(Model *m, Tape *t, const Run *r, double temperature, Pack *p
     at += q->n;
   }
   try(pack_groups(&t->arena, model_config(m), r->nrequests, g, p));
-  try(model_hidden(m, t, p, &h));
-  return model_logp(m, t, p, h, temperature > 0 ? temperature : 1, NULL, NULL, out);
+  try(forward_hidden(m, t, p, &h));
+  return forward_logp(m, t, p, h, temperature > 0 ? temperature : 1, NULL, NULL, out);
 }
 
 static void check_ratio_one(Model *m, const char *what, double temperature, bool trainable) {
@@ -274,8 +276,8 @@ TEST_BOTH(long_prompts_are_prefilled_in_pieces) {
     Tensor *h, *lp;
     OK(tape_init(&t, NULL));
     REQUIRE(pack_groups(&t.arena, &c, 1, &g, &p));
-    REQUIRE(model_hidden(m, &t, &p, &h));
-    REQUIRE(model_logp(m, &t, &p, h, 1, NULL, NULL, &lp));
+    REQUIRE(forward_hidden(m, &t, &p, &h));
+    REQUIRE(forward_logp(m, &t, &p, h, 1, NULL, NULL, &lp));
     CHECK(len == 8 && !memcmp(lp->data, logp[i], sizeof logp[i]));
     tape_free(&t);
   }
@@ -424,7 +426,7 @@ TEST_BOTH(decoder_bytes_is_what_decoder_new_takes) {
     for (int i = 0; i < 2; i++) {
       Model *m = small_model(*small_shapes[k], NULL, 2);
       Decoder *d;
-      OK(model_pack(m, &(Ctx){0}));
+      OK(panels_renew(m, &(Ctx){0}));
       OK(model_reserve_positions(m, 96)); /* they stay with the model */
       const size_t before = mem_live_bytes();
       REQUIRE(decoder_new(&d, m, NULL, &limits[i]));
@@ -464,7 +466,7 @@ TEST(a_cancelled_or_failed_run_leaves_a_usable_decoder) {
 TEST_BOTH(a_decoder_without_memory_is_an_error_and_leaks_nothing) {
   Model *m = small_model(tiny_llama, NULL, 2);
   Tokenizer *tok = byte_tokenizer();
-  OK(model_pack(m, &(Ctx){0}));
+  OK(panels_renew(m, &(Ctx){0}));
   OK(model_reserve_positions(m, 96)); /* they stay with the model */
   const size_t before = mem_live_bytes();
   Decoder *d = NULL;

@@ -1,8 +1,8 @@
 /* What families add to the common block, against small computations of its own: packed matrices,
- * partial rotary positions, longrope, windows, embedding scale; and their way to disk and back. */
-#include "model/impl.h"
+ * partial rotary positions, longrope, windows, embedding scale. */
+#include "model/forward_logits.h"
 #include "model/modeltest.h"
-#include "os/file.h"
+#include "model/rope.h"
 
 /* ---- logits of one plain sequence ------------------------------------------------------- */
 
@@ -16,7 +16,7 @@ static real *logits_of(Model *m, const int32_t *ids, int n) {
   for (int i = 0; i < n; i++) pos[i] = i;
   const Pack p = {.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
   OK(tape_init(&t, NULL));
-  OK(model_logits(m, &t, &p, &y));
+  OK(forward_logits(m, &t, &p, &y));
   real *out = malloc(y->n * sizeof *out);
   memcpy(out, y->data, y->n * sizeof *out);
   tape_free(&t);
@@ -211,46 +211,4 @@ TEST(a_window_matters_from_its_length_on) {
     free(narrow), free(wide), free(none);
     model_release(m);
   }
-}
-
-/* ---- to disk and back -------------------------------------------------------------------- */
-
-static void check_same_file(const char *name, const char *a, const char *b, const char *file) {
-  Buf x = {0}, y = {0};
-  OK(file_read(test_path("%s/%s", a, file), 0, &x));
-  OK(file_read(test_path("%s/%s", b, file), 0, &y));
-  if (x.len != y.len || memcmp(x.data, y.data, x.len))
-    test_fail(__FILE__, __LINE__, "%s: %s differs", name, file);
-  buf_free(&x);
-  buf_free(&y);
-}
-
-static void check_round_trip(const char *name) {
-  if (!test_oracle(name)) return;
-  static const char *const files[] = {"model.safetensors", "config.json", "generation_config.json"};
-  const WeightType type = strstr(name, "bf16")  ? WEIGHT_BF16
-                          : strstr(name, "f16") ? WEIGHT_F16
-                                                : WEIGHT_F32;
-  char a[128], b[128];
-  snprintf(a, sizeof a, "%s/%s-a", test_tmp(), name);
-  snprintf(b, sizeof b, "%s/%s-b", test_tmp(), name);
-  Model *m, *back;
-  REQUIRE(model_load(&m, NULL, test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
-                     STORE_F32));
-  REQUIRE(model_save(m, a, type, 0));
-  REQUIRE(model_load(&back, NULL, a, STORE_F32));
-  for (int i = 0; i < model_num_params(m); i++) {
-    const Param *p = model_param(m, i), *q = model_param(back, i);
-    CHECK_STR(p->name, q->name);
-    CHECK(!memcmp(p->t.data, q->t.data, p->t.n * sizeof(real)));
-  }
-  REQUIRE(model_save(back, b, type, 0));
-  for (int i = 0; i < 3; i++) check_same_file(name, a, b, files[i]);
-  model_release(m);
-  model_release(back);
-}
-
-TEST(saving_loading_and_saving_again_gives_the_same_bytes) {
-  NEEDS_ORACLES;
-  for (int i = 0; i < ORACLES; i++) check_round_trip(oracle_names[i]);
 }

@@ -1,9 +1,11 @@
 /* Latent attention against a model in double that makes every head's keys and values, as transformers'
- * DeepseekV2 does: logits, and the gradients of every weight by differences; its files and refusals. */
+ * DeepseekV2 does: logits, and the gradients of every weight by differences. */
+#include "model/attention_shape.h"
 #include "model/cache.h"
-#include "model/gguf_model.h"
-#include "model/impl.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "model/lora.h"
+#include "model/model_impl.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 
@@ -185,7 +187,7 @@ TEST(latent_attention_agrees_with_expanded_keys_and_values_in_double) {
     some_ids(ids, LEN, model_config(m)->vocab_size, 5);
     want_logits(m, ids, LEN, want);
     OK(tape_init(&t, NULL));
-    REQUIRE(model_logits(m, &t, &p, &y));
+    REQUIRE(forward_logits(m, &t, &p, &y));
     for (size_t i = 0; i < y->n; i++) worst = fmax(worst, fabs((double)y->data[i] - want[i]));
     CHECK_NEAR(worst, 0, 2e-5);
     tape_free(&t);
@@ -233,8 +235,8 @@ static Status backward(Model *m, Tape *t, const Group *g) {
   Pack p;
   Tensor *h, *out;
   try(pack_groups(&t->arena, model_config(m), 1, &group, &p));
-  try(model_hidden(m, t, &p, &h));
-  try(model_logp(m, t, &p, h, 1, NULL, NULL, &out));
+  try(forward_hidden(m, t, &p, &h));
+  try(forward_logp(m, t, &p, h, 1, NULL, NULL, &out));
   real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
   for (int i = 0; i < p.nout; i++) seed[i] = (real)weight_of(i);
   return tape_backward_from(t, out, seed);
@@ -293,50 +295,17 @@ TEST(names_and_shapes_are_those_of_deepseek_v2) {
   model_release(m);
 }
 
-static void check_round_trip(const char *shape, WeightType type, Storage storage) {
-  const char *dir = test_path("%s/latent", test_tmp());
-  Model *m = small_model(shape, NULL, 6), *back, *again;
-  REQUIRE(model_save(m, dir, type, 0));
-  REQUIRE(model_load(&back, NULL, dir, storage));
-  REQUIRE(model_save(back, dir, type, 0));
-  REQUIRE(model_load(&again, NULL, dir, STORE_F32));
-  CHECK(model_num_params(again) == model_num_params(m));
-  for (int i = 0; i < model_num_params(m); i++) {
-    const Tensor *a = &model_param(m, i)->t, *b = &model_param(again, i)->t;
-    CHECK_STR(model_param(m, i)->name, model_param(again, i)->name);
-    CHECK(a->n == b->n && worst_difference(a->data, b->data, a->n) <=
-                              (type == WEIGHT_F32 ? 0 : 0x1p-8 * largest_of(a->data, a->n)));
-  }
-  CHECK(!memcmp(model_config(again), model_config(back), offsetof(Config, windowed)));
-  model_release(m), model_release(back), model_release(again);
-}
-
-TEST(a_saved_model_loads_again) {
-  for (int k = 0; k < SHAPES; k++) {
-    check_round_trip(shapes[k], WEIGHT_F32, STORE_F32);
-    check_round_trip(shapes[k], WEIGHT_BF16, STORE_AUTO);
-    check_round_trip(shapes[k], WEIGHT_BF16, STORE_BF16);
-  }
-}
-
-TEST(gguf_is_refused_by_name) {
-  Model *m = small_model(shapes[1], NULL, 1);
-  REFUSED(model_save_gguf(m, NULL, test_path("%s/latent.gguf", test_tmp()), GGML_F32), GRPO_EARG,
-          "deepseek_v2");
-  model_release(m);
-}
-
 /* ---- adapters ------------------------------------------------------------------------------- */
 
 TEST(adapters_leave_out_the_weight_that_is_used_head_by_head) {
   Model *m = small_model(shapes[0], NULL, 1);
   const char *all[] = {"all-linear"}, *named[] = {"q_b_proj", "kv_b_proj"};
   LoraOptions o = {.rank = 2, .alpha = 4, .ntargets = 2, .targets = named};
-  REFUSED(model_add_lora(m, &o, 1), GRPO_EARG, "attn.kv_b_proj is not supported");
-  CHECK(!model_has_lora(m));
+  REFUSED(lora_add(m, &o, 1), GRPO_EARG, "attn.kv_b_proj is not supported");
+  CHECK(!lora_attached(m));
   o.ntargets = 1;
   o.targets = all;
-  REQUIRE(model_add_lora(m, &o, 1));
+  REQUIRE(lora_add(m, &o, 1));
   CHECK(m->lora->nmodules == 2 * 6); /* q_a, q_b, kv_a, c_proj, c_fc, c_proj */
   model_release(m);
 }
@@ -352,7 +321,7 @@ TEST(the_cache_holds_latents_and_rotary_keys_alone) {
   CHECK(config_cache_reals(&c, false) == 3 * 2 * 2 * 16);
   CHECK(config_cache_reals(&c, true) == 3 * 4 * 2 * 16);
   config_of(&c, shapes[1]);
-  const AttnShape s = model_attention(&c, COMPUTE_F32);
+  const AttnShape s = attention_shape(&c, COMPUTE_F32);
   const size_t a = cache_bytes(&s, c.num_hidden_layers, 1, 16, 0),
                b = cache_bytes(&s, c.num_hidden_layers, 1, 160, 0);
   CHECK(b - a == 144 * config_cache_reals(&c, false) * sizeof(real));

@@ -1,6 +1,8 @@
 /* A pass that sees both ways, and filling in masks. */
-#include "model/impl.h"
-#include "model/lora.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "model/masked.h"
+#include "model/model_impl.h"
 #include "model/modeltest.h"
 #include "model/unmask.h"
 
@@ -28,7 +30,7 @@ static const real *hidden_of(Model *m, Tape *t, const Texts *x, int first, int n
   Tensor *h = NULL;
   tape_reset(t);
   OK(masked_pack(&t->arena, model_config(m), n, x->seq + first, 0, NULL, NULL, &p));
-  OK(model_hidden(m, t, &p, &h));
+  OK(forward_hidden(m, t, &p, &h));
   return h ? h->data : NULL;
 }
 
@@ -85,8 +87,8 @@ static double weighted(Model *m, Tape *t, const Texts *x, bool backward) {
     for (int k = 0; k < lens[i]; k++, r++) rows[r] = r, targets[r] = x->ids[i][k];
   tape_reset(t);
   OK(masked_pack(&t->arena, model_config(m), SEQS, x->seq, x->rows, rows, targets, &p));
-  OK(model_hidden(m, t, &p, &h));
-  OK(model_logp(m, t, &p, h, 1, NULL, NULL, &out));
+  OK(forward_hidden(m, t, &p, &h));
+  OK(forward_logp(m, t, &p, h, 1, NULL, NULL, &out));
   real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
   for (int i = 0; i < x->rows; i++) {
     seed[i] = (real)(sin(1.7 * i) + 0.3);
@@ -139,7 +141,7 @@ TEST(what_was_kept_while_decoding_is_of_no_use_both_ways) {
   texts_init(&x, 101);
   OK(masked_pack(&t.arena, model_config(m), 1, x.seq, 0, NULL, NULL, &p));
   p.replay = &r;
-  CHECK(model_hidden(m, &t, &p, &h) == GRPO_EARG);
+  CHECK(forward_hidden(m, &t, &p, &h) == GRPO_EARG);
   tape_free(&t);
   model_release(m);
 }

@@ -1,9 +1,13 @@
 /* Training: packs against plain sequences, threads, memory, copies. */
 #include "base/mem.h"
 #include "model/estimate.h"
-#include "model/impl.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "model/model_copy.h"
+#include "model/model_plan.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
+#include "model/panels.h"
 
 enum { GROUPS = 3, PER_GROUP = 4 };
 
@@ -38,8 +42,8 @@ static Status backward(Model *m, Tape *t, const PackGroup *g, int n, int first, 
   Tensor *h, *out;
   tape_reset(t);
   try(pack_groups(&t->arena, model_config(m), n, g, &p));
-  try(model_hidden(m, t, &p, &h));
-  try(model_logp(m, t, &p, h, 0.9, NULL, NULL, &out));
+  try(forward_hidden(m, t, &p, &h));
+  try(forward_logp(m, t, &p, h, 0.9, NULL, NULL, &out));
   real *seed = arena_alloc(&t->arena, out->n * sizeof *seed);
   for (int i = 0; i < p.nout; i++) {
     seed[i] = weight_of(first + i);
@@ -145,7 +149,7 @@ TEST_BOTH(frozen_models_compute_the_same_in_less_memory) {
     Model *m = small_model(shape_of(k), NULL, 6), *frozen;
     size_t high[3];
     static real logp[3][512];
-    REQUIRE(model_clone(&frozen, m));
+    REQUIRE(model_copy(&frozen, m));
     REQUIRE(model_set_trainable(m, true));
     batch_init(&b, model_config(m)->vocab_size);
     for (int way = 0; way < 3; way++) {
@@ -156,9 +160,9 @@ TEST_BOTH(frozen_models_compute_the_same_in_less_memory) {
       t.off = way == 1;
       Model *use = way == 2 ? frozen : m;
       REQUIRE(pack_groups(&t.arena, model_config(m), GROUPS, b.group, &p));
-      REQUIRE(model_hidden(use, &t, &p, &h));
+      REQUIRE(forward_hidden(use, &t, &p, &h));
       high[way] = t.arena.high;
-      REQUIRE(model_logp(use, &t, &p, h, 1, NULL, NULL, &out));
+      REQUIRE(forward_logp(use, &t, &p, h, 1, NULL, NULL, &out));
       memcpy(logp[way], out->data, (size_t)p.nout * sizeof(real));
       CHECK((t.n > 0) == (way == 0));
       tape_free(&t);
@@ -173,7 +177,7 @@ TEST_BOTH(frozen_models_compute_the_same_in_less_memory) {
 TEST_BOTH(the_reference_s_full_divergence_is_zero_against_itself_only) {
   static Batch b;
   Model *m = small_model(tiny_llama, NULL, 6), *ref = small_model(tiny_llama, NULL, 7), *same;
-  REQUIRE(model_clone(&same, m));
+  REQUIRE(model_copy(&same, m));
   batch_init(&b, 101);
   for (int k = 0; k < 2; k++) {
     Model *r = k ? ref : same;
@@ -184,10 +188,10 @@ TEST_BOTH(the_reference_s_full_divergence_is_zero_against_itself_only) {
     double sum = 0;
     OK(tape_init(&t, NULL));
     REQUIRE(pack_groups(&t.arena, model_config(m), GROUPS, b.group, &p));
-    REQUIRE(model_hidden(r, &t, &p, &hr));
-    REQUIRE(model_out_hidden(&t, &p, hr, &rows));
-    REQUIRE(model_hidden(m, &t, &p, &h));
-    REQUIRE(model_logp(m, &t, &p, h, 1, r, rows, &out));
+    REQUIRE(forward_hidden(r, &t, &p, &hr));
+    REQUIRE(forward_out_hidden(&t, &p, hr, &rows));
+    REQUIRE(forward_hidden(m, &t, &p, &h));
+    REQUIRE(forward_logp(m, &t, &p, h, 1, r, rows, &out));
     CHECK(out->dim[0] == 3);
     for (int i = 0; i < p.nout; i++) sum += (double)out->data[2 * p.nout + i];
     CHECK(k ? sum > 0.1 * p.nout : fabs(sum) < 1e-4);
@@ -303,15 +307,15 @@ static void check_step_bytes(Model *m, int groups, StepMemory kind) {
   OK(model_set_trainable(m, train));
   model_set_checkpointing(m, kind == STEP_CHECKPOINTED);
   REQUIRE(pack_groups(&t.arena, model_config(m), groups, g, &p));
-  REQUIRE(model_hidden(m, &t, &p, &h));
-  REQUIRE(model_logp(m, &t, &p, h, 1, NULL, NULL, &out));
+  REQUIRE(forward_hidden(m, &t, &p, &h));
+  REQUIRE(forward_logp(m, &t, &p, h, 1, NULL, NULL, &out));
   real *seed = calloc(out->n, sizeof *seed);
   if (train) REQUIRE(tape_backward_from(&t, out, seed));
   free(seed);
   const char *what = kind == STEP_TRAIN ? "training" : train ? "checkpointed" : "forward";
   check_estimate(
       test_path("%s, %s, %d rows", config_model_type(model_config(m)), what, p.nrows), t.arena.high,
-      model_step_bytes(model_config(m), model_compute(m), p.nrows, p.nout, p.nspans, kind));
+      estimate_step_bytes(model_config(m), model_compute(m), p.nrows, p.nout, p.nspans, kind));
   tape_free(&t);
 }
 
@@ -366,15 +370,15 @@ TEST_BOTH(weight_bytes_is_what_a_model_takes) {
   const size_t before = mem_live_bytes();
   REQUIRE(model_new(&m, NULL, &c, 1));
   OK(model_set_compute(m, test_compute));
-  plan_of_config(&plan, &c);
+  model_plan_of_config(&plan, &c);
   plan.compute = test_compute;
-  check_estimate("frozen", mem_live_bytes() - before, plan_weight_bytes(&plan, false));
+  check_estimate("frozen", mem_live_bytes() - before, model_plan_weight_bytes(&plan, false));
   REQUIRE(model_set_trainable(m, true));
-  check_estimate("trainable", mem_live_bytes() - before, plan_weight_bytes(&plan, true));
+  check_estimate("trainable", mem_live_bytes() - before, model_plan_weight_bytes(&plan, true));
   const size_t with = mem_live_bytes();
   optimizer_options_init(&options);
   REQUIRE(optimizer_new(&o, m, &options));
-  check_estimate("optimizer", mem_live_bytes() - with, plan_optimizer_bytes(&plan));
+  check_estimate("optimizer", mem_live_bytes() - with, model_plan_optimizer_bytes(&plan));
   optimizer_free(o);
   model_release(m);
   CHECK(mem_live_bytes() == before);
@@ -418,7 +422,7 @@ TEST_BOTH(out_of_memory_leaves_it_trainable_or_not_as_it_was) {
 
 TEST(panels_stay_where_training_reads_no_others) {
   Model *m = small_model(tiny_llama, NULL, 6);
-  OK(model_pack(m, &(Ctx){0}));
+  OK(panels_renew(m, &(Ctx){0}));
   OK(model_set_trainable(m, true));
   CHECK(!m->stale);
   OK(model_set_trainable(m, false));
@@ -431,14 +435,14 @@ TEST(panels_stay_where_training_reads_no_others) {
 TEST_BOTH(a_clone_is_equal_frozen_and_independent) {
   Model *m = small_model(tiny_gpt2, NULL, 6), *copy;
   OK(model_set_trainable(m, true));
-  REQUIRE(model_clone(&copy, m));
+  REQUIRE(model_copy(&copy, m));
   const Param *p = model_find(m, "transformer.h.1.mlp.c_fc.weight");
   const Param *q = model_find(copy, "transformer.h.1.mlp.c_fc.weight");
   CHECK(p && q && p != q && p->t.data != q->t.data && p->in_out && !q->t.needs_grad);
   CHECK(!memcmp(p->t.data, q->t.data, p->t.n * sizeof(real)));
   p->t.data[5] = 3;
   q->t.data[5] = 1;
-  OK(model_lerp_weights(copy, m, 0.25, &(Ctx){0}));
+  OK(model_copy_lerp(copy, m, 0.25, &(Ctx){0}));
   CHECK_NEAR(q->t.data[5], 1.5, 1e-6);
   Model *other = small_model(tiny_llama, NULL, 1);
   REFUSED(model_copy_weights(copy, other), GRPO_ESHAPE, "different shapes");

@@ -9,7 +9,9 @@
 #include "base/mem.h"
 #include "formats/json.h"
 #include "grad/policy.h"
+#include "model/config_read.h"
 #include "model/lora.h"
+#include "model/model_copy.h"
 #include "os/file.h"
 #include "rl/reference.h"
 #include "rl/update.h"
@@ -42,7 +44,7 @@ static inline Config config_of(const Setup *s) {
   if (s->shape) {
     Json *j = NULL;
     CHECK(!json_parse(s->shape, strlen(s->shape), "test", &j));
-    CHECK(!config_from_json(&c, j, "test"));
+    CHECK(!config_read(&c, j, "test"));
     json_free(j);
     return c;
   }
@@ -79,7 +81,7 @@ static inline void open_engine(Tiny *t, const Setup *s) {
                             .dropout = s->dropout,
                             .ntargets = s->shape ? 1 : 3,
                             .targets = s->shape ? all : some};
-  if (s->lora) CHECK(!model_add_lora(t->model, &lora, 4));
+  if (s->lora) CHECK(!lora_add(t->model, &lora, 4));
   CHECK(!tokenizer_bytes(&t->tok));
   const Status st = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o);
   if (st) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
@@ -202,7 +204,7 @@ static inline Result run(Setup s, bool two_passes) {
   CHECK(!file_read(test_path("%s/optimizer.safetensors", test_tmp()), 0, &r.state));
   r.one_pass_units = t.engine->one_pass_units;
   r.replayed_units = t.engine->replayed_units;
-  CHECK(!model_clone(&r.weights, t.model));
+  CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
 }

@@ -2,8 +2,11 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "model/lora.h"
 #include "model/masked.h"
+#include "model/model_copy.h"
 #include "rl/denoise.h"
 #include "rl/sft.h"
 #include "tiny.h"
@@ -139,7 +142,7 @@ static void open_run(Tiny *t, const Run *r) {
   CHECK(!pool_new(&t->pool, r->threads));
   CHECK(!model_new(&t->model, t->pool, &c, 1));
   CHECK(!model_set_compute(t->model, test_compute));
-  if (r->lora) CHECK(!model_add_lora(t->model, &lora, 4));
+  if (r->lora) CHECK(!lora_add(t->model, &lora, 4));
   CHECK(!tokenizer_bytes(&t->tok));
   const Status s = engine_new(&t->engine, t->pool, t->model, NULL, t->tok, &t->o);
   if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
@@ -168,7 +171,7 @@ TEST_BOTH(a_step_gives_the_same_bits_however_it_is_run) {
       for (uint32_t s = 1; s <= 3; s++) step_at(&t, s, 1e-2, &m);
       if (i == k) {
         first = m;
-        CHECK(!model_clone(&weights, t.model));
+        CHECK(!model_copy(&weights, t.model));
       }
       CHECK(same_weights(weights, t.model));
       CHECK(m.loss == first.loss && m.grad_norm == first.grad_norm &&
@@ -211,8 +214,8 @@ static double nll_by_hand(Tiny *t, const Corrupted *c) {
     tape_reset(&tape);
     CHECK(!masked_pack(&tape.arena, model_config(t->model), 1, &seq, n, rows,
                        c->targets + c->out_at[i], &p));
-    CHECK(!model_hidden(t->model, &tape, &p, &h));
-    CHECK(!model_logp(t->model, &tape, &p, h, 1, NULL, NULL, &out));
+    CHECK(!forward_hidden(t->model, &tape, &p, &h));
+    CHECK(!forward_logp(t->model, &tape, &p, h, 1, NULL, NULL, &out));
     for (int k = 0; k < n; k++) nll -= (double)out->data[k];
   }
   tape_free(&tape);

@@ -4,6 +4,9 @@
 
 #include "base/mem.h"
 #include "grad/policy.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "model/model_copy.h"
 #include "rl/bigram.h"
 #include "rl/reference.h"
 #include "rl/update.h"
@@ -49,8 +52,8 @@ static real trained(Tiny *t, const Batch *b, int i, int at) {
   g.prompt = batch_prompt(b, i / b->group, &g.prompt_len);
   tape_reset(tape);
   CHECK(!pack_groups(&tape->arena, model_config(t->model), 1, &g, &p));
-  CHECK(!model_hidden(t->model, tape, &p, &hidden));
-  CHECK(!model_logp(t->model, tape, &p, hidden, b->temperature, NULL, NULL, &out));
+  CHECK(!forward_hidden(t->model, tape, &p, &hidden));
+  CHECK(!forward_logp(t->model, tape, &p, hidden, b->temperature, NULL, NULL, &out));
   return out->data[at];
 }
 
@@ -185,7 +188,7 @@ static double full_kl_by_hand(Tiny *t, double *ref_sum) {
     Pack p;
     tape_reset(&e->tape);
     CHECK(!pack_groups(&e->tape.arena, model_config(t->model), 1, &g, &p));
-    CHECK(!model_logits(t->model, &e->tape, &p, &logits));
+    CHECK(!forward_logits(t->model, &e->tape, &p, &logits));
     for (int k = 0; k < len; k++, tokens++) {
       const real *z = logits->data + (size_t)(n - 1 + k) * TINY_VOCAB;
       const real *ref = table + (size_t)ids[n - 1 + k] * TINY_VOCAB;
@@ -232,7 +235,7 @@ TEST_BOTH(steps_with_a_bigram_are_the_same_bits_however_cut) {
       for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, (KlEstimator)kl, 0.2, 1e-3, &m);
       CHECK(m.ratio_max_deviation == 0 && isfinite(m.kl) && m.kl > 0);
       if (k == 0) {
-        CHECK(!model_clone(&first, t.model));
+        CHECK(!model_copy(&first, t.model));
         loss = m.loss;
       }
       CHECK(same_weights(first, t.model) && loss == m.loss);

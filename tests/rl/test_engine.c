@@ -1,6 +1,9 @@
 /* Rollouts, demonstrations, and state that survives. */
 #include "base/mem.h"
+#include "checkpoint/save.h"
+#include "checkpoint/weights.h"
 #include "grad/policy.h"
+#include "model/model_copy.h"
 #include "os/file.h"
 #include "rl/reference.h"
 #include "rl/sft.h"
@@ -123,7 +126,7 @@ TEST_BOTH(the_gradient_of_demonstrations_does_not_depend_on_threads) {
     demonstrations(x, ids, 90);
     const SftOptions so = {.lr = 3e-3, .max_grad_norm = 1};
     for (int s = 0; s < 3; s++) CHECK(!engine_sft(t.engine, 90, x, &so, &m[k]));
-    CHECK(!model_clone(&w[k], t.model));
+    CHECK(!model_copy(&w[k], t.model));
     tiny_close(&t);
   }
   CHECK(m[0].loss == m[1].loss && m[0].grad_norm == m[1].grad_norm);
@@ -209,12 +212,12 @@ TEST_BOTH(saved_and_loaded_is_as_if_nothing_happened) {
   tiny_open(&first, 2, &eo);
   train(&first, 1, 3);
   CHECK(!file_mkdirs(dir));
-  CHECK(!model_save(first.model, dir, WEIGHT_F32, 0));
+  CHECK(!save_model(first.model, dir, WEIGHT_F32, 0));
   CHECK(!engine_save(first.engine, dir));
   tiny_close(&first);
   tiny_open(&second, 1, &eo);
   Model *loaded;
-  CHECK(!model_load(&loaded, second.pool, dir, STORE_F32));
+  CHECK(!weights_load(&loaded, second.pool, dir, STORE_F32));
   CHECK(!model_copy_weights(second.model, loaded));
   CHECK(!engine_load(second.engine, dir));
   train(&second, 4, 6);

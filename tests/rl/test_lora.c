@@ -1,8 +1,11 @@
 /* Training an adapter: rollouts and the first forward agree to the bit, the base stays, dropout
  * depends on nothing but its address. */
 #include "base/mem.h"
+#include "checkpoint/peft.h"
 #include "grad/policy.h"
 #include "model/lora.h"
+#include "model/lora_merge.h"
+#include "model/model_copy.h"
 #include "rl/reference.h"
 #include "rl/sft.h"
 #include "rl/update.h"
@@ -28,7 +31,7 @@ static void open_adapted(Tiny *t, const Setup *s) {
   CHECK(!pool_new(&t->pool, s->threads ? s->threads : 1));
   CHECK(!model_new(&t->model, t->pool, &c, 1));
   CHECK(!model_set_compute(t->model, test_compute));
-  CHECK(!model_add_lora(t->model, &lora, 4));
+  CHECK(!lora_add(t->model, &lora, 4));
   for (int i = 0; i < model_num_params(t->model); i++) {
     Param *p = model_param(t->model, i);
     const RngKey key = {.seed = 6, .stream = RNG_USER, .prompt = (uint32_t)i};
@@ -83,7 +86,7 @@ TEST_BOTH(sampling_and_training_with_an_adapter_agree_to_the_bit) {
   Tiny t;
   open_adapted(&t, &s);
   Model *before;
-  CHECK(!model_clone(&before, t.model));
+  CHECK(!model_copy(&before, t.model));
   for (uint32_t i = 1; i <= 4; i++) {
     step(&t, &s, i, &m);
     CHECK(m.ratio_max_deviation == 0 && m.grad_norm > 0);
@@ -108,7 +111,7 @@ static Result run(Setup s) {
   s.kl = 0.05;
   open_adapted(&t, &s);
   for (uint32_t i = 1; i <= 3; i++) step(&t, &s, i, &r.m);
-  CHECK(!model_clone(&r.weights, t.model));
+  CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
 }
@@ -146,7 +149,7 @@ TEST_BOTH(the_reference_of_a_fresh_adapter_is_its_base) {
   tiny_options(&t.o);
   CHECK(!pool_new(&t.pool, 1));
   CHECK(!model_new(&t.model, t.pool, &c, 1));
-  CHECK(!model_add_lora(t.model, &lora, 4));
+  CHECK(!lora_add(t.model, &lora, 4));
   CHECK(!model_view(&t.reference, t.model));
   CHECK(!tokenizer_bytes(&t.tok));
   CHECK(!engine_new(&t.engine, t.pool, t.model, t.reference, t.tok, &t.o));
@@ -165,14 +168,14 @@ TEST_BOTH(a_resumed_engine_goes_on_with_the_same_bits) {
   Tiny t, u;
   open_adapted(&t, &s);
   for (uint32_t i = 1; i <= 2; i++) step(&t, &s, i, &m);
-  CHECK(!lora_save(t.model, test_tmp(), NULL));
+  CHECK(!peft_save(t.model, test_tmp(), NULL));
   CHECK(!engine_save(t.engine, test_tmp()));
   const Config c = tiny_config();
   u = (Tiny){.o = t.o};
   CHECK(!pool_new(&u.pool, 2));
   CHECK(!model_new(&u.model, u.pool, &c, 1));
   CHECK(!model_set_compute(u.model, test_compute));
-  CHECK(!lora_load(u.model, test_tmp()));
+  CHECK(!peft_load(u.model, test_tmp()));
   CHECK(!model_view(&u.reference, u.model));
   CHECK(!tokenizer_bytes(&u.tok));
   CHECK(!engine_new(&u.engine, u.pool, u.model, u.reference, u.tok, &u.o));
@@ -199,14 +202,13 @@ TEST(an_engine_whose_adapter_went_away_stops) {
   Batch *b = tiny_rollout(&t, 2);
   tiny_advantages(b, adv);
   o.advantage = adv;
-  CHECK(model_merge_lora(t.model, &(Ctx){.arena = &arena}) ==
-        GRPO_EARG); /* the reference is a view */
+  CHECK(lora_merge(t.model) == GRPO_EARG); /* the reference is a view */
   engine_free(t.engine);
   model_release(t.reference);
   t.reference = NULL;
   CHECK(!engine_new(&t.engine, t.pool, t.model, NULL, t.tok, &t.o));
   b = tiny_rollout(&t, 2);
-  CHECK(!model_merge_lora(t.model, &(Ctx){.arena = &arena}));
+  CHECK(!lora_merge(t.model));
   CHECK(engine_update(t.engine, b, &o, &m) == GRPO_EARG);
   arena_free(&arena);
   tiny_close(&t);

@@ -1,5 +1,7 @@
 /* The head in one pass: taking the record made while sampling for the head's result changes no bit
  * of gradients, metrics or checkpoints, and a record that is wrong is found and left aside. */
+#include "model/forward.h"
+#include "model/forward_logits.h"
 #include "rl/sft.h"
 #include "steps.h"
 
@@ -119,8 +121,8 @@ TEST_BOTH(demonstrations_in_one_pass_have_the_gradient_of_two) {
   model_zero_grad(t.model);
   tape_reset(tape);
   CHECK(!unit_pack_examples(&tape->arena, model_config(t.model), x, unit, &p));
-  CHECK(!model_hidden(t.model, tape, &p, &hidden));
-  CHECK(!model_logp(t.model, tape, &p, hidden, 1, NULL, NULL, &out));
+  CHECK(!forward_hidden(t.model, tape, &p, &hidden));
+  CHECK(!forward_logp(t.model, tape, &p, hidden, 1, NULL, NULL, &out));
   real *seed = calloc(out->n, sizeof *seed);
   double nll = 0;
   for (int i = 0; i < unit->tokens; i++) {

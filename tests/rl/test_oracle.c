@@ -2,8 +2,10 @@
  * loss, gradient norm and metrics.  (tests/model holds every gradient to the oracle.) */
 #include <stdlib.h>
 
+#include "checkpoint/weights.h"
 #include "formats/json.h"
 #include "grad/policy.h"
+#include "model/model_copy.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
 #include "rl/update.h"
@@ -28,9 +30,10 @@ static void open_problem(const char *name, Problem *p) {
   EngineOptions o;
   *p = (Problem){.problem = read_json(name, "grpo_problem.json"),
                  .expected = read_json(name, "grpo_expected.json")};
-  CHECK(!model_load(&p->model, NULL,
-                    test_path("%s/oracles/models/%s/checkpoint", test_shared(), name), STORE_F32));
-  CHECK(!model_clone(&p->reference, p->model));
+  CHECK(!weights_load(&p->model, NULL,
+                      test_path("%s/oracles/models/%s/checkpoint", test_shared(), name),
+                      STORE_F32));
+  CHECK(!model_copy(&p->reference, p->model));
   engine_options_init(&o);
   o.prompts_per_step = PROMPTS;
   o.group_size = GROUP;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "model/forward.h"
 #include "rl/ppo.h"
 #include "steps.h"
 
@@ -31,7 +32,7 @@ static void ppo_open(Tiny *t, const Way *w) {
   CHECK(!model_new(&t->reference, t->pool, &c, 2));
   CHECK(!model_set_compute(t->model, test_compute));
   CHECK(!model_set_compute(t->reference, test_compute));
-  if (w->lora) CHECK(!model_add_lora(t->model, &lora, 4));
+  if (w->lora) CHECK(!lora_add(t->model, &lora, 4));
   CHECK(!tokenizer_bytes(&t->tok));
   const Status s = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o);
   if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
@@ -87,7 +88,7 @@ static Outcome outcome(Way w) {
   ppo_open(&t, &w);
   for (uint32_t k = 1; k <= PPO_STEPS; k++) ppo_step(&t, &w, k, k == 1 ? &o.first : &o.last);
   read_state(&t, &o);
-  CHECK(!model_clone(&o.weights, t.model));
+  CHECK(!model_copy(&o.weights, t.model));
   o.one_pass = t.engine->one_pass_units;
   o.replayed = t.engine->replayed_units;
   tiny_close(&t);
@@ -307,13 +308,13 @@ TEST(values_are_those_of_plain_sequences) {
   tape->off = true;
   CHECK(!pack_groups(&tape->arena, model_config(t.model), 1, &g, &p));
   CHECK(p.nvalues == 4 + 6 + 2 && p.nout == 10 && p.nrows == 3 + 3 + 5 + 1);
-  CHECK(!model_hidden(t.model, tape, &p, &hidden));
+  CHECK(!forward_hidden(t.model, tape, &p, &hidden));
   CHECK(!critic_values(t.engine->critic, tape, &p, hidden, &value));
   for (int i = 0; i < 3; i++) {
     const PackGroup single = {prompt, 3, 1, &ids[i], &len[i], LONGEST};
     Tensor *h, *v;
     CHECK(!pack_groups(&tape->arena, model_config(t.model), 1, &single, &plain));
-    CHECK(!model_hidden(t.model, tape, &plain, &h));
+    CHECK(!forward_hidden(t.model, tape, &plain, &h));
     CHECK(!critic_values(t.engine->critic, tape, &plain, h, &v));
     for (int k = 0; k < plain.nvalues; k++, at++) CHECK(v->data[k] == value->data[at]);
     for (int k = 0; k < plain.nvalues; k++) CHECK(plain.value_rows[k] == 2 + k);

@@ -1,5 +1,6 @@
 /* train.reuse_rollout: taking the activations of generation for the first forward changes no bit of
  * gradients, metrics or checkpoints, whatever happened to the groups on the way. */
+#include "model/forward.h"
 #include "rl/engine_memory.h"
 #include "steps.h"
 
@@ -112,10 +113,10 @@ TEST(the_store_is_as_wide_as_was_planned) {
     Replay r = {.store = &t.engine->kept.store, .nruns = 1, .run = &run};
     const Pack p = {.nrows = 1, .ids = &id, .pos = &pos, .nspans = 1, .spans = &span, .replay = &r};
     tape_reset(&t.engine->tape);
-    CHECK(!model_hidden(t.model, &t.engine->tape, &p, &x));
+    CHECK(!forward_hidden(t.model, &t.engine->tape, &p, &x));
     CHECK(r.column == r.store->columns);
     r.store->operations++; /* as if something else had been kept */
-    CHECK(model_hidden(t.model, &t.engine->tape, &p, &x) == GRPO_EARG);
+    CHECK(forward_hidden(t.model, &t.engine->tape, &p, &x) == GRPO_EARG);
     CHECK(!t.engine->tape.replay);
     tiny_close(&t);
   }
@@ -144,7 +145,7 @@ TEST(the_store_is_in_the_estimate) {
   Tiny t;
   const size_t before = mem_live_bytes();
   open_engine(&t, &s);
-  plan_of_config(&plan, &c);
+  model_plan_of_config(&plan, &c);
   engine_estimate(&plan, &plan, &t.o, &bytes);
   const double taken = (double)(mem_live_bytes() - before);
   CHECK(bytes.kept ==

@@ -3,6 +3,9 @@
 
 #include "base/mem.h"
 #include "grad/policy.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "model/model_copy.h"
 #include "rl/engine_memory.h"
 #include "rl/reference.h"
 #include "rl/update.h"
@@ -49,7 +52,7 @@ static Result run(int threads, int micro_batch_tokens, const char *loss, double 
   o.loss.entropy = 0.01;
   o.iterations = iterations;
   for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, &o, &r.m);
-  CHECK(!model_clone(&r.weights, t.model));
+  CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
 }
@@ -111,8 +114,8 @@ static void plain_gradients(Tiny *t, const double *scale) {
     Pack p;
     tape_reset(&e->tape);
     CHECK(!pack_groups(&e->tape.arena, model_config(t->model), 1, &g, &p));
-    CHECK(!model_hidden(t->model, &e->tape, &p, &hidden));
-    CHECK(!model_logp(t->model, &e->tape, &p, hidden, 1, NULL, NULL, &out));
+    CHECK(!forward_hidden(t->model, &e->tape, &p, &hidden));
+    CHECK(!forward_logp(t->model, &e->tape, &p, hidden, 1, NULL, NULL, &out));
     for (int k = 0; k < b->completion[i].len; k++) seed[k] = (real)scale[i];
     CHECK(!tape_backward_from(&e->tape, out, seed));
   }
@@ -262,7 +265,7 @@ TEST(a_batch_without_advantage_has_no_gradient) {
   tiny_open(&t, 1, &eo);
   update_options(&o, "grpo", none);
   Model *before;
-  CHECK(!model_clone(&before, t.model));
+  CHECK(!model_copy(&before, t.model));
   for (int forward = 0; forward < 2; forward++) { /* with and without the forward left out */
     Batch *b = tiny_rollout(&t, 1);
     o.loss.kl = forward ? 1e-30 : 0;
@@ -361,7 +364,7 @@ static Result run_reinforce(bool own, int micro_batch_tokens) {
   if (own) o.loss_fn = user_reinforce;
   o.loss_user = &t.engine->loss_tape.cx;
   step_once(&t, 1, &o, &r.m);
-  CHECK(!model_clone(&r.weights, t.model));
+  CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
 }
@@ -425,7 +428,7 @@ TEST(divergence_leaves_the_weights_alone) {
   tiny_advantages(b, adv);
   adv[3] = NAN;
   Model *before;
-  CHECK(!model_clone(&before, t.model));
+  CHECK(!model_copy(&before, t.model));
   CHECK(engine_update(t.engine, b, &o, &m) == GRPO_EDIVERGED);
   CHECK(same_weights(before, t.model));
   CHECK(optimizer_steps(t.engine->optimizer) == 0);
@@ -498,7 +501,7 @@ TEST_BOTH(the_estimate_is_near_what_is_taken) {
   update_options(&o, "grpo", NULL);
   o.loss.kl = 0.05;
   for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, &o, &m);
-  plan_of_config(&plan, &c);
+  model_plan_of_config(&plan, &c);
   plan.compute = test_compute;
   engine_estimate(&plan, &plan, &eo, &bytes);
   const double taken = (double)(mem_live_bytes() - before);

@@ -1,0 +1,179 @@
+#include "checkpoint/run_checkpoint.h"
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "formats/json.h"
+#include "os/file.h"
+
+static const char manifest_name[] = "manifest.json";
+enum { MANIFEST_MAX = 1 << 20, MANIFEST_FORMAT = 1 };
+
+/* dir/name; the buffer is reused. */
+static Status join(Buf *b, const char *dir, const char *name) {
+  buf_clear(b);
+  buf_printf(b, "%s/%s", dir, name);
+  return buf_status(b);
+}
+
+/* ---- begin ---------------------------------------------------------------------------- */
+
+Status run_checkpoint_begin(const char *dir, Buf *tmp) {
+  size_t n = strlen(dir);
+  while (n > 1 && dir[n - 1] == '/') n--;
+  size_t slash = n;
+  while (slash && dir[slash - 1] != '/') slash--;
+  if (slash == n) return fail(GRPO_EARG, "checkpoint: \"%s\" is no directory's name", dir);
+  const size_t start = tmp->len;
+  buf_put(tmp, dir, slash);
+  buf_puts(tmp, ".tmp-");
+  buf_put(tmp, dir + slash, n - slash);
+  try(buf_status(tmp));
+  try(file_remove_tree(tmp->data + start));
+  return file_mkdirs(tmp->data + start);
+}
+
+/* ---- the manifest ----------------------------------------------------------------------- */
+
+/* What one file is: its length and checksum; made durable on the way when `sync` says so. */
+static Status measure(const char *path, bool sync, uint64_t *size, uint32_t *crc) {
+  FileMap m;
+  try(file_map(path, &m));
+  *size = m.size;
+  *crc = crc32c(0, m.data, m.size);
+  file_unmap(&m);
+  if (!sync) return GRPO_OK;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const bool ok = fd >= 0 && fsync(fd) == 0;
+  const int why = errno;
+  if (fd >= 0) close(fd);
+  return ok ? GRPO_OK : fail(GRPO_EIO, "%s: cannot be made durable: %s", path, strerror(why));
+}
+
+typedef struct Listing {
+  Buf names, path, json;
+  int files;
+} Listing;
+
+static void listing_free(Listing *l) {
+  buf_free(&l->names);
+  buf_free(&l->path);
+  buf_free(&l->json);
+}
+
+static Status list_file(Listing *l, const char *relative) {
+  uint64_t size;
+  uint32_t crc;
+  try(measure(l->path.data, true, &size, &crc));
+  buf_puts(&l->json, l->files++ ? ",\n    " : "\n    ");
+  json_put_string(&l->json, relative, strlen(relative));
+  buf_printf(&l->json, ": {\"size\": %" PRIu64 ", \"crc32c\": \"%08" PRIx32 "\"}", size, crc);
+  return buf_status(&l->json);
+}
+
+static Status list_dir(Listing *l, const char *dir, const char *prefix, int depth);
+
+static Status list_entry(Listing *l, const char *dir, const char *prefix, const char *name,
+                         int depth) {
+  char relative[512];
+  if ((size_t)snprintf(relative, sizeof relative, "%s%s", prefix, name) >= sizeof relative - 1)
+    return fail(GRPO_EARG, "%s/%s: the name is too long for a checkpoint", dir, name);
+  try(join(&l->path, dir, relative));
+  if (!file_is_dir(l->path.data)) return list_file(l, relative);
+  if (depth > 0)
+    return fail(GRPO_EARG, "%s: a checkpoint has no directories inside directories", l->path.data);
+  strcat(relative, "/");
+  return list_dir(l, dir, relative, depth + 1);
+}
+
+static Status list_dir(Listing *l, const char *dir, const char *prefix, int depth) {
+  Buf names = {0};
+  size_t count = 0;
+  Status s = join(&l->path, dir, prefix);
+  if (s == GRPO_OK) s = file_list(l->path.data, &names, &count);
+  const char *name = names.data;
+  for (size_t i = 0; i < count && s == GRPO_OK; i++, name += strlen(name) + 1)
+    s = list_entry(l, dir, prefix, name, depth);
+  if (s == GRPO_OK) s = join(&l->path, dir, prefix);
+  if (s == GRPO_OK) s = file_sync_dir(l->path.data);
+  buf_free(&names);
+  return s;
+}
+
+static Status write_manifest(Listing *l, const char *dir) {
+  buf_printf(&l->json, "{\n  \"format\": %d,\n  \"files\": {", MANIFEST_FORMAT);
+  try(list_dir(l, dir, "", 0));
+  buf_puts(&l->json, "\n  }\n}\n");
+  try(buf_status(&l->json));
+  try(join(&l->path, dir, manifest_name));
+  return file_replace(l->path.data, l->json.data, l->json.len);
+}
+
+Status run_checkpoint_commit(const char *tmp, const char *dir) {
+  Listing l = {0};
+  if (file_exists(dir))
+    return fail(GRPO_EARG, "%s: exists already; a checkpoint is never written over", dir);
+  const Status s = write_manifest(&l, tmp);
+  listing_free(&l);
+  try(s);
+  return file_rename(tmp, dir);
+}
+
+/* ---- verification ---------------------------------------------------------------------------- */
+
+static Status verify_file(const char *dir, const Json *entry, Buf *path) {
+  uint64_t size;
+  uint32_t crc;
+  char want[16];
+  int64_t bytes;
+  const char *name = json_key(entry), *sum = json_string(json_get(entry, "crc32c"));
+  if (!sum || !json_integer(json_get(entry, "size"), &bytes))
+    return fail(GRPO_EFORMAT, "%s/%s: the entry of \"%s\" is damaged", dir, manifest_name, name);
+  try(join(path, dir, name));
+  if (!file_exists(path->data))
+    return fail(GRPO_EFORMAT, "%s: is missing from the checkpoint", path->data);
+  if (file_size(path->data) != bytes)
+    return fail(GRPO_EFORMAT, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, path->data,
+                file_size(path->data), bytes);
+  try(measure(path->data, false, &size, &crc));
+  snprintf(want, sizeof want, "%08" PRIx32, crc);
+  if (strcmp(want, sum) != 0)
+    return fail(GRPO_EFORMAT, "%s: is damaged: checksum %s, the manifest says %s", path->data, want,
+                sum);
+  return GRPO_OK;
+}
+
+static Status verify_all(const char *dir, const Json *manifest, Buf *path) {
+  int64_t format;
+  if (!json_integer(json_get(manifest, "format"), &format))
+    return fail(GRPO_EFORMAT, "%s/%s: no format; is it a checkpoint?", dir, manifest_name);
+  if (format != MANIFEST_FORMAT)
+    return fail(GRPO_EFORMAT, "%s: checkpoint format %" PRId64 ", this version reads %d", dir,
+                format, MANIFEST_FORMAT);
+  const Json *files = json_get(manifest, "files");
+  if (!files || json_type(files) != JSON_OBJECT)
+    return fail(GRPO_EFORMAT, "%s/%s: no list of files", dir, manifest_name);
+  for (const Json *f = json_child(files); f; f = json_next(f)) try(verify_file(dir, f, path));
+  return GRPO_OK;
+}
+
+Status run_checkpoint_verify(const char *dir) {
+  Buf path = {0};
+  Json *manifest = NULL;
+  Status s = GRPO_OK;
+  if (!file_is_dir(dir)) return fail(GRPO_ENOENT, "%s: no such checkpoint", dir);
+  s = join(&path, dir, manifest_name);
+  if (s == GRPO_OK && !file_exists(path.data))
+    s = fail(GRPO_ENOENT, "%s: not a checkpoint: it has no %s", dir, manifest_name);
+  if (s == GRPO_OK) s = json_read_file(path.data, MANIFEST_MAX, &manifest);
+  if (s == GRPO_OK) s = verify_all(dir, manifest, &path);
+  json_free(manifest);
+  buf_free(&path);
+  return s;
+}

@@ -1,0 +1,178 @@
+#include "checkpoint/safetensors_source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "checkpoint/bnb.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "os/file.h"
+
+enum { INDEX_MAX = 256 << 20 };
+
+typedef struct Shards {
+  Safetensors *file;
+  size_t count;
+} Shards;
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+static Status shards_reserve(Shards *s, size_t n) {
+  s->file = mem_zalloc(n * sizeof *s->file);
+  return s->file ? GRPO_OK : fail(GRPO_ENOMEM, "table of %zu checkpoint files", n);
+}
+
+static Status shards_add(Shards *s, const char *dir, const char *name) {
+  char path[FILE_PATH_BYTES];
+  try(file_join(path, dir, name));
+  try(safetensors_open(&s->file[s->count], path));
+  s->count++;
+  return GRPO_OK;
+}
+
+static int by_text(const void *x, const void *y) {
+  return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+/* Shards are files of the same folder, whatever an index says. */
+static Status check_shard_name(const char *path, const char *name) {
+  if (!name || !*name || strchr(name, '/') || strchr(name, '\\') || strstr(name, ".."))
+    return fail(GRPO_EFORMAT, "%s: '%.200s' is not the name of a file beside it", path,
+                name ? name : "(no string)");
+  return GRPO_OK;
+}
+
+static Status open_listed(Shards *s, const char *dir, const char *path, const Json *map) {
+  const size_t n = json_count(map);
+  const char **name = mem_alloc(n * sizeof *name);
+  if (!name) return fail(GRPO_ENOMEM, "%s", path);
+  Status st = GRPO_OK;
+  size_t k = 0;
+  for (const Json *j = json_child(map); j && st == GRPO_OK; j = json_next(j)) {
+    name[k++] = json_string(j);
+    st = check_shard_name(path, json_string(j));
+  }
+  if (st == GRPO_OK) {
+    qsort(name, k, sizeof *name, by_text);
+    st = shards_reserve(s, k);
+  }
+  for (size_t i = 0; i < k && st == GRPO_OK; i++)
+    if (i == 0 || strcmp(name[i - 1], name[i]) != 0) st = shards_add(s, dir, name[i]);
+  mem_free(name);
+  return st;
+}
+
+static Status open_index(Shards *s, const char *dir, const char *path) {
+  Json *j;
+  try(json_read_file(path, INDEX_MAX, &j));
+  const Json *map = json_get(j, "weight_map");
+  Status st = map && json_type(map) == JSON_OBJECT && json_child(map)
+                  ? open_listed(s, dir, path, map)
+                  : fail(GRPO_EFORMAT, "%s: no weight_map", path);
+  json_free(j);
+  return st;
+}
+
+static Status shards_open(Shards *s, const char *dir) {
+  char path[FILE_PATH_BYTES];
+  try(file_join(path, dir, "model.safetensors"));
+  if (file_exists(path)) {
+    try(shards_reserve(s, 1));
+    return shards_add(s, dir, "model.safetensors");
+  }
+  try(file_join(path, dir, "model.safetensors.index.json"));
+  if (file_exists(path)) return open_index(s, dir, path);
+  return fail(GRPO_ENOENT, "%s: neither model.safetensors nor model.safetensors.index.json", dir);
+}
+
+/* ---- the tensors of all files --------------------------------------------------------- */
+
+static const StTensor *find(const void *arg, const char *name) {
+  const Shards *s = arg;
+  const StTensor *t = NULL;
+  for (size_t i = 0; i < s->count && !t; i++) t = safetensors_find(&s->file[i], name);
+  return t;
+}
+
+static SourceType type_of(StType t) {
+  return t == ST_F32    ? SOURCE_F32
+         : t == ST_F16  ? SOURCE_F16
+         : t == ST_BF16 ? SOURCE_BF16
+                        : SOURCE_OTHER;
+}
+
+/* place: file in the upper half, tensor in the lower. */
+static const Safetensors *file_of(const Shards *s, const SourceTensor *t) {
+  return &s->file[t->place >> 32];
+}
+static const StTensor *tensor_of(const Shards *s, const SourceTensor *t) {
+  return &file_of(s, t)->tensor[t->place & 0xffffffffu];
+}
+
+static Status add_tensor(WeightSource *out, const Shards *s, size_t file, size_t k) {
+  const StTensor *t = &s->file[file].tensor[k];
+  char state[BNB_NAME_BYTES];
+  if (bnb_is_part(t->name, find, s)) return GRPO_OK;
+  SourceTensor *x = &out->tensor[out->count++];
+  *x = (SourceTensor){.name = t->name,
+                      .file = s->file[file].path,
+                      .type_name = st_type_name(t->type),
+                      .type = type_of(t->type),
+                      .ndim = t->ndim,
+                      .place = (uint64_t)file << 32 | k};
+  memcpy(x->dim, t->dim, sizeof x->dim);
+  if (t->type != ST_U8 ||
+      snprintf(state, sizeof state, "%s.absmax", t->name) >= (int)sizeof state || !find(s, state))
+    return GRPO_OK;
+  return bnb_describe(t, x->file, find, s, x);
+}
+
+static Status list_tensors(WeightSource *out, const Shards *s) {
+  size_t n = 0;
+  for (size_t i = 0; i < s->count; i++) n += s->file[i].count;
+  out->tensor = mem_alloc(n * sizeof *out->tensor);
+  if (!out->tensor) return fail(GRPO_ENOMEM, "table of %zu tensors", n);
+  for (size_t i = 0; i < s->count; i++)
+    for (size_t k = 0; k < s->file[i].count; k++) try(add_tensor(out, s, i, k));
+  return GRPO_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+static void read_values(const WeightSource *src, const SourceTensor *t, uint64_t from, uint64_t n,
+                        float *out) {
+  if (t->type == SOURCE_NF4)
+    bnb_read(&t->nf4, from, n, out);
+  else
+    st_read(tensor_of(src->impl, t), from, n, out);
+}
+
+static void pass_values(const WeightSource *src, const SourceTensor *t, uint64_t from, uint64_t n) {
+  const StTensor *st = tensor_of(src->impl, t);
+  const FileMap *map = &file_of(src->impl, t)->map;
+  const uint64_t all = source_count(t), bytes = st->end - st->begin;
+  if (!all) return;
+  const uint64_t at = (uint64_t)((double)bytes * ((double)from / (double)all));
+  const uint64_t end = (uint64_t)((double)bytes * ((double)(from + n) / (double)all));
+  file_map_drop(map, (size_t)(st->data - map->data + (ptrdiff_t)at), (size_t)(end - at));
+}
+
+static void close_shards(WeightSource *src) {
+  Shards *s = src->impl;
+  for (size_t i = 0; i < s->count; i++) safetensors_close(&s->file[i]);
+  mem_free(s->file);
+  mem_free(s);
+}
+
+Status safetensors_source_open(WeightSource *out, const char *dir) {
+  Shards *s = mem_zalloc(sizeof *s);
+  *out = (WeightSource){0};
+  if (!s) return fail(GRPO_ENOMEM, "%s", dir);
+  *out = (WeightSource){.impl = s, .read = read_values, .pass = pass_values, .close = close_shards};
+  Status st = shards_open(s, dir);
+  if (st == GRPO_OK) st = list_tensors(out, s);
+  if (st != GRPO_OK) source_close(out);
+  return st;
+}

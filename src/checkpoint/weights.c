@@ -1,0 +1,205 @@
+#include "checkpoint/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "checkpoint/config_load.h"
+#include "checkpoint/gguf_source.h"
+#include "checkpoint/param_fill.h"
+#include "checkpoint/safetensors_source.h"
+#include "formats/gguf.h"
+#include "model/frozen.h"
+#include "model/layout.h"
+
+/* ---- matching tensors with parameters ----------------------------------------------------- */
+
+static bool ends_with(const char *s, const char *end) {
+  const size_t n = strlen(s), k = strlen(end);
+  return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static bool starts_with(const char *s, const char *begin) {
+  return strncmp(s, begin, strlen(begin)) == 0;
+}
+
+/* Parts of a multimodal checkpoint that are no decoder. */
+static bool is_vision(const Config *c, const char *name) {
+  if (c->family != FAMILY_GEMMA3) return false;
+  if (starts_with(name, "model.")) name += strlen("model.");
+  return starts_with(name, "vision_tower.") || starts_with(name, "multi_modal_projector.");
+}
+
+/* Buffers that older checkpoints hold beside the weights, and a tied head stored once more. */
+static bool ignored(const Config *c, const char *name) {
+  if (c->tie_word_embeddings && ends_with(name, "lm_head.weight")) return true;
+  if (is_vision(c, name)) return true;
+  return config_traits(c) & TRAIT_CONV1D
+             ? ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")
+             : ends_with(name, ".rotary_emb.inv_freq");
+}
+
+/* Other names that the same parameter goes by: without gpt2's prefix, within a multimodal model. */
+static int parameter_of(const Model *m, const char *name) {
+  static const struct {
+    Family family;
+    const char *from, *to;
+  } renames[] = {{FAMILY_GPT2, "", "transformer."},
+                 {FAMILY_GEMMA3, "language_model.", ""},
+                 {FAMILY_GEMMA3, "model.language_model.", "model."}};
+  char full[128];
+  int i = layout_index(m, name);
+  for (size_t k = 0; i < 0 && k < sizeof renames / sizeof *renames; k++) {
+    const char *from = renames[k].from;
+    if (renames[k].family != m->config.family || !starts_with(name, from)) continue;
+    const int n = snprintf(full, sizeof full, "%s%s", renames[k].to, name + strlen(from));
+    if (n < (int)sizeof full) i = layout_index(m, full);
+  }
+  return i;
+}
+
+static Status check_shape(const SourceTensor *t, const Param *p) {
+  const Tensor *want = &p->t;
+  const bool transposed = p->in_out && t->out_in;
+  bool same = t->ndim == want->ndim;
+  for (int d = 0; same && d < want->ndim; d++)
+    same = t->dim[d] == (uint64_t)want->dim[transposed ? 1 - d : d];
+  if (same) return GRPO_OK;
+  char has[96] = "";
+  for (int d = 0, at = 0; d < t->ndim && d < SOURCE_DIMS; d++)
+    at += snprintf(has + at, sizeof has - (size_t)at, "%s%llu", d ? ", " : "",
+                   (unsigned long long)t->dim[d]);
+  if (want->ndim == 1)
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], config.json wants [%d]", t->file,
+                t->name, has, want->dim[0]);
+  return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], config.json wants [%d, %d]", t->file,
+              t->name, has, want->dim[transposed], want->dim[!transposed]);
+}
+
+static Status match_one(const Model *m, const SourceTensor *t, const SourceTensor **found) {
+  if (ignored(&m->config, t->name)) return GRPO_OK;
+  const int i = parameter_of(m, t->name);
+  if (i < 0)
+    return fail(GRPO_EFORMAT, "%s: tensor '%.200s' does not belong to this kind of model", t->file,
+                t->name);
+  if (found[i])
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' occurs twice in the checkpoint", t->file, t->name);
+  if (t->type == SOURCE_OTHER)
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' is %s; F32, F16 and BF16 are supported", t->file,
+                t->name, t->type_name);
+  try(check_shape(t, &m->param[i]));
+  found[i] = t;
+  return GRPO_OK;
+}
+
+static Status match_all(const Model *m, const WeightSource *s, const char *dir,
+                        const SourceTensor **found) {
+  int missing = 0, first = 0;
+  for (size_t i = 0; i < s->count; i++) try(match_one(m, &s->tensor[i], found));
+  for (int i = m->nparams; i-- > 0;)
+    if (!found[i]) {
+      missing++;
+      first = i;
+    }
+  if (!missing) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing (%d of %d are)", dir, m->param[first].name,
+              missing, m->nparams);
+}
+
+/* ---- loading ---------------------------------------------------------------------- */
+
+/* The type that a weight of the source has in a model; block formats other than NF4 become float32. */
+static QuantType stored_type(const SourceTensor *t) {
+  return t->type == SOURCE_F16    ? QUANT_F16
+         : t->type == SOURCE_BF16 ? QUANT_BF16
+         : t->type == SOURCE_NF4  ? QUANT_NF4
+                                  : QUANT_F32;
+}
+
+static Status make_parameters(Model *m, const SourceTensor *const *found) {
+  for (int i = 0; i < m->nparams && m->storage != STORE_F32; i++) {
+    if (!layout_is_matrix(m, i)) continue;
+    const bool projection = layout_is_projection(m, i);
+    try(frozen_quantise(m, i, storage_type(m->storage, projection, stored_type(found[i]))));
+  }
+  return model_allocate(m);
+}
+
+static Status fill_parameters(Model *m, const WeightSource *s, const SourceTensor *const *found) {
+  Arena arena = {0};
+  const Ctx cx = {.pool = m->pool, .arena = &arena};
+  Status st = GRPO_OK;
+  for (int i = 0; i < m->nparams && st == GRPO_OK; i++) st = param_fill(&cx, m, i, s, found[i]);
+  arena_free(&arena);
+  return st;
+}
+
+static void describe(const Model *m, const SourceTensor *const *found, ModelPlan *p) {
+  model_plan_of_config(p, &m->config);
+  p->storage = m->storage;
+  p->compute = m->compute;
+  for (int i = m->nparams; i-- > 0;) {
+    if (layout_is_projection(m, i)) p->stored = stored_type(found[i]);
+    if (&m->param[i].t == m->t[M_EMBED]) p->stored_embedding = stored_type(found[i]);
+  }
+}
+
+/* Shapes are checked before memory is taken: a lying config.json costs nothing. */
+static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
+  const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
+  if (!found) return fail(GRPO_ENOMEM, "%s", dir);
+  ModelPlan plan;
+  Status st = match_all(m, s, dir, found);
+  if (st == GRPO_OK) {
+    describe(m, found, &plan);
+    st = model_plan_check_memory(&plan, dir);
+  }
+  if (st == GRPO_OK) st = make_parameters(m, found);
+  if (st == GRPO_OK) st = fill_parameters(m, s, found);
+  mem_free(found);
+  return st;
+}
+
+static Status open_model(const char *path, Config *c, Model **out, Pool *pool, WeightSource *s) {
+  try(config_load(c, path));
+  try(model_layout(out, pool, c));
+  const Status st = gguf_is(path) ? gguf_source_open(s, path) : safetensors_source_open(s, path);
+  if (st != GRPO_OK) model_release(*out);
+  return st;
+}
+
+Status weights_plan(ModelPlan *p, const char *path, Storage storage) {
+  Config c;
+  Model *m;
+  WeightSource s;
+  try(open_model(path, &c, &m, NULL, &s));
+  const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
+  Status st = found ? match_all(m, &s, path, found) : fail(GRPO_ENOMEM, "%s", path);
+  m->storage = storage;
+  if (st == GRPO_OK) describe(m, found, p);
+  mem_free(found);
+  source_close(&s);
+  model_release(m);
+  return st;
+}
+
+Status weights_load(Model **out, Pool *pool, const char *dir, Storage storage) {
+  return weights_load_compute(out, pool, dir, storage, COMPUTE_F32);
+}
+
+Status weights_load_compute(Model **out, Pool *pool, const char *dir, Storage storage, Compute c) {
+  Config config;
+  Model *m;
+  WeightSource s;
+  try(open_model(dir, &config, &m, pool, &s));
+  m->storage = storage;
+  m->compute = c;
+  const Status st = read_weights(m, &s, dir);
+  source_close(&s);
+  if (st != GRPO_OK) {
+    model_release(m);
+    return st;
+  }
+  *out = m;
+  return GRPO_OK;
+}

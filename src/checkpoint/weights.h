@@ -1,0 +1,20 @@
+/* weights.h - reading checkpoints: tensors of a source matched with the parameters of a model.
+ *
+ * A checkpoint is a GGUF file, or a directory in Hugging Face's layout: config.json and
+ * model.safetensors, or its shards with an index; f32, f16, bf16, or bitsandbytes' NF4.
+ */
+#ifndef GRPO_CHECKPOINT_WEIGHTS_H
+#define GRPO_CHECKPOINT_WEIGHTS_H
+
+#include "model/model.h"
+#include "model/model_plan.h"
+
+/* Weights are converted while they are read, a few rows at a time.  ENOMEM, before any memory is
+ * taken, when they exceed what the machine has free. */
+Status weights_load(Model **out, Pool *pool, const char *path, Storage storage);
+/* For a model that computes in bf16 from the start: its panels take less memory. */
+Status weights_load_compute(Model **out, Pool *pool, const char *path, Storage storage, Compute c);
+/* From the headers of a checkpoint; its tensors are checked as for loading. */
+Status weights_plan(ModelPlan *p, const char *path, Storage storage);
+
+#endif

@@ -1,0 +1,61 @@
+#include "model/config_check.h"
+
+#include "model/config_fields.h"
+
+/* Ranges for configurations made in code; files were checked while reading. */
+static Status check_ranges(const Config *c, const char *what) {
+  for (int i = 0; i < config_num_fields(); i++) {
+    const Field f = config_field(c->family, i);
+    const double v = config_get(c, &f);
+    if (!*f.key || f.type == FIELD_BOOL || (f.nullable && v == 0)) continue;
+    if (v >= f.lo && v <= f.hi) continue;
+    return fail(GRPO_EFORMAT, "%s: %s = %g is outside %g .. %g", what, f.common_key, v, f.lo, f.hi);
+  }
+  return GRPO_OK;
+}
+
+static Status check_latent(const Config *c, const char *what) {
+  if (c->qk_rope_head_dim % 2)
+    return fail(GRPO_EFORMAT, "%s: qk_rope_head_dim %d is odd, rotary positions need it even", what,
+                c->qk_rope_head_dim);
+  if (c->head_dim != c->kv_lora_rank + c->qk_rope_head_dim || c->num_key_value_heads != 1)
+    return fail(GRPO_EFORMAT,
+                "%s: latent attention has one key head of kv_lora_rank + "
+                "qk_rope_head_dim channels",
+                what);
+  if (c->head_dim > 1024)
+    return fail(GRPO_EFORMAT, "%s: kv_lora_rank + qk_rope_head_dim = %d is more than 1024", what,
+                c->head_dim);
+  return GRPO_OK;
+}
+
+static Status check_heads(const Config *c, const char *what) {
+  const unsigned traits = config_traits(c);
+  if (traits & TRAIT_LATENT) return check_latent(c, what);
+  if (c->num_attention_heads % c->num_key_value_heads)
+    return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
+                what, c->num_attention_heads, c->num_key_value_heads);
+  if (traits & TRAIT_ROPE && (config_rotary_dim(c) % 2 || !config_rotary_dim(c)))
+    return fail(GRPO_EFORMAT, "%s: head_dim %d is odd, rotary positions need it even", what,
+                config_rotary_dim(c));
+  if (!(traits & TRAIT_CONV1D)) return GRPO_OK;
+  if (c->num_key_value_heads != c->num_attention_heads)
+    return fail(GRPO_EFORMAT, "%s: gpt2 has no grouped key/value heads", what);
+  if (c->num_attention_heads * c->head_dim != c->hidden_size)
+    return fail(GRPO_EFORMAT, "%s: gpt2 wants heads times head_dim to be the hidden size %d", what,
+                c->hidden_size);
+  return GRPO_OK;
+}
+
+Status config_check(const Config *c, const char *what) {
+  try(check_ranges(c, what));
+  try(check_heads(c, what));
+  const bool latent = config_traits(c) & TRAIT_LATENT;
+  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim : c->head_dim;
+  double h = c->hidden_size, q = (double)c->num_attention_heads * head;
+  double layer = 4 * h * q + 3 * h * c->intermediate_size;
+  double all = layer * c->num_hidden_layers + 2 * h * c->vocab_size;
+  if (all > 1e11 || (double)c->max_position_embeddings * h > 1e11)
+    return fail(GRPO_ELIMIT, "%s: about %.3g parameters; this build stops at 1e11", what, all);
+  return GRPO_OK;
+}

@@ -1,0 +1,38 @@
+/* config_fields.h - the plain fields of Config (numbers and switches), as config.def lists them.
+ *
+ * The same rows serve reading, checking and writing.  A field of a family has the family's key,
+ * default and range.
+ */
+#ifndef GRPO_MODEL_CONFIG_FIELDS_H
+#define GRPO_MODEL_CONFIG_FIELDS_H
+
+#include "model/config.h"
+
+/* Sets of families, as bits. */
+#define IN(name) (1u << FAMILY_##name)
+#define ALL      (~0u)
+#define ROPED    (ALL & ~IN(GPT2) & ~IN(GPT2_MLA))
+#define LATENTS  (IN(GPT2_MLA) | IN(DEEPSEEK2))
+#define QWENS    (IN(QWEN2) | IN(QWEN3))
+#define GEMMAS   (IN(GEMMA2) | IN(GEMMA3))
+#define WINDOWED (IN(MISTRAL) | QWENS | GEMMAS | IN(PHI3))
+
+typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
+
+/* One field as one family has it. */
+typedef struct Field {
+  const char *key, *common_key; /* key is "" where the family's files do not have the field */
+  FieldType type;
+  bool nullable;
+  size_t at; /* its offset in Config */
+  double otherwise, lo, hi;
+} Field;
+
+int config_num_fields(void);
+Field config_field(Family f, int i);
+double config_get(const Config *c, const Field *f);
+void config_set(Config *c, const Field *f, double v);
+/* May config.json list the type of each layer (layer_types) in this family? */
+bool config_has_layer_types(const Config *c);
+
+#endif

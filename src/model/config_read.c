@@ -1,0 +1,311 @@
+#include "model/config_read.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "model/config_check.h"
+#include "model/config_fields.h"
+#include "model/config_rope.h"
+#include "model/config_value.h"
+
+/* ---- fields ------------------------------------------------------------------------- */
+
+static Status read_field(const Field *f, const Json *v, const char *key, const char *what,
+                         double *out) {
+  int i;
+  bool b;
+  switch (f->type) {
+  case FIELD_INT:
+    try(config_read_int(v, key, (int64_t)f->lo, (int64_t)f->hi, what, &i));
+    *out = i;
+    return GRPO_OK;
+  case FIELD_BOOL:
+    try(config_read_bool(v, key, what, &b));
+    *out = b;
+    return GRPO_OK;
+  case FIELD_NUM:
+    break;
+  }
+  return config_read_num(v, key, f->lo, f->hi, what, out);
+}
+
+static Status read_fields(Config *c, const Json *j, const char *what) {
+  for (int i = 0; i < config_num_fields(); i++) {
+    const Field f = config_field(c->family, i);
+    double value = f.otherwise;
+    const char *key = f.key;
+    const Json *v = *key ? json_get(j, key) : NULL;
+    if (*key && !v && (v = json_get(j, f.common_key)) != NULL) key = f.common_key;
+    if (v && json_type(v) == JSON_NULL) {
+      if (f.nullable) value = 0;
+    } else if (v) {
+      try(read_field(&f, v, key, what, &value));
+    }
+    config_set(c, &f, value);
+  }
+  return GRPO_OK;
+}
+
+/* What the embeddings are multiplied by, in the number type that the model computes in. */
+static double scale_of_embeddings(const Config *c, const char *dtype) {
+  const float root = (float)sqrt((double)c->hidden_size);
+  if (dtype && strcmp(dtype, "bfloat16") == 0) return (double)bf16_to_f32(f32_to_bf16(root));
+  if (dtype && strcmp(dtype, "float16") == 0) return (double)f16_to_f32(f32_to_f16(root));
+  return (double)root;
+}
+
+/* Fields whose absence means "as the others say". */
+static Status derive(Config *c, const char *dtype, const char *what) {
+  if (!c->intermediate_size) c->intermediate_size = 4 * c->hidden_size;
+  if (config_traits(c) & TRAIT_LATENT) {
+    c->num_key_value_heads = 1;
+    c->head_dim = c->kv_lora_rank + c->qk_rope_head_dim;
+  }
+  if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
+  if (!c->head_dim) {
+    if (c->hidden_size % c->num_attention_heads)
+      return fail(GRPO_EFORMAT, "%s: hidden size %d is not a multiple of %d attention heads", what,
+                  c->hidden_size, c->num_attention_heads);
+    c->head_dim = c->hidden_size / c->num_attention_heads;
+  }
+  if (config_traits(c) & TRAIT_PLUS_ONE && c->embedding_scale == 0)
+    c->embedding_scale = scale_of_embeddings(c, dtype);
+  return GRPO_OK;
+}
+
+/* ---- what would change the result and is not supported ------------------------- */
+
+typedef enum Must { MUST_BE_FALSE, MUST_BE_TRUE, MUST_BE_NULL, MUST_BE_ONE } Must;
+typedef struct Refusal {
+  const char *key;
+  Must must;
+  unsigned families;
+} Refusal;
+
+static const Refusal refusals[] = {
+    {"scale_attn_by_inverse_layer_idx", MUST_BE_FALSE, ALL},
+    {"reorder_and_upcast_attn", MUST_BE_FALSE, ALL},
+    {"add_cross_attention", MUST_BE_FALSE, ALL},
+    {"is_encoder_decoder", MUST_BE_FALSE, ALL},
+    {"use_bidirectional_attention", MUST_BE_FALSE, ALL},
+    {"scale_attn_weights", MUST_BE_TRUE, ALL},
+    {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"partial_rotary_factor", MUST_BE_ONE, ALL & ~IN(PHI3)},
+};
+
+static Status check_refusals(const Config *c, const Json *j, const char *what) {
+  static const char *const wanted[] = {"false", "true", "null", "1"};
+  for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+    const Refusal *r = &refusals[i];
+    const Json *v = json_get(j, r->key);
+    if (config_absent(v) || !(r->families >> c->family & 1)) continue;
+    bool ok = r->must == MUST_BE_FALSE  ? json_type(v) == JSON_BOOL && !json_bool(v)
+              : r->must == MUST_BE_TRUE ? json_bool(v)
+              : r->must == MUST_BE_ONE  ? json_number(v) == 1.0
+                                        : false;
+    if (!ok)
+      return fail(GRPO_EFORMAT, "%s: %s is supported only as %s", what, r->key, wanted[r->must]);
+  }
+  return GRPO_OK;
+}
+
+static Status check_activation(const Config *c, const Json *j, const char *what) {
+  static const char *const silu[] = {"silu", "swish", NULL};
+  static const char *const gelu[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
+  const FamilyRow *f = config_family(c->family);
+  const Json *v = json_get(j, f->activation_key);
+  if (config_absent(v)) return GRPO_OK;
+  const char *s = json_string(v);
+  for (const char *const *a = strcmp(f->activation, "silu") == 0 ? silu : gelu; *a; a++)
+    if (s && strcmp(s, *a) == 0) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: %s '%s' is not supported (%s models use %s)", what,
+              f->activation_key, s ? s : "?", f->type, f->activation);
+}
+
+/* Every layer must be dense: n_routed_experts is null, or the experts begin after the last layer. */
+static Status check_dense(Config *c, const Json *j, const char *what) {
+  const Json *experts = json_get(j, "n_routed_experts");
+  if (c->family != FAMILY_DEEPSEEK2) return GRPO_OK;
+  if (experts && config_absent(experts)) c->first_k_dense_replace = c->num_hidden_layers;
+  if (c->first_k_dense_replace >= c->num_hidden_layers) return GRPO_OK;
+  return fail(
+      GRPO_EFORMAT,
+      "%s: layers from first_k_dense_replace = %d on are mixtures of experts, which are not "
+      "supported (want it to be num_hidden_layers = %d)",
+      what, c->first_k_dense_replace, c->num_hidden_layers);
+}
+
+static bool is_true(const Json *j, const char *key) {
+  const Json *v = json_get(j, key);
+  return v && json_bool(v);
+}
+
+/* quantization_config: only bitsandbytes' NF4 is supported. */
+static Status check_quantization(const Json *q, const char *what) {
+  if (!q || json_type(q) == JSON_NULL) return GRPO_OK;
+  const char *method = json_string(json_get(q, "quant_method"));
+  if (json_type(q) != JSON_OBJECT)
+    return fail(GRPO_EFORMAT, "%s: quantization_config must be an object or null", what);
+  if ((method && strcmp(method, "bitsandbytes") != 0) ||
+      (!method && !is_true(q, "load_in_4bit") && !is_true(q, "load_in_8bit")))
+    return fail(GRPO_EFORMAT,
+                "%s: quantization_config: weights quantised by '%.40s' are not supported; take the "
+                "unquantised checkpoint, or one in bitsandbytes' NF4",
+                what, method ? method : "(no quant_method)");
+  if (is_true(q, "load_in_8bit") || !is_true(q, "load_in_4bit"))
+    return fail(GRPO_EFORMAT,
+                "%s: quantization_config: bitsandbytes' 8-bit weights are not supported; take the "
+                "unquantised checkpoint and load it with quantize = \"int8\"",
+                what);
+  const char *type = json_string(json_get(q, "bnb_4bit_quant_type"));
+  if (!type || strcmp(type, "nf4") != 0)
+    return fail(GRPO_EFORMAT, "%s: bnb_4bit_quant_type '%.40s' is not supported (nf4 is)", what,
+                type ? type : "fp4");
+  const char *storage = json_string(json_get(q, "bnb_4bit_quant_storage"));
+  if (storage && strcmp(storage, "uint8") != 0)
+    return fail(GRPO_EFORMAT, "%s: bnb_4bit_quant_storage '%.40s' is not supported (uint8 is)",
+                what, storage);
+  return GRPO_OK;
+}
+
+/* ---- which layers are windowed --------------------------------------------------- */
+
+static bool windowed_by_rule(const Config *c, int layer) {
+  const int pattern = c->sliding_window_pattern;
+  if (!c->sliding_window || !c->use_sliding_window) return false;
+  return layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
+}
+
+static Status layer_type(const Json *t, const char *what, bool *windowed) {
+  const char *s = json_string(t);
+  *windowed = s && strcmp(s, "sliding_attention") == 0;
+  if (*windowed || (s && strcmp(s, "full_attention") == 0)) return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: layer_types '%s' is not supported (full_attention and "
+              "sliding_attention are)",
+              what, s ? s : "?");
+}
+
+/* layer_types where the family's files have them; elsewhere they may only say the same. */
+static Status read_layer_types(Config *c, const Json *types, const char *what) {
+  int n = 0;
+  for (const Json *t = json_child(types); t; t = json_next(t), n++) {
+    bool windowed;
+    try(layer_type(t, what, &windowed));
+    if (n >= c->num_hidden_layers) continue;
+    if (windowed != windowed_by_rule(c, n) &&
+        (!config_has_layer_types(c) || !c->sliding_window || !c->use_sliding_window))
+      return fail(GRPO_EFORMAT, "%s: layer_types says %s for layer %d, the other keys do not", what,
+                  windowed ? "sliding_attention" : "full_attention", n);
+    c->windowed[n / 32] &= ~(1u << n % 32);
+    c->windowed[n / 32] |= (uint32_t)windowed << n % 32;
+  }
+  if (n && n != c->num_hidden_layers && config_has_layer_types(c))
+    return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers of %d", what, n,
+                c->num_hidden_layers);
+  return GRPO_OK;
+}
+
+static Status read_windows(Config *c, const Json *j, const char *what) {
+  const Json *use = json_get(j, "use_sliding_window"), *w = json_get(j, "sliding_window");
+  const bool off = !config_absent(use) && json_type(use) == JSON_BOOL && !json_bool(use);
+  if (!config_absent(w) && !off && !(WINDOWED >> c->family & 1))
+    return fail(GRPO_EFORMAT, "%s: sliding_window is not supported for %s models (set it to null)",
+                what, config_model_type(c));
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    c->windowed[i / 32] |= (uint32_t)windowed_by_rule(c, i) << i % 32;
+  const Json *types = json_get(j, "layer_types");
+  return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
+}
+
+/* ---- special tokens --------------------------------------------------------------- */
+
+/* Ids outside the vocabulary are the mark of a template; they can never be drawn. */
+static Status read_token(const Json *j, const char *key, const char *what, int *out) {
+  const Json *v = json_get(j, key);
+  if (config_absent(v)) return GRPO_OK;
+  if (json_type(v) == JSON_ARRAY) v = json_child(v);
+  return v ? config_read_int(v, key, -1, INT32_MAX, what, out) : GRPO_OK;
+}
+
+static Status add_eos(Config *c, const Json *v, const char *what) {
+  int id = -1;
+  try(config_read_int(v, "eos_token_id", -1, INT32_MAX, what, &id));
+  if (id < 0 || config_is_eos(c, id)) return GRPO_OK;
+  if (c->num_eos == CONFIG_MAX_EOS)
+    return fail(GRPO_EFORMAT, "%s: more than %d different eos_token_id", what, CONFIG_MAX_EOS);
+  c->eos_token_id[c->num_eos++] = id;
+  return GRPO_OK;
+}
+
+static Status read_special(Config *c, const Json *j, const char *what) {
+  try(read_token(j, "bos_token_id", what, &c->bos_token_id));
+  try(read_token(j, "pad_token_id", what, &c->pad_token_id));
+  int mask = -1;
+  try(read_token(j, "mask_token_id", what, &mask));
+  if (mask >= 0 && mask < c->vocab_size) c->denoiser = true, c->mask_token_id = mask;
+  const Json *v = json_get(j, "eos_token_id");
+  if (config_absent(v)) return GRPO_OK;
+  if (json_type(v) != JSON_ARRAY) return add_eos(c, v, what);
+  for (const Json *e = json_child(v); e; e = json_next(e)) try(add_eos(c, e, what));
+  return GRPO_OK;
+}
+
+Status config_read_generation(Config *c, const Json *j, const char *what) {
+  return read_special(c, j, what);
+}
+
+/* ---- the whole ----------------------------------------------------------------------- */
+
+static Status read_family(Config *c, const Json *j, const char *what) {
+  const Json *v = json_get(j, "model_type");
+  const char *type = v ? json_string(v) : NULL;
+  char known[192] = "";
+  for (int f = 0, at = 0; f < FAMILY_COUNT; f++) {
+    c->family = (Family)f;
+    if (type && strcmp(type, config_family((Family)f)->type) == 0) return GRPO_OK;
+    at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", f ? ", " : "",
+                   config_family((Family)f)->type);
+  }
+  if (!type) return fail(GRPO_EFORMAT, "%s: no model_type; %s are supported", what, known);
+  return fail(GRPO_EFORMAT, "%s: model_type '%s' is not supported (%s are)", what, type, known);
+}
+
+/* The part that describes the decoder: multimodal gemma3 nests it. */
+static const Json *text_part(const Json *j) {
+  const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
+  const char *s = type ? json_string(type) : NULL;
+  return s && strcmp(s, "gemma3") == 0 && text && json_type(text) == JSON_OBJECT ? text : j;
+}
+
+static const char *dtype_of(const Json *j) {
+  const Json *v = json_get(j, "dtype");
+  if (config_absent(v)) v = json_get(j, "torch_dtype");
+  return v ? json_string(v) : NULL;
+}
+
+Status config_read(Config *out, const Json *j, const char *what) {
+  if (json_type(j) != JSON_OBJECT) return fail(GRPO_EFORMAT, "%s: not a JSON object", what);
+  Config c = {.bos_token_id = -1, .pad_token_id = -1};
+  const Json *text = text_part(j);
+  const char *dtype = dtype_of(text) ? dtype_of(text) : dtype_of(j);
+  try(read_family(&c, text, what));
+  try(check_refusals(&c, j, what));
+  try(check_quantization(json_get(j, "quantization_config"), what));
+  try(check_refusals(&c, text, what));
+  try(check_activation(&c, text, what));
+  try(read_fields(&c, text, what));
+  try(check_dense(&c, text, what));
+  try(derive(&c, dtype, what));
+  try(read_windows(&c, text, what));
+  try(config_read_rope(&c, text, what));
+  try(read_special(&c, j, what));
+  if (text != j) try(read_special(&c, text, what));
+  try(config_check(&c, what));
+  *out = c;
+  return GRPO_OK;
+}

@@ -1,0 +1,399 @@
+/* forward.c - the forward pass, as a list of operations.  Backward is the tape's affair.
+ *
+ * All families are the same block: x += attention(norm(x)), x += mlp(norm(x)).  What a family has
+ * more or less is seen from which parameters are there (slots) and from Config.  Training and
+ * decoding run this one code; they differ in where keys and values are (Rows in forward.h).
+ */
+#include "model/forward.h"
+
+#include "grad/recompute.h"
+#include "model/attention_shape.h"
+#include "model/lora.h"
+#include "model/lora_attributes.h"
+#include "model/model_impl.h"
+#include "model/panels.h"
+
+enum { STORE_REALS = 2048 }; /* keys that a chunk puts into the cache, and as many values */
+
+/* ---- one layer ----------------------------------------------------------------------- */
+
+/* What layers of one kind share: those that see everything, and the windowed ones. */
+typedef struct Kind {
+  RopeAttr rope_q, rope_k, rope_packed;
+  AttentionAttr attention;
+  LatentAttr latent;
+} Kind;
+
+/* A forward in progress; attributes outlive it in the tape's arena. */
+typedef struct Pass {
+  Model *m;
+  Tape *t;
+  const Rows *rows;
+  EmbeddingAttr embedding;
+  Kind kind[2];     /* [is the layer windowed] */
+  const Lora *lora; /* NULL: none */
+  bool in_place;    /* nothing is kept: branches are added to the residual stream where it is */
+} Pass;
+
+/* The projection in `slot`; its bias is in the next slot. */
+static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
+  const int in_out = (int)(l->in_out >> slot & 1);
+  if (mod) {
+    Tensor *lora_in[] = {x, l->t[slot], l->t[slot + 1], &mod->a->t, &mod->b->t};
+    Attr lora = {.i = {in_out}};
+    try(lora_attributes(p->t, p->lora, mod, p->rows->dropout, &lora));
+    return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
+  }
+  Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
+  const Attr a = {.i = {in_out}};
+  return tape_apply(p->t, OP_linear, in, &a, y);
+}
+
+static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
+  Tensor *in[] = {x, w, b};
+  const Attr a = {.f = {p->m->config.norm_eps},
+                  .i = {(config_traits(&p->m->config) & TRAIT_PLUS_ONE) != 0}};
+  return tape_apply(p->t, b ? OP_layernorm : OP_rmsnorm, in, &a, y);
+}
+
+static Status narrow(Pass *p, Tensor *x, int from, int n, Tensor **y) {
+  Tensor *in[] = {x};
+  const Attr a = {.i = {1, from, n}};
+  return tape_apply(p->t, OP_narrow, in, &a, y);
+}
+
+static Status rope(Pass *p, Tensor *x, const RopeAttr *r, Tensor **y) {
+  Tensor *in[] = {x};
+  const Attr a = {.p = r};
+  return tape_apply_over(p->t, OP_rope, in, &a, 0, y); /* x is of a product or a norm */
+}
+
+/* x + branch, which is of a product or a norm */
+static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
+  Tensor *in[] = {x, branch};
+  if (!p->in_place) return tape_apply_over(p->t, OP_add, in, NULL, 1, y);
+  vec_acc(&p->t->cx, x->n, branch->data, x->data);
+  *y = x;
+  return GRPO_OK;
+}
+
+/* x's columns as n tensors of these widths, side by side. */
+static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
+  for (int i = 0, at = 0; i < n; at += width[i++]) try(narrow(p, x, at, width[i], &y[i]));
+  return GRPO_OK;
+}
+
+/* Queries, keys and values: one tensor where one matrix makes them (then qkv[1] is NULL), or three. */
+static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qkv[3]) {
+  const bool turns = k->rope_q.cs != NULL;
+  qkv[1] = qkv[2] = NULL;
+  if (l->t[L_QKV_W]) {
+    try(linear(p, l, L_QKV_W, h, &qkv[0]));
+    return turns ? rope(p, qkv[0], &k->rope_packed, &qkv[0]) : GRPO_OK;
+  }
+  try(linear(p, l, L_Q_W, h, &qkv[0]));
+  try(linear(p, l, L_K_W, h, &qkv[1]));
+  try(linear(p, l, L_V_W, h, &qkv[2]));
+  if (l->t[L_QNORM_W]) {
+    try(norm(p, qkv[0], l->t[L_QNORM_W], NULL, &qkv[0]));
+    try(norm(p, qkv[1], l->t[L_KNORM_W], NULL, &qkv[1]));
+  }
+  if (!turns) return GRPO_OK;
+  try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
+  return rope(p, qkv[1], &k->rope_k, &qkv[1]);
+}
+
+/* The norm of what is compressed has an eps of its own, as transformers' DeepseekV2 has it. */
+static Status latent_norm(Pass *p, Tensor *x, Tensor *w, Tensor **y) {
+  static const Attr a = {.f = {1e-6}};
+  return tape_apply(p->t, OP_rmsnorm, (Tensor *[]){x, w}, &a, y);
+}
+
+/* Latent attention: queries in the latent space and keys, which are the values too. */
+static Status make_latent(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qk[2]) {
+  const Attr a = {.p = &k->latent};
+  Tensor *q = h, *both, *latent;
+  if (l->t[L_Q_A_W]) {
+    try(linear(p, l, L_Q_A_W, h, &q));
+    try(latent_norm(p, q, l->t[L_QNORM_W], &q));
+  }
+  try(linear(p, l, L_Q_W, q, &q));
+  try(tape_apply(p->t, OP_latent_query, (Tensor *[]){q, l->t[L_KV_B_W]}, &a, &qk[0]));
+  try(linear(p, l, L_KV_A_W, h, &both));
+  try(narrow(p, both, 0, k->latent.shape.rank, &latent));
+  try(latent_norm(p, latent, l->t[L_KNORM_W], &latent));
+  return tape_apply(p->t, OP_latent_key, (Tensor *[]){latent, both}, &a, &qk[1]);
+}
+
+/* Rows whose keys and values join the cache, `run` of them a chunk. */
+typedef struct Store {
+  const Rows *rows;
+  const AttnShape *shape;
+  const real *k, *v;
+  int ld, run;
+} Store;
+
+/* Where the rows of a span from `row` on begin that one chunk leaves to the next. */
+static int cut_row(const AttnShape *s, const AttnSpan *a, int row) {
+  if (row <= a->row) return a->row;
+  const int first = kv_cut(s, a->own, a->own_at + row - a->row);
+  return a->row + (first - a->own_at < a->n ? first - a->own_at : a->n);
+}
+
+/* Of a span, what a chunk stores: rows *first .. */
+static int rows_to_store(const Store *s, const AttnSpan *a, int chunk, int *first) {
+  const int from = chunk * s->run, to = from + s->run;
+  if (a->row + a->n <= from || a->row >= to) return 0;
+  *first = cut_row(s->shape, a, from);
+  return cut_row(s->shape, a, to) - *first;
+}
+
+static void store_span(const Store *s, const AttnSpan *a, int first, int n) {
+  const size_t at = (size_t)first * (size_t)s->ld;
+  if (a->prefix && a->own_at == 0 && first == a->row) kv_join(s->shape, a->prefix, a->own);
+  kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);
+}
+
+static void store_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Store *s = arg;
+  const AttnSpan *spans = s->rows->spans;
+  int first;
+  for (int i = 0; i < s->rows->nspans; i++)
+    if (rows_to_store(s, spans + i, chunk, &first) == 1)
+      kv_fetch(s->shape, spans[i].own, spans[i].own_at + first - spans[i].row);
+  for (int i = 0; i < s->rows->nspans; i++) {
+    const int n = rows_to_store(s, spans + i, chunk, &first);
+    if (n > 0) store_span(s, spans + i, first, n);
+  }
+}
+
+/* Decoding: the rows' keys and values join the cache before the queries look at it. */
+static void store_keys(const Pass *p, Tensor *const qkv[3]) {
+  const AttnShape *shape = &p->kind[0].attention.shape;
+  const int q = shape->heads * shape->head_dim, kv = shape->kv_heads * shape->head_dim;
+  Store s = {p->rows, shape, NULL, NULL, kv, STORE_REALS / kv + 1};
+  if (qkv[1]) {
+    s.k = qkv[1]->data, s.v = shape->v_dim ? s.k : qkv[2]->data;
+  } else {
+    s.k = qkv[0]->data + q, s.v = s.k + kv;
+    s.ld = q + 2 * kv;
+  }
+  pool_run(p->t->cx.pool, (p->rows->n + s.run - 1) / s.run, store_chunk, &s);
+}
+
+static Status latent_attention(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor **o) {
+  const Attr a = {.p = &k->attention}, latent = {.p = &k->latent};
+  Tensor *qk[3] = {NULL};
+  try(make_latent(p, l, k, h, qk));
+  if (!p->rows->pack) store_keys(p, qk);
+  try(tape_apply(p->t, OP_attention_latent, qk, &a, o));
+  return tape_apply(p->t, OP_latent_value, (Tensor *[]){*o, l->t[L_KV_B_W]}, &latent, o);
+}
+
+static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tensor **y) {
+  Tensor *h, *qkv[3], *o;
+  const Attr a = {.p = &k->attention};
+  try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
+  if (l->t[L_KV_B_W]) {
+    try(latent_attention(p, l, k, h, &o));
+    return linear(p, l, L_O_W, o, y);
+  }
+  try(make_qkv(p, l, k, h, qkv));
+  if (!p->rows->pack) store_keys(p, qkv);
+  try(tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, &o));
+  return linear(p, l, L_O_W, o, y);
+}
+
+static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]) {
+  const int f = p->m->config.intermediate_size;
+  Tensor *both;
+  if (l->t[L_GATE_UP_W]) {
+    try(linear(p, l, L_GATE_UP_W, h, &both));
+    return split(p, both, 2, (const int[]){f, f}, gate_up);
+  }
+  try(linear(p, l, L_GATE_W, h, &gate_up[0]));
+  return linear(p, l, L_UP_W, h, &gate_up[1]);
+}
+
+/* Kept are gate and up alone: their product is made again. */
+static Status gated(Pass *p, Tensor *const in[2], Tensor **act) {
+  const OpId op = config_traits(&p->m->config) & TRAIT_GELU ? OP_geglu : OP_swiglu;
+  return (p->in_place ? tape_apply : tape_apply_passing)(p->t, op, in, NULL, act);
+}
+
+static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
+  const unsigned traits = config_traits(&p->m->config);
+  Tensor *h, *in[2], *act;
+  try(norm(p, x, l->t[L_NORM2_W], l->t[L_NORM2_B], &h));
+  if (traits & TRAIT_GATED) {
+    try(gate_and_up(p, l, h, in));
+    try(gated(p, in, &act));
+  } else {
+    try(linear(p, l, L_UP_W, h, &in[0]));
+    try(tape_apply(p->t, OP_gelu, in, NULL, &act));
+  }
+  return linear(p, l, L_DOWN_W, act, y);
+}
+
+static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
+  const Layer *l = &p->m->layer[layer];
+  const Kind *k = &p->kind[config_window(&p->m->config, layer) > 0];
+  Tensor *branch, *mid;
+  try(attention(p, l, k, x, &branch));
+  if (l->t[L_POST1_W]) try(norm(p, branch, l->t[L_POST1_W], NULL, &branch));
+  try(add(p, x, branch, &mid));
+  try(mlp(p, l, mid, &branch));
+  if (l->t[L_POST2_W]) try(norm(p, branch, l->t[L_POST2_W], NULL, &branch));
+  return add(p, mid, branch, out);
+}
+
+/* ---- all layers -------------------------------------------------------------------------- */
+
+static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
+  const Config *c = &m->config;
+  const RopeAttr rope_attr = {.head_dim = c->head_dim,
+                              .rotary = config_rotary_dim(c),
+                              .positions = rope_positions(m->rope),
+                              .pos = r->pos,
+                              .cs = rope_table(m->rope, windowed)};
+  Kind k = {.rope_q = rope_attr,
+            .rope_k = rope_attr,
+            .attention = {.shape = attention_shape(c, m->compute),
+                          .npack = r->npack,
+                          .pack = r->pack,
+                          .nspans = r->nspans,
+                          .spans = r->spans,
+                          .keep_lse = r->replay != NULL},
+            .latent = {.shape = attention_latent_shape(c),
+                       .positions = rope_attr.positions,
+                       .pos = rope_attr.pos,
+                       .cs = rope_attr.cs}};
+  k.rope_q.heads = c->num_attention_heads;
+  k.rope_k.heads = c->num_key_value_heads;
+  k.rope_packed = rope_attr;
+  k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
+  k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
+  k.attention.shape.window = windowed ? c->sliding_window : 0;
+  k.attention.shape.bidirectional = r->bidirectional;
+  return k;
+}
+
+static int last_position(const Rows *r) {
+  int last = 0;
+  for (int i = 0; i < r->n; i++)
+    if (r->pos[i] > last) last = r->pos[i];
+  return last;
+}
+
+static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
+  Pass *p = arena_alloc(&t->arena, sizeof *p);
+  if (!p) return fail(GRPO_ENOMEM, "forward");
+  try(panels_renew(m, &t->cx));
+  try(model_reserve_positions(m, last_position(r) + 1));
+  *p = (Pass){.m = m,
+              .t = t,
+              .rows = r,
+              .lora = lora_active(m),
+              .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale},
+              .kind = {kind_of(m, r, false), kind_of(m, r, true)}};
+  *out = p;
+  return GRPO_OK;
+}
+
+static void next_layer(const Rows *r) {
+  for (int i = 0; i < r->nspans; i++) {
+    if (r->spans[i].prefix) r->spans[i].prefix++;
+    r->spans[i].own++;
+  }
+}
+
+typedef struct LayerPass {
+  Pass *pass;
+  int layer;
+} LayerPass;
+
+static Status run_layer(void *user, Tape *t, Tensor *x, Tensor **y) {
+  const LayerPass *lp = user;
+  (void)t;
+  return block(lp->pass, lp->layer, x, y);
+}
+
+/* Gradient checkpointing: a layer keeps its input only. */
+static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
+  LayerPass *lp = arena_alloc(&p->t->arena, sizeof *lp);
+  if (!lp) return fail(GRPO_ENOMEM, "forward");
+  *lp = (LayerPass){p, layer};
+  return tape_recompute(p->t, run_layer, lp, x, y);
+}
+
+static Status embed(Pass *p, Tensor **x) {
+  Tensor *in[] = {p->m->t[M_EMBED], p->m->t[M_POSITION]};
+  const LoraModule *mod = p->lora ? p->lora->embedding : NULL;
+  Attr a = {.p = &p->embedding};
+  try(tape_apply(p->t, OP_embedding, in, &a, x));
+  if (!mod) return GRPO_OK;
+  Tensor *lora_in[] = {*x, &mod->a->t, &mod->b->t};
+  a.f[0] = mod->scale * (p->embedding.scale > 0 ? (double)p->embedding.scale : 1);
+  return tape_apply(p->t, OP_lora_embedding, lora_in, &a, x);
+}
+
+/* Without gradients a layer's intermediate results are dropped at once; the residual stream stays where
+ * it is. */
+static Status run_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
+  const bool keep = (m->trainable || (m->shared && m->shared->trainable)) && !t->off;
+  Pass *p = NULL;
+  Tensor *x, *y;
+  try(begin_pass(m, t, r, &p));
+  p->in_place = !keep;
+  try(embed(p, &x));
+  for (int i = 0; i < m->config.num_hidden_layers; i++) {
+    const ArenaMark mark = arena_mark(&t->arena);
+    if (keep && m->checkpointing)
+      try(checkpointed_layer(p, i, x, &y));
+    else
+      try(block(p, i, x, &y));
+    if (keep)
+      x = y;
+    else
+      arena_release(&t->arena, mark);
+    next_layer(r);
+  }
+  *out = x;
+  return GRPO_OK;
+}
+
+Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
+  if (!r->replay) return run_layers(m, t, r, out);
+  replay_begin(r->replay);
+  t->replay = r->replay;
+  const Status s = run_layers(m, t, r, out);
+  t->replay = NULL;
+  return s == GRPO_OK ? replay_end(r->replay) : s;
+}
+
+Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
+  Pass p = {.m = m, .t = t};
+  return norm(&p, x, m->t[M_NORM_W], m->t[M_NORM_B], out);
+}
+
+/* ---- what training calls -------------------------------------------------------------------- */
+
+Status forward_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
+  if (p->bidirectional && p->replay)
+    return fail(GRPO_EARG, "model: what was kept while decoding saw no later tokens");
+  Rows *r = arena_alloc(&t->arena, sizeof *r); /* a layer may run again in backward */
+  if (!r) return fail(GRPO_ENOMEM, "forward");
+  *r = (Rows){.n = p->nrows,
+              .ids = p->ids,
+              .pos = p->pos,
+              .npack = p->nspans,
+              .pack = p->spans,
+              .dropout = p->dropout,
+              .replay = p->replay,
+              .bidirectional = p->bidirectional};
+  Tensor *x;
+  try(forward_layers(m, t, r, &x));
+  return forward_final_norm(m, t, x, hidden);
+}

@@ -1,0 +1,16 @@
+/* lora_merge.h - adapters added to the weights: W + s B A. */
+#ifndef GRPO_MODEL_LORA_MERGE_H
+#define GRPO_MODEL_LORA_MERGE_H
+
+#include "model/model.h"
+
+/* W += s B A, then the adapter is gone.  EARG when frozen views share the weights, or when the
+ * output projection is tied to the embedding and one of them is adapted. */
+Status lora_merge(Model *m);
+Status lora_merge_check(const Model *m);                 /* can it be merged? */
+bool lora_merge_changes(const Model *m, const Param *p); /* has p an adapter? */
+/* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing happens for a
+ * parameter without an adapter. */
+Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
+
+#endif

@@ -1,0 +1,150 @@
+#include "model/lora_weights.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+Status lora_weights_tables(Lora *l, int nmodules, int nslots) {
+  const size_t n = 2 * (size_t)nmodules;
+  l->nmodules = nmodules;
+  l->nslots = nslots;
+  l->module = mem_zalloc((size_t)nmodules * sizeof *l->module);
+  l->at = mem_zalloc((size_t)nslots * sizeof *l->at);
+  l->param = mem_zalloc(n * sizeof *l->param);
+  l->by_name = mem_alloc(n * sizeof *l->by_name);
+  l->names = mem_alloc(n * LORA_NAME_BYTES);
+  if (!l->module || !l->at || !l->param || !l->by_name || !l->names)
+    return fail(GRPO_ENOMEM, "adapter: table of %zu parameters", n);
+  return GRPO_OK;
+}
+
+/* An embedding's A is looked up, not multiplied with. */
+static size_t panel_reals(const Lora *l, int i) {
+  const Tensor *t = &l->param[i].t;
+  if (l->embedding && &l->param[i] == l->embedding->a) return 0;
+  return param_padded(gemm_packed_size(t->dim[0], t->dim[1]));
+}
+
+static Status allocate_panels(Lora *l) {
+  size_t at = 0, n = 0;
+  for (int i = 0; i < l->nparams; i++) n += panel_reals(l, i);
+  mem_free_aligned(l->panels);
+  l->panels_of = NULL;
+  l->panels = mem_alloc_aligned(n * sizeof *l->panels);
+  if (!l->panels) return fail(GRPO_ENOMEM, "adapter: %zu MiB of panels", n * sizeof(real) >> 20);
+  for (int i = 0; i < l->nparams; i++) {
+    const size_t size = panel_reals(l, i);
+    l->param[i].t.packed = size ? l->panels + at : NULL;
+    at += size;
+  }
+  l->panels_of = kern_name();
+  l->stale = true;
+  return GRPO_OK;
+}
+
+Status lora_weights_allocate(Lora *l) {
+  size_t at = 0;
+  for (int i = 0; i < l->nparams; i++) l->reals += param_padded(l->param[i].t.n);
+  l->weights = mem_alloc_aligned(l->reals * sizeof *l->weights);
+  if (!l->weights)
+    return fail(GRPO_ENOMEM, "adapter: %zu MiB of weights", l->reals * sizeof(real) >> 20);
+  memset(l->weights, 0, l->reals * sizeof *l->weights);
+  for (int i = 0; i < l->nparams; i++) {
+    l->param[i].t.data = l->weights + at;
+    at += param_padded(l->param[i].t.n);
+  }
+  return allocate_panels(l);
+}
+
+/* Tables of the same modules; a and b point into l's own parameters. */
+static void copy_modules(Lora *l, const Lora *from) {
+  for (int i = 0; i < from->nparams; i++) {
+    char *name = l->names + (size_t)i * LORA_NAME_BYTES;
+    memcpy(name, from->names + (size_t)i * LORA_NAME_BYTES, LORA_NAME_BYTES);
+    l->param[i] = (Param){.name = name, .t = tensor_view(NULL, 2, from->param[i].t.dim)};
+  }
+  l->nparams = from->nparams;
+  for (int i = 0; i < from->nmodules; i++) {
+    l->module[i] = from->module[i];
+    l->module[i].a = &l->param[2 * i];
+    l->module[i].b = &l->param[2 * i + 1];
+  }
+  for (int i = 0; i < from->nslots; i++)
+    if (from->at[i]) l->at[i] = l->module + (from->at[i] - from->module);
+  if (from->embedding) l->embedding = l->module + (from->embedding - from->module);
+  if (from->head) l->head = l->module + (from->head - from->module);
+  names_sort(l->by_name, l->param, l->nparams);
+}
+
+static Status copy_into(Lora *l, const Lora *from) {
+  l->config = mem_strdup(from->config);
+  if (!l->config) return fail(GRPO_ENOMEM, "adapter");
+  try(lora_weights_tables(l, from->nmodules, from->nslots));
+  copy_modules(l, from);
+  try(lora_weights_allocate(l));
+  memcpy(l->weights, from->weights, from->reals * sizeof *l->weights);
+  return GRPO_OK;
+}
+
+Status lora_weights_copy(Lora **out, const Lora *from) {
+  Lora *l = mem_zalloc(sizeof *l);
+  if (!l) return fail(GRPO_ENOMEM, "adapter");
+  *l = (Lora){.rank = from->rank, .dropout = from->dropout};
+  const Status s = copy_into(l, from);
+  if (s == GRPO_OK)
+    *out = l;
+  else
+    lora_weights_free(l);
+  return s;
+}
+
+void lora_weights_free(Lora *l) {
+  while (l) {
+    Lora *dropped = l->dropped;
+    mem_free(l->config);
+    mem_free(l->module);
+    mem_free(l->at);
+    mem_free(l->param);
+    mem_free(l->by_name);
+    mem_free(l->names);
+    mem_free_aligned(l->weights);
+    mem_free_aligned(l->grads);
+    mem_free_aligned(l->panels);
+    mem_free(l);
+    l = dropped;
+  }
+}
+
+Status lora_weights_set_trainable(Lora *l, bool on) {
+  size_t at = 0;
+  if (on && !l->grads) {
+    l->grads = mem_alloc_aligned(l->reals * sizeof *l->grads);
+    if (!l->grads)
+      return fail(GRPO_ENOMEM, "adapter: %zu MiB of gradients", l->reals * sizeof(real) >> 20);
+  } else if (!on) {
+    mem_free_aligned(l->grads);
+    l->grads = NULL;
+  }
+  for (int i = 0; i < l->nparams; i++) {
+    Param *p = &l->param[i];
+    p->trainable = p->t.needs_grad = on;
+    p->t.grad = on ? l->grads + at : NULL;
+    at += param_padded(p->t.n);
+  }
+  return GRPO_OK;
+}
+
+Status lora_weights_pack(Lora *l, const Ctx *cx) {
+  if (l->panels_of != kern_name()) try(allocate_panels(l));
+  if (!l->stale) return GRPO_OK;
+  for (int i = 0; i < l->nparams; i++) {
+    const Tensor *t = &l->param[i].t;
+    if (t->packed) gemm_pack(cx, t->dim[0], t->dim[1], t->data, false, t->packed);
+  }
+  l->stale = false;
+  return GRPO_OK;
+}
+
+int lora_weights_index(const Lora *l, const char *name) {
+  return names_find(l->by_name, l->nparams, name);
+}

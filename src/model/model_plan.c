@@ -1,0 +1,156 @@
+#include "model/model_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/pool.h"
+#include "model/frozen.h"
+#include "model/layout.h"
+#include "model/lora.h"
+#include "model/model_impl.h"
+#include "model/panels.h"
+
+/* Scratch memory of a thread that unpacks quantised weights (gemm_quant.c), or float32 in panels
+ * (gemm.c). */
+enum { UNPACK_REALS = 1 << 14, TRANSPOSE_REALS = 75 << 10, SLACK = 16 << 10 };
+
+void model_plan_of_config(ModelPlan *p, const Config *c) { *p = (ModelPlan){.config = *c}; }
+
+static QuantType type_of(const Tensor *t) {
+  return t->quant && t->quant->type != QUANT_INT8 ? t->quant->type : QUANT_F32;
+}
+
+void model_plan_of_model(ModelPlan *p, const Model *m) {
+  *p = (ModelPlan){.config = m->config,
+                   .storage = m->storage,
+                   .compute = m->compute,
+                   .packed_in_place = frozen_is_packed_in_place(m),
+                   .shared = m->shared != NULL};
+  p->stored_embedding = type_of(m->t[M_EMBED]);
+  for (int i = m->nparams; i-- > 0;)
+    if (layout_is_projection(m, i)) p->stored = type_of(&m->param[i].t);
+  if (!m->lora) return;
+  p->lora_rank = m->lora->rank;
+  p->lora_modules = m->lora->nmodules;
+  p->lora_dropout = m->lora->dropout;
+  for (int i = 0; i < m->lora->nparams; i++) {
+    const Tensor *t = &m->lora->param[i].t;
+    p->lora_params += t->n;
+    p->lora_panels += gemm_packed_size(t->dim[0], t->dim[1]);
+  }
+}
+
+/* A laid-out model without memory, for its names and shapes; release it with model_release. */
+static Status outline(const ModelPlan *p, Model **out) {
+  try(model_layout(out, NULL, &p->config));
+  (*out)->compute = p->compute;
+  return GRPO_OK;
+}
+
+static bool is_target(const Model *m, int i, int ntargets, const char *const *targets) {
+  const char *name = m->param[i].name, *end = strrchr(name, '.');
+  char path[LORA_NAME_BYTES];
+  if (!layout_is_matrix(m, i) || !end) return false;
+  snprintf(path, sizeof path, "%.*s", (int)(end - name), name);
+  for (int k = 0; k < ntargets; k++) {
+    if (strcmp(targets[k], "all-linear") == 0 && layout_is_projection(m, i)) return true;
+    if (lora_name_matches(path, targets[k])) return true;
+  }
+  return false;
+}
+
+Status model_plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets) {
+  Model *m;
+  try(outline(p, &m));
+  p->packed_in_place = p->storage == STORE_F32 && p->compute == COMPUTE_F32;
+  p->lora_rank = rank;
+  for (int i = 0; i < m->nparams; i++) {
+    int n, k;
+    param_outputs_inputs(&m->param[i], &n, &k);
+    if (!is_target(m, i, ntargets, targets)) continue;
+    p->lora_modules++;
+    p->lora_params += (size_t)rank * ((size_t)n + (size_t)k);
+    p->lora_panels += gemm_packed_size(rank, k) + gemm_packed_size(n, rank);
+  }
+  model_release(m);
+  return GRPO_OK;
+}
+
+size_t model_plan_weight_bytes(const ModelPlan *p, bool train) {
+  Model *m;
+  size_t plain = 0, panels = 0, quantised = 0;
+  const size_t adapter = p->lora_params * sizeof(real);
+  const size_t lora = adapter * (train ? 2 : 1) + p->lora_panels * sizeof(real);
+  if (p->shared || outline(p, &m) != GRPO_OK) return lora;
+  for (int i = 0; i < m->nparams; i++) {
+    int n, k;
+    param_outputs_inputs(&m->param[i], &n, &k);
+    const bool projection = layout_is_projection(m, i);
+    if (p->storage != STORE_F32 && layout_is_matrix(m, i)) {
+      const QuantType stored = projection ? p->stored : p->stored_embedding;
+      quantised += quant_bytes(storage_type(p->storage, projection, stored), n, k);
+    } else {
+      plain += param_room(&m->param[i]);
+      if (!p->packed_in_place || !frozen_packs_in_place(m, i)) panels += panels_bytes(m, i);
+      if (train && !p->lora_rank) panels += panels_transposed_bytes(m, i);
+    }
+  }
+  model_release(m);
+  return mem_aligned_size(plain * sizeof(real)) * (train && !p->lora_rank ? 2 : 1) +
+         mem_aligned_size(panels) + quantised + lora;
+}
+
+size_t model_plan_optimizer_bytes(const ModelPlan *p) {
+  Model *m;
+  size_t n = p->lora_params;
+  if (!p->lora_rank) {
+    if (outline(p, &m) != GRPO_OK) return 0;
+    n = (size_t)model_count(m);
+    model_release(m);
+  }
+  return 2 * mem_aligned_size(n * sizeof(real));
+}
+
+size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
+  const Config *c = &p->config;
+  const size_t rank = (size_t)p->lora_rank, modules = (size_t)p->lora_modules;
+  const size_t block =
+      p->packed_in_place || p->storage == STORE_AUTO ? TRANSPOSE_REALS : UNPACK_REALS;
+  const bool unpacks = p->packed_in_place || p->storage != STORE_F32;
+  const size_t scratch = unpacks ? (size_t)pool_cores() * block * sizeof(real) : 0;
+  if (!rank) return scratch;
+  const bool train = kind != STEP_FORWARD;
+  const size_t layers = kind == STEP_CHECKPOINTED ? (size_t)c->num_hidden_layers : 1;
+  const size_t low = train ? rank * modules / layers : rank;
+  const size_t widest = max_size(max_size((size_t)c->intermediate_size, (size_t)c->hidden_size),
+                                 (size_t)c->num_attention_heads * (size_t)c->head_dim);
+  return (size_t)nrows * (low + 3 * rank + (train ? 2 * widest : 0)) * sizeof(real) +
+         (train ? modules * 256 : 0) + scratch + SLACK;
+}
+
+/* ---- refusing ----------------------------------------------------------------------------- */
+
+Status model_plan_check_memory(const ModelPlan *p, const char *path) {
+  static const Storage smaller[] = {STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
+  static const char *const how[] = {"dtype = \"auto\"", "dtype = \"bf16\"", "quantize = \"int8\"",
+                                    "quantize = \"nf4\""};
+  const size_t need = model_plan_weight_bytes(p, false), free = mem_available();
+  if (!free || need <= free) return GRPO_OK;
+  for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++) {
+    ModelPlan q = *p;
+    q.storage = smaller[i];
+    const size_t bytes = model_plan_weight_bytes(&q, false);
+    if (bytes < need && bytes <= free / 10 * 9)
+      return fail(
+          GRPO_ENOMEM,
+          "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
+          "(%zu MiB)",
+          path, need >> 20, storage_name(p->storage), free >> 20, how[i], bytes >> 20);
+  }
+  return fail(GRPO_ENOMEM,
+              "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of them "
+              "fits, take a smaller model",
+              path, need >> 20, storage_name(p->storage), free >> 20);
+}

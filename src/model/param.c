@@ -1,0 +1,81 @@
+#include "model/param.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+enum { ALIGN_REALS = 16, BLOCK_REALS = 1 << 20 };
+
+size_t param_padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
+
+void param_outputs_inputs(const Param *p, int *n, int *k) {
+  *n = p->t.dim[p->in_out ? 1 : 0];
+  *k = p->t.dim[p->in_out ? 0 : 1];
+}
+
+/* With room for panels, which quant_pack_in_place may make there. */
+size_t param_room(const Param *p) {
+  int n, k;
+  if (p->t.ndim != 2 || p->by_head) return param_padded(p->t.n);
+  param_outputs_inputs(p, &n, &k);
+  return param_padded(gemm_packed_size(n, k));
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+int param_block_rows(int n, int k) {
+  const int rows = BLOCK_REALS / k / 64 * 64, most = rows < 64 ? 64 : rows;
+  return n < most ? n : most;
+}
+
+void param_put_columns(const real *w, int rows, int k, int at, int n, real *out) {
+  for (int i = 0; i < rows; i++)
+    for (int p = 0; p < k; p++)
+      out[(size_t)p * (size_t)n + (size_t)(at + i)] = w[(size_t)i * (size_t)k + (size_t)p];
+}
+
+void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out) {
+  int n, k;
+  param_outputs_inputs(p, &n, &k);
+  if (p->t.quant) {
+    quant_get(cx, p->t.quant, row, rows, out);
+  } else if (!p->in_out) {
+    memcpy(out, p->t.data + (size_t)row * (size_t)k, (size_t)rows * (size_t)k * sizeof *out);
+  } else {
+    for (int c = 0; c < k; c++)
+      for (int i = 0; i < rows; i++)
+        out[(size_t)i * (size_t)k + (size_t)c] =
+            p->t.data[(size_t)c * (size_t)n + (size_t)(row + i)];
+  }
+}
+
+Status param_values(const Ctx *cx, const Param *p, real *out) {
+  const QuantWeight *quant = p->t.quant;
+  if (!quant) {
+    memcpy(out, p->t.data, p->t.n * sizeof *out);
+    return GRPO_OK;
+  }
+  if (!p->in_out) {
+    quant_get(cx, quant, 0, quant->n, out);
+    return GRPO_OK;
+  }
+  const int most = param_block_rows(quant->n, quant->k);
+  real *w = mem_alloc_aligned((size_t)most * (size_t)quant->k * sizeof *w);
+  if (!w) return fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
+  for (int row = 0; row < quant->n; row += most) {
+    const int rows = quant->n - row < most ? quant->n - row : most;
+    quant_get(cx, quant, row, rows, w);
+    param_put_columns(w, rows, quant->k, row, quant->n, out);
+  }
+  mem_free_aligned(w);
+  return GRPO_OK;
+}
+
+Status param_set(const Ctx *cx, Param *p, const real *values) {
+  QuantWeight *quant = (QuantWeight *)(uintptr_t)p->t.quant;
+  if (quant && !quant->borrowed)
+    return fail(GRPO_EARG, "%s is frozen in a compact storage", p->name);
+  if (quant) return quant_put(cx, quant, 0, quant->n, values);
+  memcpy(p->t.data, values, p->t.n * sizeof *values);
+  return GRPO_OK;
+}

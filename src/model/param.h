@@ -1,0 +1,38 @@
+/* param.h - one parameter of a model, and its values in whatever form they are kept. */
+#ifndef GRPO_MODEL_PARAM_H
+#define GRPO_MODEL_PARAM_H
+
+#include "grad/tensor.h"
+#include "kern/quant.h"
+
+typedef struct Param {
+  const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
+  /* t.grad is the model's while the parameter is trainable, and zeroed by model_zero_grad.
+   * t.data is NULL where t.quant is set: the weight is frozen and quantised, or packed in place. */
+  Tensor t;
+  bool trainable;        /* has a gradient now */
+  bool in_out;           /* stored [in, out] */
+  bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */
+  bool is_bias, is_norm; /* for weight decay's exceptions */
+} Param;
+
+/* Numbers of outputs and inputs of a two-dimensional weight. */
+void param_outputs_inputs(const Param *p, int *n, int *k);
+size_t param_padded(size_t n);     /* n reals rounded up to whole cache lines */
+size_t param_room(const Param *p); /* reals that a float32 parameter takes of the model's memory */
+
+/* The values as float32, in the checkpoint's layout: out [t.n].  A quantised weight that is stored
+ * [in, out] takes memory for a few rows meanwhile. */
+Status param_values(const Ctx *cx, const Param *p, real *out);
+/* Outputs row .. row + rows - 1 of a weight: out [rows, inputs], whatever its layout. */
+void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out);
+/* The parameter takes these values [t.n]; calling model_updated is the caller's task.  EARG for a
+ * quantised weight; one that is packed in place can be set. */
+Status param_set(const Ctx *cx, Param *p, const real *values);
+
+/* Rows of a weight [n, k] to convert at a time: about a million values, a multiple of 64 rows. */
+int param_block_rows(int n, int k);
+/* w [rows, k] becomes columns at .. at + rows - 1 of out [k, n]. */
+void param_put_columns(const real *w, int rows, int k, int at, int n, real *out);
+
+#endif

@@ -1,0 +1,25 @@
+/* rope.h - rotary positions: frequencies, and tables no longer than what is used.
+ *
+ * A context of 131072 positions is seldom used where it is allowed, so the tables of cosines and
+ * sines grow with what is asked for.  Tables that were handed out stay valid until rope_free.
+ */
+#ifndef GRPO_MODEL_ROPE_H
+#define GRPO_MODEL_ROPE_H
+
+#include "kern/kern.h"
+#include "model/config.h"
+
+typedef struct Rope Rope;
+
+/* Inverse frequencies, scaled as the configuration says; local: those of the windowed layers, where
+ * they rotate in another way. */
+void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary dim / 2] */);
+
+Status rope_new(Rope **out);
+void rope_free(Rope *r); /* NULL is fine */
+Status rope_reserve(Rope *r, const Config *c, int positions);
+int rope_positions(const Rope *r);
+const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
+size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
+
+#endif

@@ -1,0 +1,223 @@
+/* bitsandbytes' 4-bit layout: against the oracle's bytes, without double quantisation, and refused
+ * when it lies. */
+#include "base/half.h"
+#include "base/mem.h"
+#include "checkpoint/bnb.h"
+#include "model/modeltest.h"
+#include "os/file.h"
+
+/* ---- a weight and its parts, as a checkpoint would hold them ---- */
+
+enum { N = 6, K = 200, VALUES = N * K, BLOCKS = (VALUES + 63) / 64, PARTS = 6 };
+
+typedef struct Packed {
+  uint8_t packed[VALUES / 2], absmax[BLOCKS];
+  float plain[BLOCKS], scale[1], code[16], map[256];
+  char state[512];
+  StTensor tensor[PARTS];
+  int count;
+} Packed;
+
+static const StTensor *find(const void *arg, const char *name) {
+  const Packed *p = arg;
+  for (int i = 0; i < p->count; i++)
+    if (p->tensor[i].name && strcmp(p->tensor[i].name, name) == 0) return &p->tensor[i];
+  return NULL;
+}
+
+static StTensor tensor(const char *name, StType type, uint64_t n, const void *data) {
+  return (StTensor){.name = name, .type = type, .ndim = 1, .dim = {n}, .n = n, .data = data};
+}
+
+static const char *const nested_state =
+    "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"bfloat16\", \"shape\": [6, 200], "
+    "\"nested_blocksize\": 256, \"nested_dtype\": \"float32\", \"nested_offset\": 0.03125}";
+static const char *const plain_state = "{\"quant_type\": \"nf4\", \"blocksize\": 64, "
+                                       "\"dtype\": \"float16\", \"shape\": [6, 200]}";
+
+static void make(Packed *p, bool nested) {
+  memset(p, 0, sizeof *p);
+  for (int i = 0; i < VALUES / 2; i++) p->packed[i] = (uint8_t)(i * 37 + 11);
+  for (int i = 0; i < BLOCKS; i++) {
+    p->absmax[i] = (uint8_t)(i * 13 + 5);
+    p->plain[i] = 0.01f * (float)(i + 1);
+  }
+  p->scale[0] = 0.02f;
+  memcpy(p->code, nf4_code, sizeof p->code);
+  memcpy(p->map, nf4_absmax_map, sizeof p->map);
+  snprintf(p->state, sizeof p->state, "%s", nested ? nested_state : plain_state);
+  p->tensor[0] = tensor("x.weight", ST_U8, VALUES / 2, p->packed);
+  p->tensor[1] = nested ? tensor("x.weight.absmax", ST_U8, BLOCKS, p->absmax)
+                        : tensor("x.weight.absmax", ST_F32, BLOCKS, p->plain);
+  p->tensor[2] = tensor("x.weight.quant_map", ST_F32, 16, p->code);
+  p->tensor[3] =
+      tensor("x.weight.quant_state.bitsandbytes__nf4", ST_U8, strlen(p->state), p->state);
+  p->tensor[4] = tensor("x.weight.nested_absmax", ST_F32, 1, p->scale);
+  p->tensor[5] = tensor("x.weight.nested_quant_map", ST_F32, 256, p->map);
+  p->count = nested ? 6 : 4;
+}
+
+static Status describe(Packed *p, SourceTensor *out) {
+  *out = (SourceTensor){.name = "x.weight", .type = SOURCE_OTHER};
+  return bnb_describe(&p->tensor[0], "file", find, p, out);
+}
+
+static float value_of(const Packed *p, bool nested, int i) {
+  const int byte = p->packed[i / 2];
+  const float absmax =
+      nested ? nf4_absmax_map[p->absmax[i / 64]] * p->scale[0] + 0.03125f : p->plain[i / 64];
+  return nf4_code[i % 2 ? byte & 15 : byte >> 4] * absmax;
+}
+
+TEST(packed_weights_are_read_with_and_without_double_quantisation) {
+  for (int nested = 0; nested < 2; nested++) {
+    static Packed p;
+    SourceTensor t;
+    QuantWeight *m;
+    real out[VALUES];
+    float some[100];
+    make(&p, nested);
+    REQUIRE(describe(&p, &t));
+    CHECK(t.type == SOURCE_NF4 && t.ndim == 2 && t.dim[0] == N && t.dim[1] == K && t.out_in);
+    for (int i = 0; i < p.count; i++) CHECK(bnb_is_part(p.tensor[i].name, find, &p) == (i > 0));
+    CHECK(!bnb_is_part("y.absmax", find, &p));
+    bnb_read(&t.nf4, 333, 100, some);
+    for (int i = 0; i < 100; i++) CHECK(some[i] == value_of(&p, nested, 333 + i));
+    REQUIRE(quant_new(&m, QUANT_NF4, N, K));
+    OK(bnb_import(m, &t.nf4));
+    quant_get(&(Ctx){0}, m, 0, N, out);
+    for (int i = 0; i < VALUES; i++) CHECK(out[i] == value_of(&p, nested, i));
+    uint8_t packed[VALUES / 2];
+    quant_nf4_export(m, packed);
+    CHECK(!memcmp(packed, p.packed, sizeof packed));
+    quant_free(m);
+  }
+}
+
+TEST(packed_weights_that_lie_are_refused) {
+  static const struct {
+    const char *state, *words;
+  } states[] = {
+      {"{", "not a JSON text"},
+      {"{\"quant_type\": \"fp4\", \"blocksize\": 64, \"shape\": [6, 200]}", "only nf4"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 128, \"shape\": [6, 200]}", "blocksize other"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [1200]}", "no shape"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [-6, 200]}", "no shape"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [4294967296, 4294967296]}",
+       "no shape"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 300]}", "600 bytes"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 200], \"nested_offset\": "
+       "\"x\", "
+       "\"nested_blocksize\": 256}",
+       "no nested_offset"},
+      {"{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [6, 200], \"nested_offset\": 1, "
+       "\"nested_blocksize\": 64}",
+       "nested_blocksize"},
+  };
+  static Packed p;
+  SourceTensor t;
+  for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    make(&p, true);
+    snprintf(p.state, sizeof p.state, "%s", states[i].state);
+    p.tensor[3].n = strlen(p.state);
+    REFUSED(describe(&p, &t), GRPO_EFORMAT, states[i].words);
+  }
+  static const char *const missing[] = {"",      "absmax",        "quant_map",
+                                        "state", "nested_absmax", "nested_quant_map"};
+  for (int i = 1; i < PARTS; i++) {
+    make(&p, true);
+    p.tensor[i].name = NULL;
+    REFUSED(describe(&p, &t), GRPO_EFORMAT, missing[i]);
+    make(&p, true);
+    if (i == 3) continue;
+    p.tensor[i].n++;
+    REFUSED(describe(&p, &t), GRPO_EFORMAT, missing[i]);
+  }
+  make(&p, true);
+  p.code[3] = 0.5f;
+  REFUSED(describe(&p, &t), GRPO_EFORMAT, "another table");
+  make(&p, true);
+  p.map[255] = 0.5f;
+  REFUSED(describe(&p, &t), GRPO_EFORMAT, "another table");
+  make(&p, true);
+  p.tensor[3].name = "x.weight.quant_state.bitsandbytes__fp4";
+  REFUSED(describe(&p, &t), GRPO_EFORMAT, "'fp4'");
+}
+
+TEST(other_quantisations_are_refused_by_name) {
+  static const struct {
+    const char *config, *words;
+  } cases[] = {
+      {"null", NULL},
+      {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"nf4\"}",
+       NULL},
+      {"{\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":"
+       "false}",
+       NULL},
+      {"{\"quant_method\":\"gptq\",\"bits\":4}", "'gptq'"},
+      {"{\"quant_method\":\"awq\"}", "'awq'"},
+      {"{\"quant_method\":\"fp8\"}", "'fp8'"},
+      {"{\"quant_method\":\"bitsandbytes\",\"load_in_8bit\":true}", "8-bit"},
+      {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"fp4\"}",
+       "'fp4'"},
+      {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}", "'fp4'"},
+      {"{\"load_in_4bit\":true,\"bnb_4bit_quant_type\":\"nf4\","
+       "\"bnb_4bit_quant_storage\":\"bfloat16\"}",
+       "'bfloat16'"},
+      {"3", "an object or null"},
+      {"{}", "quantization_config"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Config c;
+    Json *j;
+    const char *text =
+        test_path("{\"model_type\":\"llama\",\"quantization_config\":%s}", cases[i].config);
+    REQUIRE(json_parse(text, strlen(text), "test", &j));
+    if (cases[i].words)
+      REFUSED(config_read(&c, j, "config.json"), GRPO_EFORMAT, cases[i].words);
+    else
+      OK(config_read(&c, j, "config.json"));
+    json_free(j);
+  }
+}
+
+/* What bitsandbytes writes for these values, from the oracle: the same bytes come out of a save. */
+TEST(a_checkpoint_written_here_holds_the_oracle_s_codes) {
+  Safetensors s;
+  NEEDS_ORACLES;
+  REQUIRE(safetensors_open(&s, test_path("%s/oracles/nf4/nf4.safetensors", test_shared())));
+  int checked = 0;
+  for (size_t i = 0; i < s.count; i++) {
+    const StTensor *in = &s.tensor[i];
+    const char *end = strrchr(in->name, '/');
+    if (!end || strcmp(end, "/input") != 0 || in->ndim != 2 || in->type != ST_F32) continue;
+    const StTensor *packed =
+        safetensors_find(&s, test_path("%.*s/packed", (int)(end - in->name), in->name));
+    const int n = (int)in->dim[0], k = (int)in->dim[1];
+    QuantWeight *m;
+    float *x = malloc(in->n * sizeof *x);
+    uint8_t *bytes = malloc((in->n + 1) / 2);
+    st_read(in, 0, in->n, x);
+    REQUIRE(quant_new(&m, QUANT_NF4, n, k));
+    OK(quant_put(&(Ctx){0}, m, 0, n, x));
+    OK(quant_done(&(Ctx){0}, m));
+    StWriter *w;
+    BnbParts parts;
+    Safetensors back;
+    const char *path = test_path("%s/oracle.safetensors", test_tmp());
+    bnb_parts("x.weight", n, k, &parts);
+    REQUIRE(st_writer_open(&w, path, BNB_PARTS, parts.entry, NULL));
+    OK(bnb_put(w, m));
+    OK(st_writer_commit(w));
+    REQUIRE(safetensors_open(&back, path));
+    const StTensor *t = safetensors_find(&back, "x.weight");
+    CHECK(t && packed && t->n == (in->n + 1) / 2 && !memcmp(t->data, packed->data, t->n));
+    safetensors_close(&back);
+    quant_free(m);
+    free(x);
+    free(bytes);
+    checked++;
+  }
+  CHECK(checked > 0);
+  safetensors_close(&s);
+}

@@ -1,0 +1,55 @@
+/* Checkpoints of models with latent attention. */
+#include "checkpoint/gguf_save.h"
+#include "checkpoint/save.h"
+#include "checkpoint/weights.h"
+#include "model/modeltest.h"
+
+static const char *const shapes[] = {
+    "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
+    "\"n_inner\":20,\"n_positions\":32,\"initializer_range\":0.4,\"q_lora_rank\":7,"
+    "\"kv_lora_rank\":6,\"qk_nope_head_dim\":5,\"qk_rope_head_dim\":4,\"v_head_dim\":3,"
+    "\"rope_theta\":50}",
+    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"max_position_embeddings\":32,"
+    "\"initializer_range\":0.4,\"q_lora_rank\":null,\"kv_lora_rank\":5,\"qk_nope_head_dim\":4,"
+    "\"qk_rope_head_dim\":6,\"v_head_dim\":7,\"first_k_dense_replace\":2}",
+    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":32,"
+    "\"initializer_range\":0.4,\"q_lora_rank\":9,\"kv_lora_rank\":8,\"qk_nope_head_dim\":4,"
+    "\"qk_rope_head_dim\":2,\"v_head_dim\":4,\"n_routed_experts\":null,\"attention_bias\":true,"
+    "\"mlp_bias\":true,\"tie_word_embeddings\":true,\"rope_theta\":100,"
+    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.5}}"};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static void check_round_trip(const char *shape, WeightType type, Storage storage) {
+  const char *dir = test_path("%s/latent", test_tmp());
+  Model *m = small_model(shape, NULL, 6), *back, *again;
+  REQUIRE(save_model(m, dir, type, 0));
+  REQUIRE(weights_load(&back, NULL, dir, storage));
+  REQUIRE(save_model(back, dir, type, 0));
+  REQUIRE(weights_load(&again, NULL, dir, STORE_F32));
+  CHECK(model_num_params(again) == model_num_params(m));
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Tensor *a = &model_param(m, i)->t, *b = &model_param(again, i)->t;
+    CHECK_STR(model_param(m, i)->name, model_param(again, i)->name);
+    CHECK(a->n == b->n && worst_difference(a->data, b->data, a->n) <=
+                              (type == WEIGHT_F32 ? 0 : 0x1p-8 * largest_of(a->data, a->n)));
+  }
+  CHECK(!memcmp(model_config(again), model_config(back), offsetof(Config, windowed)));
+  model_release(m), model_release(back), model_release(again);
+}
+
+TEST(a_saved_model_loads_again) {
+  for (int k = 0; k < SHAPES; k++) {
+    check_round_trip(shapes[k], WEIGHT_F32, STORE_F32);
+    check_round_trip(shapes[k], WEIGHT_BF16, STORE_AUTO);
+    check_round_trip(shapes[k], WEIGHT_BF16, STORE_BF16);
+  }
+}
+
+TEST(gguf_is_refused_by_name) {
+  Model *m = small_model(shapes[1], NULL, 1);
+  REFUSED(gguf_save(m, NULL, test_path("%s/latent.gguf", test_tmp()), GGML_F32), GRPO_EARG,
+          "deepseek_v2");
+  model_release(m);
+}

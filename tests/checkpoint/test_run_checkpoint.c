@@ -1,0 +1,81 @@
+/* Directories that are whole or not there. */
+#include <stdlib.h>
+
+#include "checkpoint/run_checkpoint.h"
+#include "os/file.h"
+#include "testing.h"
+
+/* A path that outlives further calls of test_path. */
+static const char *path_of(const char *name) {
+  static char path[4][512];
+  static int next;
+  char *p = path[next++ % 4];
+  snprintf(p, sizeof path[0], "%s/%s", test_tmp(), name);
+  return p;
+}
+
+static char *begin(const char *dir) {
+  static Buf tmp;
+  buf_clear(&tmp);
+  CHECK(!run_checkpoint_begin(dir, &tmp));
+  return tmp.data;
+}
+
+static void put(const char *dir, const char *name, const char *text) {
+  CHECK(!file_replace(test_path("%s/%s", dir, name), text, strlen(text)));
+}
+
+/* A checkpoint with two files and a sub-directory, at `dir`. */
+static void make(const char *dir) {
+  const char *tmp = begin(dir);
+  put(tmp, "weights", "0123456789");
+  put(tmp, "empty", "");
+  CHECK(!file_mkdirs(test_path("%s/reference", tmp)));
+  put(tmp, "reference/weights", "abc");
+  CHECK(!run_checkpoint_commit(tmp, dir));
+}
+
+TEST(a_committed_checkpoint_verifies) {
+  const char *dir = path_of("a/step-1");
+  make(dir);
+  if (run_checkpoint_verify(dir)) test_fail(__FILE__, __LINE__, "%s", err_message());
+  CHECK(!file_exists(test_path("%s/a/.tmp-step-1", test_tmp())));
+  const char *tmp = begin(dir);
+  CHECK(run_checkpoint_commit(tmp, dir) == GRPO_EARG);
+}
+
+static void check_damaged(const char *dir, const char *word) {
+  CHECK(run_checkpoint_verify(dir) == GRPO_EFORMAT);
+  if (!strstr(err_message(), word))
+    test_fail(__FILE__, __LINE__, "\"%s\" does not say %s", err_message(), word);
+}
+
+TEST(damage_is_found_and_named) {
+  const char *dir = path_of("b/step-1");
+  make(dir);
+  put(dir, "reference/weights", "abd");
+  check_damaged(dir, "reference/weights");
+  put(dir, "reference/weights", "abcd");
+  check_damaged(dir, "bytes");
+  put(dir, "reference/weights", "abc");
+  CHECK(!run_checkpoint_verify(dir));
+  CHECK(!remove(test_path("%s/weights", dir)));
+  check_damaged(dir, "missing");
+  put(dir, "manifest.json", "{\"format\": 2}");
+  check_damaged(dir, "format 2");
+  put(dir, "manifest.json", "{");
+  CHECK(run_checkpoint_verify(dir) == GRPO_EFORMAT);
+  CHECK(!remove(test_path("%s/manifest.json", dir)));
+  CHECK(run_checkpoint_verify(dir) == GRPO_ENOENT);
+  CHECK(run_checkpoint_verify(test_path("%s/none", test_tmp())) == GRPO_ENOENT);
+}
+
+TEST(what_a_killed_process_left_is_cleared) {
+  const char *dir = path_of("c/step-1");
+  const char *tmp = begin(dir);
+  put(tmp, "half", "x");
+  CHECK(run_checkpoint_verify(dir) == GRPO_ENOENT);
+  tmp = begin(dir);
+  CHECK(!file_exists(test_path("%s/half", tmp)));
+  CHECK(run_checkpoint_begin("/", &(Buf){0}) == GRPO_EARG);
+}
