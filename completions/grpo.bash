@@ -38,162 +38,163 @@ _grpo() {
   else
     case ${COMP_WORDS[1]} in
       run)
-        flags='--detach --dir --force --json --quiet --resume --steps --threads --arg --help -h'
+        flags='--resume --force --steps --arg --threads --dir --detach --quiet --json --help -h --trace'
         case $before in
-          --dir) kinds=dir ;;
           --resume) if [ -n "$equals" ]; then kinds=run; else kinds='script option'; fi ;;
           --steps) : ;;
-          --threads) : ;;
           --arg) : ;;
+          --threads) : ;;
+          --dir) kinds=dir ;;
           *) kinds='script option' ;;
         esac ;;
       check)
-        flags='--threads --arg --help -h'
+        flags='--arg --threads --help -h --trace'
         case $before in
-          --threads) : ;;
           --arg) : ;;
+          --threads) : ;;
           *) kinds='script option' ;;
         esac ;;
       test)
-        flags='--filter --fuzz --junit --n --record --tap --help -h'
+        flags='--filter --tap --junit --record --fuzz --n --arg --help -h --trace'
         case $before in
           --filter) : ;;
-          --fuzz) kinds=script ;;
           --junit) kinds=file ;;
-          --n) : ;;
           --record) kinds=run ;;
+          --fuzz) kinds=script ;;
+          --n) : ;;
+          --arg) : ;;
           *) kinds='file dir' ;;
         esac ;;
       repl)
-        flags='--compute --threads --arg --help -h'
+        flags='--arg --compute --threads --help -h --trace'
         case $before in
-          --compute) choices='f32 bf16' ;;
-          --threads) : ;;
           --arg) : ;;
+          --compute) choices='f32 bf16 auto' ;;
+          --threads) : ;;
           *) kinds='script model run option' ;;
         esac ;;
       attach)
-        flags='--help -h'
+        flags='--help -h --trace'
         case $before in
           *) kinds='run' ;;
         esac ;;
       eval)
-        flags='--json --n --samples --threads --arg --help -h'
+        flags='--arg --n --samples --threads --json --help -h --trace'
         case $before in
+          --arg) : ;;
           --n) : ;;
           --samples) : ;;
           --threads) : ;;
-          --arg) : ;;
           *) kinds='script run dir option' ;;
         esac ;;
       generate)
-        flags='--base --compute --json --max --n --quantize --seed --temperature --threads --top-k --top-p --help -h'
+        flags='--n --max --temperature --top-p --top-k --seed --quantize --compute --base --threads --json --help -h --trace'
         case $before in
-          --base) kinds=dir ;;
-          --compute) choices='f32 bf16' ;;
-          --max) : ;;
           --n) : ;;
-          --quantize) choices='nf4 int8' ;;
-          --seed) : ;;
+          --max) : ;;
           --temperature) : ;;
-          --threads) : ;;
-          --top-k) : ;;
           --top-p) : ;;
+          --top-k) : ;;
+          --seed) : ;;
+          --quantize) choices='nf4 int8' ;;
+          --compute) choices='f32 bf16 auto' ;;
+          --base) kinds=dir ;;
+          --threads) : ;;
           *) kinds='model' ;;
         esac ;;
       chat)
-        flags='--base --compute --max --min-p --quantize --seed --system --temperature --threads --top-k --top-p --help -h'
+        flags='--system --max --temperature --top-p --top-k --min-p --seed --quantize --compute --base --threads --help -h --trace'
         case $before in
-          --base) kinds=dir ;;
-          --compute) choices='f32 bf16' ;;
-          --max) : ;;
-          --min-p) : ;;
-          --quantize) choices='nf4 int8' ;;
-          --seed) : ;;
           --system) : ;;
+          --max) : ;;
           --temperature) : ;;
-          --threads) : ;;
-          --top-k) : ;;
           --top-p) : ;;
+          --top-k) : ;;
+          --min-p) : ;;
+          --seed) : ;;
+          --quantize) choices='nf4 int8' ;;
+          --compute) choices='f32 bf16 auto' ;;
+          --base) kinds=dir ;;
+          --threads) : ;;
           *) kinds='model' ;;
         esac ;;
       export)
-        flags='--base --dtype --force --format --merge --quantize --threads --help -h'
+        flags='--format --merge --quantize --dtype --base --force --threads --help -h --trace'
         case $before in
-          --base) kinds=dir ;;
-          --dtype) choices='f32 bf16 f16' ;;
           --format) choices='hf adapter gguf' ;;
           --quantize) choices='nf4 q8_0 q4_0' ;;
+          --dtype) choices='f32 bf16 f16' ;;
+          --base) kinds=dir ;;
           --threads) : ;;
-          *) kinds='run model file' ;;
+          *) kinds='model run file' ;;
         esac ;;
       runs)
-        flags='--dir --json --help -h'
+        flags='--dir --json --help -h --trace'
         case $before in
           --dir) kinds=dir ;;
           *) kinds='' ;;
         esac ;;
       logs)
-        flags='--dir --follow -f --lines -n --help -h'
+        flags='--follow -f --lines -n --dir --help -h --trace'
         case $before in
-          --dir) kinds=dir ;;
           --lines | -n) : ;;
+          --dir) kinds=dir ;;
           *) kinds='run' ;;
         esac ;;
       stop)
-        flags='--dir --now --wait --help -h'
+        flags='--now --wait --dir --help -h --trace'
         case $before in
-          --dir) kinds=dir ;;
           --wait) : ;;
+          --dir) kinds=dir ;;
           *) kinds='run' ;;
         esac ;;
       report)
-        flags='--completions --out --help -h'
+        flags='--out --completions --help -h --trace'
         case $before in
-          --completions) : ;;
           --out) kinds=file ;;
+          --completions) : ;;
           *) kinds='run' ;;
         esac ;;
       replay)
-        flags='--json --n --regenerate --reward --arg --help -h'
+        flags='--reward --regenerate --n --arg --json --help -h --trace'
         case $before in
-          --n) : ;;
           --reward) kinds=file ;;
+          --n) : ;;
           --arg) : ;;
           *) kinds='run' ;;
         esac ;;
       diff)
-        flags='--json --help -h'
+        flags='--json --help -h --trace'
         case $before in
           *) kinds='run' ;;
         esac ;;
       init)
-        flags='--help -h'
+        flags='--help -h --trace'
         case $before in
           *) kinds='dir' ;;
         esac ;;
       bench)
-        flags='--base --check --compute --json --reuse --runs --sharing --threads --weights --workload --write-expected --help -h'
+        flags='--workload --compute --sharing --reuse --base --weights --runs --threads --check --write-expected --json --help -h --trace'
         case $before in
-          --base) choices='f32 bf16' ;;
-          --check) kinds=file ;;
-          --compute) choices='f32 bf16 both' ;;
-          --reuse) choices='on off both' ;;
-          --runs) : ;;
-          --sharing) choices='on off both' ;;
-          --threads) : ;;
-          --weights) choices='f32 bf16 int8 nf4' ;;
           --workload) choices='W1 W2 W3 W4 decode matrices kernels smoke' ;;
+          --compute) choices='f32 bf16 both' ;;
+          --sharing) choices='on off both' ;;
+          --reuse) choices='on off both' ;;
+          --base) choices='f32 bf16' ;;
+          --weights) choices='f32 bf16 int8 nf4' ;;
+          --runs) : ;;
+          --threads) : ;;
+          --check) kinds=file ;;
           --write-expected) kinds=file ;;
           *) kinds='' ;;
         esac ;;
       doctor)
-        flags='--json --help -h'
+        flags='--json --help -h --trace'
         case $before in
           *) kinds='' ;;
         esac ;;
       help)
-        flags='--help -h'
+        flags='--help -h --trace'
         case $before in
           *) kinds='command' ;;
         esac ;;

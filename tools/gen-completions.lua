@@ -1,12 +1,17 @@
--- tools/gen-completions.lua - completions/ for bash, zsh and fish from the commands' tables of flags.
+-- tools/gen-completions.lua - completions/ for bash, zsh and fish from the commands' declarations.
 --
---   make completions      (./grpo repl < tools/gen-completions.lua, with OUT=DIR in front: below another directory)
+--   make completions      (./grpo repl < tools/gen-completions.lua; OUT=DIR writes below DIR)
 --
--- A test holds the committed files to what this writes.
+-- A test compares the committed files with what this writes.
 
+local cli = require "grpo.cli"
 local core = require "grpo.core"
-local commands = dofile "tools/facts.lua"
+local declared = require "grpo.cli.flags"
+local usage = require "grpo.cli.usage"
 local out = os.getenv("OUT") or "."
+
+-- What a word may be, in the order of the functions below.
+local kinds = { "script", "model", "run", "file", "dir", "command", "option" }
 
 local function write(path, lines)
   local file = assert(io.open(out .. "/completions/" .. path, "w"))
@@ -14,7 +19,27 @@ local function write(path, lines)
   file:close()
 end
 
-local NOTE = "# Completion of grpo's commands, flags, options, runs and files in %s.  Written by `make completions`."
+local NOTE = "# Completion of grpo's commands, flags, options, runs and files in %s.  Written by "
+  .. "`make completions`."
+
+-- The first clause of what a flag does.
+local function brief(flag)
+  return (flag.doc:gsub("[;:] .*$", ""):gsub(" ?%(.*$", ""):gsub("%. .*$", ""))
+end
+
+-- { name=, summary=, kinds = of its arguments, flags = with those that every command has }
+local commands = {}
+for i, name in ipairs(cli.commands) do
+  local command = cli.command(name)
+  local c = { name = name, summary = command.summary, kinds = {}, flags = {} }
+  for _, kind in ipairs(kinds) do
+    if usage.takes(command, kind) then c.kinds[#c.kinds + 1] = kind end
+  end
+  for _, list in ipairs { command.flags, declared.common } do
+    table.move(list, 1, #list, #c.flags + 1, c.flags)
+  end
+  commands[i] = c
+end
 
 -- Options of an experiment that a command line may set, and those with few values.
 local options, valued = {}, {}
@@ -28,6 +53,9 @@ for _, row in ipairs(core.options()) do
     if #values > 0 then valued[#valued + 1] = { path = row.path, values = values } end
   end
 end
+
+local is_kind = {}
+for _, kind in ipairs(kinds) do is_kind[kind] = true end
 
 local function names(list)
   local texts = {}
@@ -77,17 +105,17 @@ _grpo() {
   else
     case ${COMP_WORDS[1]} in]==] }
   for _, c in ipairs(commands) do
-    local flags, cases, kinds = {}, {}, table.concat(c.words, " ") .. (c.overrides and " option" or "")
+    local flags, cases, words = {}, {}, table.concat(c.kinds, " ")
     for _, f in ipairs(c.flags) do
       flags[#flags + 1] = "--" .. f.name
       if f.short then flags[#flags + 1] = "-" .. f.short end
-      if f.takes ~= "flag" then
+      if f.type then
         local pattern = "--" .. f.name .. (f.short and " | -" .. f.short or "")
         local what = f.choices and ("choices='%s'"):format(table.concat(f.choices, " "))
-          or f.kind and ("kinds=%s"):format(f.kind) or ":"
+          or is_kind[f.type] and ("kinds=%s"):format(f.type) or ":"
         -- what may be left out must be joined by "="
-        if f.takes == "optional" then
-          what = ('if [ -n "$equals" ]; then %s; else kinds=\'%s\'; fi'):format(what, kinds)
+        if f.optional then
+          what = ('if [ -n "$equals" ]; then %s; else kinds=\'%s\'; fi'):format(what, words)
         end
         cases[#cases + 1] = ("          %s) %s ;;"):format(pattern, what)
       end
@@ -96,7 +124,7 @@ _grpo() {
     lines[#lines + 1] = ("        flags='%s'"):format(table.concat(flags, " "))
     lines[#lines + 1] = "        case $before in"
     for _, line in ipairs(cases) do lines[#lines + 1] = line end
-    lines[#lines + 1] = ("          *) kinds='%s' ;;"):format(kinds)
+    lines[#lines + 1] = ("          *) kinds='%s' ;;"):format(words)
     lines[#lines + 1] = "        esac ;;"
   end
   lines[#lines + 1] = "    esac\n    case $before in"
@@ -130,11 +158,14 @@ local zsh_actions = { script = '_files -g "*.lua"', run = "_grpo_runs", model = 
   dir = "_files -/", file = "_files", command = "_grpo_commands", option = "_grpo_options" }
 
 local function zsh_flag(f)
-  local doc = f.doc and ("[%s]"):format(zsh_text(f.doc)) or ""
-  local action = f.choices and ("(%s)"):format(table.concat(f.choices, " ")) or zsh_actions[f.kind] or ""
-  local value = f.takes == "flag" and "" or (f.takes == "optional" and "::%s:%s" or ":%s:%s"):format(
-    zsh_text((f.arg or "value"):gsub("[|,].*", "")), action)
-  local joined = ({ flag = "", optional = "=-", value = "=" })[f.takes]
+  local doc, value, joined = ("[%s]"):format(zsh_text(brief(f))), "", ""
+  if f.type then
+    local action = f.choices and ("(%s)"):format(table.concat(f.choices, " "))
+      or zsh_actions[f.type] or ""
+    local name = zsh_text(f.choices and f.type or usage.value(f))
+    value = (f.optional and "::%s:%s" or ":%s:%s"):format(name, action)
+    joined = f.optional and "=-" or "="
+  end
   local specs = { ("'--%s%s%s%s'"):format(f.name, joined, doc, value) }
   if f.short then specs[2] = ("'-%s%s%s'"):format(f.short, doc, value) end
   return table.concat(specs, " ")
@@ -160,12 +191,9 @@ _grpo_commands() {
   _describe -t commands command commands
 }]==]
   for _, c in ipairs(commands) do
-    local kinds = {}
-    for _, kind in ipairs(c.words) do kinds[#kinds + 1] = zsh_actions[kind] end
-    if c.overrides then kinds[#kinds + 1] = zsh_actions.option end
     lines[#lines + 1] = ("_grpo_words_%s() {"):format(c.name)
-    for _, action in ipairs(kinds) do lines[#lines + 1] = "  " .. action end
-    lines[#lines + 1] = #kinds == 0 and "  _message 'no words'\n}" or "}"
+    for _, kind in ipairs(c.kinds) do lines[#lines + 1] = "  " .. zsh_actions[kind] end
+    lines[#lines + 1] = #c.kinds == 0 and "  _message 'no words'\n}" or "}"
   end
   lines[#lines + 1] = [==[
 
@@ -197,10 +225,10 @@ local fish_actions = { script = "(__fish_complete_suffix .lua)", run = "(__grpo_
 local function fish_flag(c, f)
   local line = ("complete -c grpo -n '__fish_seen_subcommand_from %s' -l %s"):format(c.name, f.name)
   if f.short then line = line .. " -s " .. f.short end
-  if f.takes == "value" then line = line .. " -x" end
-  local values = f.choices and table.concat(f.choices, " ") or fish_actions[f.kind]
-  if f.takes ~= "flag" and values then line = ("%s -a '%s'"):format(line, values) end
-  return f.doc and ("%s -d '%s'"):format(line, fish_text(f.doc)) or line
+  if f.type and not f.optional then line = line .. " -x" end
+  local values = f.choices and table.concat(f.choices, " ") or fish_actions[f.type]
+  if values then line = ("%s -a '%s'"):format(line, values) end
+  return ("%s -d '%s'"):format(line, fish_text(brief(f)))
 end
 
 local function fish()
@@ -219,14 +247,13 @@ function __grpo_options
 end
 
 complete -c grpo -f
-complete -c grpo -n __fish_use_subcommand -l version -d 'versions of grpo and what it uses'
-complete -c grpo -n __fish_use_subcommand -l help -s h -d 'the commands']==] }
+complete -c grpo -n __fish_use_subcommand -l version -d 'show the versions of grpo and of what it uses'
+complete -c grpo -n __fish_use_subcommand -l help -s h -d 'show the commands']==] }
   for _, c in ipairs(commands) do
     lines[#lines + 1] = ("\ncomplete -c grpo -n __fish_use_subcommand -a %s -d '%s'"):format(c.name,
       fish_text(c.summary))
     local actions = {}
-    for _, kind in ipairs(c.words) do actions[#actions + 1] = fish_actions[kind] end
-    if c.overrides then actions[#actions + 1] = fish_actions.option end
+    for _, kind in ipairs(c.kinds) do actions[#actions + 1] = fish_actions[kind] end
     if #actions > 0 then
       lines[#lines + 1] = ("complete -c grpo -n '__fish_seen_subcommand_from %s' -a '%s'"):format(c.name,
         table.concat(actions, " "))

@@ -1,84 +1,50 @@
--- tools/gen-man.lua - fills the parts of docs/man/*.scd that the program knows best: commands, their flags, options.
+-- tools/gen-man.lua - fills the parts of docs/man/*.scd that come from declarations.
 --
---   make man              (./grpo repl < tools/gen-man.lua, with OUT=DIR in front: below another directory; then scdoc)
+--   make man              (./grpo repl < tools/gen-man.lua, then scdoc; OUT=DIR writes below DIR)
 --
--- What stands between a line "; help run check" (or "; commands", "; options") and "; end" is written here; the rest by
--- hand.
+-- The text between a line "; help run check" (or "; commands", "; environment", "; options") and
+-- the line "; end" is written here.  The rest of a page is written by hand.
 
 local core = require "grpo.core"
 local cli = require "grpo.cli"
+local usage = require "grpo.cli.usage"
 local out = os.getenv("OUT") or "."
 
 local function escape(text) return (text:gsub("[\\*_#`]", "\\%0")) end
 
--- ---- the text of --help as paragraphs and lists ------------------------------------------
+-- ---- commands -------------------------------------------------------------------------------
 
--- "  --n N    completions   --max N   longest one" is two items; returns { {item, text}, ... } or nil.
-local function items(line)
-  local fields = {}
-  for field in (line:gsub("%.  ", ". ") .. "  "):gmatch("%s*(.-)%s%s+") do
-    if field ~= "" then fields[#fields + 1] = field end
-  end
-  if #fields < 2 then return nil end
-  local list = {}
-  for i = 1, #fields, 2 do
-    local item, text = fields[i], fields[i + 1]
-    if not text then item, text = item:match("^(.-): (.*)$") end
-    if not text then item, text = fields[i]:match("^(%S+ %u) (.*)$") end
-    if not text then item, text = fields[i]:match("^(%S+)%s*(.*)$") end
-    list[#list + 1] = { item, text }
-  end
-  return list
-end
-
-local function put_item(lines, item, text)
-  lines[#lines + 1] = ("*%s*"):format(escape(item))
+local function item(lines, name, text)
+  lines[#lines + 1] = ("*%s*"):format(escape(name))
   lines[#lines + 1] = "\t" .. escape(text)
   lines[#lines + 1] = ""
 end
 
-local function put_help(lines, help)
-  local paragraph, last = {}, nil
-  local function finish()
-    if #paragraph > 0 then
-      local text = escape(table.concat(paragraph, " "):gsub("%.  ", ". "))
-      lines[#lines + 1] = text:find("^%-") and "\\" .. text or text -- no list
+local function rows(lines, list)
+  for _, row in ipairs(list) do
+    if row[2] then
+      item(lines, row[1], row[2])
+    else
+      lines[#lines + 1] = "\t" .. escape(row[1])
       lines[#lines + 1] = ""
     end
-    if last then put_item(lines, last[1], last[2]) end
-    paragraph, last = {}, nil
   end
-  for line in (help .. "\n"):gmatch("(.-)\n") do
-    local indented = line:find("^  ")
-    local found = indented and items(line)
-    if line == "" then
-      finish()
-    elseif found and #line:match("^ *") < 8 then
-      finish()
-      for i = 1, #found - 1 do put_item(lines, found[i][1], found[i][2]) end
-      last = found[#found]
-    elseif indented and last then
-      last[2] = last[2] .. " " .. line:gsub("^ +", ""):gsub("%.  ", ". ")
-    elseif indented then
-      finish()
-      last = { line:match("^ *(.*)$"), "" }
-    else
-      if last then finish() end
-      paragraph[#paragraph + 1] = line
-    end
-  end
-  finish()
 end
 
-local function synopsis(usage)
-  local text = escape(usage):gsub("%f[%w]%u[%u]+%f[%W]", "_%0_")
-  return ("*grpo* %s"):format((text:gsub(" | ", "\n\n*grpo* ")))
+-- The words after the command, flags in bold type and what stands for a value underlined.
+local function synopsis(parts)
+  return (escape(table.concat(parts, " ", 3)):gsub("%f[-]%-%-?%l[%l-]*", "*%0*")
+    :gsub("%f[%w]%u+%f[%W]", "_%0_"))
 end
 
 local blocks = {}
 
 function blocks.commands(lines)
-  for _, name in ipairs(cli.commands) do put_item(lines, name, cli.command(name).summary) end
+  for _, name in ipairs(cli.commands) do item(lines, name, cli.command(name).summary) end
+end
+
+function blocks.environment(lines)
+  rows(lines, cli.command("help").environment)
 end
 
 function blocks.help(lines, names)
@@ -86,13 +52,15 @@ function blocks.help(lines, names)
     local command = cli.command(name)
     lines[#lines + 1] = ("## grpo %s"):format(name)
     lines[#lines + 1] = ""
-    lines[#lines + 1] = synopsis(command.usage)
+    lines[#lines + 1] = ("*grpo %s* %s"):format(name, synopsis(usage.parts(command)))
     lines[#lines + 1] = ""
-    put_help(lines, command.help or command.summary)
-    -- flags that --help only names in its first line
-    local text = table.concat(lines, "\n"):match(".*\n## grpo (.*)$")
-    for flag in require "grpo.base.sorted" (command.flags or {}) do
-      assert(text:find("--" .. flag, 1, true), ("%s: --help does not name --%s"):format(name, flag))
+    for _, block in ipairs(usage.blocks(command)) do
+      if type(block) == "table" then
+        rows(lines, block)
+      else
+        lines[#lines + 1] = escape(block)
+        lines[#lines + 1] = ""
+      end
     end
   end
 end

@@ -68,10 +68,10 @@ fails() {
 }
 fails "what is wrong at the start is said at the start" 3 'nope\.lua: no such file.*' run nope.lua --detach
 fails "an error of the script too, with its status" 2 'command line: train\.lr: .*' run exp.lua train.lr=fast --detach
-fails "stop: a run that is over" 2 'stop: whole/exp-001: is not running \(finished\)' stop whole/exp-001
+fails "stop: a run that is over" 2 'stop: whole/exp-001 is not running \(finished\)' stop whole/exp-001
 fails "stop: no such run" 3 'nope: no such run; .*' stop nope
 fails "logs: no such run" 3 'nope: no such run; .*' logs nope
-fails "logs: a number that is none" 2 "--lines: got 'x', want a whole number, 0 or more" logs -n x whole/exp-001
+fails "logs: a number that is none" 2 "logs: --lines: 'x' is not a whole number of at least 0; see 'grpo help logs'" logs -n x whole/exp-001
 fails "an unknown letter" 2 "logs: unknown flag -x; see 'grpo help logs'" logs -x whole/exp-001
 rm whole/exp-001/output.log
 fails "logs: a run without its output" 3 'cannot open whole/exp-001/output\.log: .*' logs whole/exp-001

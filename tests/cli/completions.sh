@@ -21,13 +21,16 @@ complete_bash() { # WORD... : the last one is being typed
   _grpo
   printf '%s\n' "${COMPREPLY[@]}"
 }
-listed() { "$GRPO" help "$1" >/dev/null && "$GRPO" repl <<<"for n in pairs(require('grpo.cli').command('$1').flags) do print('--' .. n) end"; }
+listed() {
+  "$GRPO" help "$1" >/dev/null && "$GRPO" repl <<<"
+    for _, f in ipairs(require('grpo.cli').command('$1').flags) do print('--' .. f.name) end"
+}
 
 same "bash: every command" "$("$GRPO" --help | sed -nE 's/^  ([a-z]+) .*/\1/p')" "$(complete_bash grpo '')"
 same "bash: part of a command" $'repl\nreplay\nreport' "$(complete_bash grpo rep)"
 for command in run generate export logs; do
   same "bash: the flags of $command" "$(listed $command)" \
-    "$(complete_bash grpo $command -- | grep -vxE -- '--(help|arg)')"
+    "$(complete_bash grpo $command -- | grep -vxE -- '--(help|trace)')"
 done
 same "bash: a script" $'exp.lua' "$(complete_bash grpo run e | grep -v =)"
 same "bash: a script's name with a space" $'two words.lua' "$(complete_bash grpo run two)"
@@ -47,7 +50,7 @@ skipped() { number=$((number + 1)); echo "ok $number - $1 # SKIP $2"; }
 if command -v fish >/dev/null; then
   ask_fish() { HOME=$work fish --no-config -c "source '$root/completions/grpo.fish'; complete -C '$1'" 2>&1 | cut -f 1; }
   same "fish: part of a command" $'repl\nreplay\nreport' "$(ask_fish 'grpo rep')"
-  same "fish: the flags of logs" "$(listed logs; echo --help)" "$(ask_fish 'grpo logs --')"
+  same "fish: the flags of logs" "$(listed logs; printf '%s\n' --help --trace)" "$(ask_fish 'grpo logs --')"
   same "fish: runs" $'sums-001\nsums-002' "$(ask_fish 'grpo attach su')"
   same "fish: a script" exp.lua "$(ask_fish 'grpo check exp')"
   same "fish: a flag's values" $'nf4\nint8' "$(ask_fish 'grpo chat x --quantize ')"

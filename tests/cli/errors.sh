@@ -36,16 +36,16 @@ table() {
   refused "$name" "$status" "$pattern" run bad.lua
 }
 
-refused "bench: an unknown workload" 2 "--workload: got 'W9', want some of W1, .*" "$GRPO" bench --workload W9
-refused "bench: an unknown form of weights" 2 "--weights: got 'f64', want some of f32, bf16, int8, nf4" "$GRPO" bench --weights f64
-refused "bench: nothing to measure" 2 "--workload: got '', want some of W1, .*; or smoke" "$GRPO" bench --workload ,
-refused "bench: nothing between two commas" 2 "--weights: got '', want some of f32, .*" "$GRPO" bench --weights f32,,bf16
+refused "bench: an unknown workload" 2 "bench: --workload: 'W9' is not a list of W1, .*" "$GRPO" bench --workload W9
+refused "bench: an unknown form of weights" 2 "bench: --weights: 'f64' is not a list of f32, bf16, int8, nf4; see 'grpo help bench'" "$GRPO" bench --weights f64
+refused "bench: nothing to measure" 2 "bench: --workload: ',' is not a list of W1, .*" "$GRPO" bench --workload ,
+refused "bench: nothing between two commas" 2 "bench: --weights: 'f32,,bf16' is not a list of f32, .*" "$GRPO" bench --weights f32,,bf16
 refused "bench: no directory to write to" 3 "--write-expected: no/x\.json: there is no directory no" "$GRPO" bench --write-expected no/x.json
-refused "bench: compute is a word" 2 "--compute: got 'f64', want f32, bf16 or both" "$GRPO" bench --compute f64
-refused "bench: reuse is a word" 2 "--reuse: got 'maybe', want on, off or both" "$GRPO" bench --reuse maybe
-refused "bench: base is a word" 2 "--base: got 'int8', want f32 or bf16" "$GRPO" bench --base int8
-refused "bench: runs is a number" 2 "--runs: got 'x', want a whole number, 1 or more" "$GRPO" bench --runs x
-refused "bench: sharing is a word" 2 "--sharing: got 'maybe', want on, off or both" "$GRPO" bench --sharing maybe
+refused "bench: compute is a word" 2 "bench: --compute: 'f64' is not f32, bf16 or both; .*" "$GRPO" bench --compute f64
+refused "bench: reuse is a word" 2 "bench: --reuse: 'maybe' is not on, off or both; .*" "$GRPO" bench --reuse maybe
+refused "bench: base is a word" 2 "bench: --base: 'int8' is not f32 or bf16; .*" "$GRPO" bench --base int8
+refused "bench: runs is a number" 2 "bench: --runs: 'x' is not a whole number of at least 1; .*" "$GRPO" bench --runs x
+refused "bench: sharing is a word" 2 "bench: --sharing: 'maybe' is not on, off or both; .*" "$GRPO" bench --sharing maybe
 refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
 
 refused "experiments/ppo.lua: an argument that it does not have" 2 "--arg stpes: unknown; see the head of the script" \
@@ -131,14 +131,17 @@ refused 'a misspelt override' 2 "command line: train\.lrr: unknown option, did y
 refused 'a bad override' 2 "command line: train\.lr: got 'fast', want a number or a function\(p\), 0 or more" run good.lua train.lr=fast
 refused 'an override of a section' 2 'command line: train: .*one of its fields' run good.lua train=5
 refused 'an unknown flag' 2 "run: unknown flag --stepz, did you mean '--steps'\?; see 'grpo help run'" run good.lua --stepz 3
-refused 'a flag without its value' 2 "run: --steps wants a value; see 'grpo help run'" run good.lua --steps
-refused 'a flag with a bad value' 2 "--steps: got 'few', want a whole number, 1 or more" run good.lua --steps few
+refused 'a flag without its value' 2 "run: --steps needs a value; see 'grpo help run'" run good.lua --steps
+refused 'a flag with a bad value' 2 "run: --steps: 'few' is not a whole number of at least 1; see 'grpo help run'" run good.lua --steps few
 refused 'an unknown command' 2 "unknown command 'rnu', did you mean 'run'\?; see 'grpo help'" "$GRPO" rnu
 refused 'a flag with nothing for a value' 2 "run: --dir: its value is empty; see 'grpo help run'" run good.lua --dir ''
 refused 'no run to resume' 2 "run: --resume: its value is empty; see 'grpo help run'" run --resume=
-refused 'an empty first word' 2 "run: its first word is empty; see 'grpo help run'" run ''
+refused 'an empty first word' 2 "run: SCRIPT: its value is empty; see 'grpo help run'" run ''
+refused 'two scripts' 2 "run: 'x\.lua' is one word too many; see 'grpo help run'" run good.lua x.lua
+refused 'a workload for tests beside another' 2 "bench: --workload smoke cannot be combined .*" \
+  "$GRPO" bench --workload W1,smoke
 refused 'a word too many' 2 "check: 'x' is one word too many; see 'grpo help check'" "$GRPO" check good.lua x
-refused 'no script' 2 'run: which script\? usage: grpo run SCRIPT.*' run
+refused 'no script' 2 "run: SCRIPT is missing; see 'grpo help run'" run
 
 refused 'an adapter on random weights' 2 '.*model\.lora: needs model\.path: .*' run good.lua 'model.lora={}'
 refused 'quantised weights without an adapter' 2 '.*model\.quantize: quantised weights are frozen, .* add model\.lora = \{\}' \
@@ -295,7 +298,7 @@ result 'and no directory is left' "$(find runs -mindepth 1 -maxdepth 1 -type d)"
 refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'
 refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
 refused 'an evaluation of a model without questions' 2 'eval: spoilt: is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt
-refused 'chat without a model' 2 'chat: which model\? usage: .*' "$GRPO" chat
+refused 'chat without a model' 2 "chat: MODEL is missing; see 'grpo help chat'" "$GRPO" chat
 refused 'chat with a model that is not there' 3 '.*nomodel.*' "$GRPO" chat nomodel
 mkdir -p adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "elsewhere/base" }' >adapter/adapter_config.json
 cat >nowhere.lua <<'LUA'
@@ -319,9 +322,9 @@ refused 'a base for a model that is none' 2 'made/good-001/latest: is a model of
   "$GRPO" chat made/good-001/latest --base spoilt
 
 good=made/good-001/latest
-refused 'an export without a place' 2 'export: want a model and where to write it; usage: .*' "$GRPO" export $good
+refused 'an export without a place' 2 "export: OUT is missing; see 'grpo help export'" "$GRPO" export $good
 refused 'an export over something' 2 'adapter: exists already; --force replaces it' "$GRPO" export $good adapter
-refused 'an export in an unknown format' 2 "--format: got 'onnx', want one of hf, adapter, gguf" "$GRPO" export $good x --format onnx
+refused 'an export in an unknown format' 2 "export: --format: 'onnx' is not hf, adapter or gguf; .*" "$GRPO" export $good x --format onnx
 refused 'an export of an adapter that is none' 2 '--format adapter: .* has no adapter; .*' "$GRPO" export $good x --format adapter
 refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: is not what --format hf can hold .*' \
   "$GRPO" export $good x --quantize q4_0

@@ -42,7 +42,7 @@ echo 'return { t = { token_fn = function(c) return {} end } }' >tokens.lua
 echo 'return function(' >broken.lua
 refused "no such run: the nearest name" 3 "did you mean 'exp-001'?" replay exp-01
 refused "no such step" 2 "has no completion of step 99" replay exp-001 99
-refused "a step that is no number" 2 "want a whole number" replay exp-001 last
+refused "a step that is no number" 2 "STEP: 'last' is not a whole number" replay exp-001 last
 refused "a reward file that returns a number" 2 "returned a number" replay exp-001 --reward five.lua
 refused "a reward file that does not compile" 2 "broken.lua:2:" replay exp-001 --reward broken.lua
 refused "a reward that needs tokens" 2 "--regenerate" replay exp-001 --reward tokens.lua
@@ -96,7 +96,7 @@ result "the first step whose metrics differ" "$(grep -q '^metrics: part at step 
 result "the first token that differs" "$(grep -qE '^completions: part at step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || cat out err)"
 "$GRPO" diff exp-001 exp-003 --json >out 2>err
 result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || cat out err)"
-refused "one run is not enough" 2 "which two runs" diff exp-001
+refused "one run is not enough" 2 "diff: RUN is missing" diff exp-001
 cp -r $run odd && echo '[1,2]' >odd/run.json
 refused "a run.json that describes no run" 3 "odd/run.json: is [1, 2], want an object" report odd
 mkdir -p some && cp -r $run some/ && cp -r odd some/odd-001

@@ -22,9 +22,10 @@ fi
 
 # "command flag" lines, of the program and of the pages, which write another command's out: "grpo run --resume"
 "$GRPO" repl >"$work/there" <<'LUA'
-for _, c in ipairs(dofile "tools/facts.lua") do
-  print(c.name)
-  for _, f in ipairs(c.flags) do if f.name ~= "help" then print(c.name .. " --" .. f.name) end end
+local cli = require "grpo.cli"
+for _, name in ipairs(cli.commands) do
+  print(name)
+  for _, flag in ipairs(cli.command(name).flags) do print(name .. " --" .. flag.name) end
 end
 LUA
 awk '/^## grpo / { command = $3; print command; next } /^# / { command = "" }
@@ -40,7 +41,7 @@ missing=''
 # GRPO_RELOAD_ALWAYS is for tests
 for variable in $(grep -rhoE 'getenv\("GRPO_[A-Z_]+"' src lua --include=*.c --include=*.lua | grep -oE 'GRPO_[A-Z_]+' |
   grep -v GRPO_RELOAD_ALWAYS | sort -u); do
-  grep -qE "^\*$variable\*" docs/man/grpo.1.scd || missing+="grpo(1): $variable "
+  tr -d '\\' <docs/man/grpo.1.scd | grep -qE "^\*$variable\*" || missing+="grpo(1): $variable "
   "$GRPO" --help | grep -qE "^  $variable " || missing+="--help: $variable "
   grep -qE "\`$variable=" README.md docs/*.md || missing+="docs: $variable "
 done

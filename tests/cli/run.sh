@@ -79,7 +79,7 @@ for mode in f32 bf16 auto; do
 done
 result "generate --compute takes f32, bf16 and auto" "$(cmp out.f32 out.auto; [ -s out.bf16 ] || cat err)"
 "$GRPO" generate whole/half-001 "1+2=" --compute fp8 >/dev/null 2>err; status=$?
-result "and nothing else" "$([ $status = 2 ] && grep -q -- "--compute: got 'fp8', want f32, bf16 or auto" err || cat err)"
+result "and nothing else" "$([ $status = 2 ] && grep -q -- "--compute: 'fp8' is not f32, bf16 or auto" err || cat err)"
 
 # ---- stopping and going on ----------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --dir steps --steps 7 >/dev/null 2>&1; status=$?

@@ -1,28 +1,28 @@
 local complete = require "grpo.repl.complete"
+local attach_server = require "grpo.repl.attach_server"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
+local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local paint = require "grpo.repl.pretty.paint"
 
 local command = {
-  usage = "attach RUN",
-  words = 1,
-  summary = "a Lua prompt inside a live run, between two steps",
+  name = "attach",
+  summary = "open a Lua prompt inside a run that is training",
+  arguments = { flags.run },
   flags = {},
-  help = [[
-Opens a prompt in the process of a run that is going on (RUN: its directory, or its name in runs/).  Each line is run
-between two steps, on the trainer's own thread, under limits.hook; the run goes on meanwhile, and after you have left.
-
-  tr, m, tok, exp          trainer, model, tokenizer, experiment; tr.metrics, tr.batch.completions, tr.state
-  worst(n), best(n)        completions of the last step by reward
-  tr.config.train.lr = x   live options (docs/options.md); weight("name", x) a reward's weight
-  pause(), resume()        the run waits between two steps
-  evaluate(), save(), stop()
-  ?NAME                    what is known of NAME;  Ctrl-D leaves
-
-What changes options, weights or tr.state is recorded in RUN/events.jsonl, and a resume applies it again at the same
-step.  Without a terminal the lines of standard input are run one after the other; the exit status is 1 when one
-failed.  TAB completes, ?NAME explains, .time EXPR measures, as in grpo repl.]],
+  about = {
+    "Opens a prompt in the process of a run that is training. Each line is run between two steps, "
+      .. "on the trainer's own thread, within limits.hook. The run continues meanwhile, and after "
+      .. "you have left.",
+  },
+  notes = {
+    "The prompt understands:",
+    attach_server.rows,
+    "A change of an option, of a weight or of tr.state is recorded in RUN/events.jsonl, and a "
+      .. "resumed run applies it again at the same step. Without a terminal the lines of standard "
+      .. "input are run one after the other, and the exit status is 1 when one of them failed.",
+  },
 }
 
 -- What the prompt's variables are, on the other side.
@@ -115,7 +115,6 @@ local function piped(channel, run)
 end
 
 function command.run(o)
-  if not o.words[1] then fail("EARG", "which run? usage: grpo %s", command.usage) end
   local run = history.open(o.words[1])
   local channel <close> = connect(run)
   core.signals_install()

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local decode = require "grpo.bench.decode"
 local expected = require "grpo.bench.expected"
 local flags = require "grpo.cli.flags"
@@ -6,81 +7,66 @@ local measure = require "grpo.bench.measure"
 local show = require "grpo.bench.show"
 local workloads = require "grpo.bench.workloads"
 
-local command = {
-  usage = "bench [--workload W1,W2,W3,W4,decode,matrices,kernels|smoke] [--compute f32|bf16|both] "
-    .. "[--sharing on|off|both] [--reuse on|off|both] [--base f32|bf16] [--weights f32,bf16,int8,nf4] [--runs N] "
-    .. "[--threads N] [--check FILE] [--write-expected FILE] [--json]",
-  words = 0,
-  summary = "this machine's speed on fixed workloads, as a table",
-  flags = { workload = "value", compute = "value", sharing = "value", reuse = "value", base = "value",
-    weights = "value", runs = "value", threads = "value", check = "value", ["write-expected"] = "value",
-    json = "flag" },
-  help = [[
-First the rates of this machine: the product of 2048^3 in f32 (the better of our kernel and OpenBLAS) and in
-bf16, and reading memory.  Then GRPO steps of models with random weights, by phase, medians of N runs (3) after
-one to warm up, beside the floor: the same arithmetic, with the prompt computed once a group, at the better of the
-rates that are measured again before and after each step, each the best of some repetitions.  Where neighbours take
-turns at the cores no program keeps that up: "at the median rates" is of the median repetitions.
-
-  W1  GPT-2 of 6 layers of 384, 65 characters: 32 prompts of 1 x 4 completions of 70; full training
-  W2  Llama of 4 layers of 256, 256 bytes: 8 prompts of 96 x 8 completions of 96; full training
-  W3  SmolLM2-135M's shape: 2 prompts of 128 x 8 completions of 64; LoRA of rank 8
-  W4  Qwen2.5-0.5B's shape: 1 prompt of 160 x 8 completions of 32; LoRA of rank 8
-  decode    tokens a second of 1, 8, 16 and 32 sequences, 123 million weights, kept as each of --weights
-  matrices  the products of its matrices by as many rows, against OpenBLAS
-  kernels   products of W1 to W4 against OpenBLAS
-  smoke     a little of everything on next to nothing, for tests; no speed can be read from it
-
---compute: how products are computed.  --sharing off computes the prompt for each completion again, as other
-trainers do: what is lost is the algorithm's part, the rest the engine's.  --reuse on keeps the activations of
-generation as the policy's forward.  --base: how W3 and W4 keep their frozen weights; as --compute if not given.
---check FILE compares the ratio of the best run to the floor with the one in FILE and exits with 1 where it is
-worse than FILE's tolerance; where other processes took more than 0.1 core, the ratio by core time (what our
-threads used, over their number).  --write-expected FILE writes such a file.  Nothing else should be running.]],
-}
-
 local everything = { "W1", "W2", "W3", "W4", "decode", "matrices", "kernels" }
-
-local function misuse(format, ...)
-  error(core.error("EARG", format:format(...)), 0)
-end
-
--- The words of --NAME between commas, each one of `known`; also: what else may be said alone.
-local function list_of(o, name, known, default, also)
-  local list = {}
-  for word in (o.flags[name] or default):gmatch("[^,]*") do
-    local found = false
-    for _, k in ipairs(known) do found = found or k == word end
-    if not found then
-      misuse("--%s: got '%s', want some of %s%s", name, word, table.concat(known, ", "), also or "")
-    end
-    list[#list + 1] = word
-  end
-  return list
-end
-
-local function chosen(o)
-  if o.flags.workload == "smoke" then return { "smoke" } end
-  return list_of(o, "workload", everything, table.concat(everything, ","), "; or smoke")
-end
-
--- The value that --NAME's word stands for.
-local function word_of(o, name, values, order, default)
-  local word = o.flags[name] or default
-  if word ~= nil and values[word] == nil then misuse("--%s: got '%s', want %s", name, word, order) end
-  return word and values[word]
-end
-
+local words = table.move(everything, 1, #everything, 1, {})
+words[#words + 1] = "smoke"
 local switch = { on = true, off = false, both = "both" }
 local computes = { f32 = { "f32" }, bf16 = { "bf16" }, both = { "f32", "bf16" } }
 
+local command = {
+  name = "bench",
+  summary = "measure the speed of this machine on fixed workloads",
+  arguments = {},
+  flags = {
+    { name = "workload", type = "list", choices = words, default = everything,
+      doc = "choose what to measure" },
+    { name = "compute", type = "choice", choices = { "f32", "bf16", "both" }, default = "both",
+      doc = "choose how products with weights are computed" },
+    { name = "sharing", type = "choice", choices = { "on", "off", "both" }, default = "both",
+      doc = "choose whether a group computes its prompt once (on), or once for each completion "
+        .. "(off), as other trainers do; the difference is what sharing gains" },
+    { name = "reuse", type = "choice", choices = { "on", "off", "both" }, default = "both",
+      doc = "choose whether the activations of generation are reused by the training forward" },
+    { name = "base", type = "choice", choices = { "f32", "bf16" },
+      doc = "store the frozen weights of W3 and W4 in this type (default: as --compute)" },
+    { name = "weights", type = "list", choices = decode.weights, default = decode.weights,
+      doc = "choose the types of weights that decode and matrices measure" },
+    { name = "runs", type = "integer", min = 1, default = 3,
+      doc = "time N repetitions after one that warms up" },
+    flags.threads,
+    { name = "check", type = "file",
+      doc = "compare the ratio of the best repetition to the floor with the ratio in FILE; exit "
+        .. "with 1 if it is worse by more than the tolerance in FILE. If other processes used more "
+        .. "than 0.1 core, the core time of our threads is compared" },
+    { name = "write-expected", type = "file", doc = "write such a file" },
+    flags.json,
+  },
+  about = {
+    "First measures the rates of this machine: a product of 2048^3 in f32 (the faster of our "
+      .. "kernel and OpenBLAS) and in bf16, and reading memory. Then times GRPO steps of models "
+      .. "with random weights, phase by phase, and shows the medians beside the floor. The floor is "
+      .. "the time of the same arithmetic at the best measured rates, which are measured again "
+      .. "before and after each step. On a shared machine no program sustains the best rate, so "
+      .. "the ratio to the median rate is shown too. Nothing else should run meanwhile.",
+    {
+      { "W1", "GPT-2 with 6 layers of 384 and 65 characters: 32 prompts of 1 token, 4 completions "
+        .. "of 70 each; full training" },
+      { "W2", "Llama with 4 layers of 256 and 256 bytes: 8 prompts of 96, 8 completions of 96 each; "
+        .. "full training" },
+      { "W3", "the shape of SmolLM2-135M: 2 prompts of 128, 8 completions of 64 each; LoRA of "
+        .. "rank 8" },
+      { "W4", "the shape of Qwen2.5-0.5B: 1 prompt of 160, 8 completions of 32; LoRA of rank 8" },
+      { "decode", "tokens per second of 1, 8, 16 and 32 sequences with 123 million weights" },
+      { "matrices", "the products of decode's matrices with as many rows, beside OpenBLAS" },
+      { "kernels", "the products of W1 to W4, beside OpenBLAS" },
+      { "smoke", "a little of everything on tiny models, for tests; it measures no speed" },
+    },
+  },
+}
+
 local function options(o)
-  return { runs = flags.integer(o, "runs", 1, 3),
-    compute = word_of(o, "compute", computes, "f32, bf16 or both", "both"),
-    sharing = word_of(o, "sharing", switch, "on, off or both", "both"),
-    reuse = word_of(o, "reuse", switch, "on, off or both", "both"),
-    base = word_of(o, "base", { f32 = "f32", bf16 = "bf16" }, "f32 or bf16"),
-    weights = list_of(o, "weights", decode.weights, table.concat(decode.weights, ",")) }
+  return { runs = o.flags.runs, compute = computes[o.flags.compute], base = o.flags.base,
+    sharing = switch[o.flags.sharing], reuse = switch[o.flags.reuse], weights = o.flags.weights }
 end
 
 local function machine(size)
@@ -117,13 +103,15 @@ local function measure_one(name, report, probe, how, display)
 end
 
 function command.run(o)
-  local names, how = chosen(o), options(o)
+  local names, how = o.flags.workload, options(o)
+  if #names > 1 and table.concat(names, " "):find("smoke", 1, true) then
+    errors.raise_plain("EARG", "bench: --workload smoke cannot be combined with other workloads")
+  end
   local known = o.flags.check and expected.read(o.flags.check)
   if o.flags["write-expected"] then expected.check_place(o.flags["write-expected"]) end
   local function display(table_of, what)
     if not o.flags.json then show[table_of](what) end
   end
-  flags.threads(o)
   local smoke = names[1] == "smoke"
   local m = machine(smoke and 64 or 2048)
   local function probe() return measure.rates(m.size, smoke and 0.01 or 0.2) end

@@ -5,32 +5,39 @@ local flags = require "grpo.cli.flags"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
 local text_stream = require "grpo.models.text_stream"
+local usage = require "grpo.cli.usage"
+local wrap = require "grpo.base.wrap"
+
+local messages_help = {
+  { "/reset", "begin a new conversation" },
+  { "/system TEXT", "set the system message, and begin a new conversation" },
+  { "/save FILE", "write the conversation to FILE as JSON" },
+  { "/help", "show this list" },
+  { "/exit or Ctrl-D", "leave" },
+  { '"""', "begin and end a message of several lines; text that is pasted is one message" },
+}
 
 local command = {
-  usage = "chat MODEL [--system TEXT] [--max N] [--temperature T] [--top-p P] [--top-k K] [--min-p P] [--seed S] "
-    .. "[--quantize nf4|int8] [--compute f32|bf16] [--base DIR] [--threads N]",
-  words = 1,
+  name = "chat",
   summary = "talk to a model, a run, a checkpoint or an adapter",
-  flags = { system = "text", max = "value", temperature = "value", ["top-p"] = "value", ["top-k"] = "value",
-    ["min-p"] = "value", seed = "value", quantize = "value", compute = "value", base = "value", threads = "value" },
-  help = [[
-MODEL is a model directory, a run directory (its newest checkpoint), a checkpoint, an adapter or a .gguf file.
-The model's chat template renders the conversation; a model without one continues what you type.
-The answer appears as it is made; Ctrl-C stops it.
-
-  --system TEXT     what the model is told first
-  --max N           longest answer in tokens (default 1024)
-  --temperature T   0 is greedy; default: the model's generation_config.json, else 1.  So --top-p, --top-k, --min-p
-  --seed S          another conversation from the same words (default 0)
-  --quantize Q      nf4 or int8: the model's weights in less memory
-  --compute C       f32 or bf16: the products of the weights (default: auto)
-  --base DIR        the model that an adapter belongs to, in place of the one it names
-
-  /reset            begin again         /system TEXT   another system message, and begin again
-  /save FILE        the conversation as JSON           /help   this list         /exit   or Ctrl-D: leave
-  """               begins and ends a message of several lines; what is pasted is one message
-
-Without a terminal every line of standard input is a message, and only answers are printed.]],
+  arguments = { flags.model },
+  flags = {
+    { name = "system", type = "text", doc = "give the model TEXT as the system message" },
+    flags.with(flags.max, { default = 1024 }),
+    flags.temperature, flags.top_p, flags.top_k, flags.min_p, flags.seed, flags.quantize,
+    flags.compute, flags.base, flags.threads,
+  },
+  about = {
+    "Renders the conversation with the chat template of the model; a model without a template "
+      .. "continues what you type. The answer appears while it is sampled, and Ctrl-C stops it.",
+  },
+  notes = {
+    "How tokens are sampled is taken from the model's generation_config.json where no flag says "
+      .. "it; without that file the temperature is 1.",
+    "A line may be a message or one of these commands:",
+    messages_help,
+    "Without a terminal every line of standard input is a message, and only answers are printed.",
+  },
 }
 
 local Chat = {}
@@ -101,7 +108,7 @@ function commands.save(chat, path)
   return ok and ("saved %d messages in %s"):format(#chat.messages, path) or message
 end
 
-function commands.help() return command.help:match("\n\n(  /reset.*)\n\nWithout") end
+function commands.help() return wrap.list(messages_help, usage.width()) end
 
 -- Runs "/NAME REST"; true to leave.
 function Chat:command(line)
@@ -196,26 +203,24 @@ end
 
 local function make_chat(o)
   local model, place = loading.open(o.words[1], { base = o.flags.base,
-    quantize = flags.choice(o, "quantize", "nf4", "int8"),
-    compute = flags.choice(o, "compute", "f32", "bf16", "auto"), grow = true })
+    quantize = o.flags.quantize, compute = o.flags.compute, grow = true })
   local own = own_sampling(place)
   if not model.tokenizer then
     error(core.error("ENOENT", ("chat: %s: there is no tokenizer beside the model"):format(place.path)), 0)
   end
   return setmetatable({
     model = model, tokenizer = model.tokenizer, template = model.tokenizer.chat_template ~= nil, turn = 0,
-    system = o.flags.system, seed = flags.integer(o, "seed", 0, 0), messages = {}, terminal = core.isatty(1),
+    system = o.flags.system, seed = o.flags.seed, messages = {}, terminal = core.isatty(1),
     sampling = {
-      max_new_tokens = flags.integer(o, "max", 1, 1024), top_p = flags.number(o, "top-p", own.top_p),
-      temperature = flags.number(o, "temperature", own.temperature or 1.0), min_p = flags.number(o, "min-p", own.min_p),
-      top_k = flags.integer(o, "top-k", 0, own.top_k), repetition_penalty = own.repetition_penalty,
+      max_new_tokens = o.flags.max, repetition_penalty = own.repetition_penalty,
+      temperature = o.flags.temperature or own.temperature or 1.0,
+      top_p = o.flags["top-p"] or own.top_p, top_k = o.flags["top-k"] or own.top_k,
+      min_p = o.flags["min-p"] or own.min_p,
     },
   }, Chat)
 end
 
 function command.run(o)
-  if not o.words[1] then error(core.error("EARG", "chat: which model? usage: grpo " .. command.usage), 0) end
-  flags.threads(o)
   if core.isatty(2) then core.err(("loading %s ...\n"):format(o.words[1])) end
   local chat, alone = make_chat(o), model_paths.alone(o.words[1])
   if alone then core.err("note: " .. alone .. "\n") end

@@ -11,22 +11,26 @@ local Stage = require "grpo.train.stage"
 local statistics = require "grpo.statistics"
 
 local command = {
-  usage = "check SCRIPT [key=value ...] [--arg k=v] [--threads N]",
-  words = 1,
-  summary = "validate, show prompts and scored samples, estimate memory and time; trains nothing",
-  overrides = true,
-  flags = { threads = "value" },
-  help = [[
-Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with their
-token counts, the distribution of prompt lengths, two sampled completions with every reward, and
-estimates of peak memory and of the time of a step (from a few steps at learning rate 0 whose
-results are thrown away).
-
-Findings: a reward that answers differently when it is called again, in another order; that fails on degenerate
-text (empty, huge, invalid UTF-8, nested tags, control characters, ...) or is slow there; that changes its row; that
-gives the same to everything; that prefers degenerate text to every demonstration (data.target), or gives nil in place
-of 0.  Exit status 1 when there is one.  With demonstrations a table shows what each reward gives them beside their own
-row and beside another: a reward of the right answer gives less there.]],
+  name = "check",
+  summary = "check an experiment, show prompts and scored samples, estimate memory and time",
+  arguments = { flags.script, flags.override },
+  flags = { flags.arg, flags.threads },
+  about = {
+    "Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with "
+      .. "their token counts, the distribution of prompt lengths, two sampled completions with "
+      .. "every reward, and estimates of the peak memory and of the time of a step. The estimates "
+      .. "come from a few steps at learning rate 0, whose results are thrown away. Nothing is "
+      .. "trained or written.",
+  },
+  notes = {
+    "A reward is reported as a finding if it answers differently when it is called again or in "
+      .. "another order; if it fails or is slow on degenerate text (empty, huge, invalid UTF-8, "
+      .. "nested tags, control characters); if it changes its row; if it gives the same to "
+      .. "everything; if it prefers degenerate text to every demonstration (data.target); or if it "
+      .. "gives nil instead of 0. The exit status is 1 when there is a finding.",
+    "If there are demonstrations, a table shows the reward of each beside its own row and beside "
+      .. "another row. A reward that asks for the right answer is lower beside another row.",
+  },
 }
 
 local MAX_ROWS = 2000 -- rows looked at for the length distribution
@@ -207,8 +211,6 @@ local function estimate(tr, e, findings)
 end
 
 function command.run(o)
-  if not o.words[1] then error(core.error("EARG", "check: which script? usage: grpo " .. command.usage), 0) end
-  flags.threads(o)
   local e = script.load(o.words[1], o)
   local findings = {}
   local tr = require("grpo.train.trainer").new(e, {})

@@ -1,19 +1,20 @@
 local run_diff = require "grpo.runs.diff"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
+local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 
 local command = {
-  usage = "diff RUN RUN [--json]",
-  words = 2,
-  summary = "two runs: what was set differently, where they part, how they ended",
-  flags = { json = "flag" },
-  help = [[
-Compares two runs: options and environment that differ, sources that differ, the first step whose metrics differ
-(times and memory aside), the first completion that differs and at which token, and the ends side by side (means of
-the last ten steps, the last evaluation).  Exit status 0 whether or not they differ.
-
-  --json   all of it as one object]],
+  name = "diff",
+  summary = "compare two runs: options, first difference, results",
+  arguments = { flags.run, flags.with(flags.run, { doc = false }) },
+  flags = { flags.json },
+  about = {
+    "Compares two runs. It shows the options, environments and sources that differ, the first "
+      .. "step whose metrics differ (times and memory are not compared), the first completion that "
+      .. "differs and at which token, and the results side by side: means of the last ten steps, "
+      .. "and the last evaluation. The exit status is 0 whether or not the runs differ.",
+  },
 }
 
 local function number_text(v)
@@ -78,7 +79,6 @@ local function show_parting(metrics, common, text)
 end
 
 function command.run(o)
-  if not o.words[2] then error(core.error("EARG", "diff: which two runs? usage: grpo " .. command.usage), 0) end
   local a, b = history.open(o.words[1]), history.open(o.words[2])
   local settings, sources = run_diff.settings(a, b), run_diff.sources(a, b)
   local metrics, common = run_diff.metrics(a, b)

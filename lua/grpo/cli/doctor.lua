@@ -1,10 +1,12 @@
 local core = require "grpo.core"
+local flags = require "grpo.cli.flags"
 
 local command = {
-  usage = "doctor [--json]",
-  words = 0,
-  summary = "versions, CPU, BLAS kernel, memory: what a bug report needs",
-  flags = { json = "flag" },
+  name = "doctor",
+  summary = "show versions, CPU, kernels and memory, for a bug report",
+  arguments = {},
+  flags = { flags.json },
+  about = { "Shows versions, the CPU, the kernels in use and the memory: what a bug report needs." },
 }
 
 function command.version_text()

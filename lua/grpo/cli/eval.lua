@@ -7,25 +7,32 @@ local history = require "grpo.runs.history"
 local script = require "grpo.scripts.script"
 
 local command = {
-  usage = "eval SCRIPT|RUN|CHECKPOINT [key=value ...] [--arg k=v] [--n N] [--samples N] [--threads N] [--json]",
-  words = 1,
-  summary = "evaluate only: accuracy, pass@k, samples",
-  overrides = true,
-  flags = { n = "value", samples = "value", threads = "value", json = "flag" },
-  help = [[
-Evaluates the model of SCRIPT as it is before training, or of a RUN (its newest checkpoint; a directory, or a name in
-runs/), or one CHECKPOINT of a run.  Another model with SCRIPT's questions and rewards: model.path=DIR, which may be an
-adapter.
-
-  --n N         only the first N held-out rows
-  --samples N   show N completions (default 3)
-  --json        the report as JSON]],
+  name = "eval",
+  summary = "evaluate a model: accuracy, pass@k, samples",
+  arguments = {
+    { name = "SCRIPT|RUN|CHECKPOINT", type = { "script", "run", "dir" } },
+    flags.override,
+  },
+  flags = {
+    flags.arg,
+    { name = "n", type = "integer", min = 1, doc = "evaluate only the first N held-out rows" },
+    { name = "samples", type = "integer", min = 0, default = 3, doc = "show N completions" },
+    flags.threads, flags.json,
+  },
+  about = {
+    "Evaluates on the held-out rows of the experiment (data.eval) one of these models:",
+    {
+      { "SCRIPT", "the model of the script as it is before training; model.path=DIR chooses another "
+        .. "model or an adapter" },
+      { "RUN", "the newest checkpoint of a run, which is a directory or a name in runs/" },
+      { "CHECKPOINT", "one checkpoint of a run" },
+    },
+  },
 }
 
 -- The experiment, and the checkpoint to look at (nil: its model as it is).
 local function experiment_of(o)
   local what, one = o.words[1], nil
-  if not what then error(core.error("EARG", "eval: which script or run? usage: grpo " .. command.usage), 0) end
   if core.fs.exists(what .. "/trainer.json") and core.fs.exists(what .. "/../../run.json") then
     what, one = what .. "/../..", what
   end
@@ -61,15 +68,14 @@ end
 
 function command.run(o)
   local e, from = experiment_of(o)
-  flags.threads(o)
   local tr = require("grpo.train.trainer").new(e, { weights = from })
   if from then tr:begin_stage(#e.stages) end
-  local report = tr:evaluate(flags.integer(o, "n", 1))
+  local report = tr:evaluate(o.flags.n)
   if o.flags.json then
     report.samples, report.per_row = nil, nil
     core.out(core.json_encode(report) .. "\n")
   else
-    show(report, flags.integer(o, "samples", 0, 3))
+    show(report, o.flags.samples)
   end
 end
 

@@ -1,47 +1,87 @@
--- Numbers among a command's flags.  o: the parsed words of a command.
-
-local core = require "grpo.core"
+-- How flags and arguments are declared, and those that several commands share.
+--
+-- A command declares each flag once.  The usage line, the parser, the help, the completions of the
+-- shells and the manual pages are made from the declaration:
+--   name       without the dashes
+--   short      a letter, if there is one: -f
+--   type       of the value; a switch has none.  text, word (a text that is not empty), number,
+--              integer, choice, list (choices joined by commas), pair (KEY=VALUE, may be repeated),
+--              file, dir, run, script, model
+--   value      what the usage line calls the value, if not by the name of its type
+--   min, max   the bounds of an integer
+--   choices    of a choice or a list
+--   optional   true: --NAME alone is allowed, and its value is true; a value is joined by "="
+--   default    the value when the flag is not given
+--   doc        what the flag does, beginning with a verb; completions show the words before the
+--              first of ";", ":", "(" and "."
+-- An argument is a word without dashes.  It has name, type (or a list of types), doc, and
+--   optional   true: it may be left out; unless = NAME: it may be left out with the flag NAME
+--   repeated   true: there may be several
 
 local flags = {}
 
-local function wrong(name, text, want)
-  error(core.error("EARG", ("--%s: got '%s', want %s"):format(name, tostring(text), want)), 0)
+-- A shared declaration with some fields changed.
+function flags.with(flag, changes)
+  local copy = {}
+  for k, v in pairs(flag) do copy[k] = v end
+  for k, v in pairs(changes) do copy[k] = v end
+  return copy
 end
 
--- Any number; `default` without the flag.
-function flags.number(o, name, default)
-  local text = o.flags[name]
-  if text == nil then return default end
-  local n = tonumber(text)
-  if not n then wrong(name, text, "a number") end
-  return math.tointeger(n) or n
-end
+-- Every command has these.
+flags.common = {
+  { name = "help", short = "h", doc = "show how the command is used" },
+  { name = "trace", doc = "show the stack of Lua calls with an error" },
+}
 
--- A whole number of at least `low`; `default` without the flag.
-function flags.integer(o, name, low, default)
-  local text = o.flags[name]
-  if text == nil then return default end
-  local n = math.tointeger(tonumber(text))
-  if not n or n < low then wrong(name, text, ("a whole number, %d or more"):format(low)) end
-  return n
-end
+flags.arg = { name = "arg", type = "pair",
+  doc = "set an argument of the script's own: grpo.args.KEY" }
 
--- One of the words; nil without the flag.
-function flags.choice(o, name, ...)
-  local text = o.flags[name]
-  if text == nil then return nil end
-  for _, word in ipairs { ... } do
-    if word == text then return text end
-  end
-  wrong(name, text, table.concat({ ... }, ", "):gsub(", ([^,]*)$", " or %1"))
-end
+flags.base = { name = "base", type = "dir",
+  doc = "use the model in DIR as the base of an adapter, instead of the one that it names" }
 
--- --threads, put into effect; its value or nil.
-function flags.threads(o)
-  local n = flags.integer(o, "threads", 1)
-  if n and n > 1024 then wrong("threads", o.flags.threads, "a whole number from 1 to 1024") end
-  if n then core.set_threads(n) end
-  return n
-end
+flags.compute = { name = "compute", type = "choice", choices = { "f32", "bf16", "auto" },
+  doc = "compute the products with weights in f32, which auto means too, or in bf16" }
+
+flags.dir = { name = "dir", type = "dir", value = "RUNS", default = "runs",
+  doc = "use RUNS as the directory of runs" }
+
+flags.json = { name = "json", doc = "print the result as JSON, one object on each line" }
+
+flags.max = { name = "max", type = "integer", min = 1, doc = "stop a completion after N tokens" }
+
+flags.min_p = { name = "min-p", type = "number", value = "P",
+  doc = "leave out tokens that are less than P times as likely as the most likely one" }
+
+flags.quantize = { name = "quantize", type = "choice", choices = { "nf4", "int8" },
+  doc = "quantise the weights of the model, so that it takes less memory" }
+
+flags.seed = { name = "seed", type = "integer", value = "S", min = 0, default = 0,
+  doc = "seed the random numbers; the same seed gives the same text" }
+
+flags.temperature = { name = "temperature", type = "number", value = "T",
+  doc = "divide the logits by T; 0 always takes the most likely token" }
+
+flags.threads = { name = "threads", type = "integer", min = 1, max = 1024,
+  doc = "use N threads; their number never changes a result" }
+
+flags.top_k = { name = "top-k", type = "integer", value = "K", min = 0,
+  doc = "sample from the K most likely tokens; 0 sets no limit" }
+
+flags.top_p = { name = "top-p", type = "number", value = "P",
+  doc = "sample from the most likely tokens that together have the probability P" }
+
+-- Arguments that several commands share.
+flags.model = { name = "MODEL", type = "model",
+  doc = "a model directory, a run (its newest checkpoint), a checkpoint, an adapter or a .gguf "
+    .. "file" }
+
+flags.override = { name = "key=value", type = "option", optional = true, repeated = true,
+  doc = "an option of the experiment, such as train.lr=1e-5; it wins over the script" }
+
+flags.run = { name = "RUN", type = "run", doc = "the directory of a run, or its name in runs/" }
+
+flags.script = { name = "SCRIPT", type = "script",
+  doc = "a Lua file that ends with: return grpo.experiment { ... }" }
 
 return flags

@@ -3,14 +3,18 @@ local install_dir = require "grpo.base.install_dir"
 local sorted_pairs = require "grpo.base.sorted"
 
 local command = {
-  usage = "init [DIR]",
-  words = 1,
-  summary = "a runnable starter project",
+  name = "init",
+  summary = "write a small project to start from",
+  arguments = {
+    { name = "DIR", type = "dir", optional = true,
+      doc = "where to write it (default: the current directory)" },
+  },
   flags = {},
-  help = [[
-Writes a small project into DIR (default: the current directory): an experiment, a reward with
-its test, a README, and .luarc.json, with which the Lua language server completes and checks
-options, rewards and the interface in any editor.  Existing files are never overwritten.]],
+  about = {
+    "Writes an experiment, a reward with its test, a README, and .luarc.json. With .luarc.json the "
+      .. "Lua language server completes and checks options, rewards and the interface in any "
+      .. "editor. Files that exist are never overwritten.",
+  },
 }
 
 local files = {}

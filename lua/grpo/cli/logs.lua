@@ -5,17 +5,16 @@ local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
 
 local command = {
-  usage = "logs [-f] [-n N] [--dir RUNS] RUN",
-  words = 1,
-  summary = "what a run has said, and with -f what it says",
-  flags = { follow = "flag", lines = "value", dir = "value" },
-  short = { f = "follow", n = "lines" },
-  help = [[
-Shows the lines of RUN's screen (RUN: its directory, or its name in runs/), kept in RUN/output.log.
-
-  -f, --follow    go on until the run ends; Ctrl-C leaves, the run goes on
-  -n, --lines N   the last N lines only
-  --dir RUNS      where the run directories are (default: runs)]],
+  name = "logs",
+  summary = "show the output of a run",
+  arguments = { flags.run },
+  flags = {
+    { name = "follow", short = "f",
+      doc = "show new lines until the run ends; Ctrl-C leaves, and the run continues" },
+    { name = "lines", short = "n", type = "integer", min = 0, doc = "show only the last N lines" },
+    flags.dir,
+  },
+  about = { "Shows what RUN has printed on its screen. The lines are kept in RUN/output.log." },
 }
 
 local INTERVAL = 0.2 -- seconds between two looks at the file
@@ -46,7 +45,7 @@ local function follow(run, file, rest)
     if signal then return signal == "TERM" and 143 or 130 end
     if more == "" then core.process.sleep(INTERVAL) end
     if file:seek("cur") > (core.fs.size(path) or math.huge) then
-      error(core.error("EIO", path .. ": became shorter while it was followed"), 0)
+      error(core.error("EIO", path .. " became shorter while it was being followed"), 0)
     end
   end
   if rest ~= "" then show(rest .. "\n") end
@@ -54,8 +53,7 @@ local function follow(run, file, rest)
 end
 
 function command.run(o)
-  if not o.words[1] then error(core.error("EARG", "logs: which run? usage: grpo " .. command.usage), 0) end
-  local count = flags.integer(o, "lines", 0)
+  local count = o.flags.lines
   local run = history.open(o.words[1], o.flags.dir)
   local file = history.reader(run.dir .. "/output.log")
   if o.flags.follow then core.signals_install() end

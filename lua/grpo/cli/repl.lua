@@ -4,26 +4,31 @@ local flags = require "grpo.cli.flags"
 local session = require "grpo.repl.session"
 
 local command = {
-  usage = "repl [SCRIPT|MODEL|RUN] [--arg k=v] [key=value ...] [--compute f32|bf16] [--threads N]",
-  words = 1,
-  summary = "interactive Lua with everything loaded",
-  overrides = true,
-  flags = { threads = "value", compute = "value" },
-  help = [[
-An interactive Lua prompt with grpo loaded.
-
-  SCRIPT   `exp` is the experiment, `tr` its trainer: tr:step() advances it
-  RUN      its directory, a checkpoint in it, or its name in runs/: `tr` goes on from its newest checkpoint, with the
-           script that the run has saved.  Nothing is written there.  A run that is finished goes on beyond its end
-  MODEL    a model directory, an adapter or a .gguf file
-
-`m` is the model, `tok` its tokenizer.
-
-]] .. session.help .. [[
-
-
-History is kept in ~/.grpo_history, or the file that GRPO_HISTORY names.  NO_COLOR and TERM=dumb switch colours off;
-there are none without a terminal.  There, the text of standard input is run as a script.]],
+  name = "repl",
+  summary = "open a Lua prompt with everything loaded",
+  arguments = {
+    { name = "SCRIPT|MODEL|RUN", type = { "script", "model", "run" }, optional = true },
+    flags.override,
+  },
+  flags = { flags.arg, flags.compute, flags.threads },
+  about = {
+    "Opens a Lua prompt with grpo loaded. What it holds depends on the argument:",
+    {
+      { "SCRIPT", "`exp` is the experiment and `tr` its trainer; tr:step() makes one step" },
+      { "RUN", "the directory of a run, a checkpoint in it, or a name in runs/. `tr` continues from "
+        .. "the newest checkpoint with the saved script. Nothing is written to the run. A finished "
+        .. "run can be continued beyond its end" },
+      { "MODEL", "a model directory, an adapter or a .gguf file" },
+    },
+    "`m` is the model and `tok` its tokenizer. Options and flags:",
+  },
+  notes = {
+    "The prompt understands:",
+    session.rows,
+    "The history is kept in ~/.grpo_history, or in the file that GRPO_HISTORY names. NO_COLOR and "
+      .. "TERM=dumb switch colours off. Without a terminal nothing is coloured, and the text of "
+      .. "standard input is run as a script.",
+  },
 }
 
 -- print() of a terminal: what a model wrote is not obeyed.
@@ -60,7 +65,6 @@ end
 
 function command.run(o)
   local env = setmetatable({ grpo = require "grpo", schedule = require "grpo.schedule" }, { __index = _G })
-  flags.threads(o)
   local about = o.words[1] and require("grpo.repl.open").open(env, o)
   if core.isatty(0) then
     interactive(env, about)

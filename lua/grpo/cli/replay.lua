@@ -9,21 +9,30 @@ local rescore = require "grpo.runs.rescore"
 local script = require "grpo.scripts.script"
 
 local command = {
-  usage = "replay RUN [STEP] [--reward FILE] [--regenerate] [--n N] [--arg k=v] [--json]",
-  words = 2,
-  summary = "show saved completions with their rewards; score them again with changed code",
-  flags = { reward = "value", regenerate = "flag", n = "value", json = "flag" },
-  help = [[
-Shows the completions of STEP (default: the last one recorded), prompt by prompt, best first, with every reward and
-the advantage.  Steps are counted over all stages: "step 40 (100 in all)" on the screen is STEP 100.
-
-  --reward FILE   scores saved completions again, those of STEP or of all steps, with the rewards of FILE, which
-                  returns a function, a table as the option `rewards` takes it, or an experiment; shows what changed
-                  and how many advantages change their sign
-  --regenerate    samples STEP's completions once more, from the nearest checkpoint before it, and says whether every
-                  one is the same
-  --n N           prompts shown, or changed completions (default 4; 0: none)
-  --json          one object a completion, each on a line of its own]],
+  name = "replay",
+  summary = "show saved completions with their rewards, or score them again",
+  arguments = {
+    flags.run,
+    { name = "STEP", type = "integer", optional = true,
+      doc = "a step, counted over all stages (default: the last one with completions). \"step 40 "
+        .. "(100 in all)\" on the screen is STEP 100" },
+  },
+  flags = {
+    { name = "reward", type = "file",
+      doc = "score saved completions again with the rewards of FILE, and show what changes: "
+        .. "the rewards, and how many advantages change their sign. FILE returns a function, a "
+        .. "table like the option `rewards`, or an experiment. Without STEP all steps are scored" },
+    { name = "regenerate",
+      doc = "sample the completions of STEP again, from the nearest checkpoint before it, and say "
+        .. "whether they are the same" },
+    { name = "n", type = "integer", min = 0, default = 4,
+      doc = "show N prompts, or with --reward N changed completions" },
+    flags.arg, flags.json,
+  },
+  about = {
+    "Shows the completions of a step, prompt by prompt, best first, with every reward and the "
+      .. "advantage.",
+  },
 }
 
 local function complain(code, format, ...)
@@ -249,14 +258,10 @@ local function last_step(run)
 end
 
 function command.run(o)
-  local word, step = o.words[1], o.words[2]
-  if not word then complain("EARG", "which run? usage: grpo %s", command.usage) end
-  if step and not math.tointeger(tonumber(step)) then complain("EARG", "STEP: got '%s', want a whole number", step) end
-  step = step and math.tointeger(tonumber(step))
-  local n = flags.integer(o, "n", 0, 4)
-  local run = history.open(word)
+  local step, n = o.words[2], o.flags.n
+  local run = history.open(o.words[1])
   if o.flags.reward and o.flags.regenerate then
-    complain("EARG", "--reward and --regenerate are two things; choose one")
+    complain("EARG", "--reward and --regenerate cannot be combined; choose one")
   end
   if o.flags.reward then return score_again(run, step, o, n) end
   step = step or last_step(run)

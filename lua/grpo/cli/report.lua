@@ -3,26 +3,26 @@ local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 
 local command = {
-  usage = "report RUN [--out FILE] [--completions N]",
-  words = 1,
-  summary = "one self-contained HTML file: curves and a browser of completions",
-  flags = { out = "value", completions = "value" },
-  help = [[
-Writes RUN/report.html (RUN: a run's directory, or its name in runs/) and prints its path: the run's facts, curves of
-its metrics, its notes, its options, and a table of completions with search and sorting.  The file needs nothing
-beside it; a run that goes on may be reported at any time.
-
-  --out FILE        another file
-  --completions N   about N completions at most, of evenly spaced steps (default 3000; 0: one step's)]],
+  name = "report",
+  summary = "write one HTML file with the curves and completions of a run",
+  arguments = { flags.run },
+  flags = {
+    { name = "out", type = "file", doc = "write FILE instead of RUN/report.html" },
+    { name = "completions", type = "integer", min = 0, default = 3000,
+      doc = "show about N completions, of evenly spaced steps; 0 shows those of one step" },
+  },
+  about = {
+    "Writes RUN/report.html and prints its path. The page shows the facts of the run, the curves "
+      .. "of its metrics, its notes, its options, and a table of completions that can be searched "
+      .. "and sorted. The file needs no other file. A run may be reported while it is training.",
+  },
 }
 
 function command.run(o)
   local word = o.words[1]
-  if not word then error(core.error("EARG", "report: which run? usage: grpo " .. command.usage), 0) end
-  local most = flags.integer(o, "completions", 0, 3000)
   local run = history.open(word)
   local path = o.flags.out or run.dir .. "/report.html"
-  local ok, message = core.fs.write(path, require("grpo.report.html").page(run, most))
+  local ok, message = core.fs.write(path, require("grpo.report.html").page(run, o.flags.completions))
   if not ok then error(core.error("EIO", tostring(message)), 0) end
   core.out(path .. "\n")
 end

@@ -7,32 +7,37 @@ local rundir = require "grpo.runs.directory"
 local script = require "grpo.scripts.script"
 
 local run = {
-  usage = "run SCRIPT [key=value ...] [--arg k=v] [--resume[=RUN]] [--steps N] [--threads N] [--dir RUNS] "
-    .. "[--detach] [--quiet] [--json]",
-  summary = "train what an experiment script describes",
-  overrides = true,
-  flags = { resume = "optional", steps = "value", threads = "value", dir = "value", quiet = "flag", json = "flag",
-    force = "flag", detach = "flag" },
-  help = [[
-Runs SCRIPT, which returns grpo.experiment { ... }, and prints the run directory.
-
-  key=value       any option, for instance train.lr=1e-5 sampling.group_size=16 (wins over the script)
-  --arg k=v       an argument of the script's own: grpo.args.k
-  --resume        go on with the newest unfinished run of this script
-  --resume=RUN    go on with that run, from its own saved sources (no SCRIPT needed)
-  --force         resume although the script or its inputs have changed; with SCRIPT it and its modules are taken as
-                  they are now
-  --steps N       stop after N optimizer steps in all
-  --threads N     threads (never changes a result)
-  --dir RUNS      where run directories are made (default: runs)
-  --detach        go on in the background, whatever becomes of this terminal: 'grpo logs -f RUN' shows what it says,
-                  'grpo attach RUN' looks inside, 'grpo stop RUN' ends it after a checkpoint
-  --quiet         no progress on the screen
-  --json          the result line as JSON
-
-Ctrl-C stops after a checkpoint; a second one leaves at once; SIGUSR1 writes a checkpoint.
-Exit status: 0 done, 1 failed, 2 script or option wrong, 3 file missing or corrupt, 4 diverged,
-5 out of memory or disk, 130/143 stopped by a signal after a checkpoint.]],
+  name = "run",
+  summary = "train a model as an experiment script describes",
+  arguments = { flags.with(flags.script, { unless = "resume" }), flags.override },
+  flags = {
+    { name = "resume", type = "run", optional = true,
+      doc = "resume RUN from its own saved sources; without RUN, resume the newest unfinished run "
+        .. "of SCRIPT" },
+    { name = "force",
+      doc = "resume even if the script or its inputs changed; if SCRIPT is given, use its current "
+        .. "version instead of the saved copy" },
+    { name = "steps", type = "integer", min = 1,
+      doc = "stop after N optimizer steps, counted from the beginning of the run" },
+    flags.arg, flags.threads, flags.dir,
+    { name = "detach",
+      doc = "run in the background, also after this terminal is closed: 'grpo logs -f RUN' shows "
+        .. "its output, 'grpo attach RUN' opens a prompt in it, 'grpo stop RUN' ends it" },
+    { name = "quiet", doc = "show no progress on the screen" },
+    flags.json,
+  },
+  about = { "Runs the experiment that SCRIPT returns, and prints the run directory." },
+  notes = {
+    "Ctrl-C stops the run after a checkpoint; a second Ctrl-C ends it at once. SIGUSR1 writes a "
+      .. "checkpoint.",
+    "Exit status: 0 done, 1 failed after training began, 2 a wrong script, option or flag, 3 a "
+      .. "file is missing or corrupt, 4 training diverged, 5 out of memory or disk, 130 or 143 "
+      .. "stopped by a signal after a checkpoint.",
+    "Examples:",
+    { { "grpo run my.lua train.lr=1e-5 sampling.group_size=16" },
+      { "grpo run --resume=runs/my-001" },
+      { "grpo run my.lua --detach" } },
+  },
 }
 
 local function plain(v)
@@ -148,10 +153,6 @@ local function resume(o, root, options)
 end
 
 local function begin(o, root, options)
-  if not o.words[1] then error(core.error("EARG", "run: which script? usage: grpo " .. run.usage), 0) end
-  if o.words[2] then
-    error(core.error("EARG", ("run: one script only, and '%s' is no key=value"):format(o.words[2])), 0)
-  end
   local e = script.load(o.words[1], o)
   options.create = function(tr)
     return rundir.create(root, { name = e.config.name, script = o.words[1], text = o.text, args = o.args,
@@ -165,8 +166,7 @@ local signal_status = { INT = 130, TERM = 143 }
 
 -- The trainer of what the words ask for, its directory made; or nil and the directory of a run that is finished.
 local function prepare(o, background_of)
-  local root = o.flags.dir or "runs"
-  local limit, threads = flags.integer(o, "steps", 1), flags.threads(o)
+  local root, limit, threads = o.flags.dir, o.flags.steps, o.flags.threads
   local options = {}
   local e, directory
   if o.flags.resume then e, directory = resume(o, root, options) else e = begin(o, root, options) end
@@ -190,7 +190,7 @@ local function result_line(o, directory, fields)
   core.out((o.flags.json and core.json_encode(fields) or directory.dir) .. "\n")
 end
 
-function run.run(o)
+function run.run(o, cli)
   core.signals_install()
   local ready, status
   if o.flags.detach then
@@ -206,7 +206,7 @@ function run.run(o)
   if ready then background.announce(ready, o, directory) end
   local ok, why = core.protected(tr.run, tr)
   if not ok then
-    status = require("grpo.cli").report(why)
+    status = cli.report(why)
     return (status == 2 or status == 3) and 1 or status -- whoever's mistake: compute had begun
   end
   if not ready then result_line(o, directory, { state = why, step = tr.step_count }) end

@@ -1,16 +1,16 @@
 local core = require "grpo.core"
+local flags = require "grpo.cli.flags"
 local rundir = require "grpo.runs.directory"
 
 local command = {
-  usage = "runs [--dir RUNS] [--json]",
-  words = 0,
-  summary = "list runs, newest first, with state",
-  flags = { dir = "value", json = "flag" },
-  help = [[
-Lists the runs in RUNS (default: runs), newest first: name, state, steps, start, accuracy
-or held-out loss.  One whose run.json cannot be read is 'damaged'.
-
-  --json        JSON Lines: one object a run, each on a line of its own]],
+  name = "runs",
+  summary = "list runs and their state, newest first",
+  arguments = {},
+  flags = { flags.dir, flags.json },
+  about = {
+    "Lists the runs in a directory, newest first: name, state, steps, start, and accuracy or "
+      .. "held-out loss. A run whose run.json cannot be read is shown as 'damaged'.",
+  },
 }
 
 -- What the run came to, in words.
@@ -24,12 +24,12 @@ local function outcome(summary)
 end
 
 function command.run(o)
-  local list = rundir.list(o.flags.dir or "runs")
+  local list = rundir.list(o.flags.dir)
   if o.flags.json then
     for _, one in ipairs(list) do core.out(core.json_encode(one) .. "\n") end
     return 0
   end
-  if #list == 0 then core.err(("no runs in %s\n"):format(o.flags.dir or "runs")) end
+  if #list == 0 then core.err(("no runs in %s\n"):format(o.flags.dir)) end
   for _, one in ipairs(list) do
     core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state,
       one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-",

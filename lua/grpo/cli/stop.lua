@@ -4,19 +4,24 @@ local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
 
 local command = {
-  usage = "stop [--now] [--wait SECONDS] [--dir RUNS] RUN",
-  words = 1,
-  summary = "end a run that is going on, after a checkpoint",
-  flags = { now = "flag", wait = "value", dir = "value" },
-  help = [[
-Asks RUN (its directory, or its name in runs/) to end as Ctrl-C does: the micro-batch that is going on is the last, a
-checkpoint is written, and 'grpo run --resume=RUN' goes on from there.  Waits until it has ended.
-
-  --now           at once, without a checkpoint; a resume goes on from the last one
-  --wait SECONDS  wait so long at most (default: 600; 0: do not wait)
-  --dir RUNS      where the run directories are (default: runs)
-
-Exit status: 0 it has ended (or --wait 0), 1 it has not, 2 it is not running here.]],
+  name = "stop",
+  summary = "stop a run after a checkpoint",
+  arguments = { flags.run },
+  flags = {
+    { name = "now", doc = "end the run at once, without a checkpoint; a resume continues from the "
+      .. "last one" },
+    { name = "wait", type = "number", value = "SECONDS", default = 600,
+      doc = "wait at most SECONDS for the run to end; 0 does not wait" },
+    flags.dir,
+  },
+  about = {
+    "Asks RUN to stop, as Ctrl-C does, and waits until it has ended. The run finishes the current "
+      .. "micro-batch and writes a checkpoint. 'grpo run --resume=RUN' continues from there.",
+  },
+  notes = {
+    "Exit status: 0 the run has ended (or --wait 0), 1 it has not ended yet, 2 it is not running "
+      .. "on this machine.",
+  },
 }
 
 local INTERVAL = 0.05
@@ -37,12 +42,11 @@ local function wait(dir, seconds)
 end
 
 function command.run(o)
-  if not o.words[1] then refuse("which run? usage: grpo %s", command.usage) end
-  local seconds = flags.number(o, "wait", 600)
+  local seconds = o.flags.wait
   local run = history.open(o.words[1], o.flags.dir)
-  if run.state ~= "running" then refuse("%s: is not running (%s)", run.dir, tostring(run.state)) end
+  if run.state ~= "running" then refuse("%s is not running (%s)", run.dir, tostring(run.state)) end
   if run.host ~= core.hostname() then
-    refuse("%s: runs on %s, this is %s; stop it there", run.dir, tostring(run.host), core.hostname())
+    refuse("%s runs on %s, but this is %s; stop it there", run.dir, tostring(run.host), core.hostname())
   end
   local ok, message = core.process.kill(run.pid, o.flags.now and "KILL" or "TERM")
   if not ok then error(core.error("EIO", ("stop: %s: %s"):format(run.dir, message)), 0) end
@@ -50,7 +54,7 @@ function command.run(o)
   core.signals_install()
   local state = wait(run.dir, seconds)
   if state == "running" then
-    core.err(("grpo: stop: %s: has not ended yet; it will\n"):format(run.dir))
+    core.err(("grpo: stop: %s has not ended yet, but it was asked to\n"):format(run.dir))
     return 1
   end
   core.out(("%s %s\n"):format(run.dir, state))

@@ -2,20 +2,36 @@ local core = require "grpo.core"
 local flags = require "grpo.cli.flags"
 
 local command = {
-  usage = "test [FILE|DIR ...] [--filter TEXT] [--tap] [--junit OUT] | test --record RUN [--n N] | test --fuzz SCRIPT",
-  summary = "run reward tests (files NAME_test.lua)",
-  flags = { filter = "text", tap = "flag", junit = "value", record = "value", n = "value", fuzz = "value" },
-  help = [[
-Runs every *_test.lua below the given files and directories (default: rewards/ if it is there, else
-the current directory), written with describe, it and assert as in busted.  --filter keeps tests whose
-name contains TEXT; --tap prints the Test Anything Protocol; --junit OUT also writes JUnit's XML, for CI servers.
-Exit status 1 when a test failed or none was found.
-
-  --record RUN    prints a test file made of N (default 20) of the run's completions: it holds the rewards of
-                  the run's script to what they gave then.  Save it as NAME_test.lua beside the script
-  --fuzz SCRIPT   calls the rewards of SCRIPT (an experiment, or a file that returns rewards) with degenerate
-                  text and random pieces of it, beside the first rows of the dataset in turn; prints what fails,
-                  what answers differently when it is asked again, and what changes its row, once for each line]],
+  name = "test",
+  summary = "run the tests of rewards (files NAME_test.lua)",
+  arguments = {
+    { name = "FILE|DIR", type = { "file", "dir" }, optional = true, repeated = true },
+  },
+  flags = {
+    { name = "filter", type = "text", doc = "run only tests whose name contains TEXT" },
+    { name = "tap", doc = "print the Test Anything Protocol" },
+    { name = "junit", type = "file", value = "OUT",
+      doc = "also write the results to OUT as JUnit's XML, for servers that run tests" },
+    { name = "record", type = "run",
+      doc = "print a test file made of N completions of RUN; it holds the rewards of the run's "
+        .. "script to the values that they gave in the run. Save it as NAME_test.lua beside the "
+        .. "script" },
+    { name = "fuzz", type = "script",
+      doc = "call the rewards of SCRIPT with degenerate and random text; SCRIPT is an experiment or "
+        .. "returns rewards. The texts come with the first rows of the dataset in turn. Prints "
+        .. "once for each line of code what fails, what answers differently when it is called "
+        .. "again, and what changes its row" },
+    { name = "n", type = "integer", min = 0,
+      doc = "set the number of completions of --record (default: 20) or of random texts of --fuzz "
+        .. "(default: 200)" },
+    flags.arg,
+  },
+  about = {
+    "Runs every *_test.lua in the files and directories that are given. Without any it looks in "
+      .. "rewards/ if there is such a directory, else in the current one. Tests are written with "
+      .. "describe, it and assert, as for busted.",
+  },
+  notes = { "The exit status is 1 when a test failed or none was found." },
 }
 
 local function wrong(format, ...)
@@ -26,20 +42,20 @@ local function record(o)
   local run = require("grpo.runs.history").open(o.flags.record)
   local e = require("grpo.scripts.script").of_run(run.dir, run.info)
   local here = core.fs.exists(run.info.script) and run.info.script or run.dir .. "/source/main.lua"
-  local text, count = require("grpo.runs.record_tests").test_file(run, e, here, flags.integer(o, "n", 1, 20))
+  local text, count = require("grpo.runs.record_tests").test_file(run, e, here, o.flags.n or 20)
   core.out(text)
   core.err(("%d cases, with the rewards of %s\n"):format(count, here))
 end
 
 local function fuzz(o)
-  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, flags.integer(o, "n", 0, 200), o)
+  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.n or 200, o)
   for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
   core.out(("%d rewards, %d texts, %d failures\n"):format(result.rewards, result.texts, #result.failures))
   return #result.failures > 0 and 1 or 0
 end
 
 function command.run(o)
-  if o.flags.record and o.flags.fuzz then wrong("--record and --fuzz are two things; choose one") end
+  if o.flags.record and o.flags.fuzz then wrong("--record and --fuzz cannot be combined; choose one") end
   if o.flags.record then return record(o) end
   if o.flags.fuzz then return fuzz(o) end
   local runner = require "grpo.test"

@@ -16,21 +16,31 @@ local session = require "grpo.repl.session"
 
 local MOST_OUTPUT = 1 << 20
 
-local HELP = [[
-  EXPR            prints the value              ?NAME           what is known of NAME
-  worst(n)        completions of the last step with the lowest reward; best(n): the highest
-  tr.metrics, tr.batch.completions, tr.state    the last step; m, tok, exp: model, tokenizer, experiment
-  tr.config.train.lr = x                        changes a live option; weight("name", x): a reward's weight
-  pause()         the run waits between two steps; resume(): it goes on
-  evaluate()      on the held-out rows          save()          a checkpoint now
-  stop()          ends the run after a checkpoint
-  tokens(x)       ids beside their pieces       .time EXPR      how long it takes
-  Ctrl-D or .quit leaves; the run goes on.  tr:inspect and tr:rescore need a prompt of their own: grpo repl RUN]]
-
 local Control = {}
 Control.__index = Control
 
 local attach_server = {}
+
+-- What .help lists in an attached session.
+attach_server.rows = {
+  { "EXPR", "prints the value" },
+  { "tr, m, tok, exp", "the trainer, its model, tokenizer and experiment" },
+  { "tr.metrics", "the metrics of the last step; tr.batch.completions has its completions, tr.state "
+    .. "what the script keeps" },
+  { "worst(n), best(n)", "shows the n completions of the last step with the lowest or highest "
+    .. "reward" },
+  { "tr.config.train.lr = x", "changes a live option (docs/options.md)" },
+  { "weight(\"name\", x)", "changes the weight of a reward" },
+  { "pause(), resume()", "makes the run wait between two steps, and continue" },
+  { "evaluate()", "evaluates on the held-out rows" },
+  { "save()", "writes a checkpoint" },
+  { "stop()", "stops the run after a checkpoint" },
+  { "tokens(x)", "shows ids beside their pieces" },
+  { "?NAME", "explains NAME; TAB completes a name" },
+  { ".time EXPR", "shows how long EXPR takes" },
+  { "Ctrl-D or .quit", "leaves; the run continues. tr:inspect and tr:rescore need a prompt of "
+    .. "their own: grpo repl RUN" },
+}
 
 -- Listens for sessions; nil when that is not possible, which is no reason not to train.
 function attach_server.open(tr)
@@ -125,7 +135,7 @@ local function opened(self, client)
     return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
   end
   one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call,
-    look = function() return { width = one.look.width, colour = one.look.colour } end, help = HELP }
+    look = function() return { width = one.look.width, colour = one.look.colour } end, rows = attach_server.rows }
   self.sessions[client] = one
   tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
   self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,

@@ -3,7 +3,6 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
-local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local reload = require "grpo.scripts.reload"
 local rundir = require "grpo.runs.directory"
@@ -82,7 +81,6 @@ end
 function repl_open.open(env, o)
   local what = o.words[1]
   if core.isatty(2) then core.err(("loading %s ...\n"):format(what)) end
-  o.flags.compute = flags.choice(o, "compute", "f32", "bf16", "auto")
   if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
   local dir, from = run_of(what)
   if dir then return open_run(env, dir, from, o) end

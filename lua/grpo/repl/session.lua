@@ -8,22 +8,28 @@ local lua_tokens = require "grpo.repl.lua_tokens"
 local paint = require "grpo.repl.pretty.paint"
 local pretty = require "grpo.repl.pretty"
 local rollouts = require "grpo.repl.pretty.rollouts"
+local wrap = require "grpo.base.wrap"
 
 local Session = {}
 Session.__index = Session
 
 local session = {}
 
-session.help = [[
-  EXPR            prints the value              LINE;           runs without printing
-  _               the last value                local x = ...   survives the line
-  ?NAME           what is known of NAME         .time EXPR      how long it takes
-  TAB             completes fields, options, names of runs and files
-  show(x)         prints a value as the prompt does
-  tokens(x)       ids beside their pieces: of a text, a list of ids, a completion
-  tr:inspect(i)   the tokens of completion i of the last step, with every number of it
-  tr:rescore(r)   its completions scored with other rewards; which advantages change their sign
-  Ctrl-C          back to the prompt            Ctrl-D or .quit leaves]]
+session.rows = {
+  { "EXPR", "prints the value; with ; at the end of the line nothing is printed" },
+  { "_", "is the last value" },
+  { "local x = ...", "keeps x for the lines that follow" },
+  { "?NAME", "explains NAME" },
+  { ".time EXPR", "shows how long EXPR takes" },
+  { "show(x)", "prints a value as the prompt does" },
+  { "tokens(x)", "shows ids beside their pieces: of a text, a list of ids, or a completion" },
+  { "tr:inspect(i)", "shows the tokens of completion i of the last step with all their numbers" },
+  { "tr:rescore(r)", "scores the completions of the last step with other rewards, and shows which "
+    .. "advantages change their sign" },
+  { "TAB", "completes fields, options, and names of runs and files" },
+  { "Ctrl-C", "returns to the prompt" },
+  { "Ctrl-D or .quit", "leaves" },
+}
 
 -- ---- functions of every prompt --------------------------------------------------------------------
 
@@ -58,12 +64,12 @@ local function globals_of(env)
 end
 
 -- options: env = globals of the session; out(text), err(text): where results and errors go; call(chunk), optional:
--- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua; help, optional: in
--- place of session.help.
+-- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua; rows, optional:
+-- what .help lists instead of session.rows.
 function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
-    call = options.call or core.protected, look = options.look or paint.look, help = options.help or session.help },
-    Session)
+    call = options.call or core.protected, look = options.look or paint.look,
+    rows = options.rows or session.rows }, Session)
   globals_of(self.env)
   self.env.tokens = token_lister(self)
   self.env.show = function(...) self:show(...) end
@@ -148,7 +154,8 @@ end
 local commands = {}
 
 function commands.help(self, rest)
-  self.out((rest == "" and self.help or explain.about(rest, self.env)) .. "\n")
+  local width = math.min(self.look().width, 100)
+  self.out((rest == "" and wrap.list(self.rows, width) or explain.about(rest, self.env)) .. "\n")
 end
 
 function commands.time(self, rest)

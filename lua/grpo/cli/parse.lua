@@ -1,0 +1,154 @@
+-- Reads the words of a command line as the command declares them (flags.lua).
+
+local errors = require "grpo.base.errors"
+local flags = require "grpo.cli.flags"
+local nearest = require "grpo.options".nearest
+local usage = require "grpo.cli.usage"
+
+local function refuse(command, format, ...)
+  errors.raise_plain("EARG", "%s: %s; see 'grpo help %s'", command.name, format:format(...),
+    command.name)
+end
+
+-- ---- values ------------------------------------------------------------------------------------
+
+-- From a text to a value; or nil and what the text is not.
+local readers = {}
+
+function readers.text(text) return text end
+
+function readers.number(text)
+  local n = tonumber(text)
+  return n and (math.tointeger(n) or n), "a number"
+end
+
+function readers.integer(text, declared)
+  local n, min, max = math.tointeger(tonumber(text)), declared.min, declared.max
+  local what = "a whole number" .. (max and (" from %d to %d"):format(min, max)
+    or min and (" of at least %d"):format(min) or "")
+  return n and n >= (min or n) and n <= (max or n) and n or nil, what
+end
+
+local function is_one_of(text, choices)
+  for _, choice in ipairs(choices) do
+    if text == choice then return true end
+  end
+end
+
+function readers.choice(text, declared)
+  local what = table.concat(declared.choices, ", "):gsub(", ([^,]*)$", " or %1")
+  return is_one_of(text, declared.choices) and text or nil, what
+end
+
+function readers.list(text, declared)
+  local list = {}
+  for word in text:gmatch("[^,]*") do
+    if not is_one_of(word, declared.choices) then
+      return nil, "a list of " .. table.concat(declared.choices, ", ")
+    end
+    list[#list + 1] = word
+  end
+  return list
+end
+
+function readers.pair(text)
+  local key, value = text:match("^([%w_-]+)=(.*)$")
+  return key and { key, value }, "KEY=VALUE"
+end
+
+-- The value of a flag or argument that is called `name` in an error.
+local function read(command, declared, name, text)
+  local reader = readers[declared.type]
+  if not reader and text == "" then refuse(command, "%s: its value is empty", name) end
+  if not reader then return text end
+  local value, what = reader(text, declared)
+  if value == nil then refuse(command, "%s: '%s' is not %s", name, text, what) end
+  return value
+end
+
+-- ---- flags -------------------------------------------------------------------------------------
+
+local function all_flags(command)
+  local list = table.move(command.flags, 1, #command.flags, 1, {})
+  return table.move(flags.common, 1, #flags.common, #list + 1, list)
+end
+
+local function unknown(command, name)
+  local names, option = {}, nil
+  for i, flag in ipairs(all_flags(command)) do names[i] = "--" .. flag.name end
+  local near = nearest("--" .. name, names)
+  if usage.takes(command, "option") then
+    option = require("grpo.experiment").whole_name(name:gsub("-", "_"))
+  end
+  local hint = option and ("; options are written %s=VALUE"):format(option)
+    or near and (", did you mean '%s'?"):format(near) or ""
+  refuse(command, "unknown flag --%s%s", name, hint)
+end
+
+-- The flag that a word is, and its value if the word has one; nil for other words.
+local function flag_of(command, word)
+  local name, joined, text = word:match("^%-%-([%w-]+)(=?)(.*)$")
+  local letter = word:match("^%-(%a)$")
+  if not name and not letter then return nil end
+  for _, flag in ipairs(all_flags(command)) do
+    if name and flag.name == name or letter and flag.short == letter then
+      return flag, joined == "=" and text or nil
+    end
+  end
+  if letter then refuse(command, "unknown flag -%s", letter) end
+  unknown(command, name)
+end
+
+local function store(o, command, flag, text)
+  local name = "--" .. flag.name
+  if not flag.type and text then refuse(command, "%s takes no value", name) end
+  local value = text == nil or read(command, flag, name, text)
+  if flag.type == "pair" then o.args[value[1]] = value[2] else o.flags[flag.name] = value end
+end
+
+-- ---- arguments ---------------------------------------------------------------------------------
+
+local function check_arguments(o, command)
+  local count = 0
+  for _, argument in ipairs(command.arguments) do
+    if argument.type ~= "option" then
+      count = argument.repeated and math.huge or count + 1
+      local word = o.words[count]
+      if word then o.words[count] = read(command, argument, argument.name, word) end
+      if not word and not argument.optional and not o.flags[argument.unless] then
+        refuse(command, "%s is missing", argument.name)
+      end
+    end
+  end
+  local extra = o.words[count + 1]
+  if extra then refuse(command, "'%s' is one word too many", extra) end
+end
+
+-- Returns { words = arguments, flags = { [name] = value }, args = { of --arg },
+-- overrides = { key=value } }; raises what is wrong.
+return function(command, words)
+  local o = { words = {}, flags = {}, args = {}, overrides = {} }
+  local takes_options = usage.takes(command, "option")
+  local i = 1
+  while i <= #words do
+    local word = words[i]
+    local flag, text = flag_of(command, word)
+    if flag and flag.type and not flag.optional and not text then
+      i = i + 1
+      text = words[i] or refuse(command, "--%s needs a value", flag.name)
+    end
+    if flag then
+      store(o, command, flag, text)
+    elseif takes_options and #o.words > 0 and word:find("^[%a_][%w_.]*=") then
+      o.overrides[#o.overrides + 1] = word
+    else
+      o.words[#o.words + 1] = word
+    end
+    i = i + 1
+  end
+  for _, flag in ipairs(command.flags) do
+    if o.flags[flag.name] == nil then o.flags[flag.name] = flag.default end
+  end
+  if not o.flags.help then check_arguments(o, command) end
+  return o
+end
