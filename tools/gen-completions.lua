@@ -10,7 +10,7 @@ local declared = require "grpo.cli.flags"
 local usage = require "grpo.cli.usage"
 local out = os.getenv("OUT") or "."
 
--- What a word may be, in the order of the functions below.
+-- The kinds of words that can be completed.
 local kinds = { "script", "model", "run", "file", "dir", "command", "option" }
 
 local function write(path, lines)
@@ -44,11 +44,16 @@ end
 -- Options of an experiment that a command line may set, and those with few values.
 local options, valued = {}, {}
 for _, row in ipairs(core.options()) do
-  local simple = row.type:gsub("function", ""):gsub("table", ""):gsub("list", ""):gsub("dataset", ""):find("%l")
-  if simple then
+  local simple = row.type
+  for _, kind in ipairs { "function", "table", "list", "dataset" } do
+    simple = simple:gsub(kind, "")
+  end
+  if simple:find("%l") then
     options[#options + 1] = row.path
     local values = {}
-    for _, choice in ipairs(row.type:find("enum") and row.choices or {}) do values[#values + 1] = choice end
+    for _, choice in ipairs(row.type:find("enum") and row.choices or {}) do
+      values[#values + 1] = choice
+    end
     if row.type:find("boolean") then values[#values + 1] = "true"; values[#values + 1] = "false" end
     if #values > 0 then valued[#valued + 1] = { path = row.path, values = values } end
   end
@@ -129,7 +134,8 @@ _grpo() {
   end
   lines[#lines + 1] = "    esac\n    case $before in"
   for _, row in ipairs(valued) do
-    lines[#lines + 1] = ("      %s) kinds='' choices='%s' ;;"):format(row.path, table.concat(row.values, " "))
+    lines[#lines + 1] = ("      %s) kinds='' choices='%s' ;;"):format(row.path,
+      table.concat(row.values, " "))
   end
   lines[#lines + 1] = [==[
     esac
@@ -142,7 +148,9 @@ _grpo() {
     [ -z "$choices" ] || compgen -W "$choices" -- "$cur"
     for kind in $kinds; do _grpo_words "$kind" "$cur"; done)
   # a directory or "key=" is not the end of a word
-  if [ "${#COMPREPLY[@]}" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then compopt -o nospace 2>/dev/null; fi
+  if [ "${#COMPREPLY[@]}" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then
+    compopt -o nospace 2>/dev/null
+  fi
   return 0
 }
 
@@ -154,7 +162,8 @@ end
 
 local function zsh_text(text) return (text:gsub("'", "'\\''"):gsub("[%[%]:]", "\\%0")) end
 
-local zsh_actions = { script = '_files -g "*.lua"', run = "_grpo_runs", model = '_files -g "*(/) *.gguf"',
+local zsh_actions = { script = '_files -g "*.lua"', run = "_grpo_runs",
+  model = '_files -g "*(/) *.gguf"',
   dir = "_files -/", file = "_files", command = "_grpo_commands", option = "_grpo_options" }
 
 local function zsh_flag(f)
@@ -185,7 +194,9 @@ _grpo_options() { compadd -S = -- ]==] .. table.concat(options, " ") .. [==[ }
 
 _grpo_commands() {
   local -a commands=(]==] }
-  for _, c in ipairs(commands) do lines[#lines + 1] = ("    '%s:%s'"):format(c.name, zsh_text(c.summary)) end
+  for _, c in ipairs(commands) do
+    lines[#lines + 1] = ("    '%s:%s'"):format(c.name, zsh_text(c.summary))
+  end
   lines[#lines + 1] = [==[
   )
   _describe -t commands command commands
@@ -219,7 +230,8 @@ end
 local function fish_text(text) return (text:gsub("\\", "\\\\"):gsub("'", "\\'")) end
 
 local fish_actions = { script = "(__fish_complete_suffix .lua)", run = "(__grpo_runs)",
-  model = "(__fish_complete_directories) (__fish_complete_suffix .gguf)", dir = "(__fish_complete_directories)",
+  model = "(__fish_complete_directories) (__fish_complete_suffix .gguf)",
+  dir = "(__fish_complete_directories)",
   file = "(__fish_complete_path)", command = names(commands), option = "(__grpo_options)" }
 
 local function fish_flag(c, f)
@@ -247,7 +259,7 @@ function __grpo_options
 end
 
 complete -c grpo -f
-complete -c grpo -n __fish_use_subcommand -l version -d 'show the versions of grpo and of what it uses'
+complete -c grpo -n __fish_use_subcommand -l version -d 'show versions'
 complete -c grpo -n __fish_use_subcommand -l help -s h -d 'show the commands']==] }
   for _, c in ipairs(commands) do
     lines[#lines + 1] = ("\ncomplete -c grpo -n __fish_use_subcommand -a %s -d '%s'"):format(c.name,
@@ -255,8 +267,8 @@ complete -c grpo -n __fish_use_subcommand -l help -s h -d 'show the commands']==
     local actions = {}
     for _, kind in ipairs(c.kinds) do actions[#actions + 1] = fish_actions[kind] end
     if #actions > 0 then
-      lines[#lines + 1] = ("complete -c grpo -n '__fish_seen_subcommand_from %s' -a '%s'"):format(c.name,
-        table.concat(actions, " "))
+      lines[#lines + 1] = ("complete -c grpo -n '__fish_seen_subcommand_from %s' -a '%s'"):format(
+        c.name, table.concat(actions, " "))
     end
     for _, f in ipairs(c.flags) do lines[#lines + 1] = fish_flag(c, f) end
   end

@@ -88,8 +88,9 @@ end
 function blocks.options(lines)
   for _, row in ipairs(core.options()) do
     local default = row.default ~= nil and value_text(row.default)
+    default = default and default ~= "" and escape("; default " .. default) or ""
     lines[#lines + 1] = ("*%s* (%s%s)%s"):format(escape(row.path), escape(option_type(row)),
-      default and default ~= "" and escape("; default " .. default) or "", row.live and " *live*" or "")
+      default, row.live and " *live*" or "")
     lines[#lines + 1] = "\t" .. escape(row.doc)
     lines[#lines + 1] = ""
   end

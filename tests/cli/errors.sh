@@ -297,7 +297,7 @@ refused 'a disk that is full when the run directory is made' 5 'cannot write run
 result 'and no directory is left' "$(find runs -mindepth 1 -maxdepth 1 -type d)"
 refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'
 refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
-refused 'an evaluation of a model without questions' 2 'eval: spoilt: is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt
+refused 'an evaluation of a model without questions' 2 'eval: spoilt is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt
 refused 'chat without a model' 2 "chat: MODEL is missing; see 'grpo help chat'" "$GRPO" chat
 refused 'chat with a model that is not there' 3 '.*nomodel.*' "$GRPO" chat nomodel
 mkdir -p adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "elsewhere/base" }' >adapter/adapter_config.json

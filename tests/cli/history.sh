@@ -92,8 +92,8 @@ result "equal runs are said to be equal" \
   "$(grep -q '^same options, same sources, same environment$' out && grep -q 'equal on all 6 common steps' out && grep -q '^completions: equal' out || cat out err)"
 "$GRPO" diff exp-001 exp-003 >out 2>err
 result "options that differ" "$(grep -qE '^  train\.lr ' out || cat out err)"
-result "the first step whose metrics differ" "$(grep -q '^metrics: part at step 1: ' out || cat out err)"
-result "the first token that differs" "$(grep -qE '^completions: part at step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || cat out err)"
+result "the first step whose metrics differ" "$(grep -q '^metrics: differ from step 1: ' out || cat out err)"
+result "the first token that differs" "$(grep -qE '^completions: differ from step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || cat out err)"
 "$GRPO" diff exp-001 exp-003 --json >out 2>err
 result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || cat out err)"
 refused "one run is not enough" 2 "diff: RUN is missing" diff exp-001

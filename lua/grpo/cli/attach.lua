@@ -25,8 +25,9 @@ local command = {
   },
 }
 
--- What the prompt's variables are, on the other side.
-local classes = { tr = "grpo.Trainer", m = "grpo.Model", tok = "grpo.Tokenizer", exp = "grpo.Experiment" }
+-- The classes of the prompt's variables, which exist only in the run's process.
+local classes = { tr = "grpo.Trainer", m = "grpo.Model", tok = "grpo.Tokenizer",
+  exp = "grpo.Experiment" }
 
 local function fail(code, format, ...)
   error(core.error(code, ("attach: " .. format):format(...)), 0)
@@ -36,33 +37,35 @@ local function connect(run)
   local path = run.dir .. "/control.sock"
   local channel, message, code = core.channel.connect(path)
   if channel then return channel end
-  if code == "ENOENT" then fail("EARG", "%s: is not running (%s)", run.dir, tostring(run.state)) end
+  if code == "ENOENT" then fail("EARG", "%s is not running (%s)", run.dir, tostring(run.state)) end
   fail(code, "%s", message)
 end
 
--- The next message; nil when Ctrl-C came first.
+-- The next message; nil and the signal if one came first.
 local function receive(channel, run)
   while true do
     local line = channel:read(0.5)
-    if line == nil then fail("EIO", "%s: the run has ended", run.dir) end
+    if line == nil then fail("EIO", "%s has ended", run.dir) end
     if line then return core.json_decode(line, "the run's answer") end
     local signal = core.signal_take()
     if signal then return nil, signal end
   end
 end
 
--- Sends a text and shows the answer.  True when more lines belong to it; third result: it failed.
+-- Sends a text and shows the answer.  Returns whether more lines belong to it, a signal that came
+-- first or nil, and whether it failed.
 local function ask(channel, run, id, text, look)
   local request = { id = id, text = text, look = { width = look.width, colour = look.colour } }
   local line = core.json_encode(request)
   if #line >= core.channel.longest then
-    fail("EARG", "%d bytes at once; a run takes %d at most: let it read a file", #text, core.channel.longest)
+    fail("EARG", "the text has %d bytes, but a run takes %d at most; let it read a file", #text,
+      core.channel.longest)
   end
-  if not channel:write(line) then fail("EIO", "%s: the run has ended", run.dir) end
+  if not channel:write(line) then fail("EIO", "%s has ended", run.dir) end
   while true do
     local answer, signal = receive(channel, run)
     if not answer then
-      core.err("(the answer comes after the step that is going on; it will not be shown)\n")
+      core.err("(the answer comes after the current step; it will not be shown)\n")
       return false, signal
     end
     if answer.id == id then
@@ -110,7 +113,7 @@ local function piped(channel, run)
       pending = more and text or nil
     end
   end
-  if pending then fail("EARG", "the last lines are only the beginning of something") end
+  if pending then fail("EARG", "the last lines are incomplete") end
   return any_failed and 1 or 0
 end
 
@@ -118,12 +121,14 @@ function command.run(o)
   local run = history.open(o.words[1])
   local channel <close> = connect(run)
   core.signals_install()
-  if core.isatty(0) then core.err(("%s: waiting for the step that is going on ...\n"):format(run.name)) end
+  if core.isatty(0) then
+    core.err(("%s: waiting for the current step to end ...\n"):format(run.name))
+  end
   local hello = receive(channel, run)
   if not hello then return 130 end
   if core.isatty(0) then
-    core.err(("attached to %s at step %d of %d, %s; ?NAME explains, Ctrl-D leaves, the run goes on\n"):format(run.name,
-      hello.step, hello.steps, hello.state))
+    core.err(("attached to %s at step %d of %d, %s; ?NAME explains, Ctrl-D leaves, and the run "
+      .. "continues\n"):format(run.name, hello.step, hello.steps, hello.state))
     interactive(channel, run)
   else
     return piped(channel, run)

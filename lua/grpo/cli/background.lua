@@ -1,11 +1,12 @@
--- `grpo run --detach`: the run goes on in a process of its own, and the command ends when the run has begun.
+-- `grpo run --detach`: the run continues in a process of its own, and the command ends when the
+-- run has begun.
 
 local core = require "grpo.core"
 
 local background = {}
 
--- Call before any work.  In the new process: a function for announce.  In the old one, when the run has begun or
--- failed to: nil and the exit status.
+-- Must be called before any work.  In the new process it returns a function for announce.  In the
+-- old one it returns nil and the exit status, when the run has begun or failed to begin.
 function background.begin()
   local child, continue, code = core.process.detach()
   if child == nil then error(core.error(code, "--detach: " .. continue), 0) end
@@ -16,7 +17,7 @@ function background.begin()
   return nil, 0
 end
 
--- The run has its directory: says so to the waiting process, and writes to output.log from now on.
+-- Tells the waiting process that the run has its directory; output goes to output.log from now on.
 function background.announce(ready, o, directory)
   local fields = { run = directory.dir, state = "running", pid = core.getpid() }
   local line = o.flags.json and core.json_encode(fields) or directory.dir

@@ -44,15 +44,15 @@ local command = {
   about = {
     "First measures the rates of this machine: a product of 2048^3 in f32 (the faster of our "
       .. "kernel and OpenBLAS) and in bf16, and reading memory. Then times GRPO steps of models "
-      .. "with random weights, phase by phase, and shows the medians beside the floor. The floor is "
-      .. "the time of the same arithmetic at the best measured rates, which are measured again "
+      .. "with random weights, phase by phase, and shows the medians beside the floor. The floor "
+      .. "is the time of the same arithmetic at the best measured rates, which are measured again "
       .. "before and after each step. On a shared machine no program sustains the best rate, so "
       .. "the ratio to the median rate is shown too. Nothing else should run meanwhile.",
     {
       { "W1", "GPT-2 with 6 layers of 384 and 65 characters: 32 prompts of 1 token, 4 completions "
         .. "of 70 each; full training" },
-      { "W2", "Llama with 4 layers of 256 and 256 bytes: 8 prompts of 96, 8 completions of 96 each; "
-        .. "full training" },
+      { "W2", "Llama with 4 layers of 256 and 256 bytes: 8 prompts of 96, 8 completions of 96 "
+        .. "each; full training" },
       { "W3", "the shape of SmolLM2-135M: 2 prompts of 128, 8 completions of 64 each; LoRA of "
         .. "rank 8" },
       { "W4", "the shape of Qwen2.5-0.5B: 1 prompt of 160, 8 completions of 32; LoRA of rank 8" },
@@ -80,7 +80,7 @@ local function machine(size)
   return m
 end
 
--- One word of --workload; "smoke" is a little of everything.
+-- Measures one word of --workload; "smoke" is a little of everything.
 local function measure_one(name, report, probe, how, display)
   local w, smoke = workloads.find(name), name == "smoke"
   local decoded = smoke and workloads.decode_smoke or workloads.decode

@@ -43,21 +43,23 @@ local command = {
 local Chat = {}
 Chat.__index = Chat
 
--- ---- lines ----------------------------------------------------------------------------------------------
+-- ---- lines -------------------------------------------------------------------------------------
 
--- Where lines come from: the terminal, with editing, or standard input.
+-- Lines come from the terminal, with editing, or from standard input.
 local function reader()
   if not core.isatty(0) then
-    return { line = function() return io.read("l") end, more = function() return false end, close = function() end }
+    return { line = function() return io.read("l") end, more = function() return false end,
+      close = function() end }
   end
   core.edit.open(nil, ".grpo_chat_history")
   return {
     line = function(prompt) return core.edit.read(prompt) end, more = core.edit.pending,
-    remember = core.edit.remember, close = core.edit.close, terminal = true,
+    remember = core.edit.remember, close = core.edit.close,
   }
 end
 
--- One message: a line; lines between """ and """; or lines that were pasted together.  false: Ctrl-C; nil: the end.
+-- Reads one message: a line; lines between """ and """; or lines that were pasted together.
+-- Returns false after Ctrl-C and nil at the end.
 local function read_message(input)
   local line = input.line("> ")
   if not line then return line end
@@ -86,7 +88,7 @@ local function read_message(input)
   return text
 end
 
--- ---- the conversation -------------------------------------------------------------------------------------
+-- ---- the conversation --------------------------------------------------------------------------
 
 function Chat:reset()
   self.messages = {}
@@ -103,8 +105,9 @@ function commands.system(chat, text)
 end
 
 function commands.save(chat, path)
-  if path == "" then return "/save: want a file's name" end
-  local ok, message = core.fs.write(path, core.json_encode(chat.messages, { indent = 2 }) .. "\n")
+  if path == "" then return "/save needs the name of a file" end
+  local text = core.json_encode(chat.messages, { indent = 2 }) .. "\n"
+  local ok, message = core.fs.write(path, text)
   return ok and ("saved %d messages in %s"):format(#chat.messages, path) or message
 end
 
@@ -115,12 +118,13 @@ function Chat:command(line)
   local name, rest = line:match("^/(%a+)%s*(.-)%s*$")
   if name == "exit" or name == "quit" then return true end
   local run = commands[name]
-  local answer = run and run(self, rest) or not run and ("no such command: %s; /help lists them"):format(line)
+  local answer = ("there is no command %s; /help lists them"):format(line)
+  if run then answer = run(self, rest) end
   if answer then core.err(answer .. "\n") end
   return false
 end
 
--- The ids that the model goes on from.
+-- The ids that the model continues.
 function Chat:prompt(text)
   if not self.template then return self.tokenizer:encode(text, { special = true }) end
   self.messages[#self.messages + 1] = { role = "user", content = text }
@@ -134,10 +138,11 @@ function Chat:answer(ids)
   for k, v in pairs(self.sampling) do options[k] = v end
   local room = loading.context(self.model) - #ids
   if room < 1 then
-    error(core.error("EARG", ("the conversation has %d tokens and fills the model's context; /reset begins again")
-      :format(#ids)), 0)
+    errors.raise_plain("EARG", "the conversation has %d tokens and fills the model's context; "
+      .. "/reset begins a new one", #ids)
   end
-  options.max_new_tokens, options.seed = math.min(options.max_new_tokens, room), self.seed + self.turn
+  options.max_new_tokens = math.min(options.max_new_tokens, room)
+  options.seed = self.seed + self.turn
   local stream, shown = text_stream.new(self.tokenizer), {}
   local function show(piece)
     if piece == "" then return end
@@ -150,7 +155,9 @@ function Chat:answer(ids)
   core.out("\n")
   local text = table.concat(shown)
   if ok then
-    if result[1].finish == "length" and self.terminal then core.err("(cut at --max or at the end of the context)\n") end
+    if result[1].finish == "length" and self.terminal then
+      core.err("(cut at --max or at the end of the context)\n")
+    end
     return text
   end
   if core.edit.interrupted() then return text end
@@ -161,10 +168,12 @@ function Chat:take(text)
   local ids = self:prompt(text)
   self.turn = self.turn + 1
   local said = self:answer(ids)
-  if self.template then self.messages[#self.messages + 1] = { role = "assistant", content = said } end
+  if self.template then
+    self.messages[#self.messages + 1] = { role = "assistant", content = said }
+  end
 end
 
--- One message of the user's; an error is shown and forgotten, with the message.
+-- Takes one message of the user; after an error the message is forgotten and the error shown.
 function Chat:turn_of(text)
   local before = #self.messages
   local ok, err = core.protected(self.take, self, text)
@@ -186,9 +195,9 @@ function Chat:loop(input)
   end
 end
 
--- ---- starting ------------------------------------------------------------------------------------------------
+-- ---- starting ----------------------------------------------------------------------------------
 
--- What the model's own generation_config.json says of sampling.
+-- The sampling options in the model's own generation_config.json.
 local function own_sampling(place)
   local text = core.fs.read(place.path .. "/generation_config.json")
   local ok, own = pcall(core.json_decode, text or "{}")
@@ -197,8 +206,8 @@ local function own_sampling(place)
   local function number(name)
     return type(own[name]) == "number" and own[name] or nil
   end
-  return { temperature = number "temperature", top_p = number "top_p", top_k = number "top_k", min_p = number "min_p",
-    repetition_penalty = number "repetition_penalty" }
+  return { temperature = number "temperature", top_p = number "top_p", top_k = number "top_k",
+    min_p = number "min_p", repetition_penalty = number "repetition_penalty" }
 end
 
 local function make_chat(o)
@@ -206,11 +215,12 @@ local function make_chat(o)
     quantize = o.flags.quantize, compute = o.flags.compute, grow = true })
   local own = own_sampling(place)
   if not model.tokenizer then
-    error(core.error("ENOENT", ("chat: %s: there is no tokenizer beside the model"):format(place.path)), 0)
+    errors.raise_plain("ENOENT", "chat: %s has no tokenizer beside the model", place.path)
   end
   return setmetatable({
-    model = model, tokenizer = model.tokenizer, template = model.tokenizer.chat_template ~= nil, turn = 0,
-    system = o.flags.system, seed = o.flags.seed, messages = {}, terminal = core.isatty(1),
+    model = model, tokenizer = model.tokenizer, turn = 0, messages = {},
+    template = model.tokenizer.chat_template ~= nil, terminal = core.isatty(1),
+    system = o.flags.system, seed = o.flags.seed,
     sampling = {
       max_new_tokens = o.flags.max, repetition_penalty = own.repetition_penalty,
       temperature = o.flags.temperature or own.temperature or 1.0,
@@ -226,8 +236,11 @@ function command.run(o)
   if alone then core.err("note: " .. alone .. "\n") end
   chat:reset()
   if not chat.template then
-    core.err("note: the model has no chat template: it continues what you write, and knows of nothing before\n")
-    if chat.system then error(core.error("EARG", "--system: the model has no chat template to put it into"), 0) end
+    core.err("note: the model has no chat template, so it continues what you write and does not "
+      .. "see earlier messages\n")
+    if chat.system then
+      errors.raise_plain("EARG", "--system needs a chat template, and the model has none")
+    end
   elseif core.isatty(0) then
     core.err("/help lists the commands; Ctrl-D leaves\n")
   end

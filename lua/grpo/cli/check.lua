@@ -61,12 +61,14 @@ local function prompt_lengths(tr, config)
     #lengths, math.floor(statistics.quantile(lengths, 0)), math.floor(statistics.median(lengths)),
     math.ceil(statistics.quantile(lengths, 0.9)), math.floor(statistics.quantile(lengths, 1)))
   if over > 0 then
-    out("%d of them are longer than data.max_prompt_tokens = %d and will be %s", over, config.data.max_prompt_tokens,
-      ({ drop = "dropped", truncate_left = "cut on the left", error = "an error" })[config.data.too_long])
+    out("%d of them are longer than data.max_prompt_tokens = %d and will be %s", over,
+      config.data.max_prompt_tokens,
+      ({ drop = "dropped", truncate_left = "cut on the left", error = "an error" })
+        [config.data.too_long])
   end
 end
 
--- Score the same completions twice, the second time backwards: rewards must not depend on order.
+-- Scores the same completions twice, the second time backwards: rewards must not depend on order.
 local function compare_rewards(config, cs, findings)
   local first = {}
   scoring.score(config.reward_entries, cs, config.limits.reward, "skip")
@@ -81,8 +83,8 @@ local function compare_rewards(config, cs, findings)
     scoring.score(config.reward_entries, { cs[i] }, config.limits.reward, "skip")
     for _, entry in ipairs(config.reward_entries) do
       if entry.fn and cs[i].rewards[entry.name] ~= first[i][entry.name] then
-        findings[#findings + 1] = ("reward %s gave %s and then %s for the same completion"):format(entry.name,
-          tostring(first[i][entry.name]), tostring(cs[i].rewards[entry.name]))
+        findings[#findings + 1] = ("reward %s gave %s and then %s for the same completion"):format(
+          entry.name, tostring(first[i][entry.name]), tostring(cs[i].rewards[entry.name]))
       end
     end
     cs[i].rewards = first[i]
@@ -92,14 +94,17 @@ end
 local function show_samples(tr, stage, findings)
   local config = stage.config
   local list = { stage.source:next() }
-  local context = { seed = config.seed, step = 0, tokens_seen = 0, state = tr.state, tokenizer = tr.tokenizer }
-  local o, ids = rollout.options(config, list, math.min(2, config.sampling.group_size), context, "eval")
+  local count = math.min(2, config.sampling.group_size)
+  local context = { seed = config.seed, step = 0, tokens_seen = 0, state = tr.state,
+    tokenizer = tr.tokenizer }
+  local o, ids = rollout.options(config, list, count, context, "eval")
   o.prompts = ids
   local batch = stage.engine:rollout(o)
   local cs = rollout.all(batch, list, #batch, context)
   compare_rewards(config, cs, findings)
   for i, c in ipairs(cs) do
-    out("\nsampled completion %d (%d tokens, finish %s):\n%s", i, c.length, c.finish, display.turns_text(c))
+    out("\nsampled completion %d (%d tokens, finish %s):\n%s", i, c.length, c.finish,
+      display.turns_text(c))
     for _, entry in ipairs(config.reward_entries) do
       local r = c.rewards[entry.name]
       out("  %-16s %s", entry.name, r == core.none and "does not apply" or ("%.4g"):format(r))
@@ -107,20 +112,20 @@ local function show_samples(tr, stage, findings)
   end
 end
 
--- What demonstrations get beside their own rows and beside others: equal means for a reward of the right answer say
--- that it never asks for it.
+-- Shows the mean reward of demonstrations beside their own rows and beside other rows.  If both are
+-- equal for a reward of the right answer, then it never asks for the answer.
 local function show_demonstrations(beside)
   if #beside == 0 then return end
   local names, any = {}, false
   out("\n%-18s %10s %14s", "demonstrations", "own row", "another row")
   for i, e in ipairs(beside) do
-    out("  %-16s %10s %14s", e.name, e.own and ("%.4g"):format(e.own) or "-", e.other and ("%.4g"):format(e.other)
-      or "-")
+    out("  %-16s %10s %14s", e.name, e.own and ("%.4g"):format(e.own) or "-",
+      e.other and ("%.4g"):format(e.other) or "-")
     names[i], any = e.name, any or e.differs
   end
   if any then return end
-  out("note: %s %s a text the same whatever the row: nothing asks for the answer that belongs to the question",
-    table.concat(names, ", "), #names == 1 and "gives" or "give")
+  out("note: %s %s a text the same reward whatever the row, so no reward asks for the answer to "
+    .. "the question", table.concat(names, ", "), #names == 1 and "gives" or "give")
 end
 
 local function probe_rewards(tr, e, config, findings)
@@ -131,8 +136,8 @@ local function probe_rewards(tr, e, config, findings)
   show_demonstrations(beside)
 end
 
--- A reward that has failed once is not called again while steps are timed: a thousand calls that end at their limits
--- take an hour.  Adds to `failed` the texts by name.
+-- A reward that has failed once is not called again while steps are timed, because a thousand calls
+-- that end at their limits take an hour.  `failed` gets the text on which each one failed.
 local function once(entries, failed)
   for _, entry in ipairs(entries) do
     for _, kind in ipairs { "fn", "group_fn", "token_fn" } do
@@ -148,7 +153,7 @@ local function once(entries, failed)
   end
 end
 
--- A few real steps at learning rate 0.  Returns the median of their times.
+-- Makes a few real steps at learning rate 0.  Returns the median of their times.
 local function time_steps(tr, stage, count)
   local times = {}
   for i = 1, count do
@@ -167,11 +172,12 @@ local function configs_of(e)
   return list
 end
 
--- What the stage will hold at most: every prompt and completion as long as the options allow.
+-- The memory that the stage needs when every prompt and completion is as long as is allowed.
 local function memory_line(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "kept", "activations" } do
+  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "kept",
+    "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
@@ -193,20 +199,22 @@ local function estimate(tr, e, findings)
     memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
     local planned = Stage.planned_steps(spec.config)
     local seconds = time_steps(tr, tr.stage, 6)
-    out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds, display.seconds_text(math.floor(seconds * planned)))
+    out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
+      display.seconds_text(math.floor(seconds * planned)))
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
   out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
   for name, text in sorted_pairs(failed) do
     if not table.concat(findings, "\n"):find(("reward %s fails"):format(name), 1, true) then
-      findings[#findings + 1] = ("reward %s fails on a completion that the model wrote: \"%s\""):format(name, text)
+      findings[#findings + 1] = ("reward %s fails on a completion that the model wrote: \"%s\"")
+        :format(name, text)
     end
   end
   local mem = core.mem()
   out("\npeak memory: %d MiB (of %d MiB available now)", mem.peak_rss >> 20, mem.available >> 20)
   if #e.stages > 1 then
-    out("A later stage is timed with the untrained model, whose completions run to the limit: "
-      .. "its real steps are shorter.")
+    out("A later stage is timed with the untrained model, whose completions are as long as is "
+      .. "allowed, so that its real steps are shorter.")
   end
 end
 
@@ -216,7 +224,8 @@ function command.run(o)
   local tr = require("grpo.train.trainer").new(e, {})
   out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
-  out("key/value cache: %d bytes a token (%d if every head's were kept)", tr.model:cache_bytes_per_token())
+  out("key/value cache: %d bytes a token (%d if every head kept its own)",
+    tr.model:cache_bytes_per_token())
   local last = #e.stages
   local config = e.stages[last].config
   show_prompts(tr, config)

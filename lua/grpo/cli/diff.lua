@@ -26,7 +26,7 @@ local function short(text, width)
   return #text > width and text:sub(1, width - 3) .. "..." or text
 end
 
--- Columns as wide as needed, long values cut.
+-- Shows rows in columns that are as wide as needed.
 local function show_table(rows, a, b, value)
   local widths = { 0, #a, #b }
   for _, row in ipairs(rows) do
@@ -59,22 +59,26 @@ local function show_parting(metrics, common, text)
   else
     local parts = {}
     for i, one in ipairs(metrics.names) do
-      parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, number_text(one.a), number_text(one.b)) or nil
+      parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, number_text(one.a), number_text(one.b))
+        or nil
     end
-    core.out(("metrics: part at step %d: %s%s\n"):format(metrics.step, table.concat(parts, ", "),
-      #metrics.names > 4 and (", and %d more"):format(#metrics.names - 4) or ""))
+    local more = #metrics.names > 4 and (", and %d more"):format(#metrics.names - 4) or ""
+    core.out(("metrics: differ from step %d: %s%s\n"):format(metrics.step,
+      table.concat(parts, ", "), more))
   end
   if not text then
     core.out("completions: equal on all common steps\n")
   elseif not text.same_prompt then
-    core.out(("completions: part at step %d, prompt %d: other prompts\n  %s\n  %s\n"):format(text.step,
-      text.prompt_index, short(text.prompt, 100), short(text.other_prompt, 100)))
+    local format = "completions: differ from step %d, prompt %d: the prompts differ\n  %s\n  %s\n"
+    core.out(format:format(text.step, text.prompt_index, short(text.prompt, 100),
+      short(text.other_prompt, 100)))
   else
-    core.out(("completions: part at step %d, prompt %d (%s), completion %d, %s\n"):format(text.step, text.prompt_index,
-      short(text.prompt, 40), text.index, text.token and ("token %d"):format(text.token)
-      or ("byte %d"):format(text.at)))
+    core.out(("completions: differ from step %d, prompt %d (%s), completion %d, %s\n"):format(
+      text.step, text.prompt_index, short(text.prompt, 40), text.index,
+      text.token and ("token %d"):format(text.token) or ("byte %d"):format(text.at)))
     local from = math.max(1, text.at - 40)
-    core.out(("  ...%s\n  ...%s\n"):format(short(text.a:sub(from), 100), short(text.b:sub(from), 100)))
+    core.out(("  ...%s\n  ...%s\n"):format(short(text.a:sub(from), 100),
+      short(text.b:sub(from), 100)))
   end
 end
 
@@ -84,8 +88,8 @@ function command.run(o)
   local metrics, common = run_diff.metrics(a, b)
   local text, ends = run_diff.completions(a, b), run_diff.ends(a, b)
   if o.flags.json then
-    core.out(core.json_encode { a = a.dir, b = b.dir, settings = settings, sources = sources, metrics = metrics,
-      common_steps = common, completions = text, ends = ends } .. "\n")
+    core.out(core.json_encode { a = a.dir, b = b.dir, settings = settings, sources = sources,
+      metrics = metrics, common_steps = common, completions = text, ends = ends } .. "\n")
     return
   end
   show_settings(settings, sources, a, b)

@@ -6,13 +6,13 @@ local command = {
   summary = "show versions, CPU, kernels and memory, for a bug report",
   arguments = {},
   flags = { flags.json },
-  about = { "Shows versions, the CPU, the kernels in use and the memory: what a bug report needs." },
+  about = { "Shows versions, the CPU, the kernels in use and the memory, as a bug report needs." },
 }
 
 function command.version_text()
   local v = core.version()
-  return ("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s\n"):format(v.version, v.commit,
-    v.kernels, v.blas, v.lua, v.pcre2, v.editline)
+  return ("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s\n"):format(
+    v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2, v.editline)
 end
 
 function command.run(o)

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local rundir = require "grpo.runs.directory"
 local checkpoint = require "grpo.runs.checkpoint"
 local display = require "grpo.runs.display"
@@ -22,32 +23,34 @@ local command = {
   about = {
     "Evaluates on the held-out rows of the experiment (data.eval) one of these models:",
     {
-      { "SCRIPT", "the model of the script as it is before training; model.path=DIR chooses another "
-        .. "model or an adapter" },
+      { "SCRIPT", "the model of the script as it is before training; model.path=DIR chooses "
+        .. "another model or an adapter" },
       { "RUN", "the newest checkpoint of a run, which is a directory or a name in runs/" },
       { "CHECKPOINT", "one checkpoint of a run" },
     },
   },
 }
 
--- The experiment, and the checkpoint to look at (nil: its model as it is).
+-- The experiment and the checkpoint to evaluate; without a checkpoint its model as it is.
 local function experiment_of(o)
   local what, one = o.words[1], nil
   if core.fs.exists(what .. "/trainer.json") and core.fs.exists(what .. "/../../run.json") then
     what, one = what .. "/../..", what
   end
-  if not one and not core.fs.exists(what) and not what:find("[/.]") then what = history.find(what) end
+  if not one and not core.fs.exists(what) and not what:find("[/.]") then
+    what = history.find(what)
+  end
   if not core.fs.exists(what .. "/run.json") then
     if core.fs.isdir(what) then
-      error(core.error("EARG", ("eval: %s: is neither a run nor a checkpoint of one; to evaluate a model, give a "
-        .. "script: grpo eval SCRIPT model.path=%s"):format(what, what)), 0)
+      errors.raise_plain("EARG", "eval: %s is neither a run nor a checkpoint of one; to evaluate a "
+        .. "model, give a script: grpo eval SCRIPT model.path=%s", what, what)
     end
     return script.load(what, o)
   end
   local info = rundir.read(what, "run")
   local e = script.of_run(what, info, o.overrides)
   local from = one or checkpoint.newest(what, true)
-  if not from then error(core.error("ENOENT", what .. ": has no checkpoint yet"), 0) end
+  if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", what) end
   return e, from
 end
 
@@ -61,8 +64,8 @@ local function show(report, samples)
   core.out(("%-28s %d\n"):format("rows", report.n))
   for i = 1, math.min(samples, #report.samples) do
     local c = report.samples[i]
-    core.out(("\n[%s] %s\n%s\n"):format(c.passed and "passed" or "failed", display.clean(c.prompt):gsub("\n", " "),
-      display.clean(c.text)))
+    core.out(("\n[%s] %s\n%s\n"):format(c.passed and "passed" or "failed",
+      display.clean(c.prompt):gsub("\n", " "), display.clean(c.text)))
   end
 end
 

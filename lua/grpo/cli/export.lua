@@ -33,8 +33,9 @@ function command.run(o)
   local path, target = o.words[1], o.words[2]
   local format = o.flags.format or target:find("%.gguf$") and "gguf" or "hf"
   if core.isatty(2) then core.err(("exporting %s ...\n"):format(path)) end
-  require("grpo.models.export").write { path = path, target = target, format = format, merge = o.flags.merge,
-    quantize = o.flags.quantize, dtype = o.flags.dtype, force = o.flags.force, base = o.flags.base }
+  require("grpo.models.export").write { path = path, target = target, format = format,
+    merge = o.flags.merge, quantize = o.flags.quantize, dtype = o.flags.dtype,
+    force = o.flags.force, base = o.flags.base }
   core.out(target .. "\n")
 end
 

@@ -30,8 +30,8 @@ function command.run(o)
   local model = loading.open(path, { quantize = o.flags.quantize, compute = o.flags.compute,
     base = o.flags.base, grow = true })
   if model.config.mask_token_id then
-    core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to read on: m:unmask samples "
-      .. "from it\n")
+    core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to continue "
+      .. "a text; m:unmask samples from it\n")
   end
   local alone = model_paths.alone(path)
   if alone then core.err("note: " .. alone .. "\n") end

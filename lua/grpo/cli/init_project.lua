@@ -20,7 +20,8 @@ local command = {
 local files = {}
 
 files["experiment.lua"] = [[
--- Teach a small model sums: first from a teacher who is wrong half of the time, then from the reward alone.
+-- Teach a small model sums: first from a teacher who is wrong half of the time, then from the
+-- reward alone.
 -- Run:   grpo run experiment.lua          Try:   grpo check experiment.lua
 
 local grpo = require "grpo"
@@ -29,10 +30,11 @@ local sums = require "sums"
 -- Rows are made on the fly: rng() gives numbers in [0, 1).
 local function problem(rng)
   local a, b = math.floor(rng() * 10), math.floor(rng() * 10)
-  return { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b), slip = rng() < 0.5 and 1 or 0 }
+  local slip = rng() < 0.5 and 1 or 0
+  return { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b), slip = slip }
 end
 
--- What the teacher says: one too many, half of the time.  The reward knows better.
+-- The teacher's answer, which is one too many half of the time.  The reward knows better.
 local function demonstration(row)
   return tostring(tonumber(row.answer) + row.slip)
 end
@@ -40,8 +42,9 @@ end
 return grpo.experiment {
   name = "sums",
   model = {
-    config = { model_type = "llama", hidden_size = 64, intermediate_size = 172, num_hidden_layers = 2,
-      num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64, tie_word_embeddings = true },
+    config = { model_type = "llama", hidden_size = 64, intermediate_size = 172,
+      num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+      max_position_embeddings = 64, tie_word_embeddings = true },
     tokenizer = grpo.tokenizer.chars("0123456789+="),
   },
   data = {
@@ -87,7 +90,7 @@ end)
 files["README.md"] = [[
 # A first experiment
 
-    grpo check experiment.lua      shows prompts, samples and their rewards; estimates memory and time
+    grpo check experiment.lua      shows prompts, samples and rewards; estimates memory and time
     grpo test .                    runs the reward's tests
     grpo run experiment.lua        trains; prints the run directory
     grpo runs                      lists runs
@@ -100,18 +103,20 @@ local function must(ok, message)
   if not ok then error(core.error("EIO", message), 0) end
 end
 
--- Annotations for the Lua language server: those that were installed; copies of the program's own when none were.
--- Returns the directory as .luarc.json names it, and the files to write.
+-- Annotations for the Lua language server: the installed ones if there are any, else copies of
+-- those inside the program.  Returns the directory as .luarc.json names it, and the files to write.
 local function annotations()
   local installed, copies = install_dir.directory(), {}
   if installed then return installed, copies end
   for _, name in ipairs(core.embedded_names()) do
-    if name:find("^lua/grpo/meta/") or name:find("^rewards/") then copies[".grpo/" .. name] = core.embedded(name) end
+    if name:find("^lua/grpo/meta/") or name:find("^rewards/") then
+      copies[".grpo/" .. name] = core.embedded(name)
+    end
   end
   return ".grpo", copies
 end
 
--- The editor's settings: where the annotations are; runs are not sources.
+-- The editor's settings: where the annotations are, and that runs are not sources.
 local function luarc(library)
   return ([[
 {
@@ -130,7 +135,8 @@ function command.run(o)
   must(core.fs.mkdirs(dir))
   for name in sorted_pairs(files) do
     if core.fs.exists(dir .. "/" .. name) then
-      error(core.error("EARG", ("init: %s/%s exists already; nothing was written"):format(dir, name)), 0)
+      error(core.error("EARG", ("init: %s/%s exists already, so nothing was written"):format(dir,
+        name)), 0)
     end
   end
   for name, text in sorted_pairs(copies) do
@@ -141,7 +147,8 @@ function command.run(o)
     must(core.fs.write(dir .. "/" .. name, text))
     core.out(dir .. "/" .. name .. "\n")
   end
-  core.err(("next: %sgrpo run experiment.lua\n"):format(dir == "." and "" or ("cd %s && "):format(dir)))
+  local first = dir == "." and "" or ("cd %s && "):format(dir)
+  core.err(("next: %sgrpo run experiment.lua\n"):format(first))
 end
 
 return command

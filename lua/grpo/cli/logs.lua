@@ -30,11 +30,12 @@ local function show(text)
   core.out(display.clean(text))
 end
 
--- New whole lines until the run is over.
+-- Shows new whole lines until the run is over.
 local function follow(run, file, rest)
   local path = run.dir .. "/output.log"
   while true do
-    local over = rundir.describe(run.dir).state ~= "running" -- before the last look, which then sees everything
+    -- asked before the last look, which then sees everything
+    local over = rundir.describe(run.dir).state ~= "running"
     local more = file:read("a") or ""
     rest = rest .. more
     local whole = rest:match("^.*\n") or ""

@@ -15,9 +15,9 @@ local command = {
     "Opens a Lua prompt with grpo loaded. What it holds depends on the argument:",
     {
       { "SCRIPT", "`exp` is the experiment and `tr` its trainer; tr:step() makes one step" },
-      { "RUN", "the directory of a run, a checkpoint in it, or a name in runs/. `tr` continues from "
-        .. "the newest checkpoint with the saved script. Nothing is written to the run. A finished "
-        .. "run can be continued beyond its end" },
+      { "RUN", "the directory of a run, a checkpoint in it, or a name in runs/. `tr` continues "
+        .. "from the newest checkpoint with the saved script. Nothing is written to the run. A "
+        .. "finished run can be continued beyond its end" },
       { "MODEL", "a model directory, an adapter or a .gguf file" },
     },
     "`m` is the model and `tok` its tokenizer. Options and flags:",
@@ -31,7 +31,7 @@ local command = {
   },
 }
 
--- print() of a terminal: what a model wrote is not obeyed.
+-- print() on a terminal, which must not obey control characters in the text of a model.
 local function clean_print(...)
   local parts = table.pack(...)
   for i = 1, parts.n do parts[i] = display.clean(tostring(parts[i])) end
@@ -39,8 +39,8 @@ local function clean_print(...)
 end
 
 local function interactive(env, about)
-  core.err(("grpo %s; ?NAME explains, .help lists the rest, Ctrl-D leaves\n%s"):format(core.version().version,
-    about and about .. "\n" or ""))
+  core.err(("grpo %s; ?NAME explains, .help lists the rest, Ctrl-D leaves\n%s"):format(
+    core.version().version, about and about .. "\n" or ""))
   local edit, pending = core.edit, nil
   env.print = clean_print
   local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call }
@@ -64,7 +64,8 @@ local function interactive(env, about)
 end
 
 function command.run(o)
-  local env = setmetatable({ grpo = require "grpo", schedule = require "grpo.schedule" }, { __index = _G })
+  local env = { grpo = require "grpo", schedule = require "grpo.schedule" }
+  setmetatable(env, { __index = _G })
   local about = o.words[1] and require("grpo.repl.open").open(env, o)
   if core.isatty(0) then
     interactive(env, about)

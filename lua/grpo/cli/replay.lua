@@ -45,7 +45,7 @@ local function number_text(v)
   return type(v) == "number" and ("%.4g"):format(v) or "-"
 end
 
--- A saved number; null, which was not finite, is none.
+-- A saved number; nil for null, which stands for a number that was not finite.
 local function measured(v)
   return type(v) == "number" and v or nil
 end
@@ -59,16 +59,17 @@ local function rewards_text(rewards)
 end
 
 local function show_group(group)
-  core.out(("\nprompt %d: %s\n"):format(group[1].prompt_index, (display.clean(group[1].prompt):gsub("\n", " "))))
+  core.out(("\nprompt %d: %s\n"):format(group[1].prompt_index,
+    (display.clean(group[1].prompt):gsub("\n", " "))))
   table.sort(group, function(a, b)
     local ra, rb = measured(a.reward) or -math.huge, measured(b.reward) or -math.huge
     if ra ~= rb then return ra > rb end
     return a.index < b.index
   end)
   for _, row in ipairs(group) do
-    core.out(("  [%s | total %s | advantage %s | %s, %d tokens]\n    %s\n"):format(rewards_text(row.rewards),
-      number_text(row.reward), number_text(row.advantage), row.finish, row.length or 0,
-      (display.turns_text(row):gsub("\n", "\n    "))))
+    core.out(("  [%s | total %s | advantage %s | %s, %d tokens]\n    %s\n"):format(
+      rewards_text(row.rewards), number_text(row.reward), number_text(row.advantage), row.finish,
+      row.length or 0, (display.turns_text(row):gsub("\n", "\n    "))))
   end
 end
 
@@ -88,25 +89,30 @@ local function show_step(rows, n, json)
   end
   core.out(("step %d: %d completions of %d prompts\n"):format(rows[1].step, #rows, #groups))
   for i = 1, math.min(n, #groups) do show_group(groups[i]) end
-  if n < #groups then core.out(("\n%d more prompts; --n %d shows all\n"):format(#groups - n, #groups)) end
+  if n < #groups then
+    core.out(("\n%d more prompts; --n %d shows all\n"):format(#groups - n, #groups))
+  end
 end
 
 -- ---- scoring again -------------------------------------------------------------------------
 
--- "there are those of steps 61 to 140; step 40 of stage 2 is step 100": the screen counts each stage's own.
+-- "there are those of steps 61 to 140; step 40 of stage 2 is step 100".  The screen counts the
+-- steps of each stage.
 local function which_steps(run, step)
   local first, last, meant
-  for _, row in history.rows(run.dir, "completions") do first, last = first or row.step, row.step end
+  for _, row in history.rows(run.dir, "completions") do
+    first, last = first or row.step, row.step
+  end
   for _, m in history.rows(run.dir, "metrics") do
     if m.stage > 1 and m.stage_step == step then meant = m end
   end
   if not first then return "it has none at all" end
-  return ("there are those of steps %d to %d%s"):format(first, last, meant and ("; step %d of stage %d is step %d")
-    :format(step, meant.stage, meant.step) or "")
+  return ("there are those of steps %d to %d%s"):format(first, last, meant
+    and ("; step %d of stage %d is step %d"):format(step, meant.stage, meant.step) or "")
 end
 
 local function none(run)
-  complain("ENOENT", "%s: has no completions; steps of kind grpo and ppo save them", run.dir)
+  complain("ENOENT", "%s has no completions; steps of kind grpo and ppo save them", run.dir)
 end
 
 -- Lists of rows, one for each step that is asked for.
@@ -120,24 +126,26 @@ local function steps_of(run, step)
     end
   end
   if #list > 0 then return list end
-  if step then complain("EARG", "%s: has no completion of step %d; %s", run.dir, step, which_steps(run, step)) end
+  if step then
+    complain("EARG", "%s has no completion of step %d; %s", run.dir, step, which_steps(run, step))
+  end
   none(run)
 end
 
--- What schedules were called with at each step: { [step] = p }, and the step's stage.
+-- The argument p of schedules at each step: { [step] = p }, where p.stage is the step's stage.
 local function arguments(run, e)
   local list, tokens, last = {}, 0, {}
   for _, m in history.rows(run.dir, "metrics") do
     if not e.stages[m.stage] then
-      complain("EFORMAT", "%s/metrics.jsonl: step %d is of stage %d, the run has %d", run.dir, m.step, m.stage,
-        #e.stages)
+      complain("EFORMAT", "%s/metrics.jsonl: step %d is of stage %d, but the run has %d", run.dir,
+        m.step, m.stage, #e.stages)
     end
     local config = e.stages[m.stage].config
     local steps = config.train.steps or m.stage_step
     if m.stage_step == 1 then tokens = (m.num_tokens or 0) - (m.trained_tokens or 0) end
     list[m.step] = { stage = m.stage, step = m.stage_step - 1, steps = steps,
-      fraction = steps > 0 and (m.stage_step - 1) / steps or 1.0, tokens = (last.num_tokens or 0) - math.max(0, tokens),
-      metrics = last }
+      fraction = steps > 0 and (m.stage_step - 1) / steps or 1.0,
+      tokens = (last.num_tokens or 0) - math.max(0, tokens), metrics = last }
     last = m
   end
   return list
@@ -145,23 +153,26 @@ end
 
 local function show_change(c)
   local saved = c.saved
-  core.out(("\nstep %d, prompt %d, completion %d: %s\n  was [%s | total %s | advantage %s]\n  is  [%s | total %s | "
-    .. "advantage %s]\n    %s\n"):format(saved.step, saved.prompt_index, saved.index,
-    (display.clean(saved.prompt):gsub("\n", " ")), rewards_text(saved.rewards), number_text(saved.reward),
-    number_text(saved.advantage), rewards_text(c.rewards), number_text(c.reward), number_text(c.advantage),
-    (display.clean(saved.text):gsub("\n", "\n    "))))
+  local function scores(row)
+    return ("[%s | total %s | advantage %s]"):format(rewards_text(row.rewards),
+      number_text(row.reward), number_text(row.advantage))
+  end
+  core.out(("\nstep %d, prompt %d, completion %d: %s\n  was %s\n  is  %s\n    %s\n"):format(
+    saved.step, saved.prompt_index, saved.index, (display.clean(saved.prompt):gsub("\n", " ")),
+    scores(saved), scores(c), (display.clean(saved.text):gsub("\n", "\n    "))))
 end
 
 local function json_row(c)
   local saved, rewards = c.saved, {}
   for name, r in pairs(c.rewards) do rewards[name] = r ~= core.none and r or core.json_null end
-  return core.json_encode { step = saved.step, prompt_index = saved.prompt_index, index = saved.index,
-    prompt = saved.prompt, text = saved.text, rewards = rewards, reward = c.reward, advantage = c.advantage,
-    errors = c.errors, was = { rewards = saved.rewards, reward = saved.reward, advantage = saved.advantage },
+  local was = { rewards = saved.rewards, reward = saved.reward, advantage = saved.advantage }
+  return core.json_encode { step = saved.step, prompt_index = saved.prompt_index,
+    index = saved.index, prompt = saved.prompt, text = saved.text, rewards = rewards,
+    reward = c.reward, advantage = c.advantage, errors = c.errors, was = was,
     flipped = c.flipped }
 end
 
--- The completions that change most, the biggest first.
+-- Keeps in `most` the n completions whose reward changes most, the biggest change first.
 local function keep_most(most, c, n)
   local change = math.abs((c.reward or 0) - (measured(c.saved.reward) or 0))
   if n == 0 or change == 0 or (#most == n and change <= most[n].change) then return end
@@ -183,7 +194,8 @@ local function score_again(run, step, o, n)
     local stage = e.stages[p.stage]
     local config = stage.config
     if not rows[1].row then
-      complain("EFORMAT", "%s: its completions do not name their rows: an older version made the run", run.dir)
+      complain("EFORMAT",
+        "%s was made by an older version, whose completions do not name their rows", run.dir)
     end
     local cs = rescore.completions(rows, config)
     rescore.step(cs, entries, config, p, stage.kind)
@@ -195,15 +207,15 @@ local function score_again(run, step, o, n)
     end
   end
   if o.flags.json then return end
-  core.out(("%d completions scored again with %s: %d have another reward, %d advantages change their sign\n"):format(
-    count, o.flags.reward, changed, flipped))
+  core.out(("%d completions scored again with %s: %d have another reward, %d advantages change "
+    .. "their sign\n"):format(count, o.flags.reward, changed, flipped))
   if failed > 0 then core.out(("%d of them met an error in a reward\n"):format(failed)) end
   for _, item in ipairs(most) do show_change(item.c) end
 end
 
 -- ---- sampling again ------------------------------------------------------------------------
 
--- The newest checkpoint from which STEP is still to come; nil: the beginning.
+-- The newest checkpoint before STEP; nil if there is none.
 local function before(run, step)
   local found
   for _, name in ipairs(core.fs.list(run.dir .. "/checkpoints") or {}) do
@@ -216,7 +228,7 @@ local function before(run, step)
   return found
 end
 
--- What was changed while the run went on is changed here too; nothing is written.
+-- Changes that were made during the run are made here too; nothing is written.
 local function follow_events(tr, run)
   tr.directory = { dir = run.dir, info = run.info, note = function() end }
   events.load(tr)
@@ -229,13 +241,15 @@ end
 local function regenerate(run, step, n)
   local rows = steps_of(run, step)[1]
   local from = before(run, step)
-  core.err(("replay: from %s to step %d\n"):format(from and ("the checkpoint of step %d"):format(from.at)
-    or "the beginning", step))
+  local start = from and ("the checkpoint of step %d"):format(from.at) or "the beginning"
+  core.err(("replay: from %s to step %d\n"):format(start, step))
   local e = script.of_run(run.dir, run.info)
   local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
   follow_events(tr, run)
   while tr.step_count < step do
-    if not tr:current_stage() then complain("EARG", "%s: the run ends at step %d", run.dir, tr.step_count) end
+    if not tr:current_stage() then
+      complain("EARG", "%s ends at step %d", run.dir, tr.step_count)
+    end
     events.catch_up(tr)
     tr:step()
   end

@@ -22,7 +22,8 @@ function command.run(o)
   local word = o.words[1]
   local run = history.open(word)
   local path = o.flags.out or run.dir .. "/report.html"
-  local ok, message = core.fs.write(path, require("grpo.report.html").page(run, o.flags.completions))
+  local page = require("grpo.report.html").page(run, o.flags.completions)
+  local ok, message = core.fs.write(path, page)
   if not ok then error(core.error("EIO", tostring(message)), 0) end
   core.out(path .. "\n")
 end

@@ -13,10 +13,10 @@ local command = {
   },
 }
 
--- What the run came to, in words.
+-- The run's result in words.
 local function outcome(summary)
-  for _, one in ipairs { { "eval/accuracy", "accuracy %.3f" }, { "eval/loss", "held-out loss %.3f" },
-    { "eval/masked_loss", "masked loss %.3f" } } do
+  for _, one in ipairs { { "eval/accuracy", "accuracy %.3f" },
+    { "eval/loss", "held-out loss %.3f" }, { "eval/masked_loss", "masked loss %.3f" } } do
     local value = summary[one[1]]
     if type(value) == "number" then return one[2]:format(value) end
   end
@@ -31,9 +31,10 @@ function command.run(o)
   end
   if #list == 0 then core.err(("no runs in %s\n"):format(o.flags.dir)) end
   for _, one in ipairs(list) do
-    core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state,
-      one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-",
-      one.started and os.date("%Y-%m-%d %H:%M", math.floor(one.started)) or "-", outcome(one.summary or {})))
+    local step = one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-"
+    local started = one.started and os.date("%Y-%m-%d %H:%M", math.floor(one.started)) or "-"
+    core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state, step, started,
+      outcome(one.summary or {})))
   end
 end
 

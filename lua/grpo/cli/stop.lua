@@ -30,7 +30,7 @@ local function refuse(format, ...)
   error(core.error("EARG", ("stop: " .. format):format(...)), 0)
 end
 
--- Until the run has ended or the time is over; its state.
+-- Waits until the run has ended or the time is over; returns its state.
 local function wait(dir, seconds)
   local deadline = core.clock() + seconds
   local state = rundir.describe(dir).state
@@ -46,7 +46,8 @@ function command.run(o)
   local run = history.open(o.words[1], o.flags.dir)
   if run.state ~= "running" then refuse("%s is not running (%s)", run.dir, tostring(run.state)) end
   if run.host ~= core.hostname() then
-    refuse("%s runs on %s, but this is %s; stop it there", run.dir, tostring(run.host), core.hostname())
+    refuse("%s runs on %s, but this is %s; stop it there", run.dir, tostring(run.host),
+      core.hostname())
   end
   local ok, message = core.process.kill(run.pid, o.flags.now and "KILL" or "TERM")
   if not ok then error(core.error("EIO", ("stop: %s: %s"):format(run.dir, message)), 0) end

@@ -17,8 +17,8 @@ local command = {
         .. "script to the values that they gave in the run. Save it as NAME_test.lua beside the "
         .. "script" },
     { name = "fuzz", type = "script",
-      doc = "call the rewards of SCRIPT with degenerate and random text; SCRIPT is an experiment or "
-        .. "returns rewards. The texts come with the first rows of the dataset in turn. Prints "
+      doc = "call the rewards of SCRIPT with degenerate and random text; SCRIPT is an experiment "
+        .. "or returns rewards. The texts come with the first rows of the dataset in turn. Prints "
         .. "once for each line of code what fails, what answers differently when it is called "
         .. "again, and what changes its row" },
     { name = "n", type = "integer", min = 0,
@@ -50,12 +50,15 @@ end
 local function fuzz(o)
   local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.n or 200, o)
   for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
-  core.out(("%d rewards, %d texts, %d failures\n"):format(result.rewards, result.texts, #result.failures))
+  core.out(("%d rewards, %d texts, %d failures\n"):format(result.rewards, result.texts,
+    #result.failures))
   return #result.failures > 0 and 1 or 0
 end
 
 function command.run(o)
-  if o.flags.record and o.flags.fuzz then wrong("--record and --fuzz cannot be combined; choose one") end
+  if o.flags.record and o.flags.fuzz then
+    wrong("--record and --fuzz cannot be combined; choose one")
+  end
   if o.flags.record then return record(o) end
   if o.flags.fuzz then return fuzz(o) end
   local runner = require "grpo.test"
@@ -65,14 +68,14 @@ function command.run(o)
     local beside = path:gsub("%.lua$", "") .. "_test.lua"
     local hint = path:find("%.lua$") and not path:find("_test%.lua$") and core.fs.exists(beside)
       and (", did you mean '%s'?"):format(beside) or ""
-    if hint ~= "" then wrong("%s: holds no tests%s", path, hint) end
+    if hint ~= "" then wrong("%s holds no tests%s", path, hint) end
     if not core.fs.exists(path) then
       error(core.error("ENOENT", ("test: %s: no such file or directory"):format(path)), 0)
     end
   end
   local junit = o.flags.junit and {} or nil
-  local result = runner.run(paths, { tap = o.flags.tap, filter = o.flags.filter, list = core.fs.list,
-    write = core.out, junit = junit })
+  local result = runner.run(paths, { tap = o.flags.tap, filter = o.flags.filter,
+    list = core.fs.list, write = core.out, junit = junit })
   if junit then
     local ok, message = core.fs.write(o.flags.junit, runner.junit(junit))
     if not ok then error(core.error("EIO", tostring(message)), 0) end

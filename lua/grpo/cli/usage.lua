@@ -12,7 +12,7 @@ local usage = {}
 local placeholders = { text = "TEXT", word = "WORD", number = "X", integer = "N",
   pair = "KEY=VALUE", file = "FILE", dir = "DIR", run = "RUN", script = "SCRIPT", model = "MODEL" }
 
--- What stands for the value of a flag.
+-- The word that stands for the value of a flag.
 function usage.value(flag)
   if flag.value then return flag.value end
   if flag.choices then return table.concat(flag.choices, flag.type == "list" and "," or "|") end
