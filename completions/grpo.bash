@@ -239,7 +239,9 @@ _grpo() {
     [ -z "$choices" ] || compgen -W "$choices" -- "$cur"
     for kind in $kinds; do _grpo_words "$kind" "$cur"; done)
   # a directory or "key=" is not the end of a word
-  if [ "${#COMPREPLY[@]}" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then compopt -o nospace 2>/dev/null; fi
+  if [ "${#COMPREPLY[@]}" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then
+    compopt -o nospace 2>/dev/null
+  fi
   return 0
 }
 

@@ -12,7 +12,7 @@ function __grpo_options
 end
 
 complete -c grpo -f
-complete -c grpo -n __fish_use_subcommand -l version -d 'show the versions of grpo and of what it uses'
+complete -c grpo -n __fish_use_subcommand -l version -d 'show versions'
 complete -c grpo -n __fish_use_subcommand -l help -s h -d 'show the commands'
 
 complete -c grpo -n __fish_use_subcommand -a run -d 'train a model as an experiment script describes'

@@ -18,7 +18,7 @@ local trial = {
     { name = "rate", type = "number", doc = "set the rate" },
     { name = "kind", type = "choice", choices = { "a", "b", "c" }, doc = "choose a kind" },
     { name = "kinds", type = "list", choices = { "a", "b" }, doc = "choose kinds" },
-    { name = "since", type = "run", optional = true, doc = "begin at RUN; without it at the first" },
+    { name = "since", type = "run", optional = true, doc = "begin at RUN; else at the first" },
     { name = "say", type = "text", doc = "say TEXT" },
     flags.arg, flags.dir,
   },
@@ -71,7 +71,7 @@ describe("a command line", function()
       table.concat(usage.parts(trial), " "))
     local help = usage.help(trial)
     for _, line in ipairs { "\nTries%.\n", "\n  %-c, %-%-count N +count %(default: 2%)\n",
-      "\n  %-%-since%[=RUN%] +begin at RUN; without it at the first\n" } do
+      "\n  %-%-since%[=RUN%] +begin at RUN; else at the first\n" } do
       assert.matches(line, help)
     end
   end)
