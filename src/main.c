@@ -10,7 +10,9 @@
 
 #include "base/log.h"
 #include "kern/kern.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/core.h"
+#include "script/lua_vm.h"
 
 static void print_notice(void *user, LogLevel level, const char *message) {
   (void)user;
@@ -84,7 +86,7 @@ int main(int argc, char **argv) {
   int status = 0;
   log_set_sink(print_notice, NULL);
   Status st = kern_select(NULL); /* GRPO_CPU may ask for what is not there */
-  if (!st) st = script_open(&s, embedded_files);
+  if (!st) st = script_open(&s, embedded_files, open_core);
   if (st) {
     fprintf(stderr, "grpo: %s\n", err_message());
     return leave(status_exit(st));

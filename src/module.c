@@ -9,7 +9,10 @@
 
 #include "base/log.h"
 #include "kern/kern.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/core.h"
+#include "script/foreign_vm.h"
+#include "script/modules.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -25,7 +28,7 @@ static void attach(lua_State *L) {
   luaL_checkversion(L);
   if (getenv("GRPO_CPU") && kern_select(NULL) != GRPO_OK) luaL_error(L, "%s", err_message());
   log_set_sink(print_notice, NULL);
-  script_attach(L, embedded_files);
+  script_attach(L, embedded_files, open_core);
 }
 
 int luaopen_grpo_core(lua_State *L) {

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/regex.h"
+#include "grad/attrs.h"
 #include "grad/value.h"
 #include "grpo.h"
 #include "model/decode.h"

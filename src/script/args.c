@@ -1,12 +1,12 @@
-/* args.c - what a C function expects from Lua: arguments, option tables, and
- * scratch memory that the collector owns.  See script.h.
- */
+#include "script/args.h"
+
+#include <lauxlib.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "script/script_impl.h"
+#include "base/nearest.h"
+#include "script/errors.h"
 
 /* ---- arguments ---------------------------------------------------------------------- */
 
@@ -231,151 +231,7 @@ void set_number(lua_State *L, const char *key, double value) {
   lua_setfield(L, -2, key);
 }
 
-/* ---- memory that Lua owns ----------------------------------------------------------- */
-
-void *push_scratch(lua_State *L, size_t count, size_t size) {
-  if (size && count > ((size_t)1 << 46) / size)
-    raise_new(L, GRPO_ENOMEM, "%zu elements are more than memory can hold", count);
-  void *p = lua_newuserdatauv(L, count * size + 1, 0);
-  memset(p, 0, count * size);
-  return p;
-}
-
-#define BUF_TYPE  "grpo.Buf"
-#define INTS_TYPE "grpo.Ints"
-
-enum { KEPT_BYTES = 1 << 20 }; /* larger buffers are not kept for the next use */
-
-static int buf_gc(lua_State *L) {
-  buf_free(lua_touserdata(L, 1));
-  return 0;
-}
-static int ints_gc(lua_State *L) {
-  intbuf_free(lua_touserdata(L, 1));
-  return 0;
-}
-
-void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods) {
-  luaL_newmetatable(L, type);
-  luaL_setfuncs(L, meta, 0);
-  lua_newtable(L);
-  luaL_setfuncs(L, methods, 0);
-  lua_setfield(L, -2, "__index");
-  seal_type(L);
-  lua_pop(L, 1);
-}
-
-void seal_type(lua_State *L) {
-  const int meta = lua_gettop(L);
-  lua_newtable(L);
-  for (lua_pushnil(L); lua_next(L, meta); lua_pop(L, 1)) {
-    lua_pushvalue(L, -2);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, meta + 1);
-  }
-  lua_pushnil(L);
-  lua_setfield(L, -2, "__gc");
-  lua_setfield(L, meta, "__metatable");
-}
-
-/* Has a C function that runs on this thread the object on its stack?  level: where to begin. */
-static bool on_stack(lua_State *L, int level, const void *object) {
-  lua_Debug frame;
-  if (!lua_checkstack(L, 1)) return true;
-  for (; lua_getstack(L, level, &frame); level++) {
-    lua_getinfo(L, "S", &frame);
-    if (*frame.what != 'C') continue;
-    for (int i = 1; lua_getlocal(L, &frame, i); i++) { /* the slots of its stack */
-      const bool same = lua_touserdata(L, -1) == object;
-      lua_pop(L, 1);
-      if (same) return true;
-    }
-  }
-  return false;
-}
-
-bool in_use(lua_State *L) {
-  const void *object = lua_touserdata(L, 1);
-  const Budget *b = script_of(L)->budget;
-  int level = 1; /* 0 is the close itself */
-  for (lua_State *on = L;; on = b->from, b = b->outer, level = 0) {
-    if (on_stack(on, level, object)) return true;
-    const bool main = lua_pushthread(on);
-    lua_pop(on, 1);
-    if (main) return false;
-    if (!b || b->co != on) return true; /* a coroutine of the script's: whose, nobody can tell */
-  }
-}
-
-void *new_object(lua_State *L, size_t size, int values) {
-  check_not_closed(L);
-  return lua_newuserdatauv(L, size, values);
-}
-
-void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
-  if (luaL_newmetatable(L, type)) {
-    lua_pushcfunction(L, gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
-}
-
-Buf *push_buf(lua_State *L) {
-  Script *script = script_of(L);
-  Buf *b = new_object(L, sizeof *b, 0);
-  *b = (Buf){0};
-  set_gc(L, BUF_TYPE, buf_gc);
-  *b = script->spare_buf;
-  script->spare_buf = (Buf){0};
-  buf_clear(b);
-  return b;
-}
-
-void keep_buf(lua_State *L, Buf *b) {
-  Script *script = script_of(L);
-  if (b->cap > KEPT_BYTES || b->cap <= script->spare_buf.cap) {
-    buf_free(b);
-    return;
-  }
-  buf_free(&script->spare_buf);
-  script->spare_buf = *b;
-  *b = (Buf){0};
-}
-
-IntBuf *push_ints(lua_State *L) {
-  Script *script = script_of(L);
-  IntBuf *b = new_object(L, sizeof *b, 0);
-  *b = (IntBuf){0};
-  set_gc(L, INTS_TYPE, ints_gc);
-  *b = script->spare_ints;
-  script->spare_ints = (IntBuf){0};
-  intbuf_clear(b);
-  return b;
-}
-
-void keep_ints(lua_State *L, IntBuf *b) {
-  Script *script = script_of(L);
-  if (b->cap * sizeof *b->data > KEPT_BYTES || b->cap <= script->spare_ints.cap) {
-    intbuf_free(b);
-    return;
-  }
-  intbuf_free(&script->spare_ints);
-  script->spare_ints = *b;
-  *b = (IntBuf){0};
-}
-
-void reserve_bufs(lua_State *L, size_t bytes, size_t ints) {
-  static const char zeros[256];
-  static const int32_t ids[64];
-  Buf *b = push_buf(L);
-  IntBuf *v = push_ints(L);
-  while (b->len < bytes && b->len < KEPT_BYTES / 2 && !b->oom) buf_put(b, zeros, sizeof zeros);
-  while (v->len < ints && v->len < KEPT_BYTES / 8 && !v->oom)
-    intbuf_append(v, ids, sizeof ids / sizeof *ids);
-  keep_buf(L, b);
-  keep_ints(L, v);
-  lua_pop(L, 2);
-}
+/* ---- lists --------------------------------------------------------------------------- */
 
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {
   index = lua_absindex(L, index);

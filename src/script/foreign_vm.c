@@ -10,17 +10,24 @@
  * What a reward took into a local before the call (`local find = string.find`) is the original:
  * core.guard() leaves the guarded ones in the host's tables for good, before such files are loaded.
  */
+#include "script/foreign_vm.h"
+
+#include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "script/script.h"
+#include "script/errors.h"
+#include "script/guard.h"
+#include "script/lua_random.h"
+#include "script/objects.h"
+#include "script/register.h"
 #include "script/script_impl.h"
 
 /* ---- blocks made by the running limited calls --------------------------------------- */
 
-struct Guest {
+struct ForeignVm {
   lua_Alloc allocate; /* the host's */
   void *ud;
   Map blocks;             /* from an address to the limited call it was made in */
@@ -39,7 +46,7 @@ static void forget_blocks(Map *blocks) {
 /* The state's allocator while limited calls run: decides as lua_vm.c's does. */
 static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
   Script *s = ud;
-  Guest *g = s->guest;
+  ForeignVm *g = s->foreign;
   Budget *b = s->budget;
   size_t held = p ? osize : 0; /* without p, osize is the kind of object */
   MapEntry *block = p ? map_find(&g->blocks, (uintptr_t)p) : NULL;
@@ -105,8 +112,8 @@ static void push_environment(lua_State *L) {
     lua_setfield(L, globals + 1, *name);
     lua_pop(L, 1);
   }
-  limits_open(L, globals + 1);
-  random_open(L, globals + 1);
+  guard_open(L, globals + 1);
+  seeded_random_open(L, globals + 1);
   lua_createtable(L, 0, 2);
   lua_pushvalue(L, globals);
   lua_setfield(L, -2, "__index");
@@ -152,7 +159,7 @@ static void push_swaps(lua_State *L) {
 
 /* Puts the functions of column `to` where those of column `from` (3: the host's, 4: guarded) still
  * are.  Takes no memory: every key is there. */
-static void swap(lua_State *L, const Guest *g, int from, int to) {
+static void swap(lua_State *L, const ForeignVm *g, int from, int to) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, g->swaps);
   int rows = lua_gettop(L);
   for (lua_Integer i = 0, n = (lua_Integer)lua_rawlen(L, rows); i < n; i += 4) {
@@ -171,77 +178,82 @@ static void swap(lua_State *L, const Guest *g, int from, int to) {
   lua_pop(L, 1);
 }
 
-void guest_enter(lua_State *L, Script *s) {
-  Guest *g = s->guest;
+static void enter_limited(lua_State *L, Script *s) {
+  ForeignVm *g = s->foreign;
   luaL_checkstack(L, 10, "call");
   if (!g->guarded) swap(L, g, 3, 4);
   g->allocate = lua_getallocf(L, &g->ud);
   lua_setallocf(L, allocate_counted, s);
 }
 
-void guest_leave(lua_State *L, Script *s) {
-  Guest *g = s->guest;
+static void leave_limited(lua_State *L, Script *s) {
+  ForeignVm *g = s->foreign;
   lua_setallocf(L, g->allocate, g->ud);
   forget_blocks(&g->blocks);
   if (!g->guarded) swap(L, g, 4, 3);
 }
 
-void guest_set_environment(lua_State *L, const Script *s) {
-  if (!s->guest) return;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, s->guest->environment);
+static void set_environment(lua_State *L, const Script *s) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, s->foreign->environment);
   if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1);
 }
 
 /* core.guard(): rewards meet the guarded functions in whatever they load from now on. */
 static int l_guard(lua_State *L) {
   Script *s = script_of(L);
-  if (!s->guest || s->guest->guarded) return 0;
-  if (!s->budget) swap(L, s->guest, 3, 4);
-  s->guest->guarded = true;
+  if (!s->foreign || s->foreign->guarded) return 0;
+  if (!s->budget) swap(L, s->foreign, 3, 4);
+  s->foreign->guarded = true;
   return 0;
 }
 
 /* core.is_guest() -> whether the Lua state belongs to a host */
 static int l_is_guest(lua_State *L) {
-  lua_pushboolean(L, script_of(L)->guest != NULL);
+  lua_pushboolean(L, script_of(L)->foreign != NULL);
   return 1;
 }
 
-const luaL_Reg guest_functions[] = {{"guard", l_guard}, {"is_guest", l_is_guest}, {NULL, NULL}};
+void foreign_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"guard", l_guard}, {"is_guest", l_is_guest}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}
 
 /* ---- moving in and out -------------------------------------------------------------- */
 
 /* The Script's own finalizer: the last of ours when the state is closed, since it was made first.
  * A host's finalizer may still call us after it: what needs the pool is then an error. */
-static int close_guest(lua_State *L) {
+static int l_close(lua_State *L) {
   Script *s = lua_touserdata(L, 1);
   if (s->closed) return 0;
   s->closed = true;
   script_release(s);
-  map_free(&s->guest->blocks);
+  map_free(&s->foreign->blocks);
   return 0;
 }
 
-static Script *push_script(lua_State *L, const EmbeddedFile *files) {
-  Script *s = lua_newuserdatauv(L, sizeof *s + sizeof(Guest), 0);
-  memset(s, 0, sizeof *s + sizeof(Guest));
-  script_init(s, L, files);
-  s->guest = (Guest *)(s + 1);
-  s->guest->environment = s->guest->swaps = LUA_NOREF;
-  set_gc(L, "grpo.Script", close_guest);
+static Script *push_script(lua_State *L, const EmbeddedFile *files, lua_CFunction core) {
+  Script *s = lua_newuserdatauv(L, sizeof *s + sizeof(ForeignVm), 0);
+  memset(s, 0, sizeof *s + sizeof(ForeignVm));
+  script_init(s, L, files, core);
+  s->foreign = (ForeignVm *)(s + 1);
+  s->foreign->environment = s->foreign->swaps = LUA_NOREF;
+  s->enter_limited = enter_limited;
+  s->leave_limited = leave_limited;
+  s->set_environment = set_environment;
+  set_gc(L, "grpo.Script", l_close);
   return s;
 }
 
-void script_attach(lua_State *L, const EmbeddedFile *files) {
+void script_attach(lua_State *L, const EmbeddedFile *files, lua_CFunction core) {
   static const char another[] = "grpo: this Lua state has another copy of grpo already";
   if (script_of(L)) return;
-  if (luaL_getmetatable(L, "grpo.Error") != LUA_TNIL) luaL_error(L, another);
+  if (luaL_getmetatable(L, ERROR_TYPE) != LUA_TNIL) luaL_error(L, another);
   lua_pop(L, 1);
   luaL_checkstack(L, 20, "grpo");
-  Script *s = push_script(L, files);
+  Script *s = push_script(L, files, core);
   push_environment(L);
   push_swaps(L);
-  s->guest->swaps = luaL_ref(L, LUA_REGISTRYINDEX);
-  s->guest->environment = luaL_ref(L, LUA_REGISTRYINDEX);
+  s->foreign->swaps = luaL_ref(L, LUA_REGISTRYINDEX);
+  s->foreign->environment = luaL_ref(L, LUA_REGISTRYINDEX);
   script_register(L);
 }

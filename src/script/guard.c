@@ -3,8 +3,9 @@
  * Time that passes inside a C function is hidden from the instruction hook,
  * and some library functions could turn the hook off or swallow its error.
  * Their replacements, installed once in every state, behave exactly like the
- * originals outside limited calls (in a host's state they stand beside them: foreign_vm.c).  Inside they charge the budget for the work
- * before doing it, and refuse what would evade it:
+ * originals outside limited calls (in a host's state they stand beside the originals, see
+ * foreign_vm.c).  Inside they charge the budget for the work before they do it, and refuse what would
+ * evade it:
  *
  *   pcall, xpcall, coroutine.*   pass a spent budget on; handlers are not called
  *   string.rep, upper, lower, reverse, find, match, gmatch, gsub, format, byte
@@ -14,10 +15,16 @@
  *   collectgarbage               "count" only; the rest does nothing
  *   debug.sethook and the like, os.exit   refused
  */
+#include "script/guard.h"
+
+#include <lauxlib.h>
 #include <lualib.h>
 #include <string.h>
 
-#include "script/script.h"
+#include "script/errors.h"
+#include "script/interrupt.h"
+#include "script/limits.h"
+#include "script/match.h"
 #include "script/script_impl.h"
 
 /* The replaced function: upvalue 1. */
@@ -335,7 +342,7 @@ static void refuse(lua_State *L, int env, const char *library, const char *const
   lua_pop(L, 1);
 }
 
-void limits_open(lua_State *L, int env) {
+void guard_open(lua_State *L, int env) {
   static const char *const debug_names[] = {"sethook",    "setmetatable", "getregistry",
                                             "getupvalue", "setupvalue",   "upvaluejoin",
                                             "setlocal",   "setuservalue", NULL};

@@ -6,7 +6,9 @@
 
 #include "base/log.h"
 #include "os/locale.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/core.h"
+#include "script/lua_vm.h"
 
 /* ---- what a reward callback sees -------------------------------------------------------- */
 
@@ -221,7 +223,7 @@ static int guarded_run(lua_State *L) {
 
 Status hosted_run(Hosted *h) {
   Script *script = NULL;
-  try(script_open(&script, embedded_files));
+  try(script_open(&script, embedded_files, open_core));
   lua_State *L = script_state(script);
   Status s;
   lua_pushcfunction(L, guarded_run);

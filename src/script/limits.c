@@ -13,15 +13,17 @@
  * allocation makes Lua collect all garbage and ask again, so the decision
  * depends on what is reachable and not on when the collector ran.
  */
-#include "script/script.h"
+#include "script/limits.h"
 
+#include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "script/args.h"
+#include "script/errors.h"
+#include "script/interrupt.h"
 #include "script/script_impl.h"
-
-#define LIMITS_TYPE "grpo.Limits"
 
 enum {
   SLICE = 10000, /* instructions between two looks at the clock */
@@ -247,7 +249,7 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   lua_pushvalue(L, base + 1);
   lua_xmove(L, co, 1);
   lua_xmove(L, co, nargs); /* ... co f */
-  if (!s->budget && s->guest) guest_enter(L, s);
+  if (!s->budget && s->enter_limited) s->enter_limited(L, s);
   begin(s, &b, limits, name);
   b.co = co;
   b.from = L;
@@ -255,7 +257,7 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   int status = lua_pcall(co, nargs, nresults, 1);
   lua_sethook(co, NULL, 0, 0);
   end(s, &b);
-  if (!s->budget && s->guest) guest_leave(L, s);
+  if (!s->budget && s->leave_limited) s->leave_limited(L, s);
   int n = lua_gettop(co) - 1;
   bool ok = status == LUA_OK && !b.spent;
   if (ok) {
@@ -269,8 +271,6 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   lua_remove(L, base);
   return ok;
 }
-
-/* ---- core functions ----------------------------------------------------------------- */
 
 void check_limits(lua_State *L, int index, Limits *out) {
   static const char *const known[] = {"instructions", "memory", "seconds", NULL};
@@ -289,40 +289,3 @@ void check_limits(lua_State *L, int index, Limits *out) {
   out->instructions = (uint64_t)instructions;
   out->memory = (size_t)memory;
 }
-
-/* core.limits(limits) -> the same, read once, for many calls */
-static int l_limits(lua_State *L) {
-  Limits limits;
-  check_limits(L, 1, &limits);
-  *(Limits *)lua_newuserdatauv(L, sizeof limits, 0) = limits;
-  luaL_newmetatable(L, LIMITS_TYPE);
-  lua_setmetatable(L, -2);
-  return 1;
-}
-
-/* core.limited(limits, name, f, ...) -> true, results... | false, error */
-static int l_limited(lua_State *L) {
-  Limits limits;
-  check_limits(L, 1, &limits);
-  const char *name = check_string(L, 2, NULL);
-  if (lua_isnone(L, 3)) return type_error(L, 3, "function");
-  bool ok = call_limited(L, &limits, name, lua_gettop(L) - 3, LUA_MULTRET);
-  charge_work(L, 0); /* a limited call around this one may be at its end too */
-  lua_pushboolean(L, ok);
-  lua_replace(L, 2);
-  return lua_gettop(L) - 1;
-}
-
-/* core.protected(f, ...) -> true, results... | false, error */
-static int l_protected(lua_State *L) {
-  luaL_checkany(L, 1);
-  lua_pushboolean(L, 1);
-  lua_insert(L, 1);
-  if (call_protected(L, lua_gettop(L) - 2, LUA_MULTRET)) return lua_gettop(L);
-  lua_pushboolean(L, 0);
-  lua_insert(L, -2);
-  return 2;
-}
-
-const luaL_Reg limits_functions[] = {
-    {"limited", l_limited}, {"limits", l_limits}, {"protected", l_protected}, {NULL, NULL}};

@@ -8,7 +8,7 @@
 #define GRPO_SCRIPT_LOSS_OPTIONS_H
 
 #include "grad/policy.h"
-#include "script/script.h"
+#include "script/binding.h"
 
 void check_loss_options(lua_State *L, int index, const char *where, LossOptions *o);
 

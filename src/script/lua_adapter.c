@@ -4,6 +4,7 @@
 #include "checkpoint/peft.h"
 #include "model/lora.h"
 #include "model/lora_merge.h"
+#include "script/lua_adapter.h"
 #include "script/lua_model.h"
 
 static LuaModel *check_adaptable(lua_State *L, int arg, const char *what) {
@@ -41,7 +42,7 @@ static void field_targets(lua_State *L, int index, const char *where, LoraOption
 }
 
 /* m:add_lora{ rank=, alpha=, dropout=, targets=, use_rslora=, seed= } */
-static int model_add_lora_(lua_State *L) {
+static int l_model_add_lora(lua_State *L) {
   static const char *const known[] = {"rank",       "alpha", "dropout", "targets",
                                       "use_rslora", "seed",  NULL};
   static const char where[] = "lora";
@@ -61,7 +62,7 @@ static int model_add_lora_(lua_State *L) {
 }
 
 /* m:load_adapter(path): PEFT's folder, or the checkpoint that a run directory stands for */
-static int model_load_adapter(lua_State *L) {
+static int l_load_adapter(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "load_adapter");
   lua_settop(L, 2);
   const Status s = peft_load(lm->m, push_model_dir(L, check_string(L, 2, NULL)));
@@ -69,7 +70,7 @@ static int model_load_adapter(lua_State *L) {
 }
 
 /* core.model_load_adapter(m, dir): the same onto a view: a reference with an adapter of its own */
-int l_model_load_adapter(lua_State *L) {
+static int l_model_load_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   want_idle(L, lm, "load_adapter");
   const Status s = peft_load(lm->m, check_string(L, 2, NULL));
@@ -77,7 +78,7 @@ int l_model_load_adapter(lua_State *L) {
 }
 
 /* m:merge_lora().  References that nobody holds any more may still be about. */
-static int model_merge_lora_(lua_State *L) {
+static int l_model_merge_lora(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "merge_lora");
   if (lora_attached(lm->m)) lua_gc(L, LUA_GCCOLLECT);
   const Status s = lora_merge(lm->m);
@@ -85,7 +86,7 @@ static int model_merge_lora_(lua_State *L) {
 }
 
 /* m:without_adapter(f, ...) -> what f returns; the model is its base while f runs */
-static int model_without_adapter(lua_State *L) {
+static int l_model_without_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   Model *m = lm->m;
   want_idle(L, lm, "without_adapter");
@@ -97,7 +98,7 @@ static int model_without_adapter(lua_State *L) {
 }
 
 /* core.model_base(m) -> the base model alone, frozen, sharing the weights */
-int l_model_base(lua_State *L) {
+static int l_model_base(lua_State *L) {
   Model *m = check_model(L, 1);
   LuaModel *view = push_lua_model(L);
   view->frozen = true;
@@ -108,8 +109,14 @@ int l_model_base(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg adapter_methods[] = {{"add_lora", model_add_lora_},
-                                    {"load_adapter", model_load_adapter},
-                                    {"merge_lora", model_merge_lora_},
-                                    {"without_adapter", model_without_adapter},
-                                    {NULL, NULL}};
+void adapter_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"model_base", l_model_base}, {"model_load_adapter", l_model_load_adapter}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"add_lora", l_model_add_lora},
+                                     {"load_adapter", l_load_adapter},
+                                     {"merge_lora", l_model_merge_lora},
+                                     {"without_adapter", l_model_without_adapter},
+                                     {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+  add_methods(L, MODEL_TYPE, methods);
+}

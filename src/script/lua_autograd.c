@@ -3,19 +3,20 @@
 #include <string.h>
 
 #include "grad/adamw.h"
+#include "script/lua_autograd.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 
 /* ---- backward, detach --------------------------------------------------------------- */
 
-static int tensor_backward(lua_State *L) {
+static int l_tensor_backward(lua_State *L) {
   Value *v = check_value(L, 1);
   Status s = value_backward(script_ctx(L), v);
   return s ? raise_status(L, s) : 0;
 }
 
 /* A copy outside any graph and any step. */
-static int tensor_detach(lua_State *L) {
+static int l_tensor_detach(lua_State *L) {
   const Tensor *t = value_tensor(check_value(L, 1));
   check_room(L, (double)t->n, "detach");
   Value *copy = NULL;
@@ -121,7 +122,7 @@ static ValueAdamW *check_adamw(lua_State *L) {
   return h->a;
 }
 
-static int adamw_gc(lua_State *L) {
+static int l_adamw_gc(lua_State *L) {
   LuaAdamW *h = luaL_testudata(L, 1, ADAMW_TYPE);
   if (!h) return 0;
   value_adamw_free(h->a);
@@ -129,7 +130,7 @@ static int adamw_gc(lua_State *L) {
   return 0;
 }
 
-static int adamw_close(lua_State *L) { return in_use(L) ? 0 : adamw_gc(L); }
+static int l_adamw_close(lua_State *L) { return in_use(L) ? 0 : l_adamw_gc(L); }
 
 static void check_adamw_options(lua_State *L, int index, AdamW *o) {
   static const char *const known[] = {"beta1",    "beta2", "eps", "weight_decay",
@@ -208,7 +209,7 @@ static int l_adamw(lua_State *L) {
   return 1;
 }
 
-static int adamw_step_(lua_State *L) {
+static int l_adamw_step(lua_State *L) {
   ValueAdamW *a = check_adamw(L);
   double lr = check_number(L, 2);
   if (!(lr >= 0 && lr < INFINITY)) return arg_error(L, 2, "the learning rate is %g", lr);
@@ -224,12 +225,12 @@ static int adamw_step_(lua_State *L) {
   return 0;
 }
 
-static int adamw_zero_grad(lua_State *L) {
+static int l_adamw_zero_grad(lua_State *L) {
   value_adamw_zero_grad(check_adamw(L));
   return 0;
 }
 
-static int adamw_tostring(lua_State *L) {
+static int l_adamw_tostring(lua_State *L) {
   const LuaAdamW *h = check_object(L, 1, ADAMW_TYPE);
   lua_pushfstring(L, "grpo.AdamW over %d tensors", h->a ? (int)value_adamw_count(h->a) : 0);
   return 1;
@@ -237,26 +238,21 @@ static int adamw_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg autograd_functions[] = {{"adamw", l_adamw},
+void autograd_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"adamw", l_adamw},
                                        {"clip_grad_norm", l_clip_grad_norm},
                                        {"no_grad", l_no_grad},
                                        {"scope", l_scope},
                                        {NULL, NULL}};
-
-void autograd_open(lua_State *L) {
+  luaL_setfuncs(L, functions, 0);
   static const luaL_Reg tensor_methods[] = {
-      {"backward", tensor_backward}, {"detach", tensor_detach}, {NULL, NULL}};
+      {"backward", l_tensor_backward}, {"detach", l_tensor_detach}, {NULL, NULL}};
   static const luaL_Reg methods[] = {
-      {"step", adamw_step_}, {"zero_grad", adamw_zero_grad}, {NULL, NULL}};
-  static const luaL_Reg meta[] = {
-      {"__gc", adamw_gc}, {"__close", adamw_close}, {"__tostring", adamw_tostring}, {NULL, NULL}};
-  luaL_getmetatable(L, TENSOR_TYPE);
-  lua_getfield(L, -1, "methods");
-  luaL_setfuncs(L, tensor_methods, 0);
-  lua_pop(L, 1);
-  lua_pushnil(L);
-  lua_setfield(L, -2, "methods");
-  seal_type(L);
-  lua_pop(L, 1);
+      {"step", l_adamw_step}, {"zero_grad", l_adamw_zero_grad}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", l_adamw_gc},
+                                  {"__close", l_adamw_close},
+                                  {"__tostring", l_adamw_tostring},
+                                  {NULL, NULL}};
+  add_methods(L, TENSOR_TYPE, tensor_methods);
   make_type(L, ADAMW_TYPE, meta, methods);
 }

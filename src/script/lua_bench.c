@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "kern/rates.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_bench.h"
 
 static int push_rate(lua_State *L, Rate r) {
   lua_pushnumber(L, r.clock);
@@ -112,8 +113,11 @@ static int l_busy_cores(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg bench_functions[] = {{"busy_cores", l_busy_cores},
-                                    {"rate_product", l_rate_product},
-                                    {"rate_read", l_rate_read},
-                                    {"rate_weights", l_rate_weights},
-                                    {NULL, NULL}};
+void bench_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"busy_cores", l_busy_cores},
+                                       {"rate_product", l_rate_product},
+                                       {"rate_read", l_rate_read},
+                                       {"rate_weights", l_rate_weights},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

@@ -6,7 +6,8 @@
  */
 #include "os/channel.h"
 
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_channel.h"
 
 #define SERVER_TYPE "grpo.ChannelServer"
 #define CLIENT_TYPE "grpo.ChannelClient"
@@ -32,7 +33,7 @@ static int l_listen(lua_State *L) {
   return status ? push_failure(L, status) : 1;
 }
 
-static int server_next(lua_State *L) {
+static int l_server_next(lua_State *L) {
   static const char *const kinds[] = {"opened", "text", "gone"};
   ChannelEvent e;
   if (!channel_next(check_server(L), &e)) return 0;
@@ -42,14 +43,14 @@ static int server_next(lua_State *L) {
   return 3;
 }
 
-static int server_wait(lua_State *L) {
+static int l_server_wait(lua_State *L) {
   const double seconds = check_number(L, 2);
   if (!(seconds >= 0 && seconds <= 3600)) arg_error(L, 2, "want 0 to 3600 seconds");
   channel_wait(check_server(L), seconds);
   return 0;
 }
 
-static int server_send(lua_State *L) {
+static int l_server_send(lua_State *L) {
   size_t n;
   const int client = (int)check_integer(L, 2, 0, CHANNEL_CLIENTS - 1);
   const char *text = check_string(L, 3, &n);
@@ -57,7 +58,7 @@ static int server_send(lua_State *L) {
   return 0;
 }
 
-static int server_close(lua_State *L) {
+static int l_server_close(lua_State *L) {
   ChannelServer **s = check_object(L, 1, SERVER_TYPE), *old = *s;
   *s = NULL;
   channel_close(old);
@@ -73,7 +74,7 @@ static int l_connect(lua_State *L) {
   return status ? push_failure(L, status) : 1;
 }
 
-static int client_write(lua_State *L) {
+static int l_client_write(lua_State *L) {
   size_t n;
   const char *text = check_string(L, 2, &n);
   const Status status = channel_write(check_client(L), text, n);
@@ -82,7 +83,7 @@ static int client_write(lua_State *L) {
   return 1;
 }
 
-static int client_read(lua_State *L) {
+static int l_client_read(lua_State *L) {
   const char *line;
   size_t n;
   const Status status = channel_read(check_client(L), check_number(L, 2), &line, &n);
@@ -94,7 +95,7 @@ static int client_read(lua_State *L) {
   return 1;
 }
 
-static int client_close(lua_State *L) {
+static int l_client_close(lua_State *L) {
   ChannelClient **c = check_object(L, 1, CLIENT_TYPE), *old = *c;
   *c = NULL;
   channel_disconnect(old);
@@ -103,17 +104,17 @@ static int client_close(lua_State *L) {
 
 void channel_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"connect", l_connect}, {"listen", l_listen}, {NULL, NULL}};
-  static const luaL_Reg server[] = {{"next", server_next},
-                                    {"wait", server_wait},
-                                    {"send", server_send},
-                                    {"close", server_close},
+  static const luaL_Reg server[] = {{"next", l_server_next},
+                                    {"wait", l_server_wait},
+                                    {"send", l_server_send},
+                                    {"close", l_server_close},
                                     {NULL, NULL}};
   static const luaL_Reg client[] = {
-      {"write", client_write}, {"read", client_read}, {"close", client_close}, {NULL, NULL}};
+      {"write", l_client_write}, {"read", l_client_read}, {"close", l_client_close}, {NULL, NULL}};
   static const luaL_Reg server_meta[] = {
-      {"__gc", server_close}, {"__close", server_close}, {NULL, NULL}};
+      {"__gc", l_server_close}, {"__close", l_server_close}, {NULL, NULL}};
   static const luaL_Reg client_meta[] = {
-      {"__gc", client_close}, {"__close", client_close}, {NULL, NULL}};
+      {"__gc", l_client_close}, {"__close", l_client_close}, {NULL, NULL}};
   make_type(L, SERVER_TYPE, server_meta, server);
   make_type(L, CLIENT_TYPE, client_meta, client);
   luaL_newlib(L, functions);

@@ -3,6 +3,7 @@
 
 #include "rl/denoise.h"
 #include "rl/options.h"
+#include "script/interrupt.h"
 #include "script/lua_rl.h"
 
 #define MASK_FIELDS "mask", "vocab", "low", "high", "random", "keep", "seed", "step"

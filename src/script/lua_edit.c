@@ -17,7 +17,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/interrupt.h"
+#include "script/lua_edit.h"
 
 static volatile sig_atomic_t at_prompt; /* reading a line: Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
@@ -25,38 +27,10 @@ static struct sigaction previous;
 
 /* ---- Ctrl-C ----------------------------------------------------------------------- */
 
-static lua_State *volatile running; /* the thread whose code Ctrl-C stops; NULL: only sampling */
-static volatile sig_atomic_t held;  /* depth of core.edit.holding */
-volatile int script_interrupted;
-
-static void stop_hook(lua_State *L, lua_Debug *ar) {
-  (void)ar;
-  if (!script_interrupted) { /* a coroutine that was stopped and is resumed by a later line */
-    lua_sethook(L, NULL, 0, 0);
-    return;
-  }
-  luaL_checkstack(L, 8, "error");
-  raise_new(L, GRPO_ESCRIPT, "interrupted");
-}
-
-/* No hook on calls: one there would break into the handler of the error that is raised. */
-static void stop(lua_State *L) { lua_sethook(L, stop_hook, LUA_MASKCOUNT, 1); }
-
 static void on_interrupt(int sig) {
   (void)sig;
   if (at_prompt) siglongjmp(prompt_jump, 1);
-  script_cancel = 1;
-  if (!running) return;
-  script_interrupted = 1;
-  if (!held) stop(running);
-}
-
-lua_State *interrupt_target(lua_State *L) {
-  lua_State *outer = running;
-  if (!outer) return NULL;
-  running = L;
-  if (script_interrupted && !held) stop(L);
-  return outer;
+  interrupt_signal();
 }
 
 /* The error on top, whatever it was, is the interruption's. */
@@ -76,12 +50,9 @@ static int l_call(lua_State *L) {
   check_function(L, 1);
   lua_pushboolean(L, 1);
   lua_insert(L, 1);
-  script_cancel = script_interrupted = 0;
-  held = 0;
-  running = L;
+  interrupt_begin(L);
   const bool ok = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
-  running = NULL;
-  lua_sethook(L, NULL, 0, 0);
+  interrupt_end(L);
   if (ok) return lua_gettop(L);
   if (script_interrupted) replace_by_interrupted(L);
   lua_pushboolean(L, 0);
@@ -93,16 +64,15 @@ static int l_call(lua_State *L) {
 static int l_holding(lua_State *L) {
   const char *what = check_string(L, 1, NULL);
   check_function(L, 2);
-  if (!running) {
+  if (!interrupt_running()) {
     lua_call(L, lua_gettop(L) - 2, LUA_MULTRET);
     return lua_gettop(L) - 1;
   }
-  held++;
+  interrupt_hold();
   const bool ok = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
-  held--;
-  if (!script_interrupted && ok) return lua_gettop(L) - 1;
-  if (!script_interrupted) return lua_error(L);
-  if (!held) stop(running);
+  const bool interrupted = interrupt_release();
+  if (!interrupted && ok) return lua_gettop(L) - 1;
+  if (!interrupted) return lua_error(L);
   push_error(L, GRPO_ESCRIPT, "");
   lua_pushfstring(L, "interrupted (%s %s)", what, ok ? "was finished first" : "was given up");
   lua_setfield(L, -2, "message");
@@ -129,7 +99,7 @@ static char history_path[1024];
 
 /* (line) -> { candidates }: each in place of what libedit takes for the word, which begins at byte
  * `lua_tointeger(2)` (0-based) of the line. */
-static int push_candidates(lua_State *L) {
+static int l_push_candidates(lua_State *L) {
   const lua_Integer word = lua_tointeger(L, 2);
   lua_settop(L, 2);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &complete_key);
@@ -192,7 +162,7 @@ static char **complete(const char *text, int start, int end) {
   rl_attempted_completion_over = 1;
   at_prompt = 0; /* Ctrl-C must not jump out of Lua */
   const size_t point = rl_point > 0 ? (size_t)rl_point : 0, len = strlen(text);
-  lua_pushcfunction(L, push_candidates);
+  lua_pushcfunction(L, l_push_candidates);
   lua_pushlstring(L, rl_line_buffer, point);
   lua_pushinteger(L, (lua_Integer)(len < point ? point - len : 0));
   if (call_protected(L, 2, 1) && lua_istable(L, -1)) found = matches_of(L);

@@ -12,8 +12,13 @@
 #include "rl/reference.h"
 #include "rl/sft.h"
 #include "rl/update.h"
+#include "script/interrupt.h"
 #include "script/loss_options.h"
+#include "script/lua_generate.h"
+#include "script/lua_model.h"
 #include "script/lua_rl.h"
+#include "script/lua_tensor.h"
+#include "script/lua_text.h"
 
 enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good slice */
 
@@ -642,21 +647,21 @@ static int engine_tostring(lua_State *L) {
 
 /* ---- registration ---------------------------------------------------------------- */
 
-const luaL_Reg engine_functions[] = {{"engine", l_engine},
-                                     {"options", l_options},
-                                     {"loss_defaults", l_loss_defaults},
-                                     {"advantages", l_advantages},
-                                     {"dense_advantages", l_dense_advantages},
-                                     {"gae", l_gae},
-                                     {"whiten", l_whiten},
-                                     {"value_loss", l_value_loss},
-                                     {"bigram", l_bigram},
-                                     {"checkpoint_begin", l_checkpoint_begin},
-                                     {"checkpoint_commit", l_checkpoint_commit},
-                                     {"checkpoint_verify", l_checkpoint_verify},
-                                     {NULL, NULL}};
-
 void engine_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"engine", l_engine},
+                                       {"options", l_options},
+                                       {"loss_defaults", l_loss_defaults},
+                                       {"advantages", l_advantages},
+                                       {"dense_advantages", l_dense_advantages},
+                                       {"gae", l_gae},
+                                       {"whiten", l_whiten},
+                                       {"value_loss", l_value_loss},
+                                       {"bigram", l_bigram},
+                                       {"checkpoint_begin", l_checkpoint_begin},
+                                       {"checkpoint_commit", l_checkpoint_commit},
+                                       {"checkpoint_verify", l_checkpoint_verify},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   static const luaL_Reg methods[] = {{"rollout", engine_rollout_prompts},
                                      {"replace", engine_replace_groups},
                                      {"reference", engine_reference_batch},

@@ -4,39 +4,9 @@
 #include "checkpoint/weights.h"
 #include "model/lora.h"
 #include "os/file.h"
+#include "script/lua_estimate.h"
 #include "script/lua_model.h"
 #include "script/lua_rl.h"
-
-Storage field_storage(lua_State *L, int index, const char *where) {
-  static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
-  static const char *const quantised[] = {"int8", "nf4", NULL};
-  static const Storage plain[] = {STORE_F32, STORE_AUTO, STORE_BF16};
-  static const Storage packed[] = {STORE_INT8, STORE_NF4};
-  int dtype = 0, quantize = 0;
-  const bool named = field_choice(L, index, where, "dtype", dtypes, &dtype);
-  if (!field_choice(L, index, where, "quantize", quantised, &quantize)) return plain[dtype];
-  if (named && dtype == 0)
-    raise_new(L, GRPO_EARG, "%s: quantize = \"%s\" and dtype = \"f32\" exclude each other", where,
-              quantised[quantize]);
-  return packed[quantize];
-}
-
-Compute field_compute(lua_State *L, int index, const char *where) {
-  static const char *const names[] = {"auto", "f32", "bf16", NULL};
-  static const Compute modes[] = {(Compute)COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16};
-  int mode = 0;
-  field_choice(L, index, where, "compute", names, &mode);
-  return modes[mode];
-}
-
-/* core.compute { compute = "f32"|"bf16"|"auto" } -> "f32"|"bf16", does this CPU multiply so itself?
- */
-int l_compute(lua_State *L) {
-  const Compute c = field_compute(L, 1, "compute");
-  lua_pushstring(L, compute_name(c));
-  lua_pushboolean(L, c == COMPUTE_F32 || kern_bf16());
-  return 2;
-}
 
 /* lora = { rank =, targets = { ... } or "all-linear" } */
 static void add_lora(lua_State *L, int options, const char *where, ModelPlan *p) {
@@ -121,7 +91,7 @@ void push_engine_bytes(lua_State *L, const EngineBytes *b) {
  * reference = "view"|"copy", train=, examples=, and core.engine's sizes }) -> bytes:
  * model (its weights alone, frozen), weights (with gradients), reference, optimizer, cache, batch,
  * activations, kept (of sampling), total */
-int l_model_estimate(lua_State *L) {
+static int l_model_estimate(lua_State *L) {
   static const char *const known[] = {"dtype",
                                       "quantize",
                                       "compute",
@@ -164,4 +134,9 @@ int l_model_estimate(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)model_plan_weight_bytes(&policy, false));
   lua_setfield(L, -2, "model");
   return 1;
+}
+
+void estimate_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"model_estimate", l_model_estimate}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
 }

@@ -12,7 +12,8 @@
 
 #include "base/crc32c.h"
 #include "os/file.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_fs.h"
 
 #define WRITER_TYPE "grpo.Writer"
 #define LOCK_TYPE   "grpo.Lock"
@@ -37,7 +38,7 @@ static Status system_failure(const char *path) {
 
 /* ---- whole files -------------------------------------------------------------------- */
 
-static int fs_read(lua_State *L) {
+static int l_fs_read(lua_State *L) {
   const char *path = check_path(L, 1);
   Buf *b = push_buf(L);
   Status s = file_read(path, 0, b);
@@ -47,13 +48,13 @@ static int fs_read(lua_State *L) {
   return 1;
 }
 
-static int fs_write(lua_State *L) {
+static int l_fs_write(lua_State *L) {
   size_t n;
   const char *path = check_path(L, 1), *data = check_string(L, 2, &n);
   return done(L, file_replace(path, data, n));
 }
 
-static int fs_list(lua_State *L) {
+static int l_fs_list(lua_State *L) {
   const char *path = check_path(L, 1);
   Buf *b = push_buf(L);
   size_t count = 0;
@@ -68,20 +69,20 @@ static int fs_list(lua_State *L) {
   return 1;
 }
 
-static int fs_exists(lua_State *L) {
+static int l_fs_exists(lua_State *L) {
   lua_pushboolean(L, file_exists(check_path(L, 1)));
   return 1;
 }
 
 /* check_input(path): may it be read?  A pipe, which opening would wait for, may not. */
-static int fs_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
+static int l_fs_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
 
-static int fs_isdir(lua_State *L) {
+static int l_fs_isdir(lua_State *L) {
   lua_pushboolean(L, file_is_dir(check_path(L, 1)));
   return 1;
 }
 
-static int fs_size(lua_State *L) {
+static int l_fs_size(lua_State *L) {
   const char *path = check_path(L, 1);
   int64_t n = file_size(path);
   if (n < 0) return push_failure(L, system_failure(path));
@@ -89,7 +90,7 @@ static int fs_size(lua_State *L) {
   return 1;
 }
 
-static int fs_mtime(lua_State *L) {
+static int l_fs_mtime(lua_State *L) {
   const char *path = check_path(L, 1);
   int64_t ns = file_mtime_ns(path);
   if (ns < 0) return push_failure(L, system_failure(path));
@@ -97,23 +98,23 @@ static int fs_mtime(lua_State *L) {
   return 1;
 }
 
-static int fs_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
-static int fs_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
-static int fs_sync_dir(lua_State *L) { return done(L, file_sync_dir(check_path(L, 1))); }
-static int fs_rename(lua_State *L) {
+static int l_fs_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
+static int l_fs_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
+static int l_fs_sync_dir(lua_State *L) { return done(L, file_sync_dir(check_path(L, 1))); }
+static int l_fs_rename(lua_State *L) {
   return done(L, file_rename(check_path(L, 1), check_path(L, 2)));
 }
-static int fs_link(lua_State *L) {
+static int l_fs_link(lua_State *L) {
   return done(L, file_link_replace(check_path(L, 1), check_path(L, 2)));
 }
 
-static int fs_truncate(lua_State *L) {
+static int l_fs_truncate(lua_State *L) {
   const char *path = check_path(L, 1);
   lua_Integer size = check_integer(L, 2, 0, LUA_MAXINTEGER);
   return done(L, truncate(path, size) == 0 ? GRPO_OK : system_failure(path));
 }
 
-static int fs_crc32c(lua_State *L) {
+static int l_fs_crc32c(lua_State *L) {
   size_t n;
   const char *s = check_string(L, 1, &n);
   lua_pushinteger(L, crc32c(0, s, n));
@@ -121,7 +122,7 @@ static int fs_crc32c(lua_State *L) {
 }
 
 /* checksum(path) -> CRC-32C of the file, its size; the file is mapped, never held */
-static int fs_checksum(lua_State *L) {
+static int l_fs_checksum(lua_State *L) {
   FileMap m;
   Status s = file_map(check_path(L, 1), &m);
   if (s) return push_failure(L, s);
@@ -131,7 +132,7 @@ static int fs_checksum(lua_State *L) {
   return 2;
 }
 
-static int fs_realpath(lua_State *L) {
+static int l_fs_realpath(lua_State *L) {
   const char *path = check_path(L, 1);
   char full[PATH_MAX];
   if (!realpath(path, full)) return push_failure(L, system_failure(path));
@@ -139,7 +140,7 @@ static int fs_realpath(lua_State *L) {
   return 1;
 }
 
-static int fs_readlink(lua_State *L) {
+static int l_fs_readlink(lua_State *L) {
   const char *path = check_path(L, 1);
   char target[PATH_MAX];
   ssize_t n = readlink(path, target, sizeof target);
@@ -164,7 +165,7 @@ static int *check_descriptor(lua_State *L) {
   return lua_touserdata(L, 1);
 }
 
-static int descriptor_close(lua_State *L) {
+static int l_descriptor_close(lua_State *L) {
   int *fd = check_descriptor(L);
   int old = *fd;
   *fd = -1;
@@ -172,7 +173,7 @@ static int descriptor_close(lua_State *L) {
   return 1;
 }
 
-static int fs_append(lua_State *L) {
+static int l_fs_append(lua_State *L) {
   const char *path = check_path(L, 1);
   const Status s = file_check_output(path);
   if (s) return push_failure(L, s);
@@ -182,7 +183,7 @@ static int fs_append(lua_State *L) {
 }
 
 /* w:put(s): one write, so that lines of several writers do not mix */
-static int writer_put(lua_State *L) {
+static int l_writer_put(lua_State *L) {
   int *fd = check_object(L, 1, WRITER_TYPE);
   size_t n;
   const char *s = check_string(L, 2, &n);
@@ -200,7 +201,7 @@ static int writer_put(lua_State *L) {
 
 /* lock(path[, wait]) -> lock | false, message, code where another holds it | nil, message, code;
  * wait = true: the one that another holds is waited for */
-static int fs_lock(lua_State *L) {
+static int l_fs_lock(lua_State *L) {
   const char *path = check_path(L, 1);
   const int how = lua_toboolean(L, 2) ? LOCK_EX : LOCK_EX | LOCK_NB;
   int got;
@@ -211,7 +212,7 @@ static int fs_lock(lua_State *L) {
   if (got == 0) return 1;
   const bool held = errno == EWOULDBLOCK;
   Status s = held ? fail(GRPO_EIO, "%s: another process holds it", path) : system_failure(path);
-  lua_pushcfunction(L, descriptor_close);
+  lua_pushcfunction(L, l_descriptor_close);
   lua_pushvalue(L, -2);
   lua_call(L, 1, 0);
   const int n = push_failure(L, s);
@@ -219,7 +220,7 @@ static int fs_lock(lua_State *L) {
   return n;
 }
 
-static int descriptor_tostring(lua_State *L) {
+static int l_descriptor_tostring(lua_State *L) {
   const int *fd = check_descriptor(L);
   luaL_getmetafield(L, 1, "__name");
   lua_pushfstring(L, "%s (%s)", lua_tostring(L, -1), *fd < 0 ? "closed" : "open");
@@ -229,33 +230,34 @@ static int descriptor_tostring(lua_State *L) {
 /* ---- registration ------------------------------------------------------------------- */
 
 void fs_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"append", fs_append},
-                                       {"check_input", fs_check_input},
-                                       {"checksum", fs_checksum},
-                                       {"crc32c", fs_crc32c},
-                                       {"exists", fs_exists},
-                                       {"isdir", fs_isdir},
-                                       {"link", fs_link},
-                                       {"list", fs_list},
-                                       {"lock", fs_lock},
-                                       {"mkdirs", fs_mkdirs},
-                                       {"mtime", fs_mtime},
-                                       {"read", fs_read},
-                                       {"readlink", fs_readlink},
-                                       {"realpath", fs_realpath},
-                                       {"remove_tree", fs_remove_tree},
-                                       {"rename", fs_rename},
-                                       {"size", fs_size},
-                                       {"sync_dir", fs_sync_dir},
-                                       {"truncate", fs_truncate},
-                                       {"write", fs_write},
+  static const luaL_Reg functions[] = {{"append", l_fs_append},
+                                       {"check_input", l_fs_check_input},
+                                       {"checksum", l_fs_checksum},
+                                       {"crc32c", l_fs_crc32c},
+                                       {"exists", l_fs_exists},
+                                       {"isdir", l_fs_isdir},
+                                       {"link", l_fs_link},
+                                       {"list", l_fs_list},
+                                       {"lock", l_fs_lock},
+                                       {"mkdirs", l_fs_mkdirs},
+                                       {"mtime", l_fs_mtime},
+                                       {"read", l_fs_read},
+                                       {"readlink", l_fs_readlink},
+                                       {"realpath", l_fs_realpath},
+                                       {"remove_tree", l_fs_remove_tree},
+                                       {"rename", l_fs_rename},
+                                       {"size", l_fs_size},
+                                       {"sync_dir", l_fs_sync_dir},
+                                       {"truncate", l_fs_truncate},
+                                       {"write", l_fs_write},
                                        {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", descriptor_close},
-                                  {"__close", descriptor_close},
-                                  {"__tostring", descriptor_tostring},
+  static const luaL_Reg meta[] = {{"__gc", l_descriptor_close},
+                                  {"__close", l_descriptor_close},
+                                  {"__tostring", l_descriptor_tostring},
                                   {NULL, NULL}};
-  static const luaL_Reg writer[] = {{"put", writer_put}, {"close", descriptor_close}, {NULL, NULL}};
-  static const luaL_Reg lock[] = {{"close", descriptor_close}, {NULL, NULL}};
+  static const luaL_Reg writer[] = {
+      {"put", l_writer_put}, {"close", l_descriptor_close}, {NULL, NULL}};
+  static const luaL_Reg lock[] = {{"close", l_descriptor_close}, {NULL, NULL}};
   make_type(L, WRITER_TYPE, meta, writer);
   make_type(L, LOCK_TYPE, meta, lock);
   luaL_newlib(L, functions);

@@ -7,7 +7,10 @@
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
+#include "script/interrupt.h"
+#include "script/lua_generate.h"
 #include "script/lua_model.h"
+#include "script/lua_regex.h"
 #include "script/lua_tensor.h"
 #include "script/script_impl.h"
 
@@ -158,18 +161,6 @@ static bool fits(const DecoderLimits *have, const DecoderLimits *want) {
          have->max_new_tokens >= want->max_new_tokens;
 }
 
-void drop_decoder(LuaModel *lm) {
-  decoder_free(lm->decoder);
-  tokenizer_free(lm->decoder_tokenizer);
-  lm->decoder = NULL;
-  lm->decoder_tokenizer = NULL;
-}
-
-void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
-  if (lm->generating)
-    raise_new(L, GRPO_EARG, "%s: the model is generating; on_token cannot change it", what);
-}
-
 /* The model's decoder, made anew when the one from last time is too small. */
 static void want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
                          const DecoderLimits *want) {
@@ -255,7 +246,7 @@ static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts 
   if (s) raise_status(L, s);
 }
 
-int model_generate(lua_State *L) {
+static int l_generate(lua_State *L) {
   static const char *const known[] = {SAMPLING_OPTIONS, "n", "seed", "on_token", NULL};
   enum { SIDE_BY_SIDE = 64 };
   LuaModel *lm = check_lua_model(L, 1);
@@ -496,7 +487,7 @@ static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
   return 1;
 }
 
-int model_score(lua_State *L) {
+static int l_score(lua_State *L) {
   static const char *const known[] = {"temperature", "grad", NULL};
   LuaModel *lm = check_lua_model(L, 1);
   double temperature = 1;
@@ -555,7 +546,7 @@ static Status run_logits(Forward *f, const IntBuf *ids) {
   return forward_logits(f->m, &f->tape, pack, &f->out);
 }
 
-int model_logits_(lua_State *L) {
+static int l_logits(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   Value *v = NULL;
   lua_settop(L, 2);
@@ -574,7 +565,7 @@ int model_logits_(lua_State *L) {
   return 1;
 }
 
-int model_logprobs(lua_State *L) {
+static int l_logprobs(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   lua_settop(L, 2);
   IntBuf *ids = check_sequence(L, lm, "logprobs", 2);
@@ -584,4 +575,13 @@ int model_logprobs(lua_State *L) {
   push_scores(L, lm, &prompt, &completion, 1, false);
   lua_getfield(L, -1, "logp");
   return 1;
+}
+
+void generate_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"generate", l_generate},
+                                     {"logits", l_logits},
+                                     {"logprobs", l_logprobs},
+                                     {"score", l_score},
+                                     {NULL, NULL}};
+  add_methods(L, MODEL_TYPE, methods);
 }

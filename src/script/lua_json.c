@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_json.h"
 
 #define OBJECT_TYPE "grpo.JsonObject"
 
@@ -283,10 +284,12 @@ static int l_object(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg json_functions[] = {
-    {"json_decode", l_decode}, {"json_encode", l_encode}, {"json_object", l_object}, {NULL, NULL}};
-
 void json_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"json_decode", l_decode},
+                                       {"json_encode", l_encode},
+                                       {"json_object", l_object},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, OBJECT_TYPE);
   lua_pop(L, 1);
   lua_pushlightuserdata(L, (void *)&null_key);

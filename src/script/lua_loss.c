@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "grad/policy.h"
 #include "script/loss_options.h"
+#include "script/lua_loss.h"
 #include "script/lua_tensor.h"
 
 /* ---- options: section train of an experiment ---------------------------------------- */
@@ -396,5 +398,8 @@ static int l_loss_from_logits(lua_State *L) {
   return finish_loss(L, &b, h, s, out, &metrics);
 }
 
-const luaL_Reg loss_functions[] = {
-    {"policy_loss", l_policy_loss}, {"loss_from_logits", l_loss_from_logits}, {NULL, NULL}};
+void loss_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"policy_loss", l_policy_loss}, {"loss_from_logits", l_loss_from_logits}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

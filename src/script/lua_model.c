@@ -13,8 +13,10 @@
 #include "model/model_copy.h"
 #include "model/resize.h"
 #include "os/file.h"
+#include "script/lua_json.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
+#include "script/lua_text.h"
 #include "script/script_impl.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
@@ -39,7 +41,41 @@ LuaModel *push_lua_model(lua_State *L) {
   return lm;
 }
 
-static int model_gc(lua_State *L) {
+void drop_decoder(LuaModel *lm) {
+  decoder_free(lm->decoder);
+  tokenizer_free(lm->decoder_tokenizer);
+  lm->decoder = NULL;
+  lm->decoder_tokenizer = NULL;
+}
+
+void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
+  if (lm->generating)
+    raise_new(L, GRPO_EARG, "%s: the model is generating; on_token cannot change it", what);
+}
+
+Storage field_storage(lua_State *L, int index, const char *where) {
+  static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
+  static const char *const quantised[] = {"int8", "nf4", NULL};
+  static const Storage plain[] = {STORE_F32, STORE_AUTO, STORE_BF16};
+  static const Storage packed[] = {STORE_INT8, STORE_NF4};
+  int dtype = 0, quantize = 0;
+  const bool named = field_choice(L, index, where, "dtype", dtypes, &dtype);
+  if (!field_choice(L, index, where, "quantize", quantised, &quantize)) return plain[dtype];
+  if (named && dtype == 0)
+    raise_new(L, GRPO_EARG, "%s: quantize = \"%s\" and dtype = \"f32\" exclude each other", where,
+              quantised[quantize]);
+  return packed[quantize];
+}
+
+Compute field_compute(lua_State *L, int index, const char *where) {
+  static const char *const names[] = {"auto", "f32", "bf16", NULL};
+  static const Compute modes[] = {(Compute)COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16};
+  int mode = 0;
+  field_choice(L, index, where, "compute", names, &mode);
+  return modes[mode];
+}
+
+static int l_model_gc(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
   if (!lm) return 0;
   drop_decoder(lm);
@@ -48,7 +84,7 @@ static int model_gc(lua_State *L) {
   return 0;
 }
 
-static int model_close(lua_State *L) { return in_use(L) ? 0 : model_gc(L); }
+static int l_model_close(lua_State *L) { return in_use(L) ? 0 : l_model_gc(L); }
 
 static void push_loaded_tokenizer(lua_State *L, const char *path) {
   Tokenizer *t = NULL;
@@ -261,7 +297,7 @@ static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const 
   return gguf_save(m, t, path, types[dtype]);
 }
 
-static int model_save_(lua_State *L) {
+static int l_model_save(lua_State *L) {
   static const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
   SaveOptions o;
   Model *m = check_model(L, 1);
@@ -312,7 +348,7 @@ static int l_model_set_mask(lua_State *L) {
 static void release_model(void *m) { model_release(m); }
 
 /* Upvalues: the model, the next index. */
-static int next_parameter(lua_State *L) {
+static int l_next_parameter(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, lua_upvalueindex(1), MODEL_TYPE);
   int i = (int)lua_tointeger(L, lua_upvalueindex(2));
   if (!lm || !lm->m || i >= model_num_params(lm->m)) return 0;
@@ -334,15 +370,15 @@ static int next_parameter(lua_State *L) {
   return 3;
 }
 
-static int model_parameters(lua_State *L) {
+static int l_model_parameters(lua_State *L) {
   check_lua_model(L, 1);
   lua_settop(L, 1);
   lua_pushinteger(L, 0);
-  lua_pushcclosure(L, next_parameter, 2);
+  lua_pushcclosure(L, l_next_parameter, 2);
   return 1;
 }
 
-static int model_count_(lua_State *L) {
+static int l_model_count(lua_State *L) {
   static const char *const known[] = {"trainable", NULL};
   bool trainable = false;
   LuaModel *lm = check_lua_model(L, 1);
@@ -355,15 +391,15 @@ static int model_count_(lua_State *L) {
   return 1;
 }
 
-/* m:cache_bytes_per_token() -> bytes, and what they were if every head's keys and values were kept */
-static int cache_bytes_per_token(lua_State *L) {
+/* m:l_cache_bytes_per_token() -> bytes, and what they were if every head's keys and values were kept */
+static int l_cache_bytes_per_token(lua_State *L) {
   const Model *m = check_model(L, 1);
   for (int every = 0; every < 2; every++)
     lua_pushinteger(L, (lua_Integer)model_cache_bytes(m, every));
   return 2;
 }
 
-static int model_zero_grad_(lua_State *L) {
+static int l_model_zero_grad(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   if (!lm->frozen) model_zero_grad(lm->m);
   return 0;
@@ -371,12 +407,12 @@ static int model_zero_grad_(lua_State *L) {
 
 /* ---- fields ------------------------------------------------------------------------- */
 
-static int config_newindex(lua_State *L) {
+static int l_config_newindex(lua_State *L) {
   return raise_new(L, GRPO_EARG,
                    "m.config cannot be changed; make a new model with grpo.model.new");
 }
 
-static int config_pairs(lua_State *L) {
+static int l_config_pairs(lua_State *L) {
   lua_getglobal(L, "next");
   luaL_getmetafield(L, 1, "__index");
   return 2;
@@ -394,9 +430,9 @@ static void push_config(lua_State *L, const Model *m) {
   lua_createtable(L, 0, 3);
   push_json_text(L, b->data, b->len, "config");
   lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, config_newindex);
+  lua_pushcfunction(L, l_config_newindex);
   lua_setfield(L, -2, "__newindex");
-  lua_pushcfunction(L, config_pairs);
+  lua_pushcfunction(L, l_config_pairs);
   lua_setfield(L, -2, "__pairs");
   lua_setmetatable(L, -2);
   lua_pushvalue(L, -1);
@@ -404,7 +440,7 @@ static void push_config(lua_State *L, const Model *m) {
 }
 
 /* Upvalue 1: the methods. */
-static int model_index(lua_State *L) {
+static int l_model_index(lua_State *L) {
   const LuaModel *lm = check_lua_model(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "a model's fields have names");
   lua_pushvalue(L, 2);
@@ -423,7 +459,7 @@ static int model_index(lua_State *L) {
   return 1;
 }
 
-static int model_newindex(lua_State *L) {
+static int l_model_newindex(lua_State *L) {
   check_lua_model(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "tokenizer") != 0)
     return raise_new(L, GRPO_EARG, "a model's field '%s' cannot be set",
@@ -434,7 +470,7 @@ static int model_newindex(lua_State *L) {
   return 0;
 }
 
-static int model_tostring(lua_State *L) {
+static int l_model_tostring(lua_State *L) {
   const LuaModel *lm = check_object(L, 1, MODEL_TYPE);
   if (!lm->m) return lua_pushliteral(L, "grpo.Model (closed)"), 1;
   const Config *c = model_config(lm->m);
@@ -460,40 +496,41 @@ static int model_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg model_functions[] = {{"compute", l_compute},
-                                    {"model_base", l_model_base},
-                                    {"model_clone", l_model_clone},
-                                    {"model_estimate", l_model_estimate},
-                                    {"model_lerp", l_model_lerp},
-                                    {"model_load", l_model_load},
-                                    {"model_load_adapter", l_model_load_adapter},
-                                    {"model_new", l_model_new},
-                                    {"model_resize_vocab", l_model_resize},
-                                    {"model_set_mask", l_model_set_mask},
-                                    {NULL, NULL}};
+/* core.compute { compute = "f32"|"bf16"|"auto" } -> "f32"|"bf16", does this CPU multiply so itself?
+ */
+static int l_compute(lua_State *L) {
+  const Compute c = field_compute(L, 1, "compute");
+  lua_pushstring(L, compute_name(c));
+  lua_pushboolean(L, c == COMPUTE_F32 || kern_bf16());
+  return 2;
+}
 
 void model_open(lua_State *L) {
-  static const luaL_Reg methods[] = {{"cache_bytes_per_token", cache_bytes_per_token},
-                                     {"count", model_count_},
-                                     {"generate", model_generate},
-                                     {"logits", model_logits_},
-                                     {"logprobs", model_logprobs},
-                                     {"parameters", model_parameters},
-                                     {"save", model_save_},
-                                     {"score", model_score},
-                                     {"unmask", model_unmask},
-                                     {"zero_grad", model_zero_grad_},
+  static const luaL_Reg functions[] = {{"compute", l_compute},
+                                       {"model_clone", l_model_clone},
+                                       {"model_lerp", l_model_lerp},
+                                       {"model_load", l_model_load},
+                                       {"model_new", l_model_new},
+                                       {"model_resize_vocab", l_model_resize},
+                                       {"model_set_mask", l_model_set_mask},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+  static const luaL_Reg methods[] = {{"cache_bytes_per_token", l_cache_bytes_per_token},
+                                     {"count", l_model_count},
+                                     {"parameters", l_model_parameters},
+                                     {"save", l_model_save},
+                                     {"zero_grad", l_model_zero_grad},
                                      {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", model_gc},
-                                  {"__close", model_close},
-                                  {"__newindex", model_newindex},
-                                  {"__tostring", model_tostring},
+  static const luaL_Reg meta[] = {{"__gc", l_model_gc},
+                                  {"__close", l_model_close},
+                                  {"__newindex", l_model_newindex},
+                                  {"__tostring", l_model_tostring},
                                   {NULL, NULL}};
   luaL_newmetatable(L, MODEL_TYPE);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
-  luaL_setfuncs(L, adapter_methods, 0);
-  lua_pushcclosure(L, model_index, 1);
+  keep_methods(L, MODEL_TYPE);
+  lua_pushcclosure(L, l_model_index, 1);
   lua_setfield(L, -2, "__index");
   seal_type(L);
   lua_pop(L, 1);

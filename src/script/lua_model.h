@@ -1,10 +1,12 @@
-/* lua_model.h - the userdata behind a model, for lua_model.c and lua_generate.c. */
+/* lua_model.h - models as Lua values, for the files that add methods to them. */
 #ifndef GRPO_SCRIPT_LUA_MODEL_H
 #define GRPO_SCRIPT_LUA_MODEL_H
 
 #include "model/decode.h"
 #include "model/model.h"
-#include "script/script.h"
+#include "script/binding.h"
+
+#define MODEL_TYPE "grpo.Model"
 
 /* User value 1: tokenizer, or the directory to load it from, or nil; 2: config. */
 typedef struct LuaModel {
@@ -34,24 +36,11 @@ LuaModel *push_lua_model(lua_State *L);
 /* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
 const char *push_model_dir(lua_State *L, const char *path);
 
-/* lua_adapter.c */
-extern const luaL_Reg adapter_methods[];
-int l_model_base(lua_State *L);
-int l_model_load_adapter(lua_State *L);
-
-/* lua_estimate.c */
 Storage field_storage(lua_State *L, int index, const char *where); /* of dtype and quantize */
 Compute field_compute(lua_State *L, int index, const char *where); /* default: auto */
-int l_compute(lua_State *L);
-int l_model_estimate(lua_State *L);
+Model *check_model(lua_State *L, int arg);                         /* borrowed */
+Model *test_model(lua_State *L, int index);                        /* NULL: no model */
 
-/* lua_generate.c */
-int model_generate(lua_State *L);
-int model_score(lua_State *L);
-int model_logits_(lua_State *L);
-int model_logprobs(lua_State *L);
-
-/* lua_unmask.c */
-int model_unmask(lua_State *L);
+void model_open(lua_State *L); /* the core table is on top */
 
 #endif

@@ -4,6 +4,7 @@
 #include "grad/tape.h"
 #include "rl/gae.h"
 #include "rl/ppo.h"
+#include "script/interrupt.h"
 #include "script/loss_options.h"
 #include "script/lua_rl.h"
 

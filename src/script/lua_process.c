@@ -11,7 +11,9 @@
 #include <time.h>
 
 #include "os/detach.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/interrupt.h"
+#include "script/lua_process.h"
 #include "script/script_impl.h"
 
 enum { LINE = 4096 };

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/regex.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_regex.h"
 
 #define REGEX_TYPE "grpo.Regex"
 
@@ -72,7 +73,7 @@ static int l_regex(lua_State *L) {
   return 1;
 }
 
-static int regex_gc(lua_State *L) {
+static int l_regex_gc(lua_State *L) {
   LuaRegex *r = check_object(L, 1, REGEX_TYPE);
   regex_free(r->re);
   regex_free(r->full);
@@ -80,12 +81,12 @@ static int regex_gc(lua_State *L) {
   return 0;
 }
 
-static int regex_close(lua_State *L) {
+static int l_regex_close(lua_State *L) {
   check_object(L, 1, REGEX_TYPE);
-  return in_use(L) ? 0 : regex_gc(L);
+  return in_use(L) ? 0 : l_regex_gc(L);
 }
 
-static int regex_tostring(lua_State *L) {
+static int l_regex_tostring(lua_State *L) {
   LuaRegex *r = check_object(L, 1, REGEX_TYPE);
   lua_getiuservalue(L, 1, 1);
   lua_pushfstring(L, "grpo.Regex: /%s/%s%s%s%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "",
@@ -150,14 +151,14 @@ static size_t after(const Match *m) {
   return end;
 }
 
-static int regex_test(lua_State *L) {
+static int l_regex_test(lua_State *L) {
   Match m;
   size_t start;
   lua_pushboolean(L, subject(L, &m, &start) && run(L, &m, start));
   return 1;
 }
 
-static int regex_match(lua_State *L) {
+static int l_regex_match(lua_State *L) {
   Match m;
   size_t start;
   if (subject(L, &m, &start) && run(L, &m, start)) return push_groups(L, &m);
@@ -165,7 +166,7 @@ static int regex_match(lua_State *L) {
   return 1;
 }
 
-static int regex_fullmatch(lua_State *L) {
+static int l_regex_fullmatch(lua_State *L) {
   Match m;
   size_t start, n;
   LuaRegex *r = check_regex(L);
@@ -183,7 +184,7 @@ static int regex_fullmatch(lua_State *L) {
   return 1;
 }
 
-static int regex_find(lua_State *L) {
+static int l_regex_find(lua_State *L) {
   Match m;
   size_t start;
   if (!subject(L, &m, &start) || !run(L, &m, start)) {
@@ -195,7 +196,7 @@ static int regex_find(lua_State *L) {
   return 2 + (regex_captures(m.re) ? push_groups(L, &m) : 0);
 }
 
-static int regex_count(lua_State *L) {
+static int l_regex_count(lua_State *L) {
   Match m;
   size_t start;
   lua_Integer n = 0;
@@ -206,7 +207,7 @@ static int regex_count(lua_State *L) {
 }
 
 /* m[0], m[1].., m.name, m.start, m.stop */
-static int regex_run(lua_State *L) {
+static int l_regex_run(lua_State *L) {
   Match m;
   size_t start;
   if (!subject(L, &m, &start) || !run(L, &m, start)) {
@@ -232,7 +233,7 @@ static int regex_run(lua_State *L) {
 }
 
 /* upvalues: regex, subject, next start */
-static int gmatch_next(lua_State *L) {
+static int l_gmatch_next(lua_State *L) {
   LuaRegex *r = lua_touserdata(L, lua_upvalueindex(1));
   Match m = {.re = r->re};
   if (!r->re) return raise_new(L, GRPO_EARG, "the regex was closed");
@@ -247,13 +248,13 @@ static int gmatch_next(lua_State *L) {
   return push_groups(L, &m);
 }
 
-static int regex_gmatch(lua_State *L) {
+static int l_regex_gmatch(lua_State *L) {
   Match m;
   size_t start;
   subject(L, &m, &start);
   lua_settop(L, 2);
   lua_pushinteger(L, (lua_Integer)start);
-  lua_pushcclosure(L, gmatch_next, 3);
+  lua_pushcclosure(L, l_gmatch_next, 3);
   return 1;
 }
 
@@ -311,7 +312,7 @@ static void put_replacement(lua_State *L, Buf *b, const Match *m) {
   lua_pop(L, 1);
 }
 
-static int regex_gsub(lua_State *L) {
+static int l_regex_gsub(lua_State *L) {
   Match m;
   size_t start = 0, copied = 0;
   lua_Integer n = 0, max = LUA_MAXINTEGER;
@@ -364,11 +365,13 @@ Regex *to_regex(lua_State *L, const char *where) {
 
 void regex_open(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"test", regex_test},     {"match", regex_match}, {"fullmatch", regex_fullmatch},
-      {"find", regex_find},     {"count", regex_count}, {"exec", regex_run},
-      {"gmatch", regex_gmatch}, {"gsub", regex_gsub},   {NULL, NULL}};
-  static const luaL_Reg meta[] = {
-      {"__gc", regex_gc}, {"__close", regex_close}, {"__tostring", regex_tostring}, {NULL, NULL}};
+      {"test", l_regex_test},     {"match", l_regex_match}, {"fullmatch", l_regex_fullmatch},
+      {"find", l_regex_find},     {"count", l_regex_count}, {"exec", l_regex_run},
+      {"gmatch", l_regex_gmatch}, {"gsub", l_regex_gsub},   {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", l_regex_gc},
+                                  {"__close", l_regex_close},
+                                  {"__tostring", l_regex_tostring},
+                                  {NULL, NULL}};
   make_type(L, REGEX_TYPE, meta, methods);
   lua_newtable(L); /* the cache; values are weak */
   lua_createtable(L, 0, 1);

@@ -5,6 +5,7 @@
 #include "checkpoint/run_checkpoint.h"
 #include "rl/advantage.h"
 #include "rl/options.h"
+#include "script/lua_json.h"
 #include "script/lua_rl.h"
 
 static const char none_key[] = "grpo.core.none";

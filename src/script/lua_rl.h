@@ -8,7 +8,7 @@
 #include "rl/metrics.h"
 #include "rl/rollout.h"
 #include "rl/units.h"
-#include "script/script.h"
+#include "script/binding.h"
 
 #define ENGINE_TYPE "grpo.Engine"
 #define BATCH_TYPE  "grpo.Batch"
@@ -72,5 +72,7 @@ void rl_open(lua_State *L); /* the core table on top, core.none in it */
 
 /* A list of numbers; core.none and nil are NaN.  Scratch on the Lua stack. */
 double *push_numbers(lua_State *L, int index, const char *what, int *n);
+
+void engine_open(lua_State *L); /* the core table is on top */
 
 #endif

@@ -3,7 +3,7 @@
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
  * code: source text; env, results: bytes of core.state_encode; limits: { instructions=, memory=, seconds= };
- * process: also in a process of its own (os/worker.h).  What happens inside is grpo/sandbox/inside.lua.  The
+ * process: also in a process of its own (os/worker.h).  What happens l_inside is grpo/sandbox/l_inside.lua.  The
  * instructions that it took are charged to the limited call that asked.
  */
 #include <string.h>
@@ -11,7 +11,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/worker.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_limits.h"
+#include "script/lua_sandbox.h"
+#include "script/lua_serialize.h"
+#include "script/lua_vm.h"
 #include "script/script_impl.h"
 
 enum {
@@ -21,6 +25,7 @@ enum {
 
 typedef struct Task {
   const EmbeddedFile *files;
+  lua_CFunction core;
   const char *code, *env;
   size_t code_size, env_size;
   Limits limits;
@@ -34,16 +39,15 @@ typedef struct Answer {
 } Answer;
 
 /* In the inner state: (Task) -> ok, result, output */
-static int inside(lua_State *L) {
+static int l_inside(lua_State *L) {
   const Task *t = lua_touserdata(L, 1);
   lua_settop(L, 0);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "grpo.sandbox.inside");
   lua_call(L, 1, 1);
   lua_newtable(L); /* what of grpo.core it needs */
-  luaL_setfuncs(L, limits_functions, 0);
-  luaL_setfuncs(L, state_functions, 0);
-  state_open(L);
+  limits_open(L);
+  serialize_open(L);
   lua_pushlstring(L, t->code, t->code_size);
   lua_pushlstring(L, t->env, t->env_size);
   lua_createtable(L, 0, 3);
@@ -71,7 +75,7 @@ static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, ui
 static void run_task(void *user, Buf *b) {
   const Task *t = user;
   Script *s;
-  if (script_open(&s, t->files)) {
+  if (script_open(&s, t->files, t->core)) {
     const char *message = err_message();
     const Answer a = {.result = strlen(message)};
     buf_put(b, &a, sizeof a);
@@ -79,7 +83,7 @@ static void run_task(void *user, Buf *b) {
     return;
   }
   lua_State *L = script_state(s);
-  lua_pushcfunction(L, inside);
+  lua_pushcfunction(L, l_inside);
   lua_pushlightuserdata(L, (void *)(uintptr_t)t);
   if (call_protected(L, 1, 3))
     put_answer(b, L, lua_toboolean(L, -3), lua_gettop(L) - 1, lua_gettop(L), s->used);
@@ -115,7 +119,7 @@ static int push_answer(lua_State *L, const Buf *b) {
 
 static int l_sandbox(lua_State *L) {
   const Script *s = script_of(L);
-  Task t = {.files = s->files};
+  Task t = {.files = s->files, .core = s->core};
   t.code = check_string(L, 1, &t.code_size);
   t.env = check_string(L, 2, &t.env_size);
   check_limits(L, 3, &t.limits);
@@ -142,4 +146,7 @@ static int l_sandbox(lua_State *L) {
   return 3;
 }
 
-const luaL_Reg sandbox_functions[] = {{"sandbox", l_sandbox}, {NULL, NULL}};
+void sandbox_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"sandbox", l_sandbox}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

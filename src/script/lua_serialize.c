@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_serialize.h"
 
 enum { MAX_DEPTH = 180 };
 
@@ -55,7 +56,7 @@ static int key_rank(lua_State *L, int i) {
 }
 
 /* (a, b) -> a sorts before b; for the sort below */
-static int key_before(lua_State *L) {
+static int l_key_before(lua_State *L) {
   int a = key_rank(L, 1), b = key_rank(L, 2);
   if (a != b)
     lua_pushboolean(L, a < b);
@@ -84,7 +85,7 @@ static lua_Integer push_sorted_keys(Encoder *e, int index) {
   }
   lua_pushvalue(L, lua_upvalueindex(1)); /* table.sort */
   lua_pushvalue(L, list);
-  lua_pushcfunction(L, key_before);
+  lua_pushcfunction(L, l_key_before);
   lua_call(L, 2, 0);
   return n;
 }
@@ -282,9 +283,9 @@ static int l_decode(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg state_functions[] = {{"state_decode", l_decode}, {NULL, NULL}};
-
-void state_open(lua_State *L) {
+void serialize_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"state_decode", l_decode}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   lua_getglobal(L, "table");
   lua_getfield(L, -1, "sort");
   lua_remove(L, -2);

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +16,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/regex.h"
-#include "base/rng.h"
 #include "base/version.h"
 #include "kern/kern.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/interrupt.h"
+#include "script/lua_system.h"
 #include "script/script_impl.h"
 
 /* ---- versions ----------------------------------------------------------------------- */
@@ -136,13 +136,15 @@ static int l_hostname(lua_State *L) {
   return 1;
 }
 
+static const char in_this_file;
+
 /* core.binary() -> the file this code is in, the program or grpo.so; nil: the system does not say */
 static int l_binary(lua_State *L) {
   char path[4096], whole[PATH_MAX];
   Dl_info info;
   ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
   path[n > 0 ? n : 0] = '\0';
-  bool shared = dladdr(base_functions, &info) && info.dli_fname && strstr(info.dli_fname, ".so");
+  bool shared = dladdr(&in_this_file, &info) && info.dli_fname && strstr(info.dli_fname, ".so");
   const char *name = shared ? info.dli_fname : path;
   lua_pushstring(L, realpath(name, whole)); /* NULL: nil */
   return 1;
@@ -198,7 +200,6 @@ enum { SAME_MS = 300 };
 static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
 static int64_t
     stopped_ms; /* when the first came; for on_signal only, which INT and TERM do not interrupt */
-volatile int script_cancel; /* INT or TERM has come and nobody has taken it yet */
 
 static void on_signal(int sig) {
   if (sig == SIGUSR1) {
@@ -269,7 +270,7 @@ static int l_threads(lua_State *L) {
 
 static lua_Integer lua_bytes(lua_State *L) {
   const Script *s = script_of(L);
-  if (!s->guest) return (lua_Integer)s->lua_bytes;
+  if (!s->foreign) return (lua_Integer)s->lua_bytes;
   return (lua_Integer)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
 }
 
@@ -288,143 +289,37 @@ static int l_mem(lua_State *L) {
   return 1;
 }
 
-/* ---- random numbers ----------------------------------------------------------------- */
-
-/* (seed, stream, step, prompt, sample) at arg... */
-static RngKey check_key(lua_State *L, int arg) {
-  static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
-                                        "user",      "task",   "dropout",  "mask",    "unmask",
-                                        "minibatch", "turn",   "turn_eval"};
-  RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
-  const char *name = check_string(L, arg + 1, NULL);
-  size_t i = 0, n = sizeof streams / sizeof *streams;
-  while (i < n && strcmp(streams[i], name) != 0) i++;
-  if (i == n) arg_error(L, arg + 1, "unknown random stream '%s'", name);
-  k.stream = (uint32_t)i;
-  k.step = (uint32_t)check_integer(L, arg + 2, 0, UINT32_MAX);
-  k.prompt = (uint32_t)check_integer(L, arg + 3, 0, UINT32_MAX);
-  k.sample = (uint32_t)check_integer(L, arg + 4, 0, UINT32_MAX);
-  return k;
-}
-
-typedef struct RngState {
-  RngKey key;
-  uint64_t next;
-} RngState;
-
-static int next_uniform(lua_State *L) {
-  RngState *r = lua_touserdata(L, lua_upvalueindex(1));
-  lua_pushnumber(L, rng_uniform(&r->key, r->next++));
-  return 1;
-}
-
-static int l_rng(lua_State *L) {
-  RngKey k = check_key(L, 1);
-  RngState *r = lua_newuserdatauv(L, sizeof *r, 0);
-  *r = (RngState){.key = k};
-  lua_pushcclosure(L, next_uniform, 1);
-  return 1;
-}
-
-static int l_permute(lua_State *L) {
-  uint64_t seed = (uint64_t)check_integer(L, 1, LUA_MININTEGER, LUA_MAXINTEGER);
-  lua_Integer n = check_integer(L, 2, 1, LUA_MAXINTEGER), i = check_integer(L, 3, 0, n - 1);
-  lua_pushinteger(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
-  return 1;
-}
-
-static const char random_key; /* of that function in the registry */
-
-/* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
-static int l_reseed_math(lua_State *L) {
-  Script *s = script_of(L);
-  if (!lua_isnoneornil(L, 1)) check_function(L, 1);
-  s->random = !lua_isnoneornil(L, 1);
-  lua_settop(L, 1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &random_key);
-  return 0;
-}
-
-/* The library's function, upvalue 1, on our arguments. */
-static int call_library(lua_State *L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
-}
-
-/* math.random */
-static int seeded_random(lua_State *L) {
-  const Script *s = script_of(L);
-  if (!s->random) return call_library(L);
-  int n = lua_gettop(L);
-  lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
-              high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
-  if (n > 2) return luaL_error(L, "wrong number of arguments");
-  if (n == 1 && high == 0) low = LUA_MININTEGER, high = LUA_MAXINTEGER;
-  if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &random_key);
-  lua_call(L, 0, 1);
-  double u = (double)lua_tonumber(L, -1);
-  if (n == 0) return 1;
-  double width = (double)high - (double)low + 1;
-  lua_Integer v = (lua_Unsigned)high - (lua_Unsigned)low < (lua_Unsigned)1 << 52
-                      ? low + (lua_Integer)floor(u * width)
-                      : (lua_Integer)((lua_Unsigned)low + (lua_Unsigned)(u * width * (1 - 1e-15)));
-  lua_pushinteger(L, v > high ? high : v);
-  return 1;
-}
-
-/* math.randomseed does nothing while the stream is given from outside. */
-static int seeded_randomseed(lua_State *L) {
-  if (script_of(L)->random) return 0;
-  return call_library(L);
-}
-
 /* ---- registration ------------------------------------------------------------------- */
 
-static int none_tostring(lua_State *L) {
+static int l_none_tostring(lua_State *L) {
   lua_pushliteral(L, "none");
   return 1;
 }
 
-const luaL_Reg base_functions[] = {{"binary", l_binary},
-                                   {"clock", l_clock},
-                                   {"doctor", l_doctor},
-                                   {"err", l_err},
-                                   {"getpid", l_getpid},
-                                   {"hostname", l_hostname},
-                                   {"isatty", l_isatty},
-                                   {"mem", l_mem},
-                                   {"out", l_out},
-                                   {"permute", l_permute},
-                                   {"reseed_math", l_reseed_math},
-                                   {"rng", l_rng},
-                                   {"set_threads", l_set_threads},
-                                   {"signal_count", l_signal_count},
-                                   {"signal_take", l_signal_take},
-                                   {"signals_install", l_signals_install},
-                                   {"term_width", l_term_width},
-                                   {"threads", l_threads},
-                                   {"version", l_version},
-                                   {"wall", l_wall},
-                                   {NULL, NULL}};
+static const luaL_Reg functions[] = {{"binary", l_binary},
+                                     {"clock", l_clock},
+                                     {"doctor", l_doctor},
+                                     {"err", l_err},
+                                     {"getpid", l_getpid},
+                                     {"hostname", l_hostname},
+                                     {"isatty", l_isatty},
+                                     {"mem", l_mem},
+                                     {"out", l_out},
+                                     {"set_threads", l_set_threads},
+                                     {"signal_count", l_signal_count},
+                                     {"signal_take", l_signal_take},
+                                     {"signals_install", l_signals_install},
+                                     {"term_width", l_term_width},
+                                     {"threads", l_threads},
+                                     {"version", l_version},
+                                     {"wall", l_wall},
+                                     {NULL, NULL}};
 
-void random_open(lua_State *L, int env) {
-  static const luaL_Reg rows[] = {{"random", seeded_random}, {"randomseed", seeded_randomseed}};
-  lua_getfield(L, env, "math");
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    lua_getfield(L, -1, rows[i].name);
-    lua_pushcclosure(L, rows[i].func, 1);
-    lua_setfield(L, -2, rows[i].name);
-  }
-  lua_pop(L, 1);
-}
-
-void base_open(lua_State *L) {
+void system_open(lua_State *L) {
+  luaL_setfuncs(L, functions, 0);
   lua_newuserdatauv(L, 0, 0); /* core.none */
   lua_createtable(L, 0, 2);
-  lua_pushcfunction(L, none_tostring);
+  lua_pushcfunction(L, l_none_tostring);
   lua_setfield(L, -2, "__tostring");
   set_string(L, "__name", "grpo.none");
   lua_setmetatable(L, -2);

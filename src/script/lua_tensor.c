@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "grad/attrs.h"
 #include "script/lua_tensor.h"
+#include "script/script_impl.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
 
@@ -69,13 +70,13 @@ void drop_value(TensorHandle *h, TensorFate fate) {
   h->fate = fate;
 }
 
-static int tensor_gc(lua_State *L) {
+static int l_tensor_gc(lua_State *L) {
   TensorHandle *h = luaL_testudata(L, 1, TENSOR_TYPE);
   if (h) drop_value(h, TENSOR_CLOSED);
   return 0;
 }
 
-static int tensor_close(lua_State *L) { return in_use(L) ? 0 : tensor_gc(L); }
+static int l_tensor_close(lua_State *L) { return in_use(L) ? 0 : l_tensor_gc(L); }
 
 void push_value(lua_State *L, Value *v) {
   if (script_of(L)->closed) {
@@ -348,7 +349,7 @@ static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t byte
   return finish_tensor(L, h, s, out);
 }
 
-static int tensor_gather(lua_State *L) {
+static int l_tensor_gather(lua_State *L) {
   Value *x = check_value(L, 1);
   GatherAttr a = {.axis = check_axis(L, 2, value_tensor(x))};
   lua_settop(L, 3);
@@ -415,7 +416,7 @@ Value *push_new(lua_State *L, int ndim, const int *dim, const char *what) {
 
 /* ---- looking at tensors ------------------------------------------------------------- */
 
-static int tensor_item(lua_State *L) {
+static int l_tensor_item(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   if (t->n != 1)
     return raise_new(L, GRPO_ESHAPE, "item: a tensor of shape %s holds %d numbers; use :totable()",
@@ -437,7 +438,7 @@ static const real *push_nested(lua_State *L, const real *data, int ndim, const i
   return data;
 }
 
-static int tensor_totable(lua_State *L) {
+static int l_tensor_totable(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   luaL_checkstack(L, 8, "totable");
   charge_work(L, t->n);
@@ -445,7 +446,7 @@ static int tensor_totable(lua_State *L) {
   return 1;
 }
 
-static int tensor_len(lua_State *L) {
+static int l_tensor_len(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a single number has no length; use :item()");
   lua_pushinteger(L, t->dim[0]);
@@ -460,7 +461,7 @@ static int push_grad(lua_State *L, const Tensor *t) {
 }
 
 /* Upvalue 1: the methods. */
-static int tensor_index(lua_State *L) {
+static int l_tensor_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_type(L, 2) == LUA_TSTRING && lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   Value *v = check_value(L, 1);
@@ -482,11 +483,11 @@ static int tensor_index(lua_State *L) {
   return 1;
 }
 
-static int tensor_newindex(lua_State *L) {
+static int l_tensor_newindex(lua_State *L) {
   return raise_new(L, GRPO_EARG, "a tensor cannot be changed; compute a new one");
 }
 
-static int tensor_tostring(lua_State *L) {
+static int l_tensor_tostring(lua_State *L) {
   const TensorHandle *h = check_object(L, 1, TENSOR_TYPE);
   if (!h->v) {
     lua_pushliteral(L, "tensor (freed)");
@@ -525,8 +526,10 @@ static bool is_open(OpId op) {
 }
 
 static void push_methods(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"gather", tensor_gather}, {"item", tensor_item}, {"totable", tensor_totable}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"gather", l_tensor_gather},
+                                     {"item", l_tensor_item},
+                                     {"totable", l_tensor_totable},
+                                     {NULL, NULL}};
   luaL_newlib(L, methods);
   for (int op = 0; op < OP_COUNT; op++)
     if (is_open((OpId)op)) set_operation(L, op_table[op]->name, (OpId)op, tensor_apply);
@@ -536,11 +539,11 @@ static void push_methods(lua_State *L) {
 }
 
 void tensor_open(lua_State *L) {
-  static const luaL_Reg meta[] = {{"__gc", tensor_gc},
-                                  {"__close", tensor_close},
-                                  {"__len", tensor_len},
-                                  {"__newindex", tensor_newindex},
-                                  {"__tostring", tensor_tostring},
+  static const luaL_Reg meta[] = {{"__gc", l_tensor_gc},
+                                  {"__close", l_tensor_close},
+                                  {"__len", l_tensor_len},
+                                  {"__newindex", l_tensor_newindex},
+                                  {"__tostring", l_tensor_tostring},
                                   {NULL, NULL}};
   static const struct {
     const char *name;
@@ -552,10 +555,10 @@ void tensor_open(lua_State *L) {
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
     set_operation(L, operators[i].name, operators[i].op, tensor_apply);
   push_methods(L);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -3, "methods"); /* for lua_autograd.c */
-  lua_pushcclosure(L, tensor_index, 1);
+  keep_methods(L, TENSOR_TYPE);
+  lua_pushcclosure(L, l_tensor_index, 1);
   lua_setfield(L, -2, "__index");
+  seal_type(L);
   lua_pop(L, 1);
   set_operation(L, "where_", OP_where, tensor_apply);
 }

@@ -7,8 +7,20 @@
 #ifndef GRPO_SCRIPT_LUA_TENSOR_H
 #define GRPO_SCRIPT_LUA_TENSOR_H
 
-#include "script/script.h"
+#include "grad/value.h"
+#include "script/binding.h"
 #include "script/script_impl.h"
+
+#define TENSOR_TYPE "grpo.Tensor"
+/* Pushes a tensor.  Takes over the caller's reference, also when it raises. */
+void push_value(lua_State *L, Value *v);
+/* The same for a tensor that belongs to the step (train.loss, tr.batch): stale, with an error that
+ * advises :totable() or :detach(), as soon as end_step_values() was called. */
+void push_step_value(lua_State *L, Value *v);
+void end_step_values(lua_State *L);         /* also drops the values' references */
+Value *check_value(lua_State *L, int arg);  /* borrowed: valid while the stack slot is */
+Value *test_value(lua_State *L, int index); /* NULL: no tensor */
+bool recording(lua_State *L);               /* false inside grpo.no_grad */
 
 typedef enum TensorFate {
   TENSOR_HELD,
@@ -47,5 +59,7 @@ const char *push_shape(lua_State *L, const Tensor *x);
 int check_dims(lua_State *L, int arg, bool open, int *dim);
 /* A new tensor, zero-filled, on the stack; `what` names the call. */
 Value *push_new(lua_State *L, int ndim, const int *dim, const char *what);
+
+void tensor_open(lua_State *L); /* makes the type; core.where_; the core table is on top */
 
 #endif

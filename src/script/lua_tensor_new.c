@@ -1,6 +1,7 @@
 /* lua_tensor_new.c - where tensors come from: nested lists, zeros, random numbers,
  * and other tensors joined.
  */
+#include "script/lua_tensor_new.h"
 #include "base/rng.h"
 #include "script/lua_tensor.h"
 
@@ -171,5 +172,8 @@ static int l_randn(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg tensor_functions[] = {{"concat", l_concat}, {"randn", l_randn}, {"stack", l_stack},
-                                     {"tensor", l_tensor}, {"zeros", l_zeros}, {NULL, NULL}};
+void tensor_new_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"concat", l_concat}, {"randn", l_randn}, {"stack", l_stack},
+                                       {"tensor", l_tensor}, {"zeros", l_zeros}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

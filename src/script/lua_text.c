@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/lua_text.h"
 #include "script/script_impl.h"
 
 /* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template
@@ -30,14 +31,14 @@ static TokenizerSlot *push_slot(lua_State *L) {
 
 void push_tokenizer(lua_State *L, const Tokenizer *t) { *push_slot(L) = t; }
 
-static int tokenizer_gc(lua_State *L) {
+static int l_tokenizer_gc(lua_State *L) {
   TokenizerSlot *t = luaL_testudata(L, 1, TOKENIZER_TYPE);
   if (t) tokenizer_free(*t);
   if (t) *t = NULL;
   return 0;
 }
 
-static int tokenizer_close(lua_State *L) { return in_use(L) ? 0 : tokenizer_gc(L); }
+static int l_tokenizer_close(lua_State *L) { return in_use(L) ? 0 : l_tokenizer_gc(L); }
 
 /* ---- making one --------------------------------------------------------------------- */
 
@@ -134,7 +135,7 @@ static int l_train(lua_State *L) {
 
 /* ---- encoding and decoding ---------------------------------------------------------- */
 
-static int tok_encode(lua_State *L) {
+static int l_tok_encode(lua_State *L) {
   static const char *const known[] = {"special", "parse_special", NULL};
   bool special = false, parse = true;
   size_t n;
@@ -153,7 +154,7 @@ static int tok_encode(lua_State *L) {
   return 1;
 }
 
-static int tok_decode(lua_State *L) {
+static int l_tok_decode(lua_State *L) {
   static const char *const known[] = {"skip_special", NULL};
   bool skip = false;
   const Tokenizer *t = check_tokenizer(L, 1);
@@ -193,7 +194,7 @@ static const char *own_template(lua_State *L, const Tokenizer *t) {
 }
 
 /* Renders with tok.chat_template, a Lua function or Jinja, or else with the tokenizer's own. */
-static int tok_chat(lua_State *L) {
+static int l_tok_chat(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   check_table(L, 2);
   lua_settop(L, 3);
@@ -217,7 +218,7 @@ static int tok_chat(lua_State *L) {
 }
 
 /* tok:with_mask([token]) -> a tokenizer that has a mask token: this one if it has one already */
-static int tok_with_mask(lua_State *L) {
+static int l_tok_with_mask(lua_State *L) {
   Tokenizer *made_one = NULL;
   const Tokenizer *t = check_tokenizer(L, 1);
   size_t n = 0;
@@ -237,7 +238,7 @@ static int tok_with_mask(lua_State *L) {
 
 /* ---- looking up --------------------------------------------------------------------- */
 
-static int tok_id(lua_State *L) {
+static int l_tok_id(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   size_t n;
   const char *token = check_string(L, 2, &n);
@@ -249,26 +250,26 @@ static int tok_id(lua_State *L) {
   return 1;
 }
 
-static int tok_token(lua_State *L) {
+static int l_tok_token(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
   lua_pushstring(L, id >= 0 && id < tokenizer_size(t) ? tokenizer_token(t, (int32_t)id) : NULL);
   return 1;
 }
 
-static int tok_is_special(lua_State *L) {
+static int l_tok_is_special(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
   lua_pushboolean(L, id >= 0 && id < tokenizer_size(t) && tokenizer_is_special(t, (int32_t)id));
   return 1;
 }
 
-static int tok_save(lua_State *L) {
+static int l_tok_save(lua_State *L) {
   Status s = tokenizer_save(check_tokenizer(L, 1), check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
 
-static int tok_len(lua_State *L) {
+static int l_tok_len(lua_State *L) {
   lua_pushinteger(L, tokenizer_size(check_tokenizer(L, 1)));
   return 1;
 }
@@ -281,7 +282,7 @@ static void push_token_id(lua_State *L, int32_t id) {
 }
 
 /* Upvalue 1: the methods. */
-static int tok_index(lua_State *L) {
+static int l_tok_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_type(L, 2) != LUA_TSTRING)
     return raise_new(L, GRPO_EARG, "a tokenizer's fields have names");
@@ -303,7 +304,7 @@ static int tok_index(lua_State *L) {
   return 1;
 }
 
-static int tok_newindex(lua_State *L) {
+static int l_tok_newindex(lua_State *L) {
   check_tokenizer(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "chat_template") != 0)
     return raise_new(L, GRPO_EARG, "a tokenizer's field '%s' cannot be set",
@@ -318,7 +319,7 @@ static int tok_newindex(lua_State *L) {
   return 0;
 }
 
-static int tok_tostring(lua_State *L) {
+static int l_tok_tostring(lua_State *L) {
   TokenizerSlot *t = check_object(L, 1, TOKENIZER_TYPE);
   if (*t)
     lua_pushfstring(L, "grpo.Tokenizer: %s, %d tokens", tokenizer_kind(*t), tokenizer_size(*t));
@@ -329,24 +330,24 @@ static int tok_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-const luaL_Reg text_functions[] = {{"tokenizer_load", l_load},
-                                   {"tokenizer_bytes", l_bytes},
-                                   {"tokenizer_chars", l_chars},
-                                   {"tokenizer_train", l_train},
-                                   {NULL, NULL}};
-
 void text_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"tokenizer_load", l_load},
+                                       {"tokenizer_bytes", l_bytes},
+                                       {"tokenizer_chars", l_chars},
+                                       {"tokenizer_train", l_train},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   static const luaL_Reg methods[] = {
-      {"chat", tok_chat},   {"decode", tok_decode},         {"encode", tok_encode},
-      {"id", tok_id},       {"is_special", tok_is_special}, {"save", tok_save},
-      {"token", tok_token}, {"with_mask", tok_with_mask},   {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", tokenizer_gc},       {"__close", tokenizer_close},
-                                  {"__len", tok_len},           {"__newindex", tok_newindex},
-                                  {"__tostring", tok_tostring}, {NULL, NULL}};
+      {"chat", l_tok_chat},   {"decode", l_tok_decode},         {"encode", l_tok_encode},
+      {"id", l_tok_id},       {"is_special", l_tok_is_special}, {"save", l_tok_save},
+      {"token", l_tok_token}, {"with_mask", l_tok_with_mask},   {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", l_tokenizer_gc},       {"__close", l_tokenizer_close},
+                                  {"__len", l_tok_len},           {"__newindex", l_tok_newindex},
+                                  {"__tostring", l_tok_tostring}, {NULL, NULL}};
   luaL_newmetatable(L, TOKENIZER_TYPE);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
-  lua_pushcclosure(L, tok_index, 1);
+  lua_pushcclosure(L, l_tok_index, 1);
   lua_setfield(L, -2, "__index");
   seal_type(L);
   lua_pop(L, 1);

@@ -15,7 +15,7 @@ typedef struct TurnCall {
 } TurnCall;
 
 /* Protected: (function, call) */
-static int call_turn(lua_State *L) {
+static int l_call_turn(lua_State *L) {
   const TurnCall *t = lua_touserdata(L, 2);
   const Completion *c = t->c;
   lua_settop(L, 2);
@@ -41,7 +41,7 @@ static Status on_turn(void *user, const Completion *c, int first, Reply *reply) 
   lua_State *L = t->L;
   TurnCall call = {c, first, &t->ids, reply};
   luaL_checkstack(L, 8, "on_turn");
-  lua_pushcfunction(L, call_turn);
+  lua_pushcfunction(L, l_call_turn);
   lua_pushvalue(L, t->function);
   lua_pushlightuserdata(L, &call);
   if (call_protected(L, 2, 0)) return GRPO_OK;

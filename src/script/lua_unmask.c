@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "model/unmask.h"
+#include "script/interrupt.h"
 #include "script/lua_model.h"
+#include "script/lua_unmask.h"
 #include "script/script_impl.h"
 
 /* A tape that is freed when its owner is collected. */
@@ -123,7 +125,7 @@ static void push_result(lua_State *L, const Tokenizer *tok, const int32_t *ids, 
   lua_pop(L, 1);
 }
 
-int model_unmask(lua_State *L) {
+static int l_unmask(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   UnmaskOptions o;
   int n = 1;
@@ -152,4 +154,9 @@ int model_unmask(lua_State *L) {
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
+}
+
+void unmask_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"unmask", l_unmask}, {NULL, NULL}};
+  add_methods(L, MODEL_TYPE, methods);
 }

@@ -5,10 +5,13 @@
  * charged to the running budget.  Outside limited calls the library's own
  * functions run, except in gmatch, whose iterator may travel.
  */
+#include "script/match.h"
+
 #include <ctype.h>
 #include <string.h>
 
-#include "script/script.h"
+#include "script/errors.h"
+#include "script/limits.h"
 #include "script/script_impl.h"
 
 enum {

@@ -1,15 +1,22 @@
-/* script_impl.h - the inside of a Script, for the files that run it: lua_vm.c,
- * foreign_vm.c, limits.c, guard.c, lua_tensor.c, lua_system.c.
- */
+/* script_impl.h - the inside of a Script, for the files that run it. */
 #ifndef GRPO_SCRIPT_SCRIPT_IMPL_H
 #define GRPO_SCRIPT_SCRIPT_IMPL_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/intbuf.h"
+#include "base/pool.h"
+#include "kern/kern.h"
 #include "script/script.h"
 
 /* The limited call that is running; lives in its C frame. */
 typedef struct Budget {
   struct Budget *outer; /* the limited call around this one */
-  const Limits *limits;
+  const struct Limits *limits;
   const char *name;
   const char *spent; /* which budget ran out: NULL, "instructions", "seconds"; "cancelled" */
   uint64_t given,
@@ -29,7 +36,7 @@ typedef struct Link {
   struct Link *prev, *next;
 } Link;
 
-typedef struct Guest Guest;
+typedef struct ForeignVm ForeignVm;
 
 struct Script {
   lua_State *L; /* of a guest: the thread that asked for grpo */
@@ -50,36 +57,23 @@ struct Script {
   size_t unreported; /* tensor bytes the collector has not heard of */
   Buf spare_buf;     /* memory of the last buffer that keep_buf() gave back */
   IntBuf spare_ints;
-  Guest *guest; /* the Lua state is a host's; NULL: it is our own */
-  bool closed;  /* the Lua state is being closed */
-  bool random;  /* math.random draws from core.reseed_math's function */
+  lua_CFunction core; /* opens grpo.core (core.h) */
+  ForeignVm *foreign; /* the Lua state is a host's; NULL: it is our own */
+  /* In a host's state (foreign_vm.c), else NULL: called around the outermost limited call, and to make
+   * the chunk on top run in the guarded environment. */
+  void (*enter_limited)(lua_State *L, Script *s);
+  void (*leave_limited)(lua_State *L, Script *s);
+  void (*set_environment)(lua_State *L, const Script *s);
+  bool closed; /* the Lua state is being closed */
+  bool random; /* math.random draws from core.reseed_math's function */
 };
 
-/* lua_vm.c, for foreign_vm.c */
-void script_init(Script *s, lua_State *L, const EmbeddedFile *files); /* *s is zero */
-void script_release(Script *s);     /* what it holds beside Lua's memory */
-void script_register(lua_State *L); /* pops the Script: script_of, modules, errors */
+/* Fills a Script that is zero. */
+void script_init(Script *s, lua_State *L, const EmbeddedFile *files, lua_CFunction core);
+void script_release(Script *s); /* frees what it holds beside Lua's memory */
+/* Pops the Script, which from now on is script_of(L). */
+void script_bind(lua_State *L);
 /* Must the running limited call go without `more` bytes, for a block of nsize in all? */
 bool budget_refuses(Budget *b, size_t more, size_t nsize);
-
-/* foreign_vm.c: in a host's state, around the outermost limited call; the chunk on top runs in the
- * guarded environment (in a state of our own: nothing to do) */
-void guest_enter(lua_State *L, Script *s);
-void guest_leave(lua_State *L, Script *s);
-void guest_set_environment(lua_State *L, const Script *s);
-
-/* Replacements in the table of globals at index env, or in one that stands for it. */
-void limits_open(lua_State *L, int env); /* guard.c: functions that could evade a budget */
-void random_open(lua_State *L, int env); /* lua_system.c: math.random on a stream that is given */
-
-/* limits.c, for guard.c */
-void arm_thread(lua_State *L, Script *s, lua_State *co); /* a coroutine obeys the running budget */
-bool budget_spent(lua_State *L);                         /* must the running limited call die? */
-/* Before C code that allocates n bytes outside Lua's own collector-aware paths: makes the memory
- * decision independent of garbage.  Raises "not enough memory" when the quota is too small. */
-void make_room(lua_State *L, size_t n);
-
-/* match.c: string.find, match, gmatch, gsub in bounded time */
-extern const luaL_Reg bounded_matchers[];
 
 #endif

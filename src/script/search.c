@@ -3,12 +3,15 @@
  *
  * In the program's own states only: a host's package library is the host's.
  */
+#include "script/search.h"
+
+#include <lauxlib.h>
 #include <lualib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "os/file.h"
-#include "script/script.h"
+#include "script/errors.h"
 
 /* Pushes the first readable one of the files in `paths`, or else nil and the others. */
 static int push_first(lua_State *L, const char *paths) {
@@ -37,7 +40,7 @@ static int l_searchpath(lua_State *L) {
 }
 
 /* In front of Lua's searcher among files, which opens and loads: what is no file is refused. */
-static int search_files(lua_State *L) {
+static int l_search_files(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   lua_settop(L, 1);
   lua_pushcfunction(L, l_searchpath);
@@ -65,7 +68,7 @@ void search_open(lua_State *L) {
   lua_setfield(L, -2, "searchpath");
   lua_getfield(L, -1, "searchers");
   lua_rawgeti(L, -1, FILES);
-  lua_pushcclosure(L, search_files, 1);
+  lua_pushcclosure(L, l_search_files, 1);
   lua_rawseti(L, -2, FILES);
   lua_pop(L, 2);
 }

@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/core.h"
+#include "script/foreign_vm.h"
+#include "script/lua_vm.h"
 
 static const char setup[] =
     "local jinja = require 'grpo.jinja'\n"
@@ -58,7 +61,7 @@ static void count_line(lua_State *L, lua_Debug *ar) {
 static lua_State *state(void) {
   static Script *script;
   if (script) return script_state(script);
-  FUZZ_CHECK(script_open(&script, embedded_files) == GRPO_OK);
+  FUZZ_CHECK(script_open(&script, embedded_files, open_core) == GRPO_OK);
   lua_State *L = script_state(script);
   lua_settop(L, 0);
   FUZZ_CHECK(luaL_loadstring(L, setup) == LUA_OK);

@@ -5,7 +5,11 @@
 
 #include "base/mem.h"
 #include "os/file.h"
-#include "script/script.h"
+#include "script/binding.h"
+#include "script/core.h"
+#include "script/foreign_vm.h"
+#include "script/lua_tensor.h"
+#include "script/lua_vm.h"
 #include "testing.h"
 
 static const char half[] = "local m = {}\nfunction m.call(f, ...) return f(...) end\nreturn m\n";
@@ -16,7 +20,7 @@ static const EmbeddedFile files[] = {{"lua/grpo/half.lua", half, sizeof half - 1
 
 static Script *open_state(void) {
   Script *s = NULL;
-  CHECK(!script_open(&s, files));
+  CHECK(!script_open(&s, files, open_core));
   return s;
 }
 
@@ -213,7 +217,7 @@ static void *host_allocate(void *ud, void *p, size_t osize, size_t nsize) {
 }
 
 static int attach(lua_State *L) {
-  script_attach(L, files);
+  script_attach(L, files, open_core);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "grpo.half");
   lua_call(L, 1, 1);

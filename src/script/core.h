@@ -1,0 +1,9 @@
+/* core.h - `require "grpo.core"`: the functions and types of all bindings in one table. */
+#ifndef GRPO_SCRIPT_CORE_H
+#define GRPO_SCRIPT_CORE_H
+
+#include <lua.h>
+
+int open_core(lua_State *L); /* a lua_CFunction for package.preload */
+
+#endif

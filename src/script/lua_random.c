@@ -1,0 +1,117 @@
+/* lua_random.c - random numbers by address (base/rng.h), and math.random on a stream that is given. */
+#include "script/lua_random.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "script/binding.h"
+#include "script/script_impl.h"
+
+/* (seed, stream, step, prompt, sample) at arg... */
+static RngKey check_key(lua_State *L, int arg) {
+  static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
+                                        "user",      "task",   "dropout",  "mask",    "unmask",
+                                        "minibatch", "turn",   "turn_eval"};
+  RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
+  const char *name = check_string(L, arg + 1, NULL);
+  size_t i = 0, n = sizeof streams / sizeof *streams;
+  while (i < n && strcmp(streams[i], name) != 0) i++;
+  if (i == n) arg_error(L, arg + 1, "unknown random stream '%s'", name);
+  k.stream = (uint32_t)i;
+  k.step = (uint32_t)check_integer(L, arg + 2, 0, UINT32_MAX);
+  k.prompt = (uint32_t)check_integer(L, arg + 3, 0, UINT32_MAX);
+  k.sample = (uint32_t)check_integer(L, arg + 4, 0, UINT32_MAX);
+  return k;
+}
+
+typedef struct RngState {
+  RngKey key;
+  uint64_t next;
+} RngState;
+
+static int l_next_uniform(lua_State *L) {
+  RngState *r = lua_touserdata(L, lua_upvalueindex(1));
+  lua_pushnumber(L, rng_uniform(&r->key, r->next++));
+  return 1;
+}
+
+static int l_rng(lua_State *L) {
+  RngKey k = check_key(L, 1);
+  RngState *r = lua_newuserdatauv(L, sizeof *r, 0);
+  *r = (RngState){.key = k};
+  lua_pushcclosure(L, l_next_uniform, 1);
+  return 1;
+}
+
+static int l_permute(lua_State *L) {
+  uint64_t seed = (uint64_t)check_integer(L, 1, LUA_MININTEGER, LUA_MAXINTEGER);
+  lua_Integer n = check_integer(L, 2, 1, LUA_MAXINTEGER), i = check_integer(L, 3, 0, n - 1);
+  lua_pushinteger(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
+  return 1;
+}
+
+static const char random_key; /* of that function in the registry */
+
+/* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
+static int l_reseed_math(lua_State *L) {
+  Script *s = script_of(L);
+  if (!lua_isnoneornil(L, 1)) check_function(L, 1);
+  s->random = !lua_isnoneornil(L, 1);
+  lua_settop(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &random_key);
+  return 0;
+}
+
+/* The library's function, upvalue 1, on our arguments. */
+static int call_library(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* math.random */
+static int l_random(lua_State *L) {
+  const Script *s = script_of(L);
+  if (!s->random) return call_library(L);
+  int n = lua_gettop(L);
+  lua_Integer low = n > 1 ? luaL_checkinteger(L, 1) : 1,
+              high = n ? luaL_checkinteger(L, n > 1 ? 2 : 1) : 0;
+  if (n > 2) return luaL_error(L, "wrong number of arguments");
+  if (n == 1 && high == 0) low = LUA_MININTEGER, high = LUA_MAXINTEGER;
+  if (n && low > high) return luaL_argerror(L, n > 1 ? 2 : 1, "interval is empty");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &random_key);
+  lua_call(L, 0, 1);
+  double u = (double)lua_tonumber(L, -1);
+  if (n == 0) return 1;
+  double width = (double)high - (double)low + 1;
+  lua_Integer v = (lua_Unsigned)high - (lua_Unsigned)low < (lua_Unsigned)1 << 52
+                      ? low + (lua_Integer)floor(u * width)
+                      : (lua_Integer)((lua_Unsigned)low + (lua_Unsigned)(u * width * (1 - 1e-15)));
+  lua_pushinteger(L, v > high ? high : v);
+  return 1;
+}
+
+/* math.randomseed does nothing while the stream is given from outside. */
+static int l_randomseed(lua_State *L) {
+  if (script_of(L)->random) return 0;
+  return call_library(L);
+}
+
+void seeded_random_open(lua_State *L, int env) {
+  static const luaL_Reg rows[] = {{"random", l_random}, {"randomseed", l_randomseed}};
+  lua_getfield(L, env, "math");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_getfield(L, -1, rows[i].name);
+    lua_pushcclosure(L, rows[i].func, 1);
+    lua_setfield(L, -2, rows[i].name);
+  }
+  lua_pop(L, 1);
+}
+
+void random_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"permute", l_permute}, {"reseed_math", l_reseed_math}, {"rng", l_rng}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,14 @@
+/* lua_regex.h - regular expressions as Lua values. */
+#ifndef GRPO_SCRIPT_LUA_REGEX_H
+#define GRPO_SCRIPT_LUA_REGEX_H
+
+#include <lua.h>
+
+#include "base/regex.h"
+
+/* The regex of the value on top, a grpo.regex or a pattern, which becomes one. */
+Regex *to_regex(lua_State *L, const char *where);
+
+void regex_open(lua_State *L); /* the core table is on top */
+
+#endif

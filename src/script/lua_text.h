@@ -1,0 +1,16 @@
+/* lua_text.h - tokenizers as Lua values. */
+#ifndef GRPO_SCRIPT_LUA_TEXT_H
+#define GRPO_SCRIPT_LUA_TEXT_H
+
+#include <lua.h>
+
+#include "text/tokenizer.h"
+
+#define TOKENIZER_TYPE "grpo.Tokenizer"
+
+const Tokenizer *check_tokenizer(lua_State *L, int arg);  /* borrowed */
+const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: no tokenizer */
+void push_tokenizer(lua_State *L, const Tokenizer *t);    /* takes over one reference */
+void text_open(lua_State *L);                             /* the core table is on top */
+
+#endif

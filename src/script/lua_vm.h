@@ -1,0 +1,17 @@
+/* lua_vm.h - a Lua state of our own. */
+#ifndef GRPO_SCRIPT_LUA_VM_H
+#define GRPO_SCRIPT_LUA_VM_H
+
+#include <lua.h>
+
+#include "base/err.h"
+#include "script/embedded.h"
+#include "script/script.h"
+
+/* files: the table of embedded files (ends with a NULL name); core: opens `grpo.core` (core.h).
+ * Standard libraries are open, package.preload["grpo.core"] is set, embedded modules are found after
+ * files on package.path. */
+Status script_open(Script **out, const EmbeddedFile *files, lua_CFunction core);
+void script_close(Script *s); /* NULL is fine */
+
+#endif

@@ -1,0 +1,10 @@
+/* match.h - string.find, match, gmatch and gsub in bounded time. */
+#ifndef GRPO_SCRIPT_MATCH_H
+#define GRPO_SCRIPT_MATCH_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+extern const luaL_Reg bounded_matchers[];
+
+#endif

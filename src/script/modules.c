@@ -1,0 +1,101 @@
+/* modules.c - modules that are embedded in the binary: lua/grpo/x.lua is grpo.x, rewards/x.lua is
+ * rewards.x.  Files below the directory GRPO_LUA take their place. */
+#include "script/modules.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "os/file.h"
+#include "script/args.h"
+#include "script/objects.h"
+#include "script/script_impl.h"
+
+static const char *const roots[] = {"lua/", ""};
+
+/* Source of an embedded file, or of its replacement below GRPO_LUA; false when there is neither.
+ * Pushes the source. */
+static bool push_source(lua_State *L, const char *path) {
+  Script *s = script_of(L);
+  if (s->override) {
+    lua_pushfstring(L, "%s/%s", s->override, path);
+    Buf *b = push_buf(L);
+    if (file_exists(lua_tostring(L, -2)) && !file_read(lua_tostring(L, -2), 0, b)) {
+      lua_pushlstring(L, b->data ? b->data : "", b->len);
+      return true;
+    }
+    lua_pop(L, 2);
+  }
+  const EmbeddedFile *f = script_embedded(L, path, strlen(path));
+  if (f) lua_pushlstring(L, f->data, f->size);
+  return f != NULL;
+}
+
+bool script_push_module(lua_State *L, const char *name) {
+  const Script *s = script_of(L);
+  int top = lua_gettop(L);
+  for (size_t i = 0; i < 4; i++) {
+    lua_settop(L, top);
+    luaL_gsub(L, name, ".", "/");
+    lua_pushfstring(L, "%s%s%s.lua", roots[i / 2], lua_tostring(L, -1), i % 2 ? "/init" : "");
+    const char *path = lua_tostring(L, top + 2);
+    if (!push_source(L, path)) continue;
+    size_t n;
+    const char *source = lua_tolstring(L, -1, &n);
+    if (luaL_loadbufferx(L, source, n, lua_pushfstring(L, "@%s", path), "t") != LUA_OK)
+      lua_error(L);
+    if (s->set_environment) s->set_environment(L, s);
+    lua_replace(L, top + 1); /* loader path ... */
+    lua_settop(L, top + 2);
+    return true;
+  }
+  lua_settop(L, top);
+  return false;
+}
+
+/* One of package.searchers: (name) -> loader, path | message */
+static int search_embedded(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  if (script_push_module(L, name)) return 2;
+  lua_pushfstring(L, "no embedded module '%s'", name);
+  return 1;
+}
+
+/* Embedded modules come after files on package.path and before package.cpath, where a grpo.so may
+ * be installed. */
+void modules_add_searcher(lua_State *L) {
+  enum { AFTER = 2 }; /* package.preload and package.path */
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  if (lua_getfield(L, -1, "package") != LUA_TTABLE ||
+      lua_getfield(L, -1, "searchers") != LUA_TTABLE)
+    luaL_error(L, "grpo needs Lua's package library");
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1), at = n < AFTER ? n : AFTER;
+  for (lua_Integer i = n; i > at; i--) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, search_embedded);
+  lua_rawseti(L, -2, at + 1);
+  lua_pop(L, 3);
+}
+
+static int l_embedded(lua_State *L) {
+  const char *path = check_string(L, 1, NULL);
+  if (!push_source(L, path)) lua_pushnil(L);
+  return 1;
+}
+
+static int l_embedded_names(lua_State *L) {
+  const EmbeddedFile *f = script_of(L)->files;
+  lua_newtable(L);
+  for (lua_Integer i = 1; f && f->name; f++, i++) {
+    lua_pushstring(L, f->name);
+    lua_rawseti(L, -2, i);
+  }
+  return 1;
+}
+
+void modules_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"embedded", l_embedded}, {"embedded_names", l_embedded_names}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,22 @@
+#include "script/resources.h"
+
+#include "script/errors.h"
+#include "script/objects.h"
+#include "script/script_impl.h"
+
+Pool *script_pool(lua_State *L) {
+  Script *s = script_of(L);
+  check_not_closed(L);
+  if (!s->pool) {
+    Status st = pool_new(&s->pool, s->threads);
+    if (st) raise_status(L, st);
+    s->cx.pool = s->pool;
+  }
+  return s->pool;
+}
+
+const Ctx *script_ctx(lua_State *L) {
+  Script *s = script_of(L);
+  script_pool(L);
+  return &s->cx;
+}

@@ -1,0 +1,58 @@
+/* script.c - the Script of a Lua state, and the memory budget of its limited calls. */
+#include "script/script.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "script/script_impl.h"
+
+static const char script_key;
+
+void script_bind(lua_State *L) { lua_rawsetp(L, LUA_REGISTRYINDEX, &script_key); }
+
+Script *script_of(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &script_key);
+  Script *s = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return s;
+}
+
+lua_State *script_state(Script *s) { return s->L; }
+
+const EmbeddedFile *script_embedded(lua_State *L, const char *name, size_t len) {
+  const EmbeddedFile *f = script_of(L)->files;
+  for (; f && f->name; f++)
+    if (strlen(f->name) == len && memcmp(f->name, name, len) == 0) return f;
+  return NULL;
+}
+
+void script_init(Script *s, lua_State *L, const EmbeddedFile *files, lua_CFunction core) {
+  s->L = L;
+  s->files = files;
+  s->core = core;
+  s->override = getenv("GRPO_LUA");
+  s->cx.arena = &s->arena;
+  s->step = (Link){&s->step, &s->step};
+}
+
+void script_release(Script *s) {
+  pool_free(s->pool);
+  s->pool = s->cx.pool = NULL;
+  arena_free(&s->arena);
+  buf_free(&s->spare_buf);
+  intbuf_free(&s->spare_ints);
+}
+
+/* A refused allocation makes Lua collect everything and ask again; asking twice costs the budget
+ * what the collection took, so that a loop of failures ends. */
+bool budget_refuses(Budget *b, size_t more, size_t nsize) {
+  enum { COLLECTION = 200000 };
+  if (!b->quota || b->lifted || (more <= b->quota && b->held <= b->quota - more)) {
+    b->wanted = 0;
+    return false;
+  }
+  if (b->wanted == nsize && b->left != UINT64_MAX)
+    b->left -= b->left < COLLECTION ? b->left : COLLECTION;
+  b->wanted = b->wanted == nsize ? 0 : nsize;
+  return b->refused = true;
+}

@@ -1,0 +1,9 @@
+/* search.h - Lua's search for modules that are files opens nothing but regular files. */
+#ifndef GRPO_SCRIPT_SEARCH_H
+#define GRPO_SCRIPT_SEARCH_H
+
+#include <lua.h>
+
+void search_open(lua_State *L);
+
+#endif
