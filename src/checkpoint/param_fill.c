@@ -10,18 +10,18 @@ enum { ROWS = 16, STRIP = 64, PIECE = 1 << 18 };
 
 /* ---- reading blocks of outputs ------------------------------------------------------------- */
 
-typedef struct Block {
+typedef struct RowBlock {
   const WeightSource *src;
   const SourceTensor *t;
   int n, k;      /* of the whole weight */
   int row, rows; /* outputs in flight */
   bool strided;  /* the source is [k, n] */
   float *w;      /* [rows, k] */
-} Block;
+} RowBlock;
 
 static void read_rows(void *arg, int chunk, int worker) {
   (void)worker;
-  const Block *b = arg;
+  const RowBlock *b = arg;
   const int at = chunk * ROWS, rows = min_int(ROWS, b->rows - at);
   const uint64_t from = (uint64_t)(b->row + at) * (uint64_t)b->k;
   b->src->read(b->src, b->t, from, (uint64_t)rows * (uint64_t)b->k,
@@ -31,7 +31,7 @@ static void read_rows(void *arg, int chunk, int worker) {
 /* Inputs chunk * STRIP ..: columns of the block, transposed on the way. */
 static void read_strip(void *arg, int chunk, int worker) {
   (void)worker;
-  const Block *b = arg;
+  const RowBlock *b = arg;
   const int p0 = chunk * STRIP, p1 = min_int(p0 + STRIP, b->k);
   float piece[STRIP];
   for (int r = 0; r < b->rows; r += STRIP) {
@@ -44,7 +44,7 @@ static void read_strip(void *arg, int chunk, int worker) {
   }
 }
 
-static void read_block(const Ctx *cx, const Block *b) {
+static void read_block(const Ctx *cx, const RowBlock *b) {
   if (b->strided)
     pool_run(cx->pool, (b->k + STRIP - 1) / STRIP, read_strip, (void *)(uintptr_t)b);
   else
@@ -52,7 +52,7 @@ static void read_block(const Ctx *cx, const Block *b) {
 }
 
 /* The file's pages behind a block; strided reads need them until the last block. */
-static void pass_block(const Block *b) {
+static void pass_block(const RowBlock *b) {
   const bool last = b->row + b->rows == b->n;
   const uint64_t k = (uint64_t)b->k, all = (uint64_t)b->n * k;
   if (!b->src->pass || (b->strided && !last)) return;
@@ -64,8 +64,8 @@ static void pass_block(const Block *b) {
 
 /* ---- filling ------------------------------------------------------------------------------- */
 
-/* Block by block into a matrix, or, transposed, into float32 [k, n]. */
-static Status fill_blocks(const Ctx *cx, Block *b, QuantWeight *quant, real *in_out) {
+/* RowBlock by block into a matrix, or, transposed, into float32 [k, n]. */
+static Status fill_blocks(const Ctx *cx, RowBlock *b, QuantWeight *quant, real *in_out) {
   const int most = param_block_rows(b->n, b->k);
   b->w = mem_alloc_aligned((size_t)most * (size_t)b->k * sizeof *b->w);
   if (!b->w) return fail(GRPO_ENOMEM, "%s: %d rows of %s", b->t->file, most, b->t->name);
@@ -108,7 +108,7 @@ static void fill_plain(const Ctx *cx, const Tensor *to, const WeightSource *src,
 
 Status param_fill(const Ctx *cx, Model *m, int i, const WeightSource *src, const SourceTensor *t) {
   const Param *p = &m->param[i];
-  Block b = {.src = src, .t = t};
+  RowBlock b = {.src = src, .t = t};
   param_outputs_inputs(p, &b.n, &b.k);
   const bool transposed = p->in_out && t->out_in; /* the source is [n, k], float32 is [k, n] */
   b.strided = p->in_out && !t->out_in;

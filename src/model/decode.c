@@ -19,8 +19,8 @@
 
 enum {
   PREFILL_ROWS = 512,
-  HEAD_ROWS = 64,
-  DRAW_LOGITS = 2048 /* a thread draws from at a time, at least */
+  LOGIT_ROWS = 64,
+  CHUNK_LOGITS = 2048 /* a thread draws from at a time, at least */
 };
 
 /* A prompt whose keys are in the cache. */
@@ -33,24 +33,24 @@ typedef struct Resident {
   HeadRow row;            /* what they come to */
 } Resident;
 
-typedef struct Sequence {
+typedef struct ActiveSequence {
   Resident *prompt;
   Completion *out;
   int slot;       /* of the completion cache */
   int done;       /* tokens whose keys are there */
   int turn;       /* first token of the model's turn */
   bool turn_over; /* somebody is to say what follows */
-} Sequence;
+} ActiveSequence;
 
 /* A row of logits that a token is to be drawn from. */
-typedef struct Job {
-  Sequence *seq;
+typedef struct SampleJob {
+  ActiveSequence *seq;
   const real *logits;
   HeadRow row;
   bool fresh;    /* row is still to be worked out */
   int32_t token; /* what was drawn, and its log-probability */
   real logp, target_logp;
-} Job;
+} SampleJob;
 
 struct Decoder {
   Model *m;
@@ -62,8 +62,8 @@ struct Decoder {
   SamplerScratch *scratch; /* [threads] */
   bool dirty;              /* a run failed: caches may hold NaN */
   Resident *resident;      /* [max_prompts]; request < 0: unused */
-  Sequence *active;        /* [max_sequences] */
-  Job *job;                /* [max_sequences] */
+  ActiveSequence *active;  /* [max_sequences] */
+  SampleJob *job;          /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
   int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
@@ -73,7 +73,7 @@ struct Decoder {
   const int *slots;                /* [nrequests] of activations; NULL: 0, 1, 2, ... */
   int nrows, nspans;
   real *prompt_logits; /* [max_prompts, vocab] */
-  real *logits;        /* [HEAD_ROWS, vocab] */
+  real *logits;        /* [LOGIT_ROWS, vocab] */
   /* the run */
   const Request *request;
   int nrequests, next_request, next_out;
@@ -100,7 +100,7 @@ static int max_rows(const DecoderLimits *l) {
 
 static int max_spans(const DecoderLimits *l) { return max_int(l->max_sequences, l->max_prompts); }
 
-static int head_rows(const DecoderLimits *l) { return min_int(HEAD_ROWS, max_spans(l)); }
+static int logit_rows(const DecoderLimits *l) { return min_int(LOGIT_ROWS, max_spans(l)); }
 
 static size_t scratch_bytes(const Config *c) {
   return (size_t)c->vocab_size * (2 * sizeof(real) + sizeof(Candidate));
@@ -119,9 +119,9 @@ size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
   return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
          cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens, 0) +
          cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens, -1) +
-         mem_aligned_size(prompts * vocab) + mem_aligned_size((size_t)head_rows(l) * vocab) +
+         mem_aligned_size(prompts * vocab) + mem_aligned_size((size_t)logit_rows(l) * vocab) +
          (size_t)pool_cores() * scratch_bytes(c) + mem_aligned_size(arena_bytes(c, compute, l)) +
-         sequences * (sizeof(Sequence) + sizeof(Job)) + prompts * sizeof(Resident) +
+         sequences * (sizeof(ActiveSequence) + sizeof(SampleJob)) + prompts * sizeof(Resident) +
          (size_t)max_rows(l) * 2 * sizeof(int32_t) +
          (size_t)max_spans(l) * (sizeof(AttnSpan) + sizeof(ReplayRun)) + sizeof(Decoder);
 }
@@ -164,7 +164,7 @@ static Status allocate_tables(Decoder *d) {
   d->span = mem_alloc((size_t)d->max_spans * sizeof *d->span);
   d->run = mem_alloc((size_t)d->max_spans * sizeof *d->run);
   d->prompt_logits = mem_alloc_aligned((size_t)l->max_prompts * vocab * sizeof(real));
-  d->logits = mem_alloc_aligned((size_t)head_rows(l) * vocab * sizeof(real));
+  d->logits = mem_alloc_aligned((size_t)logit_rows(l) * vocab * sizeof(real));
   if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span || !d->run ||
       !d->prompt_logits || !d->logits)
     return fail(GRPO_ENOMEM, "decoder: tables of %d sequences", l->max_sequences);
@@ -267,7 +267,7 @@ static real inv_temp(const Decoder *d) {
 }
 
 /* Logits of `n` rows of the normed hidden states, into d->logits. */
-static Status run_head(Decoder *d, const Tensor *hidden, int row, int n) {
+static Status run_logits(Decoder *d, const Tensor *hidden, int row, int n) {
   const size_t k = (size_t)d->m->config.hidden_size;
   return forward_row_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
 }
@@ -284,7 +284,7 @@ static const Request *request_of(const Decoder *d, const Resident *p) {
 }
 
 /* The next span's n rows, from `at` of a completion on (sample -1: of the prompt), are kept. */
-static void keep_span(Decoder *d, const Resident *p, int sample, int at, int n) {
+static void record_span(Decoder *d, const Resident *p, int sample, int at, int n) {
   if (!d->activations) return;
   const int slot = d->slots ? d->slots[p->request] : p->request;
   d->run[d->nspans] =
@@ -293,7 +293,7 @@ static void keep_span(Decoder *d, const Resident *p, int sample, int at, int n) 
 
 static void add_prompt_rows(Decoder *d, Resident *p, int n) {
   const int32_t *ids = request_of(d, p)->prompt;
-  keep_span(d, p, -1, p->done, n);
+  record_span(d, p, -1, p->done, n);
   d->span[d->nspans++] = (AttnSpan){
       .own = cache_segment(&d->prompts, p->slot), .row = d->nrows, .n = n, .own_at = p->done};
   for (int i = 0; i < n; i++, d->nrows++) {
@@ -315,7 +315,7 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
   for (int i = 0; i < n; i++)
     memcpy(last->data + (size_t)i * (size_t)c, x->data + (size_t)rows[i] * (size_t)c, row_bytes);
   try(forward_final_norm(d->m, &d->tape, last, &hidden));
-  try(run_head(d, hidden, 0, n));
+  try(run_logits(d, hidden, 0, n));
   for (int i = 0; i < n; i++) {
     memcpy(ended[i]->logits, d->logits + (size_t)i * vocab, vocab * sizeof(real));
     head_row((int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
@@ -326,8 +326,8 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
 
 /* One forward over as many rows of waiting prompts as fit; *more: some are left. */
 static Status prefill_some(Decoder *d, bool *more) {
-  Resident *ended[HEAD_ROWS];
-  int rows[HEAD_ROWS], n = 0;
+  Resident *ended[LOGIT_ROWS];
+  int rows[LOGIT_ROWS], n = 0;
   Tensor *x;
   d->nrows = d->nspans = 0;
   *more = false;
@@ -335,8 +335,8 @@ static Status prefill_some(Decoder *d, bool *more) {
     Resident *p = &d->resident[i];
     const int left = p->request < 0 ? 0 : request_of(d, p)->prompt_len - p->done;
     const int take = min_int(left, d->max_rows - d->nrows);
-    if (n == HEAD_ROWS || take < left) *more = true;
-    if (!take || n == HEAD_ROWS) continue;
+    if (n == LOGIT_ROWS || take < left) *more = true;
+    if (!take || n == LOGIT_ROWS) continue;
     add_prompt_rows(d, p, take);
     if (take < left) continue;
     ended[n] = p;
@@ -390,7 +390,7 @@ static bool has_target(const Request *r, const Completion *o) {
   return o->target_logp && o->len < r->target_len;
 }
 
-static void draw_job(const Decoder *d, Job *j, const SamplerScratch *scratch) {
+static void sample_job(const Decoder *d, SampleJob *j, const SamplerScratch *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
   const int vocab = d->m->config.vocab_size;
@@ -398,33 +398,33 @@ static void draw_job(const Decoder *d, Job *j, const SamplerScratch *scratch) {
   if (!isfinite(j->row.lse)) return;
   RngKey key = r->key;
   key.sample = (uint32_t)o->sample;
-  const Draw draw = {.sampling = d->sampling,
-                     .vocab = vocab,
-                     .logits = j->logits,
-                     .inv_temp = inv_temp(d),
-                     .max = j->row.max,
-                     .lse = j->row.lse,
-                     .uniform = rng_uniform(&key, (uint64_t)o->len),
-                     .prompt = r->prompt,
-                     .ids = o->ids,
-                     .prompt_len = r->prompt_len,
-                     .len = o->len};
-  j->token = sampler_draw(&draw, scratch);
+  const SamplerInput draw = {.sampling = d->sampling,
+                             .vocab = vocab,
+                             .logits = j->logits,
+                             .inv_temp = inv_temp(d),
+                             .max = j->row.max,
+                             .lse = j->row.lse,
+                             .uniform = rng_uniform(&key, (uint64_t)o->len),
+                             .prompt = r->prompt,
+                             .ids = o->ids,
+                             .prompt_len = r->prompt_len,
+                             .len = o->len};
+  j->token = sampler_token(&draw, scratch);
   j->logp = head_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
   if (has_target(r, o))
     j->target_logp = head_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
 }
 
-static int jobs_a_chunk(const Decoder *d) { return DRAW_LOGITS / d->m->config.vocab_size + 1; }
+static int jobs_a_chunk(const Decoder *d) { return CHUNK_LOGITS / d->m->config.vocab_size + 1; }
 
-static void draw_chunk(void *arg, int chunk, int worker) {
+static void sample_chunk(void *arg, int chunk, int worker) {
   const Decoder *d = arg;
   const int run = jobs_a_chunk(d), end = min_int(d->njobs, (chunk + 1) * run);
-  for (int i = chunk * run; i < end; i++) draw_job(d, &d->job[i], &d->scratch[worker]);
+  for (int i = chunk * run; i < end; i++) sample_job(d, &d->job[i], &d->scratch[worker]);
 }
 
 /* A completion's longest length. */
-static int longest(const Decoder *d, const Sequence *s) {
+static int longest(const Decoder *d, const ActiveSequence *s) {
   const int context = d->m->config.max_position_embeddings;
   return min_int(d->sampling->max_new_tokens, context - request_of(d, s->prompt)->prompt_len);
 }
@@ -434,8 +434,8 @@ static bool is_eos(const Decoder *d, int32_t id) {
 }
 
 /* *over: the completion is finished, unless somebody goes on with it. */
-static Status record(Decoder *d, const Job *j, bool *over) {
-  Sequence *s = j->seq;
+static Status append_token(Decoder *d, const SampleJob *j, bool *over) {
+  ActiveSequence *s = j->seq;
   Completion *o = s->out;
   bool ended = is_eos(d, j->token);
   try(check_row(&j->row));
@@ -456,7 +456,7 @@ static Status record(Decoder *d, const Job *j, bool *over) {
   return GRPO_OK;
 }
 
-static void leave(Decoder *d, Sequence *s) {
+static void leave(Decoder *d, ActiveSequence *s) {
   Resident *p = s->prompt;
   cache_give(&d->completions, s->slot);
   s->slot = -1;
@@ -465,13 +465,13 @@ static void leave(Decoder *d, Sequence *s) {
   p->request = -1;
 }
 
-/* Draw all jobs' tokens, then note them in order.  Sequences that end are marked with slot -1. */
-static Status draw_tokens(Decoder *d) {
+/* SamplerInput all jobs' tokens, then note them in order.  Sequences that end are marked with slot -1. */
+static Status sample_tokens(Decoder *d) {
   const int run = jobs_a_chunk(d);
-  pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, draw_chunk, d);
+  pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, sample_chunk, d);
   for (int i = 0; i < d->njobs; i++) {
     bool over;
-    try(record(d, &d->job[i], &over));
+    try(append_token(d, &d->job[i], &over));
     if (over) leave(d, d->job[i].seq);
   }
   return GRPO_OK;
@@ -479,7 +479,7 @@ static Status draw_tokens(Decoder *d) {
 
 /* ---- turns ------------------------------------------------------------------------------ */
 
-static Status put_in(Decoder *d, Sequence *s, const Reply *r) {
+static Status inject(Decoder *d, ActiveSequence *s, const Reply *r) {
   Completion *o = s->out;
   if (!o->sampled) return fail(GRPO_EARG, "decoder: a reply, but no room for its mask");
   for (int i = 0; i < r->n; i++, o->len++) {
@@ -496,12 +496,12 @@ static Status put_in(Decoder *d, Sequence *s, const Reply *r) {
   return GRPO_OK;
 }
 
-static Status end_turn(Decoder *d, Sequence *s) {
+static Status end_turn(Decoder *d, ActiveSequence *s) {
   Reply r = {0};
   s->turn_over = false;
   try(d->on_turn(d->on_turn_user, s->out, s->turn, &r));
-  if (r.goes_on && r.n < longest(d, s) - s->out->len) return put_in(d, s, &r);
-  if (r.goes_on) s->out->finish = FINISH_LENGTH;
+  if (r.continues && r.n < longest(d, s) - s->out->len) return inject(d, s, &r);
+  if (r.continues) s->out->finish = FINISH_LENGTH;
   leave(d, s);
   return GRPO_OK;
 }
@@ -509,9 +509,9 @@ static Status end_turn(Decoder *d, Sequence *s) {
 /* In the order of completions, which is not that of slots. */
 static Status end_turns(Decoder *d) {
   while (d->on_turn) {
-    Sequence *first = NULL;
+    ActiveSequence *first = NULL;
     for (int i = 0; i < d->nactive; i++) {
-      Sequence *s = &d->active[i];
+      ActiveSequence *s = &d->active[i];
       if (s->slot >= 0 && s->turn_over && (!first || s->out < first->out)) first = s;
     }
     if (!first) break;
@@ -535,24 +535,24 @@ static Status start_sequences(Decoder *d) {
     while (p->request >= 0 && p->started < request_of(d, p)->n &&
            d->nactive < d->limits.max_sequences) {
       const int sample = p->started++;
-      Sequence *s = &d->active[d->nactive++];
-      *s = (Sequence){
+      ActiveSequence *s = &d->active[d->nactive++];
+      *s = (ActiveSequence){
           .prompt = p, .out = &d->out[p->first_out + sample], .slot = cache_take(&d->completions)};
       s->out->len = 0;
       s->out->request = p->request;
       s->out->sample = sample;
-      d->job[d->njobs++] = (Job){.seq = s, .logits = p->logits, .row = p->row};
+      d->job[d->njobs++] = (SampleJob){.seq = s, .logits = p->logits, .row = p->row};
     }
   }
-  try(draw_tokens(d));
+  try(sample_tokens(d));
   try(end_turns(d));
   drop_finished(d);
   return GRPO_OK;
 }
 
-static void add_rows_of(Decoder *d, Sequence *s, int n) {
+static void add_rows_of(Decoder *d, ActiveSequence *s, int n) {
   const int at = s->done;
-  keep_span(d, s->prompt, s->out->sample, at, n);
+  record_span(d, s->prompt, s->out->sample, at, n);
   d->span[d->nspans++] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
                                     .own = cache_segment(&d->completions, s->slot),
                                     .row = d->nrows,
@@ -572,7 +572,7 @@ static void add_sequence_rows(Decoder *d) {
   int spare = d->max_rows - d->nactive;
   d->nrows = d->nspans = 0;
   for (int i = 0; i < d->nactive; i++) {
-    Sequence *s = &d->active[i];
+    ActiveSequence *s = &d->active[i];
     const int more = min_int(s->out->len - s->done - 1, spare);
     spare -= more;
     add_rows_of(d, s, 1 + more);
@@ -599,15 +599,16 @@ static Status advance(Decoder *d) {
   Tensor last = last_rows(d, x);
   try(forward_final_norm(d->m, &d->tape, &last, &hidden));
   for (int at = 0, n; at < d->nactive; at += n) {
-    n = min_int(head_rows(&d->limits), d->nactive - at);
-    try(run_head(d, hidden, at, n));
+    n = min_int(logit_rows(&d->limits), d->nactive - at);
+    try(run_logits(d, hidden, at, n));
     d->njobs = 0;
     for (int i = 0; i < n; i++) {
-      Sequence *s = &d->active[at + i];
+      ActiveSequence *s = &d->active[at + i];
       if (s->done < s->out->len) continue; /* the rest of a reply comes first */
-      d->job[d->njobs++] = (Job){.seq = s, .logits = d->logits + (size_t)i * vocab, .fresh = true};
+      d->job[d->njobs++] =
+          (SampleJob){.seq = s, .logits = d->logits + (size_t)i * vocab, .fresh = true};
     }
-    try(draw_tokens(d));
+    try(sample_tokens(d));
   }
   try(end_turns(d));
   drop_finished(d);

@@ -31,8 +31,8 @@ typedef struct Request {
 
 /* What follows a turn of the model: tokens that are put in, or the end of the completion. */
 typedef struct Reply {
-  bool goes_on;       /* false: the completion is over */
-  const int32_t *ids; /* borrowed until the next call; goes_on with n = 0: it just continues */
+  bool continues;     /* false: the completion is over */
+  const int32_t *ids; /* borrowed until the next call; continues with n = 0: it just continues */
   int n;
 } Reply;
 

@@ -26,13 +26,13 @@ typedef enum Dim {
 enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8 };
 
 /* A parameter; a model has it when it has all traits of `with` and none of `without`. */
-typedef struct Row {
+typedef struct ParamRow {
   int slot;
   const char *name; /* after the layer's prefix, for a layer's parameters */
   Dim dim[2];
   int flags;
   unsigned with, without;
-} Row;
+} ParamRow;
 
 /* Latent attention's own, in either layout; what is normed has the norm's weight after it. */
 /* clang-format off */
@@ -49,12 +49,12 @@ typedef struct Row {
 /* clang-format on */
 enum { NO_OWN_HEADS = TRAIT_PACKED | TRAIT_LATENT };
 
-static const Row gpt2_begin[] = {
+static const ParamRow gpt2_begin[] = {
     {M_EMBED, "transformer.wte.weight", {VOCAB, HIDDEN}, 0, 0, 0},
     {M_POSITION, "transformer.wpe.weight", {POSITIONS, HIDDEN}, 0, 0, 0},
     {0},
 };
-static const Row gpt2_layer[] = {
+static const ParamRow gpt2_layer[] = {
     {L_NORM1_W, "ln_1.weight", {HIDDEN}, NORM, 0, 0},
     {L_NORM1_B, "ln_1.bias", {HIDDEN}, NORM | BIAS, 0, 0},
     {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT, 0, TRAIT_LATENT},
@@ -71,7 +71,7 @@ static const Row gpt2_layer[] = {
     {L_DOWN_B, "mlp.c_proj.bias", {HIDDEN}, BIAS, 0, 0},
     {0},
 };
-static const Row gpt2_end[] = {
+static const ParamRow gpt2_end[] = {
     {M_NORM_W, "transformer.ln_f.weight", {HIDDEN}, NORM, 0, 0},
     {M_NORM_B, "transformer.ln_f.bias", {HIDDEN}, NORM | BIAS, 0, 0},
     {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, TRAIT_UNTIED, 0},
@@ -79,11 +79,11 @@ static const Row gpt2_end[] = {
 };
 
 /* Every other family. */
-static const Row llama_begin[] = {
+static const ParamRow llama_begin[] = {
     {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0, 0, 0},
     {0},
 };
-static const Row llama_layer[] = {
+static const ParamRow llama_layer[] = {
     {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, TRAIT_PACKED, 0},
     LATENT_ROWS("self_attn."),
     {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, 0, NO_OWN_HEADS},
@@ -111,14 +111,14 @@ static const Row llama_layer[] = {
     {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
     {0},
 };
-static const Row llama_end[] = {
+static const ParamRow llama_end[] = {
     {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, 0, 0},
     {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, TRAIT_UNTIED, 0},
     {0},
 };
 
 typedef struct Table {
-  const Row *begin, *layer, *end;
+  const ParamRow *begin, *layer, *end;
   const char *layer_prefix;
 } Table;
 
@@ -165,18 +165,19 @@ static int size_of(const Config *c, Dim d) {
   return 0;
 }
 
-static bool present(const Config *c, const Row *r) {
+static bool present(const Config *c, const ParamRow *r) {
   const unsigned traits = config_traits(c);
   return (traits & r->with) == r->with && !(traits & r->without);
 }
 
-static int count_rows(const Config *c, const Row *r) {
+static int count_rows(const Config *c, const ParamRow *r) {
   int n = 0;
   for (; r->name; r++) n += present(c, r);
   return n;
 }
 
-static void add_rows(Model *m, const Row *r, const char *prefix, Tensor **slots, uint64_t *in_out) {
+static void add_rows(Model *m, const ParamRow *r, const char *prefix, Tensor **slots,
+                     uint64_t *in_out) {
   for (; r->name; r++) {
     if (!present(&m->config, r)) continue;
     char *name = m->names + (size_t)m->nparams * NAME_MAX_BYTES;

@@ -18,14 +18,14 @@ enum { MAX_RANK = 65536 };
 
 typedef enum Place { IN_LAYER, EMBEDDING, HEAD } Place;
 
-typedef struct Candidate {
+typedef struct Target {
   Param *base;
   Place place;
   int layer, slot;            /* IN_LAYER */
   char path[LORA_NAME_BYTES]; /* the module's: "model.layers.0.self_attn.q_proj" */
-} Candidate;
+} Target;
 
-static bool find_slot(const Model *m, const Tensor *t, Candidate *c) {
+static bool find_slot(const Model *m, const Tensor *t, Target *c) {
   for (int i = 0; i < m->config.num_hidden_layers; i++)
     for (int s = 0; s < L_COUNT; s++)
       if (m->layer[i].t[s] == t) {
@@ -36,10 +36,10 @@ static bool find_slot(const Model *m, const Tensor *t, Candidate *c) {
   return false;
 }
 
-/* Parameter i as a candidate; one after the last stands for a tied head.  false: it is none. */
-static bool candidate(Model *m, int i, Candidate *c) {
+/* Parameter i as a target_of; one after the last stands for a tied head.  false: it is none. */
+static bool target_of(Model *m, int i, Target *c) {
   const bool tied = m->t[M_HEAD] == m->t[M_EMBED];
-  *c = (Candidate){0};
+  *c = (Target){0};
   if (i == m->nparams) {
     if (!tied) return false;
     c->base = (Param *)(void *)((char *)m->t[M_EMBED] - offsetof(Param, t));
@@ -58,7 +58,7 @@ static bool candidate(Model *m, int i, Candidate *c) {
   return true;
 }
 
-static void sizes(const Candidate *c, int *out, int *in) {
+static void sizes(const Target *c, int *out, int *in) {
   const bool first_in = c->base->in_out || c->place == EMBEDDING;
   *out = c->base->t.dim[first_in ? 1 : 0];
   *in = c->base->t.dim[first_in ? 0 : 1];
@@ -78,23 +78,23 @@ typedef struct Attach {
   Lora *l;
 } Attach;
 
-static Status wanted(const Attach *a, const Candidate *c, bool *yes) {
+static Status wanted(const Attach *a, const Target *c, bool *yes) {
   const LoraSite site = {c->path, c->place == IN_LAYER && !c->base->by_head, c->layer};
   return a->plan->wants(a->plan->user, &site, yes);
 }
 
 static Status count_modules(const Attach *a, int *n) {
-  Candidate c;
+  Target c;
   bool yes;
   for (int i = 0; i <= a->m->nparams; i++) {
-    if (!candidate(a->m, i, &c)) continue;
+    if (!target_of(a->m, i, &c)) continue;
     try(wanted(a, &c, &yes));
     *n += yes;
   }
   return GRPO_OK;
 }
 
-static void set_param(Lora *l, const Candidate *c, const char *what, int rows, int cols) {
+static void set_param(Lora *l, const Target *c, const char *what, int rows, int cols) {
   char *name = l->names + (size_t)l->nparams * LORA_NAME_BYTES;
   const bool e = c->place == EMBEDDING;
   snprintf(name, LORA_NAME_BYTES, e ? "%s.lora_embedding_%s" : "%s.lora_%s.weight", c->path, what);
@@ -102,7 +102,7 @@ static void set_param(Lora *l, const Candidate *c, const char *what, int rows, i
   l->param[l->nparams++] = (Param){.name = name, .t = tensor_view(NULL, 2, dim)};
 }
 
-static Status add_module(const Attach *a, const Candidate *c) {
+static Status add_module(const Attach *a, const Target *c) {
   Lora *l = a->l;
   int out, in, rank;
   double alpha;
@@ -134,10 +134,10 @@ static Status add_module(const Attach *a, const Candidate *c) {
 }
 
 static Status add_modules(const Attach *a) {
-  Candidate c;
+  Target c;
   bool yes;
   for (int i = 0; i <= a->m->nparams; i++) {
-    if (!candidate(a->m, i, &c)) continue;
+    if (!target_of(a->m, i, &c)) continue;
     try(wanted(a, &c, &yes));
     if (yes) try(add_module(a, &c));
   }
@@ -147,11 +147,11 @@ static Status add_modules(const Attach *a) {
 
 /* "q_proj, k_proj, ...": the last words of the modules that exist, each once. */
 static void name_modules(Model *m, char *text, size_t cap) {
-  Candidate c;
+  Target c;
   size_t len = 0;
   text[0] = '\0';
   for (int i = 0; i <= m->nparams; i++) {
-    if (!candidate(m, i, &c)) continue;
+    if (!target_of(m, i, &c)) continue;
     const char *last = strrchr(c.path, '.') ? strrchr(c.path, '.') + 1 : c.path;
     const size_t n = strlen(last);
     bool seen = false;
@@ -242,7 +242,7 @@ static Status option_rank(const void *user, const char *path, int *rank, double 
 static Status check_options(Model *m, const LoraOptions *o) {
   bool found;
   char names[512];
-  Candidate c;
+  Target c;
   if (o->rank < 1 || o->rank > MAX_RANK)
     return fail(GRPO_EARG, "lora.rank: %d is outside 1 .. %d", o->rank, MAX_RANK);
   if (!(o->alpha >= 0 && o->alpha <= 1e9))
@@ -254,7 +254,7 @@ static Status check_options(Model *m, const LoraOptions *o) {
   for (int t = 0; t < o->ntargets; t++) {
     found = false;
     for (int i = 0; i <= m->nparams && !found; i++)
-      found = candidate(m, i, &c) && lora_name_matches(c.path, o->targets[t]);
+      found = target_of(m, i, &c) && lora_name_matches(c.path, o->targets[t]);
     if (found) continue;
     name_modules(m, names, sizeof names);
     return fail(GRPO_EARG, "lora.targets: '%.80s' matches nothing in this model; it has %s",

@@ -4,7 +4,7 @@
 #include "model/forward_logits.h"
 #include "model/model_impl.h"
 
-Status masked_pack(Arena *a, const Config *c, int n, const Sequence *seq, int nout,
+Status masked_pack(Arena *a, const Config *c, int n, const MaskedSequence *seq, int nout,
                    const int32_t *rows, const int32_t *targets, Pack *out) {
   PackGroup *g = arena_zalloc(a, (size_t)n * sizeof *g);
   if (!g) return fail(GRPO_ENOMEM, "pack of %d sequences", n);

@@ -9,15 +9,15 @@
 #include "model/model.h"
 #include "model/pack.h"
 
-typedef struct Sequence {
+typedef struct MaskedSequence {
   const int32_t *ids; /* at least 1 token */
   int len;
-} Sequence;
+} MaskedSequence;
 
 /* One pack of n sequences in arena memory; rows [nout] count the tokens of all of them, targets
  * [nout] is what belongs there (NULL: not known).  Both are borrowed.  Errors as of pack_groups,
  * a sequence being a group. */
-Status masked_pack(Arena *a, const Config *c, int n, const Sequence *seq, int nout,
+Status masked_pack(Arena *a, const Config *c, int n, const MaskedSequence *seq, int nout,
                    const int32_t *rows, const int32_t *targets, Pack *out);
 
 /* The logits of outputs first .. first + n - 1; they may be changed. */

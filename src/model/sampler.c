@@ -147,7 +147,7 @@ static int pass_goal(const real *p, int n, double goal, double at) {
 }
 
 /* All tokens, whose probabilities add up to 1 but for rounding. */
-static int32_t draw_any(const Draw *d) {
+static int32_t sample_any(const SamplerInput *d) {
   real p[BLOCK];
   double sum = 0;
   int32_t last = 0;
@@ -167,8 +167,8 @@ static int32_t draw_any(const Draw *d) {
 }
 
 /* kept: room for all, by id with their probabilities. */
-static int32_t draw_kept(const Draw *d, const real *z, const real *p, Candidate worst,
-                         Candidate *kept) {
+static int32_t sample_filtered(const SamplerInput *d, const real *z, const real *p, Candidate worst,
+                               Candidate *kept) {
   double mass = 0, sum = 0;
   int32_t last = 0;
   int n = 0;
@@ -201,7 +201,7 @@ static int32_t first(const real *z, int vocab, real max) {
 
 /* As transformers: once for every token that has occurred, positive logits are divided, others
  * multiplied. */
-static void penalise(const Draw *d, const int32_t *ids, int n, real *z) {
+static void penalise(const SamplerInput *d, const int32_t *ids, int n, real *z) {
   const real by = (real)d->sampling->repetition_penalty;
   for (int i = 0; i < n; i++) {
     const real x = d->logits[ids[i]];
@@ -209,12 +209,12 @@ static void penalise(const Draw *d, const int32_t *ids, int n, real *z) {
   }
 }
 
-int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch) {
+int32_t sampler_token(const SamplerInput *d, const SamplerScratch *scratch) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
   const bool filters = s->top_k > 0 || s->top_p < 1 || s->min_p > 0;
   if (!penalty && greedy) return first(d->logits, d->vocab, d->max);
-  if (!penalty && !filters) return draw_any(d);
+  if (!penalty && !filters) return sample_any(d);
   real *z = scratch->z, max = d->max;
   if (penalty) {
     memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
@@ -226,5 +226,5 @@ int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch) {
   if (penalty) max = z[largest(z, d->vocab)];
   const double mass = head_probs(d->vocab, z, 1, max, scratch->p);
   const Candidate worst = worst_kept(s, z, scratch->p, d->vocab, max, mass, scratch->cand);
-  return draw_kept(d, z, scratch->p, worst, scratch->cand);
+  return sample_filtered(d, z, scratch->p, worst, scratch->cand);
 }

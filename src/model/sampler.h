@@ -40,7 +40,7 @@ typedef struct SamplerScratch {
   Candidate *cand; /* [vocab] */
 } SamplerScratch;
 
-typedef struct Draw {
+typedef struct SamplerInput {
   const Sampling *sampling;
   int vocab;
   const real *logits;          /* [vocab] */
@@ -48,8 +48,8 @@ typedef struct Draw {
   double uniform;              /* [0, 1) */
   const int32_t *prompt, *ids; /* what the repetition penalty looks at */
   int prompt_len, len;
-} Draw;
+} SamplerInput;
 
-int32_t sampler_draw(const Draw *d, const SamplerScratch *scratch);
+int32_t sampler_token(const SamplerInput *d, const SamplerScratch *scratch);
 
 #endif

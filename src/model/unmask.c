@@ -24,7 +24,7 @@ typedef struct Guess {
 } Guess;
 
 /* Some sequences at work. */
-typedef struct Batch {
+typedef struct Unmasking {
   Model *m;
   Tape *t;
   const UnmaskOptions *o;
@@ -38,7 +38,7 @@ typedef struct Batch {
   int *owner;
   Guess *guess;
   SamplerScratch scratch;
-} Batch;
+} Unmasking;
 
 /* ---- one forward --------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ static double gumbel(const RngKey *key, int at) {
 }
 
 /* Position `at` of sequence i. */
-static double score_of(const Batch *b, int i, int at, double logp) {
+static double score_of(const Unmasking *b, int i, int at, double logp) {
   const UnmaskOptions *o = b->o;
   const RngKey key = {.seed = o->seed,
                       .stream = RNG_UNMASK,
@@ -60,13 +60,13 @@ static double score_of(const Batch *b, int i, int at, double logp) {
   return logp + o->noise * (1 - (double)b->step / o->steps) * gumbel(&key, at);
 }
 
-static void forbid(const Batch *b, real *z) {
+static void forbid(const Unmasking *b, real *z) {
   const int all = model_config(b->m)->vocab_size, vocab = b->o->vocab ? b->o->vocab : all;
   z[b->o->mask_id] = (real)-1e30;
   for (int v = vocab; v < all; v++) z[v] = (real)-1e30;
 }
 
-static void guess_row(const Batch *b, int out, real *z) {
+static void guess_row(const Unmasking *b, int out, real *z) {
   const Sampling *s = &b->o->sampling;
   const int vocab = model_config(b->m)->vocab_size, i = b->owner[out];
   int at = b->rows[out];
@@ -80,21 +80,21 @@ static void guess_row(const Batch *b, int out, real *z) {
   const real inv_temp = s->temperature > 0 ? (real)(1 / s->temperature) : 1;
   head_row(vocab, z, 1, &plain);
   head_row(vocab, z, inv_temp, &warm);
-  const Draw draw = {.sampling = s,
-                     .vocab = vocab,
-                     .logits = z,
-                     .inv_temp = inv_temp,
-                     .max = warm.max,
-                     .lse = warm.lse,
-                     .uniform = rng_uniform(&key, (uint64_t)at)};
+  const SamplerInput draw = {.sampling = s,
+                             .vocab = vocab,
+                             .logits = z,
+                             .inv_temp = inv_temp,
+                             .max = warm.max,
+                             .lse = warm.lse,
+                             .uniform = rng_uniform(&key, (uint64_t)at)};
   Guess *g = &b->guess[out];
-  *g = (Guess){.row = b->rows[out], .id = sampler_draw(&draw, &b->scratch)};
+  *g = (Guess){.row = b->rows[out], .id = sampler_token(&draw, &b->scratch)};
   g->logp = (float)head_row_logp(&plain, z[g->id], 1);
   g->score = score_of(b, i, at, (double)g->logp);
 }
 
 static void guess_rows(void *user, int first, int n, real *logits) {
-  const Batch *b = user;
+  const Unmasking *b = user;
   const size_t vocab = (size_t)model_config(b->m)->vocab_size;
   for (int k = 0; k < n; k++) guess_row(b, first + k, logits + (size_t)k * vocab);
 }
@@ -106,7 +106,7 @@ static int by_score(const void *x, const void *y) {
 }
 
 /* The best guesses of each sequence stay. */
-static void keep_best(Batch *b) {
+static void keep_best(Unmasking *b) {
   const double share = cos(acos(-1) / 2 * b->step / b->o->steps);
   for (int i = 0, at = 0, n; i < b->n; i++, at += n) {
     n = b->left[i];
@@ -124,7 +124,7 @@ static void keep_best(Batch *b) {
 }
 
 /* Where masks are now; their number. */
-static int find_masks(Batch *b) {
+static int find_masks(Unmasking *b) {
   int n = 0;
   for (int i = 0, row = 0; i < b->n; i++) {
     b->left[i] = 0;
@@ -138,13 +138,14 @@ static int find_masks(Batch *b) {
   return n;
 }
 
-static Status one_forward(Batch *b, int masks) {
+static Status one_forward(Unmasking *b, int masks) {
   Arena *a = &b->t->arena;
   const ArenaMark mark = arena_mark(a);
-  Sequence *seq = arena_alloc(a, (size_t)b->n * sizeof *seq);
+  MaskedSequence *seq = arena_alloc(a, (size_t)b->n * sizeof *seq);
   Pack p;
   if (!seq) return fail(GRPO_ENOMEM, "unmask: %d sequences", b->n);
-  for (int i = 0, at = 0; i < b->n; at += b->len[i++]) seq[i] = (Sequence){b->ids + at, b->len[i]};
+  for (int i = 0, at = 0; i < b->n; at += b->len[i++])
+    seq[i] = (MaskedSequence){b->ids + at, b->len[i]};
   try(masked_pack(a, model_config(b->m), b->n, seq, masks, b->rows, NULL, &p));
   try(masked_logits(b->m, b->t, &p, guess_rows, b));
   keep_best(b);
@@ -154,7 +155,7 @@ static Status one_forward(Batch *b, int masks) {
 
 /* ---- sequences ----------------------------------------------------------------------- */
 
-static Status take(Batch *b, int rows) {
+static Status take(Unmasking *b, int rows) {
   Arena *a = &b->t->arena;
   const size_t n = (size_t)rows, vocab = (size_t)model_config(b->m)->vocab_size;
   b->holes = arena_alloc(a, (size_t)b->n * sizeof *b->holes);
@@ -170,7 +171,7 @@ static Status take(Batch *b, int rows) {
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "unmask: no memory for %d tokens", rows);
 }
 
-static Status fill_batch(Batch *b, int rows) {
+static Status fill_batch(Unmasking *b, int rows) {
   tape_reset(b->t);
   try(take(b, rows));
   int masks = find_masks(b);
@@ -199,7 +200,7 @@ Status unmask(Model *m, Tape *t, int n, const int *len, int32_t *ids, float *log
               const UnmaskOptions *o) {
   try(check(m, o));
   for (int i = 0; i < n;) {
-    Batch b = {.m = m, .t = t, .o = o, .first = i, .len = len + i, .ids = ids, .logp = logp};
+    Unmasking b = {.m = m, .t = t, .o = o, .first = i, .len = len + i, .ids = ids, .logp = logp};
     int rows = 0;
     while (i < n && (!b.n || rows + len[i] <= BATCH_ROWS)) rows += len[i++], b.n++;
     for (int k = 0; k < rows; k++)

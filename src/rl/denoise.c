@@ -45,12 +45,12 @@ static Status begin(Denoise *d, int n, const Example *examples, const MaskOption
 static Status pack(void *user, Arena *a, const Unit *u, Pack *out) {
   const Denoise *d = user;
   const Corrupted *x = &d->text;
-  Sequence *seq = arena_alloc(a, (size_t)u->n * sizeof *seq);
+  MaskedSequence *seq = arena_alloc(a, (size_t)u->n * sizeof *seq);
   int32_t *rows = arena_alloc(a, (size_t)u->tokens * sizeof *rows);
   if (!seq || !rows) return fail(GRPO_ENOMEM, "denoise: no memory for packed texts");
   for (int i = 0; i < u->n; i++) {
     const int at = x->at[u->first + i];
-    seq[i] = (Sequence){x->ids + at, x->at[u->first + i + 1] - at};
+    seq[i] = (MaskedSequence){x->ids + at, x->at[u->first + i + 1] - at};
   }
   for (int i = 0; i < u->tokens; i++) rows[i] = x->rows[u->token0 + i] - x->at[u->first];
   return masked_pack(a, model_config(d->e->policy), u->n, seq, u->tokens, rows,

@@ -32,7 +32,7 @@ static int l_call_turn(lua_State *L) {
       !lua_istable(L, -1) || lua_rawlen(L, -1) <= t->ids->cap; /* else it is not put in */
   if (fits) check_ids(L, -1, "rollout.on_turn", t->ids);
   *t->reply = (Reply){
-      .goes_on = true, .ids = t->ids->data, .n = fits ? (int)t->ids->len : (int)t->ids->cap};
+      .continues = true, .ids = t->ids->data, .n = fits ? (int)t->ids->len : (int)t->ids->cap};
   return 0;
 }
 

@@ -74,7 +74,7 @@ static Status long_reply(void *user, const Completion *c, int first, Reply *r) {
   static int32_t ids[13];
   (void)user, (void)first;
   for (int i = 0; i < 13; i++) ids[i] = (c->len + 3 * i) % 29;
-  *r = (Reply){.goes_on = true, .ids = ids, .n = (c->request + c->sample + c->len) % 14};
+  *r = (Reply){.continues = true, .ids = ids, .n = (c->request + c->sample + c->len) % 14};
   return GRPO_OK;
 }
 

@@ -11,7 +11,7 @@ static const int lens[SEQS] = {17, 1, 40, 26};
 
 typedef struct Texts {
   int32_t ids[SEQS][MOST];
-  Sequence seq[SEQS];
+  MaskedSequence seq[SEQS];
   int rows;
 } Texts;
 
@@ -19,7 +19,7 @@ static void texts_init(Texts *x, int vocab) {
   x->rows = 0;
   for (int i = 0; i < SEQS; i++) {
     some_ids(x->ids[i], lens[i], vocab, (uint64_t)i + 1);
-    x->seq[i] = (Sequence){x->ids[i], lens[i]};
+    x->seq[i] = (MaskedSequence){x->ids[i], lens[i]};
     x->rows += lens[i];
   }
 }

@@ -15,18 +15,18 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
   static Candidate c[VOCAB];
   HeadRow row;
   head_row(vocab, logits, inv_temp_of(s), &row);
-  const Draw d = {.sampling = s,
-                  .vocab = vocab,
-                  .logits = logits,
-                  .inv_temp = inv_temp_of(s),
-                  .max = row.max,
-                  .lse = row.lse,
-                  .uniform = uniform,
-                  .prompt = seen,
-                  .prompt_len = nseen / 2,
-                  .ids = seen + nseen / 2,
-                  .len = nseen - nseen / 2};
-  return sampler_draw(&d, &(SamplerScratch){z, p, c});
+  const SamplerInput d = {.sampling = s,
+                          .vocab = vocab,
+                          .logits = logits,
+                          .inv_temp = inv_temp_of(s),
+                          .max = row.max,
+                          .lse = row.lse,
+                          .uniform = uniform,
+                          .prompt = seen,
+                          .prompt_len = nseen / 2,
+                          .ids = seen + nseen / 2,
+                          .len = nseen - nseen / 2};
+  return sampler_token(&d, &(SamplerScratch){z, p, c});
 }
 
 /* ---- the plain version: sort everything, drop what goes ----------------------------------- */

@@ -108,7 +108,7 @@ static inline Status some_reply(void *user, const Completion *c, int first, Repl
   const int n = (3 * c->request + c->sample + c->len) % 10;
   (void)user, (void)first;
   for (int i = 0; i < n; i++) ids[i] = (13 * c->len + 7 * i) % 256;
-  *r = (Reply){.goes_on = c->len % 11 != 10, .ids = ids, .n = n};
+  *r = (Reply){.continues = c->len % 11 != 10, .ids = ids, .n = n};
   return GRPO_OK;
 }
 

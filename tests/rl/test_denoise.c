@@ -205,7 +205,7 @@ static double nll_by_hand(Tiny *t, const Corrupted *c) {
   CHECK(!tape_init(&tape, t->pool));
   tape.off = true;
   for (int i = 0; i < c->n; i++) {
-    const Sequence seq = {c->ids + c->at[i], c->at[i + 1] - c->at[i]};
+    const MaskedSequence seq = {c->ids + c->at[i], c->at[i + 1] - c->at[i]};
     const int n = c->out_at[i + 1] - c->out_at[i];
     int32_t rows[LENGTH];
     Pack p;

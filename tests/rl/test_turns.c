@@ -138,7 +138,7 @@ TEST_BOTH(a_completion_does_not_depend_on_its_company) {
 
 typedef struct Log {
   int calls, last_len, last, disorder;
-  int goes_on, n; /* what is answered */
+  int continues, n; /* what is answered */
   int32_t id;
 } Log;
 
@@ -154,7 +154,7 @@ static Status watch(void *user, const Completion *c, int first, Reply *r) {
   l->last_len = c->len;
   l->last = place;
   for (int i = 0; i < l->n; i++) ids[i] = l->id;
-  *r = (Reply){.goes_on = l->goes_on, .ids = ids, .n = l->n};
+  *r = (Reply){.continues = l->continues, .ids = ids, .n = l->n};
   return GRPO_OK;
 }
 
@@ -172,7 +172,7 @@ static Status roll_out_watched(Tiny *t, Log *l) {
 }
 
 TEST(turns_that_end_together_are_answered_in_the_order_of_completions) {
-  Log l = {.goes_on = 1, .n = 0};
+  Log l = {.continues = 1, .n = 0};
   Tiny t;
   open_engine(&t, &turns);
   CHECK(!roll_out_watched(&t, &l));
@@ -181,7 +181,7 @@ TEST(turns_that_end_together_are_answered_in_the_order_of_completions) {
 }
 
 TEST(a_reply_that_leaves_no_room_is_not_put_in) {
-  Log l = {.goes_on = 1, .n = 30, .id = 5};
+  Log l = {.continues = 1, .n = 30, .id = 5};
   Tiny t;
   open_engine(&t, &turns);
   CHECK(!roll_out_watched(&t, &l));
@@ -203,11 +203,11 @@ TEST(a_reply_that_leaves_no_room_is_not_put_in) {
 }
 
 TEST(a_reply_outside_the_vocabulary_is_an_error_and_the_engine_goes_on) {
-  Log l = {.goes_on = 1, .n = 2, .id = TINY_VOCAB};
+  Log l = {.continues = 1, .n = 2, .id = TINY_VOCAB};
   Tiny t;
   open_engine(&t, &turns);
   CHECK(roll_out_watched(&t, &l) == GRPO_EARG && strstr(err_message(), "outside the vocabulary"));
-  l = (Log){.goes_on = 0};
+  l = (Log){.continues = 0};
   CHECK(!roll_out_watched(&t, &l) && l.calls > 0);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
   for (int i = 0; i < batch_size(b); i++) CHECK(batch_drawn(b, i) == b->completion[i].len);
