@@ -1,11 +1,12 @@
-/* json.h - reading JSON (cJSON behind it, and nowhere else) and writing it.
+/* json.h - reading and writing JSON.
  *
- * A parsed document is a tree of read-only nodes owned by its root.  Objects
- * are lists: walk them; json_get() is linear and for small objects only.  A
- * NULL node reads as null without members, so lookups may be nested.
- * Input is checked before cJSON sees it: UTF-8, nesting up to
- * JSON_MAX_DEPTH, no \u0000 in strings (a C string cannot hold it; but see
- * json_parse_zeros()), nothing after the value.  Numbers are doubles.
+ * A parsed document is a tree of read-only nodes owned by its root.  Objects are lists of members in
+ * the order of the text: walk them; json_get() is linear and for small objects only.  A NULL node
+ * reads as null without members, so lookups may be nested.
+ *
+ * Reading is strict: UTF-8, nesting up to JSON_MAX_DEPTH, numbers that a double can hold, nothing
+ * after the value.  \u0000 is refused, because a C string cannot hold it; but see
+ * json_parse_zeros().
  */
 #ifndef GRPO_FORMATS_JSON_H
 #define GRPO_FORMATS_JSON_H
@@ -31,8 +32,8 @@ enum { JSON_MAX_DEPTH = 200 };
 
 /* `what` names the source in messages ("models/a/config.json"); errors carry line and column. */
 Status json_parse(const char *text, size_t len, const char *what, Json **out);
-/* The same, for readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO,
- * which is no UTF-8 and so nothing else. */
+/* For readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO, which is
+ * not UTF-8 and so cannot stand for anything else. */
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out);
 #define JSON_ZERO "\xc0\x80"
 Status json_read_file(const char *path, size_t max_bytes, Json **out);
@@ -48,6 +49,8 @@ const char *json_string(const Json *j);               /* NULL when not a string 
 double json_number(const Json *j);                    /* NaN when not a number */
 bool json_bool(const Json *j);                        /* false when not true */
 bool json_integer(const Json *j, int64_t *out); /* false when not an exact integer within +-2^53 */
+/* False when the number is written with a point or an exponent, or does not fit. */
+bool json_int64(const Json *j, int64_t *out);
 
 /* Writers append to a Buf.  Strings are escaped; bytes that are not UTF-8
  * become U+FFFD; numbers are the shortest text that reads back to the same
