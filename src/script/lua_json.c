@@ -1,9 +1,9 @@
 /* lua_json.c - JSON to Lua values and back.
  *
- * Reading: null is core.json_null, integral numbers are integers.  Writing:
- * keys sorted, numbers in the shortest form that reads back the same; NaN and
- * infinities become null.  A table with only an array part is a list; {} is
- * [] unless core.json_object marked it.
+ * Reading: null is core.json_null, integral numbers are integers; core.json_ordered lets its caller
+ * make the tables and keeps the order of keys.  Writing: keys are sorted, numbers have the shortest
+ * form that reads back the same; NaN and infinities become null.  A table with only an array part is
+ * a list; {} is [] unless core.json_object marked it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -34,6 +34,8 @@ static void push_text(lua_State *L, const char *s) {
   luaL_pushresult(&b);
 }
 
+static void push_node(lua_State *L, const Json *j, int makers);
+
 static void push_object(lua_State *L, const Json *j) {
   lua_createtable(L, 0, (int)json_count(j));
   for (const Json *c = json_child(j); c; c = json_next(c)) {
@@ -44,21 +46,48 @@ static void push_object(lua_State *L, const Json *j) {
   if (!json_child(j)) luaL_setmetatable(L, OBJECT_TYPE); /* so that {} is written as {} again */
 }
 
-static void push_array(lua_State *L, const Json *j) {
-  lua_Integer i = 0;
-  lua_createtable(L, (int)json_count(j), 0);
+/* makers.dict(keys, map): each key once, in the order of the text; the last of its values. */
+static void push_dict(lua_State *L, const Json *j, int makers) {
+  lua_Integer n = 0;
+  lua_getfield(L, makers, "dict");
+  lua_newtable(L);
+  lua_createtable(L, 0, (int)json_count(j));
   for (const Json *c = json_child(j); c; c = json_next(c)) {
-    push_json(L, c);
-    lua_rawseti(L, -2, ++i);
+    push_text(L, json_key(c));
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, -3) == LUA_TNIL) { /* dict keys map key nil */
+      lua_pushvalue(L, -2);
+      lua_rawseti(L, -5, ++n);
+    }
+    lua_pop(L, 1);
+    push_node(L, c, makers);
+    lua_rawset(L, -3);
   }
+  lua_call(L, 2, 1);
 }
 
-void push_json(lua_State *L, const Json *j) {
+static void push_array(lua_State *L, const Json *j, int makers) {
+  lua_Integer i = 0;
+  if (makers) lua_getfield(L, makers, "list");
+  lua_createtable(L, (int)json_count(j), 0);
+  for (const Json *c = json_child(j); c; c = json_next(c)) {
+    push_node(L, c, makers);
+    lua_rawseti(L, -2, ++i);
+  }
+  if (makers) lua_call(L, 1, 1);
+}
+
+/* `makers`: the index of a table { null = value, list = function(items), dict = function(keys, map) },
+ * or 0 for plain tables. */
+static void push_node(lua_State *L, const Json *j, int makers) {
   int64_t n;
-  luaL_checkstack(L, 6, "JSON nested too deep");
+  luaL_checkstack(L, 8, "JSON nested too deep");
   switch (json_type(j)) {
   case JSON_NULL:
-    lua_pushlightuserdata(L, (void *)&null_key);
+    if (makers)
+      lua_getfield(L, makers, "null");
+    else
+      lua_pushlightuserdata(L, (void *)&null_key);
     break;
   case JSON_BOOL:
     lua_pushboolean(L, json_bool(j));
@@ -67,19 +96,24 @@ void push_json(lua_State *L, const Json *j) {
     push_text(L, json_string(j));
     break;
   case JSON_NUMBER:
-    if (json_integer(j, &n))
+    if (makers ? json_int64(j, &n) : json_integer(j, &n))
       lua_pushinteger(L, n);
     else
       lua_pushnumber(L, json_number(j));
     break;
   case JSON_ARRAY:
-    push_array(L, j);
+    push_array(L, j, makers);
     break;
   case JSON_OBJECT:
-    push_object(L, j);
+    if (makers)
+      push_dict(L, j, makers);
+    else
+      push_object(L, j);
     break;
   }
 }
+
+void push_json(lua_State *L, const Json *j) { push_node(L, j, 0); }
 
 /* A parsed document on the stack, freed by the collector. */
 static int document_gc(lua_State *L) {
@@ -98,21 +132,35 @@ static Json **push_document(lua_State *L, const char *text, size_t len, const ch
   return j;
 }
 
-void push_json_text(lua_State *L, const char *text, size_t len, const char *what) {
+static void push_text_value(lua_State *L, const char *text, size_t len, const char *what,
+                            int makers) {
   Json **j = push_document(L, text, len, what);
-  push_json(L, *j);
+  push_node(L, *j, makers);
   json_free(*j); /* now, not when the collector comes round */
   *j = NULL;
   lua_remove(L, -2);
 }
 
-static int l_decode(lua_State *L) {
+void push_json_text(lua_State *L, const char *text, size_t len, const char *what) {
+  push_text_value(L, text, len, what, 0);
+}
+
+static int decode(lua_State *L, int makers) {
   size_t n;
   const char *s = check_string(L, 1, &n);
   const char *what = lua_isnoneornil(L, 2) ? "JSON" : check_string(L, 2, NULL);
   charge_work(L, n / 8);
-  push_json_text(L, s, n, what);
+  push_text_value(L, s, n, what, makers);
   return 1;
+}
+
+static int l_decode(lua_State *L) { return decode(L, 0); }
+
+/* core.json_ordered(text, what, makers) */
+static int l_ordered(lua_State *L) {
+  lua_settop(L, 3);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  return decode(L, 3);
 }
 
 /* ---- writing ------------------------------------------------------------------------ */
@@ -286,6 +334,7 @@ static int l_object(lua_State *L) {
 
 void json_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"json_decode", l_decode},
+                                       {"json_ordered", l_ordered},
                                        {"json_encode", l_encode},
                                        {"json_object", l_object},
                                        {NULL, NULL}};

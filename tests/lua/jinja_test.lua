@@ -141,7 +141,7 @@ describe("a Jinja template", function()
     cycle[1] = cycle
     assert.error_matches(function() render("", { x = cycle }) end, "contains itself")
     assert.error_matches(function() render("", { x = print }) end, "cannot use a function")
-    assert.error_matches(function() jinja.from_json "[1," end, "JSON, byte")
+    assert.error_matches(function() jinja.from_json "[1," end, "from_json: JSON:1:4: a value is missing")
   end)
   it("marks what an assistant wrote", function()
     local text, spans = grpo.template("ab{% generation %}cde{% endgeneration %}f"):render()

@@ -149,7 +149,7 @@ end
 function jinja.from_json(text)
   if type(text) ~= "string" then errors.raise("EARG", "from_json: want a string, got a %s", type(text)) end
   local ok, value = pcall(json.read, text)
-  if not ok then errors.raise("EARG", "from_json: %s", tostring(value)) end
+  if not ok then errors.raise("EARG", "from_json: %s", tostring(value):match("JSON:.*")) end
   return value
 end
 

@@ -1,5 +1,6 @@
 -- JSON as templates see it: read with the order of keys kept, written as Python's json.dumps does.
 
+local core = require "grpo.core"
 local values = require "grpo.jinja.values"
 
 local json = {}
@@ -93,98 +94,9 @@ end
 
 -- ---- reading ---------------------------------------------------------------------------------------------
 
-local names = { ["true"] = true, ["false"] = false, null = values.none }
-local unescaped = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t", ['"'] = '"', ["\\"] = "\\", ["/"] = "/" }
+local makers = { null = values.none, list = values.list, dict = values.dict }
 
-local function complain(at, what) error(("JSON, byte %d: %s"):format(at, what), 0) end
-
-local function skip(s, at) return s:match("^[ \t\r\n]*()", at) end
-
-local function code_at(s, at)
-  return tonumber(s:match("^\\u(%x%x%x%x)", at) or "", 16)
-end
-
-local function read_string(s, at)
-  local out, from = {}, at + 1
-  while true do
-    local stop = s:find('["\\]', from)
-    if not stop then complain(at, "a string is not closed") end
-    out[#out + 1] = s:sub(from, stop - 1)
-    if s:byte(stop) == 34 then return table.concat(out), stop + 1 end
-    local c = s:sub(stop + 1, stop + 1)
-    if c == "u" then
-      local code = code_at(s, stop) or complain(stop, "a bad escape")
-      from = stop + 6
-      local low = code >= 0xD800 and code < 0xDC00 and code_at(s, from)
-      if low and low >= 0xDC00 and low < 0xE000 then
-        code, from = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00), from + 6
-      end
-      out[#out + 1] = (code >= 0xD800 and code < 0xE000) and "\u{FFFD}" or utf8.char(code)
-    else
-      out[#out + 1], from = unescaped[c] or complain(stop, "a bad escape"), stop + 2
-    end
-  end
-end
-
-local read
-
-local function read_list(s, at, depth)
-  local items, n = {}, 0
-  at = skip(s, at + 1)
-  if s:sub(at, at) == "]" then return values.list(items, 0), at + 1 end
-  while true do
-    n = n + 1
-    items[n], at = read(s, at, depth)
-    at = skip(s, at)
-    local c = s:sub(at, at)
-    if c == "]" then return values.list(items, n), at + 1 end
-    if c ~= "," then complain(at, "want ',' or ']'") end
-    at = at + 1
-  end
-end
-
-local function read_dict(s, at, depth)
-  local dict = values.dict()
-  local key, value
-  at = skip(s, at + 1)
-  if s:sub(at, at) == "}" then return dict, at + 1 end
-  while true do
-    at = skip(s, at)
-    if s:sub(at, at) ~= '"' then complain(at, "want a key") end
-    key, at = read_string(s, at)
-    at = skip(s, at)
-    if s:sub(at, at) ~= ":" then complain(at, "want ':'") end
-    value, at = read(s, at + 1, depth)
-    values.put(dict, key, value)
-    at = skip(s, at)
-    local c = s:sub(at, at)
-    if c == "}" then return dict, at + 1 end
-    if c ~= "," then complain(at, "want ',' or '}'") end
-    at = at + 1
-  end
-end
-
-function read(s, at, depth)
-  if depth > 100 then complain(at, "nested deeper than 100") end
-  at = skip(s, at)
-  local c = s:sub(at, at)
-  if c == '"' then return read_string(s, at) end
-  if c == "[" then return read_list(s, at, depth + 1) end
-  if c == "{" then return read_dict(s, at, depth + 1) end
-  local name = s:match("^%a+", at)
-  if name and names[name] ~= nil then return names[name], at + #name end
-  local number = s:match("^%-?%d+%.?%d*[eE]?[+-]?%d*", at)
-  local value = number and tonumber(number)
-  if not value then complain(at, "want a value") end
-  return value, at + #number
-end
-
--- A value for a template; raises with the place.
-function json.read(text)
-  local value, at = read(text, 1, 0)
-  at = skip(text, at)
-  if at <= #text then complain(at, "text after the value") end
-  return value
-end
+-- A value for a template; raises with line and column.
+function json.read(text) return core.json_ordered(text, "JSON", makers) end
 
 return json

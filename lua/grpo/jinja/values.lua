@@ -21,7 +21,7 @@ values.none = new { kind = "none" }
 function values.undefined(name) return new { kind = "undefined", name = name } end
 function values.list(items, n) items.kind, items.n = "list", n or #items return new(items) end
 function values.tuple(items, n) items.kind, items.n = "tuple", n or #items return new(items) end
-function values.dict() return new { kind = "dict", keys = {}, map = {} } end
+function values.dict(keys, map) return new { kind = "dict", keys = keys or {}, map = map or {} } end
 function values.callable(name, call) return new { kind = "callable", name = name, call = call } end
 
 function values.put(dict, key, value)
