@@ -152,7 +152,7 @@ def compare(metrics, completions):
     texts = [row for row in rows("completions") if row["step"] < last]  # the last step's may have been cut short
     if [row for row in completions if row["step"] < last] != texts:
         fail("the completions differ")
-    print(f"\n# {len(again)} steps of metrics and {len(texts)} completions, before and after: the same but for the times.")
+    print(f"\n# {len(again)} steps of metrics and {len(texts)} completions, before and after: only the times differ.")
 
 
 def main():
