@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 
-/* Under AddressSanitizer what is not handed out is poisoned, so that the use of
- * a forgotten tensor or a read past its end is found at once. */
+/* Under AddressSanitizer memory that is not handed out is poisoned, so that the use of a forgotten
+ * tensor or a read past its end is found at once. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define FORBID(p, n) ASAN_POISON_MEMORY_REGION(p, n)
@@ -35,7 +35,8 @@ static ArenaBlock *block_new(size_t bytes) {
   return NULL;
 }
 
-/* The next block with room for `bytes`: blocks too small are skipped, not lost. */
+/* The next block with room for `bytes`.  Smaller blocks are skipped and used again after a
+ * reset. */
 static ArenaBlock *next_block(Arena *a, size_t bytes) {
   ArenaBlock **link = a->cur ? &a->cur->next : &a->first;
   while (*link && (*link)->size < bytes) link = &(*link)->next;
@@ -80,7 +81,7 @@ Status arena_reserve(Arena *a, size_t bytes) {
   return GRPO_OK;
 }
 
-/* Forbid all memory behind `used` bytes of `cur`. */
+/* Poisons all memory after the first `used` bytes of `cur`. */
 static void forbid_after(const Arena *a, ArenaBlock *cur, size_t used) {
 #if defined(__SANITIZE_ADDRESS__)
   if (cur) FORBID(cur->data + used, cur->size - used);

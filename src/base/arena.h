@@ -23,19 +23,19 @@ typedef struct Arena {
   uint64_t epoch;          /* +1 at every reset */
 } Arena;
 
-/* A place to come back to: everything allocated after it is forgotten. */
+/* A mark to return to: arena_release() forgets everything that was allocated after it. */
 typedef struct ArenaMark {
   ArenaBlock *cur;
   size_t used, total;
 } ArenaMark;
 
 void *arena_alloc(Arena *a, size_t bytes);  /* 64-byte aligned, not cleared; NULL = out of memory */
-void *arena_zalloc(Arena *a, size_t bytes); /* the same, zero-filled */
-Status arena_reserve(Arena *a,
-                     size_t bytes); /* one block of at least `bytes`, before the first use */
-void arena_reset(Arena *a);         /* O(1); keeps the blocks */
+void *arena_zalloc(Arena *a, size_t bytes); /* arena_alloc(), zero-filled */
+/* Makes one block of at least `bytes`, before the first use. */
+Status arena_reserve(Arena *a, size_t bytes);
+void arena_reset(Arena *a); /* O(1); keeps the blocks */
 ArenaMark arena_mark(const Arena *a);
-void arena_release(Arena *a, ArenaMark m); /* back to the mark; the epoch stays */
+void arena_release(Arena *a, ArenaMark m); /* returns to the mark; keeps the epoch */
 void arena_free(Arena *a);                 /* gives the blocks back; the arena may be used again */
 
 #endif

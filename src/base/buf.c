@@ -36,7 +36,7 @@ void buf_printf(Buf *b, const char *fmt, ...) {
   va_copy(again, ap);
   int n = vsnprintf(NULL, 0, fmt, ap);
   va_end(ap);
-  if (n < 0) b->oom = true; /* the format cannot be carried out: nothing may be lost silently */
+  if (n < 0) b->oom = true; /* the text could not be formatted, which must not go unnoticed */
   if (n >= 0 && room(b, (size_t)n)) {
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     b->len += (size_t)n;

@@ -1,6 +1,7 @@
-/* buf.h - a growing byte buffer.  Its memory is kept by buf_clear(), so one
- * that is reused stops allocating.  A failed growth sets `oom` and later calls
- * do nothing: check it once, at the end (buf_status).
+/* buf.h - a growing byte buffer.
+ *
+ * buf_clear() keeps the memory, so a buffer that is reused stops allocating.  A failed growth sets
+ * `oom`, and later calls do nothing: callers check buf_status() once, at the end.
  */
 #ifndef GRPO_BASE_BUF_H
 #define GRPO_BASE_BUF_H

@@ -1,5 +1,5 @@
-/* crc32c.c - the processor's instruction where there is one, else eight tables, which take eight
- * bytes a step. */
+/* crc32c.c - uses the processor's instruction if it has one, else eight tables, which consume eight
+ * bytes per step. */
 #include "base/crc32c.h"
 
 #include <pthread.h>

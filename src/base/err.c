@@ -22,7 +22,7 @@ int status_exit(Status s) { return s < GRPO_NSTATUS ? table[s].code : 1; }
 const char *err_message(void) { return message; }
 const char *err_where(void) { return where; }
 
-/* What a message quotes may hold anything: it stays one line and plain on a terminal. */
+/* A message may quote untrusted input: keep it on one line and free of control characters. */
 static void make_plain(char *s) {
   for (; *s; s++) {
     if (*s == '\n' || *s == '\r' || *s == '\t')

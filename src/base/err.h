@@ -44,18 +44,18 @@ Status err_set_(Status s, const char *file, int line, const char *fmt, ...)
 #endif
     ;
 
-/* Put "context: " before the recorded message; returns s. */
+/* Puts "context: " before the recorded message; returns s. */
 Status err_context(Status s, const char *fmt, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3), cold))
 #endif
     ;
 
-/* Record a failure and leave: `return fail(GRPO_ESHAPE, "...", ...)`.  The value is the first
- * argument itself, so that the compiler sees that it is no success. */
+/* Records a failure and evaluates to its status: `return fail(GRPO_ESHAPE, "...", ...)`.  The value
+ * is the first argument itself, so that the compiler sees that it is not GRPO_OK. */
 #define fail(s, ...) (err_set_((s), __FILE__, __LINE__, __VA_ARGS__), (s))
 
-/* Evaluate a call; on failure return its status to our caller. */
+/* Evaluates a call; on failure returns its status to the caller of this function. */
 #define try(call)                                                                                  \
   do {                                                                                             \
     Status st_ = (call);                                                                           \

@@ -1,4 +1,4 @@
-/* half.h - bfloat16 and IEEE half to and from float. */
+/* half.h - converts between float and the two 16-bit formats, bfloat16 and IEEE half. */
 #ifndef GRPO_BASE_HALF_H
 #define GRPO_BASE_HALF_H
 
@@ -12,7 +12,7 @@ static inline float bf16_to_f32(uint16_t h) {
   return f;
 }
 
-/* Round to nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t f32_to_bf16(float f) {
   uint32_t u;
   memcpy(&u, &f, sizeof u);
@@ -36,7 +36,7 @@ static inline float f16_to_f32(uint16_t h) {
   return f;
 }
 
-/* Round to nearest, ties to even; overflow becomes infinity; NaN stays NaN. */
+/* Rounds to nearest, ties to even; overflow becomes infinity; NaN stays NaN. */
 static inline uint16_t f32_to_f16(float f) {
   uint32_t u;
   memcpy(&u, &f, sizeof u);
@@ -44,7 +44,7 @@ static inline uint16_t f32_to_f16(float f) {
   u &= 0x7fffffffu;
   if (u > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
   if (u >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
-  if (u < 0x38800000u) { /* below the smallest normal half: a multiple of 2^-24 */
+  if (u < 0x38800000u) { /* a subnormal half is a multiple of 2^-24 */
     float a;
     memcpy(&a, &u, sizeof a);
     float scaled = a * 0x1p24f;

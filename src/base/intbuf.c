@@ -40,4 +40,6 @@ void intbuf_free(IntBuf *b) {
   *b = (IntBuf){0};
 }
 
-Status intbuf_status(const IntBuf *b) { return b->oom ? fail(GRPO_ENOMEM, "token ids") : GRPO_OK; }
+Status intbuf_status(const IntBuf *b) {
+  return b->oom ? fail(GRPO_ENOMEM, "no memory for a list of token ids") : GRPO_OK;
+}

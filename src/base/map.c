@@ -41,7 +41,8 @@ Status map_put(Map *m, uint64_t key, uint64_t value) {
   return GRPO_OK;
 }
 
-/* Entries behind the gap whose way from home leads through it move up, so that no search ends early. */
+/* An entry that a search reaches only across the gap moves into it, so that the search does not end
+ * too early; then its own slot is the gap. */
 void map_remove(Map *m, MapEntry *e) {
   const size_t mask = m->size - 1;
   size_t gap = (size_t)(e - m->slot);

@@ -1,9 +1,9 @@
 /* map.h - a hash map from 64-bit keys to 64-bit values.
  *
- * Open addressing with linear probing, at most three quarters full.  An integer is a key as it is.  A string
- * stands under map_hash(), which other strings may share: the caller keeps the strings, adds with
- * map_add(), and compares each of the entries that map_find() and map_next() give.  UINT64_MAX
- * marks a free slot and is not a key.  {0} is an empty map.
+ * It uses open addressing with linear probing and is at most three quarters full.  An integer is
+ * its own key.  A string's key is its map_hash(), which other strings may share: the caller keeps
+ * the strings, adds with map_add(), and compares each of the entries that map_find() and
+ * map_next() return.  UINT64_MAX marks a free slot and is not a key.  {0} is an empty map.
  *
  * The order of map_each() depends on the map's history.  A caller sorts what it gives, or asks
  * whether there is any entry of a kind, so that no result depends on that order.

@@ -20,13 +20,13 @@ static int must_fail(void) {
 
 enum { HUGE_PAGE = 2 << 20, HEAD = 64 };
 
-/* ---- where memory comes from ------------------------------------------------------------ */
+/* ---- the source of memory --------------------------------------------------------------- */
 
 static MemSource source; /* set before anything is held */
 
 void mem_set_source(const MemSource *s) { source = *s; }
 
-/* A host's blocks begin HEAD bytes before what we hand out, with their size. */
+/* A block from a host begins with its size, HEAD bytes before the address that we hand out. */
 static size_t *head_of(void *p) { return (size_t *)(void *)((char *)p - HEAD); }
 
 static void *host_alloc(size_t bytes) {
@@ -71,13 +71,14 @@ void *mem_raw(void *p, size_t bytes) {
 /* ---- counting --------------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { EXACT = 1 }; /* their allocators lose nothing to alignment */
+enum { EXACT = 1 }; /* the sanitizers' allocators lose nothing to alignment */
 #else
 enum { EXACT = 0 };
 #endif
 
-/* Of a block of whole huge pages what was asked for: what the allocator lost to alignment, up to one
- * more and just one more too, differs from run to run and is never touched. */
+/* The bytes to count for a block.  For a block of whole huge pages that is the number asked for:
+ * the allocator adds up to one huge page for alignment, which differs from run to run and is never
+ * touched. */
 static size_t size_of(void *p) {
   if (source.alloc) return *head_of(p);
   const size_t usable = malloc_usable_size(p);
@@ -176,7 +177,7 @@ size_t mem_available(void) {
   if (!limit) return machine;
   size_t used = number_in("/sys/fs/cgroup/memory.current", "", 1);
   size_t cache = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
-  used = used > cache ? used - cache : 0; /* file pages that nobody misses */
+  used = used > cache ? used - cache : 0; /* the kernel drops cached file pages when needed */
   size_t left = limit > used ? limit - used : 1;
   return machine && machine < left ? machine : left;
 }

@@ -1,8 +1,8 @@
-/* mem.h - the engine's only door to malloc: counted, so that tests and the
- * memory estimate can be held to the truth.
+/* mem.h - every allocation of the engine goes through here and is counted, so that tests can check
+ * for leaks and compare the memory estimate with the facts.
  *
- * Functions return NULL when memory is out and never abort.  The counters are
- * process-wide and atomic.
+ * Functions return NULL when memory is out and never abort.  The counters are process-wide and
+ * atomic.
  */
 #ifndef GRPO_BASE_MEM_H
 #define GRPO_BASE_MEM_H
@@ -24,30 +24,31 @@ void mem_free(void *p);
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n);
 
-/* 64-byte aligned; large blocks are whole huge pages where the system has them. */
+/* 64-byte aligned; a large block consists of whole huge pages if the system has them. */
 void *mem_alloc_aligned(size_t bytes);
 void mem_free_aligned(void *p);
-size_t mem_aligned_size(size_t bytes); /* what mem_alloc_aligned takes for that many */
+size_t mem_aligned_size(size_t bytes); /* bytes that mem_alloc_aligned allocates */
 
 uint64_t mem_allocations(void); /* successful allocations ever made */
 size_t mem_live_bytes(void);    /* handed out and not yet freed */
 size_t mem_peak_rss(void);      /* of the process, bytes */
 size_t mem_available(void);     /* of the machine or its cgroup, bytes; 0: unknown */
-size_t mem_total(void);         /* of both the smaller, whoever uses it; 0: unknown */
+size_t mem_total(void);         /* of the machine or its cgroup, used or not; 0: unknown */
 
-/* Whose memory this is: a host's allocator instead of malloc.  Blocks are then preceded by their size,
- * 64-byte aligned at most.  Only while nothing is held. */
+/* A host's allocator that replaces malloc.  Each block is then preceded by its size and is 64-byte
+ * aligned at most.  Set it only while no block is allocated. */
 typedef struct MemSource {
   void *(*alloc)(void *user, size_t bytes, size_t alignment); /* NULL: malloc and free */
   void (*free)(void *user, void *p);
   void *user;
 } MemSource;
 void mem_set_source(const MemSource *s);
-/* realloc (p NULL: malloc; bytes 0: free) from the same source, neither counted nor made to fail: for
- * Lua's blocks, which are small, many, and counted by their own budget. */
+/* realloc (p NULL: malloc; bytes 0: free) from this source, which is not counted and which
+ * mem_fail_after() does not affect.  It is for Lua's blocks, which are small and many and have a
+ * budget of their own. */
 void *mem_raw(void *p, size_t bytes);
 
-/* The n-th allocation from now fails (0: none): out-of-memory tests. */
+/* For tests: the n-th allocation from now fails (0: none). */
 void mem_fail_after(uint64_t n);
 
 #endif

@@ -16,14 +16,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* Each worker begins with a share of a region's chunks that follow one another, the same share of every
- * region: what it wrote in one is in its cache in the next.  Then it helps the others.
+/* Each worker begins with a share of a region's chunks: consecutive ones, in the same part of
+ * every region, so that data written in one region is still in its cache in the next.  Then it
+ * helps the others.
  *
- * One word hands out a share: the region's number in the upper half, the
- * chunks not yet taken in the lower.  Taking one is a compare-and-swap of the
- * whole word, so a worker that wakes late, when the region is over, cannot take
- * anything: it finds no chunks left or another region's number.  Whoever did
- * take a chunk may read fn, arg and nchunks: the region cannot end before. */
+ * One word hands out a share: the region's number is in the upper half, the number of chunks not
+ * yet taken in the lower.  Taking a chunk is a compare-and-swap of the whole word, so a worker
+ * that wakes after the end of a region cannot take anything: it finds no chunks left or another
+ * region's number.  A worker that has taken a chunk may read fn, arg and nchunks, because the
+ * region cannot end before the chunk is finished. */
 typedef struct Share {
   _Alignas(64) atomic_uint_fast64_t ticket;
 } Share;
@@ -46,8 +47,8 @@ typedef struct Start {
   int worker;
 } Start;
 
-static _Thread_local const Pool *inside; /* whose chunk this thread is running, */
-static _Thread_local int inside_as;      /* and as which worker */
+static _Thread_local const Pool *inside; /* the pool whose chunk this thread is running, or NULL */
+static _Thread_local int inside_as;      /* the worker that it is there */
 
 static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -61,12 +62,12 @@ static void futex(atomic_uint *word, int op, unsigned value) {
   syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-/* the first chunk of a worker's share */
+/* The first chunk of a worker's share. */
 static int share_start(const Pool *p, int worker) {
   return (int)((int64_t)p->nchunks * worker / p->threads);
 }
 
-/* Take chunks of a share of region `generation` until none is left. */
+/* Takes chunks of a share of region `generation` until none is left. */
 static void work_on(Pool *p, unsigned generation, int share, int worker) {
   atomic_uint_fast64_t *ticket = &p->share[share].ticket;
   uint64_t t = atomic_load_explicit(ticket, memory_order_acquire);
@@ -88,7 +89,7 @@ static void work(Pool *p, unsigned generation, int worker) {
   inside = NULL;
 }
 
-/* Wait until the generation moves on from `seen`: spin, then sleep. */
+/* Waits until the generation is not `seen` any more: spins first, then sleeps. */
 static unsigned wait_for_work(Pool *p, unsigned seen) {
   const int64_t until = clock_ns() + 50000;
   for (int i = 0;; i++) {
@@ -131,7 +132,7 @@ int pool_cores(void) {
   return n < 1 ? 1 : n;
 }
 
-/* Workers take no signals: a host's handlers run on its own threads. */
+/* Workers block all signals, so that a host's handlers run on its own threads. */
 static int start_thread(Pool *p, int worker) {
   Start *start = mem_alloc(sizeof *start);
   if (!start) return -1;
@@ -177,8 +178,8 @@ void pool_free(Pool *p) {
 
 int pool_threads(const Pool *p) { return p ? p->threads : 1; }
 
-/* Wait for chunks that other workers still run.  They may have lost their core
- * to another process, so waiting gives ours away after a while. */
+/* Waits for chunks that other workers still run.  They may have lost their core to another process,
+ * so after a while this thread yields its own. */
 static void wait_for_others(Pool *p) {
   for (int i = 0; atomic_load_explicit(&p->remaining, memory_order_acquire) > 0; i++) {
     if (i < 5000)

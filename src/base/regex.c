@@ -8,19 +8,20 @@
 
 #include "base/mem.h"
 
-/* A match limit of 200,000 ends a catastrophic pattern within milliseconds.  JIT
- * code keeps its backtracking points on a stack of its own, reserved and not
- * committed: 16 MiB serve (?:(?!x).)* over a text of a megabyte.  The interpreter
- * keeps them on the heap, which the other two limits bound. */
-/* The match limit counts anew at every place where a match may begin, and a long
- * text has many.  So a search over all of it has a budget as well: it is tried
- * with the budget's share for one place first, and only where that is not enough
- * are places searched one by one, with rising limits paid from the budget. */
+/* A match limit of 200,000 ends a catastrophic pattern within milliseconds.  JIT code keeps its
+ * backtracking points on a stack of its own, which is reserved but not committed: 16 MiB are
+ * enough for (?:(?!x).)* over a megabyte of text.  The interpreter keeps them on the heap, which
+ * the other two limits bound.
+ *
+ * PCRE2 starts counting from zero at every position where a match may begin, and a long text has
+ * many positions.  So a search over the whole text also has a budget.  All positions are tried
+ * with an equal share of the budget first.  Where that is not enough, positions are searched one
+ * by one, with rising limits that are paid from the budget. */
 enum {
   MATCH_LIMIT = 200000,
   BUDGET = 2000000,
   BUDGET_PER_BYTE = 64,
-  WINDOW = 1024, /* places tried together with one share each */
+  WINDOW = 1024, /* positions tried together, each with its share */
   DEPTH_LIMIT = 100000,
   HEAP_LIMIT_KIB = 32 << 10,
   JIT_STACK_FIRST = 32 << 10,
@@ -35,7 +36,7 @@ struct Regex {
   pcre2_match_data *match;
   pcre2_jit_stack *stack; /* NULL: no JIT for this pattern */
   uint32_t options;       /* of pcre2_match */
-  bool one_place;         /* matches where the search starts, or is not to be searched in parts */
+  bool one_place;         /* anchored, or must not be searched in parts */
   uint32_t captures, names, name_size;
   PCRE2_SPTR name_table;
 };
@@ -62,7 +63,7 @@ static uint32_t compile_options(unsigned flags) {
 
 static Status no_memory(void) { return fail(GRPO_ENOMEM, "regular expression: no memory"); }
 
-/* The compiled code, or why there is none; the message shows a pattern's first bytes. */
+/* Compiles; on failure the message quotes the pattern's first bytes. */
 static Status compile_code(Regex *re, const char *pattern, size_t len, unsigned flags) {
   int code = 0;
   PCRE2_SIZE at = 0;
@@ -143,7 +144,7 @@ void regex_free(Regex *re) {
 
 int regex_captures(const Regex *re) { return (int)re->captures; }
 
-/* Entry i of the table of names: two bytes of group number, then the name. */
+/* Entry i of the table of names: two bytes hold the group's number, the name follows. */
 static const char *name_entry(const Regex *re, uint32_t i, int *group) {
   PCRE2_SPTR e = re->name_table + (size_t)i * re->name_size;
   *group = e[0] << 8 | e[1];
@@ -193,7 +194,7 @@ typedef struct Search {
   uint64_t budget;
 } Search;
 
-/* Search from `start` for a match that begins at `last` or before. */
+/* Searches from `start` for a match that begins at `last` or before. */
 static int match(const Search *q, size_t start, size_t last, uint64_t limit) {
   Regex *re = q->re;
   pcre2_set_offset_limit(re->limits, last);
@@ -207,7 +208,7 @@ static size_t next_place(const Search *q, size_t at) {
   return at;
 }
 
-/* One place after the other, each with rising limits, as long as the budget lasts. */
+/* Searches one position after the other, each with rising limits, until the budget is spent. */
 static int match_singly(Search *q, size_t start, size_t last, uint64_t share) {
   for (size_t at = start; at <= last && at <= q->len; at = next_place(q, at)) {
     int rc = match(q, at, at, share);

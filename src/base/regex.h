@@ -1,10 +1,10 @@
-/* regex.h - PCRE2 behind a small, bounded door.
+/* regex.h - regular expressions by PCRE2, with bounded time.
  *
- * Patterns are compiled with UTF, UCP, MATCH_INVALID_UTF and JIT where there
- * is one; every match has a match limit (200,000 at each place where it may
- * begin, and a budget for all of them), a depth and a heap limit, so a catastrophic pattern ends as
- * GRPO_ELIMIT and never hangs.  A compiled Regex is immutable; match data belongs to the Regex and
- * is reused, so one Regex is for one thread.  Offsets are bytes, 0-based.
+ * Patterns are compiled with UTF, UCP, MATCH_INVALID_UTF and, if available, JIT.  Every match has
+ * a match limit (200,000 at each position where it may begin, and a budget for all positions), a
+ * depth limit and a heap limit, so a catastrophic pattern ends as GRPO_ELIMIT and never hangs.
+ * The match data belongs to the Regex and is reused, so a Regex must not be used by two threads at
+ * once.  Offsets are bytes, 0-based.
  */
 #ifndef GRPO_BASE_REGEX_H
 #define GRPO_BASE_REGEX_H
@@ -21,7 +21,7 @@ enum {
   REGEX_DOTALL = 2,        /* "s" */
   REGEX_MULTI = 4,         /* "m" */
   REGEX_EXTENDED = 8,      /* "x" */
-  REGEX_VALID_UTF = 16,    /* subject is known to be valid UTF-8: no checks (tokenizers) */
+  REGEX_VALID_UTF = 16,    /* the subject is valid UTF-8 and is not checked (tokenizers) */
   REGEX_ANCHORED_FULL = 32 /* must match the whole subject */
 };
 
@@ -29,12 +29,12 @@ enum {
 
 Status regex_compile(Regex **out, const char *pattern, size_t len, unsigned flags);
 void regex_free(Regex *re);
-int regex_captures(const Regex *re);                /* groups without the whole match */
+int regex_captures(const Regex *re); /* the number of groups, without the whole match */
 const char *regex_name(const Regex *re, int group); /* NULL: unnamed */
 int regex_group(const Regex *re, const char *name); /* -1: no such name */
 
-/* Search from `start`.  *found says whether; (*ovector)[2i], [2i+1] are the bounds
- * of group i (REGEX_UNSET when it took no part), valid until the next exec. */
+/* Searches from `start`.  If *found, (*ovector)[2i] and [2i+1] are the bounds of group i
+ * (REGEX_UNSET when the group took no part), valid until the next call. */
 Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *found,
                   const size_t **ovector);
 

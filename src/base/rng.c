@@ -59,7 +59,8 @@ double rng_normal(const RngKey *k, uint64_t index) { /* Box and Muller */
   return sqrt(-2 * log(u)) * cos(6.283185307179586477 * v);
 }
 
-/* A Feistel network over the next even number of bits, walked until it lands below n. */
+/* A Feistel network permutes the numbers of an even number of bits; it is applied until the result
+ * is below n. */
 uint64_t rng_permute(uint64_t seed, uint64_t n, uint64_t i) {
   if (n < 2) return 0;
   unsigned half = 1;

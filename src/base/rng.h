@@ -1,8 +1,7 @@
 /* rng.h - counter-based random numbers (Philox 4x32-10, Salmon et al. 2011).
  *
- * A value is a pure function of its address: (seed, stream, step, prompt,
- * sample, token).  Nothing to save, nothing to drift; any value can be
- * regenerated alone.
+ * A value is a pure function of its address: (seed, stream, step, prompt, sample, token).  Nothing
+ * has to be saved, nothing can drift, and any value can be computed again alone.
  */
 #ifndef GRPO_BASE_RNG_H
 #define GRPO_BASE_RNG_H
@@ -10,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Who draws.  One row per consumer, so that no two share numbers. */
+/* Each consumer of random numbers has a stream, so that no two share numbers. */
 typedef enum RngStream {
   RNG_INIT,    /* model weights */
   RNG_SAMPLE,  /* tokens while sampling for training */
@@ -35,9 +34,9 @@ typedef struct RngKey {
 /* The bare block function: 128 random bits from a 128-bit counter and a 64-bit key. */
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* All 128 bits of a block; rng_u64 is its first half. */
+/* All 128 bits of a block; rng_u64() is the first half. */
 void rng_block(const RngKey *k, uint64_t index, uint32_t out[4]);
-/* The counter and the key of that block: the next index is the next counter[0]. */
+/* The counter and the key of that block; index + 1 has counter[0] + 1. */
 void rng_address(const RngKey *k, uint64_t index, uint32_t counter[4], uint32_t key[2]);
 uint64_t rng_u64(const RngKey *k, uint64_t index);
 double rng_uniform(const RngKey *k, uint64_t index); /* [0, 1), 53 bits */

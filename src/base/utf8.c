@@ -1,7 +1,7 @@
 #include "base/utf8.h"
 
-/* What may follow a lead byte: the length of the sequence and the bounds of the
- * second byte (Unicode, table 3-7); later bytes are always 80..BF. */
+/* The sequence that a lead byte announces: its length and the bounds of its second byte (Unicode,
+ * table 3-7).  Later bytes are always 80..BF. */
 typedef struct Lead {
   size_t length; /* 0: cannot start a code point */
   unsigned char low, high;
@@ -16,8 +16,8 @@ static Lead lead_of(unsigned char c) {
   return (Lead){0, 0, 0};
 }
 
-/* Bytes of s that agree with the lead byte's sequence: all of it, or the maximal
- * subpart before the first byte that does not fit or the end. */
+/* The number of bytes of s that fit the lead byte's sequence: all of it, or the maximal subpart
+ * before the end or the first byte that does not fit. */
 static size_t agreeing(const unsigned char *s, size_t n, Lead lead) {
   size_t k = 1;
   if (k < lead.length && k < n && s[1] >= lead.low && s[1] <= lead.high) {
@@ -56,7 +56,7 @@ size_t utf8_encode(uint32_t cp, char out[4]) {
   return k;
 }
 
-/* Length of the valid text at the start of s. */
+/* The length of the valid text at the start of s. */
 static size_t valid_prefix(const char *s, size_t n) {
   size_t i = 0;
   while (i < n) {

@@ -1,4 +1,4 @@
-/* version.h - what this build is. */
+/* version.h - the version and the commit of this build. */
 #ifndef GRPO_BASE_VERSION_H
 #define GRPO_BASE_VERSION_H
 

@@ -16,7 +16,7 @@
 typedef struct Peer {
   int fd; /* -1: none */
   bool announced, failed;
-  size_t taken; /* of `in`: the line that was handed out last */
+  size_t taken; /* bytes of `in` that are the line handed out last */
   Buf in, out;
 } Peer;
 
@@ -32,7 +32,8 @@ struct ChannelClient {
 
 /* ---- addresses ------------------------------------------------------------------------- */
 
-/* A path too long for an address goes through its directory's descriptor, *dir (-1: none). */
+/* A path that is too long for an address is reached through a descriptor of its directory, *dir
+ * (-1: none). */
 static Status address(const char *path, struct sockaddr_un *a, int *dir) {
   *a = (struct sockaddr_un){.sun_family = AF_UNIX};
   *dir = -1;
@@ -41,7 +42,8 @@ static Status address(const char *path, struct sockaddr_un *a, int *dir) {
     return GRPO_OK;
   }
   const char *name = strrchr(path, '/');
-  if (!name || strlen(name) > 40) return fail(GRPO_EIO, "%s: too long for a socket", path);
+  if (!name || strlen(name) > 40)
+    return fail(GRPO_EIO, "%s: the path is too long for a socket", path);
   char *parent = mem_alloc((size_t)(name - path) + 1);
   if (!parent) return fail(GRPO_ENOMEM, "%s", path);
   memcpy(parent, path, (size_t)(name - path));
@@ -84,7 +86,7 @@ static bool take_line(Peer *p, const char **line, size_t *len) {
   return true;
 }
 
-/* Reads what is there.  False: nothing new. */
+/* Reads the bytes that have arrived.  Returns false if there are none. */
 static bool receive(Peer *p, int flags) {
   char chunk[4096];
   const ssize_t n = recv(p->fd, chunk, sizeof chunk, flags);
@@ -178,7 +180,7 @@ static void accept_some(ChannelServer *s) {
   }
 }
 
-/* What has happened to one client. */
+/* Fills in the next event of one client; false: there is none. */
 static bool peer_next(Peer *p, ChannelEvent *event) {
   forget_line(p);
   if (p->out.len) flush_out(p);

@@ -18,11 +18,11 @@ static void become_background(Detached *d, const int *ends) {
   close(ends[0]);
   *d = (Detached){.child = true, .pipe = ends[1]};
   setsid();
-  signal(SIGPIPE, SIG_IGN); /* the parent may be gone by the time we are ready */
-  const int nothing = open("/dev/null", O_RDONLY);
-  if (nothing >= 0) {
-    dup2(nothing, STDIN_FILENO);
-    close(nothing);
+  signal(SIGPIPE, SIG_IGN); /* the parent may have ended by the time the child is ready */
+  const int null = open("/dev/null", O_RDONLY);
+  if (null >= 0) {
+    dup2(null, STDIN_FILENO);
+    close(null);
   }
 }
 
@@ -73,7 +73,7 @@ static int exit_status(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Until the pipe has something or is closed; passes a signal on, once. */
+/* Waits until the pipe has data or is closed; passes one signal on to the child. */
 static void wait_readable(const Detached *d, const volatile int *stop, bool *told) {
   struct pollfd p = {.fd = d->pipe, .events = POLLIN};
   for (;;) {

@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 
-/* The system's reason as a status: what was tried, on what, why not. */
+/* Records a failed system call: the verb and the path say what was tried, `error` why it failed. */
 static Status system_failed(const char *verb, const char *path, int error) {
   char text[128];
   const char *why = strerror_r(error, text, sizeof text); /* GNU's: returns the text */
@@ -26,7 +26,7 @@ static Status system_failed(const char *verb, const char *path, int error) {
   return fail(s, "cannot %s %s: %s", verb, path, why);
 }
 
-/* close() keeping the errno of what went wrong before it. */
+/* close() that keeps the errno of an earlier failure. */
 static void close_quietly(int fd) {
   const int error = errno;
   close(fd);
@@ -35,7 +35,7 @@ static void close_quietly(int fd) {
 
 /* ---- reading ------------------------------------------------------------------ */
 
-/* What a path names, where that is nothing to read from; NULL for a regular file. */
+/* The kind of a path that is not a regular file; NULL for a regular file. */
 static const char *odd_kind(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a named pipe; name a regular file";
@@ -60,14 +60,15 @@ Status file_check_output(const char *path) {
   return stat(path, &st) == 0 ? refuse_odd("write to", path, st.st_mode) : GRPO_OK;
 }
 
-/* What whoever started the program opened for it: /dev/stdin and bash's <(...) may be pipes. */
+/* Descriptors that the program was started with: /dev/stdin and bash's <(...) may be pipes. */
 static bool is_handed_over(const char *path) {
   return strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
          strncmp(path, "/proc/self/fd/", 14) == 0;
 }
 
-/* The one way to open what is read.  To open a pipe would wait until somebody writes to it, so what
- * is odd is refused before, and once more after, for what took its place meanwhile. */
+/* The only way to open a file for reading.  Opening a pipe would wait for a writer, so anything
+ * but a regular file is refused first; the check is repeated on the open file, because another may
+ * have taken its place in between. */
 static Status open_input(const char *path, bool stream, int *fd, struct stat *st) {
   const bool any = stream && is_handed_over(path);
   if (!any) try(file_check_input(path));
@@ -100,7 +101,7 @@ void file_unmap(FileMap *m) {
 void file_map_drop(const FileMap *m, size_t at, size_t n) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
   const uintptr_t base = (uintptr_t)m->data, end = (base + at + n) & ~page;
-  const uintptr_t begin = (base + at) & ~page; /* what is before it on that page was read already */
+  const uintptr_t begin = (base + at) & ~page; /* earlier bytes of that page were read already */
   if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
@@ -128,7 +129,7 @@ Status file_read(const char *path, size_t max_bytes, Buf *out) {
   return s;
 }
 
-/* ---- asking ------------------------------------------------------------------- */
+/* ---- questions about paths -------------------------------------------------------- */
 
 Status file_join(char *path, const char *dir, const char *name) {
   if (snprintf(path, FILE_PATH_BYTES, "%s/%s", dir, name) >= FILE_PATH_BYTES)
@@ -158,7 +159,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Append the `count` names in `names` to `out`, sorted. */
+/* Appends the `count` names in `names` to `out`, sorted. */
 static Status put_sorted(const Buf *names, size_t count, Buf *out) {
   if (!count) return GRPO_OK;
   const char **list = mem_alloc(count * sizeof *list);
@@ -217,7 +218,7 @@ Status file_mkdirs(const char *path) {
 
 static int remove_at(int parent, const char *name);
 
-/* Remove what is in a directory, in passes: reading while removing may skip names. */
+/* Empties a directory in several passes, because reading while removing may skip names. */
 static int empty_dir(DIR *dir) {
   for (bool again = true; again;) {
     const struct dirent *entry;
@@ -233,7 +234,7 @@ static int empty_dir(DIR *dir) {
   return 0;
 }
 
-/* 0, or -1 with errno.  Every directory is opened without following a link. */
+/* Returns 0, or -1 with errno.  Every directory is opened without following a link. */
 static int remove_at(int parent, const char *name) {
   if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
@@ -264,7 +265,7 @@ static char *dir_of(const char *path) {
 Status file_sync_dir(const char *path) {
   const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return system_failed("open", path, errno);
-  /* EINVAL: a file system that cannot sync directories */
+  /* EINVAL: the file system cannot sync directories */
   const int error = fsync(fd) != 0 && errno != EINVAL ? errno : 0;
   close(fd);
   return error ? system_failed("sync", path, error) : GRPO_OK;
@@ -294,7 +295,8 @@ static char *temporary_name(const char *path) {
   return b.data;
 }
 
-enum { ATTEMPTS = 100 }; /* a dead process with our number may have left the same name */
+/* A dead process with our number may have left a file of the same name. */
+enum { ATTEMPTS = 100 };
 
 Status file_link_replace(const char *target, const char *path) {
   char *name = NULL;
@@ -319,7 +321,7 @@ enum { PENDING = 1 << 16 };
 struct FileWriter {
   char *path, *temporary;
   int fd;
-  bool failed;    /* something is missing: commit must not happen */
+  bool failed;    /* bytes are missing, so it must not be committed */
   size_t pending; /* bytes in `bytes` not yet written */
   char bytes[PENDING];
 };
@@ -343,7 +345,7 @@ static Status open_temporary(FileWriter *w) {
   }
   if (w->fd < 0) return system_failed("write", w->path, errno);
   if (stat(w->path, &st) == 0 && S_ISREG(st.st_mode) && fchmod(w->fd, st.st_mode & 0777) != 0)
-    errno = 0; /* only a nicety */
+    errno = 0; /* the permissions are a convenience */
   return GRPO_OK;
 }
 

@@ -1,8 +1,7 @@
-/* file.h - files, directories, checksums.
+/* file.h - files and directories.
  *
- * Errors name the path and the system's reason.  Nothing is ever half
- * written: a replaced file is complete under a temporary name in the same
- * directory, synced, then renamed.
+ * Errors name the path and the system's reason.  A file is never half written: its replacement is
+ * completed under a temporary name in the same directory, synced, and then renamed.
  */
 #ifndef GRPO_OS_FILE_H
 #define GRPO_OS_FILE_H
@@ -19,18 +18,18 @@ typedef struct FileMap {
   size_t size;
 } FileMap;
 
-/* What is read is a regular file: a directory, a named pipe (which would be waited for), a socket or a
- * device is ENOENT, as what is missing.  Only file_read() also takes pipes, by the names of what the
- * program was started with: /dev/stdin, /dev/fd/N. */
+/* Only regular files are read: a directory, a named pipe (whose opening might never end), a socket
+ * or a device is ENOENT, like a missing file.  file_read() alone also takes pipes, if they are
+ * descriptors that the program was started with: /dev/stdin, /dev/fd/N. */
 Status file_check_input(const char *path);
-/* The same of what is written to where it is: a regular file, or nothing yet. */
+/* Fails unless the path is a regular file or does not exist: for files that are appended to. */
 Status file_check_output(const char *path);
 Status file_map(const char *path, FileMap *out);
 void file_unmap(FileMap *m);
-/* The bytes at .. at + n - 1 will not be needed soon: their pages need not stay in memory. */
+/* Says that bytes at .. at + n - 1 are not needed soon, so that their pages can leave memory. */
 void file_map_drop(const FileMap *m, size_t at, size_t n);
-Status file_read(const char *path, size_t max_bytes,
-                 Buf *out); /* appends; ELIMIT past max_bytes (0: no limit) */
+/* Appends the contents; ELIMIT past max_bytes (0: no limit). */
+Status file_read(const char *path, size_t max_bytes, Buf *out);
 Status file_replace(const char *path, const void *data, size_t n); /* atomic, durable */
 enum { FILE_PATH_BYTES = 4096 };
 /* path = dir/name; EARG when it is too long. */
@@ -40,15 +39,15 @@ bool file_is_dir(const char *path);
 Status file_mkdirs(const char *path);      /* like mkdir -p */
 Status file_remove_tree(const char *path); /* like rm -rf; symbolic links are not followed */
 Status file_sync_dir(const char *path);    /* makes renames inside it durable */
-Status file_link_replace(const char *target,
-                         const char *path);           /* symbolic link replaced by rename */
-Status file_rename(const char *from, const char *to); /* and sync the directory of `to` */
+/* Replaces the symbolic link `path` by a rename. */
+Status file_link_replace(const char *target, const char *path);
+Status file_rename(const char *from, const char *to); /* and syncs the directory of `to` */
 int64_t file_size(const char *path);                  /* -1: none */
 int64_t file_mtime_ns(const char *path);              /* -1: none */
-/* Names in a directory, sorted, each ended by NUL, appended to `out`; without . and .. */
+/* Appends the names in a directory to `out`, sorted, each ended by NUL, without . and .. */
 Status file_list(const char *path, Buf *out, size_t *count);
 
-/* A file written in pieces under a temporary name; commit makes it durable and renames it. */
+/* Writes a file in pieces under a temporary name; the commit makes it durable and renames it. */
 typedef struct FileWriter FileWriter;
 Status file_writer_open(FileWriter **out, const char *path);
 Status file_writer_put(FileWriter *w, const void *data, size_t n);

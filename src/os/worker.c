@@ -22,7 +22,7 @@
 #include "base/clock.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1 /* they map terabytes and make calls of their own */
+#define SANITIZED 1 /* sanitizers map terabytes and make system calls of their own */
 #else
 #define SANITIZED 0
 #endif
@@ -50,13 +50,13 @@ static size_t mapped(void) {
 #define OWN_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-/* Memory, time, the answer and the end; everything else is not permitted. */
+/* Permits system calls for memory, time, writing the answer and exiting, and no others. */
 static void allow_few_calls(void) {
 #if defined(__linux__) && !SANITIZED
 #define ALLOW(call)                                                                                \
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
   struct sock_filter rules[] = {
-#ifdef OWN_ARCH /* in another one's table these numbers are other calls */
+#ifdef OWN_ARCH /* on another architecture these numbers mean other calls */
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCH, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
@@ -79,14 +79,14 @@ static void allow_few_calls(void) {
 #undef ALLOW
   const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  /* where the kernel has no filters, the limits of shut_in() are all there is */
+  /* if the kernel has no filters, only the limits of confine() hold */
   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 #endif
 }
 
-static void shut_in(const WorkerLimits *l, int keep) {
-  const int nothing = open("/dev/null", O_RDWR);
-  for (int fd = 0; fd < 3; fd++) dup2(nothing, fd);
+static void confine(const WorkerLimits *l, int keep) {
+  const int null = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; fd++) dup2(null, fd);
   const long most = sysconf(_SC_OPEN_MAX);
   for (int fd = 3; fd < (most > 0 && most < 4096 ? most : 4096); fd++)
     if (fd != keep) close(fd);
@@ -112,7 +112,7 @@ static void write_all(int fd, const char *p, size_t n) {
 static _Noreturn void work(WorkerFn fn, void *user, const WorkerLimits *l, int out) {
   Buf answer = {0};
   for (int sig = 1; sig < 32; sig++) signal(sig, SIG_DFL);
-  shut_in(l, out);
+  confine(l, out);
   fn(user, &answer);
   if (buf_status(&answer)) _exit(1);
   write_all(out, answer.data ? answer.data : "", answer.len);
@@ -121,7 +121,7 @@ static _Noreturn void work(WorkerFn fn, void *user, const WorkerLimits *l, int o
 
 /* ---- the parent --------------------------------------------------------------------- */
 
-/* Everything the child writes.  False: too late or too long. */
+/* Reads all that the child writes.  Returns false if it takes too long or writes too much. */
 static bool collect(int in, const WorkerLimits *l, Buf *answer) {
   enum { PIECE = 65536 };
   const double deadline = clock_seconds() + l->seconds;

@@ -1,10 +1,10 @@
-/* worker.h - a function run in a process of its own, with little that it may do.
+/* worker.h - runs a function in a confined process of its own.
  *
- * The child has no files but the pipe for its answer, may start no process, may use so much more memory
- * and processor time than it began with, and gains no privileges; on Linux, where the kernel allows it,
- * system calls other than those for memory, time and the answer fail (seccomp).  It is killed when its
- * time is over.
- * It is no virtual machine: it can read this process's memory as it was when it began.
+ * The child has no open file but the pipe for its answer, cannot start processes or gain
+ * privileges, and may use a limited amount of memory and processor time beyond those it began
+ * with.  On Linux, if the kernel allows it, system calls other than those for memory, time and the
+ * answer fail (seccomp).  The child is killed when its time is over.  It is not a virtual machine:
+ * the child can read this process's memory as it was when the child began.
  */
 #ifndef GRPO_OS_WORKER_H
 #define GRPO_OS_WORKER_H
@@ -13,15 +13,15 @@
 
 typedef struct WorkerLimits {
   double seconds; /* wall clock, more than 0 */
-  size_t memory;  /* bytes beside what the process has; 0: no limit */
-  size_t answer;  /* bytes of the answer at most */
+  size_t memory;  /* bytes beyond those of this process; 0: no limit */
+  size_t answer;  /* the most bytes of an answer */
 } WorkerLimits;
 
-/* Appends the answer to the Buf it is given. */
+/* Appends its answer to the Buf. */
 typedef void (*WorkerFn)(void *user, Buf *answer);
 
-/* Runs fn in the child and appends its answer to *answer.  ELIMIT: too late, too long, or the child was
- * killed (by a limit: the message says which signal); EIO: no process can be made. */
+/* Runs fn in a child and appends its answer to *answer.  ELIMIT: the child took too long, answered
+ * too much or was killed (the message names the signal).  EIO: no process can be made. */
 Status worker_run(WorkerFn fn, void *user, const WorkerLimits *limits, Buf *answer);
 
 #endif

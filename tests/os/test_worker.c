@@ -31,7 +31,7 @@ static void crash(void *user, Buf *answer) {
   abort();
 }
 
-/* What of files, processes and sockets works there. */
+/* Tries files, processes and sockets, and answers with those that work. */
 static void reach_out(void *user, Buf *answer) {
   (void)user;
   const int fd = open("/etc/passwd", O_RDONLY), s = socket(AF_INET, SOCK_STREAM, 0);
