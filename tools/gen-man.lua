@@ -2,7 +2,7 @@
 --
 --   make man              (./grpo repl < tools/gen-man.lua, then scdoc; OUT=DIR writes below DIR)
 --
--- The text between a line "; help run check" (or "; commands", "; environment", "; options") and
+-- The text between a line "; help run check" (or "; commands", "; common", ...) and
 -- the line "; end" is written here.  The rest of a page is written by hand.
 
 local core = require "grpo.core"
@@ -41,6 +41,10 @@ local blocks = {}
 
 function blocks.commands(lines)
   for _, name in ipairs(cli.commands) do item(lines, name, cli.command(name).summary) end
+end
+
+function blocks.common(lines)
+  rows(lines, usage.rows({}, require("grpo.cli.flags").common))
 end
 
 function blocks.environment(lines)

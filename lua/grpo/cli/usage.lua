@@ -51,13 +51,13 @@ function usage.parts(command)
   return parts
 end
 
--- The rows of arguments and flags.
-local function declared(command)
+-- Rows { item, text } for arguments and flags.
+function usage.rows(arguments, flags)
   local rows = {}
-  for _, argument in ipairs(command.arguments) do
+  for _, argument in ipairs(arguments) do
     if argument.doc then rows[#rows + 1] = { argument.name, argument.doc } end
   end
-  for _, flag in ipairs(command.flags) do
+  for _, flag in ipairs(flags) do
     local item = written(flag, "--" .. flag.name)
     local default = flag.default
     if type(default) == "table" then default = table.concat(default, ",") end
@@ -70,7 +70,7 @@ end
 -- All blocks of a command's help, in order.
 function usage.blocks(command)
   local blocks = table.move(command.about, 1, #command.about, 1, {})
-  local rows = declared(command)
+  local rows = usage.rows(command.arguments, command.flags)
   if #rows > 0 then blocks[#blocks + 1] = rows end
   return table.move(command.notes or {}, 1, #(command.notes or {}), #blocks + 1, blocks)
 end
