@@ -1,4 +1,4 @@
--- The share of the answer's characters that stand in their place; text after the answer costs.
+-- How much of the answer stands where it should, from the left; what follows it costs.
 local reward = {}
 
 function reward.close(text, row)

@@ -1,4 +1,4 @@
--- The share of the answer's characters that stand in their place.
+-- How much of the answer stands where it should, from the left.
 local reward = {}
 
 function reward.close(text, row)

@@ -1,6 +1,7 @@
 -- require "grpo": the public interface, put together from the C side (grpo.core) and
 -- the Lua half.  Modules of the Lua half are loaded when a script first names them.
 
+local context = require "grpo.scripts.context"
 local core = require "grpo.core"
 
 local function load_model(path, options)
@@ -12,7 +13,7 @@ local function new_model(config, options)
 end
 
 local grpo = {
-  args = {}, -- what the command line's --arg gave
+  args = context.args, -- what the command line's --arg gave
   none = core.none,
 
   regex = core.regex,
@@ -43,17 +44,20 @@ local grpo = {
   guard = core.guard,
 }
 
--- name = { module, field }: without a field the module itself is the value
+-- Loaded when a script first names them.
 local later = {
-  data = { "grpo.data" },
-  schedule = { "grpo.schedule" },
-  losses = { "grpo.losses" },
-  calc = { "grpo.calc" },
-  sandbox = { "grpo.sandbox" },
-  sorted_pairs = { "grpo.base.sorted" },
-  experiment = { "grpo.experiment", "new" },
-  trainer = { "grpo.train.trainer", "new" },
-  template = { "grpo.jinja", "compile" },
+  data = function() return require "grpo.data" end,
+  schedule = function() return require "grpo.schedule" end,
+  losses = function() return require "grpo.losses" end,
+  calc = function() return require "grpo.calc" end,
+  sandbox = function() return require "grpo.sandbox" end,
+  sorted_pairs = function() return require "grpo.base.sorted" end,
+  trainer = function() return require("grpo.train.trainer").new end,
+  template = function() return require("grpo.jinja").compile end,
+  experiment = function()
+    local experiment = require "grpo.experiment"
+    return function(fields) return experiment.new(fields, context.current()) end
+  end,
 }
 
 local known = {}
@@ -63,14 +67,12 @@ table.sort(known)
 
 return setmetatable(grpo, {
   __index = function(t, name)
-    local entry = later[name]
-    if not entry then
+    if not later[name] then
       local options, errors = require "grpo.options", require "grpo.base.errors"
       errors.raise("EARG", "grpo.%s: there is no such function, %s", tostring(name),
         options.advice(name, known))
     end
-    local value = require(entry[1])
-    if entry[2] then value = value[entry[2]] end
+    local value = later[name]()
     rawset(t, name, value)
     return value
   end,

@@ -12,9 +12,8 @@
 #include <string.h>
 
 #include "grad/attrs.h"
-#include "grad/op_lora.h"
 #include "grad/ops.h"
-#include "grad/replay.h"
+#include "grad/weight.h"
 
 /* ---- dropout --------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "grad/op_lora.h"
 #include "grad/weight.h"
 #include "model/forward.h"
 #include "model/lora.h"

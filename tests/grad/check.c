@@ -19,7 +19,6 @@ static void begin(void) {
     begin();                                                                                       \
     check_##name();                                                                                \
   }
-#include "grad/op_table.h"
 #include "grad/ops.def"
 #undef OP
 

@@ -4,7 +4,7 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local dense = require "rewards.dense"
-local evaluate = require "grpo.train.evaluate"
+local eval_names = require "grpo.train.eval_names"
 local losses = require "grpo.losses"
 local schedule = require "grpo.schedule"
 local statistics = require "grpo.statistics"
@@ -387,7 +387,7 @@ describe("an evaluation of targets", function()
       stages = { { kind = "sft", train = { steps = 30, lr = 1e-2, kl = 0 } } } }
     local spec = e.stages[1].config
     spec.eval.metric = nil
-    assert.is_false(evaluate.measures_completions(spec))
+    assert.is_false(eval_names.has_completions(spec))
     local tr = grpo.trainer(e)
     local before = tr:evaluate()["eval/loss"]
     for _ = 1, 30 do tr:step() end

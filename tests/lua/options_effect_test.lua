@@ -2,7 +2,8 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
-local experiment_module = require "grpo.experiment"
+local context = require "grpo.scripts.context"
+local layers = require "grpo.experiment.layers"
 
 local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
   num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3 }
@@ -490,9 +491,10 @@ describe("options that would have no effect", function()
   end
 
   it("are refused on the command line too", function()
-    experiment_module.overrides = { experiment_module.parse_override("stages.1.threads=2") }
+    local restore = context.restorer()
+    context.begin { overrides = { layers.parse_override("stages.1.threads=2") } }
     local ok, err = pcall(experiment)
-    experiment_module.overrides = {}
+    restore()
     assert.is_false(ok)
     assert.matches("belongs to the whole run; write threads", tostring(err))
   end)

@@ -48,7 +48,7 @@ local function experiment_of(o)
     return script.load(what, o)
   end
   local info = rundir.read(what, "run")
-  local e = script.of_run(what, info, o.overrides)
+  local e = script.of_run(what, info, { overrides = o.overrides })
   local from = one or checkpoint.newest(what, true)
   if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", what) end
   return e, from

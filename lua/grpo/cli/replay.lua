@@ -4,8 +4,9 @@ local display = require "grpo.runs.display"
 local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
-local reload = require "grpo.scripts.reload"
+local modules = require "grpo.scripts.modules"
 local rescore = require "grpo.runs.rescore"
+local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
 
 local command = {
@@ -184,8 +185,8 @@ end
 
 local function score_again(run, step, o, n)
   local e = script.of_run(run.dir, run.info)
-  script.forget_saved()
-  local entries = rescore.entries(o.flags.reward, o)
+  modules.forget_saved()
+  local entries = script.rewards(o.flags.reward, o.args)
   local ps, most = arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
   for _, rows in ipairs(steps_of(run, step)) do
@@ -228,16 +229,6 @@ local function before(run, step)
   return found
 end
 
--- Changes that were made during the run are made here too; nothing is written.
-local function follow_events(tr, run)
-  tr.directory = { dir = run.dir, info = run.info, note = function() end }
-  events.load(tr)
-  for i = #tr.events, 1, -1 do
-    if tr.events[i].kind == "evaluate" then table.remove(tr.events, i) end
-  end
-  tr.watch = reload.watch(tr, "")
-end
-
 local function regenerate(run, step, n)
   local rows = steps_of(run, step)[1]
   local from = before(run, step)
@@ -245,7 +236,7 @@ local function regenerate(run, step, n)
   core.err(("replay: from %s to step %d\n"):format(start, step))
   local e = script.of_run(run.dir, run.info)
   local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
-  follow_events(tr, run)
+  services.follow(tr, run.dir, run.info)
   while tr.step_count < step do
     if not tr:current_stage() then
       complain("EARG", "%s ends at step %d", run.dir, tr.step_count)

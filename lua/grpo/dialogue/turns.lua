@@ -9,7 +9,7 @@
 local core = require "grpo.core"
 local environment = require "grpo.dialogue.environment"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local origins = require "grpo.experiment.origins"
 local tools = require "grpo.dialogue.tools"
 
 local turns = {}
@@ -38,7 +38,7 @@ end
 turns.rendered = rendered
 
 local function complain_template(config, problem)
-  errors.raise_at(experiment.position(config, config.tools and "tools" or "environment"), "EARG",
+  errors.raise_at(origins.position(config, config.tools and "tools" or "environment"), "EARG",
     "the chat template cannot go on after a turn: %s; set turns.format = \"json\", or give prompts as strings", problem)
 end
 
@@ -315,7 +315,7 @@ function turns.try(config, tokenizer, prompt)
   local form = config.tools and tools.form(config.turns.format, prompt.messages)
   local written, problem = pcall(function() return not form or not form.write or tokenizer:encode(form.write("")) end)
   if not written then
-    errors.raise_at(experiment.position(config, "turns.format") or experiment.position(config, "tools"), "EARG",
+    errors.raise_at(origins.position(config, "turns.format") or origins.position(config, "tools"), "EARG",
       "turns.format: this tokenizer cannot write a tool's answer: %s", (tostring(problem):gsub("^%S+:%d+: ", "")))
   end
   if not prompt.messages then return end

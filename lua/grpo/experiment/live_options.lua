@@ -2,16 +2,15 @@
 -- with a value that the option accepts; assigning another one is an error that names it.
 
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local option_table = require "grpo.experiment.option_table"
 
--- live.recorder(path, value), if set, is called before an option changes, and may raise.
 local live_options = {}
 
-local views = setmetatable({}, { __mode = "k" }) -- [table of options] = its view
+local views = setmetatable({}, { __mode = "k" }) -- [trainer][table of options] = its view
 
-local function assign(t, node, path, key, value)
-  local full = path == "" and tostring(key) or path .. "." .. tostring(key)
-  local below = node.children and node.children[key]
+-- Raises unless the option may be given that value while a run goes on.
+local function check(node, full, key, value)
+  local below = option_table.child(node, key)
   local row = below and below.row
   if not below then errors.raise("EARG", "tr.config: there is no option '%s'", full) end
   if not row or not row.live then
@@ -19,50 +18,61 @@ local function assign(t, node, path, key, value)
       .. "(docs/options.md marks the options that are live)", full)
   end
   if value ~= nil then
-    local problem = experiment.problem(row, value)
+    local problem = option_table.problem(row, value)
     if problem then errors.raise("EARG", "tr.config.%s: %s", full, problem) end
   elseif row.default ~= nil then
-    errors.raise("EARG", "tr.config.%s: got nil, want %s", full, experiment.wanted(row))
+    errors.raise("EARG", "tr.config.%s: got nil, want %s", full, option_table.wanted(row))
   end
-  if live_options.recorder then live_options.recorder(full, value) end
-  t[key] = value
+end
+
+local function join(path, key)
+  return path == "" and tostring(key) or path .. "." .. tostring(key)
 end
 
 -- A view of options; node: their place in the tree of options.
-local function view_of(t, node, path)
-  if views[t] then return views[t] end
+local function view_of(tr, t, node, path)
+  local of_trainer = views[tr]
+  if of_trainer[t] then return of_trainer[t] end
   local meta = { __name = "grpo.Config" }
   function meta.__index(_, key)
-    local value, below = t[key], node.children and node.children[key]
+    local value, below = t[key], option_table.child(node, key)
     if type(value) == "table" and below and below.children then
-      return view_of(value, below, path == "" and key or path .. "." .. key)
+      return view_of(tr, value, below, join(path, key))
     end
     return value
   end
-  function meta.__newindex(_, key, value) assign(t, node, path, key, value) end
+  function meta.__newindex(_, key, value)
+    local full = join(path, key)
+    check(node, full, key, value)
+    if tr.on_option then tr.on_option(full, value) end
+    t[key] = value
+  end
   function meta.__pairs(view)
     return function(_, key)
       key = next(t, key)
       return key, key ~= nil and view[key] or nil
     end, view, nil
   end
-  views[t] = setmetatable({}, meta)
-  return views[t]
+  of_trainer[t] = setmetatable({}, meta)
+  return of_trainer[t]
 end
 
--- config: of a stage (tr.settings).
-function live_options.view(config)
-  return view_of(config, experiment.tree(), "")
+-- config: of a stage (tr.settings).  tr.on_option(path, value), if set, is called before an option changes, and may
+-- raise.
+function live_options.view(config, tr)
+  views[tr] = views[tr] or setmetatable({}, { __mode = "k" })
+  return view_of(tr, config, option_table.tree(), "")
 end
 
 -- The same assignment by path: "train.lr".
 function live_options.set(config, path, value)
-  local view, key = live_options.view(config), nil
+  local t, node, key = config, option_table.tree(), nil
   for part in path:gmatch("[^.]+") do
-    if key then view = view[key] end
+    if key then t, node = t[key], option_table.child(node, key) end
     key = part
   end
-  view[key] = value
+  check(node, path, key, value)
+  t[key] = value
 end
 
 return live_options

@@ -4,6 +4,7 @@
 -- complain(path, format, ...) raises at the script's line of that option.
 
 local core = require "grpo.core"
+local eval_names = require "grpo.train.eval_names"
 local environment = require "grpo.dialogue.environment"
 local options = require "grpo.options"
 local model_paths = require "grpo.models.paths"
@@ -42,7 +43,7 @@ local function check_texts(config, complain)
       complain("model.chat_template", "%q is no Jinja template, nor the name of one, %s; give a name, the template's "
         .. "text or a function(messages, opts)", text:sub(1, 40), options.advice(text, chat_templates.names))
     end
-    local ok, err = pcall(require "grpo.jinja".compile, text)
+    local ok, err = pcall(require("grpo.jinja").compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
 end
@@ -120,25 +121,6 @@ local function check_sampling(sampling, complain)
   end
 end
 
--- What an evaluation reports.
-local function eval_names(kind, config)
-  if steps[kind].eval_names then return steps[kind].eval_names end
-  local evaluate = require "grpo.train.evaluate"
-  local names = {}
-  if evaluate.measures_completions(config) then
-    names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
-    if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/metric" end
-  end
-  if evaluate.measures_likelihood(kind, config) then
-    names[#names + 1], names[#names + 2] = "eval/loss", "eval/bits_per_character"
-  end
-  for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
-  for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
-    for _, suffix in ipairs { "", "/low", "/high" } do names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix) end
-  end
-  return names
-end
-
 local function check_best(kind, config, origin, complain)
   local best = config.checkpoint.best
   if not best or not best:find("^eval/") then return end
@@ -146,7 +128,7 @@ local function check_best(kind, config, origin, complain)
     if origin("checkpoint.best"):find("^extends") then return end -- a shared file may say so for those that have one
     complain("checkpoint.best", "'%s' needs data.eval, which is missing", best)
   end
-  local names = eval_names(kind, config)
+  local names = eval_names.list(kind, config)
   for _, name in ipairs(names) do
     if name == best then return end
   end
@@ -163,9 +145,7 @@ local function check_eval(kind, config, origin, complain)
       complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
     end
   end
-  local evaluate = require "grpo.train.evaluate"
-  if config.data.eval and not steps[kind].evaluate and not evaluate.measures_completions(config)
-    and not evaluate.measures_likelihood(kind, config) then
+  if config.data.eval and not eval_names.any(kind, config) then
     complain("data.eval", "nothing measures it; give eval.metric or rewards")
   end
 end
@@ -267,15 +247,11 @@ function option_rules.check(kind, config, origin, complain)
   check_best(kind, config, origin, complain)
 end
 
-local kinds = { "sft", "grpo", "ppo", "denoise" }
-
 -- A stage as the script wrote it; path is "stages[i]".
 function option_rules.check_stage(stage, path, complain)
-  local known = false
-  for _, kind in ipairs(kinds) do known = known or stage.kind == kind end
-  if not known then
-    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\", \"ppo\" or \"denoise\"%s", type(stage.kind) == "string"
-      and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, kinds))
+  if not steps.is_kind(stage.kind) then
+    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\", \"ppo\" or \"denoise\"%s",
+      type(stage.kind) == "string" and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, steps.names))
   end
   for _, option in ipairs(of_the_run) do
     if value_at(stage, option) ~= nil then

@@ -2,7 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local origins = require "grpo.experiment.origins"
 
 -- name: the option's path, for limits and messages; p: the argument of schedules.
 return function(config, name, v, p)
@@ -10,8 +10,8 @@ return function(config, name, v, p)
   local ok, result = core.limited(config.limits.schedule, name, v, p)
   if not ok then error(errors.naming(name, result), 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
-    errors.raise_at(experiment.position(config, name), "EARG", "%s: the schedule returned %s at step %d, want a finite "
-      .. "number", name, tostring(result), p.step)
+    errors.raise_at(origins.position(config, name), "EARG",
+      "%s: the schedule returned %s at step %d, want a finite number", name, tostring(result), p.step)
   end
   return result
 end

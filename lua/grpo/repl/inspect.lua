@@ -226,7 +226,7 @@ end
 local function entries_of(rewards)
   if type(rewards) == "string" then
     local saved = package.path
-    local entries = with_fresh_modules(require("grpo.runs.rescore").entries, rewards)
+    local entries = with_fresh_modules(require("grpo.scripts.script").rewards, rewards)
     package.path = saved
     return entries
   end

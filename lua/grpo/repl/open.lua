@@ -4,8 +4,8 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
 local history = require "grpo.runs.history"
-local reload = require "grpo.scripts.reload"
 local rundir = require "grpo.runs.directory"
+local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
 
 local fs = core.fs
@@ -30,13 +30,8 @@ end
 -- What was changed while the run went on is changed here too, as far as the checkpoint's step.
 local function follow_events(tr, dir, info)
   if not fs.exists(dir .. "/events.jsonl") then return end
-  tr.directory = { dir = dir, info = info, note = function() end }
   local ok, err = pcall(function()
-    events.load(tr)
-    tr.watch = reload.watch(tr, "")
-    for i = #tr.events, 1, -1 do
-      if tr.events[i].kind == "evaluate" then table.remove(tr.events, i) end
-    end
+    services.follow(tr, dir, info)
     events.catch_up(tr)
   end)
   tr.directory, tr.watch = nil, nil
@@ -47,7 +42,7 @@ end
 local function trainer_at(dir, from, o)
   local info = rundir.read(dir, "run")
   if not info then errors.raise_plain("EFORMAT", "%s/run.json: is gone", dir) end
-  local e = script.of_run(dir, info, o.overrides)
+  local e = script.of_run(dir, info, { overrides = o.overrides })
   e.config.name = info.name or e.config.name -- the saved script is called main.lua
   if not from then
     return require("grpo.train.trainer").new(e, {}), e, ("%s at its beginning: no checkpoint yet"):format(dir)

@@ -3,10 +3,10 @@
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local degenerate_texts = require "grpo.reward_checks.degenerate_texts"
-local rescore = require "grpo.runs.rescore"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local row_checks = require "grpo.reward_checks.row_checks"
+local script = require "grpo.scripts.script"
 
 local fuzz = {}
 
@@ -81,7 +81,7 @@ end
 -- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures = sentences, one for
 -- each reward and line }
 function fuzz.run(path, count, o)
-  local entries, e = rescore.entries(path, o)
+  local entries, e = script.rewards(path, o.args)
   local config = e and e.stages[#e.stages].config
   local rows = {}
   for i = 1, config and math.min(5, #config.data.train) or 0 do rows[i] = config.data.train[i] end

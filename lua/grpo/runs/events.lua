@@ -10,6 +10,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local history = require "grpo.runs.history"
 local live_options = require "grpo.experiment.live_options"
 local schema = require "grpo.runs.schema"
 
@@ -62,7 +63,6 @@ end
 
 -- Evaluations that eval.jsonl has already.
 local function has_evaluation(tr, step)
-  local history = require "grpo.runs.history"
   for _, row in history.rows(tr.directory.dir, "eval") do
     if row.step == step and row.label == "attached" then return true end
   end
@@ -141,7 +141,7 @@ end
 -- Calls fn with changes of live options and of tr.state recorded.
 function events.recording(tr, fn, ...)
   local before = core.state_encode(tr.state)
-  live_options.recorder = function(path, value)
+  tr.on_option = function(path, value)
     local ok = pcall(core.json_encode, value)
     if not ok or type(value) == "function" then
       errors.raise("EARG", "tr.config.%s: only what JSON can hold can be set while the run goes on, so that a resume "
@@ -150,7 +150,7 @@ function events.recording(tr, fn, ...)
     events.add(tr, { kind = "set", path = path, value = value })
   end
   local results = table.pack(fn(...))
-  live_options.recorder = nil
+  tr.on_option = nil
   local ok, after = pcall(core.state_encode, tr.state)
   if not ok then
     tr.state = core.state_decode(before) -- no checkpoint could hold it

@@ -4,7 +4,7 @@
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local start = require "grpo.runs.start"
 
 local host_run = {}
 
@@ -63,26 +63,14 @@ end
 --         log = f(text), step = f(number, metrics), stopping = f() -> boolean, reached = f(steps, stopped, directory) }
 -- `reached` is called when the run has ended, also by an error, which is raised then.
 function host_run.run(host)
-  local run = require "grpo.cli.run"
   tame(host)
   check_overrides(host.overrides)
   if host.threads > 0 then core.set_threads(host.threads) end
-  experiment.host_rewards = host.rewards
-  local options, view = {}, view_of(host)
-  local o = { words = { host.path }, text = host.script, overrides = host.overrides, flags = { resume = host.resume },
-    args = words_to_args(host.args) }
-  local e, directory
-  if host.resume then
-    e, directory = run.resume(o, host.directory or ".", options)
-    if not e then return host.reached(directory.info.step, false, directory.dir) end
-  else
-    e = run.begin(o, host.directory, options)
-  end
-  options.view = view
-  local tr = require("grpo.train.trainer").new(e, options)
-  if not directory then require("grpo.train.preflight").run(tr) end
-  directory = (directory or host.directory) and options.create(tr)
-  tr.directory, tr.step_limit = directory, host.max_steps > 0 and host.max_steps or nil
+  local tr, directory = start.trainer { script = host.path, text = host.script, words = true,
+    overrides = host.overrides, args = words_to_args(host.args), rewards = host.rewards,
+    root = host.resume and (host.directory or ".") or host.directory, resume = host.resume,
+    steps = host.max_steps > 0 and host.max_steps or nil, view = function() return view_of(host) end }
+  if not tr then return host.reached(directory.info.step, false, directory.dir) end
   local ok, why = pcall(tr.run, tr)
   host.reached(tr.step_count, why == "stopped", directory and directory.dir or "")
   if not ok then error(why, 0) end

@@ -4,7 +4,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local history = require "grpo.runs.history"
 local prompts = require "grpo.train.prompts"
-local rescore = require "grpo.runs.rescore"
+local experiment_script = require "grpo.scripts.script"
 local rollout = require "grpo.train.rollout"
 
 local record_tests = {}
@@ -106,7 +106,7 @@ end
 -- the file `script` means now.
 function record_tests.rewards(script)
   local by_name = {}
-  for _, entry in ipairs(rescore.entries(script)) do by_name[entry.name] = entry end
+  for _, entry in ipairs(experiment_script.rewards(script)) do by_name[entry.name] = entry end
   return function(name, prompt, text, row, finish, length)
     local entry = by_name[name]
     if not entry then error(("%s: has no reward '%s'"):format(script, name), 2) end

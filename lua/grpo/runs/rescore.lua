@@ -2,40 +2,12 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
 local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local steps = require "grpo.train.steps"
 
 local rescore = {}
-
--- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.
--- Second result: the experiment, if it is one.
-function rescore.entries(path, o)
-  local text, message, code = core.fs.read(path)
-  if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
-  local directory = path:match("^(.*)/[^/]*$") or "."
-  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
-  require("grpo").args = o and o.args or {}
-  experiment.script_path, experiment.script_name, experiment.overrides = path, "rewards", {}
-  local chunk, problem = load(text, "@" .. path, "t")
-  if not chunk then error(core.error("EARG", problem), 0) end
-  local script = require "grpo.scripts.script"
-  script.strict()
-  local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
-  script.take_modules(kept and kept .. "/modules")
-  local ok, result = core.protected(chunk)
-  if not ok then error(result, 0) end
-  if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
-  if type(result) == "function" then result = { result } end
-  if type(result) ~= "table" or next(result) == nil then
-    errors.raise_plain("EARG", "%s: returned %s; return a reward function, a table of them (as the option rewards "
-      .. "takes it), or an experiment", path, result == nil and "nothing"
-      or type(result) == "table" and "an empty table" or "a " .. type(result))
-  end
-  return scoring.entries(result, path)
-end
 
 -- The completions of one step as rewards see them.  rows: of completions.jsonl; config: of the step's stage.
 -- Tokens were not saved: c.ids and c.logprobs are absent.

@@ -27,7 +27,7 @@ local kinds = {
   count = { "a whole number from 0", function(v) return whole(v) == "integer" and v >= 0 end },
   boolean = { "true or false", of_type "boolean" },
   time = { "seconds since 1970", function(v) return type(v) == "number" and v >= 0 and v < LAST_TIME end },
-  stage = { "a kind of stage", function(v) return steps[v] ~= nil end },
+  stage = { "a kind of stage", steps.is_kind },
   any = { "a value", function(v) return v ~= nil end },
 }
 

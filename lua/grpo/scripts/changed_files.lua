@@ -5,6 +5,7 @@
 
 local core = require "grpo.core"
 local loaded_sources = require "grpo.scripts.loaded_sources"
+local modules = require "grpo.scripts.modules"
 
 local fs = core.fs
 local changed_files = {}
@@ -12,21 +13,9 @@ local changed_files = {}
 local Files = {}
 Files.__index = Files
 
--- Modules that the script required and that are files: { [name] = path }; ours are not the user's.  Without those that
--- are known: a search opens what it finds, and that may be a pipe by now.
-function changed_files.modules(known)
-  local list = {}
-  for name in pairs(package.loaded) do
-    local search = not (known and known[name]) and not name:find("^grpo%f[.\0]")
-    local path = search and package.searchpath(name, package.path)
-    if path then list[name] = path end
-  end
-  return list
-end
-
 -- script: its path on disk, or false where it is not there: then only `known` counts, the modules by name.
 function changed_files.new(script)
-  local files = setmetatable({ script = script, known = changed_files.modules() }, Files)
+  local files = setmetatable({ script = script, known = modules.loaded() }, Files)
   files:remember()
   return files
 end
@@ -49,7 +38,7 @@ end
 
 local function loaded(files)
   local set = files.script and { [files.script] = true } or {}
-  for _, path in pairs(files.script and changed_files.modules() or {}) do set[path] = true end
+  for _, path in pairs(files.script and modules.loaded() or {}) do set[path] = true end
   return set
 end
 

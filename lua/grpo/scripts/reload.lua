@@ -6,14 +6,14 @@
 -- ones stay and the reason is shown.  What was loaded is kept in the run's source/reload-NNN, and an event (events.lua)
 -- makes a resume load it again at the same step.  tr.state survives; upvalues of the old functions do not.
 
+local changed_files = require "grpo.scripts.changed_files"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
 local live_options = require "grpo.experiment.live_options"
+local loaded_sources = require "grpo.scripts.loaded_sources"
+local modules = require "grpo.scripts.modules"
 local script = require "grpo.scripts.script"
 local sorted_pairs = require "grpo.base.sorted"
-local loaded_sources = require "grpo.scripts.loaded_sources"
-local changed_files = require "grpo.scripts.changed_files"
 
 local fs = core.fs
 local reload = {}
@@ -34,15 +34,15 @@ end
 
 -- Modules that a function has required since: kept with those that the script loaded, and watched like them.
 function Watch:meet()
-  for name, path in sorted_pairs(changed_files.modules(self.files.known)) do
+  for name, path in sorted_pairs(modules.loaded(self.files.known)) do
     self.files:add(name, path)
-    if not script.saved[name] then self.tr.directory:save_module(self.source, name, path) end
+    if not modules.is_saved(name) then self.tr.directory:save_module(self.source, name, path) end
   end
 end
 
 -- What runs now is kept in `source` of the run.
 function Watch:came_from(source)
-  self.source, self.files.known = source, changed_files.modules()
+  self.source, self.files.known = source, modules.loaded()
 end
 
 -- ---- loading ------------------------------------------------------------------------------
@@ -57,43 +57,6 @@ end
 -- A file may read much data while it is loaded, so that only time is limited: what loops would stop the run.
 local function patience(tr)
   return { seconds = tr.settings.limits.hook.seconds }
-end
-
-local function no_exit()
-  error("os.exit would end the run", 2)
-end
-
-local settings = { "script_path", "script_name", "overrides" } -- of experiment.lua, that a script is loaded with
-
--- Calls fn with none of the modules `known` loaded, as if the program had just begun.  Returns as pcall, and a function
--- that brings back modules and globals as they were.
-local function apart(known, fn)
-  local names, modules, marks, globals, set = changed_files.modules(known), {}, {}, {}, {}
-  for name in pairs(known) do names[name] = true end
-  for name in pairs(script.saved) do names[name] = true end -- they may be on disk no more
-  for name in pairs(names) do
-    modules[name], marks[name] = package.loaded[name], script.saved[name]
-    package.loaded[name], script.saved[name] = nil, nil
-  end
-  for name, value in next, _G do globals[name] = value end
-  for _, name in ipairs(settings) do set[name] = experiment[name] end
-  local grpo = require "grpo"
-  local search, kept, args, exit = package.path, script.modules, grpo.args, os.exit
-  local function undo()
-    for name in pairs(changed_files.modules(names)) do package.loaded[name] = nil end
-    for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
-    for name in pairs(names) do package.loaded[name], script.saved[name] = modules[name], marks[name] end
-    for name in next, _G do
-      if globals[name] == nil then rawset(_G, name, nil) end
-    end
-    for name, value in pairs(globals) do rawset(_G, name, value) end
-    for _, name in ipairs(settings) do experiment[name] = set[name] end
-    package.path, script.modules, grpo.args = search, kept, args
-  end
-  script.modules, os.exit = nil, no_exit -- luacheck: ignore 122
-  local ok, result = pcall(fn, modules)
-  os.exit = exit -- luacheck: ignore 122
-  return ok, result, undo
 end
 
 local function run_tests(tr, path)
@@ -113,7 +76,7 @@ local function tested(tr, known, paths)
     local beside = path:gsub("%.lua$", "_test.lua")
     if beside ~= path and fs.exists(beside) then
       loaded_sources.take(beside)
-      local ok, problem, undo = apart(known, function() run_tests(tr, beside) end)
+      local ok, problem, undo = modules.apart(known, function() run_tests(tr, beside) end)
       undo()
       if not ok then error(problem, 0) end
     end
@@ -133,9 +96,9 @@ end
 -- experiment and a function that brings the old modules back; they are back already when it fails.
 local function load_again(tr, known, path, saved)
   local info = tr.directory.info
-  local ok, e, undo = apart(known, function(old)
+  local ok, e, undo = modules.apart(known, function(old)
     local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved,
-      home = info.script, limits = not saved and patience(tr) or nil })
+      home = info.script, limits = not saved and patience(tr) or nil, rewards = tr.experiment.context.rewards })
     refuse_empty(old)
     return loaded
   end)

@@ -1,46 +1,22 @@
 -- Loading an experiment script: its arguments, overrides, package.path and strict globals.
 
+local context = require "grpo.scripts.context"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local experiment = require "grpo.experiment"
-local options = require "grpo.options"
 local install_dir = require "grpo.base.install_dir"
-local sorted_pairs = require "grpo.base.sorted"
 local loaded_sources = require "grpo.scripts.loaded_sources"
+local modules = require "grpo.scripts.modules"
+local options = require "grpo.options"
+local parse_override = require "grpo.experiment.layers".parse_override
+local scoring = require "grpo.train.scoring"
+local sorted_pairs = require "grpo.base.sorted"
 
 local script = {}
 
 -- Undefined globals are errors, in the script and in what it requires; the globals of a host stay as they are.
-function script.strict()
+local function strict_globals()
   if not core.is_guest() then core.strict(_G) end
-end
-
--- Finds modules among those that a run has kept, in the directory script.modules, and then on disk; ours are never
--- taken from there.
-local function search(name)
-  local kept = script.modules and not name:find("^grpo%f[.\0]")
-  local path = kept and package.searchpath(name, script.modules .. "/?.lua")
-  if not path then return loaded_sources.search(name) end
-  local text, message, code = core.fs.read(path)
-  if not text then errors.raise_plain(code, "module '%s': %s", name, message) end
-  local chunk, problem = loaded_sources.compile(path, text)
-  if not chunk then error(core.error("EARG", problem), 0) end
-  script.saved[name] = true
-  return chunk, path
-end
-
--- From now on modules in `directory` come before all others, also those that a function requires later; nil: no more.
-function script.take_modules(directory)
-  script.modules = directory
-  if package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
-end
-
-script.saved = {} -- names of modules that are loaded from a run's saved sources
-
--- What is loaded next finds the modules on disk.
-function script.forget_saved()
-  script.modules = nil
-  for name in pairs(script.saved) do package.loaded[name], script.saved[name] = nil, nil end
 end
 
 local function no_file(path)
@@ -55,20 +31,12 @@ local function no_file(path)
     near and (", did you mean '%s%s'?"):format(folder or "", near) or "")
 end
 
--- Arguments that were given and never asked for are likely misspelt.  Reading a field or all of them is asking.
-local function watched(args)
-  local asked = {}
-  local view = setmetatable({}, {
-    __index = function(_, name)
-      asked[name] = true
-      return args[name]
-    end,
-    __pairs = function()
-      for name in pairs(args) do asked[name] = true end
-      return pairs(args)
-    end,
-  })
-  return view, asked
+-- The text of the script at `path`, remembered as it is now.
+local function read(path)
+  local text, message, code = loaded_sources.take(path)
+  if text then return text end
+  if code == "ENOENT" and not core.fs.exists(path) then no_file(path) end
+  errors.raise_plain(code or "ENOENT", "%s", message)
 end
 
 -- Modules are found beside the script, beside `home`, where it was before a run kept it, and last among the files that
@@ -86,62 +54,89 @@ local function search_beside(path, home)
   package.path = front .. package.path .. (shipped and (";%s/?.lua"):format(shipped) or "")
 end
 
--- o: { args=, overrides= } of a command line; text: what is at path, where it is no file; modules: for take_modules;
--- home: the script's path before a run kept it; limits: of running it, none without.  Returns the Experiment.
+local function parse_overrides(words)
+  local list = {}
+  for _, word in ipairs(words or {}) do list[#list + 1] = parse_override(word) end
+  return list
+end
+
+-- Runs the script and returns its result.  limits: none without.
+local function execute(chunk, path, limits)
+  local ok, result
+  if limits then ok, result = core.limited(limits, path, chunk) else ok, result = core.protected(chunk) end
+  if ok then return result end
+  if type(result) == "table" and result.code ~= nil and result.code ~= "ESCRIPT" then error(result, 0) end
+  local e = core.error("EARG", tostring(result))
+  e.traceback = type(result) == "table" and result.traceback or nil
+  error(e, 0)
+end
+
+local function note_unasked(given, path)
+  for name, value in sorted_pairs(given) do
+    if not context.current().asked[name] then
+      core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path, name))
+    end
+  end
+end
+
+-- o: { args=, overrides=, words= } of a command line; text: what is at path, where it is no file; modules: a directory
+-- of modules that come first; home: the script's path before a run kept it; limits: of running it, none without;
+-- rewards: entries of a host.  Returns the Experiment.
 function script.load(path, o)
-  local grpo = require "grpo"
-  local text, message, code = o.text
   loaded_sources.forget()
-  if not text then text, message, code = loaded_sources.take(path) end
-  if not text then
-    if code == "ENOENT" and not core.fs.exists(path) then no_file(path) end
-    errors.raise_plain(code or "ENOENT", "%s", message)
-  end
+  local text = o.text or read(path)
   search_beside(path, o.home)
-  local asked
-  grpo.args, asked = watched(o.args or {})
-  experiment.script_path = path
-  experiment.script_name = (path:match("([^/]+)$"):gsub("%.lua$", ""))
-  experiment.overrides = {}
-  for _, word in ipairs(o.overrides or {}) do
-    experiment.overrides[#experiment.overrides + 1] = experiment.parse_override(word)
-  end
+  context.begin { path = path, name = path:match("([^/]+)$"):gsub("%.lua$", ""), args = o.args,
+    overrides = parse_overrides(o.overrides), rewards = o.rewards }
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
-  script.strict()
+  strict_globals()
   if not core.is_guest() then math.randomseed(0) end -- rows made of random numbers are the same in every run
-  script.take_modules(o.modules)
-  local ok, result
-  if o.limits then ok, result = core.limited(o.limits, path, chunk) else ok, result = core.protected(chunk) end
-  if not ok then
-    if type(result) ~= "table" or result.code == nil or result.code == "ESCRIPT" then
-      local e = core.error("EARG", tostring(result))
-      e.traceback = type(result) == "table" and result.traceback or nil
-      error(e, 0)
-    end
-    error(result, 0)
-  end
+  modules.take_from(o.modules)
+  local result = execute(chunk, path, o.limits)
   if not experiment.is(result) then
     error(core.error("EARG", ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
       result == nil and "nothing" or "a " .. type(result))), 0)
   end
-  for name, value in sorted_pairs(o.words and o.args or {}) do
-    if not asked[name] then
-      core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path, name))
-    end
-  end
+  if o.words then note_unasked(o.args or {}, path) end
   return result
 end
 
--- The experiment of a run, from the sources that it saved; `more`: overrides after its own; `path`: another script.
--- It computes as the run did: "auto" may mean something else by now.
-function script.of_run(dir, info, more, path)
+-- The experiment of a run, from the sources that it saved.  It computes as the run did: "auto" may mean something else
+-- by now.  more, all optional: { overrides = after its own, script = another one, rewards = entries of a host }.
+function script.of_run(dir, info, more)
+  more = more or {}
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
-  for _, word in ipairs(more or {}) do overrides[#overrides + 1] = word end
-  local e = script.load(path or dir .. "/source/main.lua", { args = info.args, overrides = overrides,
-    modules = not path and dir .. "/source/modules" or nil, home = info.script })
+  for _, word in ipairs(more.overrides or {}) do overrides[#overrides + 1] = word end
+  local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args, overrides = overrides,
+    modules = not more.script and dir .. "/source/modules" or nil, home = info.script, rewards = more.rewards })
   if e.config.compute == "auto" then e.config.compute = info.compute or "f32" end
   return e
+end
+
+-- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.
+-- args: grpo.args.  Second result: the experiment, if it is one.
+function script.rewards(path, args)
+  local text, message, code = core.fs.read(path)
+  if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
+  local directory = path:match("^(.*)/[^/]*$") or "."
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  context.begin { path = path, name = "rewards", args = args }
+  local chunk, problem = load(text, "@" .. path, "t")
+  if not chunk then error(core.error("EARG", problem), 0) end
+  strict_globals()
+  local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
+  modules.take_from(kept and kept .. "/modules")
+  local ok, result = core.protected(chunk)
+  if not ok then error(result, 0) end
+  if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
+  if type(result) == "function" then result = { result } end
+  if type(result) ~= "table" or next(result) == nil then
+    errors.raise_plain("EARG", "%s: returned %s; return a reward function, a table of them (as the option rewards "
+      .. "takes it), or an experiment", path, result == nil and "nothing"
+      or type(result) == "table" and "an empty table" or "a " .. type(result))
+  end
+  return scoring.entries(result, path)
 end
 
 return script

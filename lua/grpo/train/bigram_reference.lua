@@ -5,7 +5,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local origins = require "grpo.experiment.origins"
 local prompts = require "grpo.train.prompts"
 
 local bigram_reference = { MAX_ROWS = 100000 }
@@ -13,7 +13,7 @@ local bigram_reference = { MAX_ROWS = 100000 }
 -- A vocabulary too large for a table of pairs, before anything is counted.
 function bigram_reference.check(config, vocab)
   if vocab <= core.BIGRAM_TOKENS then return end
-  errors.raise_at(experiment.position(config, "reference"), "EARG", "reference: \"bigram\" keeps a table of all pairs "
+  errors.raise_at(origins.position(config, "reference"), "EARG", "reference: \"bigram\" keeps a table of all pairs "
     .. "of tokens: %d tokens would take %d MiB, it is for up to %d; train a smaller tokenizer, or use \"initial\" or "
     .. "\"random\"", vocab, (vocab * vocab * 8) >> 20, core.BIGRAM_TOKENS)
 end

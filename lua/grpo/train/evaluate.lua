@@ -3,7 +3,8 @@
 local row_random = require "grpo.train.row_random"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local eval_names = require "grpo.train.eval_names"
+local origins = require "grpo.experiment.origins"
 local pass_at_k = require "grpo.train.pass_at_k"
 local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
@@ -29,7 +30,7 @@ local function measure(config, c, weights)
   if value == true then return 1.0, true end
   if not value or value == core.none then return 0.0, false end
   if type(value) ~= "number" or value - value ~= 0 then
-    errors.raise_at(experiment.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, "
+    errors.raise_at(origins.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, "
       .. "want a finite number, a boolean or nil", type(value) == "number" and tostring(value) or "a " .. type(value))
   end
   return value, value >= 1
@@ -124,20 +125,6 @@ local function sampled(tr, config, list, weights, report)
   end
 end
 
--- Is anything to be sampled?
-function evaluate.measures_completions(config)
-  return config.eval.metric ~= nil or #config.reward_entries > 0
-end
-
--- Stages that learn from targets, or are rewarded token by token against them.
-function evaluate.measures_likelihood(kind, config)
-  if not config.data.target then return false end
-  for _, entry in ipairs(config.reward_entries) do
-    if entry.token_fn then return true end
-  end
-  return kind == "sft"
-end
-
 local EXAMPLES = 64 -- whose likelihood is asked for at a time
 
 local function characters(tokenizer, ids)
@@ -183,11 +170,11 @@ function evaluate.run(tr, n)
   end
   local weights = scoring.weights(config, tr.stage:argument()) -- of what has been done: the same after a resume
   report.samples = {}
-  if evaluate.measures_completions(config) then
+  if eval_names.has_completions(config) then
     greedy(tr, config, list, weights, report)
     if config.eval.group_size > 0 then sampled(tr, config, list, weights, report) end
   end
-  if evaluate.measures_likelihood(tr.stage.kind, config) then likelihood(tr, config, list, report) end
+  if eval_names.has_likelihood(tr.stage.kind, config) then likelihood(tr, config, list, report) end
   report.seconds = core.clock() - started
   return report
 end

@@ -3,7 +3,7 @@
 local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local origins = require "grpo.experiment.origins"
 local loading = require "grpo.models.loading"
 local prompts = require "grpo.train.prompts"
 local steps = require "grpo.train.steps"
@@ -12,14 +12,14 @@ local preflight = {}
 
 -- A length as a message names it: a default is not found in the script.
 local function length(config, path, value)
-  return value .. (experiment.is_default(config, path) and " (the default)" or "")
+  return value .. (origins.is_default(config, path) and " (the default)" or "")
 end
 
 local function check_context(kind, config, limit)
   local longest, room = steps.lengths(kind, config)
   if not limit or longest + room <= limit then return end
   local prompt = length(config, "data.max_prompt_tokens", config.data.max_prompt_tokens)
-  local where = experiment.position(config, "data.max_prompt_tokens")
+  local where = origins.position(config, "data.max_prompt_tokens")
   if not steps[kind].samples and not config.data.target then
     errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s exceeds the model's context of %d tokens; lower it",
       prompt, limit)
@@ -39,7 +39,7 @@ local function check_reference(tr, method, config)
   if path == "bigram" and wanted then bigram_reference.check(config, tr.model.config.vocab_size) end
   local by_name = type(path) ~= "string" or path == "initial" or path == "random" or path == "bigram"
   if by_name or not wanted or core.fs.isdir(path) then return end
-  errors.raise_at(experiment.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
+  errors.raise_at(origins.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
 end
 

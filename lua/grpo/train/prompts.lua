@@ -7,13 +7,13 @@ local row_random = require "grpo.train.row_random"
 local core = require "grpo.core"
 local environment = require "grpo.dialogue.environment"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local origins = require "grpo.experiment.origins"
 local turns = require "grpo.dialogue.turns"
 
 local prompts = {}
 
 local function complain(config, path, format, ...)
-  errors.raise_at(experiment.position(config, path), "EARG", path .. ": " .. format, ...)
+  errors.raise_at(origins.position(config, path), "EARG", path .. ": " .. format, ...)
 end
 
 local function encode(config, tokenizer, text, special)
@@ -176,7 +176,7 @@ function Source:next()
       return prompt
     end
   end
-  errors.raise_at(experiment.position(self.config, "data.max_prompt_tokens"), "ENOENT",
+  errors.raise_at(origins.position(self.config, "data.max_prompt_tokens"), "ENOENT",
     "data.train: no usable row, all %d prompts are longer than max_prompt_tokens = %d; raise it",
     #self.dataset, self.config.data.max_prompt_tokens)
 end

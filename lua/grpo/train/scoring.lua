@@ -6,6 +6,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
+local schedule_value = require "grpo.experiment.schedule_value"
 
 local scoring = {}
 
@@ -262,7 +263,6 @@ end
 
 -- Weights at this step: numbers, or schedules called with p.
 function scoring.weights(config, p)
-  local schedule_value = require "grpo.experiment.schedule_value" -- which needs grpo.experiment, which needs this file
   local weights = {}
   for i, entry in ipairs(config.reward_entries) do
     weights[i] = schedule_value(config, ("rewards.%s.weight"):format(entry.name), entry.weight or 1.0, p)

@@ -3,17 +3,14 @@
 
 local core = require "grpo.core"
 local checkpoint = require "grpo.runs.checkpoint"
-local attach_server = require "grpo.repl.attach_server"
 local diagnose = require "grpo.train.diagnose"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local evaluate = require "grpo.train.evaluate"
-local events = require "grpo.runs.events"
 local reward_hacking = require "grpo.reward_checks.reward_hacking"
 local experiment = require "grpo.experiment"
 local live_options = require "grpo.experiment.live_options"
 local loading = require "grpo.models.loading"
-local reload = require "grpo.scripts.reload"
 local Stage = require "grpo.train.stage"
 local statistics = require "grpo.statistics"
 local steps = require "grpo.train.steps"
@@ -23,7 +20,7 @@ local methods = {}
 
 function Trainer.__index(tr, key)
   if key == "engine" then return tr.stage and tr.stage.engine end
-  if key == "config" then return live_options.view(tr.settings) end
+  if key == "config" then return live_options.view(tr.settings, tr) end
   return methods[key]
 end
 
@@ -455,9 +452,7 @@ function methods:run_loop()
     local stage = self:current_stage()
     if not stage then break end
     if stage.index ~= before or stage.step == 0 then self.view:stage(self, stage) end
-    events.catch_up(self)
-    if self.watch then self.watch:poll() end
-    if self.control then self.control:serve() end
+    if self.services then self.services:between_steps() end
     if self.stop_reason then break end
     local metrics = self:step()
     self:after_step(metrics)
@@ -471,11 +466,7 @@ end
 -- (hooks.on_error and on_end have been called then, and the run's state is written).
 function methods:run()
   self:refuse_inside("run", true)
-  if self.directory then
-    events.load(self)
-    self.watch = reload.watch(self, self.directory.info.script)
-    self.control = attach_server.open(self)
-  end
+  if self.services then self.services:open() end
   local ok, err = xpcall(self.run_loop, traced, self)
   -- a rollout that a signal cut short ends with an error of its own
   if not ok and err ~= INTERRUPT and type(err) == "table" and err.code == "ELIMIT" and core.signal_count() > 0 then
@@ -490,7 +481,7 @@ function methods:run()
   else
     why = type(err) == "table" and err.code == "EDIVERGED" and "diverged" or "error"
   end
-  if self.watch then self.watch:meet() end
+  if self.services then self.services:end_of_steps() end
   if (why == "stopped" or why == "interrupted") and self.directory then self:save() end
   if why == "error" or why == "diverged" then
     experiment.locate(self.settings, err)
@@ -514,7 +505,7 @@ end
 
 function methods:finish(why, err)
   local ended, message = core.protected(function() self:hook("on_end", why) end)
-  if self.control then self.control:close() end
+  if self.services then self.services:close() end
   say_end(self, why)
   self.view:close()
   if why == "finished" then self.view:summary(self.directory and self.directory.dir) end

@@ -29,7 +29,7 @@ local by_look = {
   { objects.is_report, objects.report },
 }
 
--- show(v, look) for values whose metatable has this __name.
+-- show(v, look, format) for values whose metatable has this __name; format: pretty.format.
 function pretty.register(name, show)
   by_type[name] = show
 end
@@ -127,7 +127,7 @@ function pretty.format(v, look)
       if kind[1](v) then show = kind[2] break end
     end
   end
-  if show then return show(v, look) end
+  if show then return show(v, look, pretty.format) end
   if type(v) == "table" and not (getmetatable(v) and getmetatable(v).__tostring) then
     return pretty.table(v, look, 0, {})
   end

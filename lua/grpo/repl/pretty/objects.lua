@@ -66,12 +66,11 @@ function objects.trainer(tr, look)
   return table.concat(lines, "\n")
 end
 
-function objects.dataset(ds, look)
+function objects.dataset(ds, look, format)
   local lines = { paint.colour(look, "bold", tostring(ds)) }
   if #ds > 0 then
     local ok, row = pcall(function() return ds[1] end)
-    local pretty = require "grpo.repl.pretty"
-    if ok then lines[2] = "  [1] = " .. pretty.format(row, look):gsub("\n", "\n  ") end
+    if ok then lines[2] = "  [1] = " .. format(row, look):gsub("\n", "\n  ") end
   end
   return table.concat(lines, "\n")
 end

@@ -6,7 +6,8 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local experiment = require "grpo.experiment"
+local origins = require "grpo.experiment.origins"
+local prompts = require "grpo.train.prompts"
 local schedule_value = require "grpo.experiment.schedule_value"
 local sorted_pairs = require "grpo.base.sorted"
 
@@ -70,7 +71,7 @@ local function target_ids(config, tokenizer, row)
   if text == nil then return {} end
   if type(text) == "table" then return text end
   if type(text) ~= "string" then
-    errors.raise_at(experiment.position(config, "data.target"), "EARG", "data.target: returned a %s for a row, want a "
+    errors.raise_at(origins.position(config, "data.target"), "EARG", "data.target: returned a %s for a row, want a "
       .. "string or a list of ids", type(text))
   end
   return tokenizer:encode(text)
@@ -82,7 +83,7 @@ local function example(config, tokenizer, prompt)
   local n = math.min(#target, config.sampling.max_new_tokens)
   if not config.train.denoise.mask_prompt then
     if n == 0 then
-      errors.raise_at(experiment.position(config, "data.target"), "EARG", "data.target: gave nothing for a row, and "
+      errors.raise_at(origins.position(config, "data.target"), "EARG", "data.target: gave nothing for a row, and "
         .. "train.denoise.mask_prompt is false: no token may be masked")
     end
     return { prompt = prompt.ids, target = table.move(target, 1, n, 1, {}) }
@@ -116,7 +117,7 @@ function denoise.step(stage, p)
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local low, high = mask_ratios(config, p)
   if not (low > 0 and high <= 1) then
-    errors.raise_at(experiment.position(config, "train.denoise.mask_ratio"), "EARG", "train.denoise.mask_ratio: %s at "
+    errors.raise_at(origins.position(config, "train.denoise.mask_ratio"), "EARG", "train.denoise.mask_ratio: %s at "
       .. "step %d, want more than 0, up to 1", low, p.step)
   end
   local started = core.clock()
@@ -140,7 +141,6 @@ denoise.eval_names = { "eval/masked_loss", "eval/masked_accuracy", "eval/unigram
 -- Nats of a token of the training text, drawn without looking at the others; counted once.
 local function unigram_entropy(stage)
   if stage.unigram_entropy then return stage.unigram_entropy end
-  local prompts = require "grpo.train.prompts"
   local config, tokenizer = stage.config, stage.tr.tokenizer
   local dataset, counts, total, ignored = config.data.train, {}, 0, { dropped = 0, truncated = 0 }
   local stride = math.max(1, #dataset // MOST_ROWS)

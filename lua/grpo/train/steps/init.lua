@@ -20,17 +20,24 @@
 --   line(tr, metrics)     the middle of the line on the screen
 --   step(stage, p)        one step: metrics, tokens trained on; p is the argument of schedules
 
-local names = { "sft", "grpo", "ppo", "denoise" } -- of the modules grpo.train.steps.NAME
+-- A kind is loaded when it is first asked for, so that a run loads its own kinds only.
+local load = {
+  sft = function() return require "grpo.train.steps.sft" end,
+  grpo = function() return require "grpo.train.steps.grpo" end,
+  ppo = function() return require "grpo.train.steps.ppo" end,
+  denoise = function() return require "grpo.train.steps.denoise" end,
+}
 
--- Loaded when first asked for: a kind needs what the experiment, which asks, is made of.
-local steps = setmetatable({}, {
+local steps = setmetatable({ names = { "sft", "grpo", "ppo", "denoise" } }, {
   __index = function(kinds, name)
-    for _, known in ipairs(names) do
-      if name == known then kinds[name] = require("grpo.train.steps." .. name) end
-    end
+    if load[name] then kinds[name] = load[name]() end
     return rawget(kinds, name)
   end,
 })
+
+function steps.is_kind(name)
+  return load[name] ~= nil
+end
 
 -- The longest prompt and the longest completion of a stage.
 function steps.lengths(kind, config)

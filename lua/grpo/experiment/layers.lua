@@ -1,0 +1,192 @@
+-- Layers of options laid over one another, lowest to highest:
+--   defaults < the `extends` file < the script < the stage < the command line.
+--
+-- A layer is { name = for messages, where = the script's line or nil, value = a table of options }.
+
+local chat_templates = require "grpo.models.chat_templates"
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local option_rules = require "grpo.experiment.option_rules"
+local option_table = require "grpo.experiment.option_table"
+local origins = require "grpo.experiment.origins"
+local sorted_pairs = require "grpo.base.sorted"
+local nearest = require "grpo.options".nearest
+
+local layers = {}
+
+local COMMAND_LINE = { name = "command line" }
+
+-- Raises at the line of the layer that sets the option.
+function layers.complain(layer, path, format, ...)
+  local key = path:match("[^.]+$") or path
+  local where = layer.where and origins.line(layer.where, key)
+  error(errors.new("EARG", ("%s: %s"):format(path, format:format(...)), where or layer.name), 0)
+end
+
+local complain = layers.complain
+
+local function check_value(layer, path, row, v)
+  local message = option_table.problem(row, v)
+  if message then complain(layer, path, "%s", message) end
+end
+
+local function hint(near)
+  return near and (", did you mean '%s'?"):format(near) or ""
+end
+
+-- ---- laying one table over another ------------------------------------------------
+
+-- Writes a value into `result` at a path and remembers where it came from.
+local function put(result, from, path, value, origin)
+  local t = result
+  local head, last = path:match("^(.*)%.([^.]+)$")
+  for part in (head or ""):gmatch("[^.]+") do
+    if type(t[part]) ~= "table" then t[part] = {} end
+    t = t[part]
+  end
+  t[last or path] = value
+  from[path] = origin
+end
+
+local function sorted_names(layer, value, prefix)
+  local names = {}
+  for key in pairs(value) do
+    if type(key) ~= "string" then
+      complain(layer, prefix == "" and "experiment" or prefix, "has a field without a name: %s%s", tostring(key),
+        prefix == "reward" and ", did you mean 'rewards'?" or "")
+    end
+    names[#names + 1] = key
+  end
+  table.sort(names)
+  return names
+end
+
+-- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken whole.
+local function lay(result, from, layer, node, value, prefix)
+  for _, key in ipairs(sorted_names(layer, value, prefix)) do
+    local v, path = value[key], prefix == "" and key or prefix .. "." .. key
+    local below = option_table.child(node, key)
+    if not below then
+      complain(layer, path, "unknown option%s",
+        hint(option_table.whole_name(path) or nearest(key, option_table.child_names(node))))
+    end
+    if below.children and type(v) == "table" and not option_table.is_dataset(v) then
+      if below.row then put(result, from, path, {}, layer.name) end
+      lay(result, from, layer, below, v, path)
+    elseif below.row then
+      check_value(layer, path, below.row, v)
+      put(result, from, path, v, layer.name)
+    else
+      complain(layer, path, "got %s, want a table", option_table.shown(v))
+    end
+  end
+end
+
+-- ---- defaults ---------------------------------------------------------------------
+
+local function get(t, path)
+  for part in path:gmatch("[^.]+") do
+    if type(t) ~= "table" then return nil end
+    t = t[part]
+  end
+  return t
+end
+
+-- Defaults that a loss name sets; what the script sets wins.
+local function fill_loss_defaults(result, from)
+  local train = result.train or {}
+  local named = core.loss_defaults()[train.loss or "grpo"]
+  if not named then return end
+  local clip_is_set = train.clip ~= nil -- then clip_high follows it
+  for path, value in sorted_pairs(named) do
+    local follows = path == "train.clip_high" and clip_is_set
+    if get(result, path) == nil and not follows then
+      put(result, from, path, value, "default of loss " .. train.loss)
+    end
+  end
+end
+
+-- A section that is absent by default (lora, sampler_correction) stays absent, and so do its fields.
+local function optional_parent_absent(result, path)
+  local node, at = option_table.tree(), ""
+  for part in path:gmatch("[^.]+") do
+    node = option_table.child(node, part)
+    at = at == "" and part or at .. "." .. part
+    if at ~= path and node.row and node.row.default == nil and get(result, at) == nil then return true end
+  end
+  return false
+end
+
+local function fill_defaults(result, from)
+  fill_loss_defaults(result, from)
+  for _, row in ipairs(core.options()) do
+    if row.default ~= nil and get(result, row.path) == nil and not optional_parent_absent(result, row.path) then
+      local value = row.default
+      if type(value) == "table" then value = table.move(value, 1, #value, 1, {}) end
+      put(result, from, row.path, value, "default")
+    end
+  end
+  for name, node in pairs(option_table.tree().children) do
+    if node.children and not node.row then result[name] = result[name] or {} end
+  end
+end
+
+-- ---- the command line ---------------------------------------------------------------
+
+-- The row of an option that a command line names.
+local function override_row(override, path)
+  local node = option_table.tree()
+  for part in path:gmatch("[^.]+") do
+    local parent = node
+    node = option_table.child(parent, part)
+    if not node then
+      complain(COMMAND_LINE, override.path, "unknown option%s",
+        hint(option_table.whole_name(path) or nearest(part, option_table.child_names(parent))))
+    end
+  end
+  if not node.row then complain(COMMAND_LINE, override.path, "is a section, give one of its fields") end
+  return node.row
+end
+
+local function lay_overrides(result, from, overrides, stage_index)
+  for _, override in ipairs(overrides) do
+    local index, rest = override.path:match("^stages%.(%d+)%.(.*)$")
+    local path = index and rest or override.path
+    if index and option_rules.is_of_the_run(path) then
+      complain(COMMAND_LINE, override.path, "belongs to the whole run; write %s", path)
+    end
+    if not index or tonumber(index) == stage_index then
+      local row, value = override_row(override, path), override.value
+      if value == core.json_null then value = nil else check_value(COMMAND_LINE, override.path, row, value) end
+      put(result, from, path, value, "command line")
+    end
+  end
+end
+
+-- "key=value" from a command line as { path=, value=, text= }: JSON if it reads as JSON, else a string.
+function layers.parse_override(word)
+  local path, text = word:match("^([%w_.]+)=(.*)$")
+  if not path then return nil end
+  if ("." .. path .. "."):find("..", 1, true) then
+    local message = ("%s: not the name of an option; write section.option=value"):format(path)
+    error(errors.new("EARG", message, "command line"), 0)
+  end
+  local ok, value = pcall(core.json_decode, text)
+  if not ok then value = text end
+  return { path = path, value = value, text = text }
+end
+
+-- list: layers, lowest first; overrides: of the command line; stage_index: nil for the experiment itself.  Returns the
+-- resolved options, and { [path] = where it came from }.
+function layers.resolve(list, overrides, stage_index)
+  local result, from = {}, {}
+  for _, layer in ipairs(list) do
+    lay(result, from, layer, option_table.tree(), layer.value, "")
+  end
+  lay_overrides(result, from, overrides, stage_index)
+  fill_defaults(result, from)
+  result.model.chat_template = chat_templates.find(result.model.chat_template) or result.model.chat_template
+  return result, from
+end
+
+return layers

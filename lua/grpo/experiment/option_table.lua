@@ -1,0 +1,127 @@
+-- The table of options as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+
+local core = require "grpo.core"
+local nearest = require "grpo.options".nearest
+
+local option_table = {}
+
+-- ---- the tree of options ---------------------------------------------------------
+
+local tree
+
+-- A node is { row = row of the option, children = { [name] = node } }; either may be absent.
+function option_table.tree()
+  if tree then return tree end
+  tree = { children = {} }
+  for _, row in ipairs(core.options()) do
+    local node = tree
+    for part in row.path:gmatch("[^.]+") do
+      node.children = node.children or {}
+      node.children[part] = node.children[part] or {}
+      node = node.children[part]
+    end
+    node.row = row
+  end
+  return tree
+end
+
+function option_table.child(node, key)
+  return node.children and node.children[key]
+end
+
+function option_table.child_names(node)
+  local names = {}
+  for name in pairs(node.children or {}) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+-- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a name in a section.
+function option_table.whole_name(name)
+  local found
+  for _, row in ipairs(core.options()) do
+    if row.path ~= name and row.path:match("[^.]+$") == name then
+      if found then return nil end
+      found = row.path
+    end
+  end
+  return found
+end
+
+-- ---- checking one value ---------------------------------------------------------
+
+-- The module is loaded when a dataset may be meant: its own scripts have loaded it before.
+function option_table.is_dataset(v)
+  return type(v) == "table" and require("grpo.data").is_dataset(v)
+end
+
+local accepts = {
+  int = function(v) return math.tointeger(v) ~= nil and type(v) == "number" end,
+  number = function(v) return type(v) == "number" and v - v == 0 end, -- finite
+  boolean = function(v) return type(v) == "boolean" end,
+  string = function(v) return type(v) == "string" end,
+  enum = function(v, row)
+    for _, choice in ipairs(row.choices or {}) do
+      if v == choice then return true end
+    end
+    return false
+  end,
+  schedule = function(v) return type(v) == "number" and v - v == 0 or type(v) == "function" end,
+  ["function"] = function(v) return type(v) == "function" end,
+  table = function(v) return type(v) == "table" end,
+  list = function(v) return type(v) == "table" end,
+  dataset = option_table.is_dataset,
+  any = function() return true end,
+}
+
+local wanted_text = {
+  int = "a whole number", number = "a number", boolean = "true or false", string = "a string",
+  schedule = "a number or a function(p)", ["function"] = "a function", table = "a table", list = "a list",
+  dataset = "a dataset (grpo.data.jsonl, .csv, .text, .list or .generate)",
+}
+
+local function range_text(row)
+  if row.min and row.max then return (", %s to %s"):format(row.min, row.max) end
+  if row.min then return (", %s or more"):format(row.min) end
+  if row.max then return (", %s or less"):format(row.max) end
+  return ""
+end
+
+function option_table.wanted(row)
+  local texts = {}
+  for kind in row.type:gmatch("[^|]+") do
+    if kind == "enum" then
+      texts[#texts + 1] = "one of " .. table.concat(row.choices, ", ")
+    else
+      texts[#texts + 1] = wanted_text[kind]
+    end
+  end
+  return table.concat(texts, " or ") .. range_text(row)
+end
+
+function option_table.shown(v)
+  if type(v) == "string" then return ("'%s'"):format(#v > 40 and v:sub(1, 40) .. "..." or v) end
+  if type(v) == "number" or type(v) == "boolean" then return tostring(v) end
+  return "a " .. type(v)
+end
+
+-- What is wrong with a value of that option; nil when nothing is.
+function option_table.problem(row, v)
+  local fits = false
+  for kind in row.type:gmatch("[^|]+") do
+    if accepts[kind](v, row) then fits = true break end
+  end
+  if not fits then
+    local hint = ""
+    if row.choices and type(v) == "string" then
+      local near = nearest(v, row.choices)
+      hint = near and (", did you mean '%s'?"):format(near) or ""
+    end
+    return ("got %s, want %s%s"):format(option_table.shown(v), option_table.wanted(row), hint)
+  end
+  if type(v) == "number" and ((row.min and v < row.min) or (row.max and v > row.max)) then
+    return ("got %s, want %s"):format(option_table.shown(v), option_table.wanted(row))
+  end
+end
+
+return option_table

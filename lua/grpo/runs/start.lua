@@ -1,0 +1,172 @@
+-- Starting a run, or resuming one: from what was asked for to a trainer with its directory.
+
+local checkpoint = require "grpo.runs.checkpoint"
+local core = require "grpo.core"
+local model_paths = require "grpo.models.paths"
+local rundir = require "grpo.runs.directory"
+local script = require "grpo.scripts.script"
+
+local start = {}
+
+-- ---- what a new run writes down ------------------------------------------------------------
+
+local function plain(v)
+  if type(v) == "function" then
+    local info = debug.getinfo(v, "S")
+    return ("function (%s:%d)"):format(info.short_src, info.linedefined)
+  end
+  if type(v) ~= "table" then return type(v) == "userdata" and tostring(v) or v end
+  if getmetatable(v) and getmetatable(v).__name then return tostring(v) end
+  local copy = {}
+  for k, x in pairs(v) do copy[type(k) == "number" and k or tostring(k)] = plain(x) end
+  return copy
+end
+
+-- Every resolved option with where its value came from.
+local function described(e)
+  local function one(config, origins)
+    local list = {}
+    for path, origin in pairs(origins) do
+      local v = config
+      for part in path:gmatch("[^.]+") do v = type(v) == "table" and v[part] or nil end
+      list[path] = { value = plain(v), origin = origin }
+    end
+    return list
+  end
+  local stages = {}
+  for i, stage in ipairs(e.stages) do
+    stages[i] = { kind = stage.kind, options = one(stage.config, stage.origins) }
+  end
+  local lora = e.config.model.lora
+  local notes = lora and lora.dropout > 0 and { "the check that the ratio is 1 at the first update is off: with "
+    .. "model.lora.dropout the training forward is not the sampling one" } or nil
+  return { options = one(e.config, e.origins), stages = stages, notes = notes }
+end
+
+local function inputs_of(e)
+  local inputs = {}
+  for path in pairs(require("grpo.data").inputs) do inputs[path] = true end
+  local place = e.config.model.path and model_paths.find(e.config.model.path)
+  for _, path in ipairs { place and place.path, place and place.adapter } do
+    if not core.fs.isdir(path) then inputs[path] = true end
+    for _, name in ipairs(core.fs.list(path) or {}) do
+      if name:find("%.json$") or name:find("%.safetensors$") then inputs[path .. "/" .. name] = true end
+    end
+  end
+  return inputs
+end
+
+local function environment(e)
+  local env = { threads = core.threads(), seed = e.config.seed }
+  for k, v in pairs(core.version()) do env[k] = v end
+  return env
+end
+
+-- ---- a new run -------------------------------------------------------------------------------
+
+-- The experiment of a new run, and a function that makes its directory for a trainer.
+local function begin(request)
+  local e = script.load(request.script, request)
+  return e, request.root and function(tr)
+    return rundir.create(request.root, { name = e.config.name, script = request.script, text = request.text,
+      args = request.args, overrides = request.overrides, compute = tr.model.compute, config = described(e),
+      env = environment(e), inputs = inputs_of(e) })
+  end
+end
+
+-- ---- resuming a run ----------------------------------------------------------------------------
+
+-- The newest run of this script that is not finished.
+local function unfinished(root, path)
+  for _, one in ipairs(rundir.list(root)) do
+    if one.script == path and one.state ~= "finished" and one.state ~= "running" then return one.dir end
+  end
+  error(core.error("ENOENT", ("--resume: no unfinished run of %s in %s"):format(path, root)), 0)
+end
+
+-- The directory that request.resume names.  It is refused if the script or its inputs have changed since.
+local function open_directory(request)
+  local dir, root, path = request.resume, request.root, request.script
+  if dir == true then
+    dir = unfinished(root, path)
+  elseif not core.fs.exists(dir .. "/run.json") and core.fs.exists(root .. "/" .. dir .. "/run.json") then
+    dir = root .. "/" .. dir
+  end
+  local directory = rundir.open(dir)
+  local changed = directory:changed_inputs()
+  if path and core.fs.read(path) ~= core.fs.read(dir .. "/source/main.lua") then
+    changed[#changed + 1] = path .. " differs from the run's saved source"
+  end
+  if #changed > 0 and not request.force then
+    error(core.error("EARG", ("%s: %s; --force goes on all the same"):format(dir, table.concat(changed, ", "))), 0)
+  end
+  return directory
+end
+
+-- In another mode it would be another run.
+local function keep_compute(e, info, force)
+  local was, now = info.compute or "f32", e.config.compute
+  if now ~= was and not force then
+    error(core.error("EARG", ("compute=%s: the run computes in %s; --force goes on all the same"):format(now, was)), 0)
+  end
+  info.compute = now
+end
+
+-- The experiment of a run, and a function that continues the logs in its directory: nothing is written before.
+local function resume(request, directory)
+  local info = directory.info
+  local forced = request.force and request.script or nil
+  local e = script.of_run(directory.dir, info, { overrides = request.overrides, script = forced,
+    rewards = request.rewards })
+  e.config.name = info.name
+  keep_compute(e, info, request.force)
+  return e, function(tr)
+    local at, saved = tr.step_count, tr.counters
+    directory:cut_logs(saved and at or -1, saved and saved.evaluated ~= nil)
+    directory:open_logs()
+    directory:set_state("running")
+    directory:note(("resumed at step %d"):format(at))
+    if forced then
+      require("grpo.runs.events").take_files(directory, at, saved and saved.stage or 1, forced)
+    end
+    return directory
+  end
+end
+
+-- ---- both --------------------------------------------------------------------------------------
+
+local function set_threads(e, threads)
+  e.config.threads = threads
+  for _, stage in ipairs(e.stages) do stage.config.threads = threads end
+end
+
+-- request: {
+--   script = path, or nil for a run's own; text = what is there, if it is no file; words = true: say which args were
+--   not asked for; args=, overrides=, rewards= (a host's): see script.load
+--   root = directory of runs, nil: nothing is written
+--   resume = true: the newest unfinished run of the script, or a run; force = although something has changed
+--   steps = to stop after; threads = to write down; view = function() -> where lines are shown
+-- }
+-- Returns the trainer and its directory; nil and the directory of a run that is finished.
+function start.trainer(request)
+  local options = {}
+  local directory, e, create
+  if request.resume then
+    directory = open_directory(request)
+    if directory.info.state == "finished" then return nil, directory end
+    e, create = resume(request, directory)
+    options.from = checkpoint.newest(directory.dir)
+  else
+    e, create = begin(request)
+  end
+  options.view = request.view()
+  if request.threads then set_threads(e, request.threads) end
+  -- most modules are loaded here, so that the first line of the script need not wait for them
+  local tr = require("grpo.train.trainer").new(e, options)
+  if not directory then require("grpo.train.preflight").run(tr) end
+  tr.directory, tr.step_limit = create and create(tr), request.steps
+  if tr.directory then tr.services = require("grpo.runs.services").new(tr) end
+  return tr, tr.directory
+end
+
+return start

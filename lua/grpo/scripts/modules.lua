@@ -1,0 +1,105 @@
+-- The modules of a script: where they are found, which are loaded, and how to run something without them.
+--
+-- The modules of a run's script may come from the directory in which the run saved them.  Modules named grpo... are the
+-- program's own: they are never taken from there.
+
+local context = require "grpo.scripts.context"
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local loaded_sources = require "grpo.scripts.loaded_sources"
+
+local modules = {}
+
+local directory -- of saved modules, which come before all others; nil: none
+local saved = {} -- names of modules that were loaded from it
+
+local function is_own(name)
+  return name:find("^grpo%f[.\0]") ~= nil
+end
+
+-- One of package.searchers: in `directory`, and then on disk.
+local function search(name)
+  local path = directory and not is_own(name) and package.searchpath(name, directory .. "/?.lua")
+  if not path then return loaded_sources.search(name) end
+  local text, message, code = core.fs.read(path)
+  if not text then errors.raise_plain(code, "module '%s': %s", name, message) end
+  local chunk, problem = loaded_sources.compile(path, text)
+  if not chunk then error(core.error("EARG", problem), 0) end
+  saved[name] = true
+  return chunk, path
+end
+
+-- From now on modules in `from` come before all others, also those that a function requires later; nil: no more.
+function modules.take_from(from)
+  directory = from
+  if package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
+end
+
+-- Was this module loaded from the sources that a run saved?
+function modules.is_saved(name)
+  return saved[name] ~= nil
+end
+
+local function unload(names, from)
+  for name in pairs(names) do package.loaded[name], from[name] = nil, nil end
+end
+
+-- What is loaded next finds the modules on disk.
+function modules.forget_saved()
+  directory = nil
+  unload(saved, saved)
+end
+
+-- Modules that the script required and that are files: { [name] = path }, without those in `known`: a search opens what
+-- it finds, and that may be a pipe by now.
+function modules.loaded(known)
+  local list = {}
+  for name in pairs(package.loaded) do
+    local path = not (known and known[name]) and not is_own(name) and package.searchpath(name, package.path)
+    if path then list[name] = path end
+  end
+  return list
+end
+
+local function no_exit()
+  error("os.exit would end the run", 2)
+end
+
+-- A function that gives a table the fields again that it has now.
+local function restorer(t)
+  local values = {}
+  for name, value in next, t do values[name] = value end
+  return function()
+    for name in next, t do
+      if values[name] == nil then rawset(t, name, nil) end
+    end
+    for name, value in pairs(values) do rawset(t, name, value) end
+  end
+end
+
+-- Calls fn(old) with none of the modules `known` loaded, as if the program had just begun; old: what they were, by
+-- name.  Returns as pcall, and a function that brings back modules, globals and context as they were.
+function modules.apart(known, fn)
+  local names, old, marks = modules.loaded(known), {}, {}
+  for name in pairs(known) do names[name] = true end
+  for name in pairs(saved) do names[name] = true end -- they may be on disk no more
+  for name in pairs(names) do old[name], marks[name] = package.loaded[name], saved[name] end
+  unload(names, saved)
+  local restore_globals = restorer(_G)
+  local restore_context = context.restorer()
+  local path, from, exit = package.path, directory, os.exit
+  local function undo()
+    unload(modules.loaded(names), {})
+    unload(saved, saved)
+    for name in pairs(names) do package.loaded[name], saved[name] = old[name], marks[name] end
+    restore_globals()
+    restore_context()
+    package.path, directory = path, from
+  end
+  directory, os.exit = nil, no_exit -- luacheck: ignore 122
+  local ok, result = pcall(fn, old)
+  os.exit = exit -- luacheck: ignore 122
+  return ok, result, undo
+end
+
+return modules

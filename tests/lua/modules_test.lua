@@ -1,0 +1,93 @@
+-- How the modules of the library depend on each other: no circles, and nothing below the command line knows it.
+
+local core = require "grpo.core"
+local lua_tokens = require "grpo.repl.lua_tokens"
+local sorted_pairs = require "grpo.base.sorted"
+
+-- "lua/grpo/cli/init.lua" is the module "grpo.cli".
+local function module_of(path)
+  local name = path:match("^lua/(grpo.*)%.lua$")
+  if not name or name:find("^grpo/meta/") then return nil end
+  return (name:gsub("/init$", ""):gsub("/", "."))
+end
+
+local function significant(text)
+  local list = {}
+  for _, token in ipairs(lua_tokens.tokens(text)) do
+    if token.kind ~= "comment" then list[#list + 1] = token end
+  end
+  return list
+end
+
+-- The modules that a text requires, also inside functions, as { [name] = true }; second result: how many calls of
+-- require do not say which module they mean.
+local function required_by(text)
+  local names, unclear, tokens = {}, 0, significant(text)
+  for i, token in ipairs(tokens) do
+    if token.text == "require" and tokens[i - 1].text ~= "." then
+      local argument = tokens[i + 1].text == "(" and tokens[i + 2] or tokens[i + 1]
+      local behind = tokens[i + 1].text == "(" and tokens[i + 3].text == ")" or argument == tokens[i + 1]
+      if argument.kind == "string" and behind then
+        names[argument.text:sub(2, -2)] = true
+      else
+        unclear = unclear + 1
+      end
+    end
+  end
+  return names, unclear
+end
+
+local modules, unclear = {}, {}
+for _, path in ipairs(core.embedded_names()) do
+  local name = module_of(path)
+  if name then modules[name], unclear[name] = required_by(core.embedded(path)) end
+end
+
+-- A circle that begins and ends with `name` or with a module that it leads to: a list of names; nil: there is none.
+local function circle_from(name, done, path)
+  if done[name] then return nil end
+  for i, before in ipairs(path) do
+    if before == name then return table.move(path, i, #path, 1, {}) end
+  end
+  path[#path + 1] = name
+  for other in sorted_pairs(modules[name]) do
+    local circle = modules[other] and circle_from(other, done, path)
+    if circle then return circle end
+  end
+  path[#path] = nil
+  done[name] = true
+end
+
+describe("the modules of the library", function()
+  it("are found by the test", function()
+    assert.is_true(modules["grpo.train.trainer"]["grpo.train.stage"])
+    assert.is_true(modules["grpo"]["grpo.train.trainer"], "requires inside functions count")
+  end)
+
+  it("require each other without circles", function()
+    local done = {}
+    for name in sorted_pairs(modules) do
+      local circle = circle_from(name, done, {})
+      assert.equal("", circle and table.concat(circle, " -> ") or "")
+    end
+  end)
+
+  it("do not require the command line", function()
+    for name, names in sorted_pairs(modules) do
+      for other in pairs(names) do
+        local upward = other:find("^grpo%.cli%f[.\0]") and not name:find("^grpo%.cli%f[.\0]")
+        assert.is_true(not upward, name .. " requires " .. other)
+      end
+    end
+  end)
+
+  it("name the modules that they require, which are there", function()
+    for name, names in sorted_pairs(modules) do
+      assert.equal(name == "grpo.cli" and 1 or 0, unclear[name], name) -- the commands, by their names
+      for other in pairs(names) do
+        local own = other:find("^grpo%f[.\0]") and other ~= "grpo.core"
+        assert.is_true(not own or modules[other] ~= nil, name .. " requires " .. other)
+      end
+    end
+  end)
+end)
