@@ -8,6 +8,7 @@
 
 #include "checkpoint/gguf_arch.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "model/config.h"
 
 Status gguf_config_read(Config *out, const Gguf *g);

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/gguf_config.h"
-#include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "model/lora_merge.h"
 #include "model/model_impl.h"
 #include "text/gguf_tokenizer.h"

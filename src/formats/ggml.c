@@ -48,8 +48,8 @@ static void read_q8_0(const uint8_t *p, float *y) {
   for (int j = 0; j < 32; j++) y[j] = d * (float)(int8_t)p[2 + j];
 }
 
-/* 32 values of 4 bits: 0 .. 15 in the low nibbles, 16 .. 31 in the high ones; with a fifth bit each
- * in `high`, or NULL. */
+/* Value j of 32: its lower 4 bits are in the low nibbles for j < 16, else in the high ones; its
+ * fifth bit is in `high`, unless that is NULL. */
 static int nibble(const uint8_t *q, const uint8_t *high, int j) {
   const int low = j < 16 ? q[j] & 15 : q[j - 16] >> 4;
   return high ? low | (high[j / 8] >> j % 8 & 1) << 4 : low;
@@ -75,7 +75,7 @@ static void read_q5_1(const uint8_t *p, float *y) {
   for (int j = 0; j < 32; j++) y[j] = d * (float)nibble(p + 8, p + 4, j) + m;
 }
 
-/* Scale and minimum of sub-block i, 6 bits each, out of 12 bytes. */
+/* Unpacks the scale and the minimum of sub-block i, 6 bits each, from 12 bytes. */
 static void sub_scale(const uint8_t *s, int i, int *scale, int *min) {
   if (i < 4) {
     *scale = s[i] & 63;
@@ -86,7 +86,8 @@ static void sub_scale(const uint8_t *s, int i, int *scale, int *min) {
   }
 }
 
-/* Eight sub-blocks of 32; two share 32 bytes of nibbles.  Q5_K: bit i of high[j] is the fifth bit. */
+/* A block is eight sub-blocks of 32 values; two share 32 bytes of nibbles.  In Q5_K the fifth bit
+ * is bit i of high[j]. */
 static void read_q45_k(const uint8_t *p, const uint8_t *high, const uint8_t *q, float *y) {
   const float d = half_at(p), dmin = half_at(p + 2);
   for (int i = 0; i < 8; i++) {
@@ -104,8 +105,9 @@ static void read_q45_k(const uint8_t *p, const uint8_t *high, const uint8_t *q, 
 static void read_q4_k(const uint8_t *p, float *y) { read_q45_k(p, NULL, p + 16, y); }
 static void read_q5_k(const uint8_t *p, float *y) { read_q45_k(p, p + 16, p + 48, y); }
 
-/* Halves of 128 values: 64 bytes of nibbles, 32 bytes of two further bits, 8 scales.  Values of a
- * half: low nibbles of all 64 bytes, then the high ones. */
+/* A block is two halves of 128 values.  A half has 64 bytes of nibbles, 32 bytes with two more
+ * bits for each value, and 8 scales; its values come from the low nibbles of all 64 bytes, then
+ * from the high ones. */
 static void read_q6_k(const uint8_t *p, float *y) {
   const float d = half_at(p + 208);
   for (int k = 0; k < 256; k++) {
@@ -162,7 +164,7 @@ static Status write_q8_0(const float *x, uint8_t *p) {
   for (int j = 0; j < 32; j++) most = fmaxf(most, fabsf(x[j]));
   const float d = most / 127, inverse = d != 0 ? 1 / d : 0;
   try(put_scale(GGML_Q8_0, d, p));
-  if (!isfinite(inverse)) { /* all values are next to nothing */
+  if (!isfinite(inverse)) { /* all values are nearly zero */
     memset(p + 2, 0, 32);
     return GRPO_OK;
   }
@@ -176,7 +178,7 @@ static int q4_level(float x) {
 }
 
 static Status write_q4_0(const float *x, uint8_t *p) {
-  float most = 0; /* with its sign */
+  float most = 0; /* the value of largest magnitude, with its sign */
   for (int j = 0; j < 32; j++)
     if (fabsf(x[j]) > fabsf(most)) most = x[j];
   const float d = most / -8, inverse = d != 0 && isfinite(1 / d) ? 1 / d : 0;
@@ -201,7 +203,7 @@ Status ggml_encode(GgmlType t, const float *x, size_t n, void *out) {
     return GRPO_OK;
   }
   if (!ggml_is_written(t) || n % 32)
-    return fail(GRPO_EINTERNAL, "%zu values as %s", n, types[t].name);
+    return fail(GRPO_EINTERNAL, "%zu values are not whole blocks of %s", n, types[t].name);
   for (; n; n -= 32, x += 32, p += types[t].bytes) {
     try(all_finite(t, x));
     try(t == GGML_Q8_0 ? write_q8_0(x, p) : write_q4_0(x, p));

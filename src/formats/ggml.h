@@ -1,7 +1,7 @@
-/* ggml.h - the tensor types of GGUF files: blocks of values to and from float.
+/* ggml.h - converts the tensor types of GGUF files to and from float.
  *
- * A block is a fixed number of neighbouring values of a row and takes a fixed
- * number of bytes; F32, F16 and BF16 have blocks of one.  Blocks may be unaligned.
+ * A block is a fixed number of neighbouring values of a row and takes a fixed number of bytes; the
+ * blocks of F32, F16 and BF16 have one value.  Blocks may be unaligned.
  */
 #ifndef GRPO_FORMATS_GGML_H
 #define GRPO_FORMATS_GGML_H
@@ -29,10 +29,10 @@ size_t ggml_block_bytes(GgmlType t);
 bool ggml_is_read(GgmlType t);    /* F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K */
 bool ggml_is_written(GgmlType t); /* F32 F16 BF16 Q8_0 Q4_0 */
 
-/* n values, whole blocks.  Bit for bit what ggml's own float code gives. */
+/* Converts n values, which are whole blocks, to the same bits as ggml's own float code. */
 void ggml_decode(GgmlType t, const void *blocks, size_t n, float *out);
-/* The other way; F16 and BF16 round to nearest.  EARG where a block format cannot hold a value: one
- * that is not finite, or whose scale overflows half precision. */
+/* Converts from float; F16 and BF16 round to nearest.  EARG: a block format cannot hold a value,
+ * because it is not finite or its scale overflows half precision. */
 Status ggml_encode(GgmlType t, const float *x, size_t n, void *out);
 
 #endif

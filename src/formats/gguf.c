@@ -1,4 +1,3 @@
-/* gguf.c - the reader. */
 #include "formats/gguf.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@ static const size_t width[GGUF_NTYPES] = {
 static const char *const type_name[GGUF_NTYPES] = {
     "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
 
-/* ---- bytes one after the other -------------------------------------------------------- */
+/* ---- reading bytes in order ---------------------------------------------------------- */
 
 typedef struct Cursor {
   const char *path, *start, *at, *end;
@@ -172,7 +171,7 @@ static Status take_shape(Cursor *c, GgufTensor *t) {
                 (unsigned long long)ndim, GGUF_DIMS);
   t->ndim = (int)ndim;
   t->n = 1;
-  for (int d = t->ndim; d-- > 0;) { /* the file's order is the other way round */
+  for (int d = t->ndim; d-- > 0;) { /* the file lists the fastest dimension first */
     try(take(c, 8, t->name, &t->dim[d]));
     if (t->dim[d] == 0)
       return fail(GRPO_EFORMAT, "%s: tensor '%s': a dimension is 0", c->path, t->name);
@@ -190,14 +189,15 @@ static Status take_type(Cursor *c, GgufTensor *t) {
                 t->name, (unsigned long long)number);
   const uint64_t values = (uint64_t)ggml_block_values(t->type), row = t->dim[t->ndim - 1];
   if (row % values)
-    return fail(GRPO_EFORMAT, "%s: tensor '%s': rows of %llu values are no whole blocks of %s",
+    return fail(GRPO_EFORMAT, "%s: tensor '%s': rows of %llu values are not whole blocks of %s",
                 c->path, t->name, (unsigned long long)row, ggml_name(t->type));
   if (__builtin_mul_overflow(t->n / values, ggml_block_bytes(t->type), &t->bytes))
     return fail(GRPO_EFORMAT, "%s: tensor '%s': the shape overflows", c->path, t->name);
   return GRPO_OK;
 }
 
-/* Offsets are exactly the running sum of sizes, each padded: no holes, no overlap. */
+/* Each offset must be the sum of the padded sizes before it, so that there are no holes or
+ * overlaps. */
 static Status take_tensor(Cursor *c, uint64_t i, uint64_t alignment, uint64_t *next,
                           GgufTensor *t) {
   *t = (GgufTensor){0};
@@ -216,7 +216,7 @@ static Status take_tensor(Cursor *c, uint64_t i, uint64_t alignment, uint64_t *n
   return GRPO_OK;
 }
 
-/* The last tensor may lack its padding; nothing else comes after it. */
+/* The last tensor may lack its padding; nothing else may follow it. */
 static Status place_data(Gguf *g, const Cursor *c, uint64_t alignment, uint64_t end) {
   const uint64_t header = (uint64_t)(c->at - c->start), size = g->map.size;
   const uint64_t start = (header + alignment - 1) / alignment * alignment;
@@ -244,7 +244,7 @@ static Status read_tensors(Gguf *g, Cursor *c, uint64_t count) {
   uint64_t next = 0;
   try(gguf_get_int(g, "general.alignment", 1, ALIGNMENT_MAX, &alignment, NULL));
   if (alignment & (alignment - 1))
-    return fail(GRPO_EFORMAT, "%s: key 'general.alignment' = %lld is no power of two", g->path,
+    return fail(GRPO_EFORMAT, "%s: key 'general.alignment' = %lld is not a power of two", g->path,
                 (long long)alignment);
   if (count > MAX_TENSORS || count > left(c) / LEAST)
     return fail(GRPO_EFORMAT, "%s: %llu tensors are too many for the file", g->path,
@@ -344,7 +344,7 @@ void gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out) {
   }
 }
 
-/* ---- looking values up ------------------------------------------------------------------- */
+/* ---- looking up values ------------------------------------------------------------------- */
 
 const GgufValue *gguf_find(const Gguf *g, const char *key) {
   const GgufValue want = {.key = key};

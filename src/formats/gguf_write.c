@@ -1,8 +1,8 @@
-/* gguf_write.c - the writer. */
+#include "formats/gguf_write.h"
+
 #include <string.h>
 
 #include "base/mem.h"
-#include "formats/gguf.h"
 
 /* ---- metadata ------------------------------------------------------------------------ */
 
@@ -73,7 +73,7 @@ struct GgufWriter {
   FileWriter *file;
   GgufEntry *entry; /* [count] */
   size_t count, cur;
-  uint64_t left; /* values of the current one still to come */
+  uint64_t left; /* values of the current tensor that are still missing */
 };
 
 static uint64_t values_of(const GgufEntry *e) {
@@ -153,7 +153,7 @@ static Status put_values(GgufWriter *w, const float *x, uint64_t n) {
   const GgmlType type = w->entry[w->cur].type;
   const uint64_t values = (uint64_t)ggml_block_values(type);
   if (n % values)
-    return fail(GRPO_EINTERNAL, "gguf: %llu values are no whole blocks", (unsigned long long)n);
+    return fail(GRPO_EINTERNAL, "gguf: %llu values are not whole blocks", (unsigned long long)n);
   while (n) {
     const size_t k = n < PIECE ? (size_t)n : PIECE;
     Status s = ggml_encode(type, x, k, bytes);
@@ -165,7 +165,7 @@ static Status put_values(GgufWriter *w, const float *x, uint64_t n) {
   return GRPO_OK;
 }
 
-/* Past a complete tensor, with its padding. */
+/* Moves on from a complete tensor and writes its padding. */
 static Status next_tensor(GgufWriter *w) {
   static const char zeros[GGUF_ALIGNMENT];
   const uint64_t bytes = bytes_of(&w->entry[w->cur]);

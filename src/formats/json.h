@@ -1,8 +1,8 @@
 /* json.h - reading and writing JSON.
  *
- * A parsed document is a tree of read-only nodes owned by its root.  Objects are lists of members in
- * the order of the text: walk them; json_get() is linear and for small objects only.  A NULL node
- * reads as null without members, so lookups may be nested.
+ * A parsed document is a tree of read-only nodes owned by its root.  Objects are lists of members
+ * in the order of the text: walk them; json_get() is linear and for small objects only.  A NULL
+ * node reads as null without members, so lookups may be nested.
  *
  * Reading is strict: UTF-8, nesting up to JSON_MAX_DEPTH, numbers that a double can hold, nothing
  * after the value.  \u0000 is refused, because a C string cannot hold it; but see
@@ -32,8 +32,8 @@ enum { JSON_MAX_DEPTH = 200 };
 
 /* `what` names the source in messages ("models/a/config.json"); errors carry line and column. */
 Status json_parse(const char *text, size_t len, const char *what, Json **out);
-/* For readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO, which is
- * not UTF-8 and so cannot stand for anything else. */
+/* For readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO,
+ * which is not UTF-8 and so cannot stand for anything else. */
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out);
 #define JSON_ZERO "\xc0\x80"
 Status json_read_file(const char *path, size_t max_bytes, Json **out);

@@ -107,7 +107,8 @@ static int by_name(const void *x, const void *y) {
   return strcmp(a->name, b->name);
 }
 
-/* No holes, no overlap, nothing after the last one. */
+/* Tensors must follow one another without holes or overlaps, and nothing may follow the last
+ * one. */
 static Status check_places(Safetensors *s, uint64_t data_size) {
   uint64_t at = 0;
   qsort(s->tensor, s->count, sizeof *s->tensor, by_place);
@@ -231,7 +232,8 @@ Status safetensors_shaped(const Safetensors *s, const char *name, int ndim, cons
   bool same = t->type == ST_F32 && t->ndim == ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->dim[d] == (uint64_t)dim[d];
   if (same) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: tensor '%s' has not the shape of its parameter", s->path, name);
+  return fail(GRPO_EFORMAT, "%s: tensor '%s' does not have the shape of its parameter", s->path,
+              name);
 }
 
 Status safetensors_steps(const Safetensors *s, uint64_t *out) {
@@ -263,7 +265,7 @@ void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out) {
 struct StWriter {
   FileWriter *file;
   size_t count, cur; /* entries; the one being written */
-  uint64_t left;     /* values of it still to come */
+  uint64_t left;     /* its values that are still missing */
   StType *type;      /* [count] */
   uint64_t *n;       /* [count] values */
 };
@@ -308,7 +310,7 @@ static Status write_header(StWriter *w, const char *path, const StEntry *e,
   return s;
 }
 
-/* Past tensors that are complete, empty ones included. */
+/* Moves on from tensors that are complete, empty ones included. */
 static void skip_complete(StWriter *w) {
   while (w->cur < w->count && w->left == 0)
     if (++w->cur < w->count) w->left = w->n[w->cur];

@@ -1,12 +1,12 @@
-/* safetensors.h - reading and writing of the safetensors format.
+/* safetensors.h - reads and writes the safetensors format.
  *
- * A file is a length, a JSON header and the tensors' bytes.  The reader maps
- * the file and believes nothing: every rule of the format is checked before a
- * byte of data is used, and a refusal names the file and the tensor.  Time is
- * O(n log n) in the number of tensors.  Data may be unaligned.
+ * A file is a length, a JSON header and the tensors' bytes.  The reader maps the file and treats
+ * it as untrusted input: every rule of the format is checked before a byte of data is used, and a
+ * refusal names the file and the tensor.  Time is O(n log n) in the number of tensors.  Data may
+ * be unaligned.
  *
- * The writer streams: names, types and shapes first, then each tensor's values
- * in the same order, converted on the way; the file appears when complete.
+ * The writer takes names, types and shapes first, then each tensor's values in the same order,
+ * which are converted on the way.  The file appears under its name when it is complete.
  */
 #ifndef GRPO_FORMATS_SAFETENSORS_H
 #define GRPO_FORMATS_SAFETENSORS_H
@@ -31,7 +31,7 @@ enum { ST_DIMS = 4 };
 typedef struct StTensor {
   const char *name;
   StType type;
-  int ndim; /* of dim, only the first ST_DIMS are kept */
+  int ndim; /* may exceed ST_DIMS: dim holds the first ST_DIMS dimensions */
   uint64_t dim[ST_DIMS];
   uint64_t n, begin, end; /* elements; bytes begin .. end - 1 of the data */
   const char *data;
@@ -55,26 +55,26 @@ Status safetensors_shaped(const Safetensors *s, const char *name, int ndim, cons
 /* The metadata "step" of a file of training state, a whole number. */
 Status safetensors_steps(const Safetensors *s, uint64_t *out);
 const char *st_type_name(StType t); /* "BF16" */
-bool st_type_is_float(StType t);    /* F32, F16, BF16: what st_read understands */
-/* Values from .. from + n - 1, widened exactly. */
+bool st_type_is_float(StType t);    /* F32, F16 or BF16, the types of st_read() */
+/* Reads values from .. from + n - 1, widened exactly. */
 void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out);
 
 typedef struct StWriter StWriter;
 typedef struct StEntry {
   const char *name;
-  StType type; /* F32, F16, BF16; or U8, with st_writer_put_bytes */
+  StType type; /* F32, F16, BF16, or U8 with st_writer_put_bytes() */
   int ndim;
   uint64_t dim[ST_DIMS];
 } StEntry;
 
-/* metadata: key, value, key, value ..., NULL (or NULL) beside "format": "pt". */
+/* metadata (may be NULL): key, value, key, value ..., NULL; "format": "pt" is added. */
 Status st_writer_open(StWriter **out, const char *path, size_t count, const StEntry *entries,
                       const char *const *metadata);
-/* The next n values of the current tensor; goes on to the next one by itself. */
+/* Writes the next n values; after the last value of a tensor the next tensor begins. */
 Status st_writer_put(StWriter *w, const float *x, uint64_t n);
-/* The next n bytes of a U8 tensor. */
+/* Writes the next n bytes of a U8 tensor. */
 Status st_writer_put_bytes(StWriter *w, const void *bytes, uint64_t n);
-Status st_writer_commit(StWriter *w); /* frees w, also on failure; EARG when values are missing */
+Status st_writer_commit(StWriter *w); /* frees w, also on failure; EARG: values are missing */
 void st_writer_abort(StWriter *w);    /* NULL is fine */
 
 #endif

@@ -12,6 +12,7 @@
 #define GRPO_TEXT_GGUF_TOKENIZER_H
 
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "text/tokenizer.h"
 
 bool tokenizer_in_gguf(const Gguf *g); /* it says what its tokenizer is */

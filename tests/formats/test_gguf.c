@@ -2,6 +2,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "formats/gguf.h"
+#include "formats/gguf_write.h"
 #include "formats/json.h"
 #include "status.h"
 #include "testing.h"
@@ -336,7 +337,7 @@ TEST(tensors_that_lie_are_refused) {
       {"t", 2, wraps, 28, 0, "'t': the shape overflows"},
       {"t", 1, four, 4, 0, "'t' has type 4, which is not supported"},
       {"t", 1, four, -1, 0, "'t' has type 4294967295"},
-      {"t", 2, block, 8, 0, "rows of 31 values are no whole blocks of Q8_0"},
+      {"t", 2, block, 8, 0, "rows of 31 values are not whole blocks of Q8_0"},
       {"t", 1, four, 0, 32, "'t' begins at byte 32, but 0 is next"},
       {"t", 1, four, 0, 4, "'t' begins at byte 4, but 0 is next"},
       {"t", 1, (const uint64_t[]){33}, 0, 0, "'t' ends past the end of the file"},
