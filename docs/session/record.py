@@ -80,8 +80,15 @@ class Attached:
         return shown
 
     def leave(self):
-        os.write(self.fd, b"\x04")
-        os.waitpid(self.pid, 0)
+        deadline = time.monotonic() + 60
+        while os.waitpid(self.pid, os.WNOHANG)[0] == 0:  # between two lines the prompt does not see Ctrl-D
+            if time.monotonic() > deadline:
+                fail("attach did not end at Ctrl-D")
+            try:
+                os.write(self.fd, b"\x04")
+            except OSError:
+                pass
+            time.sleep(0.2)
         print("sums-001> (Ctrl-D)")
 
 

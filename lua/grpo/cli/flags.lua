@@ -5,8 +5,8 @@
 --   name       without the dashes
 --   short      a letter, if there is one: -f
 --   type       of the value; a switch has none.  text, word (a text that is not empty), number,
---              integer, choice, list (choices joined by commas), pair (KEY=VALUE, may be repeated),
---              file, dir, run, script, model
+--              integer, choice, list (choices joined by commas), file, dir, run, script, model,
+--              pair (KEY=VALUE; may be repeated, and becomes a field of o.args)
 --   value      what the usage line calls the value, if not by the name of its type
 --   min, max   the bounds of an integer
 --   choices    of a choice or a list

@@ -23,7 +23,7 @@ function cli.command(name)
   end
 end
 
--- Raises: `what` says what `name` was taken for.
+-- Raises an error; `what` is the beginning of its sentence.
 function cli.unknown(what, name)
   local near = nearest(name, cli.commands)
   errors.raise_plain("EARG", "%s '%s'%s; see 'grpo help'", what, name,
@@ -33,8 +33,8 @@ end
 local function check_library()
   local library = os.getenv("GRPO_LUA")
   if library and library ~= "" and not core.fs.isdir(library) then
-    errors.raise_plain("ENOENT", "GRPO_LUA=%s: no such directory; want one with lua/grpo/ or "
-      .. "rewards/, or no GRPO_LUA", library)
+    errors.raise_plain("ENOENT", "GRPO_LUA=%s: no such directory; name one with lua/grpo/ or "
+      .. "rewards/, or unset GRPO_LUA", library)
   end
 end
 

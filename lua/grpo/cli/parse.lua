@@ -109,19 +109,20 @@ end
 -- ---- arguments ---------------------------------------------------------------------------------
 
 local function check_arguments(o, command)
-  local count = 0
+  local words, at = o.words, 1
   for _, argument in ipairs(command.arguments) do
     if argument.type ~= "option" then
-      count = argument.repeated and math.huge or count + 1
-      local word = o.words[count]
-      if word then o.words[count] = read(command, argument, argument.name, word) end
-      if not word and not argument.optional and not o.flags[argument.unless] then
+      if not (words[at] or argument.optional or o.flags[argument.unless]) then
         refuse(command, "%s is missing", argument.name)
       end
+      local last = argument.repeated and #words or at
+      for i = at, math.min(last, #words) do
+        words[i] = read(command, argument, argument.name, words[i])
+      end
+      at = last + 1
     end
   end
-  local extra = o.words[count + 1]
-  if extra then refuse(command, "'%s' is one word too many", extra) end
+  if words[at] then refuse(command, "'%s' is one word too many", words[at]) end
 end
 
 -- Returns { words = arguments, flags = { [name] = value }, args = { of --arg },
