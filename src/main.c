@@ -1,7 +1,6 @@
-/* main.c - starts a Lua state and hands over to lua/grpo/cli.
+/* main.c - starts a Lua state and calls grpo.cli's main, whose result is the exit status.
  *
- * The exit status is what grpo.cli's main returns; an error that reaches this
- * file is printed in one line, with --trace followed by Lua's traceback.
+ * An error that reaches this file is printed in one line; with --trace Lua's traceback follows.
  */
 #include <lualib.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ static void print_notice(void *user, LogLevel level, const char *message) {
   fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
 }
 
-/* The global `arg`, as lua.c sets it: arg[0] the program, then its words. */
+/* Sets the global `arg` as lua.c does: arg[0] is the program, arg[1] its first argument. */
 static void set_arguments(lua_State *L, int argc, char **argv) {
   lua_createtable(L, argc, 1);
   for (int i = 0; i < argc; i++) {
@@ -29,8 +28,8 @@ static void set_arguments(lua_State *L, int argc, char **argv) {
   lua_setglobal(L, "arg");
 }
 
-/* (argc, argv) -> status; runs protected */
-static int run(lua_State *L) {
+/* (argc, argv) -> exit status */
+static int protected_run(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);
   set_arguments(L, argc, argv);
@@ -53,7 +52,7 @@ static bool wants_trace(int argc, char **argv) {
   return false;
 }
 
-/* The error object is on top; returns the exit status. */
+/* Prints the error object on top and returns the exit status. */
 static int report(lua_State *L, bool trace) {
   int status = 1;
   fprintf(stderr, "grpo: %s\n", luaL_tolstring(L, -1, NULL));
@@ -69,11 +68,12 @@ static int report(lua_State *L, bool trace) {
   return status;
 }
 
-/* Ends without the destructors of libraries: under a tight `ulimit -v` OpenBLAS's own threads,
- * which nothing here uses, try for ever to get memory, and its destructor waits for them. */
+/* Ends the process without the destructors of libraries.  Under a tight `ulimit -v` OpenBLAS's own
+ * threads, which nothing here uses, try for ever to get memory, and its destructor waits for
+ * them. */
 static int leave(int status) {
-  if (fflush(stdout) != 0 && status == 0) status = 5; /* a full disk */
-#ifdef GRPO_PLAIN_EXIT /* leak checks and coverage are written at exit */
+  if (fflush(stdout) != 0 && status == 0) status = 5; /* the disk is full */
+#ifdef GRPO_PLAIN_EXIT /* for leak checks and coverage, which report at exit */
   return status;
 #else
   fflush(NULL);
@@ -85,14 +85,14 @@ int main(int argc, char **argv) {
   Script *s;
   int status = 0;
   log_set_sink(print_notice, NULL);
-  Status st = kern_select(NULL); /* GRPO_CPU may ask for what is not there */
+  Status st = kern_select(NULL); /* fails if GRPO_CPU asks for what this CPU does not have */
   if (!st) st = script_open(&s, embedded_files, open_core);
   if (st) {
     fprintf(stderr, "grpo: %s\n", err_message());
     return leave(status_exit(st));
   }
   lua_State *L = script_state(s);
-  lua_pushcfunction(L, run);
+  lua_pushcfunction(L, protected_run);
   lua_pushinteger(L, argc);
   lua_pushlightuserdata(L, argv);
   if (call_protected(L, 2, 1)) {

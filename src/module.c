@@ -1,8 +1,8 @@
-/* module.c - grpo.so: the engine inside a stock Lua 5.4.
+/* module.c - grpo.so, the engine inside a stock Lua 5.4.
  *
  * `require "grpo"` attaches the engine to the host's state and runs the same embedded Lua half as
- * the program; after it `require "grpo.NAME"` and `require "rewards.NAME"` find their modules too.
- * The Lua library itself is the host's: grpo.so is not linked against one.
+ * the program.  From then on `require "grpo.NAME"` and `require "rewards.NAME"` find their modules
+ * too.  grpo.so uses the host's Lua library and is not linked against one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,8 @@ int luaopen_grpo_core(lua_State *L) {
   return open_core(L);
 }
 
-/* (name, file): what package.loaded.grpo becomes; lua/grpo/init.lua has the Lua half's own path. */
+/* (name, file) -> the module grpo; like every module of the Lua half it is called with its name and
+ * its path there. */
 int luaopen_grpo(lua_State *L) {
   attach(L);
   lua_settop(L, 1);

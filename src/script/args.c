@@ -51,7 +51,7 @@ static int unknown_field(lua_State *L, const char *where, const char *const *kno
   size_t n = 0;
   if (lua_type(L, -2) != LUA_TSTRING) {
     luaL_tolstring(L, -2, NULL);
-    return raise_new(L, GRPO_EARG, "%s: unexpected field [%s]; options have names", where,
+    return raise_new(L, GRPO_EARG, "%s: unexpected field [%s], because options are named", where,
                      lua_tostring(L, -1));
   }
   while (known[n]) n++;
@@ -89,7 +89,7 @@ void check_fields(lua_State *L, int index, const char *where, const char *const 
   }
 }
 
-/* Pushes the field; false (and nothing pushed) when there is none. */
+/* Pushes the field; returns false, and pushes nothing, if it is nil. */
 static bool get_field(lua_State *L, int index, const char *name) {
   if (!lua_istable(L, index)) return false;
   if (lua_getfield(L, index, name) != LUA_TNIL) return true;
@@ -97,7 +97,7 @@ static bool get_field(lua_State *L, int index, const char *name) {
   return false;
 }
 
-/* The value on top, short enough for a message. */
+/* Describes the value on top, for a message. */
 static const char *shown(lua_State *L) {
   if (lua_type(L, -1) == LUA_TSTRING) return lua_pushfstring(L, "'%s'", lua_tostring(L, -1));
   if (lua_isnumber(L, -1) || lua_isboolean(L, -1)) return luaL_tolstring(L, -1, NULL);

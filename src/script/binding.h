@@ -1,15 +1,17 @@
-/* binding.h - everything that a file of bindings uses.  Rules for every C function that Lua can call:
+/* binding.h - everything that a file of bindings includes, and the rules for C functions that Lua
+ * calls:
  *
- *   - Failures leave through raise_status() and its relatives: an error object {code=, message=,
- *     where=} whose text is "script.lua:14: message".  The line is that of the first Lua function on
- *     the stack that is not part of the Lua half (lua/grpo, the embedded rewards).
- *   - A C frame owns no heap memory while Lua may throw: memory comes from push_scratch(),
- *     push_buf(), push_ints(), or belongs to a userdata.
- *   - Lua code is called through call_protected() or call_limited() only, except where an error is
- *     meant to pass straight on to our own caller (lua_call from a function that Lua called).
+ *   - A failure leaves through raise_status() and its relatives: they raise an error object {code=,
+ *     message=, where=} whose text is "script.lua:14: message".  The line is that of the innermost
+ *     Lua function on the stack that is not part of the Lua half (lua/grpo, the embedded rewards).
+ *   - A C frame owns no heap memory while Lua may throw.  Memory comes from push_scratch(),
+ *     push_buf() or push_ints(), or belongs to a userdata.
+ *   - Lua code is called through call_protected() or call_limited() only.  The exception is
+ *     lua_call() in a function that Lua called, if an error shall pass on to that caller.
  *
- * Such a file has one skeleton: functions `l_xxx`, which Lua calls; tables of luaL_Reg; and at its end
- * the function NAME_open, which core.c calls once for a state with the table `grpo.core` on top.
+ * Every file of bindings has one skeleton: functions `l_xxx`, which Lua calls; functions
+ * `protected_xxx`, which C runs in a protected call; tables of luaL_Reg; and at the end NAME_open,
+ * which core.c calls once per Lua state with the table `grpo.core` on top.
  */
 #ifndef GRPO_SCRIPT_BINDING_H
 #define GRPO_SCRIPT_BINDING_H

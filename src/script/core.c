@@ -30,7 +30,7 @@
 #include "script/modules.h"
 
 int open_core(lua_State *L) {
-  /* A file that adds to a type comes after the one that makes it. */
+  /* A file that adds methods to a type comes after the file that makes the type. */
   static void (*const open[])(lua_State *) = {
       errors_open,    limits_open, modules_open, system_open,  random_open,     json_open,
       serialize_open, regex_open,  fs_open,      tensor_open,  tensor_new_open, autograd_open,

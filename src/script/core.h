@@ -4,6 +4,7 @@
 
 #include <lua.h>
 
-int open_core(lua_State *L); /* a lua_CFunction for package.preload */
+/* Pushes that table; a lua_CFunction for package.preload. */
+int open_core(lua_State *L);
 
 #endif

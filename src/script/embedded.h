@@ -1,5 +1,5 @@
-/* embedded.h - the Lua half and the shipped configurations, inside the binary.
- * The table is made by tools/embed.c; it ends with a row whose name is NULL.
+/* embedded.h - the Lua half and the shipped configurations, which are part of the binary.
+ * tools/embed.c writes the table; it ends with a row whose name is NULL.
  */
 #ifndef GRPO_SCRIPT_EMBEDDED_H
 #define GRPO_SCRIPT_EMBEDDED_H

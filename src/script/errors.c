@@ -1,8 +1,8 @@
-/* errors.c - the one door from C failures to Lua errors, and the search for the user's line.
+/* errors.c - error objects and the search for the user's line.
  *
- * An error object is a table {code=, message=, where=[, traceback=, fatal=,
- * value=]}: message starts with the script's position, `where` is the place
- * in the C sources, `value` what a script raised when it was not a string.
+ * An error object is a table {code=, message=, where=[, traceback=, fatal=, value=]}.  `message`
+ * begins with the script's position, `where` is the place in the C sources, and `value` is what a
+ * script raised if that was not a string.
  */
 #include "script/errors.h"
 
@@ -17,14 +17,14 @@
 
 bool is_library_source(lua_State *L, const char *source) {
   static const char installed[] = "/share/grpo/lua/";
-  static const char kept[] = "/source/modules/grpo/"; /* a run's own copies */
+  static const char copied[] = "/source/modules/grpo/"; /* a run keeps copies of modules there */
   if (*source++ != '@') return false;
   if (strncmp(source, "./", 2) == 0) source += 2;
   return strncmp(source, "lua/grpo/", 9) == 0 || strstr(source, installed) != NULL ||
-         strstr(source, kept) != NULL || script_embedded(L, source, strlen(source)) != NULL;
+         strstr(source, copied) != NULL || script_embedded(L, source, strlen(source)) != NULL;
 }
 
-/* The level-th Lua frame of the user's (1: the innermost); false when there is none. */
+/* Finds the level-th Lua frame of the user's code, 1 being the innermost. */
 static bool user_frame(lua_State *L, int level, lua_Debug *ar) {
   for (int i = 0; lua_getstack(L, i, ar); i++) {
     lua_getinfo(L, "Sl", ar);
@@ -41,7 +41,7 @@ void push_where(lua_State *L, int level) {
     lua_pushliteral(L, "?");
 }
 
-/* Pushes "script.lua:14: ", or "" when no script of the user's is running. */
+/* Pushes "script.lua:14: ", or "" if no code of the user's is running. */
 static void push_position(lua_State *L) {
   lua_Debug ar;
   if (user_frame(L, 1, &ar))
@@ -89,7 +89,7 @@ int raise_new(lua_State *L, Status s, const char *fmt, ...) {
   return raise_text(L, s, text);
 }
 
-/* The called function's name as the caller wrote it, and whether it was a method call. */
+/* Returns the called function's name as the caller wrote it, and whether it was a method call. */
 static const char *callee(lua_State *L, bool *method) {
   lua_Debug ar;
   *method = false;
@@ -136,12 +136,12 @@ bool is_error_object(lua_State *L, int index) {
   return same;
 }
 
-/* Pushes the text of a number, string or boolean, else the name of its type: an address would differ
- * from run to run. */
+/* Pushes the text of a number, string or boolean, and of anything else the name of its type,
+ * because an address would differ from run to run. */
 static void push_plain(lua_State *L, int index) {
   const int type = lua_type(L, index);
   lua_pushvalue(L, index);
-  if (lua_tolstring(L, -1, NULL)) return; /* unlike luaL_tolstring, asks no metatable */
+  if (lua_tolstring(L, -1, NULL)) return; /* unlike luaL_tolstring it calls no metamethod */
   lua_pop(L, 1);
   if (type == LUA_TBOOLEAN)
     lua_pushstring(L, lua_toboolean(L, index) ? "true" : "false");
@@ -149,7 +149,7 @@ static void push_plain(lua_State *L, int index) {
     lua_pushstring(L, lua_typename(L, type));
 }
 
-/* The text on top goes into the list of the first MOST texts in order. */
+/* Pops a text into the sorted list of the MOST_FIELDS first texts; n were given before. */
 enum { MOST_FIELDS = 4 };
 static void keep_first(lua_State *L, int list, int n) {
   int at = n < MOST_FIELDS ? n + 1 : MOST_FIELDS + 1;
@@ -165,7 +165,7 @@ static void keep_first(lua_State *L, int list, int n) {
   lua_rawseti(L, list, at);
 }
 
-/* Of a table without a text of its own: "a table was raised as an error: { code = 5, ... }". */
+/* Pushes "a table was raised as an error: { code = 5, ... }", for a table without __tostring. */
 static void push_table_message(lua_State *L, int index) {
   luaL_Buffer b;
   int n = 0;
@@ -191,17 +191,18 @@ static void push_table_message(lua_State *L, int index) {
   lua_remove(L, list);
 }
 
-/* Puts "script.lua:14: " in front of the text on top: error() does so with strings alone. */
+/* Puts "script.lua:14: " in front of the text on top, which error() does with strings only. */
 static void add_position(lua_State *L) {
   lua_Debug ar;
-  if (!user_frame(L, 1, &ar) || *ar.source != '@')
-    return; /* of a line at the prompt it says nothing */
+  /* A line at the prompt has no file, so a position would say nothing. */
+  if (!user_frame(L, 1, &ar) || *ar.source != '@') return;
   lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
   lua_insert(L, -2);
   lua_concat(L, 2);
 }
 
-/* Pushes what the value's __tostring gives, which is the script's and has its quota. */
+/* Pushes the result of the value's __tostring.  That is code of the script, so its quota
+ * applies. */
 static void push_own_text(lua_State *L, int index) {
   Budget *b = script_of(L)->budget;
   const bool lifted = b && b->lifted;
@@ -210,8 +211,8 @@ static void push_own_text(lua_State *L, int index) {
   if (b) b->lifted = lifted;
 }
 
-/* Pushes the text of an error that may be any value; raised: what raised it is on the stack still, and
- * may be called. */
+/* Pushes the text of an error, which may be any value.  `raised` says that the code which raised it
+ * is still on the stack, so that its __tostring may be called. */
 static void push_message(lua_State *L, int index, bool raised) {
   index = lua_absindex(L, index);
   const bool simple = lua_isstring(L, index) || lua_isnil(L, index);

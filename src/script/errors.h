@@ -1,4 +1,4 @@
-/* errors.h - the one door from C failures to Lua errors, and the search for the user's line. */
+/* errors.h - the only way from a C failure to a Lua error, and the search for the user's line. */
 #ifndef GRPO_SCRIPT_ERRORS_H
 #define GRPO_SCRIPT_ERRORS_H
 
@@ -10,20 +10,27 @@
 
 #define ERROR_TYPE "grpo.Error"
 
-/* Raises the recorded failure (err_message); never returns. */
+/* These four raise an error and never return.  raise_status raises the recorded failure
+ * (err_message); raise_new records nothing and takes the message. */
 int raise_status(lua_State *L, Status s);
-/* fail() and raise_status() in one; never returns. */
 int raise_new(lua_State *L, Status s, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* EARG: "bad argument #1 to 'match' (...)". */
 int arg_error(lua_State *L, int arg, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-int type_error(lua_State *L, int arg, const char *wanted);    /* "... (string expected, got nil)" */
-void push_error(lua_State *L, Status s, const char *message); /* pushes the object, with position */
-int push_failure(lua_State *L, Status s); /* for I/O: pushes nil, message, code; returns 3 */
-void push_where(lua_State *L, int level); /* pushes "script.lua:14" or "?" (user's line) */
-bool is_library_source(lua_State *L, const char *source); /* part of the Lua half? */
-/* Turns the value on top into an error object (unless it is one); adds a traceback when asked. */
+/* EARG: "bad argument #1 to 'match' (string expected, got nil)". */
+int type_error(lua_State *L, int arg, const char *wanted);
+
+/* Pushes an error object; the message begins with the user's line. */
+void push_error(lua_State *L, Status s, const char *message);
+/* Pushes nil, message, code, which is how functions of core.fs report; returns 3. */
+int push_failure(lua_State *L, Status s);
+/* Pushes "script.lua:14", the level-th line of the user's code from the inside, or "?". */
+void push_where(lua_State *L, int level);
+/* Is this source (lua_Debug.source) part of the Lua half? */
+bool is_library_source(lua_State *L, const char *source);
+/* Replaces the value on top by an error object, unless it is one; can add a traceback. */
 void complete_error(lua_State *L, bool traceback);
-/* The text of a string or an error object, with no metamethod called; the value must stay. */
+/* The text of a string or of an error object; calls no metamethod.  It lives as long as the
+ * value. */
 const char *raw_message(lua_State *L, int index);
 bool is_error_object(lua_State *L, int index);
 

@@ -1,14 +1,15 @@
-/* foreign_vm.c - living in a Lua state that somebody else made.
+/* foreign_vm.c - running in a Lua state that belongs to a host program.
  *
- * `require "grpo"` in a stock Lua adds modules and nothing else: the host's globals, allocator,
- * hooks and strictness stay what they are.  The guarded library functions (guard.c) exist beside
- * the originals, in an environment of their own; the Lua half runs in that environment.  While a
- * limited call runs, and only then, they also stand in the host's library tables, so that a reward
- * that the host wrote meets them too, and the host's allocator is called through one that counts.
- * A function that the host has replaced by one written in Lua stays in its place.
+ * `require "grpo"` in a stock Lua adds modules and changes nothing else: the host's globals,
+ * allocator and hooks stay as they are.  The guarded library functions (guard.c) live in an
+ * environment of their own, and the Lua half runs in that environment.  Only while a limited call
+ * runs do they also replace the originals in the host's library tables, so that a reward which the
+ * host wrote calls them too; during that time an allocator that counts wraps the host's.  A library
+ * function that the host has replaced by a Lua function is never touched.
  *
- * What a reward took into a local before the call (`local find = string.find`) is the original:
- * core.guard() leaves the guarded ones in the host's tables for good, before such files are loaded.
+ * A reward that took a function into a local before the call (`local find = string.find`) still
+ * calls the original.  core.guard() therefore puts the guarded functions into the host's tables for
+ * good; it is called before such files are loaded.
  */
 #include "script/foreign_vm.h"
 
@@ -30,25 +31,25 @@
 struct ForeignVm {
   lua_Alloc allocate; /* the host's */
   void *ud;
-  Map blocks;             /* from an address to the limited call it was made in */
-  int environment, swaps; /* registry references: the guarded environment, rows to swap */
+  Map blocks;             /* from an address to the limited call that allocated it */
+  int environment, swaps; /* registry references: the guarded environment, the rows to swap */
   bool guarded;           /* core.guard() was called */
 };
 
 static void forget_blocks(Map *blocks) {
-  enum { KEPT = 1 << 14 };
-  if (blocks->size > KEPT)
+  enum { LARGEST_TO_KEEP = 1 << 14 };
+  if (blocks->size > LARGEST_TO_KEEP)
     map_free(blocks);
   else if (blocks->count)
     map_clear(blocks);
 }
 
-/* The state's allocator while limited calls run: decides as lua_vm.c's does. */
+/* The state's allocator while limited calls run; it decides as the one in lua_vm.c does. */
 static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
   Script *s = ud;
   ForeignVm *g = s->foreign;
   Budget *b = s->budget;
-  size_t held = p ? osize : 0; /* without p, osize is the kind of object */
+  size_t held = p ? osize : 0; /* for a new block osize is the kind of object */
   MapEntry *block = p ? map_find(&g->blocks, (uintptr_t)p) : NULL;
   uint64_t tag = block ? block->value : p || !b ? 0 : b->tag;
   bool own = b && tag == b->tag;
@@ -82,7 +83,7 @@ static void push_raw(lua_State *L, int index, const char *name) {
   lua_rawget(L, index);
 }
 
-/* Pushes a table with what the one at index holds; an empty one for what is no table. */
+/* Pushes a copy of the table at index, or an empty table if there is another value. */
 static void push_copy(lua_State *L, int index) {
   index = lua_absindex(L, index);
   lua_newtable(L);
@@ -95,7 +96,7 @@ static void push_copy(lua_State *L, int index) {
   }
 }
 
-/* Pushes the environment: own copies of the library tables, guarded; all else is the host's. */
+/* Pushes the environment: guarded copies of the library tables; everything else is the host's. */
 static void push_environment(lua_State *L) {
   static const char *const base[] = {"pcall", "xpcall",         "setmetatable",
                                      "load",  "collectgarbage", NULL};
@@ -123,8 +124,8 @@ static void push_environment(lua_State *L) {
   lua_remove(L, globals);
 }
 
-/* Appends rows (table, key, host's function, guarded function) to the list at `rows` for what the
- * tables at `host` and `guarded` hold differently. */
+/* Appends a row (table, key, host's function, guarded function) to the list at `rows` for every C
+ * function in which the tables at `host` and `guarded` differ. */
 static void add_swaps(lua_State *L, int rows, int host, int guarded) {
   lua_pushnil(L);
   while (lua_next(L, guarded)) { /* key guarded */
@@ -157,8 +158,8 @@ static void push_swaps(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Puts the functions of column `to` where those of column `from` (3: the host's, 4: guarded) still
- * are.  Takes no memory: every key is there. */
+/* Replaces the functions of column `from` by those of column `to` (3: the host's, 4: guarded) where
+ * the tables still hold them.  This allocates nothing, because every key exists. */
 static void swap(lua_State *L, const ForeignVm *g, int from, int to) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, g->swaps);
   int rows = lua_gettop(L);
@@ -198,7 +199,7 @@ static void set_environment(lua_State *L, const Script *s) {
   if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1);
 }
 
-/* core.guard(): rewards meet the guarded functions in whatever they load from now on. */
+/* core.guard(): files that are loaded from now on see the guarded functions. */
 static int l_guard(lua_State *L) {
   Script *s = script_of(L);
   if (!s->foreign || s->foreign->guarded) return 0;
@@ -218,10 +219,11 @@ void foreign_open(lua_State *L) {
   luaL_setfuncs(L, functions, 0);
 }
 
-/* ---- moving in and out -------------------------------------------------------------- */
+/* ---- attaching and closing ---------------------------------------------------------- */
 
-/* The Script's own finalizer: the last of ours when the state is closed, since it was made first.
- * A host's finalizer may still call us after it: what needs the pool is then an error. */
+/* The Script's finalizer is the last of ours when the state is closed, because the Script was made
+ * first.  A host's finalizer may still call us later; whatever needs the pool then raises an
+ * error. */
 static int l_close(lua_State *L) {
   Script *s = lua_touserdata(L, 1);
   if (s->closed) return 0;
@@ -245,7 +247,7 @@ static Script *push_script(lua_State *L, const EmbeddedFile *files, lua_CFunctio
 }
 
 void script_attach(lua_State *L, const EmbeddedFile *files, lua_CFunction core) {
-  static const char another[] = "grpo: this Lua state has another copy of grpo already";
+  static const char another[] = "grpo: another copy of grpo is already loaded in this Lua state";
   if (script_of(L)) return;
   if (luaL_getmetatable(L, ERROR_TYPE) != LUA_TNIL) luaL_error(L, another);
   lua_pop(L, 1);

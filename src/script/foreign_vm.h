@@ -1,4 +1,4 @@
-/* foreign_vm.h - living in a Lua state that somebody else made. */
+/* foreign_vm.h - running in a Lua state that belongs to a host program. */
 #ifndef GRPO_SCRIPT_FOREIGN_VM_H
 #define GRPO_SCRIPT_FOREIGN_VM_H
 
@@ -6,8 +6,9 @@
 
 #include "script/embedded.h"
 
-/* Gives the Lua state of a host what script_open gives our own, but leaves its globals, allocator and
- * hooks alone; the state owns the Script.  Once for a state; later calls do nothing.  Raises a string. */
+/* Gives a host's Lua state what script_open gives our own, but leaves its globals, allocator and
+ * hooks alone.  The state owns the Script.  The first call per state attaches, later calls do
+ * nothing.  It raises strings. */
 void script_attach(lua_State *L, const EmbeddedFile *files, lua_CFunction core);
 /* core.guard, core.is_guest; the core table is on top. */
 void foreign_open(lua_State *L);

@@ -1,13 +1,12 @@
-/* guard.c - library functions as limited code sees them.
+/* guard.c - guarded versions of library functions, for limited code.
  *
- * Time that passes inside a C function is hidden from the instruction hook,
- * and some library functions could turn the hook off or swallow its error.
- * Their replacements, installed once in every state, behave exactly like the
- * originals outside limited calls (in a host's state they stand beside the originals, see
- * foreign_vm.c).  Inside they charge the budget for the work before they do it, and refuse what would
- * evade it:
+ * The instruction hook does not see time that passes inside a C function, and some library
+ * functions could turn the hook off or swallow its error.  Their replacements are installed once
+ * per state; in a host's state they live beside the originals (foreign_vm.c).  Outside limited
+ * calls they behave exactly like the originals.  Inside they charge the budget for the work before
+ * they do it, and refuse what would evade the budget:
  *
- *   pcall, xpcall, coroutine.*   pass a spent budget on; handlers are not called
+ *   pcall, xpcall, coroutine.*   pass the error of a spent budget on; call no handler then
  *   string.rep, upper, lower, reverse, find, match, gmatch, gsub, format, byte
  *   table.insert, remove, move, concat, sort, unpack; utf8.*
  *   setmetatable                 refuses __gc
@@ -27,20 +26,20 @@
 #include "script/match.h"
 #include "script/script_impl.h"
 
-/* The replaced function: upvalue 1. */
+/* Calls the replaced function, which is upvalue 1. */
 static int call_original(lua_State *L) {
   lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(1));
   return f(L);
 }
 
-/* Bytes of a string, or of a number's text, which it becomes; else 0. */
+/* The bytes of a string, or of a number, which becomes a string; 0 for another value. */
 static size_t length_of(lua_State *L, int arg) {
   size_t n = 0;
   if (lua_isstring(L, arg)) lua_tolstring(L, arg, &n);
   return n;
 }
 
-/* As the originals read it: 2^50 and "7" are whole numbers too. */
+/* Reads an integer as the originals do: 2^50 and "7" count too. */
 static lua_Integer integer_or(lua_State *L, int arg, lua_Integer otherwise) {
   int whole;
   const lua_Integer n = lua_tointegerx(L, arg, &whole);
@@ -57,14 +56,14 @@ static int finish_pcall(lua_State *L, int status, lua_KContext extra) {
   return 2;
 }
 
-static int guarded_pcall(lua_State *L) {
+static int l_pcall(lua_State *L) {
   luaL_checkany(L, 1);
   lua_pushboolean(L, 1);
   lua_insert(L, 1);
   return finish_pcall(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, finish_pcall), 0);
 }
 
-static int guarded_handler(lua_State *L) {
+static int l_handler(lua_State *L) {
   if (budget_spent(L)) return 1;
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
@@ -72,11 +71,11 @@ static int guarded_handler(lua_State *L) {
   return 1;
 }
 
-static int guarded_xpcall(lua_State *L) {
+static int l_xpcall(lua_State *L) {
   int n = lua_gettop(L);
   luaL_checktype(L, 2, LUA_TFUNCTION); /* f handler args */
   lua_pushvalue(L, 2);
-  lua_pushcclosure(L, guarded_handler, 1);
+  lua_pushcclosure(L, l_handler, 1);
   lua_replace(L, 2);
   lua_pushboolean(L, 1);
   lua_pushvalue(L, 1);
@@ -92,7 +91,7 @@ static lua_State *check_thread(lua_State *L) {
   return co;
 }
 
-/* Results on L, their number returned; -1: an error message instead. */
+/* Pushes the results on L and returns their number, or pushes an error message and returns -1. */
 static int resume(lua_State *L, lua_State *co, int narg) {
   int nres;
   if (!lua_checkstack(co, narg)) {
@@ -118,7 +117,7 @@ static int resume(lua_State *L, lua_State *co, int narg) {
   return -1;
 }
 
-static int guarded_resume(lua_State *L) {
+static int l_resume(lua_State *L) {
   lua_State *co = check_thread(L);
   int n = resume(L, co, lua_gettop(L) - 1);
   lua_pushboolean(L, n >= 0);
@@ -127,13 +126,13 @@ static int guarded_resume(lua_State *L) {
   return n + 1;
 }
 
-static int call_wrapped(lua_State *L) {
+static int l_wrapped(lua_State *L) {
   lua_State *co = lua_tothread(L, lua_upvalueindex(1));
   int n = resume(L, co, lua_gettop(L));
   if (n >= 0) return n;
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {
-    status = lua_resetthread(co); /* closes its variables */
+    status = lua_resetthread(co); /* closes the coroutine's variables */
     lua_xmove(co, L, 1);
   }
   if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
@@ -144,19 +143,19 @@ static int call_wrapped(lua_State *L) {
   return lua_error(L);
 }
 
-static int guarded_wrap(lua_State *L) {
+static int l_wrap(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_State *co = lua_newthread(L);
   lua_pushvalue(L, 1);
   lua_xmove(L, co, 1);
-  lua_pushcclosure(L, call_wrapped, 1);
+  lua_pushcclosure(L, l_wrapped, 1);
   return 1;
 }
 
 /* ---- work in proportion to strings -------------------------------------------------- */
 
-/* Upvalue 2: bytes that cost one instruction; upvalue 3: bytes made per byte of the argument. */
-static int guarded_bytes(lua_State *L) {
+/* Upvalue 2: bytes that cost one instruction; upvalue 3: result bytes per byte of the argument. */
+static int l_bytes(lua_State *L) {
   if (is_limited(L)) {
     size_t n = length_of(L, 1);
     charge_work(L, 8 + n / (size_t)lua_tointeger(L, lua_upvalueindex(2)));
@@ -165,12 +164,12 @@ static int guarded_bytes(lua_State *L) {
   return call_original(L);
 }
 
-static int guarded_rep(lua_State *L) {
+static int l_rep(lua_State *L) {
   size_t l = length_of(L, 1), lsep = length_of(L, 3);
   const lua_Integer n = integer_or(L, 2, 0);
   if (!lua_isstring(L, 1) || !(lua_isnoneornil(L, 3) || lua_isstring(L, 3)))
-    return call_original(L);    /* which refuses it */
-  if (n > 0 && l + lsep == 0) { /* the original loops n times */
+    return call_original(L);    /* it raises the error */
+  if (n > 0 && l + lsep == 0) { /* the original would loop n times */
     lua_pushliteral(L, "");
     return 1;
   }
@@ -181,8 +180,8 @@ static int guarded_rep(lua_State *L) {
   return call_original(L);
 }
 
-/* Bounded replacement: upvalue 2. */
-static int guarded_match(lua_State *L) {
+/* Upvalue 2: the replacement that runs in bounded time. */
+static int l_match(lua_State *L) {
   if (!is_limited(L)) return call_original(L);
   lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
   return f(L);
@@ -194,7 +193,7 @@ static lua_Unsigned span(lua_Integer first, lua_Integer last) {
   return first > last ? 0 : (lua_Unsigned)last - (lua_Unsigned)first + 1;
 }
 
-/* Elements that table.NAME will touch; upvalue 2: the kind of function. */
+/* How many elements table.NAME will touch; `kind` is the first letter of NAME. */
 static lua_Unsigned elements(lua_State *L, int kind) {
   if (kind == 'm') return span(integer_or(L, 2, 1), integer_or(L, 3, 0));
   lua_Integer n = lua_istable(L, 1) ? luaL_len(L, 1) : 0;
@@ -205,14 +204,14 @@ static lua_Unsigned elements(lua_State *L, int kind) {
     return lua_gettop(L) < 2 ? 1 : span(integer_or(L, 2, n), n);
   case 'c':
     return span(integer_or(L, 3, 1), integer_or(L, 4, n));
-  case 'u': /* the stack grows and shrinks with them */
+  case 'u': /* twice, because the stack grows and shrinks */
     return 2 * span(integer_or(L, 2, 1), integer_or(L, 3, n));
   default:
     return n < 2 ? 1 : (lua_Unsigned)n * (64 - (unsigned)__builtin_clzll((lua_Unsigned)n));
   }
 }
 
-/* table.concat's result is made in a buffer of C: find out how large it is. */
+/* table.concat builds its result in a C buffer, so we compute its size first. */
 static void room_for_concat(lua_State *L) {
   size_t n = length_of(L, 2), total = 0;
   lua_Integer last = integer_or(L, 4, lua_istable(L, 1) ? luaL_len(L, 1) : 0);
@@ -226,7 +225,7 @@ static void room_for_concat(lua_State *L) {
   make_room(L, 2 * total);
 }
 
-static int guarded_table(lua_State *L) {
+static int l_table(lua_State *L) {
   if (is_limited(L)) {
     int kind = (int)lua_tointeger(L, lua_upvalueindex(2));
     charge_work(L, 4 + elements(L, kind));
@@ -237,26 +236,25 @@ static int guarded_table(lua_State *L) {
 
 /* ---- refusals ----------------------------------------------------------------------- */
 
-static int guarded_refuse(lua_State *L) {
+static int l_refuse(lua_State *L) {
   if (is_limited(L))
     return raise_new(L, GRPO_ELIMIT, "%s is not available in rewards, schedules and hooks",
                      lua_tostring(L, lua_upvalueindex(2)));
   return call_original(L);
 }
 
-static int guarded_setmetatable(lua_State *L) {
+static int l_setmetatable(lua_State *L) {
   if (lua_istable(L, 2) && is_limited(L)) {
     lua_pushliteral(L, "__gc");
     if (lua_rawget(L, 2) != LUA_TNIL)
       return raise_new(L, GRPO_ELIMIT,
-                       "a finalizer (__gc) is not available in rewards, schedules "
-                       "and hooks");
+                       "finalizers (__gc) are not available in rewards, schedules and hooks");
     lua_pop(L, 1);
   }
   return call_original(L);
 }
 
-static int guarded_load(lua_State *L) {
+static int l_load(lua_State *L) {
   if (is_limited(L)) {
     charge_work(L, 100 + length_of(L, 1));
     if (lua_gettop(L) < 3) lua_settop(L, 3);
@@ -266,7 +264,7 @@ static int guarded_load(lua_State *L) {
   return call_original(L);
 }
 
-static int guarded_collectgarbage(lua_State *L) {
+static int l_collectgarbage(lua_State *L) {
   if (is_limited(L) && !(lua_isstring(L, 1) && strcmp(lua_tostring(L, 1), "count") == 0)) {
     charge_work(L, 8);
     lua_pushinteger(L, 0);
@@ -277,11 +275,11 @@ static int guarded_collectgarbage(lua_State *L) {
 
 /* ---- installation ------------------------------------------------------------------- */
 
-/* The library table is on top: replaces its NAME by a closure of f over the original and the nextra
- * values above the table. */
+/* Replaces NAME in the table at index `library` by a closure of f over the original and the nextra
+ * values on top, which are popped. */
 static void replace(lua_State *L, int library, const char *name, lua_CFunction f, int nextra) {
   if (lua_getfield(L, library, name) == LUA_TNIL || !lua_iscfunction(L, -1)) {
-    lua_pop(L, 1 + nextra); /* a host has none, or its own */
+    lua_pop(L, 1 + nextra); /* a host has removed it, or has its own */
     return;
   }
   lua_insert(L, -1 - nextra);
@@ -298,18 +296,18 @@ static void guard_strings(lua_State *L, int lib) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, rows[i].per);
     lua_pushinteger(L, rows[i].made);
-    replace(L, lib, rows[i].name, guarded_bytes, 2);
+    replace(L, lib, rows[i].name, l_bytes, 2);
   }
   for (const luaL_Reg *r = bounded_matchers; r->name; r++) {
-    if (strcmp(r->name, "gmatch") == 0) { /* iterators may be made outside and used inside */
+    if (strcmp(r->name, "gmatch") == 0) { /* an iterator may be made outside and used inside */
       lua_pushcfunction(L, r->func);
       lua_setfield(L, lib, r->name);
       continue;
     }
     lua_pushcfunction(L, r->func);
-    replace(L, lib, r->name, guarded_match, 1);
+    replace(L, lib, r->name, l_match, 1);
   }
-  replace(L, lib, "rep", guarded_rep, 0);
+  replace(L, lib, "rep", l_rep, 0);
 }
 
 static void guard_utf8(lua_State *L, int lib) {
@@ -317,7 +315,7 @@ static void guard_utf8(lua_State *L, int lib) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     lua_pushinteger(L, 4);
     lua_pushinteger(L, 0);
-    replace(L, lib, names[i], guarded_bytes, 2);
+    replace(L, lib, names[i], l_bytes, 2);
   }
 }
 
@@ -329,7 +327,7 @@ static void guard_tables(lua_State *L, int lib) {
               {"concat", 'c'}, {"unpack", 'u'}, {"sort", 's'}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, rows[i].kind);
-    replace(L, lib, rows[i].name, guarded_table, 1);
+    replace(L, lib, rows[i].name, l_table, 1);
   }
 }
 
@@ -337,7 +335,7 @@ static void refuse(lua_State *L, int env, const char *library, const char *const
   lua_getfield(L, env, library);
   for (; *names; names++) {
     lua_pushfstring(L, "%s.%s", library, *names);
-    replace(L, lua_gettop(L) - 1, *names, guarded_refuse, 1);
+    replace(L, lua_gettop(L) - 1, *names, l_refuse, 1);
   }
   lua_pop(L, 1);
 }
@@ -348,14 +346,14 @@ void guard_open(lua_State *L, int env) {
                                             "setlocal",   "setuservalue", NULL};
   static const char *const os_names[] = {"exit", NULL};
   int base = lua_gettop(L);
-  replace(L, env, "pcall", guarded_pcall, 0);
-  replace(L, env, "xpcall", guarded_xpcall, 0);
-  replace(L, env, "setmetatable", guarded_setmetatable, 0);
-  replace(L, env, "load", guarded_load, 0);
-  replace(L, env, "collectgarbage", guarded_collectgarbage, 0);
+  replace(L, env, "pcall", l_pcall, 0);
+  replace(L, env, "xpcall", l_xpcall, 0);
+  replace(L, env, "setmetatable", l_setmetatable, 0);
+  replace(L, env, "load", l_load, 0);
+  replace(L, env, "collectgarbage", l_collectgarbage, 0);
   lua_getfield(L, env, "coroutine");
-  replace(L, lua_gettop(L), "resume", guarded_resume, 0);
-  replace(L, lua_gettop(L), "wrap", guarded_wrap, 0);
+  replace(L, lua_gettop(L), "resume", l_resume, 0);
+  replace(L, lua_gettop(L), "wrap", l_wrap, 0);
   lua_getfield(L, env, "string");
   guard_strings(L, lua_gettop(L));
   lua_getfield(L, env, "table");

@@ -10,15 +10,15 @@
 #include "script/core.h"
 #include "script/lua_vm.h"
 
-/* ---- what a reward callback sees -------------------------------------------------------- */
+/* ---- reward callbacks ------------------------------------------------------------------- */
 
 typedef struct RowRef {
   lua_State *L;
-  int row; /* stack index */
+  int row; /* stack index of the dataset's row */
 } RowRef;
 
-/* Protected: (row, name) -> string or nil */
-static int row_field(lua_State *L) {
+/* (row, name) -> string or nil */
+static int protected_row_field(lua_State *L) {
   const char *name = lua_touserdata(L, 2);
   if (!lua_istable(L, 1)) return 0;
   lua_getfield(L, 1, name);
@@ -32,7 +32,7 @@ const char *grpo_sample_field(const grpo_sample *s, const char *name) {
   if (!ref || !name || !lua_checkstack(ref->L, 8)) return NULL;
   const LocaleMark before = locale_enter();
   lua_State *L = ref->L;
-  lua_pushcfunction(L, row_field);
+  lua_pushcfunction(L, protected_row_field);
   lua_pushvalue(L, ref->row);
   lua_pushlightuserdata(L, (void *)(uintptr_t)name);
   const bool ok = lua_pcall(L, 2, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
@@ -40,7 +40,8 @@ const char *grpo_sample_field(const grpo_sample *s, const char *name) {
   return ok ? lua_tostring(L, -1) : NULL; /* it stays on the stack */
 }
 
-/* Field NAME of c, a list of numbers, as an array of `size`-byte elements; pushes it. */
+/* Pushes field NAME of the completion (argument 3), a list of n numbers, as an array of int32_t or
+ * of float. */
 static const void *push_list(lua_State *L, const char *name, size_t n, bool ids) {
   int32_t *id = push_scratch(L, n, sizeof *id);
   float *number = (float *)(void *)id;
@@ -64,8 +65,8 @@ static int64_t integer_field(lua_State *L, const char *name) {
   return v;
 }
 
-/* (text, row, c) -> number or nil; upvalue 1: the HostReward */
-static int host_reward(lua_State *L) {
+/* (text, row, completion) -> number or nil; upvalue 1: the HostReward */
+static int l_reward(lua_State *L) {
   const HostReward *r = lua_touserdata(L, lua_upvalueindex(1));
   RowRef row = {L, 2};
   double value = NAN;
@@ -91,15 +92,15 @@ static int host_reward(lua_State *L) {
   return 1;
 }
 
-/* ---- after a step ----------------------------------------------------------------------- */
+/* ---- the other callbacks ---------------------------------------------------------------- */
 
 static int by_name(const void *pa, const void *pb) {
   const grpo_metric *a = pa, *b = pb;
   return strcmp(a->name, b->name);
 }
 
-/* (number, metrics) */
-static int host_step(lua_State *L) {
+/* (step, metrics); upvalue 1 here and below: the Hosted */
+static int l_step(lua_State *L) {
   const Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
   const int64_t step = lua_tointeger(L, 1);
   size_t n = 0;
@@ -119,19 +120,19 @@ static int host_step(lua_State *L) {
                    (long long)step, status_name((Status)st));
 }
 
-static int host_log(lua_State *L) {
+static int l_log(lua_State *L) {
   log_message(LOG_INFO, "%s", luaL_checkstring(L, 1));
   return 0;
 }
 
-static int host_stopping(lua_State *L) {
+static int l_stopping(lua_State *L) {
   const Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
   lua_pushboolean(L, atomic_load(h->stop));
   return 1;
 }
 
-/* (steps, stopped, directory): where the run is, when it ends well or badly */
-static int host_reached(lua_State *L) {
+/* (steps, stopped, directory): how far the run has come when it ends, well or badly */
+static int l_reached(lua_State *L) {
   Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
   size_t n;
   const char *directory = luaL_checklstring(L, 3, &n);
@@ -166,14 +167,14 @@ static void set_rewards(lua_State *L, const Hosted *h) {
     lua_newtable(L);
     set_string(L, "name", r->name);
     set_number(L, "weight", r->weight);
-    set_function(L, "fn", host_reward, (void *)(uintptr_t)r);
+    set_function(L, "fn", l_reward, (void *)(uintptr_t)r);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_setfield(L, -2, "rewards");
 }
 
-/* Protected: (hosted) */
-static int call_run(lua_State *L) {
+/* (hosted): runs lua/grpo/runs/host_run.lua */
+static int protected_call_run(lua_State *L) {
   Hosted *h = lua_touserdata(L, 1);
   const grpo_run_options *o = h->o;
   lua_getglobal(L, "require");
@@ -192,10 +193,10 @@ static int call_run(lua_State *L) {
   set_words(L, "overrides", o->overrides, o->override_count);
   set_words(L, "args", o->args, o->arg_count);
   set_rewards(L, h);
-  set_function(L, "step", host_step, h);
-  set_function(L, "log", host_log, h);
-  set_function(L, "stopping", host_stopping, h);
-  set_function(L, "reached", host_reached, h);
+  set_function(L, "step", l_step, h);
+  set_function(L, "log", l_log, h);
+  set_function(L, "stopping", l_stopping, h);
+  set_function(L, "reached", l_reached, h);
   lua_call(L, 1, 0);
   return 0;
 }
@@ -206,9 +207,9 @@ static Status status_named(const char *name) {
   return GRPO_ESCRIPT;
 }
 
-/* Protected: (hosted) -> the status; it is recorded */
-static int guarded_run(lua_State *L) {
-  lua_pushcfunction(L, call_run);
+/* (hosted) -> the status, which is recorded with its message */
+static int protected_run(lua_State *L) {
+  lua_pushcfunction(L, protected_call_run);
   lua_pushvalue(L, 1);
   if (call_protected(L, 1, 0)) {
     lua_pushinteger(L, GRPO_OK);
@@ -226,7 +227,7 @@ Status hosted_run(Hosted *h) {
   try(script_open(&script, embedded_files, open_core));
   lua_State *L = script_state(script);
   Status s;
-  lua_pushcfunction(L, guarded_run);
+  lua_pushcfunction(L, protected_run);
   lua_pushlightuserdata(L, h);
   if (lua_pcall(L, 1, 1, 0) == LUA_OK)
     s = (Status)lua_tointeger(L, -1);

@@ -1,7 +1,7 @@
-/* host_run.h - a whole run inside a host's program: grpo_run_execute() of grpo.h, below its handles.
+/* host_run.h - a whole run inside a host program: what grpo_run_execute() of grpo.h does.
  *
- * Opens a Lua state of its own, runs lua/grpo/runs/host_run.lua in it and closes it again.  Nothing is
- * printed, no signal is handled.
+ * It opens a Lua state, runs lua/grpo/runs/host_run.lua in it and closes it again.  It prints
+ * nothing and handles no signals.
  */
 #ifndef GRPO_SCRIPT_HOST_RUN_H
 #define GRPO_SCRIPT_HOST_RUN_H
@@ -25,7 +25,7 @@ typedef struct Hosted {
   int threads; /* 0: all cores */
   size_t nrewards;
   const HostReward *rewards;
-  grpo_step_fn on_step; /* NULL: nobody */
+  grpo_step_fn on_step; /* may be NULL */
   void *step_user;
   const atomic_bool *stop;
   /* results */

@@ -5,13 +5,13 @@
 
 #include "script/errors.h"
 
-static lua_State *volatile running; /* the thread whose code Ctrl-C stops; NULL: only sampling */
+static lua_State *volatile running; /* the thread that Ctrl-C stops; NULL: it stops sampling only */
 static volatile sig_atomic_t held;  /* depth of interrupt_hold */
 volatile int script_cancel, script_interrupted;
 
 static void stop_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;
-  if (!script_interrupted) { /* a coroutine that was stopped and is resumed by a later line */
+  if (!script_interrupted) { /* a later line resumes a coroutine that was stopped */
     lua_sethook(L, NULL, 0, 0);
     return;
   }
@@ -19,7 +19,7 @@ static void stop_hook(lua_State *L, lua_Debug *ar) {
   raise_new(L, GRPO_ESCRIPT, "interrupted");
 }
 
-/* No hook on calls: one there would break into the handler of the error that is raised. */
+/* We set no hook on calls, because it would interrupt the message handler of our own error. */
 static void stop(lua_State *L) { lua_sethook(L, stop_hook, LUA_MASKCOUNT, 1); }
 
 void interrupt_begin(lua_State *L) {

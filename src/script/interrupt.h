@@ -1,8 +1,9 @@
-/* interrupt.h - signals that stop what a script runs.
+/* interrupt.h - how a signal stops what a script runs.
  *
- * While a line of a prompt runs, Ctrl-C ends sampling after its token, limited code at its next look at
- * the clock, an update before its optimizer step, and Lua at its next instruction, in a coroutine too,
- * again and again until the call is left, so that no pcall swallows it.
+ * While a line of the prompt runs, Ctrl-C ends sampling after the current token, limited code at
+ * its next look at the clock, an update before its optimizer step, and Lua at its next instruction,
+ * also in a coroutine.  It raises again and again until the call is left, so that no pcall swallows
+ * it.
  */
 #ifndef GRPO_SCRIPT_INTERRUPT_H
 #define GRPO_SCRIPT_INTERRUPT_H
@@ -11,21 +12,21 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* SIGINT or SIGTERM has come and nobody has taken it yet: decoder_run stops. */
+/* SIGINT or SIGTERM has come and nobody has taken it yet; decoder_run then stops. */
 extern volatile int script_cancel;
-/* Ctrl-C has come while a line of a prompt runs, and the line has not ended yet. */
+/* Ctrl-C has come while a line of the prompt runs, and the line has not ended yet. */
 extern volatile int script_interrupted;
 
-/* The line of a prompt begins, on this thread; it ends. */
+/* A line of the prompt begins on this thread, or ends. */
 void interrupt_begin(lua_State *L);
 void interrupt_end(lua_State *L);
-lua_State *interrupt_running(void); /* NULL: no line of a prompt runs */
-/* Ctrl-C, from a signal handler. */
+lua_State *interrupt_running(void); /* NULL: no line of the prompt runs */
+/* For the handler of Ctrl-C. */
 void interrupt_signal(void);
-/* Ctrl-C now stops the code of this thread; returns whose it stopped before, NULL: nobody's. */
+/* From now on Ctrl-C stops the code of thread L.  Returns the thread it stopped before, or NULL. */
 lua_State *interrupt_target(lua_State *L);
-/* Between the two Ctrl-C waits.  interrupt_release returns whether it has come meanwhile; it then
- * stops the line. */
+/* Ctrl-C waits between these two calls.  interrupt_release returns whether it has come meanwhile;
+ * if so, the line is stopped then. */
 void interrupt_hold(void);
 bool interrupt_release(void);
 

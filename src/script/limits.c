@@ -1,17 +1,15 @@
-/* limits.c - calls into Lua: protected, and under budgets.
+/* limits.c - calls into Lua: protected, or with limits on instructions, memory and time.
  *
- * A limited call runs on a fresh Lua thread with a count hook.  Instructions
- * are handed out in slices: the hook takes the next slice from what is left,
- * so that a budget ends at exactly its last instruction on every run.  Once a
- * budget is spent the hook is armed with count 1 and raises at each further
- * instruction, so no pcall, handler or coroutine can go on.  Coroutines pay for
- * their slices in advance.  guard.c replaces the library functions in which
- * time could pass without the hook seeing it.
+ * A limited call runs on a new Lua thread with a count hook.  Instructions are handed out in
+ * slices: the hook takes the next slice from what is left, so that a budget ends at exactly the
+ * same instruction on every run.  Once a budget is spent, the hook is set to count 1 and raises at
+ * every further instruction, so that no pcall, handler or coroutine can continue.  Coroutines pay
+ * for their slices in advance.  guard.c replaces the library functions in which time could pass
+ * unseen.
  *
- * Memory: every block of Lua's carries the number of the limited call it was
- * made in.  What such a call holds is the sum of its own blocks; a refused
- * allocation makes Lua collect all garbage and ask again, so the decision
- * depends on what is reachable and not on when the collector ran.
+ * Memory: every block that Lua allocates carries the number of the limited call that was running.
+ * A call holds the sum of its own blocks.  After a refused allocation Lua collects all garbage and
+ * asks again, so the decision depends on what is reachable and not on when the collector ran.
  */
 #include "script/limits.h"
 
@@ -26,7 +24,8 @@
 #include "script/script_impl.h"
 
 enum {
-  SLICE = 10000, /* instructions between two looks at the clock */
+  /* Instructions between two looks at the clock. */
+  SLICE = 10000,
   COROUTINE_SLICE = 1000
 };
 
@@ -60,7 +59,7 @@ static int raise_spent(lua_State *L, const Budget *b) {
 static void on_count(lua_State *L, lua_Debug *ar) {
   (void)ar;
   Budget *b = script_of(L)->budget;
-  if (!b) { /* a coroutine that outlived its limited call */
+  if (!b) { /* a coroutine has outlived its limited call */
     lua_sethook(L, NULL, 0, 0);
     return;
   }
@@ -97,8 +96,8 @@ void charge_work(lua_State *L, uint64_t instructions) {
 
 void arm_thread(lua_State *L, Script *s, lua_State *co) {
   if (!s->budget) return;
-  const bool begins =
-      lua_status(co) == LUA_OK; /* with the hook of whoever made it, and nothing paid */
+  /* A new coroutine has inherited the hook of its maker but has paid for nothing. */
+  const bool begins = lua_status(co) == LUA_OK;
   if (begins || lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
     charge_work(L, COROUTINE_SLICE);
     lua_sethook(co, on_count, LUA_MASKCOUNT, COROUTINE_SLICE);
@@ -116,7 +115,7 @@ void make_room(lua_State *L, size_t n) {
   Budget *b = script_of(L)->budget;
   if (!b || !b->quota || b->lifted) return;
   if (n <= b->quota) {
-    charge_work(L, n / 16); /* whether it collects or not: garbage must not decide */
+    charge_work(L, n / 16); /* in either case, because garbage must not decide */
     if (b->held + n <= b->quota) return;
     lua_gc(L, LUA_GCCOLLECT, 0);
     if (b->held + n <= b->quota) return;
@@ -128,7 +127,7 @@ void make_room(lua_State *L, size_t n) {
 
 /* ---- the calls ---------------------------------------------------------------------- */
 
-/* Message handler: the traceback is taken where the error happened, outside the memory quota. */
+/* Message handler.  It takes the traceback where the error happened, outside the memory quota. */
 static int on_error(lua_State *L) {
   Budget *b = script_of(L)->budget;
   char text[256];
@@ -154,7 +153,7 @@ bool call_protected(lua_State *L, int nargs, int nresults) {
   lua_remove(L, base);
   if (status == LUA_OK) return true;
   Budget *b = script_of(L)->budget;
-  if (b) b->lifted = false; /* where on_error itself has failed */
+  if (b) b->lifted = false; /* on_error itself may have failed */
   if (status == LUA_ERRMEM) {
     lua_pop(L, 1);
     push_error(L, GRPO_ENOMEM, "not enough memory for the script");
@@ -179,7 +178,7 @@ static void begin(Script *s, Budget *b, const Limits *limits, const char *name) 
   s->budget = b;
 }
 
-/* What the call used counts for the one around it too. */
+/* What the call has used also counts for the limited call around it. */
 static void end(Script *s, const Budget *b) {
   Budget *o = s->budget = b->outer;
   s->used = b->given - b->left;
@@ -189,7 +188,7 @@ static void end(Script *s, const Budget *b) {
   o->held += b->held;
 }
 
-/* Hands out the first slice and arms the hook, where there is something to count. */
+/* Hands out the first slice and sets the hook, if there is something to count. */
 static void arm(lua_State *co, Budget *b) {
   if (b->left == UINT64_MAX && b->deadline <= 0) return;
   int slice = b->left < SLICE ? (int)b->left : SLICE;
@@ -197,8 +196,8 @@ static void arm(lua_State *co, Budget *b) {
   lua_sethook(co, on_count, LUA_MASKCOUNT, slice > 0 ? slice : 1);
 }
 
-/* Pushes the error of a spent budget that reached us without its object; the position is that of
- * the function at index. */
+/* Pushes the error of a spent budget whose own error object did not reach us.  Its position is the
+ * function at index. */
 static void push_spent(lua_State *L, const Budget *b, const char *spent, int index) {
   lua_Debug ar;
   char text[256];
@@ -213,7 +212,7 @@ static void push_spent(lua_State *L, const Budget *b, const char *spent, int ind
   lua_setfield(L, -2, "message");
 }
 
-/* Leaves on L the error object for a failed call; co's top holds what was raised. */
+/* Pushes on L the error object of a failed call; what was raised is on top of co. */
 static void finish_limited(lua_State *L, lua_State *co, int status, const Budget *b, int function) {
   const char *code = NULL;
   bool memory = status == LUA_ERRMEM && b->refused;
@@ -264,7 +263,7 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
     luaL_checkstack(L, n, name);
     lua_xmove(co, L, n);
   } else {
-    lua_settop(co, 2); /* on_error and what was raised */
+    lua_settop(co, 2); /* on_error, and what was raised */
     finish_limited(L, co, status, &b, base + 1);
   }
   lua_remove(L, base + 1);
@@ -277,9 +276,9 @@ void check_limits(lua_State *L, int index, Limits *out) {
   double instructions = 0, memory = 0;
   *out = (Limits){0};
   if (lua_isnoneornil(L, index)) return;
-  const Limits *known_already = luaL_testudata(L, index, LIMITS_TYPE);
-  if (known_already) {
-    *out = *known_already;
+  const Limits *read_before = luaL_testudata(L, index, LIMITS_TYPE);
+  if (read_before) {
+    *out = *read_before;
     return;
   }
   check_fields(L, index, "limits", known);

@@ -1,4 +1,4 @@
-/* lua_adapter.c - a model's low-rank adapter: adding, loading, merging, switching off. */
+/* lua_adapter.c - a model's low-rank adapter: adding, loading, merging it, working without it. */
 #include <string.h>
 
 #include "checkpoint/peft.h"
@@ -11,11 +11,11 @@ static LuaModel *check_adaptable(lua_State *L, int arg, const char *what) {
   LuaModel *lm = check_lua_model(L, arg);
   want_idle(L, lm, what);
   if (lm->frozen)
-    raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference): it takes no adapter");
+    raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference), so it takes no adapter");
   return lm;
 }
 
-/* A name or a list of names; they stay on the stack. */
+/* Reads `targets`, a name or a list of names, which stay on the stack. */
 static void field_targets(lua_State *L, int index, const char *where, LoraOptions *o) {
   static const char *const all[] = {"all-linear"};
   o->ntargets = 1;
@@ -42,7 +42,7 @@ static void field_targets(lua_State *L, int index, const char *where, LoraOption
 }
 
 /* m:add_lora{ rank=, alpha=, dropout=, targets=, use_rslora=, seed= } */
-static int l_model_add_lora(lua_State *L) {
+static int l_add_lora(lua_State *L) {
   static const char *const known[] = {"rank",       "alpha", "dropout", "targets",
                                       "use_rslora", "seed",  NULL};
   static const char where[] = "lora";
@@ -61,7 +61,7 @@ static int l_model_add_lora(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-/* m:load_adapter(path): PEFT's folder, or the checkpoint that a run directory stands for */
+/* m:load_adapter(path): path is a PEFT directory, or a run directory, for its newest checkpoint */
 static int l_load_adapter(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "load_adapter");
   lua_settop(L, 2);
@@ -69,7 +69,7 @@ static int l_load_adapter(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-/* core.model_load_adapter(m, dir): the same onto a view: a reference with an adapter of its own */
+/* core.model_load_adapter(m, dir): allows a frozen view, a reference with an adapter of its own */
 static int l_model_load_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   want_idle(L, lm, "load_adapter");
@@ -77,16 +77,17 @@ static int l_model_load_adapter(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-/* m:merge_lora().  References that nobody holds any more may still be about. */
-static int l_model_merge_lora(lua_State *L) {
+/* m:merge_lora() */
+static int l_merge_lora(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "merge_lora");
+  /* lora_merge refuses while a reference shares the weights; it may be garbage already. */
   if (lora_attached(lm->m)) lua_gc(L, LUA_GCCOLLECT);
   const Status s = lora_merge(lm->m);
   return s ? raise_status(L, s) : 0;
 }
 
 /* m:without_adapter(f, ...) -> what f returns; the model is its base while f runs */
-static int l_model_without_adapter(lua_State *L) {
+static int l_without_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   Model *m = lm->m;
   want_idle(L, lm, "without_adapter");
@@ -112,10 +113,10 @@ static int l_model_base(lua_State *L) {
 void adapter_open(lua_State *L) {
   static const luaL_Reg functions[] = {
       {"model_base", l_model_base}, {"model_load_adapter", l_model_load_adapter}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"add_lora", l_model_add_lora},
+  static const luaL_Reg methods[] = {{"add_lora", l_add_lora},
                                      {"load_adapter", l_load_adapter},
-                                     {"merge_lora", l_model_merge_lora},
-                                     {"without_adapter", l_model_without_adapter},
+                                     {"merge_lora", l_merge_lora},
+                                     {"without_adapter", l_without_adapter},
                                      {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   add_methods(L, MODEL_TYPE, methods);

@@ -1,4 +1,5 @@
-/* lua_bench.c - what `grpo bench` measures outside the engine: rates of products and of memory. */
+/* lua_bench.c - measurements of `grpo bench` outside the engine: rates of products and of
+ * memory. */
 #include <string.h>
 
 #include "kern/rates.h"
@@ -12,15 +13,14 @@ static int push_rate(lua_State *L, Rate r) {
   return 3;
 }
 
-/* How long to measure: nobody waits for ever. */
 static double check_seconds(lua_State *L, int arg) {
   const double seconds = check_number(L, arg);
   if (!(seconds >= 0 && seconds <= 60)) arg_error(L, arg, "seconds is %g, want 0 to 60", seconds);
   return seconds;
 }
 
-/* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs a second by the clock, by core time, and by
- * the clock of the median repetition */
+/* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs per second by wall-clock time, by
+ * core time, and by the wall-clock time of the median repetition */
 static int l_rate_product(lua_State *L) {
   static const char *const names[] = {"forward",      "dx",      "dw",
                                       "bf16_forward", "bf16_dx", "bf16_dw",
@@ -38,7 +38,7 @@ static int l_rate_product(lua_State *L) {
   return push_rate(L, flops);
 }
 
-enum { SHAPES = 16, ROWS = 16 }; /* at most, of rate_weights */
+enum { MOST_SHAPES = 16, MOST_ROWS = 16 };
 
 static int check_list(lua_State *L, int arg, int most) {
   check_table(L, arg);
@@ -47,7 +47,7 @@ static int check_list(lua_State *L, int arg, int most) {
   return n;
 }
 
-/* Entry i of the list on top of the stack: 1 to most. */
+/* Reads entry i of the list on top of the stack, a whole number from 1 to most. */
 static int list_entry(lua_State *L, int arg, int i, int most) {
   lua_rawgeti(L, -1, i);
   const lua_Integer v = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
@@ -57,7 +57,7 @@ static int list_entry(lua_State *L, int arg, int i, int most) {
 }
 
 static int check_shapes(lua_State *L, int arg, WeightShape *shapes) {
-  const int n = check_list(L, arg, SHAPES);
+  const int n = check_list(L, arg, MOST_SHAPES);
   for (int i = 0; i < n; i++) {
     if (lua_rawgeti(L, arg, i + 1) != LUA_TTABLE)
       return arg_error(L, arg, "want { outputs, inputs, count }");
@@ -69,18 +69,18 @@ static int check_shapes(lua_State *L, int arg, WeightShape *shapes) {
   return n;
 }
 
-/* rate_weights(how, { rows, ... }, { { outputs, inputs, count }, ... }, seconds) -> a list: FLOPs a
- * second by the clock for each number of rows, and the same by core time */
+/* rate_weights(how, { rows, ... }, { { outputs, inputs, count }, ... }, seconds) -> two lists with
+ * an entry per number of rows: FLOPs per second by wall-clock time, and by core time */
 static int l_rate_weights(lua_State *L) {
   static const char *const names[] = {"f32",       "bf16", "int8",    "nf4",
                                       "bf16_bf16", "blas", "blas_cut"};
   const char *name = check_string(L, 1, NULL);
-  int how = 0, rows[ROWS];
-  WeightShape shapes[SHAPES];
-  Rate flops[ROWS];
+  int how = 0, rows[MOST_ROWS];
+  WeightShape shapes[MOST_SHAPES];
+  Rate flops[MOST_ROWS];
   while (how < NWEIGHTS && strcmp(names[how], name) != 0) how++;
   if (how == NWEIGHTS) return arg_error(L, 1, "unknown weights '%s'", name);
-  const int nrows = check_list(L, 2, ROWS);
+  const int nrows = check_list(L, 2, MOST_ROWS);
   lua_pushvalue(L, 2);
   for (int i = 0; i < nrows; i++) rows[i] = list_entry(L, 2, i + 1, 1 << 10);
   const int n = check_shapes(L, 3, shapes);
@@ -98,7 +98,7 @@ static int l_rate_weights(lua_State *L) {
   return 2;
 }
 
-/* rate_read(seconds) -> bytes a second, likewise */
+/* rate_read(seconds) -> bytes per second, in the three ways of rate_product */
 static int l_rate_read(lua_State *L) {
   Rate bytes;
   const Status s = rate_read(script_ctx(L), check_seconds(L, 1), &bytes);
@@ -106,7 +106,7 @@ static int l_rate_read(lua_State *L) {
   return push_rate(L, bytes);
 }
 
-/* busy_cores() -> how many cores our threads can keep busy: as many as there are of either */
+/* busy_cores() -> how many cores our threads can keep busy */
 static int l_busy_cores(lua_State *L) {
   const int threads = pool_threads(script_ctx(L)->pool), cores = pool_cores();
   lua_pushinteger(L, threads < cores ? threads : cores);

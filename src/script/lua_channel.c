@@ -1,8 +1,10 @@
 /* lua_channel.c - core.channel: lines over a Unix socket (os/channel.h).
  *
- *   listen(path) -> server: next() -> kind, client, line | nil;  wait(seconds);  send(client, text);  close()
- *   connect(path) -> client: write(text);  read(seconds) -> line | false (time is over);  close()
- * kind: "opened", "text", "gone".  Failures of listen, connect, write and read: nil, message, code.
+ *   listen(path) -> server:   next() -> kind, client, line | nil
+ *                             wait(seconds)   send(client, text)   close()
+ *   connect(path) -> client:  write(text)     read(seconds) -> line | false (timeout)     close()
+ * kind is "opened", "text" or "gone".  After a failure listen, connect, write and read return nil,
+ * message, code.
  */
 #include "os/channel.h"
 
@@ -119,6 +121,6 @@ void channel_open(lua_State *L) {
   make_type(L, CLIENT_TYPE, client_meta, client);
   luaL_newlib(L, functions);
   lua_pushinteger(L, CHANNEL_LINE);
-  lua_setfield(L, -2, "longest"); /* bytes of a line */
+  lua_setfield(L, -2, "longest"); /* the most bytes of a line */
   lua_setfield(L, -2, "channel");
 }

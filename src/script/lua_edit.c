@@ -1,13 +1,10 @@
 /* lua_edit.c - core.edit: reading lines at the prompt, and Ctrl-C there.
  *
- * With libedit: history (kept in ~/.grpo_history, or $GRPO_HISTORY) and completion, which is a Lua
- * function's (repl/complete.lua).  Without it, plain getline.  Ctrl-C gives false instead of a line; the
- * end of input gives nil.
+ * libedit gives a history (in ~/.grpo_history, or $GRPO_HISTORY) and completion, for which it calls
+ * a Lua function (repl/complete.lua).  Without libedit we use getline.
  *
- * Ctrl-C while a line runs (core.edit.call): sampling ends after its token, limited code at its
- * next look at the clock, an update before its optimizer step, and Lua at its next instruction, in
- * a coroutine too, again and again until the call is left, so that no pcall goes on.  What must
- * not be cut in two runs in core.edit.holding: there Lua goes on to its end first.
+ * Ctrl-C while a line runs in core.edit.call stops it (interrupt.h).  Code that must not be stopped
+ * half-way runs in core.edit.holding: Ctrl-C then waits until it has ended.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -21,7 +18,7 @@
 #include "script/interrupt.h"
 #include "script/lua_edit.h"
 
-static volatile sig_atomic_t at_prompt; /* reading a line: Ctrl-C may jump */
+static volatile sig_atomic_t at_prompt; /* a line is being read, so Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
 static struct sigaction previous;
 
@@ -33,7 +30,7 @@ static void on_interrupt(int sig) {
   interrupt_signal();
 }
 
-/* The error on top, whatever it was, is the interruption's. */
+/* Replaces the error on top, whatever it says, by "interrupted". */
 static void replace_by_interrupted(lua_State *L) {
   const char *text = luaL_tolstring(L, -1, NULL);
   const bool said = strstr(text, "interrupted (") != NULL;
@@ -45,7 +42,7 @@ static void replace_by_interrupted(lua_State *L) {
   lua_setfield(L, -2, "message");
 }
 
-/* call(f, ...) -> true, results... | false, error: as core.protected, and Ctrl-C ends it */
+/* call(f, ...) -> true, results... | false, error: as core.protected, but Ctrl-C stops f */
 static int l_call(lua_State *L) {
   check_function(L, 1);
   lua_pushboolean(L, 1);
@@ -60,7 +57,7 @@ static int l_call(lua_State *L) {
   return 2;
 }
 
-/* holding(what, f, ...) -> results: inside core.edit.call an interruption waits for f to end */
+/* holding(what, f, ...) -> results: inside core.edit.call, Ctrl-C waits until f has ended */
 static int l_holding(lua_State *L) {
   const char *what = check_string(L, 1, NULL);
   check_function(L, 2);
@@ -79,7 +76,7 @@ static int l_holding(lua_State *L) {
   return lua_error(L);
 }
 
-/* interrupted() -> was Ctrl-C pressed since the last line?  Forgets it. */
+/* interrupted() -> whether Ctrl-C was pressed since the last line, or the last call of this */
 static int l_interrupted(lua_State *L) {
   lua_pushboolean(L, script_cancel != 0);
   script_cancel = 0;
@@ -94,12 +91,12 @@ static int l_interrupted(lua_State *L) {
 enum { HISTORY_LINES = 2000 };
 
 static const char complete_key = 0; /* registry key of the function that completes */
-static lua_State *completing;       /* the state it lives in; one prompt at a time */
+static lua_State *completing;       /* its state; there is one prompt at a time */
 static char history_path[1024];
 
-/* (line) -> { candidates }: each in place of what libedit takes for the word, which begins at byte
- * `lua_tointeger(2)` (0-based) of the line. */
-static int l_push_candidates(lua_State *L) {
+/* (line, word) -> { candidates }: texts that replace what libedit takes for the last word, which
+ * begins at the 0-based byte `word` of the line */
+static int protected_candidates(lua_State *L) {
   const lua_Integer word = lua_tointeger(L, 2);
   lua_settop(L, 2);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &complete_key);
@@ -116,7 +113,7 @@ static int l_push_candidates(lua_State *L) {
     const char *text = lua_tostring(L, -1);
     if (first >= word)
       lua_pushlstring(L, line + word, (size_t)(first - word));
-    else /* libedit breaks words where we do not: the part before is on the line already */
+    else /* libedit's word begins later than ours, so the line already has the part before */
       text += strlen(text) < (size_t)(word - first) ? strlen(text) : (size_t)(word - first);
     if (first < word) lua_pushliteral(L, "");
     lua_pushstring(L, text);
@@ -133,7 +130,8 @@ static size_t common_prefix(const char *a, size_t n, const char *b) {
   return i;
 }
 
-/* What libedit wants of the list on top: what all have in common, then each, to be freed by it. */
+/* Makes what libedit wants of the list on top: the common prefix, then each text.  libedit frees
+ * it. */
 static char **matches_of(lua_State *L) {
   const size_t n = lua_rawlen(L, -1);
   char **found = n ? calloc(n + 2, sizeof *found) : NULL;
@@ -162,7 +160,7 @@ static char **complete(const char *text, int start, int end) {
   rl_attempted_completion_over = 1;
   at_prompt = 0; /* Ctrl-C must not jump out of Lua */
   const size_t point = rl_point > 0 ? (size_t)rl_point : 0, len = strlen(text);
-  lua_pushcfunction(L, l_push_candidates);
+  lua_pushcfunction(L, protected_candidates);
   lua_pushlstring(L, rl_line_buffer, point);
   lua_pushinteger(L, (lua_Integer)(len < point ? point - len : 0));
   if (call_protected(L, 2, 1) && lua_istable(L, -1)) found = matches_of(L);
@@ -187,7 +185,8 @@ static void editor_open(lua_State *L, const char *file) {
   read_history(history_path);
 }
 
-/* Written line by line, for this user's eyes: a prompt may be killed. */
+/* Writes the history after every line, because the process may be killed; only the user may read
+ * it. */
 static void editor_remember(const char *line) {
   add_history(line);
   const mode_t mask = umask(077);
@@ -195,7 +194,7 @@ static void editor_remember(const char *line) {
   umask(mask);
 }
 
-/* One line without its end, to be freed; NULL at the end of input. */
+/* Returns a line without its end, which the caller frees, or NULL at the end of input. */
 static char *editor_line(const char *prompt) { return readline(prompt); }
 #else
 static const char complete_key = 0;
@@ -217,8 +216,8 @@ static char *editor_line(const char *prompt) {
 }
 #endif
 
-/* open(complete[, file]): complete(line) -> first, list (repl/complete.lua), or nil; file: the history's
- * name in $HOME */
+/* open(complete[, file]): complete is nil or a function(line) -> first, list (repl/complete.lua);
+ * file is the name of the history in $HOME */
 static int l_open(lua_State *L) {
   if (!lua_isnil(L, 1)) check_function(L, 1);
   const char *file = lua_isnoneornil(L, 2) ? ".grpo_history" : check_string(L, 2, NULL);
@@ -255,7 +254,7 @@ static int l_read(lua_State *L) {
   return 1;
 }
 
-/* pending() -> is more typed already, as after a paste of several lines? */
+/* pending() -> whether more input is waiting, as after a paste of several lines */
 static int l_pending(lua_State *L) {
   struct pollfd input = {.fd = 0, .events = POLLIN};
   lua_pushboolean(L, poll(&input, 1, 10) == 1 && (input.revents & POLLIN));
@@ -273,13 +272,11 @@ static int l_close(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg functions[] = {
-    {"open", l_open},         {"call", l_call},       {"holding", l_holding},
-    {"read", l_read},         {"pending", l_pending}, {"interrupted", l_interrupted},
-    {"remember", l_remember}, {"close", l_close},     {NULL, NULL}};
-
-/* core.edit; the core table is on top */
 void edit_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"open", l_open},         {"call", l_call},       {"holding", l_holding},
+      {"read", l_read},         {"pending", l_pending}, {"interrupted", l_interrupted},
+      {"remember", l_remember}, {"close", l_close},     {NULL, NULL}};
   luaL_newlib(L, functions);
   lua_setfield(L, -2, "edit");
 }

@@ -1,4 +1,4 @@
-/* lua_errors.c - error objects as Lua sees them, strict globals, nearest names. */
+/* lua_errors.c - error objects, strict globals and nearest names for Lua. */
 #include "script/lua_errors.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static int l_concat(lua_State *L) {
 
 /* ---- strict globals ----------------------------------------------------------------- */
 
-/* Closest string key of the table at index; pushes it or nil. */
+/* Pushes the string key of the table at index that is closest to name, or nil. */
 static void push_nearest_key(lua_State *L, int index, const char *name) {
   int least = 2 + (int)strnlen(name, 64) / 3;
   index = lua_absindex(L, index);
@@ -49,14 +49,14 @@ static int strict_fail(lua_State *L, const char *what, int env) {
                    near ? near : "", near ? "'?" : "");
 }
 
-/* (env, name); upvalue 1: names declared so far, 2: where unknown names are looked up, or nil */
+/* (env, name); upvalue 1: the names declared so far, 2: nil, or a table to look further */
 static int l_strict_index(lua_State *L) {
   if (!lua_isnil(L, lua_upvalueindex(2))) {
     lua_pushvalue(L, 2);
     if (lua_gettable(L, lua_upvalueindex(2)) != LUA_TNIL) return 1;
   }
   lua_pushvalue(L, 2);
-  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) { /* declared: nil is its value */
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) { /* the name was declared and holds nil */
     lua_pushnil(L);
     return 1;
   }
@@ -82,7 +82,8 @@ static int l_strict_newindex(lua_State *L) {
   return 0;
 }
 
-/* core.strict(env[, base]) -> env: reading an undefined name, or making one in a function, raises. */
+/* core.strict(env[, base]) -> env, which from now on raises if an undefined name is read, or if a
+ * function makes a new one */
 static int l_strict(lua_State *L) {
   check_table(L, 1);
   lua_settop(L, 2);
@@ -120,7 +121,7 @@ static int l_status_exit(lua_State *L) {
   return 1;
 }
 
-/* core.fail(code, message): raises an error object at the user's line. */
+/* core.fail(code, message): raises an error object at the user's line */
 static int l_fail(lua_State *L) {
   Status s = status_of(check_string(L, 1, NULL));
   if (s == GRPO_OK) return arg_error(L, 1, "unknown error code '%s'", lua_tostring(L, 1));
@@ -128,7 +129,7 @@ static int l_fail(lua_State *L) {
   return lua_error(L);
 }
 
-/* core.error(code, message) -> the same object, not raised and without a position of its own */
+/* core.error(code, message) -> an error object without a position */
 static int l_error(lua_State *L) {
   Status s = status_of(check_string(L, 1, NULL));
   if (s == GRPO_OK) return arg_error(L, 1, "unknown error code '%s'", lua_tostring(L, 1));
@@ -142,7 +143,7 @@ static int l_error(lua_State *L) {
 static int l_where(lua_State *L) {
   int level = lua_isnoneornil(L, 1) ? 1 : (int)check_integer(L, 1, 1, 1000);
   push_where(L, level);
-  if (strcmp(lua_tostring(L, -1), "?") == 0) lua_pushnil(L); /* no script is running */
+  if (strcmp(lua_tostring(L, -1), "?") == 0) lua_pushnil(L); /* no code of the user's is running */
   return 1;
 }
 

@@ -1,11 +1,10 @@
-/* lua_errors.h - error objects as Lua sees them. */
+/* lua_errors.h - error objects, strict globals and nearest names for Lua. */
 #ifndef GRPO_SCRIPT_LUA_ERRORS_H
 #define GRPO_SCRIPT_LUA_ERRORS_H
 
 #include <lua.h>
 
-void errors_open_type(lua_State *L); /* makes the type; once for a state */
-/* core.fail, core.error, core.strict, ...; the core table is on top. */
-void errors_open(lua_State *L);
+void errors_open_type(lua_State *L); /* makes the type; once per state, before core */
+void errors_open(lua_State *L);      /* the core table is on top */
 
 #endif

@@ -1,5 +1,6 @@
-/* lua_fs.c - core.fs: files and directories.  Failures are returned as nil,
- * message, code; misuse raises.
+/* lua_fs.c - core.fs: files and directories.
+ *
+ * A function that fails returns nil, message, code; wrong arguments raise.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +19,10 @@
 #define WRITER_TYPE "grpo.Writer"
 #define LOCK_TYPE   "grpo.Lock"
 
-/* A path is a string without a zero byte. */
 static const char *check_path(lua_State *L, int arg) {
   size_t n;
   const char *path = check_string(L, arg, &n);
-  if (strlen(path) != n) arg_error(L, arg, "a path with a zero byte");
+  if (strlen(path) != n) arg_error(L, arg, "the path holds a zero byte");
   return path;
 }
 
@@ -38,7 +38,7 @@ static Status system_failure(const char *path) {
 
 /* ---- whole files -------------------------------------------------------------------- */
 
-static int l_fs_read(lua_State *L) {
+static int l_read(lua_State *L) {
   const char *path = check_path(L, 1);
   Buf *b = push_buf(L);
   Status s = file_read(path, 0, b);
@@ -48,13 +48,13 @@ static int l_fs_read(lua_State *L) {
   return 1;
 }
 
-static int l_fs_write(lua_State *L) {
+static int l_write(lua_State *L) {
   size_t n;
   const char *path = check_path(L, 1), *data = check_string(L, 2, &n);
   return done(L, file_replace(path, data, n));
 }
 
-static int l_fs_list(lua_State *L) {
+static int l_list(lua_State *L) {
   const char *path = check_path(L, 1);
   Buf *b = push_buf(L);
   size_t count = 0;
@@ -69,20 +69,20 @@ static int l_fs_list(lua_State *L) {
   return 1;
 }
 
-static int l_fs_exists(lua_State *L) {
+static int l_exists(lua_State *L) {
   lua_pushboolean(L, file_exists(check_path(L, 1)));
   return 1;
 }
 
-/* check_input(path): may it be read?  A pipe, which opening would wait for, may not. */
-static int l_fs_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
+/* check_input(path): fails for what must not be opened, as a pipe, because opening would wait */
+static int l_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
 
-static int l_fs_isdir(lua_State *L) {
+static int l_isdir(lua_State *L) {
   lua_pushboolean(L, file_is_dir(check_path(L, 1)));
   return 1;
 }
 
-static int l_fs_size(lua_State *L) {
+static int l_size(lua_State *L) {
   const char *path = check_path(L, 1);
   int64_t n = file_size(path);
   if (n < 0) return push_failure(L, system_failure(path));
@@ -90,7 +90,7 @@ static int l_fs_size(lua_State *L) {
   return 1;
 }
 
-static int l_fs_mtime(lua_State *L) {
+static int l_mtime(lua_State *L) {
   const char *path = check_path(L, 1);
   int64_t ns = file_mtime_ns(path);
   if (ns < 0) return push_failure(L, system_failure(path));
@@ -98,31 +98,31 @@ static int l_fs_mtime(lua_State *L) {
   return 1;
 }
 
-static int l_fs_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
-static int l_fs_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
-static int l_fs_sync_dir(lua_State *L) { return done(L, file_sync_dir(check_path(L, 1))); }
-static int l_fs_rename(lua_State *L) {
+static int l_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
+static int l_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
+static int l_sync_dir(lua_State *L) { return done(L, file_sync_dir(check_path(L, 1))); }
+static int l_rename(lua_State *L) {
   return done(L, file_rename(check_path(L, 1), check_path(L, 2)));
 }
-static int l_fs_link(lua_State *L) {
+static int l_link(lua_State *L) {
   return done(L, file_link_replace(check_path(L, 1), check_path(L, 2)));
 }
 
-static int l_fs_truncate(lua_State *L) {
+static int l_truncate(lua_State *L) {
   const char *path = check_path(L, 1);
   lua_Integer size = check_integer(L, 2, 0, LUA_MAXINTEGER);
   return done(L, truncate(path, size) == 0 ? GRPO_OK : system_failure(path));
 }
 
-static int l_fs_crc32c(lua_State *L) {
+static int l_crc32c(lua_State *L) {
   size_t n;
   const char *s = check_string(L, 1, &n);
   lua_pushinteger(L, crc32c(0, s, n));
   return 1;
 }
 
-/* checksum(path) -> CRC-32C of the file, its size; the file is mapped, never held */
-static int l_fs_checksum(lua_State *L) {
+/* checksum(path) -> CRC-32C of the file, its size; we map the file instead of reading it */
+static int l_checksum(lua_State *L) {
   FileMap m;
   Status s = file_map(check_path(L, 1), &m);
   if (s) return push_failure(L, s);
@@ -132,7 +132,7 @@ static int l_fs_checksum(lua_State *L) {
   return 2;
 }
 
-static int l_fs_realpath(lua_State *L) {
+static int l_realpath(lua_State *L) {
   const char *path = check_path(L, 1);
   char full[PATH_MAX];
   if (!realpath(path, full)) return push_failure(L, system_failure(path));
@@ -140,7 +140,7 @@ static int l_fs_realpath(lua_State *L) {
   return 1;
 }
 
-static int l_fs_readlink(lua_State *L) {
+static int l_readlink(lua_State *L) {
   const char *path = check_path(L, 1);
   char target[PATH_MAX];
   ssize_t n = readlink(path, target, sizeof target);
@@ -149,7 +149,9 @@ static int l_fs_readlink(lua_State *L) {
   return 1;
 }
 
-/* ---- appending and locking: a descriptor in a userdata; -1: closed ------------------ */
+/* ---- appending and locking ---------------------------------------------------------- */
+
+/* Both types are a userdata that holds a descriptor; -1: closed. */
 
 static int push_descriptor(lua_State *L, const char *type, const char *path, int flags) {
   int *fd = new_object(L, sizeof *fd, 0);
@@ -173,7 +175,7 @@ static int l_descriptor_close(lua_State *L) {
   return 1;
 }
 
-static int l_fs_append(lua_State *L) {
+static int l_append(lua_State *L) {
   const char *path = check_path(L, 1);
   const Status s = file_check_output(path);
   if (s) return push_failure(L, s);
@@ -182,7 +184,7 @@ static int l_fs_append(lua_State *L) {
   return 1;
 }
 
-/* w:put(s): one write, so that lines of several writers do not mix */
+/* w:put(s): writes all of s at once, so that the lines of several writers do not mix */
 static int l_writer_put(lua_State *L) {
   int *fd = check_object(L, 1, WRITER_TYPE);
   size_t n;
@@ -199,9 +201,9 @@ static int l_writer_put(lua_State *L) {
   return 1;
 }
 
-/* lock(path[, wait]) -> lock | false, message, code where another holds it | nil, message, code;
- * wait = true: the one that another holds is waited for */
-static int l_fs_lock(lua_State *L) {
+/* lock(path[, wait]) -> lock, or false, message, code if another process holds the lock, or nil,
+ * message, code.  With wait = true it waits for that process. */
+static int l_lock(lua_State *L) {
   const char *path = check_path(L, 1);
   const int how = lua_toboolean(L, 2) ? LOCK_EX : LOCK_EX | LOCK_NB;
   int got;
@@ -211,7 +213,8 @@ static int l_fs_lock(lua_State *L) {
   while (got != 0 && errno == EINTR);
   if (got == 0) return 1;
   const bool held = errno == EWOULDBLOCK;
-  Status s = held ? fail(GRPO_EIO, "%s: another process holds it", path) : system_failure(path);
+  Status s =
+      held ? fail(GRPO_EIO, "%s: another process holds this lock", path) : system_failure(path);
   lua_pushcfunction(L, l_descriptor_close);
   lua_pushvalue(L, -2);
   lua_call(L, 1, 0);
@@ -230,26 +233,26 @@ static int l_descriptor_tostring(lua_State *L) {
 /* ---- registration ------------------------------------------------------------------- */
 
 void fs_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"append", l_fs_append},
-                                       {"check_input", l_fs_check_input},
-                                       {"checksum", l_fs_checksum},
-                                       {"crc32c", l_fs_crc32c},
-                                       {"exists", l_fs_exists},
-                                       {"isdir", l_fs_isdir},
-                                       {"link", l_fs_link},
-                                       {"list", l_fs_list},
-                                       {"lock", l_fs_lock},
-                                       {"mkdirs", l_fs_mkdirs},
-                                       {"mtime", l_fs_mtime},
-                                       {"read", l_fs_read},
-                                       {"readlink", l_fs_readlink},
-                                       {"realpath", l_fs_realpath},
-                                       {"remove_tree", l_fs_remove_tree},
-                                       {"rename", l_fs_rename},
-                                       {"size", l_fs_size},
-                                       {"sync_dir", l_fs_sync_dir},
-                                       {"truncate", l_fs_truncate},
-                                       {"write", l_fs_write},
+  static const luaL_Reg functions[] = {{"append", l_append},
+                                       {"check_input", l_check_input},
+                                       {"checksum", l_checksum},
+                                       {"crc32c", l_crc32c},
+                                       {"exists", l_exists},
+                                       {"isdir", l_isdir},
+                                       {"link", l_link},
+                                       {"list", l_list},
+                                       {"lock", l_lock},
+                                       {"mkdirs", l_mkdirs},
+                                       {"mtime", l_mtime},
+                                       {"read", l_read},
+                                       {"readlink", l_readlink},
+                                       {"realpath", l_realpath},
+                                       {"remove_tree", l_remove_tree},
+                                       {"rename", l_rename},
+                                       {"size", l_size},
+                                       {"sync_dir", l_sync_dir},
+                                       {"truncate", l_truncate},
+                                       {"write", l_write},
                                        {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_descriptor_close},
                                   {"__close", l_descriptor_close},

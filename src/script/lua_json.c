@@ -2,8 +2,8 @@
  *
  * Reading: null is core.json_null, integral numbers are integers; core.json_ordered lets its caller
  * make the tables and keeps the order of keys.  Writing: keys are sorted, numbers have the shortest
- * form that reads back the same; NaN and infinities become null.  A table with only an array part is
- * a list; {} is [] unless core.json_object marked it.
+ * form that reads back the same; NaN and infinities become null.  A table with only an array part
+ * is a list; {} is [] unless core.json_object marked it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const char null_key; /* its address is json_null, a light userdata */
 
 /* ---- reading ------------------------------------------------------------------------ */
 
-/* A string of a tree that json_parse_zeros made. */
+/* Pushes a string of a tree that json_parse_zeros has made. */
 static void push_text(lua_State *L, const char *s) {
   if (!strstr(s, JSON_ZERO)) {
     lua_pushstring(L, s);
@@ -46,7 +46,8 @@ static void push_object(lua_State *L, const Json *j) {
   if (!json_child(j)) luaL_setmetatable(L, OBJECT_TYPE); /* so that {} is written as {} again */
 }
 
-/* makers.dict(keys, map): each key once, in the order of the text; the last of its values. */
+/* Pushes makers.dict(keys, map).  keys holds each key once, in the order of the text, and map the
+ * last value of each key. */
 static void push_dict(lua_State *L, const Json *j, int makers) {
   lua_Integer n = 0;
   lua_getfield(L, makers, "dict");
@@ -77,8 +78,8 @@ static void push_array(lua_State *L, const Json *j, int makers) {
   if (makers) lua_call(L, 1, 1);
 }
 
-/* `makers`: the index of a table { null = value, list = function(items), dict = function(keys, map) },
- * or 0 for plain tables. */
+/* `makers` is the index of a table { null = value, list = function(items),
+ * dict = function(keys, map) }, or 0 for plain tables. */
 static void push_node(lua_State *L, const Json *j, int makers) {
   int64_t n;
   luaL_checkstack(L, 8, "JSON nested too deep");
@@ -115,8 +116,8 @@ static void push_node(lua_State *L, const Json *j, int makers) {
 
 void push_json(lua_State *L, const Json *j) { push_node(L, j, 0); }
 
-/* A parsed document on the stack, freed by the collector. */
-static int document_gc(lua_State *L) {
+/* A userdata holds a parsed document, so that the collector frees it after an error. */
+static int l_document_gc(lua_State *L) {
   Json **j = lua_touserdata(L, 1);
   json_free(*j);
   *j = NULL;
@@ -126,7 +127,7 @@ static int document_gc(lua_State *L) {
 static Json **push_document(lua_State *L, const char *text, size_t len, const char *what) {
   Json **j = new_object(L, sizeof *j, 0);
   *j = NULL;
-  set_gc(L, "grpo.JsonDocument", document_gc);
+  set_gc(L, "grpo.JsonDocument", l_document_gc);
   Status st = json_parse_zeros(text, len, what, j);
   if (st) raise_status(L, st);
   return j;
@@ -136,7 +137,7 @@ static void push_text_value(lua_State *L, const char *text, size_t len, const ch
                             int makers) {
   Json **j = push_document(L, text, len, what);
   push_node(L, *j, makers);
-  json_free(*j); /* now, not when the collector comes round */
+  json_free(*j); /* at once, instead of when the collector comes to it */
   *j = NULL;
   lua_remove(L, -2);
 }
@@ -256,7 +257,7 @@ static void put_table(Writer *w, int index) {
       others++;
     } else {
       raise_new(L, GRPO_EARG,
-                "JSON: a table has the key %s, want strings, or 1, 2, ... without gaps",
+                "JSON: a table has the key %s, but keys must be strings, or 1, 2, ... without gaps",
                 luaL_tolstring(L, -1, NULL));
     }
   }

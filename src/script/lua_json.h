@@ -8,10 +8,11 @@
 #include "base/buf.h"
 #include "formats/json.h"
 
-void push_json(lua_State *L, const Json *j); /* pushes the value */
-/* Pushes the value of a JSON text; `what` names it in errors. */
+void push_json(lua_State *L, const Json *j);
+/* Pushes the value of a JSON text; `what` names the text in errors. */
 void push_json_text(lua_State *L, const char *text, size_t len, const char *what);
-void put_json(lua_State *L, int index, Buf *b, int indent); /* appends; 0: one line */
+/* Appends the JSON text of the value at index; indent 0: on one line. */
+void put_json(lua_State *L, int index, Buf *b, int indent);
 
 void json_open(lua_State *L); /* the core table is on top */
 

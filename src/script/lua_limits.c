@@ -3,7 +3,7 @@
 
 #include "script/binding.h"
 
-/* core.limits(limits) -> the same, read once, for many calls */
+/* core.limits(limits) -> a userdata with these limits, so that many calls read the table once */
 static int l_limits(lua_State *L) {
   Limits limits;
   check_limits(L, 1, &limits);
@@ -20,7 +20,7 @@ static int l_limited(lua_State *L) {
   const char *name = check_string(L, 2, NULL);
   if (lua_isnone(L, 3)) return type_error(L, 3, "function");
   bool ok = call_limited(L, &limits, name, lua_gettop(L) - 3, LUA_MULTRET);
-  charge_work(L, 0); /* a limited call around this one may be at its end too */
+  charge_work(L, 0); /* raises if the limited call around this one is at its end too */
   lua_pushboolean(L, ok);
   lua_replace(L, 2);
   return lua_gettop(L) - 1;

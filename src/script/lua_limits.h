@@ -1,4 +1,4 @@
-/* lua_limits.h - limited and protected calls as Lua makes them. */
+/* lua_limits.h - core.limited, core.limits, core.protected. */
 #ifndef GRPO_SCRIPT_LUA_LIMITS_H
 #define GRPO_SCRIPT_LUA_LIMITS_H
 

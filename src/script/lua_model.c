@@ -50,7 +50,7 @@ void drop_decoder(LuaModel *lm) {
 
 void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
   if (lm->generating)
-    raise_new(L, GRPO_EARG, "%s: the model is generating; on_token cannot change it", what);
+    raise_new(L, GRPO_EARG, "%s: the model is generating, so on_token cannot change it", what);
 }
 
 Storage field_storage(lua_State *L, int index, const char *where) {
@@ -75,7 +75,7 @@ Compute field_compute(lua_State *L, int index, const char *where) {
   return modes[mode];
 }
 
-static int l_model_gc(lua_State *L) {
+static int l_gc(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
   if (!lm) return 0;
   drop_decoder(lm);
@@ -84,7 +84,7 @@ static int l_model_gc(lua_State *L) {
   return 0;
 }
 
-static int l_model_close(lua_State *L) { return in_use(L) ? 0 : l_model_gc(L); }
+static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 
 static void push_loaded_tokenizer(lua_State *L, const char *path) {
   Tokenizer *t = NULL;
@@ -107,14 +107,14 @@ const Tokenizer *push_model_tokenizer(lua_State *L, int index) {
 
 void want_trainable(lua_State *L, LuaModel *lm) {
   if (lm->frozen)
-    raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference): it has no gradients");
+    raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference), so it has no gradients");
   Status s = model_set_trainable(lm->m, true);
   if (s) raise_status(L, s);
 }
 
 /* ---- making and loading ------------------------------------------------------------- */
 
-/* The tokenizer option at index becomes user value 1 of the model on top. */
+/* The option `tokenizer`, if given, becomes user value 1 of the model on top. */
 static void set_tokenizer(lua_State *L, int options, const char *where) {
   if (!lua_istable(L, options)) return;
   if (lua_getfield(L, options, "tokenizer") == LUA_TNIL) {
@@ -150,7 +150,7 @@ static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {
   lua_pop(L, 2);
 }
 
-static int l_model_load(lua_State *L) {
+static int l_load(lua_State *L) {
   static const char *const known[] = {"dtype", "quantize", "compute", "adapter", "tokenizer", NULL};
   const char *where = "model.load", *path = check_string(L, 1, NULL);
   lua_settop(L, 2);
@@ -165,13 +165,13 @@ static int l_model_load(lua_State *L) {
   load_adapter_option(L, lm, where);
   if (tokenizer_is_in(dir)) {
     lua_pushstring(L, dir);
-    lua_setiuservalue(L, -2, 1); /* loaded when it is asked for */
+    lua_setiuservalue(L, -2, 1); /* push_model_tokenizer loads it */
   }
   set_tokenizer(L, 2, where);
   return 1;
 }
 
-/* A configuration's JSON text in a Buf that is pushed: from a table, a file or an embedded file. */
+/* Pushes a Buf with the JSON text of a configuration, from a table, a file or an embedded file. */
 static Buf *push_config_text(lua_State *L, int index, const char **what) {
   Buf *b = push_buf(L);
   *what = "model.config";
@@ -187,7 +187,7 @@ static Buf *push_config_text(lua_State *L, int index, const char **what) {
     if (s) raise_status(L, s);
   } else if (lua_istable(L, index)) {
     if (luaL_getmetafield(L, index, "__index") != LUA_TTABLE)
-      lua_pushvalue(L, index); /* m.config */
+      lua_pushvalue(L, index); /* a plain table; m.config is a view of one */
     put_json(L, -1, b, 0);
     lua_pop(L, 1);
   } else {
@@ -212,7 +212,7 @@ void check_model_config(lua_State *L, int index, Config *c) {
   lua_pop(L, 1);
 }
 
-static int l_model_new(lua_State *L) {
+static int l_new(lua_State *L) {
   static const char *const known[] = {"seed", "tokenizer", "compute", NULL};
   uint64_t seed = 0;
   Config c;
@@ -231,7 +231,7 @@ static int l_model_new(lua_State *L) {
 }
 
 /* core.model_clone(m) -> a frozen copy with the same tokenizer */
-static int l_model_clone(lua_State *L) {
+static int l_clone(lua_State *L) {
   Model *m = check_model(L, 1);
   LuaModel *copy = push_lua_model(L);
   copy->frozen = true;
@@ -242,8 +242,8 @@ static int l_model_clone(lua_State *L) {
   return 1;
 }
 
-/* core.model_lerp(to, from, alpha): to = alpha from + (1 - alpha) to */
-static int l_model_lerp(lua_State *L) {
+/* core.model_lerp(to, from, alpha): to becomes alpha from + (1 - alpha) to */
+static int l_lerp(lua_State *L) {
   Model *to = check_model(L, 1), *from = check_model(L, 2);
   double alpha = check_number(L, 3);
   if (!(alpha >= 0 && alpha <= 1)) return arg_error(L, 3, "alpha is %g, want 0 to 1", alpha);
@@ -252,7 +252,7 @@ static int l_model_lerp(lua_State *L) {
 }
 
 typedef struct SaveOptions {
-  int format, dtype; /* places in these lists */
+  int format, dtype; /* positions in the lists below */
   bool merge;
   double shard_bytes;
   const char *base_name;
@@ -274,21 +274,23 @@ static void check_save_options(lua_State *L, const Model *m, SaveOptions *o) {
     raise_new(L, GRPO_EARG, "save.dtype: '%s' is not a type of format '%s'", save_dtypes[o->dtype],
               save_formats[o->format]);
   if (o->merge && o->format == SAVE_ADAPTER)
-    raise_new(L, GRPO_EARG, "save.merge: has no meaning for an adapter alone");
+    raise_new(L, GRPO_EARG,
+              "save.merge: format = \"adapter\" writes the adapter alone, so it merges nothing; "
+              "leave one of the two out");
   if (o->format != SAVE_ADAPTER && o->merge != lora_attached(m))
     raise_new(L, GRPO_EARG,
               o->merge ? "save.merge: the model has no adapter"
                        : "save: the model has an adapter; merge = true writes it into the "
-                         "weights, format = \"adapter\" by itself");
+                         "weights, format = \"adapter\" saves it alone");
 }
 
-/* One file; the directory it goes into is made. */
+/* Writes one file and makes the directory for it. */
 static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const char *path,
                         int dtype) {
   static const GgmlType types[] = {GGML_F32, GGML_F16, GGML_BF16, GGML_F32, GGML_Q8_0, GGML_Q4_0};
   const char *slash = strrchr(path, '/');
   if (file_is_dir(path) || (slash && !slash[1]))
-    return fail(GRPO_EARG, "save: %s is a directory; format 'gguf' is one file", path);
+    return fail(GRPO_EARG, "save: %s is a directory, but format 'gguf' is one file", path);
   if (slash && slash > path) {
     lua_pushlstring(L, path, (size_t)(slash - path));
     try(file_mkdirs(lua_tostring(L, -1)));
@@ -297,7 +299,7 @@ static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const 
   return gguf_save(m, t, path, types[dtype]);
 }
 
-static int l_model_save(lua_State *L) {
+static int l_save(lua_State *L) {
   static const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
   SaveOptions o;
   Model *m = check_model(L, 1);
@@ -319,26 +321,27 @@ static int l_model_save(lua_State *L) {
 }
 
 /* core.model_resize_vocab(m, n) */
-static int l_model_resize(lua_State *L) {
+static int l_resize_vocab(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
   want_idle(L, lm, "resize_vocab");
   drop_decoder(lm);
   Status s = resize_vocab(lm->m, (int)n);
   if (s) return raise_status(L, s);
-  lua_pushnil(L); /* m.config is another one now */
+  lua_pushnil(L); /* m.config has changed */
   lua_setiuservalue(L, 1, 2);
   return 0;
 }
 
-/* core.model_set_mask(m, id): the model is a denoiser from now on, or with nil not any more */
-static int l_model_set_mask(lua_State *L) {
+/* core.model_set_mask(m, id): makes the model a denoiser whose mask token is id; nil: an ordinary
+ * model again */
+static int l_set_mask(lua_State *L) {
   Model *m = check_model(L, 1);
   want_idle(L, check_lua_model(L, 1), "set_mask");
   const bool none = lua_isnoneornil(L, 2);
   model_set_mask(m, none ? -1 : (int)check_integer(L, 2, 0, model_config(m)->vocab_size - 1));
   lua_settop(L, 1);
-  lua_pushnil(L); /* m.config is another one now */
+  lua_pushnil(L); /* m.config has changed */
   lua_setiuservalue(L, 1, 2);
   return 0;
 }
@@ -347,7 +350,7 @@ static int l_model_set_mask(lua_State *L) {
 
 static void release_model(void *m) { model_release(m); }
 
-/* Upvalues: the model, the next index. */
+/* Upvalues: the model, the index of the next parameter. */
 static int l_next_parameter(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, lua_upvalueindex(1), MODEL_TYPE);
   int i = (int)lua_tointeger(L, lua_upvalueindex(2));
@@ -362,7 +365,7 @@ static int l_next_parameter(lua_State *L) {
   lua_setiuservalue(L, -2, 1);
   Status s = p->t.quant ? value_new(&v, p->t.ndim, p->t.dim) : value_wrap(&v, &p->t);
   if (s == GRPO_OK && p->t.quant)
-    s = param_values(script_ctx(L), p, value_tensor(v)->data); /* compact weights: a copy */
+    s = param_values(script_ctx(L), p, value_tensor(v)->data); /* a dequantised copy */
   else if (s == GRPO_OK)
     value_on_free(v, model_retain(lm->m), release_model);
   finish_tensor(L, h, s, v);
@@ -370,7 +373,7 @@ static int l_next_parameter(lua_State *L) {
   return 3;
 }
 
-static int l_model_parameters(lua_State *L) {
+static int l_parameters(lua_State *L) {
   check_lua_model(L, 1);
   lua_settop(L, 1);
   lua_pushinteger(L, 0);
@@ -378,7 +381,7 @@ static int l_model_parameters(lua_State *L) {
   return 1;
 }
 
-static int l_model_count(lua_State *L) {
+static int l_count(lua_State *L) {
   static const char *const known[] = {"trainable", NULL};
   bool trainable = false;
   LuaModel *lm = check_lua_model(L, 1);
@@ -391,7 +394,8 @@ static int l_model_count(lua_State *L) {
   return 1;
 }
 
-/* m:l_cache_bytes_per_token() -> bytes, and what they were if every head's keys and values were kept */
+/* m:cache_bytes_per_token() -> bytes, and how many there would be if every head had keys and values
+ * of its own */
 static int l_cache_bytes_per_token(lua_State *L) {
   const Model *m = check_model(L, 1);
   for (int every = 0; every < 2; every++)
@@ -399,7 +403,7 @@ static int l_cache_bytes_per_token(lua_State *L) {
   return 2;
 }
 
-static int l_model_zero_grad(lua_State *L) {
+static int l_zero_grad(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   if (!lm->frozen) model_zero_grad(lm->m);
   return 0;
@@ -418,7 +422,7 @@ static int l_config_pairs(lua_State *L) {
   return 2;
 }
 
-/* Pushes m.config: a read-only view of a table, made once. */
+/* Pushes m.config, a read-only view of a table, which is made once. */
 static void push_config(lua_State *L, const Model *m) {
   if (lua_getiuservalue(L, 1, 2) != LUA_TNIL) return;
   lua_pop(L, 1);
@@ -440,9 +444,10 @@ static void push_config(lua_State *L, const Model *m) {
 }
 
 /* Upvalue 1: the methods. */
-static int l_model_index(lua_State *L) {
+static int l_index(lua_State *L) {
   const LuaModel *lm = check_lua_model(L, 1);
-  if (lua_type(L, 2) != LUA_TSTRING) return raise_new(L, GRPO_EARG, "a model's fields have names");
+  if (lua_type(L, 2) != LUA_TSTRING)
+    return raise_new(L, GRPO_EARG, "a model's field is a name, got a %s", luaL_typename(L, 2));
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *name = lua_tostring(L, 2);
@@ -459,7 +464,7 @@ static int l_model_index(lua_State *L) {
   return 1;
 }
 
-static int l_model_newindex(lua_State *L) {
+static int l_newindex(lua_State *L) {
   check_lua_model(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "tokenizer") != 0)
     return raise_new(L, GRPO_EARG, "a model's field '%s' cannot be set",
@@ -470,7 +475,7 @@ static int l_model_newindex(lua_State *L) {
   return 0;
 }
 
-static int l_model_tostring(lua_State *L) {
+static int l_tostring(lua_State *L) {
   const LuaModel *lm = check_object(L, 1, MODEL_TYPE);
   if (!lm->m) return lua_pushliteral(L, "grpo.Model (closed)"), 1;
   const Config *c = model_config(lm->m);
@@ -496,8 +501,8 @@ static int l_model_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-/* core.compute { compute = "f32"|"bf16"|"auto" } -> "f32"|"bf16", does this CPU multiply so itself?
- */
+/* core.compute { compute = "f32"|"bf16"|"auto" } -> "f32"|"bf16", whether this CPU has instructions
+ * for such products */
 static int l_compute(lua_State *L) {
   const Compute c = field_compute(L, 1, "compute");
   lua_pushstring(L, compute_name(c));
@@ -506,31 +511,28 @@ static int l_compute(lua_State *L) {
 }
 
 void model_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"compute", l_compute},
-                                       {"model_clone", l_model_clone},
-                                       {"model_lerp", l_model_lerp},
-                                       {"model_load", l_model_load},
-                                       {"model_new", l_model_new},
-                                       {"model_resize_vocab", l_model_resize},
-                                       {"model_set_mask", l_model_set_mask},
-                                       {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
+  static const luaL_Reg functions[] = {
+      {"compute", l_compute},         {"model_clone", l_clone},
+      {"model_lerp", l_lerp},         {"model_load", l_load},
+      {"model_new", l_new},           {"model_resize_vocab", l_resize_vocab},
+      {"model_set_mask", l_set_mask}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"cache_bytes_per_token", l_cache_bytes_per_token},
-                                     {"count", l_model_count},
-                                     {"parameters", l_model_parameters},
-                                     {"save", l_model_save},
-                                     {"zero_grad", l_model_zero_grad},
+                                     {"count", l_count},
+                                     {"parameters", l_parameters},
+                                     {"save", l_save},
+                                     {"zero_grad", l_zero_grad},
                                      {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_model_gc},
-                                  {"__close", l_model_close},
-                                  {"__newindex", l_model_newindex},
-                                  {"__tostring", l_model_tostring},
+  static const luaL_Reg meta[] = {{"__gc", l_gc},
+                                  {"__close", l_close},
+                                  {"__newindex", l_newindex},
+                                  {"__tostring", l_tostring},
                                   {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, MODEL_TYPE);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
   keep_methods(L, MODEL_TYPE);
-  lua_pushcclosure(L, l_model_index, 1);
+  lua_pushcclosure(L, l_index, 1);
   lua_setfield(L, -2, "__index");
   seal_type(L);
   lua_pop(L, 1);

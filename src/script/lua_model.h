@@ -8,38 +8,37 @@
 
 #define MODEL_TYPE "grpo.Model"
 
-/* User value 1: tokenizer, or the directory to load it from, or nil; 2: config. */
+/* User value 1 is the tokenizer, the directory to load it from, or nil; user value 2 is
+ * m.config. */
 typedef struct LuaModel {
-  Model *m;         /* NULL once closed */
-  bool frozen;      /* a reference: no gradients */
-  Decoder *decoder; /* kept from the last generate, for the next one that fits */
-  bool generating;  /* the decoder is at work: on_token may not start it again */
-  DecoderLimits limits;
-  const Tokenizer *decoder_tokenizer; /* what its stop strings are made of; held */
+  Model *m;             /* NULL once closed */
+  bool frozen;          /* a reference, which has no gradients */
+  Decoder *decoder;     /* of the last generate; the next one uses it again if it fits */
+  DecoderLimits limits; /* what the decoder was made for */
+  const Tokenizer *decoder_tokenizer; /* the tokenizer of its stop strings; held */
+  bool generating;                    /* the decoder is running, and calls on_token */
 } LuaModel;
 
 LuaModel *check_lua_model(lua_State *L, int arg);
-/* Pushes the tokenizer of the model at index, loading it when it was not yet; nil when there is
- * none. */
+Model *check_model(lua_State *L, int arg);  /* borrowed */
+Model *test_model(lua_State *L, int index); /* NULL: another value */
+LuaModel *push_lua_model(lua_State *L);     /* pushes a model whose m is still NULL */
+/* Pushes the tokenizer of the model at index, which may be loaded only now; nil: there is none. */
 const Tokenizer *push_model_tokenizer(lua_State *L, int index);
-/* The decoder kept from the last generate is freed. */
+/* Frees the decoder of the last generate. */
 void drop_decoder(LuaModel *lm);
-/* Raises while it generates: on_token may not change what generates. */
+/* Raises while the model generates, because on_token may not change it; `what` begins the
+ * message. */
 void want_idle(lua_State *L, const LuaModel *lm, const char *what);
-/* Gradients on, for the model at index; raises when it is frozen. */
+/* Turns gradients on; raises if the model is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
 
-/* A configuration: a table, a JSON file's path, or an embedded file's name; raises. */
+/* Reads a configuration from a table, a JSON file's path or an embedded file's name; raises. */
 void check_model_config(lua_State *L, int index, Config *c);
-/* Pushes a model without weights yet. */
-LuaModel *push_lua_model(lua_State *L);
-/* A run directory stands for its newest checkpoint.  Pushes the directory to load. */
+/* Pushes the directory to load for a path; a run directory stands for its newest checkpoint. */
 const char *push_model_dir(lua_State *L, const char *path);
-
-Storage field_storage(lua_State *L, int index, const char *where); /* of dtype and quantize */
-Compute field_compute(lua_State *L, int index, const char *where); /* default: auto */
-Model *check_model(lua_State *L, int arg);                         /* borrowed */
-Model *test_model(lua_State *L, int index);                        /* NULL: no model */
+Storage field_storage(lua_State *L, int index, const char *where); /* from dtype and quantize */
+Compute field_compute(lua_State *L, int index, const char *where); /* the default is auto */
 
 void model_open(lua_State *L); /* the core table is on top */
 

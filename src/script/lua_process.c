@@ -1,9 +1,9 @@
-/* lua_process.c - core.process: a run in the background, signals to other processes.
+/* lua_process.c - core.process: running in the background, and signals to other processes.
  *
- *   detach() -> true, ready(log, line)     in the child;  ready: true | nil, message, code
- *            -> false, wait() -> line      in the parent; nil, exit status: the child ended without one
- *   sleep(seconds)                         or until a signal comes
- *   kill(pid, "TERM" | "KILL")             true | nil, message, code
+ *   detach() -> true, ready      in the child:  ready(log, line) -> true | nil, message, code
+ *   detach() -> false, wait      in the parent: wait() -> line, or nil, exit status of the child
+ *   sleep(seconds)               ends early if a signal comes
+ *   kill(pid, "TERM" | "KILL") -> true | nil, message, code
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 enum { LINE = 4096 };
 
-static int child_ready(lua_State *L) {
+static int l_ready(lua_State *L) {
   Detached *d = lua_touserdata(L, lua_upvalueindex(1));
   const char *log = check_string(L, 1, NULL), *line = check_string(L, 2, NULL);
   const Status s = detach_ready(d, log, line);
@@ -27,7 +27,7 @@ static int child_ready(lua_State *L) {
   return 1;
 }
 
-static int parent_wait(lua_State *L) {
+static int l_wait(lua_State *L) {
   Detached *d = lua_touserdata(L, lua_upvalueindex(1));
   char line[LINE];
   int exited;
@@ -43,11 +43,12 @@ static int parent_wait(lua_State *L) {
 }
 
 static int l_detach(lua_State *L) {
-  if (script_of(L)->pool) return raise_new(L, GRPO_EARG, "detach: threads are running already");
+  if (script_of(L)->pool)
+    return raise_new(L, GRPO_EARG, "detach: a process whose threads are running cannot be forked");
   Detached *d = lua_newuserdatauv(L, sizeof *d, 0);
   const Status s = detach_fork(d);
   if (s) return push_failure(L, s);
-  lua_pushcclosure(L, d->child ? child_ready : parent_wait, 1);
+  lua_pushcclosure(L, d->child ? l_ready : l_wait, 1);
   lua_pushboolean(L, d->child);
   lua_insert(L, -2);
   return 2;

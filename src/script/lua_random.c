@@ -1,4 +1,5 @@
-/* lua_random.c - random numbers by address (base/rng.h), and math.random on a stream that is given. */
+/* lua_random.c - the engine's random numbers (base/rng.h), and math.random from a function of
+ * ours. */
 #include "script/lua_random.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include "script/binding.h"
 #include "script/script_impl.h"
 
-/* (seed, stream, step, prompt, sample) at arg... */
+/* Reads (seed, stream, step, prompt, sample), the arguments from `arg` on. */
 static RngKey check_key(lua_State *L, int arg) {
   static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
                                         "user",      "task",   "dropout",  "mask",    "unmask",
@@ -51,9 +52,10 @@ static int l_permute(lua_State *L) {
   return 1;
 }
 
-static const char random_key; /* of that function in the registry */
+static const char random_key; /* registry key of the function given to core.reseed_math */
 
-/* core.reseed_math(f): math.random draws from f() in [0, 1); nil: Lua's own generator again */
+/* core.reseed_math(f): math.random calls f(), which returns a number in [0, 1); nil: it uses Lua's
+ * own generator again */
 static int l_reseed_math(lua_State *L) {
   Script *s = script_of(L);
   if (!lua_isnoneornil(L, 1)) check_function(L, 1);
@@ -63,7 +65,7 @@ static int l_reseed_math(lua_State *L) {
   return 0;
 }
 
-/* The library's function, upvalue 1, on our arguments. */
+/* Calls the library's function, upvalue 1, with our arguments. */
 static int call_library(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
@@ -93,7 +95,7 @@ static int l_random(lua_State *L) {
   return 1;
 }
 
-/* math.randomseed does nothing while the stream is given from outside. */
+/* math.randomseed does nothing while math.random calls our function. */
 static int l_randomseed(lua_State *L) {
   if (script_of(L)->random) return 0;
   return call_library(L);

@@ -1,4 +1,4 @@
-/* lua_random.h - math.random on a stream that is given. */
+/* lua_random.h - the engine's random numbers for Lua, and math.random from a function of ours. */
 #ifndef GRPO_SCRIPT_LUA_RANDOM_H
 #define GRPO_SCRIPT_LUA_RANDOM_H
 
@@ -6,7 +6,6 @@
 
 /* Replaces math.random and math.randomseed in the table of globals at index env. */
 void seeded_random_open(lua_State *L, int env);
-void random_open(
-    lua_State *L); /* core.rng, core.permute, core.reseed_math; the core table is on top */
+void random_open(lua_State *L); /* the core table is on top */
 
 #endif

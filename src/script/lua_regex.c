@@ -1,7 +1,7 @@
-/* lua_regex.c - grpo.regex: PCRE2 with the manners of string.find and friends.
+/* lua_regex.c - grpo.regex: PCRE2 behind an interface like that of string.find.
  *
- * Positions are 1-based bytes.  A match that runs into the engine's limits
- * raises ELIMIT.  Compiled patterns are kept in a weak table.
+ * Positions are bytes, counted from 1.  A match that reaches PCRE2's limits raises ELIMIT.  A weak
+ * table keeps compiled patterns.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 typedef struct LuaRegex {
   Regex *re;   /* NULL once collected */
-  Regex *full; /* the same, anchored at both ends; made by the first fullmatch */
+  Regex *full; /* the pattern anchored at both ends; made by the first fullmatch */
   unsigned flags;
 } LuaRegex; /* user value 1: the pattern */
 
@@ -48,7 +48,7 @@ static unsigned parse_flags(lua_State *L, const char *flags) {
   return bits;
 }
 
-/* grpo.regex(pattern[, flags]); upvalue 1: the cache, "flags/pattern" -> regex */
+/* grpo.regex(pattern[, flags]); upvalue 1: the cache, from "flags/pattern" to a regex */
 static int l_regex(lua_State *L) {
   size_t n;
   const char *pattern = check_string(L, 1, &n);
@@ -73,7 +73,7 @@ static int l_regex(lua_State *L) {
   return 1;
 }
 
-static int l_regex_gc(lua_State *L) {
+static int l_gc(lua_State *L) {
   LuaRegex *r = check_object(L, 1, REGEX_TYPE);
   regex_free(r->re);
   regex_free(r->full);
@@ -81,12 +81,12 @@ static int l_regex_gc(lua_State *L) {
   return 0;
 }
 
-static int l_regex_close(lua_State *L) {
+static int l_close(lua_State *L) {
   check_object(L, 1, REGEX_TYPE);
-  return in_use(L) ? 0 : l_regex_gc(L);
+  return in_use(L) ? 0 : l_gc(L);
 }
 
-static int l_regex_tostring(lua_State *L) {
+static int l_tostring(lua_State *L) {
   LuaRegex *r = check_object(L, 1, REGEX_TYPE);
   lua_getiuservalue(L, 1, 1);
   lua_pushfstring(L, "grpo.Regex: /%s/%s%s%s%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "",
@@ -101,7 +101,7 @@ typedef struct Match {
   Regex *re;
   const char *s;
   size_t len;
-  const size_t *at; /* bounds of the groups; valid until the next run */
+  const size_t *at; /* bounds of the groups; valid until the next call of run */
 } Match;
 
 static bool run(lua_State *L, Match *m, size_t start) {
@@ -112,7 +112,7 @@ static bool run(lua_State *L, Match *m, size_t start) {
   return found;
 }
 
-/* Subject (argument 2) and start (argument 3); false when the start is past the end. */
+/* Reads the subject (argument 2) and the start (argument 3); false: the start is past the end. */
 static bool subject(lua_State *L, Match *m, size_t *start) {
   LuaRegex *r = check_regex(L);
   m->re = r->re;
@@ -125,7 +125,7 @@ static bool subject(lua_State *L, Match *m, size_t *start) {
   return *start <= m->len;
 }
 
-/* A group that took no part is false. */
+/* Pushes false for a group that took no part in the match. */
 static void push_group(lua_State *L, const Match *m, int i) {
   if (m->at[2 * i] == REGEX_UNSET)
     lua_pushboolean(L, 0);
@@ -133,7 +133,7 @@ static void push_group(lua_State *L, const Match *m, int i) {
     lua_pushlstring(L, m->s + m->at[2 * i], m->at[2 * i + 1] - m->at[2 * i]);
 }
 
-/* Captures, or the whole match when there are none. */
+/* Pushes the captures, or the whole match if there are none. */
 static int push_groups(lua_State *L, const Match *m) {
   int n = regex_captures(m->re);
   if (n == 0) return push_group(L, m, 0), 1;
@@ -142,7 +142,7 @@ static int push_groups(lua_State *L, const Match *m) {
   return n;
 }
 
-/* Where to look next: never the same empty match twice, never inside a character. */
+/* Where to look next: we never find an empty match twice, nor begin inside a character. */
 static size_t after(const Match *m) {
   size_t end = m->at[1];
   if (m->at[0] != end) return end;
@@ -151,14 +151,14 @@ static size_t after(const Match *m) {
   return end;
 }
 
-static int l_regex_test(lua_State *L) {
+static int l_test(lua_State *L) {
   Match m;
   size_t start;
   lua_pushboolean(L, subject(L, &m, &start) && run(L, &m, start));
   return 1;
 }
 
-static int l_regex_match(lua_State *L) {
+static int l_match(lua_State *L) {
   Match m;
   size_t start;
   if (subject(L, &m, &start) && run(L, &m, start)) return push_groups(L, &m);
@@ -166,7 +166,7 @@ static int l_regex_match(lua_State *L) {
   return 1;
 }
 
-static int l_regex_fullmatch(lua_State *L) {
+static int l_fullmatch(lua_State *L) {
   Match m;
   size_t start, n;
   LuaRegex *r = check_regex(L);
@@ -184,7 +184,7 @@ static int l_regex_fullmatch(lua_State *L) {
   return 1;
 }
 
-static int l_regex_find(lua_State *L) {
+static int l_find(lua_State *L) {
   Match m;
   size_t start;
   if (!subject(L, &m, &start) || !run(L, &m, start)) {
@@ -196,7 +196,7 @@ static int l_regex_find(lua_State *L) {
   return 2 + (regex_captures(m.re) ? push_groups(L, &m) : 0);
 }
 
-static int l_regex_count(lua_State *L) {
+static int l_count(lua_State *L) {
   Match m;
   size_t start;
   lua_Integer n = 0;
@@ -206,8 +206,8 @@ static int l_regex_count(lua_State *L) {
   return 1;
 }
 
-/* m[0], m[1].., m.name, m.start, m.stop */
-static int l_regex_run(lua_State *L) {
+/* exec -> a table with m[0], m[1].., m.name, m.start, m.stop */
+static int l_exec(lua_State *L) {
   Match m;
   size_t start;
   if (!subject(L, &m, &start) || !run(L, &m, start)) {
@@ -232,7 +232,7 @@ static int l_regex_run(lua_State *L) {
   return 1;
 }
 
-/* upvalues: regex, subject, next start */
+/* Upvalues: the regex, the subject, the next start. */
 static int l_gmatch_next(lua_State *L) {
   LuaRegex *r = lua_touserdata(L, lua_upvalueindex(1));
   Match m = {.re = r->re};
@@ -248,7 +248,7 @@ static int l_gmatch_next(lua_State *L) {
   return push_groups(L, &m);
 }
 
-static int l_regex_gmatch(lua_State *L) {
+static int l_gmatch(lua_State *L) {
   Match m;
   size_t start;
   subject(L, &m, &start);
@@ -273,8 +273,9 @@ static void put_template(lua_State *L, Buf *b, const Match *m) {
       buf_putc(b, '%');
     } else if (r < end && *r >= '0' && *r <= '9') {
       int g = *r - '0', groups = regex_captures(m->re);
-      if (g > groups && !(g == 1 && groups == 0)) /* as in string.gsub, %1 is the match then */
-        raise_new(L, GRPO_EARG, "gsub: the replacement names group %d, the pattern has %d", g,
+      /* As in string.gsub, %1 is the whole match if there are no groups. */
+      if (g > groups && !(g == 1 && groups == 0))
+        raise_new(L, GRPO_EARG, "gsub: the replacement names group %d, but the pattern has %d", g,
                   groups);
       if (g > groups) g = 0;
       if (m->at[2 * g] != REGEX_UNSET)
@@ -285,7 +286,7 @@ static void put_template(lua_State *L, Buf *b, const Match *m) {
   }
 }
 
-/* Appends what replaces the match; false and nil keep it. */
+/* Appends the replacement of the match; false and nil leave the match as it is. */
 static void put_replacement(lua_State *L, Buf *b, const Match *m) {
   size_t from = m->at[0], to = m->at[1], n;
   switch (lua_type(L, 3)) {
@@ -298,7 +299,7 @@ static void put_replacement(lua_State *L, Buf *b, const Match *m) {
     break;
   default:
     lua_pushvalue(L, 3);
-    lua_call(L, push_groups(L, m), 1); /* may run this regex again: m->at is gone */
+    lua_call(L, push_groups(L, m), 1); /* it may run this regex again, which overwrites m->at */
   }
   if (!lua_toboolean(L, -1)) {
     buf_put(b, m->s + from, to - from);
@@ -312,7 +313,7 @@ static void put_replacement(lua_State *L, Buf *b, const Match *m) {
   lua_pop(L, 1);
 }
 
-static int l_regex_gsub(lua_State *L) {
+static int l_gsub(lua_State *L) {
   Match m;
   size_t start = 0, copied = 0;
   lua_Integer n = 0, max = LUA_MAXINTEGER;
@@ -365,15 +366,13 @@ Regex *to_regex(lua_State *L, const char *where) {
 
 void regex_open(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"test", l_regex_test},     {"match", l_regex_match}, {"fullmatch", l_regex_fullmatch},
-      {"find", l_regex_find},     {"count", l_regex_count}, {"exec", l_regex_run},
-      {"gmatch", l_regex_gmatch}, {"gsub", l_regex_gsub},   {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_regex_gc},
-                                  {"__close", l_regex_close},
-                                  {"__tostring", l_regex_tostring},
-                                  {NULL, NULL}};
+      {"test", l_test},     {"match", l_match}, {"fullmatch", l_fullmatch},
+      {"find", l_find},     {"count", l_count}, {"exec", l_exec},
+      {"gmatch", l_gmatch}, {"gsub", l_gsub},   {NULL, NULL}};
+  static const luaL_Reg meta[] = {
+      {"__gc", l_gc}, {"__close", l_close}, {"__tostring", l_tostring}, {NULL, NULL}};
   make_type(L, REGEX_TYPE, meta, methods);
-  lua_newtable(L); /* the cache; values are weak */
+  lua_newtable(L); /* the cache, whose values are weak */
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "v");
   lua_setfield(L, -2, "__mode");

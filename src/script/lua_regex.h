@@ -6,7 +6,8 @@
 
 #include "base/regex.h"
 
-/* The regex of the value on top, a grpo.regex or a pattern, which becomes one. */
+/* The regex of the value on top; a pattern is replaced by its grpo.regex.  Raises for other values;
+ * `where` begins the message. */
 Regex *to_regex(lua_State *L, const char *where);
 
 void regex_open(lua_State *L); /* the core table is on top */

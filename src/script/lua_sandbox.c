@@ -1,10 +1,11 @@
-/* lua_sandbox.c - core.sandbox: code that a model wrote, in a Lua state of its own.
+/* lua_sandbox.c - core.sandbox runs code that a model wrote in a Lua state of its own.
  *
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
- * code: source text; env, results: bytes of core.state_encode; limits: { instructions=, memory=, seconds= };
- * process: also in a process of its own (os/worker.h).  What happens l_inside is grpo/sandbox/l_inside.lua.  The
- * instructions that it took are charged to the limited call that asked.
+ * code is source text; env and results are bytes of core.state_encode; limits is a table {
+ * instructions=, memory=, seconds= }; process = true adds a process of its own (os/worker.h).
+ * grpo/sandbox/inside.lua runs in the new state.  The limited call that asked pays for the
+ * instructions.
  */
 #include <string.h>
 
@@ -19,9 +20,9 @@
 #include "script/script_impl.h"
 
 enum {
-  ANSWER = 64 << 20,
-  GRACE = 1
-}; /* bytes; seconds until a process is killed that should have ended itself */
+  LARGEST_ANSWER = 64 << 20, /* bytes */
+  GRACE = 1                  /* seconds that a process may be late before it is killed */
+};
 
 typedef struct Task {
   const EmbeddedFile *files;
@@ -31,7 +32,7 @@ typedef struct Task {
   Limits limits;
 } Task;
 
-/* In front of an answer, before its two texts. */
+/* The head of an answer; its two texts follow. */
 typedef struct Answer {
   uint64_t used;         /* instructions */
   size_t result, output; /* bytes */
@@ -39,13 +40,13 @@ typedef struct Answer {
 } Answer;
 
 /* In the inner state: (Task) -> ok, result, output */
-static int l_inside(lua_State *L) {
+static int protected_inside(lua_State *L) {
   const Task *t = lua_touserdata(L, 1);
   lua_settop(L, 0);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "grpo.sandbox.inside");
   lua_call(L, 1, 1);
-  lua_newtable(L); /* what of grpo.core it needs */
+  lua_newtable(L); /* the part of grpo.core that inside.lua needs */
   limits_open(L);
   serialize_open(L);
   lua_pushlstring(L, t->code, t->code_size);
@@ -61,7 +62,8 @@ static int l_inside(lua_State *L) {
   return 3;
 }
 
-/* result: a string, or an error; nothing here may call what the code has left behind. */
+/* Appends an answer.  The value at `result` is a string or an error.  Nothing here may call what
+ * the code has left behind, such as a metamethod. */
 static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, uint64_t used) {
   Answer a = {.ok = ok, .used = used};
   const char *r = lua_tolstring(L, result, &a.result);
@@ -83,7 +85,7 @@ static void run_task(void *user, Buf *b) {
     return;
   }
   lua_State *L = script_state(s);
-  lua_pushcfunction(L, l_inside);
+  lua_pushcfunction(L, protected_inside);
   lua_pushlightuserdata(L, (void *)(uintptr_t)t);
   if (call_protected(L, 1, 3))
     put_answer(b, L, lua_toboolean(L, -3), lua_gettop(L) - 1, lua_gettop(L), s->used);
@@ -92,7 +94,7 @@ static void run_task(void *user, Buf *b) {
   script_close(s);
 }
 
-/* No more than what the limited call around it has left. */
+/* Lowers the limits to what the limited call around this one has left. */
 static void inherit(const Script *s, Limits *l) {
   const Budget *b = s->budget;
   if (!b) return;
@@ -105,10 +107,10 @@ static void inherit(const Script *s, Limits *l) {
 
 static int push_answer(lua_State *L, const Buf *b) {
   Answer a;
-  if (b->len < sizeof a) return raise_new(L, GRPO_EINTERNAL, "sandbox: no answer");
+  if (b->len < sizeof a) return raise_new(L, GRPO_EINTERNAL, "sandbox: there is no answer");
   memcpy(&a, b->data, sizeof a);
   if (b->len - sizeof a < a.result || b->len - sizeof a - a.result != a.output)
-    return raise_new(L, GRPO_EINTERNAL, "sandbox: half an answer");
+    return raise_new(L, GRPO_EINTERNAL, "sandbox: the answer is incomplete");
   make_room(L, a.result + a.output);
   charge_work(L, a.used + (a.result + a.output) / 16);
   lua_pushboolean(L, a.ok);
@@ -128,10 +130,10 @@ static int l_sandbox(lua_State *L) {
   Buf *b = push_buf(L);
   if (process) {
     const WorkerLimits l = {t.limits.seconds + GRACE, t.limits.memory + t.code_size + t.env_size,
-                            ANSWER};
+                            LARGEST_ANSWER};
     const Status status = worker_run(run_task, &t, &l, b);
     if (status) {
-      charge_work(L, t.limits.instructions); /* it had them all */
+      charge_work(L, t.limits.instructions); /* we cannot know how many it used */
       lua_pushboolean(L, 0);
       lua_pushfstring(L, "sandbox: %s", err_message());
       lua_pushliteral(L, "");

@@ -1,11 +1,10 @@
-/* lua_serialize.c - tr.state as bytes: deterministic, exact, with shared references
- * and cycles.
+/* lua_serialize.c - Lua values as exact bytes, for tr.state; equal values give equal bytes, and
+ * shared tables and cycles stay.
  *
- * Format 1: "GST1", then one value.  A value is a letter and its payload,
- * little-endian: N nil, F false, T true, I int64, D the bits of a double,
- * S u32 length and bytes, { u32 count and count pairs key, value, R u32: the
- * n-th table begun (from 0).  Keys are sorted: booleans, then numbers, then
- * strings.
+ * Format 1: "GST1", then one value.  A value is a letter and its payload in little-endian order:
+ *   N nil   F false   T true   I int64   D the bits of a double   S u32 length, bytes
+ *   { u32 count, then count pairs of key and value      R u32 n: the n-th table begun, from 0
+ * Keys are sorted: booleans, then numbers, then strings.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +54,7 @@ static int key_rank(lua_State *L, int i) {
   return t == LUA_TBOOLEAN ? 0 : t == LUA_TNUMBER ? 1 : t == LUA_TSTRING ? 2 : 3;
 }
 
-/* (a, b) -> a sorts before b; for the sort below */
+/* (a, b) -> whether key a sorts before key b; for table.sort */
 static int l_key_before(lua_State *L) {
   int a = key_rank(L, 1), b = key_rank(L, 2);
   if (a != b)
@@ -149,7 +148,9 @@ static void encode(Encoder *e, int index) {
     break;
   case LUA_TSTRING:
     s = lua_tolstring(L, index, &n);
-    if (n > UINT32_MAX) raise_new(L, GRPO_EARG, "%s is a string of %zu bytes", e->path->data, n);
+    if (n > UINT32_MAX)
+      raise_new(L, GRPO_EARG, "%s is a string of %zu bytes, but the format has room for %u",
+                e->path->data, n, UINT32_MAX);
     buf_putc(e->b, 'S');
     put_u32(e->b, (uint32_t)n);
     buf_put(e->b, s, n);
@@ -165,7 +166,7 @@ static void encode(Encoder *e, int index) {
   e->depth--;
 }
 
-/* core.state_encode(v[, name]) -> bytes */
+/* core.state_encode(v[, name]) -> bytes; upvalue 1: table.sort */
 static int l_encode(lua_State *L) {
   luaL_checkany(L, 1);
   const char *name = lua_isnoneornil(L, 2) ? "state" : check_string(L, 2, NULL);
@@ -230,7 +231,7 @@ static void decode(StateReader *d) {
   uint64_t n;
   double x;
   luaL_checkstack(L, 6, "state");
-  if (++d->depth > MAX_DEPTH + 1) corrupt(L, "nested too deep");
+  if (++d->depth > MAX_DEPTH + 1) corrupt(L, "tables are nested too deep");
   switch (get_bytes(d, 1)) {
   case 'N':
     lua_pushnil(L);
@@ -257,14 +258,14 @@ static void decode(StateReader *d) {
     break;
   case 'R':
     n = get_bytes(d, 4);
-    if (n >= (uint64_t)d->tables) corrupt(L, "a reference to no table");
+    if (n >= (uint64_t)d->tables) corrupt(L, "it refers to a table that is not there");
     lua_rawgeti(L, d->seen, (lua_Integer)n + 1);
     break;
   case '{':
     decode_table(d);
     break;
   default:
-    corrupt(L, "an unknown kind of value");
+    corrupt(L, "a value is of an unknown kind");
   }
   d->depth--;
 }
@@ -273,7 +274,7 @@ static int l_decode(lua_State *L) {
   size_t n;
   const char *s = check_string(L, 1, &n);
   if (n < sizeof magic || memcmp(s, magic, sizeof magic) != 0)
-    return corrupt(L, "not a saved state");
+    return corrupt(L, "it does not begin with GST1");
   lua_settop(L, 1);
   lua_newtable(L);
   StateReader d = {

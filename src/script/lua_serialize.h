@@ -1,4 +1,4 @@
-/* lua_serialize.h - `tr.state` as exact bytes. */
+/* lua_serialize.h - Lua values as exact bytes, for tr.state. */
 #ifndef GRPO_SCRIPT_LUA_SERIALIZE_H
 #define GRPO_SCRIPT_LUA_SERIALIZE_H
 

@@ -1,6 +1,5 @@
-/* lua_system.c - what the program needs to know of the machine: clocks, the
- * terminal, signals, threads, memory, and seeded random numbers.
- */
+/* lua_system.c - the machine and the process: versions, clocks, terminal, signals, threads,
+ * memory. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -46,13 +45,13 @@ static int l_version(lua_State *L) {
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
 #ifdef __SANITIZE_ADDRESS__
-  lua_pushboolean(L, 1); /* memory is not given back at once: tests ask */
+  lua_pushboolean(L, 1); /* for tests, because the sanitizer gives memory back late */
   lua_setfield(L, -2, "sanitizer");
 #endif
   return 1;
 }
 
-/* The list of {name, value} on top gets one more row; the value is on top of it. */
+/* Pops a value and appends the row {name, value} to the list below it. */
 static void add_row(lua_State *L, const char *name) {
   lua_createtable(L, 2, 0);
   lua_pushstring(L, name);
@@ -67,7 +66,8 @@ static void add_text(lua_State *L, const char *name, const char *text) {
   add_row(L, name);
 }
 
-/* "model name : ..." of /proc/cpuinfo; where the kernel names no model (aarch64), the architecture. */
+/* "model name : ..." from /proc/cpuinfo, or the architecture if the kernel names no model
+ * (aarch64). */
 static void add_cpu(lua_State *L) {
   char line[256], *colon;
   FILE *f = fopen("/proc/cpuinfo", "r");
@@ -138,7 +138,7 @@ static int l_hostname(lua_State *L) {
 
 static const char in_this_file;
 
-/* core.binary() -> the file this code is in, the program or grpo.so; nil: the system does not say */
+/* core.binary() -> the file that holds this code, the program or grpo.so; nil: unknown */
 static int l_binary(lua_State *L) {
   char path[4096], whole[PATH_MAX];
   Dl_info info;
@@ -155,7 +155,7 @@ static int l_isatty(lua_State *L) {
   return 1;
 }
 
-/* Columns of the terminal on stderr: COLUMNS, the system's word, or 80. */
+/* term_width() -> columns of the terminal: $COLUMNS, or what stderr's terminal reports, or 80 */
 static int l_term_width(lua_State *L) {
   const char *columns = getenv("COLUMNS");
   long n = columns ? strtol(columns, NULL, 10) : 0;
@@ -186,20 +186,22 @@ static int write_all(lua_State *L, int fd) {
 static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
 
 static int l_out(lua_State *L) {
-  fflush(stdout); /* what print() has buffered comes first */
+  fflush(stdout); /* so that what print() has buffered comes first */
   if (write_all(L, STDOUT_FILENO) == 2)
     return raise_new(L, GRPO_EIO, "cannot write to standard output: %s", lua_tostring(L, -1));
   return 1;
 }
 
-/* ---- signals: each is delivered once; a second INT or TERM leaves at once, unless it comes so soon that
- * one sender means both: timeout(1) signals its child and then the whole process group ----------- */
+/* ---- signals ------------------------------------------------------------------------ */
 
+/* Each signal is delivered once, and a second INT or TERM ends the process at once.  A second one
+ * that follows within SAME_MS counts as the first, because timeout(1) signals its child and then
+ * the whole process group. */
 enum { SAME_MS = 300 };
 
 static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
-static int64_t
-    stopped_ms; /* when the first came; for on_signal only, which INT and TERM do not interrupt */
+/* When the first INT or TERM came.  Only on_signal uses it, which they do not interrupt. */
+static int64_t stopped_ms;
 
 static void on_signal(int sig) {
   if (sig == SIGUSR1) {
@@ -226,7 +228,7 @@ static int l_signals_install(lua_State *L) {
   sigaction(SIGINT, &a, NULL);
   sigaction(SIGTERM, &a, NULL);
   sigaction(SIGUSR1, &a, NULL);
-  signal(SIGPIPE, SIG_IGN); /* a screen that goes away ends no run */
+  signal(SIGPIPE, SIG_IGN); /* a run continues when its terminal goes away */
   return 0;
 }
 
@@ -255,8 +257,8 @@ static int l_set_threads(lua_State *L) {
   int n = (int)check_integer(L, 1, 0, 1024);
   if (s->pool && n != s->threads && n != pool_threads(s->pool))
     return raise_new(L, GRPO_EARG,
-                     "threads: set to %d after work began with %d: a model was there before; start "
-                     "with --threads %d instead",
+                     "threads: cannot be set to %d, because %d threads are already at work for a "
+                     "model; start with --threads %d instead",
                      n, pool_threads(s->pool), n);
   s->threads = n;
   return 0;
@@ -296,26 +298,25 @@ static int l_none_tostring(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {{"binary", l_binary},
-                                     {"clock", l_clock},
-                                     {"doctor", l_doctor},
-                                     {"err", l_err},
-                                     {"getpid", l_getpid},
-                                     {"hostname", l_hostname},
-                                     {"isatty", l_isatty},
-                                     {"mem", l_mem},
-                                     {"out", l_out},
-                                     {"set_threads", l_set_threads},
-                                     {"signal_count", l_signal_count},
-                                     {"signal_take", l_signal_take},
-                                     {"signals_install", l_signals_install},
-                                     {"term_width", l_term_width},
-                                     {"threads", l_threads},
-                                     {"version", l_version},
-                                     {"wall", l_wall},
-                                     {NULL, NULL}};
-
 void system_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"binary", l_binary},
+                                       {"clock", l_clock},
+                                       {"doctor", l_doctor},
+                                       {"err", l_err},
+                                       {"getpid", l_getpid},
+                                       {"hostname", l_hostname},
+                                       {"isatty", l_isatty},
+                                       {"mem", l_mem},
+                                       {"out", l_out},
+                                       {"set_threads", l_set_threads},
+                                       {"signal_count", l_signal_count},
+                                       {"signal_take", l_signal_take},
+                                       {"signals_install", l_signals_install},
+                                       {"term_width", l_term_width},
+                                       {"threads", l_threads},
+                                       {"version", l_version},
+                                       {"wall", l_wall},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   lua_newuserdatauv(L, 0, 0); /* core.none */
   lua_createtable(L, 0, 2);

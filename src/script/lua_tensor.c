@@ -1,9 +1,7 @@
-/* lua_tensor.c - tensors as Lua values: holding them, looking at them, and every
- * operation that is open to Lua.
+/* lua_tensor.c - tensors as Lua values: their handles, their fields, and the operations on them.
  *
- * An operation is a closure over its number in ops.def; its `attributes` say
- * how Lua's arguments become an Attr.  So a new row of ops.def is a new method
- * without a line here.
+ * An operation is a closure over its number in ops.def; its `attributes` say how Lua's arguments
+ * become an Attr.  A new row of ops.def is therefore a new method without a line here.
  */
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +35,7 @@ TensorHandle *push_handle(lua_State *L) {
   return h;
 }
 
-/* The collector sees a few hundred bytes of a tensor: tell it about the rest. */
+/* The collector sees a few hundred bytes of a tensor, so we tell it about the rest. */
 static void report_bytes(lua_State *L, Script *s, size_t bytes) {
   enum { REPORT = 1 << 20 };
   s->unreported += bytes;
@@ -70,20 +68,20 @@ void drop_value(TensorHandle *h, TensorFate fate) {
   h->fate = fate;
 }
 
-static int l_tensor_gc(lua_State *L) {
+static int l_gc(lua_State *L) {
   TensorHandle *h = luaL_testudata(L, 1, TENSOR_TYPE);
   if (h) drop_value(h, TENSOR_CLOSED);
   return 0;
 }
 
-static int l_tensor_close(lua_State *L) { return in_use(L) ? 0 : l_tensor_gc(L); }
+static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 
 void push_value(lua_State *L, Value *v) {
   if (script_of(L)->closed) {
     value_release(v);
     check_not_closed(L); /* raises */
   }
-  /* the reference must not be lost when Lua runs out of memory */
+  /* The reference must not be lost if Lua runs out of memory. */
   TensorHandle *h = lua_checkstack(L, 4) ? push_handle(L) : NULL;
   if (h)
     set_value(L, h, v);
@@ -166,7 +164,7 @@ int check_axis(lua_State *L, int arg, const Tensor *x) {
   lua_Integer a = check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER);
   if (a < 0) a += x->ndim + 1;
   if (a < 1 || a > x->ndim) {
-    if (x->ndim == 0) arg_error(L, arg, "a number has no axes");
+    if (x->ndim == 0) arg_error(L, arg, "a single number has no axes");
     arg_error(L, arg,
               "axis %lld of a tensor with %d axes; axes count from 1, or from -1 at the end",
               (long long)lua_tointeger(L, arg), x->ndim);
@@ -174,7 +172,6 @@ int check_axis(lua_State *L, int arg, const Tensor *x) {
   return (int)a - 1;
 }
 
-/* Sizes from the list at arg; the number of them.  One may be -1 when `open` allows it. */
 int check_dims(lua_State *L, int arg, bool open, int *dim) {
   check_table(L, arg);
   lua_Unsigned n = lua_rawlen(L, arg);
@@ -232,7 +229,6 @@ void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t
 
 /* ---- operations --------------------------------------------------------------------- */
 
-/* Replaces a number at arg by a tensor, so that it is owned; other values raise. */
 Value *check_operand(lua_State *L, int arg) {
   if (lua_type(L, arg) != LUA_TNUMBER) {
     if (!luaL_testudata(L, arg, TENSOR_TYPE)) type_error(L, arg, "tensor or number");
@@ -249,7 +245,7 @@ Value *check_operand(lua_State *L, int arg) {
   return v;
 }
 
-/* Elements of the broadcast result: an upper bound, which is all that the memory check needs. */
+/* The most elements that a broadcast result can have, which is all that the memory check needs. */
 static double broadcast_size(Value *const in[], int n) {
   double size = 1;
   for (int d = 1; d <= TENSOR_DIMS; d++) {
@@ -274,7 +270,8 @@ static double result_size(OpId op, Value *const in[], int n) {
   return fmax(size, rows * columns);
 }
 
-/* Arguments from `arg` on -> attr, as the letters of `spec` say; x is the first operand. */
+/* Reads the arguments from `arg` on into attr, as the letters of `spec` say; x is the first
+ * operand. */
 static void check_attr(lua_State *L, int arg, const char *spec, const Tensor *x, Attr *attr) {
   int ints = 0, floats = 0;
   for (; *spec; spec++, arg++) {
@@ -299,7 +296,8 @@ static void check_attr(lua_State *L, int arg, const char *spec, const Tensor *x,
   }
 }
 
-/* clamp(lo, hi): either may be nil.  narrow(axis, first, n): first is 1-based. */
+/* For clamp(lo, hi), either of which may be nil, and narrow(axis, first, n), where first counts
+ * from 1. */
 static void adapt_arguments(lua_State *L, OpId op) {
   if (op == OP_clamp) {
     lua_settop(L, 3);
@@ -316,7 +314,7 @@ static void adapt_arguments(lua_State *L, OpId op) {
 }
 
 /* Upvalue 1: the operation. */
-static int tensor_apply(lua_State *L) {
+static int l_apply(lua_State *L) {
   OpId op = (OpId)lua_tointeger(L, lua_upvalueindex(1));
   const OpDef *def = op_table[op];
   Value *in[OP_MAX_IN] = {NULL}, *out = NULL;
@@ -331,8 +329,8 @@ static int tensor_apply(lua_State *L) {
   return finish_tensor(L, h, s, out);
 }
 
-/* An operation whose attribute is a struct with a list of whole numbers inside: the list is handed
- * to the result when a graph will need it. */
+/* Applies an operation whose attribute is a struct that points to a list of whole numbers.  The
+ * result takes over the list if backward will need it. */
 static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t bytes, IntBuf *list) {
   Attr attr = {.p = p};
   Value *out = NULL;
@@ -349,7 +347,7 @@ static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t byte
   return finish_tensor(L, h, s, out);
 }
 
-static int l_tensor_gather(lua_State *L) {
+static int l_gather(lua_State *L) {
   Value *x = check_value(L, 1);
   GatherAttr a = {.axis = check_axis(L, 2, value_tensor(x))};
   lua_settop(L, 3);
@@ -363,7 +361,7 @@ static int l_tensor_gather(lua_State *L) {
 }
 
 /* segment_sum(seq, n), segment_mean(seq, n), spread(seq) */
-static int tensor_segment(lua_State *L) {
+static int l_segment(lua_State *L) {
   OpId op = (OpId)lua_tointeger(L, lua_upvalueindex(1));
   Value *x = check_value(L, 1);
   const Tensor *t = value_tensor(x);
@@ -382,13 +380,13 @@ static int tensor_segment(lua_State *L) {
   return apply_with_list(L, op, x, &a, sizeof a, ids);
 }
 
-/* t[i]: the i-th part along the first axis */
+/* Pushes t[i], the i-th slice along the first axis. */
 static int push_part(lua_State *L, Value *x, lua_Integer i) {
   const Tensor *t = value_tensor(x);
-  if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a number has no elements; use :item()");
-  if (i == (lua_Integer)t->dim[0] + 1) return lua_pushnil(L), 1; /* where ipairs stops */
+  if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a single number has no rows; use :item()");
+  if (i == (lua_Integer)t->dim[0] + 1) return lua_pushnil(L), 1; /* so that ipairs stops */
   if (i < 1 || i > t->dim[0])
-    return raise_new(L, GRPO_EARG, "position %lld of a tensor with %d rows; positions count from 1",
+    return raise_new(L, GRPO_EARG, "row %lld of a tensor with %d rows; rows count from 1",
                      (long long)i, t->dim[0]);
   Attr narrow = {.i = {0, (int)i - 1, 1}}, flat = {.i = {t->ndim - 1}};
   for (int k = 1; k < t->ndim; k++) flat.i[k] = t->dim[k];
@@ -416,7 +414,7 @@ Value *push_new(lua_State *L, int ndim, const int *dim, const char *what) {
 
 /* ---- looking at tensors ------------------------------------------------------------- */
 
-static int l_tensor_item(lua_State *L) {
+static int l_item(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   if (t->n != 1)
     return raise_new(L, GRPO_ESHAPE, "item: a tensor of shape %s holds %d numbers; use :totable()",
@@ -438,7 +436,7 @@ static const real *push_nested(lua_State *L, const real *data, int ndim, const i
   return data;
 }
 
-static int l_tensor_totable(lua_State *L) {
+static int l_totable(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   luaL_checkstack(L, 8, "totable");
   charge_work(L, t->n);
@@ -446,7 +444,7 @@ static int l_tensor_totable(lua_State *L) {
   return 1;
 }
 
-static int l_tensor_len(lua_State *L) {
+static int l_len(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a single number has no length; use :item()");
   lua_pushinteger(L, t->dim[0]);
@@ -461,7 +459,7 @@ static int push_grad(lua_State *L, const Tensor *t) {
 }
 
 /* Upvalue 1: the methods. */
-static int l_tensor_index(lua_State *L) {
+static int l_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_type(L, 2) == LUA_TSTRING && lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   Value *v = check_value(L, 1);
@@ -483,11 +481,11 @@ static int l_tensor_index(lua_State *L) {
   return 1;
 }
 
-static int l_tensor_newindex(lua_State *L) {
+static int l_newindex(lua_State *L) {
   return raise_new(L, GRPO_EARG, "a tensor cannot be changed; compute a new one");
 }
 
-static int l_tensor_tostring(lua_State *L) {
+static int l_tostring(lua_State *L) {
   const TensorHandle *h = check_object(L, 1, TENSOR_TYPE);
   if (!h->v) {
     lua_pushliteral(L, "tensor (freed)");
@@ -526,24 +524,22 @@ static bool is_open(OpId op) {
 }
 
 static void push_methods(lua_State *L) {
-  static const luaL_Reg methods[] = {{"gather", l_tensor_gather},
-                                     {"item", l_tensor_item},
-                                     {"totable", l_tensor_totable},
-                                     {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      {"gather", l_gather}, {"item", l_item}, {"totable", l_totable}, {NULL, NULL}};
   luaL_newlib(L, methods);
   for (int op = 0; op < OP_COUNT; op++)
-    if (is_open((OpId)op)) set_operation(L, op_table[op]->name, (OpId)op, tensor_apply);
-  set_operation(L, "segment_sum", OP_segment_sum, tensor_segment);
-  set_operation(L, "segment_mean", OP_segment_mean, tensor_segment);
-  set_operation(L, "spread", OP_spread, tensor_segment);
+    if (is_open((OpId)op)) set_operation(L, op_table[op]->name, (OpId)op, l_apply);
+  set_operation(L, "segment_sum", OP_segment_sum, l_segment);
+  set_operation(L, "segment_mean", OP_segment_mean, l_segment);
+  set_operation(L, "spread", OP_spread, l_segment);
 }
 
 void tensor_open(lua_State *L) {
-  static const luaL_Reg meta[] = {{"__gc", l_tensor_gc},
-                                  {"__close", l_tensor_close},
-                                  {"__len", l_tensor_len},
-                                  {"__newindex", l_tensor_newindex},
-                                  {"__tostring", l_tensor_tostring},
+  static const luaL_Reg meta[] = {{"__gc", l_gc},
+                                  {"__close", l_close},
+                                  {"__len", l_len},
+                                  {"__newindex", l_newindex},
+                                  {"__tostring", l_tostring},
                                   {NULL, NULL}};
   static const struct {
     const char *name;
@@ -553,12 +549,12 @@ void tensor_open(lua_State *L) {
   luaL_newmetatable(L, TENSOR_TYPE);
   luaL_setfuncs(L, meta, 0);
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
-    set_operation(L, operators[i].name, operators[i].op, tensor_apply);
+    set_operation(L, operators[i].name, operators[i].op, l_apply);
   push_methods(L);
   keep_methods(L, TENSOR_TYPE);
-  lua_pushcclosure(L, l_tensor_index, 1);
+  lua_pushcclosure(L, l_index, 1);
   lua_setfield(L, -2, "__index");
   seal_type(L);
   lua_pop(L, 1);
-  set_operation(L, "where_", OP_where, tensor_apply);
+  set_operation(L, "where_", OP_where, l_apply);
 }

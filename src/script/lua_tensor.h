@@ -1,8 +1,8 @@
 /* lua_tensor.h - tensors as Lua values, for the files that make or take them.
  *
- * A handle is a userdata that holds one reference to a Value.  It loses it
- * when it is collected, when the grpo.scope it was made in ends, or, for a
- * step's tensor, when the step ends; using it afterwards is an error.
+ * A handle is a userdata that holds one reference to a Value.  It gives the reference up when it is
+ * collected or closed, when the grpo.scope ends in which it was made, or, for a step's tensor, when
+ * the step ends.  Using the handle afterwards is an error.
  */
 #ifndef GRPO_SCRIPT_LUA_TENSOR_H
 #define GRPO_SCRIPT_LUA_TENSOR_H
@@ -12,14 +12,14 @@
 #include "script/script_impl.h"
 
 #define TENSOR_TYPE "grpo.Tensor"
-/* Pushes a tensor.  Takes over the caller's reference, also when it raises. */
+/* Pushes a tensor.  Takes over the caller's reference, also if it raises. */
 void push_value(lua_State *L, Value *v);
-/* The same for a tensor that belongs to the step (train.loss, tr.batch): stale, with an error that
- * advises :totable() or :detach(), as soon as end_step_values() was called. */
+/* Pushes a tensor that belongs to the step (train.loss, tr.batch).  Once end_step_values() was
+ * called, using it raises an error that advises :totable() or :detach(). */
 void push_step_value(lua_State *L, Value *v);
-void end_step_values(lua_State *L);         /* also drops the values' references */
-Value *check_value(lua_State *L, int arg);  /* borrowed: valid while the stack slot is */
-Value *test_value(lua_State *L, int index); /* NULL: no tensor */
+void end_step_values(lua_State *L);         /* releases these values */
+Value *check_value(lua_State *L, int arg);  /* borrowed; valid as long as the stack slot */
+Value *test_value(lua_State *L, int index); /* NULL: another value */
 bool recording(lua_State *L);               /* false inside grpo.no_grad */
 
 typedef enum TensorFate {
@@ -30,36 +30,37 @@ typedef enum TensorFate {
 } TensorFate;
 
 typedef struct TensorHandle {
-  Link link; /* in the list of a scope or of the step, else by itself */
+  Link link; /* in the list of a scope or of the step, or linked to itself */
   Value *v;  /* NULL once given up; `fate` says why */
   TensorFate fate;
   Script *script;
-  size_t bytes; /* counted against the limited call that made it ... */
-  uint64_t tag; /* ... this one */
+  size_t bytes; /* counted in the limited call that made it */
+  uint64_t tag; /* of that limited call; 0: none */
 } TensorHandle; /* user value 1: the model that a parameter belongs to */
 
-/* Pushes a handle without a value: make it before owning anything, then set_value. */
+/* Pushes a handle without a value.  Make it before you own a Value, then call set_value. */
 TensorHandle *push_handle(lua_State *L);
-void set_value(lua_State *L, TensorHandle *h, Value *v); /* takes over; then tells the collector */
+/* Takes over the caller's reference, then tells the collector how large the value is. */
+void set_value(lua_State *L, TensorHandle *h, Value *v);
 void drop_value(TensorHandle *h, TensorFate fate);
 
-/* Raises when so many reals cannot be had: the memory quota, or what the machine has. */
+/* Raises if the quota or the machine has no memory for so many reals; `what` begins the message. */
 void check_room(lua_State *L, double elements, const char *what);
-/* 1-based axis at arg, negative from the end -> 0-based */
+/* Reads an axis, counted from 1, or from -1 at the end; returns it counted from 0. */
 int check_axis(lua_State *L, int arg, const Tensor *x);
-/* A tensor, or a number as a scalar tensor, which takes the place of the argument; raises. */
+/* Reads a tensor or a number; a scalar tensor replaces the number on the stack. */
 Value *check_operand(lua_State *L, int arg);
-/* Whole numbers from a list or a tensor at index. */
+/* Appends the whole numbers of a list or a tensor at index. */
 void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t max, IntBuf *out);
-/* Status -> result on the stack: raises, or sets the handle's value.  Returns 1. */
+/* Raises a failure, or gives v to the handle on top and returns 1. */
 int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v);
-/* "[2, 3]" */
+/* Pushes "[2, 3]". */
 const char *push_shape(lua_State *L, const Tensor *x);
-/* Sizes from the list at arg; the number of them.  One may be -1 when `open` allows it. */
+/* Reads the list of sizes at arg and returns their number.  `open` allows one of them to be -1. */
 int check_dims(lua_State *L, int arg, bool open, int *dim);
-/* A new tensor, zero-filled, on the stack; `what` names the call. */
+/* Pushes a new tensor of zeros; `what` names the call. */
 Value *push_new(lua_State *L, int ndim, const int *dim, const char *what);
 
-void tensor_open(lua_State *L); /* makes the type; core.where_; the core table is on top */
+void tensor_open(lua_State *L); /* the core table is on top */
 
 #endif

@@ -1,13 +1,11 @@
-/* lua_tensor_new.c - where tensors come from: nested lists, zeros, random numbers,
- * and other tensors joined.
- */
+/* lua_tensor_new.c - making tensors: from lists, zeros, random numbers, and by joining others. */
 #include "script/lua_tensor_new.h"
 #include "base/rng.h"
 #include "script/lua_tensor.h"
 
 /* ---- joining ------------------------------------------------------------------------ */
 
-/* Pairwise, so that a long list is copied log n times and not n times. */
+/* Joins n tensors in pairs, so that a long list is copied log n times instead of n times. */
 static Status concat_range(const Ctx *cx, Value *const *v, size_t n, const Attr *attr, bool record,
                            Value **out) {
   Value *half[2] = {NULL, NULL};
@@ -23,12 +21,12 @@ static Status concat_range(const Ctx *cx, Value *const *v, size_t n, const Attr 
   return s;
 }
 
-/* The tensors of the list at argument 1; pushes the array. */
+/* Pushes an array with the n tensors of the list at argument 1. */
 static Value **check_list(lua_State *L, size_t *n, double *elements) {
   check_table(L, 1);
   *n = lua_rawlen(L, 1);
   *elements = 0;
-  if (*n == 0) arg_error(L, 1, "an empty list");
+  if (*n == 0) arg_error(L, 1, "the list is empty");
   Value **v = push_scratch(L, *n, sizeof *v);
   for (size_t i = 0; i < *n; i++) {
     lua_rawgeti(L, 1, (lua_Integer)i + 1);
@@ -54,7 +52,7 @@ static int l_concat(lua_State *L) {
   return finish_tensor(L, h, s, out);
 }
 
-/* v[i] get a first axis of size 1; on failure those made so far are released. */
+/* out[i] is v[i] with a new first axis of size 1.  A failure releases what was made. */
 static Status raise_rank(const Ctx *cx, Value *const *v, size_t n, bool record, Value **out) {
   for (size_t i = 0; i < n; i++) {
     const Tensor *t = value_tensor(v[i]);
@@ -90,7 +88,7 @@ static int l_stack(lua_State *L) {
 
 /* ---- making tensors ----------------------------------------------------------------- */
 
-/* Sizes of the nested list on top, by its first elements. */
+/* Reads the sizes of the nested list on top from its first elements. */
 static int list_shape(lua_State *L, int *dim) {
   int ndim = 0, top = lua_gettop(L);
   lua_pushvalue(L, -1);
@@ -107,7 +105,7 @@ static int list_shape(lua_State *L, int *dim) {
   return ndim;
 }
 
-/* The list on top becomes the next elements of *to. */
+/* Copies the list on top to *to, which moves on. */
 static void copy_list(lua_State *L, int ndim, const int *dim, real **to) {
   if (ndim == 0) {
     if (lua_type(L, -1) != LUA_TNUMBER)

@@ -6,8 +6,9 @@
 #include "script/lua_text.h"
 #include "script/script_impl.h"
 
-/* The userdata is a pointer to the tokenizer; NULL once closed.  User value 1: the chat template
- * that was set, a Lua function(messages, options) -> string or Jinja, or nil: the tokenizer's own. */
+/* The userdata holds a pointer to the tokenizer, NULL once closed.  User value 1 is the chat
+ * template that a script has set, Jinja or a function(messages, options) -> string; nil: the
+ * tokenizer's own. */
 typedef const Tokenizer *TokenizerSlot;
 
 const Tokenizer *test_tokenizer(lua_State *L, int index) {
@@ -31,14 +32,14 @@ static TokenizerSlot *push_slot(lua_State *L) {
 
 void push_tokenizer(lua_State *L, const Tokenizer *t) { *push_slot(L) = t; }
 
-static int l_tokenizer_gc(lua_State *L) {
+static int l_gc(lua_State *L) {
   TokenizerSlot *t = luaL_testudata(L, 1, TOKENIZER_TYPE);
   if (t) tokenizer_free(*t);
   if (t) *t = NULL;
   return 0;
 }
 
-static int l_tokenizer_close(lua_State *L) { return in_use(L) ? 0 : l_tokenizer_gc(L); }
+static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 
 /* ---- making one --------------------------------------------------------------------- */
 
@@ -79,7 +80,7 @@ static int l_chars(lua_State *L) {
   return made(L, slot, s, &t);
 }
 
-/* The strings of the list at index, as an array; pushes it.  The list keeps them alive. */
+/* Pushes an array with the strings of the list at index, which the list keeps alive. */
 static const char **check_texts(lua_State *L, int index, const char *what, size_t *count,
                                 size_t **lens) {
   if (!lua_istable(L, index))
@@ -135,7 +136,7 @@ static int l_train(lua_State *L) {
 
 /* ---- encoding and decoding ---------------------------------------------------------- */
 
-static int l_tok_encode(lua_State *L) {
+static int l_encode(lua_State *L) {
   static const char *const known[] = {"special", "parse_special", NULL};
   bool special = false, parse = true;
   size_t n;
@@ -154,7 +155,7 @@ static int l_tok_encode(lua_State *L) {
   return 1;
 }
 
-static int l_tok_decode(lua_State *L) {
+static int l_decode(lua_State *L) {
   static const char *const known[] = {"skip_special", NULL};
   bool skip = false;
   const Tokenizer *t = check_tokenizer(L, 1);
@@ -172,7 +173,7 @@ static int l_tok_decode(lua_State *L) {
   return 1;
 }
 
-/* Calls grpo.jinja.chat(source, tokenizer, messages, opts); the source is on the stack. */
+/* Calls grpo.jinja.chat(source, tokenizer, messages, opts); the source is on top. */
 static int chat_by_jinja(lua_State *L) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "grpo.jinja");
@@ -185,7 +186,7 @@ static int chat_by_jinja(lua_State *L) {
   return 1;
 }
 
-/* The tokenizer's own template: its second one when there are tools and it has one. */
+/* The tokenizer's own template: the one for tools, if opts has tools and there is one. */
 static const char *own_template(lua_State *L, const Tokenizer *t) {
   const char *for_tools = tokenizer_tool_template(t);
   bool tools = for_tools && lua_istable(L, 3) && lua_getfield(L, 3, "tools") != LUA_TNIL;
@@ -193,8 +194,9 @@ static const char *own_template(lua_State *L, const Tokenizer *t) {
   return tools ? for_tools : tokenizer_chat_template(t);
 }
 
-/* Renders with tok.chat_template, a Lua function or Jinja, or else with the tokenizer's own. */
-static int l_tok_chat(lua_State *L) {
+/* tok:chat(messages[, opts]) -> text, rendered with the template that was set or the tokenizer's
+ * own */
+static int l_chat(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   check_table(L, 2);
   lua_settop(L, 3);
@@ -217,14 +219,14 @@ static int l_tok_chat(lua_State *L) {
   return 1;
 }
 
-/* tok:with_mask([token]) -> a tokenizer that has a mask token: this one if it has one already */
-static int l_tok_with_mask(lua_State *L) {
+/* tok:with_mask([token]) -> a tokenizer with a mask token; this one if it already has one */
+static int l_with_mask(lua_State *L) {
   Tokenizer *made_one = NULL;
   const Tokenizer *t = check_tokenizer(L, 1);
   size_t n = 0;
   lua_settop(L, 2);
   const char *token = lua_isnil(L, 2) ? "<|mask|>" : check_string(L, 2, &n);
-  if (!lua_isnil(L, 2) && strlen(token) != n) return arg_error(L, 2, "has a zero byte");
+  if (!lua_isnil(L, 2) && strlen(token) != n) return arg_error(L, 2, "the token has a zero byte");
   if (tokenizer_role(t, TOK_MASK) >= 0) {
     lua_settop(L, 1);
     return 1;
@@ -238,7 +240,7 @@ static int l_tok_with_mask(lua_State *L) {
 
 /* ---- looking up --------------------------------------------------------------------- */
 
-static int l_tok_id(lua_State *L) {
+static int l_id(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   size_t n;
   const char *token = check_string(L, 2, &n);
@@ -250,26 +252,26 @@ static int l_tok_id(lua_State *L) {
   return 1;
 }
 
-static int l_tok_token(lua_State *L) {
+static int l_token(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
   lua_pushstring(L, id >= 0 && id < tokenizer_size(t) ? tokenizer_token(t, (int32_t)id) : NULL);
   return 1;
 }
 
-static int l_tok_is_special(lua_State *L) {
+static int l_is_special(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
   lua_pushboolean(L, id >= 0 && id < tokenizer_size(t) && tokenizer_is_special(t, (int32_t)id));
   return 1;
 }
 
-static int l_tok_save(lua_State *L) {
+static int l_save(lua_State *L) {
   Status s = tokenizer_save(check_tokenizer(L, 1), check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
 
-static int l_tok_len(lua_State *L) {
+static int l_len(lua_State *L) {
   lua_pushinteger(L, tokenizer_size(check_tokenizer(L, 1)));
   return 1;
 }
@@ -282,10 +284,10 @@ static void push_token_id(lua_State *L, int32_t id) {
 }
 
 /* Upvalue 1: the methods. */
-static int l_tok_index(lua_State *L) {
+static int l_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_type(L, 2) != LUA_TSTRING)
-    return raise_new(L, GRPO_EARG, "a tokenizer's fields have names");
+    return raise_new(L, GRPO_EARG, "a tokenizer's field is a name, got a %s", luaL_typename(L, 2));
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const Tokenizer *t = check_tokenizer(L, 1);
   const char *name = lua_tostring(L, 2);
@@ -304,7 +306,7 @@ static int l_tok_index(lua_State *L) {
   return 1;
 }
 
-static int l_tok_newindex(lua_State *L) {
+static int l_newindex(lua_State *L) {
   check_tokenizer(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "chat_template") != 0)
     return raise_new(L, GRPO_EARG, "a tokenizer's field '%s' cannot be set",
@@ -319,7 +321,7 @@ static int l_tok_newindex(lua_State *L) {
   return 0;
 }
 
-static int l_tok_tostring(lua_State *L) {
+static int l_tostring(lua_State *L) {
   TokenizerSlot *t = check_object(L, 1, TOKENIZER_TYPE);
   if (*t)
     lua_pushfstring(L, "grpo.Tokenizer: %s, %d tokens", tokenizer_kind(*t), tokenizer_size(*t));
@@ -336,18 +338,21 @@ void text_open(lua_State *L) {
                                        {"tokenizer_chars", l_chars},
                                        {"tokenizer_train", l_train},
                                        {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
   static const luaL_Reg methods[] = {
-      {"chat", l_tok_chat},   {"decode", l_tok_decode},         {"encode", l_tok_encode},
-      {"id", l_tok_id},       {"is_special", l_tok_is_special}, {"save", l_tok_save},
-      {"token", l_tok_token}, {"with_mask", l_tok_with_mask},   {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_tokenizer_gc},       {"__close", l_tokenizer_close},
-                                  {"__len", l_tok_len},           {"__newindex", l_tok_newindex},
-                                  {"__tostring", l_tok_tostring}, {NULL, NULL}};
+      {"chat", l_chat},   {"decode", l_decode},         {"encode", l_encode},
+      {"id", l_id},       {"is_special", l_is_special}, {"save", l_save},
+      {"token", l_token}, {"with_mask", l_with_mask},   {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", l_gc},
+                                  {"__close", l_close},
+                                  {"__len", l_len},
+                                  {"__newindex", l_newindex},
+                                  {"__tostring", l_tostring},
+                                  {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, TOKENIZER_TYPE);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
-  lua_pushcclosure(L, l_tok_index, 1);
+  lua_pushcclosure(L, l_index, 1);
   lua_setfield(L, -2, "__index");
   seal_type(L);
   lua_pop(L, 1);

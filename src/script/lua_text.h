@@ -9,7 +9,7 @@
 #define TOKENIZER_TYPE "grpo.Tokenizer"
 
 const Tokenizer *check_tokenizer(lua_State *L, int arg);  /* borrowed */
-const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: no tokenizer */
+const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: another value */
 void push_tokenizer(lua_State *L, const Tokenizer *t);    /* takes over one reference */
 void text_open(lua_State *L);                             /* the core table is on top */
 

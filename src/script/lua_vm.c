@@ -1,4 +1,4 @@
-/* lua_vm.c - the Lua state: its memory, its libraries, where modules are found. */
+/* lua_vm.c - a Lua state of our own: its memory, its libraries, its search for modules. */
 #include "script/lua_vm.h"
 
 #include <lauxlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- memory ------------------------------------------------------------------------- */
 
-/* In front of every block of Lua's: the limited call it was made in (0: none). */
+/* In front of every block that Lua holds: the limited call that allocated it; 0: none. */
 typedef struct BlockHead {
   uint64_t tag;
 } BlockHead;
@@ -37,7 +37,7 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   if (!head) return NULL;
   if (!p) head->tag = b ? b->tag : 0;
   if (b && nsize > osize)
-    b->held += nsize - osize; /* growth counts, whoever made the block */
+    b->held += nsize - osize; /* growth counts for the running call, whoever made the block */
   else if (own)
     b->held -= osize - nsize < b->held ? osize - nsize : b->held;
   s->lua_bytes += nsize - osize;
@@ -46,10 +46,10 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
 
 /* ---- the state ---------------------------------------------------------------------- */
 
-static int open_libraries(lua_State *L) {
+static int protected_open_libraries(lua_State *L) {
   luaL_openlibs(L);
   search_open(L);
-  script_register(L); /* our argument, the Script */
+  script_register(L); /* pops our argument, the Script */
   lua_pushglobaltable(L);
   guard_open(L, lua_gettop(L));
   seeded_random_open(L, lua_gettop(L));
@@ -71,7 +71,7 @@ Status script_open(Script **out, const EmbeddedFile *files, lua_CFunction core) 
     return fail(GRPO_ENOMEM, "a Lua state");
   }
   lua_atpanic(s->L, on_panic);
-  lua_pushcfunction(s->L, open_libraries);
+  lua_pushcfunction(s->L, protected_open_libraries);
   lua_pushlightuserdata(s->L, s);
   if (lua_pcall(s->L, 1, 0, 0) != LUA_OK) {
     Status st = fail(GRPO_ENOMEM, "starting Lua: %s", luaL_tolstring(s->L, -1, NULL));
@@ -85,7 +85,7 @@ Status script_open(Script **out, const EmbeddedFile *files, lua_CFunction core) 
 void script_close(Script *s) {
   if (!s) return;
   s->closed = true;
-  lua_close(s->L); /* models and tensors go before the pool they run on */
+  lua_close(s->L); /* frees models and tensors, before we free the pool they run on */
   script_release(s);
   mem_free(s);
 }

@@ -8,9 +8,9 @@
 #include "script/embedded.h"
 #include "script/script.h"
 
-/* files: the table of embedded files (ends with a NULL name); core: opens `grpo.core` (core.h).
- * Standard libraries are open, package.preload["grpo.core"] is set, embedded modules are found after
- * files on package.path. */
+/* files: the table of embedded files (embedded.h); core: opens `grpo.core` (core.h).  The new state
+ * has the standard libraries, grpo.core in package.preload, and finds embedded modules after files
+ * on package.path. */
 Status script_open(Script **out, const EmbeddedFile *files, lua_CFunction core);
 void script_close(Script *s); /* NULL is fine */
 

@@ -1,9 +1,9 @@
 /* match.c - string.find, match, gmatch and gsub in bounded time.
  *
- * Lua's patterns can take exponential time, out of sight of any hook.  This is
- * the same language (Lua 5.4, section 6.4.1) with every step of the matcher
- * charged to the running budget.  Outside limited calls the library's own
- * functions run, except in gmatch, whose iterator may travel.
+ * Lua's patterns can take exponential time, which no hook sees.  Here is the same language (Lua
+ * 5.4, section 6.4.1), but every step of the matcher is charged to the running budget.  Outside
+ * limited calls Lua's own functions run, except for gmatch, because a limited call may use an
+ * iterator that was made outside.
  */
 #include "script/match.h"
 
@@ -18,8 +18,8 @@ enum {
   MAX_CAPTURES = 32,
   MAX_DEPTH = 200,      /* of recursion, as in Lua */
   STEPS_AT_ONCE = 2048, /* matcher steps between two charges */
-  OPEN = -1,            /* a capture without its end yet */
-  POSITION = -2         /* the capture () */
+  OPEN = -1,            /* length of a capture whose end is not reached yet */
+  POSITION = -2         /* length of the capture () */
 };
 
 typedef struct Matcher {
@@ -111,7 +111,7 @@ static bool in_class(int c, int class) {
   return isupper(class) ? !is : is;
 }
 
-/* p: at '[', last: at its ']' */
+/* p points to '[', last to its ']'. */
 static bool in_set(int c, const char *p, const char *last) {
   bool found = true;
   if (p[1] == '^') found = false, p++;
@@ -214,7 +214,8 @@ static bool at_frontier(Matcher *m, const char *s, const char *p, const char *ep
   return !in_set(before, p, ep - 1) && in_set(here, p, ep - 1);
 }
 
-/* %b, %f and %1: sets *next to the rest of the pattern; *s to where it goes on or NULL. */
+/* Matches %b, %f or %1.  *next becomes the rest of the pattern, and *s the rest of the subject, or
+ * NULL if it does not match.  Returns false for another item. */
 static bool match_special(Matcher *m, const char **s, const char *p, const char **next) {
   int c = p + 1 < m->p_end ? (unsigned char)p[1] : 0;
   if (c == 'b') {
@@ -290,7 +291,7 @@ static void push_capture(Matcher *m, int i, const char *s, const char *e) {
   }
 }
 
-/* All captures; the whole match when there are none and s is given. */
+/* Pushes all captures, or the whole match if there are none and s is given. */
 static int push_captures(Matcher *m, const char *s, const char *e) {
   int n = m->level == 0 && s ? 1 : m->level;
   luaL_checkstack(m->L, n, "too many captures");
@@ -328,7 +329,7 @@ static bool has_specials(const char *p, size_t n) {
 static int find_plain(lua_State *L, const char *s, size_t ls, const char *p, size_t lp,
                       size_t init) {
   const char *e = lp == 0 ? s + init : memmem(s + init, ls - init, p, lp);
-  charge_work(L, 16 + (e ? (size_t)(e - s) - init : ls - init) / 4); /* for what was looked at */
+  charge_work(L, 16 + (e ? (size_t)(e - s) - init : ls - init) / 4); /* for the bytes we read */
   if (!e) {
     lua_pushnil(L);
     return 1;
@@ -367,12 +368,12 @@ static int find_or_match(lua_State *L, bool find) {
   return 1;
 }
 
-static int bounded_find(lua_State *L) { return find_or_match(L, true); }
-static int bounded_match(lua_State *L) { return find_or_match(L, false); }
+static int l_find(lua_State *L) { return find_or_match(L, true); }
+static int l_match(lua_State *L) { return find_or_match(L, false); }
 
 /* ---- gmatch: upvalues subject, pattern, next start, end of the last match ----------- */
 
-static int gmatch_next(lua_State *L) {
+static int l_gmatch_next(lua_State *L) {
   size_t ls, lp;
   const char *s = lua_tolstring(L, lua_upvalueindex(1), &ls);
   const char *p = lua_tolstring(L, lua_upvalueindex(2), &lp);
@@ -392,7 +393,7 @@ static int gmatch_next(lua_State *L) {
   return 0;
 }
 
-static int bounded_gmatch(lua_State *L) {
+static int l_gmatch(lua_State *L) {
   size_t ls;
   luaL_checklstring(L, 1, &ls);
   luaL_checkstring(L, 2);
@@ -400,7 +401,7 @@ static int bounded_gmatch(lua_State *L) {
   lua_settop(L, 2);
   lua_pushinteger(L, init > ls ? (lua_Integer)ls + 1 : (lua_Integer)init);
   lua_pushinteger(L, -1);
-  lua_pushcclosure(L, gmatch_next, 4);
+  lua_pushcclosure(L, l_gmatch_next, 4);
   return 1;
 }
 
@@ -430,7 +431,7 @@ static void add_template(Matcher *m, luaL_Buffer *b, const char *s, const char *
   }
 }
 
-/* Appends the replacement of the match s..e. */
+/* Appends the replacement of the match s..e; returns false if the match stays as it is. */
 static bool add_replacement(Matcher *m, luaL_Buffer *b, const char *s, const char *e, int type) {
   lua_State *L = m->L;
   if (type == LUA_TFUNCTION) {
@@ -454,7 +455,7 @@ static bool add_replacement(Matcher *m, luaL_Buffer *b, const char *s, const cha
   return true;
 }
 
-static int bounded_gsub(lua_State *L) {
+static int l_gsub(lua_State *L) {
   size_t ls, lp;
   const char *s = luaL_checklstring(L, 1, &ls), *p = luaL_checklstring(L, 2, &lp), *last = NULL;
   int type = lua_type(L, 3);
@@ -493,8 +494,5 @@ static int bounded_gsub(lua_State *L) {
   return 2;
 }
 
-const luaL_Reg bounded_matchers[] = {{"find", bounded_find},
-                                     {"match", bounded_match},
-                                     {"gmatch", bounded_gmatch},
-                                     {"gsub", bounded_gsub},
-                                     {NULL, NULL}};
+const luaL_Reg bounded_matchers[] = {
+    {"find", l_find}, {"match", l_match}, {"gmatch", l_gmatch}, {"gsub", l_gsub}, {NULL, NULL}};

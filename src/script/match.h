@@ -5,6 +5,6 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-extern const luaL_Reg bounded_matchers[];
+extern const luaL_Reg bounded_matchers[]; /* ends with {NULL, NULL} */
 
 #endif

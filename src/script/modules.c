@@ -1,5 +1,5 @@
-/* modules.c - modules that are embedded in the binary: lua/grpo/x.lua is grpo.x, rewards/x.lua is
- * rewards.x.  Files below the directory GRPO_LUA take their place. */
+/* modules.c - finding the modules of the Lua half: the embedded file lua/grpo/x.lua is grpo.x, and
+ * rewards/x.lua is rewards.x.  Files below the directory GRPO_LUA replace embedded ones. */
 #include "script/modules.h"
 
 #include <lauxlib.h>
@@ -12,8 +12,8 @@
 
 static const char *const roots[] = {"lua/", ""};
 
-/* Source of an embedded file, or of its replacement below GRPO_LUA; false when there is neither.
- * Pushes the source. */
+/* Pushes the source of an embedded file, or of its replacement below GRPO_LUA; returns false if
+ * there is neither. */
 static bool push_source(lua_State *L, const char *path) {
   Script *s = script_of(L);
   if (s->override) {
@@ -53,15 +53,13 @@ bool script_push_module(lua_State *L, const char *name) {
 }
 
 /* One of package.searchers: (name) -> loader, path | message */
-static int search_embedded(lua_State *L) {
+static int l_search_embedded(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   if (script_push_module(L, name)) return 2;
   lua_pushfstring(L, "no embedded module '%s'", name);
   return 1;
 }
 
-/* Embedded modules come after files on package.path and before package.cpath, where a grpo.so may
- * be installed. */
 void modules_add_searcher(lua_State *L) {
   enum { AFTER = 2 }; /* package.preload and package.path */
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -73,7 +71,7 @@ void modules_add_searcher(lua_State *L) {
     lua_rawgeti(L, -1, i);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_pushcfunction(L, search_embedded);
+  lua_pushcfunction(L, l_search_embedded);
   lua_rawseti(L, -2, at + 1);
   lua_pop(L, 3);
 }

@@ -22,13 +22,14 @@ void *push_scratch(lua_State *L, size_t count, size_t size) {
 #define BUF_TYPE  "grpo.Buf"
 #define INTS_TYPE "grpo.Ints"
 
-enum { KEPT_BYTES = 1 << 20 }; /* larger buffers are not kept for the next use */
+/* Larger buffers are not kept for the next use. */
+enum { LARGEST_SPARE = 1 << 20 };
 
-static int buf_gc(lua_State *L) {
+static int l_buf_gc(lua_State *L) {
   buf_free(lua_touserdata(L, 1));
   return 0;
 }
-static int ints_gc(lua_State *L) {
+static int l_ints_gc(lua_State *L) {
   intbuf_free(lua_touserdata(L, 1));
   return 0;
 }
@@ -75,14 +76,15 @@ void seal_type(lua_State *L) {
   lua_setfield(L, meta, "__metatable");
 }
 
-/* Has a C function that runs on this thread the object on its stack?  level: where to begin. */
+/* Does a C function that runs on this thread, from `level` outward, have the object on its
+ * stack? */
 static bool on_stack(lua_State *L, int level, const void *object) {
   lua_Debug frame;
   if (!lua_checkstack(L, 1)) return true;
   for (; lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "S", &frame);
     if (*frame.what != 'C') continue;
-    for (int i = 1; lua_getlocal(L, &frame, i); i++) { /* the slots of its stack */
+    for (int i = 1; lua_getlocal(L, &frame, i); i++) { /* the slots of the function's stack */
       const bool same = lua_touserdata(L, -1) == object;
       lua_pop(L, 1);
       if (same) return true;
@@ -94,13 +96,13 @@ static bool on_stack(lua_State *L, int level, const void *object) {
 bool in_use(lua_State *L) {
   const void *object = lua_touserdata(L, 1);
   const Budget *b = script_of(L)->budget;
-  int level = 1; /* 0 is the close itself */
+  int level = 1; /* level 0 is the close itself */
   for (lua_State *on = L;; on = b->from, b = b->outer, level = 0) {
     if (on_stack(on, level, object)) return true;
     const bool main = lua_pushthread(on);
     lua_pop(on, 1);
     if (main) return false;
-    if (!b || b->co != on) return true; /* a coroutine of the script's: whose, nobody can tell */
+    if (!b || b->co != on) return true; /* a script's coroutine: we cannot know who resumed it */
   }
 }
 
@@ -121,7 +123,7 @@ Buf *push_buf(lua_State *L) {
   Script *script = script_of(L);
   Buf *b = new_object(L, sizeof *b, 0);
   *b = (Buf){0};
-  set_gc(L, BUF_TYPE, buf_gc);
+  set_gc(L, BUF_TYPE, l_buf_gc);
   *b = script->spare_buf;
   script->spare_buf = (Buf){0};
   buf_clear(b);
@@ -130,7 +132,7 @@ Buf *push_buf(lua_State *L) {
 
 void keep_buf(lua_State *L, Buf *b) {
   Script *script = script_of(L);
-  if (b->cap > KEPT_BYTES || b->cap <= script->spare_buf.cap) {
+  if (b->cap > LARGEST_SPARE || b->cap <= script->spare_buf.cap) {
     buf_free(b);
     return;
   }
@@ -143,7 +145,7 @@ IntBuf *push_ints(lua_State *L) {
   Script *script = script_of(L);
   IntBuf *b = new_object(L, sizeof *b, 0);
   *b = (IntBuf){0};
-  set_gc(L, INTS_TYPE, ints_gc);
+  set_gc(L, INTS_TYPE, l_ints_gc);
   *b = script->spare_ints;
   script->spare_ints = (IntBuf){0};
   intbuf_clear(b);
@@ -152,7 +154,7 @@ IntBuf *push_ints(lua_State *L) {
 
 void keep_ints(lua_State *L, IntBuf *b) {
   Script *script = script_of(L);
-  if (b->cap * sizeof *b->data > KEPT_BYTES || b->cap <= script->spare_ints.cap) {
+  if (b->cap * sizeof *b->data > LARGEST_SPARE || b->cap <= script->spare_ints.cap) {
     intbuf_free(b);
     return;
   }
@@ -166,8 +168,8 @@ void reserve_bufs(lua_State *L, size_t bytes, size_t ints) {
   static const int32_t ids[64];
   Buf *b = push_buf(L);
   IntBuf *v = push_ints(L);
-  while (b->len < bytes && b->len < KEPT_BYTES / 2 && !b->oom) buf_put(b, zeros, sizeof zeros);
-  while (v->len < ints && v->len < KEPT_BYTES / 8 && !v->oom)
+  while (b->len < bytes && b->len < LARGEST_SPARE / 2 && !b->oom) buf_put(b, zeros, sizeof zeros);
+  while (v->len < ints && v->len < LARGEST_SPARE / 8 && !v->oom)
     intbuf_append(v, ids, sizeof ids / sizeof *ids);
   keep_buf(L, b);
   keep_ints(L, v);

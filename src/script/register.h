@@ -1,11 +1,11 @@
-/* register.h - what every Lua state with a Script gets, our own or a host's. */
+/* register.h - prepares a Lua state, our own or a host's, for grpo. */
 #ifndef GRPO_SCRIPT_REGISTER_H
 #define GRPO_SCRIPT_REGISTER_H
 
 #include <lua.h>
 
-/* Pops the Script and makes it the state's: script_of, grpo.core in package.preload, embedded modules,
- * the type of error objects. */
+/* Pops a Script and binds it to the state (script_of).  It puts grpo.core into package.preload,
+ * makes embedded modules loadable, and makes the type of error objects. */
 void script_register(lua_State *L);
 
 #endif

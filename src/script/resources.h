@@ -7,9 +7,10 @@
 #include "base/pool.h"
 #include "kern/kern.h"
 
-/* The engine's pool; made at the first call with the number of core.set_threads.  Raises. */
+/* The thread pool, made at the first call with as many threads as core.set_threads said.
+ * Raises. */
 Pool *script_pool(lua_State *L);
-/* The pool and a scratch arena for value_apply and kernels.  Raises. */
+/* The pool with an arena of scratch memory, for value_apply and kernels.  Raises. */
 const Ctx *script_ctx(lua_State *L);
 
 #endif

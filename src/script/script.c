@@ -43,8 +43,8 @@ void script_release(Script *s) {
   intbuf_free(&s->spare_ints);
 }
 
-/* A refused allocation makes Lua collect everything and ask again; asking twice costs the budget
- * what the collection took, so that a loop of failures ends. */
+/* After a refused allocation Lua collects all garbage and asks again.  If we refuse again, the
+ * budget pays for the collection, so that a loop of failures ends. */
 bool budget_refuses(Budget *b, size_t more, size_t nsize) {
   enum { COLLECTION = 200000 };
   if (!b->quota || b->lifted || (more <= b->quota && b->held <= b->quota - more)) {

@@ -1,5 +1,5 @@
-/* script.h - a Script: one Lua state with what the engine lends it, which is the thread pool, scratch
- * memory, and budgets for script code.
+/* script.h - a Script is one Lua state with what the engine lends it: the thread pool, scratch
+ * memory and the limits on script code.
  */
 #ifndef GRPO_SCRIPT_SCRIPT_H
 #define GRPO_SCRIPT_SCRIPT_H

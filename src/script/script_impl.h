@@ -1,4 +1,4 @@
-/* script_impl.h - the inside of a Script, for the files that run it. */
+/* script_impl.h - the members of a Script, for the files of src/script. */
 #ifndef GRPO_SCRIPT_SCRIPT_IMPL_H
 #define GRPO_SCRIPT_SCRIPT_IMPL_H
 
@@ -13,25 +13,27 @@
 #include "kern/kern.h"
 #include "script/script.h"
 
-/* The limited call that is running; lives in its C frame. */
+/* A limited call that is running; it lives in the C frame of call_limited. */
 typedef struct Budget {
   struct Budget *outer; /* the limited call around this one */
   const struct Limits *limits;
   const char *name;
-  const char *spent; /* which budget ran out: NULL, "instructions", "seconds"; "cancelled" */
-  uint64_t given,
-      left;        /* instructions in all, and not yet handed to a slice; UINT64_MAX: unlimited */
-  bool inherited;  /* `left` is what the call around it has left */
-  double deadline; /* core.clock() time; 0: none */
-  uint64_t tag;    /* marks blocks allocated during this call */
-  size_t held, quota;   /* bytes of those blocks; 0: no quota */
-  lua_State *co, *from; /* the call's own thread, and the one that it was called on */
-  bool refused;         /* an allocation was refused for the quota */
-  bool lifted;          /* the quota does not count: an error is being described */
-  size_t wanted;        /* size of the last refused one; 0 after a success */
+  const char *spent; /* what ran out: NULL, "instructions", "seconds"; or "cancelled" */
+  uint64_t given;    /* instructions in all; UINT64_MAX: unlimited */
+  uint64_t left;     /* those not yet handed to a slice */
+  bool inherited;    /* `left` is what the call around it has left */
+  double deadline;   /* time of core.clock(); 0: none */
+  uint64_t tag;      /* marks blocks that are allocated during this call */
+  size_t held;       /* bytes of those blocks */
+  size_t quota;      /* how many there may be; 0: unlimited */
+  lua_State *co;     /* the call's own thread */
+  lua_State *from;   /* the thread that made the call */
+  bool refused;      /* an allocation was refused because of the quota */
+  bool lifted;       /* the quota is suspended while an error is described */
+  size_t wanted;     /* size of the last refused allocation; 0 after a success */
 } Budget;
 
-/* A place in a circular list. */
+/* A member of a circular list. */
 typedef struct Link {
   struct Link *prev, *next;
 } Link;
@@ -39,41 +41,41 @@ typedef struct Link {
 typedef struct ForeignVm ForeignVm;
 
 struct Script {
-  lua_State *L; /* of a guest: the thread that asked for grpo */
+  lua_State *L; /* in a host's state: the thread that loaded grpo */
   const EmbeddedFile *files;
-  const char *override; /* GRPO_LUA: a directory whose files win over embedded ones */
+  const char *override; /* GRPO_LUA: a directory whose files replace embedded ones */
   Pool *pool;
-  int threads; /* asked for; 0: all cores */
-  Arena arena; /* scratch of small operations */
+  int threads; /* as asked for; 0: all cores */
+  Arena arena; /* scratch memory of small operations */
   Ctx cx;
   Budget *budget;    /* innermost limited call; NULL: none */
   uint64_t tags;     /* limited calls so far */
-  uint64_t used;     /* instructions that the last one took, where they were counted */
+  uint64_t used;     /* instructions of the last limited call, if they were counted */
   size_t lua_bytes;  /* held by Lua */
   int no_grad;       /* depth of grpo.no_grad */
   Link *scope;       /* tensors made in the innermost grpo.scope; NULL: none is active */
   Link step;         /* tensors that belong to the step */
   uint64_t randn;    /* calls of grpo.randn without a seed */
-  size_t unreported; /* tensor bytes the collector has not heard of */
-  Buf spare_buf;     /* memory of the last buffer that keep_buf() gave back */
+  size_t unreported; /* tensor bytes that the collector has not been told about */
+  Buf spare_buf;     /* memory of the last buffer that keep_buf() took back */
   IntBuf spare_ints;
   lua_CFunction core; /* opens grpo.core (core.h) */
-  ForeignVm *foreign; /* the Lua state is a host's; NULL: it is our own */
-  /* In a host's state (foreign_vm.c), else NULL: called around the outermost limited call, and to make
-   * the chunk on top run in the guarded environment. */
+  ForeignVm *foreign; /* if the Lua state is a host's; NULL: it is our own */
+  /* Set in a host's state only (foreign_vm.c).  The first two are called around the outermost
+   * limited call; the third makes the chunk on top run in the guarded environment. */
   void (*enter_limited)(lua_State *L, Script *s);
   void (*leave_limited)(lua_State *L, Script *s);
   void (*set_environment)(lua_State *L, const Script *s);
   bool closed; /* the Lua state is being closed */
-  bool random; /* math.random draws from core.reseed_math's function */
+  bool random; /* math.random calls the function given to core.reseed_math */
 };
 
 /* Fills a Script that is zero. */
 void script_init(Script *s, lua_State *L, const EmbeddedFile *files, lua_CFunction core);
-void script_release(Script *s); /* frees what it holds beside Lua's memory */
-/* Pops the Script, which from now on is script_of(L). */
+void script_release(Script *s); /* frees what it holds besides Lua's memory */
+/* Pops a Script, which script_of(L) returns from now on. */
 void script_bind(lua_State *L);
-/* Must the running limited call go without `more` bytes, for a block of nsize in all? */
+/* Is a block of nsize bytes, which needs `more` new ones, too much for the limited call? */
 bool budget_refuses(Budget *b, size_t more, size_t nsize);
 
 #endif

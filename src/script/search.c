@@ -1,7 +1,7 @@
-/* search.c - Lua's search for modules that are files, without opening what it finds: of a named pipe
- * that would wait until somebody writes to it.
+/* search.c - Lua's search for modules that are files, limited to regular files.
  *
- * In the program's own states only: a host's package library is the host's.
+ * Lua opens what it finds; if that is a named pipe, it waits until somebody writes to it.  We
+ * change this in our own states only, because a host's package library belongs to the host.
  */
 #include "script/search.h"
 
@@ -13,7 +13,7 @@
 #include "os/file.h"
 #include "script/errors.h"
 
-/* Pushes the first readable one of the files in `paths`, or else nil and the others. */
+/* Pushes the first readable file of `paths`, or nil and a text that lists them all. */
 static int push_first(lua_State *L, const char *paths) {
   luaL_Buffer tried;
   luaL_buffinit(L, &tried);
@@ -39,7 +39,7 @@ static int l_searchpath(lua_State *L) {
   return push_first(L, luaL_gsub(L, templates, "?", name));
 }
 
-/* In front of Lua's searcher among files, which opens and loads: what is no file is refused. */
+/* Refuses what is not a regular file, then calls Lua's own searcher (upvalue 1), which loads it. */
 static int l_search_files(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   lua_settop(L, 1);

@@ -1,4 +1,4 @@
-/* search.h - Lua's search for modules that are files opens nothing but regular files. */
+/* search.h - Lua's search for modules that are files, limited to regular files. */
 #ifndef GRPO_SCRIPT_SEARCH_H
 #define GRPO_SCRIPT_SEARCH_H
 

@@ -132,7 +132,7 @@ describe("changing what is in use", function()
   it("an adapter, in on_token", function()
     local m = model()
     for _, change in ipairs { "add_lora", "merge_lora", "without_adapter" } do
-      assert.matches(change .. ": the model is generating; on_token cannot change it", message_of(function()
+      assert.matches(change .. ": the model is generating, so on_token cannot change it", message_of(function()
         m:generate("abc", { max_new_tokens = 3, on_token = function()
           m[change](m, change == "without_adapter" and print or nil)
         end })

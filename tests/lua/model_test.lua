@@ -311,7 +311,7 @@ describe("a model as one GGUF file", function()
     assert.error_matches(function() m:save(path, { format = "gguf", dtype = "nf4" }) end,
       "'nf4' is not a type of format 'gguf'")
     assert.error_matches(function() m:save(path, { dtype = "q8_0" }) end, "'q8_0' is not a type of format 'hf'")
-    assert.error_matches(function() m:save(dir, { format = "gguf" }) end, "is a directory; format 'gguf' is one file")
+    assert.error_matches(function() m:save(dir, { format = "gguf" }) end, "is a directory, but format 'gguf' is one file")
     local chars = grpo.model.new(config, { tokenizer = grpo.tokenizer.chars("abc") })
     assert.error_matches(function() chars:save(path .. "3", { format = "gguf" }) end, "no form for a 'chars' tokenizer")
     fs.write(path, "GGUX")
