@@ -78,7 +78,7 @@ local function unknown(command, name)
   for i, flag in ipairs(all_flags(command)) do names[i] = "--" .. flag.name end
   local near = nearest("--" .. name, names)
   if usage.takes(command, "option") then
-    option = require("grpo.experiment.option_table").whole_name(name:gsub("-", "_"))
+    option = require("grpo.experiment.option_tree").whole_name(name:gsub("-", "_"))
   end
   local hint = option and ("; options are written %s=VALUE"):format(option)
     or near and (", did you mean '%s'?"):format(near) or ""

@@ -1,10 +1,10 @@
--- grpo.experiment { ... }: check every option, fill in the defaults, remember where each value came from.
+-- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local layers = require "grpo.experiment.layers"
 local option_rules = require "grpo.experiment.option_rules"
-local option_table = require "grpo.experiment.option_table"
+local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
 local scoring = require "grpo.train.scoring"
 local steps = require "grpo.train.steps"
@@ -30,7 +30,7 @@ function experiment.locate(config, err)
   if type(err) ~= "table" or type(err.message) ~= "string" then return end
   if err.message:find("%.lua:%d+: ") then return end
   local path = err.message:match("^([%l_]+%.[%l_.]+): ")
-  local section = path and option_table.child(option_table.tree(), path:match("^[^.]+"))
+  local section = path and option_tree.child(option_tree.root(), path:match("^[^.]+"))
   local where = section and origins.position(config, path)
   if where then err.message = where .. ": " .. err.message end
 end
@@ -39,7 +39,7 @@ end
 
 local function read_extends(path, where)
   if type(path) ~= "string" then
-    layers.complain({ where = where }, "extends", "got %s, want a string", option_table.shown(path))
+    layers.complain({ where = where }, "extends", "got %s, want a string", option_tree.shown(path))
   end
   local text, message = core.fs.read(path)
   text = text or core.embedded(path)
@@ -48,7 +48,7 @@ local function read_extends(path, where)
   end
   local value, layer = core.json_decode(text, path), { name = path }
   if type(value) ~= "table" then
-    layers.complain(layer, "extends", "want a JSON object, got %s", option_table.shown(value))
+    layers.complain(layer, "extends", "want a JSON object, got %s", option_tree.shown(value))
   end
   if value.extends ~= nil then
     layers.complain(layer, "extends", "a file that is extended cannot extend another")
@@ -105,7 +105,7 @@ local function new_stage(e, stage, index, list)
   local where, path = e.where, ("stages[%d]"):format(index)
   local layer = { where = where, name = "experiment" }
   local function refuse(...) layers.complain(layer, ...) end
-  if type(stage) ~= "table" then refuse(path, "got %s, want a table", option_table.shown(stage)) end
+  if type(stage) ~= "table" then refuse(path, "got %s, want a table", option_tree.shown(stage)) end
   option_rules.check_stage(stage, path, refuse)
   local stacked = table.move(list, 1, #list, 1, {})
   stacked[#stacked + 1] = { name = "stage " .. index, where = where, value = without(stage, "kind") }

@@ -1,4 +1,4 @@
--- Layers of options laid over one another, lowest to highest:
+-- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
 --   defaults < the `extends` file < the script < the stage < the command line.
 --
 -- A layer is { name = for messages, where = the script's line or nil, value = a table of options }.
@@ -7,7 +7,7 @@ local chat_templates = require "grpo.models.chat_templates"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local option_rules = require "grpo.experiment.option_rules"
-local option_table = require "grpo.experiment.option_table"
+local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
 local sorted_pairs = require "grpo.base.sorted"
 local nearest = require "grpo.options".nearest
@@ -26,7 +26,7 @@ end
 local complain = layers.complain
 
 local function check_value(layer, path, row, v)
-  local message = option_table.problem(row, v)
+  local message = option_tree.problem(row, v)
   if message then complain(layer, path, "%s", message) end
 end
 
@@ -65,19 +65,19 @@ end
 local function lay(result, from, layer, node, value, prefix)
   for _, key in ipairs(sorted_names(layer, value, prefix)) do
     local v, path = value[key], prefix == "" and key or prefix .. "." .. key
-    local below = option_table.child(node, key)
+    local below = option_tree.child(node, key)
     if not below then
       complain(layer, path, "unknown option%s",
-        hint(option_table.whole_name(path) or nearest(key, option_table.child_names(node))))
+        hint(option_tree.whole_name(path) or nearest(key, option_tree.child_names(node))))
     end
-    if below.children and type(v) == "table" and not option_table.is_dataset(v) then
+    if below.children and type(v) == "table" and not option_tree.is_dataset(v) then
       if below.row then put(result, from, path, {}, layer.name) end
       lay(result, from, layer, below, v, path)
     elseif below.row then
       check_value(layer, path, below.row, v)
       put(result, from, path, v, layer.name)
     else
-      complain(layer, path, "got %s, want a table", option_table.shown(v))
+      complain(layer, path, "got %s, want a table", option_tree.shown(v))
     end
   end
 end
@@ -108,9 +108,9 @@ end
 
 -- A section that is absent by default (lora, sampler_correction) stays absent, and so do its fields.
 local function optional_parent_absent(result, path)
-  local node, at = option_table.tree(), ""
+  local node, at = option_tree.root(), ""
   for part in path:gmatch("[^.]+") do
-    node = option_table.child(node, part)
+    node = option_tree.child(node, part)
     at = at == "" and part or at .. "." .. part
     if at ~= path and node.row and node.row.default == nil and get(result, at) == nil then return true end
   end
@@ -126,7 +126,7 @@ local function fill_defaults(result, from)
       put(result, from, row.path, value, "default")
     end
   end
-  for name, node in pairs(option_table.tree().children) do
+  for name, node in pairs(option_tree.root().children) do
     if node.children and not node.row then result[name] = result[name] or {} end
   end
 end
@@ -135,13 +135,13 @@ end
 
 -- The row of an option that a command line names.
 local function override_row(override, path)
-  local node = option_table.tree()
+  local node = option_tree.root()
   for part in path:gmatch("[^.]+") do
     local parent = node
-    node = option_table.child(parent, part)
+    node = option_tree.child(parent, part)
     if not node then
       complain(COMMAND_LINE, override.path, "unknown option%s",
-        hint(option_table.whole_name(path) or nearest(part, option_table.child_names(parent))))
+        hint(option_tree.whole_name(path) or nearest(part, option_tree.child_names(parent))))
     end
   end
   if not node.row then complain(COMMAND_LINE, override.path, "is a section, give one of its fields") end
@@ -181,7 +181,7 @@ end
 function layers.resolve(list, overrides, stage_index)
   local result, from = {}, {}
   for _, layer in ipairs(list) do
-    lay(result, from, layer, option_table.tree(), layer.value, "")
+    lay(result, from, layer, option_tree.root(), layer.value, "")
   end
   lay_overrides(result, from, overrides, stage_index)
   fill_defaults(result, from)

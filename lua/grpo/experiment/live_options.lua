@@ -1,8 +1,8 @@
--- What scripts see as tr.config: the resolved options of the stage.  Those that are marked live may be assigned,
+-- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
 -- with a value that the option accepts; assigning another one is an error that names it.
 
 local errors = require "grpo.base.errors"
-local option_table = require "grpo.experiment.option_table"
+local option_tree = require "grpo.experiment.option_tree"
 
 local live_options = {}
 
@@ -10,7 +10,7 @@ local views = setmetatable({}, { __mode = "k" }) -- [trainer][table of options] 
 
 -- Raises unless the option may be given that value while a run goes on.
 local function check(node, full, key, value)
-  local below = option_table.child(node, key)
+  local below = option_tree.child(node, key)
   local row = below and below.row
   if not below then errors.raise("EARG", "tr.config: there is no option '%s'", full) end
   if not row or not row.live then
@@ -18,10 +18,10 @@ local function check(node, full, key, value)
       .. "(docs/options.md marks the options that are live)", full)
   end
   if value ~= nil then
-    local problem = option_table.problem(row, value)
+    local problem = option_tree.problem(row, value)
     if problem then errors.raise("EARG", "tr.config.%s: %s", full, problem) end
   elseif row.default ~= nil then
-    errors.raise("EARG", "tr.config.%s: got nil, want %s", full, option_table.wanted(row))
+    errors.raise("EARG", "tr.config.%s: got nil, want %s", full, option_tree.wanted(row))
   end
 end
 
@@ -35,7 +35,7 @@ local function view_of(tr, t, node, path)
   if of_trainer[t] then return of_trainer[t] end
   local meta = { __name = "grpo.Config" }
   function meta.__index(_, key)
-    local value, below = t[key], option_table.child(node, key)
+    local value, below = t[key], option_tree.child(node, key)
     if type(value) == "table" and below and below.children then
       return view_of(tr, value, below, join(path, key))
     end
@@ -61,14 +61,14 @@ end
 -- raise.
 function live_options.view(config, tr)
   views[tr] = views[tr] or setmetatable({}, { __mode = "k" })
-  return view_of(tr, config, option_table.tree(), "")
+  return view_of(tr, config, option_tree.root(), "")
 end
 
 -- The same assignment by path: "train.lr".
 function live_options.set(config, path, value)
-  local t, node, key = config, option_table.tree(), nil
+  local t, node, key = config, option_tree.root(), nil
   for part in path:gmatch("[^.]+") do
-    if key then t, node = t[key], option_table.child(node, key) end
+    if key then t, node = t[key], option_tree.child(node, key) end
     key = part
   end
   check(node, path, key, value)

@@ -1,4 +1,4 @@
--- What options mean together: combinations that contradict each other, or that would have no effect, are refused.
+-- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
 --
 -- The experiment has checked every value by itself and filled in the defaults.
 -- complain(path, format, ...) raises at the script's line of that option.

@@ -1,16 +1,16 @@
--- The table of options as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
 
 local core = require "grpo.core"
 local nearest = require "grpo.options".nearest
 
-local option_table = {}
+local option_tree = {}
 
 -- ---- the tree of options ---------------------------------------------------------
 
 local tree
 
 -- A node is { row = row of the option, children = { [name] = node } }; either may be absent.
-function option_table.tree()
+function option_tree.root()
   if tree then return tree end
   tree = { children = {} }
   for _, row in ipairs(core.options()) do
@@ -25,11 +25,11 @@ function option_table.tree()
   return tree
 end
 
-function option_table.child(node, key)
+function option_tree.child(node, key)
   return node.children and node.children[key]
 end
 
-function option_table.child_names(node)
+function option_tree.child_names(node)
   local names = {}
   for name in pairs(node.children or {}) do names[#names + 1] = name end
   table.sort(names)
@@ -37,7 +37,7 @@ function option_table.child_names(node)
 end
 
 -- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a name in a section.
-function option_table.whole_name(name)
+function option_tree.whole_name(name)
   local found
   for _, row in ipairs(core.options()) do
     if row.path ~= name and row.path:match("[^.]+$") == name then
@@ -51,7 +51,7 @@ end
 -- ---- checking one value ---------------------------------------------------------
 
 -- The module is loaded when a dataset may be meant: its own scripts have loaded it before.
-function option_table.is_dataset(v)
+function option_tree.is_dataset(v)
   return type(v) == "table" and require("grpo.data").is_dataset(v)
 end
 
@@ -70,7 +70,7 @@ local accepts = {
   ["function"] = function(v) return type(v) == "function" end,
   table = function(v) return type(v) == "table" end,
   list = function(v) return type(v) == "table" end,
-  dataset = option_table.is_dataset,
+  dataset = option_tree.is_dataset,
   any = function() return true end,
 }
 
@@ -87,7 +87,7 @@ local function range_text(row)
   return ""
 end
 
-function option_table.wanted(row)
+function option_tree.wanted(row)
   local texts = {}
   for kind in row.type:gmatch("[^|]+") do
     if kind == "enum" then
@@ -99,14 +99,14 @@ function option_table.wanted(row)
   return table.concat(texts, " or ") .. range_text(row)
 end
 
-function option_table.shown(v)
+function option_tree.shown(v)
   if type(v) == "string" then return ("'%s'"):format(#v > 40 and v:sub(1, 40) .. "..." or v) end
   if type(v) == "number" or type(v) == "boolean" then return tostring(v) end
   return "a " .. type(v)
 end
 
 -- What is wrong with a value of that option; nil when nothing is.
-function option_table.problem(row, v)
+function option_tree.problem(row, v)
   local fits = false
   for kind in row.type:gmatch("[^|]+") do
     if accepts[kind](v, row) then fits = true break end
@@ -117,11 +117,11 @@ function option_table.problem(row, v)
       local near = nearest(v, row.choices)
       hint = near and (", did you mean '%s'?"):format(near) or ""
     end
-    return ("got %s, want %s%s"):format(option_table.shown(v), option_table.wanted(row), hint)
+    return ("got %s, want %s%s"):format(option_tree.shown(v), option_tree.wanted(row), hint)
   end
   if type(v) == "number" and ((row.min and v < row.min) or (row.max and v > row.max)) then
-    return ("got %s, want %s"):format(option_table.shown(v), option_table.wanted(row))
+    return ("got %s, want %s"):format(option_tree.shown(v), option_tree.wanted(row))
   end
 end
 
-return option_table
+return option_tree
