@@ -48,7 +48,7 @@ bool bnb_is_part(const char *name, BnbFind find, const void *arg) {
   return t && t->type == ST_U8;
 }
 
-/* A part of the weight: its type and number of values. */
+/* Finds a part of the weight and checks its type and number of values. */
 static Status part(const StTensor *weight, const char *file, BnbFind find, const void *arg,
                    const char *end, StType type, uint64_t n, const char **data) {
   char name[BNB_NAME_BYTES];
@@ -81,7 +81,7 @@ static Status wrong_state(const StTensor *weight, const char *file, const char *
               weight->name, what);
 }
 
-/* The fields of the JSON text; *nested: scales are quantised too. */
+/* Reads the fields of the JSON text; *nested: scales are quantised too. */
 static Status read_state(const Json *j, const StTensor *weight, const char *file, SourceTensor *out,
                          bool *nested) {
   const char *type = json_string(json_get(j, "quant_type"));
@@ -89,7 +89,7 @@ static Status read_state(const Json *j, const StTensor *weight, const char *file
   int64_t n, k, block, nest;
   if (!type || strcmp(type, "nf4") != 0)
     return fail(GRPO_EFORMAT,
-                "%s: tensor '%s' is coded in '%.20s'; of bitsandbytes only nf4 is "
+                "%s: tensor '%s' is coded in '%.20s'; of bitsandbytes' types only nf4 is "
                 "supported",
                 file, weight->name, type ? type : "?");
   if (!json_integer(json_get(j, "blocksize"), &block) || block != NF4_BLOCK)
@@ -121,8 +121,8 @@ static Status parse_state(const StTensor *weight, const char *file, BnbFind find
     snprintf(name, sizeof name, "%.120s%s%s", weight->name, STATE, other[i]);
     if (find(arg, name))
       return fail(GRPO_EFORMAT,
-                  "%s: tensor '%s' is coded in '%s'; of bitsandbytes only nf4 is supported", file,
-                  weight->name, other[i]);
+                  "%s: tensor '%s' is coded in '%s'; of bitsandbytes' types only nf4 is supported",
+                  file, weight->name, other[i]);
   }
   if (!t || t->type != ST_U8)
     return fail(GRPO_EFORMAT, "%s: tensor '%s': the state of its quantisation is missing", file,
@@ -190,8 +190,9 @@ void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out) {
 Status bnb_import(QuantWeight *m, const SourceNf4 *w) {
   const size_t n = (size_t)m->n * (size_t)m->k;
   const size_t count = (size_t)(w->plain ? blocks_of(n) : nests_of(n));
-  float *scale = mem_alloc(count * sizeof *scale); /* aligned */
-  if (!scale) return fail(GRPO_ENOMEM, "scales of %zu blocks", (size_t)blocks_of(n));
+  float *scale = mem_alloc(count * sizeof *scale); /* the file's may be unaligned */
+  if (!scale)
+    return fail(GRPO_ENOMEM, "no memory for the scales of %zu blocks", (size_t)blocks_of(n));
   memcpy(scale, w->plain ? w->plain : w->scale, count * sizeof *scale);
   if (w->plain)
     quant_nf4_import_plain(m, w->packed, scale);
@@ -235,7 +236,7 @@ uint64_t bnb_bytes(int rows, int columns) {
   return (n + 1) / 2 + blocks_of(n) + 4 * nests_of(n) + 4 * (256 + 16) + STATE_BYTES;
 }
 
-/* All parts but the codes. */
+/* Writes all parts except the codes. */
 static Status put_scales(StWriter *w, const QuantWeight *m) {
   const uint64_t n = (uint64_t)m->n * (uint64_t)m->k;
   Buf state = {0};
@@ -250,7 +251,7 @@ static Status put_scales(StWriter *w, const QuantWeight *m) {
   return s;
 }
 
-/* Scales that are not quantised yet become so in a copy. */
+/* Quantises the scales in a copy of the weight, and writes those. */
 static Status put_doubled(StWriter *w, const QuantWeight *m, const uint8_t *packed) {
   QuantWeight *q = NULL;
   try(quant_new(&q, QUANT_NF4, m->n, m->k));
@@ -264,7 +265,7 @@ static Status put_doubled(StWriter *w, const QuantWeight *m, const uint8_t *pack
 Status bnb_put(StWriter *w, const QuantWeight *m) {
   const uint64_t n = (uint64_t)m->n * (uint64_t)m->k;
   uint8_t *packed = mem_alloc_aligned((size_t)(n + 1) / 2);
-  if (!packed) return fail(GRPO_ENOMEM, "packed codes of a %d x %d weight", m->n, m->k);
+  if (!packed) return fail(GRPO_ENOMEM, "no memory for the codes of a %d x %d weight", m->n, m->k);
   quant_nf4_export(m, packed);
   Status s = st_writer_put_bytes(w, packed, (n + 1) / 2);
   if (s == GRPO_OK) s = m->plain_absmax ? put_doubled(w, m, packed) : put_scales(w, m);

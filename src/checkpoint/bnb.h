@@ -20,19 +20,19 @@ bool bnb_is_part(const char *name, BnbFind find, const void *arg);
  * tables are checked. */
 Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, const void *arg,
                     SourceTensor *out);
-/* Values from .. from + n - 1 of the flattened weight. */
+/* Reads values from .. from + n - 1 of the flattened weight. */
 void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out);
-/* m, an empty QUANT_NF4 of its shape, becomes the same codes and scales. */
+/* m, an empty QUANT_NF4 of the same shape, takes over the codes and scales. */
 Status bnb_import(QuantWeight *m, const SourceNf4 *w);
 
-/* ---- writing: the tensors of a weight, in this order ---- */
+/* ---- writing: the six tensors of a weight, in the order of BnbParts ---------------------- */
 enum { BNB_PARTS = 6, BNB_NAME_BYTES = 160 };
 typedef struct BnbParts {
   char name[BNB_PARTS][BNB_NAME_BYTES];
-  StEntry entry[BNB_PARTS]; /* names point into name: do not move it */
+  StEntry entry[BNB_PARTS]; /* its names point into `name`: do not move the struct */
 } BnbParts;
 void bnb_parts(const char *weight, int rows, int columns, BnbParts *out);
-uint64_t bnb_bytes(int rows, int columns); /* of all six */
+uint64_t bnb_bytes(int rows, int columns); /* of all six parts */
 Status bnb_put(StWriter *w, const QuantWeight *m);
 void bnb_put_config(Buf *b); /* config.json's "quantization_config" object */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names without ".weight" or ".bias", those of a layer without its prefix. */
+/* Names are without ".weight" or ".bias", and those of a layer without its prefix. */
 typedef struct Pair {
   const char *hf, *gguf;
   unsigned change;
@@ -91,7 +91,7 @@ static const Pair phi3_layer[] = {
     {0},
 };
 
-/* Of several with one name in files, the first is what a file is read as unless it says more. */
+/* Where several have one name in files, a file is read as the first unless it says more. */
 static const GgufArch archs[] = {
     {"llama", "llama", "model.layers.", plain_model, llama_layer},
     {"llama", "mistral", "model.layers.", plain_model, llama_layer},
@@ -121,7 +121,7 @@ const char *gguf_arch_model_type(const GgufArch *a) { return a->model_type; }
 
 /* ---- translating ----------------------------------------------------------------------- */
 
-/* "prefixN.rest": the digits after the prefix; NULL when s is none. */
+/* The digits in "prefixN.rest"; NULL when s has another form. */
 static const char *after_layer(const char *s, const char *prefix, int *digits) {
   const size_t n = strlen(prefix);
   if (strncmp(s, prefix, n) != 0) return NULL;
@@ -129,7 +129,7 @@ static const char *after_layer(const char *s, const char *prefix, int *digits) {
   return *digits && *digits <= 5 && s[n + (size_t)*digits] == '.' ? s + n : NULL;
 }
 
-/* The pair whose name is all of s but a final ".weight" or ".bias", which *suffix is. */
+/* The pair whose name is s without its final ".weight" or ".bias", to which *suffix points. */
 static const Pair *find_pair(const Pair *p, const char *s, bool hf, const char **suffix) {
   *suffix = strrchr(s, '.');
   if (!*suffix || (strcmp(*suffix, ".weight") != 0 && strcmp(*suffix, ".bias") != 0)) return NULL;

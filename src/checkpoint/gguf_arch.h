@@ -14,26 +14,28 @@
 #include <stdint.h>
 
 typedef struct GgufArch GgufArch;
-/* By a file's general.architecture, or by config.json's model_type.  NULL: unknown. */
+/* Finds an architecture by a file's general.architecture, or by config.json's model_type.  NULL:
+ * unknown. */
 const GgufArch *gguf_arch(const char *name, size_t n);
 const GgufArch *gguf_arch_of(const char *model_type);
 const char *gguf_arch_name(const GgufArch *a);
 const char *gguf_arch_model_type(const GgufArch *a);
 
 typedef enum GgufChange {
-  GGUF_PERMUTED_Q = 1, /* by heads */
-  GGUF_PERMUTED_K = 2, /* by key/value heads */
+  GGUF_PERMUTED_Q = 1, /* rows are permuted within each attention head */
+  GGUF_PERMUTED_K = 2, /* and within each key/value head */
   GGUF_PLUS_ONE = 4,
-  GGUF_KEEP_F32 = 8,   /* whatever the others are */
-  GGUF_VOCABULARY = 16 /* embedding or head */
+  GGUF_KEEP_F32 = 8,   /* float32 whatever the type of the others */
+  GGUF_VOCABULARY = 16 /* embedding or output projection */
 } GgufChange;
 
-/* Names in the other convention; false: there is none.  `change`: what happens to the values. */
+/* Translates a name into the other convention; false: it has no name there.  *change: GgufChange
+ * bits of the values. */
 bool gguf_arch_file_name(const GgufArch *a, const char *hf, char *out, size_t cap,
                          unsigned *change);
 bool gguf_arch_hf_name(const GgufArch *a, const char *name, char *out, size_t cap,
                        unsigned *change);
-/* Row r of a head as Hugging Face has it is this row in the file. */
+/* The row in the file of row r, counted in Hugging Face's order. */
 static inline uint64_t gguf_arch_permuted_row(uint64_t r, uint64_t head_dim) {
   const uint64_t head = r / head_dim, i = r % head_dim, half = head_dim / 2;
   return head * head_dim + 2 * (i % half) + i / half;

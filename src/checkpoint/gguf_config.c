@@ -13,7 +13,8 @@
 
 enum { KEY_BYTES = 128 };
 
-/* Keys behind the architecture's name, and config.json's; "" where the gpt2 family has none. */
+/* A key behind the architecture's name, the same key in config.json, and in gpt2's config.json (""
+ * where it has none). */
 typedef struct KeyPair {
   const char *key, *hf, *gpt2;
 } KeyPair;
@@ -27,7 +28,7 @@ static const KeyPair integers[] = {
     {"attention.head_count_kv", "num_key_value_heads", ""},
     {"attention.key_length", "head_dim", ""},
 };
-/* Those of some families only. */
+/* Keys of some families only. */
 static const KeyPair optional_integers[] = {
     {"attention.sliding_window", "sliding_window", ""},
     {"attention.sliding_window_pattern", "sliding_window_pattern", ""},
@@ -67,7 +68,8 @@ static void put_int(Reader *r, const char *hf, int64_t v) {
   buf_printf(&r->b, "%lld", (long long)v);
 }
 
-/* A float32 stands for the shortest decimal that is read as it: 1e-6, not 9.99999997e-07. */
+/* A float32 stands for the shortest decimal that reads as the same float: 1e-6, not
+ * 9.99999997e-07. */
 static double meant(double v) {
   char text[40];
   if ((double)(float)v != v) return v;
@@ -118,7 +120,7 @@ static Status read_epsilon(Reader *r) {
   return GRPO_OK;
 }
 
-/* What would change the result and is not supported. */
+/* Refuses keys that would change the result and are not supported. */
 static Status check_refusals(Reader *r) {
   int64_t experts = 0, key = 0, value = 0;
   bool has_key, has_value;
@@ -131,8 +133,8 @@ static Status check_refusals(Reader *r) {
   full_key(r->key, r->a, "attention.value_length");
   try(gguf_get_int(r->g, r->key, 1, 1024, &value, &has_value));
   if (has_value && has_key && key != value)
-    return fail(GRPO_EFORMAT, "%s: key '%s' = %lld is not attention.key_length, %lld", r->g->path,
-                r->key, (long long)value, (long long)key);
+    return fail(GRPO_EFORMAT, "%s: key '%s' = %lld must equal attention.key_length = %lld",
+                r->g->path, r->key, (long long)value, (long long)key);
   return GRPO_OK;
 }
 
@@ -141,18 +143,19 @@ static Status check_rotary(Reader *r, const Config *c) {
   try(gguf_get_int(r->g, full_key(r->key, r->a, "rope.dimension_count"), 1, 1024, &rotary, NULL));
   if (rotary == c->head_dim || is_gpt2(r->a) || strcmp(gguf_arch_name(r->a), "phi3") == 0)
     return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: key '%s' = %lld is not the head's %d", r->g->path, r->key,
-              (long long)rotary, c->head_dim);
+  return fail(GRPO_EFORMAT, "%s: key '%s' = %lld must equal the head's %d channels", r->g->path,
+              r->key, (long long)rotary, c->head_dim);
 }
 
 /* ---- rotary positions that are scaled ---------------------------------------------------- */
 
-/* Our own keys beside rope_freqs.weight, from which Llama 3's three factors cannot be told. */
+/* Our own keys: Llama 3's three factors cannot be told from rope_freqs.weight. */
 #define LLAMA3_FACTOR "grpo.rope.factor"
 #define LLAMA3_LOW    "grpo.rope.low_freq_factor"
 #define LLAMA3_HIGH   "grpo.rope.high_freq_factor"
 
-/* Files of other programs: Llama 3.1 to 3.3 have these numbers, and the factor is the largest. */
+/* In files of other programs these are the numbers of Llama 3.1 to 3.3, and the factor is the
+ * largest divisor. */
 static Status read_llama3(Reader *r, const GgufTensor *divisors) {
   double factor = 1, low = 1, high = 4;
   int64_t length = 8192;
@@ -188,12 +191,12 @@ static void put_list(Reader *r, const char *name, const GgufTensor *t) {
   buf_putc(&r->b, ']');
 }
 
-/* longrope multiplies cosines and sines by this unless a file says otherwise. */
+/* longrope multiplies cosines and sines by this unless a file has its own factor. */
 static double usual_attention_factor(double positions, double original) {
   return positions <= original ? 1 : sqrt(1 + log(positions / original) / log(original));
 }
 
-/* phi3: two lists of divisors, the second for contexts past the original length. */
+/* phi3 has two lists of divisors, the second for contexts past the original length. */
 static Status read_long(Reader *r, const GgufTensor *brief, const GgufTensor *wide) {
   int64_t length = 0, positions = 0;
   double factor;
@@ -235,13 +238,15 @@ static Status read_scaling(Reader *r) {
     return fail(GRPO_EFORMAT, "%s: key '%s': '%.*s' is not supported", r->g->path, r->key,
                 n > 60 ? 60 : (int)n, type);
   if (divisors && !ggml_is_read(divisors->type))
-    return fail(GRPO_EFORMAT, "%s: rope_freqs.weight is %s", r->g->path, ggml_name(divisors->type));
+    return fail(GRPO_EFORMAT, "%s: rope_freqs.weight has type %s, which is not supported",
+                r->g->path, ggml_name(divisors->type));
   if (divisors) return read_llama3(r, divisors);
   if (brief && wide && ggml_is_read(brief->type) && ggml_is_read(wide->type))
     return read_long(r, brief, wide);
   if (brief || wide)
     return fail(GRPO_EFORMAT,
-                "%s: want both rope_factors_short.weight and rope_factors_long.weight", r->g->path);
+                "%s: rope_factors_short.weight and rope_factors_long.weight must both be there",
+                r->g->path);
   if (!linear) return GRPO_OK;
   try(gguf_get_number(r->g, full_key(r->key, r->a, "rope.scaling.factor"), &factor, NULL));
   put_name(r, "rope_scaling");
@@ -251,7 +256,7 @@ static Status read_scaling(Reader *r) {
   return GRPO_OK;
 }
 
-/* The divisors in the file are those that the configuration gives. */
+/* Checks that the divisors in the file are those of the configuration. */
 static Status check_divisors(const Gguf *g, const Config *c) {
   const GgufTensor *t = gguf_tensor(g, "rope_freqs.weight");
   float want[512];
@@ -286,7 +291,8 @@ static Status read_vocabulary(Reader *r) {
   int n = 0;
   bool found;
   if (!embedding || embedding->ndim != 2 || embedding->dim[0] > INT32_MAX)
-    return fail(GRPO_EFORMAT, "%s: tensor 'token_embd.weight' is missing or no matrix", r->g->path);
+    return fail(GRPO_EFORMAT, "%s: tensor 'token_embd.weight' is missing or not two-dimensional",
+                r->g->path);
   put_int(r, "vocab_size", (int64_t)embedding->dim[0]);
   put_bool(r, "tie_word_embeddings", gguf_tensor(r->g, "output.weight") == NULL);
   for (size_t i = 0; i < COUNT(ids); i++) {
@@ -319,8 +325,8 @@ static Status read_optional(Reader *r) {
   return read_scaling(r);
 }
 
-/* What other programs divide gemma's scores by the root of: hidden size over heads in the largest
- * models, head_dim in the others. */
+/* Other programs divide gemma's scores by the square root of this: hidden size over heads in the
+ * largest models, head_dim in the others. */
 static int64_t usual_query_scalar(const GgufArch *a, int64_t layers, int64_t hidden, int64_t heads,
                                   int64_t head_dim) {
   const int64_t largest = strcmp(gguf_arch_name(a), "gemma2") == 0 ? 46 : 62;
@@ -342,7 +348,7 @@ static Status read_query_scalar(Reader *r) {
   return GRPO_OK;
 }
 
-/* What a file need not say has one meaning there, not the default of the family's config.json. */
+/* A missing key has one meaning in GGUF, which is not the default of the family's config.json. */
 static Status read_unsaid(Reader *r) {
   int64_t hidden = 0, heads = 1, dim = 0, rotary = 0;
   bool found;
@@ -457,7 +463,7 @@ static void write_optional(const Json *j, const GgufArch *a, GgufMeta *m) {
   }
 }
 
-/* What our own reader understands and llama.cpp passes over. */
+/* Warns of settings that our own reader understands and llama.cpp ignores. */
 static void warn(const Config *c, const GgufArch *a) {
   const double scalar = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : c->head_dim;
   const int64_t usual = usual_query_scalar(a, c->num_hidden_layers, c->hidden_size,
@@ -475,7 +481,8 @@ void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[KEY_BYTES];
   Buf b = {0};
   Json *j = NULL;
-  const bool wide = c->rope_scaling == ROPE_LONG; /* max_position_embeddings: of the lists in use */
+  /* With longrope c->max_position_embeddings is the length of the list in use. */
+  const bool wide = c->rope_scaling == ROPE_LONG;
   const int shape[] = {wide ? c->rope_file_positions : c->max_position_embeddings,
                        c->hidden_size,
                        c->num_hidden_layers,

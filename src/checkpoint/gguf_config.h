@@ -1,7 +1,7 @@
 /* gguf_config.h - the shape of a model in the metadata of GGUF files.
  *
- * Metadata becomes a config.json in memory, which config_read takes, so that both kinds of checkpoint
- * are held to the same rules.  An unknown architecture is refused by name.
+ * Metadata becomes a config.json in memory, which config_read takes, so that both kinds of
+ * checkpoint are held to the same rules.  An unknown architecture is refused by name.
  */
 #ifndef GRPO_CHECKPOINT_GGUF_CONFIG_H
 #define GRPO_CHECKPOINT_GGUF_CONFIG_H

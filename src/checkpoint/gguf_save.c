@@ -19,7 +19,7 @@ static uint32_t file_type(GgmlType t) {
   return t == GGML_F32 ? 0 : t == GGML_F16 ? 1 : t == GGML_Q4_0 ? 2 : t == GGML_Q8_0 ? 7 : 32;
 }
 
-/* The ids that end a text beside the one that the tokenizer part writes. */
+/* Writes the ids that end a text, except for the one that the tokenizer part writes. */
 static void put_ends(const Config *c, int32_t eos, GgufMeta *m) {
   static const char *const keys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
   int n = 0;
@@ -78,7 +78,8 @@ static Status describe(const Param *p, const GgufArch *a, GgmlType type, GgufEnt
   return GRPO_OK;
 }
 
-/* Rows row .. row + rows - 1 of a parameter that is stored [out, in], with the adapter in them. */
+/* x = rows row .. row + rows - 1 of a parameter that is stored [out, in], with the adapter
+ * merged. */
 static Status get_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x) {
   const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
   if (p->t.quant)
@@ -88,7 +89,7 @@ static Status get_rows(const Ctx *cx, const Model *m, const Param *p, int row, i
   return lora_merge_rows(m, p, row, rows, x);
 }
 
-/* Heads are whole in a block, so that permuted rows come from it. */
+/* A block has whole heads, so that permuted rows come from the same block. */
 static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p,
                        unsigned change) {
   const int n = p->t.dim[0], d = m->config.head_dim;
@@ -96,24 +97,25 @@ static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param
   const int most = permuted ? d : BLOCK_ROWS;
   const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
   real *x = mem_alloc_aligned((size_t)most * cols * sizeof *x);
-  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
+  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
     s = get_rows(cx, m, p, row, rows, x);
     for (size_t i = 0; (change & GGUF_PLUS_ONE) && i < (size_t)rows * cols; i++) x[i] += 1;
     if (!permuted && s == GRPO_OK) s = gguf_writer_put(w, x, (uint64_t)rows * cols);
-    for (int i = 0; permuted && i < d && s == GRPO_OK; i++) /* the file's row i is row ... here */
+    for (int i = 0; permuted && i < d && s == GRPO_OK; i++)
       s = gguf_writer_put(w, x + (size_t)(i % 2 * (d / 2) + i / 2) * cols, cols);
   }
   mem_free_aligned(x);
   return s;
 }
 
-/* A parameter that is stored [in, out]. */
+/* Writes a parameter that is stored [in, out]. */
 static Status put_transposed(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p) {
   const int in = p->t.dim[0], out = p->t.dim[1];
   real *x = mem_alloc_aligned(p->t.n * sizeof *x), *row = mem_alloc((size_t)in * sizeof *row);
-  Status s = x && row ? param_values(cx, p, x) : fail(GRPO_ENOMEM, "%s in float32", p->name);
+  Status s = x && row ? param_values(cx, p, x)
+                      : fail(GRPO_ENOMEM, "%s: no memory for it in float32", p->name);
   if (s == GRPO_OK) s = lora_merge_rows(m, p, 0, in, x);
   for (int o = 0; o < out && s == GRPO_OK; o++) {
     for (int i = 0; i < in; i++) row[i] = x[(size_t)i * (size_t)out + (size_t)o];
@@ -133,7 +135,7 @@ static Status put_param(GgufWriter *w, const Ctx *cx, const Model *m, const Gguf
   return put_rows(w, cx, m, p, change);
 }
 
-/* Divisors of rotary frequencies: tensors beside the parameters. */
+/* Divisors of rotary frequencies, which are tensors beside the parameters. */
 typedef struct Extra {
   GgufEntry entry[2];
   float value[2][512];
@@ -175,7 +177,7 @@ static Status write_file(const Model *m, const GgufArch *a, const char *path, Gg
   Extra x = {.n = 0};
   GgufWriter *w = NULL;
   GgufEntry *e = mem_zalloc(((size_t)m->nparams + 2) * sizeof *e);
-  if (!e) return fail(GRPO_ENOMEM, "%s", path);
+  if (!e) return fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   extra_tensors(&m->config, &x);
   memcpy(e, x.entry, sizeof x.entry);
   Status s = GRPO_OK;

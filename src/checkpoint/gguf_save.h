@@ -8,8 +8,8 @@
 
 /* type: GGML_F32 GGML_F16 GGML_BF16 GGML_Q8_0 GGML_Q4_0, of matrices; vectors and gpt2's positions
  * are float32.  Under Q4_0 the embedding and the output projection are Q8_0; under both, matrices
- * whose rows are not whole blocks are F16.  The tokenizer (NULL: none) goes into the same file, which
- * appears when complete.  An adapter is merged on the way. */
+ * whose rows are not whole blocks are F16.  The tokenizer (NULL: none) goes into the same file,
+ * which appears when complete.  An adapter is merged on the way. */
 Status gguf_save(const Model *m, const Tokenizer *t, const char *path, GgmlType type);
 
 #endif

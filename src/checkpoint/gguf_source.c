@@ -12,12 +12,12 @@ enum { NAME_BYTES = 96 };
 typedef struct Entry {
   const GgufTensor *t;
   unsigned change;
-  char name[NAME_BYTES]; /* Hugging Face's, or the file's where there is none */
+  char name[NAME_BYTES]; /* Hugging Face's, or the file's where it has none */
 } Entry;
 
 typedef struct GgufFile {
   Gguf g;
-  Entry *entry; /* [count of the source] */
+  Entry *entry; /* [number of tensors] */
   uint64_t head_dim;
 } GgufFile;
 
@@ -25,7 +25,7 @@ static const Entry *entry_of(const WeightSource *s, const SourceTensor *t) {
   return &((const GgufFile *)s->impl)->entry[t->place];
 }
 
-/* Values in the file's order of rows. */
+/* Reads values in Hugging Face's order of rows. */
 static void read_rows(const GgufFile *f, const Entry *e, uint64_t from, uint64_t n, float *out) {
   if (!(e->change & (GGUF_PERMUTED_Q | GGUF_PERMUTED_K))) {
     gguf_read(e->t, from, n, out);
@@ -50,7 +50,8 @@ static void read_values(const WeightSource *s, const SourceTensor *t, uint64_t f
     for (uint64_t i = 0; i < n; i++) out[i] -= 1;
 }
 
-/* A permutation stays inside a head: what is dropped too early is read again from the file. */
+/* A permutation stays inside a head; a page that is dropped too early is read again from the
+ * file. */
 static void pass_values(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n) {
   const GgufFile *f = s->impl;
   const GgufTensor *g = entry_of(s, t)->t;
@@ -80,7 +81,7 @@ static SourceType type_of(GgmlType t) {
   }
 }
 
-/* What the configuration was read from. */
+/* Tensors that belong to the configuration (gguf_config.c). */
 static bool is_metadata(const char *name) {
   return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0;
 }
@@ -111,7 +112,7 @@ static Status list_tensors(WeightSource *s, GgufFile *f) {
   s->tensor = mem_alloc((f->g.ntensors + 1) * sizeof *s->tensor);
   f->entry = mem_alloc((f->g.ntensors + 1) * sizeof *f->entry);
   if (!s->tensor || !f->entry)
-    return fail(GRPO_ENOMEM, "%s: table of %zu tensors", f->g.path, f->g.ntensors);
+    return fail(GRPO_ENOMEM, "%s: no memory for a table of %zu tensors", f->g.path, f->g.ntensors);
   for (size_t i = 0; i < f->g.ntensors; i++) {
     const GgufTensor *t = &f->g.tensor[i];
     if (!is_metadata(t->name)) list_tensor(s, f, gguf_arch(name, n), t);
@@ -122,7 +123,7 @@ static Status list_tensors(WeightSource *s, GgufFile *f) {
 Status gguf_source_open(WeightSource *out, const char *path) {
   GgufFile *f = mem_zalloc(sizeof *f);
   *out = (WeightSource){0};
-  if (!f) return fail(GRPO_ENOMEM, "%s", path);
+  if (!f) return fail(GRPO_ENOMEM, "%s: no memory to open it", path);
   *out = (WeightSource){.impl = f, .read = read_values, .pass = pass_values, .close = close_file};
   Status s = gguf_open(&f->g, path);
   if (s == GRPO_OK) s = list_tensors(out, f);

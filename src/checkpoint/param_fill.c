@@ -5,7 +5,7 @@
 #include "checkpoint/bnb.h"
 #include "model/model_impl.h"
 
-/* Threads take ROWS of a block's rows at a time, or STRIP inputs, or PIECE values. */
+/* A thread takes ROWS rows of a block at a time, or STRIP inputs, or PIECE values. */
 enum { ROWS = 16, STRIP = 64, PIECE = 1 << 18 };
 
 /* ---- reading blocks of outputs ------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static void read_rows(void *arg, int chunk, int worker) {
                b->w + (size_t)at * (size_t)b->k);
 }
 
-/* Inputs chunk * STRIP ..: columns of the block, transposed on the way. */
+/* Reads STRIP inputs, which are columns of the block, and transposes them. */
 static void read_strip(void *arg, int chunk, int worker) {
   (void)worker;
   const RowBlock *b = arg;
@@ -51,7 +51,7 @@ static void read_block(const Ctx *cx, const RowBlock *b) {
     pool_run(cx->pool, (b->rows + ROWS - 1) / ROWS, read_rows, (void *)(uintptr_t)b);
 }
 
-/* The file's pages behind a block; strided reads need them until the last block. */
+/* Gives back the file's pages of a block; strided reads need them until the last block. */
 static void pass_block(const RowBlock *b) {
   const bool last = b->row + b->rows == b->n;
   const uint64_t k = (uint64_t)b->k, all = (uint64_t)b->n * k;
@@ -64,11 +64,12 @@ static void pass_block(const RowBlock *b) {
 
 /* ---- filling ------------------------------------------------------------------------------- */
 
-/* RowBlock by block into a matrix, or, transposed, into float32 [k, n]. */
+/* Fills a quantised weight block by block, or float32 [k, n], transposed. */
 static Status fill_blocks(const Ctx *cx, RowBlock *b, QuantWeight *quant, real *in_out) {
   const int most = param_block_rows(b->n, b->k);
   b->w = mem_alloc_aligned((size_t)most * (size_t)b->k * sizeof *b->w);
-  if (!b->w) return fail(GRPO_ENOMEM, "%s: %d rows of %s", b->t->file, most, b->t->name);
+  if (!b->w)
+    return fail(GRPO_ENOMEM, "%s: no memory for %d rows of %s", b->t->file, most, b->t->name);
   Status s = GRPO_OK;
   for (; b->row < b->n && s == GRPO_OK; b->row += b->rows) {
     b->rows = min_int(most, b->n - b->row);
@@ -82,7 +83,8 @@ static Status fill_blocks(const Ctx *cx, RowBlock *b, QuantWeight *quant, real *
   return s;
 }
 
-/* float32 as the source has it: in pieces, so that threads share it and pages can go. */
+/* float32 in the layout of the source: in pieces, so that threads share them and pages are given
+ * back. */
 typedef struct Plain {
   const WeightSource *src;
   const SourceTensor *t;

@@ -17,8 +17,8 @@ static const char prefix[] = "base_model.model.";
 
 /* ---- loading --------------------------------------------------------------------- */
 
-/* The parameter of a tensor's name: with or without PEFT's prefix, the adapter's name
- * ("lora_A.default.weight") and the causal model's own prefix. */
+/* The parameter that a tensor's name means, with or without PEFT's prefix, the adapter's name
+ * ("lora_A.default.weight") and the prefix of the causal model. */
 static int param_of(const Lora *l, const char *name) {
   static const char *const own[] = {"", "model.", "transformer."};
   char rest[NAME_BYTES], full[NAME_BYTES + 16];
@@ -41,8 +41,8 @@ static Status check_tensor(const char *path, const StTensor *t, const Tensor *wa
   if (t->ndim == 2 && t->dim[0] == (uint64_t)want->dim[0] && t->dim[1] == (uint64_t)want->dim[1])
     return GRPO_OK;
   if (t->ndim != 2)
-    return fail(GRPO_EFORMAT, "%s: tensor '%.200s' has %d dimensions, want [%d, %d]", path, t->name,
-                t->ndim, want->dim[0], want->dim[1]);
+    return fail(GRPO_EFORMAT, "%s: tensor '%.200s' has %d dimensions, but the model wants [%d, %d]",
+                path, t->name, t->ndim, want->dim[0], want->dim[1]);
   return fail(GRPO_EFORMAT,
               "%s: tensor '%.200s' has shape [%llu, %llu], this model and adapter_config.json want "
               "[%d, %d]",
@@ -73,7 +73,7 @@ static Status match_tensors(const Lora *l, const Safetensors *f, const StTensor 
               l->param[first].name, missing, l->nparams);
 }
 
-/* Shapes are checked before memory is taken: a lying rank costs nothing. */
+/* Shapes are checked before memory is taken, so that a wrong rank costs nothing. */
 static Status read_tensors(Model *m, const char *dir) {
   Lora *l = m->lora;
   char path[FILE_PATH_BYTES];
@@ -81,7 +81,8 @@ static Status read_tensors(Model *m, const char *dir) {
   try(file_join(path, dir, "adapter_model.safetensors"));
   try(safetensors_open(&f, path));
   const StTensor **found = mem_zalloc((size_t)l->nparams * sizeof *found);
-  Status s = found ? match_tensors(l, &f, found) : fail(GRPO_ENOMEM, "%s", path);
+  Status s = found ? match_tensors(l, &f, found)
+                   : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   if (s == GRPO_OK) s = lora_allocate(m);
   for (int i = 0; s == GRPO_OK && i < l->nparams; i++)
     st_read(found[i], 0, found[i]->n, l->param[i].t.data);
@@ -96,9 +97,11 @@ static Status check_folder(const char *dir) {
   if (file_exists(path)) return GRPO_OK;
   try(file_join(path, dir, "adapter_model.bin"));
   if (file_exists(path))
-    return fail(GRPO_EFORMAT,
-                "%s: a pickle can run code and is not read; save the adapter as safetensors", path);
-  return fail(GRPO_ENOENT, "%s: no adapter_model.safetensors", dir);
+    return fail(
+        GRPO_EFORMAT,
+        "%s: it is a pickle, which can run code and is not read; save the adapter as safetensors",
+        path);
+  return fail(GRPO_ENOENT, "%s: adapter_model.safetensors is missing", dir);
 }
 
 static Status wants(const void *user, const LoraSite *s, bool *yes) {
@@ -147,7 +150,7 @@ static void indent(Buf *b, int depth) {
   for (int i = 0; i < depth; i++) buf_puts(b, "  ");
 }
 
-/* A value as Python writes it with indent=2. */
+/* Writes a value like Python's json.dump with indent=2. */
 static void put_value(Buf *b, const Json *j, int depth) {
   const JsonType type = j ? json_type(j) : JSON_NULL;
   if (type == JSON_STRING) {
@@ -177,7 +180,7 @@ static int by_text(const void *x, const void *y) {
   return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* "all-linear" is written as what it stood for: the last words of the modules. */
+/* "all-linear" is written as the last words of the modules that it stood for. */
 static Status put_targets(Buf *b, const Lora *l, const Json *targets) {
   const char *all = json_string(targets);
   if (!all || strcmp(all, "all-linear") != 0) {
@@ -185,8 +188,8 @@ static Status put_targets(Buf *b, const Lora *l, const Json *targets) {
     return GRPO_OK;
   }
   const char **word = mem_alloc((size_t)l->nmodules * sizeof *word);
-  if (!word) return fail(GRPO_ENOMEM, "adapter_config.json");
-  for (int i = 0; i < l->nmodules; i++) { /* "...mlp.up_proj.weight": between the last two dots */
+  if (!word) return fail(GRPO_ENOMEM, "adapter_config.json: no memory for the names of modules");
+  for (int i = 0; i < l->nmodules; i++) { /* "up_proj" of "...mlp.up_proj.weight" */
     const char *name = l->module[i].base->name, *end = strrchr(name, '.');
     while (end > name && end[-1] != '.') end--;
     word[i] = end;
@@ -204,7 +207,7 @@ static Status put_targets(Buf *b, const Lora *l, const Json *targets) {
   return GRPO_OK;
 }
 
-/* Every key that PEFT writes, in its order, and its value where none was loaded. */
+/* Every key that PEFT writes, in its order, with the value for an adapter that was not loaded. */
 static const char *const written[][2] = {
     {"alpha_pattern", "{}"},
     {"auto_mapping", "null"},
@@ -279,7 +282,8 @@ static Status write_tensors(const Lora *l, const char *dir) {
   StEntry *e = mem_zalloc(n * sizeof *e);
   char *names = mem_alloc(n * NAME_BYTES);
   StWriter *w = NULL;
-  Status s = e && names ? GRPO_OK : fail(GRPO_ENOMEM, "%s", path);
+  Status s =
+      e && names ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   for (size_t i = 0; s == GRPO_OK && i < n; i++) {
     const Tensor *t = &l->param[l->by_name[i].index].t;
     char *name = names + i * NAME_BYTES;

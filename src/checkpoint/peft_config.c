@@ -11,7 +11,7 @@ enum { NAME_BYTES = 256 };
 
 /* ---- adapter_config.json --------------------------------------------------------- */
 
-/* null, false, 0, "", [] and {} */
+/* Is it null, false, 0, "", [] or {}? */
 static bool empty(const Json *j) {
   switch (j ? json_type(j) : JSON_NULL) {
   case JSON_NULL:
@@ -27,7 +27,7 @@ static bool empty(const Json *j) {
   }
 }
 
-/* What is read, and what says nothing about the result. */
+/* Keys that are read, and keys that do not change the result. */
 static const char *const understood[] = {"r",
                                          "lora_alpha",
                                          "lora_dropout",
@@ -84,21 +84,21 @@ static Status check_keys(const PeftConfig *c) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
       known |= strcmp(json_key(j), refused[i][0]) == 0;
     if (!known && !empty(j))
-      return fail(GRPO_EFORMAT, "%s: the option '%.80s' is not known", c->where, json_key(j));
+      return fail(GRPO_EFORMAT, "%s: the key '%.80s' is unknown", c->where, json_key(j));
   }
   return GRPO_OK;
 }
 
-/* A word that must be one of a few; absent or null: the first. */
+/* The value must be one of `words`; absent or null means the first. */
 static Status check_word(const PeftConfig *c, const char *key, const char *const *words) {
   const Json *j = json_get(c->json, key);
   if (!j || json_type(j) == JSON_NULL) return GRPO_OK;
   if (json_string(j) && among(json_string(j), words)) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: %s is '%.80s', only '%s' is supported", c->where, key,
+  return fail(GRPO_EFORMAT, "%s: %s is '%.80s', but only '%s' is supported", c->where, key,
               json_string(j) ? json_string(j) : "(no string)", *words);
 }
 
-/* Starting points that change the base weights: A and B alone are not the adapter then. */
+/* Initialisations that change the base weights: A and B alone do not describe the adapter then. */
 static Status check_init(const PeftConfig *c) {
   static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
   const char *how = json_string(json_get(c->json, "init_lora_weights"));
@@ -116,18 +116,17 @@ static Status read_number(const PeftConfig *c, const char *key, double otherwise
   const Json *j = json_get(c->json, key);
   *out = j && json_type(j) != JSON_NULL ? json_number(j) : otherwise;
   if (*out >= low && *out <= high) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: %s is not a number from %g to %g", c->where, key, low, high);
+  return fail(GRPO_EFORMAT, "%s: %s must be a number from %g to %g", c->where, key, low, high);
 }
 
-/* A list of strings, or a string where `or_string`; absent or null is fine. */
+/* The value is a list of strings or a string; absent or null is fine. */
 static Status check_names(const PeftConfig *c, const char *key) {
   const Json *j = json_get(c->json, key);
   if (!j || json_type(j) == JSON_NULL || json_type(j) == JSON_STRING) return GRPO_OK;
   bool good = json_type(j) == JSON_ARRAY;
   for (const Json *e = json_child(j); good && e; e = json_next(e)) good = json_string(e);
-  return good
-             ? GRPO_OK
-             : fail(GRPO_EFORMAT, "%s: %s is neither a list of names nor a pattern", c->where, key);
+  return good ? GRPO_OK
+              : fail(GRPO_EFORMAT, "%s: %s must be a list of names or a pattern", c->where, key);
 }
 
 static Status check_pattern(const PeftConfig *c, const char *key) {
@@ -136,15 +135,15 @@ static Status check_pattern(const PeftConfig *c, const char *key) {
   bool good = json_type(j) == JSON_OBJECT;
   for (const Json *e = json_child(j); good && e; e = json_next(e)) good = json_number(e) > 0;
   return good ? GRPO_OK
-              : fail(GRPO_EFORMAT, "%s: %s is not a table of positive numbers by pattern", c->where,
-                     key);
+              : fail(GRPO_EFORMAT, "%s: %s must map patterns to positive numbers", c->where, key);
 }
 
 static Status read_config(PeftConfig *c) {
   static const char *const lora[] = {"LORA", NULL}, *const none[] = {"none", NULL};
   static const char *const causal[] = {"CAUSAL_LM", NULL};
   double rank;
-  if (json_type(c->json) != JSON_OBJECT) return fail(GRPO_EFORMAT, "%s: not an object", c->where);
+  if (json_type(c->json) != JSON_OBJECT)
+    return fail(GRPO_EFORMAT, "%s: it is not a JSON object", c->where);
   try(check_word(c, "peft_type", lora));
   try(check_word(c, "task_type", causal));
   try(check_word(c, "bias", none));
@@ -152,12 +151,13 @@ static Status read_config(PeftConfig *c) {
   try(check_init(c));
   try(read_number(c, "r", 8, 1, 65536, &rank));
   c->rank = (int)rank;
-  if (c->rank != rank) return fail(GRPO_EFORMAT, "%s: r is %g, want an integer", c->where, rank);
+  if (c->rank != rank)
+    return fail(GRPO_EFORMAT, "%s: r is %g, but must be a whole number", c->where, rank);
   try(read_number(c, "lora_alpha", 8, 0, 1e9, &c->alpha));
   try(read_number(c, "lora_dropout", 0, 0, 0.999, &c->dropout));
   c->use_rslora = json_bool(json_get(c->json, "use_rslora"));
   if (empty(json_get(c->json, "target_modules")))
-    return fail(GRPO_EFORMAT, "%s: no target_modules", c->where);
+    return fail(GRPO_EFORMAT, "%s: target_modules is missing", c->where);
   static const char *const names[] = {"target_modules", "exclude_modules", "layers_pattern"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) try(check_names(c, names[i]));
   try(check_pattern(c, "rank_pattern"));
@@ -190,7 +190,7 @@ static Status matches_whole(const PeftConfig *c, const char *pattern, const char
   return s;
 }
 
-/* A string is a pattern of the whole path, a list holds last words. */
+/* A string is a pattern for the whole path, a list holds last words. */
 static Status matches(const PeftConfig *c, const Json *j, const char *path, bool *yes) {
   *yes = false;
   if (empty(j)) return GRPO_OK;
@@ -200,7 +200,7 @@ static Status matches(const PeftConfig *c, const Json *j, const char *path, bool
   return GRPO_OK;
 }
 
-/* layers_to_transform: a number or a list of them. */
+/* layers_to_transform is a number or a list of numbers. */
 static bool layer_listed(const Json *j, const LoraSite *m) {
   if (!j || json_type(j) == JSON_NULL) return true;
   if (!m->in_layer) return false;
@@ -210,7 +210,7 @@ static bool layer_listed(const Json *j, const LoraSite *m) {
   return false;
 }
 
-/* layers_pattern: what the list of layers is called ("layers", "h"). */
+/* layers_pattern names the list of layers ("layers", "h"). */
 static bool layers_named(const Json *j, const LoraSite *m) {
   char part[NAME_BYTES];
   if (empty(j)) return true;
@@ -240,7 +240,7 @@ Status peft_config_targets(const PeftConfig *c, const LoraSite *m, bool *yes) {
   return GRPO_OK;
 }
 
-/* The first pattern that ends the path. */
+/* Takes the value of the first pattern that matches the end of the path. */
 static Status by_pattern(const PeftConfig *c, const char *key, const char *path, double *value) {
   char pattern[NAME_BYTES + 16];
   bool yes = false;

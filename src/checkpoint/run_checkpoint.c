@@ -15,7 +15,7 @@
 static const char manifest_name[] = "manifest.json";
 enum { MANIFEST_MAX = 1 << 20, MANIFEST_FORMAT = 1 };
 
-/* dir/name; the buffer is reused. */
+/* b = dir/name */
 static Status join(Buf *b, const char *dir, const char *name) {
   buf_clear(b);
   buf_printf(b, "%s/%s", dir, name);
@@ -29,7 +29,8 @@ Status run_checkpoint_begin(const char *dir, Buf *tmp) {
   while (n > 1 && dir[n - 1] == '/') n--;
   size_t slash = n;
   while (slash && dir[slash - 1] != '/') slash--;
-  if (slash == n) return fail(GRPO_EARG, "checkpoint: \"%s\" is no directory's name", dir);
+  if (slash == n)
+    return fail(GRPO_EARG, "checkpoint: \"%s\" is not the name of a directory in another one", dir);
   const size_t start = tmp->len;
   buf_put(tmp, dir, slash);
   buf_puts(tmp, ".tmp-");
@@ -41,7 +42,7 @@ Status run_checkpoint_begin(const char *dir, Buf *tmp) {
 
 /* ---- the manifest ----------------------------------------------------------------------- */
 
-/* What one file is: its length and checksum; made durable on the way when `sync` says so. */
+/* The length and checksum of a file, which is made durable where `sync` is set. */
 static Status measure(const char *path, bool sync, uint64_t *size, uint32_t *crc) {
   FileMap m;
   try(file_map(path, &m));
@@ -87,7 +88,8 @@ static Status list_entry(Listing *l, const char *dir, const char *prefix, const 
   try(join(&l->path, dir, relative));
   if (!file_is_dir(l->path.data)) return list_file(l, relative);
   if (depth > 0)
-    return fail(GRPO_EARG, "%s: a checkpoint has no directories inside directories", l->path.data);
+    return fail(GRPO_EARG, "%s: a checkpoint cannot have directories inside directories",
+                l->path.data);
   strcat(relative, "/");
   return list_dir(l, dir, relative, depth + 1);
 }
@@ -118,7 +120,7 @@ static Status write_manifest(Listing *l, const char *dir) {
 Status run_checkpoint_commit(const char *tmp, const char *dir) {
   Listing l = {0};
   if (file_exists(dir))
-    return fail(GRPO_EARG, "%s: exists already; a checkpoint is never written over", dir);
+    return fail(GRPO_EARG, "%s: it exists already, and a checkpoint is never overwritten", dir);
   const Status s = write_manifest(&l, tmp);
   listing_free(&l);
   try(s);
@@ -137,28 +139,29 @@ static Status verify_file(const char *dir, const Json *entry, Buf *path) {
     return fail(GRPO_EFORMAT, "%s/%s: the entry of \"%s\" is damaged", dir, manifest_name, name);
   try(join(path, dir, name));
   if (!file_exists(path->data))
-    return fail(GRPO_EFORMAT, "%s: is missing from the checkpoint", path->data);
+    return fail(GRPO_EFORMAT, "%s: it is missing from the checkpoint", path->data);
   if (file_size(path->data) != bytes)
-    return fail(GRPO_EFORMAT, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, path->data,
-                file_size(path->data), bytes);
+    return fail(GRPO_EFORMAT, "%s: it has %" PRId64 " bytes, but the manifest says %" PRId64,
+                path->data, file_size(path->data), bytes);
   try(measure(path->data, false, &size, &crc));
   snprintf(want, sizeof want, "%08" PRIx32, crc);
   if (strcmp(want, sum) != 0)
-    return fail(GRPO_EFORMAT, "%s: is damaged: checksum %s, the manifest says %s", path->data, want,
-                sum);
+    return fail(GRPO_EFORMAT, "%s: it is damaged: its checksum is %s, but the manifest says %s",
+                path->data, want, sum);
   return GRPO_OK;
 }
 
 static Status verify_all(const char *dir, const Json *manifest, Buf *path) {
   int64_t format;
   if (!json_integer(json_get(manifest, "format"), &format))
-    return fail(GRPO_EFORMAT, "%s/%s: no format; is it a checkpoint?", dir, manifest_name);
+    return fail(GRPO_EFORMAT, "%s/%s: the format is missing; is it a checkpoint?", dir,
+                manifest_name);
   if (format != MANIFEST_FORMAT)
-    return fail(GRPO_EFORMAT, "%s: checkpoint format %" PRId64 ", this version reads %d", dir,
-                format, MANIFEST_FORMAT);
+    return fail(GRPO_EFORMAT, "%s: it has checkpoint format %" PRId64 ", but this version reads %d",
+                dir, format, MANIFEST_FORMAT);
   const Json *files = json_get(manifest, "files");
   if (!files || json_type(files) != JSON_OBJECT)
-    return fail(GRPO_EFORMAT, "%s/%s: no list of files", dir, manifest_name);
+    return fail(GRPO_EFORMAT, "%s/%s: the list of files is missing", dir, manifest_name);
   for (const Json *f = json_child(files); f; f = json_next(f)) try(verify_file(dir, f, path));
   return GRPO_OK;
 }

@@ -1,13 +1,11 @@
 /* run_checkpoint.h - a run's checkpoints: directories that are complete or not there at all.
  *
- * run_checkpoint_begin() makes an empty directory beside the final one; its owner
- * fills it; run_checkpoint_commit() lists every file with size and CRC-32C in
- * manifest.json, makes all of it durable and renames the directory.  A kill at
- * any moment leaves either the old state or the new one, and at worst a
- * temporary directory that the next begin removes.
+ * run_checkpoint_begin() makes an empty directory beside the final one, and its caller fills it.
+ * run_checkpoint_commit() lists every file with size and CRC-32C in manifest.json, makes all of it
+ * durable and renames the directory.  A kill at any moment leaves either the old state or the new
+ * one, and at worst a temporary directory that the next begin removes.
  *
- * Sub-directories one deep (reference/) are part of a checkpoint; anything else
- * than files and such directories is refused.
+ * A checkpoint has files and directories of files (reference/); anything else is refused.
  */
 #ifndef GRPO_CHECKPOINT_RUN_CHECKPOINT_H
 #define GRPO_CHECKPOINT_RUN_CHECKPOINT_H

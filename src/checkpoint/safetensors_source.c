@@ -21,7 +21,7 @@ typedef struct Shards {
 
 static Status shards_reserve(Shards *s, size_t n) {
   s->file = mem_zalloc(n * sizeof *s->file);
-  return s->file ? GRPO_OK : fail(GRPO_ENOMEM, "table of %zu checkpoint files", n);
+  return s->file ? GRPO_OK : fail(GRPO_ENOMEM, "no memory for a table of %zu checkpoint files", n);
 }
 
 static Status shards_add(Shards *s, const char *dir, const char *name) {
@@ -36,7 +36,7 @@ static int by_text(const void *x, const void *y) {
   return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* Shards are files of the same folder, whatever an index says. */
+/* Shards must be files of the same directory, because an index is untrusted input. */
 static Status check_shard_name(const char *path, const char *name) {
   if (!name || !*name || strchr(name, '/') || strchr(name, '\\') || strstr(name, ".."))
     return fail(GRPO_EFORMAT, "%s: '%.200s' is not the name of a file beside it", path,
@@ -47,7 +47,7 @@ static Status check_shard_name(const char *path, const char *name) {
 static Status open_listed(Shards *s, const char *dir, const char *path, const Json *map) {
   const size_t n = json_count(map);
   const char **name = mem_alloc(n * sizeof *name);
-  if (!name) return fail(GRPO_ENOMEM, "%s", path);
+  if (!name) return fail(GRPO_ENOMEM, "%s: no memory for the names of files", path);
   Status st = GRPO_OK;
   size_t k = 0;
   for (const Json *j = json_child(map); j && st == GRPO_OK; j = json_next(j)) {
@@ -70,7 +70,7 @@ static Status open_index(Shards *s, const char *dir, const char *path) {
   const Json *map = json_get(j, "weight_map");
   Status st = map && json_type(map) == JSON_OBJECT && json_child(map)
                   ? open_listed(s, dir, path, map)
-                  : fail(GRPO_EFORMAT, "%s: no weight_map", path);
+                  : fail(GRPO_EFORMAT, "%s: weight_map is missing", path);
   json_free(j);
   return st;
 }
@@ -84,7 +84,8 @@ static Status shards_open(Shards *s, const char *dir) {
   }
   try(file_join(path, dir, "model.safetensors.index.json"));
   if (file_exists(path)) return open_index(s, dir, path);
-  return fail(GRPO_ENOENT, "%s: neither model.safetensors nor model.safetensors.index.json", dir);
+  return fail(GRPO_ENOENT,
+              "%s: neither model.safetensors nor model.safetensors.index.json is there", dir);
 }
 
 /* ---- the tensors of all files --------------------------------------------------------- */
@@ -103,7 +104,7 @@ static SourceType type_of(StType t) {
                         : SOURCE_OTHER;
 }
 
-/* place: file in the upper half, tensor in the lower. */
+/* SourceTensor.place: the file in the upper half, the tensor in the lower. */
 static const Safetensors *file_of(const Shards *s, const SourceTensor *t) {
   return &s->file[t->place >> 32];
 }
@@ -133,7 +134,7 @@ static Status list_tensors(WeightSource *out, const Shards *s) {
   size_t n = 0;
   for (size_t i = 0; i < s->count; i++) n += s->file[i].count;
   out->tensor = mem_alloc(n * sizeof *out->tensor);
-  if (!out->tensor) return fail(GRPO_ENOMEM, "table of %zu tensors", n);
+  if (!out->tensor) return fail(GRPO_ENOMEM, "no memory for a table of %zu tensors", n);
   for (size_t i = 0; i < s->count; i++)
     for (size_t k = 0; k < s->file[i].count; k++) try(add_tensor(out, s, i, k));
   return GRPO_OK;
@@ -169,7 +170,7 @@ static void close_shards(WeightSource *src) {
 Status safetensors_source_open(WeightSource *out, const char *dir) {
   Shards *s = mem_zalloc(sizeof *s);
   *out = (WeightSource){0};
-  if (!s) return fail(GRPO_ENOMEM, "%s", dir);
+  if (!s) return fail(GRPO_ENOMEM, "%s: no memory to open it", dir);
   *out = (WeightSource){.impl = s, .read = read_values, .pass = pass_values, .close = close_shards};
   Status st = shards_open(s, dir);
   if (st == GRPO_OK) st = list_tensors(out, s);

@@ -26,7 +26,7 @@ static uint64_t bytes_of(const Model *m, int i, WeightType type) {
   return (uint64_t)m->param[i].t.n * (type == WEIGHT_F32 ? 4 : 2);
 }
 
-/* The shard after `from`: parameters from .. end - 1; at least one. */
+/* The end of the shard that begins with parameter `from` and has at least one. */
 static int shard_end(const Model *m, int from, WeightType type, uint64_t shard_bytes) {
   uint64_t used = 0;
   int i = from;
@@ -39,10 +39,10 @@ static int shard_end(const Model *m, int from, WeightType type, uint64_t shard_b
 
 /* ---- values ------------------------------------------------------------------------ */
 
-/* The whole parameter in its own layout, with the adapter in it. */
+/* The whole parameter in its own layout, with the adapter merged. */
 static Status whole(const Ctx *cx, const Model *m, const Param *p, real **out) {
   real *x = mem_alloc_aligned(p->t.n * sizeof *x);
-  if (!x) return fail(GRPO_ENOMEM, "%s in float32", p->name);
+  if (!x) return fail(GRPO_ENOMEM, "%s: no memory for it in float32", p->name);
   Status s = param_values(cx, p, x);
   if (s == GRPO_OK) s = lora_merge_rows(m, p, 0, p->t.dim[0], x);
   if (s == GRPO_OK)
@@ -52,7 +52,7 @@ static Status whole(const Ctx *cx, const Model *m, const Param *p, real **out) {
   return s;
 }
 
-/* The values of a parameter once more, as NF4. */
+/* A copy of a parameter as NF4. */
 static Status quantised(const Ctx *cx, const Param *p, QuantWeight **out) {
   QuantWeight *m;
   int n, k;
@@ -60,7 +60,7 @@ static Status quantised(const Ctx *cx, const Param *p, QuantWeight **out) {
   const int most = param_block_rows(n, k);
   try(quant_new(&m, QUANT_NF4, n, k));
   real *w = mem_alloc_aligned((size_t)most * (size_t)k * sizeof *w);
-  Status s = w ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
+  Status s = w ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
     param_rows(cx, p, row, rows, w);
@@ -102,12 +102,12 @@ static Status put_whole(StWriter *w, const Ctx *cx, const Model *m, const Param 
   return s;
 }
 
-/* A few rows at a time, in the parameter's own layout. */
+/* Writes a few rows at a time, in the parameter's own layout. */
 static Status put_rows(StWriter *w, const Ctx *cx, const Model *m, const Param *p) {
   const int n = p->t.dim[0], most = n < BLOCK_ROWS ? n : BLOCK_ROWS;
   const size_t cols = (size_t)p->t.dim[1];
   real *x = mem_alloc_aligned((size_t)most * cols * sizeof *x);
-  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
+  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
     if (p->t.quant)
@@ -139,7 +139,8 @@ static Status put_params(StWriter *w, const Model *m, WeightType type, int from,
 
 /* ---- files ------------------------------------------------------------------------- */
 
-/* The entries of parameters from .. end - 1; parts: memory for the names of packed ones. */
+/* Lists the tensors of parameters from .. end - 1; `parts` is memory for the names of packed
+ * ones. */
 static size_t list_entries(const Model *m, WeightType type, int from, int end, StEntry *e,
                            BnbParts *parts) {
   size_t count = 0;
@@ -166,7 +167,9 @@ static Status write_file(const Model *m, const char *path, WeightType type, int 
   StEntry *e = mem_zalloc(most * sizeof *e);
   BnbParts *parts = type == WEIGHT_NF4 ? mem_alloc(n * sizeof *parts) : NULL;
   StWriter *w = NULL;
-  Status s = e && (parts || type != WEIGHT_NF4) ? GRPO_OK : fail(GRPO_ENOMEM, "%s", path);
+  Status s = e && (parts || type != WEIGHT_NF4)
+                 ? GRPO_OK
+                 : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   if (s == GRPO_OK)
     s = st_writer_open(&w, path, list_entries(m, type, from, end, e, parts), e, NULL);
   mem_free(e);
@@ -228,7 +231,8 @@ static Status write_index(const Model *m, const char *dir, WeightType type, cons
   return s;
 }
 
-/* Files of an earlier save in the other form would be read instead of, or beside, the new ones. */
+/* Removes files of an earlier save in the other form, which would be read instead of the new
+ * ones. */
 static Status remove_other_form(const char *dir, int count) {
   char path[FILE_PATH_BYTES];
   try(file_join(path, dir, count == 1 ? "model.safetensors.index.json" : "model.safetensors"));
@@ -258,7 +262,7 @@ static void put_generation_config(Buf *b, const Config *c) {
   buf_puts(b, "\n}\n");
 }
 
-/* config_write's object, one member longer. */
+/* Appends a member to the object that config_write wrote. */
 static void add_quantization(Buf *b) {
   if (b->len > 3) b->len -= strlen("\n}\n");
   buf_puts(b, ",\n  \"quantization_config\": ");

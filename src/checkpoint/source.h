@@ -1,9 +1,9 @@
 /* source.h - where a checkpoint's weights come from: named tensors whose values are read as floats.
  *
- * The loader (weights.c) knows only this interface; safetensors_source.c and gguf_source.c implement
- * it.  Names are Hugging Face's and rows are in its order: a container that has others translates
- * them.  Values are read piece by piece and the file's pages are given back behind the reader, so
- * that a checkpoint larger than memory can be quantised.
+ * The loader (weights.c) knows only this interface; safetensors_source.c and gguf_source.c
+ * implement it.  Names are Hugging Face's and rows are in its order: a container that has others
+ * translates them.  Values are read piece by piece and the file's pages are given back behind the
+ * reader, so that a checkpoint larger than memory can be quantised.
  */
 #ifndef GRPO_CHECKPOINT_SOURCE_H
 #define GRPO_CHECKPOINT_SOURCE_H
@@ -20,18 +20,19 @@ typedef enum SourceType {
   SOURCE_F32,
   SOURCE_F16,
   SOURCE_BF16,
-  SOURCE_NF4,    /* as bitsandbytes packs it: nf4 says where */
-  SOURCE_BLOCKS, /* another block format: read whole rows only */
-  SOURCE_OTHER   /* not a weight's type: cannot be read */
+  SOURCE_NF4,    /* as bitsandbytes packs it; its parts are in `nf4` */
+  SOURCE_BLOCKS, /* another block format; only whole rows are read */
+  SOURCE_OTHER   /* not a type of weights; it cannot be read */
 } SourceType;
 
-/* A weight [n, k] in bitsandbytes' layout; one of scale and plain is there. */
+/* A weight [n, k] in bitsandbytes' layout, with or without double quantisation. */
 typedef struct SourceNf4 {
   const uint8_t *packed; /* two codes a byte, the first in the high nibble */
-  const uint8_t *absmax; /* [blocks] codes, with double quantisation */
-  const char *scale;     /* float32 [blocks / 256 rounded up], perhaps unaligned */
+  /* With it: codes [blocks], and float32 [blocks / 256 rounded up], perhaps unaligned. */
+  const uint8_t *absmax;
+  const char *scale;
   float offset;
-  const char *plain; /* float32 [blocks], without; perhaps unaligned */
+  const char *plain; /* without it: float32 [blocks], perhaps unaligned; else NULL */
 } SourceNf4;
 
 typedef struct SourceTensor {
@@ -40,9 +41,9 @@ typedef struct SourceTensor {
   SourceType type;
   int ndim; /* of dim, only the first SOURCE_DIMS are kept */
   uint64_t dim[SOURCE_DIMS];
-  bool out_in;    /* [out, in] also where the family's own checkpoint has [in, out] (GPT-2) */
+  bool out_in;    /* stored [out, in] even where the family's checkpoint has [in, out] (GPT-2) */
   SourceNf4 nf4;  /* SOURCE_NF4 */
-  uint64_t place; /* for the source itself */
+  uint64_t place; /* of the tensor in its source */
 } SourceTensor;
 
 typedef struct WeightSource WeightSource;
@@ -50,16 +51,16 @@ struct WeightSource {
   SourceTensor *tensor; /* [count] */
   size_t count;
   void *impl;
-  /* Values from .. from + n - 1 of the flattened tensor, widened exactly.  Any thread. */
+  /* Reads values from .. from + n - 1 of the flattened tensor, widened exactly.  Any thread may. */
   void (*read)(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n, float *out);
-  /* They will not be asked for again soon.  NULL: nothing to do. */
+  /* These values will not be read again soon.  NULL: there is nothing to do. */
   void (*pass)(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n);
-  void (*close)(WeightSource *s); /* frees what it holds; NULL: nothing */
+  void (*close)(WeightSource *s); /* frees impl; NULL: there is nothing to free */
 };
 
 void source_close(WeightSource *s); /* a zeroed one is fine */
 
-/* Elements of a tensor, from its dims. */
+/* The number of elements of a tensor. */
 uint64_t source_count(const SourceTensor *t);
 
 #endif

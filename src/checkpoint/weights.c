@@ -23,14 +23,15 @@ static bool starts_with(const char *s, const char *begin) {
   return strncmp(s, begin, strlen(begin)) == 0;
 }
 
-/* Parts of a multimodal checkpoint that are no decoder. */
+/* Parts of a multimodal checkpoint beside the decoder. */
 static bool is_vision(const Config *c, const char *name) {
   if (c->family != FAMILY_GEMMA3) return false;
   if (starts_with(name, "model.")) name += strlen("model.");
   return starts_with(name, "vision_tower.") || starts_with(name, "multi_modal_projector.");
 }
 
-/* Buffers that older checkpoints hold beside the weights, and a tied head stored once more. */
+/* Buffers that older checkpoints hold beside the weights, and a tied output projection that is
+ * stored again. */
 static bool ignored(const Config *c, const char *name) {
   if (c->tie_word_embeddings && ends_with(name, "lm_head.weight")) return true;
   if (is_vision(c, name)) return true;
@@ -39,7 +40,8 @@ static bool ignored(const Config *c, const char *name) {
              : ends_with(name, ".rotary_emb.inv_freq");
 }
 
-/* Other names that the same parameter goes by: without gpt2's prefix, within a multimodal model. */
+/* The parameter of a tensor's name.  Some checkpoints use other names: without gpt2's prefix, or
+ * within a multimodal model. */
 static int parameter_of(const Model *m, const char *name) {
   static const struct {
     Family family;
@@ -70,10 +72,10 @@ static Status check_shape(const SourceTensor *t, const Param *p) {
     at += snprintf(has + at, sizeof has - (size_t)at, "%s%llu", d ? ", " : "",
                    (unsigned long long)t->dim[d]);
   if (want->ndim == 1)
-    return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], config.json wants [%d]", t->file,
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], but config.json wants [%d]", t->file,
                 t->name, has, want->dim[0]);
-  return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], config.json wants [%d, %d]", t->file,
-              t->name, has, want->dim[transposed], want->dim[!transposed]);
+  return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], but config.json wants [%d, %d]",
+              t->file, t->name, has, want->dim[transposed], want->dim[!transposed]);
 }
 
 static Status match_one(const Model *m, const SourceTensor *t, const SourceTensor **found) {
@@ -102,13 +104,14 @@ static Status match_all(const Model *m, const WeightSource *s, const char *dir,
       first = i;
     }
   if (!missing) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing (%d of %d are)", dir, m->param[first].name,
-              missing, m->nparams);
+  return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing (%d of %d are missing)", dir,
+              m->param[first].name, missing, m->nparams);
 }
 
 /* ---- loading ---------------------------------------------------------------------- */
 
-/* The type that a weight of the source has in a model; block formats other than NF4 become float32. */
+/* The type that a weight of the source has in a model; block formats other than NF4 become
+ * float32. */
 static QuantType stored_type(const SourceTensor *t) {
   return t->type == SOURCE_F16    ? QUANT_F16
          : t->type == SOURCE_BF16 ? QUANT_BF16
@@ -144,10 +147,10 @@ static void describe(const Model *m, const SourceTensor *const *found, ModelPlan
   }
 }
 
-/* Shapes are checked before memory is taken: a lying config.json costs nothing. */
+/* Shapes are checked before memory is taken, so that a wrong config.json costs nothing. */
 static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
   const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
-  if (!found) return fail(GRPO_ENOMEM, "%s", dir);
+  if (!found) return fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", dir);
   ModelPlan plan;
   Status st = match_all(m, s, dir, found);
   if (st == GRPO_OK) {
@@ -174,7 +177,8 @@ Status weights_plan(ModelPlan *p, const char *path, Storage storage) {
   WeightSource s;
   try(open_model(path, &c, &m, NULL, &s));
   const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
-  Status st = found ? match_all(m, &s, path, found) : fail(GRPO_ENOMEM, "%s", path);
+  Status st = found ? match_all(m, &s, path, found)
+                    : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   m->storage = storage;
   if (st == GRPO_OK) describe(m, found, p);
   mem_free(found);

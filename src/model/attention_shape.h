@@ -6,7 +6,7 @@
 #include "kern/kern.h"
 #include "model/config.h"
 
-/* Of a layer that sees everything before it. */
+/* The shape is that of a layer without a window. */
 AttnShape attention_shape(const Config *c, Compute compute);
 LatentShape attention_latent_shape(const Config *c);
 

@@ -23,7 +23,7 @@ Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens
   c->memory = mem_alloc_aligned(c->reals * sizeof *c->memory);
   if (!c->seg || !c->free || !c->memory) {
     cache_free(c);
-    return fail(GRPO_ENOMEM, "decoder: key/value cache of %zu MiB",
+    return fail(GRPO_ENOMEM, "decoder: no memory for a key/value cache of %zu MiB",
                 cache_bytes(s, layers, slots, tokens, before) >> 20);
   }
   for (size_t i = 0; i < n; i++) {
@@ -46,8 +46,8 @@ void cache_clear(Cache *c) {
   for (int i = c->slots; i-- > 0;) c->free[c->nfree++] = i;
 }
 
-/* Slots come lowest first, so a new one follows those touched.  One that is never taken costs no memory
- * but addresses: limits may be far above what is decoded. */
+/* Slots are taken lowest first, so a new one follows those touched.  A slot that is never taken
+ * costs addresses but no memory, so limits may be far above what is decoded. */
 static void clear_slot(Cache *c, int slot) {
   const size_t reals = c->reals / (size_t)c->slots;
   memset(c->memory + (size_t)slot * reals, 0, reals * sizeof *c->memory);

@@ -35,7 +35,8 @@ size_t config_cache_reals(const Config *c, bool every_head) {
   const size_t kv_heads = every_head ? heads : (size_t)c->num_key_value_heads;
   if (latent && every_head)
     return layers * heads * (size_t)(c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim);
-  return layers * kv_heads * (size_t)c->head_dim * (latent ? 1 : 2); /* latents: keys are values */
+  return layers * kv_heads * (size_t)c->head_dim *
+         (latent ? 1 : 2); /* latent keys are the values too */
 }
 
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }

@@ -20,7 +20,7 @@ typedef enum Family {
   FAMILY_COUNT
 } Family;
 
-/* What layers are made of.  The first few come with the family, the others from its fields. */
+/* The parts of layers.  Some traits come with the family, the others from its fields. */
 typedef enum Trait {
   TRAIT_CONV1D = 1,       /* weights [in, out], learned positions, LayerNorm with bias */
   TRAIT_ROPE = 2,         /* rotary positions, RMSNorm */
@@ -29,13 +29,13 @@ typedef enum Trait {
   TRAIT_PACKED = 16,      /* q, k, v in one matrix; so are gate and up */
   TRAIT_QK_NORM = 32,     /* RMSNorm of each head of q and k before the rotation */
   TRAIT_PLUS_ONE = 64,    /* RMSNorm multiplies by 1 + w; embeddings are scaled */
-  TRAIT_POST_NORMS = 128, /* a branch is normed once more before it joins the residual stream */
+  TRAIT_POST_NORMS = 128, /* a branch is normed before it is added to the residual stream */
   TRAIT_QKV_BIAS = 256,
   TRAIT_O_BIAS = 512,
   TRAIT_MLP_BIAS = 1024,
   TRAIT_UNTIED = 2048,
   TRAIT_LATENT = 4096,   /* keys and values from a common latent; some channels rotate, in pairs */
-  TRAIT_LOW_QUERY = 8192 /* and queries from one of their own */
+  TRAIT_LOW_QUERY = 8192 /* queries come from a latent of their own */
 } Trait;
 
 typedef enum RopeScaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_LONG } RopeScaling;
@@ -59,15 +59,16 @@ typedef struct Config {
   RopeScaling rope_scaling;
   double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
   int rope_original_max_position_embeddings;
-  /* ROPE_LONG: the file's max_position_embeddings; ours is the length the chosen factors are for */
+  /* ROPE_LONG: max_position_embeddings of the file; ours is the length that the chosen factors are
+   * for. */
   int rope_file_positions, rope_nfactors;
   bool use_long_rope;
   double rope_attention_factor; /* 0: the usual one */
   double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */
   int num_eos, eos_token_id[CONFIG_MAX_EOS]; /* config.json and generation_config.json together */
-  bool denoiser;     /* trained to fill in masks (rl/denoise.h): our own key, mask_token_id */
-  int mask_token_id; /* where denoiser */
+  bool denoiser;                             /* trained to fill in masks (rl/denoise.h) */
+  int mask_token_id;                         /* our own key; used where denoiser is set */
 } Config;
 
 bool config_is_eos(const Config *c, int id);
@@ -80,11 +81,11 @@ const FamilyRow *config_family(Family f);
 
 unsigned config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */
-int config_window(const Config *c, int layer);  /* 0: the layer sees everything */
+int config_window(const Config *c, int layer);  /* 0: the layer sees everything before it */
 int config_rotary_dim(const Config *c);         /* of a head; the rest is not rotated */
-/* Reals of a token in the key/value cache, all layers; every_head: were each head's own kept. */
+/* Reals of a token in the key/value cache, over all layers; every_head: if no heads shared them. */
 size_t config_cache_reals(const Config *c, bool every_head);
 bool config_rotates(const Config *c);        /* are there rotary positions? */
-bool config_has_local_rope(const Config *c); /* windowed layers rotate otherwise */
+bool config_has_local_rope(const Config *c); /* do windowed layers have a base of their own? */
 
 #endif

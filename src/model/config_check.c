@@ -2,7 +2,7 @@
 
 #include "model/config_fields.h"
 
-/* Ranges for configurations made in code; files were checked while reading. */
+/* These are for configurations made in code; files were checked while they were read. */
 static Status check_ranges(const Config *c, const char *what) {
   for (int i = 0; i < config_num_fields(); i++) {
     const Field f = config_field(c->family, i);

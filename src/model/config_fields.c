@@ -34,11 +34,11 @@ static const FieldRow field_rows[FIELD_COUNT] = {
 #include "model/config.def"
 };
 
-/* Where a family differs from the common row. */
+/* A family's difference from the common row. */
 typedef struct Difference {
   Family family;
   FieldId field;
-  const char *key; /* NULL: the common one */
+  const char *key; /* NULL: the common key */
   double otherwise;
 } Difference;
 

@@ -48,7 +48,7 @@ static Status read_fields(Config *c, const Json *j, const char *what) {
   return GRPO_OK;
 }
 
-/* What the embeddings are multiplied by, in the number type that the model computes in. */
+/* The factor of the embeddings, rounded to the number type that the model was trained in. */
 static double scale_of_embeddings(const Config *c, const char *dtype) {
   const float root = (float)sqrt((double)c->hidden_size);
   if (dtype && strcmp(dtype, "bfloat16") == 0) return (double)bf16_to_f32(f32_to_bf16(root));
@@ -56,7 +56,7 @@ static double scale_of_embeddings(const Config *c, const char *dtype) {
   return (double)root;
 }
 
-/* Fields whose absence means "as the others say". */
+/* Fields that follow from others when they are absent. */
 static Status derive(Config *c, const char *dtype, const char *what) {
   if (!c->intermediate_size) c->intermediate_size = 4 * c->hidden_size;
   if (config_traits(c) & TRAIT_LATENT) {
@@ -75,7 +75,7 @@ static Status derive(Config *c, const char *dtype, const char *what) {
   return GRPO_OK;
 }
 
-/* ---- what would change the result and is not supported ------------------------- */
+/* ---- options that would change the result and are not supported ------------------------- */
 
 typedef enum Must { MUST_BE_FALSE, MUST_BE_TRUE, MUST_BE_NULL, MUST_BE_ONE } Must;
 typedef struct Refusal {
@@ -126,7 +126,8 @@ static Status check_activation(const Config *c, const Json *j, const char *what)
               f->activation_key, s ? s : "?", f->type, f->activation);
 }
 
-/* Every layer must be dense: n_routed_experts is null, or the experts begin after the last layer. */
+/* Every layer must be dense: n_routed_experts is null, or the experts begin after the last
+ * layer. */
 static Status check_dense(Config *c, const Json *j, const char *what) {
   const Json *experts = json_get(j, "n_routed_experts");
   if (c->family != FAMILY_DEEPSEEK2) return GRPO_OK;
@@ -134,8 +135,8 @@ static Status check_dense(Config *c, const Json *j, const char *what) {
   if (c->first_k_dense_replace >= c->num_hidden_layers) return GRPO_OK;
   return fail(
       GRPO_EFORMAT,
-      "%s: layers from first_k_dense_replace = %d on are mixtures of experts, which are not "
-      "supported (want it to be num_hidden_layers = %d)",
+      "%s: the layers from first_k_dense_replace = %d on are mixtures of experts, which are not "
+      "supported; it would have to be num_hidden_layers = %d",
       what, c->first_k_dense_replace, c->num_hidden_layers);
 }
 
@@ -190,7 +191,8 @@ static Status layer_type(const Json *t, const char *what, bool *windowed) {
               what, s ? s : "?");
 }
 
-/* layer_types where the family's files have them; elsewhere they may only say the same. */
+/* Some families' files choose windowed layers by layer_types; in others layer_types must agree with
+ * the other keys. */
 static Status read_layer_types(Config *c, const Json *types, const char *what) {
   int n = 0;
   for (const Json *t = json_child(types); t; t = json_next(t), n++) {
@@ -199,13 +201,13 @@ static Status read_layer_types(Config *c, const Json *types, const char *what) {
     if (n >= c->num_hidden_layers) continue;
     if (windowed != windowed_by_rule(c, n) &&
         (!config_has_layer_types(c) || !c->sliding_window || !c->use_sliding_window))
-      return fail(GRPO_EFORMAT, "%s: layer_types says %s for layer %d, the other keys do not", what,
-                  windowed ? "sliding_attention" : "full_attention", n);
+      return fail(GRPO_EFORMAT, "%s: layer_types says %s for layer %d, but the other keys do not",
+                  what, windowed ? "sliding_attention" : "full_attention", n);
     c->windowed[n / 32] &= ~(1u << n % 32);
     c->windowed[n / 32] |= (uint32_t)windowed << n % 32;
   }
   if (n && n != c->num_hidden_layers && config_has_layer_types(c))
-    return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers of %d", what, n,
+    return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers, but there are %d", what, n,
                 c->num_hidden_layers);
   return GRPO_OK;
 }
@@ -224,7 +226,7 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
 
 /* ---- special tokens --------------------------------------------------------------- */
 
-/* Ids outside the vocabulary are the mark of a template; they can never be drawn. */
+/* Ids outside the vocabulary are placeholders of a template; they can never be sampled. */
 static Status read_token(const Json *j, const char *key, const char *what, int *out) {
   const Json *v = json_get(j, key);
   if (config_absent(v)) return GRPO_OK;
@@ -271,11 +273,11 @@ static Status read_family(Config *c, const Json *j, const char *what) {
     at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", f ? ", " : "",
                    config_family((Family)f)->type);
   }
-  if (!type) return fail(GRPO_EFORMAT, "%s: no model_type; %s are supported", what, known);
+  if (!type) return fail(GRPO_EFORMAT, "%s: model_type is missing; %s are supported", what, known);
   return fail(GRPO_EFORMAT, "%s: model_type '%s' is not supported (%s are)", what, type, known);
 }
 
-/* The part that describes the decoder: multimodal gemma3 nests it. */
+/* The part that describes the decoder; files of multimodal gemma3 nest it. */
 static const Json *text_part(const Json *j) {
   const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
   const char *s = type ? json_string(type) : NULL;

@@ -21,7 +21,7 @@ static Status read_llama3(Config *c, const Json *r, const char *what) {
                          &c->rope_original_max_position_embeddings);
 }
 
-/* ---- longrope: every frequency has its own divisor, one list for short sequences, one for long */
+/* ---- longrope: divisors of frequencies, one list for short sequences, one for long -------- */
 
 static Status read_factors(const Json *r, const char *key, const char *what, int n, double *out) {
   const Json *list = json_get(r, key);
@@ -37,11 +37,11 @@ static Status read_factors(const Json *r, const char *key, const char *what, int
   return GRPO_OK;
 }
 
-/* The reference takes the short list while all of a sequence lies within the original length, else
- * the long one for every position.  Which list a position's keys were made with must not change as
- * a sequence grows, so a model uses one of them: the short list and the original length as its
- * context, where both agree; or, with "use_long_rope": true, the
- * long list for every length up to max_position_embeddings. */
+/* transformers takes the short list while the whole sequence lies within the original length, else
+ * the long one for every position.  The list that made the keys of a position must not change as a
+ * sequence grows, so a model here uses one of them: the short list, with the original length as its
+ * context, where both agree; or, with "use_long_rope": true, the long list for every length up to
+ * max_position_embeddings. */
 static void choose_length(Config *c) {
   c->rope_file_positions = c->max_position_embeddings;
   if (!c->use_long_rope && c->max_position_embeddings > c->rope_original_max_position_embeddings)
@@ -60,7 +60,7 @@ static Status read_long(Config *c, const Json *r, const Json *j, const char *wha
     return fail(GRPO_ELIMIT, "%s: longrope with more than %d factors", what,
                 CONFIG_MAX_ROPE_FACTORS);
   if (config_absent(len)) len = json_get(j, key);
-  c->rope_original_max_position_embeddings = 4096; /* the family's default */
+  c->rope_original_max_position_embeddings = 4096; /* default of the family */
   if (!config_absent(len))
     try(config_read_int(len, key, 2, 1 << 24, what, &c->rope_original_max_position_embeddings));
   if (!config_absent(attention))
@@ -115,7 +115,7 @@ static Status read_scaling(Config *c, const Json *r, const Json *j, const char *
   return c->rope_scaling == ROPE_LLAMA3 ? read_llama3(c, r, what) : GRPO_OK;
 }
 
-/* Newer files of gemma3 nest one object per type of layer. */
+/* Newer files of gemma3 nest one object for each type of layer. */
 static Status read_local(Config *c, const Json *r, const char *what) {
   const Json *theta = json_get(r, "rope_theta");
   const char *type = rope_type(r);

@@ -1,4 +1,5 @@
-/* config_rope.h - rotary positions in config.json: rope_scaling, or rope_parameters in newer files. */
+/* config_rope.h - rotary positions in config.json: rope_scaling, or rope_parameters in newer
+ * files. */
 #ifndef GRPO_MODEL_CONFIG_ROPE_H
 #define GRPO_MODEL_CONFIG_ROPE_H
 

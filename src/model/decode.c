@@ -1,6 +1,6 @@
 /* decode.c - continuous batching: prompts are prefilled, their completions join and leave, all
  * sequences advance by one token in one forward.  Rows never influence each other, so neither the
- * limits nor the company a sequence keeps can change a bit of it. */
+ * limits nor the other sequences of a batch can change a bit of a sequence. */
 #include "model/decode.h"
 
 #include <math.h>
@@ -20,35 +20,35 @@
 enum {
   PREFILL_ROWS = 512,
   LOGIT_ROWS = 64,
-  CHUNK_LOGITS = 2048 /* a thread draws from at a time, at least */
+  CHUNK_LOGITS = 2048 /* a thread samples from at least so many logits at a time */
 };
 
 /* A prompt whose keys are in the cache. */
 typedef struct Resident {
-  int request, first_out; /* its completions are out[first_out ..] */
-  int slot;               /* of the prompt cache */
+  int request, first_out; /* its completions begin at out[first_out] */
+  int slot;               /* in the prompt cache */
   int done;               /* prompt tokens prefilled */
   int started, finished;  /* of its n completions */
   real *logits;           /* [vocab] after its last token */
-  HeadRow row;            /* what they come to */
+  HeadRow row;            /* maximum, log-sum-exp and entropy of these logits */
 } Resident;
 
 typedef struct ActiveSequence {
   Resident *prompt;
   Completion *out;
-  int slot;       /* of the completion cache */
-  int done;       /* tokens whose keys are there */
+  int slot;       /* in the completion cache */
+  int done;       /* tokens whose keys are in the cache */
   int turn;       /* first token of the model's turn */
-  bool turn_over; /* somebody is to say what follows */
+  bool turn_over; /* on_turn decides what follows */
 } ActiveSequence;
 
-/* A row of logits that a token is to be drawn from. */
+/* A row of logits that a token is to be sampled from. */
 typedef struct SampleJob {
   ActiveSequence *seq;
   const real *logits;
   HeadRow row;
-  bool fresh;    /* row is still to be worked out */
-  int32_t token; /* what was drawn, and its log-probability */
+  bool fresh;    /* row is not computed yet */
+  int32_t token; /* the sampled one, and its log-probability */
   real logp, target_logp;
 } SampleJob;
 
@@ -68,7 +68,7 @@ struct Decoder {
   int max_rows, max_spans;
   int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
   AttnSpan *span;                  /* [max_spans] */
-  ReplayRun *run;                  /* [max_spans] where each span's activations are kept */
+  ReplayRun *run;                  /* [max_spans] where the activations of each span go */
   RolloutActivations *activations; /* NULL: they are not kept */
   const int *slots;                /* [nrequests] of activations; NULL: 0, 1, 2, ... */
   int nrows, nspans;
@@ -80,9 +80,9 @@ struct Decoder {
   const Sampling *sampling;
   Completion *out;
   const volatile int *cancel;
-  Status (*on_token)(void *user, const Completion *c); /* NULL: nobody listens */
+  Status (*on_token)(void *user, const Completion *c); /* NULL: nothing is called */
   void *on_token_user;
-  TurnFn on_turn; /* NULL: a turn is a whole completion */
+  TurnFn on_turn; /* NULL: a completion is one turn */
   void *on_turn_user;
 };
 
@@ -140,13 +140,13 @@ static Status allocate_scratch(Decoder *d) {
   const int threads = pool_threads(d->m->pool);
   const size_t vocab = (size_t)d->m->config.vocab_size;
   d->scratch = mem_zalloc((size_t)threads * sizeof *d->scratch);
-  if (!d->scratch) return fail(GRPO_ENOMEM, "decoder");
+  if (!d->scratch) return fail(GRPO_ENOMEM, "decoder: no memory for its tables");
   for (int i = 0; i < threads; i++) {
     d->scratch[i].z = mem_alloc(vocab * sizeof(real));
     d->scratch[i].p = mem_alloc(vocab * sizeof(real));
     d->scratch[i].cand = mem_alloc(vocab * sizeof(Candidate));
     if (!d->scratch[i].z || !d->scratch[i].p || !d->scratch[i].cand)
-      return fail(GRPO_ENOMEM, "decoder: memory for sampling");
+      return fail(GRPO_ENOMEM, "decoder: no memory for sampling");
   }
   return GRPO_OK;
 }
@@ -167,7 +167,7 @@ static Status allocate_tables(Decoder *d) {
   d->logits = mem_alloc_aligned((size_t)logit_rows(l) * vocab * sizeof(real));
   if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span || !d->run ||
       !d->prompt_logits || !d->logits)
-    return fail(GRPO_ENOMEM, "decoder: tables of %d sequences", l->max_sequences);
+    return fail(GRPO_ENOMEM, "decoder: no memory for tables of %d sequences", l->max_sequences);
   for (int i = 0; i < l->max_prompts; i++) {
     d->resident[i].request = -1;
     d->resident[i].logits = d->prompt_logits + (size_t)i * vocab;
@@ -177,7 +177,7 @@ static Status allocate_tables(Decoder *d) {
 
 static Status run_rows(Decoder *d, Tensor **x);
 
-/* One row through the model: what is allocated on first use is allocated now. */
+/* Runs one row through the model, so that memory of its first use is taken now. */
 static Status warm_up(Decoder *d) {
   Tensor *x;
   try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, d->m->compute, &d->limits) +
@@ -212,7 +212,7 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
 Status decoder_new(Decoder **out, Model *m, const Tokenizer *tok, const DecoderLimits *limits) {
   try(check_limits(&m->config, limits));
   Decoder *d = mem_zalloc(sizeof *d);
-  if (!d) return fail(GRPO_ENOMEM, "decoder");
+  if (!d) return fail(GRPO_ENOMEM, "decoder: no memory for its tables");
   d->m = model_retain(m);
   d->limits = *limits;
   Status s = decoder_init(d, tok);
@@ -266,7 +266,7 @@ static real inv_temp(const Decoder *d) {
   return (real)(d->sampling->temperature > 0 ? 1 / d->sampling->temperature : 1);
 }
 
-/* Logits of `n` rows of the normed hidden states, into d->logits. */
+/* d->logits = the logits of n rows of the normed hidden states. */
 static Status run_logits(Decoder *d, const Tensor *hidden, int row, int n) {
   const size_t k = (size_t)d->m->config.hidden_size;
   return forward_row_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
@@ -283,7 +283,8 @@ static const Request *request_of(const Decoder *d, const Resident *p) {
   return &d->request[p->request];
 }
 
-/* The next span's n rows, from `at` of a completion on (sample -1: of the prompt), are kept. */
+/* Says where the activations of the next span go: n rows from row `at` of a completion on (sample
+ * -1: of the prompt). */
 static void record_span(Decoder *d, const Resident *p, int sample, int at, int n) {
   if (!d->activations) return;
   const int slot = d->slots ? d->slots[p->request] : p->request;
@@ -304,7 +305,7 @@ static void add_prompt_rows(Decoder *d, Resident *p, int n) {
   cache_set_len(&d->prompts, p->slot, 0, p->done);
 }
 
-/* Prompts that this forward completes keep the logits after their last token. */
+/* Stores the logits after the last token of each prompt that this forward has completed. */
 static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, const int *rows,
                              int n) {
   const int c = d->m->config.hidden_size;
@@ -324,7 +325,7 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
   return GRPO_OK;
 }
 
-/* One forward over as many rows of waiting prompts as fit; *more: some are left. */
+/* Runs one forward over as many rows of waiting prompts as fit; *more: some are left. */
 static Status prefill_some(Decoder *d, bool *more) {
   Resident *ended[LOGIT_ROWS];
   int rows[LOGIT_ROWS], n = 0;
@@ -362,7 +363,7 @@ static int waiting_completions(const Decoder *d) {
   return n;
 }
 
-/* Take in prompts while there is room for their completions. */
+/* Admits prompts while there is room for their completions. */
 static Status admit(Decoder *d) {
   int room = d->limits.max_sequences - d->nactive - waiting_completions(d);
   bool more = false;
@@ -385,7 +386,7 @@ static Status admit(Decoder *d) {
 
 /* ---- tokens ----------------------------------------------------------------------------- */
 
-/* Does the request have a token to compare with at the completion's next place? */
+/* Has the request's target a token at the completion's next position? */
 static bool has_target(const Request *r, const Completion *o) {
   return o->target_logp && o->len < r->target_len;
 }
@@ -423,7 +424,7 @@ static void sample_chunk(void *arg, int chunk, int worker) {
   for (int i = chunk * run; i < end; i++) sample_job(d, &d->job[i], &d->scratch[worker]);
 }
 
-/* A completion's longest length. */
+/* The length at which a completion ends. */
 static int longest(const Decoder *d, const ActiveSequence *s) {
   const int context = d->m->config.max_position_embeddings;
   return min_int(d->sampling->max_new_tokens, context - request_of(d, s->prompt)->prompt_len);
@@ -433,7 +434,7 @@ static bool is_eos(const Decoder *d, int32_t id) {
   return id == d->tokenizer_eos || config_is_eos(&d->m->config, id);
 }
 
-/* *over: the completion is finished, unless somebody goes on with it. */
+/* Appends the sampled token; *over: the completion is finished. */
 static Status append_token(Decoder *d, const SampleJob *j, bool *over) {
   ActiveSequence *s = j->seq;
   Completion *o = s->out;
@@ -465,7 +466,7 @@ static void leave(Decoder *d, ActiveSequence *s) {
   p->request = -1;
 }
 
-/* SamplerInput all jobs' tokens, then note them in order.  Sequences that end are marked with slot -1. */
+/* Samples the tokens of all jobs, then appends them in order.  Sequences that end get slot -1. */
 static Status sample_tokens(Decoder *d) {
   const int run = jobs_a_chunk(d);
   pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, sample_chunk, d);
@@ -481,11 +482,13 @@ static Status sample_tokens(Decoder *d) {
 
 static Status inject(Decoder *d, ActiveSequence *s, const Reply *r) {
   Completion *o = s->out;
-  if (!o->sampled) return fail(GRPO_EARG, "decoder: a reply, but no room for its mask");
+  if (!o->sampled)
+    return fail(GRPO_EARG,
+                "decoder: tokens cannot be injected, because the completion has no mask for them");
   for (int i = 0; i < r->n; i++, o->len++) {
     if (r->ids[i] < 0 || r->ids[i] >= d->m->config.vocab_size)
-      return fail(GRPO_EARG, "a reply's token id %d is outside the vocabulary of %d",
-                  (int)r->ids[i], d->m->config.vocab_size);
+      return fail(GRPO_EARG, "injected token id %d is outside the vocabulary of %d", (int)r->ids[i],
+                  d->m->config.vocab_size);
     o->ids[o->len] = r->ids[i];
     o->logp[o->len] = 0;
     if (o->entropy) o->entropy[o->len] = 0;
@@ -506,7 +509,7 @@ static Status end_turn(Decoder *d, ActiveSequence *s) {
   return GRPO_OK;
 }
 
-/* In the order of completions, which is not that of slots. */
+/* Calls come in the order of completions, which is not that of slots. */
 static Status end_turns(Decoder *d) {
   while (d->on_turn) {
     ActiveSequence *first = NULL;
@@ -527,7 +530,7 @@ static void drop_finished(Decoder *d) {
   d->nactive = n;
 }
 
-/* Completions of resident prompts join while there is room, each with its first token. */
+/* Starts completions of resident prompts while there is room, each with its first token. */
 static Status start_sequences(Decoder *d) {
   d->njobs = 0;
   for (int i = 0; i < d->limits.max_prompts; i++) {
@@ -566,8 +569,8 @@ static void add_rows_of(Decoder *d, ActiveSequence *s, int n) {
   cache_set_len(&d->completions, s->slot, request_of(d, s->prompt)->prompt_len, s->done);
 }
 
-/* Every active sequence's newest token becomes a row, and what was put in before it, as far as there
- * is room: the rest comes with the next tokens of the others. */
+/* The newest token of every active sequence becomes a row, and the injected tokens before it do as
+ * far as there is room: the rest comes with the next tokens of the others. */
 static void add_sequence_rows(Decoder *d) {
   int spare = d->max_rows - d->nactive;
   d->nrows = d->nspans = 0;
@@ -579,7 +582,7 @@ static void add_sequence_rows(Decoder *d) {
   }
 }
 
-/* The last row of each sequence, moved to the front of x. */
+/* Moves the last row of each sequence to the front of x. */
 static Tensor last_rows(const Decoder *d, const Tensor *x) {
   const int c = d->m->config.hidden_size;
   const size_t row_bytes = (size_t)c * sizeof(real);
@@ -604,7 +607,7 @@ static Status advance(Decoder *d) {
     d->njobs = 0;
     for (int i = 0; i < n; i++) {
       ActiveSequence *s = &d->active[at + i];
-      if (s->done < s->out->len) continue; /* the rest of a reply comes first */
+      if (s->done < s->out->len) continue; /* the rest of the injected tokens comes first */
       d->job[d->njobs++] =
           (SampleJob){.seq = s, .logits = d->logits + (size_t)i * vocab, .fresh = true};
     }
@@ -623,7 +626,7 @@ static Status check_requests(const Decoder *d) {
     const Request *r = &d->request[i];
     if (r->prompt_len < 1) return fail(GRPO_EARG, "prompt %d is empty", i + 1);
     if (r->prompt_len > d->limits.max_prompt_tokens)
-      return fail(GRPO_EARG, "prompt %d has %d tokens, the decoder was made for %d", i + 1,
+      return fail(GRPO_EARG, "prompt %d has %d tokens, but the decoder was made for %d", i + 1,
                   r->prompt_len, d->limits.max_prompt_tokens);
     if (r->prompt_len >= c->max_position_embeddings)
       return fail(GRPO_EARG, "prompt %d has %d tokens and fills the model's context of %d", i + 1,
@@ -686,7 +689,7 @@ Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sam
   try(sampling_check(s));
   try(stop_check(&d->stop, s));
   if (s->max_new_tokens > d->limits.max_new_tokens)
-    return fail(GRPO_EARG, "decoder: max_new_tokens = %d, the decoder was made for %d",
+    return fail(GRPO_EARG, "decoder: max_new_tokens = %d, but the decoder was made for %d",
                 s->max_new_tokens, d->limits.max_new_tokens);
   try(check_requests(d));
   if (d->dirty) forget_everything(d);

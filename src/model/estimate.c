@@ -6,10 +6,10 @@
 #include "model/attention_shape.h"
 #include "model/model_impl.h"
 
-/* Headers of tensors and nodes and the arena's rounding, for one operation.  Where kernels keep
- * partial results, at most: attention's backward a wave of copies (attention_grad.c), dw its blocks
- * (gemm.c). */
+/* Headers of tensors and nodes, and the arena's rounding, for one operation. */
 enum { PER_OP = 448, SLACK = 16 << 10 };
+/* Limits of partial results in kernels: a wave of copies in attention's backward
+ * (attention_grad.c), the blocks of a weight's gradient (gemm_dw.c). */
 enum { WAVE_REALS = 1 << 22, BLOCK_REALS = 48 << 10 };
 
 static size_t heads_width(const Config *c) {
@@ -21,21 +21,22 @@ static size_t kv_width(const Config *c) {
 
 static bool has(const Config *c, Trait t) { return (config_traits(c) & t) != 0; }
 
-/* Latent attention: a row's queries, what q_a_proj gives, what the heads read and make of it. */
+/* Latent attention: the widths of a row's queries and of the values that its heads make. */
 static size_t latent_queries(const Config *c) {
   return (size_t)c->num_attention_heads * (size_t)(c->qk_nope_head_dim + c->qk_rope_head_dim);
 }
 static size_t latent_values(const Config *c) {
   return (size_t)c->num_attention_heads * (size_t)c->v_head_dim;
 }
-static size_t read_width(const Config *c) { /* attention's result */
+/* The width of attention's result. */
+static size_t read_width(const Config *c) {
   return (size_t)c->num_attention_heads *
          (size_t)(has(c, TRAIT_LATENT) ? c->kv_lora_rank : c->head_dim);
 }
 static size_t key_blocks(const Config *c) { return has(c, TRAIT_LATENT) ? 1 : 2; }
 
-/* Reals of a row's results before attention's: norm, projections, q and k norms; rotations take their
- * place. */
+/* Reals of a row's results before attention: norm, projections, q and k norms.  Rotations are
+ * computed in place. */
 static size_t first_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, q = heads_width(c), kv = kv_width(c);
   if (has(c, TRAIT_LATENT)) /* q_a and its norm, q, absorbed; kv_a, latent and its norm, keys */
@@ -44,8 +45,8 @@ static size_t first_reals(const Config *c) {
   return h + q + 2 * kv + (has(c, TRAIT_QK_NORM) ? q + kv : 0);
 }
 
-/* Reals that a row's results in one layer take: the outputs of block()'s operations; sums take the
- * place of branches. */
+/* Reals of a row's results in one layer: the outputs of the operations of block() in forward.c.
+ * Sums are computed in place of branches. */
 static size_t row_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t gated = has(c, TRAIT_PACKED) ? 5 : 3;
@@ -53,7 +54,7 @@ static size_t row_reals(const Config *c) {
          (has(c, TRAIT_POST_NORMS) ? 2 * h : 0) + (has(c, TRAIT_GATED) ? gated : 2) * f;
 }
 
-/* Of these what passes (tape.h): one for all layers. */
+/* The part of these that passes (tape.h): there is one for all layers. */
 static size_t passing_reals(const Config *c) {
   return has(c, TRAIT_GATED) ? (size_t)c->intermediate_size : 0;
 }
@@ -64,14 +65,15 @@ static size_t layer_ops(const Config *c) {
                   (has(c, TRAIT_POST_NORMS) ? 2 : 0));
 }
 
-/* A head's channels in a segment of keys or values (kv.c). */
+/* Reals that the channels of an attention head take in a segment of keys or values (kv.c). */
 static size_t kept_channels(const Config *c, Compute compute) {
   const size_t d = (size_t)c->head_dim;
   return compute == COMPUTE_BF16 && kern_bf16() && !has(c, TRAIT_LATENT) ? (d + 15) / 16 * 8 : d;
 }
 
-/* What operations of a layer keep for backward: norms' statistics, and attention's log-sum-exps,
- * keys and values, each span rounded up to whole blocks (half a block on average), and more in bf16. */
+/* Reals that the operations of a layer keep for backward: statistics of norms, and log-sum-exps,
+ * keys and values of attention, each span rounded up to whole blocks (half a block on average), and
+ * more in bf16. */
 static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t spans) {
   const size_t heads = (size_t)c->num_attention_heads, kv_heads = (size_t)c->num_key_value_heads;
   size_t norms = has(c, TRAIT_CONV1D) || has(c, TRAIT_POST_NORMS) ? 4 : 2;
@@ -82,8 +84,9 @@ static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t 
   return (norms + heads) * rows + key_blocks(c) * keys * kv_heads * kept_channels(c, compute);
 }
 
-/* Attention's forward (attention.c): a strip's queries, scores, and scores in pairs and a tile's sums per thread, the
- * list of strips, and, for a few rows with many keys, sums of every part of PART keys. */
+/* Attention's forward (attention.c) takes for each thread a strip's queries and scores, scores as
+ * packed bf16 pairs and the sums of a tile; the list of strips; and, for a few rows with many keys,
+ * the sums of every part of PART keys. */
 static size_t score_reals(const Config *c, size_t rows, size_t keys) {
   enum { STRIP = 32, TILE = 64, SPREAD = 32, PART = 512 };
   const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);
@@ -94,8 +97,9 @@ static size_t score_reals(const Config *c, size_t rows, size_t keys) {
          4 * rows + (parts > 1 ? min_size(units, SPREAD * tile) * parts * d : 0);
 }
 
-/* Products in bf16 take rounded copies of a product's activations (gemm_bf16.c), those of a weight's
- * gradient of both operands, unless it packs them: bf16 where the CPU multiplies that, else float32. */
+/* Products in bf16 take rounded copies of the activations (gemm_bf16.c); the product for a weight's
+ * gradient takes copies of both operands, unless it packs them.  Copies are bf16 where the CPU
+ * multiplies that, else float32. */
 static size_t rounded(Compute compute, size_t values) {
   return compute == COMPUTE_F32 ? 0 : kern_bf16() ? values / 2 : values;
 }
@@ -108,7 +112,8 @@ static size_t rounded_reals(const Config *c, Compute compute, size_t rows, bool 
   return rounded(compute, rows * (h + max_size(joint ? 2 * f : f, attention)));
 }
 
-/* The product for a weight's gradient may pack a layer's widest activations, rounding them then. */
+/* The product for a weight's gradient may pack the widest activations of a layer, and round them
+ * then. */
 static size_t packed_reals(const Config *c, Compute compute, size_t rows) {
   const bool in_bf16 = compute == COMPUTE_BF16 && kern_bf16();
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
@@ -130,8 +135,8 @@ size_t estimate_forward_bytes(const Config *c, Compute compute, int nrows, int n
          (layer_ops(c) + 8) * PER_OP + (size_t)nspans * 64 + SLACK;
 }
 
-/* Latent attention's, in the order in which they come to be; of those in the first line two neighbours
- * are alive at once, of the others both of a size. */
+/* Gradients in latent attention, in the order in which they are made.  Of `width` two neighbours
+ * are alive at once, of `pair` two of the same size. */
 static size_t latent_gradients(const Config *c) {
   const size_t width[] = {latent_values(c), read_width(c), heads_width(c), latent_queries(c)};
   const size_t pair[] = {kv_width(c), (size_t)c->kv_lora_rank, (size_t)c->q_lora_rank};
@@ -149,7 +154,8 @@ static size_t latent_gradients(const Config *c) {
   return n;
 }
 
-/* Backward reuses gradient buffers of equal size (tape.c): what is alive at once in block(). */
+/* Backward reuses gradient buffers of equal size (tape.c), so these are the ones that are alive at
+ * once in block(). */
 static size_t gradient_reals(const Config *c) {
   const size_t h = (size_t)c->hidden_size, f = (size_t)c->intermediate_size;
   const size_t q = heads_width(c), kv = kv_width(c);
@@ -160,22 +166,22 @@ static size_t gradient_reals(const Config *c) {
   return 3 * h + (q == h ? 0 : 2 * q) + 3 * kv + 3 * f + packed;
 }
 
-/* A thread's tile and its keys in attention's backward: as reals (attention_grad.c), or in words
- * (attention_grad_bf16.c). */
+/* A thread's tile and its keys in attention's backward: as reals (attention_grad.c), or as packed
+ * bf16 pairs (attention_grad_bf16.c). */
 static size_t piece_reals(const Config *c, Compute compute, size_t keys) {
   enum { UNITS = 48, KEYS = 64, TILE = 128, BLOCK = 128 };
   const size_t group = (size_t)(c->num_attention_heads / c->num_key_value_heads);
   const size_t width = ((size_t)c->head_dim + 15) / 16 * 16, units = max_size(UNITS, group + 15);
   const size_t reals = units * (5 * width + 2 * KEYS + 4) + 2 * (keys + KV_BLOCK) * width;
   const size_t tile = max_size(TILE, group) + KV_UNIT;
-  const size_t words =
+  const size_t pairs =
       tile * (5 * width + 2 * BLOCK) + KV_UNIT * 3 * BLOCK + 3 * (keys + 2 * KV_UNIT) * width;
-  return compute == COMPUTE_BF16 && kern_bf16() ? max_size(reals, words) : reals;
+  return compute == COMPUTE_BF16 && kern_bf16() ? max_size(reals, pairs) : reals;
 }
 
-/* Attention's backward copies dk and dv of a prefix for every span, a prefix being taken to be one and a
- * half times as long as the span, and of the keys before it for every PIECE rows of a longer one; each
- * thread has a piece. */
+/* Attention's backward copies dk and dv of the prefix for every span (a prefix is taken to be one
+ * and a half times as long as the span), and those of the keys before it for every PIECE rows of a
+ * longer span.  Each thread has a piece. */
 static size_t wave_reals(const Config *c, Compute compute, size_t rows, size_t keys) {
   enum { PIECE = 512 };
   const size_t width = ((size_t)c->head_dim + 15) / 16 * 16;
@@ -198,7 +204,7 @@ size_t estimate_step_bytes(const Config *c, Compute compute, int nrows, int nout
     const size_t end = (2 * rows * h + head + 4 * out) * sizeof(real) + SLACK;
     return pack + max_size(estimate_forward_bytes(c, compute, nrows, nspans, keys), end);
   }
-  const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers kept with all results */
+  const size_t whole = kind == STEP_CHECKPOINTED ? 1 : layers; /* layers that keep all results */
   const size_t inputs = (layers - whole) * rows * h;
   const size_t passing = passing_reals(c);
   const size_t in_layers = whole * rows * (row_reals(c) - passing) + rows * passing;
@@ -214,7 +220,8 @@ size_t estimate_step_bytes(const Config *c, Compute compute, int nrows, int nout
 
 /* ---- adapters, rollout activations -------------------------------------------------------- */
 
-/* `low` of every module is kept; dropout makes a copy of the widest input, its backward another. */
+/* Training keeps A x of every module.  Dropout copies the widest input, and its backward does
+ * again. */
 size_t estimate_lora_bytes(const Model *m, int nrows, bool train) {
   const Lora *l = m->lora;
   size_t kept = 0, rank = 0, widest = 0;
@@ -225,12 +232,13 @@ size_t estimate_lora_bytes(const Model *m, int nrows, bool train) {
     if ((size_t)a->dim[1] > widest && &l->module[i] != l->embedding) widest = (size_t)a->dim[1];
   }
   if (!l) return 0;
-  const size_t copies = train ? (l->dropout > 0 ? 2 : 1) : 0; /* the product for dA packs one */
+  const size_t copies =
+      train ? (l->dropout > 0 ? 2 : 1) : 0; /* the product for dA packs an input */
   return (size_t)nrows * ((train ? kept : rank) + 3 * rank + copies * widest) * sizeof(real) +
          (train ? (size_t)l->nmodules * 256 : 0) + 4096;
 }
 
-/* Products and attention of every layer; what adapters keep. */
+/* Results of the products and of attention in every layer, and A x of the adapters. */
 size_t estimate_activation_columns(const Config *c, int lora_rank, int lora_modules) {
   const size_t q = heads_width(c), f = (size_t)c->intermediate_size;
   const size_t latent = (size_t)c->q_lora_rank + latent_queries(c) + kv_width(c) + read_width(c);

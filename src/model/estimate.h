@@ -16,7 +16,8 @@ size_t estimate_step_bytes(const Config *c, Compute compute, int nrows, int nout
 /* Bytes of the tape's arena that forward_layers and the final norm take without gradients; keys:
  * the most that a row sees. */
 size_t estimate_forward_bytes(const Config *c, Compute compute, int nrows, int nspans, int keys);
-/* What the model's adapter adds to a step on nrows rows, of which `train` keeps all layers'. */
+/* Bytes that the model's adapter adds to a step on nrows rows; train: with results of all
+ * layers. */
 size_t estimate_lora_bytes(const Model *m, int nrows, bool train);
 /* Reals of a row that a training forward can take from decoding (grad/replay.h). */
 size_t estimate_activation_columns(const Config *c, int lora_rank, int lora_modules);

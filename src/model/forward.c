@@ -1,8 +1,8 @@
-/* forward.c - the forward pass, as a list of operations.  Backward is the tape's affair.
+/* forward.c - the forward pass, as a list of operations.  The tape runs it backward.
  *
- * All families are the same block: x += attention(norm(x)), x += mlp(norm(x)).  What a family has
- * more or less is seen from which parameters are there (slots) and from Config.  Training and
- * decoding run this one code; they differ in where keys and values are (Rows in forward.h).
+ * All families are the same block: x += attention(norm(x)), x += mlp(norm(x)).  Differences between
+ * families are seen from the parameters that are there (slots) and from Config.  Training and
+ * decoding run the same code; they differ in where keys and values are (Rows in forward.h).
  */
 #include "model/forward.h"
 
@@ -13,11 +13,11 @@
 #include "model/model_impl.h"
 #include "model/panels.h"
 
-enum { STORE_REALS = 2048 }; /* keys that a chunk puts into the cache, and as many values */
+enum { STORE_REALS = 2048 }; /* keys, and as many values, that a chunk stores in the cache */
 
 /* ---- one layer ----------------------------------------------------------------------- */
 
-/* What layers of one kind share: those that see everything, and the windowed ones. */
+/* Attributes that layers of one kind share; the kinds are full and windowed attention. */
 typedef struct Kind {
   RopeAttr rope_q, rope_k, rope_packed;
   AttentionAttr attention;
@@ -32,7 +32,7 @@ typedef struct Pass {
   EmbeddingAttr embedding;
   Kind kind[2];     /* [is the layer windowed] */
   const Lora *lora; /* NULL: none */
-  bool in_place;    /* nothing is kept: branches are added to the residual stream where it is */
+  bool in_place;    /* no gradients: branches are added to the residual stream in place */
 } Pass;
 
 /* The projection in `slot`; its bias is in the next slot. */
@@ -66,10 +66,10 @@ static Status narrow(Pass *p, Tensor *x, int from, int n, Tensor **y) {
 static Status rope(Pass *p, Tensor *x, const RopeAttr *r, Tensor **y) {
   Tensor *in[] = {x};
   const Attr a = {.p = r};
-  return tape_apply_over(p->t, OP_rope, in, &a, 0, y); /* x is of a product or a norm */
+  return tape_apply_over(p->t, OP_rope, in, &a, 0, y); /* a product or a norm made x */
 }
 
-/* x + branch, which is of a product or a norm */
+/* y = x + branch; a product or a norm made the branch. */
 static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
   Tensor *in[] = {x, branch};
   if (!p->in_place) return tape_apply_over(p->t, OP_add, in, NULL, 1, y);
@@ -78,19 +78,20 @@ static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
   return GRPO_OK;
 }
 
-/* x's columns as n tensors of these widths, side by side. */
+/* Cuts the columns of x into n tensors of these widths. */
 static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
   for (int i = 0, at = 0; i < n; at += width[i++]) try(narrow(p, x, at, width[i], &y[i]));
   return GRPO_OK;
 }
 
-/* Queries, keys and values: one tensor where one matrix makes them (then qkv[1] is NULL), or three. */
+/* Queries, keys and values: one tensor where one weight makes them (then qkv[1] is NULL), or
+ * three. */
 static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qkv[3]) {
-  const bool turns = k->rope_q.cs != NULL;
+  const bool rotates = k->rope_q.cs != NULL;
   qkv[1] = qkv[2] = NULL;
   if (l->t[L_QKV_W]) {
     try(linear(p, l, L_QKV_W, h, &qkv[0]));
-    return turns ? rope(p, qkv[0], &k->rope_packed, &qkv[0]) : GRPO_OK;
+    return rotates ? rope(p, qkv[0], &k->rope_packed, &qkv[0]) : GRPO_OK;
   }
   try(linear(p, l, L_Q_W, h, &qkv[0]));
   try(linear(p, l, L_K_W, h, &qkv[1]));
@@ -99,18 +100,18 @@ static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor
     try(norm(p, qkv[0], l->t[L_QNORM_W], NULL, &qkv[0]));
     try(norm(p, qkv[1], l->t[L_KNORM_W], NULL, &qkv[1]));
   }
-  if (!turns) return GRPO_OK;
+  if (!rotates) return GRPO_OK;
   try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
   return rope(p, qkv[1], &k->rope_k, &qkv[1]);
 }
 
-/* The norm of what is compressed has an eps of its own, as transformers' DeepseekV2 has it. */
+/* The norm of the compressed states has its own eps, like that of transformers' DeepseekV2. */
 static Status latent_norm(Pass *p, Tensor *x, Tensor *w, Tensor **y) {
   static const Attr a = {.f = {1e-6}};
   return tape_apply(p->t, OP_rmsnorm, (Tensor *[]){x, w}, &a, y);
 }
 
-/* Latent attention: queries in the latent space and keys, which are the values too. */
+/* Latent attention: queries in the latent space, and keys, which are the values too. */
 static Status make_latent(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qk[2]) {
   const Attr a = {.p = &k->latent};
   Tensor *q = h, *both, *latent;
@@ -126,7 +127,7 @@ static Status make_latent(Pass *p, const Layer *l, const Kind *k, Tensor *h, Ten
   return tape_apply(p->t, OP_latent_key, (Tensor *[]){latent, both}, &a, &qk[1]);
 }
 
-/* Rows whose keys and values join the cache, `run` of them a chunk. */
+/* Rows whose keys and values are stored in the cache, `run` rows a chunk. */
 typedef struct Store {
   const Rows *rows;
   const AttnShape *shape;
@@ -134,14 +135,15 @@ typedef struct Store {
   int ld, run;
 } Store;
 
-/* Where the rows of a span from `row` on begin that one chunk leaves to the next. */
+/* A chunk that should end at `row` stores the rows of the span before the returned row; the next
+ * chunk begins there, so that no two chunks write the same block. */
 static int cut_row(const AttnShape *s, const AttnSpan *a, int row) {
   if (row <= a->row) return a->row;
   const int first = kv_cut(s, a->own, a->own_at + row - a->row);
   return a->row + (first - a->own_at < a->n ? first - a->own_at : a->n);
 }
 
-/* Of a span, what a chunk stores: rows *first .. */
+/* The number of rows of a span that a chunk stores, from row *first on. */
 static int rows_to_store(const Store *s, const AttnSpan *a, int chunk, int *first) {
   const int from = chunk * s->run, to = from + s->run;
   if (a->row + a->n <= from || a->row >= to) return 0;
@@ -169,7 +171,7 @@ static void store_chunk(void *arg, int chunk, int worker) {
   }
 }
 
-/* Decoding: the rows' keys and values join the cache before the queries look at it. */
+/* Decoding: stores the keys and values of the rows before the queries look at the cache. */
 static void store_keys(const Pass *p, Tensor *const qkv[3]) {
   const AttnShape *shape = &p->kind[0].attention.shape;
   const int q = shape->heads * shape->head_dim, kv = shape->kv_heads * shape->head_dim;
@@ -217,7 +219,7 @@ static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]
   return linear(p, l, L_UP_W, h, &gate_up[1]);
 }
 
-/* Kept are gate and up alone: their product is made again. */
+/* Only gate and up are kept for backward, which computes their product again. */
 static Status gated(Pass *p, Tensor *const in[2], Tensor **act) {
   const OpId op = config_traits(&p->m->config) & TRAIT_GELU ? OP_geglu : OP_swiglu;
   return (p->in_place ? tape_apply : tape_apply_passing)(p->t, op, in, NULL, act);
@@ -289,7 +291,7 @@ static int last_position(const Rows *r) {
 
 static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   Pass *p = arena_alloc(&t->arena, sizeof *p);
-  if (!p) return fail(GRPO_ENOMEM, "forward");
+  if (!p) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
   try(panels_renew(m, &t->cx));
   try(model_reserve_positions(m, last_position(r) + 1));
   *p = (Pass){.m = m,
@@ -320,10 +322,10 @@ static Status run_layer(void *user, Tape *t, Tensor *x, Tensor **y) {
   return block(lp->pass, lp->layer, x, y);
 }
 
-/* Gradient checkpointing: a layer keeps its input only. */
+/* Gradient checkpointing: a layer keeps only its input. */
 static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
   LayerPass *lp = arena_alloc(&p->t->arena, sizeof *lp);
-  if (!lp) return fail(GRPO_ENOMEM, "forward");
+  if (!lp) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
   *lp = (LayerPass){p, layer};
   return tape_recompute(p->t, run_layer, lp, x, y);
 }
@@ -339,8 +341,8 @@ static Status embed(Pass *p, Tensor **x) {
   return tape_apply(p->t, OP_lora_embedding, lora_in, &a, x);
 }
 
-/* Without gradients a layer's intermediate results are dropped at once; the residual stream stays where
- * it is. */
+/* Without gradients the intermediate results of a layer are dropped at once; the residual stream is
+ * updated in place. */
 static Status run_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   const bool keep = (m->trainable || (m->shared && m->shared->trainable)) && !t->off;
   Pass *p = NULL;
@@ -382,9 +384,11 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
 
 Status forward_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
   if (p->bidirectional && p->replay)
-    return fail(GRPO_EARG, "model: what was kept while decoding saw no later tokens");
-  Rows *r = arena_alloc(&t->arena, sizeof *r); /* a layer may run again in backward */
-  if (!r) return fail(GRPO_ENOMEM, "forward");
+    return fail(GRPO_EARG,
+                "model: activations of causal decoding cannot be reused in a bidirectional pass");
+  Rows *r = arena_alloc(&t->arena,
+                        sizeof *r); /* on the arena, because a layer may run again in backward */
+  if (!r) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
   *r = (Rows){.n = p->nrows,
               .ids = p->ids,
               .pos = p->pos,

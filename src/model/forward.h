@@ -6,9 +6,9 @@
 #include "model/model.h"
 #include "model/pack.h"
 
-/* What one forward works on.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
- * and values are in cache segments; span[i].own and .prefix point at layer 0's segment, and the next
- * layer's segment is the next in memory. */
+/* The rows of one forward.  Training: `pack` spans.  Decoding: rows continue sequences whose keys
+ * and values are in cache segments; span[i].own and .prefix point at layer 0's segment, and the
+ * next layer's segment is the next in memory. */
 typedef struct Rows {
   int n;
   const int32_t *ids, *pos; /* [n] */

@@ -9,7 +9,7 @@
 #include "model/model_impl.h"
 #include "model/panels.h"
 
-/* The reference's head; its adapter's part too. */
+/* The output projection of the reference, with its adapter. */
 static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAttr *a) {
   const Lora *l = lora_active(ref);
   try(panels_renew(ref, &t->cx));
@@ -18,16 +18,16 @@ static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAtt
   a->ref_softcap = (real)ref->config.logit_softcap;
   if (!l || !l->head) return GRPO_OK;
   real *low = arena_alloc(&t->arena, (size_t)a->n * (size_t)l->head->a->t.dim[0] * sizeof *low);
-  if (!low) return fail(GRPO_ENOMEM, "model: the reference's adapter");
+  if (!low) return fail(GRPO_ENOMEM, "model: no memory for the reference's adapter");
   a->ref_low = low;
   a->ref_lora_b = &l->head->b->t;
   return lora_down(&t->cx, a->n, &l->head->a->t, (real)l->head->scale, hidden, low);
 }
 
-/* A reference that looks at the token before each output only. */
+/* A reference that looks only at the token before each output. */
 static Status reference_table(Tape *t, const Pack *p, LogheadAttr *a) {
   int32_t *prev = arena_alloc(&t->arena, (size_t)p->nout * sizeof *prev);
-  if (!prev) return fail(GRPO_ENOMEM, "model: %d outputs of the reference", p->nout);
+  if (!prev) return fail(GRPO_ENOMEM, "model: no memory for %d outputs of the reference", p->nout);
   for (int i = 0; i < p->nout; i++) prev[i] = p->ids[p->out_rows[i]];
   a->ref_table = p->ref_table;
   a->ref_prev = prev;
@@ -42,7 +42,7 @@ Status forward_row_logits(Model *m, const Ctx *cx, int n, const real *hidden, re
   if (l && l->head) {
     const LoraModule *mod = l->head;
     real *low = arena_alloc(cx->arena, (size_t)n * (size_t)mod->a->t.dim[0] * sizeof *low);
-    if (!low) return fail(GRPO_ENOMEM, "model: the head's adapter");
+    if (!low) return fail(GRPO_ENOMEM, "model: no memory for the adapter of the output projection");
     try(lora_down(cx, n, &mod->a->t, (real)mod->scale, hidden, low));
     try(lora_up(cx, &mod->b->t, low, &up));
   }
@@ -57,10 +57,11 @@ Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tem
                     Model *ref, const real *ref_hidden, Tensor **out) {
   if (!(temperature > 0)) return fail(GRPO_EARG, "model: temperature %g must be > 0", temperature);
   if (ref && ref->config.vocab_size != m->config.vocab_size)
-    return fail(GRPO_ESHAPE, "model: the reference has a vocabulary of %d, the policy of %d",
+    return fail(GRPO_ESHAPE,
+                "model: the reference has a vocabulary of %d, but the policy has one of %d",
                 ref->config.vocab_size, m->config.vocab_size);
   LogheadAttr *a = arena_alloc(&t->arena, sizeof *a);
-  if (!a) return fail(GRPO_ENOMEM, "model: head");
+  if (!a) return fail(GRPO_ENOMEM, "model: no memory for the output projection");
   try(panels_renew(m, &t->cx));
   *a = (LogheadAttr){.n = p->nout,
                      .rows = p->out_rows,
@@ -84,7 +85,7 @@ Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tem
 Status forward_out_hidden(Tape *t, const Pack *p, const Tensor *hidden, real **out) {
   const size_t c = (size_t)hidden->dim[1];
   real *y = arena_alloc(&t->arena, (size_t)p->nout * c * sizeof *y);
-  if (!y) return fail(GRPO_ENOMEM, "model: %d rows of the reference", p->nout);
+  if (!y) return fail(GRPO_ENOMEM, "model: no memory for %d rows of the reference", p->nout);
   for (int i = 0; i < p->nout; i++)
     memcpy(y + (size_t)i * c, hidden->data + (size_t)p->out_rows[i] * c, c * sizeof *y);
   *out = y;

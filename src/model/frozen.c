@@ -42,7 +42,7 @@ static Status pack_all(const Ctx *cx, Model *m) {
   return GRPO_OK;
 }
 
-/* Tensors of a script may show the weights of a model that somebody else holds too. */
+/* Where somebody else holds the model too, tensors of a script may show its weights. */
 Status frozen_pack_in_place(Model *m) {
   if (m->shared || m->views || m->refs > 1 || m->trainable || m->compute != COMPUTE_F32 ||
       frozen_any(m))
@@ -99,7 +99,8 @@ Status frozen_widen(Model *m) {
   if (frozen_is_packed_in_place(m)) return unpack_in_place(m);
   for (int i = 0; i < m->nparams; i++) n += param_room(&m->param[i]);
   real *wide = mem_alloc_aligned(n * sizeof *wide);
-  if (!wide) return fail(GRPO_ENOMEM, "model: %zu MiB of weights", n * sizeof(real) >> 20);
+  if (!wide)
+    return fail(GRPO_ENOMEM, "model: no memory for %zu MiB of weights", n * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
     const Status s = param_values(&cx, &m->param[i], wide + at);
     if (s != GRPO_OK) {

@@ -1,8 +1,8 @@
 /* frozen.h - the forms that frozen weights are kept in beside rows of float32.
  *
- * Quantised: as bf16, f16, int8 or NF4.  Packed in place: float32 weights that an adapter has frozen
- * are kept once, as packed panels in the memory of the weights (GPT-2's excepted, which are stored
- * [in, out]).
+ * Quantised: as bf16, f16, int8 or NF4.  Packed in place: float32 weights that an adapter has
+ * frozen are kept once, as packed panels in the memory of the weights (GPT-2's excepted, which are
+ * stored [in, out]).
  */
 #ifndef GRPO_MODEL_FROZEN_H
 #define GRPO_MODEL_FROZEN_H

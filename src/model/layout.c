@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* The sizes that parameters are made of. */
+/* The dimensions of parameters, by name. */
 typedef enum Dim {
   NONE,
   VOCAB,
@@ -16,16 +16,16 @@ typedef enum Dim {
   HEAD,
   FFN,
   GATE_UP,
-  QUERIES, /* of latent attention */
+  QUERIES, /* from here on those of latent attention */
   Q_RANK,
   KV_RANK,
-  LATENT, /* with the rotary key */
+  LATENT, /* the latent and the rotary key */
   KV_B,
   VALUES
 } Dim;
 enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8 };
 
-/* A parameter; a model has it when it has all traits of `with` and none of `without`. */
+/* A parameter.  Models with all traits of `with` and none of `without` have it. */
 typedef struct ParamRow {
   int slot;
   const char *name; /* after the layer's prefix, for a layer's parameters */
@@ -34,7 +34,8 @@ typedef struct ParamRow {
   unsigned with, without;
 } ParamRow;
 
-/* Latent attention's own, in either layout; what is normed has the norm's weight after it. */
+/* Parameters of latent attention, the same in both layouts.  A norm's weight follows the weights
+ * whose result it norms. */
 /* clang-format off */
 #define LATENT_ROWS(at)                                                                            \
     {L_Q_W, at "q_proj.weight", {QUERIES, HIDDEN}, 0, TRAIT_LATENT, TRAIT_LOW_QUERY},              \
@@ -221,7 +222,7 @@ Status layout_params(Model *m) {
   m->layer = mem_zalloc((size_t)layers * sizeof *m->layer);
   m->quant = mem_zalloc(n * sizeof *m->quant);
   if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant)
-    return fail(GRPO_ENOMEM, "model: table of %zu parameters", n);
+    return fail(GRPO_ENOMEM, "model: no memory for a table of %zu parameters", n);
   add_rows(m, t->begin, "", m->t, NULL);
   for (int i = 0; i < layers; i++) {
     char prefix[NAME_MAX_BYTES];

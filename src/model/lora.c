@@ -22,7 +22,7 @@ typedef struct Target {
   Param *base;
   Place place;
   int layer, slot;            /* IN_LAYER */
-  char path[LORA_NAME_BYTES]; /* the module's: "model.layers.0.self_attn.q_proj" */
+  char path[LORA_NAME_BYTES]; /* of the module: "model.layers.0.self_attn.q_proj" */
 } Target;
 
 static bool find_slot(const Model *m, const Tensor *t, Target *c) {
@@ -36,7 +36,8 @@ static bool find_slot(const Model *m, const Tensor *t, Target *c) {
   return false;
 }
 
-/* Parameter i as a target_of; one after the last stands for a tied head.  false: it is none. */
+/* Parameter i as a target; the number after the last stands for a tied output projection.  false:
+ * it cannot have an adapter. */
 static bool target_of(Model *m, int i, Target *c) {
   const bool tied = m->t[M_HEAD] == m->t[M_EMBED];
   *c = (Target){0};
@@ -108,10 +109,11 @@ static Status add_module(const Attach *a, const Target *c) {
   double alpha;
   sizes(c, &out, &in);
   if (c->base->by_head)
-    return fail(GRPO_EARG,
-                "%s: an adapter on %s is not supported: latent attention uses its weight head by "
-                "head",
-                a->plan->where, c->path);
+    return fail(
+        GRPO_EARG,
+        "%s: an adapter on %s is not supported, because latent attention uses its weight head by "
+        "head",
+        a->plan->where, c->path);
   try(a->plan->rank_of(a->plan->user, c->path, &rank, &alpha));
   if (rank < 1 || rank > MAX_RANK)
     return fail(GRPO_EFORMAT, "%s: rank %d of %s is outside 1 .. %d", a->plan->where, rank, c->path,
@@ -145,7 +147,7 @@ static Status add_modules(const Attach *a) {
   return GRPO_OK;
 }
 
-/* "q_proj, k_proj, ...": the last words of the modules that exist, each once. */
+/* "q_proj, k_proj, ...": the last word of each module that exists, once each. */
 static void name_modules(Model *m, char *text, size_t cap) {
   Target c;
   size_t len = 0;
@@ -218,7 +220,6 @@ void lora_drop(Model *m) {
 
 /* ---- a fresh adapter ------------------------------------------------------------- */
 
-/* The plan of LoraOptions. */
 static bool all_linear(const LoraOptions *o) {
   return o->ntargets == 1 && strcmp(o->targets[0], "all-linear") == 0;
 }
@@ -249,7 +250,7 @@ static Status check_options(Model *m, const LoraOptions *o) {
     return fail(GRPO_EARG, "lora.alpha: %g, want a number from 0 to 1e9", o->alpha);
   if (!(o->dropout >= 0 && o->dropout <= 0.999))
     return fail(GRPO_EARG, "lora.dropout: %g, want 0 to 0.999", o->dropout);
-  if (o->ntargets < 1) return fail(GRPO_EARG, "lora.targets: no names");
+  if (o->ntargets < 1) return fail(GRPO_EARG, "lora.targets is empty; name at least one module");
   if (all_linear(o)) return GRPO_OK;
   for (int t = 0; t < o->ntargets; t++) {
     found = false;

@@ -3,8 +3,8 @@
  * An adapted projection gives y = W x + s B A x, s = alpha / rank (or alpha / sqrt(rank)).  A and B
  * are further parameters of the model, under PEFT's names
  * ("model.layers.0.self_attn.q_proj.lora_A.weight", "model.embed_tokens.lora_embedding_A"); while
- * there are any, only they are trainable.  Decoding and training use the same operation, so the base
- * weights are never touched and an adapter can be switched off.
+ * there are any, only they are trainable.  Decoding and training use the same operation, so the
+ * base weights are never touched and an adapter can be switched off.
  */
 #ifndef GRPO_MODEL_LORA_H
 #define GRPO_MODEL_LORA_H

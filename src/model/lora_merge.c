@@ -70,8 +70,8 @@ Status lora_merge_check(const Model *m) {
   const Lora *l = m->lora;
   if (!l) return fail(GRPO_EARG, "merge: the model has no adapter");
   if (m->config.tie_word_embeddings && (l->embedding || l->head))
-    return fail(GRPO_EARG, "merge: the head is tied to the embedding and the adapter changes only "
-                           "one of them; save it with format = \"adapter\"");
+    return fail(GRPO_EARG, "merge: the output projection is tied to the embedding, and the adapter "
+                           "changes only one of them; save it with format = \"adapter\"");
   return GRPO_OK;
 }
 
@@ -82,7 +82,7 @@ Status lora_merge(Model *m) {
                            "it first, or save with merge = true");
   try(frozen_widen(m));
   int cols = 0;
-  double *sum; /* all memory before the first change */
+  double *sum; /* memory is taken before the first change */
   for (int i = 0; i < m->lora->nmodules; i++) {
     const Tensor *t = &m->lora->module[i].base->t;
     if (t->dim[1] > cols) cols = t->dim[1];

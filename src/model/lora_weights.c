@@ -14,11 +14,11 @@ Status lora_weights_tables(Lora *l, int nmodules, int nslots) {
   l->by_name = mem_alloc(n * sizeof *l->by_name);
   l->names = mem_alloc(n * LORA_NAME_BYTES);
   if (!l->module || !l->at || !l->param || !l->by_name || !l->names)
-    return fail(GRPO_ENOMEM, "adapter: table of %zu parameters", n);
+    return fail(GRPO_ENOMEM, "adapter: no memory for a table of %zu parameters", n);
   return GRPO_OK;
 }
 
-/* An embedding's A is looked up, not multiplied with. */
+/* A of an embedding is looked up and needs no panels. */
 static size_t panel_reals(const Lora *l, int i) {
   const Tensor *t = &l->param[i].t;
   if (l->embedding && &l->param[i] == l->embedding->a) return 0;
@@ -31,7 +31,8 @@ static Status allocate_panels(Lora *l) {
   mem_free_aligned(l->panels);
   l->panels_of = NULL;
   l->panels = mem_alloc_aligned(n * sizeof *l->panels);
-  if (!l->panels) return fail(GRPO_ENOMEM, "adapter: %zu MiB of panels", n * sizeof(real) >> 20);
+  if (!l->panels)
+    return fail(GRPO_ENOMEM, "adapter: no memory for %zu MiB of panels", n * sizeof(real) >> 20);
   for (int i = 0; i < l->nparams; i++) {
     const size_t size = panel_reals(l, i);
     l->param[i].t.packed = size ? l->panels + at : NULL;
@@ -47,7 +48,8 @@ Status lora_weights_allocate(Lora *l) {
   for (int i = 0; i < l->nparams; i++) l->reals += param_padded(l->param[i].t.n);
   l->weights = mem_alloc_aligned(l->reals * sizeof *l->weights);
   if (!l->weights)
-    return fail(GRPO_ENOMEM, "adapter: %zu MiB of weights", l->reals * sizeof(real) >> 20);
+    return fail(GRPO_ENOMEM, "adapter: no memory for %zu MiB of weights",
+                l->reals * sizeof(real) >> 20);
   memset(l->weights, 0, l->reals * sizeof *l->weights);
   for (int i = 0; i < l->nparams; i++) {
     l->param[i].t.data = l->weights + at;
@@ -56,7 +58,7 @@ Status lora_weights_allocate(Lora *l) {
   return allocate_panels(l);
 }
 
-/* Tables of the same modules; a and b point into l's own parameters. */
+/* Fills the tables with the modules of `from`; their a and b are l's own parameters. */
 static void copy_modules(Lora *l, const Lora *from) {
   for (int i = 0; i < from->nparams; i++) {
     char *name = l->names + (size_t)i * LORA_NAME_BYTES;
@@ -78,7 +80,7 @@ static void copy_modules(Lora *l, const Lora *from) {
 
 static Status copy_into(Lora *l, const Lora *from) {
   l->config = mem_strdup(from->config);
-  if (!l->config) return fail(GRPO_ENOMEM, "adapter");
+  if (!l->config) return fail(GRPO_ENOMEM, "adapter: no memory for a copy");
   try(lora_weights_tables(l, from->nmodules, from->nslots));
   copy_modules(l, from);
   try(lora_weights_allocate(l));
@@ -88,7 +90,7 @@ static Status copy_into(Lora *l, const Lora *from) {
 
 Status lora_weights_copy(Lora **out, const Lora *from) {
   Lora *l = mem_zalloc(sizeof *l);
-  if (!l) return fail(GRPO_ENOMEM, "adapter");
+  if (!l) return fail(GRPO_ENOMEM, "adapter: no memory for a copy");
   *l = (Lora){.rank = from->rank, .dropout = from->dropout};
   const Status s = copy_into(l, from);
   if (s == GRPO_OK)
@@ -120,7 +122,8 @@ Status lora_weights_set_trainable(Lora *l, bool on) {
   if (on && !l->grads) {
     l->grads = mem_alloc_aligned(l->reals * sizeof *l->grads);
     if (!l->grads)
-      return fail(GRPO_ENOMEM, "adapter: %zu MiB of gradients", l->reals * sizeof(real) >> 20);
+      return fail(GRPO_ENOMEM, "adapter: no memory for %zu MiB of gradients",
+                  l->reals * sizeof(real) >> 20);
   } else if (!on) {
     mem_free_aligned(l->grads);
     l->grads = NULL;

@@ -1,6 +1,8 @@
-/* masked.h - sequences that the model sees both ways, and what it predicts at some of their places.
+/* masked.h - sequences that the model sees in both directions, and its predictions for masks in
+ * them.
  *
- * A token predicts its own place: where the input holds a mask, what belongs there.
+ * An output predicts the token of its own row: where the input holds a mask, the token that belongs
+ * there.
  */
 #ifndef GRPO_MODEL_MASKED_H
 #define GRPO_MODEL_MASKED_H
@@ -14,15 +16,15 @@ typedef struct MaskedSequence {
   int len;
 } MaskedSequence;
 
-/* One pack of n sequences in arena memory; rows [nout] count the tokens of all of them, targets
- * [nout] is what belongs there (NULL: not known).  Both are borrowed.  Errors as of pack_groups,
- * a sequence being a group. */
+/* One pack of n sequences in arena memory.  rows [nout] are the outputs, counted over the tokens of
+ * all sequences; targets [nout] are the tokens that belong there (NULL: not known).  Both are
+ * borrowed. Errors are those of pack_groups, where a sequence is a group. */
 Status masked_pack(Arena *a, const Config *c, int n, const MaskedSequence *seq, int nout,
                    const int32_t *rows, const int32_t *targets, Pack *out);
 
-/* The logits of outputs first .. first + n - 1; they may be changed. */
+/* Receives the logits of outputs first .. first + n - 1, and may change them. */
 typedef void (*LogitsFn)(void *user, int first, int n, real *logits /* [n, vocab_size] */);
-/* A forward without gradients; every output is visited once, in order, some at a time. */
+/* Runs a forward without gradients; every output is visited once, in order, some at a time. */
 Status masked_logits(Model *m, Tape *t, const Pack *p, LogitsFn visit, void *user);
 
 #endif

@@ -16,7 +16,7 @@
 Status model_layout(Model **out, Pool *pool, const Config *c) {
   try(config_check(c, "model"));
   Model *m = mem_zalloc(sizeof *m);
-  if (!m) return fail(GRPO_ENOMEM, "model");
+  if (!m) return fail(GRPO_ENOMEM, "model: no memory for it");
   *m = (Model){.refs = 1, .pool = pool, .config = *c, .stale = true};
   const Status s = layout_params(m);
   if (s == GRPO_OK)
@@ -26,7 +26,7 @@ Status model_layout(Model **out, Pool *pool, const Config *c) {
   return s;
 }
 
-/* Reals of the model's own memory that a parameter takes. */
+/* Reals that a parameter takes of the model's memory for weights. */
 static size_t own_reals(const Param *p) {
   return p->t.quant && !p->t.quant->borrowed ? 0 : param_room(p);
 }
@@ -37,7 +37,8 @@ Status model_allocate(Model *m) {
   for (int i = 0; i < m->nparams; i++) m->weight_reals += own_reals(&m->param[i]);
   m->weights = mem_alloc_aligned(m->weight_reals * sizeof *m->weights);
   if (!m->weights)
-    return fail(GRPO_ENOMEM, "model: %zu MiB of weights", m->weight_reals * sizeof(real) >> 20);
+    return fail(GRPO_ENOMEM, "model: no memory for %zu MiB of weights",
+                m->weight_reals * sizeof(real) >> 20);
   for (int i = 0; i < m->nparams; i++) {
     if (!m->param[i].t.quant) m->param[i].t.data = m->weights + at;
     at += own_reals(&m->param[i]);
@@ -49,7 +50,7 @@ Status model_allocate(Model *m) {
 static void destroy(Model *m) {
   lora_weights_free(m->lora);
   lora_weights_free(m->dropped);
-  if (m->shared) { /* everything else is the other's */
+  if (m->shared) { /* everything else belongs to the shared model */
     m->shared->views--;
     model_release(m->shared);
     mem_free(m);
@@ -79,7 +80,7 @@ void model_release(Model *m) {
 
 Status model_view(Model **out, const Model *of) {
   Model *root = of->shared ? of->shared : (Model *)(uintptr_t)of, *m = mem_alloc(sizeof *m);
-  if (!m) return fail(GRPO_ENOMEM, "model");
+  if (!m) return fail(GRPO_ENOMEM, "model: no memory for it");
   *m = *root;
   m->refs = 1;
   m->views = 0;
@@ -123,7 +124,7 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
 
 /* ---- settings ---------------------------------------------------------------------------- */
 
-/* With an adapter the base does not change. */
+/* With an adapter only A and B can have changed. */
 void model_updated(Model *m) {
   m->version++;
   if (m->lora)
@@ -154,7 +155,7 @@ Status model_set_compute(Model *m, Compute compute) {
   return s;
 }
 
-/* On failure nothing has changed. */
+/* Panels of transposed weights come or go.  On failure nothing has changed. */
 static Status set_training(Model *m, bool on) {
   size_t transposed = 0;
   for (int i = 0; i < m->nparams; i++) transposed += panels_transposed_bytes(m, i);
@@ -178,11 +179,12 @@ Status model_set_trainable(Model *m, bool on) {
     return fail(GRPO_EARG, "model: a frozen view shares its weights; it cannot be trained");
   if (on && frozen_is_packed_in_place(m)) try(frozen_widen(m));
   if (on && frozen_any(m))
-    return fail(GRPO_EARG, "model: its weights are kept in a compact form and cannot be trained; "
-                           "load with dtype = \"f32\", or add an adapter");
+    return fail(GRPO_EARG, "model: its weights are quantised and cannot be trained; load with "
+                           "dtype = \"f32\", or add an adapter");
   if (on) grads = mem_alloc_aligned(m->weight_reals * sizeof *grads);
   if (on && !grads)
-    return fail(GRPO_ENOMEM, "model: %zu MiB of gradients", m->weight_reals * sizeof(real) >> 20);
+    return fail(GRPO_ENOMEM, "model: no memory for %zu MiB of gradients",
+                m->weight_reals * sizeof(real) >> 20);
   const Status s = set_training(m, on);
   if (s != GRPO_OK) {
     mem_free_aligned(grads);
@@ -253,5 +255,5 @@ static uint64_t count(const Model *m, bool trainable) {
 }
 bool model_trains(const Model *m, int i) { return m->lora ? i >= m->nparams : !m->shared; }
 uint64_t model_count(const Model *m) { return count(m, false); }
-/* A view sees its owner's parameters, but none of them is its to train. */
+/* A view sees the parameters of its owner, but cannot train them. */
 uint64_t model_count_trainable(const Model *m) { return m->trainable ? count(m, true) : 0; }

@@ -1,9 +1,9 @@
 /* model.h - one decoder-only transformer, described by Config.
  *
- * Parameters are named and laid out as the family's Hugging Face checkpoint has them (GPT-2's Conv1D
- * weights stay [in, out]).  In float32 every weight of a product also has packed panels, of float32
- * or, where the model computes in bf16, of that.  After parameters change, call model_updated(); the
- * panels are then renewed before the next forward.
+ * Parameters are named and laid out as the family's Hugging Face checkpoint has them (GPT-2's
+ * Conv1D weights stay [in, out]).  In float32 every weight of a product also has packed panels, of
+ * float32 or, where the model computes in bf16, of that.  After parameters change, call
+ * model_updated(); the panels are then renewed before the next forward.
  *
  * A model may instead keep its weights quantised, or packed in place (frozen.h): they are frozen
  * then.  Norms, biases and position embeddings stay float32.
@@ -64,7 +64,7 @@ void model_set_mask(Model *m, int id);
 /* Takes memory for sequences of this length now instead of with the first one. */
 Status model_reserve_positions(Model *m, int positions);
 
-/* What "auto" stands for.  It is float32 until runs in both modes have learned alike
+/* The meaning of "auto".  It is float32 until runs in both modes have learned alike
  * (experiments/precision.md): change it here and nowhere else. */
 enum { COMPUTE_AUTO = COMPUTE_F32 };
 const char *compute_name(Compute c); /* "f32", "bf16" */

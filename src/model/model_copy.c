@@ -35,7 +35,7 @@ Status model_copy(Model **out, const Model *from) {
 
 static const Model *owner(const Model *m) { return m->shared ? m->shared : m; }
 
-/* What copying goes over: of two models on the same base, the adapters. */
+/* The first parameter that is copied: of two models on the same base only the adapters are. */
 static int first_param(const Model *a, const Model *b) {
   return owner(a) == owner(b) ? a->nparams : 0;
 }
@@ -60,26 +60,28 @@ static Status same_shapes(const Model *a, const Model *b) {
   return same_adapters(a, b);
 }
 
-/* Of two models on the same base only the adapter changes. */
+/* Between models on the same base only the adapter changes, which is always possible. */
 static Status can_change(const Model *to, const Model *from) {
   if (owner(to) == owner(from)) return GRPO_OK;
   if (!to->shared && (!frozen_any(to) || frozen_is_packed_in_place(to))) return GRPO_OK;
   return fail(GRPO_EARG, "model: %s cannot be changed",
-              to->shared ? "a view's weights" : "weights in a compact form");
+              to->shared ? "a view's weights" : "quantised weights");
 }
 
-/* to = from, or with alpha below 1 alpha from + (1 - alpha) to */
+/* to = alpha from + (1 - alpha) to; alpha = 1 copies the bits. */
 static Status mix_param(const Ctx *cx, const Param *from, double alpha, Param *to) {
   const size_t n = to->t.n;
   real *x = NULL, *y = NULL;
   Status s = GRPO_OK;
   if (from->t.quant) {
     x = mem_alloc_aligned(n * sizeof *x);
-    s = x ? param_values(cx, from, x) : fail(GRPO_ENOMEM, "model: %s in float32", from->name);
+    s = x ? param_values(cx, from, x)
+          : fail(GRPO_ENOMEM, "model: no memory for %s in float32", from->name);
   }
   if (s == GRPO_OK && alpha < 1 && to->t.quant) {
     y = mem_alloc_aligned(n * sizeof *y);
-    s = y ? param_values(cx, to, y) : fail(GRPO_ENOMEM, "model: %s in float32", to->name);
+    s = y ? param_values(cx, to, y)
+          : fail(GRPO_ENOMEM, "model: no memory for %s in float32", to->name);
   }
   const real *values = x ? x : from->t.data;
   real *mixed = y ? y : to->t.data;

@@ -12,8 +12,8 @@
 #include "model/model_impl.h"
 #include "model/panels.h"
 
-/* Scratch memory of a thread that unpacks quantised weights (gemm_quant.c), or float32 in panels
- * (gemm.c). */
+/* Scratch memory of a thread: for unpacking quantised weights (gemm_quant.c), or for transposing
+ * weights that are packed in place. */
 enum { UNPACK_REALS = 1 << 14, TRANSPOSE_REALS = 75 << 10, SLACK = 16 << 10 };
 
 void model_plan_of_config(ModelPlan *p, const Config *c) { *p = (ModelPlan){.config = *c}; }
@@ -42,7 +42,7 @@ void model_plan_of_model(ModelPlan *p, const Model *m) {
   }
 }
 
-/* A laid-out model without memory, for its names and shapes; release it with model_release. */
+/* A model without memory for weights, for its names and shapes; the caller releases it. */
 static Status outline(const ModelPlan *p, Model **out) {
   try(model_layout(out, NULL, &p->config));
   (*out)->compute = p->compute;

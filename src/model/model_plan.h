@@ -9,8 +9,8 @@ typedef struct ModelPlan {
   Config config;
   Storage storage;
   Compute compute; /* decides how large panels are */
-  /* The types that STORE_AUTO keeps: those of the checkpoint's projections, and of its embedding and
-   * output projection, which every quantised storage but STORE_BF16 keeps as they are. */
+  /* The types that STORE_AUTO keeps: those of the checkpoint's projections, and of its embedding
+   * and output projection, which every quantised storage but STORE_BF16 keeps as they are. */
   QuantType stored, stored_embedding;
   bool packed_in_place; /* float32 weights that an adapter freezes (frozen.h) */
   bool shared;          /* a view of another model's weights: only the adapter is its own */
@@ -31,7 +31,7 @@ Status model_plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *con
  * what is trained. */
 size_t model_plan_weight_bytes(const ModelPlan *p, bool train);
 size_t model_plan_optimizer_bytes(const ModelPlan *p);
-/* What the adapter and quantised weights add to estimate_step_bytes. */
+/* Bytes that the adapter and quantised weights add to estimate_step_bytes. */
 size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind);
 
 /* ENOMEM and what to do about it, when the weights alone exceed what the machine has free. */

@@ -14,15 +14,15 @@ struct Optimizer {
   Model *m;
   OptimizerOptions o;
   uint64_t steps;
-  uint64_t count;  /* trainable parameters it was made for */
-  real *moment[2]; /* parameters one after the other */
+  uint64_t count;  /* trainable numbers that it was made for */
+  real *moment[2]; /* of all trainable parameters, one after the other */
 };
 
 void optimizer_options_init(OptimizerOptions *o) {
   *o = (OptimizerOptions){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 }
 
-/* The next trainable parameter from *i on, *i behind it; NULL: no more. */
+/* The next trainable parameter from *i on; *i becomes the number after it.  NULL: no more. */
 static Param *next_trainable(const Optimizer *o, int *i) {
   while (*i < model_num_params(o->m)) {
     Param *p = model_param(o->m, (*i)++);
@@ -37,7 +37,8 @@ static size_t num_trainable(const Optimizer *o) {
   return n;
 }
 
-/* An adapter that came or went would leave the moments without their parameters. */
+/* Moments belong to the parameters that the optimizer was made for: an adapter must not come or
+ * go. */
 static Status check_model(const Optimizer *o) {
   if (!o->m->trainable) return fail(GRPO_EARG, "optimizer: the model is frozen");
   if (model_count_trainable(o->m) == o->count) return GRPO_OK;
@@ -48,13 +49,14 @@ static Status check_model(const Optimizer *o) {
 Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o) {
   const size_t n = (size_t)model_count_trainable(m);
   Optimizer *p = mem_zalloc(sizeof *p);
-  if (!p) return fail(GRPO_ENOMEM, "optimizer");
+  if (!p) return fail(GRPO_ENOMEM, "optimizer: no memory for it");
   *p = (Optimizer){.m = m, .o = *o, .count = n};
   for (int i = 0; i < 2; i++) {
     p->moment[i] = mem_alloc_aligned(n * sizeof(real));
     if (!p->moment[i]) {
       optimizer_free(p);
-      return fail(GRPO_ENOMEM, "optimizer: %zu MiB of moments", 2 * n * sizeof(real) >> 20);
+      return fail(GRPO_ENOMEM, "optimizer: no memory for %zu MiB of moments",
+                  2 * n * sizeof(real) >> 20);
     }
     memset(p->moment[i], 0, n * sizeof(real));
   }
@@ -133,7 +135,7 @@ Status optimizer_save(const Optimizer *o, const char *path) {
   StEntry *e = mem_zalloc(n * sizeof *e);
   char *names = mem_alloc(n * NAME_BYTES);
   StWriter *w = NULL;
-  Status s = fail(GRPO_ENOMEM, "%s", path);
+  Status s = fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   if (e && names) {
     describe(o, e, names);
     s = st_writer_open(&w, path, n, e, (const char *const[]){"step", step, NULL});
@@ -153,7 +155,7 @@ static Status find_moment(const Safetensors *f, const Param *p, int k, const StT
   return safetensors_shaped(f, name, p->t.ndim, p->t.dim, out);
 }
 
-/* Everything is checked before anything is changed. */
+/* It is called without `write` first, so that everything is checked before anything changes. */
 static Status read_moments(Optimizer *o, const Safetensors *f, bool write) {
   size_t at = 0;
   const Param *p;
@@ -164,8 +166,8 @@ static Status read_moments(Optimizer *o, const Safetensors *f, bool write) {
       if (write) st_read(t, 0, t->n, o->moment[k] + at);
     }
   if (f->count != 2 * num_trainable(o))
-    return fail(GRPO_EFORMAT, "%s: %zu tensors, this model's optimizer has %zu", f->path, f->count,
-                2 * num_trainable(o));
+    return fail(GRPO_EFORMAT, "%s: it has %zu tensors, but this model's optimizer has %zu", f->path,
+                f->count, 2 * num_trainable(o));
   return GRPO_OK;
 }
 

@@ -1,6 +1,6 @@
 #include "model/pack.h"
 
-/* How many rows, outputs and spans a group takes. */
+/* Numbers of rows, outputs, spans and values of the groups so far. */
 typedef struct Sizes {
   int64_t rows, outputs, spans, values;
 } Sizes;
@@ -84,7 +84,7 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
                .value_rows = arena_alloc(a, (size_t)s.values * sizeof *f.value_rows),
                .spans = arena_alloc(a, (size_t)s.spans * sizeof *f.spans)};
   if (!f.ids || !f.pos || !f.out_rows || !f.targets || !f.value_rows || !f.spans)
-    return fail(GRPO_ENOMEM, "pack of %lld rows", (long long)s.rows);
+    return fail(GRPO_ENOMEM, "no memory for a pack of %lld rows", (long long)s.rows);
   for (int i = 0; i < ngroups; i++) put_group(&f, &groups[i]);
   *out = (Pack){.nrows = f.rows,
                 .ids = f.ids,

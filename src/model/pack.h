@@ -1,8 +1,9 @@
 /* pack.h - a packed batch of rows, which one training forward works on.
  *
- * Rows are tokens.  A group is laid out as prompt, completion 1, ... completion G.  The last token of
- * a completion predicts nothing and is no row.  Outputs are the completions' tokens, in order.  A
- * critic also wants a value of the state after the last token: `end_below` makes that token a row.
+ * Rows are tokens.  A group is laid out as prompt, completion 1, ... completion G.  The last token
+ * of a completion predicts nothing and is not a row.  Outputs are the completions' tokens, in
+ * order. A critic also wants a value of the state after the last token: `end_below` makes that
+ * token a row.
  */
 #ifndef GRPO_MODEL_PACK_H
 #define GRPO_MODEL_PACK_H
@@ -28,7 +29,7 @@ typedef struct Pack {
   /* An adapter's dropout is on: seed, step and prompt (the unit) are the caller's, sample holds the
    * iteration.  NULL: off. */
   const RngKey *dropout;
-  /* What will be sent back through forward_logp does not depend on its result: one product with the
+  /* The gradient sent back through forward_logp does not depend on its result: one product with the
    * output projection is saved, and backward fills the result in (attrs.h). */
   bool one_pass;
   /* [vocab, vocab] logits of a reference that looks at the token before only; NULL: none. */

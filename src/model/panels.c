@@ -5,7 +5,7 @@
 
 enum { LINE_BYTES = 64 };
 
-/* Embeddings only where they are the output projection too. */
+/* An embedding has panels only where it is the output projection too. */
 bool panels_has(const Model *m, const Tensor *t) {
   return !t->quant && t->ndim == 2 && t != m->t[M_POSITION] &&
          (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
@@ -15,7 +15,7 @@ static size_t whole_lines(size_t bytes) {
   return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-/* Backward reads the transposed weight.  Rows of float32 [out, in] are read as they are; bf16 would
+/* Backward reads the transposed weight.  Rows of float32 [out, in] serve as they are; bf16 would
  * have to be transposed for each unit. */
 size_t panels_transposed_bytes(const Model *m, int i) {
   const Param *p = &m->param[i];
@@ -64,7 +64,7 @@ Status panels_allocate(Model *m) {
   for (int i = 0; i < m->nparams; i++) n += panels_bytes(m, i) + transposed_bytes(m, i);
   panels_free(m);
   m->panels = mem_alloc_aligned(n);
-  if (!m->panels) return fail(GRPO_ENOMEM, "model: %zu MiB of panels", n >> 20);
+  if (!m->panels) return fail(GRPO_ENOMEM, "model: no memory for %zu MiB of panels", n >> 20);
   for (int i = 0; i < m->nparams; i++) {
     const size_t size = panels_bytes(m, i), transposed = transposed_bytes(m, i);
     char *panels = (char *)m->panels + at;

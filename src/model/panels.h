@@ -1,7 +1,7 @@
 /* panels.h - the packed panels of a model's float32 weights, which products read.
  *
- * Panels are float32, or bf16 where the model computes in that.  After weights change they are stale
- * and renewed before the next forward.
+ * Panels are float32, or bf16 where the model computes in that.  After weights change they are
+ * stale and renewed before the next forward.
  */
 #ifndef GRPO_MODEL_PANELS_H
 #define GRPO_MODEL_PANELS_H
@@ -14,7 +14,8 @@ size_t panels_transposed_bytes(const Model *m, int i); /* further ones while it 
 /* After a failure there are none, and the next panels_renew makes them. */
 Status panels_allocate(Model *m);
 void panels_free(Model *m);
-/* Packs what is stale, the adapter's and the shared weights' panels too.  Forward functions call it. */
+/* Packs what is stale, the adapter's and the shared weights' panels too.  Forward functions call
+ * it. */
 Status panels_renew(Model *m, const Ctx *cx);
 
 #endif

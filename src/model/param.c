@@ -13,7 +13,7 @@ void param_outputs_inputs(const Param *p, int *n, int *k) {
   *k = p->t.dim[p->in_out ? 0 : 1];
 }
 
-/* With room for panels, which quant_pack_in_place may make there. */
+/* There is room for whole panels, because quant_pack_in_place may make them there. */
 size_t param_room(const Param *p) {
   int n, k;
   if (p->t.ndim != 2 || p->by_head) return param_padded(p->t.n);
@@ -61,7 +61,7 @@ Status param_values(const Ctx *cx, const Param *p, real *out) {
   }
   const int most = param_block_rows(quant->n, quant->k);
   real *w = mem_alloc_aligned((size_t)most * (size_t)quant->k * sizeof *w);
-  if (!w) return fail(GRPO_ENOMEM, "%s: %d rows", p->name, most);
+  if (!w) return fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < quant->n; row += most) {
     const int rows = quant->n - row < most ? quant->n - row : most;
     quant_get(cx, quant, row, rows, w);
@@ -74,7 +74,7 @@ Status param_values(const Ctx *cx, const Param *p, real *out) {
 Status param_set(const Ctx *cx, Param *p, const real *values) {
   QuantWeight *quant = (QuantWeight *)(uintptr_t)p->t.quant;
   if (quant && !quant->borrowed)
-    return fail(GRPO_EARG, "%s is frozen in a compact storage", p->name);
+    return fail(GRPO_EARG, "%s is quantised and cannot be set", p->name);
   if (quant) return quant_put(cx, quant, 0, quant->n, values);
   memcpy(p->t.data, values, p->t.n * sizeof *values);
   return GRPO_OK;

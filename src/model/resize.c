@@ -8,7 +8,7 @@
 
 enum { BLOCK_ROWS = 64 };
 
-/* The rows of one parameter, old ones and then means. */
+/* The rows of one parameter: the old ones, then their mean for each new one. */
 typedef struct Grown {
   const Ctx *cx;
   const Param *from;
@@ -57,8 +57,9 @@ static Status grow(const Ctx *cx, const Param *from, Param *to, QuantWeight *qua
   Grown g = {.cx = cx, .from = from, .old = from->t.dim[0], .k = from->t.dim[1]};
   g.mean = mem_alloc((size_t)g.k * sizeof *g.mean);
   g.block = mem_alloc_aligned((size_t)BLOCK_ROWS * (size_t)g.k * sizeof *g.block);
-  const Status s =
-      g.mean && g.block ? fill_grown(&g, to, quant) : fail(GRPO_ENOMEM, "%s", from->name);
+  const Status s = g.mean && g.block
+                       ? fill_grown(&g, to, quant)
+                       : fail(GRPO_ENOMEM, "%s: no memory for its new rows", from->name);
   mem_free(g.mean);
   mem_free_aligned(g.block);
   return s;
@@ -68,8 +69,8 @@ static bool grows(const Model *m, int i) {
   return layout_is_matrix(m, i) && !layout_is_projection(m, i);
 }
 
-/* Parameters of another size are made; the others' values are copied, or their matrices moved once
- * nothing can fail any more. */
+/* Makes the parameters that grow and copies the values of the others.  Quantised weights that do
+ * not grow are moved by exchange(), once nothing can fail any more. */
 static Status fill_all(const Ctx *cx, Model *m, Model *to) {
   for (int i = 0; i < m->nparams; i++) {
     if (!m->param[i].t.quant) continue;
@@ -89,7 +90,7 @@ static Status fill_all(const Ctx *cx, Model *m, Model *to) {
   return GRPO_OK;
 }
 
-/* m takes the inside of `to`, which keeps m's old one. */
+/* m takes the inside of `to`, and `to` the old inside of m. */
 static void exchange(Model *m, Model *to) {
   for (int i = 0; i < m->nparams; i++)
     if (m->quant[i] && !grows(m, i)) {

@@ -1,8 +1,9 @@
-/* rollout_activations.h - activations of sampling, kept for the training forward over the same tokens.
+/* rollout_activations.h - activations of sampling, kept for the training forward over the same
+ * tokens.
  *
- * A store (grad/replay.h) with room for `slots` groups.  The rows of a group are those of its prompt,
- * then those of each completion, whose last token is no row.  Short sequences leave the rest of their
- * room untouched.
+ * A store (grad/replay.h) with room for `slots` groups.  The rows of a group are those of its
+ * prompt, then those of each completion, whose last token is not a row.  Short sequences leave the
+ * rest of their room untouched.
  */
 #ifndef GRPO_MODEL_ROLLOUT_ACTIVATIONS_H
 #define GRPO_MODEL_ROLLOUT_ACTIVATIONS_H

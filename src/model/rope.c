@@ -5,7 +5,8 @@
 
 #include "base/mem.h"
 
-/* Llama 3: long wavelengths are slowed by `factor`, short ones kept, those between interpolated. */
+/* Llama 3: long wavelengths are slowed by `factor`, short ones stay, those between are
+ * interpolated. */
 static double llama3_frequency(const Config *c, double f) {
   const double wavelength = 2 * M_PI / f, len = c->rope_original_max_position_embeddings;
   const double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
@@ -37,7 +38,8 @@ void rope_frequencies(const Config *c, bool local, double *inv_freq) {
   }
 }
 
-/* longrope multiplies cosines and sines, so that scores grow with the context's length. */
+/* longrope multiplies cosines and sines by this, so that scores grow with the length of the
+ * context. */
 static double attention_factor(const Config *c, bool local) {
   if (local || c->rope_scaling != ROPE_LONG) return 1;
   if (c->rope_attention_factor > 0) return c->rope_attention_factor;
@@ -47,23 +49,23 @@ static double attention_factor(const Config *c, bool local) {
 
 /* ---- tables that grow ------------------------------------------------------------------- */
 
-/* Tables that were too short: a tape may still point into them. */
 enum { MIN_POSITIONS = 1024 };
 
+/* Tables that became too short; a tape may still point into them. */
 typedef struct Outgrown {
   struct Outgrown *next;
   real *cs[2];
 } Outgrown;
 
 struct Rope {
-  int positions; /* that the tables have; 0: no tables yet */
+  int positions; /* of the tables; 0: no tables yet */
   real *cs[2];   /* [positions, rotary dim / 2, 2]; the second is local, or NULL */
   Outgrown *outgrown;
 };
 
 Status rope_new(Rope **out) {
   *out = mem_zalloc(sizeof **out);
-  return *out ? GRPO_OK : fail(GRPO_ENOMEM, "model");
+  return *out ? GRPO_OK : fail(GRPO_ENOMEM, "model: no memory for rotary positions");
 }
 
 void rope_free(Rope *r) {
@@ -121,7 +123,7 @@ Status rope_reserve(Rope *r, const Config *c, int positions) {
   if (!cs[0] || (local && !cs[1]) || (r->positions && !old)) {
     mem_free(old);
     for (int i = 0; i < 2; i++) mem_free_aligned(cs[i]);
-    return fail(GRPO_ENOMEM, "model: table of %d rotary positions", n);
+    return fail(GRPO_ENOMEM, "model: no memory for a table of %d rotary positions", n);
   }
   if (old) {
     *old = (Outgrown){r->outgrown, {r->cs[0], r->cs[1]}};

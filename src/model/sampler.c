@@ -50,7 +50,7 @@ static void sift_down(Candidate *h, int n, int i) {
   h[i] = x;
 }
 
-/* The best k, as a heap with the worst of them first. */
+/* h = the best k candidates, as a heap with the worst of them first. */
 static void best_k(const real *z, int vocab, int k, Candidate *h) {
   for (int i = 0; i < k; i++) h[i] = (Candidate){z[i], i};
   for (int i = k / 2; i-- > 0;) sift_down(h, k, i);
@@ -61,7 +61,8 @@ static void best_k(const real *z, int vocab, int k, Candidate *h) {
     }
 }
 
-/* Without the tokens so unlikely that all of them together are less than the tail top_p drops. */
+/* Leaves out tokens so unlikely that all of them together weigh less than the tail that top_p
+ * drops. */
 static int likely(const real *z, const real *p, int vocab, double mass, double top_p,
                   Candidate *c) {
   const double least = mass * (1 - top_p) / vocab;
@@ -71,8 +72,8 @@ static int likely(const real *z, const real *p, int vocab, double mass, double t
   return n;
 }
 
-/* Moves what is better than the middle candidate before it, the rest behind; returns its place and
- * what probability is before it. */
+/* Moves the candidates that are better than the middle one before it and the others behind it.
+ * Returns its place; *before is the probability of those before it. */
 static int split(Candidate *c, int lo, int hi, const real *p, double *before) {
   const int mid = lo + (hi - lo) / 2;
   int at = lo;
@@ -91,7 +92,8 @@ static int split(Candidate *c, int lo, int hi, const real *p, double *before) {
   return at;
 }
 
-/* The last of the best candidates that together hold `need`: as quickselect, by mass. */
+/* The last of the best candidates that together have probability `need`, by a quickselect that
+ * counts probability. */
 static Candidate cut_mass(Candidate *c, int n, const real *p, double need) {
   Candidate last = c[0];
   for (int lo = 0, hi = n; lo < hi;) {
@@ -109,7 +111,7 @@ static Candidate cut_mass(Candidate *c, int n, const real *p, double need) {
   return last;
 }
 
-/* p: exp(z - max), which add up to `mass` */
+/* p = exp(z - max) adds up to `mass`. */
 static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int vocab, real max,
                             double mass, Candidate *c) {
   Candidate worst = {-(real)INFINITY, INT_MAX};
@@ -132,10 +134,10 @@ static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int
   return worst;
 }
 
-/* ---- drawing ------------------------------------------------------------------------- */
+/* ---- sampling ------------------------------------------------------------------------- */
 
-/* Which of n probabilities takes the running sum past `goal`; the last possible one when rounding
- * keeps it below. */
+/* The first of n probabilities that takes the running sum past `goal`; the last possible one when
+ * rounding keeps the sum below. */
 static int pass_goal(const real *p, int n, double goal, double at) {
   int last = -1;
   for (int i = 0; i < n; i++) {
@@ -146,7 +148,7 @@ static int pass_goal(const real *p, int n, double goal, double at) {
   return last;
 }
 
-/* All tokens, whose probabilities add up to 1 but for rounding. */
+/* Samples among all tokens; up to rounding their probabilities add up to 1. */
 static int32_t sample_any(const SamplerInput *d) {
   real p[BLOCK];
   double sum = 0;
@@ -166,7 +168,7 @@ static int32_t sample_any(const SamplerInput *d) {
   return last;
 }
 
-/* kept: room for all, by id with their probabilities. */
+/* Samples among the tokens from `worst` up; kept [vocab] receives their ids and probabilities. */
 static int32_t sample_filtered(const SamplerInput *d, const real *z, const real *p, Candidate worst,
                                Candidate *kept) {
   double mass = 0, sum = 0;
@@ -192,15 +194,15 @@ static int32_t largest(const real *z, int vocab) {
   return best;
 }
 
-/* greedy: inv_temp is 1, so max is one of them */
+/* The first token with the largest logit; inv_temp is 1, so one of them equals max. */
 static int32_t first(const real *z, int vocab, real max) {
   int i = 0;
   while (i < vocab - 1 && z[i] != max) i++;
   return i;
 }
 
-/* As transformers: once for every token that has occurred, positive logits are divided, others
- * multiplied. */
+/* Divides positive logits of tokens that have occurred and multiplies the others, once for every
+ * token, like transformers. */
 static void penalise(const SamplerInput *d, const int32_t *ids, int n, real *z) {
   const real by = (real)d->sampling->repetition_penalty;
   for (int i = 0; i < n; i++) {

@@ -1,10 +1,9 @@
 /* sampler.h - from a row of logits to a token.
  *
- * Filters act in transformers' order: repetition penalty, temperature, top-k,
- * top-p, min-p.  Each keeps the best tokens under one order (larger logit
- * first, then the smaller id), so together they come down to the worst token
- * that is still kept.  The draw inverts the cumulative distribution of the kept
- * tokens, in id order and in double, at one uniform number.
+ * Filters act in transformers' order: repetition penalty, temperature, top-k, top-p, min-p.  Each
+ * keeps the best tokens under one order (larger logit first, then the smaller id), so together they
+ * are the worst token that is still allowed.  Sampling inverts the cumulative distribution of the
+ * allowed tokens, in id order and in double, at one uniform number.
  */
 #ifndef GRPO_MODEL_SAMPLER_H
 #define GRPO_MODEL_SAMPLER_H
@@ -34,19 +33,20 @@ typedef struct Candidate {
   int32_t id;
 } Candidate;
 
-/* One thread's memory. */
+/* The memory of one thread. */
 typedef struct SamplerScratch {
   real *z, *p;     /* [vocab] */
   Candidate *cand; /* [vocab] */
 } SamplerScratch;
 
+/* A row of logits and how to sample from it. */
 typedef struct SamplerInput {
   const Sampling *sampling;
   int vocab;
   const real *logits;          /* [vocab] */
   real inv_temp, max, lse;     /* the largest and log sum exp of logits * inv_temp */
   double uniform;              /* [0, 1) */
-  const int32_t *prompt, *ids; /* what the repetition penalty looks at */
+  const int32_t *prompt, *ids; /* of the repetition penalty */
   int prompt_len, len;
 } SamplerInput;
 

@@ -8,7 +8,8 @@
 
 #include "grad/tensor.h"
 
-/* Parameters of a layer; NULL where a family has none.  The bias of a projection follows its weight.
+/* Parameters of a layer; NULL where a family has none.  The bias of a projection follows its
+ * weight.
  */
 typedef enum LayerSlot {
   L_NORM1_W,

@@ -14,7 +14,9 @@ Status stop_init(StopText *t, const Tokenizer *tok, int max_new_tokens) {
     if (n > t->longest_piece) t->longest_piece = n;
   }
   t->text = mem_alloc((size_t)max_new_tokens * t->longest_piece + 1);
-  return t->text ? GRPO_OK : fail(GRPO_ENOMEM, "decoder: text of %d tokens", max_new_tokens);
+  return t->text
+             ? GRPO_OK
+             : fail(GRPO_ENOMEM, "decoder: no memory for the text of %d tokens", max_new_tokens);
 }
 
 void stop_free(StopText *t) {
@@ -40,7 +42,7 @@ static size_t put_text(const StopText *t, const int32_t *ids, int from, int len)
   return at;
 }
 
-/* The first token of those that together hold `want` bytes before the newest one. */
+/* The first of the tokens before the newest one that together have `want` bytes. */
 static int tail_start(const StopText *t, const int32_t *ids, int len, size_t want) {
   size_t have = 0;
   int from = len - 1;

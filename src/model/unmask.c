@@ -8,33 +8,33 @@
 #include "kern/kern.h"
 #include "model/masked.h"
 
-enum { BATCH_ROWS = 1024 }; /* of a forward, unless one sequence has more */
+enum { BATCH_ROWS = 1024 }; /* rows of a forward, unless one sequence has more */
 
 void unmask_init(UnmaskOptions *o) {
   *o = (UnmaskOptions){.steps = 16};
   sampling_init(&o->sampling);
 }
 
-/* What is drawn for a mask. */
+/* The token sampled for a mask. */
 typedef struct Guess {
-  int row; /* of all tokens of the batch */
+  int row; /* among all tokens of the batch */
   int32_t id;
   float logp;
-  double score; /* the highest stay */
+  double score; /* the tokens with the highest scores stay */
 } Guess;
 
-/* Some sequences at work. */
+/* The sequences that are filled in together. */
 typedef struct Unmasking {
   Model *m;
   Tape *t;
   const UnmaskOptions *o;
-  int first, n; /* sequences first .. first + n - 1 of the caller's */
+  int first, n; /* the caller's sequences first .. first + n - 1 */
   const int *len;
   int32_t *ids; /* of the batch */
   float *logp;
-  int *holes, *left; /* [n] masks at first, and now */
+  int *holes, *left; /* [n] numbers of masks, at first and now */
   int step;
-  int32_t *rows; /* [masks] and the sequence that each is in */
+  int32_t *rows; /* [masks] rows of masks; owner: their sequences */
   int *owner;
   Guess *guess;
   SamplerScratch scratch;
@@ -46,7 +46,7 @@ static double gumbel(const RngKey *key, int at) {
   return -log(-log(rng_uniform(key, (uint64_t)at) + 1e-300));
 }
 
-/* Position `at` of sequence i. */
+/* The score of the token for position `at` of sequence i. */
 static double score_of(const Unmasking *b, int i, int at, double logp) {
   const UnmaskOptions *o = b->o;
   const RngKey key = {.seed = o->seed,
@@ -105,7 +105,7 @@ static int by_score(const void *x, const void *y) {
   return a->row < b->row ? -1 : 1;
 }
 
-/* The best guesses of each sequence stay. */
+/* Fills in the best guesses of each sequence. */
 static void keep_best(Unmasking *b) {
   const double share = cos(acos(-1) / 2 * b->step / b->o->steps);
   for (int i = 0, at = 0, n; i < b->n; i++, at += n) {
@@ -123,7 +123,7 @@ static void keep_best(Unmasking *b) {
   }
 }
 
-/* Where masks are now; their number. */
+/* Lists where masks are now and returns their number. */
 static int find_masks(Unmasking *b) {
   int n = 0;
   for (int i = 0, row = 0; i < b->n; i++) {
@@ -143,7 +143,7 @@ static Status one_forward(Unmasking *b, int masks) {
   const ArenaMark mark = arena_mark(a);
   MaskedSequence *seq = arena_alloc(a, (size_t)b->n * sizeof *seq);
   Pack p;
-  if (!seq) return fail(GRPO_ENOMEM, "unmask: %d sequences", b->n);
+  if (!seq) return fail(GRPO_ENOMEM, "unmask: no memory for %d sequences", b->n);
   for (int i = 0, at = 0; i < b->n; at += b->len[i++])
     seq[i] = (MaskedSequence){b->ids + at, b->len[i]};
   try(masked_pack(a, model_config(b->m), b->n, seq, masks, b->rows, NULL, &p));

@@ -1,13 +1,14 @@
 /* unmask.h - filling in masks over a few forwards (MaskGIT, 2202.04200).
  *
- * Each of `steps` forwards sees a sequence both ways and draws a token for every mask that is left;
- * some of them stay, the others are masks again.  After forward s of S at most
- * cos(pi/2 s/S) of the masks are left, and at least one less than before.  Which tokens stay:
+ * Each of `steps` forwards sees a sequence in both directions and samples a token for every mask
+ * that is left.  Some of these tokens stay, the others become masks again: after forward s of S at
+ * most a part cos(pi/2 s/S) of the masks is left, and at least one fewer than before.  The tokens
+ * that stay are
  *   confidence  those whose probability before temperature and filters is highest, by
  *               log p + noise (1 - s/S) g, g from a standard Gumbel distribution
  *   random      any, as in sampling from a masked diffusion (2406.07524)
  *   left        the first ones
- * Results depend on the sequence, its number, options and weights alone.
+ * Results depend only on the sequence, its number, options and weights.
  */
 #ifndef GRPO_MODEL_UNMASK_H
 #define GRPO_MODEL_UNMASK_H
@@ -19,10 +20,10 @@
 typedef enum UnmaskOrder { UNMASK_CONFIDENCE, UNMASK_RANDOM, UNMASK_LEFT } UnmaskOrder;
 
 typedef struct UnmaskOptions {
-  Sampling sampling; /* of a token: temperature, top_p, top_k, min_p */
+  Sampling sampling; /* temperature, top_p, top_k and min_p are used */
   int steps;         /* at least 1 */
   UnmaskOrder order;
-  double noise; /* of the confidence */
+  double noise; /* in the order by confidence */
   int32_t mask_id;
   int vocab; /* tokens that may be filled in are 0 .. vocab - 1 without mask_id; 0: the model's */
   uint64_t seed;

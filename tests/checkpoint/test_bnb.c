@@ -181,7 +181,7 @@ TEST(other_quantisations_are_refused_by_name) {
   }
 }
 
-/* What bitsandbytes writes for these values, from the oracle: the same bytes come out of a save. */
+/* The oracle has the bytes that bitsandbytes writes for these values; a save gives the same. */
 TEST(a_checkpoint_written_here_holds_the_oracle_s_codes) {
   Safetensors s;
   NEEDS_ORACLES;

@@ -180,7 +180,7 @@ TEST(rows_of_queries_are_where_llama_cpp_wants_them) {
       CHECK(memcmp(v->data, model_find(m, "model.layers.1.self_attn.v_proj.weight")->t.data,
                    v->bytes) == 0);
       CHECK(!gguf_tensor(&g, "output.weight"));
-    } else { /* [in, out] is turned */
+    } else { /* [in, out] is transposed */
       const GgufTensor *t = gguf_tensor(&g, "blk.0.ffn_up.weight");
       CHECK(t && t->dim[0] == 192 && t->dim[1] == 48);
       gguf_read(t, 5 * 48 + 7, 1, x);
@@ -397,7 +397,7 @@ TEST(metadata_that_lies_is_refused) {
       {"llama.attention.head_count", "", 5, false},
       {"llama.attention.key_length", "has shape", 16, false},
       {"llama.attention.value_length", "", 16, false},
-      {"llama.rope.dimension_count", "'llama.rope.dimension_count' = 4 is not the head's 8", 4,
+      {"llama.rope.dimension_count", "'llama.rope.dimension_count' = 4 must equal the head's 8", 4,
        false},
       {"llama.expert_count", "mixtures of experts are not supported", 8, false},
       {"llama.rope.scaling.type", "'llama.rope.scaling.type' is u32, want a string", 1, false},
@@ -430,7 +430,7 @@ TEST(tensors_that_do_not_belong_or_are_missing_are_refused) {
           "does not belong");
   REFUSED(load_lie("llama", NULL, NULL, NULL, "rope_freqs.weight"), GRPO_EFORMAT, "rope_freqs");
   REFUSED(load_lie("llama", NULL, NULL, NULL, "rope_factors_long.weight"), GRPO_EFORMAT,
-          "want both rope_factors_short.weight and rope_factors_long.weight");
+          "rope_factors_long.weight must both be there");
 }
 
 /* Files of other programs leave out what follows from the rest. */

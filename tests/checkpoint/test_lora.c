@@ -315,8 +315,8 @@ static void check_ends(const char *shape, const char *embedding, bool tied) {
   OK(peft_load(plain, test_path("%s/ends", test_tmp())));
   CHECK(same_logits(m, plain));
   if (tied) {
-    REFUSED(lora_merge(m), GRPO_EARG, "the head is tied");
-    REFUSED(save_model(m, test_tmp(), WEIGHT_F32, 0), GRPO_EARG, "the head is tied");
+    REFUSED(lora_merge(m), GRPO_EARG, "the output projection is tied");
+    REFUSED(save_model(m, test_tmp(), WEIGHT_F32, 0), GRPO_EARG, "the output projection is tied");
   } else {
     OK(lora_merge(m));
     CHECK(logits_distance(m, plain) < 2e-5);
@@ -420,7 +420,7 @@ static bool same_values(const Model *a, const Model *b, int n) {
   return true;
 }
 
-/* Vocabularies that are no multiple of a group, heads tied and untied. */
+/* Vocabularies that are not a multiple of a group, output projections tied and untied. */
 TEST(a_float32_base_under_an_adapter_is_kept_once_with_the_same_bits) {
   const char *const shapes[] = {tiny_llama, tiny_gpt2, biased_llama};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
@@ -477,7 +477,7 @@ TEST_BOTH(what_training_a_base_took_is_given_back_to_an_adapter) {
   OK(kern_select(NULL));
 }
 
-TEST(a_settled_base_is_copied_set_and_mixed_like_any_other) {
+TEST(a_base_packed_in_place_is_copied_set_and_mixed_like_any_other) {
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear};
   Model *m = small_model(tiny_llama, NULL, 7), *n = small_model(tiny_llama, NULL, 8), *view;
   Model *a = small_model(tiny_llama, NULL, 7), *b = small_model(tiny_llama, NULL, 8);

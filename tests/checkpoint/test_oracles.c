@@ -1,9 +1,9 @@
 /* The oracles' checkpoints: forward, greedy decoding, GRPO losses and gradients.
  *
  * In bf16 the same against the same float32 figures, at tolerances somewhat above what was found on
- * every path: logits 1.1e-2 of their norm, log-probabilities 0.081, entropies 0.073, gradients 3.2e-2
- * of a tensor's norm (5.6e-2 for biases of keys, whose gradients all but cancel: softmax does not see
- * them without rotation), 1.1e-2 on average. */
+ * every path: logits 1.1e-2 of their norm, log-probabilities 0.081, entropies 0.073, gradients
+ * 3.2e-2 of a tensor's norm (5.6e-2 for biases of keys, whose gradients all but cancel: softmax
+ * does not see them without rotation), 1.1e-2 on average. */
 #include "checkpoint/peft.h"
 #include "checkpoint/weights.h"
 #include "grad/policy.h"
@@ -504,8 +504,8 @@ static void check_variant(Model *m, Tape *t, const Problem *p, const Json *v, co
   check_gradients(m, v, f, name);
 }
 
-/* Losses whose gradient is continuous at the problem.  Where a token is clipped, masked or kept by a
- * threshold that a rounded log-probability may cross, bf16 has another gradient by rights. */
+/* Losses whose gradient is continuous at the problem.  Where a token is clipped, masked or kept by
+ * a threshold that a rounded log-probability may cross, bf16 has another gradient by rights. */
 static bool compared_in_bf16(const char *variant) {
   static const char *const names[] = {"grpo_on_policy", "grpo_on_policy_beta", "sapo", "sapo_beta",
                                       "cispo",          "cispo_beta"};

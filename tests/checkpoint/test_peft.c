@@ -91,16 +91,16 @@ TEST(what_is_not_supported_is_refused_by_name) {
   static const char *const cases[][2] = {
       {"\"use_dora\": true", "adapter: use_dora: DoRA is not supported"},
       {"\"lora_bias\": true", "adapter: lora_bias"},
-      {"\"bias\": \"all\"", "adapter: bias is 'all', only 'none'"},
+      {"\"bias\": \"all\"", "adapter: bias is 'all', but only 'none'"},
       {"\"layer_replication\": [[0, 2]]", "adapter: layer_replication"},
       {"\"target_parameters\": [\"x\"]", "adapter: target_parameters"},
       {"\"modules_to_save\": [\"lm_head\"]", "adapter: modules_to_save"},
       {"\"trainable_token_indices\": [1]", "adapter: trainable_token_indices"},
       {"\"init_lora_weights\": \"pissa_niter_4\"", "changes the base weights"},
       {"\"task_type\": \"SEQ_CLS\"", "adapter: task_type is 'SEQ_CLS'"},
-      {"\"something_new\": 1", "adapter: the option 'something_new' is not known"},
+      {"\"something_new\": 1", "adapter: the key 'something_new' is unknown"},
       {"\"r\": 2.5", "adapter: r is 2.5"},
-      {"\"r\": 0", "adapter: r is not a number from 1"},
+      {"\"r\": 0", "adapter: r must be a number from 1"},
       {"\"lora_alpha\": \"x\"", "adapter: lora_alpha"},
       {"\"lora_dropout\": 1", "adapter: lora_dropout"},
       {"\"rank_pattern\": [1]", "adapter: rank_pattern"},
@@ -115,8 +115,8 @@ TEST(what_is_not_supported_is_refused_by_name) {
     if (!strstr(said, cases[i][1]) || strchr(said, '\n'))
       test_fail(__FILE__, __LINE__, "%s: '%s'", cases[i][0], said);
   }
-  CHECK(strstr(modules("\"r\": 8"), "no target_modules"));
-  CHECK(strstr(modules("\"target_modules\": 5"), "neither a list of names nor a pattern"));
+  CHECK(strstr(modules("\"r\": 8"), "target_modules is missing"));
+  CHECK(strstr(modules("\"target_modules\": 5"), "must be a list of names or a pattern"));
 }
 
 /* ---- adapter_model.safetensors --------------------------------------------------- */
@@ -166,9 +166,9 @@ TEST(tensors_that_are_missing_foreign_or_misshapen_are_named) {
   CHECK(lora_attached(m));
   REFUSED(peft_load(m, dir), GRPO_EARG, "has an adapter already");
   OK(file_remove_tree(test_path("%s/x/adapter_model.safetensors", test_tmp())));
-  REFUSED(peft_load(m, dir), GRPO_ENOENT, "no adapter_model.safetensors");
+  REFUSED(peft_load(m, dir), GRPO_ENOENT, "adapter_model.safetensors is missing");
   put_file("adapter_model.bin", "x");
-  REFUSED(peft_load(m, dir), GRPO_EFORMAT, "a pickle can run code");
+  REFUSED(peft_load(m, dir), GRPO_EFORMAT, "a pickle, which can run code");
   model_release(m);
   free((void *)(uintptr_t)dir);
 }

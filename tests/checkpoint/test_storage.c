@@ -222,7 +222,7 @@ TEST(compact_weights_are_frozen_and_shared) {
   CHECK(same_logits(view, copy) && same_logits(view, m));
   REFUSED(model_set_trainable(m, true), GRPO_EARG, "dtype = \"f32\", or add an adapter");
   REFUSED(model_set_trainable(view, true), GRPO_EARG, "frozen view");
-  REFUSED(model_copy_weights(m, wide), GRPO_EARG, "compact form");
+  REFUSED(model_copy_weights(m, wide), GRPO_EARG, "quantised weights");
   REFUSED(model_copy_lerp(view, wide, 0.5, &(Ctx){0}), GRPO_EARG, "view");
   REFUSED(frozen_widen(m), GRPO_EARG, "view");
   OK(model_copy_lerp(wide, m, 0.5, &(Ctx){0}));

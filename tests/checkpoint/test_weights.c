@@ -267,7 +267,7 @@ TEST(checkpoints_that_do_not_fit_are_refused_by_tensor) {
           "'model.layers.0.extra' does not belong");
   write_edited(m, dir, (Edit){.wider = 1});
   REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT,
-          "'model.embed_tokens.weight' has shape [101, 65], config.json wants [101, 64]");
+          "'model.embed_tokens.weight' has shape [101, 65], but config.json wants [101, 64]");
   OK(file_remove_tree(test_path("%s/model.safetensors", dir)));
   REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_ENOENT, "neither model.safetensors nor");
   model_release(m);
@@ -288,7 +288,7 @@ TEST(an_index_may_not_lead_elsewhere) {
             "not the name of a file beside it");
   }
   OK(file_replace(path, "{}", 2));
-  REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "no weight_map");
+  REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "weight_map is missing");
   static const char gone[] = "{\"weight_map\":{\"a\":\"gone.safetensors\"}}";
   OK(file_replace(path, gone, strlen(gone)));
   REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_ENOENT, "gone.safetensors");
@@ -328,7 +328,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing) {
   model_release(m);
 }
 
-/* ---- oracles to disk and back -------------------------------------------------------------------- */
+/* ---- oracles to disk and back ---------------------------------------------------------------- */
 
 static void check_same_file(const char *name, const char *a, const char *b, const char *file) {
   Buf x = {0}, y = {0};

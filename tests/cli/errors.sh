@@ -227,14 +227,14 @@ refused 'a corrupt tokenizer.json' 3 '.*spoilt/tokenizer\.json:1:1: .*' run good
 spoil; echo '{ "model_type": "mamba" }' >spoilt/config.json
 refused 'a model of an unknown family' 3 ".*spoilt/config\.json: .*mamba.*" run good.lua model.path=spoilt
 spoil; echo '{ "model_type": "deepseek_v2", "first_k_dense_replace": 1 }' >spoilt/config.json
-refused 'a mixture of experts' 3 ".*spoilt/config\.json: layers from first_k_dense_replace = 1 on are mixtures of experts.*" \
+refused 'a mixture of experts' 3 ".*spoilt/config\.json: the layers from first_k_dense_replace = 1 on are mixtures of experts.*" \
   run good.lua model.path=spoilt
 spoil; echo '{ "model_type": "gpt2_mla", "n_head": 2, "kv_lora_rank": "64" }' >spoilt/config.json
 refused 'a latent attention without a rank' 3 ".*spoilt/config\.json: kv_lora_rank must be a whole number" run good.lua model.path=spoilt
 echo '{ "model_type": "gpt2_mla", "vocab_size": 258, "n_embd": 16, "n_layer": 1, "n_head": 2, "kv_lora_rank": 8,
   "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 4, "n_positions": 64 }' >latent.json
 echo 'grpo.model.new("latent.json", { tokenizer = grpo.tokenizer.bytes() }):save("latent")' | "$GRPO" repl >/dev/null
-refused 'an adapter on a weight that is used head by head' 2 ".*kv_b_proj is not supported: latent attention .*" \
+refused 'an adapter on a weight that is used head by head' 2 ".*kv_b_proj is not supported, because latent attention .*" \
   run good.lua model.path=latent 'model.lora.targets=["kv_b_proj"]'
 "$GRPO" run --quiet --dir made good.lua --steps 1 >/dev/null 2>&1
 cp -r made/good-002 made/pipe && rm -f made/pipe/metrics.jsonl && mkfifo made/pipe/metrics.jsonl

@@ -41,7 +41,7 @@ describe("a model with latent attention", function()
   it("takes adapters everywhere but on kv_b_proj", function()
     local adapted = new(2)
     assert.error_matches(function() adapted:add_lora { targets = { "kv_b_proj" } } end,
-      "attn.kv_b_proj is not supported: latent attention")
+      "attn.kv_b_proj is not supported, because latent attention")
     adapted:add_lora { rank = 2 }
     for name in adapted:parameters() do assert.is_nil(name:find("kv_b_proj.lora", 1, true)) end
     assert.is_true(adapted:count { trainable = true } > 0)

@@ -135,7 +135,7 @@ TEST(end_tokens_are_a_number_a_list_or_null) {
 }
 
 static const char *const refused[][2] = {
-    {"{}", "no model_type"},
+    {"{}", "model_type is missing"},
     {"[]", "not a JSON object"},
     {"{\"model_type\":\"mamba\"}", "model_type 'mamba'"},
     {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act 'gelu'"},
@@ -165,7 +165,7 @@ static const char *const refused[][2] = {
      "not supported for sliding_attention"},
     {"{\"model_type\":\"qwen2\",\"num_hidden_layers\":2,\"use_sliding_window\":true,"
      "\"layer_types\":[\"full_attention\"]}",
-     "layer_types lists 1 layers of 2"},
+     "layer_types lists 1 layers, but there are 2"},
     {"{\"model_type\":\"mistral\",\"layer_types\":[\"full_attention\"]}", "the other keys do not"},
     {"{\"model_type\":\"qwen2\",\"layer_types\":[\"linear_attention\"]}", "'linear_attention'"},
     {"{\"model_type\":\"mistral\",\"sliding_window\":0}", "sliding_window = 0 is outside"},

@@ -69,7 +69,8 @@ static bool same_runs(const Run *a, const Run *b) {
 
 /* ---- turns ------------------------------------------------------------------------------ */
 
-/* Up to 13 tokens are put in after a third of all tokens: pieces, where a decoder has few rows. */
+/* Up to 13 tokens are injected after a third of all tokens: pieces, where a decoder has few
+ * rows. */
 static Status long_reply(void *user, const Completion *c, int first, Reply *r) {
   static int32_t ids[13];
   (void)user, (void)first;

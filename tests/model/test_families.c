@@ -1,5 +1,5 @@
-/* What families add to the common block, against small computations of its own: packed matrices,
- * partial rotary positions, longrope, windows, embedding scale. */
+/* The parts that families add to the common block, against small computations of its own: packed
+ * matrices, partial rotary positions, longrope, windows, embedding scale. */
 #include "model/forward_logits.h"
 #include "model/modeltest.h"
 #include "model/rope.h"

@@ -1,5 +1,5 @@
-/* Latent attention against a model in double that makes every head's keys and values, as transformers'
- * DeepseekV2 does: logits, and the gradients of every weight by differences. */
+/* Latent attention against a model in double that makes every head's keys and values, as
+ * transformers' DeepseekV2 does: logits, and the gradients of every weight by differences. */
 #include "model/attention_shape.h"
 #include "model/cache.h"
 #include "model/forward.h"
@@ -101,7 +101,7 @@ static void make_heads(Model *m, int layer, int t, const double *h, Heads *y) {
   rotate(c, t, y->rope[t]);
 }
 
-/* What head k of row t reads. */
+/* The result of attention head k in row t. */
 static void attend(const Config *c, const Heads *x, int t, int k, double *o) {
   const int nope = c->qk_nope_head_dim, rope = c->qk_rope_head_dim, v = c->v_head_dim;
   const double *q = x->q[t] + k * (nope + rope);

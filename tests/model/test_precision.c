@@ -1,5 +1,5 @@
-/* Computing in bf16 beside float32, on random models of every family: how far log-probabilities move,
- * that gradients point the same way, what a model takes. */
+/* Computing in bf16 beside float32, on random models of every family: how far log-probabilities
+ * move, that gradients point the same way, what a model takes. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -42,8 +42,8 @@ static double cosine(const Model *a, const Model *b) {
   return xy / sqrt(xx * yy);
 }
 
-/* These models have large random weights, which is hard on them: found were log-probabilities within
- * 0.11 and cosines of 0.9990 and more. */
+/* These models have large random weights, which is hard on them: found were log-probabilities
+ * within 0.11 and cosines of 0.9990 and more. */
 TEST(bf16_moves_log_probabilities_a_little_and_no_gradient_s_direction) {
   Tape t;
   OK(tape_init(&t, NULL));
