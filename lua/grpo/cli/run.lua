@@ -39,16 +39,18 @@ local run = {
 
 local signal_status = { INT = 130, TERM = 143 }
 
--- What runs/start.lua is asked for.  After --resume=RUN a first word that reads as an option is no script.
+-- The request for runs/start.lua.  After --resume=RUN a first word that reads as an option is an
+-- option, because a script is not needed.
 local function request_of(o, in_background)
   local resume, first = o.flags.resume, o.words[1]
-  if resume and resume ~= true and first and first:find("^[%w_.]+=") and not core.fs.exists(first) then
+  local is_option = first and first:find("^[%w_.]+=") and not core.fs.exists(first)
+  if resume and resume ~= true and is_option then
     table.insert(o.overrides, 1, table.remove(o.words, 1))
   elseif resume == true and not first then
-    error(core.error("EARG", "--resume: give a script, or --resume=RUN"), 0)
+    error(core.error("EARG", "--resume needs a script, or a run as in --resume=RUN"), 0)
   end
-  return { script = o.words[1], words = true, args = o.args, overrides = o.overrides, root = o.flags.dir,
-    resume = resume, force = o.flags.force, steps = o.flags.steps, threads = o.flags.threads,
+  return { script = o.words[1], words = true, args = o.args, overrides = o.overrides,
+    root = o.flags.dir, resume = resume, force = o.flags.force, steps = o.flags.steps, threads = o.flags.threads,
     view = function()
       local display = require "grpo.runs.display"
       return display.new { quiet = o.flags.quiet, background = in_background }
@@ -78,7 +80,7 @@ function run.run(o, cli)
   local ok, why = core.protected(tr.run, tr)
   if not ok then
     status = cli.report(why)
-    return (status == 2 or status == 3) and 1 or status -- whoever's mistake: compute had begun
+    return (status == 2 or status == 3) and 1 or status -- compute had begun
   end
   if not ready then result_line(o, directory, { state = why, step = tr.step_count }) end
   if why == "interrupted" then return signal_status[tr.interrupted] end
