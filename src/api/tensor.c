@@ -5,6 +5,7 @@
 #include "api/loss.h"
 #include "base/mem.h"
 #include "grad/adamw.h"
+#include "grad/op_table.h"
 
 struct grpo_tensor {
   grpo_context *c;

@@ -88,8 +88,6 @@ typedef struct LogheadAttr {
   const real *ref_table;   /* [v, v] or NULL */
   const int32_t *ref_prev; /* [n] the row that output i is compared with */
 } LogheadAttr;
-/* Outputs of loghead whose logits exist at once. */
-int loghead_rows(int vocab);
 
 /* token_logp: logits [n, v] -> [2, n] */
 typedef struct TokenLogpAttr {

@@ -23,4 +23,16 @@ size_t latent_panels(const LatentShape *s, Compute compute);
 void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packed,
                  uint16_t *packed_bf16); /* one of them is NULL */
 
+/* A head's product: x [n of rows, k] by its block of w, which is [k, n], or [n, k] with in_out. */
+typedef struct LatentProduct {
+  int n, k;
+  bool in_out;
+  size_t at;       /* in w */
+  size_t panel_at; /* in its panels */
+} LatentProduct;
+/* value: from the latent space to values, else from queries to the latent space. */
+LatentProduct latent_product(const LatentShape *s, Compute compute, int head, bool value);
+/* *out is w with panels, which are made in cx's arena when it has none. */
+Status latent_ready(const Ctx *cx, const LatentShape *s, const Tensor *w, Tensor *out);
+
 #endif

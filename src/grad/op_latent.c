@@ -1,14 +1,15 @@
 /* op_latent.c - multi-head latent attention (DeepSeek-V2), beside attention itself.
  *
  *   latent_query  q [tokens, heads (nope + rope)], w -> [tokens, heads (rank + rope)]: each head's
- *                 first part goes to the latent space, its last part is turned by its position
+ *                 first part goes to the latent space, its last part is rotated by its position
  *   latent_key    c [tokens, rank], the normed latent, and a [tokens, rank + rope], whose last part
- *                 is the heads' common rotary key -> [tokens, rank + rope]: c, and that turned
+ *                 is the heads' common rotary key -> [tokens, rank + rope]: c, and that key rotated
  *   latent_value  o [tokens, heads rank], w -> [tokens, heads v_dim]
  *
- * Neighbouring channels turn together, as transformers' DeepseekV2 has it.
+ * Neighbouring channels rotate together, as in transformers' DeepseekV2.
  */
 #include "grad/attrs.h"
+#include "grad/latent.h"
 #include "grad/ops.h"
 #include "grad/weight.h"
 
@@ -21,63 +22,6 @@ static int query_width(const LatentShape *s) { return s->heads * (s->nope + s->r
 
 /* ---- a head's two products ----------------------------------------------------- */
 
-/* x [n of rows, k] by one head's block of w, which is [k, n] or [n, k]. */
-typedef struct Product {
-  int n, k;
-  bool in_out;
-  size_t at;       /* in w */
-  size_t panel_at; /* in its panels */
-} Product;
-
-static size_t packed_size(Compute compute, int n, int k) {
-  return compute == COMPUTE_BF16 ? gemm_bf16_packed_size(n, k) : gemm_packed_size(n, k);
-}
-
-static size_t head_panels(const LatentShape *s, Compute compute) {
-  return packed_size(compute, s->rank, s->nope) + packed_size(compute, s->v_dim, s->rank);
-}
-
-size_t latent_panels(const LatentShape *s, Compute compute) {
-  return (size_t)s->heads * head_panels(s, compute);
-}
-
-static Product product_of(const LatentShape *s, Compute compute, int head, bool value) {
-  const size_t rows = (size_t)head * (size_t)(s->nope + s->v_dim) + (size_t)(value ? s->nope : 0);
-  const size_t before = value ? packed_size(compute, s->rank, s->nope) : 0;
-  return (Product){.n = value ? s->v_dim : s->rank,
-                   .k = value ? s->rank : s->nope,
-                   .in_out = !value,
-                   .at = rows * (size_t)s->rank,
-                   .panel_at = (size_t)head * head_panels(s, compute) + before};
-}
-
-void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packed,
-                 uint16_t *packed_bf16) {
-  for (int i = 0; i < 2 * s->heads; i++) {
-    const Product p = product_of(s, packed_bf16 ? COMPUTE_BF16 : COMPUTE_F32, i / 2, i % 2);
-    if (packed_bf16)
-      gemm_bf16_pack(cx, p.n, p.k, w + p.at, p.in_out, packed_bf16 + p.panel_at);
-    else
-      gemm_pack(cx, p.n, p.k, w + p.at, p.in_out, packed + p.panel_at);
-  }
-}
-
-/* w with panels, in the arena when it has none. */
-static Status ready(const Ctx *cx, const LatentShape *s, const Tensor *w, Tensor *out) {
-  const bool bf16 = weight_in_bf16(w);
-  *out = *w;
-  if (bf16 ? out->packed_bf16 != NULL : out->packed != NULL) return GRPO_OK;
-  const size_t n = latent_panels(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32);
-  void *panels = arena_alloc(cx->arena, n * (bf16 ? sizeof *w->packed_bf16 : sizeof *w->packed));
-  if (!panels) return fail(GRPO_ENOMEM, "latent attention: no memory to pack a weight");
-  if (bf16)
-    out->packed_bf16 = panels;
-  else
-    out->packed = panels;
-  latent_pack(cx, s, w->data, bf16 ? NULL : panels, bf16 ? panels : NULL);
-  return GRPO_OK;
-}
-
 /* Rows of heads side by side: head h's part begins at + h head. */
 typedef struct Side {
   real *at;
@@ -89,9 +33,9 @@ static Status heads_forward(const Ctx *cx, const LatentShape *s, bool value, int
   const bool bf16 = weight_in_bf16(weight);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor w;
-  try(ready(cx, s, weight, &w));
+  try(latent_ready(cx, s, weight, &w));
   for (int h = 0; h < s->heads; h++) {
-    const Product p = product_of(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32, h, value);
+    const LatentProduct p = latent_product(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32, h, value);
     const real *xh = x.at + h * x.head;
     real *yh = y.at + h * y.head;
     if (bf16)
@@ -108,9 +52,9 @@ static Status heads_dx(const Ctx *cx, const LatentShape *s, bool value, int m, c
   const bool bf16 = weight_in_bf16(weight);
   const ArenaMark mark = arena_mark(cx->arena);
   Tensor w = *weight;
-  if (bf16) try(ready(cx, s, weight, &w));
+  if (bf16) try(latent_ready(cx, s, weight, &w));
   for (int h = 0; h < s->heads; h++) {
-    const Product p = product_of(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32, h, value);
+    const LatentProduct p = latent_product(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32, h, value);
     const real *dyh = dy.at + h * dy.head;
     real *dxh = dx.at + h * dx.head;
     if (bf16)
@@ -126,7 +70,7 @@ static Status heads_dw(const Ctx *cx, const LatentShape *s, bool value, int m, T
                        Side x) {
   real *dw = grad_added(w);
   for (int h = 0; h < s->heads; h++) {
-    const Product p = product_of(s, COMPUTE_F32, h, value);
+    const LatentProduct p = latent_product(s, COMPUTE_F32, h, value);
     const real *dyh = dy.at + h * dy.head, *xh = x.at + h * x.head;
     if (weight_in_bf16(w))
       try(gemm_bf16_dw(cx, m, p.n, p.k, dyh, dy.ld, xh, x.ld, p.in_out, dw + p.at, true));

@@ -4,6 +4,7 @@
  *   dx = dy w      dw = dy^T x      dbias = sum over rows of dy
  */
 #include "grad/ops.h"
+#include "grad/replay.h"
 #include "grad/weight.h"
 
 static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }

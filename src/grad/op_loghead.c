@@ -12,7 +12,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "grad/op_loghead.h"
+
 #include "grad/attrs.h"
+#include "grad/op_lora.h"
 #include "grad/ops.h"
 #include "grad/weight.h"
 

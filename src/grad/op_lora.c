@@ -12,8 +12,9 @@
 #include <string.h>
 
 #include "grad/attrs.h"
+#include "grad/op_lora.h"
 #include "grad/ops.h"
-#include "grad/weight.h"
+#include "grad/replay.h"
 
 /* ---- dropout --------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #include "grad/ops.h"
 
 static GateAct act_of(const Node *nd) {
-  return nd->op == op_table[OP_geglu] ? GATE_GELU : GATE_SILU;
+  return nd->op == &op_geglu ? GATE_GELU : GATE_SILU;
 }
 
 static Status shape(const Node *nd, Tensor *out, size_t *saved) {

@@ -1,6 +1,9 @@
-/* ops.h - what the files of operations share; for src/grad only.
+/* ops.h - what an operation is: its definition, its node in a graph, and what the files that define
+ * operations share.
  *
- * A file defines its operations with DEFINE_OP: the number of inputs and the
+ * An operation is a row of ops.def.  `shape` validates and is where a caller's mistakes are found;
+ * `forward` computes; `backward` adds into the gradients of those inputs that need one.  A file
+ * defines its operations with DEFINE_OP: the number of inputs and the
  * attributes come from ops.def, so that a row is the only place that says them.
  */
 #ifndef GRPO_GRAD_OPS_H
@@ -9,7 +12,46 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "grad/tape.h"
+#include "grad/tensor.h"
+#include "kern/kern.h"
+
+enum { OP_MAX_IN = 5 };
+
+typedef enum OpId {
+#define OP(name, inputs, attributes) OP_##name,
+#include "grad/ops.def"
+#undef OP
+  OP_COUNT
+} OpId;
+
+/* What an operation needs beside tensors.  `p`: a struct of attrs.h that outlives the graph. */
+typedef struct Attr {
+  int i[6];
+  double f[2];
+  const void *p;
+} Attr;
+
+typedef struct Node Node;
+
+typedef struct OpDef {
+  const char *name;
+  int nin;
+  const char *attributes;
+  /* Fill out->ndim, dim and the bytes that forward saves for backward. */
+  Status (*shape)(const Node *nd, Tensor *out, size_t *saved_bytes);
+  Status (*forward)(const Ctx *cx, Node *nd);
+  Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
+  const struct OpReplay
+      *replay; /* NULL: always computed, even when results are replayed (replay.h) */
+} OpDef;
+
+struct Node {
+  const OpDef *op;
+  Attr attr;
+  Tensor *in[OP_MAX_IN]; /* NULL where an optional input is absent */
+  Tensor *out;
+  void *saved;
+};
 
 #define OP(name, inputs, attributes)                                                               \
   enum { OP_INPUTS_##name = inputs };                                                              \
@@ -48,6 +90,18 @@ typedef struct Axis {
 } Axis;
 Axis axis_of(const Tensor *x, int axis); /* axis -1: everything is `len` */
 Status axis_check(const Node *nd, const Tensor *x, int axis);
+
+/* For the backward of operations that take transient results (tape_apply_passing): computes x's data
+ * again if its memory has been reused. */
+Status tensor_again(const Ctx *cx, const Tensor *x);
+/* For backward functions: the buffer to contribute to and whether to add (*add) or overwrite.  The
+ * gradient must already exist (the tape sees to that); marks it live. */
+real *grad_into(Tensor *t, bool *add);
+/* The same for code that can only add: zeroes a buffer that holds nothing yet. */
+real *grad_added(Tensor *t);
+/* For the last thing that a backward does: its output's gradient, which nobody needs afterwards, is
+ * added to that of an input of the same size, or becomes it. */
+void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to);
 
 static inline int last_dim(const Tensor *x) { return x->ndim ? x->dim[x->ndim - 1] : 1; }
 static inline bool wants_grad(const Tensor *x) { return x && x->needs_grad; }

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "grad/ops.h"
-
 enum { CHUNK_REALS = 8192 };
 
 void replay_begin(Replay *r) {

@@ -16,18 +16,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
-#include "kern/kern.h"
-
-struct Node;
+#include "grad/ops.h"
 
 /* What an operation says about itself. */
 typedef struct OpReplay {
   /* reals a row that stand at the beginning of `saved`, [rows, that many], and are kept beside the
    * result; NULL: none */
-  int (*saved)(const struct Node *nd);
+  int (*saved)(const Node *nd);
   /* Makes the rest of `saved`, once the result and what was kept are back; NULL: nothing to do. */
-  Status (*rebuild)(const Ctx *cx, struct Node *nd);
+  Status (*rebuild)(const Ctx *cx, Node *nd);
 } OpReplay;
 
 typedef struct ReplayStore {
@@ -56,7 +53,7 @@ Status replay_end(Replay *r); /* EARG when its operations were not those of the 
 
 /* For the tape: keep what a node has computed, or take its results in place of computing.  ELIMIT
  * when the store is too narrow. */
-Status replay_keep(const Ctx *cx, Replay *r, const struct Node *nd);
-Status replay_take(const Ctx *cx, Replay *r, struct Node *nd);
+Status replay_keep(const Ctx *cx, Replay *r, const Node *nd);
+Status replay_take(const Ctx *cx, Replay *r, Node *nd);
 
 #endif

@@ -1,77 +1,7 @@
 #include "grad/tape.h"
 
-#include <limits.h>
-#include <string.h>
-
 #include "base/mem.h"
-#include "grad/ops.h"
-
-#define OP(name, inputs, attributes) const char op_attributes_##name[] = attributes;
-#include "grad/ops.def"
-#undef OP
-
-const OpDef *const op_table[OP_COUNT] = {
-#define OP(name, inputs, attributes) [OP_##name] = &op_##name,
-#include "grad/ops.def"
-#undef OP
-};
-
-/* ---- one operation --------------------------------------------------------- */
-
-Status need_inputs(const Node *nd) {
-  for (int i = 0; i < nd->op->nin; i++)
-    if (!nd->in[i]) return fail(GRPO_EARG, "%s: input %d is missing", nd->op->name, i + 1);
-  return GRPO_OK;
-}
-
-Status need_attr(const Node *nd) {
-  return nd->attr.p ? GRPO_OK : fail(GRPO_EARG, "%s: attributes are missing", nd->op->name);
-}
-
-static Status count_elements(const OpDef *def, Tensor *y) {
-  y->n = 1;
-  for (int i = 0; i < y->ndim; i++) {
-    if (y->dim[i] && y->n > (size_t)INT_MAX * 64 / (size_t)y->dim[i])
-      return fail(GRPO_ESHAPE, "%s: the result would be too large", def->name);
-    y->n *= (size_t)y->dim[i];
-  }
-  return GRPO_OK;
-}
-
-/* The input that may be a compact weight (Tensor.quant); -1: none. */
-static int quant_input(const OpDef *def) {
-  if (def == &op_embedding) return 0;
-  const bool second =
-      def == &op_linear || def == &op_lora_linear || def == &op_loghead || def == &op_lora_loghead;
-  return second ? 1 : -1;
-}
-
-static bool takes_passing(const OpDef *def, int input) {
-  return input == 0 && (def == &op_linear || def == &op_lora_linear);
-}
-
-Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
-                Tensor *y, size_t *saved_bytes) {
-  *nd = (Node){.op = def, .out = y};
-  *y = (Tensor){0};
-  *saved_bytes = 0;
-  if (attr) nd->attr = *attr;
-  bool any = false;
-  for (int i = 0; i < def->nin; i++) {
-    nd->in[i] = in[i];
-    any |= wants_grad(in[i]);
-    if (in[i] && in[i]->quant && i != quant_input(def))
-      return fail(GRPO_EARG,
-                  "%s: input %d is a frozen weight in a compact form: load with dtype f32",
-                  def->name, i + 1);
-    if (in[i] && in[i]->again && !takes_passing(def, i))
-      return fail(GRPO_EARG, "%s: input %d is a result that was not kept", def->name, i + 1);
-  }
-  if (!in[0]) return fail(GRPO_EARG, "%s: input 1 is missing", def->name);
-  try(def->shape(nd, y, saved_bytes));
-  y->needs_grad = any && record && def->backward;
-  return count_elements(def, y);
-}
+#include "grad/op_table.h"
 
 /* ---- the tape --------------------------------------------------------------- */
 
@@ -150,10 +80,6 @@ static Status place_data(Tape *t, Node *nd, int where) {
   return GRPO_OK;
 }
 
-Status tensor_again(const Ctx *cx, const Tensor *x) {
-  return x->again ? x->again->op->forward(cx, x->again) : GRPO_OK;
-}
-
 /* Compute, or take what was computed. */
 static Status forward(Tape *t, Node *nd) {
   Replay *r = nd->op->replay ? t->replay : NULL;
@@ -211,31 +137,6 @@ Status tape_apply_over(Tape *t, OpId op, Tensor *const in[], const Attr *attr, i
 }
 
 /* ---- gradients --------------------------------------------------------------- */
-
-real *grad_into(Tensor *t, bool *add) {
-  *add = t->grad_live;
-  t->grad_live = true;
-  return t->grad;
-}
-
-real *grad_added(Tensor *t) {
-  if (!t->grad_live) memset(t->grad, 0, t->n * sizeof *t->grad);
-  t->grad_live = true;
-  return t->grad;
-}
-
-void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to) {
-  real *from = nd->out->grad;
-  if (to->grad_live) {
-    vec_acc(cx, to->n, from, to->grad);
-  } else if (to->grad_borrowed && nd->out->grad_borrowed) {
-    nd->out->grad = to->grad;
-    to->grad = from;
-  } else {
-    vec_copy(cx, to->n, from, to->grad);
-  }
-  to->grad_live = true;
-}
 
 /* Gradient buffers of results that backward is done with, kept for the next of the same size: the
  * same few stay in the cache.  The list is threaded through the buffers. */

@@ -11,52 +11,11 @@
 #ifndef GRPO_GRAD_TAPE_H
 #define GRPO_GRAD_TAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "grad/ops.h"
 #include "grad/replay.h"
-#include "grad/tensor.h"
-#include "kern/kern.h"
-
-enum { OP_MAX_IN = 5 };
-
-typedef enum OpId {
-#define OP(name, inputs, attributes) OP_##name,
-#include "grad/ops.def"
-#undef OP
-  OP_COUNT
-} OpId;
-
-/* What an operation needs beside tensors.  `p`: a struct of attrs.h that outlives the graph. */
-typedef struct Attr {
-  int i[6];
-  double f[2];
-  const void *p;
-} Attr;
-
-typedef struct Node Node;
-
-typedef struct OpDef {
-  const char *name;
-  int nin;
-  const char *attributes;
-  /* Fill out->ndim, dim and the bytes that forward saves for backward. */
-  Status (*shape)(const Node *nd, Tensor *out, size_t *saved_bytes);
-  Status (*forward)(const Ctx *cx, Node *nd);
-  Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
-  const OpReplay *replay; /* NULL: computed again, whatever was kept (replay.h) */
-} OpDef;
-
-struct Node {
-  const OpDef *op;
-  Attr attr;
-  Tensor *in[OP_MAX_IN]; /* NULL where an optional input is absent */
-  Tensor *out;
-  void *saved;
-};
-
-extern const OpDef *const op_table[OP_COUNT];
 
 typedef struct Tape {
   Ctx cx; /* arena: the tape's own */
@@ -98,16 +57,5 @@ Status tape_seed(Tape *t, Tensor *out, const real *seed);
 /* The same through the nodes first .. only; for files of this layer that record on their own. */
 Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed);
 Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */
-
-/* For backward functions of those that take passing results: makes x's data again if it passed. */
-Status tensor_again(const Ctx *cx, const Tensor *x);
-/* For backward functions: the buffer to contribute to and whether to add (*add) or overwrite.  The
- * gradient must already exist (the tape sees to that); marks it live. */
-real *grad_into(Tensor *t, bool *add);
-/* The same for code that can only add: zeroes a buffer that holds nothing yet. */
-real *grad_added(Tensor *t);
-/* For the last thing that a backward does: its output's gradient, which nobody needs afterwards, is
- * added to that of an input of the same size, or becomes it. */
-void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "grad/ops.h"
+#include "grad/op_table.h"
 
 typedef struct Kept {
   struct Kept *next;

@@ -31,9 +31,4 @@ Status weight_dx(const Ctx *cx, int m, const Tensor *w, bool in_out, const real 
 Status weight_dw(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *dy, const real *x,
                  real *dw, bool add);
 
-/* The adapter of a weight, without gradients and with the bits of lora_linear (op_lora.c):
- * low[m, r] = scale * x a^T; *up is what to give weight_forward so that it adds low b^T. */
-Status lora_down(const Ctx *cx, int m, const Tensor *a, real scale, const real *x, real *low);
-Status lora_up(const Ctx *cx, const Tensor *b, const real *low, LowRank *up);
-
 #endif

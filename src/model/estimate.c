@@ -3,6 +3,7 @@
 #include "base/minmax.h"
 #include "base/pool.h"
 #include "grad/attrs.h"
+#include "grad/op_loghead.h"
 #include "model/attention_shape.h"
 #include "model/model_impl.h"
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "grad/op_lora.h"
 #include "grad/weight.h"
 #include "model/forward.h"
 #include "model/lora.h"

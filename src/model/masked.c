@@ -1,5 +1,6 @@
 #include "model/masked.h"
 
+#include "grad/op_loghead.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/model_impl.h"

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "grad/op_loghead.h"
 #include "model/lora.h"
 #include "rl/corrupt.h"
 #include "rl/gae.h"

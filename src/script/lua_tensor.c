@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "grad/attrs.h"
+#include "grad/op_table.h"
 #include "script/lua_tensor.h"
 #include "script/script_impl.h"
 

@@ -19,6 +19,7 @@ static void begin(void) {
     begin();                                                                                       \
     check_##name();                                                                                \
   }
+#include "grad/op_table.h"
 #include "grad/ops.def"
 #undef OP
 
