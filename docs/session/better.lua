@@ -1,4 +1,4 @@
--- How much of the answer stands where it should, from the left; what follows it costs.
+-- The share of the answer's characters that stand in their place; text after the answer costs.
 local reward = {}
 
 function reward.close(text, row)

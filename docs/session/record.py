@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Plays the session of docs/session.md in a pseudo-terminal and prints what was seen: docs/session/record.py [GRPO]
 
-A run is started, attached to, its worst completion looked at, its reward file edited and reloaded, an option changed, the
-run paused and let go; then it is killed and resumed, and what the resume did again is compared with what was there.
-Exit status 1 when anything is not as it should be.  Works in a directory of its own; about 20 seconds.
+Starts a run, attaches to it, shows its worst completion, edits its reward file, changes an option, pauses and resumes it.  Then
+kills and resumes the run, and compares the steps that it repeats with those before.  The exit status is 1 when anything differs
+from what is expected.  Works in a directory of its own; takes about 20 seconds.
 """
 import json
 import os
@@ -114,7 +114,7 @@ def live():
     window = Attached()
     if "total" not in window.say("worst(1)"):
         fail("no worst completion")
-    print("\n# in another window: what follows the answer shall cost\n")
+    print("\n# in another window: text after the answer shall cost something\n")
     shell("diff reward.lua better.lua; cp better.lua reward.lua", "vi reward.lua        # the difference:")
     until("the reload", lambda: "reloaded at step" in open(f"{RUN}/output.log", encoding="utf-8").read())
     shell("grpo logs sums-001 | grep reloaded")

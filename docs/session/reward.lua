@@ -1,4 +1,4 @@
--- How much of the answer stands where it should, from the left.
+-- The share of the answer's characters that stand in their place.
 local reward = {}
 
 function reward.close(text, row)
