@@ -17,7 +17,6 @@
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
 #include "rl/engine_memory.h"
-#include "rl/options.h"
 #include "rl/reference.h"
 #include "rl/rollout.h"
 #include "rl/update.h"
@@ -80,7 +79,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
     RolloutOptions ro = {.group = group};
     UpdateOptions uo;
     StepMetrics metrics;
-    sampling_default(&ro.sampling);
+    sampling_init(&ro.sampling);
     ro.sampling.max_new_tokens = new_tokens;
     update_options_init(&uo, LOSS_grpo);
     uo.advantage = advantage;

@@ -17,7 +17,7 @@ _grpo_words() {
     dir) compgen -d -- "$2" ;;
     file) compgen -f -- "$2" ;;
     command) compgen -W "run check test repl attach eval generate chat export runs logs stop report replay diff init bench doctor help" -- "$2" ;;
-    option) compgen -S = -W "name seed threads compute extends model.path model.config model.tokenizer model.dtype model.quantize model.lora.rank model.lora.alpha model.lora.dropout model.lora.targets model.gradient_checkpointing model.chat_template reference data.shuffle data.max_prompt_tokens data.too_long sampling.group_size sampling.max_new_tokens sampling.temperature sampling.top_p sampling.top_k sampling.min_p sampling.repetition_penalty sampling.stop sampling.stop_regex reward.aggregate reward.on_error limits.reward.instructions limits.reward.memory limits.reward.seconds limits.tool.instructions limits.tool.memory limits.tool.seconds limits.hook.instructions limits.hook.memory limits.hook.seconds limits.schedule.instructions limits.schedule.memory limits.schedule.seconds turns.max turns.format train.steps train.epochs train.prompts_per_step train.iterations train.micro_batch_tokens train.loss train.clip train.clip_high train.delta train.importance train.advantage.scale train.advantage.baseline train.advantage.normalize train.kl train.kl_estimator train.kl_in train.kl_bias_correction train.off_policy_mask train.sampler_correction.mode train.sampler_correction.min train.sampler_correction.max train.entropy train.top_entropy_quantile train.mask_truncated train.sapo.pos train.sapo.neg train.vespo.k_pos train.vespo.lambda_pos train.vespo.k_neg train.vespo.lambda_neg train.cispo_cap train.ppo.critic train.ppo.gamma train.ppo.lambda train.ppo.value_coef train.ppo.clip_value train.ppo.minibatches train.ppo.whiten_rewards train.ppo.kl_coef train.ppo.kl_estimator train.denoise.mask_ratio train.denoise.random train.denoise.keep train.denoise.mask_prompt train.denoise.sample_steps train.denoise.sample_order train.skip_zero_std_groups train.lr train.optimizer.name train.optimizer.beta1 train.optimizer.beta2 train.optimizer.eps train.optimizer.weight_decay train.max_grad_norm train.sync_reference.every train.sync_reference.mixup train.reuse_rollout eval.every eval.samples eval.group_size eval.temperature eval.mask_ratio log.every log.completions log.tensorboard checkpoint.every checkpoint.keep checkpoint.best" -- "$2" ;;
+    option) compgen -S = -W "name seed threads compute extends model.path model.config model.tokenizer model.dtype model.quantize model.lora.rank model.lora.alpha model.lora.dropout model.lora.targets model.chat_template model.gradient_checkpointing reference data.shuffle data.too_long data.max_prompt_tokens sampling.group_size sampling.max_new_tokens sampling.temperature sampling.top_p sampling.top_k sampling.min_p sampling.repetition_penalty sampling.stop sampling.stop_regex reward.aggregate reward.on_error limits.reward.instructions limits.reward.memory limits.reward.seconds limits.tool.instructions limits.tool.memory limits.tool.seconds limits.hook.instructions limits.hook.memory limits.hook.seconds limits.schedule.instructions limits.schedule.memory limits.schedule.seconds turns.max turns.format train.steps train.epochs train.prompts_per_step train.iterations train.micro_batch_tokens train.lr train.max_grad_norm train.optimizer.beta1 train.optimizer.beta2 train.optimizer.eps train.optimizer.weight_decay train.reuse_rollout train.skip_zero_std_groups train.advantage.scale train.advantage.baseline train.advantage.normalize train.loss train.kl_in train.clip train.clip_high train.delta train.importance train.kl train.kl_estimator train.kl_bias_correction train.off_policy_mask train.sampler_correction.mode train.sampler_correction.min train.sampler_correction.max train.entropy train.top_entropy_quantile train.mask_truncated train.sapo.pos train.sapo.neg train.vespo.k_pos train.vespo.lambda_pos train.vespo.k_neg train.vespo.lambda_neg train.cispo_cap train.sync_reference.every train.sync_reference.mixup train.ppo.critic train.ppo.gamma train.ppo.lambda train.ppo.value_coef train.ppo.clip_value train.ppo.minibatches train.ppo.whiten_rewards train.ppo.kl_coef train.ppo.kl_estimator train.denoise.mask_ratio train.denoise.random train.denoise.keep train.denoise.mask_prompt train.denoise.sample_steps train.denoise.sample_order eval.every eval.samples eval.group_size eval.temperature eval.mask_ratio log.every log.completions log.tensorboard checkpoint.every checkpoint.keep checkpoint.best" -- "$2" ;;
   esac
 }
 
@@ -200,7 +200,7 @@ _grpo() {
         esac ;;
     esac
     case $before in
-      compute) kinds='' choices='f32 bf16 auto' ;;
+      compute) kinds='' choices='f32 bf16' ;;
       model.dtype) kinds='' choices='f32 bf16 auto' ;;
       model.quantize) kinds='' choices='nf4 int8' ;;
       model.gradient_checkpointing) kinds='' choices='true false' ;;
@@ -210,13 +210,15 @@ _grpo() {
       reward.aggregate) kinds='' choices='sum normalize_then_sum' ;;
       reward.on_error) kinds='' choices='stop zero skip' ;;
       turns.format) kinds='' choices='auto chat json compact' ;;
-      train.loss) kinds='' choices='grpo bnpo dr_grpo dapo gspo gspo_token luspo gmpo cispo sapo vespo reinforce rloo' ;;
-      train.importance) kinds='' choices='token sequence' ;;
+      train.reuse_rollout) kinds='' choices='auto true false' ;;
+      train.skip_zero_std_groups) kinds='' choices='true false' ;;
       train.advantage.scale) kinds='' choices='group batch none' ;;
       train.advantage.baseline) kinds='' choices='mean leave_one_out none' ;;
       train.advantage.normalize) kinds='' choices='true false' ;;
-      train.kl_estimator) kinds='' choices='k1 k2 k3 full' ;;
+      train.loss) kinds='' choices='grpo bnpo dr_grpo dapo gspo gspo_token luspo gmpo cispo sapo vespo reinforce rloo' ;;
       train.kl_in) kinds='' choices='loss reward' ;;
+      train.importance) kinds='' choices='token sequence' ;;
+      train.kl_estimator) kinds='' choices='k1 k2 k3 full' ;;
       train.kl_bias_correction) kinds='' choices='true false' ;;
       train.sampler_correction.mode) kinds='' choices='token_truncate token_mask sequence_truncate sequence_mask' ;;
       train.mask_truncated) kinds='' choices='true false' ;;
@@ -225,9 +227,6 @@ _grpo() {
       train.ppo.kl_estimator) kinds='' choices='k1 k2 k3' ;;
       train.denoise.mask_prompt) kinds='' choices='true false' ;;
       train.denoise.sample_order) kinds='' choices='confidence random left' ;;
-      train.skip_zero_std_groups) kinds='' choices='true false' ;;
-      train.optimizer.name) kinds='' choices='adamw' ;;
-      train.reuse_rollout) kinds='' choices='auto true false' ;;
       log.tensorboard) kinds='' choices='true false' ;;
     esac
   fi

@@ -305,13 +305,15 @@ typedef struct grpo_loss_batch {
 GRPO_API grpo_status grpo_loss_batch_init(grpo_loss_batch *b, size_t size);
 
 /* Value and gradient of a policy loss on log-probabilities [N] (at the sampling temperature) and
- * entropies [N] (NULL: no bonus).  d_logp, d_entropy: [N] d value / d input; may be NULL. */
+ * entropies [N] (NULL: no bonus).  d_logp, d_entropy: [N] d value / d input; may be NULL.
+ * o NULL: "grpo" with its defaults, as after grpo_loss_options_init. */
 GRPO_API grpo_status grpo_policy_loss(grpo_context *c, const grpo_loss_options *o,
                                       const grpo_loss_batch *b, const float *logp,
                                       const float *entropy, double *value, float *d_logp,
                                       float *d_entropy);
 /* The same on logits [N, vocab], row i of which predicts targets[i]; d_logits [N, vocab] or NULL.
- * o NULL: the sum over tokens of min(r A, clip(r, 0.8, 1.2) A), negated, by num_tokens. */
+ * o NULL: the same default as grpo_policy_loss.  (The Lua function grpo.loss_from_logits has another
+ * one: "dapo" with clip_high = clip.) */
 GRPO_API grpo_status grpo_policy_loss_from_logits(grpo_context *c, const grpo_loss_options *o,
                                                   const grpo_loss_batch *b, const float *logits,
                                                   int32_t vocab, const int32_t *targets,

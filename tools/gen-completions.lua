@@ -5,8 +5,8 @@
 -- A test compares the committed files with what this writes.
 
 local cli = require "grpo.cli"
-local core = require "grpo.core"
 local declared = require "grpo.cli.flags"
+local option_rows = require "grpo.experiment.option_rows"
 local usage = require "grpo.cli.usage"
 local out = os.getenv("OUT") or "."
 
@@ -43,7 +43,7 @@ end
 
 -- Options of an experiment that a command line may set, and those with few values.
 local options, valued = {}, {}
-for _, row in ipairs(core.options()) do
+for _, row in ipairs(option_rows.rows) do
   local simple = row.type
   for _, kind in ipairs { "function", "table", "list", "dataset" } do
     simple = simple:gsub(kind, "")

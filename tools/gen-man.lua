@@ -6,6 +6,7 @@
 -- the line "; end" is written here.  The rest of a page is written by hand.
 
 local core = require "grpo.core"
+local option_rows = require "grpo.experiment.option_rows"
 local cli = require "grpo.cli"
 local usage = require "grpo.cli.usage"
 local out = os.getenv("OUT") or "."
@@ -90,7 +91,7 @@ local function option_type(row)
 end
 
 function blocks.options(lines)
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     local default = row.default ~= nil and value_text(row.default)
     default = default and default ~= "" and escape("; default " .. default) or ""
     lines[#lines + 1] = ("*%s* (%s%s)%s"):format(escape(row.path), escape(option_type(row)),

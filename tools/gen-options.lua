@@ -1,10 +1,10 @@
--- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the engine's table of options.
+-- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the table of options.
 --
 --   make options          (./grpo repl < tools/gen-options.lua, with OUT=DIR in front: below another directory)
 --
--- The rows are those of src/rl/options.def; a test holds the committed files to what this writes.
+-- The rows are those of lua/grpo/experiment/option_rows.lua; a test holds the committed files to what this writes.
 
-local core = require "grpo.core"
+local option_rows = require "grpo.experiment.option_rows"
 
 local out = os.getenv("OUT") or "."
 
@@ -85,7 +85,7 @@ end
 
 -- ---- docs/options.md ------------------------------------------------------------------------
 
-local rows, sections, by_section = core.options(), {}, {}
+local rows, sections, by_section = option_rows.rows, {}, {}
 for _, row in ipairs(rows) do
   local section = row.path:match("^([^.]+)%.") or ""
   if not by_section[section] then
@@ -105,7 +105,8 @@ end
 local md = { [[
 # Options of an experiment
 
-Written by `make options` from the table that the engine itself uses (`src/rl/options.def`); do not edit.
+Written by `make options` from the rows that the program itself uses (`lua/grpo/experiment/option_rows.lua`, and
+`*_options.def` of the engine); do not edit.
 
 Give only what you change. *live*: may be changed between two steps, through `tr.config` in a hook. A schedule is a
 function(p) -> number, called once a step (`grpo.schedule` has ready ones). The fields of `train.sampler_correction`,
@@ -119,7 +120,7 @@ for _, section in ipairs(sections) do
 end
 
 md[#md + 1] = "\n## What a loss's name sets\n\nWhat the script sets wins.\n\n| `train.loss` | defaults |\n|---|---|"
-for loss, defaults in grpo.sorted_pairs(core.loss_defaults()) do
+for loss, defaults in grpo.sorted_pairs(option_rows.loss_defaults) do
   local texts = {}
   for path, value in grpo.sorted_pairs(defaults) do
     texts[#texts + 1] = ("`%s = %s`"):format(path, value_text(value))

@@ -257,8 +257,8 @@ double grpo_step(const Gpt &model, grpo_adamw *optimizer) {
   check(grpo_loss_batch_init(&batch, sizeof batch));
   batch.count = targets.size();
   batch.advantage = of_token.data();
-  batch.num_tokens = static_cast<double>(targets.size()); /* the normaliser */
   grpo_tensor *loss = nullptr;
+  /* without options: grpo; one sequence, so its mean over all tokens */
   check(grpo_tensor_policy_loss(logits.get(), targets.data(), nullptr, &batch, 1.0, &loss));
   descend(loss, optimizer, 5e-4);
 

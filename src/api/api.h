@@ -100,11 +100,7 @@ Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex);
 Status prompts_check(const grpo_prompt *p, size_t n);
 
 /* ---- loss.c ------------------------------------------------------------------------------- */
-typedef struct LossExtras {
-  double top_entropy_quantile;
-  bool mask_truncated;
-} LossExtras;
-Status loss_take(const grpo_loss_options *o, LossOptions *out, LossExtras *x);
+Status loss_take(const grpo_loss_options *o, LossOptions *out);
 /* Advantages of o over [n, o->rewards]; NULL outputs are not wanted. */
 Status advantages_take(const grpo_advantage_options *o, int group, size_t n, const double *rewards,
                        double *total, double *advantage);

@@ -5,12 +5,10 @@
 #include "api/api.h"
 #include "grad/policy.h"
 
-/* What a loss from logits has where options are NULL: as grpo.loss_from_logits of the Lua interface. */
-void loss_from_logits_default(LossOptions *o);
 /* b's arrays are borrowed, those of nothing else; EARG, ESHAPE.  `one` is for a batch of a single
  * sequence: its length. */
-Status batch_take(const grpo_loss_batch *b, const LossOptions *o, const LossExtras *x, int *one,
-                  PolicyLossAttr *out);
+Status batch_take(const grpo_loss_batch *b, const LossOptions *o, int *one, PolicyLossAttr *out);
+Status temperature_check(double temperature); /* of log-probabilities: above 0 */
 Status targets_check(const int32_t *targets, size_t n, int vocab);
 
 #endif

@@ -4,19 +4,20 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "model/sampler.h"
-#include "rl/options.h"
 
 /* ---- sampling ------------------------------------------------------------------------------- */
 
 static grpo_sampling defaults(void) {
   Sampling s;
-  sampling_default(&s);
-  return (grpo_sampling){.size = sizeof(grpo_sampling),
-                         .temperature = s.temperature,
-                         .top_p = s.top_p,
-                         .min_p = s.min_p,
-                         .top_k = s.top_k,
-                         .repetition_penalty = s.repetition_penalty};
+  sampling_init(&s);
+  grpo_sampling o = {
+      .size = sizeof(grpo_sampling),
+#define NUMBER(path, field, ...) .field = s.field,
+#define INT(path, field, ...)    .field = s.field,
+#include "model/sampling.def"
+  };
+  o.max_new_tokens = 0; /* 256, or what a trainer was made for */
+  return o;
 }
 
 grpo_status grpo_sampling_init(grpo_sampling *o, size_t size) {
@@ -31,13 +32,12 @@ Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex) {
   if (o->stops > 1000) return fail(GRPO_EARG, "sampling: %zu stop strings are too many", o->stops);
   if (o->stops) try(need(o->stop, "sampling.stop"));
   for (size_t i = 0; i < o->stops; i++) try(need(o->stop[i], "sampling.stop"));
-  sampling_default(out);
-  if (o->max_new_tokens) out->max_new_tokens = o->max_new_tokens;
-  out->temperature = o->temperature;
-  out->top_p = o->top_p;
-  out->min_p = o->min_p;
-  out->top_k = o->top_k;
-  out->repetition_penalty = o->repetition_penalty;
+  sampling_init(out);
+  const int longest = o->max_new_tokens ? o->max_new_tokens : out->max_new_tokens;
+#define NUMBER(path, field, ...) out->field = o->field;
+#define INT(path, field, ...)    out->field = o->field;
+#include "model/sampling.def"
+  out->max_new_tokens = longest;
   out->stop = o->stop;
   out->num_stop = (int)o->stops;
   if (o->stop_regex) try(regex_compile(regex, o->stop_regex, strlen(o->stop_regex), 0));

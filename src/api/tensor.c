@@ -401,16 +401,13 @@ static Status loss_of(grpo_tensor *logits, PolicyLossAttr *a, TokenLogpAttr *tar
 static Status policy_loss(grpo_tensor *logits, const int32_t *targets, const grpo_loss_options *o,
                           const grpo_loss_batch *b, double temperature, grpo_tensor **out) {
   LossOptions options;
-  LossExtras extras;
   PolicyLossAttr a;
   int one;
   try(need(targets, "targets"));
   try(need(out, "out"));
-  if (!(temperature > 0 && temperature <= 1e6))
-    return fail(GRPO_EARG, "loss: the temperature is %g", temperature);
-  try(loss_take(o, &options, &extras));
-  if (!o) loss_from_logits_default(&options);
-  try(batch_take(b, &options, &extras, &one, &a));
+  try(temperature_check(temperature));
+  try(loss_take(o, &options));
+  try(batch_take(b, &options, &one, &a));
   TokenLogpAttr target = {.targets = targets, .inv_temp = (real)(1 / temperature)};
   return loss_of(logits, &a, &target, one, out);
 }
@@ -490,27 +487,28 @@ struct grpo_adamw {
   ValueAdamW *a;
 };
 
-static const grpo_adamw_options adamw_defaults = {sizeof(grpo_adamw_options), .9, .999, 1e-8, 0};
-
-grpo_status grpo_adamw_options_init(grpo_adamw_options *o, size_t size) {
-  return options_init(o, size, &adamw_defaults, sizeof adamw_defaults);
+static grpo_adamw_options adamw_defaults(void) {
+  AdamWOptions o;
+  adamw_options_init(&o);
+  return (grpo_adamw_options){sizeof(grpo_adamw_options), o.beta1, o.beta2, o.eps, o.weight_decay};
 }
 
-static Status take_adamw(const grpo_adamw_options *o, AdamW *out) {
-  grpo_adamw_options own = adamw_defaults;
+grpo_status grpo_adamw_options_init(grpo_adamw_options *o, size_t size) {
+  const grpo_adamw_options d = adamw_defaults();
+  return options_init(o, size, &d, sizeof d);
+}
+
+static Status take_adamw(const grpo_adamw_options *o, AdamWOptions *out) {
+  grpo_adamw_options own = adamw_defaults();
   try(options_take(&own, sizeof own, o, "grpo_adamw_options"));
-  const bool betas = own.beta1 >= 0 && own.beta1 < 1 && own.beta2 >= 0 && own.beta2 < 1;
-  if (!betas || !(own.eps >= 0) || !(own.weight_decay >= 0))
-    return fail(GRPO_EARG, "grpo_adamw_options: beta1 %g, beta2 %g, eps %g, weight_decay %g",
-                own.beta1, own.beta2, own.eps, own.weight_decay);
-  *out = (AdamW){
-      .beta1 = own.beta1, .beta2 = own.beta2, .eps = own.eps, .weight_decay = own.weight_decay};
-  return GRPO_OK;
+#define NUMBER(path, field, ...) out->field = own.field;
+#include "grad/adamw.def"
+  return options_check(&adamw_option_set, out);
 }
 
 /* values: scratch [n] */
-static Status adamw_over(grpo_context *c, size_t n, grpo_tensor *const *tensors, const AdamW *o,
-                         Value **values, grpo_adamw *a) {
+static Status adamw_over(grpo_context *c, size_t n, grpo_tensor *const *tensors,
+                         const AdamWOptions *o, Value **values, grpo_adamw *a) {
   for (size_t i = 0; i < n; i++) {
     try(need(tensors[i], "tensors[]"));
     if (tensors[i]->c != c)
@@ -522,7 +520,7 @@ static Status adamw_over(grpo_context *c, size_t n, grpo_tensor *const *tensors,
 
 static Status new_adamw(grpo_context *c, size_t n, grpo_tensor *const *tensors,
                         const grpo_adamw_options *options, grpo_adamw **out) {
-  AdamW o;
+  AdamWOptions o;
   try(need(tensors, "tensors"));
   try(need(out, "out"));
   try(take_adamw(options, &o));

@@ -8,7 +8,6 @@
 #include "checkpoint/save.h"
 #include "model/lora.h"
 #include "os/file.h"
-#include "rl/options.h"
 #include "rl/reference.h"
 #include "rl/rollout.h"
 #include "rl/sft.h"
@@ -40,17 +39,19 @@ struct grpo_trainer {
 static grpo_trainer_options defaults(void) {
   EngineOptions o;
   engine_options_init(&o);
-  return (grpo_trainer_options){.size = sizeof(grpo_trainer_options),
-                                .prompts_per_step = o.prompts_per_step,
-                                .group_size = o.group_size,
-                                .max_prompt_tokens = o.max_prompt_tokens,
-                                .max_new_tokens = o.max_new_tokens,
-                                .reuse_rollout = -1,
-                                .examples = 1,
-                                .beta1 = o.optimizer.beta1,
-                                .beta2 = o.optimizer.beta2,
-                                .eps = o.optimizer.eps,
-                                .weight_decay = o.optimizer.weight_decay};
+  const AdamWOptions *a = &o.optimizer.adamw;
+  return (grpo_trainer_options){
+      .size = sizeof(grpo_trainer_options),
+      .max_new_tokens = o.max_new_tokens,
+      .reuse_rollout = -1,
+      .examples = 1,
+#define INT(path, field, ...)  .field = o.field,
+#define BOOL(path, field, ...) .field = o.field,
+#define CHOICE(...)
+#include "rl/engine_options.def"
+#define NUMBER(path, field, ...) .field = a->field,
+#include "grad/adamw.def"
+  };
 }
 
 grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size) {
@@ -61,31 +62,21 @@ grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size) {
 static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
   grpo_trainer_options own = defaults();
   try(options_take(&own, sizeof own, o, "grpo_trainer_options"));
-  const bool betas = own.beta1 >= 0 && own.beta1 < 1 && own.beta2 >= 0 && own.beta2 < 1;
-  if (!betas || !(own.eps >= 0) || !(own.weight_decay >= 0) || own.micro_batch_tokens < 0 ||
-      own.reuse_rollout < -1 || own.reuse_rollout > 1)
-    return fail(GRPO_EARG,
-                "grpo_trainer_options: beta1 %g and beta2 %g must be from 0 to below 1, "
-                "eps %g, weight_decay %g and micro_batch_tokens %d not negative, "
-                "reuse_rollout %d -1, 0 or 1",
-                own.beta1, own.beta2, own.eps, own.weight_decay, own.micro_batch_tokens,
-                own.reuse_rollout);
+  if (own.reuse_rollout < -1 || own.reuse_rollout > 1)
+    return fail(GRPO_EARG, "train.reuse_rollout: %d, want -1, 0 or 1", own.reuse_rollout);
   engine_options_init(out);
-  out->prompts_per_step = own.prompts_per_step;
-  out->group_size = own.group_size;
-  out->max_prompt_tokens = own.max_prompt_tokens;
+#define INT(path, field, ...)  out->field = own.field;
+#define BOOL(path, field, ...) out->field = own.field != 0;
+#define CHOICE(...)
+#include "rl/engine_options.def"
+#define NUMBER(path, field, ...) out->optimizer.adamw.field = own.field;
+#include "grad/adamw.def"
   out->max_new_tokens = own.max_new_tokens;
-  out->micro_batch_tokens = own.micro_batch_tokens;
-  out->gradient_checkpointing = own.gradient_checkpointing != 0;
   out->reuse_rollout = own.reuse_rollout < 0 ? REUSE_AUTO
                        : own.reuse_rollout   ? REUSE_ON
                                              : REUSE_OFF;
   out->examples = own.examples != 0;
-  out->optimizer.beta1 = own.beta1;
-  out->optimizer.beta2 = own.beta2;
-  out->optimizer.eps = own.eps;
-  out->optimizer.weight_decay = own.weight_decay;
-  return GRPO_OK;
+  return options_check(&adamw_option_set, &out->optimizer.adamw);
 }
 
 static Status check_same(const grpo_model *policy, const grpo_model *reference,
@@ -355,10 +346,14 @@ grpo_status grpo_trainer_reference(grpo_trainer *t) {
 static grpo_update_options update_defaults(void) {
   UpdateOptions o;
   update_options_init(&o, LOSS_grpo);
-  return (grpo_update_options){.size = sizeof(grpo_update_options),
-                               .lr = o.lr,
-                               .max_grad_norm = o.max_grad_norm,
-                               .iterations = o.iterations};
+  return (grpo_update_options){
+      .size = sizeof(grpo_update_options),
+#define NUMBER(path, field, ...) .field = o.field,
+#include "rl/step_options.def"
+#define INT(path, field, ...)  .field = o.field,
+#define BOOL(path, field, ...) .field = o.field,
+#include "rl/update_options.def"
+  };
 }
 
 grpo_status grpo_update_options_init(grpo_update_options *o, size_t size) {
@@ -366,15 +361,22 @@ grpo_status grpo_update_options_init(grpo_update_options *o, size_t size) {
   return options_init(o, size, &d, sizeof d);
 }
 
-static Status take_update(const grpo_update_options *o, grpo_update_options *own) {
+static Status take_update(const grpo_update_options *o, grpo_update_options *own,
+                          UpdateOptions *out) {
+  LossOptions loss;
   *own = update_defaults();
   try(options_take(own, sizeof *own, o, "grpo_update_options"));
-  if (own->max_grad_norm >= 0 && isfinite(own->max_grad_norm) && own->iterations <= 1000)
-    return GRPO_OK;
-  return fail(GRPO_EARG,
-              "grpo_update_options: max_grad_norm %g must be 0 or more, iterations %d at "
-              "most 1000",
-              own->max_grad_norm, own->iterations);
+  try(loss_take(own->loss, &loss));
+  update_options_init(out, loss.kind);
+  out->loss = loss;
+  out->seed = own->seed;
+  out->step = own->step;
+#define NUMBER(path, field, ...) out->field = own->field;
+#include "rl/step_options.def"
+#define INT(path, field, ...)  out->field = own->field;
+#define BOOL(path, field, ...) out->field = own->field != 0;
+#include "rl/update_options.def"
+  return options_check(&update_option_set, out);
 }
 
 /* Metrics as the host sees them: by name, without what does not apply. */
@@ -411,26 +413,13 @@ double grpo_metric_get(const grpo_metrics *m, const char *name) {
 static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics) {
   grpo_update_options own;
   UpdateOptions u;
-  LossOptions loss;
-  LossExtras extras;
   StepMetrics m;
   try(need_rollout(t));
-  try(take_update(o, &own));
-  try(loss_take(own.loss, &loss, &extras));
+  try(take_update(o, &own, &u));
   if (!t->has_advantages)
     return fail(GRPO_EARG, "update: no advantages: grpo_trainer_advantages first");
-  update_options_init(&u, loss.kind);
-  u.loss = loss;
   if (!u.loss.max_new_tokens) u.loss.max_new_tokens = engine_options(t->e)->max_new_tokens;
   u.advantage = t->advantage;
-  u.lr = own.lr;
-  u.max_grad_norm = own.max_grad_norm;
-  u.iterations = own.iterations;
-  u.mask_truncated = extras.mask_truncated;
-  u.top_entropy_quantile = extras.top_entropy_quantile;
-  u.skip_zero_std_groups = own.skip_zero_std_groups != 0;
-  u.seed = own.seed;
-  u.step = own.step;
   try(engine_update(t->e, batch_of(t), &u, &m));
   keep_metrics(t, &m, metrics);
   return GRPO_OK;
@@ -475,12 +464,13 @@ static Status take_examples(const grpo_trainer *t, const grpo_example *x, size_t
 static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
                   const grpo_update_options *o, const grpo_metrics **metrics) {
   grpo_update_options own;
+  UpdateOptions u;
   StepMetrics m;
   Example *x = NULL;
-  try(take_update(o, &own));
+  try(take_update(o, &own, &u));
   try(take_examples(t, examples, n, &x));
   const SftOptions options = {
-      .lr = own.lr, .max_grad_norm = own.max_grad_norm, .seed = own.seed, .step = own.step};
+      .lr = u.lr, .max_grad_norm = u.max_grad_norm, .seed = u.seed, .step = u.step};
   const Status s = engine_sft(t->e, (int)n, x, &options, &m);
   mem_free(x);
   if (s == GRPO_OK) keep_metrics(t, &m, metrics);

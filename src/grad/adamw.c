@@ -5,14 +5,36 @@
 
 #include "base/mem.h"
 
+static const Option option_rows[] = {
+#define OPTIONS_OF AdamWOptions
+#include "base/option_rows.h"
+#include "grad/adamw.def"
+};
+
+const OptionSet adamw_option_set = OPTION_SET("train.optimizer.", option_rows);
+
+void adamw_options_init(AdamWOptions *o) { options_init_rows(&adamw_option_set, o); }
+
+AdamW adamw_at(const AdamWOptions *o, uint64_t step, double lr, double max_norm, double norm) {
+  const double t = (double)step, clip = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  return (AdamW){.lr = lr,
+                 .beta1 = o->beta1,
+                 .beta2 = o->beta2,
+                 .eps = o->eps,
+                 .weight_decay = o->weight_decay,
+                 .bias1 = 1 - pow(o->beta1, t),
+                 .bias2 = 1 - pow(o->beta2, t),
+                 .grad_scale = clip < 1 ? clip : 1};
+}
+
 typedef struct Slot {
-  real *m, *v;   /* moments */
-  int64_t steps; /* with a gradient */
+  real *m, *v;    /* moments */
+  uint64_t steps; /* with a gradient */
   bool decay;
 } Slot;
 
 struct ValueAdamW {
-  AdamW o;
+  AdamWOptions o;
   size_t n;
   Value **value; /* [n] held */
   Slot *slot;    /* [n] */
@@ -20,7 +42,7 @@ struct ValueAdamW {
 
 static bool has_grad(const Tensor *t) { return t->grad && t->grad_live; }
 
-Status value_adamw_new(ValueAdamW **out, const AdamW *o, size_t n, Value *const *v,
+Status value_adamw_new(ValueAdamW **out, const AdamWOptions *o, size_t n, Value *const *v,
                        const bool *decay) {
   for (size_t i = 0; i < n; i++)
     if (!value_tensor(v[i])->needs_grad)
@@ -72,17 +94,12 @@ static Status want_moments(Slot *s, size_t n) {
   return GRPO_OK;
 }
 
-static Status step_one(const Ctx *cx, const AdamW *base, Tensor *t, Slot *s, double lr) {
-  AdamW o = *base;
+static Status step_one(const Ctx *cx, const AdamWOptions *o, Tensor *t, Slot *s, double lr) {
   if (!has_grad(t)) return GRPO_OK;
   try(want_moments(s, t->n));
-  s->steps++;
-  o.lr = lr;
-  o.grad_scale = 1;
-  if (!s->decay) o.weight_decay = 0;
-  o.bias1 = 1 - pow(o.beta1, (double)s->steps);
-  o.bias2 = 1 - pow(o.beta2, (double)s->steps);
-  adamw_step(cx, t->n, t->data, t->grad, s->m, s->v, &o);
+  AdamW a = adamw_at(o, ++s->steps, lr, 0, 0);
+  if (!s->decay) a.weight_decay = 0;
+  adamw_step(cx, t->n, t->data, t->grad, s->m, s->v, &a);
   return GRPO_OK;
 }
 

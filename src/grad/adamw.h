@@ -6,13 +6,23 @@
 #ifndef GRPO_GRAD_ADAMW_H
 #define GRPO_GRAD_ADAMW_H
 
+#include "base/options.h"
 #include "grad/value.h"
+
+typedef struct AdamWOptions {
+#include "base/option_fields.h"
+#include "grad/adamw.def"
+} AdamWOptions;
+extern const OptionSet adamw_option_set;
+void adamw_options_init(AdamWOptions *o);
+/* What adamw_step() needs for optimizer step `step` (from 1): bias corrections, and gradients of
+ * the norm `norm` scaled down to max_norm (<= 0: not scaled). */
+AdamW adamw_at(const AdamWOptions *o, uint64_t step, double lr, double max_norm, double norm);
 
 typedef struct ValueAdamW ValueAdamW;
 
-/* o->lr, grad_scale and bias corrections are not looked at.  decay [n]: does weight decay apply?
- * NULL: to all.  EARG when a tensor needs no gradient. */
-Status value_adamw_new(ValueAdamW **out, const AdamW *o, size_t n, Value *const *v,
+/* decay [n]: does weight decay apply?  NULL: to all.  EARG when a tensor needs no gradient. */
+Status value_adamw_new(ValueAdamW **out, const AdamWOptions *o, size_t n, Value *const *v,
                        const bool *decay);
 void value_adamw_free(ValueAdamW *a); /* NULL is fine */
 size_t value_adamw_count(const ValueAdamW *a);

@@ -112,16 +112,15 @@ typedef struct SegmentAttr {
  * one of them may be -1. */
 
 typedef enum LossKind {
-#define LOSS(name) LOSS_##name,
+#define LOSS(name, ...) LOSS_##name,
 #include "grad/losses.def"
-#undef LOSS
   LOSS_COUNT
 } LossKind;
 
 typedef enum Importance {
   IMPORTANCE_TOKEN,
   IMPORTANCE_SEQUENCE,
-  IMPORTANCE_SEQUENCE_TOKEN
+  IMPORTANCE_SEQUENCE_TOKEN /* the sequence's ratio, with the gradient of the token's own */
 } Importance;
 typedef enum KlEstimator { KL_K1, KL_K2, KL_K3, KL_FULL } KlEstimator;
 typedef enum SamplerMode {
@@ -132,23 +131,13 @@ typedef enum SamplerMode {
   SAMPLER_SEQUENCE_MASK
 } SamplerMode;
 
-/* The settings of a loss; formulas and symbols: docs/algorithms.md. */
+/* The settings of a loss; formulas and symbols: docs/algorithms.md.  Whoever makes the masks of
+ * PolicyLossAttr reads top_entropy_quantile and mask_truncated; the operation does not. */
 typedef struct LossOptions {
   LossKind kind;
-  double clip, clip_high; /* 1 - clip .. 1 + clip_high */
-  double delta;           /* cap of the ratio; <= 0: none */
-  Importance importance;
-  double kl; /* beta */
-  KlEstimator kl_estimator;
-  bool kl_bias_correction;
-  double off_policy_mask; /* threshold; NaN: off */
-  SamplerMode sampler_mode;
-  double sampler_min, sampler_max; /* NaN: no bound */
-  double entropy;                  /* coefficient */
-  double sapo_pos, sapo_neg;
-  double vespo_k_pos, vespo_lambda_pos, vespo_k_neg, vespo_lambda_neg;
-  double cispo_cap;   /* NaN: 1 + clip_high */
   int max_new_tokens; /* dr_grpo's denominator */
+#include "base/option_fields.h"
+#include "grad/loss_options.def"
 } LossOptions;
 
 /* Metrics a loss leaves behind; sums, so that micro-batches add up. */
@@ -178,7 +167,6 @@ typedef struct PolicyLossAttr {
   double num_kept_tokens;   /* of the step: masked and kept, for the entropy bonus */
   double batch_tokens;      /* bnpo: masked tokens of this micro-batch */
   double batch_share; /* bnpo: what this micro-batch counts for (1 / number of micro-batches) */
-  int padded_width;   /* luspo with KL: T, the longest completion; 0: average its KL as grpo does */
   LossMetrics *metrics; /* added to by forward; NULL: not wanted */
 } PolicyLossAttr;
 

@@ -23,6 +23,7 @@ static const double LOG_WEIGHT_MIN = -18.420680743952367, LOG_WEIGHT_MAX = 20; /
 
 static const PolicyLossAttr *attr_of(const Node *nd) { return nd->attr.p; }
 static const LossRule *rule_of(const PolicyLossAttr *a) { return &loss_rules[a->options.kind]; }
+static bool has_trait(const PolicyLossAttr *a, enum LossTrait t) { return rule_of(a)->traits & t; }
 
 static bool by_sequence(const PolicyLossAttr *a) {
   return a->options.sampler_mode == SAMPLER_SEQUENCE_TRUNCATE ||
@@ -53,7 +54,7 @@ static Status check_present(const Node *nd) {
   const PolicyLossAttr *a = attr_of(nd);
   const LossOptions *o = &a->options;
   const char *name = loss_kind_name(o->kind);
-  if (!a->advantage && o->kind != LOSS_nll)
+  if (!a->advantage && !has_trait(a, NO_ADVANTAGE))
     return fail(GRPO_EARG, "policy_loss: %s needs advantages", name);
   if (o->kl != 0 && o->kl_estimator == KL_FULL && !nd->in[2])
     return fail(GRPO_EARG, "policy_loss: kl_estimator full needs the KL over the vocabulary");
@@ -188,10 +189,10 @@ static double load_sampler(const Pass *p) {
   return clamp_to(log(c), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
 }
 
-/* vespo takes the correction into its weight W instead */
+/* With SEQUENCE_WEIGHT the correction goes into the weight W instead. */
 static void load_weight(const Pass *p, Sequence *s, double sampler_log) {
   double sum = sampler_log;
-  if (p->a->options.kind != LOSS_vespo) return;
+  if (!has_trait(p->a, SEQUENCE_WEIGHT)) return;
   for (int t = 0; t < s->n; t++) {
     sum += s->mask[t] * clamp_to(s->diff[t], -LOG_WEIGHT_MAX, LOG_WEIGHT_MAX);
     s->factor[t] = 1;
@@ -277,16 +278,12 @@ static Kl kl_at(const Pass *p, int t) {
   case KL_K2:
     return (Kl){d * d / 2, d, 0};
   default:
-    return (Kl){exp_clamped(-d) + d - 1, 1 - exp_clamped_slope(-d), 0};
+    return (Kl){kl_k3(d), 1 - exp_clamped_slope(-d), 0};
   }
 }
 
-/* Inside the policy term's average; luspo's own mean over padded positions only when asked for. */
 static double kl_scale_of(const PolicyLossAttr *a, const Sequence *s) {
-  if (rule_of(a)->sequence) return 1 / (s->count * a->num_sequences);
-  if (a->options.kind != LOSS_luspo) return scale_of(a, s);
-  return a->padded_width > 0 ? s->mass / (a->num_sequences * a->padded_width)
-                             : 1 / (s->count * a->num_sequences);
+  return has_trait(a, KL_BY_SEQUENCE) ? 1 / (s->count * a->num_sequences) : scale_of(a, s);
 }
 
 /* Also the KL's metric, which is wanted where the coefficient is 0 but a reference is there. */
@@ -313,7 +310,7 @@ static void add_kl(Pass *p) {
 static void add_entropy(Pass *p) {
   const PolicyLossAttr *a = p->a;
   const Sequence *s = &p->s;
-  const double tokens = rule_of(a)->entropy_by_token ? a->num_tokens : a->num_kept_tokens;
+  const double tokens = has_trait(a, ENTROPY_BY_TOKEN) ? a->num_tokens : a->num_kept_tokens;
   const double scale = a->options.entropy / fmax(1, tokens);
   double sum = 0;
   for (int t = 0; p->entropy && t < s->n; t++) {
@@ -342,24 +339,10 @@ static void store_gradient(Pass *p) {
 
 /* ---- metrics ------------------------------------------------------------------ */
 
-typedef struct Clipped {
-  double low, high, count;
-} Clipped;
-
-/* Is the policy term cut on the side where A pulls? */
-static Clipped clipped_element(const LossOptions *o, double w, double advantage) {
-  if (o->kind == LOSS_cispo) return (Clipped){0, w > ratio_cap(o) && advantage > 0, 1};
-  if (o->kind == LOSS_gmpo) /* its bounds are of the log-ratio */
-    return (Clipped){log(w) < -o->clip && advantage<0, log(w)> o->clip_high && advantage > 0, 1};
-  const double capped = o->delta > 0 && w > o->delta ? o->delta : w;
-  return (Clipped){capped < 1 - o->clip && advantage<0, capped> 1 + o->clip_high && advantage > 0,
-                   1};
-}
-
-static Clipped clipped_tokens(const LossOptions *o, const Sequence *s) {
+static Clipped clipped_tokens(const LossOptions *o, const LossRule *rule, const Sequence *s) {
   Clipped sum = {0};
   for (int t = 0; t < s->n; t++) {
-    const Clipped c = clipped_element(o, s->ratio[t], s->advantage[t]);
+    const Clipped c = rule->clipped(o, s->ratio[t], s->advantage[t]);
     sum.low += s->mask[t] * c.low;
     sum.high += s->mask[t] * c.high;
     sum.count += s->mask[t];
@@ -368,14 +351,15 @@ static Clipped clipped_tokens(const LossOptions *o, const Sequence *s) {
 }
 
 static void measure_clipping(const LossOptions *o, const Sequence *s, LossMetrics *m) {
+  const LossRule *rule = &loss_rules[o->kind];
   Clipped c;
-  if (!loss_rules[o->kind].clips || s->n == 0) return;
-  if (o->kind == LOSS_rloo)
-    c = clipped_element(o, sequence_ratio(s), s->advantage[0]);
+  if (!rule->clipped || s->n == 0) return;
+  if (rule->traits & SEQUENCE_CLIPPED)
+    c = rule->clipped(o, sequence_ratio(s), s->advantage[0]);
   else if (o->importance == IMPORTANCE_SEQUENCE)
-    c = clipped_element(o, s->ratio[0], s->advantage[0]);
+    c = rule->clipped(o, s->ratio[0], s->advantage[0]);
   else
-    c = clipped_tokens(o, s);
+    c = clipped_tokens(o, rule, s);
   m->clip_low += c.low;
   m->clip_high += c.high;
   m->clip_count += c.count;

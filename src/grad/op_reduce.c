@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "grad/ops.h"
+#include "grad/quantile.h"
 
 /* ---- sum, mean, max --------------------------------------------------------------- */
 
@@ -99,11 +100,6 @@ DEFINE_OP(max, max_shape, max_forward, max_backward);
 
 /* ---- quantile of all elements: Attr.f[0] in 0 .. 1, linear interpolation ------------ */
 
-typedef struct Quantile {
-  size_t low, high; /* places of the neighbours in x */
-  double weight;    /* of `high` */
-} Quantile;
-
 static Status quantile_shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)out;
   if (!(nd->attr.f[0] >= 0 && nd->attr.f[0] <= 1))
@@ -113,26 +109,15 @@ static Status quantile_shape(const Node *nd, Tensor *out, size_t *saved) {
   return GRPO_OK;
 }
 
-static int by_value(const void *pa, const void *pb) {
-  const real *a = *(const real *const *)pa, *b = *(const real *const *)pb;
-  if (*a != *b) return *a < *b ? -1 : 1;
-  return a < b ? -1 : a > b;
-}
-
 static Status quantile_forward(const Ctx *cx, Node *nd) {
   const ArenaMark mark = arena_mark(cx->arena);
   const Tensor *x = nd->in[0];
-  const real **sorted = arena_alloc(cx->arena, x->n * sizeof *sorted);
-  if (!sorted) return fail(GRPO_ENOMEM, "quantile: no memory to sort %zu elements", x->n);
-  for (size_t i = 0; i < x->n; i++) sorted[i] = x->data + i;
-  qsort(sorted, x->n, sizeof *sorted, by_value);
-  const double rank = nd->attr.f[0] * (double)(x->n - 1);
-  const size_t at = (size_t)rank, next = at + 1 < x->n ? at + 1 : at;
+  uint32_t *at = x->n <= UINT32_MAX ? arena_alloc(cx->arena, x->n * sizeof *at) : NULL;
+  if (!at) return fail(GRPO_ENOMEM, "quantile: no memory for an order of %zu elements", x->n);
+  for (size_t i = 0; i < x->n; i++) at[i] = (uint32_t)i;
   Quantile *q = nd->saved;
-  *q = (Quantile){(size_t)(sorted[at] - x->data), (size_t)(sorted[next] - x->data),
-                  rank - (double)at};
-  const double low = (double)x->data[q->low], high = (double)x->data[q->high];
-  nd->out->data[0] = (real)(low + q->weight * (high - low));
+  *q = quantile_of(x->data, x->n, at, nd->attr.f[0]);
+  nd->out->data[0] = (real)quantile_value(x->data, *q);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

@@ -4,20 +4,27 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "grad/policy_terms.h"
 
 /* ---- names ------------------------------------------------------------------------ */
 
 static const char *const names[LOSS_COUNT] = {
-#define LOSS(name) #name,
+#define LOSS(name, ...) #name,
 #include "grad/losses.def"
-#undef LOSS
 };
 
 static const char all_names[] =
-#define LOSS(name) " " #name
+#define LOSS(name, ...) " " #name
 #include "grad/losses.def"
-#undef LOSS
     ;
+
+static const char offered[] =
+#define INNER_LOSS(...)
+#define LOSS(name, ...) "|" #name
+#include "grad/losses.def"
+    ;
+
+const char *loss_kind_words(void) { return offered + 1; }
 
 const char *loss_kind_name(LossKind kind) {
   return (unsigned)kind < LOSS_COUNT ? names[kind] : "unknown";
@@ -32,49 +39,81 @@ Status loss_kind_from_name(const char *name, LossKind *out) {
   return fail(GRPO_EARG, "loss '%s' is unknown; there are%s", name, all_names);
 }
 
-/* ---- defaults ----------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------ */
 
-static void set_clip(LossOptions *o, double low, double high) {
-  o->clip = low;
-  o->clip_high = high;
+static const Option option_rows[] = {
+#define OPTIONS_OF LossOptions
+#include "base/option_rows.h"
+#include "grad/loss_options.def"
+};
+
+const OptionSet loss_option_set = OPTION_SET("train.", option_rows);
+
+static const LossDefault defaults[] = {
+#define LOSS_NUMBER(name, path, value) {LOSS_##name, path, value, NULL},
+#define LOSS_WORD(name, path, word)    {LOSS_##name, path, NAN, word},
+#include "grad/losses.def"
+};
+
+int loss_default_count(void) { return (int)(sizeof defaults / sizeof *defaults); }
+const LossDefault *loss_default_at(int i) { return &defaults[i]; }
+
+void loss_options_adapt(LossOptions *o) {
+  if (o->importance == IMPORTANCE_SEQUENCE && loss_rules[o->kind].traits & TOKEN_GRADIENT)
+    o->importance = IMPORTANCE_SEQUENCE_TOKEN;
 }
 
 void loss_options_init(LossOptions *o, LossKind kind) {
-  *o = (LossOptions){
-      .kind = kind,
-      .clip = .2,
-      .clip_high = .2,
-      .kl_estimator = KL_K3,
-      .off_policy_mask = NAN,
-      .sampler_min = NAN,
-      .sampler_max = NAN,
-      .cispo_cap = NAN,
-      .sapo_pos = 1,
-      .sapo_neg = 1.05,
-      .vespo_k_pos = 2,
-      .vespo_lambda_pos = 3,
-      .vespo_k_neg = 3,
-      .vespo_lambda_neg = 2,
-  };
-  switch (kind) {
-  case LOSS_gspo:
-  case LOSS_luspo:
-    o->importance = IMPORTANCE_SEQUENCE;
-    set_clip(o, 3e-4, 4e-4);
-    break;
-  case LOSS_gspo_token:
-    o->importance = IMPORTANCE_SEQUENCE_TOKEN;
-    set_clip(o, 3e-4, 4e-4);
-    break;
-  case LOSS_dapo:
-    set_clip(o, .2, .28);
-    break;
-  case LOSS_gmpo:
-    set_clip(o, .4, .4);
-    break;
-  default:
-    break;
+  *o = (LossOptions){.kind = kind};
+  options_init_rows(&loss_option_set, o);
+  for (int i = 0; i < loss_default_count(); i++) {
+    const LossDefault *d = &defaults[i];
+    const Option *row = option_find(&loss_option_set, d->path); /* NULL: of other options */
+    int enumerator = 0;
+    if (d->kind != kind || !row) continue;
+    if (d->word) (void)option_find_word(row, d->word, &enumerator);
+    option_set(row, o, d->word ? enumerator : d->number);
   }
+  if (isnan(o->clip_high)) o->clip_high = o->clip;
+  loss_options_adapt(o);
+}
+
+/* ---- rules: what options mean together ------------------------------------------------ */
+
+static Status check_kl(const LossOptions *o) {
+  if (o->kl == 0) return GRPO_OK;
+  if (o->kl_estimator == KL_K1)
+    return fail(
+        GRPO_EARG,
+        "train.kl_estimator: \"k1\" does nothing in the loss, because its expected gradient "
+        "is 0 on-policy; use \"k2\" or \"k3\", or train.kl_in = \"reward\"");
+  if (o->kl_bias_correction && o->kl_estimator == KL_FULL)
+    return fail(GRPO_EARG,
+                "train.kl_bias_correction: the full KL is exact, so it has no sampling bias to "
+                "correct; turn it off");
+  return GRPO_OK;
+}
+
+static Status check_importance(const LossOptions *o) {
+  const unsigned traits = loss_rules[o->kind].traits;
+  const char *name = loss_kind_name(o->kind);
+  if (traits & SEQUENCE_ONLY && o->importance != IMPORTANCE_SEQUENCE)
+    return fail(GRPO_EARG,
+                "train.importance: the loss %s weights whole sequences; set it to \"sequence\" or "
+                "remove it",
+                name);
+  if (traits & OWN_WEIGHT && o->importance != IMPORTANCE_TOKEN)
+    return fail(GRPO_EARG,
+                "train.importance: has no effect with the loss %s, which has a weight of its own; "
+                "set it to \"token\" or remove it",
+                name);
+  return GRPO_OK;
+}
+
+Status loss_options_check(const LossOptions *o) {
+  try(options_check(&loss_option_set, o));
+  try(check_kl(o));
+  return check_importance(o);
 }
 
 void loss_metrics_init(LossMetrics *m) {

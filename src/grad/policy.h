@@ -1,4 +1,4 @@
-/* policy.h - the policy losses by name, their defaults, and the loss on raw logits.
+/* policy.h - the policy losses by name, their options, and the loss on raw logits.
  *
  * The per-token formulas are in policy_terms.c, the averages in op_policy_loss.c.
  */
@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "base/options.h"
 #include "grad/attrs.h"
 #include "grad/tape.h"
 #include "grad/value.h"
@@ -14,8 +15,28 @@
 const char *loss_kind_name(LossKind kind);
 /* GRPO_EARG, listing the names, when there is no such loss. */
 Status loss_kind_from_name(const char *name, LossKind *out);
-/* The defaults that a loss's name sets; everything optional is off. */
+const char *loss_kind_words(void); /* "grpo|bnpo|...": what train.loss offers */
+
+extern const OptionSet loss_option_set; /* of LossOptions */
+
+/* The default that an option has with a loss: a number, or a word of a CHOICE.  The option may be
+ * one of losses or one of advantages. */
+typedef struct LossDefault {
+  LossKind kind;
+  const char *path;
+  double number;
+  const char *word; /* NULL: a number */
+} LossDefault;
+int loss_default_count(void);
+const LossDefault *loss_default_at(int i);
+
+/* The initial values of the rows, but for what the loss's name changes; clip_high is clip. */
 void loss_options_init(LossOptions *o, LossKind kind);
+/* After importance was read: what "sequence" means depends on the loss. */
+void loss_options_adapt(LossOptions *o);
+/* Bounds, and what has no meaning together: k1 in the loss, full KL with bias correction, sequence
+ * importance where the loss has a weight of its own. */
+Status loss_options_check(const LossOptions *o);
 void loss_metrics_init(LossMetrics *m);
 
 /* The loss of logits [N, vocab] whose row i predicts target->targets[i]: token_logp, then

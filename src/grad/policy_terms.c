@@ -13,7 +13,10 @@ double exp_clamped_slope(double x) {
   return x < -EXPONENT_LIMIT || x > EXPONENT_LIMIT ? 0 : exp(x);
 }
 
-double ratio_cap(const LossOptions *o) {
+double kl_k3(double d) { return exp_clamped(-d) + d - 1; }
+
+/* cispo's */
+static double ratio_cap(const LossOptions *o) {
   return isnan(o->cispo_cap) ? 1 + o->clip_high : o->cispo_cap;
 }
 
@@ -111,37 +114,29 @@ static double rloo_term(const LossOptions *o, const Sequence *s, double *d_logp)
   return -best.value;
 }
 
+/* ---- what the clip metrics count ----------------------------------------------------- */
+
+static Clipped ratio_clipped(const LossOptions *o, double w, double advantage) {
+  const double capped = o->delta > 0 && w > o->delta ? o->delta : w;
+  return (Clipped){capped < 1 - o->clip && advantage<0, capped> 1 + o->clip_high && advantage > 0,
+                   1};
+}
+
+/* gmpo's bounds are of the log-ratio. */
+static Clipped log_ratio_clipped(const LossOptions *o, double w, double advantage) {
+  return (Clipped){log(w) < -o->clip && advantage<0, log(w)> o->clip_high && advantage > 0, 1};
+}
+
+static Clipped cap_clipped(const LossOptions *o, double w, double advantage) {
+  return (Clipped){0, w > ratio_cap(o) && advantage > 0, 1};
+}
+
 /* ---- every loss ------------------------------------------------------------------ */
 
-#define RULE_grpo                                                                                  \
-  { .token = clipped_term, .average = BY_SEQUENCE, .clips = true }
-#define RULE_gspo       RULE_grpo
-#define RULE_gspo_token RULE_grpo
-#define RULE_dr_grpo                                                                               \
-  { .token = clipped_term, .average = BY_LENGTH, .clips = true }
-#define RULE_dapo                                                                                  \
-  { .token = clipped_term, .average = BY_TOKEN, .entropy_by_token = true, .clips = true }
-#define RULE_bnpo                                                                                  \
-  { .token = clipped_term, .average = BY_BATCH, .clips = true }
-#define RULE_luspo                                                                                 \
-  { .token = clipped_term, .average = BY_SUM, .clips = true }
-#define RULE_cispo                                                                                 \
-  { .token = cispo_term, .average = BY_TOKEN, .entropy_by_token = true, .clips = true }
-#define RULE_sapo                                                                                  \
-  { .token = sapo_term, .average = BY_SEQUENCE }
-#define RULE_vespo                                                                                 \
-  { .token = vespo_term, .average = BY_TOKEN, .entropy_by_token = true }
-#define RULE_reinforce                                                                             \
-  { .token = reinforce_term, .average = BY_TOKEN }
-#define RULE_nll                                                                                   \
-  { .token = nll_term, .average = BY_TOKEN }
-#define RULE_gmpo                                                                                  \
-  { .sequence = gmpo_term, .average = BY_SEQUENCE, .clips = true }
-#define RULE_rloo                                                                                  \
-  { .sequence = rloo_term, .average = BY_SEQUENCE, .clips = true }
-
 const LossRule loss_rules[LOSS_COUNT] = {
-#define LOSS(name) [LOSS_##name] = RULE_##name,
+#define PER_TOKEN(f)    .token = f
+#define PER_SEQUENCE(f) .sequence = f
+#define LOSS(name, term, average_by, clipped_by, traits_of)                                        \
+  [LOSS_##name] = {term, .average = average_by, .clipped = clipped_by, .traits = traits_of},
 #include "grad/losses.def"
-#undef LOSS
 };

@@ -38,14 +38,30 @@ typedef struct Term {
   double value, d_ratio, d_logp; /* derivatives by w and, directly, by l */
 } Term;
 
+/* On which side is the policy term cut there, where the advantage pulls?  0 or 1. */
+typedef struct Clipped {
+  double low, high, count;
+} Clipped;
+
+enum LossTrait {
+  ENTROPY_BY_TOKEN = 1, /* the entropy bonus is divided by all tokens, not by the kept ones */
+  KL_BY_SEQUENCE = 2,   /* the KL is averaged over each sequence, whatever the policy term does */
+  SEQUENCE_ONLY = 4,    /* defined with importance = "sequence" only */
+  OWN_WEIGHT = 8,       /* has a weight of its own in place of importance */
+  TOKEN_GRADIENT = 16,  /* importance = "sequence" means IMPORTANCE_SEQUENCE_TOKEN */
+  SEQUENCE_WEIGHT = 32, /* reads Sequence.log_weight, which takes the sampler correction in */
+  SEQUENCE_CLIPPED = 64, /* clip metrics count sequences, by sequence_ratio() */
+  NO_ADVANTAGE = 128
+};
+
 typedef struct LossRule {
   /* either a term per token ... */
   Term (*token)(const LossOptions *o, const Sequence *s, int t);
   /* ... or one per sequence, which writes d term / d l to d_logp[n] */
   double (*sequence)(const LossOptions *o, const Sequence *s, double *d_logp);
   Average average;
-  bool entropy_by_token; /* the entropy bonus is divided by all tokens, not by the kept ones */
-  bool clips;            /* has clip metrics */
+  Clipped (*clipped)(const LossOptions *o, double w, double advantage); /* NULL: never clips */
+  unsigned traits;
 } LossRule;
 
 extern const LossRule loss_rules[LOSS_COUNT];
@@ -54,6 +70,6 @@ double clamp_to(double x, double low, double high); /* NaN stays NaN */
 double exp_clamped(double x);                       /* exp of x clamped to +-20 */
 double exp_clamped_slope(double x);                 /* its derivative */
 double sequence_ratio(const Sequence *s);           /* rloo's w: exp of the sum of d */
-double ratio_cap(const LossOptions *o);             /* cispo's: cispo_cap or 1 + clip_high */
+double kl_k3(double d); /* the k3 estimate of the KL for d = log p - log p_ref, clamped */
 
 #endif

@@ -19,7 +19,8 @@ struct Optimizer {
 };
 
 void optimizer_options_init(OptimizerOptions *o) {
-  *o = (OptimizerOptions){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+  *o = (OptimizerOptions){0};
+  adamw_options_init(&o->adamw);
 }
 
 /* The next trainable parameter from *i on; *i becomes the number after it.  NULL: no more. */
@@ -83,19 +84,11 @@ static bool decays(const Optimizer *o, const Param *p) {
 
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm) {
   try(check_model(o));
-  const double t = (double)++o->steps;
-  const double clip = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
-  AdamW a = {.lr = lr,
-             .beta1 = o->o.beta1,
-             .beta2 = o->o.beta2,
-             .eps = o->o.eps,
-             .bias1 = 1 - pow(o->o.beta1, t),
-             .bias2 = 1 - pow(o->o.beta2, t),
-             .grad_scale = clip < 1 ? clip : 1};
+  AdamW a = adamw_at(&o->o.adamw, ++o->steps, lr, max_norm, norm);
   size_t at = 0;
   Param *p;
   for (int i = 0; (p = next_trainable(o, &i));) {
-    a.weight_decay = decays(o, p) ? o->o.weight_decay : 0;
+    a.weight_decay = decays(o, p) ? o->o.adamw.weight_decay : 0;
     adamw_step(cx, p->t.n, p->t.data, p->t.grad, o->moment[0] + at, o->moment[1] + at, &a);
     at += p->t.n;
   }

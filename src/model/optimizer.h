@@ -2,10 +2,11 @@
 #ifndef GRPO_MODEL_OPTIMIZER_H
 #define GRPO_MODEL_OPTIMIZER_H
 
+#include "grad/adamw.h"
 #include "model/model.h"
 
 typedef struct OptimizerOptions {
-  double beta1, beta2, eps, weight_decay;
+  AdamWOptions adamw;
   bool decay_bias, decay_norm; /* false: no weight decay for them */
 } OptimizerOptions;
 void optimizer_options_init(OptimizerOptions *o);

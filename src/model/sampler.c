@@ -8,28 +8,33 @@
 
 enum { BLOCK = 512 };
 
+static const Option option_rows[] = {
+#define OPTIONS_OF Sampling
+#include "base/option_rows.h"
+#include "model/sampling.def"
+};
+
+const OptionSet sampling_option_set = OPTION_SET("sampling.", option_rows);
+
 void sampling_init(Sampling *s) {
-  *s = (Sampling){.max_new_tokens = 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1};
+  *s = (Sampling){0};
+  options_init_rows(&sampling_option_set, s);
 }
 
 Status sampling_check(const Sampling *s) {
-  if (s->max_new_tokens < 1)
-    return fail(GRPO_EARG, "sampling: max_new_tokens = %d must be at least 1", s->max_new_tokens);
-  if (!(s->temperature >= 0 && s->temperature <= 1e4))
-    return fail(GRPO_EARG, "sampling: temperature = %g must be from 0 to 10000", s->temperature);
+  try(options_check(&sampling_option_set, s));
   if (s->temperature > 0 && s->temperature < 1e-4)
-    return fail(GRPO_EARG, "sampling: temperature = %g is too small; 0 is greedy", s->temperature);
-  if (!(s->top_p > 0 && s->top_p <= 1))
-    return fail(GRPO_EARG, "sampling: top_p = %g must be above 0 and at most 1", s->top_p);
-  if (!(s->min_p >= 0 && s->min_p <= 1))
-    return fail(GRPO_EARG, "sampling: min_p = %g must be from 0 to 1", s->min_p);
-  if (s->top_k < 0) return fail(GRPO_EARG, "sampling: top_k = %d must be at least 0", s->top_k);
-  if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 1e4))
-    return fail(GRPO_EARG, "sampling: repetition_penalty = %g must be above 0",
-                s->repetition_penalty);
+    return fail(GRPO_EARG,
+                "sampling.temperature: %g is too small to divide by; use 0 (greedy) or 0.0001 and "
+                "more",
+                s->temperature);
+  if (s->top_p == 0)
+    return fail(GRPO_EARG, "sampling.top_p: 0 leaves no token to sample; use more than 0, up to 1");
   for (int i = 0; i < s->num_stop; i++)
     if (!s->stop[i] || !*s->stop[i])
-      return fail(GRPO_EARG, "sampling: stop string %d is empty", i + 1);
+      return fail(GRPO_EARG,
+                  "sampling.stop: string %d is empty, which would end every completion; remove it",
+                  i + 1);
   return GRPO_OK;
 }
 

@@ -11,20 +11,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/options.h"
 #include "base/regex.h"
 #include "kern/real.h"
 
+/* At temperature 0 log-probabilities are those at temperature 1; the repetition penalty is over
+ * prompt and completion, as transformers defines it. */
 typedef struct Sampling {
-  int max_new_tokens;        /* >= 1 */
-  double temperature;        /* 0: greedy (log-probabilities are then those at temperature 1) */
-  double top_p, min_p;       /* 1 and 0: off */
-  int top_k;                 /* 0: off */
-  double repetition_penalty; /* 1: off; over prompt and completion, as transformers defines it */
+#include "base/option_fields.h"
+#include "model/sampling.def"
   int num_stop;
   const char *const *stop; /* the stop string stays in the text */
   Regex *stop_regex;       /* NULL: none; tried on the completion's text after each token */
 } Sampling;
+extern const OptionSet sampling_option_set;
 void sampling_init(Sampling *s);
 Status sampling_check(const Sampling *s);
 

@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-#include "rl/options.h"
-
 static const double tiny = 1e-4; /* beside every standard deviation, as in TRL */
 
 typedef struct Moments {
@@ -11,16 +9,17 @@ typedef struct Moments {
   double mean, std, min, max;
 } Moments;
 
+static const Option option_rows[] = {
+#define OPTIONS_OF AdvantageOptions
+#include "base/option_rows.h"
+#include "rl/advantage_options.def"
+};
+
+const OptionSet advantage_option_set = OPTION_SET("train.advantage.", option_rows);
+
 void advantage_options_init(AdvantageOptions *o) {
-  *o = (AdvantageOptions){
-      .group = 1,
-      .scale = (AdvantageScale)option_choice("train.advantage.scale"),
-      .baseline = (AdvantageBaseline)option_choice("train.advantage.baseline"),
-      .normalize = option_boolean("train.advantage.normalize"),
-      .nrewards = 1,
-      .clip_low = NAN,
-      .clip_high = NAN,
-  };
+  *o = (AdvantageOptions){.group = 1, .nrewards = 1, .clip_low = NAN, .clip_high = NAN};
+  options_init_rows(&advantage_option_set, o);
 }
 
 /* Of x[0], x[stride], ...; NaN is skipped.  std: 0 when all are equal, NaN for fewer than two. */

@@ -11,9 +11,8 @@
 
 #include <stdbool.h>
 
-#include "base/err.h"
+#include "base/options.h"
 
-/* in the order of the choices in options.def */
 typedef enum AdvantageScale { SCALE_GROUP, SCALE_BATCH, SCALE_NONE } AdvantageScale;
 typedef enum AdvantageBaseline {
   BASELINE_MEAN,
@@ -21,17 +20,18 @@ typedef enum AdvantageBaseline {
   BASELINE_NONE
 } AdvantageBaseline;
 
+/* Without a baseline A = R, whatever the scale. */
 typedef struct AdvantageOptions {
   int group; /* completions of a prompt */
-  AdvantageScale scale;
-  AdvantageBaseline baseline; /* none: A = R, whatever the scale */
-  bool normalize;             /* a second pass: (A - mean) / (std + 1e-4) over the step */
+#include "base/option_fields.h"
+#include "rl/advantage_options.def"
   bool normalize_then_sum;    /* each reward normalised in its group first */
   int nrewards;               /* entries of a row */
   const double *weights;      /* [nrewards]; NULL: all 1 */
   double clip_low, clip_high; /* bounds of the total; NaN: none */
 } AdvantageOptions;
-void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the table's defaults */
+extern const OptionSet advantage_option_set;
+void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the rows' values */
 
 /* rewards [n, nrewards] -> total [n], advantage [n]; group_std [n / group]: of the totals, NaN
  * where a group has fewer than two scorable rows.  A group whose totals are all equal has A = 0

@@ -96,15 +96,7 @@ double critic_grad_norm(Critic *c, const Ctx *cx) {
 
 Status critic_step(Critic *c, const Ctx *cx, double lr, double max_norm, double norm) {
   if (c->trunk) try(optimizer_step(c->optimizer, cx, lr, max_norm, norm));
-  const double t = (double)++c->steps, clip = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
-  const AdamW a = {.lr = lr,
-                   .beta1 = c->o.beta1,
-                   .beta2 = c->o.beta2,
-                   .eps = c->o.eps,
-                   .bias1 = 1 - pow(c->o.beta1, t),
-                   .bias2 = 1 - pow(c->o.beta2, t),
-                   .grad_scale = clip < 1 ? clip : 1,
-                   .weight_decay = c->o.weight_decay};
+  const AdamW a = adamw_at(&c->o.adamw, ++c->steps, lr, max_norm, norm);
   adamw_step(cx, c->head.n, c->head.data, c->head.grad, moment(c, 0), moment(c, 1), &a);
   return GRPO_OK;
 }

@@ -6,34 +6,64 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/lora.h"
 #include "rl/engine_impl.h"
 #include "rl/engine_memory.h"
-#include "rl/options.h"
+
+/* ---- options -------------------------------------------------------------------------- */
+
+static const Option option_rows[] = {
+#define OPTIONS_OF EngineOptions
+#include "base/option_rows.h"
+#include "rl/engine_options.def"
+};
+
+const OptionSet engine_option_set = OPTION_SET(NULL, option_rows);
 
 void engine_options_init(EngineOptions *o) {
-  *o = (EngineOptions){
-      .prompts_per_step = (int)option_number("train.prompts_per_step"),
-      .group_size = (int)option_number("sampling.group_size"),
-      .max_prompt_tokens = (int)option_number("data.max_prompt_tokens"),
-      .max_new_tokens = (int)option_number("sampling.max_new_tokens"),
-      .train = true,
-      .examples = true,
-  };
-  optimizer_options_default(&o->optimizer);
+  Sampling sampling;
+  sampling_init(&sampling);
+  *o = (EngineOptions){0};
+  options_init_rows(&engine_option_set, o);
+  optimizer_options_init(&o->optimizer);
+  o->max_new_tokens = sampling.max_new_tokens;
+  o->critic = CRITIC_NONE;
+  o->train = o->examples = true;
+}
+
+static Status check_reuse(const EngineOptions *o, double dropout) {
+  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
+  if (o->gradient_checkpointing)
+    return fail(GRPO_EARG,
+                "train.reuse_rollout: needs the activations that model.gradient_checkpointing "
+                "discards; set it to \"auto\" or false");
+  if (dropout > 0)
+    return fail(GRPO_EARG,
+                "train.reuse_rollout: cannot be with model.lora.dropout, because the training "
+                "forward then differs from sampling's; set it to \"auto\" or false");
+  if (o->critic == CRITIC_SHARED)
+    return fail(GRPO_EARG,
+                "train.reuse_rollout: cannot be with a shared critic, because that reads the state "
+                "after the last token, which sampling never computes; set it to \"auto\" or false");
+  return GRPO_OK;
+}
+
+Status engine_options_check(const EngineOptions *o, double dropout) {
+  try(options_check(&engine_option_set, o));
+  if (o->max_new_tokens < 1)
+    return fail(GRPO_EARG, "sampling.max_new_tokens: %d, want at least 1", o->max_new_tokens);
+  if ((int64_t)o->prompts_per_step * o->group_size * o->max_new_tokens > INT32_MAX / 4)
+    return fail(GRPO_EARG,
+                "train.prompts_per_step: %d prompts of %d completion%s of %d tokens are too many "
+                "for one step; lower it",
+                o->prompts_per_step, o->group_size, o->group_size == 1 ? "" : "s",
+                o->max_new_tokens);
+  return check_reuse(o, dropout);
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
 
-static Status check_options(const Config *c, const EngineOptions *o) {
-  if (o->prompts_per_step < 1 || o->group_size < 1 || o->max_prompt_tokens < 1 ||
-      o->max_new_tokens < 1)
-    return fail(GRPO_EARG, "engine: prompts_per_step, group_size, max_prompt_tokens and "
-                           "max_new_tokens must be at least 1");
-  if ((int64_t)o->prompts_per_step * o->group_size * o->max_new_tokens > INT32_MAX / 4)
-    return fail(GRPO_EARG,
-                "engine: %d prompts of %d completions of %d tokens are too many for a step; "
-                "lower train.prompts_per_step",
-                o->prompts_per_step, o->group_size, o->max_new_tokens);
+static Status check_context(const Config *c, const EngineOptions *o) {
   if ((int64_t)o->max_prompt_tokens + o->max_new_tokens > c->max_position_embeddings)
     return fail(GRPO_EARG,
                 "data.max_prompt_tokens (%d) and sampling.max_new_tokens (%d) together exceed "
@@ -120,7 +150,8 @@ static Status build(Engine *e) {
 
 Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
                   const EngineOptions *o) {
-  try(check_options(model_config(policy), o));
+  try(engine_options_check(o, lora_dropout(policy)));
+  try(check_context(model_config(policy), o));
   if (reference) try(check_reference(model_config(policy), model_config(reference)));
   if (o->bigram) try(check_bigram(model_config(policy), reference, o->bigram));
   Engine *e = mem_zalloc(sizeof *e);

@@ -32,20 +32,24 @@ typedef struct Engine Engine;
  * beside the engine's own; not with gradient checkpointing, nor with an adapter's dropout. */
 typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
 
+/* max_prompt_tokens and max_new_tokens are together within the model's context; micro_batch_tokens
+ * 0: one unit, the least; gradient_checkpointing: see model_set_checkpointing(); critic: for
+ * engine_ppo, CRITIC_SHARED not with reuse_rollout. */
 typedef struct EngineOptions {
-  int prompts_per_step, group_size;
-  int max_prompt_tokens, max_new_tokens; /* together within the model's context */
-  int micro_batch_tokens;                /* rows in memory at once; 0: one unit, the least */
-  bool gradient_checkpointing;           /* see model_set_checkpointing() */
-  ReuseRollout reuse_rollout;            /* REUSE_ON: EARG or ENOMEM where it cannot be */
-  bool train;                            /* take gradients and optimizer state */
+#include "base/option_fields.h"
+#include "rl/engine_options.def"
+  int max_new_tokens;         /* sampling.max_new_tokens */
+  ReuseRollout reuse_rollout; /* REUSE_ON: EARG or ENOMEM where it cannot be */
+  bool train;                 /* take gradients and optimizer state */
   bool turns;    /* tokens may be put in while sampling: BATCH_SAMPLE and BATCH_EVAL say which */
   bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
-  Bigram *bigram;    /* the reference, in place of a model; the engine holds it too; NULL: none */
-  CriticKind critic; /* for engine_ppo; CRITIC_SHARED: not with reuse_rollout */
+  Bigram *bigram; /* the reference, in place of a model; the engine holds it too; NULL: none */
 } EngineOptions;
-void engine_options_init(EngineOptions *o); /* the option table's defaults */
+extern const OptionSet engine_option_set;
+void engine_options_init(EngineOptions *o); /* the rows' initial values, without a critic */
+/* What has no meaning together, whatever the model; dropout: of its adapter, or 0. */
+Status engine_options_check(const EngineOptions *o, double dropout);
 
 /* The engine holds a reference to the models and the tokenizer (NULL: no stop strings).  The policy
  * is made trainable when o->train. */

@@ -81,15 +81,6 @@ static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
   const size_t need = rollout_activations_bytes(&k), free = mem_available();
   if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
   if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
-  if (o->gradient_checkpointing)
-    return fail(GRPO_EARG, "train.reuse_rollout: not together with model.gradient_checkpointing, "
-                           "which keeps as little as it can; use \"auto\" or false");
-  if (policy->lora_dropout > 0)
-    return fail(GRPO_EARG, "train.reuse_rollout: the adapter's dropout makes the training forward "
-                           "another one than sampling's; use \"auto\" or false");
-  if (o->critic == CRITIC_SHARED)
-    return fail(GRPO_EARG, "train.reuse_rollout: a shared critic judges the state after the last "
-                           "token, which sampling never computes; use \"auto\" or false");
   if (!free || need <= free) return GRPO_OK;
   return fail(GRPO_ENOMEM,
               "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "grad/policy_terms.h"
+
 void gae(int n, const double *reward, const double *value, double bootstrap, double gamma,
          double lambda, double *advantage, double *returns) {
   double next_value = bootstrap, next_advantage = 0;
@@ -51,7 +53,7 @@ static double penalty_of(KlEstimator estimator, double d /* log p - log p_ref */
   case KL_K2:
     return d * d / 2;
   default:
-    return exp(d < -20 ? 20 : d > 20 ? -20 : -d) - 1 + d;
+    return kl_k3(d);
   }
 }
 

@@ -7,6 +7,19 @@
 #include "model/forward_logits.h"
 #include "rl/engine_impl.h"
 
+static const Option option_rows[] = {
+#define OPTIONS_OF SftOptions
+#include "base/option_rows.h"
+#include "rl/step_options.def"
+};
+
+const OptionSet sft_option_set = OPTION_SET("train.", option_rows);
+
+void sft_options_init(SftOptions *o) {
+  *o = (SftOptions){0};
+  options_init_rows(&sft_option_set, o);
+}
+
 static Status count(Likelihood *l) {
   const Unit *last = &l->unit[l->nunits - 1];
   const int64_t all = (int64_t)last->token0 + last->tokens;
@@ -90,8 +103,7 @@ Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
   double norm = 0;
   if (!l->e->optimizer)
     return fail(GRPO_EARG, "%s: the engine was made without an optimizer", l->what);
-  if (!(o->lr >= 0) || isinf(o->lr))
-    return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", o->lr);
+  try(options_check(&sft_option_set, o));
   try(count(l));
   try(step(l, o, &norm));
   report(l, o, norm, clock_seconds() - start, out);

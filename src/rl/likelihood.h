@@ -13,10 +13,13 @@
 #include "rl/units.h"
 
 typedef struct SftOptions {
-  double lr, max_grad_norm;
+#include "base/option_fields.h"
+#include "rl/step_options.def"
   uint64_t seed, step; /* as in UpdateOptions */
   const volatile int *cancel;
 } SftOptions;
+extern const OptionSet sft_option_set;
+void sft_options_init(SftOptions *o);
 
 typedef struct Likelihood {
   Engine *e;

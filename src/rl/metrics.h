@@ -2,6 +2,10 @@
 #ifndef GRPO_RL_METRICS_H
 #define GRPO_RL_METRICS_H
 
+#include <stdbool.h>
+
+#include "grad/attrs.h"
+
 /* A metric that does not apply to a step is NaN. */
 typedef struct StepMetrics {
 #define METRIC(field, name) double field;
@@ -10,5 +14,7 @@ typedef struct StepMetrics {
 } StepMetrics;
 
 void step_metrics_init(StepMetrics *m); /* all NaN */
+/* Those that a loss leaves behind. */
+void loss_metrics_report(const LossMetrics *s, bool has_kl, StepMetrics *m);
 
 #endif

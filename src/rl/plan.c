@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "grad/quantile.h"
+
 enum { PER_TOKEN_ARRAYS = 12 }; /* and one of scratch, for the quantile */
 
 size_t plan_bytes(int sequences, int max_new) {
@@ -69,50 +71,10 @@ static int mask_tied_group(Plan *p, int first, int n, int at) {
   return at + tokens;
 }
 
-/* The k-th smallest of x[0..n), which is reordered so that smaller ones stand before it. */
-static real select_kth(real *x, int n, int k) {
-  int lo = 0, hi = n - 1;
-  while (lo < hi) {
-    const real pivot = x[lo + (hi - lo) / 2];
-    int i = lo, j = hi;
-    while (i <= j) {
-      while (x[i] < pivot) i++;
-      while (x[j] > pivot) j--;
-      if (i > j) break;
-      const real swap = x[i];
-      x[i++] = x[j];
-      x[j--] = swap;
-    }
-    if (k <= j)
-      hi = j;
-    else if (k >= i)
-      lo = i;
-    else
-      break;
-  }
-  return x[k];
-}
-
-/* torch.quantile's linear interpolation at rank q (n - 1). */
-static double quantile(real *x, int n, double q) {
-  const double rank = q * (n - 1);
-  const int below = (int)rank;
-  const double low = (double)select_kth(x, n, below);
-  if (below + 1 >= n) return low;
-  real high = x[below + 1];
-  for (int i = below + 2; i < n; i++) high = x[i] < high ? x[i] : high;
-  return low + (rank - below) * ((double)high - low);
-}
-
 static Status keep_high_entropy(Arena *a, Plan *p, double share) {
-  real *masked = arena_alloc(a, (size_t)p->ntokens * sizeof *masked);
-  if (!masked) return fail(GRPO_ENOMEM, "update: no memory for the entropy quantile");
-  int n = 0;
-  for (int t = 0; t < p->ntokens; t++)
-    if (p->mask[t] != 0) masked[n++] = p->old_entropy[t];
-  if (!n) return GRPO_OK;
-  const double threshold = quantile(masked, n, 1 - share);
-  for (int t = 0; t < p->ntokens; t++) p->top_entropy[t] = (double)p->old_entropy[t] >= threshold;
+  uint32_t *scratch = arena_alloc(a, (size_t)p->ntokens * sizeof *scratch);
+  if (!scratch) return fail(GRPO_ENOMEM, "update: no memory for the entropy quantile");
+  top_entropy_mask((size_t)p->ntokens, p->mask, p->old_entropy, share, scratch, p->top_entropy);
   return GRPO_OK;
 }
 

@@ -16,28 +16,35 @@
 #include "grad/policy.h"
 #include "model/lora.h"
 #include "rl/gae.h"
-#include "rl/options.h"
 #include "rl/report.h"
-#include "rl/update.h"
 #include "rl/update_impl.h"
 #include "rl/values.h"
 
+static const Option option_rows[] = {
+#define OPTIONS_OF PpoOptions
+#include "base/option_rows.h"
+#include "rl/ppo_options.def"
+};
+
+const OptionSet ppo_option_set = OPTION_SET("train.ppo.", option_rows);
+
 void ppo_options_init(PpoOptions *o) {
-  *o = (PpoOptions){.gamma = option_number("train.ppo.gamma"),
-                    .lambda = option_number("train.ppo.lambda"),
-                    .value_coef = option_number("train.ppo.value_coef"),
-                    .clip_value = option_number("train.ppo.clip_value"),
-                    .kl_coef = option_number("train.ppo.kl_coef"),
-                    .kl_estimator = KL_K1,
-                    .whiten_rewards = option_boolean("train.ppo.whiten_rewards"),
-                    .minibatches = (int)option_number("train.ppo.minibatches"),
-                    .epochs = (int)option_number("train.iterations"),
-                    .mask_truncated = option_boolean("train.mask_truncated"),
-                    .top_entropy_quantile = option_number("train.top_entropy_quantile"),
-                    .lr = option_number("train.lr"),
-                    .max_grad_norm = option_number("train.max_grad_norm")};
-  loss_options_init(&o->loss, LOSS_dapo); /* the clipped surrogate, a mean over tokens */
-  o->loss.clip_high = o->loss.clip = option_number("train.clip");
+  *o = (PpoOptions){0};
+  options_init_rows(&ppo_option_set, o);
+  update_options_init(&o->update, LOSS_dapo); /* the clipped surrogate, a mean over tokens */
+  o->update.loss.clip_high = o->update.loss.clip;
+}
+
+Status ppo_options_check(const PpoOptions *o, int prompts) {
+  try(options_check(&ppo_option_set, o));
+  if (o->minibatches > prompts)
+    return fail(GRPO_EARG,
+                "train.ppo.minibatches: %d are too many, because a step has %d prompts and a "
+                "minibatch takes whole groups; lower it",
+                o->minibatches, prompts);
+  if (o->kl_estimator == KL_FULL)
+    return fail(GRPO_EARG, "train.ppo.kl_estimator: full is no reward of a token; use k1");
+  return GRPO_OK;
 }
 
 /* ---- targets ------------------------------------------------------------------------- */
@@ -74,9 +81,9 @@ static void copy_advantages(const Plan *p, double *out) {
 /* Is prompt `slot` in minibatch k of this epoch?  An epoch deals the prompts out anew. */
 static bool is_dealt(const Update *u, const PpoOptions *o, int epoch, int k, int slot) {
   const int n = u->b->nprompts, m = o->minibatches;
-  const RngKey key = {.seed = o->seed,
+  const RngKey key = {.seed = o->update.seed,
                       .stream = RNG_MINIBATCH,
-                      .step = (uint32_t)o->step,
+                      .step = (uint32_t)o->update.step,
                       .sample = (uint32_t)epoch};
   if (m == 1) return true;
   const int place = (int)rng_permute(rng_u64(&key, 0), (uint64_t)n, (uint64_t)slot);
@@ -113,32 +120,22 @@ static void deal(Update *u, const PpoOptions *o, int epoch, int k) {
 /* ---- the step ------------------------------------------------------------------------ */
 
 static Status check(const Engine *e, const Batch *b, const PpoOptions *o) {
-  try(update_check_numbers(e, b, o->lr, o->epochs));
+  try(update_check_numbers(e, b, &o->update));
   if (!e->critic) return fail(GRPO_EARG, "ppo: the engine was made without a critic");
   if (!o->score) return fail(GRPO_EARG, "ppo: no scores");
-  if (o->minibatches < 1 || o->minibatches > b->nprompts)
-    return fail(GRPO_EARG,
-                "train.ppo.minibatches: %d, want 1 to %d, the prompts of a step: a minibatch takes "
-                "whole groups",
-                o->minibatches, b->nprompts);
-  if (!(o->gamma >= 0 && o->gamma <= 1) || !(o->lambda >= 0 && o->lambda <= 1))
-    return fail(GRPO_EARG, "train.ppo: gamma %g and lambda %g, want 0 to 1", o->gamma, o->lambda);
-  if (!(o->kl_coef >= 0) || isinf(o->kl_coef))
-    return fail(GRPO_EARG, "train.ppo.kl_coef: %g, want a finite number of at least 0", o->kl_coef);
-  if (o->kl_estimator == KL_FULL)
-    return fail(GRPO_EARG, "train.ppo.kl_estimator: full is no reward of a token; use k1");
+  try(ppo_options_check(o, b->nprompts));
   if (o->kl_coef > 0 && !b->has_ref)
     return fail(GRPO_EARG,
                 "ppo: kl_coef is %g but the batch has no reference log-probabilities; call "
                 "reference() first",
                 o->kl_coef);
-  return loss_options_check(&o->loss);
+  return loss_options_check(&o->update.loss);
 }
 
 static void add_metrics(const Update *u, const PpoOptions *o, const TargetMetrics *t,
                         StepMetrics *m) {
   const Values *v = u->values;
-  const double steps = (double)o->epochs * o->minibatches;
+  const double steps = (double)o->update.iterations * o->minibatches;
   const bool has_ref = u->plan.ref_logp != NULL;
   m->beta = o->kl_coef;
   m->policy_loss = u->loss / steps;
@@ -169,7 +166,7 @@ static Status read_scores(Arena *a, const Batch *b, const PpoOptions *o, double 
 
 static Status passes(Update *u, const PpoOptions *o, double *norms) {
   int done = 0;
-  for (int epoch = 0; epoch < o->epochs; epoch++)
+  for (int epoch = 0; epoch < o->update.iterations; epoch++)
     for (int k = 0; k < o->minibatches; k++) {
       double norm = 0;
       deal(u, o, epoch, k);
@@ -181,15 +178,7 @@ static Status passes(Update *u, const PpoOptions *o, double *norms) {
 
 Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, StepMetrics *out) {
   const double start = clock_seconds();
-  UpdateOptions uo = {.loss = o->loss,
-                      .lr = o->lr,
-                      .max_grad_norm = o->max_grad_norm,
-                      .iterations = o->epochs,
-                      .mask_truncated = o->mask_truncated,
-                      .top_entropy_quantile = o->top_entropy_quantile,
-                      .seed = o->seed,
-                      .step = o->step,
-                      .cancel = o->cancel};
+  UpdateOptions uo = o->update;
   Update u = {.e = e, .b = b, .o = &uo};
   Values v;
   TargetMetrics t;
@@ -197,6 +186,8 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
   bool *left_out;
   try(check(e, b, o));
   uo.loss.kl_estimator = o->kl_estimator; /* of the metric */
+  uo.advantage = uo.token_advantage = NULL;
+  uo.loss_fn = NULL;
   arena_reset(&e->step);
   try(read_scores(&e->step, b, o, &score, &left_out));
   try(update_begin(&u, left_out, e->o.max_new_tokens));
@@ -205,7 +196,7 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
   try(targets(&u, o, score, &t));
   if (advantage) copy_advantages(&u.plan, advantage);
   try(passes(&u, o, &norms));
-  update_report(&u, o->epochs * o->minibatches, norms, clock_seconds() - start, out);
+  update_report(&u, o->update.iterations * o->minibatches, norms, clock_seconds() - start, out);
   add_metrics(&u, o, &t, out);
   return GRPO_OK;
 }

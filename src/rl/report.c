@@ -29,21 +29,13 @@ static void length_metrics(const Batch *b, StepMetrics *m) {
 }
 
 void update_report(const Update *u, int iterations, double norm, double seconds, StepMetrics *m) {
-  const LossMetrics *s = &u->sums;
-  const bool has_kl = u->plan.ref_logp || update_wants_full_kl(u), clips = s->clip_count > 0;
   step_metrics_init(m);
   length_metrics(u->b, m);
+  loss_metrics_report(&u->sums, u->plan.ref_logp || update_wants_full_kl(u), m);
   m->loss = update_loss(u) / iterations;
   m->grad_norm = norm / iterations;
   m->learning_rate = u->o->lr;
   m->beta = u->o->loss.kl;
-  m->kl = has_kl ? ratio_of(s->kl_sum, s->tokens) : NAN;
-  m->entropy = ratio_of(s->entropy_sum, s->tokens);
-  m->clip_low_mean = ratio_of(s->clip_low, s->clip_count);
-  m->clip_high_mean = ratio_of(s->clip_high, s->clip_count);
-  m->clip_region_mean = ratio_of(s->clip_low + s->clip_high, s->clip_count);
-  m->clip_low_min = clips ? s->clip_low_min : NAN;
-  m->clip_high_max = clips ? s->clip_high_max : NAN;
   m->ratio_max_deviation = u->ratio_deviation;
   m->trained_tokens = u->plan.num_tokens;
   m->time_train = seconds;

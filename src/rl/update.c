@@ -16,7 +16,6 @@
 #include "grad/policy.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
-#include "rl/options.h"
 #include "rl/record.h"
 #include "rl/reference.h"
 #include "rl/report.h"
@@ -24,15 +23,20 @@
 #include "rl/user_loss.h"
 #include "rl/values.h"
 
+static const Option option_rows[] = {
+#define OPTIONS_OF UpdateOptions
+#include "base/option_rows.h"
+#include "rl/step_options.def"
+#define OPTIONS_OF UpdateOptions
+#include "base/option_rows.h"
+#include "rl/update_options.def"
+};
+
+const OptionSet update_option_set = OPTION_SET("train.", option_rows);
+
 void update_options_init(UpdateOptions *o, LossKind kind) {
-  *o = (UpdateOptions){
-      .lr = option_number("train.lr"),
-      .max_grad_norm = option_number("train.max_grad_norm"),
-      .iterations = (int)option_number("train.iterations"),
-      .mask_truncated = option_boolean("train.mask_truncated"),
-      .skip_zero_std_groups = option_boolean("train.skip_zero_std_groups"),
-      .top_entropy_quantile = option_number("train.top_entropy_quantile"),
-  };
+  *o = (UpdateOptions){0};
+  options_init_rows(&update_option_set, o);
   loss_options_init(&o->loss, kind);
 }
 
@@ -243,18 +247,15 @@ Status update_iterate(Update *u, int iteration, double *norm) {
   return GRPO_OK;
 }
 
-Status update_check_numbers(const Engine *e, const Batch *b, double lr, int iterations) {
+Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions *o) {
   if (!e->optimizer) return fail(GRPO_EARG, "update: the engine was made without an optimizer");
   if (batch_size(b) == 0) return fail(GRPO_EARG, "update: the batch is empty; roll out first");
-  if (iterations < 1) return fail(GRPO_EARG, "train.iterations: %d, want at least 1", iterations);
-  if (!(lr >= 0) || isinf(lr))
-    return fail(GRPO_EARG, "train.lr: %g, want a finite number of at least 0", lr);
-  return GRPO_OK;
+  return options_check(&update_option_set, o);
 }
 
 static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   const LossOptions *l = &o->loss;
-  try(update_check_numbers(e, b, o->lr, o->iterations));
+  try(update_check_numbers(e, b, o));
   if (!o->advantage) return fail(GRPO_EARG, "update: no advantages");
   if (!o->loss_fn) try(loss_options_check(l));
   if (l->kl != 0 && !(e->reference || e->o.bigram))
@@ -273,9 +274,9 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
                           .token_advantage = u->o->token_advantage,
                           .left_out = left_out,
                           .end_below = end_below,
-                          .mask_truncated = u->o->mask_truncated,
+                          .mask_truncated = u->o->loss.mask_truncated,
                           .skip_zero_std_groups = u->o->skip_zero_std_groups,
-                          .top_entropy_quantile = u->o->top_entropy_quantile,
+                          .top_entropy_quantile = u->o->loss.top_entropy_quantile,
                           .micro_batch_tokens = e->o.micro_batch_tokens};
   try(plan_make(&e->step, u->b, &po, &u->plan));
   u->out = arena_zalloc(&e->step, (size_t)u->plan.nunits * sizeof *u->out);

@@ -24,17 +24,19 @@ typedef struct UpdateOptions {
   LossFn loss_fn;   /* NULL: loss.kind */
   void *loss_user;
   const double *advantage; /* [completions] */
-  const double
-      *token_advantage;     /* [tokens of the batch], added; NULL: none.  What was put in has no
-                                  * advantage, whatever stands here */
-  double lr, max_grad_norm; /* max_grad_norm 0: no clipping */
-  int iterations;
-  bool mask_truncated, skip_zero_std_groups;
-  double top_entropy_quantile;
+  /* [tokens of the batch], added; NULL: none.  Injected tokens have no advantage, whatever stands
+   * here. */
+  const double *token_advantage;
+#include "base/option_fields.h"
+#include "rl/step_options.def"
+  /* and those of an update alone */
+#include "base/option_fields.h"
+#include "rl/update_options.def"
   uint64_t seed, step; /* of an adapter's dropout; step also for messages */
   /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
   const volatile int *cancel;
 } UpdateOptions;
+extern const OptionSet update_option_set; /* but for `loss` */
 void update_options_init(UpdateOptions *o, LossKind kind);
 
 Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *out);

@@ -1,7 +1,8 @@
 #include "rl/user_loss.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "grad/policy_terms.h"
 
 enum { NVALUES = 7 };
 
@@ -42,8 +43,7 @@ static void measure(Update *u, const MicroBatch *mb) {
       u->sums.tokens++;
       u->sums.entropy_sum += (double)p->entropy[t];
       if (!p->ref_logp) continue;
-      const double d = (double)p->ref_logp[t] - (double)p->logp[t];
-      u->sums.kl_sum += exp(d > 20 ? 20 : d) - d - 1;
+      u->sums.kl_sum += kl_k3((double)p->logp[t] - (double)p->ref_logp[t]);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "base/options.h"
 #include "script/errors.h"
 
 /* ---- arguments ---------------------------------------------------------------------- */
@@ -108,21 +109,12 @@ static int wrong_field(lua_State *L, const char *where, const char *name, const 
   return raise_new(L, GRPO_EARG, "%s.%s: want %s, got %.80s", where, name, wanted, shown(L));
 }
 
-static int wrong_number(lua_State *L, const char *where, const char *name, double min, double max) {
-  char wanted[96] = "a number";
-  if (min > -INFINITY && max < INFINITY) {
-    snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
-  } else if (min > -INFINITY) {
-    snprintf(wanted, sizeof wanted, "a number of at least %g", min);
-  }
-  return wrong_field(L, where, name, wanted);
-}
-
 bool field_number(lua_State *L, int index, const char *where, const char *name, double min,
                   double max, double *v) {
   if (!get_field(L, index, name)) return false;
   double x = lua_type(L, -1) == LUA_TNUMBER ? (double)lua_tonumber(L, -1) : NAN;
-  if (!(x >= min && x <= max)) wrong_number(L, where, name, min, max);
+  if (!(isfinite(x) && x >= min && x <= max))
+    wrong_field(L, where, name, wanted_number(false, min, max).s);
   *v = x;
   lua_pop(L, 1);
   return true;

@@ -6,6 +6,7 @@
 #include "script/lua_autograd.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
+#include "script/read_options.h"
 
 /* ---- backward, detach --------------------------------------------------------------- */
 
@@ -132,18 +133,12 @@ static int l_adamw_gc(lua_State *L) {
 
 static int l_adamw_close(lua_State *L) { return in_use(L) ? 0 : l_adamw_gc(L); }
 
-static void check_adamw_options(lua_State *L, int index, AdamW *o) {
-  static const char *const known[] = {"beta1",    "beta2", "eps", "weight_decay",
-                                      "no_decay", "name",  NULL};
-  static const char *const names[] = {"adamw", NULL};
-  int name;
-  *o = (AdamW){.beta1 = .9, .beta2 = .999, .eps = 1e-8};
-  check_fields(L, index, "adamw", known);
-  field_choice(L, index, "adamw", "name", names, &name);
-  field_number(L, index, "adamw", "beta1", 0, 1 - 1e-12, &o->beta1);
-  field_number(L, index, "adamw", "beta2", 0, 1 - 1e-12, &o->beta2);
-  field_number(L, index, "adamw", "eps", 0, HUGE_VAL, &o->eps);
-  field_number(L, index, "adamw", "weight_decay", 0, 1e6, &o->weight_decay);
+static void check_adamw_options(lua_State *L, int index, AdamWOptions *o) {
+  static const OptionSet *const sets[] = {&adamw_option_set, NULL};
+  static const char *const others[] = {"no_decay", NULL};
+  adamw_options_init(o);
+  check_option_fields(L, index, "adamw", sets, others);
+  read_options(L, index, "adamw", &adamw_option_set, 0, o);
 }
 
 /* The tensor handle at the top: is it a parameter that weight decay leaves out?  Its model goes
@@ -179,7 +174,7 @@ static void turn_gradients_on(lua_State *L) {
 }
 
 static int l_adamw(lua_State *L) {
-  AdamW o;
+  AdamWOptions o;
   bool no_bias = true, no_norm = true;
   size_t n;
   lua_settop(L, 2);

@@ -2,9 +2,9 @@
 #include <math.h>
 
 #include "rl/denoise.h"
-#include "rl/options.h"
 #include "script/interrupt.h"
 #include "script/lua_rl.h"
+#include "script/read_options.h"
 
 #define MASK_FIELDS "mask", "vocab", "low", "high", "random", "keep", "seed", "step"
 
@@ -24,21 +24,17 @@ static void check_mask(lua_State *L, const char *where, MaskOptions *o) {
 }
 
 int engine_denoise_step(lua_State *L) {
-  static const char *const known[] = {MASK_FIELDS, "lr", "max_grad_norm", NULL};
+  static const OptionSet *const sets[] = {&sft_option_set, NULL};
+  static const char *const others[] = {MASK_FIELDS, NULL};
   Engine *e = check_idle_engine(L, 1);
   MaskOptions mask = {0};
-  SftOptions train = {.lr = option_number("train.lr"),
-                      .max_grad_norm = option_number("train.max_grad_norm"),
-                      .cancel = &script_interrupted};
+  SftOptions train;
   StepMetrics m;
   int n;
   lua_settop(L, 3);
-  check_fields(L, 3, "denoise", known);
+  check_option_fields(L, 3, "denoise", sets, others);
   check_mask(L, "denoise", &mask);
-  field_number(L, 3, "train", "lr", 0, INFINITY, &train.lr);
-  field_number(L, 3, "train", "max_grad_norm", 0, INFINITY, &train.max_grad_norm);
-  train.seed = mask.seed;
-  train.step = mask.step;
+  read_sft_options(L, "denoise", &train);
   IntBuf *ids;
   const Example *x = push_examples(L, "denoise", &n, &ids);
   const Status s = engine_denoise(e, n, x, &mask, &train, &m);

@@ -7,18 +7,16 @@
 #include <math.h>
 #include <string.h>
 
-#include "grad/policy.h"
-#include "rl/options.h"
 #include "rl/reference.h"
 #include "rl/sft.h"
 #include "rl/update.h"
 #include "script/interrupt.h"
-#include "script/loss_options.h"
 #include "script/lua_generate.h"
 #include "script/lua_model.h"
 #include "script/lua_rl.h"
 #include "script/lua_tensor.h"
 #include "script/lua_text.h"
+#include "script/read_options.h"
 
 enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good slice */
 
@@ -75,51 +73,38 @@ static bool get_table(lua_State *L, int index, const char *name, const char *whe
   return true;
 }
 
-static void check_optimizer(lua_State *L, int index, OptimizerOptions *o) {
-  static const char *const known[] = {"name",         "beta1",    "beta2", "eps",
-                                      "weight_decay", "no_decay", NULL};
-  static const char *const names[] = {"adamw", NULL};
+static void read_optimizer(lua_State *L, int index, OptimizerOptions *o) {
+  static const OptionSet *const sets[] = {&adamw_option_set, NULL};
+  static const char *const others[] = {"no_decay", NULL};
   static const char where[] = "train.optimizer";
-  int kind;
-  check_fields(L, index, where, known);
-  field_choice(L, index, where, "name", names, &kind);
-  field_number(L, index, where, "beta1", 0, 0.999999, &o->beta1);
-  field_number(L, index, where, "beta2", 0, 0.999999999, &o->beta2);
-  field_number(L, index, where, "eps", 0, 1, &o->eps);
-  field_number(L, index, where, "weight_decay", 0, INFINITY, &o->weight_decay);
   bool bias = !o->decay_bias, norm = !o->decay_norm;
+  check_option_fields(L, index, where, sets, others);
+  read_options(L, index, where, &adamw_option_set, 0, &o->adamw);
   field_no_decay(L, index, where, &bias, &norm);
   o->decay_bias = !bias;
   o->decay_norm = !norm;
 }
 
+void read_engine_options(lua_State *L, int index, const char *where, EngineOptions *o) {
+  const Option *longest = option_find(&sampling_option_set, "sampling.max_new_tokens");
+  read_options(L, index, where, &engine_option_set, 0, o);
+  field_int(L, index, where, "max_new_tokens", 1, (lua_Integer)longest->high, &o->max_new_tokens);
+  field_bool(L, index, where, "examples", &o->examples);
+  field_bool(L, index, where, "turns", &o->turns);
+  field_reuse(L, index, where, &o->reuse_rollout);
+}
+
 static void check_engine_options(lua_State *L, EngineOptions *o) {
-  static const char *const known[] = {"model",          "tokenizer",
-                                      "reference",      "prompts_per_step",
-                                      "group_size",     "max_prompt_tokens",
-                                      "max_new_tokens", "micro_batch_tokens",
-                                      "optimizer",      "gradient_checkpointing",
-                                      "examples",       "turns",
-                                      "reuse_rollout",  "critic",
-                                      "bigram",         NULL};
-  static const char *const critics[] = {"shared", "separate", NULL};
-  static const char where[] = "engine";
-  int critic;
+  static const OptionSet *const sets[] = {&engine_option_set, NULL};
+  static const char *const others[] = {"model",          "tokenizer", "reference", "bigram",
+                                       "optimizer",      "examples",  "turns",     "reuse_rollout",
+                                       "max_new_tokens", NULL};
   engine_options_init(o);
   check_table(L, 1);
-  check_fields(L, 1, where, known);
-  field_int(L, 1, where, "prompts_per_step", 1, 65536, &o->prompts_per_step);
-  field_int(L, 1, where, "group_size", 1, 4096, &o->group_size);
-  field_int(L, 1, where, "max_prompt_tokens", 1, 1 << 20, &o->max_prompt_tokens);
-  field_int(L, 1, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
-  field_int(L, 1, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
-  field_bool(L, 1, where, "gradient_checkpointing", &o->gradient_checkpointing);
-  field_bool(L, 1, where, "examples", &o->examples);
-  field_bool(L, 1, where, "turns", &o->turns);
-  field_reuse(L, 1, where, &o->reuse_rollout);
-  if (field_choice(L, 1, where, "critic", critics, &critic)) o->critic = CRITIC_SHARED + critic;
+  check_option_fields(L, 1, "engine", sets, others);
+  read_engine_options(L, 1, "engine", o);
   o->train = get_table(L, 1, "optimizer", "engine.");
-  if (o->train) check_optimizer(L, lua_gettop(L), &o->optimizer);
+  if (o->train) read_optimizer(L, lua_gettop(L), &o->optimizer);
   lua_pop(L, 1);
 }
 
@@ -234,7 +219,7 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
   *o = (RolloutOptions){.group = engine_options(e)->group_size};
-  sampling_default(&o->sampling);
+  sampling_init(&o->sampling);
   o->sampling.max_new_tokens = engine_options(e)->max_new_tokens;
   lua_getfield(L, options, "sampling"); /* stays on the stack: its strings are in use */
   if (!lua_isnil(L, -1)) check_sampling(L, lua_gettop(L), "sampling", &o->sampling);
@@ -305,8 +290,6 @@ static int engine_reference_batch(lua_State *L) {
   const Status s = engine_reference(e, check_batch(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
-
-/* ---- the loss's options ---------------------------------------------------------- */
 
 /* ---- a loss written in Lua ------------------------------------------------------- */
 
@@ -429,57 +412,31 @@ static void check_advantages(lua_State *L, const Batch *b, UpdateOptions *o) {
   o->token_advantage = token;
 }
 
-static void check_update(lua_State *L, UpdateOptions *o) {
-  static const char *const known[] = {"advantages",
-                                      "loss",
-                                      "clip",
-                                      "clip_high",
-                                      "delta",
-                                      "importance",
-                                      "kl",
-                                      "kl_estimator",
-                                      "kl_bias_correction",
-                                      "off_policy_mask",
-                                      "sampler_correction",
-                                      "entropy",
-                                      "top_entropy_quantile",
-                                      "mask_truncated",
-                                      "sapo",
-                                      "vespo",
-                                      "cispo_cap",
-                                      "max_grad_norm",
-                                      "iterations",
-                                      "skip_zero_std_groups",
-                                      "lr",
-                                      "max_new_tokens",
-                                      "seed",
-                                      "step",
-                                      "p",
-                                      NULL};
+void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
   static const char where[] = "train";
-  LossKind kind = LOSS_grpo;
   int step = 0;
-  check_fields(L, 3, "update", known);
-  if (lua_getfield(L, 3, "loss") == LUA_TSTRING) {
-    const Status s = loss_kind_from_name(lua_tostring(L, -1), &kind);
-    if (s) raise_status(L, s);
-  } else if (!lua_isnil(L, -1) && !lua_isfunction(L, -1)) {
-    raise_new(L, GRPO_EARG, "train.loss: a name or a function expected, got %s",
-              luaL_typename(L, -1));
-  }
-  lua_pop(L, 1);
-  update_options_init(o, kind);
-  check_loss_options(L, 3, where, &o->loss);
-  field_number(L, 3, where, "lr", 0, INFINITY, &o->lr);
-  field_number(L, 3, where, "max_grad_norm", 0, INFINITY, &o->max_grad_norm);
-  field_int(L, 3, where, "iterations", 1, 1000, &o->iterations);
-  field_bool(L, 3, where, "mask_truncated", &o->mask_truncated);
-  field_bool(L, 3, where, "skip_zero_std_groups", &o->skip_zero_std_groups);
-  field_number(L, 3, where, "top_entropy_quantile", 0, 1, &o->top_entropy_quantile);
+  read_loss_options(L, 3, where, only, &o->loss);
+  read_options(L, 3, where, &update_option_set, only, o);
   field_int(L, 3, where, "step", 0, INT32_MAX, &step);
   field_seed(L, 3, where, "seed", &o->seed);
   o->step = (uint64_t)step;
   o->cancel = &script_interrupted;
+}
+
+static void check_update(lua_State *L, UpdateOptions *o) {
+  static const OptionSet *const sets[] = {&loss_option_set, &update_option_set, NULL};
+  static const char *const others[] = {"advantages", "loss", "max_new_tokens", "seed", "step",
+                                       "p",          NULL};
+  LossKind kind = LOSS_grpo;
+  check_option_fields(L, 3, "update", sets, others);
+  if (lua_getfield(L, 3, "loss") == LUA_TSTRING)
+    kind = check_loss_kind(L, "train.loss", lua_tostring(L, -1));
+  else if (!lua_isnil(L, -1) && !lua_isfunction(L, -1))
+    raise_new(L, GRPO_EARG, "train.loss: a name or a function expected, got %s",
+              luaL_typename(L, -1));
+  lua_pop(L, 1);
+  update_options_init(o, kind);
+  read_update_options(L, 0, o);
 }
 
 void push_metrics(lua_State *L, const StepMetrics *m) {
@@ -583,22 +540,28 @@ Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   return x;
 }
 
-/* engine:sft(list, { lr=, max_grad_norm= }) -> metrics */
+/* lr, max_grad_norm, seed and step of the table at index 3 */
+void read_sft_options(lua_State *L, const char *where, SftOptions *o) {
+  int step = 0;
+  sft_options_init(o);
+  read_options(L, 3, "train", &sft_option_set, 0, o);
+  field_int(L, 3, where, "step", 0, INT32_MAX, &step);
+  field_seed(L, 3, where, "seed", &o->seed);
+  o->step = (uint64_t)step;
+  o->cancel = &script_interrupted;
+}
+
+/* engine:sft(list, { lr=, max_grad_norm=, seed=, step= }) -> metrics */
 static int engine_sft_step(lua_State *L) {
-  static const char *const known[] = {"lr", "max_grad_norm", "seed", "step", NULL};
+  static const OptionSet *const sets[] = {&sft_option_set, NULL};
+  static const char *const others[] = {"seed", "step", NULL};
   Engine *e = check_idle_engine(L, 1);
-  SftOptions o = {.lr = option_number("train.lr"),
-                  .max_grad_norm = option_number("train.max_grad_norm"),
-                  .cancel = &script_interrupted};
+  SftOptions o;
   StepMetrics m;
-  int n, step = 0;
+  int n;
   lua_settop(L, 3);
-  check_fields(L, 3, "sft", known);
-  field_number(L, 3, "train", "lr", 0, INFINITY, &o.lr);
-  field_number(L, 3, "train", "max_grad_norm", 0, INFINITY, &o.max_grad_norm);
-  field_int(L, 3, "sft", "step", 0, INT32_MAX, &step);
-  field_seed(L, 3, "sft", "seed", &o.seed);
-  o.step = (uint64_t)step;
+  check_option_fields(L, 3, "sft", sets, others);
+  read_sft_options(L, "sft", &o);
   IntBuf *ids;
   const Example *x = push_examples(L, "sft", &n, &ids);
   const Status s = engine_sft(e, n, x, &o, &m);
@@ -650,7 +613,11 @@ static int engine_tostring(lua_State *L) {
 void engine_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"engine", l_engine},
                                        {"options", l_options},
-                                       {"loss_defaults", l_loss_defaults},
+                                       {"losses", l_losses},
+                                       {"loss_problem", l_loss_problem},
+                                       {"sampling_problem", l_sampling_problem},
+                                       {"engine_problem", l_engine_problem},
+                                       {"ppo_problem", l_ppo_problem},
                                        {"advantages", l_advantages},
                                        {"dense_advantages", l_dense_advantages},
                                        {"gae", l_gae},

@@ -58,20 +58,6 @@ void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out) 
   lua_pop(L, 1);
 }
 
-static void read_engine_options(lua_State *L, int options, const char *where, EngineOptions *o) {
-  engine_options_init(o);
-  o->examples = false;
-  field_int(L, options, where, "prompts_per_step", 1, 65536, &o->prompts_per_step);
-  field_int(L, options, where, "group_size", 1, 4096, &o->group_size);
-  field_int(L, options, where, "max_prompt_tokens", 1, 1 << 20, &o->max_prompt_tokens);
-  field_int(L, options, where, "max_new_tokens", 1, 1 << 20, &o->max_new_tokens);
-  field_int(L, options, where, "micro_batch_tokens", 1, INT32_MAX, &o->micro_batch_tokens);
-  field_bool(L, options, where, "gradient_checkpointing", &o->gradient_checkpointing);
-  field_bool(L, options, where, "examples", &o->examples);
-  field_bool(L, options, where, "train", &o->train);
-  field_reuse(L, options, where, &o->reuse_rollout);
-}
-
 void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   const struct {
     const char *name;
@@ -128,7 +114,10 @@ static int l_model_estimate(lua_State *L) {
   }
   policy.compute = field_compute(L, 2, where);
   add_lora(L, 2, where, &policy);
+  engine_options_init(&o);
+  o.examples = false;
   read_engine_options(L, 2, where, &o);
+  field_bool(L, 2, where, "train", &o.train);
   engine_estimate(&policy, reference_of(L, 2, where, &policy, &reference), &o, &bytes);
   push_engine_bytes(L, &bytes);
   lua_pushinteger(L, (lua_Integer)model_plan_weight_bytes(&policy, false));

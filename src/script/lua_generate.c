@@ -12,13 +12,10 @@
 #include "script/lua_model.h"
 #include "script/lua_regex.h"
 #include "script/lua_tensor.h"
+#include "script/read_options.h"
 #include "script/script_impl.h"
 
 /* ---- sampling options --------------------------------------------------------------- */
-
-#define SAMPLING_OPTIONS                                                                           \
-  "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop",        \
-      "stop_regex"
 
 /* Keeps the value on top in the table at `held`, made when it is nil; pops it. */
 static void hold(lua_State *L, int held) {
@@ -55,9 +52,13 @@ static void read_stop(lua_State *L, int index, int held, const char *where, Samp
     size_t len = 0;
     if (lua_rawgeti(L, list, (lua_Integer)i + 1) == LUA_TSTRING)
       stop[i] = lua_tolstring(L, -1, &len);
+    if (!stop[i])
+      raise_new(L, GRPO_EARG, "%s.stop: item %d is a %s, want a string", where, (int)i + 1,
+                luaL_typename(L, -1));
     if (!len || strlen(stop[i]) != len)
-      raise_new(L, GRPO_EARG, "%s.stop[%d]: want a string that is not empty and has no zero byte",
-                where, (int)i + 1);
+      raise_new(L, GRPO_EARG, "%s.stop: item %d %s; remove it", where, (int)i + 1,
+                len ? "has a zero byte, which no text has"
+                    : "is empty, which would end every completion");
     hold(L, held);
   }
   out->num_stop = (int)n;
@@ -65,20 +66,17 @@ static void read_stop(lua_State *L, int index, int held, const char *where, Samp
   lua_pop(L, 1);
 }
 
+static const char *const texts[] = {"stop", "stop_regex", "group_size", NULL};
+static const OptionSet *const sampling_sets[] = {&sampling_option_set, NULL};
+
 /* Pushes two values, what the strings in *out belong to and its regex: keep them on the stack while
  * they are used. */
 static void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
-  sampling_init(out);
   lua_pushnil(L);
   const int held = lua_gettop(L), regex = held + 1;
   lua_pushnil(L);
   if (!lua_istable(L, index)) return;
-  field_int(L, index, where, "max_new_tokens", 1, 1 << 24, &out->max_new_tokens);
-  field_number(L, index, where, "temperature", 0, 1e6, &out->temperature);
-  field_number(L, index, where, "top_p", 1e-9, 1, &out->top_p);
-  field_number(L, index, where, "min_p", 0, 1, &out->min_p);
-  field_int(L, index, where, "top_k", 0, INT32_MAX, &out->top_k);
-  field_number(L, index, where, "repetition_penalty", 1e-3, 1e3, &out->repetition_penalty);
+  read_options(L, index, where, &sampling_option_set, 0, out);
   read_stop(L, index, held, where, out);
   if (lua_getfield(L, index, "stop_regex") != LUA_TNIL) {
     const char *name = lua_pushfstring(L, "%s.stop_regex", where);
@@ -91,10 +89,14 @@ static void read_sampling(lua_State *L, int index, const char *where, Sampling *
   }
 }
 
+void read_temperature(lua_State *L, int index, const char *where, double *temperature) {
+  const Option *o = option_find(&sampling_option_set, "sampling.temperature");
+  field_number(L, index, where, "temperature", 1e-6, o->high, temperature);
+}
+
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out) {
-  static const char *const known[] = {SAMPLING_OPTIONS, "group_size", NULL};
   index = lua_absindex(L, index);
-  check_fields(L, index, where, known);
+  check_option_fields(L, index, where, sampling_sets, texts);
   read_sampling(L, index, where, out);
 }
 
@@ -247,8 +249,8 @@ static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts 
 }
 
 static int l_generate(lua_State *L) {
-  static const char *const known[] = {SAMPLING_OPTIONS, "n", "seed", "on_token", NULL};
-  enum { SIDE_BY_SIDE = 64 };
+  static const char *const others[] = {"stop", "stop_regex", "n", "seed", "on_token", NULL};
+  enum { SIDE_BY_SIDE = 64, GENERATE_TOKENS = 16 };
   LuaModel *lm = check_lua_model(L, 1);
   Sampling sampling;
   int n = 1, longest = 1;
@@ -256,9 +258,11 @@ static int l_generate(lua_State *L) {
   lua_settop(L, 3);
   bool single = is_single_prompt(L, 2);
   if (lua_isnil(L, 3)) lua_newtable(L), lua_replace(L, 3);
-  check_fields(L, 3, "generate", known);
+  check_option_fields(L, 3, "generate", sampling_sets, others);
   field_int(L, 3, "generate", "n", 1, 1 << 20, &n);
   field_seed(L, 3, "generate", "seed", &seed);
+  sampling_init(&sampling);
+  sampling.max_new_tokens = GENERATE_TOKENS;
   read_sampling(L, 3, "generate", &sampling);
   const int on_token = lua_gettop(L) + 1;
   if (lua_getfield(L, 3, "on_token") != LUA_TNIL && !lua_isfunction(L, on_token))
@@ -496,7 +500,7 @@ static int l_score(lua_State *L) {
   check_table(L, 2);
   check_table(L, 3);
   check_fields(L, 4, "score", known);
-  field_number(L, 4, "score", "temperature", 1e-6, 1e6, &temperature);
+  read_temperature(L, 4, "score", &temperature);
   field_bool(L, 4, "score", "grad", &grad);
   const Tokenizer *tok = push_model_tokenizer(L, 1);
   Prompts prompts = read_prompts(L, 2, tok, false, "prompts");

@@ -10,6 +10,9 @@
  * its strings belong to and its regex: keep them on the stack while they are used. */
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 
+/* The field `temperature` of log-probabilities, which is above 0. */
+void read_temperature(lua_State *L, int index, const char *where, double *temperature);
+
 void generate_open(lua_State *L); /* adds methods to models */
 
 #endif

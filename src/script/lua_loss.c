@@ -6,66 +6,32 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/nearest.h"
-#include "grad/policy.h"
-#include "script/loss_options.h"
+#include "grad/quantile.h"
+#include "script/lua_generate.h"
 #include "script/lua_loss.h"
+#include "script/lua_rl.h"
 #include "script/lua_tensor.h"
-
-/* ---- options: section train of an experiment ---------------------------------------- */
-
-#define LOSS_OPTIONS                                                                               \
-  "clip", "clip_high", "delta", "importance", "kl", "kl_estimator", "kl_bias_correction",          \
-      "off_policy_mask", "sampler_correction", "entropy", "top_entropy_quantile", "sapo", "vespo", \
-      "cispo_cap", "max_new_tokens", "mask_truncated"
-
-typedef struct ExtraOptions {
-  double top_entropy; /* 1: all tokens */
-  bool mask_truncated;
-} ExtraOptions;
-
-static void check_options(lua_State *L, int index, LossOptions *o, ExtraOptions *x) {
-  *x = (ExtraOptions){.top_entropy = 1};
-  check_loss_options(L, index, "loss", o);
-  field_number(L, index, "loss", "top_entropy_quantile", 0, 1, &x->top_entropy);
-  field_bool(L, index, "loss", "mask_truncated", &x->mask_truncated);
-}
-
-static LossKind check_kind(lua_State *L, const char *name) {
-  static const char *const names[] = {
-#define LOSS(kind) #kind,
-#include "grad/losses.def"
-#undef LOSS
-  };
-  LossKind kind = LOSS_grpo;
-  Status s = loss_kind_from_name(name, &kind);
-  if (s) {
-    const char *near = nearest_name(name, names, LOSS_COUNT);
-    if (near) raise_new(L, GRPO_EARG, "loss: '%.60s' is not known, did you mean '%s'?", name, near);
-    raise_status(L, s);
-  }
-  return kind;
-}
+#include "script/read_options.h"
 
 /* ---- the batch ---------------------------------------------------------------------- */
 
 /* What PolicyLossAttr points to, in one block. */
-typedef struct Batch {
+typedef struct LossBatch {
   lua_State *L;
   int t; /* stack index of the table */
   size_t n;
   Buf *block;
   PolicyLossAttr a;
-} Batch;
+} LossBatch;
 
-static void *take(Batch *b, size_t bytes) {
+static void *take(LossBatch *b, size_t bytes) {
   void *p = b->block->data + b->block->len;
   b->block->len += (bytes + 15) & ~(size_t)15;
   return p;
 }
 
 /* Field NAME, a tensor or a list of N numbers, copied into the block; NULL when absent. */
-static real *take_reals(Batch *b, const char *name) {
+static real *take_reals(LossBatch *b, const char *name) {
   lua_State *L = b->L;
   if (lua_getfield(L, b->t, name) == LUA_TNIL) return lua_pop(L, 1), NULL;
   Value *v = test_value(L, -1);
@@ -87,7 +53,7 @@ static real *take_reals(Batch *b, const char *name) {
   return to;
 }
 
-static double number_or(Batch *b, const char *name, double otherwise) {
+static double number_or(LossBatch *b, const char *name, double otherwise) {
   double v = otherwise;
   field_number(b->L, b->t, "t", name, 0, 1e18, &v);
   return v;
@@ -95,7 +61,7 @@ static double number_or(Batch *b, const char *name, double otherwise) {
 
 /* ---- which token is of which sequence ---- */
 
-static int length_at(Batch *b, int list, lua_Unsigned i) {
+static int length_at(LossBatch *b, int list, lua_Unsigned i) {
   lua_State *L = b->L;
   lua_rawgeti(L, list, (lua_Integer)i + 1);
   const double d = lua_type(L, -1) == LUA_TNUMBER ? (double)lua_tonumber(L, -1) : -1;
@@ -106,7 +72,7 @@ static int length_at(Batch *b, int list, lua_Unsigned i) {
   return (int)d;
 }
 
-static void read_lengths(Batch *b, int list, int *lengths) {
+static void read_lengths(LossBatch *b, int list, int *lengths) {
   double sum = 0;
   for (int i = 0; i < b->a.nseq; i++) sum += lengths[i] = length_at(b, list, (lua_Unsigned)i);
   if (sum != (double)b->n)
@@ -115,7 +81,7 @@ static void read_lengths(Batch *b, int list, int *lengths) {
 }
 
 /* The sequence of token i, which is that of the token before it or a later one. */
-static lua_Integer sequence_at(Batch *b, int list, size_t i, lua_Integer before) {
+static lua_Integer sequence_at(LossBatch *b, int list, size_t i, lua_Integer before) {
   lua_State *L = b->L;
   int whole;
   lua_rawgeti(L, list, (lua_Integer)i + 1);
@@ -130,7 +96,7 @@ static lua_Integer sequence_at(Batch *b, int list, size_t i, lua_Integer before)
 }
 
 /* lengths of the sequences that t.sequence numbers, which need not all have tokens */
-static void count_sequences(Batch *b, int list, int *lengths) {
+static void count_sequences(LossBatch *b, int list, int *lengths) {
   lua_Integer at = 1;
   for (size_t i = 0; i < b->n; i++) {
     at = sequence_at(b, list, i, at);
@@ -141,7 +107,7 @@ static void count_sequences(Batch *b, int list, int *lengths) {
   }
 }
 
-static void want_agreement(Batch *b, int list, const int *lengths) {
+static void want_agreement(LossBatch *b, int list, const int *lengths) {
   size_t i = 0;
   for (int own = 1; own <= b->a.nseq; own++)
     for (const size_t end = i + (size_t)lengths[own - 1]; i < end; i++)
@@ -152,7 +118,7 @@ static void want_agreement(Batch *b, int list, const int *lengths) {
 
 /* t.lengths and t.sequence, which say the same, at these stack indices, either nil; without both all
  * tokens are one sequence. */
-static void take_lengths(Batch *b, int list, int sequence) {
+static void take_lengths(LossBatch *b, int list, int sequence) {
   const bool given = !lua_isnil(b->L, list), told = !lua_isnil(b->L, sequence);
   if (told && (!lua_istable(b->L, sequence) || lua_rawlen(b->L, sequence) != b->n))
     raise_new(b->L, GRPO_ESHAPE, "t.sequence: want a list of %d whole numbers, one per token",
@@ -164,37 +130,23 @@ static void take_lengths(Batch *b, int list, int sequence) {
   if (given) read_lengths(b, list, lengths);
   if (given && told) want_agreement(b, sequence, lengths);
   if (!given && told) count_sequences(b, sequence, lengths);
-  for (int i = 0; (given || told) && i < b->a.nseq; i++)
-    if (lengths[i] > b->a.padded_width) b->a.padded_width = lengths[i];
   if (!given && !told) lengths[0] = (int)b->n;
 }
 
-static int by_value(const void *pa, const void *pb) {
-  real a = *(const real *)pa, b = *(const real *)pb;
-  return a < b ? -1 : a > b;
-}
-
-/* Keeps tokens whose entropy is at least the (1 - share) quantile over masked tokens. */
-static void keep_top_entropy(Batch *b, double share, const real *entropy, const real *mask) {
+/* Keeps the given share of the masked tokens, those of highest entropy. */
+static void keep_top_entropy(LossBatch *b, double share, const real *entropy, const real *mask) {
   lua_State *L = b->L;
-  size_t n = 0;
   if (share >= 1) return;
   if (!entropy) raise_new(L, GRPO_EARG, "loss.top_entropy_quantile: needs t.entropy");
-  real *sorted = push_scratch(L, b->n, sizeof *sorted), *kept = take(b, b->n * sizeof *kept);
-  for (size_t i = 0; i < b->n; i++)
-    if (!mask || mask[i] != 0) sorted[n++] = entropy[i];
-  qsort(sorted, n, sizeof *sorted, by_value);
-  double rank = n ? (1 - share) * (double)(n - 1) : 0;
-  size_t at = (size_t)rank, next = at + 1 < n ? at + 1 : at;
-  real low = n ? sorted[at] : 0, high = n ? sorted[next] : 0;
-  real threshold = (real)((double)low + (rank - (double)at) * ((double)high - (double)low));
-  for (size_t i = 0; i < b->n; i++) kept[i] = entropy[i] >= threshold;
+  uint32_t *scratch = push_scratch(L, b->n, sizeof *scratch);
+  real *kept = take(b, b->n * sizeof *kept);
+  top_entropy_mask(b->n, mask, entropy, share, scratch, kept);
   b->a.kept = kept;
   lua_pop(L, 1);
 }
 
 /* mask_truncated: completions that t.truncated (a list of booleans) names leave the loss. */
-static void drop_truncated(Batch *b, real **mask) {
+static void drop_truncated(LossBatch *b, real **mask) {
   lua_State *L = b->L;
   if (lua_getfield(L, b->t, "truncated") != LUA_TTABLE)
     raise_new(L, GRPO_EARG,
@@ -212,15 +164,14 @@ static void drop_truncated(Batch *b, real **mask) {
   lua_pop(L, 1);
 }
 
-static double count_tokens(const Batch *b, const real *mask, const real *kept) {
+static double count_tokens(const LossBatch *b, const real *mask, const real *kept) {
   double n = 0;
   for (size_t i = 0; i < b->n; i++)
     n += (mask ? (double)mask[i] : 1) * (kept ? (double)kept[i] : 1);
   return n > 1 ? n : 1;
 }
 
-/* t.padded_width, t.micro_batches: what an outside implementation's padding and accumulation were. */
-static void take_batch(Batch *b, Value *entropy, const ExtraOptions *x) {
+static void take_batch(LossBatch *b, Value *entropy) {
   enum { ARRAYS = 8 };
   lua_State *L = b->L;
   size_t nseq = b->n; /* at most, by t.sequence */
@@ -241,21 +192,20 @@ static void take_batch(Batch *b, Value *entropy, const ExtraOptions *x) {
   if (!b->block->data) raise_new(L, GRPO_ENOMEM, "loss: no memory for %d tokens", (int)b->n);
   take_lengths(b, list, sequence);
   real *mask = take_reals(b, "mask");
-  if (x->mask_truncated) drop_truncated(b, &mask);
+  if (b->a.options.mask_truncated) drop_truncated(b, &mask);
   b->a.mask = mask;
   b->a.advantage = take_reals(b, "advantage");
   b->a.old_logp = take_reals(b, "old_logp");
   b->a.ref_logp = take_reals(b, "ref_logp");
   b->a.sampler_logp = take_reals(b, "sampler_logp");
   b->a.kept = take_reals(b, "kept");
-  keep_top_entropy(b, x->top_entropy, entropy ? value_tensor(entropy)->data : NULL, mask);
+  keep_top_entropy(b, b->a.options.top_entropy_quantile,
+                   entropy ? value_tensor(entropy)->data : NULL, mask);
   b->a.num_sequences = number_or(b, "num_sequences", b->a.nseq);
   b->a.batch_tokens = count_tokens(b, mask, NULL);
   b->a.num_tokens = number_or(b, "normalizer", number_or(b, "num_tokens", b->a.batch_tokens));
-  b->a.num_kept_tokens = number_or(b, "num_kept_tokens",
-                                   b->a.kept ? count_tokens(b, mask, b->a.kept) : b->a.num_tokens);
-  b->a.batch_share = 1 / number_or(b, "micro_batches", 1);
-  b->a.padded_width = (int)number_or(b, "padded_width", b->a.padded_width);
+  b->a.num_kept_tokens = b->a.kept ? count_tokens(b, mask, b->a.kept) : b->a.num_tokens;
+  b->a.batch_share = 1;
   if (!b->a.options.max_new_tokens)
     b->a.options.max_new_tokens = (int)fmin(number_or(b, "max_new_tokens", 0), INT32_MAX);
 }
@@ -271,23 +221,19 @@ static Value *tensor_field(lua_State *L, int t, const char *name) {
 
 /* ---- metrics ------------------------------------------------------------------------ */
 
-static void push_metrics(lua_State *L, const PolicyLossAttr *a, const LossMetrics *m) {
-  double tokens = m->tokens > 0 ? m->tokens : 1, count = m->clip_count > 0 ? m->clip_count : 1;
-  lua_createtable(L, 0, 10);
-  if (a->options.kl != 0 || a->ref_logp) set_number(L, "kl", m->kl_sum / tokens);
-  set_number(L, "entropy", m->entropy_sum / tokens);
-  set_number(L, "clip_ratio/low_mean", m->clip_low / count);
-  set_number(L, "clip_ratio/low_min", m->clip_low_min);
-  set_number(L, "clip_ratio/high_mean", m->clip_high / count);
-  set_number(L, "clip_ratio/high_max", m->clip_high_max);
-  set_number(L, "clip_ratio/region_mean", (m->clip_low + m->clip_high) / count);
+/* Those of a step that a loss alone has, and the range of its ratios. */
+static void push_loss_metrics(lua_State *L, const PolicyLossAttr *a, const LossMetrics *m) {
+  StepMetrics step;
+  step_metrics_init(&step);
+  loss_metrics_report(m, a->options.kl != 0 || a->ref_logp, &step);
+  push_metrics(L, &step);
   set_number(L, "ratio/min", m->ratio_min);
   set_number(L, "ratio/max", m->ratio_max);
   set_number(L, "num_tokens", m->tokens);
 }
 
 /* The result s, out of an operation over the batch: kept memory, handle, metrics. */
-static int finish_loss(lua_State *L, Batch *b, TensorHandle *h, Status s, Value *out,
+static int finish_loss(lua_State *L, LossBatch *b, TensorHandle *h, Status s, Value *out,
                        const LossMetrics *metrics) {
   if (s == GRPO_OK && value_tensor(out)->needs_grad) {
     s = value_keep(out, b->block->data);
@@ -298,29 +244,29 @@ static int finish_loss(lua_State *L, Batch *b, TensorHandle *h, Status s, Value 
   }
   if (s == GRPO_OK) b->a.metrics = NULL;
   finish_tensor(L, h, s, out);
-  push_metrics(L, &b->a, metrics);
+  push_loss_metrics(L, &b->a, metrics);
   return 2;
 }
 
 /* ---- grpo.loss(name, t, opts) -> loss, metrics -------------------------------------- */
 
 static int l_policy_loss(lua_State *L) {
-  static const char *const known[] = {LOSS_OPTIONS, NULL};
+  static const OptionSet *const sets[] = {&loss_option_set, NULL};
+  static const char *const others[] = {"max_new_tokens", NULL};
   const char *name = check_string(L, 1, NULL);
-  ExtraOptions extra;
   LossMetrics metrics;
   check_table(L, 2);
   lua_settop(L, 3);
-  Batch b = {.L = L, .t = 2};
-  loss_options_init(&b.a.options, check_kind(L, name));
-  check_fields(L, 3, "loss", known);
-  check_options(L, 3, &b.a.options, &extra);
+  LossBatch b = {.L = L, .t = 2};
+  loss_options_init(&b.a.options, check_loss_kind(L, "loss", name));
+  check_option_fields(L, 3, "loss", sets, others);
+  read_loss_options(L, 3, "loss", 0, &b.a.options);
   Value *in[3] = {tensor_field(L, 2, "logp"), tensor_field(L, 2, "entropy"),
                   tensor_field(L, 2, "full_kl")};
   if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp: is missing; want a tensor [N]");
   b.n = value_tensor(in[0])->n;
   check_room(L, 12 * (double)b.n, "loss");
-  take_batch(&b, in[1], &extra);
+  take_batch(&b, in[1]);
   loss_metrics_init(&metrics);
   b.a.metrics = &metrics; /* forward fills it; the graph does not need it */
   Attr attr = {.p = &b.a};
@@ -334,10 +280,12 @@ static int l_policy_loss(lua_State *L) {
 /* ---- grpo.loss_from_logits(logits, targets, advantages, opts) -> loss, metrics ------ */
 
 /* opts hold the fields of t too (old_logp, mask, lengths, ...): a t is made from them. */
+#define BATCH_FIELDS                                                                               \
+  "mask", "old_logp", "ref_logp", "sampler_logp", "lengths", "sequence", "num_sequences",          \
+      "num_tokens", "normalizer", "truncated"
+
 static void make_table(lua_State *L) {
-  static const char *const fields[] = {
-      "mask",          "old_logp",   "ref_logp",   "sampler_logp", "lengths",       "sequence",
-      "num_sequences", "num_tokens", "normalizer", "padded_width", "micro_batches", "truncated"};
+  static const char *const fields[] = {BATCH_FIELDS};
   lua_newtable(L);
   lua_pushvalue(L, 3);
   lua_setfield(L, -2, "advantage");
@@ -348,27 +296,25 @@ static void make_table(lua_State *L) {
 }
 
 static int l_loss_from_logits(lua_State *L) {
-  static const char *const known[] = {
-      LOSS_OPTIONS,   "loss",          "temperature", "normalizer", "mask",          "old_logp",
-      "ref_logp",     "sampler_logp",  "lengths",     "sequence",   "num_sequences", "num_tokens",
-      "padded_width", "micro_batches", "truncated",   NULL};
+  static const char where[] = "loss_from_logits";
+  static const OptionSet *const sets[] = {&loss_option_set, NULL};
+  static const char *const others[] = {BATCH_FIELDS, "max_new_tokens", "loss", "temperature", NULL};
   const char *name = NULL;
   double temperature = 1;
-  ExtraOptions extra;
   LossMetrics metrics;
   Value *logits = check_value(L, 1), *out = NULL;
   lua_settop(L, 4);
-  check_fields(L, 4, "loss_from_logits", known);
-  Batch b = {.L = L, .t = 5};
+  check_option_fields(L, 4, where, sets, others);
+  LossBatch b = {.L = L, .t = 5};
   make_table(L);
   /* by itself: the sum over all tokens by one normaliser */
   loss_options_init(&b.a.options, LOSS_dapo);
   b.a.options.clip_high = b.a.options.clip;
-  if (field_string(L, 4, "loss_from_logits", "loss", &name))
-    loss_options_init(&b.a.options, check_kind(L, name));
-  field_number(L, 4, "loss_from_logits", "temperature", 1e-6, 1e6, &temperature);
-  check_options(L, 4, &b.a.options, &extra);
-  if (extra.top_entropy < 1)
+  if (field_string(L, 4, where, "loss", &name))
+    loss_options_init(&b.a.options, check_loss_kind(L, "loss", name));
+  read_temperature(L, 4, where, &temperature);
+  read_loss_options(L, 4, "loss", 0, &b.a.options);
+  if (b.a.options.top_entropy_quantile < 1)
     return raise_new(L, GRPO_EARG, "loss_from_logits.top_entropy_quantile: only grpo.loss has it");
   const Tensor *x = value_tensor(logits);
   if (x->ndim != 2)
@@ -381,7 +327,7 @@ static int l_loss_from_logits(lua_State *L) {
                      (int)targets->len, x->dim[0]);
   b.n = targets->len;
   check_room(L, 12 * (double)b.n, "loss");
-  take_batch(&b, NULL, &extra);
+  take_batch(&b, NULL);
   loss_metrics_init(&metrics);
   b.a.metrics = &metrics;
   TokenLogpAttr target = {.targets = targets->data, .inv_temp = (real)(1 / temperature)};

@@ -5,8 +5,8 @@
 #include "rl/gae.h"
 #include "rl/ppo.h"
 #include "script/interrupt.h"
-#include "script/loss_options.h"
 #include "script/lua_rl.h"
+#include "script/read_options.h"
 
 /* ---- engine:ppo -------------------------------------------------------------------- */
 
@@ -32,58 +32,17 @@ static const double *token_rewards(lua_State *L, const Batch *b) {
   return out;
 }
 
-static void check_numbers(lua_State *L, PpoOptions *o) {
-  static const char where[] = "train", ppo[] = "train.ppo";
-  static const char *const estimators[] = {"k1", "k2", "k3", NULL};
-  int choice, step = 0;
-  check_loss_options(L, 3, where, &o->loss);
-  o->loss.kl = 0;
-  field_number(L, 3, where, "lr", 0, INFINITY, &o->lr);
-  field_number(L, 3, where, "max_grad_norm", 0, INFINITY, &o->max_grad_norm);
-  field_int(L, 3, where, "iterations", 1, 1000, &o->epochs);
-  field_bool(L, 3, where, "mask_truncated", &o->mask_truncated);
-  field_number(L, 3, where, "top_entropy_quantile", 0, 1, &o->top_entropy_quantile);
-  field_int(L, 3, where, "step", 0, INT32_MAX, &step);
-  field_seed(L, 3, where, "seed", &o->seed);
-  o->step = (uint64_t)step;
-  o->cancel = &script_interrupted;
-  field_number(L, 3, ppo, "gamma", 0, 1, &o->gamma);
-  field_number(L, 3, ppo, "lambda", 0, 1, &o->lambda);
-  field_number(L, 3, ppo, "value_coef", 0, INFINITY, &o->value_coef);
-  field_number(L, 3, ppo, "clip_value", 0, INFINITY, &o->clip_value);
-  field_int(L, 3, ppo, "minibatches", 1, 65536, &o->minibatches);
-  field_bool(L, 3, ppo, "whiten_rewards", &o->whiten_rewards);
-  field_number(L, 3, ppo, "kl_coef", 0, INFINITY, &o->kl_coef);
-  if (field_choice(L, 3, ppo, "penalty_estimator", estimators, &choice))
-    o->kl_estimator = (KlEstimator)choice;
-}
-
 static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
-  static const char *const known[] = {"scores",
-                                      "token_rewards",
-                                      "clip",
-                                      "clip_high",
-                                      "delta",
-                                      "entropy",
-                                      "lr",
-                                      "max_grad_norm",
-                                      "iterations",
-                                      "mask_truncated",
-                                      "step",
-                                      "top_entropy_quantile",
-                                      "seed",
-                                      "gamma",
-                                      "lambda",
-                                      "value_coef",
-                                      "clip_value",
-                                      "minibatches",
-                                      "kl_coef",
-                                      "penalty_estimator",
-                                      "whiten_rewards",
-                                      NULL};
+  static const OptionSet *const all[] = {&loss_option_set, &update_option_set, NULL};
+  static const OptionSet *const own[] = {&ppo_option_set, NULL};
+  static const char *const others[] = {"scores", "token_rewards", "seed", "step", "ppo", NULL};
   int n;
-  check_fields(L, 3, "ppo", known);
-  check_numbers(L, o);
+  ppo_options_init(o);
+  check_option_fields(L, 3, "ppo", all, others);
+  read_update_options(L, OPTION_PPO, &o->update);
+  lua_getfield(L, 3, "ppo");
+  check_option_fields(L, -1, "train.ppo", own, (const char *const[]){"critic", NULL});
+  read_options(L, -1, "train.ppo", &ppo_option_set, 0, o);
   lua_getfield(L, 3, "scores");
   o->score = push_numbers(L, -1, "ppo.scores", &n);
   if (n != batch_size(b))
@@ -107,7 +66,7 @@ static void push_advantages(lua_State *L, const Batch *b, const double *advantag
   }
 }
 
-/* engine:ppo(batch, options) -> metrics, the mean advantage of each completion, those of its tokens */
+/* engine:ppo(batch, { scores=, token_rewards=, ppo={...}, options of train }) -> metrics, the mean advantage of each completion, those of its tokens */
 int engine_ppo_step(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
@@ -115,7 +74,6 @@ int engine_ppo_step(lua_State *L) {
   StepMetrics m;
   check_table(L, 3);
   lua_settop(L, 3);
-  ppo_options_init(&o);
   check_ppo(L, b, &o);
   double *advantage = push_scratch(L, (size_t)batch_tokens(b), sizeof *advantage);
   const Status s = engine_ppo(e, b, &o, advantage, &m);

@@ -355,7 +355,7 @@ Regex *to_regex(lua_State *L, const char *where) {
   luaL_setmetatable(L, REGEX_TYPE);
   const char *pattern = lua_tolstring(L, -2, &n);
   Status st = regex_compile(&r->re, pattern, n, 0);
-  if (st) raise_status(L, st);
+  if (st) raise_status(L, err_context(st, "%s", where));
   lua_pushvalue(L, -2);
   lua_setiuservalue(L, -2, 1);
   lua_remove(L, -2);

@@ -1,12 +1,12 @@
-/* lua_rl.c - core.options, core.advantages and checkpoints: src/rl without an engine. */
+/* lua_rl.c - core.advantages and checkpoints: src/rl without an engine. */
 #include <math.h>
 #include <string.h>
 
 #include "checkpoint/run_checkpoint.h"
 #include "rl/advantage.h"
-#include "rl/options.h"
 #include "script/lua_json.h"
 #include "script/lua_rl.h"
+#include "script/read_options.h"
 
 static const char none_key[] = "grpo.core.none";
 
@@ -21,85 +21,6 @@ static bool is_none(lua_State *L, int index) {
   const bool same = lua_isnil(L, index) || lua_rawequal(L, index, -1);
   lua_pop(L, 1);
   return same;
-}
-
-/* ---- the table of options -------------------------------------------------------- */
-
-/* Numbers keep their kind: an "int" is an integer, every other number a float. */
-static void push_default(lua_State *L, const Option *o, const char *text) {
-  push_json_text(L, text, strlen(text), o->path);
-  if (lua_type(L, -1) != LUA_TNUMBER) return;
-  const double v = (double)lua_tonumber(L, -1);
-  lua_pop(L, 1);
-  if (strstr(o->type, "int"))
-    lua_pushinteger(L, (lua_Integer)v);
-  else
-    lua_pushnumber(L, v);
-}
-
-static void set_default(lua_State *L, const Option *o) {
-  if (strcmp(o->fallback, "null") == 0) return;
-  push_default(L, o, o->fallback);
-  lua_setfield(L, -2, "default");
-}
-
-static void set_bound(lua_State *L, const char *name, double v) {
-  if (isnan(v)) return;
-  if (v == floor(v) && fabs(v) < 1e15)
-    lua_pushinteger(L, (lua_Integer)v);
-  else
-    lua_pushnumber(L, v);
-  lua_setfield(L, -2, name);
-}
-
-static void set_choices(lua_State *L, const char *choices) {
-  if (!*choices) return;
-  lua_newtable(L);
-  for (int i = 1; *choices; i++) {
-    const size_t n = strcspn(choices, "|");
-    lua_pushlstring(L, choices, n);
-    lua_rawseti(L, -2, i);
-    choices += n + (choices[n] == '|');
-  }
-  lua_setfield(L, -2, "choices");
-}
-
-/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, doc= } */
-int l_options(lua_State *L) {
-  lua_createtable(L, option_count(), 0);
-  for (int i = 0; i < option_count(); i++) {
-    const Option *o = option_at(i);
-    lua_createtable(L, 0, 8);
-    set_string(L, "path", o->path);
-    set_string(L, "type", o->type);
-    set_string(L, "doc", o->doc);
-    set_default(L, o);
-    set_bound(L, "min", o->low);
-    set_bound(L, "max", o->high);
-    set_choices(L, o->choices);
-    lua_pushboolean(L, o->flags & OPTION_LIVE);
-    lua_setfield(L, -2, "live");
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-/* loss_defaults() -> { dapo = { ["train.clip_high"] = 0.28 }, ... } */
-int l_loss_defaults(lua_State *L) {
-  lua_newtable(L);
-  for (int i = 0; i < loss_default_count(); i++) {
-    const LossDefault *d = loss_default_at(i);
-    if (lua_getfield(L, -1, d->loss) == LUA_TNIL) {
-      lua_pop(L, 1);
-      lua_newtable(L);
-      lua_pushvalue(L, -1);
-      lua_setfield(L, -3, d->loss);
-    }
-    push_default(L, option_find(d->path), d->fallback);
-    lua_setfield(L, -2, d->path);
-    lua_pop(L, 1);
-  }
-  return 1;
 }
 
 /* ---- advantages ------------------------------------------------------------------ */
@@ -187,20 +108,15 @@ static void check_weights(lua_State *L, AdvantageOptions *o) {
 }
 
 static void check_advantage_options(lua_State *L, AdvantageOptions *o) {
-  static const char *const known[] = {"group",     "scale",     "baseline", "weights",
-                                      "aggregate", "normalize", "clip",     NULL};
-  static const char *const scales[] = {"group", "batch", "none", NULL};
-  static const char *const baselines[] = {"mean", "leave_one_out", "none", NULL};
+  static const OptionSet *const sets[] = {&advantage_option_set, NULL};
+  static const char *const others[] = {"group", "weights", "aggregate", "clip", NULL};
   static const char *const aggregates[] = {"sum", "normalize_then_sum", NULL};
   int choice;
-  check_fields(L, 2, "advantages", known);
+  check_option_fields(L, 2, "advantages", sets, others);
+  read_options(L, 2, "advantages", &advantage_option_set, 0, o);
   field_int(L, 2, "advantages", "group", 1, INT32_MAX, &o->group);
-  if (field_choice(L, 2, "advantages", "scale", scales, &choice)) o->scale = (AdvantageScale)choice;
-  if (field_choice(L, 2, "advantages", "baseline", baselines, &choice))
-    o->baseline = (AdvantageBaseline)choice;
   if (field_choice(L, 2, "advantages", "aggregate", aggregates, &choice))
     o->normalize_then_sum = choice == 1;
-  field_bool(L, 2, "advantages", "normalize", &o->normalize);
   if (!lua_istable(L, 2)) return;
   check_clip(L, o);
   check_weights(L, o);

@@ -7,7 +7,9 @@
 #include "rl/engine_memory.h"
 #include "rl/metrics.h"
 #include "rl/rollout.h"
+#include "rl/sft.h"
 #include "rl/units.h"
+#include "rl/update.h"
 #include "script/binding.h"
 
 #define ENGINE_TYPE "grpo.Engine"
@@ -23,6 +25,13 @@ Engine *check_idle_engine(lua_State *L, int arg);
  * *store, which is pushed. */
 Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
 void push_metrics(lua_State *L, const StepMetrics *m);
+/* The sizes of a step out of the table at index; the model, its optimizer and what a step is given
+ * are not looked at. */
+void read_engine_options(lua_State *L, int index, const char *where, EngineOptions *o);
+/* Options of a step out of the table at index 3: a whole resolved `train`, or what is wanted of it,
+ * with seed and step.  only: as in read_options(). */
+void read_update_options(lua_State *L, unsigned only, UpdateOptions *o);
+void read_sft_options(lua_State *L, const char *where, SftOptions *o);
 
 /* lua_denoise.c: engine:denoise(examples, options) -> metrics; engine:masked_loss(examples, options)
  * -> summed loss, masked tokens, those guessed right.  Options: MaskOptions' names. */
@@ -60,9 +69,15 @@ int l_gae(lua_State *L);
 int l_whiten(lua_State *L);
 int l_value_loss(lua_State *L);
 
-/* lua_rl.c: functions of core */
+/* lua_options.c: functions of core */
 int l_options(lua_State *L);
-int l_loss_defaults(lua_State *L);
+int l_losses(lua_State *L);
+int l_loss_problem(lua_State *L);
+int l_sampling_problem(lua_State *L);
+int l_engine_problem(lua_State *L);
+int l_ppo_problem(lua_State *L);
+
+/* lua_rl.c: functions of core */
 int l_advantages(lua_State *L);
 int l_dense_advantages(lua_State *L);
 int l_checkpoint_begin(lua_State *L);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/regex.h"
 #include "base/version.h"
@@ -183,6 +184,12 @@ static int write_all(lua_State *L, int fd) {
   return 1;
 }
 
+/* notice(text): one line for whoever listens to the engine's notices; the screen, or a host's log. */
+static int l_notice(lua_State *L) {
+  log_message(LOG_INFO, "%s", check_string(L, 1, NULL));
+  return 0;
+}
+
 static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
 
 static int l_out(lua_State *L) {
@@ -307,6 +314,7 @@ void system_open(lua_State *L) {
                                        {"hostname", l_hostname},
                                        {"isatty", l_isatty},
                                        {"mem", l_mem},
+                                       {"notice", l_notice},
                                        {"out", l_out},
                                        {"set_threads", l_set_threads},
                                        {"signal_count", l_signal_count},

@@ -6,6 +6,7 @@
 #include "script/interrupt.h"
 #include "script/lua_model.h"
 #include "script/lua_unmask.h"
+#include "script/read_options.h"
 #include "script/script_impl.h"
 
 /* A tape that is freed when its owner is collected. */
@@ -89,10 +90,7 @@ static void check_options(lua_State *L, const Model *m, const Tokenizer *tok, Un
   check_fields(L, 3, where, known);
   field_int(L, 3, where, "n", 1, 1 << 16, n);
   field_int(L, 3, where, "steps", 1, 1 << 20, &o->steps);
-  field_number(L, 3, where, "temperature", 0, 1e4, &o->sampling.temperature);
-  field_number(L, 3, where, "top_p", 1e-9, 1, &o->sampling.top_p);
-  field_number(L, 3, where, "min_p", 0, 1, &o->sampling.min_p);
-  field_int(L, 3, where, "top_k", 0, INT32_MAX, &o->sampling.top_k);
+  read_options(L, 3, where, &sampling_option_set, 0, &o->sampling);
   field_seed(L, 3, where, "seed", &o->seed);
   field_choice(L, 3, where, "order", orders, &order);
   field_number(L, 3, where, "noise", 0, 1e6, &o->noise);

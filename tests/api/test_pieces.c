@@ -222,6 +222,21 @@ static double loss_at(grpo_context *c, const grpo_loss_options *o, const float *
   return value;
 }
 
+TEST(without_options_a_loss_is_grpo_by_any_door) {
+  grpo_context *c = NULL;
+  grpo_loss_options o;
+  float logits[N * VOCAB];
+  OK(NULL, grpo_context_new(NULL, &c));
+  OK(c, grpo_loss_options_init(&o, sizeof o));
+  for (int i = 0; i < N * VOCAB; i++) logits[i] = (float)sin(1.7 * i);
+  const double initial = loss_at(c, &o, logits), null = loss_at(c, NULL, logits);
+  o.loss = "grpo";
+  CHECK(null == initial && null == loss_at(c, &o, logits));
+  o.loss = "dapo";
+  CHECK(null != loss_at(c, &o, logits));
+  grpo_context_free(c);
+}
+
 TEST(gradients_of_logits_agree_with_differences) {
   static const char *const names[] = {NULL, "grpo", "dapo", "dr_grpo", "gspo", "rloo"};
   grpo_context *c = NULL;
@@ -262,7 +277,7 @@ TEST(wrong_losses_are_refused) {
   REFUSED(c, GRPO_EARG, "gpro", grpo_policy_loss(c, &o, &b, logp, NULL, &value, d, NULL));
   o.loss = "grpo";
   o.clip = -1;
-  REFUSED(c, GRPO_EARG, "loss.clip", grpo_policy_loss(c, &o, &b, logp, NULL, &value, d, NULL));
+  REFUSED(c, GRPO_EARG, "train.clip", grpo_policy_loss(c, &o, &b, logp, NULL, &value, d, NULL));
   o.clip = NAN;
   o.kl = 0.1;
   REFUSED(c, GRPO_EARG, "ref_logp", grpo_policy_loss(c, &o, &b, logp, NULL, &value, d, NULL));

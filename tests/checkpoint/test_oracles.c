@@ -376,6 +376,35 @@ static Status part(Tape *t, Tensor *out, int row, Tensor **y) {
   return tape_apply(t, OP_reshape, &x, &(Attr){.i = {1, -1}}, y);
 }
 
+/* TRL's luspo averages the KL over the padded batch: a sequence of `mass` tokens gets the share
+ * mass / width of it.  Losses add up over sequences, so each is asked for with a kl of its own. */
+static Status padded_loss(Tape *t, const PolicyLossAttr *all, Tensor *const in[], int width,
+                          Tensor **loss) {
+  *loss = NULL;
+  for (int i = 0, at = 0; i < all->nseq; at += all->lengths[i++]) {
+    const Attr slice = {.i = {0, at, all->lengths[i]}};
+    Tensor *one[3] = {0}, *term;
+    PolicyLossAttr *a = arena_alloc(&t->arena, sizeof *a);
+    *a = *all;
+    const double mass = total(a->mask + at, NULL, a->lengths[i]);
+    a->options.kl *= mass * fmax(mass, 1) / width;
+    a->nseq = 1;
+    a->lengths += i;
+    a->mask += at;
+    a->advantage += at;
+    a->sampler_logp += at;
+    if (a->kept) a->kept += at;
+    if (a->old_logp) a->old_logp += at;
+    if (a->ref_logp) a->ref_logp += at;
+    for (int k = 0; k < 2; k++)
+      try(tape_apply(t, OP_narrow, (Tensor *[]){in[k]}, &slice, &one[k]));
+    try(tape_apply(t, OP_policy_loss, one, &(Attr){.p = a}, &term));
+    if (*loss) try(tape_apply(t, OP_add, (Tensor *[]){*loss, term}, &(Attr){0}, &term));
+    *loss = term;
+  }
+  return GRPO_OK;
+}
+
 /* One micro-batch: groups from .. from + n - 1. */
 static Status run_batch(Model *m, Tape *t, const Problem *p, const Settings *s, const real *mask,
                         const real *kept, int from, int n, double *loss) {
@@ -402,12 +431,14 @@ static Status run_batch(Model *m, Tape *t, const Problem *p, const Settings *s, 
                         .num_tokens = total(mask, NULL, p->at[SEQUENCES]),
                         .num_kept_tokens = total(mask, kept, p->at[SEQUENCES]),
                         .batch_tokens = total(mask + first, NULL, end - first),
-                        .batch_share = 1.0 / s->batches,
-                        .padded_width = longest};
+                        .batch_share = 1.0 / s->batches};
   try(run_groups(m, t, p, from, n, s->temperature, &out));
   try(part(t, out, 0, &in[0]));
   try(part(t, out, 1, &in[1]));
-  try(tape_apply(t, OP_policy_loss, in, &(Attr){.p = a}, &l));
+  if (s->o.kind == LOSS_luspo && s->o.kl != 0)
+    try(padded_loss(t, a, in, longest, &l));
+  else
+    try(tape_apply(t, OP_policy_loss, in, &(Attr){.p = a}, &l));
   try(tape_backward(t, l));
   *loss = (double)l->data[0];
   return GRPO_OK;

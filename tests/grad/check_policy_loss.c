@@ -168,8 +168,7 @@ static double reference(const Problem *p, const real *l, const real *frozen, con
                          : k == LOSS_luspo   ? 1 / b
                                              : 1 / (b * s.count);
     double kl_scale = scale;
-    if (k == LOSS_luspo)
-      kl_scale = p->a.padded_width ? s.mass / (b * p->a.padded_width) : 1 / (b * s.count);
+    if (k == LOSS_luspo) kl_scale = 1 / (b * s.count);
     if (whole && s.to > s.from)
       loss += sequence_term(p, s, l, frozen) * correction(p, s, frozen, s.from) *
               off_policy(p, s, frozen, p->advantage[s.from]) / b;
@@ -292,8 +291,6 @@ static void check_kl(LossKind kind) {
     p.a.options.kl_estimator = (KlEstimator)i;
     if (i != KL_FULL) p.a.ref_logp = p.ref;
     compare(&p, names[i]);
-    p.a.padded_width = 6;
-    compare(&p, "padded width");
     p.a.options.kl_bias_correction = true;
     compare(&p, "bias correction");
     p.a.old_logp = NULL; /* on-policy: old is logp itself, detached */

@@ -135,7 +135,8 @@ typedef struct Variant {
   real mask[MAX_TOKENS], kept[MAX_TOKENS];
   LossMetrics metrics;
   PolicyLossAttr a;
-  Tensor *logp, *entropy, *loss;
+  double loss;
+  real dlogp[MAX_TOKENS], dentropy[MAX_TOKENS];
 } Variant;
 
 static double total(const real *x, const real *y, int n) {
@@ -166,7 +167,6 @@ static void prepare(const Problem *p, Variant *v) {
       .num_kept_tokens = total(v->mask, top < 1 ? v->kept : NULL, p->n),
       .batch_tokens = total(v->mask, NULL, p->n),
       .batch_share = 1,
-      .padded_width = p->padded_width,
       .metrics = &v->metrics,
   };
 }
@@ -179,16 +179,16 @@ static Tensor *leaf(const real *data, int n) {
   return t;
 }
 
-static void check_gradient(const Variant *v, const char *key, const Tensor *x) {
+static void check_gradient(const Variant *v, const char *key, const real *got, int tokens) {
   real want[MAX_TOKENS];
   double top = 0;
   const int n = read_ragged(json_get(v->json, key), want);
-  CHECK((size_t)n == x->n);
+  CHECK(n == tokens);
   for (int i = 0; i < n; i++) top = fmax(top, fabs((double)want[i]));
   for (int i = 0; i < n; i++)
-    if (!(fabs((double)x->grad[i] - (double)want[i]) <= 1e-4 * top))
+    if (!(fabs((double)got[i] - (double)want[i]) <= 1e-4 * top))
       test_fail(__FILE__, __LINE__, "%s: %s[%d] is %.9g, want %.9g", v->name, key, i,
-                (double)x->grad[i], (double)want[i]);
+                (double)got[i], (double)want[i]);
 }
 
 static void check_metric(const Variant *v, const char *key, double got) {
@@ -210,25 +210,55 @@ static void check_metrics(const Variant *v) {
   check_metric(v, "cispo_clip_ratio", m->clip_high / m->clip_count);
 }
 
+/* Adds the loss of the tokens from `at` on, and its gradients. */
+static Status add_loss(const Problem *p, Variant *v, const PolicyLossAttr *a, int at, int n) {
+  const Attr attr = {.p = a};
+  Tensor *logp = leaf(p->logp + at, n), *entropy = leaf(p->entropy + at, n), *loss;
+  try(tape_apply(&tape, OP_policy_loss, (Tensor *[]){logp, entropy, NULL}, &attr, &loss));
+  try(tape_backward(&tape, loss));
+  v->loss += (double)loss->data[0];
+  memcpy(v->dlogp + at, logp->grad, (size_t)n * sizeof(real));
+  if (entropy->grad) memcpy(v->dentropy + at, entropy->grad, (size_t)n * sizeof(real));
+  return GRPO_OK;
+}
+
+/* TRL's luspo averages the KL over the padded batch: a sequence of `mass` tokens gets the share
+ * mass / width of it.  Losses add up over sequences, so each is asked for with a kl of its own. */
+static Status padded_loss(const Problem *p, Variant *v) {
+  for (int i = 0, at = 0; i < p->nseq; at += p->lengths[i++]) {
+    PolicyLossAttr one = v->a;
+    const int n = p->lengths[i];
+    const double mass = total(v->mask + at, NULL, n);
+    one.options.kl *= mass * fmax(mass, 1) / p->padded_width;
+    one.nseq = 1;
+    one.lengths += i;
+    one.mask += at;
+    one.advantage += at;
+    one.sampler_logp += at;
+    if (one.kept) one.kept += at;
+    if (one.old_logp) one.old_logp += at;
+    if (one.ref_logp) one.ref_logp += at;
+    try(add_loss(p, v, &one, at, n));
+  }
+  return GRPO_OK;
+}
+
 static void check_variant(const Problem *p, const Json *defaults, const Json *json) {
   Variant v = {.name = json_string(json_get(json, "name")),
                .json = json,
                .s = {json_get(json, "settings"), defaults}};
   prepare(p, &v);
   tape_reset(&tape);
-  v.logp = leaf(p->logp, p->n);
-  v.entropy = leaf(p->entropy, p->n);
-  const Attr attr = {.p = &v.a};
-  if (tape_apply(&tape, OP_policy_loss, (Tensor *[]){v.logp, v.entropy, NULL}, &attr, &v.loss) ||
-      tape_backward(&tape, v.loss)) {
+  const bool padded = v.a.options.kind == LOSS_luspo && v.a.options.kl != 0;
+  if (padded ? padded_loss(p, &v) : add_loss(p, &v, &v.a, 0, p->n)) {
     test_fail(__FILE__, __LINE__, "%s: %s", v.name, err_message());
     return;
   }
-  const double want = json_number(json_get(json, "loss")), got = (double)v.loss->data[0];
-  if (!(fabs(got - want) <= 1e-4 * fmax(fabs(want), .3)))
-    test_fail(__FILE__, __LINE__, "%s: loss %.9g, want %.9g", v.name, got, want);
-  check_gradient(&v, "dlogp", v.logp);
-  if (json_get(json, "dentropy")) check_gradient(&v, "dentropy", v.entropy);
+  const double want = json_number(json_get(json, "loss"));
+  if (!(fabs(v.loss - want) <= 1e-4 * fmax(fabs(want), .3)))
+    test_fail(__FILE__, __LINE__, "%s: loss %.9g, want %.9g", v.name, v.loss, want);
+  check_gradient(&v, "dlogp", v.dlogp, p->n);
+  if (json_get(json, "dentropy")) check_gradient(&v, "dentropy", v.dentropy, p->n);
   check_metrics(&v);
 }
 

@@ -1,6 +1,7 @@
 -- The engine's seam: what lua/grpo is composed from.
 
 local core = require "grpo.core"
+local option_rows = require "grpo.experiment.option_rows"
 
 local config = {
   model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2,
@@ -32,10 +33,10 @@ local function message_of(f, ...)
   return tostring(err)
 end
 
-describe("core.options", function()
+describe("the table of options", function()
   it("lists every option once, defaults with their kind", function()
     local seen = {}
-    for _, row in ipairs(core.options()) do
+    for _, row in ipairs(option_rows.rows) do
       assert.is_nil(seen[row.path])
       seen[row.path] = row
       assert.truthy(row.doc and row.type)
@@ -51,7 +52,7 @@ describe("core.options", function()
   end)
 
   it("says what a loss's name changes", function()
-    local d = core.loss_defaults()
+    local d = option_rows.loss_defaults
     assert.near(0.28, d.dapo["train.clip_high"], 0)
     assert.equal("sequence", d.gspo["train.importance"])
     assert.is_nil(d.grpo)
@@ -176,7 +177,7 @@ describe("an engine", function()
     assert.matches("must return a tensor", update(function() return 3 end))
     assert.matches("does not depend", update(function(t) return t.advantage:sum() end))
     assert.matches("one number", update(function(t) return t.logp end))
-    assert.matches("unknown", update("grop"))
+    assert.matches("train.loss: 'grop' is not known, did you mean 'grpo'", update("grop"))
   end)
 
   it("names what is wrong with an update", function()

@@ -465,7 +465,7 @@ describe("options that would have no effect", function()
     { "model%.chat_template: \"chatnl\" is no Jinja template, nor the name of one, did you mean 'chatml'",
       function(t) t.model.chat_template = "chatnl" end },
     { "model%.chat_template: template:1: ", function(t) t.model.chat_template = "{% if x" end },
-    { "train%.reuse_rollout: keeps what model%.gradient_checkpointing does not", function(t)
+    { "train%.reuse_rollout: needs the activations that model%.gradient_checkpointing discards", function(t)
       t.train.reuse_rollout, t.model.gradient_checkpointing = true, true
     end },
     { "reference: got true", function(t) t.reference = true end },

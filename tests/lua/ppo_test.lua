@@ -120,6 +120,24 @@ describe("a ppo stage", function()
     end
   end)
 
+  it("is inspected under its own loss: every option of it that PPO trains with", function()
+    local function inspected(change)
+      local tr = grpo.trainer(experiment(change))
+      tr:step()
+      local t = tr:inspect()
+      assert.is_nil(t.problem)
+      return t
+    end
+    local plain = inspected()
+    for name, value in pairs { entropy = 0.5, delta = 0.5, top_entropy_quantile = 0.3 } do
+      local t = inspected(function(e) e.train[name], e.train.lr = value, 0 end)
+      local own = { clip = 0.2, [name] = value }
+      local want = grpo.loss("dapo", setmetatable({ logp = t.logp }, { __index = t }), own)
+      assert.near(want:item(), t.loss, 1e-6)
+      assert.is_true(t.loss ~= plain.loss, name)
+    end
+  end)
+
   it("shows the advantage of each token to who inspects it", function()
     local tr = trainer.new(experiment(function(t)
       t.train.lr, t.train.ppo = 0, { gamma = 0.9, lambda = 0.8, kl_coef = 0 }
@@ -241,9 +259,11 @@ describe("options of a ppo stage", function()
   end)
 
   it("that contradict each other are refused", function()
-    refused("train%.ppo%.minibatches: 5, but a step has 4 prompts", function(t) t.train.ppo = { minibatches = 5 } end)
+    refused("train%.ppo%.minibatches: 5 are too many, because a step has 4 prompts", function(t)
+      t.train.ppo = { minibatches = 5 }
+    end)
     refused("train%.ppo%.kl_coef: a KL needs a reference", function(t) t.reference = false end)
-    refused("train%.reuse_rollout: a shared critic", function(t) t.train.reuse_rollout = true end)
+    refused("train%.reuse_rollout: cannot be with a shared critic", function(t) t.train.reuse_rollout = true end)
     refused("rewards: none given; a ppo stage", function(t) t.rewards = {} end)
     refused("train%.ppo%.critic: got 'both'", function(t) t.train.ppo = { critic = "both" } end)
     refused("train%.ppo%.kl_estimator", function(t) t.train.ppo = { kl_estimator = "full" } end)

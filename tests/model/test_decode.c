@@ -504,5 +504,5 @@ TEST(senseless_sampling_is_refused_by_name) {
   REFUSED(sampling_check(&s), GRPO_EARG, "repetition_penalty");
   const char *empty = "";
   s = sampling(1, 4), s.num_stop = 1, s.stop = &empty;
-  REFUSED(sampling_check(&s), GRPO_EARG, "stop string 1 is empty");
+  REFUSED(sampling_check(&s), GRPO_EARG, "string 1 is empty");
 }

@@ -95,9 +95,9 @@ static void check_case(const Json *c, const Safetensors *f) {
   OptimizerOptions options;
   bag_init(&b, f, name, json_get(c, "no_decay"));
   optimizer_options_init(&options);
-  options.beta1 = at(betas, 0), options.beta2 = at(betas, 1);
-  options.eps = json_number(json_get(c, "eps"));
-  options.weight_decay = json_number(json_get(c, "weight_decay"));
+  options.adamw.beta1 = at(betas, 0), options.adamw.beta2 = at(betas, 1);
+  options.adamw.eps = json_number(json_get(c, "eps"));
+  options.adamw.weight_decay = json_number(json_get(c, "weight_decay"));
   REQUIRE(optimizer_new(&o, &b.m, &options));
   const int steps = (int)json_number(json_get(c, "steps"));
   for (int k = 0; k < steps; k++) {
@@ -159,7 +159,7 @@ TEST(saved_moments_continue_exactly_with_any_number_of_threads) {
   Optimizer *a, *b;
   Pool *pool;
   optimizer_options_init(&options);
-  options.weight_decay = 0.1;
+  options.adamw.weight_decay = 0.1;
   REQUIRE(pool_new(&pool, 2));
   Model *m = small_model(tiny_gpt2, NULL, 1), *n = small_model(tiny_gpt2, pool, 2);
   OK(model_set_trainable(m, true));
@@ -188,7 +188,7 @@ TEST(decay_spares_biases_and_norms) {
   OK(model_copy(&before, m));
   OK(model_set_trainable(m, true));
   optimizer_options_init(&options);
-  options.weight_decay = 0.5;
+  options.adamw.weight_decay = 0.5;
   REQUIRE(optimizer_new(&o, m, &options));
   OK(optimizer_step(o, &(Ctx){0}, 0.1, 0, 0)); /* gradients are zero: only decay acts */
   for (int i = 0; i < model_num_params(m); i++) {

@@ -126,7 +126,7 @@ static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
   RolloutOptions ro = {.group = t->o.group_size, .seed = 3, .step = step};
   const int slots[] = {2, 0};
   Batch *b = engine_batch(t->engine, BATCH_SAMPLE);
-  sampling_default(&ro.sampling);
+  sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = t->o.max_new_tokens;
   if (s->turns) take_turns(&ro);
   make_prompts(t, step, t->o.prompts_per_step, prompts, ids);
@@ -170,7 +170,7 @@ static inline void step(Tiny *t, const Setup *s, uint32_t number, StepMetrics *m
   o.loss.kl = s->kl;
   o.loss.kl_estimator = s->estimator;
   o.loss.entropy = s->entropy;
-  o.top_entropy_quantile = 0.8;
+  o.loss.top_entropy_quantile = 0.8;
   o.step = number;
   if (s->own_loss) o.loss_fn = own_loss;
   o.loss_user = &t->engine->loss_tape.cx;

@@ -23,7 +23,7 @@ static Batch *rollout_with_targets(Tiny *t, uint32_t step, double temperature) {
   static const int target_len[TINY_PROMPTS] = {0, 4, TINY_NEW, TINY_NEW + 3};
   Prompt prompts[TINY_PROMPTS];
   RolloutOptions ro = {.group = TINY_GROUP, .seed = 3, .step = step};
-  sampling_default(&ro.sampling);
+  sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = TINY_NEW;
   ro.sampling.temperature = temperature;
   for (int p = 0; p < TINY_PROMPTS; p++) {
@@ -86,7 +86,7 @@ TEST(a_target_outside_the_vocabulary_is_refused) {
   const int32_t ids[] = {1, 2}, bad[] = {TINY_VOCAB};
   tiny_options(&eo);
   tiny_open(&t, 1, &eo);
-  sampling_default(&ro.sampling);
+  sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = TINY_NEW;
   const Prompt p = {.ids = ids, .len = 2, .target = bad, .target_len = 1};
   CHECK(engine_rollout(t.engine, BATCH_SAMPLE, 1, &p, &ro) == GRPO_EARG);

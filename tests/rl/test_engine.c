@@ -25,7 +25,7 @@ TEST_BOTH(a_group_rolled_out_alone_is_the_same_group) {
   int32_t ids[TINY_PROMPT];
   p.ids = memcpy(ids, batch_prompt(b, slot, &p.len), sizeof ids);
   RolloutOptions ro = {.group = TINY_GROUP, .seed = 3, .step = 5};
-  sampling_default(&ro.sampling);
+  sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = TINY_NEW;
   CHECK(!engine_replace(t.engine, BATCH_SAMPLE, 1, &slot, &p, &ro));
   memcpy(again, b->completion[i].ids, sizeof again);
@@ -51,7 +51,7 @@ TEST(evaluation_has_a_batch_of_its_own_and_grows) {
     prompts[i] = (Prompt){.ids = ids[i], .len = 1 + i % 4, .index = (uint32_t)i};
   }
   RolloutOptions ro = {.group = 1, .seed = 3};
-  sampling_default(&ro.sampling);
+  sampling_init(&ro.sampling);
   ro.sampling.temperature = 0;
   ro.sampling.max_new_tokens = TINY_NEW;
   for (int round = 0; round < 2; round++) {

@@ -1,55 +1,75 @@
-/* The table of options is sound, and the engine's defaults are its defaults. */
-#include <stdlib.h>
+/* The engine's rows of options are sound, and what a loss's name changes is a row's. */
+#include "base/options.h"
 
-#include "formats/json.h"
 #include "grad/policy.h"
-#include "rl/options.h"
+#include "rl/advantage.h"
+#include "rl/ppo.h"
+#include "rl/sft.h"
 #include "testing.h"
 
+static const OptionSet *const sets[] = {&loss_option_set,      &update_option_set,
+                                        &sft_option_set,       &ppo_option_set,
+                                        &sampling_option_set,  &adamw_option_set,
+                                        &engine_option_set,    &advantage_option_set};
+enum { SETS = sizeof sets / sizeof *sets };
+
+static bool is_number(const Option *o) {
+  return o->type == OPTION_NUMBER || o->type == OPTION_INT;
+}
+
 TEST(every_row_is_sound) {
-  for (int i = 0; i < option_count(); i++) {
-    const Option *o = option_at(i);
-    Json *j;
-    CHECK(!json_parse(o->fallback, strlen(o->fallback), o->path, &j));
-    json_free(j);
-    CHECK(*o->doc && option_find(o->path) == o);
-    CHECK((strstr(o->type, "enum") != NULL) == (*o->choices != 0));
-    if (*o->fallback == '"' && strstr(o->type, "enum")) CHECK(option_choice(o->path) >= 0);
-    if (*o->fallback >= '0' && *o->fallback <= '9')
-      CHECK(option_number(o->path) == atof(o->fallback));
-  }
+  for (int k = 0; k < SETS; k++)
+    for (int i = 0; i < sets[k]->count; i++) {
+      const Option *o = &sets[k]->row[i];
+      const char *section = sets[k]->section ? sets[k]->section : "";
+      CHECK(*o->doc && option_find(sets[k], o->path) == o);
+      CHECK(strncmp(o->path, section, strlen(section)) == 0);
+      CHECK((o->type == OPTION_CHOICE) == (*o->words != 0));
+      if (is_number(o) && !isnan(o->initial)) CHECK(!option_check_number(o, o->initial));
+    }
 }
 
-static double changed(const char *loss, const char *path, double otherwise) {
-  for (int i = 0; i < loss_default_count(); i++) {
-    const LossDefault *d = loss_default_at(i);
-    if (!strcmp(d->loss, loss) && !strcmp(d->path, path)) return atof(d->fallback);
-  }
-  return otherwise;
+TEST(a_choice_finds_its_words_and_no_others) {
+  int enumerator = -1;
+  const Option *o = option_find(&loss_option_set, "train.kl_estimator");
+  CHECK(!option_find_word(o, "full", &enumerator) && enumerator == KL_FULL);
+  CHECK(option_find_word(o, "k", &enumerator) == GRPO_EARG);
+  o = option_find(&loss_option_set, "train.sampler_correction.mode");
+  CHECK(!option_find_word(o, "sequence_mask", &enumerator) && enumerator == SAMPLER_SEQUENCE_MASK);
 }
 
-TEST(what_a_loss_changes_is_the_same_for_scripts_and_in_c) {
-#define LOSS(name) #name,
-  static const char *const names[] = {
-#include "grad/losses.def"
-  };
-#undef LOSS
-  for (int k = 0; k < LOSS_COUNT; k++) {
-    LossOptions o;
-    loss_options_init(&o, (LossKind)k);
-    const double clip = changed(names[k], "train.clip", option_number("train.clip"));
-    CHECK_NEAR(o.clip, clip, 0);
-    CHECK_NEAR(o.clip_high, changed(names[k], "train.clip_high", clip), 0);
-    CHECK_NEAR(o.sapo_neg, option_number("train.sapo.neg"), 0);
-    CHECK_NEAR(o.vespo_lambda_pos, option_number("train.vespo.lambda_pos"), 0);
-    CHECK((int)o.kl_estimator == option_choice("train.kl_estimator"));
-    if (k != LOSS_nll) CHECK(option_choice_of("train.loss", names[k]) == k);
-  }
-  for (int i = 0; i < loss_default_count(); i++) {
-    LossKind kind;
-    CHECK(option_find(loss_default_at(i)->path) != NULL);
-    CHECK(!loss_kind_from_name(loss_default_at(i)->loss, &kind));
-  }
+TEST(an_optional_section_is_off_until_it_is_given) {
+  LossOptions o;
+  loss_options_init(&o, LOSS_grpo);
+  CHECK(o.sampler_mode == SAMPLER_NONE);
+  options_begin_section(&loss_option_set, "train.sampler_correction", &o);
+  CHECK(o.sampler_mode == SAMPLER_TOKEN_TRUNCATE && isnan(o.sampler_min) && o.sampler_max == 3);
+}
+
+TEST(a_number_out_of_its_row_s_bounds_is_refused_by_its_path) {
+  LossOptions o;
+  loss_options_init(&o, LOSS_grpo);
+  CHECK(!loss_options_check(&o));
+  o.clip = 1001;
+  CHECK(loss_options_check(&o) == GRPO_EARG);
+  CHECK(!strcmp(err_message(), "train.clip: want a number from 0 to 1000, got 1001"));
+  o.clip = (double)NAN;
+  CHECK(loss_options_check(&o) == GRPO_EARG);
+}
+
+static bool is_row(const char *path) {
+  for (int k = 0; k < SETS; k++)
+    if (option_find(sets[k], path)) return true;
+  return false;
+}
+
+TEST(what_a_loss_changes_are_rows) {
+  for (int i = 0; i < loss_default_count(); i++) CHECK(is_row(loss_default_at(i)->path));
+  LossOptions o;
+  loss_options_init(&o, LOSS_gspo_token);
+  CHECK(o.clip == 3e-4 && o.clip_high == 4e-4 && o.importance == IMPORTANCE_SEQUENCE_TOKEN);
+  loss_options_init(&o, LOSS_gmpo);
+  CHECK(o.clip == .4 && o.clip_high == .4 && o.importance == IMPORTANCE_TOKEN);
 }
 
 TEST(combinations_without_meaning_are_refused) {

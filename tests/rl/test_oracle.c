@@ -182,7 +182,7 @@ static void run_variant(Problem *p, const Json *v) {
   o.lr = 0;
   o.advantage = p->advantage;
   o.token_advantage = json_get(s, "per_token_advantages") ? p->token_advantage : NULL;
-  o.top_entropy_quantile = number(s, "top_entropy_quantile", 1);
+  o.loss.top_entropy_quantile = number(s, "top_entropy_quantile", 1);
   Batch *b = fill_batch(
       p, s,
       json_get(p->problem, json_get(s, "temperature") ? "expected_temperature_0.7" : "expected"));

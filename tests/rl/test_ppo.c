@@ -44,14 +44,14 @@ static Status ppo_update(Tiny *t, const Way *w, uint32_t number, const double *s
   PpoOptions o;
   Batch *b = engine_batch(t->engine, BATCH_SAMPLE);
   ppo_options_init(&o);
-  o.lr = 1e-2;
+  o.update.lr = 1e-2;
   o.score = score;
   o.value_coef = 0.1; /* no power of two: its product with a loss is rounded */
-  o.loss.entropy = 0.01;
-  o.epochs = w->epochs ? w->epochs : 1;
+  o.update.loss.entropy = 0.01;
+  o.update.iterations = w->epochs ? w->epochs : 1;
   o.minibatches = w->minibatches ? w->minibatches : 1;
-  o.seed = 3;
-  o.step = number;
+  o.update.seed = 3;
+  o.update.step = number;
   return engine_ppo(t->engine, b, &o, NULL, m);
 }
 

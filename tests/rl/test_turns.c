@@ -118,7 +118,7 @@ TEST_BOTH(a_completion_does_not_depend_on_its_company) {
   RolloutOptions o = {.group = TINY_GROUP, .seed = 3, .step = 1};
   Tiny t;
   open_engine(&t, &turns);
-  sampling_default(&o.sampling);
+  sampling_init(&o.sampling);
   o.sampling.max_new_tokens = 40;
   take_turns(&o);
   o.on_turn = same_reply;
@@ -162,7 +162,7 @@ static Status roll_out_watched(Tiny *t, Log *l) {
   static int32_t ids[MOST_PROMPTS][MOST_TOKENS];
   Prompt prompts[MOST_PROMPTS];
   RolloutOptions o = {.group = TINY_GROUP, .seed = 3, .step = 1};
-  sampling_default(&o.sampling);
+  sampling_init(&o.sampling);
   o.sampling.max_new_tokens = t->o.max_new_tokens;
   take_turns(&o);
   o.on_turn = watch;

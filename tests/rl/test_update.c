@@ -199,7 +199,7 @@ TEST(the_loss_is_what_the_formula_says) {
 }
 
 TEST_BOTH(every_loss_takes_a_step) {
-#define LOSS(name) #name,
+#define LOSS(name, ...) #name,
   static const char *const names[] = {
 #include "grad/losses.def"
   };
@@ -287,7 +287,7 @@ TEST(truncated_completions_can_leave_the_loss) {
   tiny_options(&eo);
   tiny_open(&t, 1, &eo);
   update_options(&o, "dapo", NULL);
-  o.mask_truncated = true;
+  o.loss.mask_truncated = true;
   step_once(&t, 1, &o, &m);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
   for (int i = 0; i < batch_size(b); i++)
@@ -476,7 +476,7 @@ TEST_BOTH(a_step_takes_no_memory_whatever_its_lengths) {
     update_options(&o, "grpo", NULL);
     o.loss.kl = 0.05;
     o.loss.kl_estimator = k == 1 ? KL_FULL : KL_K3;
-    o.top_entropy_quantile = 0.5;
+    o.loss.top_entropy_quantile = 0.5;
     uint64_t before = 0;
     for (uint32_t s = 1; s <= 25; s++) {
       if (s == 2) before = mem_allocations();

@@ -7,7 +7,6 @@
 #include "compute.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
-#include "rl/options.h"
 #include "rl/rollout.h"
 #include "testing.h"
 
@@ -75,7 +74,7 @@ static inline Batch *tiny_rollout(Tiny *t, uint32_t step) {
   static int32_t ids[TINY_PROMPTS][TINY_PROMPT];
   Prompt prompts[TINY_PROMPTS];
   RolloutOptions ro = {.group = t->o.group_size, .seed = 3, .step = step};
-  sampling_default(&ro.sampling);
+  sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = TINY_NEW;
   for (int p = 0; p < t->o.prompts_per_step; p++) {
     prompts[p] = (Prompt){.ids = ids[p],

@@ -6,6 +6,7 @@
 local chat_templates = require "grpo.models.chat_templates"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local option_rows = require "grpo.experiment.option_rows"
 local option_rules = require "grpo.experiment.option_rules"
 local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
@@ -61,11 +62,25 @@ local function sorted_names(layer, value, prefix)
   return names
 end
 
+local told = {} -- advice that was given
+
+-- Has this value no meaning any more?  Says so once.
+local function is_obsolete(layer, path, value)
+  local advice = option_rows.obsolete(path, value)
+  if not advice then return false end
+  local where = layer.where and origins.line(layer.where, path:match("[^.]+$")) or layer.name
+  local text = ("%s: %s: %s"):format(where, path, advice)
+  if not told[text] then core.notice(text) end
+  told[text] = true
+  return true
+end
+
 -- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken whole.
 local function lay(result, from, layer, node, value, prefix)
   for _, key in ipairs(sorted_names(layer, value, prefix)) do
     local v, path = value[key], prefix == "" and key or prefix .. "." .. key
     local below = option_tree.child(node, key)
+    if is_obsolete(layer, path, v) then goto continue end
     if not below then
       complain(layer, path, "unknown option%s",
         hint(option_tree.whole_name(path) or nearest(key, option_tree.child_names(node))))
@@ -79,6 +94,7 @@ local function lay(result, from, layer, node, value, prefix)
     else
       complain(layer, path, "got %s, want a table", option_tree.shown(v))
     end
+    ::continue::
   end
 end
 
@@ -95,7 +111,7 @@ end
 -- Defaults that a loss name sets; what the script sets wins.
 local function fill_loss_defaults(result, from)
   local train = result.train or {}
-  local named = core.loss_defaults()[train.loss or "grpo"]
+  local named = option_rows.loss_defaults[train.loss or "grpo"]
   if not named then return end
   local clip_is_set = train.clip ~= nil -- then clip_high follows it
   for path, value in sorted_pairs(named) do
@@ -119,7 +135,7 @@ end
 
 local function fill_defaults(result, from)
   fill_loss_defaults(result, from)
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     if row.default ~= nil and get(result, row.path) == nil and not optional_parent_absent(result, row.path) then
       local value = row.default
       if type(value) == "table" then value = table.move(value, 1, #value, 1, {}) end
@@ -155,7 +171,8 @@ local function lay_overrides(result, from, overrides, stage_index)
     if index and option_rules.is_of_the_run(path) then
       complain(COMMAND_LINE, override.path, "belongs to the whole run; write %s", path)
     end
-    if not index or tonumber(index) == stage_index then
+    local here = not index or tonumber(index) == stage_index
+    if here and not is_obsolete(COMMAND_LINE, path, override.value) then
       local row, value = override_row(override, path), override.value
       if value == core.json_null then value = nil else check_value(COMMAND_LINE, override.path, row, value) end
       put(result, from, path, value, "command line")

@@ -3,7 +3,7 @@
 -- The experiment has checked every value by itself and filled in the defaults.
 -- complain(path, format, ...) raises at the script's line of that option.
 
-local core = require "grpo.core"
+local engine_rules = require "grpo.experiment.engine_rules"
 local eval_names = require "grpo.train.eval_names"
 local environment = require "grpo.dialogue.environment"
 local options = require "grpo.options"
@@ -55,10 +55,6 @@ end
 local function check_kl(config, complain)
   local train = config.train
   local on = type(train.kl) == "function" or train.kl > 0
-  if train.kl_in == "loss" and train.kl_estimator == "k1" and on then
-    complain("train.kl_estimator", "k1 as a loss has zero expected gradient on-policy; "
-      .. "use \"k2\" or \"k3\", or kl_in = \"reward\"")
-  end
   if train.kl_estimator == "full" and train.kl_in == "reward" then
     complain("train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
   end
@@ -103,21 +99,6 @@ local function check_rewards(config, complain)
   end
   if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
     complain("train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
-  end
-end
-
-local function check_sampling(sampling, complain)
-  for i, s in ipairs(type(sampling.stop) == "table" and sampling.stop or { sampling.stop }) do
-    if type(s) ~= "string" then complain("sampling.stop", "item %d is a %s, want a string", i, type(s)) end
-    if s == "" then complain("sampling.stop", "item %d is empty: it would end every completion", i) end
-  end
-  if sampling.top_p == 0 then complain("sampling.top_p", "got 0, want more than 0, up to 1") end
-  if sampling.temperature > 0 and sampling.temperature < 1e-4 then
-    complain("sampling.temperature", "got %s, want 0 (greedy) or 0.0001 or more", sampling.temperature)
-  end
-  if sampling.stop_regex then
-    local ok, err = pcall(core.regex, sampling.stop_regex)
-    if not ok then complain("sampling.stop_regex", "%s", (tostring(err):gsub("^%S+:%d+: ", ""))) end
   end
 end
 
@@ -188,18 +169,6 @@ local function check_model(model, origin, complain)
   end
 end
 
--- Activations of sampling stand in for a forward that computes the same and keeps all of it.
-local function check_reuse(config, complain)
-  if config.train.reuse_rollout ~= true then return end
-  if config.model.gradient_checkpointing then
-    complain("train.reuse_rollout", "keeps what model.gradient_checkpointing does not; use \"auto\" or false")
-  end
-  if config.model.lora and config.model.lora.dropout > 0 then
-    complain("train.reuse_rollout", "with model.lora.dropout the training forward is another one than sampling's; use "
-      .. "\"auto\" or false")
-  end
-end
-
 local function check_turns(kind, config, complain)
   local list = tools.list(config.tools, complain)
   local option = config.tools and "tools" or config.environment and "environment"
@@ -213,17 +182,6 @@ local function check_turns(kind, config, complain)
   end
 end
 
--- What the engine can count: prompts times completions times tokens of one step.
-local MAX_STEP_TOKENS = 2 ^ 29
-
-local function check_step(kind, config, complain)
-  local train, sampling = config.train, config.sampling
-  local completions = steps[kind].samples and sampling.group_size or 1
-  if train.prompts_per_step * completions * sampling.max_new_tokens < MAX_STEP_TOKENS then return end
-  complain("train.prompts_per_step", "%d prompts of %d completion%s of %d tokens are too many for a step; lower it",
-    train.prompts_per_step, completions, completions == 1 and "" or "s", sampling.max_new_tokens)
-end
-
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function option_rules.check(kind, config, origin, complain)
   check_texts(config, complain)
@@ -232,12 +190,11 @@ function option_rules.check(kind, config, origin, complain)
     complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
   end
   check_model(config.model, origin, complain)
-  check_reuse(config, complain)
   steps[kind].check(config, complain, origin)
   check_rewards(config, complain)
-  check_sampling(config.sampling, complain)
+  engine_rules.sampling(config.sampling, complain)
   check_turns(kind, config, complain)
-  check_step(kind, config, complain)
+  engine_rules.engine(steps.engine_options(kind, config), config.model.lora, complain)
   for _, what in ipairs(config.train.optimizer.no_decay) do
     if what ~= "bias" and what ~= "norm" then
       complain("train.optimizer.no_decay", "got %s, want \"bias\" or \"norm\"", tostring(what))

@@ -1,6 +1,7 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- The options of an experiment as a tree, and what a value of an option must be.  The rows are in
+-- option_rows.lua.
 
-local core = require "grpo.core"
+local option_rows = require "grpo.experiment.option_rows"
 local nearest = require "grpo.options".nearest
 
 local option_tree = {}
@@ -13,7 +14,7 @@ local tree
 function option_tree.root()
   if tree then return tree end
   tree = { children = {} }
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     local node = tree
     for part in row.path:gmatch("[^.]+") do
       node.children = node.children or {}
@@ -39,7 +40,7 @@ end
 -- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a name in a section.
 function option_tree.whole_name(name)
   local found
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     if row.path ~= name and row.path:match("[^.]+$") == name then
       if found then return nil end
       found = row.path

@@ -2,20 +2,20 @@
 -- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit.
 
 ---@class grpo.Options
----@field name? string name of the run directory; default: the script's name
+---@field name? string name of the run's directory; default: the script's name
 ---@field seed? integer seed of every random number of the run (default 0)
----@field threads? integer threads of the engine; default: all cores; never changes a result; a script that loads a model itself wants --threads instead
----@field compute? "f32"|"bf16"|"auto" how products with weights, and attention, are computed: in float32, or their operands rounded to bf16 and summed in float32, about twice as fast where the CPU has instructions for it; auto is f32 (default "auto")
+---@field threads? integer threads of the engine, which never change a result; default: all cores; a script that loads a model itself needs the flag --threads instead
+---@field compute? "f32"|"bf16" how products with weights, and attention, are computed: in float32, or with operands rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions for it (default "f32")
 ---@field extends? string a JSON file of the same fields, merged below this table
 ---@field model? grpo.Options.model
----@field reference? string|boolean what KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
+---@field reference? string|boolean the model that KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
 ---@field data? grpo.Options.data
 ---@field sampling? grpo.Options.sampling
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, weight=, fn= }; as a list or by name
 ---@field reward? grpo.Options.reward
 ---@field limits? grpo.Options.limits
 ---@field tools? table<string, grpo.Tool|function> tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
----@field environment? grpo.Environment|fun(row: table, rng: fun(): number): number|boolean|nil what answers the model turn by turn: { reset=, step= }, or one function that yields observations; docs/tools.md
+---@field environment? grpo.Environment|fun(row: table, rng: fun(): number): number|boolean|nil a function that answers the model turn by turn with observations, or { reset=, step= }; docs/tools.md
 ---@field turns? grpo.Options.turns
 ---@field train? grpo.Options.train
 ---@field eval? grpo.Options.eval
@@ -26,43 +26,43 @@
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a .gguf file
----@field config? string|table a table or JSON file to create a model with random weights
+---@field config? string|table a table or JSON file that describes a model to create with random weights
 ---@field tokenizer? string|grpo.Tokenizer tokenizer object or path; default: the one beside the weights
----@field dtype? "f32"|"bf16"|"auto" storage of frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
+---@field dtype? "f32"|"bf16"|"auto" storage of the frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights
----@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its results: the same bits, less memory, more time (default false)
----@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; null: the tokenizer's own
+---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; default: the tokenizer's own
+---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its activations: the same bits, less memory, more time (default false)
 
 ---@class grpo.Options.model.lora
 ---@field rank? integer rank of the adapter (default 8)
 ---@field alpha? number the adapter's output is scaled by alpha / rank (default 16)
 ---@field dropout? number dropout of the adapter's input, in training only (default 0)
----@field targets? string|any[] which weights get an adapter: names such as q_proj, or all-linear: every projection of the layers (default "all-linear")
+---@field targets? string|any[] which weights get an adapter: names such as q_proj, or all-linear, which is every projection of the layers (default "all-linear")
 
 ---@class grpo.Options.data
 ---@field train? grpo.Dataset the training rows
 ---@field eval? grpo.Dataset held-out rows
 ---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string, messages or a list of ids; default: row.prompt
----@field target? fun(row: table): string|string[] function(row) -> string or a list of ids: the completion for kind="sft", what dense rewards compare with; or a list of strings, by turns the model's and what tools say, which is not learned
----@field shuffle? boolean a seeded permutation of the rows, another one each epoch (default true)
----@field max_prompt_tokens? integer longest prompt; see too_long (default 512)
----@field too_long? "drop"|"truncate_left"|"error" what happens to a longer prompt; counted and reported (default "drop")
+---@field target? fun(row: table): string|string[] function(row) -> string or a list of ids: the completion for kind="sft", and the text that dense rewards compare with; or a list of strings that alternate between the model's turns and what tools say, which is not learned
+---@field shuffle? boolean take the rows in a seeded random order, another one in each epoch (default true)
+---@field too_long? "drop"|"truncate_left"|"error" what happens to a prompt longer than max_prompt_tokens; it is counted and reported (default "drop")
+---@field max_prompt_tokens? integer length of the longest prompt in tokens; data.too_long says what happens to longer ones (default 512)
 
 ---@class grpo.Options.sampling
----@field group_size? integer completions of one prompt: G (default 8)
----@field max_new_tokens? integer longest completion, end token included (default 256)
----@field temperature? number divides the logits, in sampling and in training (default 1)
----@field top_p? number draw from the smallest set of tokens with this probability; 1: off (default 1)
----@field top_k? integer draw from the k most probable tokens; 0: off (default 0)
----@field min_p? number drop tokens less probable than this share of the best one; 0: off (default 0)
----@field repetition_penalty? number divides the logits of tokens already seen; 1: off (default 1)
----@field stop? string|string[] strings that end a completion; the string stays in the text; special tokens have a text here (default {})
+---@field group_size? integer G, the completions of each prompt (default 8)
+---@field max_new_tokens? integer length of the longest completion in tokens, its end token included (default 256)
+---@field temperature? number the logits are divided by it, in sampling and in training; 0 takes the most probable token (default 1)
+---@field top_p? number sample from the smallest set of tokens with at least this probability; 1: off (default 1)
+---@field top_k? integer sample from the k most probable tokens; 0: off (default 0)
+---@field min_p? number leave out tokens less probable than this share of the most probable one; 0: off (default 0)
+---@field repetition_penalty? number the logits of tokens that have occurred are divided by it; 1: off (default 1)
+---@field stop? string|string[] strings that end a completion and stay in its text; special tokens have a text here (default {})
 ---@field stop_regex? string a pattern that ends a completion when its text matches
 
 ---@class grpo.Options.reward
 ---@field aggregate? "sum"|"normalize_then_sum" how several rewards become one (default "sum")
----@field on_error? "stop"|"zero"|"skip" what a reward that raises does to the run (default "stop")
+---@field on_error? "stop"|"zero"|"skip" what happens when a reward raises an error: the run stops, the reward is 0, or the completion is left out (default "stop")
 ---@field clip? number[] { low, high }: bounds of the total reward
 
 ---@class grpo.Options.limits
@@ -74,116 +74,115 @@
 ---@class grpo.Options.limits.reward
 ---@field instructions? integer Lua instructions of one reward call (default 50000000)
 ---@field memory? integer bytes that one reward call may take (default 67108864)
----@field seconds? number backstop in wall time; past it the run stops (default 5)
+---@field seconds? number limit in wall time, far behind the others; past it the run stops (default 5)
 
 ---@class grpo.Options.limits.tool
 ---@field instructions? integer Lua instructions of one call of a tool or an environment (default 50000000)
 ---@field memory? integer bytes that one such call may take (default 67108864)
----@field seconds? number backstop in wall time; past it the run stops (default 5)
+---@field seconds? number limit in wall time, far behind the others; past it the run stops (default 5)
 
 ---@class grpo.Options.limits.hook
 ---@field instructions? integer Lua instructions of one hook call (default 1000000000)
 ---@field memory? integer bytes that one hook call may take (default 268435456)
----@field seconds? number backstop in wall time; past it the run stops (default 60)
+---@field seconds? number limit in wall time, far behind the others; past it the run stops (default 60)
 
 ---@class grpo.Options.limits.schedule
 ---@field instructions? integer Lua instructions of one schedule call (default 1000000)
 ---@field memory? integer bytes that one schedule call may take (default 16777216)
----@field seconds? number backstop in wall time; past it the run stops (default 1)
+---@field seconds? number limit in wall time, far behind the others; past it the run stops (default 1)
 
 ---@class grpo.Options.turns
----@field max? integer turns of the model in one completion, where there are tools or an environment (default 8)
----@field format? "auto"|"chat"|"json"|"compact"|grpo.CallForm how a call of a tool and its answer are written: chat: as the chat template has it; json: <tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are messages, else json; or { stop=, read=, write= } (default "auto")
+---@field max? integer most turns of the model in one completion, where there are tools or an environment (default 8)
+---@field format? "auto"|"chat"|"json"|"compact"|grpo.CallForm how a call of a tool and its answer are written: chat: as the chat template does; json: <tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are messages, else json; or { stop=, read=, write= } (default "auto")
 
 ---@class grpo.Options.train
----@field steps? integer optimizer steps of the stage; default: from epochs
+---@field steps? integer optimizer steps of the stage; default: as many as epochs needs
 ---@field epochs? number passes over the rows, where steps is not set (default 1)
----@field prompts_per_step? integer prompts of one optimizer step (rows, for kind="sft") (default 8)
----@field iterations? integer optimizer updates from one rollout (default 1)
----@field micro_batch_tokens? integer rows in memory at once; default: fit to memory; never changes a result (but bnpo's)
----@field loss? grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor a name, or function(t) -> scalar tensor (default "grpo")
----@field clip? number the ratio counts down to 1 - clip (default 0.2)
----@field clip_high? number the ratio counts up to 1 + clip_high; default: clip
----@field delta? number upper cap of the ratio for negative advantages too
----@field importance? "token"|"sequence" one ratio per token or per sequence (default "token")
+---@field prompts_per_step? integer prompts of one optimizer step; rows, for kind="sft" (default 8)
+---@field iterations? integer optimizer steps from one rollout (default 1)
+---@field micro_batch_tokens? integer rows in memory at once; default: what fits; never changes a result, except bnpo's
+---@field lr? number|grpo.Schedule learning rate (default 1e-6)
+---@field max_grad_norm? number gradients are scaled down to this norm; 0: never (default 1)
+---@field optimizer? grpo.Options.train.optimizer
+---@field reuse_rollout? boolean|"auto" keep the activations of sampling for the first iteration's forward: less time, more memory, the same bits; auto: where possible, if they take at most a quarter of the machine's memory and half of what is free; true is refused with model.gradient_checkpointing, model.lora.dropout and, in PPO, train.ppo.critic = shared (default "auto")
+---@field skip_zero_std_groups? boolean dynamic sampling: roll out further prompts in place of groups whose rewards are all equal (default false)
 ---@field advantage? grpo.Options.train.advantage
----@field kl? number|grpo.Schedule the coefficient beta of the KL term; 0: no reference forward at all (default 0)
----@field kl_estimator? "k1"|"k2"|"k3"|"full" how KL is estimated (default "k3")
----@field kl_in? "loss"|"reward" add KL to the loss, or subtract it from the reward (default "loss")
----@field kl_bias_correction? boolean weigh the KL term with the ratio (default false)
----@field off_policy_mask? number drop sequences with A < 0 whose mean(old - new) is above this
----@field sampler_correction? grpo.Options.train.sampler_correction weigh tokens by exp(old - sampler)
+---@field loss? grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor the policy loss: a name, or function(t) -> scalar tensor (default "grpo")
+---@field kl_in? "loss"|"reward" add the KL to the loss, or subtract it from the reward (default "loss")
+---@field clip? number lower clip bound: ratios below 1 - clip earn no further gradient (default 0.2)
+---@field clip_high? number upper clip bound: ratios above 1 + clip_high earn no further gradient; default: clip
+---@field delta? number largest ratio that counts, for negative advantages too; default: none
+---@field importance? "token"|"sequence" one importance ratio for each token, or one for the whole sequence (default "token")
+---@field kl? number|grpo.Schedule beta, the coefficient of the KL term; with 0 the reference is not run at all (default 0)
+---@field kl_estimator? "k1"|"k2"|"k3"|"full" how the KL is estimated: from each token's log-probabilities (k1, k2, k3), or exactly, over the whole vocabulary (full) (default "k3")
+---@field kl_bias_correction? boolean multiply each token's KL term by its ratio, which makes the estimate unbiased off-policy (default false)
+---@field off_policy_mask? number leave out sequences with a negative advantage whose mean(old - new) log-probability is above this; default: none is left out
+---@field sampler_correction? grpo.Options.train.sampler_correction weight each token by exp(old - sampler), the ratio between training and sampling
 ---@field entropy? number coefficient of the entropy bonus (default 0)
----@field top_entropy_quantile? number only this share of tokens, those of highest entropy, enters the policy term (default 1)
----@field mask_truncated? boolean completions cut at max_new_tokens leave the loss, not the baseline (default false)
+---@field top_entropy_quantile? number share of the tokens that enter the policy term: those with the highest entropy (default 1)
+---@field mask_truncated? boolean leave completions that were cut at max_new_tokens out of the loss; they still count in the advantages' baseline (default false)
 ---@field sapo? grpo.Options.train.sapo
 ---@field vespo? grpo.Options.train.vespo
----@field cispo_cap? number cispo's cap of the ratio; default: 1 + clip_high
+---@field cispo_cap? number cispo: largest ratio; default: 1 + clip_high
+---@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
 ---@field ppo? grpo.Options.train.ppo
 ---@field denoise? grpo.Options.train.denoise
----@field skip_zero_std_groups? boolean dynamic sampling: draw further prompts in place of groups without spread (default false)
----@field lr? number|grpo.Schedule learning rate (default 1e-6)
----@field optimizer? grpo.Options.train.optimizer
----@field max_grad_norm? number gradients are scaled down to this norm; 0: not (default 1)
----@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
----@field reuse_rollout? boolean|"auto" keep the activations of sampling for the first iteration's forward: less time, more memory, the same bits; auto: where it can be and they take at most a quarter of the machine's memory and half of what is free; true is refused with model.gradient_checkpointing, model.lora.dropout and, in PPO, train.ppo.critic = shared (default "auto")
-
----@class grpo.Options.train.advantage
----@field scale? "group"|"batch"|"none" what advantages are divided by: the standard deviation of the group, the step, or nothing (default "group")
----@field baseline? "mean"|"leave_one_out"|"none" what is subtracted from rewards (default "mean")
----@field normalize? boolean a second pass: (A - mean) / (std + 1e-4) over the step (default false)
-
----@class grpo.Options.train.sampler_correction
----@field mode? "token_truncate"|"token_mask"|"sequence_truncate"|"sequence_mask" per token or per sequence; clamp or drop outside the bounds (default "token_truncate")
----@field min? number lower bound of the weight
----@field max? number upper bound of the weight (default 3)
-
----@class grpo.Options.train.sapo
----@field pos? number sapo's temperature for A > 0 (default 1)
----@field neg? number sapo's temperature for A <= 0 (default 1.05)
-
----@class grpo.Options.train.vespo
----@field k_pos? number vespo's exponent for A >= 0 (default 2)
----@field lambda_pos? number vespo's decay for A >= 0 (default 3)
----@field k_neg? number vespo's exponent for A < 0 (default 3)
----@field lambda_neg? number vespo's decay for A < 0 (default 2)
-
----@class grpo.Options.train.ppo
----@field critic? "shared"|"separate" where values come from: a head on the policy's own states, or on those of a copy of the policy that is trained beside it (default "shared")
----@field gamma? number discount of later rewards (default 1)
----@field lambda? number GAE's lambda: 0 trusts the values, 1 the rewards (default 0.95)
----@field value_coef? number weight of the value loss (default 0.1)
----@field clip_value? number how far a value may move from that of the rollout before its loss holds it back (default 0.2)
----@field minibatches? integer optimizer steps of one iteration, each on its share of the prompts (default 1)
----@field whiten_rewards? boolean rewards of the step get standard deviation 1 before GAE (default false)
----@field kl_coef? number|grpo.Schedule the coefficient of KL in the reward of each token; 0: no reference forward at all (default 0.05)
----@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")
-
----@class grpo.Options.train.denoise
----@field mask_ratio? number|grpo.Schedule|number[] share of a text's tokens that are masked: a number or schedule, or { low, high }: every row of a step another one in between (default { 0.1, 1 })
----@field random? number share of the masked tokens that become a random one instead of the mask (BERT: 0.1) (default 0)
----@field keep? number share of the masked tokens that are left as they are (BERT: 0.1) (default 0)
----@field mask_prompt? boolean may tokens of data.prompt's text be masked too, or data.target's alone? (default true)
----@field sample_steps? integer forwards of a sample in the log: m:unmask's steps (default 64)
----@field sample_order? "confidence"|"random"|"left" its order (default "random")
 
 ---@class grpo.Options.train.optimizer
----@field name? "adamw" the optimizer (default "adamw")
 ---@field beta1? number decay of the first moment (default 0.9)
 ---@field beta2? number decay of the second moment (default 0.999)
 ---@field eps? number added to the root of the second moment (default 1e-8)
 ---@field weight_decay? number decoupled weight decay (default 0)
 ---@field no_decay? string[] kinds of parameters without weight decay: bias, norm (default { "bias", "norm" })
 
+---@class grpo.Options.train.advantage
+---@field scale? "group"|"batch"|"none" divide advantages by the standard deviation of the group's rewards, of the whole step's, or not (default "group")
+---@field baseline? "mean"|"leave_one_out"|"none" what is subtracted from a reward: the mean of its group, the mean of the group's others, or nothing (default "mean")
+---@field normalize? boolean normalise advantages once more, over the step: (A - mean) / (std + 1e-4) (default false)
+
+---@class grpo.Options.train.sampler_correction
+---@field mode? "token_truncate"|"token_mask"|"sequence_truncate"|"sequence_mask" one weight per token or per sequence; a weight outside the bounds is truncated to them, or masked: set to 0 (default "token_truncate")
+---@field min? number lower bound of the weight; default: none
+---@field max? number upper bound of the weight (default 3)
+
+---@class grpo.Options.train.sapo
+---@field pos? number sapo: temperature of the gate for A > 0 (default 1)
+---@field neg? number sapo: temperature of the gate for A <= 0 (default 1.05)
+
+---@class grpo.Options.train.vespo
+---@field k_pos? number vespo: exponent for A >= 0 (default 2)
+---@field lambda_pos? number vespo: decay for A >= 0 (default 3)
+---@field k_neg? number vespo: exponent for A < 0 (default 3)
+---@field lambda_neg? number vespo: decay for A < 0 (default 2)
+
 ---@class grpo.Options.train.sync_reference
 ---@field every? integer steps between two moves (default 512)
 ---@field mixup? number reference <- mixup policy + (1 - mixup) reference (default 0.6)
+
+---@class grpo.Options.train.ppo
+---@field critic? "shared"|"separate" what the value head reads: the policy's own states, or those of a copy of the policy that is trained beside it (default "shared")
+---@field gamma? number discount of later rewards (default 1)
+---@field lambda? number lambda of GAE: 0 trusts the values, 1 the rewards (default 0.95)
+---@field value_coef? number weight of the value loss (default 0.1)
+---@field clip_value? number a value that moves further than this from the rollout's earns no further gradient (default 0.2)
+---@field minibatches? integer optimizer steps of one iteration, each on its share of the prompts (default 1)
+---@field whiten_rewards? boolean scale the step's rewards to standard deviation 1 before GAE (default false)
+---@field kl_coef? number|grpo.Schedule coefficient of the KL in the reward of each token; with 0 the reference is not run at all (default 0.05)
+---@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")
+
+---@class grpo.Options.train.denoise
+---@field mask_ratio? number|grpo.Schedule|number[] share of a text's tokens that are masked: a number or schedule; or { low, high }, from which each row of a step samples its own (default { 0.1, 1 })
+---@field random? number share of the masked tokens that become a random token instead of the mask (BERT: 0.1) (default 0)
+---@field keep? number share of the masked tokens that stay as they are (BERT: 0.1) (default 0)
+---@field mask_prompt? boolean mask tokens of data.prompt's text too, not of data.target's alone (default true)
+---@field sample_steps? integer forwards of a sample in the log, as steps of m:unmask (default 64)
+---@field sample_order? "confidence"|"random"|"left" order in which a sample in the log is filled in, as of m:unmask (default "random")
 
 ---@class grpo.Options.eval
 ---@field every? integer steps between evaluations; 0: only before and after (default 0)
 ---@field samples? integer rows of data.eval used; default: all
 ---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
----@field temperature? number of the sampled completions (default 1)
+---@field temperature? number temperature of the sampled completions (default 1)
 ---@field pass_at? integer[] the K of pass@K (default { 1 })
 ---@field mask_ratio? number share of the held-out tokens that are masked, for kind="denoise" (default 0.15)
 ---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total
@@ -195,8 +194,8 @@
 
 ---@class grpo.Options.checkpoint
 ---@field every? integer steps between checkpoints; 0: only at the end of a stage or when stopped (default 0)
----@field keep? integer newest checkpoints kept, beside the best (default 2)
----@field best? string a metric's name: keep the checkpoint where it was highest (losses: lowest), looked at in evaluations (eval/...) or where checkpoints are written
+---@field keep? integer newest checkpoints to keep, beside the best (default 2)
+---@field best? string a metric's name: keep the checkpoint where it was highest (losses: lowest), among evaluations (eval/...) or where checkpoints are written
 
 ---@class grpo.Options.hooks
 ---@field on_start? fun(tr: grpo.Trainer): string? on_start(tr)

@@ -2,6 +2,7 @@
 
 local annotations = require "grpo.repl.annotations"
 local core = require "grpo.core"
+local option_rows = require "grpo.experiment.option_rows"
 local nearest = require "grpo.options".nearest
 local rollouts = require "grpo.repl.pretty.rollouts"
 local sorted_pairs = require "grpo.base.sorted"
@@ -146,7 +147,7 @@ local function by_last_name(last)
   for name, f in sorted_pairs(all.functions) do
     if name:match("[%w_]+$") == last then texts[#texts + 1] = function_text(f) end
   end
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     if row.path:match("[%w_]+$") == last then texts[#texts + 1] = option_text(row) end
   end
   for class in sorted_pairs(all.classes) do
@@ -166,7 +167,7 @@ local function known_names()
     names[#names + 1] = name
     names[#names + 1] = name:match("[%w_]+$")
   end
-  for _, row in ipairs(core.options()) do names[#names + 1] = row.path:match("[%w_]+$") end
+  for _, row in ipairs(option_rows.rows) do names[#names + 1] = row.path:match("[%w_]+$") end
   return names
 end
 
@@ -179,7 +180,7 @@ function explain.find(name, env)
   for _, class in ipairs { name, "grpo." .. name, name == "c" and "grpo.Completion" or nil } do
     if all.classes[class] then return class_text(class) end
   end
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     if row.path == name then return option_text(row) end
   end
   local value = env

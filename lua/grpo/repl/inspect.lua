@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local option_rows = require "grpo.experiment.option_rows"
 local paint = require "grpo.repl.pretty.paint"
 local pretty = require "grpo.repl.pretty"
 local scoring = require "grpo.train.scoring"
@@ -72,24 +73,32 @@ local function bigram_logprobs(bigram, prompts, completions, temperature)
   return result
 end
 
-local loss_options = { "clip", "clip_high", "delta", "importance", "kl_estimator", "kl_bias_correction",
-  "off_policy_mask", "sampler_correction", "entropy", "top_entropy_quantile", "sapo", "vespo", "cispo_cap" }
+-- The options of PPO's policy term: those of a loss that it has too.
+local function ppo_options(train)
+  local options = {}
+  for _, row in ipairs(option_rows.rows) do
+    local name = row.path:match("[^.]+$")
+    if row.ppo then options[name] = train[name] end
+  end
+  return options
+end
 
 -- The loss of these tokens under the stage's options, and its gradient for each token's log-probability.
 local function loss_of(tr, t)
-  local train, options = tr.settings.train, {}
-  for _, name in ipairs(loss_options) do options[name] = train[name] end
-  options.kl = train.kl_in == "loss" and t.ref_logp and tr.metrics.beta or 0.0
-  if options.kl_estimator == "full" then options.kl = 0.0 end
+  local train = tr.settings.train
+  local kl = train.kl_in == "loss" and t.ref_logp and train.kl_estimator ~= "full" and tr.metrics.beta or 0.0
   local logp = core.tensor(t.logp:totable(), { requires_grad = true })
   local input = setmetatable({ logp = logp, sampler_logp = t.old_logp }, { __index = t })
   local ok, loss
-  if tr.stage.kind == "ppo" then -- its policy term; the critic has its own
-    ok, loss = core.protected(core.policy_loss, "dapo", input, { clip = train.clip, clip_high = train.clip_high })
+  if tr.stage.kind == "ppo" then -- its policy term, a mean over tokens; the critic has its own
+    local options = ppo_options(train)
+    options.mask_truncated = false -- t.mask leaves them out already
+    ok, loss = core.protected(core.policy_loss, "dapo", input, options)
   elseif type(train.loss) == "function" then
     ok, loss = core.limited(tr.settings.limits.hook, "train.loss", train.loss, input)
   else
-    ok, loss = core.protected(core.policy_loss, train.loss, input, options)
+    ok, loss = core.protected(core.policy_loss, train.loss, input,
+      setmetatable({ kl = kl, mask_truncated = false }, { __index = train }))
   end
   if not ok then return nil, tostring(loss) end
   loss:backward()

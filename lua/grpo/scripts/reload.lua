@@ -8,6 +8,7 @@
 
 local changed_files = require "grpo.scripts.changed_files"
 local core = require "grpo.core"
+local option_rows = require "grpo.experiment.option_rows"
 local errors = require "grpo.base.errors"
 local live_options = require "grpo.experiment.live_options"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -121,7 +122,7 @@ end
 -- Values of a stage's live options as its script has them.
 function reload.live_values(config)
   local values = {}
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do
     if row.live then values[row.path] = get(config, row.path) end
   end
   return values
@@ -158,8 +159,8 @@ end
 -- What the script says of a stage's options that a running run cannot change: { [path] = text }.
 function reload.fixed_values(stage)
   local values, sections = {}, {}
-  for _, row in ipairs(core.options()) do sections[row.path:match("^(.*)%.") or ""] = true end
-  for _, row in ipairs(core.options()) do
+  for _, row in ipairs(option_rows.rows) do sections[row.path:match("^(.*)%.") or ""] = true end
+  for _, row in ipairs(option_rows.rows) do
     local fixed = not (row.live or sections[row.path] or taken_over[row.path] or row.path:find("^hooks%."))
     local origin = fixed and stage.origins[row.path]
     if origin and origin ~= "command line" then values[row.path] = said(get(stage.config, row.path), 0) end

@@ -102,16 +102,15 @@ function script.load(path, o)
   return result
 end
 
--- The experiment of a run, from the sources that it saved.  It computes as the run did: "auto" may mean something else
--- by now.  more, all optional: { overrides = after its own, script = another one, rewards = entries of a host }.
+-- The experiment of a run, from the sources that it saved.  more, all optional: { overrides = after
+-- its own, script = another one, rewards = entries of a host }.
 function script.of_run(dir, info, more)
   more = more or {}
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more.overrides or {}) do overrides[#overrides + 1] = word end
-  local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args, overrides = overrides,
-    modules = not more.script and dir .. "/source/modules" or nil, home = info.script, rewards = more.rewards })
-  if e.config.compute == "auto" then e.config.compute = info.compute or "f32" end
-  return e
+  return script.load(more.script or dir .. "/source/main.lua", { args = info.args,
+    overrides = overrides, modules = not more.script and dir .. "/source/modules" or nil,
+    home = info.script, rewards = more.rewards })
 end
 
 -- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.

@@ -82,21 +82,13 @@ local function check_memory(engine, config)
 end
 
 function Stage:build_engine()
-  local config, tr, samples = self.config, self.tr, self.method.samples
-  local longest, room = steps.lengths(self.kind, config)
+  local config, tr = self.config, self.tr
   local is_bigram = self.reference and config.reference == "bigram"
-  local options = {
-    model = tr.model, tokenizer = tr.tokenizer, reference = not is_bigram and self.reference or nil,
-    bigram = is_bigram and self.reference or nil,
-    prompts_per_step = config.train.prompts_per_step,
-    group_size = samples and config.sampling.group_size or 1,
-    max_prompt_tokens = longest, max_new_tokens = room,
-    examples = not samples, micro_batch_tokens = config.train.micro_batch_tokens,
-    optimizer = config.train.optimizer, gradient_checkpointing = config.model.gradient_checkpointing,
-    reuse_rollout = samples and config.train.reuse_rollout, turns = turns.wanted(config),
-  }
-  local own = self.method.engine_options
-  for name, value in pairs(own and own(config) or {}) do options[name] = value end
+  local options = steps.engine_options(self.kind, config)
+  options.model, options.tokenizer, options.optimizer = tr.model, tr.tokenizer, config.train.optimizer
+  options.reference = not is_bigram and self.reference or nil
+  options.bigram = is_bigram and self.reference or nil
+  options.turns = turns.wanted(config)
   self.engine = core.engine(options)
   check_memory(self.engine, config)
   self.engine:reserve()

@@ -4,6 +4,7 @@
 -- (when KL is on) -> group advantages -> loss, backward, optimizer.
 
 local core = require "grpo.core"
+local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
 local sampled = require "grpo.train.steps.sampled"
 local schedule_value = require "grpo.experiment.schedule_value"
@@ -15,6 +16,7 @@ local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turn
 function grpo.check(config, complain)
   if #config.reward_entries == 0 then complain("rewards", "none given; a grpo stage learns from rewards") end
   local train = config.train
+  engine_rules.loss(train, complain)
   local own_loss = type(train.loss) == "function" -- it may do without advantages, as a KL does
   if config.sampling.group_size == 1 and train.advantage.baseline == "mean" and not own_loss and train.kl == 0 then
     complain("sampling.group_size", "1 leaves nothing to compare with: every advantage would be 0; use 2 or more, "
@@ -74,12 +76,6 @@ end
 
 grpo.advantages = advantages -- for tr:rescore
 
-local loss_fields = {
-  "loss", "clip", "clip_high", "delta", "importance", "kl_estimator", "kl_bias_correction", "off_policy_mask",
-  "sampler_correction", "entropy", "top_entropy_quantile", "mask_truncated", "sapo", "vespo", "cispo_cap",
-  "max_grad_norm", "iterations", "skip_zero_std_groups",
-}
-
 -- A loss of the script's, under the limits of hooks.
 local function limited_loss(loss, limits)
   if type(loss) ~= "function" then return loss end
@@ -90,13 +86,13 @@ local function limited_loss(loss, limits)
   end
 end
 
+-- The engine takes what it knows of the whole `train`; what the step decides goes before it.
 local function update(stage, batch, given, beta, lr, p)
   local config = stage.config
-  local options = { advantages = given, kl = config.train.kl_in == "loss" and beta or 0.0, lr = lr,
-    max_new_tokens = config.sampling.max_new_tokens, seed = config.seed, step = stage.tr.step_count + 1, p = p }
-  for _, name in ipairs(loss_fields) do options[name] = config.train[name] end
-  options.loss = limited_loss(config.train.loss, config.limits.hook)
-  return stage.engine:update(batch, options)
+  return stage.engine:update(batch, setmetatable({ advantages = given, lr = lr,
+    kl = config.train.kl_in == "loss" and beta or 0.0, loss = limited_loss(config.train.loss, config.limits.hook),
+    max_new_tokens = config.sampling.max_new_tokens, seed = config.seed, step = stage.tr.step_count + 1, p = p },
+    { __index = config.train }))
 end
 
 -- The full KL runs the reference inside the update.

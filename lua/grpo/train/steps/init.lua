@@ -45,4 +45,19 @@ function steps.lengths(kind, config)
   return config.data.max_prompt_tokens, config.sampling.max_new_tokens
 end
 
+-- The sizes of core.engine for a stage, and what it may keep.
+function steps.engine_options(kind, config)
+  local method, samples = steps[kind], steps[kind].samples
+  local longest, room = steps.lengths(kind, config)
+  local options = {
+    prompts_per_step = config.train.prompts_per_step, group_size = samples and config.sampling.group_size or 1,
+    max_prompt_tokens = longest, max_new_tokens = room, examples = not samples,
+    micro_batch_tokens = config.train.micro_batch_tokens,
+    gradient_checkpointing = config.model.gradient_checkpointing,
+    reuse_rollout = samples and config.train.reuse_rollout,
+  }
+  for name, value in pairs(method.engine_options and method.engine_options(config) or {}) do options[name] = value end
+  return options
+end
+
 return steps

@@ -4,9 +4,11 @@
 -- reward) -> values of the rollout, GAE, minibatches with policy and value loss, all in src/rl/ppo.c.
 
 local core = require "grpo.core"
+local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
 local sampled = require "grpo.train.steps.sampled"
 local schedule_value = require "grpo.experiment.schedule_value"
+local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true, critic = true }
@@ -32,25 +34,15 @@ local elsewhere = {
 function ppo.check(config, complain, origin)
   local train = config.train
   if #config.reward_entries == 0 then complain("rewards", "none given; a ppo stage learns from rewards") end
-  for _, path in ipairs { "train.loss", "train.importance", "train.advantage.scale", "train.advantage.baseline",
-    "train.advantage.normalize", "train.kl", "train.kl_estimator", "train.kl_in", "train.kl_bias_correction",
-    "train.off_policy_mask", "train.sampler_correction", "train.skip_zero_std_groups", "train.cispo_cap",
-    "reward.aggregate" } do
+  for path, why in sorted_pairs(elsewhere) do
     local from = origin(path) or "default"
     local shared = from:find("^default") or from:find("^extends") -- a shared file may speak to other kinds
-    if not shared then complain(path, "has no effect in a stage of kind \"ppo\": %s; remove it", elsewhere[path]) end
+    if not shared then complain(path, "has no effect in a stage of kind \"ppo\": %s; remove it", why) end
   end
   if ppo.needs_reference(config) and config.reference == false then
     complain("train.ppo.kl_coef", "a KL needs a reference; reference is false")
   end
-  if train.ppo.minibatches > train.prompts_per_step then
-    complain("train.ppo.minibatches", "%d, but a step has %d prompts and a minibatch takes whole groups; lower it",
-      train.ppo.minibatches, train.prompts_per_step)
-  end
-  if train.reuse_rollout == true and train.ppo.critic == "shared" then
-    complain("train.reuse_rollout", "a shared critic judges the state after the last token, which sampling never "
-      .. "computes; use \"auto\" or false")
-  end
+  engine_rules.ppo(train, complain)
 end
 
 function ppo.needs_reference(config)
@@ -74,23 +66,18 @@ function ppo.line(tr, m)
   return text .. (" | %d tokens/s"):format(math.floor(tokens / m.step_time))
 end
 
-local fields = { "clip", "clip_high", "delta", "entropy", "top_entropy_quantile", "mask_truncated", "max_grad_norm",
-  "iterations" }
-local ppo_fields = { "gamma", "lambda", "value_coef", "clip_value", "minibatches", "whiten_rewards" }
-
+-- The engine takes what it knows of the whole `train`; what the step decides goes before it.
 local function update(stage, s, coef, lr)
   local config, scores = stage.config, {}
   for i, c in ipairs(s.cs) do scores[i] = c.reward == nil and core.none or c.reward end
-  local options = { kl_coef = coef, lr = lr, seed = config.seed, step = stage.tr.step_count + 1,
-    penalty_estimator = config.train.ppo.kl_estimator }
+  local options = setmetatable({ lr = lr, seed = config.seed, step = stage.tr.step_count + 1,
+    ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) }, { __index = config.train })
   options.scores, options.token_rewards = sampled.split_dense(stage, s.cs, s.weights, scores)
   if options.token_rewards then
     for i, score in ipairs(options.scores) do
       if score == core.none and s.cs[i].reward ~= nil then options.scores[i] = 0.0 end -- rewards of tokens alone
     end
   end
-  for _, name in ipairs(fields) do options[name] = config.train[name] end
-  for _, name in ipairs(ppo_fields) do options[name] = config.train.ppo[name] end
   local metrics, means, advantages = stage.engine:ppo(s.batch, options)
   for i, c in ipairs(s.cs) do c.advantage = means[i] end
   stage.tr.batch.token_advantages = advantages -- for tr:inspect

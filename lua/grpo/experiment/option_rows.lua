@@ -1,0 +1,279 @@
+-- Every option of an experiment: those of the engine, which are rows of its own .def files
+-- (src/base/options.h), and those of the program around it, which are the rows below.
+--
+-- A row is { path=, type=, default=, min=, max=, choices=, live=, doc= }:
+--   type      "int" "number" "boolean" "string" "enum" "schedule" (a number or a function of p)
+--             "function" "table" "list" "dataset" "any", joined by | where several fit
+--   min, max  bounds of numbers, both included; for a schedule they hold for what it returns
+--   live      may be changed between two steps
+-- A "table" without a default is optional: the rows below its path apply only when it is given.
+
+local core = require "grpo.core"
+
+local rows, of_engine, taken = {}, core.options(), {}
+
+local function add(list)
+  for _, row in ipairs(list) do
+    row.path, row.type, row.doc = row[1], row[2], row[3]
+    row[1], row[2], row[3] = nil, nil, nil
+    row.live = row.live or false
+    rows[#rows + 1] = row
+  end
+end
+
+local function begins(path, prefix)
+  return path:sub(1, #prefix) == prefix
+end
+
+-- Adds the engine's rows whose path begins so, but not with `except`, and that are not here yet.
+local function engine(prefix, except)
+  for _, row in ipairs(of_engine) do
+    local here = begins(row.path, prefix) and not (except and begins(row.path, except))
+    if here and not taken[row] then rows[#rows + 1], taken[row] = row, true end
+  end
+end
+
+local function words(text)
+  local list = {}
+  for word in text:gmatch("[^|]+") do list[#list + 1] = word end
+  return list
+end
+
+local losses, loss_defaults = core.losses()
+
+add {
+  { "name", "string", "name of the run's directory; default: the script's name" },
+  { "seed", "int",
+    "seed of every random number of the run", default = 0, min = 0, max = 9007199254740991 },
+  { "threads", "int",
+    "threads of the engine, which never change a result; default: all cores; a script that "
+    .. "loads a model itself needs the flag --threads instead", min = 1, max = 1024 },
+  { "compute", "enum",
+    "how products with weights, and attention, are computed: in float32, or with operands "
+    .. "rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions "
+    .. "for it", default = "f32", choices = { "f32", "bf16" } },
+  { "extends", "string", "a JSON file of the same fields, merged below this table" },
+
+  { "model.path", "string",
+    "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a "
+    .. ".gguf file" },
+  { "model.config", "string|table",
+    "a table or JSON file that describes a model to create with random weights" },
+  { "model.tokenizer", "string|any",
+    "tokenizer object or path; default: the one beside the weights" },
+  { "model.dtype", "enum",
+    "storage of the frozen weights beside an adapter; auto: as in the checkpoint",
+    default = "auto", choices = { "f32", "bf16", "auto" } },
+  { "model.quantize", "enum",
+    "storage of the frozen projections in 4 or 8 bits; needs an adapter",
+    choices = { "nf4", "int8" } },
+  { "model.lora", "table", "train a low-rank adapter (LoRA) instead of all weights" },
+  { "model.lora.rank", "int", "rank of the adapter", default = 8, min = 1, max = 4096 },
+  { "model.lora.alpha", "number",
+    "the adapter's output is scaled by alpha / rank", default = 16.0, min = 0 },
+  { "model.lora.dropout", "number",
+    "dropout of the adapter's input, in training only", default = 0.0, min = 0, max = 0.999 },
+  { "model.lora.targets", "string|list",
+    "which weights get an adapter: names such as q_proj, or all-linear, which is every "
+    .. "projection of the layers", default = "all-linear" },
+  { "model.chat_template", "string|function",
+    "a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, "
+    .. "opts) -> string; default: the tokenizer's own" },
+}
+engine "model."
+
+add {
+  { "reference", "string|boolean",
+    "the model that KL is measured against: initial, bigram (counted on data.train), random, "
+    .. "a model's path, or false", default = "initial" },
+
+  { "data.train", "dataset", "the training rows" },
+  { "data.eval", "dataset", "held-out rows" },
+  { "data.prompt", "function",
+    "function(row) -> string, messages or a list of ids; default: row.prompt" },
+  { "data.target", "function",
+    "function(row) -> string or a list of ids: the completion for kind=\"sft\", and the text "
+    .. "that dense rewards compare with; or a list of strings that alternate between the model's "
+    .. "turns and what tools say, which is not learned" },
+  { "data.shuffle", "boolean",
+    "take the rows in a seeded random order, another one in each epoch", default = true },
+  { "data.too_long", "enum",
+    "what happens to a prompt longer than max_prompt_tokens; it is counted and reported",
+    default = "drop", choices = { "drop", "truncate_left", "error" } },
+}
+engine "data."
+
+engine "sampling."
+add {
+  { "sampling.stop", "string|list",
+    "strings that end a completion and stay in its text; special tokens have a text here",
+    default = {}, live = true },
+  { "sampling.stop_regex", "string",
+    "a pattern that ends a completion when its text matches", live = true },
+
+  { "rewards", "list|table",
+    "function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, "
+    .. "weight=, fn= }; as a list or by name" },
+  { "reward.aggregate", "enum",
+    "how several rewards become one", default = "sum", choices = { "sum", "normalize_then_sum" } },
+  { "reward.on_error", "enum",
+    "what happens when a reward raises an error: the run stops, the reward is 0, or the "
+    .. "completion is left out", default = "stop", choices = { "stop", "zero", "skip" } },
+  { "reward.clip", "list", "{ low, high }: bounds of the total reward" },
+}
+
+local backstop = "limit in wall time, far behind the others; past it the run stops"
+
+add {
+  { "limits.reward.instructions", "int",
+    "Lua instructions of one reward call", default = 50000000, min = 1000 },
+  { "limits.reward.memory", "int",
+    "bytes that one reward call may take", default = 67108864, min = 65536 },
+  { "limits.reward.seconds", "number", backstop, default = 5.0, min = 0.001 },
+  { "limits.tool.instructions", "int",
+    "Lua instructions of one call of a tool or an environment", default = 50000000, min = 1000 },
+  { "limits.tool.memory", "int",
+    "bytes that one such call may take", default = 67108864, min = 65536 },
+  { "limits.tool.seconds", "number", backstop, default = 5.0, min = 0.001 },
+  { "limits.hook.instructions", "int",
+    "Lua instructions of one hook call", default = 1000000000, min = 1000 },
+  { "limits.hook.memory", "int",
+    "bytes that one hook call may take", default = 268435456, min = 65536 },
+  { "limits.hook.seconds", "number", backstop, default = 60.0, min = 0.001 },
+  { "limits.schedule.instructions", "int",
+    "Lua instructions of one schedule call", default = 1000000, min = 1000 },
+  { "limits.schedule.memory", "int",
+    "bytes that one schedule call may take", default = 16777216, min = 65536 },
+  { "limits.schedule.seconds", "number", backstop, default = 1.0, min = 0.001 },
+
+  { "tools", "table",
+    "tools that a model may call while it answers: name = { description=, parameters=, fn= }; "
+    .. "docs/tools.md" },
+  { "environment", "table|function",
+    "a function that answers the model turn by turn with observations, or { reset=, step= }; "
+    .. "docs/tools.md" },
+  { "turns.max", "int",
+    "most turns of the model in one completion, where there are tools or an environment",
+    default = 8, min = 1, max = 100000, live = true },
+  { "turns.format", "enum|table",
+    "how a call of a tool and its answer are written: chat: as the chat template does; json: "
+    .. "<tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are "
+    .. "messages, else json; or { stop=, read=, write= }",
+    default = "auto", choices = { "auto", "chat", "json", "compact" } },
+
+  { "train.steps", "int",
+    "optimizer steps of the stage; default: as many as epochs needs",
+    min = 0, max = 1000000000, live = true },
+  { "train.epochs", "number",
+    "passes over the rows, where steps is not set", default = 1.0, min = 0, max = 1000000 },
+}
+
+engine "train.prompts_per_step"
+engine "train.iterations"
+engine "train.micro_batch_tokens"
+engine "train.lr"
+engine "train.max_grad_norm"
+engine "train.optimizer."
+add {
+  { "train.optimizer.no_decay", "list",
+    "kinds of parameters without weight decay: bias, norm", default = { "bias", "norm" } },
+  { "train.reuse_rollout", "boolean|enum",
+    "keep the activations of sampling for the first iteration's forward: less time, more "
+    .. "memory, the same bits; auto: where possible, if they take at most a quarter of the "
+    .. "machine's memory and half of what is free; true is refused with "
+    .. "model.gradient_checkpointing, model.lora.dropout and, in PPO, train.ppo.critic = shared",
+    default = "auto", choices = { "auto" } },
+}
+engine "train.skip_zero_std_groups"
+engine "train.advantage."
+add {
+  { "train.loss", "enum|function",
+    "the policy loss: a name, or function(t) -> scalar tensor",
+    default = "grpo", choices = words(losses) },
+  { "train.kl_in", "enum",
+    "add the KL to the loss, or subtract it from the reward",
+    default = "loss", choices = { "loss", "reward" } },
+}
+engine("train.", "train.ppo.")
+add {
+  { "train.sync_reference", "table", "move the reference towards the policy from time to time" },
+  { "train.sync_reference.every", "int", "steps between two moves", default = 512, min = 1 },
+  { "train.sync_reference.mixup", "number",
+    "reference <- mixup policy + (1 - mixup) reference", default = 0.6, min = 0, max = 1 },
+}
+engine "train.ppo."
+add {
+  { "train.denoise.mask_ratio", "schedule|list",
+    "share of a text's tokens that are masked: a number or schedule; or { low, high }, from "
+    .. "which each row of a step samples its own",
+    default = { 0.1, 1.0 }, min = 0, max = 1, live = true },
+  { "train.denoise.random", "number",
+    "share of the masked tokens that become a random token instead of the mask (BERT: 0.1)",
+    default = 0.0, min = 0, max = 1, live = true },
+  { "train.denoise.keep", "number",
+    "share of the masked tokens that stay as they are (BERT: 0.1)",
+    default = 0.0, min = 0, max = 1, live = true },
+  { "train.denoise.mask_prompt", "boolean",
+    "mask tokens of data.prompt's text too, not of data.target's alone", default = true },
+  { "train.denoise.sample_steps", "int",
+    "forwards of a sample in the log, as steps of m:unmask",
+    default = 64, min = 1, max = 1000000, live = true },
+  { "train.denoise.sample_order", "enum",
+    "order in which a sample in the log is filled in, as of m:unmask",
+    default = "random", choices = { "confidence", "random", "left" }, live = true },
+}
+
+add {
+  { "eval.every", "int",
+    "steps between evaluations; 0: only before and after", default = 0, min = 0, live = true },
+  { "eval.samples", "int", "rows of data.eval used; default: all", min = 1, live = true },
+  { "eval.group_size", "int",
+    "sampled completions of each row, for pass@K; 0: none", default = 0, min = 0, max = 4096 },
+  { "eval.temperature", "number",
+    "temperature of the sampled completions", default = 1.0, min = 0, max = 1000, live = true },
+  { "eval.pass_at", "list", "the K of pass@K", default = { 1 } },
+  { "eval.mask_ratio", "number",
+    "share of the held-out tokens that are masked, for kind=\"denoise\"",
+    default = 0.15, min = 0, max = 1, live = true },
+  { "eval.metric", "function",
+    "function(text, row, c) -> number or boolean; default: the reward entry \"correct\", else "
+    .. "the total" },
+
+  { "log.every", "int",
+    "steps between lines of metrics on the screen", default = 1, min = 1, live = true },
+  { "log.completions", "int", "completions shown each time", default = 2, min = 0, live = true },
+  { "log.tensorboard", "boolean", "write events.out.tfevents", default = true },
+
+  { "checkpoint.every", "int",
+    "steps between checkpoints; 0: only at the end of a stage or when stopped",
+    default = 0, min = 0, live = true },
+  { "checkpoint.keep", "int",
+    "newest checkpoints to keep, beside the best", default = 2, min = 1, live = true },
+  { "checkpoint.best", "string",
+    "a metric's name: keep the checkpoint where it was highest (losses: lowest), among "
+    .. "evaluations (eval/...) or where checkpoints are written" },
+
+  { "hooks.on_start", "function", "on_start(tr)" },
+  { "hooks.on_rollout", "function", "on_rollout(batch, tr): after rewards, before advantages" },
+  { "hooks.on_step", "function", "on_step(metrics, tr)" },
+  { "hooks.on_eval", "function", "on_eval(report, tr)" },
+  { "hooks.on_checkpoint", "function", "on_checkpoint(path, tr)" },
+  { "hooks.on_error", "function", "on_error(err, tr)" },
+  { "hooks.on_end", "function", "on_end(tr, why)" },
+  { "stages", "list",
+    "a list of { kind = \"sft\"|\"grpo\"|\"ppo\"|\"denoise\", ... }, run in order, each "
+    .. "overriding the fields above (not name, threads, compute, extends, model.path, .config, "
+    .. ".tokenizer, .dtype, .quantize, .lora)" },
+}
+
+-- What earlier versions had and what chose nothing: who still writes it is told so, and the run
+-- goes on without it.
+local function obsolete(path, value)
+  if path == "train.optimizer.name" then
+    return "has no effect, because there is only AdamW; remove it"
+  elseif path == "compute" and value == "auto" then
+    return "\"auto\" is \"f32\", the default; remove it, or write \"f32\""
+  end
+end
+
+return { rows = rows, loss_defaults = loss_defaults, obsolete = obsolete }

@@ -1,0 +1,103 @@
+/* lua_options.c - the engine's options as Lua sees them: their rows, and the rules between them.
+ *
+ * A rule is checked by the engine's own function, so it has one wording; a script's options are
+ * held to it before anything is loaded (lua/grpo/experiment.lua).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/sampler.h"
+#include "rl/advantage.h"
+#include "rl/ppo.h"
+#include "script/lua_generate.h"
+#include "script/lua_rl.h"
+#include "script/read_options.h"
+
+/* ---- rows -------------------------------------------------------------------------- */
+
+/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, doc=, ppo= } */
+int l_options(lua_State *L) {
+  static const OptionSet *const sets[] = {
+      &engine_option_set, &update_option_set,   &loss_option_set, &advantage_option_set,
+      &ppo_option_set,    &sampling_option_set, &adamw_option_set};
+  int n = 0;
+  lua_newtable(L);
+  for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
+    for (int i = 0; i < sets[k]->count; i++) {
+      push_option(L, &sets[k]->row[i]);
+      if (sets[k] == &loss_option_set && sets[k]->row[i].flags & OPTION_PPO) {
+        lua_pushboolean(L, 1);
+        lua_setfield(L, -2, "ppo");
+      }
+      lua_rawseti(L, -2, ++n);
+    }
+  return 1;
+}
+
+/* losses() -> "grpo|bnpo|...", { dapo = { ["train.clip_high"] = 0.28 }, ... } */
+int l_losses(lua_State *L) {
+  lua_pushstring(L, loss_kind_words());
+  lua_newtable(L);
+  for (int i = 0; i < loss_default_count(); i++) {
+    const LossDefault *d = loss_default_at(i);
+    const char *loss = loss_kind_name(d->kind);
+    if (lua_getfield(L, -1, loss) == LUA_TNIL) {
+      lua_pop(L, 1);
+      lua_newtable(L);
+      lua_pushvalue(L, -1);
+      lua_setfield(L, -3, loss);
+    }
+    if (d->word)
+      lua_pushstring(L, d->word);
+    else
+      lua_pushnumber(L, d->number);
+    lua_setfield(L, -2, d->path);
+    lua_pop(L, 1);
+  }
+  return 2;
+}
+
+/* ---- rules: each returns nothing, or what is wrong: "train.importance: ..." ---------- */
+
+static int problem(lua_State *L, Status s) {
+  if (s == GRPO_OK) return 0;
+  lua_pushstring(L, err_message());
+  return 1;
+}
+
+/* loss_problem(train): of a loss by name; kl is a number */
+int l_loss_problem(lua_State *L) {
+  LossOptions o;
+  check_table(L, 1);
+  lua_getfield(L, 1, "loss");
+  loss_options_init(&o, check_loss_kind(L, "train.loss", check_string(L, 2, NULL)));
+  read_loss_options(L, 1, "train", 0, &o);
+  return problem(L, loss_options_check(&o));
+}
+
+/* sampling_problem(sampling) */
+int l_sampling_problem(lua_State *L) {
+  Sampling s;
+  sampling_init(&s);
+  check_table(L, 1);
+  check_sampling(L, 1, "sampling", &s);
+  return problem(L, sampling_check(&s));
+}
+
+/* engine_problem(the sizes of core.engine, dropout of its adapter) */
+int l_engine_problem(lua_State *L) {
+  EngineOptions o;
+  check_table(L, 1);
+  engine_options_init(&o);
+  read_engine_options(L, 1, "engine", &o);
+  return problem(L, engine_options_check(&o, check_number(L, 2)));
+}
+
+/* ppo_problem(train.ppo, prompts); kl_coef is a number */
+int l_ppo_problem(lua_State *L) {
+  PpoOptions o;
+  check_table(L, 1);
+  ppo_options_init(&o);
+  read_options(L, 1, "train.ppo", &ppo_option_set, 0, &o);
+  return problem(L, ppo_options_check(&o, (int)check_integer(L, 2, 1, INT32_MAX)));
+}
