@@ -18,6 +18,8 @@
 #include "model/model_impl.h"
 #include "os/file.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_make.h"
 
 enum { BLOCK = 1 << 20 };
 

@@ -3,6 +3,8 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_make.h"
 
 /* The handle takes over t. */
 static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {

@@ -12,6 +12,7 @@
 #include "rl/rollout.h"
 #include "rl/sft.h"
 #include "rl/update.h"
+#include "text/tokenizer_files.h"
 
 enum {
 #define METRIC(field, name) METRIC_##field,

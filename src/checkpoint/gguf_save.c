@@ -9,7 +9,7 @@
 #include "formats/gguf_write.h"
 #include "model/lora_merge.h"
 #include "model/model_impl.h"
-#include "text/gguf_tokenizer.h"
+#include "text/gguf_tokenizer_write.h"
 
 enum { BLOCK_ROWS = 64 };
 
@@ -43,7 +43,7 @@ static Status put_tokenizer(const Config *c, const Tokenizer *t, GgufMeta *m) {
     put_ends(c, first, m);
     return GRPO_OK;
   }
-  try(tokenizer_put_gguf(t, &tokens, m));
+  try(gguf_tokenizer_write(t, &tokens, m));
   put_ends(c, tokenizer_eos(t) >= 0 ? tokenizer_eos(t) : first, m);
   return GRPO_OK;
 }

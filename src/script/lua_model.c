@@ -18,6 +18,7 @@
 #include "script/lua_tensor.h"
 #include "script/lua_text.h"
 #include "script/script_impl.h"
+#include "text/tokenizer_files.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
 

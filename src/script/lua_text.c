@@ -5,6 +5,10 @@
 #include "script/binding.h"
 #include "script/lua_text.h"
 #include "script/script_impl.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_make.h"
+#include "text/tokenizer_mask.h"
+#include "text/tokenizer_train.h"
 
 /* The userdata holds a pointer to the tokenizer, NULL once closed.  User value 1 is the chat
  * template that a script has set, Jinja or a function(messages, options) -> string; nil: the

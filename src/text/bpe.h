@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/intbuf.h"
 #include "base/map.h"
-#include "text/tokenizer.h"
 
 typedef struct BpeMerge {
   int32_t left, right; /* ids */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "text/tokenizer.h"
+#include "base/intbuf.h"
 #include "text/vocab.h"
 #include "text/word_counts.h"
 

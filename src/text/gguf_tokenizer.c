@@ -8,8 +8,9 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/gguf_pre.h"
-#include "text/pipeline.h"
+#include "text/tokenizer_files.h"
 #include "text/tokenizer_write.h"
+#include "text/vocab.h"
 
 #define KEY(name) "tokenizer.ggml." name
 
@@ -371,7 +372,7 @@ static Status build_from_json(Tokenizer **out, const char *json, size_t n, const
   return s;
 }
 
-bool tokenizer_in_gguf(const Gguf *g) {
+bool gguf_tokenizer_is_in(const Gguf *g) {
   const char *name;
   size_t n = 0;
   bool found = false;
@@ -395,12 +396,13 @@ static Status build(Tokenizer **out, Words *w, char **template) {
   return json ? build_from_json(out, json, n, w, &p) : build_from_words(out, w, &p);
 }
 
-Status tokenizer_from_gguf(Tokenizer **out, const Gguf *g) {
+Status gguf_tokenizer_read(Tokenizer **out, const Gguf *g) {
   Words w = {.g = g};
   char *template = NULL;
   *out = NULL;
-  Status s = tokenizer_in_gguf(g) ? build(out, &w, &template)
-                                  : fail(GRPO_ENOENT, "%s: the file holds no tokenizer", g->path);
+  Status s = gguf_tokenizer_is_in(g)
+                 ? build(out, &w, &template)
+                 : fail(GRPO_ENOENT, "%s: the file holds no tokenizer", g->path);
   mem_free(template);
   words_free(&w);
   return s;

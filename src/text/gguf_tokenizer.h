@@ -12,18 +12,10 @@
 #define GRPO_TEXT_GGUF_TOKENIZER_H
 
 #include "formats/gguf.h"
-#include "formats/gguf_write.h"
 #include "text/tokenizer.h"
 
-bool tokenizer_in_gguf(const Gguf *g); /* it says what its tokenizer is */
-Status tokenizer_from_gguf(Tokenizer **out, const Gguf *g);
-
-/* `rows`: of the model's embedding; ids without a token become [PADn].  bos, eos, pad: what the
- * model's configuration says, for a tokenizer that has none (-1: none). */
-typedef struct GgufTokens {
-  int32_t rows, bos, eos, pad;
-} GgufTokens;
-Status tokenizer_put_gguf(const Tokenizer *t, const GgufTokens *model, GgufMeta *out);
+bool gguf_tokenizer_is_in(const Gguf *g); /* it says what its tokenizer is */
+Status gguf_tokenizer_read(Tokenizer **out, const Gguf *g);
 
 /* tokenizer.ggml.token_type */
 enum { GGUF_NORMAL = 1, GGUF_UNKNOWN, GGUF_CONTROL, GGUF_USER_DEFINED, GGUF_UNUSED, GGUF_BYTE };

@@ -1,4 +1,6 @@
 /* gguf_tokenizer_write.c - from a Tokenizer to tokenizer.ggml.*. */
+#include "text/gguf_tokenizer_write.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,7 @@
 #include "base/mem.h"
 #include "text/gguf_pre.h"
 #include "text/gguf_tokenizer.h"
-#include "text/pipeline.h"
+#include "text/tokenizer_impl.h"
 
 #define KEY(name) "tokenizer.ggml." name
 #define MARK      "\xe2\x96\x81" /* U+2581 */
@@ -212,7 +214,7 @@ static void put_special(const Tokenizer *t, const GgufTokens *model, GgufMeta *m
   gguf_put_bool(m, KEY("add_eos_token"), adds(&t->suffix, named.eos, "behind"));
 }
 
-Status tokenizer_put_gguf(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
+Status gguf_tokenizer_write(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
   const Buf *file = &t->file[FILE_TOKENIZER];
   const char *template = tokenizer_chat_template(t);
   Json *root = NULL;

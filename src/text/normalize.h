@@ -12,9 +12,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/intbuf.h"
 #include "formats/json.h"
 #include "text/component.h"
-#include "text/tokenizer.h"
 
 enum { MAX_NORMALIZERS = 16 };
 

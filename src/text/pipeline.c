@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
+#include "text/pretoken_split.h"
+#include "text/tokenizer_impl.h"
 
 static Status read_pre_tokenizer(void *user, const Json *j) {
   Tokenizer *t = user;
@@ -184,8 +186,8 @@ static AddedToken *find_added(Tokenizer *t, int32_t id, const char *content) {
   return a ? a : added_get(&t->added[1], content);
 }
 
-Status tokenizer_add_token(Tokenizer *t, int64_t id, const char *content, const Json *flags,
-                           bool special) {
+Status pipeline_add_token(Tokenizer *t, int64_t id, const char *content, const Json *flags,
+                          bool special) {
   if (!*content) return GRPO_OK; /* never matches; the reference ignores it too */
   const size_t len = strlen(content);
   const int32_t known = vocab_find(&t->vocab, content, len);
@@ -208,7 +210,7 @@ Status tokenizer_add_token(Tokenizer *t, int64_t id, const char *content, const 
 }
 
 /* Those that are found in normalized text are spelt as that text is. */
-Status tokenizer_finish_added(Tokenizer *t) {
+Status pipeline_finish_added(Tokenizer *t) {
   for (size_t i = 0; i < t->added[1].n; i++) {
     AddedToken *a = &t->added[1].token[i];
     const char *text;
@@ -231,7 +233,7 @@ static Status read_added(Tokenizer *t, const Json *list) {
     int64_t id;
     if (!content || !json_integer(json_get(e, "id"), &id))
       return fail(GRPO_EFORMAT, "an entry needs 'content' (a string) and 'id' (an integer)");
-    try(tokenizer_add_token(t, id, content, e, false));
+    try(pipeline_add_token(t, id, content, e, false));
   }
   return GRPO_OK;
 }
@@ -313,7 +315,7 @@ static const char *kind_of(const Tokenizer *t) {
   return t->nstep == 1 && t->step[0].kind == PRE_CHARS ? "chars" : "words";
 }
 
-Status tokenizer_read_pipeline(Tokenizer *t, const Json *root) {
+Status pipeline_read(Tokenizer *t, const Json *root) {
   Status s;
   if (json_type(root) != JSON_OBJECT) return fail(GRPO_EFORMAT, "want an object");
 #define READ(name, call)                                                                           \

@@ -1,103 +1,24 @@
-/* pipeline.h - what a Tokenizer is made of.  Private to src/text.
- *
- *   added[0] -> normalizer -> added[1] -> step[0..nstep) -> model -> prefix, suffix
- *
- * Everything but `scratch` is constant after tokenizer_build().
- */
+/* pipeline.h - reads a tokenizer.json into a Tokenizer.  Private to src/text. */
 #ifndef GRPO_TEXT_PIPELINE_H
 #define GRPO_TEXT_PIPELINE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "formats/json.h"
-#include "text/added.h"
-#include "text/bpe.h"
-#include "text/detokenizer.h"
-#include "text/normalize.h"
-#include "text/pretoken.h"
-#include "text/subword.h"
 #include "text/tokenizer.h"
-#include "text/unigram.h"
-#include "text/vocab.h"
 
-enum { MAX_STEPS = 16 };
+/* Fails, naming the component, if tokenizer.json holds one that is not supported. */
+Status pipeline_read(Tokenizer *t, const Json *root);
 
-typedef enum TokenizerModel {
-  MODEL_BPE,       /* over bytes */
-  MODEL_CHARS_BPE, /* over characters */
-  MODEL_WORDPIECE,
-  MODEL_UNIGRAM,
-  MODEL_WORDS
-} TokenizerModel;
+/* Adds an entry of added_tokens or added_tokens_decoder, or changes the entry of that text: the members
+ * of `flags` (may be NULL) override what it has.  `special` makes it a special token in any case. */
+Status pipeline_add_token(Tokenizer *t, int64_t id, const char *content, const Json *flags,
+                          bool special);
 
-/* The files a tokenizer is made from and saved as; those that are missing are empty. */
-typedef enum TokenizerFile {
-  FILE_TOKENIZER,
-  FILE_CONFIG,
-  FILE_MAP,
-  FILE_TEMPLATE,
-  NFILES
-} TokenizerFile;
-
-extern const char *const tokenizer_file_name[NFILES];
-
-typedef struct EncodeScratch {
-  pthread_mutex_t lock; /* held by an encode: guards the rest, and every Regex */
-  Buf valid;            /* the text, invalid UTF-8 replaced */
-  Buf prefixed;         /* a piece after Metaspace or with the prefix space */
-  Buf alphabet;         /* a pre-token in the byte-level alphabet */
-  Buf affixed;          /* a character or word with its prefix */
-  BpeScratch bpe;
-  UniScratch unigram;
-  NormScratch norm;
-  DecScratch decode; /* held by a decode */
-} EncodeScratch;
-
-struct Tokenizer {
-  atomic_int refs;
-  Buf file[NFILES];
-  TokenizerModel model;
-  const char *kind;
-  Vocab vocab;
-  Bpe bpe;
-  int32_t special_id[TOK_NROLES]; /* -1: none */
-  int32_t unk;                    /* of the model (WordLevel); -1: unknown words are an error */
-  Subword subword;                /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
-  Unigram unigram;                /* MODEL_UNIGRAM */
-  char *chat_template, *tool_template; /* NULL: none */
-  AddedSet added[2];                   /* found in the raw text; found in normalized text */
-  PreStep step[MAX_STEPS];
-  int nstep;
-  bool byte_level;    /* pre-token bytes are the symbols; decoding joins bytes */
-  bool raw;           /* the byte tokenizer: any bytes, nothing replaced */
-  bool ignore_merges; /* a whole pre-token in the vocabulary is one token */
-  Normalizer normalizer;
-  Detok decoder;
-  IntBuf prefix, suffix; /* what TOK_ADD_SPECIAL adds */
-  EncodeScratch *scratch;
-};
-
-/* A tokenizer from the text of its files, which are taken over (moved), also on failure.
- * `what` names the first of them in messages: a path, or "trained tokenizer". */
-Status tokenizer_build(Tokenizer **out, Buf file[NFILES], const char *what);
-
-/* What decoding starts from: the token's spelling, the normalized one of TOKEN_RESPELT. */
-const char *tokenizer_spelling(const Tokenizer *t, int32_t id, size_t *n);
-
-/* Ready for use once everything is read: contents of added tokens normalized, sets sorted. */
-Status tokenizer_finish_added(Tokenizer *t);
-
-/* The two halves of tokenizer_build: what is in tokenizer.json, and what lies beside it. */
-Status tokenizer_read_pipeline(Tokenizer *t, const Json *root);
-Status tokenizer_read_config(Tokenizer *t, const Json *config, const Json *map);
-
-/* One entry of added_tokens (or added_tokens_decoder): what `flags` holds overrides what an
- * existing one has; NULL overrides nothing.  `special` makes it a special token in any case. */
-Status tokenizer_add_token(Tokenizer *t, int64_t id, const char *content, const Json *flags,
-                           bool special);
+/* Once all tokens are added: normalizes the text of those that are found in normalized text, and sorts
+ * them. */
+Status pipeline_finish_added(Tokenizer *t);
 
 #endif

@@ -1,9 +1,10 @@
 /* pretoken_split.c - Split and its relatives: matches, and what becomes of them. */
+#include "text/pretoken_split.h"
+
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "text/pretoken.h"
 #include "text/unicode.h"
 
 /* ---- matches ------------------------------------------------------------------------------- */

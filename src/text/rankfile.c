@@ -283,7 +283,8 @@ Status rankfile_build(Tokenizer **out, const Buf *ranks, const Buf *encoding, co
   Encoding e = {0};
   *out = NULL;
   Status s = read_ranks(&v, ranks);
-  if (s == GRPO_OK) s = encoding->len ? read_encoding(&e, encoding) : guess_encoding(&e, v.ids.count);
+  if (s == GRPO_OK)
+    s = encoding->len ? read_encoding(&e, encoding) : guess_encoding(&e, v.ids.count);
   if (s == GRPO_OK) s = buf_status(&e.pattern);
   if (s != GRPO_OK) err_context(s, "%s", what);
   if (s == GRPO_OK) s = build(out, &v, &e, what);

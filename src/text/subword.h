@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/intbuf.h"
 #include "text/bpe.h"
-#include "text/tokenizer.h"
 #include "text/vocab.h"
 
 enum { SMALL_CHARS = 0x2600 /* code points with an entry in Subword.small */ };

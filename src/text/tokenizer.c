@@ -5,7 +5,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
-#include "text/pipeline.h"
+#include "text/pretoken_split.h"
+#include "text/tokenizer_impl.h"
 
 /* ---- encoding: from the outside in, one function per stage of the pipeline -- */
 

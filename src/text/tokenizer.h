@@ -33,50 +33,6 @@
 
 typedef struct Tokenizer Tokenizer;
 
-/* `path`: a directory in Hugging Face layout, or a tokenizer.json in one.  Beside it
- * tokenizer_config.json, special_tokens_map.json and chat_template.jinja are read when there.
- * Or a tiktoken rank file, known by its content (a directory without a tokenizer.json may hold
- * one: encoding.json's "rank_file", or tokenizer.model).  Regex and special tokens come from
- * encoding.json beside it, {"pattern": regex, "special_tokens": {token: id}}, or else from the
- * number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k, 128000 Llama 3.
- * Or a GGUF file (gguf_tokenizer.h). */
-Status tokenizer_load(Tokenizer **out, const char *path);
-/* A GGUF file that has one, a directory with a tokenizer.json. */
-bool tokenizer_is_in(const char *path);
-
-/* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
-Status tokenizer_bytes(Tokenizer **out);
-
-/* One id per distinct code point of `text`, ascending; then <|endoftext|> and <|pad|>.
- * Encoding a character that was not there is an error that names it. */
-Status tokenizer_chars(Tokenizer **out, const char *text, size_t n);
-/* the same without special tokens: nothing ends a completion but its length */
-Status tokenizer_chars_only(Tokenizer **out, const char *text, size_t n);
-
-/* Byte-level BPE.  Ids: special tokens in the given order, the 256 bytes in GPT-2's
- * order, then merges.  Deterministic: the most frequent pair first, ties by the lower
- * left id, then the lower right id: the merges of Hugging Face's BpeTrainer, except that
- * pre-tokens over 256 bytes are counted in pieces.  Stops early when no pair occurs
- * min_frequency times.  Special tokens inside the texts are cut out and not learned from. */
-typedef struct TokenizerTrainOptions {
-  size_t size;                       /* sizeof(TokenizerTrainOptions) */
-  int vocab_size;                    /* all tokens; default 4096; at least 256 + nspecial */
-  const char *const *special_tokens; /* NULL: <|endoftext|> and <|pad|> */
-  int nspecial;
-  const char *bos, *eos, *pad; /* names out of special_tokens.  NULL: eos is <|endoftext|> or else
-                                  the first one, pad is <|pad|> if listed, bos is none */
-  bool split_digits;           /* every digit is a token of its own (default) */
-  int64_t min_frequency;       /* of a pair that may be merged; default 2 */
-} TokenizerTrainOptions;
-
-void tokenizer_train_options_init(TokenizerTrainOptions *o);
-Status tokenizer_train(Tokenizer **out, const char *const *texts, const size_t *lens, size_t ntexts,
-                       const TokenizerTrainOptions *o); /* o NULL: the defaults */
-
-/* The same tokenizer with `token` as its mask token: one id more at the end, unless there is such a
- * token already. */
-Status tokenizer_with_mask(Tokenizer **out, const Tokenizer *t, const char *token);
-
 void tokenizer_retain(const Tokenizer *t);
 void tokenizer_free(const Tokenizer *t); /* drops one reference; NULL is fine */
 
@@ -126,10 +82,5 @@ tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "unigram" "wordpiec
  * named "default", and "tool_use" as the template for conversations with tools. */
 const char *tokenizer_chat_template(const Tokenizer *t);
 const char *tokenizer_tool_template(const Tokenizer *t);
-
-/* Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja
- * if it came in one), readable by Hugging Face tokenizers; makes the directory.  Files that
- * were loaded are written back byte for byte. */
-Status tokenizer_save(const Tokenizer *t, const char *dir);
 
 #endif

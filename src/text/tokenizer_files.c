@@ -1,4 +1,6 @@
 /* tokenizer_files.c - loading, building and saving: the files in a model's directory. */
+#include "text/tokenizer_files.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +11,7 @@
 #include "text/gguf_tokenizer.h"
 #include "text/pipeline.h"
 #include "text/rankfile.h"
+#include "text/tokenizer_impl.h"
 
 enum { MAX_FILE = 256 << 20, MAX_CONFIG = 16 << 20 };
 
@@ -35,7 +38,7 @@ static Status read_special(Tokenizer *t, int which, const Json *config, const Js
   if (!name) return GRPO_OK;
   int32_t id = vocab_find(&t->vocab, name, strlen(name));
   t->special_id[which] = id;
-  if (id >= 0) return tokenizer_add_token(t, id, name, NULL, true);
+  if (id >= 0) return pipeline_add_token(t, id, name, NULL, true);
   if (which == TOK_EOS)
     return fail(GRPO_EFORMAT, "eos_token \"%.60s\" is not in the vocabulary", name);
   log_message(LOG_WARNING, "tokenizer: %s \"%.60s\" is not in the vocabulary and is ignored", key,
@@ -51,7 +54,7 @@ static Status read_added_decoder(Tokenizer *t, const Json *j) {
     if (!content || !digits || digits > 9 || key[digits])
       return fail(GRPO_EFORMAT, "added_tokens_decoder: want an id, and a token with its content");
     for (size_t i = 0; i < digits; i++) id = 10 * id + key[i] - '0';
-    Status s = tokenizer_add_token(t, id, content, e, false);
+    Status s = pipeline_add_token(t, id, content, e, false);
     if (s != GRPO_OK) return err_context(s, "added_tokens_decoder");
   }
   return GRPO_OK;
@@ -79,7 +82,7 @@ static Status read_templates(Tokenizer *t, const Json *config) {
   return GRPO_OK;
 }
 
-Status tokenizer_read_config(Tokenizer *t, const Json *config, const Json *map) {
+static Status read_config(Tokenizer *t, const Json *config, const Json *map) {
   try(read_added_decoder(t, json_get(config, "added_tokens_decoder")));
   for (int i = 0; i < TOK_NROLES; i++) try(read_special(t, i, config, map));
   return read_templates(t, config);
@@ -121,7 +124,7 @@ static Status read_main(Tokenizer *t, const char *what) {
   Json *root = NULL;
   if (!b->len) return fail(GRPO_EFORMAT, "%s: the file is empty", what);
   try(json_parse(b->data, b->len, what, &root));
-  Status s = tokenizer_read_pipeline(t, root);
+  Status s = pipeline_read(t, root);
   json_free(root);
   return s == GRPO_OK ? s : err_context(s, "%s", what);
 }
@@ -131,12 +134,12 @@ static Status read_all(Tokenizer *t, const char *what) {
   Status s = read_main(t, what);
   if (s == GRPO_OK) s = parse_beside(t, FILE_CONFIG, what, &config);
   if (s == GRPO_OK) s = parse_beside(t, FILE_MAP, what, &map);
-  if (s == GRPO_OK && (s = tokenizer_read_config(t, config, map)) != GRPO_OK)
+  if (s == GRPO_OK && (s = read_config(t, config, map)) != GRPO_OK)
     err_context(s, "%s, beside %s", tokenizer_file_name[FILE_CONFIG], what);
   json_free(config);
   json_free(map);
   if (s != GRPO_OK) return s;
-  try(tokenizer_finish_added(t));
+  try(pipeline_finish_added(t));
   return make_pieces(t);
 }
 
@@ -227,7 +230,7 @@ static Status load_ranks(Tokenizer **out, const Buf *main, const Buf *ranks) {
 static Status load_gguf(Tokenizer **out, const char *path) {
   Gguf g;
   try(gguf_open(&g, path));
-  const Status s = tokenizer_from_gguf(out, &g);
+  const Status s = gguf_tokenizer_read(out, &g);
   gguf_close(&g);
   return s;
 }
@@ -238,7 +241,7 @@ bool tokenizer_is_in(const char *path) {
   bool yes;
   if (gguf_is(path)) {
     if (gguf_open(&g, path) != GRPO_OK) return true; /* loading will say why not */
-    yes = tokenizer_in_gguf(&g);
+    yes = gguf_tokenizer_is_in(&g);
     gguf_close(&g);
     return yes;
   }

@@ -5,6 +5,8 @@
  * Characters: WordLevel over single code points without an unknown token, which
  * refuses unknown characters there as here.
  */
+#include "text/tokenizer_make.h"
+
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"

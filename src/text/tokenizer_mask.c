@@ -1,9 +1,11 @@
 /* tokenizer_mask.c - a tokenizer with a mask token, as its files say it. */
+#include "text/tokenizer_mask.h"
+
 #include <string.h>
 
 #include "base/utf8.h"
 #include "formats/json.h"
-#include "text/pipeline.h"
+#include "text/tokenizer_impl.h"
 
 /* ---- files with one more thing in them ------------------------------------------------- */
 

@@ -1,4 +1,6 @@
 /* tokenizer_train.c - from texts to a byte-level BPE tokenizer. */
+#include "text/tokenizer_train.h"
+
 #include <string.h>
 
 #include "base/utf8.h"

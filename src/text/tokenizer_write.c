@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 #include "formats/json.h"
-#include "text/pipeline.h"
+#include "text/tokenizer_files.h"
 
 static void put_text(Buf *b, const char *s) { json_put_string(b, s, strlen(s)); }
 

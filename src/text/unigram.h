@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/intbuf.h"
 #include "formats/json.h"
-#include "text/tokenizer.h"
 #include "text/vocab.h"
 
 typedef struct UniNode UniNode;

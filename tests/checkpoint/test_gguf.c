@@ -5,11 +5,13 @@
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
+#include "formats/gguf_write.h"
 #include "model/config_write.h"
 #include "model/model_impl.h"
 #include "model/modeltest.h"
 #include "os/file.h"
-#include "text/gguf_tokenizer.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_make.h"
 
 static const struct {
   const char *name, *shape;

@@ -5,7 +5,7 @@
 #include "checkpoint/weights.h"
 #include "files.h"
 #include "forward.h"
-#include "text/gguf_tokenizer.h"
+#include "text/tokenizer_files.h"
 
 static void check_refused(const char *path) {
   FUZZ_CHECK(strstr(err_message(), path) && !strchr(err_message(), '\n'));

@@ -8,9 +8,9 @@
 
 #include "base/buf.h"
 #include "fuzz.h"
-#include "text/pipeline.h"
 #include "text/rankfile.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_files.h"
 
 static void use(const Tokenizer *t, const char *text, size_t n) {
   for (unsigned flags = 0; flags < 4; flags++) {

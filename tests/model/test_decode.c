@@ -7,6 +7,7 @@
 #include "model/panels.h"
 #include "model/sampler.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_make.h"
 
 enum { MAX_REQUESTS = 12, MAX_OUT = 64, MAX_NEW = 24 };
 

@@ -15,6 +15,7 @@
 #include "os/file.h"
 #include "rl/reference.h"
 #include "rl/update.h"
+#include "text/tokenizer_make.h"
 #include "tiny.h"
 
 typedef struct Setup {

@@ -9,6 +9,7 @@
 #include "model/model_copy.h"
 #include "rl/denoise.h"
 #include "rl/sft.h"
+#include "text/tokenizer_make.h"
 #include "tiny.h"
 
 enum { ROWS = 40, LENGTH = 32, MASK = 257 };

@@ -9,6 +9,7 @@
 #include "rl/reference.h"
 #include "rl/sft.h"
 #include "rl/update.h"
+#include "text/tokenizer_make.h"
 #include "tiny.h"
 
 typedef struct Setup {

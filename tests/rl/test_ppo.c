@@ -5,6 +5,7 @@
 #include "model/forward.h"
 #include "rl/ppo.h"
 #include "steps.h"
+#include "text/tokenizer_make.h"
 
 enum { SEQUENCES = TINY_PROMPTS * TINY_GROUP, PPO_STEPS = 3 };
 

@@ -9,6 +9,7 @@
 #include "rl/engine_impl.h"
 #include "rl/rollout.h"
 #include "testing.h"
+#include "text/tokenizer_make.h"
 
 enum { TINY_PROMPTS = 4, TINY_GROUP = 4, TINY_NEW = 12, TINY_PROMPT = 20, TINY_VOCAB = 258 };
 

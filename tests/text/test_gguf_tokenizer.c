@@ -3,6 +3,9 @@
 #include "os/file.h"
 #include "status.h"
 #include "text/gguf_tokenizer.h"
+#include "text/gguf_tokenizer_write.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_make.h"
 
 static void encode_row(const Json *row, void *t) { check_encode_row(t, row); }
 static void decode_row(const Json *row, void *t) { check_decode_row(t, row); }
@@ -18,7 +21,7 @@ static Status write_meta(const char *path, const GgufMeta *m) {
 static Status put(const Tokenizer *t, const char *path, bool plain) {
   GgufMeta m = {0};
   const GgufTokens model = {tokenizer_size(t) + 3, -1, -1, -1};
-  Status s = tokenizer_put_gguf(t, &model, &m);
+  Status s = gguf_tokenizer_write(t, &model, &m);
   static const char key[] = "tokenizer.huggingface.json";
   char *at = s == GRPO_OK && plain ? memmem(m.bytes.data, m.bytes.len, key, sizeof key - 1) : NULL;
   if (at) *at = 'T';
@@ -112,10 +115,10 @@ TEST(a_tokenizer_that_gguf_cannot_describe_is_refused) {
   GgufMeta m = {0};
   const GgufTokens model = {10, -1, -1, -1};
   OK(tokenizer_chars(&t, "abc", 3));
-  REFUSED(tokenizer_put_gguf(t, &model, &m), GRPO_EFORMAT, "no form for a 'chars' tokenizer");
+  REFUSED(gguf_tokenizer_write(t, &model, &m), GRPO_EFORMAT, "no form for a 'chars' tokenizer");
   tokenizer_free(t);
   OK(tokenizer_bytes(&t));
-  REFUSED(tokenizer_put_gguf(t, &model, &m), GRPO_EARG,
+  REFUSED(gguf_tokenizer_write(t, &model, &m), GRPO_EARG,
           "the tokenizer has 258 tokens, the model's embedding 10 rows");
   tokenizer_free(t);
   gguf_meta_free(&m);

@@ -1,6 +1,7 @@
 /* How well-known files cut text, against the reference.  ByteLevel puts a space before every piece
  * that has none, so that ids of single bytes show where the cuts are. */
 #include "oracle.inc.c"
+#include "text/tokenizer_files.h"
 
 static void row(const Json *j, void *t) { check_encode_row(t, j); }
 

@@ -6,7 +6,10 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "oracle.inc.c"
-#include "text/pipeline.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_make.h"
+#include "text/tokenizer_train.h"
 
 static const char corpus[] =
     "Tom has 12 apples and buys 30 more. How many apples does Tom have now?\n"

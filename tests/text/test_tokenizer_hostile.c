@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "oracle.inc.c"
 #include "os/file.h"
+#include "text/tokenizer_files.h"
 
 /* A small valid file; a case replaces one part of it. */
 static const char good[] =

@@ -2,6 +2,8 @@
 #include <dirent.h>
 
 #include "oracle.inc.c"
+#include "text/tokenizer_files.h"
+#include "text/tokenizer_make.h"
 
 static Tokenizer *load(const char *path) {
   Tokenizer *t = NULL;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "oracle.inc.c"
 #include "os/file.h"
+#include "text/tokenizer_files.h"
 
 static Tokenizer *load_model(const char *model) {
   Buf b = {0};

@@ -1,0 +1,19 @@
+/* tokenizer_make.h - tokenizers of bytes and of characters, which need no training. */
+#ifndef GRPO_TEXT_TOKENIZER_MAKE_H
+#define GRPO_TEXT_TOKENIZER_MAKE_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "text/tokenizer.h"
+
+/* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
+Status tokenizer_bytes(Tokenizer **out);
+
+/* One id per distinct code point of `text`, ascending; then <|endoftext|> and <|pad|>.
+ * Encoding a character that was not there is an error that names it. */
+Status tokenizer_chars(Tokenizer **out, const char *text, size_t n);
+/* the same without special tokens: nothing ends a completion but its length */
+Status tokenizer_chars_only(Tokenizer **out, const char *text, size_t n);
+
+#endif
