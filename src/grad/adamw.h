@@ -1,7 +1,7 @@
 /* adamw.h - AdamW over tensors that user code holds (torch.optim.AdamW, arXiv:1711.05101).
  *
- * A tensor's moments are made at its first step with a gradient, and its bias corrections count only
- * those steps, as torch counts.  The optimizer holds its tensors.
+ * A tensor's moments are made at its first step with a gradient, and its bias corrections count
+ * only those steps, as torch counts.  The optimizer holds its tensors.
  */
 #ifndef GRPO_GRAD_ADAMW_H
 #define GRPO_GRAD_ADAMW_H

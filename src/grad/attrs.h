@@ -44,9 +44,10 @@ typedef struct PackSpan {
   int row, n, prefix;
 } PackSpan;
 
-/* attention_packed is attention with q, k and v side by side: [tokens, (heads + 2 kv_heads) head_dim]. */
-/* attention_latent: shape.v_dim > 0 and one kv head; q [tokens, heads head_dim], k [tokens, head_dim],
- * out [tokens, heads v_dim]. */
+/* attention_packed is attention with q, k and v side by side: [tokens, (heads + 2 kv_heads)
+ * head_dim]. */
+/* attention_latent: shape.v_dim > 0 and one kv head; q [tokens, heads head_dim], k [tokens,
+ * head_dim], out [tokens, heads v_dim]. */
 /* attention in training: keys and values are rows of the same batch.
  * In decoding `spans` gives segments of the cache, already holding the new keys (k and v inputs are
  * then only checked for shape), and `pack` is NULL. */
@@ -68,10 +69,11 @@ typedef struct LatentAttr {
 } LatentAttr;
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden or
- * ref_table, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out:
- * [2 or 3, n].  The logits are never held whole: forward and backward each make them in chunks of rows.
- * one_pass is for callers who know what they will send back without having seen the result: forward
- * then makes nothing (out is NaN) and backward, which makes the logits anyway, fills out in. */
+ * ref_table, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2
+ * or 3, n].  The logits are never held whole: forward and backward each make them in chunks of
+ * rows. one_pass is for callers who know what they will send back without having seen the
+ * result: forward then makes nothing (out is NaN) and backward, which makes the logits anyway,
+ * fills out in. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t

@@ -1,11 +1,11 @@
 /* op_attention.c - attention with grouped queries and shared prompts, causal or both ways.
  *
- * Queries, keys and values are three tensors, or side by side in the rows of one (attention_packed),
- * or queries and keys alone, whose first channels are the values (attention_latent).
- * In training (AttentionAttr.pack) keys and values are rows of the same batch: each PackSpan's are
- * copied into a segment of its own, in the layout the kernels read, and kept for backward together
- * with the log-sum-exp of every row and head.  In decoding (AttentionAttr.spans) the segments are
- * the cache's and hold the new keys already.
+ * Queries, keys and values are three tensors, or side by side in the rows of one
+ * (attention_packed), or queries and keys alone, whose first channels are the values
+ * (attention_latent). In training (AttentionAttr.pack) keys and values are rows of the same
+ * batch: each PackSpan's are copied into a segment of its own, in the layout the kernels read,
+ * and kept for backward together with the log-sum-exp of every row and head.  In decoding
+ * (AttentionAttr.spans) the segments are the cache's and hold the new keys already.
  */
 #include <string.h>
 
@@ -20,7 +20,8 @@ static int kv_width(const AttnShape *s) { return s->kv_heads * s->head_dim; }
 static int cap_of(int n) { return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Where a row's queries, keys and values are; grad: their gradients, NULL where none is wanted. */
+/* Where a row's queries, keys and values stand; grad: their gradients, NULL where none is
+ * wanted. */
 typedef struct Qkv {
   real *x[3];
   int ld[3];
@@ -112,7 +113,7 @@ static Status check_spans(const AttentionAttr *a, int rows) {
   return GRPO_OK;
 }
 
-/* What forward keeps: log-sum-exps, then the spans, their segments, and the segments' memory. */
+/* Forward saves the log-sum-exps, then the spans, their segments, and the segments' memory. */
 typedef struct Saved {
   real *lse;      /* [rows, heads] */
   AttnSpan *span; /* [npack] */
@@ -154,11 +155,13 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   try(check_widths(nd));
   if (!a->pack) {
     if (a->shape.bidirectional)
-      return fail(GRPO_EARG, "attention: a cache holds no later tokens; bidirectional needs pack");
+      return fail(
+          GRPO_EARG,
+          "attention: a cache holds no later tokens, so bidirectional attention needs pack");
     try(check_spans(a, rows));
     for (int i = 0; i < nd->op->nin; i++)
       if (nd->in[i]->needs_grad)
-        return fail(GRPO_EARG, "attention: a cache cannot be trained through; give pack");
+        return fail(GRPO_EARG, "attention: no gradient passes through a cache; give pack");
     if (a->keep_lse) *saved = (size_t)rows * (size_t)a->shape.heads * sizeof(real);
   } else {
     try(check_pack(a, rows));

@@ -63,7 +63,7 @@ typedef struct Scatter {
   real *dw, scale;
 } Scatter;
 
-/* A chunk owns some columns and walks all tokens in order: rows may repeat. */
+/* Rows may repeat, so a chunk owns some columns and visits all tokens in order. */
 static void scatter_columns(void *arg, int chunk, int worker) {
   (void)worker;
   const Scatter *s = arg;

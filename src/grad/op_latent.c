@@ -97,7 +97,7 @@ static Status check_weight(const Node *nd) {
 static Status check_positions(const Node *nd) {
   const LatentAttr *a = attr_of(nd);
   if (a->shape.rope % 2)
-    return fail(GRPO_ESHAPE, "%s: %d channels cannot be turned in pairs", nd->op->name,
+    return fail(GRPO_ESHAPE, "%s: %d channels cannot be rotated in pairs", nd->op->name,
                 a->shape.rope);
   for (int t = 0; t < nd->in[0]->dim[0]; t++)
     if (a->pos[t] < 0 || a->pos[t] >= a->positions)

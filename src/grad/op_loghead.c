@@ -1,13 +1,13 @@
-/* op_loghead.c - log-probabilities, entropies and full KL straight from hidden states.
+/* op_loghead.c - log-probabilities, entropies and full KL directly from hidden states.
  *
- * A [tokens, vocab] matrix never exists: forward makes the logits of a chunk of outputs, reduces
- * them and forgets them; backward makes the same chunk again, turns it into d loss / d logits in
- * place and multiplies it back (softcap: logits are bounded by cap tanh(x / cap) before all else):
+ * A [tokens, vocab] matrix never exists: forward computes the logits of a chunk of outputs, reduces
+ * them and drops them; backward computes the same chunk again, replaces it by d loss / d logits and
+ * multiplies that back (with a softcap, logits are first bounded by cap tanh(x / cap)):
  *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
- * Forward keeps the log-sum-exp of every output (policy's, then reference's).  In one pass
- * (LogheadAttr.one_pass) it does nothing, and backward reduces each chunk before it turns it.
+ * Forward saves the log-sum-exp of every output (the policy's, then the reference's).  In one pass
+ * (LogheadAttr.one_pass) it does nothing, and backward also reduces each chunk.
  *
- * token_logp is the same from logits that exist.
+ * token_logp computes the same from logits that exist.
  */
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,8 @@
 #include "grad/ops.h"
 #include "grad/weight.h"
 
-/* MIN_ROWS: a chunk reads the whole head, packs it for dX and adds to all of dW. */
+/* MIN_ROWS: a chunk has at least so many rows, because each chunk reads the whole output
+ * projection, packs it for dX and adds to all of dW. */
 enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 128, MAX_ROWS = 256 };
 
 int loghead_rows(int vocab) {
@@ -101,7 +102,7 @@ typedef struct Chunk {
   real *logits;     /* [n, v] */
   real *ref_logits; /* [n, v] or NULL */
   real *capped;     /* backward with a softcap: the logits once more, [n, v], else NULL */
-  Tensor head, ref; /* with panels, or compact */
+  Tensor head, ref; /* with panels, or quantised */
   Tensor lora_b;    /* with panels */
   real *low;        /* [n, r] rows of low */
 } Chunk;
@@ -124,7 +125,7 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   return weight_ready(cx, nd->in[LORA_B], false, &ch->lora_b);
 }
 
-/* The rows of x that the chunk's outputs read. */
+/* Gathers the rows of x that the chunk's outputs read. */
 static void gather_rows(const Node *nd, const Chunk *ch, const Tensor *x, real *y) {
   const size_t c = (size_t)last_dim(x);
   for (int i = 0; i < ch->n; i++)
@@ -135,7 +136,7 @@ static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
   if (softcap > 0) softcap_forward(cx, (size_t)n * (size_t)v, softcap, logits, logits);
 }
 
-/* The reference's logits of the chunk's outputs. */
+/* Computes the reference's logits of the chunk's outputs. */
 static Status fill_reference(const Ctx *cx, const LogheadAttr *a, Chunk *ch, int v) {
   const size_t row = (size_t)v * sizeof(real);
   if (a->ref_table) {
@@ -157,7 +158,7 @@ static Status fill_reference(const Ctx *cx, const LogheadAttr *a, Chunk *ch, int
   return GRPO_OK;
 }
 
-/* Gather outputs at .. and make their logits. */
+/* Gathers the rows of the outputs from `at` on, and computes their logits. */
 static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), rows = loghead_rows(v);
@@ -174,7 +175,7 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   return has_ref(a) ? fill_reference(cx, a, ch, v) : GRPO_OK;
 }
 
-/* The chunk's results into out, its log-sum-exps into what is saved. */
+/* Writes the chunk's results to out and its log-sum-exps to what forward saves. */
 static void chunk_reduce(const Ctx *cx, Node *nd, const Chunk *ch) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), at = ch->at;
@@ -205,14 +206,14 @@ static Status loghead_forward(const Ctx *cx, Node *nd) {
 
 /* ---- loghead: backward ---------------------------------------------------------- */
 
-/* NULL when all are zero: the kernel then does less. */
+/* Returns NULL when all are zero, so that the kernel does less. */
 static const real *unless_zero(const real *x, int n) {
   for (int i = 0; i < n; i++)
     if (x[i] != 0) return x;
   return NULL;
 }
 
-/* ch->logits becomes d loss / d logits; part: [n, v] scratch, used for the KL only. */
+/* Replaces ch->logits by d loss / d logits; part: [n, v] scratch, used for the KL only. */
 static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), at = ch->at, n = ch->n;
@@ -242,7 +243,7 @@ static void scatter_rows(const Node *nd, const Chunk *ch, const real *dx, Tensor
   }
 }
 
-/* The adapter's part; ch->low is overwritten. */
+/* Adds the adapter's part; overwrites ch->low. */
 static Status low_backward(const Ctx *cx, Node *nd, Chunk *ch) {
   Tensor *low = nd->in[LOW], *b = nd->in[LORA_B];
   const int v = vocab(nd), r = last_dim(low);

@@ -1,13 +1,13 @@
 /* op_lora.c - low-rank adapters beside frozen weights (LoRA, 2106.09685).
  *
  *   lora_linear     y = x w^T + bias + low B^T,  low = scale * drop(x) A^T   [rows, r]
- *   lora_low        low alone: the head adds it chunk by chunk (op_loghead.c)
+ *   lora_low        low alone: the output projection adds it chunk by chunk (op_loghead.c)
  *   lora_embedding  y = x + low B^T,  low[t] = scale * A[:, ids[t]]
  *
- * The merged weight is never made.  Forward keeps `low`; backward has
+ * The merged weight never exists.  Forward saves `low`; backward computes
  *   dB = dy^T low     dlow = scale * dy B     dA = dlow^T drop(x)     dx = dy w + drop(dlow A)
- * w and bias are frozen.  What dropout keeps of x is not stored: its mask is a function of (key,
- * row, column), made again where it is needed.
+ * w and bias are frozen.  drop(x) is not stored: the mask is a function of (key, row, column)
+ * and is computed again where it is needed.
  */
 #include <string.h>
 
@@ -116,7 +116,7 @@ static Status low_forward(const Ctx *cx, const Node *nd, const Tensor *x, const 
   return GRPO_OK;
 }
 
-/* dx of what went through dropout, or of lora_low */
+/* dx of the low-rank branch, through dropout where there is any */
 static Status low_dx(const Ctx *cx, const Node *nd, Tensor *x, const Tensor *a, const real *d) {
   const int m = rows_of(x), r = a->dim[0], k = a->dim[1];
   bool add;
@@ -300,7 +300,7 @@ static Status embedding_shape(const Node *nd, Tensor *out, size_t *saved) {
   return shape_as(x, out);
 }
 
-/* What the embeddings are multiplied by reaches the adapter's part too. */
+/* The scale of the embeddings also applies to the adapter's part. */
 static real embedding_scale(const Node *nd) {
   const EmbeddingAttr *e = nd->attr.p;
   return e->scale != 0 ? scale_of(nd) * e->scale : scale_of(nd);

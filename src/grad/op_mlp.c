@@ -1,9 +1,7 @@
-/* op_mlp.c - swiglu: silu(gate) * up; geglu: gelu(gate) * up; softcap.  Element by element. */
+/* op_mlp.c - elementwise: swiglu, silu(gate) * up; geglu, gelu(gate) * up; softcap. */
 #include "grad/ops.h"
 
-static GateAct act_of(const Node *nd) {
-  return nd->op == &op_geglu ? GATE_GELU : GATE_SILU;
-}
+static GateAct act_of(const Node *nd) { return nd->op == &op_geglu ? GATE_GELU : GATE_SILU; }
 
 static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;

@@ -2,7 +2,7 @@
  * dimension, or every head of it when w is one head wide.  Attr.f[0]: eps; Attr.i[0] = 1: rmsnorm
  * multiplies by 1 + w.
  *
- * Forward keeps one (rmsnorm: rstd) or two (layernorm: mean, rstd) numbers a row.
+ * Forward saves one number a row (rmsnorm: rstd) or two (layernorm: mean, rstd).
  */
 #include "grad/ops.h"
 
@@ -46,7 +46,7 @@ static Status layernorm_run(const Ctx *cx, Node *nd) {
   return GRPO_OK;
 }
 
-/* Where a kernel's gradient of x goes: scratch, when nobody wants it. */
+/* Where a kernel writes the gradient by x: scratch memory, when nobody wants it. */
 static real *dx_or_scratch(const Ctx *cx, Node *nd, bool *add) {
   *add = false;
   if (wants_grad(nd->in[0])) return grad_into(nd->in[0], add);

@@ -1,5 +1,5 @@
-/* op_reduce.c - along one axis, which disappears (Attr.i[0]; -1: over everything), or, for the
- * softmaxes, stays.  Sums are made in double. */
+/* op_reduce.c - reductions along one axis (Attr.i[0]; -1: over everything), which disappears;
+ * for the softmaxes it stays.  Sums are computed in double. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,11 +63,12 @@ DEFINE_OP(mean, drop_axis, mean_forward, mean_backward);
 
 static Status max_shape(const Node *nd, Tensor *out, size_t *saved) {
   try(drop_axis(nd, out, saved));
-  if (axis_of(nd->in[0], nd->attr.i[0]).len == 0) return fail(GRPO_ESHAPE, "max: of no elements");
+  if (axis_of(nd->in[0], nd->attr.i[0]).len == 0)
+    return fail(GRPO_ESHAPE, "max: the tensor has no elements");
   return GRPO_OK;
 }
 
-/* Index of the largest element, the first of equals; NaN counts as largest. */
+/* Returns the index of the largest element, the first of equals; NaN counts as largest. */
 static size_t largest(const real *x, size_t n, size_t step) {
   size_t best = 0;
   for (size_t i = 0; i < n; i++) {
@@ -77,7 +78,7 @@ static size_t largest(const real *x, size_t n, size_t step) {
   return best;
 }
 
-/* Visit the largest element of every line: its place in x and in the output. */
+/* Visits the largest element of every line: its place in x and in the output. */
 static void each_max(Node *nd, void (*fn)(Node *nd, size_t from, size_t to)) {
   const Axis a = axis_of(nd->in[0], nd->attr.i[0]);
   for (size_t o = 0; o < a.outer; o++)
@@ -104,7 +105,7 @@ static Status quantile_shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)out;
   if (!(nd->attr.f[0] >= 0 && nd->attr.f[0] <= 1))
     return fail(GRPO_EARG, "quantile: %g is not between 0 and 1", nd->attr.f[0]);
-  if (nd->in[0]->n == 0) return fail(GRPO_ESHAPE, "quantile: of no elements");
+  if (nd->in[0]->n == 0) return fail(GRPO_ESHAPE, "quantile: the tensor has no elements");
   *saved = sizeof(Quantile);
   return GRPO_OK;
 }

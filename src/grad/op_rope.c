@@ -1,5 +1,5 @@
-/* op_rope.c - rotary positions: every head of every row turned by its position's angles.
- * A rotation's backward is the rotation back. */
+/* op_rope.c - rotary positions: rotates every head of every row by its position's angles.  The
+ * gradient of a rotation is the opposite rotation. */
 #include "grad/attrs.h"
 #include "grad/ops.h"
 
@@ -18,7 +18,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   if (a->rest % a->head_dim)
     return fail(GRPO_ESHAPE, "rope: %d channels after the heads are not whole heads", a->rest);
   if (rotary(a) % 2 || rotary(a) < 0 || rotary(a) > a->head_dim)
-    return fail(GRPO_ESHAPE, "rope: %d of a head's %d channels cannot be turned in pairs",
+    return fail(GRPO_ESHAPE, "rope: %d of a head's %d channels cannot be rotated in pairs",
                 rotary(a), a->head_dim);
   for (int t = 0; t < x->dim[0]; t++)
     if (a->pos[t] < 0 || a->pos[t] >= a->positions)
@@ -27,7 +27,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   return shape_as(x, out);
 }
 
-/* The rest is turned by nothing: heads of which no channel turns. */
+/* The channels after the heads are heads that are not rotated. */
 static void turn(const Ctx *cx, const Node *nd, const real *x, bool inverse, real *y, bool add) {
   const RopeAttr *a = attr_of(nd);
   const int rows = nd->out->dim[0], ld = width(a), d = a->head_dim, at = a->heads * d;

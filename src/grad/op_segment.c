@@ -1,4 +1,4 @@
-/* op_segment.c - between tokens and sequences, by a 1-based sequence index of each token
+/* op_segment.c - from tokens to sequences and back, by each token's 1-based sequence index
  * (SegmentAttr).  segment_sum and segment_mean: [N] -> [n]; spread: [n] -> [N].  The mean of a
  * sequence without tokens is 0. */
 #include <string.h>

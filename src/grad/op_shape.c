@@ -22,7 +22,7 @@ static Status matmul_shape(const Node *nd, Tensor *out, size_t *saved) {
   try(need_inputs(nd));
   const Tensor *a = nd->in[0], *b = nd->in[1];
   if (a->ndim < 1 || a->ndim > 2 || b->ndim < 1 || b->ndim > 2 || last_dim(a) != b->dim[0])
-    return fail(GRPO_ESHAPE, "matmul: shapes %s and %s do not go together; want [m, k] and [k, n]",
+    return fail(GRPO_ESHAPE, "matmul: shapes %s and %s do not match; want [m, k] and [k, n]",
                 shape_text(a).s, shape_text(b).s);
   if (a->ndim == 2) out->dim[out->ndim++] = a->dim[0];
   if (b->ndim == 2) out->dim[out->ndim++] = b->dim[1];
@@ -66,7 +66,8 @@ static Status transpose_shape(const Node *nd, Tensor *out, size_t *saved) {
   return GRPO_OK;
 }
 
-/* Walk the output in order; `step[i]`: how far one step along the output's dimension i is in x. */
+/* Visits the output in order; `step[i]`: the distance in x of one step along the output's
+ * dimension i. */
 static void each_transposed(const Node *nd, real *x, real *y, bool back) {
   const Tensor *in = nd->in[0], *out = nd->out;
   const int last = out->ndim - 1;

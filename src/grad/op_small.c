@@ -1,7 +1,8 @@
-/* op_small.c - element by element on two or three tensors, broadcasting as numpy does: shapes are
- * aligned at the last dimension, and a dimension of 1 (or a missing one) repeats.
+/* op_small.c - elementwise operations on two or three tensors, with numpy's broadcasting: shapes
+ * are aligned at the last dimension, and a dimension of 1 (or a missing one) repeats.
  *
- * Work goes run by run along the last dimension, where an input's step is 1 or, repeated, 0.
+ * The work is cut into runs along the last dimension, where an input's step is 1, or 0 if it
+ * repeats.
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static Status broadcast_shape(const Node *nd, Tensor *out, size_t *saved) {
     for (int i = 0; i < out->ndim; i++) {
       const int a = dim_at(&so_far, out->ndim, i), b = dim_at(x, out->ndim, i);
       if (a != b && a != 1 && b != 1)
-        return fail(GRPO_ESHAPE, "%s: shapes %s and %s do not go together", nd->op->name,
+        return fail(GRPO_ESHAPE, "%s: shapes %s and %s cannot be broadcast together", nd->op->name,
                     shape_text(&so_far).s, shape_text(x).s);
       out->dim[i] = a == 1 ? b : a;
     }
@@ -194,7 +195,7 @@ static Status add_backward(const Ctx *cx, Node *nd) {
     real *d = grad_into(nd->in[1], &add);
     (add ? vec_acc : vec_copy)(cx, nd->out->n, nd->out->grad, d);
   }
-  if (wants_grad(nd->in[0])) grad_hand_on(cx, nd, nd->in[0]);
+  if (wants_grad(nd->in[0])) grad_move(cx, nd, nd->in[0]);
   return GRPO_OK;
 }
 

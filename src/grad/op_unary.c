@@ -1,5 +1,5 @@
-/* op_unary.c - element by element on one tensor.  Formulas are written once, in double, with x the
- * input and y the output. */
+/* op_unary.c - elementwise operations on one tensor.  Each formula is written once, in double,
+ * with x the input and y the output. */
 #include <math.h>
 
 #include "grad/ops.h"

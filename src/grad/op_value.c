@@ -2,11 +2,11 @@
  *
  * value_head: v_i = h_r(i) . w, a number for each of some rows of the hidden states.
  *   dh_r += dv w      dw = sum over i of dv_i h_r(i)
- * A row of hidden may be asked for more than once (a prompt's last row precedes every completion).
+ * A row of hidden may occur more than once, because a prompt's last row precedes every completion.
  *
  * value_loss: 1 / (2 N) sum over i of m_i max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2); N
- * is the step's, so that a step may be cut at will.  Inside, everything is double; forward keeps
- * d loss / d v.
+ * is counted over the whole step, so that a step may be cut into micro-batches at will.  Everything
+ * inside is double; forward saves d loss / d v.
  */
 #include <math.h>
 
@@ -22,7 +22,7 @@ static Status head_shape(const Node *nd, Tensor *out, size_t *saved) {
   const Tensor *h = nd->in[0], *w = nd->in[1];
   const ValueHeadAttr *a = nd->attr.p;
   if (h->ndim != 2 || w->ndim != 2 || w->dim[0] != 1 || w->dim[1] != h->dim[1])
-    return fail(GRPO_ESHAPE, "value_head: hidden states %s and a weight %s do not go together",
+    return fail(GRPO_ESHAPE, "value_head: hidden states %s and a weight %s do not match",
                 shape_text(h).s, shape_text(w).s);
   for (int i = 0; i < a->n; i++)
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
@@ -39,7 +39,7 @@ static Status head_forward(const Ctx *cx, Node *nd) {
   const real *w = nd->in[1]->data;
   for (int i = 0; i < a->n; i++) {
     const real *h = nd->in[0]->data + (size_t)a->rows[i] * c;
-    double sum = 0; /* in one order: the same bits whatever is packed beside the row */
+    double sum = 0; /* in a fixed order, so that the bits do not depend on the rows beside */
     for (size_t k = 0; k < c; k++) sum += (double)h[k] * (double)w[k];
     nd->out->data[i] = (real)sum;
   }
@@ -94,7 +94,7 @@ static Status loss_forward(const Ctx *cx, Node *nd) {
     const double mask = a->mask ? (double)a->mask[i] : 1, target = (double)a->returns[i];
     const double held = v < old - a->clip ? old - a->clip : v > old + a->clip ? old + a->clip : v;
     const double plain = (v - target) * (v - target), bound = (held - target) * (held - target);
-    const bool clipped = bound > plain; /* then v is out of its bounds, where nothing pulls */
+    const bool clipped = bound > plain; /* v is outside its bounds: no gradient */
     slope[i] = (real)(clipped || mask == 0 ? 0 : mask * (v - target) / a->count);
     if (mask == 0) continue;
     sum += mask * (clipped ? bound : plain);

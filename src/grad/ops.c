@@ -59,7 +59,7 @@ static Status count_elements(const OpDef *def, Tensor *y) {
   return GRPO_OK;
 }
 
-/* The input that may be a compact weight (Tensor.quant); -1: none. */
+/* The input that may be a quantised weight (Tensor.quant); -1: none. */
 static int quant_input(const OpDef *def) {
   if (def == &op_embedding) return 0;
   const bool second =
@@ -67,7 +67,7 @@ static int quant_input(const OpDef *def) {
   return second ? 1 : -1;
 }
 
-static bool takes_passing(const OpDef *def, int input) {
+static bool takes_transient(const OpDef *def, int input) {
   return input == 0 && (def == &op_linear || def == &op_lora_linear);
 }
 
@@ -83,10 +83,12 @@ Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool rec
     any |= wants_grad(in[i]);
     if (in[i] && in[i]->quant && i != quant_input(def))
       return fail(GRPO_EARG,
-                  "%s: input %d is a frozen weight in a compact form: load with dtype f32",
+                  "%s: input %d is a quantised weight, which this operation cannot read; load the "
+                  "model with dtype = \"f32\"",
                   def->name, i + 1);
-    if (in[i] && in[i]->again && !takes_passing(def, i))
-      return fail(GRPO_EARG, "%s: input %d is a result that was not kept", def->name, i + 1);
+    if (in[i] && in[i]->again && !takes_transient(def, i))
+      return fail(GRPO_EARG, "%s: input %d is a transient result, whose memory has been reused",
+                  def->name, i + 1);
   }
   if (!in[0]) return fail(GRPO_EARG, "%s: input 1 is missing", def->name);
   try(def->shape(nd, y, saved_bytes));
@@ -112,7 +114,7 @@ real *grad_added(Tensor *t) {
   return t->grad;
 }
 
-void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to) {
+void grad_move(const Ctx *cx, Node *nd, Tensor *to) {
   real *from = nd->out->grad;
   if (to->grad_live) {
     vec_acc(cx, to->n, from, to->grad);

@@ -37,7 +37,7 @@ typedef struct OpDef {
   const char *name;
   int nin;
   const char *attributes;
-  /* Fill out->ndim, dim and the bytes that forward saves for backward. */
+  /* Sets out->ndim, dim and the number of bytes that forward saves for backward. */
   Status (*shape)(const Node *nd, Tensor *out, size_t *saved_bytes);
   Status (*forward)(const Ctx *cx, Node *nd);
   Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
@@ -67,8 +67,8 @@ struct Node {
   const OpDef op_##name = {                                                                        \
       #name, OP_INPUTS_##name, op_attributes_##name, shape, forward, backward, replay}
 
-/* Fill nd and y for an operation: checks inputs, asks `shape`, sets y->n and y->needs_grad (false
- * with record == false).  Allocates nothing. */
+/* Fills nd and y for an operation: checks the inputs, calls `shape`, sets y->n and y->needs_grad
+ * (false with record == false).  Allocates nothing. */
 Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
                 Tensor *y, size_t *saved_bytes);
 
@@ -91,17 +91,17 @@ typedef struct Axis {
 Axis axis_of(const Tensor *x, int axis); /* axis -1: everything is `len` */
 Status axis_check(const Node *nd, const Tensor *x, int axis);
 
-/* For the backward of operations that take transient results (tape_apply_passing): computes x's data
- * again if its memory has been reused. */
+/* For the backward of operations that take transient results (tape_apply_transient): computes
+ * x's data again if its memory has been reused. */
 Status tensor_again(const Ctx *cx, const Tensor *x);
-/* For backward functions: the buffer to contribute to and whether to add (*add) or overwrite.  The
- * gradient must already exist (the tape sees to that); marks it live. */
+/* For backward functions: returns the buffer to contribute to, and whether to add (*add) or to
+ * overwrite; marks the gradient live.  The tape has allocated the buffer. */
 real *grad_into(Tensor *t, bool *add);
-/* The same for code that can only add: zeroes a buffer that holds nothing yet. */
+/* As grad_into, for code that can only add: zeroes a buffer that holds nothing yet. */
 real *grad_added(Tensor *t);
-/* For the last thing that a backward does: its output's gradient, which nobody needs afterwards, is
- * added to that of an input of the same size, or becomes it. */
-void grad_hand_on(const Ctx *cx, Node *nd, Tensor *to);
+/* Moves the gradient of the node's output to an input of the same size, or adds it there.
+ * Nothing may need the output's gradient afterwards, so this is the last action of a backward. */
+void grad_move(const Ctx *cx, Node *nd, Tensor *to);
 
 static inline int last_dim(const Tensor *x) { return x->ndim ? x->dim[x->ndim - 1] : 1; }
 static inline bool wants_grad(const Tensor *x) { return x && x->needs_grad; }

@@ -18,7 +18,7 @@ static Status check_shape(const Tensor *x, const Tensor *y) {
               shape_text(x).s);
 }
 
-/* The second forward starts from a leaf that stands for x and shares its gradient. */
+/* The second forward starts from a leaf that takes x's place and shares its gradient. */
 static Status run_again(const Recompute *r, const Node *nd) {
   const int first = r->tape->n;
   Tensor *x = nd->in[0], *y, leaf = *x;
@@ -36,12 +36,12 @@ static Status backward(const Ctx *cx, Node *nd) {
   Tape *t = r->tape;
   const int first = t->n;
   const ArenaMark mark = arena_mark(&t->arena);
-  real *const passing = t->passing;
-  const size_t passing_n = t->passing_n;
+  real *const transient = t->transient;
+  const size_t transient_n = t->transient_n;
   const Status s = run_again(r, nd);
   t->n = first;
-  t->passing = passing;
-  t->passing_n = passing_n;
+  t->transient = transient;
+  t->transient_n = transient_n;
   arena_release(&t->arena, mark);
   return s;
 }

@@ -1,9 +1,8 @@
-/* recompute.h - trading time for memory: a stretch of the graph that keeps only its input.
+/* recompute.h - gradient checkpointing: a part of the graph that keeps only its input.
  *
  * tape_recompute() runs fn without recording and puts one node in its place.  Backward runs fn
- * again, recording this time, and walks back through it; what it recorded is then dropped.  fn must
- * give the same bits both times, and with it every gradient is what plain recording gives, bit for
- * bit.
+ * again, recording this time, walks back through it and drops what it recorded.  fn must compute
+ * the same bits both times; every gradient then has the bits that plain recording gives.
  */
 #ifndef GRPO_GRAD_RECOMPUTE_H
 #define GRPO_GRAD_RECOMPUTE_H

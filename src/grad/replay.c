@@ -13,10 +13,10 @@ Status replay_end(Replay *r) {
   ReplayStore *s = r->store;
   if (!r->take && !s->operations) s->operations = r->operations;
   if (s->operations == r->operations) return GRPO_OK;
-  return fail(GRPO_EARG, "replay: the operations of this forward are not those that were kept");
+  return fail(GRPO_EARG, "replay: this forward's operations differ from those that were recorded");
 }
 
-/* Rows of one block of columns on their way into the store or out of it. */
+/* Copies rows of one block of columns into the store or out of it. */
 typedef struct Move {
   const Replay *r;
   real *rows;  /* [n, width] of the forward */
@@ -49,7 +49,7 @@ static Status move(const Ctx *cx, Replay *r, real *rows, int n, int width) {
   const size_t w = (size_t)width;
   Move m = {.r = r, .rows = rows, .width = w, .n = n, .step = CHUNK_REALS / width + 1};
   if (r->column + w > r->store->columns)
-    return fail(GRPO_ELIMIT, "replay: the store has %zu columns, the forward needs more",
+    return fail(GRPO_ELIMIT, "replay: the store has %zu columns, but the forward needs more",
                 r->store->columns);
   m.block = r->store->data + r->column * r->store->rows;
   r->column += w;
@@ -67,7 +67,7 @@ static Status both(const Ctx *cx, Replay *r, const Node *nd) {
   return saved ? move(cx, r, nd->saved, n, saved) : GRPO_OK;
 }
 
-Status replay_keep(const Ctx *cx, Replay *r, const Node *nd) { return both(cx, r, nd); }
+Status replay_record(const Ctx *cx, Replay *r, const Node *nd) { return both(cx, r, nd); }
 
 Status replay_take(const Ctx *cx, Replay *r, Node *nd) {
   try(both(cx, r, nd));

@@ -13,8 +13,8 @@ Status tape_init(Tape *t, Pool *pool) {
 
 void tape_reset(Tape *t) {
   t->n = 0;
-  t->passing = NULL;
-  t->passing_n = 0;
+  t->transient = NULL;
+  t->transient_n = 0;
   arena_reset(&t->arena);
 }
 
@@ -55,37 +55,39 @@ Status tape_record(Tape *t, Node *nd) {
   return GRPO_OK;
 }
 
-/* Where a result goes: to an input's place (>= 0), or */
-enum { KEPT = -1, PASSING = -2 };
+/* Where a result is placed: in the memory of an input (>= 0), in memory of its own, or in the
+ * memory that all transient results share. */
+enum { OWN = -1, TRANSIENT = -2 };
 
-static Status pass_data(Tape *t, Node *nd) {
+static Status share_data(Tape *t, Node *nd) {
   Tensor *y = nd->out;
-  if (t->passing_n < y->n) {
+  if (t->transient_n < y->n) {
     try(alloc_data(t, y, nd->op->name));
-    t->passing = y->data;
-    t->passing_n = y->n;
+    t->transient = y->data;
+    t->transient_n = y->n;
   }
-  y->data = t->passing;
+  y->data = t->transient;
   y->again = nd;
   return GRPO_OK;
 }
 
 static Status place_data(Tape *t, Node *nd, int where) {
-  if (where == PASSING && !t->off) return pass_data(t, nd);
+  if (where == TRANSIENT && !t->off) return share_data(t, nd);
   if (where < 0) return alloc_data(t, nd->out, nd->op->name);
   if (nd->in[where]->n != nd->out->n)
-    return fail(GRPO_ESHAPE, "%s: the result has not the size of input %d, whose place it takes",
+    return fail(GRPO_ESHAPE,
+                "%s: the result and input %d differ in size, so it cannot be computed in place",
                 nd->op->name, where + 1);
   nd->out->data = nd->in[where]->data;
   return GRPO_OK;
 }
 
-/* Compute, or take what was computed. */
+/* Computes the result, or takes a recorded one. */
 static Status forward(Tape *t, Node *nd) {
   Replay *r = nd->op->replay ? t->replay : NULL;
   if (r && r->take) return replay_take(&t->cx, r, nd);
   try(nd->op->forward(&t->cx, nd));
-  return r ? replay_keep(&t->cx, r, nd) : GRPO_OK;
+  return r ? replay_record(&t->cx, r, nd) : GRPO_OK;
 }
 
 static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int where,
@@ -99,13 +101,13 @@ static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int 
   try(place_data(t, nd, where));
   const ArenaMark result = arena_mark(&t->arena);
   if (saved && !(nd->saved = arena_alloc(&t->arena, saved)))
-    return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB kept for backward", nd->op->name,
+    return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB that backward needs", nd->op->name,
                 saved >> 20);
   try(forward(t, nd));
   if (y->needs_grad)
-    t->node[t->n++] = nd; /* commit: only now is it recorded */
+    t->node[t->n++] = nd; /* recorded only now that nothing can fail */
   else
-    arena_release(&t->arena, result); /* what forward kept, nobody will ask for */
+    arena_release(&t->arena, result); /* nothing will read what forward saved */
   *out = y;
   return GRPO_OK;
 }
@@ -113,22 +115,22 @@ static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int 
 static Status apply_or_forget(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int where,
                               Tensor **out) {
   const ArenaMark before = arena_mark(&t->arena);
-  real *const passing = t->passing;
-  const size_t passing_n = t->passing_n;
+  real *const transient = t->transient;
+  const size_t transient_n = t->transient_n;
   const Status s = apply(t, op, in, attr, where, out);
   if (s == GRPO_OK) return s;
   arena_release(&t->arena, before);
-  t->passing = passing;
-  t->passing_n = passing_n;
+  t->transient = transient;
+  t->transient_n = transient_n;
   return s;
 }
 
 Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
-  return apply_or_forget(t, op, in, attr, KEPT, out);
+  return apply_or_forget(t, op, in, attr, OWN, out);
 }
 
-Status tape_apply_passing(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
-  return apply_or_forget(t, op, in, attr, PASSING, out);
+Status tape_apply_transient(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out) {
+  return apply_or_forget(t, op, in, attr, TRANSIENT, out);
 }
 
 Status tape_apply_over(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int over,
@@ -138,8 +140,8 @@ Status tape_apply_over(Tape *t, OpId op, Tensor *const in[], const Attr *attr, i
 
 /* ---- gradients --------------------------------------------------------------- */
 
-/* Gradient buffers of results that backward is done with, kept for the next of the same size: the
- * same few stay in the cache.  The list is threaded through the buffers. */
+/* Gradient buffers that backward has finished with; the next gradient of the same size takes
+ * one, so that a few buffers stay in the CPU's cache.  The list is threaded through the buffers. */
 typedef struct Spare {
   struct Spare *next;
   size_t n;
@@ -166,8 +168,8 @@ static Status want_grad(Tape *t, Tensor *x, Spare **spares) {
   return fail(GRPO_ENOMEM, "backward: no memory for a gradient of shape %s", shape_text(x).s);
 }
 
-/* A node hands on what its output's gradient holds, which is then spent: a second backward through
- * the same nodes passes on only what is new. */
+/* Passes the gradient of a node's output on to its inputs and drops it, so that a second backward
+ * through the same nodes passes on only what is new. */
 static Status backward_node(Tape *t, Node *nd, Spare **spares) {
   if (!nd->out->grad_live) return GRPO_OK; /* not on a path to the loss */
   for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i], spares));
@@ -204,7 +206,8 @@ Status tape_backward_from(Tape *t, Tensor *out, const real *seed) {
 Status tape_backward(Tape *t, Tensor *loss) {
   const real one = 1;
   if (loss->n != 1)
-    return fail(GRPO_ESHAPE, "backward: wants a single number, got shape %s; sum() it first",
+    return fail(GRPO_ESHAPE,
+                "backward: the loss must be a single number, but its shape is %s; sum() it first",
                 shape_text(loss).s);
   return tape_backward_from(t, loss, &one);
 }

@@ -1,9 +1,7 @@
 /* tape.h - define-by-run autograd over coarse operations.
  *
- * An operation is a row of ops.def.  `shape` validates and is where a caller's
- * mistakes are found; `forward` computes; `backward` adds into the gradients
- * of those inputs that need one.  A node whose inputs need no gradient is not
- * recorded, so inference is the same code with an empty tape.
+ * An operation (ops.h) whose inputs need no gradient is not recorded, so inference is the
+ * same code with an empty tape.
  *
  * Everything a tape makes lives in its arena until tape_reset().  After
  * warm-up a step allocates nothing from the system.
@@ -22,10 +20,10 @@ typedef struct Tape {
   Arena arena;
   Node **node; /* recorded nodes, oldest first */
   int n, cap;
-  bool off;       /* record nothing: inference */
-  Replay *replay; /* results are kept or taken; NULL: neither */
-  real *passing;  /* memory of the results that pass; NULL: none yet */
-  size_t passing_n;
+  bool off;        /* record nothing: inference */
+  Replay *replay;  /* records results or takes recorded ones; NULL: neither */
+  real *transient; /* memory that transient results share; NULL: none yet */
+  size_t transient_n;
 } Tape;
 
 Status tape_init(Tape *t, Pool *pool); /* t must not move afterwards */
@@ -36,25 +34,27 @@ void tape_free(Tape *t);
 Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out);
 /* attr may be NULL */
 Status tape_apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
-/* For a result that is cheaper to make twice than to keep: the next that passes may take its memory.
- * Only linear and lora_linear take it, and make it again in backward where a weight's gradient needs
- * it.  The operation keeps nothing for backward, which does not read the result.  The memory is taken
- * from the tape's arena by the first: who releases the arena to a mark before that uses tape_apply(). */
-Status tape_apply_passing(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
-/* The result, of the same size, takes the place of input `over`, which nobody reads any more: neither
- * backward of what made it nor of this operation, which works in place. */
+/* For a transient result, which is cheaper to compute twice than to keep: all such results share
+ * one buffer.  Only linear and lora_linear accept one as input, and compute it again in backward
+ * where a weight's gradient needs it.  The operation must save nothing for backward, and its
+ * backward must not read the result.  The first transient result takes the buffer from the
+ * tape's arena: a caller that releases the arena to an earlier mark uses tape_apply(). */
+Status tape_apply_transient(Tape *t, OpId op, Tensor *const in[], const Attr *attr, Tensor **out);
+/* Computes the result in the memory of input `over`, which has the same size.  Nothing may read
+ * that input afterwards: neither the backward of the operation that made it nor of this one. */
 Status tape_apply_over(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int over,
                        Tensor **out);
-/* Adds to the gradients of the leaves (parameters, tensors that no node made); those of results on
- * the way are used up and their buffers reused.  A second call adds another result's gradients.
- * loss is a number: seeds 1 */
+/* Adds to the gradients of the leaves, which are parameters and tensors that no node made.
+ * Gradients of intermediate results are dropped and their buffers reused.  A second call adds
+ * the gradients of another result.  The loss is a single number, whose own gradient is 1. */
 Status tape_backward(Tape *t, Tensor *loss);
 /* seed: d (something) / d out, out->n reals */
 Status tape_backward_from(Tape *t, Tensor *out, const real *seed);
-/* A seed for another result of the same graph: the next tape_backward_from() takes both through the
- * nodes at once. */
+/* Adds the gradient of another result of the same graph: the next tape_backward_from() sends both
+ * back at once. */
 Status tape_seed(Tape *t, Tensor *out, const real *seed);
-/* The same through the nodes first .. only; for files of this layer that record on their own. */
+/* As tape_backward_from, through the nodes from `first` on; for files of src/grad that record
+ * themselves. */
 Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed);
 Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */
 

@@ -96,7 +96,7 @@ void value_on_free(Value *v, void *user, void (*free_user)(void *)) {
   v->custom = (Custom){NULL, user, free_user};
 }
 
-/* Give up what v needs for a backward; inputs that nobody else holds join the list *dead. */
+/* Releases what v needs for a backward; inputs that nobody else holds join the list *dead. */
 static void leave_graph(Value *v, Value **dead) {
   for (int i = 0; i < OP_MAX_IN; i++) {
     Value *in = v->in[i];
@@ -122,7 +122,7 @@ static void free_kept(Kept *k) {
   }
 }
 
-/* A list instead of recursion: graphs may be long. */
+/* Graphs may be long, so this is a list instead of recursion. */
 static void free_all(Value *dead) {
   while (dead) {
     Value *v = dead;
@@ -155,7 +155,7 @@ static Status compute(const Ctx *cx, Value *v, size_t saved, size_t attr_bytes) 
   const ArenaMark mark = arena_mark(cx->arena);
   try(alloc_own(v));
   if (saved && !(v->node.saved = mem_alloc_aligned(saved)))
-    return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB kept for backward", v->node.op->name,
+    return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB that backward needs", v->node.op->name,
                 saved >> 20);
   try(copy_attr(v, attr_bytes));
   const Status s = v->node.op->forward(cx, &v->node);
@@ -193,7 +193,7 @@ Status value_apply(const Ctx *cx, OpId op, Value *const in[], const Attr *attr, 
   if (v->own.needs_grad)
     for (int i = 0; i < v->node.op->nin; i++) v->in[i] = in[i] ? value_retain(in[i]) : NULL;
   else
-    leave_graph(v, NULL); /* nothing will ask for what forward kept */
+    leave_graph(v, NULL); /* nothing will read what forward saved */
   *out = v;
   return GRPO_OK;
 }
@@ -240,7 +240,7 @@ static Status walk_push(Walk *w, Value *v) {
   return GRPO_OK;
 }
 
-/* Every value before its inputs; the order of discovery decides between equals. */
+/* Orders every value before its inputs; the order of discovery decides between equals. */
 static int deepest_first(const void *pa, const void *pb) {
   const Value *a = *(Value *const *)pa, *b = *(Value *const *)pb;
   if (a->depth != b->depth) return a->depth > b->depth ? -1 : 1;
@@ -273,7 +273,7 @@ static Status run(const Ctx *cx, Walk *w, Value *loss) {
   return GRPO_OK;
 }
 
-/* The list is held meanwhile: a value goes only when nothing in the list can still name it. */
+/* The list holds its values meanwhile, so that none is freed while another can still name it. */
 static void free_graph(Walk *w) {
   Value *dead = NULL;
   for (size_t i = 0; i < w->n; i++) value_retain(w->list[i]);
@@ -295,7 +295,8 @@ Status value_backward(const Ctx *cx, Value *loss) {
   if (loss->spent)
     return fail(GRPO_EARG, "backward: this graph was already used and freed; compute it again");
   if (loss->t->n != 1)
-    return fail(GRPO_ESHAPE, "backward: wants a single number, got shape %s; sum() it first",
+    return fail(GRPO_ESHAPE,
+                "backward: the loss must be a single number, but its shape is %s; sum() it first",
                 shape_text(loss->t).s);
   if (!loss->t->needs_grad)
     return fail(GRPO_EARG, "backward: the result depends on nothing that needs a gradient");

@@ -2,7 +2,7 @@
  * memory, and a graph made of pointers instead of a tape.  They run the same
  * operations (ops.def) as the engine's tape.
  *
- * A Value lives while someone holds it or a graph that can still reach it.
+ * A Value lives while somebody holds it or a graph that can still reach it.
  * value_backward() runs the graph and then frees it: a second call on the same
  * graph is GRPO_EARG.  Not thread-safe; one user at a time.
  */
@@ -27,12 +27,12 @@ Status value_apply(const Ctx *cx, OpId op, Value *const in[], const Attr *attr, 
 /* Memory freed together with v: mem_alloc'ed, taken over. */
 Status value_keep(Value *v, void *memory);
 
-/* free_user(user) when a value made by value_new or value_wrap goes: what its memory belongs to is
- * held as long. */
+/* Calls free_user(user) when a value made by value_new or value_wrap is freed, so that the owner of
+ * its memory is held as long. */
 void value_on_free(Value *v, void *user, void (*free_user)(void *));
 
-/* An output computed elsewhere whose gradient `backward` knows how to pass on (m:score).  free_user
- * is called once, when the graph goes; not when value_custom itself fails. */
+/* An output that was computed elsewhere; `backward` passes its gradient on (m:score).  free_user is
+ * called once, when the graph is freed, and not when value_custom itself fails. */
 Status value_custom(Value **out, int ndim, const int *dim, const real *data,
                     Status (*backward)(void *user, const real *dout), void *user,
                     void (*free_user)(void *));

@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "kern/quant.h"
 
-/* Gradient checks, where reals are double, are of the formulas: nothing is rounded there. */
+/* In gradient checks, where reals are double, nothing is rounded: they check the formulas. */
 bool weight_in_bf16(const Tensor *w) {
   return w->compute == COMPUTE_BF16 && sizeof(real) == sizeof(float);
 }

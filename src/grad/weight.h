@@ -1,10 +1,10 @@
-/* weight.h - products with a weight tensor, whichever form it is kept in: float32 with panels,
- * float32 alone, or a compact QuantWeight.  What linear, loghead, LoRA and the decoder's head share.
- * The weight says what they are computed in (Tensor.compute), forward and backward alike: one graph
- * may hold models of either kind, and an adapter stays float32 beside a bf16 base.
+/* weight.h - products with a weight tensor, in whatever form it is stored: float32 with packed
+ * panels, float32 alone, or a QuantWeight.  Linear layers, the output projection and LoRA share
+ * them.  The weight decides the precision (Tensor.compute) of forward and backward alike: one
+ * graph may hold models of either kind, and an adapter stays float32 beside a bf16 base.
  *
- * w is [outputs, inputs], or [inputs, outputs] with in_out; a QuantWeight is always [outputs, inputs]
- * inside, whatever the tensor's dim says.  Rows are contiguous.
+ * w is [outputs, inputs], or [inputs, outputs] with in_out; a QuantWeight is always [outputs,
+ * inputs] inside, whatever the tensor's dim says.  Rows are contiguous.
  */
 #ifndef GRPO_GRAD_WEIGHT_H
 #define GRPO_GRAD_WEIGHT_H
@@ -17,9 +17,10 @@ static inline int weight_outputs(const Tensor *w, bool in_out) { return w->dim[i
 static inline int weight_inputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 0 : 1]; }
 
 bool weight_in_bf16(const Tensor *w); /* are its products? */
-/* *ready is w; one without panels gets them in cx's arena, so that several products share them. */
+/* *ready is w with panels: where w has none they are made in cx's arena, so that several products
+ * share them. */
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready);
-/* The panels alone, of a weight that is no QuantWeight and computed in float32. */
+/* The panels alone, of a float32 weight that is computed in float32. */
 Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed);
 /* y[m, outputs] = x[m, inputs] w^T + bias + low (NULL: none; LowRank in kern.h).  Row-invariant. */
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,

@@ -222,7 +222,7 @@ static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]
 /* Only gate and up are kept for backward, which computes their product again. */
 static Status gated(Pass *p, Tensor *const in[2], Tensor **act) {
   const OpId op = config_traits(&p->m->config) & TRAIT_GELU ? OP_geglu : OP_swiglu;
-  return (p->in_place ? tape_apply : tape_apply_passing)(p->t, op, in, NULL, act);
+  return (p->in_place ? tape_apply : tape_apply_transient)(p->t, op, in, NULL, act);
 }
 
 static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {

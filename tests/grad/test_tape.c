@@ -109,7 +109,8 @@ TEST(backward_wants_one_number_that_depends_on_something) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   Tensor *x = leaf(2, 2, 0), *c = filled(1, 1, 1);
   CHECK(tape_backward(&tape, x) == GRPO_ESHAPE);
-  CHECK_STR(err_message(), "backward: wants a single number, got shape [2, 2]; sum() it first");
+  CHECK_STR(err_message(),
+            "backward: the loss must be a single number, but its shape is [2, 2]; sum() it first");
   CHECK(tape_backward(&tape, c) == GRPO_EARG);
   CHECK(strstr(err_message(), "depends on nothing"));
   tape_free(&tape);
@@ -131,11 +132,11 @@ TEST(shape_errors_say_what_and_where_and_record_nothing) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   Tensor *a = leaf(2, 3, 0), *b = leaf(2, 2, 0), *v = leaf(1, 3, 0);
   refused(OP_add, a, b, NULL, NULL, GRPO_ESHAPE,
-          "add: shapes [2, 3] and [2, 2] do not go together");
+          "add: shapes [2, 3] and [2, 2] cannot be broadcast together");
   refused(OP_add, a, NULL, NULL, NULL, GRPO_EARG, "add: input 2 is missing");
   refused(OP_exp, NULL, NULL, NULL, NULL, GRPO_EARG, "exp: input 1 is missing");
   refused(OP_matmul, a, b, NULL, NULL, GRPO_ESHAPE,
-          "matmul: shapes [2, 3] and [2, 2] do not go together; want [m, k] and [k, n]");
+          "matmul: shapes [2, 3] and [2, 2] do not match; want [m, k] and [k, n]");
   refused(OP_linear, a, b, NULL, NULL, GRPO_ESHAPE,
           "linear: x has shape [2, 3] but the weight takes 2 inputs");
   refused(OP_linear, b, b, v, NULL, GRPO_ESHAPE, "linear: the bias has shape [1, 3], want [2]");
@@ -334,16 +335,16 @@ TEST(what_passes_is_made_again_and_gives_the_same_gradients) {
   static real kept[4096], passed[4096];
   Tensor *act, *y;
   const size_t all = gated_products(tape_apply, kept);
-  CHECK(gated_products(tape_apply_passing, passed) < all);
+  CHECK(gated_products(tape_apply_transient, passed) < all);
   CHECK(!memcmp(kept, passed, sizeof kept));
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   Tensor *x = leaf(2, 3, 1), *w = leaf(4, 3, 2);
-  CHECK(tape_apply_passing(&tape, OP_swiglu, (Tensor *[]){x, x}, NULL, &act) == GRPO_OK);
+  CHECK(tape_apply_transient(&tape, OP_swiglu, (Tensor *[]){x, x}, NULL, &act) == GRPO_OK);
   CHECK(tape_apply(&tape, OP_mul, (Tensor *[]){act, x}, NULL, &y) == GRPO_EARG);
-  CHECK(strstr(err_message(), "mul: input 1 is a result that was not kept"));
+  CHECK(strstr(err_message(), "mul: input 1 is a transient result"));
   CHECK(tape_apply(&tape, OP_linear, (Tensor *[]){x, act, NULL}, NULL, &y) == GRPO_EARG);
   tape.off = true; /* without backward there is nothing to make again */
-  CHECK(tape_apply_passing(&tape, OP_swiglu, (Tensor *[]){w, w}, NULL, &act) == GRPO_OK);
+  CHECK(tape_apply_transient(&tape, OP_swiglu, (Tensor *[]){w, w}, NULL, &act) == GRPO_OK);
   CHECK(!act->again && tape_apply(&tape, OP_mul, (Tensor *[]){act, w}, NULL, &y) == GRPO_OK);
   tape_free(&tape);
 }
