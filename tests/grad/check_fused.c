@@ -2,7 +2,7 @@
 #include "check.h"
 #include "kern/quant.h"
 
-/* A frozen weight in a compact form, random in -1 .. 1; lives as long as the leaves. */
+/* A quantised weight, random in -1 .. 1; lives as long as the leaves. */
 static Tensor *compact(QuantType type, int n, int k) {
   const Ctx *cx = &check_tape()->cx;
   Tensor *t = check_constant(LEAF(-1, 1, n, k));
