@@ -50,7 +50,8 @@ local function request_of(o, in_background)
     error(core.error("EARG", "--resume needs a script, or a run as in --resume=RUN"), 0)
   end
   return { script = o.words[1], words = true, args = o.args, overrides = o.overrides,
-    root = o.flags.dir, resume = resume, force = o.flags.force, steps = o.flags.steps, threads = o.flags.threads,
+    root = o.flags.dir, resume = resume, force = o.flags.force, steps = o.flags.steps,
+    threads = o.flags.threads,
     view = function()
       local display = require "grpo.runs.display"
       return display.new { quiet = o.flags.quiet, background = in_background }
