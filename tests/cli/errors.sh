@@ -163,7 +163,7 @@ table 'an empty stop string' 2 "${at}sampling\.stop: item 1 is empty.*" 'train =
 table 'a top_p of nothing' 2 "${at}sampling\.top_p: 0 leaves no token .*" 'sampling = { top_p = 0, max_new_tokens = 6 },'
 experiment bad.lua 'threads = 7,'
 sed -i '1a grpo.model.new({ model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 8, vocab_size = 9 }, {})' bad.lua
-refused 'threads after a model was made' 2 'threads: set to 7 after work began with [0-9]+: .* --threads 7 .*' run bad.lua
+refused 'threads after a model was made' 2 'threads: cannot be set to 7, because [0-9]+ threads .* --threads 7 .*' run bad.lua
 table 'a KL coefficient that cannot grow' 2 "${at}schedule\.adaptive_kl\.initial: must be more than 0, got 0" \
   'train = { kl = require("grpo.schedule").adaptive_kl { initial = 0, target = 0.01, horizon = 100 } },'
 
