@@ -2,18 +2,18 @@
 --
 --   ./grpo run examples/custom_reward.lua
 --
--- The task: continue "abc" with vowels.  Nothing is demonstrated; the rewards say what is wanted.
+-- The task is to continue "abc" with vowels.  There are no demonstrations, only rewards.
 
 local grpo = require "grpo"
 
--- One completion at a time.  text: what the model wrote; row: the dataset's row; c: everything else.
+-- Scores one completion.  text: the model's text; row: the dataset's row; c: everything else.
 -- A second result is a table of columns for completions.jsonl.
 local function vowels(text)
   local n = select(2, text:gsub("[aeiou]", ""))
   return n / 8, { vowels = n }
 end
 
--- A whole group at a time: here, a little for saying what none of the others says.
+-- Scores a whole group: a completion earns a little if no other one has the same text.
 local function different(texts)
   local seen, list = {}, {}
   for _, text in ipairs(texts) do seen[text] = (seen[text] or 0) + 1 end
@@ -21,7 +21,7 @@ local function different(texts)
   return list -- true is 1, false is 0
 end
 
--- nil: "does not apply here"; the entry is then left out of this completion's sum.
+-- nil means that the reward does not apply; the entry is then left out of this completion's sum.
 local function ends(_, _, c)
   if c.truncated then return nil end
   return c.length <= 8
@@ -29,8 +29,10 @@ end
 
 return grpo.experiment {
   model = {
-    config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-      num_attention_heads = 4, max_position_embeddings = 32 },
+    config = {
+      model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+      num_attention_heads = 4, max_position_embeddings = 32,
+    },
     tokenizer = grpo.tokenizer.chars("abcdefghijklmnopqrstuvwxyz"),
   },
   data     = { train = grpo.data.list { { prompt = "abc" } }, max_prompt_tokens = 4 },

@@ -2,7 +2,7 @@
 --
 --   ./grpo repl < examples/generate.lua
 --
--- The model is made on the spot and knows nothing; with grpo.model.load("DIR") it is one of yours.
+-- The model is made on the spot with random weights; grpo.model.load("DIR") loads one of yours.
 
 local grpo = require "grpo"
 
@@ -12,7 +12,8 @@ local m = grpo.model.new({
 }, { seed = 1, tokenizer = tok })
 print(m)
 
--- Two samples of each prompt; the same seed gives the same text, whatever else is sampled beside it.
+-- Two samples of each prompt; a seed gives the same text, whatever else is sampled in the same
+-- call.
 local options = { n = 2, max_new_tokens = 12, temperature = 0.8, top_p = 0.9, seed = 7 }
 for _, s in ipairs(m:generate({ "Hello", "World" }, options)) do
   print(("prompt %d: %q (%d tokens, %s)"):format(s.prompt, s.text, #s.ids, s.finish))

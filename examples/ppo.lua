@@ -1,10 +1,11 @@
--- examples/ppo.lua - PPO: a critic in place of the group's mean, so that a prompt needs one completion only.
+-- examples/ppo.lua - PPO: a critic in place of the group's mean, so that a prompt needs only one
+-- completion.
 --
 --   ./grpo run examples/ppo.lua
 --   ./grpo run examples/ppo.lua train.ppo.critic=separate
 --
--- The KL of each token to the model as it was is taken from its reward; adaptive_kl steers the coefficient so that
--- it stays near a target.
+-- The KL of each token to the initial model is subtracted from its reward; adaptive_kl adjusts the
+-- coefficient so that the KL stays near a target.
 
 local grpo     = require "grpo"
 local schedule = require "grpo.schedule"
@@ -14,9 +15,12 @@ return grpo.experiment {
     config = { model_type = "gpt2", n_embd = 32, n_layer = 2, n_head = 4, n_positions = 32 },
     tokenizer = grpo.tokenizer.chars("0123456789"),
   },
-  data     = { train = grpo.data.list { { prompt = "1" }, { prompt = "5" } }, max_prompt_tokens = 2 },
+  data     = {
+    train = grpo.data.list { { prompt = "1" }, { prompt = "5" } },
+    max_prompt_tokens = 2,
+  },
   sampling = { group_size = 1, max_new_tokens = 6 },
-  -- repeat the prompt
+  -- the share of characters that repeat the prompt
   rewards  = { repeats = function(text, row) return select(2, text:gsub(row.prompt, "")) / 6 end },
   stages   = { {
     kind  = "ppo",

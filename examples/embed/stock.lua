@@ -1,13 +1,14 @@
--- examples/embed/stock.lua - a program of your own in stock Lua that trains a model with a reward written in it.
+-- examples/embed/stock.lua - a program in stock Lua that trains a model with a reward of its own.
 --
 --   lua5.4 examples/embed/stock.lua         (installed; from the source tree: make lua-module, and
 --   LUA_CPATH="build/release/lua/?.so;;" lua5.4 examples/embed/stock.lua)
 --
--- grpo is a module like any other: nothing of this program changes when it is loaded.  See docs/stock-lua.md.
+-- grpo is a module like any other: loading it changes nothing in this program.  See
+-- docs/stock-lua.md.
 
 local grpo = require "grpo"
 
--- The program's own data and its own judgement.
+-- The program's own data and reward.
 local words = { "level", "noon", "radar", "civic", "refer", "kayak" }
 
 local function palindrome(text)
@@ -23,8 +24,10 @@ for i, word in ipairs(words) do rows[i] = { prompt = word:sub(1, 2) } end
 
 local trainer = grpo.trainer(grpo.experiment {
   model = {
-    config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-      num_attention_heads = 4, max_position_embeddings = 16 },
+    config = {
+      model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+      num_attention_heads = 4, max_position_embeddings = 16,
+    },
     tokenizer = grpo.tokenizer.chars("abcdefghijklmnopqrstuvwxyz"),
   },
   data     = { train = grpo.data.list(rows), max_prompt_tokens = 4 },

@@ -1,4 +1,4 @@
-/* Two trainers in two threads, each with a context of its own; the same seed gives the same weights.
+/* Two trainers in two threads, each with a context of its own; one seed gives the same weights.
  *   cc threads.c $(pkg-config --cflags --libs grpo) -pthread -o threads && ./threads [steps] */
 #include <grpo.h>
 #include <pthread.h>
