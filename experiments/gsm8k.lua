@@ -5,13 +5,14 @@
 --   grpo run experiments/gsm8k.lua                   nothing to download: problems are generated,
 --                                                    a small model is made, and taught on the spot
 --   grpo run experiments/gsm8k.lua --arg data=DIR    real GSM8K: DIR/train.jsonl, test.jsonl
---   grpo run experiments/gsm8k.lua --arg model=DIR   a pretrained model: a directory in Hugging Face layout, a .gguf
---                                                    file, or an adapter to train on
+--   grpo run experiments/gsm8k.lua --arg model=DIR   a pretrained model: a Hugging Face directory,
+--                                                    a .gguf file, or an adapter to train on
 --   ... --arg steps=N --arg seed=N --arg lr=X
 --
--- With a model the recipe is the well-known one: 4-bit weights with a low-rank adapter on all seven projections, a KL
--- to the model as it was, four rewards.  Its numbers are in configs/train/gsm8k-lora.json and below; each can be
--- changed on the command line: model.quantize=null model.lora.rank=16 sampling.group_size=4 train.kl=0 ...
+-- With a model the recipe is the well-known one: 4-bit weights with a low-rank adapter on all seven
+-- projections, a KL to the initial model, four rewards.  Its numbers are in
+-- configs/train/gsm8k-lora.json and below; each can be changed on the command line:
+-- model.quantize=null model.lora.rank=16 sampling.group_size=4 train.kl=0 ...
 -- Afterwards: grpo export runs/gsm8k-001 my-model --merge
 --
 -- Measured results: experiments/gsm8k.md
@@ -28,7 +29,9 @@ local args  = grpo.args
 local seed  = math.tointeger(tonumber(args.seed or 0))
 local steps = math.tointeger(tonumber(args.steps or (args.model and 500 or 400)))
 local lr    = tonumber(args.lr or 1e-5)
-if not (seed and steps and lr) then error("--arg seed and --arg steps want whole numbers, --arg lr a number", 0) end
+if not (seed and steps and lr) then
+  error("--arg seed and --arg steps want whole numbers, --arg lr a number", 0)
+end
 
 -- 1. Problems: rows with a question, and an answer that ends in "#### 42". -----------------------
 
@@ -46,7 +49,7 @@ else
   demonstrations = wordmath.dataset { split = "demo", seed = seed, n = 20000 }
 end
 
--- What to imitate in the first stage.  For generated problems the teacher is weak on purpose: its
+-- The first stage imitates these texts.  For generated problems the teacher is weak on purpose: its
 -- steps are right, but exactly half of its demonstrations slip in the final number or the form.
 local teach = task.demonstration or task.solution
 
@@ -69,7 +72,7 @@ if args.model then
   }
 else
   io.stderr:write("gsm8k: no --arg model=DIR, so a small model is made and taught first\n")
-  local texts = {} -- what its tokenizer is trained on; every digit is a token of its own
+  local texts = {} -- the tokenizer is trained on these; every digit is a token of its own
   for i = 1, math.min(#problems, 2000) do
     local row = problems[i]
     texts[i] = task.prompt(row) .. task.solution(row)
@@ -143,7 +146,9 @@ local experiment = {
 
 if args.model then
   experiment.extends = "configs/train/gsm8k-lora.json"
-  experiment.train = { steps = steps, lr = schedule.cosine { peak = lr, warmup = math.max(1, steps // 10) } }
+  experiment.train = {
+    steps = steps, lr = schedule.cosine { peak = lr, warmup = math.max(1, steps // 10) },
+  }
 else
   experiment.data.max_prompt_tokens = longest[1]
   experiment.sampling = { group_size = 8, max_new_tokens = longest[2] }

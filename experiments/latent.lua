@@ -1,19 +1,21 @@
 -- experiments/latent.lua
 --
--- Question: what does latent attention cost in held-out loss, at equal parameters and steps, and what does it save?
+-- Question: how much held-out loss does latent attention cost, at equal parameters and steps, and
+-- how much memory does it save?
 --
 --   grpo run experiments/latent.lua --arg attention=ordinary [--arg text=FILE]
---   grpo run experiments/latent.lua --arg attention=latent   [--arg text=FILE] --arg against=runs/latent-ordinary-001
+--   grpo run experiments/latent.lua --arg attention=latent   [--arg text=FILE] [--arg against=RUN]
 --
--- The second run says at each evaluation how its held-out loss compares with the first one's at the same step, and
--- what a token takes in either cache. Both see the same windows in the same order.
+-- With the first run as RUN (runs/latent-ordinary-001) the second run compares, at each evaluation,
+-- its held-out loss with the first one's at the same step, and the bytes per token of both caches.
+-- Both runs see the same windows in the same order.
 --
 --   size=char   6 layers of 384: configs/models/gpt2-char.json and gpt2-mla.json
 --   size=small  4 layers of 128          size=tiny  2 layers of 32
 --   steps, window=64 characters, batch_size=8 windows, lr, seed
 --
--- Without a text word problems are generated, so nothing is downloaded. The first nine tenths of a text are trained
--- on, the last tenth is held out. Measured results: experiments/latent.md
+-- Without a text word problems are generated, so nothing is downloaded. The first nine tenths of a
+-- text are trained on, the last tenth is held out. Measured results: experiments/latent.md
 
 local grpo     = require "grpo"
 local schedule = require "grpo.schedule"
@@ -31,8 +33,8 @@ end
 
 local function whole(name, default, least)
   local n = math.tointeger(arg(name, default))
-  if not n or n < least then error(("--arg %s: want a whole number of at least %d"):format(name, least), 0) end
-  return n
+  if n and n >= least then return n end
+  error(("--arg %s: want a whole number of at least %d"):format(name, least), 0)
 end
 
 local attention = arg("attention", "latent")
@@ -45,7 +47,8 @@ local seed      = whole("seed", 0, 0)
 local path      = arg("text")
 local against   = arg("against")
 
--- 1. Two models of as many parameters: the MLP takes what latent attention saves. -------------------------------
+-- 1. Two models with equal numbers of parameters: the MLP gets those that latent attention saves.
+-- --
 
 local shapes = {
   char  = { ordinary = "configs/models/gpt2-char.json", latent = "configs/models/gpt2-mla.json" },
@@ -54,7 +57,10 @@ local shapes = {
 }
 
 local function ordinary(s)
-  return { model_type = "gpt2", n_layer = s.layers, n_embd = s.hidden, n_head = s.heads, n_positions = 256 }
+  return {
+    model_type = "gpt2", n_layer = s.layers, n_embd = s.hidden, n_head = s.heads,
+    n_positions = 256,
+  }
 end
 
 local function latent(s)
@@ -64,9 +70,11 @@ local function latent(s)
     + n * (s.kv_rank + s.rope) + s.kv_rank + s.kv_rank * h * 2 * d -- keys and values
     + h * d * n + n -- the output
   local wider = (plain - own) / (2 * n + 1)
-  return { model_type = "gpt2_mla", n_layer = s.layers, n_embd = n, n_head = h, n_positions = 256,
+  return {
+    model_type = "gpt2_mla", n_layer = s.layers, n_embd = n, n_head = h, n_positions = 256,
     n_inner = 4 * n + math.floor(wider + 0.5), q_lora_rank = s.q_rank, kv_lora_rank = s.kv_rank,
-    qk_nope_head_dim = d, qk_rope_head_dim = s.rope, v_head_dim = d }
+    qk_nope_head_dim = d, qk_rope_head_dim = s.rope, v_head_dim = d,
+  }
 end
 
 local shape = shapes[size] or error(("--arg size=%s: want char, small or tiny"):format(size), 0)
@@ -75,7 +83,7 @@ if attention ~= "ordinary" and attention ~= "latent" then
 end
 local config = shape[attention] or (attention == "latent" and latent(shape) or ordinary(shape))
 
--- 2. The text. ----------------------------------------------------------------------------------------------------
+-- 2. The text. ------------------------------------------------------------------------------------
 
 local HELD_OUT = 0.9 -- from here on
 
@@ -96,9 +104,13 @@ else
   text = generated()
 end
 
--- Windows of the generated text; a file's are made by grpo.data.text.
+-- Windows of the text; grpo.data.text makes those of a file.
 local function windows(from, to, stride)
-  if path then return grpo.data.text(path, { window = window, prompt = 1, stride = stride, from = from, to = to }) end
+  if path then
+    return grpo.data.text(path, {
+      window = window, prompt = 1, stride = stride, from = from, to = to,
+    })
+  end
   local rows, part = {}, text:sub(math.floor(from * #text) + 1, math.floor(to * #text))
   for at = 1, #part - window + 1, stride do
     rows[#rows + 1] = { prompt = part:sub(at, at), target = part:sub(at + 1, at + window - 1) }
@@ -106,9 +118,9 @@ local function windows(from, to, stride)
   return grpo.data.list(rows)
 end
 
--- 3. Comparing. ---------------------------------------------------------------------------------------------------
+-- 3. Comparing. -----------------------------------------------------------------------------------
 
--- Held-out losses of the other run, by step, and what it said of its cache.
+-- Returns the held-out losses of the other run, by step, and the bytes per token of its cache.
 local function read_other(run)
   local losses, cache = {}, nil
   local file, message = io.open(run .. "/eval.jsonl")
@@ -118,7 +130,9 @@ local function read_other(run)
     losses[report.step] = report["eval/loss"]
   end
   file:close()
-  for line in io.lines(run .. "/run.log") do cache = cache or line:match "cache of (%d+) bytes a token" end
+  for line in io.lines(run .. "/run.log") do
+    cache = cache or line:match "cache of (%d+) bytes a token"
+  end
   return losses, tonumber(cache)
 end
 
@@ -127,13 +141,13 @@ if against then losses, other = read_other(against) end
 
 local function on_eval(report, tr)
   local loss, bytes = report["eval/loss"], tr.model:cache_bytes_per_token()
-  local line = ("%s attention after %d steps: held-out loss %.4f, cache of %d bytes a token, %d parameters")
-    :format(attention, tr.step_count, loss, bytes, tr.model:count())
+  local line = ("%s attention after %d steps: held-out loss %.4f, cache of %d bytes a token, "
+    .. "%d parameters"):format(attention, tr.step_count, loss, bytes, tr.model:count())
   if against then
     local base = losses[tr.step_count]
     if base then
-      line = line .. ("; %s: held-out loss %.4f (%+.2f %% here), cache of %s bytes a token"):format(against, base,
-        100 * (loss / base - 1), other or "?")
+      line = line .. ("; %s: held-out loss %.4f (%+.2f %% here), cache of %s bytes a token")
+        :format(against, base, 100 * (loss / base - 1), other or "?")
     end
   end
   tr:print(line)

@@ -1,13 +1,16 @@
 -- experiments/ppo.lua
 --
--- Question: does a critic (PPO) reach what group baselines (GRPO) reach, with the same number of sampled tokens?
+-- Question: does a critic (PPO) reach the results of group baselines (GRPO) with the same number of
+-- sampled tokens?
 --
---   grpo run experiments/ppo.lua --arg mode=ppo          the word problems of experiments/gsm8k.lua: a small model is
---   grpo run experiments/ppo.lua --arg mode=grpo         made, taught by a weak teacher, then improved by rewards
---   ... --arg from=CHECKPOINT   a model that has been taught already: RUN/checkpoints/step-000900; saves the teaching
+--   grpo run experiments/ppo.lua --arg mode=ppo
+--   grpo run experiments/ppo.lua --arg mode=grpo
+--   ... --arg from=CHECKPOINT   a model that is already taught: RUN/checkpoints/step-000900
 --   ... --arg steps=N --arg seed=N --arg critic=separate
 --
--- Both modes sample 256 completions a step.  Measured results: experiments/ppo.md
+-- The task is the word problems of experiments/gsm8k.lua: a small model is made, taught by a weak
+-- teacher, then improved by rewards.  Both modes sample 256 completions per step.
+-- Measured results: experiments/ppo.md
 
 local grpo     = require "grpo"
 local gsm8k    = require "rewards.gsm8k"
@@ -34,8 +37,10 @@ local model
 if args.from then
   model = { path = args.from }
 else
-  local texts = {} -- what its tokenizer is trained on; every digit is a token of its own
-  for i = 1, 2000 do texts[i] = wordmath.prompt(problems[i]) .. wordmath.solution(problems[i]) end
+  local texts = {} -- the tokenizer is trained on these; every digit is a token of its own
+  for i = 1, 2000 do
+    texts[i] = wordmath.prompt(problems[i]) .. wordmath.solution(problems[i])
+  end
   model = {
     config    = "configs/models/starter.json",
     tokenizer = grpo.tokenizer.train(texts, { kind = "bpe", vocab_size = 512 }),
@@ -45,20 +50,28 @@ end
 local imitate = {
   kind = "sft",
   data = { train = demonstrations, target = wordmath.demonstration },
-  train = { steps = 900, prompts_per_step = 64, lr = schedule.cosine { peak = 3e-3, warmup = 40, final = 3e-4 } },
+  train = {
+    steps = 900, prompts_per_step = 64,
+    lr = schedule.cosine { peak = 3e-3, warmup = 40, final = 3e-4 },
+  },
 }
 
+local lr = schedule.cosine { peak = 6e-5, warmup = 5, final = 6e-6 }
 local improve = {
   grpo = {
     kind = "grpo",
-    train = { steps = steps, prompts_per_step = 32, lr = schedule.cosine { peak = 6e-5, warmup = 5, final = 6e-6 } },
+    train = { steps = steps, prompts_per_step = 32, lr = lr },
   },
   ppo = {
     kind = "ppo",
     train = {
-      steps = steps, prompts_per_step = 32, lr = schedule.cosine { peak = 6e-5, warmup = 5, final = 6e-6 },
-      -- a shared critic's loss trains the policy's layers too: in a model this small, weigh it little
-      ppo = { critic = args.critic or "shared", value_coef = args.critic == "separate" and 0.1 or 0.01, kl_coef = 0.0 },
+      steps = steps, prompts_per_step = 32, lr = lr,
+      -- A shared critic's loss trains the policy's layers too, so it gets little weight in a model
+      -- this small.
+      ppo = {
+        critic = args.critic or "shared", kl_coef = 0.0,
+        value_coef = args.critic == "separate" and 0.1 or 0.01,
+      },
     },
   },
 }
@@ -72,7 +85,9 @@ return grpo.experiment {
   name     = mode,
   seed     = seed,
   model    = model,
-  data     = { train = problems, eval = held_out, prompt = wordmath.prompt, max_prompt_tokens = 64 },
+  data     = {
+    train = problems, eval = held_out, prompt = wordmath.prompt, max_prompt_tokens = 64,
+  },
   sampling = { group_size = 8, max_new_tokens = 72 },
   rewards  = {
     { name = "correct",       fn = gsm8k.correct,       weight = 2.0 },  -- 1 or 0

@@ -16,7 +16,7 @@ local function mean(list, from)
   return n > 0 and sum / n or 0 / 0
 end
 
--- Means of a metric over blocks of steps: the noise of single steps is not what is compared.
+-- Returns means of a metric over blocks of steps, which smooths the noise of single steps.
 local function blocks(list)
   local smooth = {}
   for at = 1, #list, BLOCK do
@@ -57,20 +57,21 @@ for _, mode in ipairs(modes) do
   for i, seed in ipairs(seeds) do all[mode][i] = read(mode, seed) end
 end
 
-print("| seed | compute | pass@1 before GRPO | after | greedy before | after | mean reward | final KL | seconds |")
+print("| seed | compute | pass@1 before GRPO | after | greedy before | after | mean reward "
+  .. "| final KL | seconds |")
 print("|---|---|---|---|---|---|---|---|---|")
 for i, seed in ipairs(seeds) do
   for _, mode in ipairs(modes) do
     local r = all[mode][i]
     local from, to = r.at["after sft"], r.at["after grpo"]
-    print(("| %s | %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.4f | %.0f |"):format(seed, mode, from["eval/pass@1"],
-      to["eval/pass@1"], from["eval/accuracy"], to["eval/accuracy"], mean(r.curve.reward), r.final_kl,
-      r.seconds))
+    print(("| %s | %s | %.3f | %.3f | %.3f | %.3f | %.3f | %.4f | %.0f |"):format(seed, mode,
+      from["eval/pass@1"], to["eval/pass@1"], from["eval/accuracy"], to["eval/accuracy"],
+      mean(r.curve.reward), r.final_kl, r.seconds))
   end
 end
 
-print(("\n| mean absolute difference of curves, by blocks of %d steps | bf16 against f32, same seed "
-  .. "| f32, different seeds "
+print(("\n| mean absolute difference of curves, by blocks of %d steps "
+  .. "| bf16 against f32, same seed | f32, different seeds "
   .. "| bf16, different seeds |"):format(BLOCK))
 print("|---|---|---|---|")
 for _, name in ipairs { "loss", "reward", "correct", "kl" } do
@@ -83,6 +84,6 @@ for _, name in ipairs { "loss", "reward", "correct", "kl" } do
       end
     end
   end
-  print(("| %s | %.4f | %.4f | %.4f |"):format(name == "loss" and "supervised loss" or name, mean(between),
-    mean(within.f32), mean(within.bf16)))
+  print(("| %s | %.4f | %.4f | %.4f |"):format(name == "loss" and "supervised loss" or name,
+    mean(between), mean(within.f32), mean(within.bf16)))
 end

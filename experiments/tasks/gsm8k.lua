@@ -4,7 +4,7 @@ local answer = require "grpo.answer"
 
 local gsm8k = {}
 
---- What a chat model is told before the question.
+--- The system message of a chat model.
 gsm8k.system = [[
 Solve the problem step by step. Answer in exactly this form:
 <thinking>

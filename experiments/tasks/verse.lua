@@ -1,16 +1,23 @@
--- tasks/verse.lua - a text to learn from where no other is at hand: speeches in the layout of a play, made by a small
--- grammar from its own words.  It is nobody's work, and no measure of English: it has spelling, number, metre of a sort
--- and names that recur, which is what a model of characters can learn.
+-- tasks/verse.lua - a generated text for experiments without a text of their own: speeches in the
+-- layout of a play, made by a small grammar from its own words.  It has spelling, number, a kind of
+-- metre and recurring names, which a model of characters can learn.
 
 local core = require "grpo.core"
 
 local verse = {}
 
-local speakers = { "MIRA", "OLD TOMAS", "FIRST SAILOR", "SECOND SAILOR", "THE WIDOW", "CAPTAIN", "A CHILD", "MILLER" }
-local nouns = { "river", "stone", "lantern", "winter", "harbour", "field", "crown", "shadow", "garden", "bell", "storm",
-  "road", "candle", "mountain", "sparrow", "mirror", "thread", "bridge", "orchard", "letter" }
-local adjectives = { "old", "silent", "golden", "bitter", "hollow", "gentle", "weary", "broken", "distant", "pale",
-  "restless", "early" }
+local speakers = {
+  "MIRA", "OLD TOMAS", "FIRST SAILOR", "SECOND SAILOR", "THE WIDOW", "CAPTAIN", "A CHILD", "MILLER",
+}
+local nouns = {
+  "river", "stone", "lantern", "winter", "harbour", "field", "crown", "shadow", "garden", "bell",
+  "storm", "road", "candle", "mountain", "sparrow", "mirror", "thread", "bridge", "orchard",
+  "letter",
+}
+local adjectives = {
+  "old", "silent", "golden", "bitter", "hollow", "gentle", "weary", "broken", "distant", "pale",
+  "restless", "early",
+}
 local verbs = { { "sings", "sing" }, { "waits", "wait" }, { "burns", "burn" }, { "turns", "turn" },
   { "sleeps", "sleep" }, { "falls", "fall" }, { "answers", "answer" }, { "wanders", "wander" } }
 local places = { "under", "beyond", "beside", "above", "before", "within" }

@@ -4,11 +4,10 @@
 --           answer = "5 + 3 = <<5+3=8>>8 apples.\n#### 8", template = "gain", numbers = "5,3",
 --           steps = 1, index = 1 }
 --
--- Twelve templates of one to four steps, whole numbers below 100, 4.9 million
--- different questions (wordmath.possible() counts them).  Which side of the
--- train / eval split a problem is on is decided by a hash of its template and
--- numbers, so no held-out problem can occur in training, whatever the seeds, and neither can
--- its question with other names and things.
+-- Twelve templates of one to four steps, whole numbers below 100, 4.9 million different questions
+-- (wordmath.possible() counts them).  A hash of a problem's template and numbers decides on which
+-- side of the train / eval split it is, so no held-out problem can occur in training, whatever the
+-- seeds, and neither can its question with other names and things.
 --
 -- wordmath.demonstration is a weak teacher on purpose: its steps are right, but every second
 -- demonstration slips in the final number or in the format.
@@ -22,10 +21,10 @@ local people = { "Tom", "Ann", "Ben", "Mia", "Sam", "Eva", "Leo", "Zoe" }
 local things = { "apples", "books", "coins", "cards", "pens", "cups", "balls", "eggs" }
 
 local LARGEST = 99 -- no number in a problem is above this, no result below 1
-local HELD_OUT = 10 -- one in so many combinations of template and numbers is for evaluation
+local HELD_OUT = 10 -- one in 10 combinations of template and numbers is for evaluation
 
--- {P} and {Q} are people, {O} is a thing; small letters are numbers, drawn from their range or
--- computed by a step.  A draw whose steps leave 1..LARGEST, or divide unevenly, is drawn again.
+-- {P} and {Q} are people, {O} is a thing; small letters are numbers, random ones from their range
+-- or results of a step.  Numbers whose steps leave 1..LARGEST, or divide unevenly, are rejected.
 local templates = {
   { name = "gain", numbers = { a = { 2, 20 }, b = { 2, 15 } }, steps = { "p=a+b" },
     question = "{P} has {a} {O} and gets {b} more. How many {O} does {P} have now?" },
@@ -68,7 +67,7 @@ local templates = {
       .. "How many {O} does {P} have now?" },
 }
 for _, t in ipairs(templates) do
-  t.names = {} -- of the numbers to draw, in order
+  t.names = {} -- of the random numbers, in order
   for name in ("abcde"):gmatch(".") do
     if t.numbers[name] then t.names[#t.names + 1] = name end
   end
@@ -114,8 +113,8 @@ local function between(rng, low, high)
   return low + math.floor(rng() * (high - low + 1))
 end
 
--- Draws a template's numbers until they work out and are on the wanted side of the split.
-local function draw(t, rng, held_out)
+-- Samples a template's numbers until they work out and are on the wanted side of the split.
+local function sample(t, rng, held_out)
   while true do
     local v, list = {}, {}
     for i, name in ipairs(t.names) do
@@ -128,7 +127,7 @@ local function draw(t, rng, held_out)
   end
 end
 
--- A solution as GSM8K writes it: "5 + 3 = <<5+3=8>>8 apples." a line, and "#### 8".
+-- A solution in GSM8K's format: lines like "5 + 3 = <<5+3=8>>8 apples.", then "#### 8".
 local function written_out(steps, thing)
   local lines = {}
   for i, s in ipairs(steps) do
@@ -147,7 +146,7 @@ end
 ---@return table row
 function wordmath.problem(rng, split, index)
   local t = templates[between(rng, 1, #templates)]
-  local v, numbers, steps = draw(t, rng, split == "eval")
+  local v, numbers, steps = sample(t, rng, split == "eval")
   local p, q = between(rng, 1, #people), between(rng, 1, #people - 1)
   v.P, v.Q = people[p], people[q < p and q or q + 1]
   v.O = things[between(rng, 1, #things)]
@@ -202,7 +201,8 @@ function wordmath.possible()
   return questions, combinations, by_template
 end
 
--- ---- what to say ------------------------------------------------------------------------
+-- ---- prompts and demonstrations
+-- ------------------------------------------------------------------------
 
 ---@param row { question: string }
 ---@return string
@@ -222,7 +222,7 @@ local layout = "<thinking>\n%s\n</thinking>\n<answer>\n%s\n</answer>"
 ---@return string
 function wordmath.solution(row) return layout:format(parts(row)) end
 
--- What the weak teacher gets wrong.  Each takes thinking, number and a random integer.
+-- The faults of the weak teacher.  Each function takes thinking, number and a random integer.
 local slips = { 1, -1, 2, -2, 10, -10 }
 local faults = {
   slip = function(thinking, number, h)
@@ -246,8 +246,8 @@ local faults = {
 -- Slips of the number are as frequent as all faults of form together.
 local fault_of = { "slip", "unclosed", "slip", "unopened", "slip", "joined", "slip", "chatty" }
 
---- What is wrong with a row's demonstration: "slip", "unclosed", "unopened", "joined", "chatty",
---- or nil.  Every even row has a fault, drawn from a hash of the row, and no odd one.
+--- The fault of a row's demonstration: "slip", "unclosed", "unopened", "joined", "chatty", or nil.
+--- Every even row has a fault, chosen by a hash of the row, and no odd one.
 ---@param row table
 ---@param index? integer default row.index
 ---@return string|nil fault
@@ -260,8 +260,8 @@ function wordmath.fault(row, index)
   return fault_of[h % #fault_of + 1], h // #fault_of
 end
 
---- What the weak teacher writes: of any even number of neighbouring demonstrations exactly half
---- are right.
+--- The weak teacher's text: of any even number of neighbouring demonstrations exactly half are
+--- right.
 ---@param row table
 ---@param index? integer default row.index
 ---@return string
@@ -272,7 +272,7 @@ function wordmath.demonstration(row, index)
   return faults[fault](thinking, number, h)
 end
 
---- What the teacher's demonstrations of these rows are worth, judged by the rewards.
+--- Counts the right and wrong demonstrations of these rows, as judged by the rewards.
 ---@param rows table[]
 ---@return { n: integer, right: integer, wrong_answer: integer, wrong_format: integer }
 function wordmath.teacher_stats(rows)
