@@ -1,5 +1,5 @@
--- One reward per token, from comparing a completion with its row's target (data.target): token_fn constructors.
--- A token's reward is its own: there is no return-to-go.
+-- rewards/dense.lua - rewards for single tokens: constructors of token_fn that compare a completion
+-- with its row's target (data.target).  There is no return-to-go.
 --
 --   rewards = {
 --     { name = "match", token_fn = dense.match { mode = "signed" } },
@@ -11,14 +11,15 @@ local options = require "grpo.options"
 ---@class rewards.dense
 local dense = {}
 
--- The target and how many of the completion's tokens it has something to say about.
+-- Returns the target and the number of the completion's tokens that it covers.
 local function target_of(c, who)
   local target = c.target_ids
   if not target then error(who .. ": the row has no target; set data.target", 0) end
   return target, math.min(c.length, #target)
 end
 
--- 1 where the token is the target's at its place, else 0 (mode = "match") or -1 ("signed"); 0 past the target's end.
+-- Gives 1 where the token equals the target's, else 0 (mode = "match") or -1 ("signed"); 0 past the
+-- target's end.
 function dense.match(opts)
   opts = options.check(opts, {
     mode = { type = "string", default = "match", one_of = { "match", "signed" } },
@@ -38,8 +39,8 @@ function dense.match(opts)
   end
 end
 
--- The log-probability that the policy gave at each place, as a number: of the target's token (of = "reference"), 0 past
--- its end, or of the token that was drawn ("sampled").
+-- Gives the policy's log-probability at each place, as a number: that of the target's token
+-- (of = "reference"), 0 past its end, or that of the sampled token ("sampled").
 function dense.logprob(opts)
   opts = options.check(opts, {
     of = { type = "string", default = "reference", one_of = { "reference", "sampled" } },

@@ -1,12 +1,14 @@
 local dense = require "rewards.dense"
 
 local function completion()
-  return { ids = { 5, 6, 7, 8 }, length = 4, logprobs = { -1, -2, -3, -4 }, target_ids = { 5, 0, 7 },
-    target_logprobs = { -0.1, -0.2, -0.3 } }
+  return {
+    ids = { 5, 6, 7, 8 }, length = 4, logprobs = { -1, -2, -3, -4 }, target_ids = { 5, 0, 7 },
+    target_logprobs = { -0.1, -0.2, -0.3 },
+  }
 end
 
 describe("dense.match", function()
-  it("is 1 where the target's token was drawn, 0 elsewhere and past its end", function()
+  it("is 1 where the target's token was sampled, 0 elsewhere and past its end", function()
     assert.same({ 1, 0, 1, 0 }, dense.match()(completion()))
   end)
 
@@ -39,7 +41,7 @@ describe("dense.logprob", function()
     assert.same({ -0.1, -0.2, -0.3, 0 }, dense.logprob()(completion()))
   end)
 
-  it("gives those of the tokens drawn", function()
+  it("gives those of the sampled tokens", function()
     assert.same({ -1, -2, -3, -4 }, dense.logprob { of = "sampled" }(completion()))
   end)
 end)

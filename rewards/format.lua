@@ -13,7 +13,7 @@ local options = require "grpo.options"
 ---@class rewards.format
 local format = {}
 
--- Whether `what` occurs in text exactly once.
+-- Tells whether `what` occurs in text exactly once.
 local function once(text, what)
   local first = text:find(what, 1, true)
   return first ~= nil and not text:find(what, first + #what, true)
@@ -41,7 +41,7 @@ local function tags_of(names, newlines)
   return tags
 end
 
--- Whether text is the blocks in order, each tag once; see format.tags.
+-- Tells whether text is the blocks in order, each tag once; see format.tags.
 local function matches_tags(text, tags, newlines, rest)
   local at = 1
   for i, tag in ipairs(tags) do
@@ -74,7 +74,8 @@ function format.tags(opts)
     newlines = { type = "boolean", default = false },
     rest = { type = "boolean", default = false },
   }, "format.tags")
-  local tags, newlines, rest = tags_of(positional_names(o, "format.tags"), o.newlines), o.newlines, o.rest
+  local tags = tags_of(positional_names(o, "format.tags"), o.newlines)
+  local newlines, rest = o.newlines, o.rest
   return function(text)
     return matches_tags(text, tags, newlines, rest) and 1 or 0
   end

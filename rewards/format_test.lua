@@ -30,7 +30,9 @@ describe("format.tags", function()
   end)
 
   it("says what is wrong with its options", function()
-    assert.error_matches(function() format.tags { "a", newline = true } end, "did you mean 'newlines'")
+    assert.error_matches(function()
+      format.tags { "a", newline = true }
+    end, "did you mean 'newlines'")
     assert.error_matches(function() format.tags { "<a>" } end, "not the name of a tag")
     assert.error_matches(function() format.tags {} end, "at least one tag")
     assert.error_matches(function() format.tags { 3 } end, "must be string")
@@ -38,7 +40,9 @@ describe("format.tags", function()
 
   it("is linear in a megabyte of tags", function()
     local started = os.clock()
-    for _, text in ipairs { ("<think>"):rep(150000), "<think>" .. ("</answer>"):rep(110000), (" "):rep(2 ^ 20) } do
+    for _, text in ipairs {
+      ("<think>"):rep(150000), "<think>" .. ("</answer>"):rep(110000), (" "):rep(2 ^ 20),
+    } do
       assert.equal(0, think_answer(text))
     end
     assert.is_true(os.clock() - started < 0.5)
@@ -64,7 +68,9 @@ describe("format.partial", function()
 
   it("names what is missing or misspelt", function()
     assert.error_matches(function() format.partial {} end, "format%.partial%.tags: is required")
-    assert.error_matches(function() format.partial { tags = { "a" }, extra_cots = 1 } end, "extra_cost")
+    assert.error_matches(function()
+      format.partial { tags = { "a" }, extra_cots = 1 }
+    end, "extra_cost")
   end)
 end)
 

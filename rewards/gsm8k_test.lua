@@ -32,7 +32,8 @@ describe("gsm8k.correct", function()
 
   it("does not take one number for another", function()
     for spelling, gold in pairs {
-      ["12,34"] = "1234", ["1000001"] = "1000000", ["5 or 6"] = "5", ["2 dozen"] = "2", ["3x"] = "3",
+      ["12,34"] = "1234", ["1000001"] = "1000000", ["5 or 6"] = "5", ["2 dozen"] = "2",
+      ["3x"] = "3",
       [""] = "0", ["-5"] = "5", ["1e3"] = "1", ["four"] = "4", ["0.3333333"] = "1/3",
     } do
       assert.equal(0, gsm8k.correct(layout("", spelling), { answer = gold }))
@@ -74,8 +75,10 @@ describe("gsm8k.layout", function()
     assert.equal(1, gsm8k.layout(layout("", "")))
     for _, text in ipairs {
       "", "8", layout("x", "8") .. "\n", " " .. layout("x", "8"), layout("x", "8") .. " so 8",
-      "<thinking>x</thinking><answer>8</answer>", "<thinking>\nx\n</thinking>\n\n<answer>\n8\n</answer>",
-      "<answer>\n8\n</answer>\n<thinking>\nx\n</thinking>", "<thinking>\n</thinking>\n<answer>\n8\n</answer>",
+      "<thinking>x</thinking><answer>8</answer>",
+      "<thinking>\nx\n</thinking>\n\n<answer>\n8\n</answer>",
+      "<answer>\n8\n</answer>\n<thinking>\nx\n</thinking>",
+      "<thinking>\n</thinking>\n<answer>\n8\n</answer>",
       layout("x", "8") .. "\n" .. layout("x", "8"), layout(layout("x", "8"), "8"),
       layout("x", "<answer>\n8\n</answer>"), "<thinking>\nx\n</thinking>\n<answer>\n8",
     } do
@@ -105,13 +108,15 @@ describe("gsm8k.length", function()
 
   it("names a misspelt option", function()
     local _, err = pcall(function() gsm8k.length { maks = 3 } end)
-    assert.matches("gsm8k_test%.lua:%d+: gsm8k%.length%.maks: unknown option, did you mean 'max'%?", tostring(err))
+    assert.matches("gsm8k_test%.lua:%d+: gsm8k%.length%.maks: unknown option, did you mean 'max'%?",
+      tostring(err))
   end)
 end)
 
 describe("the four rewards of the notebook", function()
   local function all(text, row)
-    return gsm8k.correct(text, row) + gsm8k.integer(text) + gsm8k.layout(text) + gsm8k.nothing_after(text)
+    return gsm8k.correct(text, row) + gsm8k.integer(text) + gsm8k.layout(text)
+      + gsm8k.nothing_after(text)
   end
 
   it("stay cheap and quiet on a megabyte of anything", function()
@@ -119,12 +124,14 @@ describe("the four rewards of the notebook", function()
     local hostile = {
       ("a"):rep(n), ("<answer>"):rep(n // 8), ("</answer>"):rep(n // 9), ("\255\xC0"):rep(n // 2),
       ("<answer></answer>"):rep(n // 17), ("<answer>"):rep(n // 17) .. ("</answer>"):rep(n // 17),
-      "<answer>" .. ("1"):rep(n) .. "</answer>", "<answer>" .. (" "):rep(n) .. "</answer>", (" "):rep(n),
-      "<thinking>\n" .. ("\n</thinking>\n<answer>"):rep(n // 21) .. "\n</answer>", ("#### 5\n"):rep(n // 7),
+      "<answer>" .. ("1"):rep(n) .. "</answer>", "<answer>" .. (" "):rep(n) .. "</answer>",
+      (" "):rep(n), ("#### 5\n"):rep(n // 7),
+      "<thinking>\n" .. ("\n</thinking>\n<answer>"):rep(n // 21) .. "\n</answer>",
       "<answer>" .. ("{"):rep(n) .. "</answer>", ("</answer> "):rep(n // 10) .. "x",
     }
     for _, text in ipairs(hostile) do
-      assert.is_true(cost(all, text, { answer = "#### 5" }) < 10000) -- of the 50,000 a reward may take
+      -- a reward may take 50,000
+      assert.is_true(cost(all, text, { answer = "#### 5" }) < 10000)
     end
   end)
 

@@ -1,4 +1,4 @@
--- rewards/length.lua - how long a completion is.
+-- rewards/length.lua - rewards for the length of a completion.
 --
 -- Lengths are in tokens (c.length) unless unit = "chars".
 
@@ -21,7 +21,7 @@ function length.measure(text, c, unit)
   return utf8.len(text, 1, -1, true) or #text
 end
 
--- The default judge: equal numbers, or nil where the gold answer is no number.
+-- The default judge: equal numbers, or nil where the gold answer is not a number.
 local function is_right(text, row, c)
   local gold = answer.of_row(row, "answer", "length")
   if not answer.rational(answer.normalise(gold)) then return nil end

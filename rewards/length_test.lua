@@ -28,13 +28,16 @@ end)
 describe("length.soft_overlong", function()
   it("is 0, then falls to -1 at the limit", function()
     local r = length.soft_overlong { limit = 100, cache = 20 }
-    for n, value in pairs { [0] = 0, [80] = 0, [85] = -0.25, [90] = -0.5, [100] = -1, [5000] = -1 } do
+    local expected = { [0] = 0, [80] = 0, [85] = -0.25, [90] = -0.5, [100] = -1, [5000] = -1 }
+    for n, value in pairs(expected) do
       assert.near(value, r("", {}, { length = n }), 1e-12)
     end
   end)
 
   it("refuses a cache beyond the limit", function()
-    assert.error_matches(function() length.soft_overlong { limit = 10, cache = 20 } end, "must be at most limit")
+    assert.error_matches(function()
+      length.soft_overlong { limit = 10, cache = 20 }
+    end, "must be at most limit")
     assert.error_matches(function() length.soft_overlong { limit = 10 } end, "cache: is required")
   end)
 end)

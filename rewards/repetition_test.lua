@@ -53,7 +53,11 @@ describe("repetition.ngram", function()
   end)
 
   it("refuses a reward for repetition", function()
-    assert.error_matches(function() repetition.ngram { n = 2, max_penalty = 1 } end, "must be at most 0")
-    assert.error_matches(function() repetition.ngram { ngram = 2 } end, "repetition%.ngram%.ngram: unknown option")
+    assert.error_matches(function()
+      repetition.ngram { n = 2, max_penalty = 1 }
+    end, "must be at most 0")
+    assert.error_matches(function()
+      repetition.ngram { ngram = 2 }
+    end, "repetition%.ngram%.ngram: unknown option")
   end)
 end)

@@ -40,12 +40,12 @@ text.contains = reward("text.contains", function(completion, reference)
   return completion:find(reference, 1, true) and 1 or 0
 end)
 
---- 1 when both are the same but for white space at the ends, else 0.
+--- 1 when both are equal except for white space at the ends, else 0.
 text.equals = reward("text.equals", function(completion, reference)
   return answer.trim(completion) == answer.trim(reference) and 1 or 0
 end)
 
--- How often each pair of neighbouring bytes occurs; and how many pairs there are.
+-- Counts each pair of neighbouring bytes; also returns the number of pairs.
 local function pairs_of(s)
   local counts = {}
   for i = 1, #s - 1 do
@@ -56,8 +56,8 @@ local function pairs_of(s)
   return counts, #s - 1
 end
 
---- How alike two texts are, 0 to 1: the Dice coefficient of their pairs of neighbouring bytes.
---- 1 when they are the same but for white space at the ends.
+--- The similarity of two texts, 0 to 1: the Dice coefficient of their pairs of neighbouring bytes.
+--- 1 when they are equal except for white space at the ends.
 text.similarity = reward("text.similarity", function(completion, reference)
   local a, b = answer.trim(completion), answer.trim(reference)
   if a == b then return 1 end
