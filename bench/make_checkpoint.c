@@ -15,7 +15,7 @@
 #include "model/config_read.h"
 #include "model/config_write.h"
 #include "model/model.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "os/file.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_files.h"

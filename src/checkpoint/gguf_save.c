@@ -8,7 +8,7 @@
 #include "checkpoint/gguf_config.h"
 #include "formats/gguf_write.h"
 #include "model/lora_merge.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "text/gguf_tokenizer_write.h"
 
 enum { BLOCK_ROWS = 64 };

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "checkpoint/bnb.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 /* A thread takes ROWS rows of a block at a time, or STRIP inputs, or PIECE values. */
 enum { ROWS = 16, STRIP = 64, PIECE = 1 << 18 };

@@ -8,7 +8,7 @@
 #include "checkpoint/peft_config.h"
 #include "formats/safetensors.h"
 #include "model/lora.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "os/file.h"
 
 enum { CONFIG_MAX = 16 << 20, NAME_BYTES = 256 };

@@ -14,7 +14,7 @@
 #include "model/estimate.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/stop.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include "grad/attrs.h"
 #include "grad/op_loghead.h"
 #include "model/attention_shape.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 /* Headers of tensors and nodes, and the arena's rounding, for one operation. */
 enum { PER_OP = 448, SLACK = 16 << 10 };

@@ -10,7 +10,7 @@
 #include "model/attention_shape.h"
 #include "model/lora.h"
 #include "model/lora_attributes.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/panels.h"
 
 enum { STORE_REALS = 2048 }; /* keys, and as many values, that a chunk stores in the cache */

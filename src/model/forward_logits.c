@@ -7,7 +7,7 @@
 #include "model/forward.h"
 #include "model/lora.h"
 #include "model/lora_attributes.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/panels.h"
 
 /* The output projection of the reference, with its adapter. */

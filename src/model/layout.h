@@ -2,7 +2,7 @@
 #ifndef GRPO_MODEL_LAYOUT_H
 #define GRPO_MODEL_LAYOUT_H
 
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 /* Lists the parameters of m->config in m, without memory for weights.  On failure the tables that
  * were made are m's to free. */

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "formats/json.h"
 #include "model/frozen.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 enum { MAX_RANK = 65536 };
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "model/frozen.h"
 #include "model/lora.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 typedef struct Merge {
   const LoraModule *mod;

@@ -3,7 +3,7 @@
 #include "grad/op_loghead.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 Status masked_pack(Arena *a, const Config *c, int n, const MaskedSequence *seq, int nout,
                    const int32_t *rows, const int32_t *targets, Pack *out) {

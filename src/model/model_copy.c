@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "model/frozen.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 static Status copy_adapter(Model **out, const Model *from) {
   try(model_view(out, from));

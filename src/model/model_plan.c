@@ -9,7 +9,7 @@
 #include "model/frozen.h"
 #include "model/layout.h"
 #include "model/lora.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/panels.h"
 
 /* Scratch memory of a thread: for unpacking quantised weights (gemm_quant.c), or for transposing

@@ -6,7 +6,7 @@
 #ifndef GRPO_MODEL_PANELS_H
 #define GRPO_MODEL_PANELS_H
 
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 
 bool panels_has(const Model *m, const Tensor *t);      /* is it a weight that a product reads? */
 size_t panels_bytes(const Model *m, int i);            /* of parameter i; 0: none */

@@ -7,7 +7,7 @@
 #include "checkpoint/weights.h"
 #include "formats/gguf_write.h"
 #include "model/config_write.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 #include "text/tokenizer_files.h"

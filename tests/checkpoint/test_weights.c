@@ -4,7 +4,7 @@
 #include "checkpoint/config_load.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 

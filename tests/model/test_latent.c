@@ -5,7 +5,7 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/lora.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 

@@ -2,7 +2,7 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/masked.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "model/unmask.h"
 

@@ -1,6 +1,6 @@
 /* AdamW: the oracle's trajectories, and its file. */
 #include "model/model_copy.h"
-#include "model/model_impl.h"
+#include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
 #include "os/file.h"

@@ -1,6 +1,6 @@
-/* model_impl.h - the inside of a Model, for the files of this layer and its checkpoints. */
-#ifndef GRPO_MODEL_MODEL_IMPL_H
-#define GRPO_MODEL_MODEL_IMPL_H
+/* model_struct.h - the inside of a Model, for the files of this layer and its checkpoints. */
+#ifndef GRPO_MODEL_MODEL_STRUCT_H
+#define GRPO_MODEL_MODEL_STRUCT_H
 
 #include "model/config.h"
 #include "model/lora_weights.h"
