@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/gguf_pre.h"
-#include "text/tokenizer_files.h"
+#include "text/tokenizer_build.h"
 #include "text/tokenizer_write.h"
 #include "text/vocab.h"
 

@@ -200,13 +200,6 @@ void tokenizer_piece_bytes(const Tokenizer *t, int32_t id, const char **bytes, s
   *n = e ? e->piece_len : 0;
 }
 
-const char *tokenizer_spelling(const Tokenizer *t, int32_t id, size_t *n) {
-  const VocabEntry *e = vocab_entry(&t->vocab, id);
-  const AddedToken *a = e->flags & TOKEN_RESPELT ? added_by_id(&t->added[1], id) : NULL;
-  *n = a ? a->len : e->len;
-  return a ? a->text : t->vocab.text.data + e->text;
-}
-
 /* A special token that the normalizer changes is not one any more to the reference. */
 static bool is_skipped(const Tokenizer *t, int32_t id) {
   const VocabEntry *e = vocab_entry(&t->vocab, id);
@@ -259,8 +252,6 @@ Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool s
 }
 
 /* ---- what is known about it ------------------------------------------------------ */
-
-const char *const token_role_name[TOK_NROLES] = {"bos", "eos", "pad", "unk", "sep", "cls", "mask"};
 
 int tokenizer_size(const Tokenizer *t) { return t->vocab.size; }
 int32_t tokenizer_bos(const Tokenizer *t) { return t->special_id[TOK_BOS]; }

@@ -30,6 +30,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/intbuf.h"
+#include "text/token_role.h"
 
 typedef struct Tokenizer Tokenizer;
 
@@ -63,19 +64,7 @@ int32_t tokenizer_bos(const Tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const Tokenizer *t);
 int32_t tokenizer_pad(const Tokenizer *t);
 int32_t tokenizer_unk(const Tokenizer *t);
-/* The token that tokenizer_config.json gives a role; -1: none. */
-typedef enum TokenRole {
-  TOK_BOS,
-  TOK_EOS,
-  TOK_PAD,
-  TOK_UNK,
-  TOK_SEP,
-  TOK_CLS,
-  TOK_MASK,
-  TOK_NROLES
-} TokenRole;
-extern const char *const token_role_name[TOK_NROLES]; /* "bos" */
-int32_t tokenizer_role(const Tokenizer *t, TokenRole role);
+int32_t tokenizer_role(const Tokenizer *t, TokenRole role); /* -1: none */
 const char *
 tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "unigram" "wordpiece" "words" */
 /* Jinja source, or NULL: chat_template.jinja, or else the config's chat_template; of a list the one

@@ -1,10 +1,9 @@
-/* tokenizer_files.h - loads, builds and saves a tokenizer: the files in a model's directory. */
+/* tokenizer_files.h - loads and saves a tokenizer: the files in a model's directory. */
 #ifndef GRPO_TEXT_TOKENIZER_FILES_H
 #define GRPO_TEXT_TOKENIZER_FILES_H
 
 #include <stdbool.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "text/tokenizer.h"
 
@@ -23,20 +22,5 @@ bool tokenizer_is_in(const char *path);
  * if it came in one), readable by Hugging Face tokenizers; makes the directory.  Files that
  * were loaded are written back byte for byte. */
 Status tokenizer_save(const Tokenizer *t, const char *dir);
-
-/* The files a tokenizer is made from and saved as; those that are missing are empty. */
-typedef enum TokenizerFile {
-  FILE_TOKENIZER,
-  FILE_CONFIG,
-  FILE_MAP,
-  FILE_TEMPLATE,
-  NFILES
-} TokenizerFile;
-
-extern const char *const tokenizer_file_name[NFILES];
-
-/* A tokenizer from the text of its files, which are taken over (moved), also on failure.
- * `what` names the first of them in messages: a path, or "trained tokenizer". */
-Status tokenizer_build(Tokenizer **out, Buf file[NFILES], const char *what);
 
 #endif

@@ -13,14 +13,14 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/intbuf.h"
 #include "text/added.h"
 #include "text/bpe.h"
 #include "text/detokenizer.h"
 #include "text/normalize.h"
 #include "text/pretoken.h"
 #include "text/subword.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_files.h"
+#include "text/token_role.h"
 #include "text/unigram.h"
 #include "text/vocab.h"
 
@@ -34,6 +34,15 @@ typedef enum TokenizerModel {
   MODEL_WORDS
 } TokenizerModel;
 
+/* The files a tokenizer is made from and saved as; those that are missing are empty. */
+typedef enum TokenizerFile {
+  FILE_TOKENIZER,
+  FILE_CONFIG,
+  FILE_MAP,
+  FILE_TEMPLATE,
+  NFILES
+} TokenizerFile;
+
 typedef struct EncodeScratch {
   pthread_mutex_t lock; /* held by an encode: guards the rest, and every Regex */
   Buf valid;            /* the text, invalid UTF-8 replaced */
@@ -46,7 +55,7 @@ typedef struct EncodeScratch {
   DecScratch decode; /* held by a decode */
 } EncodeScratch;
 
-struct Tokenizer {
+typedef struct Tokenizer {
   atomic_int refs;
   Buf file[NFILES];
   TokenizerModel model;
@@ -68,9 +77,15 @@ struct Tokenizer {
   Detok decoder;
   IntBuf prefix, suffix; /* what TOK_ADD_SPECIAL adds */
   EncodeScratch *scratch;
-};
+} Tokenizer;
 
-/* What decoding starts from: the token's spelling, the normalized one of TOKEN_RESPELT. */
-const char *tokenizer_spelling(const Tokenizer *t, int32_t id, size_t *n);
+/* The text of a token that decoding starts from: its spelling, or the normalized one of a
+ * TOKEN_RESPELT. */
+static inline const char *tokenizer_spelling(const Tokenizer *t, int32_t id, size_t *n) {
+  const VocabEntry *e = vocab_entry(&t->vocab, id);
+  const AddedToken *a = e->flags & TOKEN_RESPELT ? added_by_id(&t->added[1], id) : NULL;
+  *n = a ? a->len : e->len;
+  return a ? a->text : t->vocab.text.data + e->text;
+}
 
 #endif

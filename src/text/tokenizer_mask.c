@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 #include "formats/json.h"
-#include "text/tokenizer_impl.h"
+#include "text/tokenizer_build.h"
 
 /* ---- files with one more thing in them ------------------------------------------------- */
 

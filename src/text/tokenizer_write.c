@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 #include "formats/json.h"
-#include "text/tokenizer_files.h"
+#include "text/tokenizer_build.h"
 
 static void put_text(Buf *b, const char *s) { json_put_string(b, s, strlen(s)); }
 

@@ -10,7 +10,7 @@
 #include "fuzz.h"
 #include "text/rankfile.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_files.h"
+#include "text/tokenizer_build.h"
 
 static void use(const Tokenizer *t, const char *text, size_t n) {
   for (unsigned flags = 0; flags < 4; flags++) {
