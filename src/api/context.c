@@ -23,7 +23,7 @@ enum { LARGEST_STRUCT = 1 << 16 };
 grpo_status options_init(void *o, size_t size, const void *defaults, size_t known) {
   if (!o) return fail(GRPO_EARG, "init: the struct is NULL");
   if (size < known || size > LARGEST_STRUCT)
-    return fail(GRPO_EARG, "init: the struct has %zu bytes, want %zu: pass sizeof of it", size,
+    return fail(GRPO_EARG, "init: the struct has %zu bytes, want %zu; pass its sizeof", size,
                 known);
   memset(o, 0, size);
   memcpy(o, defaults, known);
@@ -34,7 +34,7 @@ grpo_status options_init(void *o, size_t size, const void *defaults, size_t know
 static Status check_size(const void *s, size_t known, const char *name) {
   const size_t size = *(const size_t *)s;
   if (size >= known && size <= LARGEST_STRUCT) return GRPO_OK;
-  return fail(GRPO_EARG, "%s: its size is %zu, want %zu: call its _init, or set size to its sizeof",
+  return fail(GRPO_EARG, "%s: its size is %zu, want %zu; call its _init, or set size to its sizeof",
               name, size, known);
 }
 
@@ -44,8 +44,7 @@ Status options_take(void *to, size_t known, const void *from, const char *name) 
   const size_t size = *(const size_t *)from;
   for (size_t i = known; i < size; i++)
     if (((const char *)from)[i])
-      return fail(GRPO_EARG, "%s: it sets a field that this version of libgrpo does not know",
-                  name);
+      return fail(GRPO_EARG, "%s: a field is set that this version of libgrpo does not know", name);
   memcpy(to, from, known);
   return GRPO_OK;
 }
@@ -60,7 +59,7 @@ Status struct_put(void *to, const void *value, size_t known, const char *name) {
 }
 
 Status need(const void *pointer, const char *name) {
-  return pointer ? GRPO_OK : fail(GRPO_EARG, "%s: is NULL", name);
+  return pointer ? GRPO_OK : fail(GRPO_EARG, "%s is NULL", name);
 }
 
 Status choice_of(const char *what, const char *word, const char *choices, int *out) {
@@ -82,9 +81,10 @@ grpo_status grpo_set_allocator(const grpo_allocator *a) {
   grpo_allocator own = {.size = sizeof own};
   try(options_take(&own, sizeof own, a, "grpo_allocator"));
   if (!own.alloc != !own.free)
-    return fail(GRPO_EARG, "grpo_allocator: alloc and free come together");
+    return fail(GRPO_EARG, "grpo_allocator: set both alloc and free, or neither");
   if (atomic_load(&contexts))
-    return fail(GRPO_EARG, "grpo_set_allocator: %d contexts exist; set it before the first one",
+    return fail(GRPO_EARG,
+                "grpo_set_allocator: %d contexts exist; set the allocator before the first one",
                 atomic_load(&contexts));
   mem_set_source(&(MemSource){own.alloc, own.free, own.user});
   return GRPO_OK;
@@ -172,8 +172,8 @@ Status call_inside(Call *k, grpo_context *c) {
 Status call_begin(Call *k, grpo_context *c) {
   if (!c) return fail(GRPO_EARG, "the handle is NULL");
   if (atomic_exchange(&c->busy, true))
-    return fail(GRPO_EARG, "another call is at work on this context, in another thread or around "
-                           "the callback that made this one");
+    return fail(GRPO_EARG, "another call is using this context, in another thread or around the "
+                           "callback that makes this call");
   try(call_inside(k, c));
   k->holds = true;
   c->host = k->locale;

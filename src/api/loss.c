@@ -140,7 +140,8 @@ Status targets_check(const int32_t *targets, size_t n, int vocab) {
   return GRPO_OK;
 }
 
-/* ---- value and gradient ------------------------------------------------------------------------ */
+/* ---- value and gradient
+ * ------------------------------------------------------------------------ */
 
 /* A tensor around the host's memory: d, when wanted, gets the gradient. */
 static Tensor borrowed(const float *data, float *d, int ndim, const int *dim) {
@@ -238,7 +239,8 @@ grpo_status grpo_policy_loss_from_logits(grpo_context *c, const grpo_loss_option
   return call_end(&k, from_logits(c, o, b, logits, vocab, targets, temperature, value, d_logits));
 }
 
-/* ---- advantages ------------------------------------------------------------------------------- */
+/* ---- advantages
+ * ------------------------------------------------------------------------------- */
 
 static const grpo_advantage_options advantage_defaults = {.size = sizeof(grpo_advantage_options),
                                                           .scale = "group",

@@ -1,4 +1,4 @@
-/* model.c - models: making, loading, saving, what they compute for one sequence. */
+/* model.c - models: making, loading, saving, logits of a sequence, parameters. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "model/model_copy.h"
 #include "os/file.h"
 
-/* The handle takes over m. */
+/* Makes a handle, which takes over m. */
 static Status wrap(grpo_context *c, Model *m, grpo_model **out) {
   grpo_model *h = mem_alloc(sizeof *h);
   if (!h) {
@@ -57,7 +57,8 @@ static Status settings_take(const grpo_model_options *o, Settings *out) {
 
 /* ---- load, new, clone ------------------------------------------------------------------------ */
 
-/* A run's directory stands for its latest checkpoint; *found is `path` or in b. */
+/* Finds the directory to load; a run's directory stands for its latest checkpoint.  *found is
+ * `path` or points into b. */
 static Status find(const char *path, Buf *b, const char **found) {
   buf_printf(b, "%s/run.json", path);
   try(buf_status(b));
@@ -99,7 +100,7 @@ grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_
   return call_end(&k, load(c, path, o, out));
 }
 
-/* What the configuration leaves out comes from the tokenizer. */
+/* Completes a configuration from the tokenizer. */
 static Status complete(const Json *j, const Tokenizer *t, Config *config) {
   if (!t) return GRPO_OK;
   if (!json_get(j, "vocab_size")) config->vocab_size = tokenizer_size(t);
@@ -172,7 +173,7 @@ void grpo_model_free(grpo_model *m) {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* What a trainer would move. */
+/* Elements that a trainer would change. */
 static uint64_t count_trained(Model *m) {
   uint64_t n = 0;
   for (int i = 0; i < model_num_params(m); i++)
@@ -198,11 +199,12 @@ grpo_status grpo_model_facts_get(grpo_model *m, grpo_model_facts *f) {
   return call_end(&k, facts(m, f));
 }
 
-/* ---- adapters, saving -------------------------------------------------------------------------- */
+/* ---- adapters, saving
+ * -------------------------------------------------------------------------- */
 
 enum { MOST_TARGETS = 64 };
 
-/* "a, b" -> names within `text`, which is cut */
+/* Cuts "a, b" into names, which point into `text`. */
 static int cut_names(char *text, const char **names) {
   int n = 0;
   char *rest = text;
@@ -223,7 +225,7 @@ static Status add_lora(grpo_model *m, LoraOptions *o, const char *targets, uint6
   o->ntargets = cut_names(text, names);
   o->targets = names;
   const Status s = o->ntargets ? lora_add(m->m, o, seed)
-                               : fail(GRPO_EARG, "lora: targets is empty; \"all-linear\" is usual");
+                               : fail(GRPO_EARG, "lora: targets is empty; try \"all-linear\"");
   mem_free(text);
   return s;
 }
@@ -269,7 +271,7 @@ grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dt
 
 static Status save_adapter(grpo_model *m, const char *directory) {
   try(need(directory, "directory"));
-  if (!lora_attached(m->m)) return fail(GRPO_EARG, "save_adapter: the model has none");
+  if (!lora_attached(m->m)) return fail(GRPO_EARG, "save_adapter: the model has no adapter");
   try(file_mkdirs(directory));
   return peft_save(m->m, directory, NULL);
 }
@@ -280,13 +282,14 @@ grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory) {
   return call_end(&k, save_adapter(m, directory));
 }
 
-/* ---- one sequence ------------------------------------------------------------------------------ */
+/* ---- one sequence
+ * ------------------------------------------------------------------------------ */
 
 static Status check_ids(const grpo_model *m, const int32_t *ids, size_t n, size_t least) {
   const Config *c = model_config(m->m);
   try(need(ids, "ids"));
   if (n < least || n > (size_t)c->max_position_embeddings)
-    return fail(GRPO_EARG, "ids: %zu of them, want %zu to %d", n, least,
+    return fail(GRPO_EARG, "ids: got %zu ids, want %zu to %d", n, least,
                 c->max_position_embeddings);
   for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= c->vocab_size)
@@ -297,10 +300,11 @@ static Status check_ids(const grpo_model *m, const int32_t *ids, size_t n, size_
 
 static Status check_capacity(size_t want, size_t capacity) {
   if (capacity >= want) return GRPO_OK;
-  return fail(GRPO_ELIMIT, "out: room for %zu numbers, want %zu", capacity, want);
+  return fail(GRPO_ELIMIT, "out: it has room for %zu numbers, want %zu", capacity, want);
 }
 
-/* Row i predicts the token after ids[i]: logits of all rows, or log-probabilities of `rest`. */
+/* *out becomes the logits of all rows, or the log-probabilities of ids[1..]; row i predicts the
+ * token after ids[i]. */
 static Status run_forward(Model *m, Tape *t, const int32_t *ids, int n, bool logits, Tensor **out) {
   Pack pack;
   Tensor *hidden;
@@ -355,7 +359,8 @@ grpo_status grpo_model_logprobs(grpo_model *m, const int32_t *ids, size_t count,
   return call_end(&k, forward(m, ids, count, false, out, capacity));
 }
 
-/* ---- parameters -------------------------------------------------------------------------------- */
+/* ---- parameters
+ * -------------------------------------------------------------------------------- */
 
 static Status count(grpo_model *m, int32_t *n) {
   try(need(n, "count"));
@@ -371,7 +376,7 @@ grpo_status grpo_model_parameter_count(grpo_model *m, int32_t *n) {
 
 static Status at(grpo_model *m, int32_t i, const char **name, size_t *elements) {
   if (i < 0 || i >= model_num_params(m->m))
-    return fail(GRPO_EARG, "parameter %d: there are %d", i, model_num_params(m->m));
+    return fail(GRPO_EARG, "parameter %d: there are %d parameters", i, model_num_params(m->m));
   const Param *p = model_param(m->m, i);
   if (name) *name = p->name;
   if (elements) *elements = p->t.n;

@@ -1,4 +1,4 @@
-/* run.c - whole runs: options and callbacks kept, then script/host_run.h. */
+/* run.c - whole runs: keeps the options and callbacks, then calls script/host_run.h. */
 #include <math.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@ typedef struct Reward {
 
 struct grpo_run {
   grpo_context *c;
-  grpo_run_options o; /* strings are copies in `words` */
-  char **words;       /* every copied string */
+  grpo_run_options o; /* its strings are copies, which `words` owns */
+  char **words;
   size_t nwords;
   const char **overrides, **args;
   Reward **reward; /* [nrewards] */
@@ -31,7 +31,8 @@ struct grpo_run {
   Buf directory;
 };
 
-/* ---- making ----------------------------------------------------------------------------------- */
+/* ---- making
+ * ----------------------------------------------------------------------------------- */
 
 grpo_status grpo_run_options_init(grpo_run_options *o, size_t size) {
   const grpo_run_options d = {.size = sizeof d};
@@ -59,7 +60,7 @@ void grpo_run_free(grpo_run *r) {
   context_release(c);
 }
 
-/* *word becomes a copy; there is room in r->words. */
+/* Replaces *word by a copy; r->words has room for it. */
 static Status copy_word(grpo_run *r, const char **word) {
   if (!*word) return GRPO_OK;
   char *copy = mem_strdup(*word);
@@ -101,12 +102,16 @@ static Status copy_options(grpo_run *r) {
 
 static Status check(const grpo_run_options *o) {
   if (!o->path && !o->script && !o->resume)
-    return fail(GRPO_EARG, "grpo_run_options: give path, script or resume");
+    return fail(GRPO_EARG, "grpo_run_options: set path, script or resume; all are NULL");
   if (o->script && o->resume)
-    return fail(GRPO_EARG, "grpo_run_options: a resumed run has its own script");
-  if (o->max_steps < 0 || o->override_count > MOST_WORDS || o->arg_count > MOST_WORDS)
-    return fail(GRPO_EARG, "grpo_run_options: max_steps %lld, %zu overrides, %zu args",
-                (long long)o->max_steps, o->override_count, o->arg_count);
+    return fail(GRPO_EARG,
+                "grpo_run_options: a resumed run has its own script; set script to NULL");
+  if (o->max_steps < 0)
+    return fail(GRPO_EARG, "grpo_run_options: max_steps is %lld, want 0 or more",
+                (long long)o->max_steps);
+  if (o->override_count > MOST_WORDS || o->arg_count > MOST_WORDS)
+    return fail(GRPO_EARG, "grpo_run_options: got %zu overrides and %zu args, want at most %d",
+                o->override_count, o->arg_count, MOST_WORDS);
   return GRPO_OK;
 }
 
@@ -136,7 +141,8 @@ grpo_status grpo_run_new(grpo_context *c, const grpo_run_options *o, grpo_run **
   return call_end(&k, make(c, o, out));
 }
 
-/* ---- callbacks ----------------------------------------------------------------------------------- */
+/* ---- callbacks
+ * ----------------------------------------------------------------------------------- */
 
 static grpo_status call_reward(void *user, const grpo_sample *s, double *reward) {
   const Reward *r = user;
@@ -155,7 +161,9 @@ static grpo_status call_step(void *user, int64_t step, const grpo_metrics *m) {
 }
 
 static Status not_begun(const grpo_run *r) {
-  return r->begun ? fail(GRPO_EARG, "the run has begun: a grpo_run is executed once") : GRPO_OK;
+  return r->begun
+             ? fail(GRPO_EARG, "a grpo_run is executed once, and this one has begun; make another")
+             : GRPO_OK;
 }
 
 static Status add_reward(grpo_run *r, const char *name, double weight, grpo_reward_fn fn,
@@ -164,11 +172,11 @@ static Status add_reward(grpo_run *r, const char *name, double weight, grpo_rewa
   try(need(name, "name"));
   if (!fn) return fail(GRPO_EARG, "reward '%.60s': the callback is NULL", name);
   if (!*name || !isfinite(weight))
-    return fail(GRPO_EARG, "reward '%.60s' of weight %g: want a name and a finite weight", name,
+    return fail(GRPO_EARG, "reward '%.60s' with weight %g: want a name and a finite weight", name,
                 weight);
   for (size_t i = 0; i < r->nrewards; i++)
     if (strcmp(r->reward[i]->name, name) == 0)
-      return fail(GRPO_EARG, "reward '%.60s': was added before", name);
+      return fail(GRPO_EARG, "reward '%.60s' was added before", name);
   Reward **grown = mem_realloc(r->reward, (r->nrewards + 1) * sizeof *grown);
   if (!grown) return fail(GRPO_ENOMEM, "reward");
   r->reward = grown;
@@ -204,7 +212,8 @@ grpo_status grpo_run_on_step(grpo_run *r, grpo_step_fn fn, void *user) {
   return call_end(&k, set_step(r, fn, user));
 }
 
-/* ---- running --------------------------------------------------------------------------------------- */
+/* ---- running
+ * --------------------------------------------------------------------------------------- */
 
 static Status execute(grpo_run *r) {
   try(not_begun(r));
@@ -242,7 +251,7 @@ grpo_status grpo_run_stop(grpo_run *r) {
 }
 
 static Status result(grpo_run *r, int64_t *steps, int32_t *stopped, const char **directory) {
-  if (!r->ended) return fail(GRPO_EARG, "the run has not ended");
+  if (!r->ended) return fail(GRPO_EARG, "the run has not ended; call grpo_run_execute first");
   if (steps) *steps = r->steps;
   if (stopped) *stopped = r->stopped;
   if (directory) *directory = r->directory.data ? r->directory.data : "";

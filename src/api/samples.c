@@ -57,7 +57,8 @@ Status prompts_check(const grpo_prompt *p, size_t n) {
   return GRPO_OK;
 }
 
-/* ---- completions as the host sees them ---------------------------------------------------------- */
+/* ---- completions as the host sees them
+ * ---------------------------------------------------------- */
 
 Status texts_decode(Texts *t, const Tokenizer *tok, const Completion *c, size_t n) {
   buf_clear(&t->bytes);
@@ -96,7 +97,8 @@ void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, 
   s->text_length = t->at[i + 1] - t->at[i] - 1;
 }
 
-/* ---- generate ------------------------------------------------------------------------------------ */
+/* ---- generate
+ * ------------------------------------------------------------------------------------ */
 
 struct grpo_samples {
   grpo_context *c;

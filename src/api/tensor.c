@@ -85,7 +85,8 @@ void grpo_tensor_free(grpo_tensor *t) {
   context_release(c);
 }
 
-/* ---- looking at them --------------------------------------------------------------------------- */
+/* ---- looking at them
+ * --------------------------------------------------------------------------- */
 
 static Status shape_of(const grpo_tensor *h, int32_t *ndim, int32_t *shape) {
   const Tensor *t = value_tensor(h->v);
@@ -140,10 +141,11 @@ grpo_status grpo_set_recording(grpo_context *c, int32_t on) {
   return call_end(&k, set_recording(c, on != 0));
 }
 
-/* ---- applying an operation ------------------------------------------------------------------------ */
+/* ---- applying an operation
+ * ------------------------------------------------------------------------ */
 
-/* in: NULL where an optional input is absent.  `keep` (may be NULL) is memory that attr points into:
- * it goes with the result, or at once. */
+/* in: NULL where an optional input is absent.  `keep` (may be NULL) is memory that attr points
+ * into: it goes with the result, or at once. */
 static Status apply(grpo_context *c, OpId op, int n, grpo_tensor *const *in, const Attr *attr,
                     size_t attr_bytes, void *keep, grpo_tensor **out) {
   Value *v[OP_MAX_IN] = {NULL}, *y = NULL;
@@ -230,7 +232,8 @@ grpo_status grpo_tensor_apply(grpo_context *c, const char *operation, size_t inp
   return call_end(&k, apply_named(c, operation, inputs, in, count, args, out));
 }
 
-/* ---- layers ----------------------------------------------------------------------------------------- */
+/* ---- layers
+ * ----------------------------------------------------------------------------------------- */
 
 static Status linear(grpo_tensor *x, grpo_tensor *w, grpo_tensor *bias, grpo_tensor **out) {
   grpo_tensor *const in[] = {x, w, bias};
@@ -341,7 +344,8 @@ grpo_status grpo_tensor_attention(grpo_tensor *q, grpo_tensor *k, grpo_tensor *v
   return call_end(&call, attention(q, k, v, heads, kv_heads, lengths, sequences, out));
 }
 
-/* ---- losses ----------------------------------------------------------------------------------------- */
+/* ---- losses
+ * ----------------------------------------------------------------------------------------- */
 
 /* The arrays of a loss in one block of memory that the graph can keep. */
 typedef struct Block {
@@ -480,7 +484,8 @@ grpo_status grpo_tensor_backward(grpo_tensor *loss) {
   return call_end(&k, backward(loss));
 }
 
-/* ---- AdamW ------------------------------------------------------------------------------------------- */
+/* ---- AdamW
+ * ------------------------------------------------------------------------------------------- */
 
 struct grpo_adamw {
   grpo_context *c;

@@ -6,7 +6,7 @@
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
 
-/* The handle takes over t. */
+/* Makes a handle, which takes over t. */
 static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {
   grpo_tokenizer *h = mem_alloc(sizeof *h);
   if (!h) {
@@ -71,7 +71,7 @@ void grpo_tokenizer_free(grpo_tokenizer *t) {
 /* ---- encode, decode ------------------------------------------------------------------------ */
 
 static Status too_small(const char *what, size_t want, size_t capacity) {
-  return fail(GRPO_ELIMIT, "%s: room for %zu, want %zu", what, capacity, want);
+  return fail(GRPO_ELIMIT, "%s: it has room for %zu, want %zu", what, capacity, want);
 }
 
 static Status encode(grpo_tokenizer *t, const char *text, size_t n, uint32_t flags, int32_t *ids,
@@ -81,7 +81,7 @@ static Status encode(grpo_tokenizer *t, const char *text, size_t n, uint32_t fla
   try(need(count, "count"));
   if (capacity) try(need(ids, "ids"));
   if (flags & ~(uint32_t)(TOK_ADD_SPECIAL | TOK_NO_PARSE_SPECIAL))
-    return fail(GRPO_EARG, "encode: unknown flags %u", (unsigned)flags);
+    return fail(GRPO_EARG, "encode: the flags %u hold an unknown one", (unsigned)flags);
   Status s = tokenizer_encode(t->t, text ? text : "", n, flags, &b);
   if (s == GRPO_OK) s = intbuf_status(&b);
   if (s == GRPO_OK) {

@@ -129,7 +129,8 @@ void grpo_trainer_free(grpo_trainer *t) {
   context_release(c);
 }
 
-/* ---- 1. rollout --------------------------------------------------------------------------------- */
+/* ---- 1. rollout
+ * --------------------------------------------------------------------------------- */
 
 static Batch *batch_of(const grpo_trainer *t) { return engine_batch(t->e, BATCH_SAMPLE); }
 static size_t samples(const grpo_trainer *t) {
@@ -211,7 +212,8 @@ grpo_status grpo_trainer_sample_at(grpo_trainer *t, size_t i, grpo_sample *out) 
   return call_end(&k, sample_at(t, i, out));
 }
 
-/* ---- 2. rewards ----------------------------------------------------------------------------------- */
+/* ---- 2. rewards
+ * ----------------------------------------------------------------------------------- */
 
 static Status need_rollout(const grpo_trainer *t) {
   return t->prompts ? GRPO_OK
@@ -293,7 +295,8 @@ grpo_status grpo_trainer_rewards(grpo_trainer *t, double *out, size_t capacity) 
   return call_end(&k, get_rewards(t, out, capacity));
 }
 
-/* ---- 3. advantages -------------------------------------------------------------------------------- */
+/* ---- 3. advantages
+ * -------------------------------------------------------------------------------- */
 
 static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
                               size_t capacity) {
@@ -342,7 +345,8 @@ grpo_status grpo_trainer_reference(grpo_trainer *t) {
   return call_end(&k, reference(t));
 }
 
-/* ---- 4. update ------------------------------------------------------------------------------------- */
+/* ---- 4. update
+ * ------------------------------------------------------------------------------------- */
 
 static grpo_update_options update_defaults(void) {
   UpdateOptions o;
@@ -433,7 +437,8 @@ grpo_status grpo_trainer_update(grpo_trainer *t, const grpo_update_options *o,
   return call_end(&k, update(t, o, metrics));
 }
 
-/* ---- demonstrations ---------------------------------------------------------------------------------- */
+/* ---- demonstrations
+ * ---------------------------------------------------------------------------------- */
 
 static Status check_examples(const grpo_trainer *t, const grpo_example *x, size_t n) {
   const size_t most = (size_t)model_config(engine_policy(t->e))->max_position_embeddings;
@@ -507,7 +512,8 @@ grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples,
   return call_end(&k, evaluate(t, examples, count, mean, tokens));
 }
 
-/* ---- state ------------------------------------------------------------------------------------------- */
+/* ---- state
+ * ------------------------------------------------------------------------------------------- */
 
 static Status save(grpo_trainer *t, const char *directory) {
   Model *m = engine_policy(t->e);

@@ -178,7 +178,7 @@ static void begin(Script *s, Budget *b, const Limits *limits, const char *name) 
   s->budget = b;
 }
 
-/* What the call has used also counts for the limited call around it. */
+/* Ends a limited call; the call around it pays for its instructions, too. */
 static void end(Script *s, const Budget *b) {
   Budget *o = s->budget = b->outer;
   s->used = b->given - b->left;

@@ -273,7 +273,7 @@ static void put_template(lua_State *L, Buf *b, const Match *m) {
       buf_putc(b, '%');
     } else if (r < end && *r >= '0' && *r <= '9') {
       int g = *r - '0', groups = regex_captures(m->re);
-      /* As in string.gsub, %1 is the whole match if there are no groups. */
+      /* If there are no groups, %1 is the whole match, as in string.gsub. */
       if (g > groups && !(g == 1 && groups == 0))
         raise_new(L, GRPO_EARG, "gsub: the replacement names group %d, but the pattern has %d", g,
                   groups);

@@ -13,8 +13,8 @@
 void check_not_closed(lua_State *L); /* raises while the state is being closed */
 /* Pushes a userdata of count zeroed elements of `size` bytes; raises if there is no memory. */
 void *push_scratch(lua_State *L, size_t count, size_t size);
-/* As lua_newuserdatauv, for a userdata with a finalizer.  It raises while the state is being
- * closed, because Lua then runs no new finalizers. */
+/* Makes a userdata that has a finalizer, as lua_newuserdatauv does.  It raises while the state is
+ * being closed, because Lua then runs no new finalizers. */
 void *new_object(lua_State *L, size_t size, int values);
 /* Makes a type: a metatable with the methods as __index.  Both lists end with {NULL, NULL}. */
 void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods);

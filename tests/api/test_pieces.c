@@ -155,7 +155,7 @@ TEST(adapters_train_beside_a_frozen_base) {
   host_open(&h, 1);
   OK(h.c, grpo_model_save(h.model, base, "f32"));
   OK(h.c, grpo_model_load(h.c, base, NULL, &m));
-  REFUSED(h.c, GRPO_EARG, "has none", grpo_model_save_adapter(m, adapter));
+  REFUSED(h.c, GRPO_EARG, "no adapter", grpo_model_save_adapter(m, adapter));
   REFUSED(h.c, GRPO_EARG, "rank", grpo_model_add_lora(m, 0, 8, 0, NULL, 1));
   REFUSED(h.c, GRPO_EARG, "targets", grpo_model_add_lora(m, 2, 8, 0, " , ", 1));
   REFUSED(h.c, GRPO_EARG, "nothing_proj", grpo_model_add_lora(m, 2, 8, 0, "nothing_proj", 1));
