@@ -1,4 +1,4 @@
-/* gguf_arch.h - the architectures that GGUF files name, and their tensors' names.
+/* gguf_arch.h - the architectures that GGUF files name, and the names of their tensors.
  *
  * llama (llama and mistral), qwen2, qwen3, gemma2, gemma3, phi3, gpt2.
  *

@@ -1,4 +1,4 @@
-/* peft_config.h - what adapter_config.json says.
+/* peft_config.h - adapter_config.json: which modules get an adapter, and of which rank.
  *
  * Matching is PEFT's: a name in a list stands for a module's whole path or its last words, a string
  * is a regular expression over the whole path; patterns of ranks and alphas match the end of a

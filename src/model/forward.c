@@ -57,7 +57,7 @@ static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
   return tape_apply(p->t, b ? OP_layernorm : OP_rmsnorm, in, &a, y);
 }
 
-static Status narrow(Pass *p, Tensor *x, int from, int n, Tensor **y) {
+static Status slice(Pass *p, Tensor *x, int from, int n, Tensor **y) {
   Tensor *in[] = {x};
   const Attr a = {.i = {1, from, n}};
   return tape_apply(p->t, OP_narrow, in, &a, y);
@@ -80,7 +80,7 @@ static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
 
 /* Cuts the columns of x into n tensors of these widths. */
 static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
-  for (int i = 0, at = 0; i < n; at += width[i++]) try(narrow(p, x, at, width[i], &y[i]));
+  for (int i = 0, at = 0; i < n; at += width[i++]) try(slice(p, x, at, width[i], &y[i]));
   return GRPO_OK;
 }
 
@@ -122,7 +122,7 @@ static Status make_latent(Pass *p, const Layer *l, const Kind *k, Tensor *h, Ten
   try(linear(p, l, L_Q_W, q, &q));
   try(tape_apply(p->t, OP_latent_query, (Tensor *[]){q, l->t[L_KV_B_W]}, &a, &qk[0]));
   try(linear(p, l, L_KV_A_W, h, &both));
-  try(narrow(p, both, 0, k->latent.shape.rank, &latent));
+  try(slice(p, both, 0, k->latent.shape.rank, &latent));
   try(latent_norm(p, latent, l->t[L_KNORM_W], &latent));
   return tape_apply(p->t, OP_latent_key, (Tensor *[]){latent, both}, &a, &qk[1]);
 }
@@ -380,7 +380,7 @@ Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
   return norm(&p, x, m->t[M_NORM_W], m->t[M_NORM_B], out);
 }
 
-/* ---- what training calls -------------------------------------------------------------------- */
+/* ---- the forward pass of training ----------------------------------------------------------- */
 
 Status forward_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
   if (p->bidirectional && p->replay)

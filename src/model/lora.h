@@ -25,8 +25,8 @@ typedef struct LoraOptions {
 } LoraOptions;
 
 /* A is uniform in +-1/sqrt(inputs) from the seed and B is zero, so nothing changes yet (on the
- * embedding, as PEFT: A zero, B normal).  EARG: a target that matches nothing (the message names
- * what exists), an adapter already there. */
+ * embedding, as PEFT: A zero, B normal).  EARG for a target that matches nothing (the message names
+ * the modules that exist), and for a model that has an adapter. */
 Status lora_add(Model *m, const LoraOptions *o, uint64_t seed);
 
 /* ---- any adapter --------------------------------------------------------------------------- */
@@ -62,8 +62,8 @@ bool lora_name_matches(const char *path, const char *name);
 bool lora_attached(const Model *m);
 double lora_dropout(const Model *m); /* 0 without an adapter */
 int lora_rank(const Model *m);       /* of adapter_config.json; 0 without an adapter */
-/* Off: forward functions see the base model alone.  Returns what it was. */
+/* Off: forward functions see only the base model.  Returns the previous setting. */
 bool lora_switch(Model *m, bool on);
-const Lora *lora_active(const Model *m); /* that forward functions see; NULL: none, or off */
+const Lora *lora_active(const Model *m); /* the one in use; NULL: none, or switched off */
 
 #endif

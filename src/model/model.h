@@ -42,13 +42,13 @@ Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 uint64_t model_count_trainable(const Model *m);
 bool model_trains(const Model *m, int i); /* would training give parameter i a gradient? */
-Storage model_storage(const Model *m);    /* as it was loaded; STORE_F32 otherwise */
+Storage model_storage(const Model *m);    /* as it was loaded; STORE_F32 for a new model */
 /* Bytes of a token's keys and values in all layers; every_head: if no heads shared them. */
 size_t model_cache_bytes(const Model *m, bool every_head);
-/* Another number whenever what the model computes may have changed: after model_updated(), when an
- * adapter came, went or was switched.  Never 0. */
+/* A number, never 0, that changes whenever the results of the model may have changed: after
+ * model_updated(), and when an adapter came, went or was switched. */
 uint64_t model_version(const Model *m);
-void model_updated(Model *m); /* parameters changed: panels are stale */
+void model_updated(Model *m); /* call it after parameters changed */
 
 /* ---- settings --------------------------------------------------------------------------- */
 

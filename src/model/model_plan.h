@@ -27,8 +27,8 @@ void model_plan_of_model(ModelPlan *p, const Model *m); /* as it is now */
  * all projections inside layers. */
 Status model_plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *const *targets);
 
-/* Weights, panels and the adapter's (rotary tables: decoder_bytes); train: and the gradients of
- * what is trained. */
+/* Weights, panels and the adapter's (rotary tables: decoder_bytes); train: and the
+ * gradients of the trained parameters. */
 size_t model_plan_weight_bytes(const ModelPlan *p, bool train);
 size_t model_plan_optimizer_bytes(const ModelPlan *p);
 /* Bytes that the adapter and quantised weights add to estimate_step_bytes. */

@@ -37,7 +37,7 @@ typedef struct Pack {
   /* Results of these rows that were recorded while decoding; NULL: none.  Not with gradient
    * checkpointing. */
   Replay *replay;
-  bool bidirectional; /* a token sees what follows in its span too: no replay then */
+  bool bidirectional; /* a token sees the rest of its span too; excludes replay */
 } Pack;
 
 typedef struct PackGroup {

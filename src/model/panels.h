@@ -14,7 +14,7 @@ size_t panels_transposed_bytes(const Model *m, int i); /* further ones while it 
 /* After a failure there are none, and the next panels_renew makes them. */
 Status panels_allocate(Model *m);
 void panels_free(Model *m);
-/* Packs what is stale, the adapter's and the shared weights' panels too.  Forward functions call
+/* Packs stale panels, including those of the adapter and of shared weights.  Forward functions call
  * it. */
 Status panels_renew(Model *m, const Ctx *cx);
 

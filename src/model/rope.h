@@ -1,7 +1,8 @@
-/* rope.h - rotary positions: frequencies, and tables no longer than what is used.
+/* rope.h - rotary positions: their frequencies, and tables as long as positions are used.
  *
  * A context of 131072 positions is seldom used where it is allowed, so the tables of cosines and
- * sines grow with what is asked for.  Tables that were handed out stay valid until rope_free.
+ * sines grow when longer ones are reserved.  Tables that were handed out stay valid until
+ * rope_free.
  */
 #ifndef GRPO_MODEL_ROPE_H
 #define GRPO_MODEL_ROPE_H
@@ -17,6 +18,7 @@ void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary d
 
 Status rope_new(Rope **out);
 void rope_free(Rope *r); /* NULL is fine */
+/* Makes tables of at least so many positions, within the model's context. */
 Status rope_reserve(Rope *r, const Config *c, int positions);
 int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
