@@ -230,6 +230,14 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call test_rule,$(l))))
 C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
 
+# Parts of the engine for Lua tests: a module with its own copy, whose Lua is that of whoever loads it.
+LUA_PARTS := $(BUILD)/tests/lua/engine_parts.so
+$(BUILD)/tests/lua/%.o: tests/lua/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -c $< -o $@
+$(LUA_PARTS): $(BUILD)/tests/lua/engine_parts.o $(call libs_upto,rl)
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(MODULE_LIBS)
+
 # tests/api sees what a host sees: the header and the shared library.
 API_TESTS := $(call test_progs,api)
 $(BUILD)/tests/api/%: tests/api/%.c $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
@@ -252,7 +260,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
+test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api

@@ -9,7 +9,6 @@
 #include "script/lua_channel.h"
 #include "script/lua_edit.h"
 #include "script/lua_errors.h"
-#include "script/lua_estimate.h"
 #include "script/lua_fs.h"
 #include "script/lua_generate.h"
 #include "script/lua_json.h"
@@ -32,11 +31,11 @@
 int open_core(lua_State *L) {
   /* A file that adds methods to a type comes after the file that makes the type. */
   static void (*const open[])(lua_State *) = {
-      errors_open,    limits_open, modules_open, system_open,  random_open,     json_open,
-      serialize_open, regex_open,  fs_open,      tensor_open,  tensor_new_open, autograd_open,
-      loss_open,      text_open,   model_open,   adapter_open, generate_open,   unmask_open,
-      estimate_open,  edit_open,   engine_open,  channel_open, process_open,    bench_open,
-      foreign_open,   sandbox_open};
+      errors_open,     limits_open,    modules_open, system_open,  random_open,
+      json_open,       serialize_open, regex_open,   fs_open,      tensor_open,
+      tensor_new_open, autograd_open,  loss_open,    text_open,    model_open,
+      adapter_open,    generate_open,  unmask_open,  edit_open,    engine_open,
+      channel_open,    process_open,   bench_open,   foreign_open, sandbox_open};
   lua_createtable(L, 0, 128);
   for (size_t i = 0; i < sizeof open / sizeof *open; i++) open[i](L);
   return 1;

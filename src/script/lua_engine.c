@@ -85,6 +85,18 @@ static void read_optimizer(lua_State *L, int index, OptimizerOptions *o) {
   o->decay_norm = !norm;
 }
 
+/* reuse_rollout = true, false or "auto" */
+static void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out) {
+  const int type = lua_getfield(L, index, "reuse_rollout");
+  if (type == LUA_TBOOLEAN)
+    *out = lua_toboolean(L, -1) ? REUSE_ON : REUSE_OFF;
+  else if (type == LUA_TSTRING && strcmp(lua_tostring(L, -1), "auto") == 0)
+    *out = REUSE_AUTO;
+  else if (type != LUA_TNIL)
+    raise_new(L, GRPO_EARG, "%s.reuse_rollout: true, false or \"auto\" expected", where);
+  lua_pop(L, 1);
+}
+
 void read_engine_options(lua_State *L, int index, const char *where, EngineOptions *o) {
   const Option *longest = option_find(&sampling_option_set, "sampling.max_new_tokens");
   read_options(L, index, where, &engine_option_set, 0, o);
@@ -144,6 +156,21 @@ static int engine_eval_capacity(lua_State *L) {
   check_engine(L, 1);
   lua_pushinteger(L, EVAL_SEQUENCES);
   return 1;
+}
+
+static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
+  const struct {
+    const char *name;
+    size_t bytes;
+  } rows[] = {
+      {"total", b->total},         {"weights", b->weights},         {"reference", b->reference},
+      {"optimizer", b->optimizer}, {"critic", b->critic},           {"cache", b->cache},
+      {"batch", b->batch},         {"activations", b->activations}, {"kept", b->kept}};
+  lua_createtable(L, 0, 9);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    lua_pushinteger(L, (lua_Integer)rows[i].bytes);
+    lua_setfield(L, -2, rows[i].name);
+  }
 }
 
 /* estimate() -> { total=, weights=, ... } in bytes */
@@ -620,9 +647,6 @@ void engine_open(lua_State *L) {
                                        {"ppo_problem", l_ppo_problem},
                                        {"advantages", l_advantages},
                                        {"dense_advantages", l_dense_advantages},
-                                       {"gae", l_gae},
-                                       {"whiten", l_whiten},
-                                       {"value_loss", l_value_loss},
                                        {"bigram", l_bigram},
                                        {"checkpoint_begin", l_checkpoint_begin},
                                        {"checkpoint_commit", l_checkpoint_commit},

@@ -147,12 +147,6 @@ static int l_where(lua_State *L) {
   return 1;
 }
 
-static int l_is_error(lua_State *L) {
-  lua_settop(L, 1);
-  lua_pushboolean(L, is_error_object(L, 1));
-  return 1;
-}
-
 static int l_nearest(lua_State *L) {
   const char *name = check_string(L, 1, NULL);
   check_table(L, 2);
@@ -169,7 +163,6 @@ static int l_nearest(lua_State *L) {
 
 static const luaL_Reg functions[] = {{"error", l_error},
                                      {"fail", l_fail},
-                                     {"is_error", l_is_error},
                                      {"nearest", l_nearest},
                                      {"status_exit", l_status_exit},
                                      {"strict", l_strict},

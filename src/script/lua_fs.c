@@ -100,7 +100,6 @@ static int l_mtime(lua_State *L) {
 
 static int l_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
 static int l_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
-static int l_sync_dir(lua_State *L) { return done(L, file_sync_dir(check_path(L, 1))); }
 static int l_rename(lua_State *L) {
   return done(L, file_rename(check_path(L, 1), check_path(L, 2)));
 }
@@ -250,7 +249,6 @@ void fs_open(lua_State *L) {
                                        {"remove_tree", l_remove_tree},
                                        {"rename", l_rename},
                                        {"size", l_size},
-                                       {"sync_dir", l_sync_dir},
                                        {"truncate", l_truncate},
                                        {"write", l_write},
                                        {NULL, NULL}};

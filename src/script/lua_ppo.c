@@ -1,4 +1,4 @@
-/* lua_ppo.c - a PPO step of an engine; its pieces alone, for tests that hold them to grpo/losses/ppo.lua. */
+/* lua_ppo.c - a PPO step of an engine. */
 #include <math.h>
 
 #include "grad/tape.h"
@@ -80,85 +80,5 @@ int engine_ppo_step(lua_State *L) {
   if (s) return raise_status(L, s);
   push_metrics(L, &m);
   push_advantages(L, b, advantage);
-  return 3;
-}
-
-/* ---- its pieces -------------------------------------------------------------------- */
-
-/* gae(rewards, values, { gamma=, lambda=, bootstrap= }) -> advantages, returns */
-int l_gae(lua_State *L) {
-  static const char *const known[] = {"gamma", "lambda", "bootstrap", NULL};
-  double gamma = 1, lambda = 1, bootstrap = 0;
-  int n, count;
-  lua_settop(L, 3);
-  check_fields(L, 3, "gae", known);
-  field_number(L, 3, "gae", "gamma", 0, 1, &gamma);
-  field_number(L, 3, "gae", "lambda", 0, 1, &lambda);
-  field_number(L, 3, "gae", "bootstrap", -INFINITY, INFINITY, &bootstrap);
-  const double *reward = push_numbers(L, 1, "gae.rewards", &n);
-  const double *value = push_numbers(L, 2, "gae.values", &count);
-  if (n != count) raise_new(L, GRPO_EARG, "gae: %d rewards and %d values", n, count);
-  double *out = push_scratch(L, 2 * (size_t)n, sizeof *out);
-  gae(n, reward, value, bootstrap, gamma, lambda, out, out + n);
-  push_doubles(L, out, n);
-  push_doubles(L, out + n, n);
-  return 2;
-}
-
-/* whiten(list, { keep_mean= }) -> list */
-int l_whiten(lua_State *L) {
-  static const char *const known[] = {"keep_mean", NULL};
-  bool keep = false;
-  int n;
-  lua_settop(L, 2);
-  check_fields(L, 2, "whiten", known);
-  field_bool(L, 2, "whiten", "keep_mean", &keep);
-  double *x = push_numbers(L, 1, "whiten", &n);
-  whiten((size_t)n, NULL, keep, x);
-  push_doubles(L, x, n);
-  return 1;
-}
-
-static real *push_reals(lua_State *L, int index, const char *what, int n) {
-  int count;
-  const double *v = push_numbers(L, index, what, &count);
-  if (count != n) raise_new(L, GRPO_EARG, "%s: %d numbers, want %d", what, count, n);
-  real *out = push_scratch(L, (size_t)n, sizeof *out);
-  for (int i = 0; i < n; i++) out[i] = (real)v[i];
-  return out;
-}
-
-static Status value_loss(Tape *t, Tensor *value, const ValueLossAttr *a, double *out) {
-  Tensor *loss;
-  try(tape_apply(t, OP_value_loss, (Tensor *[]){value}, &(Attr){.p = a}, &loss));
-  *out = (double)loss->data[0];
-  return tape_backward(t, loss);
-}
-
-/* value_loss(values, old, returns, clip) -> loss, its gradient, the share of clipped values */
-int l_value_loss(lua_State *L) {
-  double clipped = 0, loss = 0;
-  Tape t;
-  lua_settop(L, 4);
-  const double clip = luaL_checknumber(L, 4);
-  check_table(L, 1);
-  const int n = (int)lua_rawlen(L, 1);
-  Tensor value = tensor_view(push_reals(L, 1, "value_loss.values", n), 1, &n);
-  const ValueLossAttr a = {.old = push_reals(L, 2, "value_loss.old", n),
-                           .returns = push_reals(L, 3, "value_loss.returns", n),
-                           .clip = clip,
-                           .count = n,
-                           .clipped = &clipped};
-  double *slope = push_scratch(L, (size_t)n, sizeof *slope);
-  value.needs_grad = true;
-  Status s = tape_init(&t, NULL);
-  if (s) return raise_status(L, s);
-  s = value_loss(&t, &value, &a, &loss);
-  for (int i = 0; i < n && s == GRPO_OK; i++) slope[i] = (double)value.grad[i];
-  tape_free(&t);
-  if (s) return raise_status(L, s);
-  lua_pushnumber(L, loss);
-  push_doubles(L, slope, n);
-  lua_pushnumber(L, clipped / n);
   return 3;
 }

@@ -1,5 +1,5 @@
 /* lua_rl.h - what the files that open src/rl to Lua share: lua_engine.c,
- * lua_batch.c, lua_bigram.c, lua_rl.c, lua_estimate.c, lua_turns.c, lua_ppo.c. */
+ * lua_batch.c, lua_bigram.c, lua_rl.c, lua_options.c, lua_turns.c, lua_ppo.c. */
 #ifndef GRPO_SCRIPT_LUA_RL_H
 #define GRPO_SCRIPT_LUA_RL_H
 
@@ -38,11 +38,6 @@ void read_sft_options(lua_State *L, const char *where, SftOptions *o);
 int engine_denoise_step(lua_State *L);
 int engine_masked_loss_sum(lua_State *L);
 
-/* lua_estimate.c: a table of them by name. */
-/* reuse_rollout = true, false or "auto" */
-void field_reuse(lua_State *L, int index, const char *where, ReuseRollout *out);
-void push_engine_bytes(lua_State *L, const EngineBytes *b);
-
 /* lua_turns.c: the field on_turn of a rollout's options. */
 typedef struct LuaTurns {
   lua_State *L;
@@ -65,9 +60,6 @@ void bigram_open(lua_State *L);
 
 /* lua_ppo.c */
 int engine_ppo_step(lua_State *L);
-int l_gae(lua_State *L);
-int l_whiten(lua_State *L);
-int l_value_loss(lua_State *L);
 
 /* lua_options.c: functions of core */
 int l_options(lua_State *L);

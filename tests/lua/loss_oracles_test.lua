@@ -71,11 +71,11 @@ local function batch(problem, s)
   }
 end
 
--- TRL's luspo averages the KL over the padded batch: a sequence of `mass` tokens gets the share mass / width of it.
--- Losses add up over sequences, so each is asked for with a kl of its own.
+-- TRL's luspo averages the KL over the padded batch: a sequence of `mass` tokens gets the share
+-- mass / width of it.  Losses add up over sequences, so each is asked for with a kl of its own.
 local function padded_loss(problem, t, options)
   local sum, at = nil, 1
-  for i, n in ipairs(problem.lengths) do
+  for _, n in ipairs(problem.lengths) do
     local one, mass = { lengths = { n }, num_sequences = #problem.lengths }, 0
     for name, list in pairs(t) do
       if name == "logp" or name == "entropy" then one[name] = list:narrow(1, at, n)

@@ -1,4 +1,5 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- grpo.experiment { ... }: check every option, fill in the defaults, remember where each value
+-- came from.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"

@@ -1,4 +1,4 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- Layers of options laid over one another, lowest to highest:
 --   defaults < the `extends` file < the script < the stage < the command line.
 --
 -- A layer is { name = for messages, where = the script's line or nil, value = a table of options }.

@@ -1,5 +1,5 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
--- with a value that the option accepts; assigning another one is an error that names it.
+-- Scripts see tr.config, the resolved options of the stage.  Those that are marked live may be
+-- assigned, with a value that the option accepts; assigning another one is an error that names it.
 
 local errors = require "grpo.base.errors"
 local option_tree = require "grpo.experiment.option_tree"

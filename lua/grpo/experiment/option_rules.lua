@@ -1,4 +1,5 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- Combinations of options that contradict each other, or that would have no effect, are refused.
+-- Rules of the engine's own options: engine_rules.lua.
 --
 -- The experiment has checked every value by itself and filled in the defaults.
 -- complain(path, format, ...) raises at the script's line of that option.

@@ -1,4 +1,4 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- Where the options of an experiment were set, for messages that name a line of the script.
 
 local core = require "grpo.core"
 

@@ -1,4 +1,5 @@
--- The options of an experiment as a tree, and what a value of an option must be.  The rows are the engine's (core.options()).
+-- The value of a number or a schedule at a step: a schedule is called under limits.schedule, and its
+-- result is checked.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"

@@ -1,0 +1,228 @@
+/* engine_parts.c - parts of the engine that no script needs, for tests that hold them to readable Lua:
+ * PPO's targets and value loss, and estimates of memory.
+ *
+ * A module of its own (tests/lua/engine_parts.lua finds it), with its own copy of the engine: only
+ * the Lua state is shared, so it uses Lua's library alone.
+ */
+#include <lauxlib.h>
+#include <lua.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "checkpoint/weights.h"
+#include "formats/json.h"
+#include "grad/ops.h"
+#include "grad/tape.h"
+#include "model/config_read.h"
+#include "model/model_plan.h"
+#include "rl/engine_memory.h"
+#include "rl/gae.h"
+
+/* ---- lists and fields ------------------------------------------------------------------ */
+
+static void want(lua_State *L, Status s) {
+  if (s) luaL_error(L, "%s", err_message());
+}
+
+/* Scratch that the collector owns, pushed. */
+static void *push_memory(lua_State *L, size_t bytes) { return lua_newuserdatauv(L, bytes + 1, 0); }
+
+static double *push_list(lua_State *L, int index, int *n) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  *n = (int)lua_rawlen(L, index);
+  double *v = push_memory(L, (size_t)*n * sizeof *v);
+  for (int i = 0; i < *n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    v[i] = luaL_checknumber(L, -1);
+    lua_pop(L, 1);
+  }
+  return v;
+}
+
+static real *push_reals(lua_State *L, int index, int n) {
+  int count;
+  const double *v = push_list(L, index, &count);
+  if (count != n) luaL_error(L, "%d numbers, want %d", count, n);
+  real *out = push_memory(L, (size_t)n * sizeof *out);
+  for (int i = 0; i < n; i++) out[i] = (real)v[i];
+  return out;
+}
+
+static void push_doubles(lua_State *L, const double *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static double number_field(lua_State *L, int index, const char *name, double otherwise) {
+  lua_getfield(L, index, name);
+  const double v = (double)luaL_optnumber(L, -1, otherwise);
+  lua_pop(L, 1);
+  return v;
+}
+
+static bool bool_field(lua_State *L, int index, const char *name, bool otherwise) {
+  const bool v = lua_getfield(L, index, name) == LUA_TNIL ? otherwise : lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+static int word_field(lua_State *L, int index, const char *name, const char *const *words) {
+  lua_getfield(L, index, name);
+  const int place = luaL_checkoption(L, -1, words[0], words);
+  lua_pop(L, 1);
+  return place;
+}
+
+/* ---- PPO ------------------------------------------------------------------------------- */
+
+/* gae(rewards, values, { gamma=, lambda=, bootstrap= }) -> advantages, returns */
+static int l_gae(lua_State *L) {
+  int n, count;
+  const double *reward = push_list(L, 1, &n), *value = push_list(L, 2, &count);
+  if (n != count) return luaL_error(L, "%d rewards and %d values", n, count);
+  double *out = push_memory(L, 2 * (size_t)n * sizeof *out);
+  gae(n, reward, value, number_field(L, 3, "bootstrap", 0), number_field(L, 3, "gamma", 1),
+      number_field(L, 3, "lambda", 1), out, out + n);
+  push_doubles(L, out, n);
+  push_doubles(L, out + n, n);
+  return 2;
+}
+
+/* whiten(list, { keep_mean= }) -> list */
+static int l_whiten(lua_State *L) {
+  int n;
+  double *x = push_list(L, 1, &n);
+  whiten((size_t)n, NULL, bool_field(L, 2, "keep_mean", false), x);
+  push_doubles(L, x, n);
+  return 1;
+}
+
+static Status value_loss(Tape *t, Tensor *value, const ValueLossAttr *a, double *out) {
+  Tensor *loss;
+  try(tape_apply(t, OP_value_loss, (Tensor *[]){value}, &(Attr){.p = a}, &loss));
+  *out = (double)loss->data[0];
+  return tape_backward(t, loss);
+}
+
+/* value_loss(values, old, returns, clip) -> loss, its gradient, the share of clipped values */
+static int l_value_loss(lua_State *L) {
+  double clipped = 0, loss = 0;
+  Tape t;
+  const double clip = luaL_checknumber(L, 4);
+  const int n = (int)lua_rawlen(L, 1);
+  Tensor value = tensor_view(push_reals(L, 1, n), 1, &n);
+  const ValueLossAttr a = {.old = push_reals(L, 2, n),
+                           .returns = push_reals(L, 3, n),
+                           .clip = clip,
+                           .count = n,
+                           .clipped = &clipped};
+  double *slope = push_memory(L, (size_t)n * sizeof *slope);
+  value.needs_grad = true;
+  want(L, tape_init(&t, NULL));
+  const Status s = value_loss(&t, &value, &a, &loss);
+  for (int i = 0; i < n && s == GRPO_OK; i++) slope[i] = (double)value.grad[i];
+  tape_free(&t);
+  want(L, s);
+  lua_pushnumber(L, loss);
+  push_doubles(L, slope, n);
+  lua_pushnumber(L, clipped / n);
+  return 3;
+}
+
+/* ---- memory ---------------------------------------------------------------------------- */
+
+/* A checkpoint's directory, or the JSON text of a config. */
+static void read_plan(lua_State *L, const char *what, Storage storage, ModelPlan *p) {
+  Config c;
+  Json *j = NULL;
+  if (*what != '{') {
+    want(L, weights_plan(p, what, storage));
+    return;
+  }
+  want(L, json_parse(what, strlen(what), "config", &j));
+  const Status s = config_read(&c, j, "config");
+  json_free(j);
+  want(L, s);
+  model_plan_of_config(p, &c);
+}
+
+/* lora = { rank=, targets = { ... } } */
+static void add_lora(lua_State *L, int options, ModelPlan *p) {
+  enum { MOST = 8 };
+  const char *target[MOST];
+  int n = 0;
+  if (lua_getfield(L, options, "lora") == LUA_TNIL) return;
+  const int lora = lua_gettop(L), rank = (int)number_field(L, lora, "rank", 8);
+  lua_getfield(L, lora, "targets");
+  for (; n < MOST && lua_rawgeti(L, lora + 1, n + 1) != LUA_TNIL; n++)
+    target[n] = luaL_checkstring(L, -1); /* the list holds it */
+  want(L, model_plan_add_lora(p, rank, n, target));
+}
+
+static void read_sizes(lua_State *L, int options, EngineOptions *o) {
+  static const char *const reuse[] = {"off", "auto", "on", NULL};
+  engine_options_init(o);
+  o->prompts_per_step = (int)number_field(L, options, "prompts_per_step", o->prompts_per_step);
+  o->group_size = (int)number_field(L, options, "group_size", o->group_size);
+  o->max_prompt_tokens = (int)number_field(L, options, "max_prompt_tokens", o->max_prompt_tokens);
+  o->max_new_tokens = (int)number_field(L, options, "max_new_tokens", o->max_new_tokens);
+  o->gradient_checkpointing = bool_field(L, options, "gradient_checkpointing", false);
+  o->train = bool_field(L, options, "train", true);
+  o->examples = false;
+  o->reuse_rollout = (ReuseRollout)word_field(L, options, "reuse_rollout", reuse);
+}
+
+static void set_bytes(lua_State *L, const char *name, size_t bytes) {
+  lua_pushinteger(L, (lua_Integer)bytes);
+  lua_setfield(L, -2, name);
+}
+
+/* estimate(directory or JSON text, { storage=, compute=, lora=, reference = "view"|"copy", reuse_rollout
+ * = "off"|"auto"|"on", train=, and sizes of core.engine }) -> bytes: those of engine:estimate(), and
+ * `model`, its weights alone and frozen */
+static int l_estimate(lua_State *L) {
+  static const char *const storages[] = {"f32", "auto", "bf16", "int8", "nf4", NULL};
+  static const char *const computes[] = {"f32", "bf16", NULL};
+  static const char *const references[] = {"none", "view", "copy", NULL};
+  ModelPlan policy, reference;
+  EngineOptions o;
+  EngineBytes b;
+  lua_settop(L, 2);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  read_plan(L, luaL_checkstring(L, 1), (Storage)word_field(L, 2, "storage", storages), &policy);
+  policy.compute = (Compute)word_field(L, 2, "compute", computes);
+  add_lora(L, 2, &policy);
+  read_sizes(L, 2, &o);
+  const int kind = word_field(L, 2, "reference", references);
+  reference = policy;
+  reference.shared = kind == 1;
+  reference.lora_rank = reference.lora_modules = 0;
+  reference.lora_params = reference.lora_panels = 0;
+  engine_estimate(&policy, kind ? &reference : NULL, &o, &b);
+  lua_newtable(L);
+  set_bytes(L, "total", b.total);
+  set_bytes(L, "weights", b.weights);
+  set_bytes(L, "reference", b.reference);
+  set_bytes(L, "optimizer", b.optimizer);
+  set_bytes(L, "cache", b.cache);
+  set_bytes(L, "batch", b.batch);
+  set_bytes(L, "activations", b.activations);
+  set_bytes(L, "kept", b.kept);
+  set_bytes(L, "model", model_plan_weight_bytes(&policy, false));
+  return 1;
+}
+
+__attribute__((visibility("default"))) int luaopen_engine_parts(lua_State *L);
+int luaopen_engine_parts(lua_State *L) {
+  static const luaL_Reg functions[] = {{"gae", l_gae},
+                                       {"whiten", l_whiten},
+                                       {"value_loss", l_value_loss},
+                                       {"estimate", l_estimate},
+                                       {NULL, NULL}};
+  luaL_newlib(L, functions);
+  return 1;
+}
