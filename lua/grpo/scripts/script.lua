@@ -102,15 +102,18 @@ function script.load(path, o)
   return result
 end
 
--- The experiment of a run, from the sources that it saved.  more, all optional: { overrides = after
--- its own, script = another one, rewards = entries of a host }.
+-- The experiment of a run, from the sources that it saved.  It computes as the run did last, unless
+-- an option says otherwise.  more, all optional: { overrides = after its own, script = another one,
+-- rewards = entries of a host }.
 function script.of_run(dir, info, more)
   more = more or {}
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more.overrides or {}) do overrides[#overrides + 1] = word end
-  return script.load(more.script or dir .. "/source/main.lua", { args = info.args,
+  local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args,
     overrides = overrides, modules = not more.script and dir .. "/source/modules" or nil,
     home = info.script, rewards = more.rewards })
+  if e.origins.compute == "default" then e.config.compute = info.compute or "f32" end
+  return e
 end
 
 -- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.

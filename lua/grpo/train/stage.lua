@@ -1,4 +1,4 @@
--- One stage of a run: its engine, its reference, its source of prompts.  What a step is: grpo/steps/KIND.lua.
+-- One stage of a run: its engine, its reference, its source of prompts.  What a step does is in train/steps/KIND.lua.
 
 local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"

@@ -1,18 +1,19 @@
--- The trainer: the loop around steps.  Stages in order, evaluation before, between and after, hooks,
--- checkpoints, the run directory.  `grpo.trainer(experiment)` gives one without a directory: step by hand.
+-- The trainer: the state of a run, and what scripts may call.  `grpo.trainer(experiment)` gives one without a directory,
+-- for steps by hand; tr:run() is the loop in train/loop.lua.
 
-local core = require "grpo.core"
 local checkpoint = require "grpo.runs.checkpoint"
-local diagnose = require "grpo.train.diagnose"
+local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local evaluate = require "grpo.train.evaluate"
-local reward_hacking = require "grpo.reward_checks.reward_hacking"
 local experiment = require "grpo.experiment"
+local interrupt = require "grpo.train.interrupt"
 local live_options = require "grpo.experiment.live_options"
 local loading = require "grpo.models.loading"
+local loop = require "grpo.train.loop"
+local recorder = require "grpo.train.recorder"
+local run = require "grpo.train.run"
 local Stage = require "grpo.train.stage"
-local statistics = require "grpo.statistics"
 local steps = require "grpo.train.steps"
 
 local Trainer = { __name = "grpo.Trainer" }
@@ -47,8 +48,9 @@ function trainer.new(e, options)
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or display.silent(),
     step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, settings = e.stages[1].config,
-    watcher = diagnose.watcher(), detector = reward_hacking.detector(), extra = {}, resumed = false,
+    extra = {}, resumed = false,
   }, Trainer)
+  tr.recorder = recorder.new(tr)
   if options.from then tr.counters = checkpoint.read(options.from) end
   tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights,
     needs_mask(e))
@@ -67,6 +69,11 @@ function methods:begin_stage(index)
   self.stage = Stage.new(self, spec, index)
 end
 
+local function take_place(stage, counters)
+  stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+end
+
+-- Takes the place in the run that the checkpoint in `dir` was written at.
 function methods:restore(dir)
   local counters = self.counters
   self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen, counters.state
@@ -81,7 +88,7 @@ function methods:restore(dir)
   if counters.stage_done then return end
   self:begin_stage(counters.stage)
   local stage = self.stage
-  stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+  take_place(stage, counters)
   stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
   stage.engine:load(dir)
   if stage.reference then
@@ -97,8 +104,7 @@ end
 local function go_beyond(tr)
   if not tr.stage then
     tr:begin_stage(tr.stage_index)
-    local stage, counters = tr.stage, tr.counters
-    stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+    take_place(tr.stage, tr.counters)
   end
   tr.stage.done = false
   return tr.stage
@@ -122,6 +128,12 @@ function methods:refuse_inside(call, hooks_too)
   if inside then errors.raise("EARG", "tr:%s: called inside %s; call it outside", call, inside) end
 end
 
+-- Numbers that the script has logged become metrics of the step.
+local function add_logged(self, metrics)
+  for name, v in pairs(self.extra) do metrics[name] = v end
+  self.extra = {}
+end
+
 -- A whole step, with its counters and hooks.
 local function step(self)
   local stage = self:current_stage()
@@ -136,11 +148,9 @@ local function step(self)
   metrics.step_time = core.clock() - started
   metrics["memory/peak_bytes"] = core.mem().peak_rss
   self.metrics = metrics
-  for name, v in pairs(self.extra) do metrics[name] = v end
-  self.extra = {}
+  add_logged(self, metrics)
   self:hook("on_step", metrics)
-  for name, v in pairs(self.extra) do metrics[name] = v end
-  self.extra = {}
+  add_logged(self, metrics)
   self.step_seconds = core.clock() - started -- with the hook: what the steps that are left will take
   return metrics
 end
@@ -184,15 +194,6 @@ end
 
 -- ---- what scripts and hooks call --------------------------------------------------------
 
--- Raised through a step that a signal abandons; the state is that of the step before.
-local INTERRUPT = setmetatable({}, { __tostring = function() return "interrupted" end })
-
--- A message handler: errors keep the traceback of the place where they were raised.
-local function traced(e)
-  if type(e) == "table" and e ~= INTERRUPT and not e.traceback then e.traceback = debug.traceback("", 2) end
-  return e
-end
-
 -- The tokens of the last step with every number of theirs; of its completion i.
 function methods:inspect(i)
   self:refuse_inside("inspect", true)
@@ -214,7 +215,7 @@ function methods:evaluate(n)
   if not self.stage then self:current_stage() end
   return core.edit.holding("the evaluation", function()
     self.busy = "an evaluation"
-    local ok, report = xpcall(evaluate.run, traced, self, n)
+    local ok, report = xpcall(evaluate.run, interrupt.traced, self, n)
     self.busy = nil
     if not ok then error(report, 0) end
     return report
@@ -255,64 +256,16 @@ function methods:print(...)
   self.view:line(display.clean(table.concat(parts, "\t", 1, parts.n))) -- it may be a model's text
 end
 
--- ---- the run -----------------------------------------------------------------------------
-
-function methods:check_interrupt()
-  local signal = self.directory and core.signal_take()
-  if not signal then return end
-  if signal == "USR1" then
-    self.save_now = true
-    return
-  end
-  self.interrupted = signal
-  error(INTERRUPT, 0)
+-- Trains to the end.  Returns why it ended, "finished", "stopped" or "interrupted", or raises.
+function methods:run()
+  self:refuse_inside("run", true)
+  return run(self)
 end
 
-local function reward_columns(c)
-  local columns = {}
-  for name, r in pairs(c.rewards) do columns[name] = r ~= core.none and r or core.json_null end
-  return columns
-end
+-- ---- what the loop and its parts call ----------------------------------------------------
 
--- Lines of advice: on the screen and in run.log.
-function methods:advise(lines)
-  for _, line in ipairs(lines) do
-    line = display.clean(line) -- it may hold a model's text
-    self.view:note(line)
-    if self.directory then self.directory:note(line) end
-  end
-end
-
--- Are completions compared with a text token by token?  They end with it, cut or not.
-local function follows_targets(config)
-  for _, entry in ipairs(config.data.target and config.reward_entries or {}) do
-    if entry.token_fn then return true end
-  end
-  return false
-end
-
-function methods:record_step(metrics)
-  local run, config = self.directory, self.settings
-  self.view:step(self, metrics)
-  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config),
-    completions = self.batch and self.batch.completions }))
-  if self.stage.method.samples then self:advise(self.detector:step(metrics, self.batch.completions, config)) end
-  if not run then return end
-  run:append("metrics", metrics)
-  if config.log.tensorboard then run:scalars(self.step_count, metrics) end
-  if self.stage.method.samples then
-    for i, c in ipairs(self.batch.completions) do
-      local slot = (i - 1) // #c.group + 1
-      run:append("completions", { step = self.step_count, prompt_index = slot, index = c.index,
-        row = self.batch.prompts[slot].number, prompt = c.prompt, text = c.text, rewards = reward_columns(c),
-        reward = c.reward,
-        advantage = type(c.advantage) == "table" and statistics.mean(c.advantage) or c.advantage,
-        finish = c.finish, length = c.length,
-        extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil, environment = c.environment })
-    end
-  end
-  run:heartbeat(self.step_count, self:total_steps())
-end
+methods.check_interrupt = interrupt.check
+methods.run_evaluation = loop.evaluate
 
 function methods:total_steps()
   local total = 0
@@ -322,205 +275,5 @@ function methods:total_steps()
   end
   return total
 end
-
-local function public_report(report)
-  local copy = {}
-  for k, v in pairs(report) do
-    if k ~= "samples" and k ~= "per_row" then copy[k] = v end
-  end
-  return copy
-end
-
-function methods:run_evaluation(label)
-  if not self.settings.data.eval then return end
-  self.view:status("evaluating")
-  local report = self:evaluate()
-  report.label, report.stage = label, self.stage_index
-  self.last_report = report
-  self.view:evaluation(self, report)
-  if self.directory then
-    self.directory:append("eval", public_report(report))
-    if self.settings.log.tensorboard then self.directory:scalars(self.step_count, public_report(report)) end
-  end
-  self:advise(self.detector:evaluation(report))
-  self:hook("on_eval", report)
-  self.evaluated = label
-  if self:is_best(report) then
-    self:save()
-    checkpoint.mark_best(self)
-  end
-end
-
--- Metrics that are best when lowest.
-local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true,
-  ["eval/masked_loss"] = true }
-
--- Whether checkpoint.best is better in these numbers than ever before; remembers it.
-function methods:is_best(numbers)
-  local best = self.settings.checkpoint.best
-  local value, last = best and self.directory and numbers[best], self.best
-  if type(value) ~= "number" or value ~= value then return false end
-  if last and (lower[best] and value >= last or not lower[best] and value <= last) then return false end
-  self.best, self.best_step = value, self.step_count
-  return true
-end
-
--- A checkpoint that is due; a metric of training is the best one so far, or not, where one is written.
-function methods:save_due()
-  local best = self.settings.checkpoint.best
-  if best and self.stage.method.samples and not best:find("^eval/") and not self.metrics[best] then
-    self.view:line(("note: checkpoint.best: step %d has no metric '%s'"):format(self.step_count, best))
-  end
-  local is_best = self:is_best(self.metrics)
-  self:save()
-  if is_best then checkpoint.mark_best(self) end
-end
-
--- The evaluation that was due at the checkpoint we go on from, and that it does not know of.
-function methods:owed_evaluation()
-  local counters = self.counters
-  if counters.evaluated or counters.stage < 1 then return nil end
-  if counters.step == 0 then return "before" end
-  if counters.stage_done then
-    self:begin_stage(counters.stage)
-    self.stage.step, self.stage.tokens, self.stage.done = counters.stage_step, counters.stage_tokens, true
-    return "after " .. self.stage.kind
-  end
-  local every = self.settings.eval.every
-  return every > 0 and counters.stage_step > 0 and counters.stage_step % every == 0 and "step" or nil
-end
-
-function methods:after_step(metrics)
-  self:record_step(metrics)
-  local config, stage = self.settings, self.stage
-  local due = config.eval.every > 0 and stage.step % config.eval.every == 0
-  if due and not stage.done then self:run_evaluation("step") end
-  local every = config.checkpoint.every
-  if self.directory and (self.save_now or (every > 0 and self.step_count % every == 0)) then
-    self.save_now = nil
-    self:save_due()
-  end
-end
-
-function methods:end_stage(stage)
-  if self.directory then self:save_due() end
-  self:run_evaluation("after " .. stage.kind)
-end
-
-local function thousands(n)
-  local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
-
--- How it computes, what is trained of an adapter's model, and what happened while it was loaded.
-local function announce(tr)
-  local mode, native = core.compute { compute = tr.model.compute }
-  local lines = { ("compute: %s%s"):format(mode, native and "" or " (this CPU has no instructions for it: no faster)") }
-  if tr.about.adapter then
-    local trained, all = tr.model:count { trainable = true }, tr.model:count()
-    lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained), thousands(all),
-      100 * trained / all)
-    if tr.directory then tr.directory.info.parameters = { all = all, trainable = trained } end
-  end
-  lines[#lines + 1] = tr.about.note
-  for _, line in ipairs(lines) do
-    tr.view:info(line)
-    if tr.directory then tr.directory:note(line) end
-  end
-end
-
-function methods:run_loop()
-  if not self.resumed then
-    self:current_stage()
-    announce(self)
-    self:hook("on_start")
-    self:run_evaluation("before")
-  else
-    if self.best_step == self.step_count and self.directory then checkpoint.mark_best(self) end
-    local other = self.directory and self.directory:other_kernels()
-    if other then
-      self.view:info(other)
-      self.directory:note(other)
-    end
-    self:hook("on_start")
-    local label = self:owed_evaluation()
-    if label then self:run_evaluation(label) end
-  end
-  while not self.stop_reason do
-    self:check_interrupt()
-    local before = self.stage_index
-    local stage = self:current_stage()
-    if not stage then break end
-    if stage.index ~= before or stage.step == 0 then self.view:stage(self, stage) end
-    if self.services then self.services:between_steps() end
-    if self.stop_reason then break end
-    local metrics = self:step()
-    self:after_step(metrics)
-    if self.stage.done then self:end_stage(self.stage) end
-    local finished = self.stage.done and self.stage_index == #self.experiment.stages
-    if self.step_limit and self.step_count >= self.step_limit and not finished then self:stop("--steps") end
-  end
-end
-
--- Runs to the end.  Returns why it ended: "finished", "stopped", "interrupted"; raises after "diverged" or "error"
--- (hooks.on_error and on_end have been called then, and the run's state is written).
-function methods:run()
-  self:refuse_inside("run", true)
-  if self.services then self.services:open() end
-  local ok, err = xpcall(self.run_loop, traced, self)
-  -- a rollout that a signal cut short ends with an error of its own
-  if not ok and err ~= INTERRUPT and type(err) == "table" and err.code == "ELIMIT" and core.signal_count() > 0 then
-    local signal = core.signal_take()
-    if signal then self.interrupted, err = signal, INTERRUPT end
-  end
-  local why
-  if ok then
-    why = self.stop_reason and "stopped" or "finished"
-  elseif err == INTERRUPT then
-    why = "interrupted"
-  else
-    why = type(err) == "table" and err.code == "EDIVERGED" and "diverged" or "error"
-  end
-  if self.services then self.services:end_of_steps() end
-  if (why == "stopped" or why == "interrupted") and self.directory then self:save() end
-  if why == "error" or why == "diverged" then
-    experiment.locate(self.settings, err)
-    local handler = self.settings.hooks and self.settings.hooks.on_error
-    if handler then core.limited(self.settings.limits.hook, "hooks.on_error", handler, err, self) end
-  end
-  self:finish(why, err)
-  if why == "error" or why == "diverged" then error(err, 0) end
-  return why
-end
-
--- Where a run that is not at its end has stopped, and how it goes on.
-local function say_end(self, why)
-  if not self.directory or (why ~= "interrupted" and why ~= "stopped") then return end
-  local reason = why == "stopped" and (" (%s)"):format(tostring(self.stop_reason)) or ""
-  self.view:info(display.clean(("%s%s at step %d of %d, after a checkpoint; 'grpo run --resume=%s' goes on"):format(why,
-    reason, self.step_count, self:total_steps(), self.directory.dir)))
-  self.directory:note(why == "stopped" and "stopped: " .. tostring(self.stop_reason)
-    or ("interrupted at step %d"):format(self.step_count))
-end
-
-function methods:finish(why, err)
-  local ended, message = core.protected(function() self:hook("on_end", why) end)
-  if self.services then self.services:close() end
-  say_end(self, why)
-  self.view:close()
-  if why == "finished" then self.view:summary(self.directory and self.directory.dir) end
-  if self.directory then
-    if err and err ~= INTERRUPT then
-      self.directory:note(("error after step %d: %s"):format(self.step_count, tostring(err)))
-    end
-    local report = self.last_report
-    self.directory:set_state(why, { step = self.step_count, steps = self:total_steps(), finished = core.wall(),
-      summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
-        ["eval/loss"] = report["eval/loss"], ["eval/masked_loss"] = report["eval/masked_loss"] } or nil })
-    self.directory:close()
-  end
-  if not ended and why == "finished" then error(message, 0) end
-end
-
 
 return trainer

@@ -1,0 +1,96 @@
+-- The training loop: stages one after the other, their steps, held-out evaluation, checkpoints.
+--
+-- What a step does is in train/steps/, what is written down and shown in train/recorder.lua.
+
+local best_metric = require "grpo.train.best_metric"
+local checkpoint = require "grpo.runs.checkpoint"
+
+local loop = {}
+
+-- Writes a checkpoint and marks it best if `numbers` hold the best value so far of the metric in checkpoint.best.
+local function save_if_best(tr, numbers)
+  if not best_metric.improves(tr, numbers) then return false end
+  tr:save()
+  checkpoint.mark_best(tr)
+  return true
+end
+
+-- Measures the policy on the held-out rows, if there are any.  label: "before", "step", "after KIND" or "attached".
+function loop.evaluate(tr, label)
+  if not tr.settings.data.eval then return end
+  tr.view:status("evaluating")
+  local report = tr:evaluate()
+  report.label, report.stage = label, tr.stage_index
+  tr.last_report = report
+  tr.recorder:evaluation(report)
+  tr:hook("on_eval", report)
+  tr.evaluated = label
+  save_if_best(tr, report)
+end
+
+-- A run that was stopped at a checkpoint may have missed the evaluation that was due there: its label, or nil.
+local function missed_evaluation(tr)
+  local saved = tr.counters
+  if saved.evaluated or saved.stage < 1 then return nil end
+  if saved.step == 0 then return "before" end
+  if saved.stage_done then
+    tr:begin_stage(saved.stage)
+    tr.stage.step, tr.stage.tokens, tr.stage.done = saved.stage_step, saved.stage_tokens, true
+    return "after " .. tr.stage.kind
+  end
+  local every = tr.settings.eval.every
+  return every > 0 and saved.stage_step > 0 and saved.stage_step % every == 0 and "step" or nil
+end
+
+local function begin(tr)
+  if not tr.resumed then tr:current_stage() end -- the model may change with it
+  if tr.resumed and tr.best_step == tr.step_count and tr.directory then checkpoint.mark_best(tr) end
+  tr.recorder:begin()
+  tr:hook("on_start")
+  local label = "before"
+  if tr.resumed then label = missed_evaluation(tr) end
+  if label then loop.evaluate(tr, label) end
+end
+
+local function save(tr)
+  best_metric.note_missing(tr)
+  if not save_if_best(tr, tr.metrics) then tr:save() end
+end
+
+local function is_due(every, count)
+  return every > 0 and count % every == 0
+end
+
+local function after_step(tr, metrics)
+  tr.recorder:step(metrics)
+  local config, stage = tr.settings, tr.stage
+  if is_due(config.eval.every, stage.step) and not stage.done then loop.evaluate(tr, "step") end
+  if tr.directory and (tr.save_now or is_due(config.checkpoint.every, tr.step_count)) then
+    tr.save_now = nil
+    save(tr)
+  end
+end
+
+local function end_stage(tr)
+  if tr.directory then save(tr) end
+  loop.evaluate(tr, "after " .. tr.stage.kind)
+end
+
+-- Trains until the last stage is done or there is a reason to stop.
+function loop.run(tr)
+  begin(tr)
+  while not tr.stop_reason do
+    tr:check_interrupt()
+    local stage = tr:current_stage()
+    if not stage then break end
+    if stage.step == 0 then tr.view:stage(tr, stage) end
+    if tr.services then tr.services:between_steps() end
+    if tr.stop_reason then break end
+    after_step(tr, tr:step())
+    if stage.done then end_stage(tr) end
+    local last = stage.done and stage.index == #tr.experiment.stages
+    if tr.step_limit and tr.step_count >= tr.step_limit and not last then tr:stop("--steps") end
+  end
+end
+
+return loop
