@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const double tiny = 1e-4; /* beside every standard deviation, as in TRL */
+static const double tiny = 1e-4; /* added to every standard deviation, as in TRL */
 
 typedef struct Moments {
   int n; /* values that are there */
@@ -22,7 +22,8 @@ void advantage_options_init(AdvantageOptions *o) {
   options_init_rows(&advantage_option_set, o);
 }
 
-/* Of x[0], x[stride], ...; NaN is skipped.  std: 0 when all are equal, NaN for fewer than two. */
+/* The moments of x[0], x[stride], ..., without NaNs.  std: 0 when all are equal, NaN for fewer than
+ * two. */
 static Moments moments(const double *x, int n, int stride) {
   Moments m = {.min = INFINITY, .max = -INFINITY};
   double sum = 0, squares = 0;
@@ -57,7 +58,7 @@ static double total_of(const AdvantageOptions *o, const double *row) {
   return sum;
 }
 
-/* (x - mean) / (std + tiny) over what is there */
+/* x <- (x - mean) / (std + tiny) over the entries that are not NaN. */
 static void normalize(int n, double *x) {
   const Moments m = moments(x, n, 1);
   for (int i = 0; i < n; i++) x[i] = m.n < 2 ? 0 : (x[i] - m.mean) / (m.std + tiny);
@@ -128,7 +129,8 @@ Status advantages(const AdvantageOptions *o, int n, const double *rewards, doubl
   return GRPO_OK;
 }
 
-/* Take the group's mean at each position; x holds the group's completions one after another. */
+/* Subtracts the group's mean at each position; x holds the group's completions one after
+ * another. */
 static void centre_positions(int group, const int *lengths, double *x) {
   int longest = 0;
   for (int i = 0; i < group; i++) longest = lengths[i] > longest ? lengths[i] : longest;

@@ -39,9 +39,9 @@ void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the ro
 Status advantages(const AdvantageOptions *o, int n, const double *rewards, double *total,
                   double *advantage, double *group_std);
 
-/* Per-token rewards: from each the mean, at its position, of those completions of the group that
- * reach it is taken; then (x - mean) / (std + 1e-4) over all tokens of the step.  rewards and
- * advantage are [sum of lengths] and may be the same memory. */
+/* Per-token rewards: subtracts from each reward the mean at its position over the group's
+ * completions that are long enough; then (x - mean) / (std + 1e-4) over all tokens of the step.
+ * rewards and advantage are [sum of lengths] and may be the same memory. */
 Status advantages_dense(int group, int n, const int *lengths, const double *rewards,
                         double *advantage);
 

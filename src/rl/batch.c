@@ -77,7 +77,7 @@ int64_t batch_tokens(const Batch *b) {
   return n;
 }
 
-int batch_drawn(const Batch *b, int i) {
+int batch_sampled(const Batch *b, int i) {
   const Completion *c = &b->completion[i];
   int n = 0;
   if (!c->sampled) return c->len;
@@ -92,11 +92,11 @@ const int32_t *batch_prompt(const Batch *b, int prompt, int *len) {
 
 Status batch_set_prompt(Batch *b, int slot, const Prompt *p) {
   if (p->len < 1)
-    return fail(GRPO_EARG, "rollout: prompt %d is empty; a prompt needs at least one token",
+    return fail(GRPO_EARG, "rollout: prompt %d is empty, but a prompt needs at least one token",
                 slot + 1);
   if (p->len > b->max_prompt)
     return fail(GRPO_EARG,
-                "rollout: prompt %d has %d tokens, room is for %d; raise "
+                "rollout: prompt %d has %d tokens, but there is room for %d; raise "
                 "data.max_prompt_tokens, or lower sampling.max_new_tokens where the model's "
                 "context is the limit",
                 slot + 1, p->len, b->max_prompt);

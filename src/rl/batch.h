@@ -33,27 +33,27 @@ typedef struct Batch {
   int32_t *ids;           /* [max_sequences, max_new] */
   float *logp, *entropy;  /* [max_sequences, max_new] at the sampling temperature */
   float *target_logp;     /* [max_sequences, max_new] of the prompt's target, at that temperature */
-  uint8_t *sampled;    /* [max_sequences, max_new] 1: drawn by the model, 0: put in by a tool or an
-                           * environment; NULL: no turns, all drawn */
-  float *ref_logp;     /* [max_sequences, max_new]; NULL: not reserved */
-  bool has_ref;        /* ref_logp is filled */
+  uint8_t *sampled; /* [max_sequences, max_new] 1: sampled by the model, 0: injected by a tool or an
+                       environment; NULL: no turns, all are sampled */
+  float *ref_logp;  /* [max_sequences, max_new]; NULL: not reserved */
+  bool has_ref;     /* ref_logp is filled */
   double temperature;  /* that the recorded log-probabilities are for */
   double seconds;      /* that sampling took */
-  uint64_t version;    /* model_version() of who sampled it all; 0: nobody alone */
+  uint64_t version;    /* model_version() of the weights that sampled it all; 0: several did */
   uint64_t generation; /* +1 at every rollout: handles notice that theirs is gone */
 } Batch;
 
-/* What a batch has room for, beside what every batch has. */
+/* Optional arrays of a batch. */
 typedef enum BatchParts { BATCH_REF = 1, BATCH_TURNS = 2 } BatchParts;
 
-/* Room for at least so much; grows by taking new memory, keeps nothing. */
+/* Makes room for at least so much; growing takes new memory and drops what the batch held. */
 Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts);
 void batch_free(Batch *b);
 size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, int parts);
 
-int batch_size(const Batch *b);         /* completions */
-int64_t batch_tokens(const Batch *b);   /* of all completions, those put in too */
-int batch_drawn(const Batch *b, int i); /* tokens of completion i that the model drew */
+int batch_size(const Batch *b);           /* completions */
+int64_t batch_tokens(const Batch *b);     /* of all completions, injected ones included */
+int batch_sampled(const Batch *b, int i); /* tokens of completion i that the model sampled */
 const int32_t *batch_prompt(const Batch *b, int prompt, int *len);
 Status batch_set_prompt(Batch *b, int slot, const Prompt *p); /* EARG when it does not fit */
 

@@ -1,9 +1,9 @@
-/* bigram.h - the plainest reference policy: P(next | token before), counted on a text.
+/* bigram.h - the simplest reference policy: P(next | token before), counted on a text.
  *
- * With add-one smoothing P(j | i) = (n_ij + 1) / (n_i + vocabulary).  Its logits are the logarithms
- * of these: a table [vocab, vocab] of which the row of the token before is what a model's output
- * would be.  The table grows with the square of the vocabulary: bigram_new() refuses one of more
- * than BIGRAM_TOKENS.
+ * With add-one smoothing P(j | i) = (n_ij + 1) / (n_i + vocabulary).  Its logits are the
+ * logarithms of these, a table [vocab, vocab]: the row of the token before takes the place of a
+ * model's output. The table grows with the square of the vocabulary, so bigram_new() refuses
+ * more than BIGRAM_TOKENS.
  */
 #ifndef GRPO_RL_BIGRAM_H
 #define GRPO_RL_BIGRAM_H
@@ -20,11 +20,11 @@ typedef struct Bigram Bigram;
 
 Status bigram_new(Bigram **out, int vocab); /* nothing counted: every token is as likely */
 Bigram *bigram_retain(Bigram *b);
-void bigram_free(Bigram *b); /* one holder less; NULL is fine */
+void bigram_free(Bigram *b); /* drops one reference; NULL is fine */
 
 /* Counts the n - 1 pairs of n consecutive tokens. */
 Status bigram_count(Bigram *b, size_t n, const int32_t *ids);
-/* Makes the table of what has been counted since it was last made. */
+/* Brings the table of logits up to date with the counts. */
 void bigram_update(Bigram *b);
 
 int bigram_vocab(const Bigram *b);

@@ -34,9 +34,10 @@ static Status check_texts(const Config *c, int n, const Example *x) {
     if (x[i].target_len < 1)
       return fail(GRPO_EARG, "denoise: text %d has no token that may be masked", i + 1);
     if (len > c->max_position_embeddings)
-      return fail(GRPO_EARG,
-                  "denoise: text %d has %lld tokens, the model's context is %d; shorten or drop it",
-                  i + 1, (long long)len, c->max_position_embeddings);
+      return fail(
+          GRPO_EARG,
+          "denoise: text %d has %lld tokens, but the model's context is %d; shorten or drop it",
+          i + 1, (long long)len, c->max_position_embeddings);
     tokens += len;
   }
   return tokens < INT32_MAX / 4
@@ -52,8 +53,8 @@ static RngKey row_key(const MaskOptions *o, int row) {
                   .sample = o->held_out};
 }
 
-/* Row i of n: one uniform number for all, moved on by 1 / n from row to row, so that every step sees
- * all of the range. */
+/* The mask ratio of row i of n.  One uniform number serves all rows, shifted by 1 / n from row
+ * to row, so that every step covers the whole range. */
 static double row_ratio(const MaskOptions *o, int i, int n) {
   const RngKey key = row_key(o, ALL_ROWS);
   double u = rng_uniform(&key, 0) + (double)i / n;
@@ -61,19 +62,20 @@ static double row_ratio(const MaskOptions *o, int i, int n) {
   return o->low + (o->high - o->low) * u;
 }
 
-/* What a token draws: is it masked (a number below the ratio), how, and by what. */
-typedef struct TokenDraw {
+/* A token's random numbers: whether it is masked (`choice` below the ratio), how, and by what. */
+typedef struct TokenRandom {
   double choice, manner;
   uint32_t token;
-} TokenDraw;
+} TokenRandom;
 
-static TokenDraw draw(const RngKey *key, int position) {
+static TokenRandom token_random(const RngKey *key, int position) {
   uint32_t r[4];
   rng_block(key, (uint64_t)position, r);
-  return (TokenDraw){(double)(((uint64_t)r[1] << 32 | r[0]) >> 11) * 0x1p-53, r[2] * 0x1p-32, r[3]};
+  return (TokenRandom){(double)(((uint64_t)r[1] << 32 | r[0]) >> 11) * 0x1p-53, r[2] * 0x1p-32,
+                       r[3]};
 }
 
-/* Any token but the mask. */
+/* Returns a random token that is not the mask. */
 static int32_t random_token(const MaskOptions *o, const Config *c, uint32_t bits) {
   const int vocab = o->vocab ? o->vocab : c->vocab_size, others = vocab - (o->mask_id < vocab);
   const int32_t id = (int32_t)((uint64_t)bits * (uint64_t)others >> 32);
@@ -81,7 +83,7 @@ static int32_t random_token(const MaskOptions *o, const Config *c, uint32_t bits
 }
 
 /* Hides token `row` of the corrupted text. */
-static void hide(const MaskOptions *o, const Config *c, const TokenDraw *d, int row,
+static void hide(const MaskOptions *o, const Config *c, const TokenRandom *d, int row,
                  Corrupted *out) {
   out->rows[out->nout] = row;
   out->targets[out->nout++] = out->ids[row];
@@ -96,12 +98,12 @@ static void corrupt_row(const MaskOptions *o, const Config *c, int i, const Exam
   const RngKey key = row_key(o, o->first + i);
   const double ratio = row_ratio(o, i, out->n);
   const int start = out->at[i], before = out->nout;
-  TokenDraw miss = {.choice = 2};
+  TokenRandom miss = {.choice = 2};
   int missed = 0;
   if (x->prompt_len) memcpy(out->ids + start, x->prompt, (size_t)x->prompt_len * sizeof *x->prompt);
   memcpy(out->ids + start + x->prompt_len, x->target, (size_t)x->target_len * sizeof *x->target);
   for (int t = x->prompt_len; t < x->prompt_len + x->target_len; t++) {
-    const TokenDraw d = draw(&key, t);
+    const TokenRandom d = token_random(&key, t);
     if (d.choice < ratio) hide(o, c, &d, start + t, out);
     if (d.choice < miss.choice) miss = d, missed = start + t;
   }

@@ -13,13 +13,11 @@
 
 typedef struct MaskOptions {
   int32_t mask_id;
-  int vocab; /* random tokens are drawn from 0 .. vocab - 1 without mask_id; 0: the model's */
-  double low,
-      high; /* mask ratios of the rows, spread evenly over low .. high: 0 < low <= high <= 1 */
-  double random,
-      keep; /* shares of masked tokens that become a random one, or are left as they are */
+  int vocab; /* random tokens are sampled from 0 .. vocab - 1 without mask_id; 0: the model's */
+  double low, high;    /* mask ratios of the rows, evenly spread: 0 < low <= high <= 1 */
+  double random, keep; /* shares of masked tokens that become a random one, or stay as they are */
   uint64_t seed, step;
-  bool held_out; /* other masks than any step of training has */
+  bool held_out; /* use masks that no step of training uses */
   int first;     /* row number of the first example */
 } MaskOptions;
 

@@ -114,7 +114,8 @@ static Status path_in(char *path, const char *dir, const char *name) {
   return fail(GRPO_EARG, "%s: the path is too long", dir);
 }
 
-/* The next trained parameter of the trunk from *i on, *i behind it; NULL: no more. */
+/* Returns the next trained parameter of the trunk from *i on, and moves *i past it; NULL: no
+ * more. */
 static Param *next_trained(const Critic *c, int *i) {
   while (c->trunk && *i < model_num_params(c->trunk)) {
     Param *p = model_param(c->trunk, (*i)++);
@@ -183,8 +184,10 @@ static Status read_tensors(Critic *c, const Safetensors *f, bool write) {
     if (write) st_read(t, 0, t->n, p->t.data);
   }
   if (f->count == num_tensors(c)) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: %zu tensors, this critic has %zu; was train.ppo.critic another?",
-              f->path, f->count, num_tensors(c));
+  return fail(
+      GRPO_EFORMAT,
+      "%s: it holds %zu tensors, but this critic has %zu; was train.ppo.critic another one?",
+      f->path, f->count, num_tensors(c));
 }
 
 Status critic_load(Critic *c, const char *dir) {

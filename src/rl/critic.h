@@ -1,9 +1,9 @@
-/* critic.h - what PPO's values come from: a linear head on hidden states.
+/* critic.h - PPO's critic: a linear value head on hidden states.
  *
- * A shared critic is the head alone, on the policy's own states, and its gradient runs on into the
- * policy.  A separate one has a trunk of its own: a copy of the policy as it was when the critic
- * was made, trained beside it; of a policy with an adapter, a copy of the adapter on the shared base.
- * The head begins at zero, so the first values are 0 whatever the weights.
+ * A shared critic is the head alone, on the policy's own states, and its gradient continues into
+ * the policy.  A separate one has a trunk of its own: a copy of the policy as it was when the
+ * critic was made, trained beside it; of a policy with an adapter, a copy of the adapter on the
+ * shared base. The head begins at zero, so the first values are 0 whatever the weights.
  */
 #ifndef GRPO_RL_CRITIC_H
 #define GRPO_RL_CRITIC_H
@@ -22,7 +22,7 @@ typedef struct Critic Critic;
 /* kind: not CRITIC_NONE.  Trained with the optimizer options o; the head's weight decays. */
 Status critic_new(Critic **out, Model *policy, CriticKind kind, const OptimizerOptions *o);
 void critic_free(Critic *c); /* NULL is fine */
-/* Weights, gradients and optimizer state that come with it. */
+/* Bytes of its weights, gradients and optimizer state. */
 size_t critic_bytes(const ModelPlan *policy, CriticKind kind);
 
 Model *critic_trunk(Critic *c); /* NULL: shared */
@@ -33,7 +33,7 @@ Status critic_values(Critic *c, Tape *t, const Pack *p, Tensor *hidden, Tensor *
 
 void critic_zero_grad(Critic *c);
 double critic_grad_norm(Critic *c, const Ctx *cx); /* head and trunk; NaN where one of them is */
-/* As optimizer_step; norm: of everything that the step trains. */
+/* Takes an optimizer step (optimizer_step); norm: over everything that the step trains. */
 Status critic_step(Critic *c, const Ctx *cx, double lr, double max_norm, double norm);
 
 /* dir/critic.safetensors: score.weight, its moments and the trained weights of a trunk;

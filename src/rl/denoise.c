@@ -14,7 +14,7 @@ typedef struct Denoise {
   int nunits;
 } Denoise;
 
-/* As many consecutive texts as fit SFT_UNIT_ROWS rows. */
+/* Puts as many consecutive texts into a unit as fit SFT_UNIT_ROWS rows. */
 static int cut(const Corrupted *x, Unit *out) {
   int nunits = 0;
   Unit u = {0};
@@ -78,7 +78,8 @@ Status engine_denoise(Engine *e, int n, const Example *examples, const MaskOptio
 
 /* ---- held-out loss ------------------------------------------------------------------- */
 
-/* The rows of some logits; logp and first choice of each output. */
+/* Evaluates some rows of logits: the log-probability of each output's target, and whether it is the
+ * most probable token. */
 typedef struct Judge {
   const Ctx *cx;
   int vocab, first;

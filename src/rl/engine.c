@@ -10,57 +10,6 @@
 #include "rl/engine_impl.h"
 #include "rl/engine_memory.h"
 
-/* ---- options -------------------------------------------------------------------------- */
-
-static const Option option_rows[] = {
-#define OPTIONS_OF EngineOptions
-#include "base/option_rows.h"
-#include "rl/engine_options.def"
-};
-
-const OptionSet engine_option_set = OPTION_SET(NULL, option_rows);
-
-void engine_options_init(EngineOptions *o) {
-  Sampling sampling;
-  sampling_init(&sampling);
-  *o = (EngineOptions){0};
-  options_init_rows(&engine_option_set, o);
-  optimizer_options_init(&o->optimizer);
-  o->max_new_tokens = sampling.max_new_tokens;
-  o->critic = CRITIC_NONE;
-  o->train = o->examples = true;
-}
-
-static Status check_reuse(const EngineOptions *o, double dropout) {
-  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
-  if (o->gradient_checkpointing)
-    return fail(GRPO_EARG,
-                "train.reuse_rollout: needs the activations that model.gradient_checkpointing "
-                "discards; set it to \"auto\" or false");
-  if (dropout > 0)
-    return fail(GRPO_EARG,
-                "train.reuse_rollout: cannot be with model.lora.dropout, because the training "
-                "forward then differs from sampling's; set it to \"auto\" or false");
-  if (o->critic == CRITIC_SHARED)
-    return fail(GRPO_EARG,
-                "train.reuse_rollout: cannot be with a shared critic, because that reads the state "
-                "after the last token, which sampling never computes; set it to \"auto\" or false");
-  return GRPO_OK;
-}
-
-Status engine_options_check(const EngineOptions *o, double dropout) {
-  try(options_check(&engine_option_set, o));
-  if (o->max_new_tokens < 1)
-    return fail(GRPO_EARG, "sampling.max_new_tokens: %d, want at least 1", o->max_new_tokens);
-  if ((int64_t)o->prompts_per_step * o->group_size * o->max_new_tokens > INT32_MAX / 4)
-    return fail(GRPO_EARG,
-                "train.prompts_per_step: %d prompts of %d completion%s of %d tokens are too many "
-                "for one step; lower it",
-                o->prompts_per_step, o->group_size, o->group_size == 1 ? "" : "s",
-                o->max_new_tokens);
-  return check_reuse(o, dropout);
-}
-
 /* ---- making ------------------------------------------------------------------------------ */
 
 static Status check_context(const Config *c, const EngineOptions *o) {
@@ -112,7 +61,7 @@ static Status reserve(Engine *e) {
   const int sequences = o->prompts_per_step * o->group_size;
   const size_t unit_tokens = (size_t)UNIT_ROWS + (size_t)o->group_size + (size_t)o->max_new_tokens;
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  if (o->reuse_rollout == REUSE_ON) try(rollout_activations_allocate(&e->kept));
+  if (o->reuse_rollout == REUSE_ON) try(rollout_activations_allocate(&e->activations));
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step, sequences, o->max_prompt_tokens,
                     o->max_new_tokens, BATCH_REF | (o->turns ? BATCH_TURNS : 0)));
   try(arena_reserve(&e->tape.arena,
@@ -133,7 +82,7 @@ static Status build(Engine *e) {
   ModelPlan policy, reference;
   model_plan_of_model(&policy, e->policy);
   if (e->reference) model_plan_of_model(&reference, e->reference);
-  try(engine_decide_reuse(&policy, e->reference ? &reference : NULL, &e->o, &e->kept));
+  try(engine_decide_reuse(&policy, e->reference ? &reference : NULL, &e->o, &e->activations));
   try(tape_init(&e->tape, e->pool));
   try(tape_init(&e->loss_tape, e->pool));
   if (e->o.train) {
@@ -177,7 +126,7 @@ void engine_free(Engine *e) {
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
   critic_free(e->critic);
-  rollout_activations_free(&e->kept);
+  rollout_activations_free(&e->activations);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);
   arena_free(&e->step);

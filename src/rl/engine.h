@@ -19,44 +19,18 @@
 
 #include "base/pool.h"
 #include "model/model.h"
-#include "model/optimizer.h"
 #include "rl/batch.h"
-#include "rl/bigram.h"
-#include "rl/critic.h"
+#include "rl/engine_options.h"
 #include "text/tokenizer.h"
 
 typedef struct Engine Engine;
-
-/* Are activations of generation kept for the first iteration's forward?  Results are the same.
- * REUSE_AUTO: when they take at most a quarter of the machine's memory and half of what is free
- * beside the engine's own; not with gradient checkpointing, nor with an adapter's dropout. */
-typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
-
-/* max_prompt_tokens and max_new_tokens are together within the model's context; micro_batch_tokens
- * 0: one unit, the least; gradient_checkpointing: see model_set_checkpointing(); critic: for
- * engine_ppo, CRITIC_SHARED not with reuse_rollout. */
-typedef struct EngineOptions {
-#include "base/option_fields.h"
-#include "rl/engine_options.def"
-  int max_new_tokens;         /* sampling.max_new_tokens */
-  ReuseRollout reuse_rollout; /* REUSE_ON: EARG or ENOMEM where it cannot be */
-  bool train;                 /* take gradients and optimizer state */
-  bool turns;    /* tokens may be put in while sampling: BATCH_SAMPLE and BATCH_EVAL say which */
-  bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
-  OptimizerOptions optimizer;
-  Bigram *bigram; /* the reference, in place of a model; the engine holds it too; NULL: none */
-} EngineOptions;
-extern const OptionSet engine_option_set;
-void engine_options_init(EngineOptions *o); /* the rows' initial values, without a critic */
-/* What has no meaning together, whatever the model; dropout: of its adapter, or 0. */
-Status engine_options_check(const EngineOptions *o, double dropout);
 
 /* The engine holds a reference to the models and the tokenizer (NULL: no stop strings).  The policy
  * is made trainable when o->train. */
 Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
                   const EngineOptions *o);
 void engine_free(Engine *e);                          /* NULL is fine */
-const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO is settled */
+const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO has been decided */
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e); /* NULL: none */
 
@@ -67,7 +41,7 @@ typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
  * BATCH_EVAL grows to what it is asked for. */
 Batch *engine_batch(Engine *e, BatchSlot slot);
 /* ---- state ----------------------------------------------------------------------- */
-/* What must be kept beside the model's weights: dir/optimizer.safetensors, and a critic's files
+/* The state beside the model's weights: dir/optimizer.safetensors, and a critic's files
  * (critic.h); exact. */
 Status engine_save(const Engine *e, const char *dir);
 Status engine_load(Engine *e, const char *dir);

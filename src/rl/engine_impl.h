@@ -15,21 +15,23 @@ struct Engine {
   Optimizer *optimizer; /* NULL without training */
   Critic *critic;       /* NULL: none */
   Batch batch[BATCH_SLOTS];
-  Completion *completion; /* what decoder_run fills, before it goes to its slots */
+  Completion *completion; /* decoder_run fills them; then they go to their slots in the batch */
   Request *request;
   int max_completions, max_requests;
-  Tape tape;               /* activations of the units in memory */
-  Tape loss_tape;          /* the loss of one unit */
-  Arena step;              /* the plan of an update */
-  RolloutActivations kept; /* activations of BATCH_SAMPLE's rollout */
-  bool kept_whole;         /* all of it */
-  bool told_large_unit;    /* the notice about micro_batch_tokens is given once */
-  bool two_passes;         /* for tests: an update takes nothing that was recorded or kept */
-  uint64_t one_pass_units; /* units whose record stood in for the head's result, ever */
-  uint64_t replayed_units; /* and whose activations for its forward */
+  Tape tape;                      /* activations of the units in memory */
+  Tape loss_tape;                 /* the loss of one unit */
+  Arena step;                     /* the plan of an update */
+  RolloutActivations activations; /* of BATCH_SAMPLE's rollout, where they are recorded */
+  bool has_activations;           /* of the whole rollout */
+  bool told_large_unit;           /* the notice about micro_batch_tokens is given once */
+  /* For tests: an update uses neither the record nor the rollout's activations; how many units have
+   * used the one and the other so far. */
+  bool two_passes;
+  uint64_t one_pass_units, replayed_units;
 };
 
-/* Where an adapter's dropout draws for one unit: the same whatever is in memory beside it. */
+/* The random numbers of an adapter's dropout for one unit; they do not depend on the units
+ * beside it. */
 static inline RngKey dropout_key(uint64_t seed, uint64_t step, int unit, int iteration) {
   return (RngKey){.seed = seed,
                   .stream = RNG_DROPOUT,

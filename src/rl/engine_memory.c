@@ -15,14 +15,13 @@ enum {
   EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
 };
 
-/* What PPO's values take beside the plan; values_begin() in values.c lays it out. */
+/* Bytes of PPO's values beside the plan, which values_begin() in values.c lays out. */
 static size_t values_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, most = n * (size_t)max_new;
   return most * 5 * sizeof(real) + ppo_targets_bytes(most) +
          n * (3 * sizeof(int) + sizeof(Tensor *) + sizeof(bool) + sizeof(double)) + 4096;
 }
 
-/* What an update lays out, or a step on examples where they are no completions. */
 size_t engine_step_bytes(const EngineOptions *o) {
   const int n = o->prompts_per_step;
   const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
@@ -71,13 +70,13 @@ size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *referen
          (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
 }
 
-static RolloutActivations plan_kept(const ModelPlan *policy, const EngineOptions *o) {
+static RolloutActivations plan_activations(const ModelPlan *policy, const EngineOptions *o) {
   return rollout_activations_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
                                   o->max_new_tokens);
 }
 
 static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
-  const RolloutActivations k = plan_kept(policy, o);
+  const RolloutActivations k = plan_activations(policy, o);
   const size_t need = rollout_activations_bytes(&k), free = mem_available();
   if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
   if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
@@ -88,14 +87,14 @@ static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
               k.store.rows, need >> 20, free >> 20);
 }
 
-/* Optional memory is taken from plenty: results are the same without. */
+/* Is there so much memory that some may be spent on speed alone? */
 static bool has_plenty(size_t need, size_t others) {
   const size_t total = mem_total(), free = mem_available();
   return need <= total / 4 && others < free && need <= (free - others) / 2;
 }
 
 static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
-  const RolloutActivations k = plan_kept(policy, o);
+  const RolloutActivations k = plan_activations(policy, o);
   if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
   return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
          o->critic != CRITIC_SHARED &&
@@ -122,8 +121,8 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   };
   out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
                out->batch + out->activations;
-  const RolloutActivations kept = plan_kept(policy, o);
-  if (reuses(policy, o, out)) out->kept = rollout_activations_bytes(&kept);
+  const RolloutActivations a = plan_activations(policy, o);
+  if (reuses(policy, o, out)) out->kept = rollout_activations_bytes(&a);
   out->total += out->kept;
 }
 
@@ -133,6 +132,6 @@ Status engine_decide_reuse(const ModelPlan *policy, const ModelPlan *reference, 
   try(check_reuse(policy, o));
   engine_estimate(policy, reference, o, &bytes);
   o->reuse_rollout = bytes.kept ? REUSE_ON : REUSE_OFF;
-  if (bytes.kept) *kept = plan_kept(policy, o);
+  if (bytes.kept) *kept = plan_activations(policy, o);
   return GRPO_OK;
 }

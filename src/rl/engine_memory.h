@@ -1,8 +1,12 @@
-/* engine_memory.h - the memory that an engine takes, from the shapes of its models and the longest texts. */
+/* engine_memory.h - the memory that an engine takes, from the shapes of its models and the
+ * longest texts. */
 #ifndef GRPO_RL_ENGINE_MEMORY_H
 #define GRPO_RL_ENGINE_MEMORY_H
 
-#include "rl/engine.h"
+#include "model/decode.h"
+#include "model/model_plan.h"
+#include "model/rollout_activations.h"
+#include "rl/engine_options.h"
 
 /* Bytes, by who takes them; `total` is their sum. */
 typedef struct EngineBytes {
@@ -13,8 +17,8 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL
 
 /* Bytes of the step's arena: what the largest step of these options lays out. */
 size_t engine_step_bytes(const EngineOptions *o);
-/* Bytes of the tape's arena: what the forward and backward take of the rows that may be in memory at
- * once. */
+/* Bytes of the tape's arena: what the forward and backward take of the rows that may be in
+ * memory at once. */
 size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                                const EngineOptions *o);
 DecoderLimits engine_decoder_limits(const EngineOptions *o);

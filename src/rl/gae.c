@@ -57,7 +57,7 @@ static double penalty_of(KlEstimator estimator, double d /* log p - log p_ref */
   }
 }
 
-/* Rewards of one completion, its tokens from `token` on; returns the sum of its KL. */
+/* Fills the rewards of one completion, whose tokens begin at `token`; returns the sum of its KL. */
 static double fill_rewards(const TargetOptions *o, const TargetInput *in, int i, size_t token,
                            double *reward) {
   double kl = 0;
@@ -80,7 +80,7 @@ static bool any(const real *mask, int n) {
   return false;
 }
 
-/* Rewards of all completions, and what the metrics say of them; returns their positions. */
+/* Fills the rewards of all completions and their metrics; returns the number of positions. */
 static size_t all_rewards(const TargetOptions *o, const TargetInput *in, double *reward,
                           TargetMetrics *m) {
   size_t token = 0, position = 0;
@@ -101,7 +101,7 @@ static size_t all_rewards(const TargetOptions *o, const TargetInput *in, double 
 
 size_t ppo_targets_bytes(size_t positions) { return 5 * positions * sizeof(double) + 1024; }
 
-/* advantage and returns by position; what of them is a token's goes to out, one after another */
+/* Copies from advantages by position those that belong to a token, one after another, to out. */
 static void all_gae(const TargetOptions *o, const TargetInput *in, const double *reward,
                     const double *value, double *advantage, double *returns, double *out) {
   for (int i = 0; i < in->nseq; i++) {
@@ -112,7 +112,7 @@ static void all_gae(const TargetOptions *o, const TargetInput *in, const double 
   }
 }
 
-/* How much of the returns' variance the values foresaw: 1 - Var(R - V) / Var(R). */
+/* The share of the returns' variance that the values explain: 1 - Var(R - V) / Var(R). */
 static void explain(size_t n, const real *mask, const double *value, const double *returns,
                     double *scratch, TargetMetrics *m) {
   const Moments v = moments(n, mask, value), r = moments(n, mask, returns);

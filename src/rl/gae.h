@@ -17,8 +17,8 @@
 void gae(int n, const double *reward, const double *value, double bootstrap, double gamma,
          double lambda, double *advantage, double *returns);
 
-/* x <- (x - mean) / sqrt(var + 1e-8), and + mean with `keep_mean`, over entries whose mask is not 0
- * (NULL: all); others become 0.  The variance is unbiased. */
+/* x <- (x - mean) / sqrt(var + 1e-8), plus the mean with `keep_mean`, over entries whose mask is
+ * not 0 (NULL: all); the others become 0.  The variance is unbiased. */
 void whiten(size_t n, const real *mask, bool keep_mean, double *x);
 
 typedef struct TargetOptions {

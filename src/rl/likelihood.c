@@ -27,7 +27,8 @@ static Status count(Likelihood *l) {
   for (int64_t i = 0; l->mask && i < all; i++) l->tokens += l->mask[i];
   l->nll = 0;
   if (l->tokens) return GRPO_OK;
-  return fail(GRPO_EARG, "%s: no target token is to be learned", l->what);
+  return fail(GRPO_EARG, "%s: there is nothing to learn, because every target token is masked",
+              l->what);
 }
 
 static bool counts(const Likelihood *l, const Unit *unit, int token) {
@@ -76,13 +77,13 @@ static Status step(Likelihood *l, const SftOptions *o, double *norm) {
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(forward(l, &l->unit[i], o, &out));
     try(backward(l, &l->unit[i], out));
-    add_nll(l, &l->unit[i], out); /* which backward has filled in */
+    add_nll(l, &l->unit[i], out); /* backward has filled `out` in */
   }
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
   if (!isfinite(l->nll) || !isfinite(*norm))
     return fail(GRPO_EDIVERGED,
-                "training diverged at step %llu: the loss is %g, the gradient norm %g; the weights "
-                "are as before. Lower train.lr",
+                "training diverged at step %llu: the loss is %g and the gradient norm %g, so the "
+                "weights were not changed; lower train.lr",
                 (unsigned long long)o->step, l->nll / (double)l->tokens, *norm);
   return optimizer_step(e->optimizer, &e->tape.cx, o->lr, o->max_grad_norm, *norm);
 }

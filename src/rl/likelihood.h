@@ -1,9 +1,9 @@
 /* likelihood.h - maximum likelihood over units of outputs: what kind = "sft" and kind = "denoise"
  * share.
  *
- * loss = -sum over outputs of log p / N, N of the whole step's, but for those that a mask leaves out: its gradient by every
- * log-probability is -1/N, so a unit needs no loss to be evaluated before its backward, and the
- * head gives log-probabilities and gradient in one pass.
+ * loss = -(1/N) sum over outputs of log p, where a mask may leave outputs out, and N counts the
+ * others over the whole step.  Its gradient by each log-probability is the constant -1/N, so the
+ * output projection computes log-probabilities and gradients in one pass.
  */
 #ifndef GRPO_RL_LIKELIHOOD_H
 #define GRPO_RL_LIKELIHOOD_H
@@ -29,15 +29,16 @@ typedef struct Likelihood {
   /* Lays a unit out in the arena; its outputs are the unit's tokens. */
   Status (*pack)(void *user, Arena *a, const Unit *u, Pack *out);
   void *user;
-  const uint8_t *mask; /* of all outputs in order, 0: not in the loss; NULL: all are */
-  int64_t tokens;      /* in the loss, of all units: filled in, as is their summed loss */
+  const uint8_t *mask; /* of all outputs in order, 0: not in the loss; NULL: all are in it */
+  /* Filled in: the outputs in the loss, over all units, and their summed loss. */
+  int64_t tokens;
   double nll;
 } Likelihood;
 
 /* One optimizer step.  Metrics: loss, gradient, rate, times; num_tokens and trained_tokens are the
  * outputs. */
 Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out);
-/* The loss alone; nothing is changed. */
+/* Computes the loss alone and changes nothing else. */
 Status likelihood_sum(Likelihood *l);
 
 #endif

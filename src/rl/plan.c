@@ -5,7 +5,7 @@
 
 #include "grad/quantile.h"
 
-enum { PER_TOKEN_ARRAYS = 12 }; /* and one of scratch, for the quantile */
+enum { PER_TOKEN_ARRAYS = 12 }; /* one of them is scratch memory for the quantile */
 
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
@@ -32,8 +32,8 @@ static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
 
 /* ---- masks ----------------------------------------------------------------------- */
 
-/* What a tool or an environment said is nobody's doing: no mask, no advantage, nothing to compare. */
-static void leave_out_put_in(Plan *p, const Completion *c, int at) {
+/* The model did not sample injected tokens: their mask, advantage and log-probabilities are 0. */
+static void mask_injected(Plan *p, const Completion *c, int at) {
   memcpy(p->sampled + at, c->sampled, (size_t)c->len);
   for (int t = 0; t < c->len; t++) {
     if (c->sampled[t]) continue;
@@ -58,10 +58,10 @@ static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, 
     p->old_entropy[at + t] = c->entropy ? c->entropy[t] : 0;
     if (p->ref_logp) p->ref_logp[at + t] = b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
   }
-  if (p->sampled) leave_out_put_in(p, c, at);
+  if (p->sampled) mask_injected(p, c, at);
 }
 
-/* Tokens of prompt g's completions start at `at`; returns where the next group's do. */
+/* Fills the tokens of prompt g's completions from `at` on; returns where the next group's begin. */
 static int mask_tied_group(Plan *p, int first, int n, int at) {
   int tokens = 0;
   bool tied = true;

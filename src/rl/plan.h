@@ -1,7 +1,7 @@
 /* plan.h - one optimizer step laid out: units, masks and per-token arrays.
  *
- * Everything the loss divides by is known here, before the first forward: that
- * is why a step may be cut into micro-batches at will.  Arrays are per
+ * Everything the loss divides by is known here, before the first forward, so
+ * a step may be cut into micro-batches at will.  Arrays are per
  * completion token, in batch order, so a unit is a slice of each.
  */
 #ifndef GRPO_RL_PLAN_H
@@ -19,7 +19,7 @@ typedef struct PlanOptions {
   bool skip_zero_std_groups;     /* groups without any advantage leave it, their KL too */
   double top_entropy_quantile;   /* 1: all tokens */
   int micro_batch_tokens;        /* 0: one unit at a time */
-  int end_below;                 /* of units, see units.h */
+  int end_below;                 /* see units_of_batch() */
 } PlanOptions;
 
 typedef struct MicroBatch {
@@ -36,7 +36,7 @@ typedef struct Plan {
   bool *silent;                            /* [nunits] every advantage times mask is 0 */
   MicroBatch *batch;                       /* [nbatches] */
   real *advantage, *mask, *top_entropy;    /* [ntokens] */
-  uint8_t *sampled;                        /* [ntokens] 0: put in, not drawn; NULL: all are drawn */
+  uint8_t *sampled;                        /* [ntokens] 0: injected; NULL: all tokens are sampled */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
   real *logp, *entropy;                    /* [ntokens] of the current forward */
   real *dlogp, *dentropy, *dkl;            /* [ntokens] what the loss sends back */
@@ -47,8 +47,8 @@ typedef struct Plan {
 size_t plan_bytes(int sequences, int max_new);
 Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out);
 
-/* Cut n units, in this order, into micro-batches of at most micro_batch_tokens rows, or of one unit.
- * Returns their number. */
+/* Cut n units, in this order, into micro-batches of at most micro_batch_tokens rows, or of one
+ * unit. Returns their number. */
 int plan_cut(int n, const int *order, const Unit *unit, int micro_batch_tokens, MicroBatch *out);
 
 #endif

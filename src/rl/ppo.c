@@ -1,11 +1,13 @@
 /* ppo.c - proximal policy optimization: a critic's values, GAE, and passes over the rollout.
  *
- * The values of the rollout are taken in a forward of their own, with the rows that training will
- * pack: in the first pass training's values are theirs, bit for bit.  A minibatch takes whole
- * groups, drawn anew in each epoch; its losses are divided by its own numbers.
+ * The values of the rollout are computed in a forward of their own, with the rows that training
+ * will pack, so the values of the first training pass equal them, bit for bit.  A minibatch
+ * consists of whole groups, which are dealt anew in each epoch; its losses are divided by its
+ * own counts.
  *
- * The policy's part of a pass is update.c's; a shared critic rides along there.  A separate one has
- * its own forward and backward behind each micro-batch, in the memory that the policy has left.
+ * The policy's part of a pass is update.c's, which also runs a shared critic.  A separate critic
+ * has its own forward and backward after each micro-batch, in the memory that the policy has
+ * left.
  */
 #include "rl/ppo.h"
 
@@ -19,33 +21,6 @@
 #include "rl/report.h"
 #include "rl/update_impl.h"
 #include "rl/values.h"
-
-static const Option option_rows[] = {
-#define OPTIONS_OF PpoOptions
-#include "base/option_rows.h"
-#include "rl/ppo_options.def"
-};
-
-const OptionSet ppo_option_set = OPTION_SET("train.ppo.", option_rows);
-
-void ppo_options_init(PpoOptions *o) {
-  *o = (PpoOptions){0};
-  options_init_rows(&ppo_option_set, o);
-  update_options_init(&o->update, LOSS_dapo); /* the clipped surrogate, a mean over tokens */
-  o->update.loss.clip_high = o->update.loss.clip;
-}
-
-Status ppo_options_check(const PpoOptions *o, int prompts) {
-  try(options_check(&ppo_option_set, o));
-  if (o->minibatches > prompts)
-    return fail(GRPO_EARG,
-                "train.ppo.minibatches: %d are too many, because a step has %d prompts and a "
-                "minibatch takes whole groups; lower it",
-                o->minibatches, prompts);
-  if (o->kl_estimator == KL_FULL)
-    return fail(GRPO_EARG, "train.ppo.kl_estimator: full is no reward of a token; use k1");
-  return GRPO_OK;
-}
 
 /* ---- targets ------------------------------------------------------------------------- */
 
@@ -78,7 +53,7 @@ static void copy_advantages(const Plan *p, double *out) {
 
 /* ---- minibatches --------------------------------------------------------------------- */
 
-/* Is prompt `slot` in minibatch k of this epoch?  An epoch deals the prompts out anew. */
+/* Is prompt `slot` in minibatch k of this epoch?  Each epoch deals the prompts anew. */
 static bool is_dealt(const Update *u, const PpoOptions *o, int epoch, int k, int slot) {
   const int n = u->b->nprompts, m = o->minibatches;
   const RngKey key = {.seed = o->update.seed,
@@ -150,7 +125,7 @@ static void add_metrics(const Update *u, const PpoOptions *o, const TargetMetric
   m->value_max_deviation = lora_dropout(u->e->policy) > 0 ? NAN : v->deviation;
 }
 
-/* Scores with 0 for those that are left out. */
+/* Reads the scores; a completion without a score is left out, with score 0. */
 static Status read_scores(Arena *a, const Batch *b, const PpoOptions *o, double **score,
                           bool **left_out) {
   const size_t n = (size_t)batch_size(b);

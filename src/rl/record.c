@@ -17,7 +17,7 @@ static bool policy_sampled_this(const Update *u) {
 
 static bool has_activations(const Update *u) {
   const Engine *e = u->e;
-  return e->kept_whole && u->b == &e->batch[BATCH_SAMPLE];
+  return e->has_activations && u->b == &e->batch[BATCH_SAMPLE];
 }
 
 void record_begin(Update *u) {

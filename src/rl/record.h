@@ -1,8 +1,8 @@
 /* record.h - the record that sampling made, in place of a forward.
  *
- * While the policy samples, the batch records the log-probability and the entropy of every token.
- * In the first iteration of an update the weights are still those that sampled, so the record equals,
- * bit for bit, what the training forward would compute.  It is used three times:
+ * While the policy samples, the batch records the log-probability and the entropy of every
+ * token. In the first iteration of an update the weights are still those that sampled, so the
+ * record equals, bit for bit, what the training forward would compute.  It is used three times:
  *
  *   - A unit whose advantages are all 0 has no gradient unless the loss has other terms: it needs
  *     no forward, and its metrics come from the record.
@@ -28,10 +28,11 @@ void record_use(Update *u, const Unit *unit);
 void record_result(Update *u, const Unit *unit, const Tensor *out);
 /* Is `out`, which backward has filled in, what the loss was evaluated from? */
 bool record_agrees(const Update *u, const Unit *unit, const Tensor *out);
-/* Injected tokens send no gradient back, even where a user's loss forgets the mask: seed [rows, tokens]. */
+/* Injected tokens send no gradient back, even where a user's loss forgets the mask: seed [rows,
+ * tokens]. */
 void record_silence_injected(const Update *u, const Unit *unit, real *seed, size_t rows);
-/* Measures how far the ratios of the first iteration are from 1, and warns when they are not 1.  NaN
- * with an adapter's dropout, which sampling does not apply. */
+/* Measures how far the ratios of the first iteration are from 1, and warns when they are not 1.
+ * NaN with an adapter's dropout, which sampling does not apply. */
 void record_check_ratio(Update *u);
 
 #endif

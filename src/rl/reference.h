@@ -5,12 +5,12 @@
 #include "grad/tensor.h"
 #include "rl/engine.h"
 
-/* Fills the batch's reference log-probabilities, at its sampling temperature.  EARG where the engine
- * has no reference. */
+/* Fills the batch's reference log-probabilities, at its sampling temperature.  EARG where the
+ * engine has no reference. */
 Status engine_reference(Engine *e, Batch *b);
 
-/* The reference model's final hidden states of the pack's outputs, [nout, hidden_size], for a full KL.
- * They stay in the tape's arena; the rest of the reference's forward is released. */
+/* The reference model's final hidden states of the pack's outputs, [nout, hidden_size], for a
+ * full KL. They stay in the tape's arena; the rest of the reference's forward is released. */
 Status reference_hidden(Engine *e, const Pack *p, real **out);
 
 #endif

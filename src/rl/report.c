@@ -11,14 +11,14 @@ static void length_metrics(const Batch *b, StepMetrics *m) {
   m->max_length = m->num_tokens = 0;
   for (int i = 0; i < batch_size(b); i++) {
     const Completion *c = &b->completion[i];
-    const int drawn = batch_drawn(b, i);
-    sum += drawn;
+    const int sampled = batch_sampled(b, i);
+    sum += sampled;
     if (c->finish == FINISH_LENGTH)
       cut++;
     else
-      terminated += drawn;
-    m->min_length = fmin(m->min_length, drawn);
-    m->max_length = fmax(m->max_length, drawn);
+      terminated += sampled;
+    m->min_length = fmin(m->min_length, sampled);
+    m->max_length = fmax(m->max_length, sampled);
     m->num_tokens += c->len + b->prompt_len[i / b->group];
   }
   m->mean_length = sum / batch_size(b);

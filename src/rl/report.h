@@ -2,6 +2,7 @@
 #ifndef GRPO_RL_REPORT_H
 #define GRPO_RL_REPORT_H
 
+#include "rl/metrics.h"
 #include "rl/update_state.h"
 
 /* norm: the sum of the iterations' gradient norms; seconds: of the whole update. */

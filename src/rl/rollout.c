@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "rl/engine_impl.h"
 
-/* Scratch for the decoder's call: grows to the largest rollout and stays. */
+/* Makes room for the decoder's call; it grows to the largest rollout and is kept. */
 static Status scratch(Engine *e, int requests, int completions) {
   if (requests > e->max_requests) {
     Request *r = mem_realloc(e->request, (size_t)requests * sizeof *r);
@@ -51,10 +51,11 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   try(scratch(e, n, n * o->group));
   try(make_requests(e, b, slot, n, slots, prompts, o));
   decoder_on_turn(e->decoder, o->on_turn, o->on_turn_user);
-  decoder_record(e->decoder, slot == BATCH_SAMPLE && e->kept_whole ? &e->kept : NULL, slots);
+  decoder_record(e->decoder, slot == BATCH_SAMPLE && e->has_activations ? &e->activations : NULL,
+                 slots);
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
   decoder_on_turn(e->decoder, NULL, NULL);
-  if (s != GRPO_OK && slot == BATCH_SAMPLE) e->kept_whole = false;
+  if (s != GRPO_OK && slot == BATCH_SAMPLE) e->has_activations = false;
   try(s);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < o->group; k++)
@@ -75,10 +76,10 @@ static Status check(const Engine *e, int n, const RolloutOptions *o) {
   return GRPO_OK;
 }
 
-/* A step larger than the engine was made for is not kept. */
+/* The activations of a rollout larger than the engine was made for are not recorded. */
 static void begin_keeping(Engine *e, int prompts, int group) {
-  RolloutActivations *k = &e->kept;
-  e->kept_whole = k->store.data && prompts <= k->slots && group <= k->group;
+  RolloutActivations *k = &e->activations;
+  e->has_activations = k->store.data && prompts <= k->slots && group <= k->group;
   k->store.operations = 0;
 }
 

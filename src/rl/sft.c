@@ -11,10 +11,11 @@ static Status check_examples(const Engine *e, int n, const Example *examples) {
     if (x->target_len < (x->prompt_len ? 1 : 2))
       return fail(GRPO_EARG, "sft: example %d has no target token", i + 1);
     if ((int64_t)x->prompt_len + x->target_len > context)
-      return fail(GRPO_EARG,
-                  "sft: example %d has %d prompt and %d target tokens, the model's context is %d; "
-                  "shorten or drop it",
-                  i + 1, x->prompt_len, x->target_len, context);
+      return fail(
+          GRPO_EARG,
+          "sft: example %d has %d prompt and %d target tokens, but the model's context is %d; "
+          "shorten or drop it",
+          i + 1, x->prompt_len, x->target_len, context);
   }
   return GRPO_OK;
 }
@@ -36,7 +37,8 @@ static bool has_masks(int n, const Example *examples) {
   return false;
 }
 
-/* One mask of all outputs: a target without a prompt gives one less than it has tokens. */
+/* Makes one mask of all outputs.  A target without a prompt has one output less than it has
+ * tokens. */
 static Status take_masks(Engine *e, int n, const Example *examples, Likelihood *l) {
   const Unit *last = &l->unit[l->nunits - 1];
   if (!has_masks(n, examples)) return GRPO_OK;

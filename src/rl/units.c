@@ -1,6 +1,6 @@
 #include "rl/units.h"
 
-/* A completion's last token predicts nothing: it is no row. */
+/* A completion's last token predicts nothing, so it needs no row. */
 static int rows_of(int len) { return len - 1; }
 
 int units_of_batch(const Batch *b, int end_below, Unit *out) {
@@ -23,7 +23,7 @@ int units_of_batch(const Batch *b, int end_below, Unit *out) {
   return nunits;
 }
 
-/* Without a prompt the first token of the target takes its place. */
+/* Without a prompt, the first token of the target serves as one. */
 static Example whole(const Example *e) {
   if (e->prompt_len > 0) return *e;
   return (Example){.prompt = e->target,

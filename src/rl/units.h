@@ -1,11 +1,11 @@
-/* units.h - units of accumulation: what one forward and backward pass takes.
+/* units.h - units of accumulation: the sequences of one forward and backward pass.
  *
  * A unit is one whole group, its completions packed behind their shared prompt;
  * a group of more than UNIT_ROWS rows is cut into pieces that each repeat the
  * prompt.  For kind = "sft" a unit is as many consecutive examples as fit
  * SFT_UNIT_ROWS rows.  Cuts depend on lengths alone, units follow prompt order,
- * and parameter gradients are added in that order: so neither the number of
- * threads nor micro_batch_tokens can change a bit of them.
+ * and parameter gradients are added in that order.  So neither the number of
+ * threads nor micro_batch_tokens can change a bit of a gradient.
  */
 #ifndef GRPO_RL_UNITS_H
 #define GRPO_RL_UNITS_H
@@ -32,9 +32,9 @@ typedef struct Example {
       *mask; /* [target_len] 0: read, not learned (what a tool said); NULL: all is learned */
 } Example;
 
-/* Write the units to out (as many as there are sequences at most); returns their number.
- * end_below: as in PackGroup: 0, or, for a critic, max_new_tokens: the longest completion has no
- * row for its end, so that units are no larger than unit_rows_max() says. */
+/* Writes the units to out, at most one for each sequence; returns their number.  end_below: as in
+ * PackGroup: 0, or, for a critic, max_new_tokens: the longest completion has no row for its end, so
+ * that no unit is larger than unit_rows_max(). */
 int units_of_batch(const Batch *b, int end_below, Unit *out);
 int units_of_examples(int n, const Example *examples, Unit *out);
 
@@ -43,7 +43,7 @@ int unit_rows_max(int group, int max_prompt, int max_new);
 
 Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, int end_below,
                        Pack *out);
-/* Where the pack's rows were kept while sampling, group by group of the batch. */
+/* Where sampling has recorded the activations of the pack's rows. */
 Status unit_replay(Arena *a, RolloutActivations *k, const Batch *b, const Unit *u, const Pack *p,
                    Replay **out);
 Status unit_pack_examples(Arena *a, const Config *c, const Example *examples, const Unit *u,

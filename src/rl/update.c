@@ -1,10 +1,11 @@
 /* update.c - one optimizer step on a rolled-out batch: pack, forward, loss, backward, step.
  *
- * For every micro-batch: run the forward of its units, evaluate the loss's gradient by each token's
- * log-probability, entropy and KL, and send that back through each unit in order.  A built-in loss is
- * evaluated unit by unit, a user's function once per micro-batch (user_loss.c).  In the first
- * iteration much of the forward is not needed, because sampling has recorded it (record.c).  With a
- * critic each unit also has values, with a loss and a gradient of their own (values.c).
+ * For every micro-batch: run the forward of its units, evaluate the loss's gradient by each
+ * token's log-probability, entropy and KL, and send that back through each unit in order.  A
+ * built-in loss is evaluated unit by unit, a user's function once per micro-batch (user_loss.c).
+ * In the first iteration much of the forward is not needed, because sampling has recorded it
+ * (record.c).  With a critic each unit also has values, with a loss and a gradient of their own
+ * (values.c).
  */
 #include "rl/update.h"
 
@@ -22,23 +23,6 @@
 #include "rl/update_impl.h"
 #include "rl/user_loss.h"
 #include "rl/values.h"
-
-static const Option option_rows[] = {
-#define OPTIONS_OF UpdateOptions
-#include "base/option_rows.h"
-#include "rl/step_options.def"
-#define OPTIONS_OF UpdateOptions
-#include "base/option_rows.h"
-#include "rl/update_options.def"
-};
-
-const OptionSet update_option_set = OPTION_SET("train.", option_rows);
-
-void update_options_init(UpdateOptions *o, LossKind kind) {
-  *o = (UpdateOptions){0};
-  options_init_rows(&update_option_set, o);
-  loss_options_init(&o->loss, kind);
-}
 
 /* ---- forward --------------------------------------------------------------------- */
 
@@ -65,7 +49,7 @@ static Status forward_unit(Update *u, int i) {
   else if (update_wants_full_kl(u))
     try(reference_hidden(e, p, &ref_hidden));
   if (u->replay) {
-    try(unit_replay(&e->tape.arena, &e->kept, u->b, unit, p, &p->replay));
+    try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
     e->replayed_units++;
   }
   try(forward_hidden(e->policy, &e->tape, p, &hidden));
@@ -189,11 +173,11 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
 /* ---- the step -------------------------------------------------------------------- */
 
 static Status diverged(const Update *u, const char *what, double value) {
-  return fail(
-      GRPO_EDIVERGED,
-      "training diverged at step %llu: the %s is %g; the weights are as before. Lower train.lr "
-      "or train.max_grad_norm, or look at the rewards of this step",
-      (unsigned long long)u->o->step, what, value);
+  return fail(GRPO_EDIVERGED,
+              "training diverged at step %llu: the %s is %g, so the weights were not changed; "
+              "lower train.lr "
+              "or train.max_grad_norm, or look at the rewards of this step",
+              (unsigned long long)u->o->step, what, value);
 }
 
 static Status gradients(Update *u) {

@@ -6,7 +6,7 @@
 
 #include "rl/engine_impl.h"
 #include "rl/plan.h"
-#include "rl/update.h"
+#include "rl/update_options.h"
 
 /* The critic's sums over all passes of a step. */
 typedef struct ValueSums {
@@ -50,8 +50,9 @@ typedef struct Update {
   bool mismatch;                       /* the forward gave something else than the record */
 } Update;
 
-/* The loss whose gradient is taken, over all passes.  Policy and critic are summed apart, each in the
- * units' order, because one running sum would be rounded differently for other micro-batches. */
+/* The loss whose gradient is taken, over all passes.  Policy and critic are summed apart, each
+ * in the units' order, because one running sum would be rounded differently for other
+ * micro-batches. */
 static inline double update_loss(const Update *u) {
   const Values *v = u->values;
   return v ? u->loss + v->coef * v->sums.value_loss : u->loss;

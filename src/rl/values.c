@@ -18,8 +18,7 @@ static Status take(Arena *a, Values *v, int nseq, int nunits) {
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "ppo: no memory for values of %d completions", nseq);
 }
 
-/* A completion that is in the loss is judged everywhere: before what a tool or an environment has
- * put in, too. */
+/* A completion that is in the loss has values at all its positions, before injected tokens too. */
 static void fill_masks(const Plan *p, Values *v) {
   const real *mask = p->mask;
   real *to = v->mask;
@@ -63,7 +62,7 @@ Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden) {
   return GRPO_OK;
 }
 
-/* The states that the critic judges: of the trunk, or of the policy. */
+/* Runs the forward whose hidden states the critic reads: the trunk's, or the policy's. */
 static Status forward_critic(Update *u, int i, bool dropout) {
   Engine *e = u->e;
   Tape *t = &e->tape;

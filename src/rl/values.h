@@ -7,7 +7,7 @@
 #ifndef GRPO_RL_VALUES_H
 #define GRPO_RL_VALUES_H
 
-#include "rl/ppo.h"
+#include "rl/ppo_options.h"
 #include "rl/update_state.h"
 
 /* Lays *v out in the engine's step arena beside the plan, and makes it the update's. */

@@ -7,15 +7,12 @@
 #include "rl/sft.h"
 #include "testing.h"
 
-static const OptionSet *const sets[] = {&loss_option_set,      &update_option_set,
-                                        &sft_option_set,       &ppo_option_set,
-                                        &sampling_option_set,  &adamw_option_set,
-                                        &engine_option_set,    &advantage_option_set};
+static const OptionSet *const sets[] = {&loss_option_set,   &update_option_set,   &sft_option_set,
+                                        &ppo_option_set,    &sampling_option_set, &adamw_option_set,
+                                        &engine_option_set, &advantage_option_set};
 enum { SETS = sizeof sets / sizeof *sets };
 
-static bool is_number(const Option *o) {
-  return o->type == OPTION_NUMBER || o->type == OPTION_INT;
-}
+static bool is_number(const Option *o) { return o->type == OPTION_NUMBER || o->type == OPTION_INT; }
 
 TEST(every_row_is_sound) {
   for (int k = 0; k < SETS; k++)

@@ -94,8 +94,9 @@ TEST(a_damaged_store_is_found) {
   update_options_init(&o, LOSS_grpo);
   o.advantage = adv;
   o.loss.entropy = 0.01;
-  for (size_t i = 0; i < t.engine->kept.store.rows * t.engine->kept.store.columns; i += 1000)
-    t.engine->kept.store.data[i] = 100;
+  for (size_t i = 0; i < t.engine->activations.store.rows * t.engine->activations.store.columns;
+       i += 1000)
+    t.engine->activations.store.data[i] = 100;
   CHECK(!engine_update(t.engine, b, &o, &m));
   CHECK(m.ratio_max_deviation == 0); /* the second try computed */
   tiny_close(&t);
@@ -110,7 +111,7 @@ TEST(the_store_is_as_wide_as_was_planned) {
     open_engine(&t, &s);
     const int32_t id = 1, pos = 0;
     const PackSpan span = {0, 1, -1};
-    Replay r = {.store = &t.engine->kept.store, .nruns = 1, .run = &run};
+    Replay r = {.store = &t.engine->activations.store, .nruns = 1, .run = &run};
     const Pack p = {.nrows = 1, .ids = &id, .pos = &pos, .nspans = 1, .spans = &span, .replay = &r};
     tape_reset(&t.engine->tape);
     CHECK(!forward_hidden(t.model, &t.engine->tape, &p, &x));
@@ -148,8 +149,8 @@ TEST(the_store_is_in_the_estimate) {
   model_plan_of_config(&plan, &c);
   engine_estimate(&plan, &plan, &t.o, &bytes);
   const double taken = (double)(mem_live_bytes() - before);
-  CHECK(bytes.kept ==
-        mem_aligned_size(t.engine->kept.store.rows * t.engine->kept.store.columns * sizeof(real)));
+  CHECK(bytes.kept == mem_aligned_size(t.engine->activations.store.rows *
+                                       t.engine->activations.store.columns * sizeof(real)));
   CHECK(bytes.kept > bytes.total / 4);
   CHECK((double)bytes.total > 0.8 * taken && (double)bytes.total < 1.2 * taken + (4 << 20));
   tiny_close(&t);

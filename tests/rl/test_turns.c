@@ -4,27 +4,27 @@
 static const Setup turns = {.turns = true, .max_new = 40, .entropy = 0.01};
 
 /* Tokens put in, and tokens in all. */
-static void count(const Batch *b, int *put_in, int *all) {
-  *put_in = *all = 0;
+static void count(const Batch *b, int *injected, int *all) {
+  *injected = *all = 0;
   for (int i = 0; i < batch_size(b); i++) {
     *all += b->completion[i].len;
-    *put_in += b->completion[i].len - batch_drawn(b, i);
+    *injected += b->completion[i].len - batch_sampled(b, i);
   }
 }
 
-TEST_BOTH(what_is_put_in_is_marked_and_the_ratio_of_the_rest_is_1) {
+TEST_BOTH(what_is_injected_is_marked_and_the_ratio_of_the_rest_is_1) {
   StepMetrics m;
   Tiny t;
   open_engine(&t, &turns);
   for (uint32_t k = 1; k <= 3; k++) {
-    int put_in, all;
+    int injected, all;
     step(&t, &turns, k, &m);
     const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
-    count(b, &put_in, &all);
-    CHECK(put_in > 40 && all - put_in > 100);
+    count(b, &injected, &all);
+    CHECK(injected > 40 && all - injected > 100);
     CHECK(m.ratio_max_deviation == 0);
-    CHECK(m.trained_tokens == all - put_in);
-    CHECK_NEAR(m.mean_length, (double)(all - put_in) / batch_size(b), 1e-9);
+    CHECK(m.trained_tokens == all - injected);
+    CHECK_NEAR(m.mean_length, (double)(all - injected) / batch_size(b), 1e-9);
     for (int i = 0; i < batch_size(b); i++) {
       const Completion *c = &b->completion[i];
       CHECK(c->sampled[0] == 1 && c->sampled[c->len - 1] == 1);
@@ -63,7 +63,7 @@ TEST_BOTH(passes_reuse_micro_batches_and_threads_change_no_bit) {
   }
 }
 
-TEST(a_full_kl_leaves_out_what_is_put_in) {
+TEST(a_full_kl_leaves_out_what_is_injected) {
   const Setup s = {.turns = true, .max_new = 40, .kl = 0.05, .estimator = KL_FULL};
   Setup cut = s;
   cut.micro_batch_tokens = 150;
@@ -180,7 +180,7 @@ TEST(turns_that_end_together_are_answered_in_the_order_of_completions) {
   tiny_close(&t);
 }
 
-TEST(a_reply_that_leaves_no_room_is_not_put_in) {
+TEST(a_reply_that_leaves_no_room_is_not_injected) {
   Log l = {.continues = 1, .n = 30, .id = 5};
   Tiny t;
   open_engine(&t, &turns);
@@ -190,8 +190,8 @@ TEST(a_reply_that_leaves_no_room_is_not_put_in) {
   for (int i = 0; i < batch_size(b); i++) {
     const Completion *c = &b->completion[i];
     CHECK(c->len <= 40 && c->sampled[c->len - 1] == 1);
-    if (batch_drawn(b, i) < c->len) {
-      CHECK(c->len - batch_drawn(b, i) == 30);
+    if (batch_sampled(b, i) < c->len) {
+      CHECK(c->len - batch_sampled(b, i) == 30);
       answered++;
     } else if (c->len < 40) {
       CHECK(c->finish == FINISH_LENGTH);
@@ -210,7 +210,7 @@ TEST(a_reply_outside_the_vocabulary_is_an_error_and_the_engine_goes_on) {
   l = (Log){.continues = 0};
   CHECK(!roll_out_watched(&t, &l) && l.calls > 0);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
-  for (int i = 0; i < batch_size(b); i++) CHECK(batch_drawn(b, i) == b->completion[i].len);
+  for (int i = 0; i < batch_size(b); i++) CHECK(batch_sampled(b, i) == b->completion[i].len);
   tiny_close(&t);
 }
 

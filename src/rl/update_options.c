@@ -1,0 +1,20 @@
+#include "rl/update_options.h"
+
+#include "grad/policy.h"
+
+static const Option option_rows[] = {
+#define OPTIONS_OF UpdateOptions
+#include "base/option_rows.h"
+#include "rl/step_options.def"
+#define OPTIONS_OF UpdateOptions
+#include "base/option_rows.h"
+#include "rl/update_options.def"
+};
+
+const OptionSet update_option_set = OPTION_SET("train.", option_rows);
+
+void update_options_init(UpdateOptions *o, LossKind kind) {
+  *o = (UpdateOptions){0};
+  options_init_rows(&update_option_set, o);
+  loss_options_init(&o->loss, kind);
+}

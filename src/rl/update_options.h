@@ -1,0 +1,43 @@
+/* update_options.h - the options of an optimizer step on a rollout, and a loss written by the
+ * user. */
+#ifndef GRPO_RL_UPDATE_OPTIONS_H
+#define GRPO_RL_UPDATE_OPTIONS_H
+
+#include "base/options.h"
+#include "grad/attrs.h"
+#include "grad/value.h"
+
+/* The micro-batch as a loss written by the user sees it; tensors are [N], borrowed. */
+typedef struct LossInput {
+  Value *logp, *entropy; /* gradients flow from these into the model */
+  /* at injected tokens mask, advantage and all log-probabilities are 0 */
+  Value *old_logp, *ref_logp /* NULL: none */, *sampler_logp, *advantage, *mask;
+  int nseq, ntokens;
+  const int *lengths;               /* [nseq] */
+  double num_sequences, num_tokens; /* of the whole optimizer step */
+  int max_new_tokens;
+} LossInput;
+/* Returns a number that depends on logp or entropy; the engine runs its backward. */
+typedef Status (*LossFn)(void *user, const LossInput *in, Value **loss);
+
+typedef struct UpdateOptions {
+  LossOptions loss; /* loss.kl > 0 wants engine_reference() before, or kl_estimator full */
+  LossFn loss_fn;   /* NULL: loss.kind */
+  void *loss_user;
+  const double *advantage; /* [completions] */
+  /* [tokens of the batch], added; NULL: none.  Injected tokens have no advantage, whatever stands
+   * here. */
+  const double *token_advantage;
+#include "base/option_fields.h"
+#include "rl/step_options.def"
+  /* and those of an update alone */
+#include "base/option_fields.h"
+#include "rl/update_options.def"
+  uint64_t seed, step; /* of an adapter's dropout; step also for messages */
+  /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
+  const volatile int *cancel;
+} UpdateOptions;
+extern const OptionSet update_option_set; /* but for `loss` */
+void update_options_init(UpdateOptions *o, LossKind kind);
+
+#endif
