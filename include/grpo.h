@@ -322,7 +322,7 @@ GRPO_API grpo_status grpo_policy_loss(grpo_context *c, const grpo_loss_options *
                                       const grpo_loss_batch *b, const float *logp,
                                       const float *entropy, double *value, float *d_logp,
                                       float *d_entropy);
-/* Computes the loss from logits [N, vocab], row i of which predicts targets[i].  d_logits [N, vocab]
+/* Computes the loss from logits [N, vocab], whose row i predicts targets[i].  d_logits [N, vocab]
  * may be NULL.  o NULL: "grpo" with its defaults, as above; the Lua function grpo.loss_from_logits
  * has another default, "dapo" with clip_high = clip. */
 GRPO_API grpo_status grpo_policy_loss_from_logits(grpo_context *c, const grpo_loss_options *o,

@@ -1,9 +1,9 @@
 /* nano_rl.cpp - a small GPT defined and trained in a plain C++ loop on the tensors of grpo.h.
  *
  * It adds two digits: after "7+5=" it should write "12".  First it sees a few hundred worked sums
- * (cross-entropy), until it is right about half of the time; then it only hears whether its own
- * answers are right: groups of sampled answers, their advantages, and the GRPO loss called directly
- * on logits, targets, advantages and the number of tokens.
+ * (cross-entropy), until it is right about half of the time.  Then it only hears whether its own
+ * answers are right: it samples groups of answers, computes their advantages, and calls the GRPO
+ * loss directly on logits, targets and advantages.
  *
  *   c++ -std=c++17 nano_rl.cpp $(pkg-config --cflags --libs grpo) -o nano_rl
  *   ./nano_rl [supervised steps] [GRPO steps]
@@ -65,7 +65,7 @@ Tensor operator+(const Tensor &a, const Tensor &b) {
   check(grpo_tensor_apply(context, "add", 2, in, 0, nullptr, &out));
   return Tensor(out);
 }
-/* rows `ids` of a table, with gradient; of positions too where they are given */
+/* Looks up the rows `ids` of a table, and adds those of a table of positions if it is given. */
 Tensor rows_of(const Tensor &table, const std::vector<int32_t> &ids,
                const Tensor &positions = nullptr, const std::vector<int32_t> &at = {}) {
   grpo_tensor *out = nullptr;
@@ -149,7 +149,7 @@ void append(std::vector<int32_t> &to, const std::vector<int32_t> &more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-/* One token of softmax(z / temperature); temperature 0: the best. */
+/* Samples a token from softmax(z / temperature); at temperature 0 it takes the most probable. */
 int draw_token(const float *z, double temperature) {
   if (temperature == 0) return static_cast<int>(std::max_element(z, z + kVocab) - z);
   const float most = *std::max_element(z, z + kVocab);
@@ -161,7 +161,7 @@ int draw_token(const float *z, double temperature) {
   return kVocab - 1;
 }
 
-/* An answer to each sum: whole sequences [sums, kLength], token by token. */
+/* Samples an answer to each sum, token by token; returns whole sequences [sums, kLength]. */
 std::vector<int32_t> write_answers(const Gpt &model, const std::vector<int> &sums,
                                    double temperature) {
   check(grpo_set_recording(context, 0));
@@ -199,7 +199,7 @@ double accuracy(const Gpt &model) {
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/* The tokens that each position predicts: the answer's, of sequences [n, kLength]. */
+/* The targets: the answers' tokens of sequences [n, kLength]. */
 std::vector<int32_t> targets_of(const std::vector<int32_t> &ids) {
   std::vector<int32_t> targets;
   for (size_t i = 0; i < ids.size(); i += kLength)
@@ -208,7 +208,7 @@ std::vector<int32_t> targets_of(const std::vector<int32_t> &ids) {
   return targets;
 }
 
-/* Sequences without their last token: what is read while the answer is written. */
+/* The inputs: the sequences without their last token. */
 std::vector<int32_t> inputs_of(const std::vector<int32_t> &ids) {
   std::vector<int32_t> inputs;
   for (size_t i = 0; i < ids.size(); i++)
@@ -258,7 +258,7 @@ double grpo_step(const Gpt &model, grpo_adamw *optimizer) {
   batch.count = targets.size();
   batch.advantage = of_token.data();
   grpo_tensor *loss = nullptr;
-  /* without options: grpo; one sequence, so its mean over all tokens */
+  /* Without options the loss is "grpo"; with one sequence it is the mean over all tokens. */
   check(grpo_tensor_policy_loss(logits.get(), targets.data(), nullptr, &batch, 1.0, &loss));
   descend(loss, optimizer, 5e-4);
 

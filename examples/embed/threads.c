@@ -18,7 +18,7 @@ typedef struct Job {
   char message[256];
 } Job;
 
-/* Few different letters. */
+/* Rewards a letter that is the same as the one before it. */
 static grpo_status plain(void *user, const grpo_sample *s, double *reward) {
   (void)user, *reward = 0;
   for (size_t i = 1; i < s->text_length; i++) *reward += (s->text[i] == s->text[i - 1]) / 7.0;

@@ -10,7 +10,7 @@ static const char config[] =
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
     "\"max_position_embeddings\": 32, \"initializer_range\": 0.1}";
 
-/* The share of the letters wanted that are the prompt's. */
+/* The reward: the share of eight letters that repeat the prompt's letter. */
 static grpo_status repeats(void *user, const grpo_sample *s, double *reward) {
   (void)user, *reward = 0;
   for (size_t i = 0; i < s->text_length; i++) *reward += (s->text[i] == letters[s->prompt]) / 8.0;

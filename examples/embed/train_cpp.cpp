@@ -21,7 +21,7 @@ using Trainer = std::unique_ptr<grpo_trainer, Free<grpo_trainer_free>>;
 static void check(const Context &c, grpo_status s) {
   if (s != GRPO_OK) throw std::runtime_error(grpo_message(c.get()));
 }
-/* What a call writes to its last parameter. */
+/* Returns what a call writes to its last parameter. */
 template <class Owner, class F, class... Args>
 static Owner make(const Context &c, F f, Args... args) {
   typename Owner::pointer handle = nullptr;

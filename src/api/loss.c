@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/sampler.h"
 #include "rl/advantage.h"
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options ---------------------------------------------------------------------- */
 
-/* NaN, NULL: the option keeps the default of the loss. */
+/* In a host's struct NaN and NULL stand for the default of the loss. */
 static grpo_loss_options defaults(void) {
   grpo_loss_options o = {
       .size = sizeof(grpo_loss_options),
@@ -30,12 +31,12 @@ grpo_status grpo_loss_options_init(grpo_loss_options *o, size_t size) {
   return options_init(o, size, &d, sizeof d);
 }
 
-/* grpo.h names the mode by what it switches on. */
+/* The names of these fields in grpo.h, one of which differs. */
 #define WORD_importance   importance
 #define WORD_kl_estimator kl_estimator
 #define WORD_sampler_mode sampler_correction
 
-/* NaN, NULL and 0: the default stays. */
+/* Copies the options that are set; NaN, NULL and 0 leave the default. */
 static Status take_rows(const grpo_loss_options *g, LossOptions *o) {
   const char *word;
   int enumerator;
@@ -71,7 +72,7 @@ Status loss_take(const grpo_loss_options *g, LossOptions *o) {
   return loss_options_check(o);
 }
 
-/* ---- the batch ------------------------------------------------------------------------------ */
+/* ---- the batch -------------------------------------------------------------------- */
 
 grpo_status grpo_loss_batch_init(grpo_loss_batch *b, size_t size) {
   const grpo_loss_batch d = {.size = sizeof d};
@@ -101,13 +102,16 @@ Status batch_take(const grpo_loss_batch *b, const LossOptions *o, int *one, Poli
   try(need(b, "batch"));
   try(options_take(&own, sizeof own, b, "grpo_loss_batch"));
   if (own.count < 1 || own.count > INT32_MAX / 2 || own.sequences > own.count)
-    return fail(GRPO_EARG, "batch: %zu tokens in %zu sequences", own.count, own.sequences);
+    return fail(GRPO_EARG,
+                "batch: %zu tokens in %zu sequences; want at least one token, and one in each "
+                "sequence",
+                own.count, own.sequences);
   if (!(own.num_sequences >= 0 && own.num_tokens >= 0))
     return fail(GRPO_EARG, "batch: num_sequences %g and num_tokens %g must not be negative",
                 own.num_sequences, own.num_tokens);
   if (o->top_entropy_quantile < 1 || o->mask_truncated)
     return fail(GRPO_EARG,
-                "loss: top_entropy_quantile and mask_truncated are a trainer's; give mask");
+                "loss: only a trainer knows top_entropy_quantile and mask_truncated; set mask");
   *out = (PolicyLossAttr){.options = *o,
                           .mask = own.mask,
                           .advantage = own.advantage,
@@ -143,7 +147,7 @@ Status targets_check(const int32_t *targets, size_t n, int vocab) {
 /* ---- value and gradient
  * ------------------------------------------------------------------------ */
 
-/* A tensor around the host's memory: d, when wanted, gets the gradient. */
+/* Makes a tensor around the host's memory; d, which may be NULL, receives the gradient. */
 static Tensor borrowed(const float *data, float *d, int ndim, const int *dim) {
   Tensor t = tensor_view((real *)(uintptr_t)data, ndim, dim);
   t.grad = d;
@@ -151,8 +155,8 @@ static Tensor borrowed(const float *data, float *d, int ndim, const int *dim) {
   return t;
 }
 
-/* No contribution is a gradient of 0. */
-static void settle(const Tensor *t) {
+/* A gradient that nothing has added to is 0. */
+static void zero_unreached(const Tensor *t) {
   if (t->grad && !t->grad_live) memset(t->grad, 0, t->n * sizeof(real));
 }
 
@@ -191,8 +195,8 @@ static Status policy_loss(grpo_context *c, const grpo_loss_options *o, const grp
   try(context_ctx(c, &cx));
   Tensor l = borrowed(logp, d_logp, 1, &one), e = borrowed(entropy, d_entropy, 1, &one);
   try(apply_policy(cx, &l, entropy ? &e : NULL, &a, value));
-  settle(&l);
-  settle(&e);
+  zero_unreached(&l);
+  zero_unreached(&e);
   return GRPO_OK;
 }
 
@@ -214,7 +218,7 @@ static Status from_logits(grpo_context *c, const grpo_loss_options *o, const grp
   Value *in = NULL, *loss = NULL;
   try(need(logits, "logits"));
   try(need(value, "value"));
-  if (vocab < 1) return fail(GRPO_EARG, "loss: a vocabulary of %d, want at least 1", vocab);
+  if (vocab < 1) return fail(GRPO_EARG, "loss: vocab is %d, want at least 1", vocab);
   try(temperature_check(temperature));
   try(loss_take(o, &options));
   try(batch_take(b, &options, &one, &a));
@@ -226,7 +230,7 @@ static Status from_logits(grpo_context *c, const grpo_loss_options *o, const grp
   Status s = policy_loss_from_logits_value(cx, in, &target, &a, true, &loss);
   if (s == GRPO_OK) s = take_value(cx, loss, value);
   value_release(in);
-  settle(&x);
+  zero_unreached(&x);
   return s;
 }
 
@@ -273,7 +277,8 @@ static Status convert(const grpo_advantage_options *o, int group, AdvantageOptio
   a->group = group ? group : own.group;
   a->nrewards = own.rewards;
   if (a->group < 1 || a->nrewards < 1 || a->nrewards > 1 << 16)
-    return fail(GRPO_EARG, "advantages: groups of %d with %d rewards each", a->group, a->nrewards);
+    return fail(GRPO_EARG, "advantages: group is %d and rewards is %d, want at least 1", a->group,
+                a->nrewards);
   try(take_advantage_rows(&own, a));
   a->weights = own.weights;
   a->normalize_then_sum = own.normalize_then_sum != 0;
@@ -285,10 +290,11 @@ static Status convert(const grpo_advantage_options *o, int group, AdvantageOptio
 static Status check_rewards(const AdvantageOptions *a, size_t n, const double *rewards) {
   try(need(rewards, "rewards"));
   if (n < 1 || n > 1 << 24 || n % (size_t)a->group)
-    return fail(GRPO_ESHAPE, "advantages: %zu completions in groups of %d", n, a->group);
+    return fail(GRPO_ESHAPE, "advantages: %zu completions do not make whole groups of %d", n,
+                a->group);
   for (size_t i = 0; i < n * (size_t)a->nrewards; i++)
     if (isinf(rewards[i]))
-      return fail(GRPO_EARG, "rewards[%zu]: is infinite, want a finite number or NaN", i);
+      return fail(GRPO_EARG, "rewards[%zu] is infinite, want a finite number or NaN", i);
   return GRPO_OK;
 }
 

@@ -28,7 +28,7 @@ static Status wrap(grpo_context *c, Model *m, grpo_model **out) {
   return GRPO_OK;
 }
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options ---------------------------------------------------------------------- */
 
 static const grpo_model_options defaults = {
     .size = sizeof(grpo_model_options), .storage = "f32", .compute = "auto"};
@@ -55,7 +55,7 @@ static Status settings_take(const grpo_model_options *o, Settings *out) {
   return GRPO_OK;
 }
 
-/* ---- load, new, clone ------------------------------------------------------------------------ */
+/* ---- load, new, clone ------------------------------------------------------------- */
 
 /* Finds the directory to load; a run's directory stands for its latest checkpoint.  *found is
  * `path` or points into b. */
@@ -171,7 +171,7 @@ void grpo_model_free(grpo_model *m) {
   context_release(c);
 }
 
-/* ---- facts ----------------------------------------------------------------------------------- */
+/* ---- facts ------------------------------------------------------------------------ */
 
 /* Elements that a trainer would change. */
 static uint64_t count_trained(Model *m) {

@@ -1,11 +1,12 @@
-/* samples.c - prompts in, completions out: what grpo_generate and a trainer share. */
+/* samples.c - prompts, sampling options and completions, and grpo_generate. */
+#include "api/samples.h"
+
 #include <string.h>
 
-#include "api/api.h"
 #include "base/mem.h"
 #include "model/sampler.h"
 
-/* ---- sampling ------------------------------------------------------------------------------- */
+/* ---- sampling --------------------------------------------------------------------- */
 
 static grpo_sampling defaults(void) {
   Sampling s;
@@ -27,9 +28,10 @@ grpo_status grpo_sampling_init(grpo_sampling *o, size_t size) {
 
 Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex) {
   if (o->max_new_tokens < 0 || o->n < 0)
-    return fail(GRPO_EARG, "sampling: max_new_tokens %d and n %d must not be negative",
+    return fail(GRPO_EARG, "sampling: neither max_new_tokens (%d) nor n (%d) may be negative",
                 o->max_new_tokens, o->n);
-  if (o->stops > 1000) return fail(GRPO_EARG, "sampling: %zu stop strings are too many", o->stops);
+  if (o->stops > 1000)
+    return fail(GRPO_EARG, "sampling: got %zu stop strings, want at most 1000", o->stops);
   if (o->stops) try(need(o->stop, "sampling.stop"));
   for (size_t i = 0; i < o->stops; i++) try(need(o->stop[i], "sampling.stop"));
   sampling_init(out);
@@ -46,13 +48,12 @@ Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex) {
 }
 
 Status prompts_check(const grpo_prompt *p, size_t n) {
-  if (n < 1 || n > 1 << 20)
-    return fail(GRPO_EARG, "prompts: %zu of them, want 1 to %d", n, 1 << 20);
+  if (n < 1 || n > 1 << 20) return fail(GRPO_EARG, "prompts: got %zu, want 1 to %d", n, 1 << 20);
   try(need(p, "prompts"));
   for (size_t i = 0; i < n; i++) {
     try(need(p[i].ids, "prompts[].ids"));
     if (p[i].length < 1 || p[i].length > 1 << 24)
-      return fail(GRPO_EARG, "prompts[%zu]: %zu tokens, want at least 1", i, p[i].length);
+      return fail(GRPO_EARG, "prompts[%zu]: its length is %zu, want at least 1", i, p[i].length);
   }
   return GRPO_OK;
 }
@@ -124,7 +125,8 @@ static void samples_free(grpo_samples *s) {
 static Status samples_new(size_t prompts, int group, int max, grpo_samples **out) {
   const size_t n = prompts * (size_t)group;
   if (n > (size_t)1 << 24 || n * (size_t)max > (size_t)1 << 31)
-    return fail(GRPO_EARG, "generate: %zu completions of %d tokens are too much", n, max);
+    return fail(GRPO_EARG, "generate: %zu completions of %d tokens are too many for one call", n,
+                max);
   grpo_samples *s = *out = mem_zalloc(sizeof *s);
   if (!s) return fail(GRPO_ENOMEM, "generate");
   s->n = n;
@@ -134,7 +136,7 @@ static Status samples_new(size_t prompts, int group, int max, grpo_samples **out
   s->ids = mem_alloc(n * (size_t)max * sizeof *s->ids);
   s->logp = mem_alloc(n * (size_t)max * sizeof *s->logp);
   if (!s->completion || !s->request || !s->ids || !s->logp)
-    return fail(GRPO_ENOMEM, "generate: no memory for %zu completions", n);
+    return fail(GRPO_ENOMEM, "generate: %zu completions", n);
   for (size_t i = 0; i < n; i++) {
     s->completion[i].ids = s->ids + i * (size_t)max;
     s->completion[i].logp = s->logp + i * (size_t)max;
@@ -172,7 +174,7 @@ static Status sample(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, siz
   const int room = model_config(m->m)->max_position_embeddings - 1;
   const Tokenizer *tok = t ? t->t : NULL;
   if (!tok && (sampling->num_stop || sampling->stop_regex))
-    return fail(GRPO_EARG, "generate: stop strings need a tokenizer");
+    return fail(GRPO_EARG, "generate: stop strings need a tokenizer, but it is NULL");
   if (sampling->max_new_tokens > room) sampling->max_new_tokens = room > 1 ? room : 1;
   grpo_samples *s = NULL;
   Status st = samples_new(n, o->n ? o->n : 1, sampling->max_new_tokens, &s);
@@ -212,7 +214,7 @@ size_t grpo_samples_count(const grpo_samples *s) { return s ? s->n : 0; }
 
 static Status sample_at(const grpo_samples *s, size_t i, grpo_sample *out) {
   grpo_sample v;
-  if (i >= s->n) return fail(GRPO_EARG, "sample %zu: there are %zu", i, s->n);
+  if (i >= s->n) return fail(GRPO_EARG, "sample %zu: there are %zu samples", i, s->n);
   sample_fill(&v, &s->completion[i], &s->texts, i, s->group);
   v.step = s->step;
   return struct_put(out, &v, sizeof v, "grpo_sample");

@@ -12,9 +12,9 @@ struct grpo_tensor {
   Value *v;
 };
 
-/* ---- handles --------------------------------------------------------------------------------- */
+/* ---- handles ---------------------------------------------------------------------- */
 
-/* The handle takes over v. */
+/* Makes a handle, which takes over v. */
 static Status wrap(grpo_context *c, Value *v, grpo_tensor **out) {
   grpo_tensor *t = mem_alloc(sizeof *t);
   if (!t) {
@@ -32,10 +32,11 @@ static Status check_shape(int32_t ndim, const int32_t *shape) {
     return fail(GRPO_ESHAPE, "tensor: %d dimensions, want 0 to %d", ndim, TENSOR_DIMS);
   if (ndim) try(need(shape, "shape"));
   for (int i = 0; i < ndim; i++) {
-    if (shape[i] < 0) return fail(GRPO_ESHAPE, "tensor: shape[%d] is %d", i, shape[i]);
+    if (shape[i] < 0)
+      return fail(GRPO_ESHAPE, "tensor: shape[%d] is %d, want 0 or more", i, shape[i]);
     n *= shape[i];
   }
-  if (n > 1e12) return fail(GRPO_ENOMEM, "tensor: %g elements", n);
+  if (n > 1e12) return fail(GRPO_ENOMEM, "tensor: %g elements are too many", n);
   return GRPO_OK;
 }
 
@@ -144,8 +145,8 @@ grpo_status grpo_set_recording(grpo_context *c, int32_t on) {
 /* ---- applying an operation
  * ------------------------------------------------------------------------ */
 
-/* in: NULL where an optional input is absent.  `keep` (may be NULL) is memory that attr points
- * into: it goes with the result, or at once. */
+/* An optional input may be NULL.  attr may point into `keep`, memory that is freed with the result,
+ * or at once if backward does not need it. */
 static Status apply(grpo_context *c, OpId op, int n, grpo_tensor *const *in, const Attr *attr,
                     size_t attr_bytes, void *keep, grpo_tensor **out) {
   Value *v[OP_MAX_IN] = {NULL}, *y = NULL;
@@ -180,32 +181,35 @@ static Status find_op(const char *name, OpId *out) {
 
 static Status whole(const OpDef *def, double v, int *out) {
   if (!(v >= -1e9 && v <= 1e9) || v != floor(v))
-    return fail(GRPO_EARG, "%s: argument %g, want a whole number", def->name, v);
+    return fail(GRPO_EARG, "%s: got the argument %g, want a whole number", def->name, v);
   *out = (int)v;
   return GRPO_OK;
 }
 
-/* attrs.h says how arguments become an Attr. */
+/* Reads arguments into an Attr, as grad/attrs.h says. */
 static Status take_args(const OpDef *def, size_t n, const double *args, Attr *a) {
   const char *kinds = def->attributes;
   const size_t wanted = strlen(kinds);
   if (n) try(need(args, "args"));
   *a = (Attr){{0}, {0}, NULL};
   if (*kinds == 'd') {
-    if (n > TENSOR_DIMS) return fail(GRPO_ESHAPE, "%s: %zu dimensions", def->name, n);
+    if (n > TENSOR_DIMS)
+      return fail(GRPO_ESHAPE, "%s: got %zu dimensions, want at most %d", def->name, n,
+                  TENSOR_DIMS);
     a->i[0] = (int)n;
     for (size_t i = 0; i < n; i++) try(whole(def, args[i], &a->i[i + 1]));
     return GRPO_OK;
   }
   if (*kinds == 'A' && n == 0) return a->i[0] = -1, GRPO_OK;
-  if (n != wanted) return fail(GRPO_EARG, "%s: %zu arguments, want %zu", def->name, n, wanted);
+  if (n != wanted) return fail(GRPO_EARG, "%s: got %zu arguments, want %zu", def->name, n, wanted);
   for (size_t i = 0, ints = 0, floats = 0; i < n; i++) {
     if (kinds[i] == 'f')
       a->f[floats++] = args[i];
     else
       try(whole(def, args[i], &a->i[ints++]));
   }
-  if (*kinds == 'A' && a->i[0] < 0) return fail(GRPO_ESHAPE, "%s: axis %d", def->name, a->i[0]);
+  if (*kinds == 'A' && a->i[0] < 0)
+    return fail(GRPO_ESHAPE, "%s: axis is %d, want 0 or more", def->name, a->i[0]);
   return GRPO_OK;
 }
 
@@ -218,7 +222,7 @@ static Status apply_named(grpo_context *c, const char *name, size_t inputs, grpo
   try(need(in, "in"));
   try(need(out, "out"));
   if (inputs != (size_t)def->nin)
-    return fail(GRPO_EARG, "%s: %zu inputs, want %d", name, inputs, def->nin);
+    return fail(GRPO_EARG, "%s: got %zu inputs, want %d", name, inputs, def->nin);
   for (size_t i = 0; i < inputs; i++) try(need(in[i], "in[]"));
   try(take_args(def, count, args, &attr));
   return apply(c, op, def->nin, in, &attr, 0, NULL, out);
@@ -256,7 +260,8 @@ static Status embedding(grpo_tensor *table, const int32_t *ids, size_t n,
   try(need(ids, "ids"));
   try(need(out, "out"));
   if (position_table) try(need(positions, "positions"));
-  if (n < 1 || n > INT32_MAX / 2) return fail(GRPO_EARG, "embedding: %zu ids", n);
+  if (n < 1 || n > INT32_MAX / 2)
+    return fail(GRPO_EARG, "embedding: got %zu ids, want 1 to %d", n, INT32_MAX / 2);
   int32_t *copy = mem_alloc(2 * n * sizeof *copy);
   if (!copy) return fail(GRPO_ENOMEM, "embedding of %zu ids", n);
   memcpy(copy, ids, n * sizeof *copy);
@@ -281,7 +286,7 @@ static Status layernorm(grpo_tensor *x, grpo_tensor *w, grpo_tensor *b, double e
   try(need(w, "w"));
   try(need(b, "b"));
   try(need(out, "out"));
-  if (!(eps >= 0)) return fail(GRPO_EARG, "layernorm: eps is %g", eps);
+  if (!(eps >= 0)) return fail(GRPO_EARG, "layernorm: eps is %g, want 0 or more", eps);
   return apply(x->c, OP_layernorm, 3, in, &attr, 0, NULL, out);
 }
 
@@ -292,14 +297,15 @@ grpo_status grpo_tensor_layernorm(grpo_tensor *x, grpo_tensor *w, grpo_tensor *b
   return call_end(&k, layernorm(x, w, b, eps, out));
 }
 
-/* One span of rows for each sequence; *out is mem_alloc'ed. */
+/* Makes a span of rows for each sequence; the caller frees *out with mem_free. */
 static Status make_spans(const int32_t *lengths, size_t n, PackSpan **out) {
   int64_t row = 0;
   PackSpan *spans = *out = mem_alloc(n * sizeof *spans);
   if (!spans) return fail(GRPO_ENOMEM, "attention over %zu sequences", n);
   for (size_t i = 0; i < n; row += lengths[i++]) {
     if (lengths[i] < 0 || row + lengths[i] > INT32_MAX / 2)
-      return fail(GRPO_ESHAPE, "attention: lengths[%zu] is %d", i, lengths[i]);
+      return fail(GRPO_ESHAPE, "attention: lengths[%zu] is %d, which is out of range", i,
+                  lengths[i]);
     spans[i] = (PackSpan){.row = (int)row, .n = lengths[i], .prefix = -1};
   }
   return GRPO_OK;
@@ -316,10 +322,11 @@ static Status attention(grpo_tensor *q, grpo_tensor *k, grpo_tensor *v, int32_t 
   try(need(out, "out"));
   const Tensor *t = value_tensor(q->v);
   if (heads < 1 || t->ndim != 2 || t->dim[1] % heads || sequences < 1 || sequences > 1 << 24)
-    return fail(GRPO_ESHAPE,
-                "attention: q must be [rows, channels] of %d heads, in at least one "
-                "sequence",
-                heads);
+    return fail(
+        GRPO_ESHAPE,
+        "attention: q must be [rows, channels], whose channels are cut into %d heads, in at "
+        "least one sequence",
+        heads);
   const Status s = make_spans(lengths, sequences, &spans);
   if (s != GRPO_OK) {
     mem_free(spans);
@@ -347,7 +354,7 @@ grpo_status grpo_tensor_attention(grpo_tensor *q, grpo_tensor *k, grpo_tensor *v
 /* ---- losses
  * ----------------------------------------------------------------------------------------- */
 
-/* The arrays of a loss in one block of memory that the graph can keep. */
+/* One block of memory with copies of the arrays of a loss, which the graph can keep. */
 typedef struct Block {
   char *memory, *at;
 } Block;
@@ -424,7 +431,7 @@ grpo_status grpo_tensor_policy_loss(grpo_tensor *logits, const int32_t *targets,
   return call_end(&k, policy_loss(logits, targets, o, b, temperature, out));
 }
 
-/* Maximum likelihood is the loss nll; what is left out has mask 0. */
+/* Cross entropy is the loss nll with mask 0 for the rows that are left out. */
 static Status masked_loss(grpo_tensor *logits, const int32_t *targets, int n, double normalizer,
                           int32_t *ids, real *mask, grpo_tensor **out) {
   double count = 0;
@@ -455,7 +462,8 @@ static Status cross_entropy(grpo_tensor *logits, const int32_t *targets, double 
   try(need(out, "out"));
   if (t->ndim != 2 || t->dim[0] < 1)
     return fail(GRPO_ESHAPE, "cross_entropy: logits must be [rows, vocab]");
-  if (!(normalizer >= 0)) return fail(GRPO_EARG, "cross_entropy: the normalizer is %g", normalizer);
+  if (!(normalizer >= 0))
+    return fail(GRPO_EARG, "cross_entropy: normalizer is %g, want 0 or more", normalizer);
   const size_t n = (size_t)t->dim[0];
   int32_t *ids = mem_alloc(2 * n * sizeof *ids);
   if (!ids) return fail(GRPO_ENOMEM, "cross_entropy of %zu rows", n);
@@ -511,13 +519,13 @@ static Status take_adamw(const grpo_adamw_options *o, AdamWOptions *out) {
   return options_check(&adamw_option_set, out);
 }
 
-/* values: scratch [n] */
+/* values [n] is scratch memory. */
 static Status adamw_over(grpo_context *c, size_t n, grpo_tensor *const *tensors,
                          const AdamWOptions *o, Value **values, grpo_adamw *a) {
   for (size_t i = 0; i < n; i++) {
     try(need(tensors[i], "tensors[]"));
     if (tensors[i]->c != c)
-      return fail(GRPO_EARG, "adamw: tensor %zu is of another context", i + 1);
+      return fail(GRPO_EARG, "adamw: tensor %zu belongs to another context", i + 1);
     values[i] = tensors[i]->v;
   }
   return value_adamw_new(&a->a, o, n, values, NULL);
@@ -529,7 +537,8 @@ static Status new_adamw(grpo_context *c, size_t n, grpo_tensor *const *tensors,
   try(need(tensors, "tensors"));
   try(need(out, "out"));
   try(take_adamw(options, &o));
-  if (n < 1 || n > 1 << 24) return fail(GRPO_EARG, "adamw: %zu tensors", n);
+  if (n < 1 || n > 1 << 24)
+    return fail(GRPO_EARG, "adamw: got %zu tensors, want 1 to %d", n, 1 << 24);
   Value **values = mem_alloc(n * sizeof(Value *));
   grpo_adamw *a = mem_zalloc(sizeof *a);
   Status s = values && a ? adamw_over(c, n, tensors, &o, values, a) : fail(GRPO_ENOMEM, "adamw");
@@ -552,7 +561,8 @@ grpo_status grpo_adamw_new(grpo_context *c, size_t count, grpo_tensor *const *te
 
 static Status step(grpo_adamw *a, double lr, double max_grad_norm, double *norm) {
   const Ctx *cx;
-  if (!(max_grad_norm >= 0)) return fail(GRPO_EARG, "adamw: max_grad_norm is %g", max_grad_norm);
+  if (!(max_grad_norm >= 0))
+    return fail(GRPO_EARG, "adamw: max_grad_norm is %g, want 0 or more", max_grad_norm);
   try(context_ctx(a->c, &cx));
   const double before = value_adamw_clip(a->a, cx, max_grad_norm);
   if (!isfinite(before))

@@ -68,7 +68,7 @@ void grpo_tokenizer_free(grpo_tokenizer *t) {
   context_release(c);
 }
 
-/* ---- encode, decode ------------------------------------------------------------------------ */
+/* ---- encode, decode --------------------------------------------------------------- */
 
 static Status too_small(const char *what, size_t want, size_t capacity) {
   return fail(GRPO_ELIMIT, "%s: it has room for %zu, want %zu", what, capacity, want);
@@ -128,7 +128,7 @@ grpo_status grpo_tokenizer_decode(grpo_tokenizer *t, const int32_t *ids, size_t 
   return call_end(&k, decode(t, ids, count, skip_special != 0, text, capacity, length));
 }
 
-/* ---- facts ---------------------------------------------------------------------------------- */
+/* ---- facts ------------------------------------------------------------------------ */
 
 static Status size_of(grpo_tokenizer *t, int32_t *size) {
   try(need(size, "size"));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/loss.h"
+#include "api/samples.h"
 #include "base/mem.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/save.h"
@@ -35,7 +36,7 @@ struct grpo_trainer {
   grpo_metrics metrics;
 };
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making ----------------------------------------------------------------------- */
 
 static grpo_trainer_options defaults(void) {
   EngineOptions o;
@@ -83,7 +84,7 @@ static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
 static Status check_same(const grpo_model *policy, const grpo_model *reference,
                          const grpo_tokenizer *t) {
   if (reference && reference->m == policy->m)
-    return fail(GRPO_EARG, "reference: is the policy itself; grpo_model_clone makes a frozen copy");
+    return fail(GRPO_EARG, "reference is the policy itself; grpo_model_clone makes a frozen copy");
   if ((reference && reference->c != policy->c) || (t && t->c != policy->c))
     return fail(GRPO_EARG, "trainer: policy, reference and tokenizer belong to different contexts");
   return GRPO_OK;
@@ -201,7 +202,7 @@ static void show(const grpo_trainer *t, size_t i, grpo_sample *s) {
 
 static Status sample_at(const grpo_trainer *t, size_t i, grpo_sample *out) {
   grpo_sample v;
-  if (i >= samples(t)) return fail(GRPO_EARG, "sample %zu: there are %zu", i, samples(t));
+  if (i >= samples(t)) return fail(GRPO_EARG, "sample %zu: there are %zu samples", i, samples(t));
   show(t, i, &v);
   return struct_put(out, &v, sizeof v, "grpo_sample");
 }
@@ -217,7 +218,7 @@ grpo_status grpo_trainer_sample_at(grpo_trainer *t, size_t i, grpo_sample *out) 
 
 static Status need_rollout(const grpo_trainer *t) {
   return t->prompts ? GRPO_OK
-                    : fail(GRPO_EARG, "nothing is rolled out: grpo_trainer_rollout first");
+                    : fail(GRPO_EARG, "there is no rollout; call grpo_trainer_rollout first");
 }
 
 static Status check_count(const char *what, size_t got, size_t want) {
@@ -261,7 +262,8 @@ static Status set_rewards(grpo_trainer *t, const double *rewards, size_t n) {
   try(need(rewards, "rewards"));
   try(check_count("rewards", n, samples(t)));
   for (size_t i = 0; i < n; i++)
-    if (isinf(rewards[i])) return fail(GRPO_EARG, "rewards[%zu]: is infinite", i);
+    if (isinf(rewards[i]))
+      return fail(GRPO_EARG, "rewards[%zu] is infinite, want a finite number or NaN", i);
   memcpy(t->reward, rewards, n * sizeof *rewards);
   t->scored = true;
   t->has_advantages = false;
@@ -276,16 +278,21 @@ grpo_status grpo_trainer_set_rewards(grpo_trainer *t, const double *rewards, siz
 
 static Status copy_out(const double *from, size_t n, double *out, size_t capacity) {
   if (!out) return GRPO_OK;
-  if (capacity < n) return fail(GRPO_ELIMIT, "out: room for %zu numbers, want %zu", capacity, n);
+  if (capacity < n)
+    return fail(GRPO_ELIMIT, "out: it has room for %zu numbers, want %zu", capacity, n);
   memcpy(out, from, n * sizeof *out);
   return GRPO_OK;
 }
 
+static Status need_rewards(const grpo_trainer *t) {
+  try(need_rollout(t));
+  return t->scored ? GRPO_OK
+                   : fail(GRPO_EARG, "the rollout has no rewards; call grpo_trainer_score first");
+}
+
 static Status get_rewards(grpo_trainer *t, double *out, size_t capacity) {
   try(need(out, "out"));
-  try(need_rollout(t));
-  if (!t->scored)
-    return fail(GRPO_EARG, "the rollout has no rewards yet: grpo_trainer_score first");
+  try(need_rewards(t));
   return copy_out(t->reward, samples(t), out, capacity);
 }
 
@@ -300,11 +307,10 @@ grpo_status grpo_trainer_rewards(grpo_trainer *t, double *out, size_t capacity) 
 
 static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
                               size_t capacity) {
-  try(need_rollout(t));
-  if (!t->scored)
-    return fail(GRPO_EARG, "the rollout has no rewards yet: grpo_trainer_score first");
+  try(need_rewards(t));
   if (o && o->size >= sizeof *o && o->rewards != 1)
-    return fail(GRPO_EARG, "advantages.rewards: a trainer has one number of a completion");
+    return fail(GRPO_EARG,
+                "advantages.rewards must be 1: a trainer keeps one reward per completion");
   try(advantages_take(o, batch_of(t)->group, samples(t), t->reward, NULL, t->advantage));
   t->has_advantages = true;
   return copy_out(t->advantage, samples(t), out, capacity);
@@ -322,7 +328,7 @@ static Status set_advantages(grpo_trainer *t, const double *advantages, size_t n
   try(need(advantages, "advantages"));
   try(check_count("advantages", n, samples(t)));
   for (size_t i = 0; i < n; i++)
-    if (!isfinite(advantages[i])) return fail(GRPO_EARG, "advantages[%zu]: is not finite", i);
+    if (!isfinite(advantages[i])) return fail(GRPO_EARG, "advantages[%zu] is not finite", i);
   memcpy(t->advantage, advantages, n * sizeof *advantages);
   t->has_advantages = true;
   return GRPO_OK;
@@ -384,7 +390,7 @@ static Status take_update(const grpo_update_options *o, grpo_update_options *own
   return options_check(&update_option_set, out);
 }
 
-/* Metrics as the host sees them: by name, without what does not apply. */
+/* Keeps the metrics for the host: sorted by name, without those that do not apply. */
 static void keep_metrics(grpo_trainer *t, const StepMetrics *m, const grpo_metrics **out) {
   static const char *const names[METRICS] = {
 #define METRIC(field, name) name,
@@ -422,7 +428,8 @@ static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_m
   try(need_rollout(t));
   try(take_update(o, &own, &u));
   if (!t->has_advantages)
-    return fail(GRPO_EARG, "update: no advantages: grpo_trainer_advantages first");
+    return fail(GRPO_EARG,
+                "update: the rollout has no advantages; call grpo_trainer_advantages first");
   if (!u.loss.max_new_tokens) u.loss.max_new_tokens = engine_options(t->e)->max_new_tokens;
   u.advantage = t->advantage;
   try(engine_update(t->e, batch_of(t), &u, &m));
@@ -442,19 +449,19 @@ grpo_status grpo_trainer_update(grpo_trainer *t, const grpo_update_options *o,
 
 static Status check_examples(const grpo_trainer *t, const grpo_example *x, size_t n) {
   const size_t most = (size_t)model_config(engine_policy(t->e))->max_position_embeddings;
-  if (n < 1 || n > 1 << 20) return fail(GRPO_EARG, "examples: %zu of them", n);
+  if (n < 1 || n > 1 << 20) return fail(GRPO_EARG, "examples: got %zu, want 1 to %d", n, 1 << 20);
   try(need(x, "examples"));
   for (size_t i = 0; i < n; i++) {
     if (x[i].prompt_length) try(need(x[i].prompt, "examples[].prompt"));
     try(need(x[i].target, "examples[].target"));
     if (x[i].prompt_length > most || x[i].target_length > most)
-      return fail(GRPO_EARG, "examples[%zu]: %zu and %zu tokens exceed the model's context of %zu",
+      return fail(GRPO_EARG, "examples[%zu]: %zu or %zu tokens exceed the model's context of %zu",
                   i, x[i].prompt_length, x[i].target_length, most);
   }
   return GRPO_OK;
 }
 
-/* *out: to be freed */
+/* The caller frees *out. */
 static Status take_examples(const grpo_trainer *t, const grpo_example *x, size_t n, Example **out) {
   try(check_examples(t, x, n));
   Example *e = *out = mem_alloc(n * sizeof *e);

@@ -1,4 +1,4 @@
-/* host.h - what the tests of libgrpo share: a tiny model, and checks that show the message. */
+/* host.h - shared by the tests of libgrpo: a tiny model, and checks that show the message. */
 #ifndef GRPO_TESTS_API_HOST_H
 #define GRPO_TESTS_API_HOST_H
 
@@ -14,7 +14,7 @@
     if (s_ != GRPO_OK)                                                                             \
       test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, grpo_status_name(s_), grpo_message(c));   \
   } while (0)
-/* It fails with this status, and says something that has `part` in it. */
+/* The call fails with this status, and its message contains `part`. */
 #define REFUSED(c, status, part, call)                                                             \
   do {                                                                                             \
     grpo_status s_ = (call);                                                                       \
@@ -79,7 +79,7 @@ static inline void host_rollout(Host *h, uint32_t step) {
   OK(h->c, grpo_trainer_rollout(h->trainer, prompts, HOST_PROMPTS, &s));
 }
 
-/* One step; returns the loss's gradient norm. */
+/* Makes one step and returns the norm of the gradient. */
 static inline double host_step(Host *h, uint32_t step) {
   grpo_loss_options loss;
   grpo_update_options u;
@@ -97,7 +97,7 @@ static inline double host_step(Host *h, uint32_t step) {
   return grpo_metric_get(m, "grad_norm");
 }
 
-/* A number that every bit of the weights goes into. */
+/* Returns a number that depends on every bit of the weights. */
 static inline uint64_t host_hash(grpo_model *m) {
   uint64_t hash = 1469598103934665603u;
   int32_t n = 0;

@@ -1,4 +1,4 @@
-/* How the library behaves towards its host: memory, output, locale, signals, working directory, log. */
+/* The library leaves its host alone: memory, output, locale, signals, working directory, log. */
 #include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
@@ -105,7 +105,7 @@ TEST(out_of_memory_is_a_status_and_nothing_is_lost) {
   OK(NULL, grpo_set_allocator(NULL));
 }
 
-/* ---- output, directory, signals ------------------------------------------------------------ */
+/* ---- output, directory, signals --------------------------------------------------- */
 
 static off_t size_of(int fd) { return lseek(fd, 0, SEEK_END); }
 
@@ -139,7 +139,7 @@ TEST(nothing_is_printed_and_directory_signals_and_locale_stay) {
   CHECK_STR(setlocale(LC_ALL, NULL), "C");
 }
 
-/* ---- locale ----------------------------------------------------------------------------------- */
+/* ---- locale ----------------------------------------------------------------------- */
 
 /* A locale with a decimal comma: an installed one, or one that localedef makes for us. */
 static bool use_comma(void) {
@@ -194,7 +194,7 @@ TEST(a_decimal_comma_of_the_hosts_changes_nothing_and_stays) {
   setlocale(LC_ALL, "C");
 }
 
-/* ---- statuses, contexts ------------------------------------------------------------------------ */
+/* ---- statuses, contexts ----------------------------------------------------------- */
 
 TEST(statuses_have_the_names_of_the_header) {
   static const char *const names[] = {"OK",     "ENOMEM",    "ESHAPE",  "EARG",

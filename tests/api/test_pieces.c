@@ -179,7 +179,7 @@ TEST(adapters_train_beside_a_frozen_base) {
   host_close(&h);
 }
 
-/* ---- losses on arrays -------------------------------------------------------------------------- */
+/* ---- losses on arrays ------------------------------------------------------------- */
 
 enum { N = 5, VOCAB = 4 };
 static const float logp[N] = {-1.f, -.5f, -2.f, -.2f, -1.5f},
@@ -332,7 +332,7 @@ TEST(advantages_are_those_of_the_paper) {
   grpo_context_free(c);
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------- */
+/* ---- tensors ---------------------------------------------------------------------- */
 
 static grpo_tensor *tensor(grpo_context *c, int rows, int columns, double scale, int grad) {
   grpo_tensor *t = NULL;

@@ -1,4 +1,4 @@
-/* Whole runs: a script's text or file, rewards of the host, the step callback, stopping, resuming. */
+/* Whole runs: scripts as text or file, rewards of the host, the step callback, stop, resume. */
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -82,7 +82,7 @@ static grpo_run_options options(const char *directory) {
   return o;
 }
 
-/* The weights of the run's last checkpoint. */
+/* Hashes the weights of the run's last checkpoint. */
 static uint64_t hash_of(grpo_context *c, const char *directory) {
   grpo_model *m = NULL;
   OK(c, grpo_model_load(c, directory, NULL, &m));
@@ -95,7 +95,8 @@ static const char *no_reward[] = {"own=no"};
 
 TEST(a_reward_in_c_trains_the_same_bits_as_the_same_one_in_lua) {
   uint64_t hash[3] = {0};
-  for (int way = 0; way < 3; way++) { /* Lua's; the host's beside none; the host's in its place */
+  for (int way = 0; way < 3;
+       way++) { /* the script's; the host's, added; the host's, replacing it */
     Seen seen = {0};
     const char *directory = NULL;
     int64_t steps = 0;

@@ -92,7 +92,7 @@ static grpo_status reentrant(void *user, const grpo_sample *s, double *reward) {
   char text[32];
   size_t n;
   *reward = 0;
-  /* a tokenizer may be asked, the trainer may not */
+  /* a callback may use a tokenizer, but not the trainer */
   OK(h->c, grpo_tokenizer_decode(h->tok, s->ids, s->length, 1, text, sizeof text, &n));
   CHECK(grpo_trainer_advantages(h->trainer, NULL, NULL, 0) == GRPO_EARG);
   CHECK(strstr(grpo_message(NULL), "another call"));

@@ -25,7 +25,7 @@ static Script *open_state(void) {
   return s;
 }
 
-/* Runs a chunk named exp.lua; true when it succeeded, with its one result or the error on top. */
+/* Runs a chunk named exp.lua; pushes its result and returns true, or pushes the error. */
 static bool run(lua_State *L, const char *code) {
   if (luaL_loadbuffer(L, code, strlen(code), "@exp.lua") != LUA_OK) return false;
   return call_protected(L, 0, 1);
@@ -141,7 +141,7 @@ TEST(step_tensors_go_stale_with_advice) {
   script_close(s);
 }
 
-/* Engine memory that fails at every place in turn: an error each time, nothing lost. */
+/* Each allocation of the engine fails in turn, which must give an error and lose nothing. */
 TEST(running_out_of_memory_is_an_error_everywhere) {
   static const char code[] =
       "local core = require 'grpo.core'\n"
@@ -191,9 +191,9 @@ TEST(running_out_of_memory_is_an_error_everywhere) {
   if (failures <= 50) test_fail(__FILE__, __LINE__, "only %d allocations", failures);
 }
 
-/* ---- foreign_vm.c: a state of a host's --------------------------------------------------------- */
+/* ---- foreign_vm.c: a state of a host's -------------------------------------------- */
 
-/* A host's allocator, which at the count of `left` says that memory is out, once or for good. */
+/* An allocator of a host that fails at the `left`-th call, once or from then on. */
 typedef struct Host {
   size_t live;
   long left; /* 0: never */

@@ -1,0 +1,62 @@
+/* context.h - contexts, and how every call of grpo.h begins and ends.
+ *
+ *   grpo_status grpo_model_save(grpo_model *m, ...) {
+ *     Call k;
+ *     try(call_begin(&k, m ? m->c : NULL));
+ *     return call_end(&k, save(m, ...));
+ *   }
+ *
+ * call_begin refuses a context that another call is using, sends notices to the context's log and
+ * switches to the C locale.  call_end undoes that and keeps the message of a failure.
+ */
+#ifndef GRPO_API_CONTEXT_H
+#define GRPO_API_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "grpo.h"
+#include "kern/kern.h"
+#include "os/locale.h"
+
+struct grpo_context {
+  atomic_int refs; /* handles that keep it alive, its own included */
+  atomic_bool busy;
+  int threads; /* as asked for; 0: all cores */
+  grpo_log_fn log;
+  void *log_user;
+  LogTarget target;
+  LocaleMark host; /* the host's locale while a call is running */
+  Pool *pool;      /* made when it is first needed */
+  Arena arena;     /* scratch memory of operations */
+  Ctx cx;
+  bool off; /* operations record nothing for backward */
+  char message[1024];
+};
+
+typedef struct Call {
+  grpo_context *c;
+  bool holds; /* the call has set c->busy */
+  LocaleMark locale;
+  const LogTarget *log;
+} Call;
+
+Status call_begin(Call *k, grpo_context *c);
+/* Begins a call that callbacks may make, for which a busy context is fine. */
+Status call_inside(Call *k, grpo_context *c);
+grpo_status call_end(Call *k, Status s);
+/* These two stand around a call of the host's function, which runs in the host's locale. */
+LocaleMark callback_enter(const grpo_context *c);
+void callback_leave(LocaleMark ours);
+
+/* A handle that is made from a context retains it, and releases it when it is freed. */
+grpo_context *context_retain(grpo_context *c);
+void context_release(grpo_context *c);
+Status context_pool(grpo_context *c, Pool **out);
+Status context_ctx(grpo_context *c, const Ctx **out);
+
+#endif

@@ -1,0 +1,26 @@
+/* samples.h - reads a host's prompts and sampling options; shows completions to it. */
+#ifndef GRPO_API_SAMPLES_H
+#define GRPO_API_SAMPLES_H
+
+#include "api/api.h"
+#include "base/buf.h"
+#include "base/regex.h"
+#include "model/decode.h"
+
+/* The texts of completions, one after another; the next texts_decode uses the memory again. */
+typedef struct Texts {
+  Buf bytes;
+  size_t *at; /* [n + 1] */
+  size_t cap;
+} Texts;
+
+/* tok may be NULL; the completions then have no text. */
+Status texts_decode(Texts *t, const Tokenizer *tok, const Completion *c, size_t n);
+void texts_free(Texts *t);
+/* Fills *s with completion i, which is c; t holds the texts of all. */
+void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, int group);
+/* The caller frees *regex, also after a failure. */
+Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex);
+Status prompts_check(const grpo_prompt *p, size_t n);
+
+#endif
