@@ -276,8 +276,8 @@ GRPO_API double grpo_metric_get(const grpo_metrics *m, const char *name); /* NaN
  * formulas and sources.  NaN and NULL stand for the default of the loss. */
 typedef struct grpo_loss_options {
   size_t size;
-  const char *loss; /* "grpo", "bnpo", "dr_grpo", "dapo", "gspo", "gspo_token", "luspo", "gmpo",
-                       "cispo", "sapo", "vespo", "reinforce", "rloo"; "nll": maximum likelihood */
+  const char *loss; /* "grpo", or another name that train.loss has in docs/options.md; "nll":
+                       maximum likelihood */
   double clip, clip_high;   /* the ratio is clipped to 1 - clip .. 1 + clip_high (default: clip) */
   double delta;             /* upper bound of the ratio; 0: none */
   const char *importance;   /* "token" or "sequence" */

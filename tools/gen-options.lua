@@ -190,6 +190,7 @@ for _, name in ipairs(order) do
   meta[#meta + 1] = ("\n---@class %s"):format(name)
   for _, line in ipairs(classes[name].fields) do meta[#meta + 1] = line end
 end
+meta[#meta + 1] = '\n---@alias grpo.LossName "' .. table.concat(option_rows.losses, '"|"') .. '"'
 meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"|"ppo"|"denoise"'
 
 -- ---- write ------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@
 
 static double ratio_of(double a, double b) { return b > 0 ? a / b : NAN; }
 
-/* A completion's length counts the tokens that the model sampled. */
-static void length_metrics(const Batch *b, StepMetrics *m) {
+/* A completion's length counts the tokens that the model sampled.  Returns their sum. */
+static double length_metrics(const Batch *b, StepMetrics *m) {
   double sum = 0, cut = 0, terminated = 0;
   m->min_length = INFINITY;
   m->max_length = m->num_tokens = 0;
@@ -26,11 +26,12 @@ static void length_metrics(const Batch *b, StepMetrics *m) {
   m->mean_terminated_length = batch_size(b) > cut ? terminated / (batch_size(b) - cut) : 0;
   m->time_generate = b->seconds;
   m->tokens_per_second_generate = ratio_of(sum, b->seconds);
+  return sum;
 }
 
 void update_report(const Update *u, int iterations, double norm, double seconds, StepMetrics *m) {
   step_metrics_init(m);
-  length_metrics(u->b, m);
+  const double sampled = length_metrics(u->b, m);
   loss_metrics_report(&u->sums, u->plan.ref_logp || update_wants_full_kl(u), m);
   m->loss = update_loss(u) / iterations;
   m->grad_norm = norm / iterations;
@@ -42,5 +43,5 @@ void update_report(const Update *u, int iterations, double norm, double seconds,
   m->time_forward = u->forward;
   m->time_backward = u->backward;
   m->time_optimizer = u->optimizer;
-  m->tokens_per_second_train = ratio_of(u->plan.ntokens * iterations, seconds);
+  m->tokens_per_second_train = ratio_of(sampled, seconds);
 }

@@ -15,20 +15,24 @@
 
 /* ---- rows -------------------------------------------------------------------------- */
 
-/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, doc=, ppo= } */
+/* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, doc=, of=, ppo= } */
 int l_options(lua_State *L) {
-  static const OptionSet *const sets[] = {
-      &engine_option_set, &update_option_set,   &loss_option_set, &advantage_option_set,
-      &ppo_option_set,    &sampling_option_set, &adamw_option_set};
+  static const struct {
+    const char *name;
+    const OptionSet *set;
+  } sets[] = {{"engine", &engine_option_set},  {"update", &update_option_set},
+              {"loss", &loss_option_set},      {"advantage", &advantage_option_set},
+              {"ppo", &ppo_option_set},        {"sampling", &sampling_option_set},
+              {"optimizer", &adamw_option_set}};
   int n = 0;
   lua_newtable(L);
   for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
-    for (int i = 0; i < sets[k]->count; i++) {
-      push_option(L, &sets[k]->row[i]);
-      if (sets[k] == &loss_option_set && sets[k]->row[i].flags & OPTION_PPO) {
-        lua_pushboolean(L, 1);
-        lua_setfield(L, -2, "ppo");
-      }
+    for (int i = 0; i < sets[k].set->count; i++) {
+      const Option *o = &sets[k].set->row[i];
+      push_option(L, o);
+      set_string(L, "of", sets[k].name);
+      lua_pushboolean(L, sets[k].set == &loss_option_set && o->flags & OPTION_PPO);
+      lua_setfield(L, -2, "ppo");
       lua_rawseti(L, -2, ++n);
     }
   return 1;

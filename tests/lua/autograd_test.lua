@@ -1,4 +1,5 @@
 local grpo = require "grpo"
+local option_rows = require "grpo.experiment.option_rows"
 
 local function leaf(x) return grpo.tensor(x, { requires_grad = true }) end
 
@@ -186,8 +187,7 @@ describe("grpo.loss", function()
     assert.near(0.45, metrics.entropy, 1e-6)
   end)
   it("knows every name", function()
-    for _, name in ipairs { "grpo", "bnpo", "dr_grpo", "dapo", "gspo", "gspo_token", "luspo", "gmpo", "cispo", "sapo",
-      "vespo", "reinforce", "rloo" } do
+    for _, name in ipairs(option_rows.losses) do
       local t = batch()
       local loss = grpo.loss(name, t, { max_new_tokens = 8 })
       loss:backward()

@@ -1,6 +1,7 @@
 -- The fused C losses against the readable ones of lua/grpo/losses.lua: the same value, the same gradient.
 
 local grpo = require "grpo"
+local option_rows = require "grpo.experiment.option_rows"
 local losses = require "grpo.losses"
 
 local lengths = { 3, 1, 4, 2 }
@@ -56,9 +57,7 @@ local function agree(name, extra)
 end
 
 describe("a readable loss is the fused one:", function()
-  local names = { "grpo", "bnpo", "dr_grpo", "dapo", "gspo", "gspo_token", "luspo", "gmpo", "cispo", "sapo", "vespo",
-    "reinforce", "rloo" }
-  for _, name in ipairs(names) do
+  for _, name in ipairs(option_rows.losses) do
     local sequence = (name == "gspo" or name == "luspo") and "sequence" or nil
     it(name, function() agree(name, { importance = sequence }) end)
     if name ~= "rloo" and name ~= "luspo" then

@@ -1,6 +1,7 @@
 -- The trainer's ways: every option that changes what a step does, on a model small enough for milliseconds.
 
 local grpo = require "grpo"
+local option_rows = require "grpo.experiment.option_rows"
 local core = require "grpo.core"
 
 local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1,
@@ -180,8 +181,7 @@ describe("options of a step", function()
     { "stop strings", function(t) t.sampling.stop = { "b" } end },
     { "a stop regex", function(t) t.sampling.stop_regex = "[cd]{2}" end },
   }
-  for _, loss in ipairs { "bnpo", "dr_grpo", "dapo", "gspo", "gspo_token", "luspo", "gmpo", "cispo", "sapo", "vespo",
-    "reinforce", "rloo" } do
+  for _, loss in ipairs(option_rows.losses) do
     options[#options + 1] = { "the loss " .. loss, function(t) t.train.loss = loss end }
   end
   for _, case in ipairs(options) do
@@ -195,6 +195,15 @@ describe("options of a step", function()
       assert.is_false(weights(tr) == weights(grpo.trainer(experiment())))
     end)
   end
+
+  it("count sampled tokens once, whatever the iterations: tokens_per_second times time", function()
+    local _, list = run(function(t) t.train.iterations = 3 end)
+    for _, m in ipairs(list) do
+      local tokens = m["completions/mean_length"] * m.num_sequences
+      assert.near(tokens, m["tokens_per_second/train"] * m["time/train"], 1e-6 * tokens)
+      assert.near(tokens, m["tokens_per_second/generate"] * m["time/generate"], 1e-6 * tokens)
+    end
+  end)
 
   it("a KL to the initial policy is 0 at first and then not", function()
     local _, list = run(function(t) t.train.kl, t.train.lr = 0.1, 1e-2 end)

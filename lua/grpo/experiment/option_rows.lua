@@ -6,6 +6,8 @@
 --             "function" "table" "list" "dataset" "any", joined by | where several fit
 --   min, max  bounds of numbers, both included; for a schedule they hold for what it returns
 --   live      may be changed between two steps
+-- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks the
+-- options of losses that a stage of kind "ppo" has too.
 -- A "table" without a default is optional: the rows below its path apply only when it is given.
 
 local core = require "grpo.core"
@@ -39,7 +41,8 @@ local function words(text)
   return list
 end
 
-local losses, loss_defaults = core.losses()
+local loss_words, loss_defaults = core.losses()
+local losses = words(loss_words)
 
 add {
   { "name", "string", "name of the run's directory; default: the script's name" },
@@ -189,7 +192,7 @@ engine "train.advantage."
 add {
   { "train.loss", "enum|function",
     "the policy loss: a name, or function(t) -> scalar tensor",
-    default = "grpo", choices = words(losses) },
+    default = "grpo", choices = losses },
   { "train.kl_in", "enum",
     "add the KL to the loss, or subtract it from the reward",
     default = "loss", choices = { "loss", "reward" } },
@@ -276,4 +279,4 @@ local function obsolete(path, value)
   end
 end
 
-return { rows = rows, loss_defaults = loss_defaults, obsolete = obsolete }
+return { rows = rows, losses = losses, loss_defaults = loss_defaults, obsolete = obsolete }

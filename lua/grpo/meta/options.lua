@@ -206,5 +206,7 @@
 ---@field on_error? fun(err: grpo.Error, tr: grpo.Trainer) on_error(err, tr)
 ---@field on_end? fun(tr: grpo.Trainer, why: string) on_end(tr, why)
 
+---@alias grpo.LossName "grpo"|"bnpo"|"dr_grpo"|"dapo"|"gspo"|"gspo_token"|"luspo"|"gmpo"|"cispo"|"sapo"|"vespo"|"reinforce"|"rloo"
+
 ---@class grpo.Stage: grpo.Options
 ---@field kind "sft"|"grpo"|"ppo"|"denoise"

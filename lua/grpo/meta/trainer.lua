@@ -1,8 +1,6 @@
 ---@meta _
 -- The trainer, and what rewards, hooks and losses are called with.
 
----@alias grpo.LossName "grpo"|"bnpo"|"dr_grpo"|"dapo"|"gspo"|"gspo_token"|"luspo"|"gmpo"|"cispo"|"sapo"|"vespo"|"reinforce"|"rloo"
-
 ---What grpo.experiment returns.
 ---@class grpo.Experiment
 ---@field config table the resolved options

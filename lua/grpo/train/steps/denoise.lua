@@ -4,7 +4,6 @@
 -- A row's text is data.prompt's with data.target's behind it; without data.target the default is row.text, as of
 -- grpo.data.text, else row.prompt.  No end token is added.
 
-local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
 local prompts = require "grpo.train.prompts"
@@ -120,12 +119,10 @@ function denoise.step(stage, p)
     errors.raise_at(origins.position(config, "train.denoise.mask_ratio"), "EARG", "train.denoise.mask_ratio: %s at "
       .. "step %d, want more than 0, up to 1", low, p.step)
   end
-  local started = core.clock()
   local metrics = stage.engine:denoise(rows, { mask = stage.tr.tokenizer.mask, vocab = #stage.tr.tokenizer, low = low,
     high = high, random = options.random, keep = options.keep, lr = lr, max_grad_norm = config.train.max_grad_norm,
     seed = config.seed, step = stage.tr.step_count + 1 })
   metrics.learning_rate = lr
-  metrics["time/train"] = core.clock() - started
   return metrics, metrics.num_tokens
 end
 

@@ -111,10 +111,9 @@ function grpo.step(stage, p)
   if config.train.kl_in == "reward" and beta > 0 then subtract_kl(s.batch, s.cs, beta) end
   sampled.publish(stage, s)
   local given = advantages(stage, s.cs, s.weights)
-  local rewarded = core.clock()
   local metrics = update(stage, s.batch, given, beta, lr, p)
   metrics.beta, metrics.learning_rate = beta, lr
-  return metrics, sampled.measure(stage, s, rewarded, metrics)
+  return metrics, sampled.measure(stage, s, metrics)
 end
 
 return grpo

@@ -105,10 +105,9 @@ function ppo.step(stage, p)
   local s = sampled.gather(stage, p)
   if stage.reference and ppo.needs_reference(config) then sampled.reference(stage, s) end
   sampled.publish(stage, s)
-  local rewarded = core.clock()
   local metrics = update(stage, s, coef, lr)
   metrics.beta, metrics.learning_rate = coef, lr
-  local tokens = sampled.measure(stage, s, rewarded, metrics)
+  local tokens = sampled.measure(stage, s, metrics)
   spread(s.cs, metrics)
   return metrics, tokens
 end

@@ -76,10 +76,9 @@ end
 -- Draws prompts, rolls out and scores: { batch=, list=, cs=, weights=, ... }, what the functions below call a sample.
 function sampled.gather(stage, p)
   local config, tr = stage.config, stage.tr
-  local s = { weights = scoring.weights(config, p), started = core.clock() }
+  local s = { weights = scoring.weights(config, p) }
   s.list = stage.source:draw(config.train.prompts_per_step)
   s.batch = roll_out(stage, s.list)
-  s.generated = core.clock()
   s.cs = rollout.all(s.batch, s.list, config.sampling.group_size, context(stage))
   tr:check_interrupt()
   s.failures, s.seconds = score(stage, s.cs, s.weights) -- seconds: by entry
@@ -152,20 +151,6 @@ local function reward_metrics(stage, cs, metrics)
   end
 end
 
--- A completion's length is what the model drew of it.
-local function length_metrics(cs, metrics)
-  local lengths, ended, cut = {}, {}, 0
-  for i, c in ipairs(cs) do
-    lengths[i] = turns.drawn(c)
-    if c.truncated then cut = cut + 1 else ended[#ended + 1] = lengths[i] end
-  end
-  metrics["completions/mean_length"] = statistics.mean(lengths)
-  metrics["completions/min_length"], metrics["completions/max_length"] = math.min(table.unpack(lengths)),
-    math.max(table.unpack(lengths))
-  metrics["completions/clipped_ratio"] = cut / #cs
-  metrics["completions/mean_terminated_length"] = #ended > 0 and statistics.mean(ended) or 0.0
-end
-
 local function slowest(seconds)
   local name, most = nil, -1
   for k, v in sorted_pairs(seconds) do
@@ -180,19 +165,15 @@ local function sum(seconds)
   return total
 end
 
--- Adds what the sample shows to the metrics; rewarded: when the update began.  Returns the tokens that were drawn.
-function sampled.measure(stage, s, rewarded, metrics)
+-- Adds what rewards and turns show to the metrics of the update, which has those of lengths and of
+-- its own times.  Returns the number of sampled tokens.
+function sampled.measure(stage, s, metrics)
   reward_metrics(stage, s.cs, metrics)
-  length_metrics(s.cs, metrics)
   turns.measure(stage.config, s.cs, metrics)
   local tokens = 0
   for _, c in ipairs(s.cs) do tokens = tokens + turns.drawn(c) end
   metrics.num_sequences = #s.cs
-  metrics["time/generate"], metrics["time/reward"] = s.generated - s.started, sum(s.seconds)
-  metrics["time/reference"] = s.referenced
-  metrics["time/train"] = core.clock() - rewarded
-  metrics["tokens_per_second/generate"] = tokens / metrics["time/generate"]
-  metrics["tokens_per_second/train"] = tokens / metrics["time/train"]
+  metrics["time/reward"], metrics["time/reference"] = sum(s.seconds), s.referenced
   metrics.slowest_reward = slowest(s.seconds)
   if s.failures > 0 then metrics.reward_errors = s.failures end
   if s.replaced > 0 then metrics.groups_replaced = s.replaced end

@@ -1,6 +1,5 @@
 -- kind = "sft": maximum likelihood on demonstrations.
 
-local core = require "grpo.core"
 local schedule_value = require "grpo.experiment.schedule_value"
 
 local sft = { title = "Supervised fine-tuning", about = "supervised fine-tuning on demonstrations", samples = false }
@@ -26,11 +25,9 @@ function sft.step(stage, p)
     rows[i] = stage.source:demonstration(config.sampling.max_new_tokens)
   end
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
-  local started = core.clock()
   local metrics = stage.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
     seed = config.seed, step = stage.tr.step_count + 1 })
   metrics.learning_rate = lr
-  metrics["time/train"] = core.clock() - started
   return metrics, metrics.num_tokens
 end
 
