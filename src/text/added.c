@@ -56,8 +56,8 @@ void added_sort(AddedSet *a) {
   if (a->n) qsort(a->token, a->n, sizeof *a->token, by_text);
 }
 
-/* In [lo, hi), whose tokens share their first `at` bytes, the first one whose byte there is
- * at least c.  A token that ends there has its NUL, so it comes before all longer ones. */
+/* Tokens lo .. hi - 1 share their first `at` bytes: finds the first whose next byte is at least c.
+ * A token that ends there has its NUL, so it comes before all longer ones. */
 static size_t lower(const AddedSet *a, size_t lo, size_t hi, size_t at, unsigned c) {
   while (lo < hi) {
     size_t mid = lo + (hi - lo) / 2;
@@ -113,7 +113,7 @@ bool added_next(const AddedSet *a, const char *s, size_t n, size_t *from, size_t
     size_t start = i, end = i + t->len, len;
     *from = i = end;
     if ((t->special && !special) || (t->single_word && !is_single_word(s, n, start, end))) continue;
-    if (start < done) start = done; /* its beginning went to the rstrip of the match before */
+    if (start < done) start = done; /* the rstrip of the match before took its beginning */
     while (t->lstrip && start > done && class_before(s, start, &len) & UNI_SPACE) start -= len;
     while (t->rstrip && end < n && class_after(s + end, n - end, &len) & UNI_SPACE) end += len;
     *out = (AddedMatch){t, start, end < done ? done : end};

@@ -1,4 +1,4 @@
-/* added.h - finding added (special) tokens in text: leftmost, then longest. */
+/* added.h - finds added (special) tokens in text; the leftmost wins, then the longest. */
 #ifndef GRPO_TEXT_ADDED_H
 #define GRPO_TEXT_ADDED_H
 
@@ -16,23 +16,25 @@ typedef struct AddedToken {
 } AddedToken;
 
 typedef struct AddedSet {
-  AddedToken *token; /* [n], sorted by bytes once added_sort() ran */
+  AddedToken *token; /* [n], sorted by bytes after added_sort() */
   size_t n, cap;
   bool first[256]; /* bytes that some token begins with */
 } AddedSet;
 
 typedef struct AddedMatch {
   const AddedToken *token;
-  size_t start, end; /* white space swallowed by lstrip and rstrip included */
+  size_t start, end; /* including white space that lstrip and rstrip take */
 } AddedMatch;
 
-Status added_put(AddedSet *a, const AddedToken *t);                      /* copies the text */
-AddedToken *added_get(AddedSet *a, const char *text);                    /* linear; NULL: none */
-const AddedToken *added_by_id(const AddedSet *a, int32_t id);            /* linear; NULL: none */
-Status added_respell(AddedSet *a, size_t i, const char *text, size_t n); /* n 0: never found */
+Status added_put(AddedSet *a, const AddedToken *t);           /* copies the text */
+AddedToken *added_get(AddedSet *a, const char *text);         /* linear; NULL: none */
+const AddedToken *added_by_id(const AddedSet *a, int32_t id); /* linear; NULL: none */
+Status added_respell(AddedSet *a, size_t i, const char *text,
+                     size_t n); /* n 0: it is never found */
 void added_sort(AddedSet *a);
-/* The first match in s at or after *from (a scan position that it moves on), not
- * before `done`, the end of the match before.  Special ones are passed over when !special. */
+/* Finds the first match in s at or after *from, and sets *from to where the next search starts.
+ * `done` is the end of the match before; matches do not overlap it.  Unless `special`, special
+ * tokens are passed over. */
 bool added_next(const AddedSet *a, const char *s, size_t n, size_t *from, size_t done, bool special,
                 AddedMatch *out);
 void added_free(AddedSet *a);

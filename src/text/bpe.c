@@ -51,7 +51,7 @@ static uint64_t heap_pop(BpeScratch *w) {
   return top;
 }
 
-/* Every merge takes one pair off the heap and adds at most two: 2n is enough. */
+/* A heap of 2n pairs is enough, because every merge takes one pair off and adds at most two. */
 Status bpe_reserve(BpeScratch *w, size_t n) {
   if (n <= w->cap) return GRPO_OK;
   size_t cap = w->cap ? w->cap : 64;

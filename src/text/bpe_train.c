@@ -8,9 +8,9 @@
 typedef struct Pair {
   int32_t left, right;
   int64_t count; /* exact */
-  int32_t where; /* head of a list in Trainer.place; -1: empty */
+  int32_t where; /* the head of a list in Trainer.place; -1: empty */
   bool touched;  /* its count grew in the current merge */
-  bool merged;   /* it is in the list of merges already */
+  bool merged;   /* it is already in the list of merges */
 } Pair;
 
 typedef struct Place {
@@ -19,14 +19,14 @@ typedef struct Place {
 } Place;
 
 typedef struct Candidate {
-  int64_t count; /* when it was pushed: an upper bound of what it is now */
+  int64_t count; /* when it was pushed; now the pair's count is at most that */
   int32_t left, right;
   uint32_t pair;
 } Candidate;
 
 typedef struct Trainer {
   const WordCounts *words;
-  int32_t *sym;    /* [bytes.len] symbols of every word, at the word's place */
+  int32_t *sym;    /* [bytes.len] the symbols of every word, from the word's offset on */
   uint32_t *len;   /* [words->n] symbols left in each word */
   Pair *pair;      /* [npair] */
   Map index;       /* into `pair`, by bpe_pair() */
@@ -43,7 +43,8 @@ static bool before(const Candidate *a, const Candidate *b) {
   return a->left != b->left ? a->left < b->left : a->right < b->right;
 }
 
-/* `array` is the address of a pointer to items; memcpy because its type is not known here. */
+/* `array` is the address of a pointer to items; it is copied by memcpy because its type is not
+ * known here. */
 static Status grow(void *array, size_t *cap, size_t need, size_t item, const char *what) {
   if (need <= *cap) return GRPO_OK;
   size_t n = *cap ? *cap + *cap / 2 : 1024;
@@ -92,7 +93,7 @@ static Status find_pair(Trainer *t, int32_t left, int32_t right, uint32_t *out) 
   return GRPO_OK;
 }
 
-/* The pair occurs `by` times more (or less) in a word. */
+/* Records that a pair occurs `by` times more (or less) because of a word. */
 static Status change(Trainer *t, int32_t left, int32_t right, int64_t by, uint32_t word) {
   uint32_t i;
   try(find_pair(t, left, right, &i));
@@ -139,8 +140,8 @@ static Status start(Trainer *t, const Vocab *vocab) {
   return push_touched(t);
 }
 
-/* Replace left, right by id in one word, from left to right, and correct the counts of the
- * pairs that appear and disappear around each place. */
+/* Replaces left, right by id in one word, from left to right, and corrects the counts of the pairs
+ * that appear and disappear beside each replacement. */
 static Status merge_word(Trainer *t, uint32_t word, int32_t left, int32_t right, int32_t id) {
   int32_t *s = t->sym + t->words->word[word].at;
   const int64_t count = t->words->word[word].count;
@@ -175,7 +176,7 @@ static Status merge_everywhere(Trainer *t, uint32_t pair, int32_t id) {
   return push_touched(t);
 }
 
-/* The token of both parts: a new one, or one that another pair made before. */
+/* The token that joins both parts: a new one, or one that another pair made before. */
 static Status joined_token(Vocab *v, int32_t left, int32_t right, int32_t *id) {
   char both[2 * WORD_MAX];
   const VocabEntry *a = vocab_entry(v, left), *b = vocab_entry(v, right);

@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-/* The unprintable bytes in rising order are 00-20, 7F-A0 and AD. */
+/* The bytes without a character of their own are 00-20, 7F-A0 and AD. */
 enum { LOW = 0x21, DEL = 0x7F, MIDDLE = 0xA1 - DEL, SHY = 0xAD };
 
 uint32_t bytelevel_char(unsigned char byte) {

@@ -1,7 +1,7 @@
 /* bytelevel.h - GPT-2's alphabet: each byte as one printable character.
  *
- * Bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF are the character of that number;
- * the other 68, in rising order, are U+0100, U+0101, ...: space is U+0120.
+ * Bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF become the code point of the same number.  The other 68
+ * bytes become U+0100, U+0101, ... in rising order, so a space is U+0120.
  */
 #ifndef GRPO_TEXT_BYTELEVEL_H
 #define GRPO_TEXT_BYTELEVEL_H
@@ -15,8 +15,8 @@
 uint32_t bytelevel_char(unsigned char byte);
 int bytelevel_byte(uint32_t cp);                           /* -1: outside the alphabet */
 void bytelevel_put(Buf *out, const char *bytes, size_t n); /* appends the characters */
-/* Appends the bytes that the characters stand for.  A token with any character
- * outside the alphabet (an added token) stands for its own bytes. */
+/* Appends the bytes that the characters stand for.  A token with a character outside the alphabet
+ * (an added token) stands for its own bytes. */
 void bytelevel_unput(Buf *out, const char *token, size_t n);
 
 #endif

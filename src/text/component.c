@@ -74,7 +74,7 @@ static Status find_regex(const Pattern *p, const char *s, size_t n, size_t at, b
       *found = true;
       return GRPO_OK;
     }
-    at = (m[1] > at ? m[1] : at) + 1; /* it holds nothing: look on from the next character */
+    at = (m[1] > at ? m[1] : at) + 1; /* an empty match: search from the next character */
     while (at < n && ((unsigned char)s[at] & 0xC0) == 0x80) at++;
   }
   return GRPO_OK;

@@ -1,7 +1,7 @@
-/* component.h - reading one component of a tokenizer.json.  Private to src/text.
+/* component.h - reads one component of a tokenizer.json.  Private to src/text.
  *
- * A component is an object with a "type" and options.  Components of a kind come
- * alone or in a Sequence, which may hold further Sequences.
+ * A component is an object with a "type" and options.  Components of one kind stand alone or in a
+ * Sequence, which may hold further Sequences.
  */
 #ifndef GRPO_TEXT_COMPONENT_H
 #define GRPO_TEXT_COMPONENT_H
@@ -14,11 +14,11 @@
 #include "base/regex.h"
 #include "formats/json.h"
 
-const char *component_type(const Json *j); /* "(no type)" when there is none */
+const char *component_type(const Json *j); /* "(no type)" if it has none */
 bool component_is(const Json *j, const char *type);
 bool component_is_null(const Json *j); /* absent, or null */
 
-/* Options.  An absent one is the default; one of a wrong type is an error that names it. */
+/* Reads an option.  If it is absent it has its default; a wrong type is an error that names it. */
 Status component_flag(const Json *j, const char *key, bool dflt, bool *out);
 Status component_text(const Json *j, const char *key, const char **out); /* must be there */
 Status component_count(const Json *j, const char *key, int32_t *out);    /* must be there, >= 0 */
@@ -27,15 +27,15 @@ typedef Status (*ComponentReader)(void *user, const Json *component);
 /* Calls `each` on every component in order; `list` is the name of a Sequence's list. */
 Status component_each(const Json *j, const char *list, ComponentReader each, void *user);
 
-/* What Replace and Split look for: {"String": s} or {"Regex": r}. */
+/* The pattern of a Replace or a Split: {"String": s} or {"Regex": r}. */
 typedef struct Pattern {
-  char *text; /* the string; NULL: `re` */
+  char *text; /* NULL: `re` is the pattern */
   size_t len;
   Regex *re;
 } Pattern;
 
 Status pattern_read(const Json *component, Pattern *out);
-/* The first match at or after `from` that is not empty; *found says whether. */
+/* Finds the first match at or after `from` that is not empty; *found is false if there is none. */
 Status pattern_find(const Pattern *p, const char *s, size_t n, size_t from, bool *found,
                     size_t *start, size_t *end);
 void pattern_free(Pattern *p);

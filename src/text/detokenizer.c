@@ -115,7 +115,7 @@ static const char *list_get(const TokenList *l, size_t i, size_t *n) {
   return l->text.data ? l->text.data + start : "";
 }
 
-/* ---- steps of one token: what token i of n becomes, appended to `out` -------------------- */
+/* ---- steps for one token: append what token i of n becomes ------------------------------ */
 
 static void put_replaced(Buf *out, const char *s, size_t n, const char *what, const char *with) {
   const size_t len = strlen(what);
@@ -155,7 +155,7 @@ static void put_stripped(Buf *out, const DecStep *d, const char *s, size_t n) {
   buf_put(out, s, n);
 }
 
-/* Spaces that the tokenizer of BERT's time put before marks and contractions. */
+/* WordPiece's cleanup joins punctuation and contractions to the word before. */
 static Status put_cleaned(Buf *out, const char *s, size_t n) {
   static const char *const rule[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
                                         {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
@@ -222,7 +222,7 @@ static Status put_one(Buf *out, const DecStep *d, const char *s, size_t n, size_
   }
 }
 
-/* ---- steps of the whole list ------------------------------------------------------------- */
+/* ---- steps for the whole list ------------------------------------------------------------ */
 
 static int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -237,7 +237,8 @@ static int fallback_byte(const char *s, size_t n) {
   return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
 
-/* The bytes since `start` in `to` were one run: a token of valid text, or one U+FFFD each. */
+/* The bytes from `start` to the end of `to` were a run of byte tokens.  If they are valid text
+ * they stay one string; else each byte becomes a U+FFFD. */
 static Status end_run(TokenList *to, size_t start) {
   const size_t n = to->text.len - start;
   if (!n || to->text.oom) return GRPO_OK;

@@ -1,7 +1,8 @@
-/* detokenizer.h - from tokens, as the vocabulary spells them, to text.  Private to src/text.
+/* detokenizer.h - makes text of tokens, as the vocabulary spells them.  Private to src/text.
  *
- * Every step turns a list of strings into a list of strings; the text is the last
- * list joined.  A lone ByteLevel never comes here: a Tokenizer joins bytes by itself.
+ * tokenizer.json calls it the decoder.  Every step makes a list of strings of a list of strings;
+ * the text is the last list joined.  If the only step is ByteLevel, the Tokenizer joins bytes by
+ * itself.
  */
 #ifndef GRPO_TEXT_DETOKENIZER_H
 #define GRPO_TEXT_DETOKENIZER_H
@@ -17,22 +18,22 @@
 enum { MAX_DECODERS = 16 };
 
 typedef enum DecKind {
-  DEC_SPACES, /* no decoder: tokens with a space between them */
+  DEC_SPACES, /* without a decoder tokens are joined by spaces */
   DEC_BYTE_LEVEL,
   DEC_REPLACE,
-  DEC_BYTE_FALLBACK, /* runs of <0xHH> to characters, or one U+FFFD for each */
+  DEC_BYTE_FALLBACK, /* a run of <0xHH> becomes characters, or one U+FFFD for each byte */
   DEC_FUSE,
   DEC_STRIP,
   DEC_METASPACE,
   DEC_WORDPIECE,
-  DEC_SUFFIX /* BPEDecoder: a space for the end-of-word suffix */
+  DEC_SUFFIX /* BPEDecoder: the end-of-word suffix becomes a space */
 } DecKind;
 
 typedef struct DecStep {
   DecKind kind;
   Pattern pattern;     /* DEC_REPLACE */
-  char *text;          /* its content; what is stripped, prefix, replacement or suffix */
-  int32_t start, stop; /* DEC_STRIP: at most so many at either end */
+  char *text;          /* the content, the text to strip, the prefix, replacement or suffix */
+  int32_t start, stop; /* DEC_STRIP: the most characters stripped at either end */
   bool flag;           /* Metaspace: the first token loses its spaces; WordPiece: cleanup */
 } DecStep;
 
@@ -41,7 +42,7 @@ typedef struct Detok {
   int n;
 } Detok;
 
-/* A list of strings, and working memory: reused from call to call. */
+/* A list of strings; its memory is reused from call to call. */
 typedef struct TokenList {
   Buf text;
   size_t *end; /* [n] where each string ends in `text` */
@@ -53,12 +54,13 @@ typedef struct DecScratch {
 } DecScratch;
 
 Status detok_read(Detok *d, const Json *j);  /* j: the component, absent or null */
-bool detok_is(const Detok *d, DecKind kind); /* it is this one step */
+bool detok_is(const Detok *d, DecKind kind); /* true if this is its only step */
 
 Status token_list_put(TokenList *l, const char *s, size_t n);
 /* Appends to `out` the text of the tokens in w->list[0]. */
 Status detok_run(const Detok *d, DecScratch *w, Buf *out);
-/* Appends what the token adds to text in the middle of others; <0xHH> is a raw byte. */
+/* Appends the bytes that a token adds to a text when other tokens stand around it; <0xHH> is a raw
+ * byte. */
 Status detok_piece(const Detok *d, DecScratch *w, const char *token, size_t n, Buf *out);
 
 void detok_free(Detok *d);

@@ -37,7 +37,7 @@ const GgufPre *gguf_pre_find(const char *name, size_t n) {
   return NULL;
 }
 
-/* ---- from a tokenizer.json -------------------------------------------------------------- */
+/* ---- finding the name for a tokenizer.json ------------------------------------------------ */
 
 typedef struct Found {
   const char *pattern[GGUF_PRE_PATTERNS];
@@ -85,9 +85,9 @@ Status gguf_pre_of(const Json *tokenizer, const GgufPre **out) {
   const bool normalizer = !component_is_null(json_get(tokenizer, "normalizer"));
   Status s = component_each(json_get(tokenizer, "pre_tokenizer"), "pretokenizers", add_step, &f);
   if (s != GRPO_OK) return err_context(s, "no tokenizer.ggml.pre stands for this pre-tokenizer");
-  /* Without merges no cut makes a difference: the byte tokenizer. */
+  /* Without merges, as in the byte tokenizer, it does not matter where text is cut. */
   if (!f.n && !json_child(json_get(model, "merges"))) f = (Found){{PATTERN_GPT2}, 1};
-  for (int pass = 0; pass < 2; pass++) /* a name that also says the right thing about NFC first */
+  for (int pass = 0; pass < 2; pass++) /* the first pass also wants the same answer about NFC */
     for (int i = 0; i < NPRE; i++)
       if (same_patterns(&table[i], &f) && table[i].ignore_merges == whole &&
           (pass || table[i].nfc == normalizer)) {
@@ -99,7 +99,7 @@ Status gguf_pre_of(const Json *tokenizer, const GgufPre **out) {
               whole ? " and ignore_merges" : "");
 }
 
-/* ---- to a tokenizer.json ------------------------------------------------------------------- */
+/* ---- writing a tokenizer.json -------------------------------------------------------------- */
 
 void gguf_pre_put_json(Buf *b, const GgufPre *pre) {
   buf_puts(b, "{\"type\": \"Sequence\", \"pretokenizers\": [");

@@ -1,4 +1,4 @@
-/* gguf_tokenizer.c - from tokenizer.ggml.* to a tokenizer.json. */
+/* gguf_tokenizer.c - makes a tokenizer.json of tokenizer.ggml.*. */
 #include "text/gguf_tokenizer.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 typedef struct Words {
   const Gguf *g;
   int32_t n;
-  Vocab vocab; /* those that are tokens of the model */
+  Vocab vocab; /* the tokens of the model */
   char **text; /* [n] NUL-terminated, in `memory`; NULL: no such token */
   int32_t *type;
   Arena memory;
@@ -39,7 +39,7 @@ static Status read_types(Words *w) {
   return GRPO_OK;
 }
 
-/* What a row of the embedding has when there is no token for it: [PADn]. */
+/* A row of the embedding that has no token is spelt [PADn]. */
 static bool is_padding(const char *s, size_t n, int32_t id, int32_t type) {
   char pad[32];
   const int k = snprintf(pad, sizeof pad, "[PAD%d]", (int)id);
@@ -92,7 +92,7 @@ static void words_free(Words *w) {
 
 /* ---- named tokens and added tokens ------------------------------------------------------- */
 
-/* The token that a key names by its id; NULL: none. */
+/* Sets the token whose id the key gives; NULL: the key is absent. */
 static Status named(const Words *w, const char *key, const char **out) {
   int64_t id;
   bool found;
@@ -100,7 +100,8 @@ static Status named(const Words *w, const char *key, const char **out) {
   try(gguf_get_int(w->g, key, INT32_MIN, UINT32_MAX, &id, &found));
   if (!found || id < 0 || id == UINT32_MAX) return GRPO_OK;
   if (id >= w->n)
-    return fail(GRPO_EFORMAT, "%s: key '%s' = %lld is no token", w->g->path, key, (long long)id);
+    return fail(GRPO_EFORMAT, "%s: key '%s' = %lld is not a token's id", w->g->path, key,
+                (long long)id);
   *out = w->text[id];
   return GRPO_OK;
 }
@@ -128,7 +129,7 @@ static Status collect_added(const Words *w, Added *a) {
   return GRPO_OK;
 }
 
-/* What is put before and behind a text, as add_bos_token and add_eos_token say. */
+/* Appends the post-processor that add_bos_token and add_eos_token ask for. */
 static Status put_post_processor(const Words *w, const TokenizerParts *p, bool add_bos, Buf *b) {
   bool add_eos = false;
   try(gguf_get_bool(w->g, KEY("add_bos_token"), &add_bos, NULL));
@@ -172,7 +173,7 @@ static void put_merge(Buf *b, const char *left, size_t nleft, const char *right,
   buf_putc(b, ']');
 }
 
-/* "left right"; a space that begins the left one belongs to it. */
+/* Splits "left right"; a space at the beginning belongs to the left part. */
 static Status put_listed_merges(const Words *w, Buf *b) {
   const char *at = w->merges ? w->merges->data : NULL, *s;
   size_t n;
@@ -223,7 +224,7 @@ static Status add_split(Splits *l, const Split *s) {
   return GRPO_OK;
 }
 
-/* Every way to make the token out of two others. */
+/* Lists all pairs of tokens that make this token. */
 static Status split_word(const Words *w, int32_t id, Splits *l) {
   enum { LONGEST = 1024 };
   const char *s = w->text[id];
@@ -242,7 +243,8 @@ static Status split_word(const Words *w, int32_t id, Splits *l) {
   return GRPO_OK;
 }
 
-/* SentencePiece merges the pair that makes the token of the best score, whatever the pair. */
+/* SentencePiece merges the pair that makes the token with the best score, so merges are ordered by
+ * the score of the token that they make. */
 static Status put_scored_merges(const Words *w, Buf *b) {
   Splits l = {0};
   Status s = GRPO_OK;
@@ -279,7 +281,7 @@ static Status read_gpt2(Words *w, Texts *x, TokenizerParts *p) {
     return fail(GRPO_EFORMAT, "%s: " KEY("pre") " '%.*s' is not supported", w->g->path,
                 n > 60 ? 60 : (int)n, name);
   try(put_listed_merges(w, &x->merges));
-  /* Where nothing is merged nothing need be cut. */
+  /* Without merges text need not be cut. */
   gguf_pre_put_json(&x->pre, x->merges.len ? pre : &(GgufPre){0});
   buf_printf(&x->model,
              "\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
@@ -329,7 +331,7 @@ static Status read_model(Words *w, Texts *x, TokenizerParts *p) {
               w->g->path, n > 60 ? 60 : (int)n, name);
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- the whole tokenizer ----------------------------------------------------------------- */
 
 static Status build_from_words(Tokenizer **out, Words *w, TokenizerParts *p) {
   Texts x = {0};
@@ -359,7 +361,7 @@ static Status build_from_words(Tokenizer **out, Words *w, TokenizerParts *p) {
   return s;
 }
 
-/* tokenizer.huggingface.json holds everything but what lies beside a tokenizer.json. */
+/* tokenizer.huggingface.json replaces tokenizer.json, but not the files beside it. */
 static Status build_from_json(Tokenizer **out, const char *json, size_t n, const Words *w,
                               const TokenizerParts *p) {
   Buf file[NFILES] = {0};

@@ -1,4 +1,3 @@
-/* gguf_tokenizer_write.c - from a Tokenizer to tokenizer.ggml.*. */
 #include "text/gguf_tokenizer_write.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #define KEY(name) "tokenizer.ggml." name
 #define MARK      "\xe2\x96\x81" /* U+2581 */
 
-/* ---- what the tokenizer.json says ---------------------------------------------------- */
+/* ---- questions about the tokenizer.json ------------------------------------------------ */
 
 static bool is_text(const Json *j, const char *key, const char *want) {
   const char *s = json_string(json_get(j, key));
@@ -26,7 +25,7 @@ static bool spaces_to_marks(const Json *j) {
          is_text(j, "content", MARK);
 }
 
-/* The normalizer's steps: [Prepend,] Replace. */
+/* The normalizer has the steps [Prepend,] Replace. */
 static bool marks_by_normalizer(const Json *j, bool *prefix) {
   const Json *list = json_get(j, "normalizers");
   const Json *step = list ? json_child(list) : j;
@@ -43,20 +42,20 @@ static bool marks_by_metaspace(const Json *j, bool *prefix) {
   return true;
 }
 
-/* Gemma's Split on a space that the normalizer has left none of. */
+/* Gemma splits on spaces, of which its normalizer has left none. */
 static bool cuts_nothing(const Json *pre) {
   return component_is_null(pre) ||
          (component_is(pre, "Split") && is_text(json_get(pre, "pattern"), "String", " "));
 }
 
-/* SentencePiece's way with spaces, and whether one is put first. */
+/* Checks that spaces are treated as SentencePiece does, and finds out whether one is prepended. */
 static Status space_prefix(const Json *root, bool *prefix) {
   const Json *normalizer = json_get(root, "normalizer"), *pre = json_get(root, "pre_tokenizer");
   if (component_is_null(normalizer) && marks_by_metaspace(pre, prefix)) return GRPO_OK;
   if (!component_is_null(normalizer) && marks_by_normalizer(normalizer, prefix) &&
       cuts_nothing(pre))
     return GRPO_OK;
-  return fail(GRPO_EFORMAT, "tokenizer.ggml.model 'llama' has no room for this normalizer and "
+  return fail(GRPO_EFORMAT, "tokenizer.ggml.model 'llama' cannot express this normalizer and "
                             "pre-tokenizer");
 }
 
@@ -65,13 +64,13 @@ static Status check_normalizer(const Json *root) {
   const Json *list = json_get(j, "normalizers");
   if (component_is_null(j) || component_is(j, "NFC")) return GRPO_OK;
   if (list && json_count(list) == 1 && component_is(json_child(list), "NFC")) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "tokenizer.ggml.model 'gpt2' has no room for normalizer '%s'",
+  return fail(GRPO_EFORMAT, "tokenizer.ggml.model 'gpt2' cannot express the normalizer '%s'",
               component_type(j));
 }
 
 /* ---- tokens ------------------------------------------------------------------------------ */
 
-/* The tokenizer's own, or the model's where it has none. */
+/* The tokenizer's special tokens, or the model's if it has none. */
 typedef struct Named {
   int32_t bos, eos, pad;
 } Named;
@@ -130,8 +129,8 @@ static Status put_merges(const Tokenizer *t, GgufMeta *m) {
   return s;
 }
 
-/* The better a token's best merge, the higher its score: 0, -1, -2, ...; then tokens that no merge
- * makes.  Tokens that are not the model's have 0, as in SentencePiece's own files. */
+/* Tokens get the scores 0, -1, -2, ... in the order of their first merge, and then those that no
+ * merge makes.  Tokens outside the model have 0, as in SentencePiece's own files. */
 static Status put_scores(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
   BpeMerge *list = NULL;
   const int32_t rows = model->rows;
@@ -196,7 +195,7 @@ static void put_id(GgufMeta *m, const char *key, int32_t id, int32_t rows) {
   if (id >= 0 && id < rows) gguf_put_u32(m, key, (uint32_t)id);
 }
 
-/* Whether what is added before or behind a text is exactly this token. */
+/* True if the tokens that are added before (or after) a text are exactly this token. */
 static bool adds(const IntBuf *added, int32_t id, const char *what) {
   if (!added->len) return false;
   if (added->len == 1 && added->data[0] == id) return true;

@@ -79,7 +79,7 @@ Status normalizer_read(Normalizer *z, const Json *j) {
   return component_each(j, "normalizers", read_one, z);
 }
 
-/* ---- what needs Unicode's tables --------------------------------------------------------- */
+/* ---- steps that need Unicode's tables ---------------------------------------------------- */
 
 static bool is_ascii(const char *s, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -87,7 +87,7 @@ static bool is_ascii(const char *s, size_t n) {
   return true;
 }
 
-/* Text without a character that NFC may change. */
+/* True if the text has no character that NFC may change. */
 static bool is_stable(const char *s, size_t n) {
   for (size_t i = 0, len; i < n; i += len) {
     uint32_t cp = (unsigned char)s[i];
@@ -102,7 +102,8 @@ static bool is_stable(const char *s, size_t n) {
 
 #ifdef GRPO_HAVE_UTF8PROC
 
-/* The library orders marks by exchanging neighbours: bound the runs, and so the time. */
+/* The library sorts marks by exchanging neighbours, so the length of a run is bounded to bound the
+ * time. */
 enum { MAX_MARKS = 4096 };
 
 static Status check_marks(const char *s, size_t n) {
@@ -192,7 +193,7 @@ static Status is_nonspacing(uint32_t cp, bool *yes) { return is_other(cp, yes); 
 
 #endif
 
-/* How much longer text may get, whatever a file's Replaces say. */
+/* A file's Replaces may make text longer by this factor. */
 enum { MAX_GROWTH = 64 };
 
 /* ---- the steps --------------------------------------------------------------------------- */
@@ -303,7 +304,7 @@ static Status run_step(const NormStep *z, NormScratch *w, const char *s, size_t 
   }
 }
 
-/* The step changes nothing. */
+/* True if the step would not change the text. */
 static bool is_identity(const NormStep *z, const char *s, size_t n) {
   if (z->kind == NORM_UNACCENT || z->kind == NORM_CHINESE) return is_ascii(s, n);
   return z->kind == NORM_FORM &&
@@ -313,14 +314,14 @@ static bool is_identity(const NormStep *z, const char *s, size_t n) {
 Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n,
                       const char **out, size_t *nout) {
   const size_t before = n, limit = MAX_GROWTH * n + (1 << 16);
-  int turn = 0;
+  int next = 0;
   for (int i = 0; i < z->n && n; i++) {
     if (is_identity(&z->step[i], s, n)) continue;
     if (z->step[i].kind == NORM_STRIP) {
       strip(&z->step[i], &s, &n);
       continue;
     }
-    Buf *b = &w->text[turn];
+    Buf *b = &w->text[next];
     buf_clear(b);
     try(run_step(&z->step[i], w, s, n, b));
     try(buf_status(b));
@@ -328,7 +329,7 @@ Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t
       return fail(GRPO_ELIMIT, "tokenizer: normalizing makes %zu bytes of %zu", b->len, before);
     s = b->data ? b->data : "";
     n = b->len;
-    turn = !turn;
+    next = !next;
   }
   *out = s;
   *nout = n;

@@ -1,4 +1,4 @@
-/* normalize.h - changing text before it is cut into pre-tokens.  Private to src/text.
+/* normalize.h - changes text before it is cut into pre-tokens.  Private to src/text.
  *
  * ASCII text and text that is in the wanted form already need no library; other
  * text needs libutf8proc for the Unicode forms, for lower case and for
@@ -23,20 +23,20 @@ typedef enum NormKind {
   NORM_REPLACE,
   NORM_STRIP,
   NORM_LOWER,
-  NORM_UNACCENT, /* StripAccents: marks are removed */
+  NORM_UNACCENT, /* StripAccents removes marks */
   NORM_FORM,     /* NFC, NFD, NFKC, NFKD */
-  NORM_CLEAN,    /* BertNormalizer clean_text: no control characters, white space is a space */
-  NORM_CHINESE,  /* BertNormalizer: spaces around CJK ideographs */
+  NORM_CLEAN,    /* BertNormalizer's clean_text */
+  NORM_CHINESE,  /* BertNormalizer's handle_chinese_chars */
   NORM_BYTES     /* ByteLevel: GPT-2's alphabet */
 } NormKind;
 
 typedef struct NormStep {
   NormKind kind;
   Pattern pattern;          /* NORM_REPLACE */
-  char *content;            /* what is put there, or before */
+  char *content;            /* NORM_REPLACE, NORM_PREPEND */
   bool left, right;         /* NORM_STRIP */
   bool compose, compatible; /* NORM_FORM */
-  bool nonspacing;          /* NORM_UNACCENT: only \p{Mn} */
+  bool nonspacing;          /* NORM_UNACCENT removes \p{Mn} only */
 } NormStep;
 
 typedef struct Normalizer {
@@ -51,7 +51,8 @@ typedef struct NormScratch {
 } NormScratch;
 
 Status normalizer_read(Normalizer *z, const Json *j); /* j: the component, absent or null */
-/* *out, *nout: s itself, or text in `w` that lasts until the next call.  s is valid UTF-8. */
+/* Normalizes s, which is valid UTF-8.  *out is s itself, or text in `w` that lasts until the next
+ * call. */
 Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n,
                       const char **out, size_t *nout);
 void normalizer_free(Normalizer *z);

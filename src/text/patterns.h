@@ -1,4 +1,4 @@
-/* patterns.h - the regular expressions by which well-known byte-level tokenizers cut text.
+/* patterns.h - the regular expressions with which well-known byte-level tokenizers cut text.
  * Private to src/text. */
 #ifndef GRPO_TEXT_PATTERNS_H
 #define GRPO_TEXT_PATTERNS_H
@@ -8,7 +8,7 @@
 
 #define PATTERN_WORDS_ "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define PATTERN_REST_  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-/* GPT-4 and Llama 3; Qwen 2: one digit at a time */
+/* GPT-4 and Llama 3 take up to three digits together, Qwen 2 takes one at a time. */
 #define PATTERN_GPT4 PATTERN_WORDS_ "\\p{N}{1,3}" PATTERN_REST_
 #define PATTERN_QWEN PATTERN_WORDS_ "\\p{N}" PATTERN_REST_
 
@@ -18,7 +18,7 @@
   "[^\\r\\n\\p{L}\\p{N}]?" PATTERN_UPPER_ "*" PATTERN_LOWER_ "+" ends                              \
   "|[^\\r\\n\\p{L}\\p{N}]?" PATTERN_UPPER_ "+" PATTERN_LOWER_ "*" ends
 #define PATTERN_TAIL_ "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-/* GPT-4o (o200k); Mistral's Tekken */
+/* GPT-4o (o200k) and Mistral's Tekken. */
 #define PATTERN_GPT4O  PATTERN_CASED_("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" PATTERN_TAIL_
 #define PATTERN_TEKKEN PATTERN_CASED_("") "|\\p{N}" PATTERN_TAIL_
 

@@ -1,5 +1,5 @@
-/* pipeline.c - reading tokenizer.json: one function per component, each refusing
- * by name what it does not know. */
+/* pipeline.c - one function per component of tokenizer.json; each refuses unknown components by
+ * name. */
 #include "text/pipeline.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static Status read_vocab(Tokenizer *t, const Json *vocab) {
   return GRPO_OK;
 }
 
-/* Both spellings of a merge: "left right" (one space) and ["left", "right"]. */
+/* A merge is spelt "left right", with one space, or ["left", "right"]. */
 static Status merge_sides(const Json *m, const char **left, size_t *nleft, const char **right) {
   *left = json_string(m);
   if (*left) {
@@ -86,7 +86,7 @@ static Status read_merges(Tokenizer *t, const Json *merges) {
   return s;
 }
 
-/* A text that may be null or empty, which means the same. */
+/* Reads a text; null and empty mean that there is none. */
 static Status read_affix(const Json *j, const char *key, char **out) {
   const char *v = json_string(json_get(j, key));
   if (!v || !*v) return GRPO_OK;
@@ -113,8 +113,8 @@ static Status read_bpe_options(Tokenizer *t, const Json *j) {
   return component_flag(j, "ignore_merges", false, &t->ignore_merges);
 }
 
-/* Byte-level BPE has a token for every byte, or drops the bytes that have none: then bytes are
- * the symbols.  Otherwise characters are, those of GPT-2's alphabet where it is byte-level. */
+/* The symbols are bytes if byte-level BPE has a token for every byte or drops bytes without a
+ * token.  Otherwise they are characters, from GPT-2's alphabet if the tokenizer is byte-level. */
 static Status read_bpe(Tokenizer *t, const Json *j) {
   try(read_bpe_options(t, j));
   Status s = read_merges(t, json_get(j, "merges"));
@@ -272,7 +272,8 @@ static Status read_template(Tokenizer *t, const Json *j) {
   return fail(GRPO_EFORMAT, "TemplateProcessing: single holds %d sequences, want 1", sequences);
 }
 
-/* BertProcessing and RobertaProcessing: cls before, sep behind, each [token, id]. */
+/* BertProcessing and RobertaProcessing add cls before and sep after the text, each a [token,
+ * id]. */
 static Status read_pair(Tokenizer *t, const Json *j, const char *key, IntBuf *out) {
   const Json *pair = json_get(j, key);
   int64_t id;
@@ -287,7 +288,7 @@ static Status read_pair(Tokenizer *t, const Json *j, const char *key, IntBuf *ou
 static Status read_post_processor(void *user, const Json *j) {
   Tokenizer *t = user;
   const char *type = component_type(j);
-  if (strcmp(type, "ByteLevel") == 0) return GRPO_OK; /* only about offsets */
+  if (strcmp(type, "ByteLevel") == 0) return GRPO_OK; /* it changes offsets only */
   if (t->prefix.len || t->suffix.len)
     return fail(GRPO_EFORMAT, "'%s' after another one is not supported", type);
   if (strcmp(type, "TemplateProcessing") == 0) return read_template(t, j);
@@ -297,9 +298,9 @@ static Status read_post_processor(void *user, const Json *j) {
   return read_pair(t, j, "sep", &t->suffix);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the whole file ------------------------------------------------------------------------ */
 
-/* The byte tokenizer is recognised by what it is: byte b has id b, and nothing else applies. */
+/* In the byte tokenizer byte b has id b, and there are no other steps. */
 static bool is_byte_tokenizer(const Tokenizer *t) {
   if (t->model != MODEL_BPE || t->bpe.merges.count || t->nstep || t->normalizer.n) return false;
   for (int b = 0; b < 256; b++)

@@ -8,7 +8,7 @@
 
 enum { LETTER = UNI_LETTER, NUMBER = UNI_NUMBER, SPACE = UNI_SPACE, OTHER = 128 };
 
-/* One of the four classes that the patterns tell apart, and the character's length. */
+/* The class of a character, of the four that the patterns tell apart, and its length in bytes. */
 static unsigned class_at(const char *s, size_t n, size_t *len) {
   unsigned char c = (unsigned char)*s;
   if (c < 0x80) {
@@ -24,7 +24,7 @@ static unsigned class_at(const char *s, size_t n, size_t *len) {
   return class ? class : OTHER;
 }
 
-/* End of the run of `class` that begins at i (i itself when there is none). */
+/* The end of the run of `class` that begins at i; i itself if there is none. */
 static size_t run(unsigned class, const char *s, size_t n, size_t i) {
   for (size_t len; i < n && class_at(s + i, n - i, &len) == class;) i += len;
   return i;
@@ -32,10 +32,10 @@ static size_t run(unsigned class, const char *s, size_t n, size_t i) {
 
 static bool is_newline(char c) { return c == '\n' || c == '\r'; }
 
-/* 's 't 're 've 'm 'll 'd at the beginning of s: the length, or 0. */
+/* The length of 's 't 're 've 'm 'll 'd at the beginning of s, or 0. */
 static size_t contraction(const char *s, size_t n, bool icase) {
   if (n < 2 || s[0] != '\'') return 0;
-  if (icase && n >= 3 && memcmp(s + 1, "\xC5\xBF", 2) == 0) return 3; /* long s folds to s */
+  if (icase && n >= 3 && memcmp(s + 1, "\xC5\xBF", 2) == 0) return 3; /* the long s folds to s */
   char a = s[1], b = n > 2 ? s[2] : 0;
   if (icase) {
     a |= 0x20;
@@ -46,7 +46,8 @@ static size_t contraction(const char *s, size_t n, bool icase) {
   return 0;
 }
 
-/* \s+(?!\S)|\s+ : a run of white space leaves its last character to what follows. */
+/* \s+(?!\S)|\s+ takes a run of white space, but leaves its last character to the text that
+ * follows. */
 static size_t spaces(const char *s, size_t n) {
   size_t i = 0, last = 0, len;
   while (i < n && class_at(s + i, n - i, &len) == SPACE) {

@@ -1,8 +1,9 @@
-/* pretoken.h - cutting text into pre-tokens, which BPE never merges across.
+/* pretoken.h - cuts text into pre-tokens.  A merge never joins two pre-tokens.  Private to
+ * src/text.
  *
- * The well-known patterns are scanners written by hand: linear, without limits,
- * safe from any thread.  Other patterns run through PCRE2.  Subjects are valid
- * UTF-8; offsets are bytes.
+ * Scanners written by hand take the place of the well-known patterns: they take linear time
+ * without a limit and may be used by any thread.  Other patterns run through PCRE2
+ * (pretoken_split.h).  Text is valid UTF-8; offsets are bytes.
  */
 #ifndef GRPO_TEXT_PRETOKEN_H
 #define GRPO_TEXT_PRETOKEN_H
@@ -15,14 +16,14 @@
 
 typedef enum PreKind {
   PRE_GPT2,       /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-  PRE_LLAMA3,     /* GPT-4's and Llama-3's: up to three digits, newlines end a run */
-  PRE_QWEN,       /* the same, one digit */
-  PRE_DIGITS,     /* every number character alone, the text between them whole */
-  PRE_DIGIT_RUNS, /* runs of number characters */
-  PRE_CHARS,      /* every code point alone */
-  PRE_CUT,        /* below: matches, and what becomes of them */
-  PRE_METASPACE,  /* spaces become `mark`, and one may be put first; then as PRE_CUT */
-  PRE_SPACE_FIRST /* ByteLevel's add_prefix_space; cuts nothing */
+  PRE_LLAMA3,     /* PATTERN_GPT4 */
+  PRE_QWEN,       /* PATTERN_QWEN */
+  PRE_DIGITS,     /* each \p{N} alone, and the text between them whole */
+  PRE_DIGIT_RUNS, /* runs of \p{N}, and the text between them whole */
+  PRE_CHARS,      /* each code point alone */
+  PRE_CUT,        /* cuts at matches, as PreMatch and PreBehavior say */
+  PRE_METASPACE,  /* spaces become a mark, one may be prepended; then it cuts like PRE_CUT */
+  PRE_SPACE_FIRST /* ByteLevel's add_prefix_space, which does not cut */
 } PreKind;
 
 typedef enum PreMatch {
@@ -45,17 +46,17 @@ typedef enum PrePrepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } PrePrep
 
 typedef struct PreStep {
   PreKind kind;
-  PreMatch match;       /* this and the rest: not for the scanners */
-  Pattern pattern;      /* owned by the tokenizer; Metaspace: its mark */
-  PreBehavior behavior; /* of matches, or of what is between them when `invert` */
+  PreMatch match;       /* this and the members below are not for scanners */
+  Pattern pattern;      /* owned by the tokenizer; for Metaspace it is the mark */
+  PreBehavior behavior; /* of the matches, or, if `invert`, of the text between them */
   bool invert;
-  PrePrepend prepend; /* Metaspace: to the piece the whole text begins with, to every piece */
+  PrePrepend prepend; /* Metaspace: to the first piece of the text, or to every piece */
 } PreStep;
 
-/* The kind with this regular expression, or PRE_CUT. */
+/* The scanner for this regular expression, or PRE_CUT if there is none. */
 PreKind pre_kind_of(const char *pattern);
 
-/* Length in bytes of the first pre-token of s, n > 0; not for PRE_CUT. */
+/* The length in bytes of the first pre-token of s, n > 0; `kind` is a scanner. */
 size_t pre_scan(PreKind kind, const char *s, size_t n);
 
 #endif

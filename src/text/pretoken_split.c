@@ -1,4 +1,3 @@
-/* pretoken_split.c - Split and its relatives: matches, and what becomes of them. */
 #include "text/pretoken_split.h"
 
 #include <string.h>
@@ -44,7 +43,7 @@ static void find_word(PreCut *c) {
   c->match_end = i;
 }
 
-/* Sets match_start, match_end; both are n when there is no further match. */
+/* Sets match_start and match_end; both are n if there is no further match. */
 static Status find_match(PreCut *c) {
   const PreMatch match = c->step->match;
   bool found;
@@ -68,7 +67,7 @@ static Status find_match(PreCut *c) {
   return GRPO_OK;
 }
 
-/* The next stretch, a match or what is before one; false at the end of the text. */
+/* Finds the next stretch, which is a match or the text before one; false at the end of the text. */
 static Status next_stretch(PreCut *c, bool *more, size_t *start, size_t *end, bool *match) {
   *more = c->at < c->n;
   if (!*more) return GRPO_OK;
@@ -84,8 +83,8 @@ static Status next_stretch(PreCut *c, bool *more, size_t *start, size_t *end, bo
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Whether the stretch goes on where the piece that is held ends.  `matched` is what the
- * stretch before was. */
+/* True if the stretch extends the piece that is being collected.  `matched` says whether the
+ * stretch before was a match. */
 static bool joins(const PreCut *c, bool match) {
   switch (c->step->behavior) {
   case CUT_CONTIGUOUS:
@@ -150,7 +149,7 @@ static Status read_split(const Json *j, PreStep *step) {
   try(read_behavior(j, &step->behavior));
   try(component_flag(j, "invert", false, &step->invert));
   if (regex && strcmp(regex, "\\w+|[^\\w\\s]+") == 0) {
-    step->match = MATCH_WORD; /* PCRE2's \w is another one than the reference's */
+    step->match = MATCH_WORD; /* PCRE2's \w differs from the reference's */
     return GRPO_OK;
   }
   if (regex && step->behavior == CUT_ISOLATED) step->kind = pre_kind_of(regex);
@@ -192,7 +191,7 @@ static Status read_digits(const Json *j, PreStep *step) {
   return GRPO_OK;
 }
 
-/* The steps of one component but ByteLevel: step[0], and step[1] where *n becomes 2. */
+/* Reads the steps of any component but ByteLevel: step[0], and step[1] if *n becomes 2. */
 static Status read_steps(const Json *j, PreStep *step, int *n) {
   const char *type = component_type(j), *text;
   *n = 1;

@@ -22,7 +22,7 @@ static int base64_value(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes s[0..n) (padded or not) to `out`; false: it is not base64. */
+/* Decodes s[0..n), padded or not, to `out`; false if it is not base64. */
 static bool base64_decode(const char *s, size_t n, Buf *out) {
   unsigned bits = 0;
   int nbits = 0;
@@ -39,7 +39,7 @@ static bool base64_decode(const char *s, size_t n, Buf *out) {
   return n % 4 != 1;
 }
 
-/* One line without its end: the token's bytes and its rank. */
+/* Reads one line without its end: the token's bytes and its rank. */
 static bool read_line(const char *s, size_t n, Buf *token, int64_t *rank) {
   const char *space = memchr(s, ' ', n);
   if (!space || space == s) return false;
@@ -90,7 +90,7 @@ static Status read_ranks(Vocab *v, const Buf *file) {
   return s;
 }
 
-/* ---- how text is cut, special tokens ----------------------------------------------------- */
+/* ---- the pattern and the special tokens --------------------------------------------------- */
 
 typedef struct Encoding {
   Buf pattern;
@@ -125,7 +125,7 @@ typedef struct Special {
 static const struct {
   size_t ranks;
   const char *pattern;
-  Special special[8]; /* Llama 3's follow by rule */
+  Special special[8]; /* Llama 3's are made by a rule */
 } known[] = {
     {50256, PATTERN_GPT2, {{"<|endoftext|>", 50256}}},
     {50280, PATTERN_GPT2, {{"<|endoftext|>", 50256}}},
@@ -140,7 +140,7 @@ static const struct {
     {199998, PATTERN_GPT4O, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
 };
 
-/* Llama 3.1: 256 special tokens behind the ranks, most of them reserved. */
+/* Llama 3.1 has 256 special tokens after the ranks, most of them reserved. */
 static Status add_llama3(Encoding *e) {
   static const Special named[] = {
       {"<|begin_of_text|>", 0},   {"<|end_of_text|>", 1},   {"<|finetune_right_pad_id|>", 4},
@@ -201,7 +201,7 @@ static int by_ranks(const void *x, const void *y) {
   return a->right < b->right ? -1 : a->right > b->right;
 }
 
-/* Every way to make the token out of two others, in the order that transformers writes. */
+/* Appends all pairs of tokens that make this token, in the order that transformers writes. */
 static void put_merges(Buf *merges, const Vocab *v, const VocabEntry *e) {
   const char *s = v->text.data + e->text;
   Cut cut[MAX_RANK_TOKEN];

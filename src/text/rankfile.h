@@ -1,11 +1,10 @@
-/* rankfile.h - tiktoken's rank files, turned into the tokenizer.json they amount to.
- * Private to src/text.
+/* rankfile.h - makes a tokenizer.json of tiktoken's rank files.  Private to src/text.
  *
- * A rank file has lines "base64 of a token's bytes, space, rank"; the ids are the ranks,
- * and of two neighbours those merge first whose join has the lowest rank.  How text is cut
- * and which special tokens there are is not in it: that comes from an encoding.json beside
- * it ({"pattern": regex, "special_tokens": {token: id}}), or from the number of ranks, by
- * which r50k_base, p50k_base, cl100k_base, o200k_base and Llama 3 are known.
+ * Each line of a rank file holds the base64 of a token's bytes, a space and the token's rank.  The
+ * ids are the ranks, and the neighbours whose join has the lowest rank are merged first.  The
+ * pattern that cuts text and the special tokens are not in the file: they come from an
+ * encoding.json beside it, {"pattern": regex, "special_tokens": {token: id}}, or from the number
+ * of ranks, which identifies r50k_base, p50k_base, cl100k_base, o200k_base and Llama 3.
  */
 #ifndef GRPO_TEXT_RANKFILE_H
 #define GRPO_TEXT_RANKFILE_H
@@ -16,8 +15,8 @@
 #include "base/err.h"
 #include "text/tokenizer.h"
 
-bool rankfile_is(const char *text, size_t n); /* it begins as one */
-/* `encoding`: the text of encoding.json; empty when there is none. */
+bool rankfile_is(const char *text, size_t n); /* true if the text begins like one */
+/* `encoding` is the text of encoding.json, or empty. */
 Status rankfile_build(Tokenizer **out, const Buf *ranks, const Buf *encoding, const char *what);
 
 #endif

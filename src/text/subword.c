@@ -26,11 +26,11 @@ static bool begins_with_mark(const Vocab *v, int32_t id) {
   return strncmp(vocab_text(v, id), MARK, MARK_LEN) == 0;
 }
 
-/* Cutting before a U+2581 that follows something else gives the same ids when no merge joins
- * the two sides, and when U+2581 is a token, which ends a run of unknown characters. */
+/* Cutting before a U+2581 that follows another character does not change the ids if no merge joins
+ * the two sides and if U+2581 is a token, which ends a run of unknown characters. */
 static bool may_cut(const Subword *m, const Vocab *v, const Bpe *merges) {
   if (m->prefix || m->suffix || subword_find(v, MARK, MARK_LEN) < 0) return false;
-  if (m->unk < 0) return false; /* what is dropped brings its neighbours together */
+  if (m->unk < 0) return false; /* a dropped character makes its neighbours adjacent */
   if (m->unk >= 0 && (ends_in_mark(v, m->unk) || begins_with_mark(v, m->unk))) return false;
   for (const MapEntry *e = NULL; (e = map_each(&merges->merges, e));) {
     if (begins_with_mark(v, bpe_right(e)) && !ends_in_mark(v, bpe_left(e))) return false;
@@ -56,8 +56,8 @@ Status subword_prepare(Subword *m, const Vocab *v, const Bpe *merges) {
 
 /* ---- BPE --------------------------------------------------------------------------------- */
 
-/* Symbols are laid out one behind the other; an unknown one waits until the next token of the
- * vocabulary or the end, so that bytes may overtake it, as in the reference. */
+/* Lays out the symbols in order.  An unknown one is held back until the next token of the
+ * vocabulary or the end, so that bytes can come before it, as in the reference. */
 typedef struct Layout {
   const Subword *m;
   const Vocab *v;
@@ -123,7 +123,7 @@ static Status encode_word(const Subword *m, const Vocab *v, const Bpe *b, BpeScr
   return GRPO_OK;
 }
 
-/* Where the next word begins: at a U+2581 behind something else. */
+/* The end of the first word: the next U+2581 that follows another character. */
 static size_t word_end(const char *s, size_t n) {
   size_t i = 0;
   while (n - i >= MARK_LEN && memcmp(s + i, MARK, MARK_LEN) == 0) i += MARK_LEN;
@@ -142,7 +142,7 @@ Status subword_bpe(const Subword *m, const Vocab *v, const Bpe *b, BpeScratch *w
 
 /* ---- WordPiece --------------------------------------------------------------------------- */
 
-/* The longest token at s, or -1; *len is its length there. */
+/* The longest token at s, or -1; *len is its length in s. */
 static int32_t longest_piece(const Subword *m, const Vocab *v, Buf *text, const char *s, size_t n,
                              bool first, size_t *len) {
   buf_clear(text);

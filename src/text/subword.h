@@ -1,7 +1,6 @@
-/* subword.h - models over characters: BPE as SentencePiece's files have it, and WordPiece.
- * Private to src/text.
+/* subword.h - the models over characters: SentencePiece's BPE, and WordPiece.  Private to src/text.
  *
- * Both work on one pre-token of valid UTF-8 and find only tokens of the model's own vocabulary.
+ * Both encode one pre-token of valid UTF-8 and use only tokens of the model's own vocabulary.
  */
 #ifndef GRPO_TEXT_SUBWORD_H
 #define GRPO_TEXT_SUBWORD_H
@@ -19,23 +18,24 @@
 enum { SMALL_CHARS = 0x2600 /* code points with an entry in Subword.small */ };
 
 typedef struct Subword {
-  char *prefix, *suffix; /* of a token inside a word, at its end; NULL: none.  Owned */
-  int32_t unk;           /* -1: what is unknown is dropped (BPE) */
-  bool fuse_unk;         /* unknown neighbours are one token */
-  bool byte_fallback;    /* an unknown character is its bytes, when all <0xHH> are there */
+  char *prefix, *suffix; /* owned, or NULL: marks tokens inside a word; marks its last token */
+  int32_t unk;           /* -1: unknown characters are dropped (BPE) */
+  bool fuse_unk;         /* neighbouring unknown characters become one token */
+  bool byte_fallback;    /* an unknown character becomes its <0xHH>, if all of them exist */
   int32_t byte[256];     /* ids of <0xHH>, or -1 */
   int32_t *small;        /* [SMALL_CHARS] id of the character, or -1.  Owned */
-  bool cut;              /* no merge joins a word and a following U+2581: cut there */
-  int32_t max_chars;     /* WordPiece: longer words are unknown */
+  bool cut; /* text may be cut before a U+2581, because no merge joins it to the word before */
+  int32_t max_chars; /* WordPiece: a longer word is unknown */
 } Subword;
 
-/* Fill byte, small and cut from the vocabulary (and, for BPE, its merges). */
+/* Fills byte, small and cut from the vocabulary and, for BPE, its merges. */
 Status subword_prepare(Subword *m, const Vocab *v, const Bpe *merges);
-int32_t subword_find(const Vocab *v, const char *s, size_t n); /* -1: no token of the model */
+int32_t subword_find(const Vocab *v, const char *s,
+                     size_t n); /* -1: it is not a token of the model */
 
 Status subword_bpe(const Subword *m, const Vocab *v, const Bpe *b, BpeScratch *w, Buf *text,
                    const char *s, size_t n, IntBuf *out);
-/* Longest token first; the whole word is unknown when some part is. */
+/* Takes the longest token again and again; if a part is unknown, so is the whole word. */
 Status subword_wordpiece(const Subword *m, const Vocab *v, Buf *text, const char *s, size_t n,
                          IntBuf *out);
 void subword_free(Subword *m);

@@ -8,12 +8,12 @@
 #include "text/pretoken_split.h"
 #include "text/tokenizer_impl.h"
 
-/* ---- encoding: from the outside in, one function per stage of the pipeline -- */
+/* ---- encoding: one function per stage of the pipeline ------------------------- */
 
 typedef struct Encoder {
   const Tokenizer *t;
   EncodeScratch *w;
-  const char *first; /* the piece that the whole text begins with; NULL: it was an earlier one */
+  const char *first; /* the piece that the whole text begins with; NULL after that piece */
   unsigned flags;
   IntBuf *out;
 } Encoder;
@@ -54,7 +54,7 @@ static Status encode_unigram(Encoder *e, const char *s, size_t n) {
 static Status encode_pretoken(Encoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   EncodeScratch *w = e->w;
-  const char *text = s; /* as the vocabulary spells it */
+  const char *text = s; /* spelt as in the vocabulary */
   size_t ntext = n;
   if (t->byte_level && (t->ignore_merges || t->model != MODEL_BPE)) {
     buf_clear(&w->alphabet);
@@ -90,7 +90,7 @@ static Status cut(Encoder *e, int step, const char *s, size_t n) {
   return GRPO_OK;
 }
 
-/* Spaces become the mark, and one may be put first. */
+/* Replaces spaces by the mark, and may prepend one. */
 static Status mark_spaces(Encoder *e, int step, const char *s, size_t n) {
   const PreStep *p = &e->t->step[step];
   const Pattern *mark = &p->pattern;
@@ -119,7 +119,7 @@ static Status space_first(Encoder *e, int step, const char *s, size_t n) {
   return split(e, step + 1, b->data, b->len);
 }
 
-/* Apply the pre-tokenizers from `step` on; the last ones' pieces go to the model. */
+/* Applies the pre-tokenizers from `step` on; the pieces of the last one go to the model. */
 static Status split(Encoder *e, int step, const char *s, size_t n) {
   if (step == e->t->nstep) return encode_pretoken(e, s, n);
   PreKind kind = e->t->step[step].kind;
@@ -144,7 +144,7 @@ static Status encode_piece(Encoder *e, int set, const char *s, size_t n, bool fi
   return split(e, 0, s, n);
 }
 
-/* `first`: the whole text begins here. */
+/* `first` says that the whole text begins here. */
 static Status cut_added(Encoder *e, int set, const char *s, size_t n, bool first) {
   const bool special = !(e->flags & TOK_NO_PARSE_SPECIAL);
   size_t done = 0, from = 0;
@@ -200,7 +200,7 @@ void tokenizer_piece_bytes(const Tokenizer *t, int32_t id, const char **bytes, s
   *n = e ? e->piece_len : 0;
 }
 
-/* A special token that the normalizer changes is not one any more to the reference. */
+/* A special token that the normalizer changes is not special any more, as in the reference. */
 static bool is_skipped(const Tokenizer *t, int32_t id) {
   const VocabEntry *e = vocab_entry(&t->vocab, id);
   return e && (e->flags & (TOKEN_SPECIAL | TOKEN_RESPELT)) == TOKEN_SPECIAL;
@@ -251,7 +251,7 @@ Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool s
   return s;
 }
 
-/* ---- what is known about it ------------------------------------------------------ */
+/* ---- properties ------------------------------------------------------------------- */
 
 int tokenizer_size(const Tokenizer *t) { return t->vocab.size; }
 int32_t tokenizer_bos(const Tokenizer *t) { return t->special_id[TOK_BOS]; }

@@ -1,24 +1,24 @@
-/* tokenizer.h - text to token ids and back.
+/* tokenizer.h - converts text to token ids and back.
  *
- * A Tokenizer is one pipeline, described by a Hugging Face tokenizer.json:
+ * A Tokenizer is a pipeline, described by a Hugging Face tokenizer.json:
  *   added tokens -> normalizer -> pre-tokenizer -> model -> post-processor, and a decoder.
- * Supported models: BPE (of bytes, or of characters with byte fallback, unknown tokens,
- * prefixes and suffixes), Unigram, WordPiece and WordLevel; all usual normalizers,
- * pre-tokenizers, post-processors and decoders.  What is not supported (Precompiled, Nmt, CTC,
- * UnicodeScripts, dropout) is refused by its name.  A tokenizer made here (bytes,
- * chars, train) is nothing but its tokenizer.json, so saving and loading it
- * cannot change an id.
+ * It supports the models BPE (of bytes, or of characters with byte fallback, unknown tokens,
+ * prefixes and suffixes), Unigram, WordPiece and WordLevel, and all usual normalizers,
+ * pre-tokenizers, post-processors and decoders.  It refuses the others (Precompiled, Nmt, CTC,
+ * UnicodeScripts, dropout) by name.  A tokenizer that is made here (tokenizer_make.h,
+ * tokenizer_train.h) is built from its tokenizer.json, so saving and loading it cannot change an
+ * id.
  *
- * A Tokenizer is immutable and reference counted, and every function may be
- * called from several threads; encodes on one Tokenizer take turns at a lock.
- * Ids are int32, dense or not, in [0, tokenizer_size).
+ * A Tokenizer is immutable and reference counted, and every function may be called from several
+ * threads; encodes with one Tokenizer wait for each other at a lock.  Ids are int32, dense or not,
+ * in [0, tokenizer_size).
  *
- * Encoding accepts any bytes: each maximal invalid UTF-8 subpart becomes U+FFFD
- * first, except for the byte tokenizer, which is exact both ways.  Time is
- * O(n log n) in the text, also without a single space.
+ * Encoding accepts any bytes: each maximal invalid UTF-8 subpart becomes U+FFFD first, except for
+ * the byte tokenizer, which is exact both ways.  Time is O(n log n) in the length of the text,
+ * even without a single space.
  *
- * Errors: ENOENT and EIO for files, EFORMAT for what is corrupt or unsupported
- * (the message names file and field), ELIMIT, ENOMEM, EARG.
+ * Errors are ENOENT and EIO for files, EFORMAT for corrupt or unsupported ones (the message names
+ * file and field), ELIMIT, ENOMEM and EARG.
  */
 #ifndef GRPO_TEXT_TOKENIZER_H
 #define GRPO_TEXT_TOKENIZER_H
@@ -38,11 +38,11 @@ void tokenizer_retain(const Tokenizer *t);
 void tokenizer_free(const Tokenizer *t); /* drops one reference; NULL is fine */
 
 enum {
-  TOK_ADD_SPECIAL = 1,     /* add what the post-processor adds (a begin token, ...) */
-  TOK_NO_PARSE_SPECIAL = 2 /* special tokens inside the text are plain text */
+  TOK_ADD_SPECIAL = 1,     /* add the post-processor's tokens (a begin token, ...) */
+  TOK_NO_PARSE_SPECIAL = 2 /* treat special tokens inside the text as plain text */
 };
 
-/* Appends ids; on failure `out` is as it was.  */
+/* Appends ids; on failure `out` does not change. */
 Status tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned flags,
                         IntBuf *out);
 
@@ -51,13 +51,14 @@ Status tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned
 Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
                         Buf *out);
 
-/* What the token contributes to decoded text, before invalid UTF-8 is replaced: for streaming
- * and stop strings.  Not NUL-terminated; lives as long as t; n is 0 when there is no such id. */
+/* The bytes that a token adds to decoded text before invalid UTF-8 is replaced, for streaming and
+ * for stop strings.  They are not NUL-terminated and live as long as t; n is 0 if there is no such
+ * id. */
 void tokenizer_piece_bytes(const Tokenizer *t, int32_t id, const char **bytes, size_t *n);
 
 int tokenizer_size(const Tokenizer *t); /* highest id + 1 */
-int32_t tokenizer_id(const Tokenizer *t,
-                     const char *token); /* as spelt in the vocabulary; -1: none */
+/* `token` is spelt as in the vocabulary; -1: none. */
+int32_t tokenizer_id(const Tokenizer *t, const char *token);
 const char *tokenizer_token(const Tokenizer *t, int32_t id); /* NULL: none */
 bool tokenizer_is_special(const Tokenizer *t, int32_t id);
 int32_t tokenizer_bos(const Tokenizer *t); /* -1: none */
@@ -65,10 +66,11 @@ int32_t tokenizer_eos(const Tokenizer *t);
 int32_t tokenizer_pad(const Tokenizer *t);
 int32_t tokenizer_unk(const Tokenizer *t);
 int32_t tokenizer_role(const Tokenizer *t, TokenRole role); /* -1: none */
-const char *
-tokenizer_kind(const Tokenizer *t); /* "bytes" "chars" "bpe" "unigram" "wordpiece" "words" */
-/* Jinja source, or NULL: chat_template.jinja, or else the config's chat_template; of a list the one
- * named "default", and "tool_use" as the template for conversations with tools. */
+/* "bytes" "chars" "bpe" "unigram" "wordpiece" "words" */
+const char *tokenizer_kind(const Tokenizer *t);
+/* The Jinja source of chat_template.jinja, or else of the config's chat_template; NULL: none.  If
+ * that is a list, "default" is the chat template and "tool_use" the one for conversations with
+ * tools. */
 const char *tokenizer_chat_template(const Tokenizer *t);
 const char *tokenizer_tool_template(const Tokenizer *t);
 

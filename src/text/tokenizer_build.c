@@ -56,7 +56,7 @@ static Status read_added_decoder(Tokenizer *t, const Json *j) {
   return GRPO_OK;
 }
 
-/* A string, which is the default, or a list of {name, template}. */
+/* A chat template is a string, which is the default, or a list of {name, template}. */
 static const char *find_template(const Json *j, const char *wanted) {
   if (!j || json_type(j) != JSON_ARRAY)
     return strcmp(wanted, "default") == 0 ? json_string(j) : NULL;
@@ -67,7 +67,7 @@ static const char *find_template(const Json *j, const char *wanted) {
   return NULL;
 }
 
-/* chat_template.jinja is the only one when it is there. */
+/* If chat_template.jinja exists, it is the only template. */
 static Status read_templates(Tokenizer *t, const Json *config) {
   const Json *j = json_get(config, "chat_template");
   const char *file = t->file[FILE_TEMPLATE].data, *tools = NULL;

@@ -8,8 +8,8 @@
 
 extern const char *const tokenizer_file_name[NFILES];
 
-/* A tokenizer from the text of its files, which are taken over (moved), also on failure.
- * `what` names the first of them in messages: a path, or "trained tokenizer". */
+/* Makes a tokenizer of the text of its files, which it takes over, also on failure.  `what` names
+ * tokenizer.json in messages: a path, or "trained tokenizer". */
 Status tokenizer_build(Tokenizer **out, Buf file[NFILES], const char *what);
 
 #endif

@@ -1,4 +1,3 @@
-/* tokenizer_files.c - loading, building and saving: the files in a model's directory. */
 #include "text/tokenizer_files.h"
 
 #include <stdio.h>
@@ -22,7 +21,7 @@ static Status load_beside(const Buf *main, TokenizerFile which, Buf *out) {
   return s;
 }
 
-/* The file in a directory: tokenizer.json, or a rank file where there is none. */
+/* The tokenizer's file in a directory: tokenizer.json, or else a rank file. */
 static Status find_main(const char *dir, Buf *main) {
   Json *root = NULL;
   const size_t len = main->len;
@@ -72,7 +71,7 @@ bool tokenizer_is_in(const char *path) {
   Buf b = {0};
   bool yes;
   if (gguf_is(path)) {
-    if (gguf_open(&g, path) != GRPO_OK) return true; /* loading will say why not */
+    if (gguf_open(&g, path) != GRPO_OK) return true; /* loading reports the reason */
     yes = gguf_tokenizer_is_in(&g);
     gguf_close(&g);
     return yes;

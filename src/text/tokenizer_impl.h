@@ -34,7 +34,7 @@ typedef enum TokenizerModel {
   MODEL_WORDS
 } TokenizerModel;
 
-/* The files a tokenizer is made from and saved as; those that are missing are empty. */
+/* The files that a tokenizer is made from and saved as.  A missing file is empty. */
 typedef enum TokenizerFile {
   FILE_TOKENIZER,
   FILE_CONFIG,
@@ -44,15 +44,15 @@ typedef enum TokenizerFile {
 } TokenizerFile;
 
 typedef struct EncodeScratch {
-  pthread_mutex_t lock; /* held by an encode: guards the rest, and every Regex */
-  Buf valid;            /* the text, invalid UTF-8 replaced */
+  pthread_mutex_t lock; /* held while encoding: guards the rest, and every Regex */
+  Buf valid;            /* the text with invalid UTF-8 replaced */
   Buf prefixed;         /* a piece after Metaspace or with the prefix space */
   Buf alphabet;         /* a pre-token in the byte-level alphabet */
   Buf affixed;          /* a character or word with its prefix */
   BpeScratch bpe;
   UniScratch unigram;
   NormScratch norm;
-  DecScratch decode; /* held by a decode */
+  DecScratch decode; /* used while decoding, under the lock */
 } EncodeScratch;
 
 typedef struct Tokenizer {
@@ -62,20 +62,20 @@ typedef struct Tokenizer {
   const char *kind;
   Vocab vocab;
   Bpe bpe;
-  int32_t special_id[TOK_NROLES]; /* -1: none */
-  int32_t unk;                    /* of the model (WordLevel); -1: unknown words are an error */
-  Subword subword;                /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
-  Unigram unigram;                /* MODEL_UNIGRAM */
+  int32_t special_id[TOK_NROLES];      /* -1: none */
+  int32_t unk;                         /* for WordLevel; -1: an unknown word is an error */
+  Subword subword;                     /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
+  Unigram unigram;                     /* MODEL_UNIGRAM */
   char *chat_template, *tool_template; /* NULL: none */
-  AddedSet added[2];                   /* found in the raw text; found in normalized text */
+  AddedSet added[2];                   /* [0] is searched in the raw text, [1] in normalized text */
   PreStep step[MAX_STEPS];
   int nstep;
-  bool byte_level;    /* pre-token bytes are the symbols; decoding joins bytes */
-  bool raw;           /* the byte tokenizer: any bytes, nothing replaced */
-  bool ignore_merges; /* a whole pre-token in the vocabulary is one token */
+  bool byte_level;    /* the symbols are bytes; decoding joins bytes */
+  bool raw;           /* the byte tokenizer: any bytes are encoded as they are */
+  bool ignore_merges; /* a pre-token that is in the vocabulary is one token */
   Normalizer normalizer;
   Detok decoder;
-  IntBuf prefix, suffix; /* what TOK_ADD_SPECIAL adds */
+  IntBuf prefix, suffix; /* added by TOK_ADD_SPECIAL */
   EncodeScratch *scratch;
 } Tokenizer;
 

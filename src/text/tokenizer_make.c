@@ -1,9 +1,9 @@
-/* tokenizer_make.c - the byte and the character tokenizer, as tokenizer.json.
+/* tokenizer_make.c - writes the byte and the character tokenizer as tokenizer.json.
  *
- * Bytes: a byte-level BPE without merges and without splitting, so that other
- * libraries read the file too (they see invalid UTF-8 replaced, we do not).
- * Characters: WordLevel over single code points without an unknown token, which
- * refuses unknown characters there as here.
+ * The byte tokenizer is a byte-level BPE without merges and pre-tokenizer, so that other libraries
+ * can read the file too; they replace invalid UTF-8, this program does not.  The character
+ * tokenizer is a WordLevel model of single code points without an unknown token, so that other
+ * libraries refuse unknown characters, too.
  */
 #include "text/tokenizer_make.h"
 
@@ -42,7 +42,7 @@ Status tokenizer_bytes(Tokenizer **out) {
   return s;
 }
 
-/* seen[cp] for every code point of the text. */
+/* Sets seen[cp] for every code point of the text. */
 static Status mark_chars(const char *text, size_t n, unsigned char *seen, int *count) {
   *count = 0;
   for (size_t i = 0; i < n;) {

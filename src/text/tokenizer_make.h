@@ -10,10 +10,10 @@
 /* Ids 0..255 are the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
 Status tokenizer_bytes(Tokenizer **out);
 
-/* One id per distinct code point of `text`, ascending; then <|endoftext|> and <|pad|>.
- * Encoding a character that was not there is an error that names it. */
+/* Each distinct code point of `text` has an id, in ascending order; <|endoftext|> and <|pad|>
+ * follow.  Encoding any other character is an error that names it. */
 Status tokenizer_chars(Tokenizer **out, const char *text, size_t n);
-/* the same without special tokens: nothing ends a completion but its length */
+/* tokenizer_chars() without special tokens, so that only its length ends a completion. */
 Status tokenizer_chars_only(Tokenizer **out, const char *text, size_t n);
 
 #endif

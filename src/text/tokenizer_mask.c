@@ -1,4 +1,4 @@
-/* tokenizer_mask.c - a tokenizer with a mask token, as its files say it. */
+/* tokenizer_mask.c - adds the mask token to the text of the tokenizer's files. */
 #include "text/tokenizer_mask.h"
 
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "formats/json.h"
 #include "text/tokenizer_build.h"
 
-/* ---- files with one more thing in them ------------------------------------------------- */
+/* ---- files with one more entry ---------------------------------------------------------- */
 
 static void put_text(Buf *b, const char *s) { json_put_string(b, s, strlen(s)); }
 
 static void put_value(Buf *b, const Json *j);
 
-/* The children between the brackets, without the member `skip`. */
+/* Appends the text of all members but `skip`, without the brackets. */
 static void put_children(Buf *b, const Json *j, const char *skip) {
   const char *comma = "";
   for (const Json *e = j ? json_child(j) : NULL; e; e = json_next(e)) {
@@ -43,7 +43,7 @@ static void put_value(Buf *b, const Json *j) {
     buf_puts(b, type == JSON_NULL ? "null" : json_bool(j) ? "true" : "false");
 }
 
-/* tokenizer.json with an entry more in added_tokens. */
+/* Appends tokenizer.json with one more entry in added_tokens. */
 static void put_tokenizer(Buf *b, const Json *root, const char *token, int id) {
   const Json *added = json_get(root, "added_tokens");
   buf_puts(b, "{\"added_tokens\": [");
@@ -75,7 +75,7 @@ static Status put_files(const Tokenizer *t, const char *token, Buf file[NFILES])
     Json *root = NULL;
     if (i == FILE_TEMPLATE) {
       if (t->file[i].data)
-        buf_put(&file[i], t->file[i].data, t->file[i].len); /* an empty one is one */
+        buf_put(&file[i], t->file[i].data, t->file[i].len); /* a missing file stays empty */
     } else {
       try(parse(t, (TokenizerFile)i, &root));
       const int32_t known = tokenizer_id(t, token);

@@ -5,8 +5,8 @@
 #include "base/err.h"
 #include "text/tokenizer.h"
 
-/* The same tokenizer with `token` as its mask token: one id more at the end, unless there is such a
- * token already. */
+/* Makes a copy of t that has `token` as its mask token.  It has one more id at the end, unless t
+ * has that token already. */
 Status tokenizer_with_mask(Tokenizer **out, const Tokenizer *t, const char *token);
 
 #endif

@@ -1,4 +1,3 @@
-/* tokenizer_train.c - from texts to a byte-level BPE tokenizer. */
 #include "text/tokenizer_train.h"
 
 #include <string.h>
@@ -32,7 +31,7 @@ static Status check_role(const TokenizerTrainOptions *o, const char *role, const
               name);
 }
 
-/* Fills in what was left out.  A caller built against an older header has a smaller `size`. */
+/* Fills in defaults.  A caller that was built against an older header has a smaller `size`. */
 static Status complete(const TokenizerTrainOptions *given, TokenizerTrainOptions *o) {
   tokenizer_train_options_init(o);
   if (given) memcpy(o, given, given->size < sizeof *o ? given->size : sizeof *o);
@@ -99,8 +98,8 @@ static Status count_all(WordCounts *w, const AddedSet *special, const char *cons
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* The bytes in the order of their characters in the alphabet, as GPT-2 and the reference
- * trainer have them. */
+/* Adds the bytes in the order of their characters in the alphabet, like GPT-2 and the reference
+ * trainer. */
 static Status add_bytes(Vocab *v, int first) {
   for (uint32_t cp = 0; cp < 0x200; cp++) {
     int byte = bytelevel_byte(cp);
@@ -122,7 +121,7 @@ static void put_vocab(Buf *out, Buf *token, const TokenizerTrainOptions *o, cons
   }
 }
 
-/* "left right": no token of the alphabet holds a space. */
+/* Writes merges as "left right"; no token of the alphabet holds a space. */
 static void put_merges(Buf *out, Buf *token, const IntBuf *merges, const Vocab *v) {
   for (size_t i = 0; i < merges->len; i += 2) {
     const VocabEntry *a = vocab_entry(v, merges->data[i]);

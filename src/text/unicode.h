@@ -1,7 +1,7 @@
-/* unicode.h - which class a code point is in (Unicode 15.1).
+/* unicode.h - the classes that a code point is in (Unicode 15.1).
  *
- * Own tables instead of the regex engine's: the same ids whatever version of
- * PCRE2 is installed, and U+180E is no white space, as in the reference.
+ * The tables are our own, so that ids do not depend on the installed version of PCRE2, and so that
+ * U+180E is not white space, as in the reference.
  */
 #ifndef GRPO_TEXT_UNICODE_H
 #define GRPO_TEXT_UNICODE_H

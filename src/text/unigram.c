@@ -15,13 +15,13 @@ static const double UNK_PENALTY = 10;
 /* ---- the tree ---------------------------------------------------------------------------- */
 
 struct UniNode {
-  uint32_t child; /* the first; the others follow, by byte */
+  uint32_t child; /* the first child; the others follow, sorted by byte */
   uint16_t nchild;
-  uint8_t byte; /* that leads here */
+  uint8_t byte; /* leads from the parent to this node */
   int32_t id;   /* the token that ends here, or -1 */
 };
 
-/* Tokens lo .. hi - 1 in the order of their bytes share the path of a node, `depth` bytes long. */
+/* Tokens lo .. hi - 1, sorted by bytes, share the path of a node, which is `depth` bytes long. */
 typedef struct Range {
   int32_t lo, hi, depth;
 } Range;
@@ -38,7 +38,7 @@ static int by_bytes(const void *x, const void *y) {
   return order ? order : (a->n > b->n) - (a->n < b->n);
 }
 
-/* One node for every prefix of a token. */
+/* Counts the nodes: one for every prefix of a token. */
 static size_t count_nodes(const Text *text, int32_t n) {
   size_t count = 1;
   for (int32_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static size_t count_nodes(const Text *text, int32_t n) {
   return count;
 }
 
-/* Level by level, so that a node's children lie side by side. */
+/* Builds level by level, so that the children of a node are neighbours. */
 static void fill_nodes(UniNode *node, Range *range, const Text *text, int32_t n) {
   size_t end = 1;
   node[0] = (UniNode){.id = -1};
@@ -128,7 +128,7 @@ static Status read_options(Unigram *u, const Json *j) {
   const Json *unk = json_get(j, "unk_id");
   int64_t id = -1;
   if (!component_is_null(unk) && (!json_integer(unk, &id) || id < 0 || id >= u->nscore))
-    return fail(GRPO_EFORMAT, "unk_id is no place in the vocabulary");
+    return fail(GRPO_EFORMAT, "unk_id is not a position in the vocabulary");
   u->unk = (int32_t)id;
   return component_flag(j, "byte_fallback", false, &u->byte_fallback);
 }
@@ -149,7 +149,7 @@ Status unigram_read(Unigram *u, Vocab *v, const Json *model) {
 
 /* ---- the best path ----------------------------------------------------------------------- */
 
-/* The best way to a place: its last token and where that begins; id UNREACHED: none yet. */
+/* The best path to a position: its last token and where that begins; id UNREACHED: none yet. */
 struct UniCell {
   double score;
   size_t start;
@@ -161,7 +161,7 @@ static void offer(UniCell *to, double score, size_t start, int32_t id) {
   if (to->id == UNREACHED || score > to->score) *to = (UniCell){score, start, id};
 }
 
-/* The text from `at`, a reached place, to all that end a token from there. */
+/* Extends the best path to `at` by every token that begins there. */
 static void extend(const Unigram *u, UniCell *cell, const char *s, size_t n, size_t at,
                    size_t width) {
   const UniNode *node = u->node;
@@ -193,7 +193,7 @@ static Status find_path(const Unigram *u, UniScratch *w, const char *s, size_t n
   return GRPO_OK;
 }
 
-/* Unknown neighbours, last byte first. */
+/* Appends a run of unknown characters, the last byte first. */
 static void put_unknown(const Unigram *u, const Vocab *v, const char *s, size_t n, IntBuf *out) {
   const int32_t id = subword_find(v, s, n);
   bool bytes = u->byte_fallback && id < 0;
@@ -202,7 +202,7 @@ static void put_unknown(const Unigram *u, const Vocab *v, const char *s, size_t 
   for (size_t i = n; bytes && i-- > 0;) intbuf_put(out, u->byte[(unsigned char)s[i]]);
 }
 
-/* The path is known from its end: ids are put last first, then turned. */
+/* The path is followed from its end: ids are appended last first and then reversed. */
 static void put_path(const Unigram *u, const Vocab *v, const UniCell *cell, const char *s, size_t n,
                      IntBuf *out) {
   const size_t before = out->len;

@@ -1,7 +1,7 @@
 /* vocab.h - tokens by id and ids by token.
  *
- * A token is a string as spelt in the file; its piece is what it adds to
- * decoded text.  Ids may have gaps: an entry without TOKEN_PRESENT is a gap.
+ * A token is a string as it is spelt in the file; its piece is the bytes that it adds to decoded
+ * text.  Ids may have gaps: an entry without TOKEN_PRESENT is a gap.
  */
 #ifndef GRPO_TEXT_VOCAB_H
 #define GRPO_TEXT_VOCAB_H
@@ -18,9 +18,10 @@ enum { VOCAB_MAX_ID = (1 << 21) - 1, VOCAB_MAX_TOKEN = 1 << 16 /* bytes */ };
 enum {
   TOKEN_PRESENT = 1,
   TOKEN_MODEL = 2,   /* in the model's vocabulary, not only an added token */
-  TOKEN_SPECIAL = 4, /* left out by skip_special */
+  TOKEN_SPECIAL = 4, /* dropped by skip_special */
   TOKEN_ADDED = 8,   /* found in the text before the model sees it */
-  TOKEN_RESPELT = 16 /* an added token that the normalizer changes: decoded as changed */
+  TOKEN_RESPELT =
+      16 /* an added token that the normalizer changes; it is decoded in its changed form */
 };
 
 typedef struct VocabEntry {
@@ -36,7 +37,7 @@ typedef struct Vocab {
   Map ids;           /* by map_hash() of the token's text */
 } Vocab;
 
-/* EFORMAT when the id or the token is taken, ELIMIT past the limits above. */
+/* EFORMAT: the id or the token is taken; ELIMIT: past the limits above. */
 Status vocab_add(Vocab *v, const char *token, size_t n, int64_t id, unsigned flags);
 int32_t vocab_find(const Vocab *v, const char *token, size_t n); /* -1: none */
 const VocabEntry *vocab_entry(const Vocab *v, int32_t id);       /* NULL: none */

@@ -10,7 +10,7 @@ static Status grow(WordCounts *w) {
   if (w->cap > UINT32_MAX / 4) return fail(GRPO_ELIMIT, "too many different words");
   size_t cap = w->cap ? 2 * w->cap : 1024;
   Word *word = mem_realloc(w->word, cap * sizeof *word);
-  if (!word) return fail(GRPO_ENOMEM, "%zu different words", w->n);
+  if (!word) return fail(GRPO_ENOMEM, "no memory for %zu different words", w->n);
   w->word = word;
   w->cap = cap;
   return map_reserve(&w->index, cap);
@@ -32,7 +32,7 @@ static Status count_word(WordCounts *w, const char *s, size_t n) {
   return buf_status(&w->bytes);
 }
 
-/* Where to cut a pre-token of n bytes: not inside a character. */
+/* The length of the next piece of a pre-token of n bytes; it does not end inside a character. */
 static size_t piece_length(const char *s, size_t n) {
   if (n <= WORD_MAX) return n;
   n = WORD_MAX;

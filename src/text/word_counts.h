@@ -1,4 +1,5 @@
-/* word_counts.h - how often each pre-token occurs in a training text. */
+/* word_counts.h - counts how often each pre-token occurs in a training text.  Private to
+ * src/text. */
 #ifndef GRPO_TEXT_WORD_COUNTS_H
 #define GRPO_TEXT_WORD_COUNTS_H
 
@@ -10,8 +11,8 @@
 #include "base/err.h"
 #include "base/map.h"
 
-/* Longer pre-tokens are counted in pieces: a megabyte without a space must not make every
- * merge walk a megabyte, and no token gets longer than this. */
+/* Longer pre-tokens are counted in pieces, so that a megabyte without a space does not make every
+ * merge walk a megabyte; no token gets longer than this. */
 enum { WORD_MAX = 256 };
 
 typedef struct Word {
@@ -27,7 +28,7 @@ typedef struct WordCounts {
   Map index; /* into `word`, by map_hash() of the word's bytes */
 } WordCounts;
 
-/* Count the pre-tokens of a text that is valid UTF-8. */
+/* Counts the pre-tokens of a text, which is valid UTF-8. */
 Status words_count(WordCounts *w, const char *text, size_t n, bool split_digits);
 void words_free(WordCounts *w);
 

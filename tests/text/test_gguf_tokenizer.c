@@ -44,7 +44,7 @@ static void check_folder(const char *name) {
     CHECK(tokenizer_is_in(path));
     OK(tokenizer_load(&g, path));
     if (!g) break;
-    CHECK(tokenizer_size(g) == tokenizer_size(t)); /* padding is no token */
+    CHECK(tokenizer_size(g) == tokenizer_size(t)); /* padding does not count */
     CHECK(tokenizer_bos(g) == tokenizer_bos(t) && tokenizer_eos(g) == tokenizer_eos(t));
     CHECK(tokenizer_pad(g) == tokenizer_pad(t) && tokenizer_unk(g) == tokenizer_unk(t));
     for (int32_t id = 0; id < tokenizer_size(t); id++)
@@ -250,5 +250,5 @@ TEST(metadata_that_lies_is_refused) {
   REFUSED(load_meta(&m, &t), GRPO_EFORMAT, "tokenizer.ggml.scores has 1 entries for 2 tokens");
   byte_level(&m, "gpt-2");
   gguf_put_u32(&m, "tokenizer.ggml.eos_token_id", 7);
-  REFUSED(load_meta(&m, &t), GRPO_EFORMAT, "'tokenizer.ggml.eos_token_id' = 7 is no token");
+  REFUSED(load_meta(&m, &t), GRPO_EFORMAT, "'tokenizer.ggml.eos_token_id' = 7 is not a token's id");
 }

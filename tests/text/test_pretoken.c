@@ -148,7 +148,7 @@ TEST(the_heap_merges_as_the_textbook_does) {
   bpe_free(&b);
 }
 
-/* ---- training against counting everything anew --------------------------------------------- */
+/* ---- training against counting everything for each merge ------------------------------------ */
 
 enum { ALPHABET = 3, FIRST = 256, MERGES = 60 };
 
