@@ -1,10 +1,10 @@
-/* kernels.c - how fast the kernels are here, beside what the machine could do.
+/* kernels.c - the speed of the kernels on this machine, beside OpenBLAS.
  *
  *   kernels [threads] [seconds a row] [products|bf16|weights|attention|context|rows]
  *
- * Every figure is the best of some repetitions; with one thread, of its CPU time.  OpenBLAS is timed single-
- * threaded on the same product and multiplied by the threads: the rate it could
- * reach if it scaled perfectly.
+ * Every figure is the best of some repetitions; with one thread, of its CPU time.  OpenBLAS is
+ * timed with one thread on the same product and multiplied by the threads: the rate it could reach
+ * if it scaled perfectly.
  */
 #include <cblas.h>
 #include <math.h>

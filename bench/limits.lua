@@ -1,6 +1,6 @@
--- How long it takes until limited code is ended: every attack of tests/lua/attacks.lua as a reward with the default
--- limits.  `over`: beyond what a plain loop takes for the same budget of instructions.
--- Run by bench/limits.
+-- bench/limits.lua - the time until limited code is ended, for every attack of
+-- tests/lua/attacks.lua as a reward with the default limits.  `over` is the time beyond that of a
+-- plain loop with the same budget of instructions.  Run by bench/limits.
 
 local core = require "grpo.core"
 local attacks = require "tests.lua.attacks"
@@ -8,20 +8,23 @@ local attacks = require "tests.lua.attacks"
 local limits = { instructions = 5e7, memory = 64 * 2 ^ 20, seconds = 5 } -- limits.reward's defaults
 local ROUNDS = 3
 
--- Seconds until f is ended (the median), the budget that ended it, the bytes of Lua's that are left behind.
+-- Seconds until f is ended (the median), the budget that ended it, the bytes of Lua's that are left
+-- behind.
 local function measure(f)
   local times, message, left = {}, nil, nil
   for i = 1, ROUNDS do
     collectgarbage()
     local before, started = core.mem().lua, core.clock()
     local ok, err = core.limited(limits, "reward", f)
-    times[i], message = core.clock() - started, ok and "nothing: it ended by itself" or tostring(err)
+    times[i], message = core.clock() - started, ok and "nothing: it ended by itself"
+      or tostring(err)
     err = nil -- luacheck: ignore 311
     collectgarbage()
     left = core.mem().lua - before
   end
   table.sort(times)
-  local by = message:match("used up") and "instructions" or message:match("needs more") and "memory" or message
+  local by = message:match("used up") and "instructions" or message:match("needs more") and "memory"
+    or message
   return times[(ROUNDS + 1) // 2], by, left
 end
 
@@ -34,5 +37,5 @@ for _, attack in ipairs(attacks) do
   worst = math.max(worst, over)
   print(("%-58s %8.3f %8.3f  %-13s %d"):format(attack.name, seconds, over, by, left))
 end
-print(("\na plain loop of %g instructions takes %.3f s; the worst attack %.3f s more"):format(limits.instructions,
-  plain, worst))
+print(("\na plain loop of %g instructions takes %.3f s; the worst attack %.3f s more")
+  :format(limits.instructions, plain, worst))

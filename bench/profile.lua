@@ -4,7 +4,7 @@ local core = require "grpo.core"
 
 local env = os.getenv
 
--- ---- stacks -----------------------------------------------------------------------------------------------
+-- ---- stacks -------------------------------------------------------------------------------------
 
 -- A list of stacks, each a list of addresses, innermost first.
 local function read_samples(path)
@@ -66,11 +66,12 @@ local function frames_of(stack, known)
   return frames
 end
 
--- ---- what a stack does ------------------------------------------------------------------------------------
+-- ---- the kind of a stack ------------------------------------------------------------------------
 
-local kinds = { "products forward", "products dX", "products dW", "packing", "adapters", "attention forward",
-  "attention backward", "norms, rope, activations", "head", "sampling", "optimizer", "copies, adds", "waiting", "Lua",
-  "rest" }
+local kinds = { "products forward", "products dX", "products dW", "packing", "adapters",
+  "attention forward",
+  "attention backward", "norms, rope, activations", "head", "sampling", "optimizer", "copies, adds",
+  "waiting", "Lua", "rest" }
 
 -- The phase of the step, nil outside of one.
 local function phase_of(frames)
@@ -94,14 +95,19 @@ local function any(frames, fn)
   return false
 end
 
--- dX, dW, packing or forward, from the name of the product around; *_packed are products of what is packed
+-- Returns dX, dW, packing or forward, from the name of the surrounding product; *_packed are
+-- products with packed operands.
 local function product(frames)
   for _, f in ipairs(frames) do
     local name = f[1]
     if name:find "pack" and not name:find "_packed$" then return "packing" end
     if name:find "_dx" or name:find "^dx" then return "products dX" end
-    if name:find "_dw" or name:find "^dw" or name:find "^outer" or name:find "_db" then return "products dW" end
-    if name:find "^gemm" or name:find "^matrix_" or name:find "^weight_" then return "products forward" end
+    if name:find "_dw" or name:find "^dw" or name:find "^outer" or name:find "_db" then
+      return "products dW"
+    end
+    if name:find "^gemm" or name:find "^matrix_" or name:find "^weight_" then
+      return "products forward"
+    end
   end
   return "products forward"
 end
@@ -112,14 +118,19 @@ end
 
 local by_file = {
   ["norm_rope.c"] = "norms, rope, activations",
-  ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations", ["logits.c"] = "head",
-  ["op_mlp.c"] = "norms, rope, activations", ["sampler.c"] = "sampling", ["optimizer.c"] = "optimizer",
-  ["op_loghead.c"] = "head", ["op_policy_loss.c"] = "head", ["policy_terms.c"] = "head", ["pool.c"] = "waiting",
+  ["elementwise.c"] = "norms, rope, activations", ["op_norm.c"] = "norms, rope, activations",
+  ["logits.c"] = "head",
+  ["op_mlp.c"] = "norms, rope, activations", ["sampler.c"] = "sampling",
+  ["optimizer.c"] = "optimizer",
+  ["op_loghead.c"] = "head", ["op_policy_loss.c"] = "head", ["policy_terms.c"] = "head",
+  ["pool.c"] = "waiting",
   ["op_shape.c"] = "copies, adds", ["op_small.c"] = "copies, adds", ["replay.c"] = "copies, adds",
-  ["op_embedding.c"] = "copies, adds", ["op_attention.c"] = "copies, adds", ["cache.c"] = "copies, adds",
+  ["op_embedding.c"] = "copies, adds", ["op_attention.c"] = "copies, adds",
+  ["cache.c"] = "copies, adds",
   ["op_rope.c"] = "norms, rope, activations",
 }
-local products = { ["gemm.c"] = true, ["gemm_dw.c"] = true, ["gemm_bf16.c"] = true, ["gemm_bf16_native.c"] = true,
+local products = { ["gemm.c"] = true, ["gemm_dw.c"] = true, ["gemm_bf16.c"] = true,
+  ["gemm_bf16_native.c"] = true,
   ["gemm_quant.c"] = true, ["gemm_dx.c"] = true, ["quant.c"] = true, ["pack.c"] = true }
 local attention = { ["attention_grad.c"] = true, ["attention.c"] = true, ["attention_f32.c"] = true,
   ["kv.c"] = true, ["attention_tile_bf16.inc.c"] = true }
@@ -135,7 +146,9 @@ local function kind_of(frames)
       local outer = table.move(frames, i, #frames, 1, {})
       if any(outer, is_head) then return "head" end
       local kind = product(outer)
-      local lora = any(outer, function(n, where) return where == "op_lora.c" or n:find "^lora_" ~= nil end)
+      local lora = any(outer, function(n, where)
+        return where == "op_lora.c" or n:find "^lora_" ~= nil
+      end)
       local base = any(outer, function(n) return n:find "^weight_" ~= nil end)
       return lora and not base and "adapters" or kind
     end
@@ -143,7 +156,9 @@ local function kind_of(frames)
       local back = any(frames, function(_, where) return where == "attention_grad.c" end)
       return back and "attention backward" or "attention forward"
     end
-    if by_file[file] and (file ~= "pool.c" or i <= 2 or frames[i - 1][1] == "library") then return by_file[file] end
+    if by_file[file] and (file ~= "pool.c" or i <= 2 or frames[i - 1][1] == "library") then
+      return by_file[file]
+    end
     if file:find "^lua_" then return "Lua" end
   end
   -- libc moves memory for whoever is nearest; all other libraries are Lua's
@@ -154,13 +169,16 @@ local function kind_of(frames)
       break
     end
   end
-  if nearest[1]:find "^lua" or nearest[2]:find "^l?main.c" or nearest[2] == "lua_vm.c" then return "Lua" end
+  if nearest[1]:find "^lua" or nearest[2]:find "^l?main.c" or nearest[2] == "lua_vm.c" then
+    return "Lua"
+  end
   return frames[1][1] == "library" and "copies, adds" or "rest"
 end
 
--- ---- steps --------------------------------------------------------------------------------------------------
+-- ---- steps --------------------------------------------------------------------------------------
 
--- From behind the first update to the end of the last one: no set-up, no warm-up, no supervised step.
+-- Returns the samples from the end of the first update to the end of the last one, which leaves out
+-- set-up, warm-up and the supervised step.
 local function of_steps(all)
   local first, last, inside = nil, 0, false
   for i, s in ipairs(all) do
@@ -199,7 +217,7 @@ local function count(all)
   return c
 end
 
--- ---- the table ------------------------------------------------------------------------------------------------
+-- ---- the table ----------------------------------------------------------------------------------
 
 local phases = { "generate", "reference", "reward", "forward", "backward", "optimizer" }
 
@@ -207,7 +225,8 @@ local function out(format, ...) core.out(format:format(...) .. "\n") end
 
 local function print_table(c, report)
   local row = report.workloads[1].rows[1]
-  out("%s %s: %d samples of %d steps, %.4f s a step (core time %.4f); %% of all", report.workloads[1].name, row.compute,
+  out("%s %s: %d samples of %d steps, %.4f s a step (core time %.4f); %% of all",
+    report.workloads[1].name, row.compute,
     c.total, report.workloads[1].runs, row.seconds.step, row.core_seconds)
   local head = { ("  %-26s"):format "" }
   for _, p in ipairs(phases) do head[#head + 1] = ("%10s"):format(p) end
@@ -224,7 +243,9 @@ local function print_table(c, report)
     end
   end
   local cells = { ("  %-26s"):format "all" }
-  for _, p in ipairs(phases) do cells[#cells + 1] = ("%10.1f"):format(100 * (c.phases[p] or 0) / c.total) end
+  for _, p in ipairs(phases) do
+    cells[#cells + 1] = ("%10.1f"):format(100 * (c.phases[p] or 0) / c.total)
+  end
   out("%s%10.1f", table.concat(cells), 100.0)
   local names = {}
   for name in pairs(c.functions) do names[#names + 1] = name end
@@ -242,8 +263,8 @@ local known, all = symbols(env "PROFILE_PROGRAM", stacks), {}
 for i, stack in ipairs(stacks) do all[i] = frames_of(stack, known) end
 local c, report = count(all), core.json_decode(env "PROFILE_REPORT")
 if env "PROFILE_JSON" == "1" then
-  core.out(core.json_encode { name = report.workloads[1].name, samples = c.total, phases = core.json_object(c.phases),
-    kinds = core.json_object(c.kinds) } .. "\n")
+  core.out(core.json_encode { name = report.workloads[1].name, samples = c.total,
+    phases = core.json_object(c.phases), kinds = core.json_object(c.kinds) } .. "\n")
 else
   print_table(c, report)
 end

@@ -1,8 +1,9 @@
--- One GRPO step with LoRA on a model of a true shape: what bench/real-models runs for each of its models.
+-- bench/real_model.lua - one GRPO step with LoRA on a model of a true shape, for bench/real-models.
 --
---   grpo run bench/real_model.lua --arg model=DIR [--arg quantize=nf4] [--arg prompt=64] [--arg group=4] [--arg new=16]
+--   grpo run bench/real_model.lua --arg model=DIR
+--   ... --arg quantize=nf4 --arg prompt=64 --arg group=4 --arg new=16
 --
--- The model has random weights, so the reward is a random number: it is time and memory that are looked at.
+-- The model has random weights, so the reward is a random number; only time and memory matter.
 
 local grpo = require "grpo"
 local core = require "grpo.core"
@@ -26,7 +27,8 @@ return grpo.experiment {
   hooks = {
     on_start = function() print(("load and set up: %.1f s"):format(core.clock() - begin)) end,
     on_step = function(m)
-      print(("step %.1f s: generate %.1f, train %.1f; %.1f tokens/s generated; loss %.3g"):format(m.step_time,
+      print(("step %.1f s: generate %.1f, train %.1f; %.1f tokens/s generated; loss %.3g")
+        :format(m.step_time,
         m["time/generate"], m["time/train"], m["tokens_per_second/generate"], m.loss))
     end,
   },

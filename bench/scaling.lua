@@ -8,7 +8,8 @@ local workloads = require "grpo.bench.workloads"
 
 local env = os.getenv
 local threads, tolerance = tonumber(env "SCALING_THREADS"), tonumber(env "SCALING_TOLERANCE")
-local compute, quick, json = env "SCALING_COMPUTE", env "SCALING_QUICK" == "1", env "SCALING_JSON" == "1"
+local compute, quick, json = env "SCALING_COMPUTE", env "SCALING_QUICK" == "1",
+  env "SCALING_JSON" == "1"
 local child = env "SCALING_CHILD" -- the sweep over threads starts one process each
 local only = {}
 for word in env("SCALING_ONLY"):gmatch("[^,]+") do only[word] = true end
@@ -20,11 +21,12 @@ local function out(format, ...)
   if not json then core.out(format:format(...) .. "\n") end
 end
 
--- ---- a step, timed ------------------------------------------------------------------------------------------
+-- ---- a step, timed ------------------------------------------------------------------------------
 
 local function config_of(c)
   return { model_type = "llama", vocab_size = c.vocab or 256, hidden_size = c.hidden or 256,
-    intermediate_size = 2 * (c.hidden or 256), num_hidden_layers = c.layers or 2, num_attention_heads = 4,
+    intermediate_size = 2 * (c.hidden or 256), num_hidden_layers = c.layers or 2,
+    num_attention_heads = 4,
     num_key_value_heads = 2, max_position_embeddings = 16384, tie_word_embeddings = true }
 end
 
@@ -49,13 +51,15 @@ local function least(runs, fn)
   return cpu, clock
 end
 
--- The same of one decoding step, the median of steps: from a token of the first completion to its next.  The difference
--- of two rollouts would be that of two large numbers where the prompt is long.  Up to 64 sequences go side by side.
+-- Returns processor and clock time of one decoding step, the median over steps: from a token of the
+-- first completion to its next.  (With a long prompt the difference of two rollouts would be the
+-- difference of two large numbers.)  Up to 64 sequences are decoded together.
 local function decoding_step(model, c, prompts, runs)
   local cpu, clock = {}, {}
   for run = 1, runs do
     local c0, t0
-    model:generate(prompts, { n = c.group, seed = run, max_new_tokens = c.new, on_token = function(_, index)
+    model:generate(prompts,
+      { n = c.group, seed = run, max_new_tokens = c.new, on_token = function(_, index)
       if index > 1 then return end
       local c1, t1 = os.clock(), core.clock()
       if c0 then cpu[#cpu + 1], clock[#clock + 1] = c1 - c0, t1 - t0 end
@@ -65,13 +69,14 @@ local function decoding_step(model, c, prompts, runs)
   return statistics.median(cpu), statistics.median(clock)
 end
 
--- c: { prompts =, group =, prompt =, new = }, and what config_of reads.  Returns seconds, { update =, step = of
--- decoding, update_clock =, step_clock = }, and what the arithmetic of both takes; reading the weights is left out of
--- decoding, as these are small enough for a cache.
+-- c: { prompts =, group =, prompt =, new = }, and what config_of reads.  Returns seconds, {
+-- update =, step = of decoding, update_clock =, step_clock = }, and what the arithmetic of both
+-- takes; reading the weights is left out of decoding, as these are small enough for a cache.
 local function run(c, runs)
   local config = config_of(c)
   local model = measure.model(config, { compute = compute, weights = "f32" })
-  local engine <close> = core.engine { model = model, prompts_per_step = c.prompts, group_size = c.group,
+  local engine <close> = core.engine { model = model, prompts_per_step = c.prompts,
+    group_size = c.group,
     max_prompt_tokens = c.prompt, max_new_tokens = c.new, optimizer = {}, reuse_rollout = false }
   local prompts, n = prompts_of(c), c.prompts * c.group
   local batch = engine:rollout { prompts = prompts, n = c.group, seed = 1 }
@@ -84,13 +89,14 @@ local function run(c, runs)
   if c.decode then t.step, t.step_clock = decoding_step(model, c, prompts, runs) end
   local sizes = workloads.sizes(config)
   local f = floor.of(c, sizes, rates, true)
-  local free = { product = rates.product, read = math.huge, body_bytes = 0, head_bytes = 0, kv_bytes = 0 }
+  local free = { product = rates.product, read = math.huge, body_bytes = 0, head_bytes = 0,
+    kv_bytes = 0 }
   collectgarbage()
   return t, { update = f.forward + f.backward + f.optimizer,
     step = floor.decode(sizes, free, c.prompts * c.group, c.prompt + c.new / 2) }
 end
 
--- ---- exponents -----------------------------------------------------------------------------------------------
+-- ---- exponents ----------------------------------------------------------------------------------
 
 -- Least squares of log y over log x, upper half of the points.
 local function exponent(xs, ys)
@@ -140,38 +146,43 @@ local training, decoding = "forward, backward and AdamW", "a step of decoding"
 local sweeps = {}
 
 function sweeps.rows()
-  sweep("prompts a step (groups of 4 x 32 behind 64 tokens)", some({ 1, 2, 4 }, { 1, 2, 4, 8, 16, 32 }), function(x)
+  sweep("prompts a step (groups of 4 x 32 behind 64 tokens)",
+    some({ 1, 2, 4 }, { 1, 2, 4, 8, 16, 32 }), function(x)
     return { prompts = x, group = 4, prompt = 64, new = 32 }
   end, { { "update", training } })
 end
 
 function sweeps.context()
-  sweep("tokens of one sequence", some({ 64, 128, 256 }, { 512, 1024, 2048, 4096, 8192 }), function(x)
+  sweep("tokens of one sequence", some({ 64, 128, 256 }, { 512, 1024, 2048, 4096, 8192 }),
+    function(x)
     return { prompts = 1, group = 1, prompt = x - 32, new = 32, hidden = 128, decode = true }
   end, { { "update", training }, { "step", decoding } })
 end
 
 function sweeps.vocabulary()
   sweep("vocabulary", some({ 256, 512, 1024 }, { 2048, 8192, 32768, 65536, 131072 }), function(x)
-    return { prompts = 2, group = 4, prompt = 8, new = 32, vocab = x, hidden = 128, layers = 1, decode = true }
+    return { prompts = 2, group = 4, prompt = 8, new = 32, vocab = x, hidden = 128, layers = 1,
+      decode = true }
   end, { { "update", training .. ", most of it the head" }, { "step", decoding } })
 end
 
 function sweeps.group()
-  sweep("completions behind one prompt of 128", some({ 2, 4, 8 }, { 2, 4, 8, 16, 32, 64 }), function(x)
+  sweep("completions behind one prompt of 128", some({ 2, 4, 8 }, { 2, 4, 8, 16, 32, 64 }),
+    function(x)
     return { prompts = 1, group = x, prompt = 128, new = 32 }
   end, { { "update", training } })
 end
 
 function sweeps.decode()
   sweep("sequences", some({ 1, 2, 4 }, { 1, 2, 4, 8, 16, 32, 64 }), function(x)
-    return { prompts = 1, group = x, prompt = 32, new = 32, hidden = 512, layers = 4, decode = true }
+    return { prompts = 1, group = x, prompt = 32, new = 32, hidden = 512, layers = 4,
+      decode = true }
   end, { { "step", decoding } })
 end
 
 local function with_threads(n)
-  local command = ("SCALING_CHILD=1 SCALING_THREADS=%d SCALING_ONLY=threads %s repl < bench/scaling.lua"):format(n,
-    env "GRPO")
+  local command = ("SCALING_CHILD=1 SCALING_THREADS=%d SCALING_ONLY=threads %s repl "
+    .. "< bench/scaling.lua"):format(n, env "GRPO")
   local pipe = assert(io.popen(command))
   local text = pipe:read "a"
   pipe:close()
@@ -179,8 +190,8 @@ local function with_threads(n)
 end
 
 function sweeps.threads()
-  local c = { prompts = some(1, 4), group = 8, prompt = 64, new = 32, hidden = some(64, 512), layers = 4,
-    decode = true }
+  local c = { prompts = some(1, 4), group = 8, prompt = 64, new = 32, hidden = some(64, 512),
+    layers = 4, decode = true }
   if child then
     local others = measure.watch_others()
     local t = run(c, 5)
@@ -218,5 +229,7 @@ end
 for _, name in ipairs { "rows", "context", "vocabulary", "group", "decode", "threads" } do
   if not next(only) or only[name] then sweeps[name]() end
 end
-if json and not child then core.out(core.json_encode { sweeps = report, tolerance = tolerance } .. "\n") end
+if json and not child then
+  core.out(core.json_encode { sweeps = report, tolerance = tolerance } .. "\n")
+end
 os.exit(faster > 0 and 1 or 0)

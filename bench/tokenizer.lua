@@ -35,8 +35,8 @@ do
       local clock, cpu = core.clock(), os.clock()
       pass(list)
       clock, cpu = core.clock() - clock, os.clock() - cpu
-      print(table.concat({ folder:match("[^/]+$"), "grpo", way, #text / clock / 1e6, #text / cpu / 1e6, count, sum },
-        "\t"))
+      print(table.concat({ folder:match("[^/]+$"), "grpo", way, #text / clock / 1e6,
+        #text / cpu / 1e6, count, sum }, "\t"))
     end
   end
 end

@@ -1,4 +1,5 @@
--- tools/check-llama-cpp.lua - models exported to GGUF with what we say about them, for tools/check-llama-cpp.mjs.
+-- tools/check-llama-cpp.lua - models exported to GGUF with their expected results, for
+-- tools/check-llama-cpp.mjs.
 --
 --   OUT=DIR [GRPO_SHARED=DIR] ./grpo repl < tools/check-llama-cpp.lua
 
@@ -14,7 +15,8 @@ local function argmax(row)
   return best - 1
 end
 
--- Eight greedy tokens after the prompt, with the log-probabilities of everything that could have come.
+-- Eight greedy tokens after the prompt, with the log-probabilities of everything that could have
+-- come.
 local function expect(case, m, ids)
   case.ids, case.greedy, case.logprobs = ids, {}, {}
   local all = table.move(ids, 1, #ids, 1, {})
@@ -27,19 +29,22 @@ local function expect(case, m, ids)
   end
 end
 
--- Beside matrices in fewer bits llama.cpp rounds the other side of the product too, to 8 bits beside q8_0 and q4_0.
+-- With weights in fewer bits llama.cpp rounds the other side of the product too, to 8 bits with
+-- q8_0 and q4_0.
 local bounds = { f32 = 1e-4, bf16 = 0.1, f16 = 0.02, q8_0 = 0.3, q4_0 = 0.5 }
--- It looks gelu up in a table of half precision, so that gpt2 and gemma are not held to 1e-4: 1e-4 to 2e-3 were seen,
--- the more the larger the activations.  With our gelu rounded likewise gpt2 below came from 1.1e-4 to 1.6e-6, with
--- large weights from 1.2e-3 to 2.5e-4, gemma2 from 1.3e-3 to 8e-5.
+-- It reads gelu from a table of half precision, so gpt2 and gemma have a wider bound: differences
+-- of 1e-4 to 2e-3 were seen, larger with larger activations.  With our gelu rounded in the same
+-- way, they fell from 1.1e-4 to 1.6e-6 for gpt2 below, from 1.2e-3 to 2.5e-4 with large weights,
+-- and from 1.3e-3 to 8e-5 for gemma2.
 local gelu_bound = 5e-3
 
--- What llama.cpp is asked about is the file, so that we answer from the file too.
+-- llama.cpp reads the file, so the expected results are computed from the file too.
 local function export(name, m, dtype, bound)
   local file = name:gsub("[^%w]", "_") .. "_" .. dtype .. ".gguf"
   m:save(out .. "/" .. file, { format = "gguf", dtype = dtype })
   local back = grpo.model.load(out .. "/" .. file)
-  local case = { name = name .. " " .. dtype, file = file, bound = bound or bounds[dtype], exact = dtype == "f32" }
+  local case = { name = name .. " " .. dtype, file = file, bound = bound or bounds[dtype],
+    exact = dtype == "f32" }
   local ids = {}
   for i = 1, 12 do ids[i] = (i * 37 + 11) % 256 end
   expect(case, back, ids)
@@ -49,7 +54,8 @@ end
 
 local function config(model_type, more)
   local c = {
-    model_type = model_type, vocab_size = 258, hidden_size = 64, intermediate_size = 96, num_hidden_layers = 2,
+    model_type = model_type, vocab_size = 258, hidden_size = 64, intermediate_size = 96,
+    num_hidden_layers = 2,
     num_attention_heads = 4, num_key_value_heads = 2, head_dim = 16, max_position_embeddings = 128,
     rms_norm_eps = 1e-5, initializer_range = 0.15, tie_word_embeddings = false, rope_theta = 10000,
   }
@@ -61,18 +67,22 @@ local families = {
   { "llama", config("llama") },
   { "llama tied", config("llama", { tie_word_embeddings = true }) },
   { "llama biases", config("llama", { attention_bias = true, mlp_bias = true, head_dim = 24 }) },
-  { "llama linear scaling", config("llama", { rope_scaling = { rope_type = "linear", factor = 2 } }) },
-  { "llama llama3 scaling", config("llama", { rope_theta = 500, rope_scaling = { rope_type = "llama3", factor = 8,
+  { "llama linear scaling",
+    config("llama", { rope_scaling = { rope_type = "linear", factor = 2 } }) },
+  { "llama llama3 scaling",
+  config("llama", { rope_theta = 500, rope_scaling = { rope_type = "llama3", factor = 8,
     low_freq_factor = 1, high_freq_factor = 4, original_max_position_embeddings = 32 } }) },
   { "mistral", config("mistral", { sliding_window = grpo.json.null }) },
   { "qwen2", config("qwen2") },
   { "qwen3", config("qwen3", { head_dim = 32 }) },
   { "phi3", config("phi3", { num_key_value_heads = 4, head_dim = nil }) },
-  { "gemma2", config("gemma2", { query_pre_attn_scalar = 16, sliding_window = 64, tie_word_embeddings = true }),
-    gelu_bound },
-  { "gpt2", { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4, n_positions = 128,
+  { "gemma2", config("gemma2",
+    { query_pre_attn_scalar = 16, sliding_window = 64, tie_word_embeddings = true }), gelu_bound },
+  { "gpt2", { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4,
+  n_positions = 128,
     initializer_range = 0.02 }, gelu_bound },
-  { "gpt2 large weights", { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4,
+  { "gpt2 large weights",
+  { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4,
     n_positions = 128, initializer_range = 0.15 }, gelu_bound },
 }
 
@@ -88,18 +98,23 @@ for i, f in ipairs(families) do
   end
 end
 
--- ---- real tokenizers and the checkpoints that the oracles are of ------------------------------------------
+-- ---- real tokenizers and the checkpoints that the oracles are of --------------------------------
 
 local texts = {
-  "Hello, world!", "It's they'LL we've I'm", "  two  spaces   three", "tabs\tand\nlines\n\n\nmore\r\nend ",
-  "1 12 123 1234 12345.67", "caf\u{e9} na\u{ef}ve \u{fc}ber", "\u{4f60}\u{597d}\u{ff0c}\u{4e16}\u{754c}",
-  "\u{1f600} emoji \u{1f468}\u{200d}\u{1f469}", "x = y[3] + f(z); // c++", "", " ", "don't-stop_me.now...",
+  "Hello, world!", "It's they'LL we've I'm", "  two  spaces   three",
+  "tabs\tand\nlines\n\n\nmore\r\nend ",
+  "1 12 123 1234 12345.67", "caf\u{e9} na\u{ef}ve \u{fc}ber",
+  "\u{4f60}\u{597d}\u{ff0c}\u{4e16}\u{754c}",
+  "\u{1f600} emoji \u{1f468}\u{200d}\u{1f469}", "x = y[3] + f(z); // c++", "", " ",
+  "don't-stop_me.now...",
 }
 
 local function tokenizers()
-  for _, name in ipairs { "gpt2", "smollm", "llama3_small", "qwen2_5_small", "llama2", "gemma2_small" } do
+  for _, name in ipairs { "gpt2", "smollm", "llama3_small", "qwen2_5_small", "llama2",
+    "gemma2_small" } do
     local t = grpo.tokenizer.load(shared .. "/oracles/tokenizers/" .. name)
-    local m = grpo.model.new(config("llama", { vocab_size = #t + 5, hidden_size = 32, num_hidden_layers = 1 }),
+    local m = grpo.model.new(config("llama",
+      { vocab_size = #t + 5, hidden_size = 32, num_hidden_layers = 1 }),
       { tokenizer = t })
     local file = "tokenizer_" .. name .. ".gguf"
     m:save(out .. "/" .. file, { format = "gguf", dtype = "f32" })
@@ -113,8 +128,8 @@ local function tokenizers()
 end
 
 local function checkpoints()
-  for _, name in ipairs { "llama", "llama_linear_sharded_bf16", "smollm_bf16", "qwen2", "qwen3", "qwen3_newconfig_bf16",
-    "mistral_f16", "gpt2" } do
+  for _, name in ipairs { "llama", "llama_linear_sharded_bf16", "smollm_bf16", "qwen2", "qwen3",
+    "qwen3_newconfig_bf16", "mistral_f16", "gpt2" } do
     local dir = shared .. "/oracles/models/" .. name .. "/checkpoint"
     local ok, m = pcall(grpo.model.load, dir, { dtype = "f32" })
     if not ok then print("skipped: " .. tostring(m)) end

@@ -1,4 +1,5 @@
--- tools/check-neon.lua - metrics of two runs side by side, for tools/check-neon-program: what differs beyond rounding.
+-- tools/check-neon.lua - metrics of two runs side by side, for tools/check-neon-program: what
+-- differs beyond rounding.
 --
 --   A=metrics.jsonl B=metrics.jsonl ./grpo repl < tools/check-neon.lua
 
@@ -11,7 +12,8 @@ local function rows(path)
 end
 
 local function timed(name)
-  return name:find "time" or name:find "per_second" or name:find "memory" or name == "slowest_reward"
+  return name:find "time" or name:find "per_second" or name:find "memory"
+    or name == "slowest_reward"
 end
 
 local function close(x, y)

@@ -1,14 +1,15 @@
 -- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the table of options.
 --
---   make options          (./grpo repl < tools/gen-options.lua, with OUT=DIR in front: below another directory)
+--   make options          (./grpo repl <tools/gen-options.lua; OUT=DIR writes below DIR)
 --
--- The rows are those of lua/grpo/experiment/option_rows.lua; a test holds the committed files to what this writes.
+-- The rows are those of lua/grpo/experiment/option_rows.lua; a test holds the committed files to
+-- what this writes.
 
 local option_rows = require "grpo.experiment.option_rows"
 
 local out = os.getenv("OUT") or "."
 
--- What an editor should know beyond the table's own types.
+-- Types for editors that are more precise than the table's own.
 local precise = {
   ["model.config"] = "string|table",
   ["model.tokenizer"] = "string|grpo.Tokenizer",
@@ -37,7 +38,8 @@ local precise = {
 }
 
 local cats_type = {
-  int = "integer", number = "number", boolean = "boolean", string = "string", schedule = "number|grpo.Schedule",
+  int = "integer", number = "number", boolean = "boolean", string = "string",
+  schedule = "number|grpo.Schedule",
   ["function"] = "function", table = "table", list = "any[]", dataset = "grpo.Dataset", any = "any",
 }
 
@@ -65,7 +67,9 @@ local function value_text(v)
 end
 
 local function range_text(row)
-  if row.min and row.max then return (", %s to %s"):format(number_text(row.min), number_text(row.max)) end
+  if row.min and row.max then
+    return (", %s to %s"):format(number_text(row.min), number_text(row.max))
+  end
   if row.min then return (", %s or more"):format(number_text(row.min)) end
   if row.max then return (", %s or less"):format(number_text(row.max)) end
   return ""
@@ -98,20 +102,22 @@ end
 local function markdown_row(row)
   local doc = row.doc:gsub("|", "\\|")
   if row.live then doc = doc .. " *(live)*" end
-  local default = row.default ~= nil and ("`%s`"):format(value_text(row.default):gsub("|", "\\|")) or ""
+  local default = row.default ~= nil and ("`%s`")
+    :format(value_text(row.default):gsub("|", "\\|")) or ""
   return ("| `%s` | %s | %s | %s |"):format(row.path, type_text(row), default, doc)
 end
 
 local md = { [[
 # Options of an experiment
 
-Written by `make options` from the rows that the program itself uses (`lua/grpo/experiment/option_rows.lua`, and
-`*_options.def` of the engine); do not edit.
+Written by `make options` from the rows that the program itself uses
+(`lua/grpo/experiment/option_rows.lua`, and `*_options.def` of the engine); do not edit.
 
-Give only what you change. *live*: may be changed between two steps, through `tr.config` in a hook. A schedule is a
-function(p) -> number, called once a step (`grpo.schedule` has ready ones). The fields of `train.sampler_correction`,
-`train.sync_reference` and `model.lora` have a say only when the script gives the table. A loss's name changes some
-defaults: see the end.]] }
+Give only the options that you change. A *live* option may be changed between two steps, through
+`tr.config` in a hook. A schedule is a function(p) -> number, which is called once per step
+(`grpo.schedule` has ready ones). The fields of `train.sampler_correction`, `train.sync_reference`
+and `model.lora` have an effect only when the script gives the table. The name of a loss changes
+some defaults, which are listed at the end.]] }
 
 for _, section in ipairs(sections) do
   md[#md + 1] = ("\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|"):format(
@@ -119,7 +125,8 @@ for _, section in ipairs(sections) do
   for _, row in ipairs(by_section[section]) do md[#md + 1] = markdown_row(row) end
 end
 
-md[#md + 1] = "\n## What a loss's name sets\n\nWhat the script sets wins.\n\n| `train.loss` | defaults |\n|---|---|"
+md[#md + 1] = "\n## Defaults of losses\n\nA value in the script wins over these.\n\n"
+  .. "| `train.loss` | defaults |\n|---|---|"
 for loss, defaults in grpo.sorted_pairs(option_rows.loss_defaults) do
   local texts = {}
   for path, value in grpo.sorted_pairs(defaults) do
@@ -185,13 +192,15 @@ for _, row in ipairs(rows) do
   end
 end
 
-local meta = { "---@meta _", "-- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit." }
+local meta = { "---@meta _",
+  "-- The fields of grpo.experiment { ... }.  Written by `make options`; do not edit." }
 for _, name in ipairs(order) do
   meta[#meta + 1] = ("\n---@class %s"):format(name)
   for _, line in ipairs(classes[name].fields) do meta[#meta + 1] = line end
 end
 meta[#meta + 1] = '\n---@alias grpo.LossName "' .. table.concat(option_rows.losses, '"|"') .. '"'
-meta[#meta + 1] = '\n---@class grpo.Stage: grpo.Options\n---@field kind "sft"|"grpo"|"ppo"|"denoise"'
+meta[#meta + 1] = "\n---@class grpo.Stage: grpo.Options"
+meta[#meta + 1] = '---@field kind "sft"|"grpo"|"ppo"|"denoise"'
 
 -- ---- write ------------------------------------------------------------------------------------
 

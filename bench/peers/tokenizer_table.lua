@@ -2,7 +2,8 @@
 do
   local order, cases = {}, {}
   for line in io.lines(os.getenv("ROWS")) do
-    local name, program, way, clock, cpu, count, sum = line:match("^(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)$")
+    local name, program, way, clock, cpu, count,
+      sum = line:match("^(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)$")
     local key = name and name .. "\t" .. way
     if key and not cases[key] then
       cases[key] = { name = name, way = way }
@@ -19,12 +20,14 @@ do
     table.sort(list)
     return (list[(#list + 1) // 2] + list[#list // 2 + 1]) / 2
   end
-  print("| tokenizer | text | grpo, MB/s (core) | tokenizers, MB/s (core) | ratio by core time | ids |")
+  print("| tokenizer | text | grpo, MB/s (core) | tokenizers, MB/s (core) "
+    .. "| ratio by core time | ids |")
   print("| --- | --- | --- | --- | --- | --- |")
   for _, key in ipairs(order) do
     local case = cases[key]
     local a, b = case.grpo, case.tokenizers
-    print(("| %s | %s | %.1f (%.1f) | %.1f (%.1f) | %.1f | %s |"):format(case.name, case.way, median(a.clock),
+    print(("| %s | %s | %.1f (%.1f) | %.1f (%.1f) | %.1f | %s |")
+      :format(case.name, case.way, median(a.clock),
       median(a.cpu), median(b.clock), median(b.cpu), median(a.cpu) / median(b.cpu),
       a.ids == b.ids and "the same" or "NOT the same"))
   end
