@@ -17,9 +17,9 @@ typedef struct Model Model;
 Status frozen_quantise(Model *m, int i, QuantType type);
 bool frozen_any(const Model *m); /* is a weight quantised or packed in place? */
 
-/* Packs the weights of a base that an adapter has frozen.  Nothing happens where somebody else holds
- * the model, or where products are in bf16, from whose panels the weights cannot be told.  After a
- * failure some weights are packed in place and some are not; both are valid. */
+/* Packs the weights of a base that an adapter has frozen.  Nothing happens where somebody else
+ * holds the model, or where products are in bf16, from whose panels the weights cannot be told.
+ * After a failure some weights are packed in place and some are not; both are valid. */
 Status frozen_pack_in_place(Model *m);
 bool frozen_is_packed_in_place(const Model *m);
 bool frozen_packs_in_place(const Model *m, int i); /* would parameter i be? */
