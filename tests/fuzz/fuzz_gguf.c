@@ -45,7 +45,7 @@ static void one_line(const char *path) {
   FUZZ_CHECK(strncmp(err_message(), path, strlen(path)) == 0 && !strchr(err_message(), '\n'));
 }
 
-/* What the metadata says about a model and its tokenizer. */
+/* Reads the model and the tokenizer from the metadata. */
 static void use(const Gguf *g, const char *path) {
   Config c;
   WeightSource source;

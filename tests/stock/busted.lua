@@ -1,2 +1,2 @@
--- busted --helper: the modules of grpo.so, so that reward tests run under busted as under `grpo test`.
+-- busted --helper: loads the modules of grpo.so, so that reward tests run under busted too.
 require "grpo"

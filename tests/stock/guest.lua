@@ -1,4 +1,4 @@
--- What a host's state is like after `require "grpo"`, and while limited code runs.  TAP on stdout.
+-- Checks the state of a host after `require "grpo"`, and while limited code runs.  TAP on stdout.
 local libraries = { _G, string, table, math, coroutine, debug, os, utf8, io }
 local function snapshot()
   local copy = {}
@@ -33,7 +33,9 @@ end
 -- a host's own ways
 local turns = 0
 debug.sethook(function() turns = turns + 1 end, "", 1000)
-string.lower = function(s) return (s:gsub("%u", function(c) return string.char(c:byte() + 32) end)) end
+string.lower = function(s)
+  return (s:gsub("%u", function(c) return string.char(c:byte() + 32) end))
+end
 local find, rep = string.find, string.rep
 math.randomseed(7)
 local drawn = { math.random(), math.random() }
@@ -43,14 +45,17 @@ local before = snapshot()
 local grpo = require "grpo"
 local core = require "grpo.core"
 result("require leaves every global as it was", same(before, snapshot()))
-result("no metatable of the host's is touched", getmetatable(_G) == nil and getmetatable("").__index == string)
-result("undefined globals are nil", rawget(_G, "undefined") == nil and undefined == nil) -- luacheck: ignore
+result("no metatable of the host's is touched", getmetatable(_G) == nil
+  and getmetatable("").__index == string)
+local undefined_is_nil = rawget(_G, "undefined") == nil and undefined == nil -- luacheck: ignore
+result("undefined globals are nil", undefined_is_nil)
 
 local limits = { instructions = 1e6, memory = 16 * 2^20, seconds = 60 }
 local function dies(name, f, what)
   local start = os.clock()
   local ok, e = core.limited(limits, "reward 'x'", f)
-  local fine = not ok and e.code == "ELIMIT" and tostring(e):find(what, 1, true) and os.clock() - start < 5
+  local fine = not ok and e.code == "ELIMIT" and tostring(e):find(what, 1, true)
+    and os.clock() - start < 5
   result(name .. " is stopped", fine, tostring(e))
   result(name .. ": the globals are back", same(before, snapshot()))
 end
@@ -58,11 +63,15 @@ dies("a loop", function() while true do end end, "instructions")
 dies("a loop in coroutines", function()
   while true do coroutine.wrap(function() for _ = 1, 100 do end end)() end
 end, "instructions")
-dies("a loop around pcall", function() while true do pcall(function() while true do end end) end end, "instructions")
+dies("a loop around pcall", function()
+  while true do pcall(function() while true do end end) end
+end, "instructions")
 dies("xpcall with a looping handler", function()
   xpcall(function() while true do end end, function() while true do end end)
 end, "instructions")
-dies("a catastrophic pattern", function() return ("a"):rep(60):find(("a*"):rep(12) .. "b") end, "instructions")
+dies("a catastrophic pattern", function()
+  return ("a"):rep(60):find(("a*"):rep(12) .. "b")
+end, "instructions")
 dies("string.rep of 1 GB", function() return ("x"):rep(1 << 30) end, "memory")
 dies("string.rep of 1 GB by a local", function() return rep("x", 1 << 30) end, "memory")
 dies("a table that grows", function()
@@ -112,12 +121,15 @@ debug.sethook()
 
 local ok, e = pcall(function() grpo.tensor("x") end)
 result("errors name the host's line", not ok and tostring(e):find("guest.lua:%d+: ") ~= nil, e)
-result("modules of the Lua half are found", pcall(require, "grpo.schedule") and pcall(require, "rewards.gsm8k"))
+result("modules of the Lua half are found", pcall(require, "grpo.schedule")
+  and pcall(require, "rewards.gsm8k"))
 
 grpo.guard()
 local guarded = snapshot()
-result("guard() leaves the guarded functions in place", string.find ~= find and pcall ~= before[1].pcall)
-result("they do what Lua's do", ("a.b"):find(".", 1, true) == 2 and select(2, pcall(error, "x", 0)) == "x")
+result("guard() leaves the guarded functions in place", string.find ~= find
+  and pcall ~= before[1].pcall)
+result("they do what Lua's do", ("a.b"):find(".", 1, true) == 2
+  and select(2, pcall(error, "x", 0)) == "x")
 local kept = string.find
 ok, e = core.limited(limits, "f", function() return kept(("a"):rep(60), ("a*"):rep(12) .. "b") end)
 result("and a local holds the guarded one", not ok and e.code == "ELIMIT")
