@@ -78,17 +78,6 @@ static Status describe(const Param *p, const GgufArch *a, GgmlType type, GgufEnt
   return GRPO_OK;
 }
 
-/* x = rows row .. row + rows - 1 of a parameter that is stored [out, in], with the adapter
- * merged. */
-static Status get_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x) {
-  const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
-  if (p->t.quant)
-    quant_get(cx, p->t.quant, row, rows, x);
-  else
-    memcpy(x, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *x);
-  return lora_merge_rows(m, p, row, rows, x);
-}
-
 /* A block has whole heads, so that permuted rows come from the same block. */
 static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p,
                        unsigned change) {
@@ -100,7 +89,7 @@ static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param
   Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
-    s = get_rows(cx, m, p, row, rows, x);
+    s = lora_merge_rows(cx, m, p, row, rows, x);
     for (size_t i = 0; (change & GGUF_PLUS_ONE) && i < (size_t)rows * cols; i++) x[i] += 1;
     if (!permuted && s == GRPO_OK) s = gguf_writer_put(w, x, (uint64_t)rows * cols);
     for (int i = 0; permuted && i < d && s == GRPO_OK; i++)
@@ -114,9 +103,8 @@ static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param
 static Status put_transposed(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p) {
   const int in = p->t.dim[0], out = p->t.dim[1];
   real *x = mem_alloc_aligned(p->t.n * sizeof *x), *row = mem_alloc((size_t)in * sizeof *row);
-  Status s = x && row ? param_values(cx, p, x)
+  Status s = x && row ? lora_merge_values(cx, m, p, x)
                       : fail(GRPO_ENOMEM, "%s: no memory for it in float32", p->name);
-  if (s == GRPO_OK) s = lora_merge_rows(m, p, 0, in, x);
   for (int o = 0; o < out && s == GRPO_OK; o++) {
     for (int i = 0; i < in; i++) row[i] = x[(size_t)i * (size_t)out + (size_t)o];
     s = gguf_writer_put(w, row, (uint64_t)in);

@@ -43,8 +43,7 @@ static int shard_end(const Model *m, int from, WeightType type, uint64_t shard_b
 static Status whole(const Ctx *cx, const Model *m, const Param *p, real **out) {
   real *x = mem_alloc_aligned(p->t.n * sizeof *x);
   if (!x) return fail(GRPO_ENOMEM, "%s: no memory for it in float32", p->name);
-  Status s = param_values(cx, p, x);
-  if (s == GRPO_OK) s = lora_merge_rows(m, p, 0, p->t.dim[0], x);
+  const Status s = lora_merge_values(cx, m, p, x);
   if (s == GRPO_OK)
     *out = x;
   else
@@ -110,11 +109,7 @@ static Status put_rows(StWriter *w, const Ctx *cx, const Model *m, const Param *
   Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
-    if (p->t.quant)
-      quant_get(cx, p->t.quant, row, rows, x);
-    else
-      memcpy(x, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *x);
-    s = lora_merge_rows(m, p, row, rows, x);
+    s = lora_merge_rows(cx, m, p, row, rows, x);
     if (s == GRPO_OK) s = st_writer_put(w, x, (uint64_t)rows * cols);
   }
   mem_free_aligned(x);

@@ -56,14 +56,28 @@ static void merge_rows(const Model *m, const LoraModule *mod, int row, int rows,
   pool_run(m->pool, rows, merge_row, &j);
 }
 
-Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w) {
+static Status add_rows(const Model *m, const Param *p, int row, int rows, real *x) {
   const LoraModule *mod = module_of(m, p);
   double *sum;
   if (!mod) return GRPO_OK;
   try(merge_scratch(m, p->t.dim[1], &sum));
-  merge_rows(m, mod, row, rows, w, sum);
+  merge_rows(m, mod, row, rows, x, sum);
   mem_free(sum);
   return GRPO_OK;
+}
+
+Status lora_merge_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x) {
+  const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
+  if (p->t.quant)
+    quant_get(cx, p->t.quant, row, rows, x);
+  else
+    memcpy(x, p->t.data + (size_t)row * cols, (size_t)rows * cols * sizeof *x);
+  return add_rows(m, p, row, rows, x);
+}
+
+Status lora_merge_values(const Ctx *cx, const Model *m, const Param *p, real *x) {
+  try(param_values(cx, p, x));
+  return add_rows(m, p, 0, p->t.dim[0], x);
 }
 
 Status lora_merge_check(const Model *m) {

@@ -9,8 +9,10 @@
 Status lora_merge(Model *m);
 Status lora_merge_check(const Model *m);                 /* can it be merged? */
 bool lora_merge_changes(const Model *m, const Param *p); /* has p an adapter? */
-/* Rows row .. row + rows - 1 of w, in the parameter's own layout, += s B A.  Nothing happens for a
- * parameter without an adapter. */
-Status lora_merge_rows(const Model *m, const Param *p, int row, int rows, real *w);
+/* x = rows row .. row + rows - 1 of a parameter in its own layout, with the adapter merged.  Where it
+ * is quantised, its layout is [out, in]. */
+Status lora_merge_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x);
+/* x = the whole parameter in its own layout, with the adapter merged. */
+Status lora_merge_values(const Ctx *cx, const Model *m, const Param *p, real *x);
 
 #endif

@@ -224,8 +224,6 @@ void model_zero_grad(Model *m) {
 
 /* ---- looking in ------------------------------------------------------------------------------ */
 
-Storage model_storage(const Model *m) { return m->storage; }
-
 size_t model_cache_bytes(const Model *m, bool every_head) {
   const AttnShape s = attention_shape(&m->config, m->compute);
   return config_cache_reals(&m->config, every_head) *

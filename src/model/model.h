@@ -42,7 +42,6 @@ Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 uint64_t model_count_trainable(const Model *m);
 bool model_trains(const Model *m, int i); /* would training give parameter i a gradient? */
-Storage model_storage(const Model *m);    /* as it was loaded; STORE_F32 for a new model */
 /* Bytes of a token's keys and values in all layers; every_head: if no heads shared them. */
 size_t model_cache_bytes(const Model *m, bool every_head);
 /* A number, never 0, that changes whenever the results of the model may have changed: after

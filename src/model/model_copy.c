@@ -40,24 +40,18 @@ static int first_param(const Model *a, const Model *b) {
   return owner(a) == owner(b) ? a->nparams : 0;
 }
 
-static Status same_adapters(const Model *a, const Model *b) {
-  bool same = model_num_params(a) == model_num_params(b);
-  for (int i = a->nparams; same && i < model_num_params(a); i++) {
+static Status same_shapes(const Model *a, const Model *b) {
+  const int n = model_num_params(a);
+  bool shapes = a->nparams == b->nparams, adapters = n == model_num_params(b);
+  for (int i = 0; shapes && i < (adapters ? n : a->nparams); i++) {
     const Param *p = model_param((Model *)(uintptr_t)a, i);
     const Param *q = model_param((Model *)(uintptr_t)b, i);
-    same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
+    if (strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n) continue;
+    *(i < a->nparams ? &shapes : &adapters) = false;
   }
-  return same ? GRPO_OK : fail(GRPO_ESHAPE, "model: the two models have different adapters");
-}
-
-static Status same_shapes(const Model *a, const Model *b) {
-  bool same = a->nparams == b->nparams;
-  for (int i = 0; same && i < a->nparams; i++) {
-    const Param *p = &a->param[i], *q = &b->param[i];
-    same = strcmp(p->name, q->name) == 0 && p->t.dim[0] == q->t.dim[0] && p->t.n == q->t.n;
-  }
-  if (!same) return fail(GRPO_ESHAPE, "model: the two models have different shapes");
-  return same_adapters(a, b);
+  if (shapes && adapters) return GRPO_OK;
+  return fail(GRPO_ESHAPE, "model: the two models have different %s",
+              shapes ? "adapters" : "shapes");
 }
 
 /* Between models on the same base only the adapter changes, which is always possible. */

@@ -396,8 +396,7 @@ static Status padded_loss(Tape *t, const PolicyLossAttr *all, Tensor *const in[]
     if (a->kept) a->kept += at;
     if (a->old_logp) a->old_logp += at;
     if (a->ref_logp) a->ref_logp += at;
-    for (int k = 0; k < 2; k++)
-      try(tape_apply(t, OP_narrow, (Tensor *[]){in[k]}, &slice, &one[k]));
+    for (int k = 0; k < 2; k++) try(tape_apply(t, OP_narrow, (Tensor *[]){in[k]}, &slice, &one[k]));
     try(tape_apply(t, OP_policy_loss, one, &(Attr){.p = a}, &term));
     if (*loss) try(tape_apply(t, OP_add, (Tensor *[]){*loss, term}, &(Attr){0}, &term));
     *loss = term;

@@ -10,6 +10,7 @@
 #include "model/lora.h"
 #include "model/lora_merge.h"
 #include "model/model_copy.h"
+#include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "model/panels.h"
 #include "model/resize.h"
@@ -108,7 +109,7 @@ TEST(rounded_storages_give_the_bits_of_float32_with_their_values) {
       OK(model_copy_weights(wide, compact));
       CHECK(same_logits(wide, compact));
       OK(frozen_widen(compact));
-      CHECK(!frozen_any(compact) && model_storage(compact) == STORE_F32);
+      CHECK(!frozen_any(compact) && compact->storage == STORE_F32);
       CHECK(same_logits(wide, compact));
       OK(model_set_trainable(compact, true));
       model_release(wide);
