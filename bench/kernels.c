@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "kern/blas.h"
 #include "kern/kern.h"
 #include "kern/quant.h"
 
@@ -460,7 +461,7 @@ int main(int argc, char **argv) {
   b.threads = pool_threads(b.cx.pool);
   if (b.threads == 1) clock_id = CLOCK_PROCESS_CPUTIME_ID;
   openblas_set_num_threads(1);
-  printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(), b.threads, kern_blas());
+  printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(), b.threads, blas_core_name());
   static const struct {
     const char *name;
     void (*fn)(Bench *);

@@ -310,14 +310,14 @@ static void choose_sizes(Attn *a, int nspans) {
   }
   a->group = a->s->heads / a->s->kv_heads;
   a->hd16 = round_up(attn_value_dim(a->s), GROUP);
-  a->parts = kern_ceil(keys, PART);
+  a->parts = ceil_div(keys, PART);
   a->narrow = a->words ? kernels_bf16()->mr : NARROW;
   a->narrow_rows = max_int(1, a->narrow / a->group);
   a->wide_rows = max_int(1, (a->words ? 2 * kernels_bf16()->mr : WIDE) / a->group);
-  if (a->words) a->query_words = round_up(kern_ceil(a->s->head_dim, 2), kernels_bf16()->unit);
+  if (a->words) a->query_words = round_up(ceil_div(a->s->head_dim, 2), kernels_bf16()->unit);
   a->strip_units = round_up(min_int(a->wide_rows, max_int(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
-  if (a->parts == 1) units = kern_ceil(units * a->s->kv_heads, SPREAD);
+  if (a->parts == 1) units = ceil_div(units * a->s->kv_heads, SPREAD);
   a->tile_units = max_int(a->strip_units, min_int(units, TILE));
 }
 

@@ -20,7 +20,7 @@ static const uint32_t *queries_of(const Attn *a, const Work *w, int unit) {
 }
 
 static void load_queries(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
-  const int g = a->group, hd = a->s->head_dim, words = kern_ceil(hd, 2), ld = a->query_words;
+  const int g = a->group, hd = a->s->head_dim, words = ceil_div(hd, 2), ld = a->query_words;
   uint32_t *to = (uint32_t *)(void *)w->q;
   for (int j = 0; j < n; j++, to += g * ld) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
@@ -55,7 +55,7 @@ static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
   return words_from(kv_value_words(a->s, r->span->own, p->kvh, from),
-                    (ptrdiff_t)kern_ceil(to - from, 2) * a->hd16);
+                    (ptrdiff_t)ceil_div(to - from, 2) * a->hd16);
 }
 
 static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
@@ -101,7 +101,7 @@ static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
  * much is not looked at. */
 static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                         const uint32_t *keys, int key, int n, Fetch *next) {
-  const int words = kern_ceil(a->s->head_dim, 2);
+  const int words = ceil_div(a->s->head_dim, 2);
   kernels_bf16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
                          a->query_words, keys, words * KV_BLOCK,
                          w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
@@ -192,7 +192,7 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, const Units 
   const int n = max_int(0, k->to - k->from);
   if (!k->shared && n == 0) return false;
   if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
-  kernels_bf16()->values(m, a->hd16, kern_ceil(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
+  kernels_bf16()->values(m, a->hd16, ceil_div(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
                          k->shared ? w->shared : NULL,
                          kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
                          to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add, &next);

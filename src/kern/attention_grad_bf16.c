@@ -111,7 +111,7 @@ static void turn_values(const Grad *g, const uint32_t *v, uint32_t *to) {
 
 /* What is made of the logical keys [from, to), whole units */
 static void load_keys(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int from, int to) {
-  const int words = kern_ceil(g->s->head_dim, 2);
+  const int words = ceil_div(g->s->head_dim, 2);
   const ptrdiff_t bgs = (ptrdiff_t)w->keys / 2 * GROUP;
   if (prefix_len(sp) % KV_UNIT) {
     kv_shared_keys(g->s, sp->prefix, sp->own, kvh, w->shared);
@@ -192,7 +192,7 @@ static void strip_keys(const Work *w, int strip, int *from, int *to) {
 /* Scores and dP of a strip with logical keys [from, to), a unit at a time where segments change. */
 static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int strip,
                          int from, int to) {
-  const int words = kern_ceil(g->s->head_dim, 2), ld = query_words(g), half = g->hd16 / 2;
+  const int words = ceil_div(g->s->head_dim, 2), ld = query_words(g), half = g->hd16 / 2;
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   const bool shares = start < prefix_len(sp);
   for (int key = from, end; key < to; key = end) {

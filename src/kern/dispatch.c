@@ -1,12 +1,16 @@
+/* dispatch.c - which kernel class is used: the best one for this CPU, or the one that is asked for. */
 #include "kern/dispatch.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/pool.h"
+#include "kern/blas.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -23,12 +27,13 @@ typedef struct Path {
 /* Best first. */
 static const Path paths[] = {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
-    {"amx", &kern_avx512, &kern_amx},
-    {"avx512bf16", &kern_avx512, &kern_avx512bf16},
-    {"avx512", &kern_avx512, NULL},
-    {"avx2", &kern_avx2, NULL},
+    {"amx", &kern_avx512, &kern_amx}, {"avx512bf16", &kern_avx512, &kern_avx512bf16},
+    {"avx512", &kern_avx512, NULL},   {"avx2", &kern_avx2, NULL},
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
     {"neon", &kern_neon, NULL},
+#endif
+#ifndef GRPO_DOUBLE
+    {"blas", &kern_openblas, NULL},
 #endif
     {"generic", &kern_generic, NULL}};
 enum { NPATHS = sizeof paths / sizeof paths[0] };
@@ -49,7 +54,17 @@ static bool may_use_amx(void) {
 }
 #endif
 
+static bool is_blas(const Path *p) {
+#ifndef GRPO_DOUBLE
+  return p->kernels == &kern_openblas;
+#else
+  (void)p;
+  return false;
+#endif
+}
+
 static bool cpu_has(const Path *p) {
+  if (is_blas(p)) return blas_refusal() == NULL;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
   if (p->bf16 == &kern_amx && !may_use_amx()) return false;
   if (p->bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
@@ -71,9 +86,11 @@ const char *kern_path(int i) {
   return NULL;
 }
 
+/* The class `blas` is chosen unseen: OpenBLAS is loaded and checked when it is first used, not at every
+ * start, and where it fails the class multiplies like `generic` (blas_kernels.c). */
 static const Path *best(void) {
   for (int i = 0; i < NPATHS; i++)
-    if (cpu_has(&paths[i])) return &paths[i];
+    if (is_blas(&paths[i]) || cpu_has(&paths[i])) return &paths[i];
   return &paths[NPATHS - 1];
 }
 
@@ -98,6 +115,9 @@ Status kern_select(const char *name) {
   }
   for (int i = 0; i < NPATHS; i++) {
     if (strcmp(paths[i].name, name) != 0) continue;
+    if (is_blas(&paths[i]) && blas_refusal())
+      return fail(GRPO_EARG, "GRPO_CPU=blas: OpenBLAS cannot be used, because %s; use %s",
+                  blas_refusal(), best() == &paths[i] ? "generic" : best()->name);
     if (!cpu_has(&paths[i]))
       return fail(GRPO_EARG, "GRPO_CPU=%s: this CPU lacks it; use %s", name, best()->name);
     active = &paths[i];
@@ -120,7 +140,19 @@ const Kernels *kernels(void) { return active->kernels; }
 
 const KernelsBf16 *kernels_bf16(void) { return active->bf16; }
 
-const char *kern_name(void) { return active->name; }
+static void note_refusal(void) {
+  log_message(LOG_WARNING,
+              "the slow kernels `generic` are used, because this CPU has no kernels of ours and "
+              "OpenBLAS cannot be used: %s",
+              blas_refusal());
+}
+
+const char *kern_name(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (!is_blas(active) || !blas_refusal()) return active->name;
+  pthread_once(&once, note_refusal);
+  return paths[NPATHS - 1].name;
+}
 
 bool kern_paged(void) {
 #ifdef __x86_64__

@@ -82,6 +82,13 @@ typedef struct Kernels {
   void (*block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b,
                 ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
 
+  /* block() for products with weights.  In the class `blas` it is OpenBLAS's (blas_kernels.c), which adds
+   * inner steps in blocks of gemm_step: a driver that cuts the inner dimension cuts at multiples of it.
+   * Elsewhere it is block() itself and gemm_step is 1. */
+  void (*gemm_block)(int m, int n, int k, const real *a, ptrdiff_t ars, ptrdiff_t aks,
+                     const real *b, ptrdiff_t brs, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add);
+  int gemm_step;
+
   /* block() with aks 1 of one panel, brs wide; next: k brs reals that are fetched meanwhile, or
    * NULL. */
   void (*stream)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs,
@@ -272,6 +279,9 @@ typedef struct KernelsBf16 {
 } KernelsBf16;
 
 extern const Kernels kern_generic;
+#ifndef GRPO_DOUBLE
+extern Kernels kern_openblas; /* is filled when the program starts */
+#endif
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 extern const Kernels kern_avx2, kern_avx512;
 extern const KernelsBf16 kern_avx512bf16, kern_amx;
@@ -288,11 +298,16 @@ const KernelsBf16 *kernels_bf16(void); /* beside it; NULL: bf16 is computed by k
 bool kern_paged(void);
 
 /* ---- shared by the drivers ---- */
-static inline int kern_ceil(int a, int b) { return (a + b - 1) / b; }
-static inline int round_up(int a, int b) { return kern_ceil(a, b) * b; }
+static inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
+static inline int round_up(int a, int b) { return ceil_div(a, b) * b; }
 /* n cut into the fewest equal pieces of at most `most`: no short last one */
 static inline int even_piece(int n, int most) {
-  return max_int(1, kern_ceil(n, max_int(1, kern_ceil(n, most))));
+  return max_int(1, ceil_div(n, max_int(1, ceil_div(n, most))));
+}
+
+/* even_piece() for cutting the inner dimension of a product with a weight */
+static inline int gemm_piece(int k, int most) {
+  return round_up(even_piece(k, most), kernels()->gemm_step);
 }
 
 /* Do threads share the m rows of a product with n outputs, or the outputs?  Rows, unless there are few of

@@ -44,7 +44,7 @@ enum {
 
 /* Rows a chunk: an even number of chunks, as two threads share them, of whole tiles. */
 static int row_piece(int m, int most) {
-  return round_up(kern_ceil(m, round_up(kern_ceil(m, most), 2)), 8);
+  return round_up(ceil_div(m, round_up(ceil_div(m, most), 2)), 8);
 }
 
 size_t gemm_packed_size(int n, int k) { return (size_t)round_up(n, GROUP) * (size_t)k; }
@@ -168,15 +168,15 @@ static const real *block_after(const Forward *f, int p, int k0, int p1) {
 
 void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
                   ptrdiff_t ldy) {
-  const int ng = kernels()->ng, first = at / GROUP, last = kern_ceil(at + cols, GROUP);
+  const int ng = kernels()->ng, first = at / GROUP, last = ceil_div(at + cols, GROUP);
   for (int g = first, end; low && g < last; g = end) { /* panels, or what of them is in the tile */
     const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
     const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
     end = min_int(after, last);
-    kernels()->block(rows, min_int((end - g) * GROUP, cols - c), low->rank,
-                     low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
-                     low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
-                     (after - g0) * GROUP, GROUP, y + c, ldy, true);
+    kernels()->gemm_block(rows, min_int((end - g) * GROUP, cols - c), low->rank,
+                          low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
+                          low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
+                          (after - g0) * GROUP, GROUP, y + c, ldy, true);
   }
 }
 
@@ -199,7 +199,7 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   if (f->few)
     kernels()->stream(rows, cols, depth, x, f->ldx, w, step, next, y, f->ldy, add);
   else
-    kernels()->block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
+    kernels()->gemm_block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
   if (k0 + depth == f->k) finish(f, r0, rows, at, cols, y);
 }
 
@@ -215,7 +215,8 @@ static void forward_streams(const Forward *f, int p0, int p1) {
 
 static void forward_panels(const Forward *f, int r0, int p0, int p1) {
   const int rows = min_int(f->rows, f->m - r0);
-  if (f->few && f->ng == 1 && f->m <= STREAM_ROWS && min_int(p1, f->n / GROUP) > p0 + 1) {
+  if (f->few && kernels()->gemm_step == 1 && f->ng == 1 && f->m <= STREAM_ROWS &&
+      min_int(p1, f->n / GROUP) > p0 + 1) {
     const int end = min_int(p1, f->n / GROUP);
     forward_streams(f, p0, end);
     p0 = end;
@@ -250,7 +251,7 @@ static void forward_kept(const Forward *f, int p0, int p1) {
 /* The row chunk and the chunk of columns that are `chunk`: a part's row chunks take turns at each chunk of
  * columns, part after part. */
 static int row_chunk_of(const Forward *f, int chunk, int *columns) {
-  const int col_chunks = kern_ceil(panels_of(f->n, f->ng), f->panels);
+  const int col_chunks = ceil_div(panels_of(f->n, f->ng), f->panels);
   const int part = ((chunk / col_chunks + 1) * f->parts - 1) / f->row_chunks;
   const int first = part * f->row_chunks / f->parts, at = chunk - first * col_chunks;
   const int some = (part + 1) * f->row_chunks / f->parts - first;
@@ -281,8 +282,8 @@ static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) 
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
   kernels()->transpose(rows, depth, x, f->ldx, transposed, NARROW_ROWS);
-  kernels()->block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed, NARROW_ROWS, GROUP,
-                   sum, NARROW_ROWS, f->add || k0 > 0);
+  kernels()->gemm_block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed, NARROW_ROWS,
+                        GROUP, sum, NARROW_ROWS, f->add || k0 > 0);
 }
 
 static void narrow_chunk(void *arg, int chunk, int worker) {
@@ -300,7 +301,8 @@ static void narrow_chunk(void *arg, int chunk, int worker) {
 }
 
 static bool is_narrow(const Forward *f) {
-  return f->n <= NARROW && f->m >= NARROW_LEAST && f->k > 0 && !f->ldw && !f->bias && !f->low;
+  return kernels()->gemm_step == 1 && f->n <= NARROW && f->m >= NARROW_LEAST && f->k > 0 &&
+         !f->ldw && !f->bias && !f->low;
 }
 
 static int depth_of(const Forward *f) {
@@ -313,7 +315,7 @@ static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
   if (is_narrow(&f)) {
     f.rows = round_up(even_piece(f.m, 2 * NARROW_ROWS), NARROW_ROWS);
-    pool_run(cx->pool, kern_ceil(f.m, f.rows), narrow_chunk, &f);
+    pool_run(cx->pool, ceil_div(f.m, f.rows), narrow_chunk, &f);
     return;
   }
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
@@ -321,9 +323,9 @@ static void forward(const Ctx *cx, Forward f) {
   f.rows = f.m <= ROWS ? round_up(f.m, 8) : row_piece(f.m, ROWS);
   if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
     f.rows = min_int(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
-  f.row_chunks = kern_ceil(f.m, f.rows);
+  f.row_chunks = ceil_div(f.m, f.rows);
   f.parts = f.few || !shares_rows(f.m, f.n) ? 1 : min_int(f.row_chunks, pool_threads(cx->pool));
-  f.depth = even_piece(f.k, depth_of(&f));
+  f.depth = gemm_piece(f.k, depth_of(&f));
   const double panel_work = (double)min_int(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   if (f.few)
@@ -332,7 +334,7 @@ static void forward(const Ctx *cx, Forward f) {
     f.panels =
         max_int(max_int(f.panels, 2 * 3 * GROUP / width),
                 min_int(L2_REALS / (width * max_int(1, f.k)), panels * f.row_chunks / MANY_CHUNKS));
-  pool_run(cx->pool, f.row_chunks * kern_ceil(panels, f.panels), forward_chunk, &f);
+  pool_run(cx->pool, f.row_chunks * ceil_div(panels, f.panels), forward_chunk, &f);
 }
 
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
@@ -384,7 +386,7 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 /* ---- dx: a weight that does not lie right is packed along its other side, a slab at a time ---- */
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const int n = f.k, slab = even_piece(n, max_int(DEPTH, SLAB / round_up(f.n, GROUP)));
+  const int n = f.k, slab = gemm_piece(n, max_int(DEPTH, SLAB / round_up(f.n, GROUP)));
   const LowRank *low = f.low;
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
@@ -456,8 +458,9 @@ static void product_chunk(void *arg, int chunk, int worker) {
   do {
     const int depth = min_int(PLAIN_DEPTH, q->k - k0);
     pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
-    kernels()->block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks, panel,
-                     width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n, q->add || k0 > 0);
+    kernels()->gemm_block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks,
+                          panel, width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n,
+                          q->add || k0 > 0);
     k0 += PLAIN_DEPTH;
   } while (k0 < q->k);
 }
@@ -477,6 +480,6 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
                .bcs = tb ? k : 1,
                .c = c,
                .add = add};
-  q.row_chunks = kern_ceil(m, q.rows);
+  q.row_chunks = ceil_div(m, q.rows);
   pool_run(cx->pool, q.row_chunks * own_panels(n), product_chunk, &q);
 }

@@ -52,7 +52,7 @@ static const real *steps_of(const Pack *j, int group, int k0, int depth, real *b
 static void pack_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Pack *j = arg;
-  const int groups = kern_ceil(j->n, GROUP), last = min_int(groups, (chunk + 1) * PACK_GROUPS);
+  const int groups = ceil_div(j->n, GROUP), last = min_int(groups, (chunk + 1) * PACK_GROUPS);
   real block[PACK_STEPS * GROUP];
   for (int g = chunk * PACK_GROUPS; g < last; g++)
     for (int k0 = 0; k0 < j->k; k0 += PACK_STEPS) {
@@ -67,7 +67,7 @@ static void pack_chunk(void *arg, int chunk, int worker) {
 
 void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed) {
   Pack j = {n, k, w, in_out, packed};
-  pool_run(cx->pool, kern_ceil(kern_ceil(n, GROUP), PACK_GROUPS), pack_chunk, &j);
+  pool_run(cx->pool, ceil_div(ceil_div(n, GROUP), PACK_GROUPS), pack_chunk, &j);
 }
 
 /* ---- operands rounded, but kept as reals ---- */
@@ -92,7 +92,7 @@ Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, c
   Round r = {m, k, ROUND_VALUES / (k + 1) + 1, x, ldx, NULL};
   *out = r.out = arena_alloc(cx->arena, sizeof(real) * (size_t)m * (size_t)rounded_ld(k));
   if (!r.out) return fail(GRPO_ENOMEM, "product in bf16: scratch memory");
-  pool_run(cx->pool, kern_ceil(m, r.rows), round_chunk, &r);
+  pool_run(cx->pool, ceil_div(m, r.rows), round_chunk, &r);
   return GRPO_OK;
 }
 

@@ -53,11 +53,11 @@ typedef struct Product {
 } Product;
 
 /* ---- panels of b: groups of columns, never a lone last one ---- */
-static int panel_count(const Product *q) { return kern_ceil(q->n, q->width); }
+static int panel_count(const Product *q) { return ceil_div(q->n, q->width); }
 
 /* the first group of panel p */
 static int panel_start(const Product *q, int p) {
-  const int groups = kern_ceil(q->n, GROUP), most = q->width / GROUP, start = p * most;
+  const int groups = ceil_div(q->n, GROUP), most = q->width / GROUP, start = p * most;
   if (start >= groups) return groups;
   return p > 0 && start == groups - 1 ? start - 1 : start;
 }
@@ -68,7 +68,7 @@ static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_
   real scale[BLOCKS][GROUP];
   while (at < end) {
     const int first = at - at % NF4_BLOCK, last = min_int(end, first + BLOCKS * NF4_BLOCK);
-    quant_scales(w, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    quant_scales(w, group, first, ceil_div(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; at < last; b++) {
       const int next = min_int(last, first + (b + 1) * NF4_BLOCK);
       kernels_bf16()->widen_nf4(next - at, quant_values(w, group, at), scale[b], out);
@@ -114,7 +114,7 @@ static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uin
 static void turn_panel(const Product *q, int group, int groups, int p0, int pairs, uint32_t *out,
                        uint32_t *block) {
   const QuantWeight *w = q->w;
-  const int lines = min_int(groups * GROUP / 2, kern_ceil(w->k, 2) - group * (GROUP / 2));
+  const int lines = min_int(groups * GROUP / 2, ceil_div(w->k, 2) - group * (GROUP / 2));
   for (int p = 0; p < pairs; p += GROUP / 2) {
     const int from = (p0 + p) / (GROUP / 2);
     const uint32_t *pairs_of;
@@ -204,8 +204,8 @@ static int padded(int pairs) { return round_up(pairs, kernels_bf16()->unit); }
 static void cut(Product *q) {
   const KernelsBf16 *kn = kernels_bf16();
   const int most = q->source == TURNED ? TURN_ROWS : kn->rows;
-  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, most)), kn->mr);
-  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->rows = round_up(ceil_div(q->m, ceil_div(q->m, most)), kn->mr);
+  q->row_chunks = ceil_div(q->m, q->rows);
   q->padded = padded(q->pairs);
   q->width = GROUP * (q->m <= kn->few ? kn->few_groups : kn->groups);
   if (q->source != PACKED)
@@ -215,7 +215,7 @@ static void cut(Product *q) {
   else { /* evenly */
     const bool whole = q->m > STREAM || q->pairs <= SHORT;
     const int pairs = whole ? kn->pairs : q->m <= ONE_TILE ? LONE_PAIRS : FEW_PAIRS;
-    q->step = round_up(kern_ceil(q->pairs, kern_ceil(q->pairs, pairs)), max_int(8, kn->unit));
+    q->step = round_up(ceil_div(q->pairs, ceil_div(q->pairs, pairs)), max_int(8, kn->unit));
   }
 }
 
@@ -227,7 +227,7 @@ static Status run(const Ctx *cx, Product *q, const char *what) {
   q->panels = max_int(1, max_int((int)(CHUNK_WORK / (work + 1)) + 1, shared));
   const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
-  q->col_chunks = kern_ceil(panels, q->panels);
+  q->col_chunks = ceil_div(panels, q->panels);
   pool_run(cx->pool, q->row_chunks * q->col_chunks, chunk_of, q);
   return GRPO_OK;
 }
@@ -249,10 +249,10 @@ static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
   const int left = chunk - (r - r0);
   if (r > r0 && left < mr) return mr; /* went with the tile before it */
   const int some = min_int(end - r, left), rows = left - some < mr ? left : some;
-  uint32_t *first = o->out + (ptrdiff_t)r0 * padded(kern_ceil(o->depth, 2));
+  uint32_t *first = o->out + (ptrdiff_t)r0 * padded(ceil_div(o->depth, 2));
   for (int k = k0, depth; k < k1; k += depth) {
     const int block = k - k % (2 * o->step);
-    const int pairs = kern_ceil(min_int(2 * o->step, o->depth - block), 2);
+    const int pairs = ceil_div(min_int(2 * o->step, o->depth - block), 2);
     uint32_t *out = first + (ptrdiff_t)(block / 2) * chunk + (ptrdiff_t)(r - r0) * padded(pairs);
     depth = min_int(k1, block + 2 * o->step) - k;
     if (o->columns)
@@ -281,11 +281,11 @@ static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdif
   o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
   if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
-  const int mr = kernels_bf16()->mr, tiles = kern_ceil(q->m, mr);
+  const int mr = kernels_bf16()->mr, tiles = ceil_div(q->m, mr);
   o.span = columns ? PAIR_STEPS : depth;
   o.tiles = PAIR_VALUES / (mr * (o.span + 1)) + 1;
-  o.parts = kern_ceil(tiles, o.tiles);
-  pool_run(cx->pool, o.parts * kern_ceil(depth, o.span), operand_chunk, &o);
+  o.parts = ceil_div(tiles, o.tiles);
+  pool_run(cx->pool, o.parts * ceil_div(depth, o.span), operand_chunk, &o);
   return GRPO_OK;
 }
 
@@ -306,7 +306,7 @@ Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, cons
                                 ptrdiff_t ldy) {
   Product q = {.m = m,
                .n = w->n,
-               .pairs = kern_ceil(w->k, 2),
+               .pairs = ceil_div(w->k, 2),
                .source = w->type == QUANT_BF16 ? PACKED : COMPACT,
                .w = w,
                .bias = bias,
@@ -321,7 +321,7 @@ Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const rea
                            ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
   Product q = {.m = m,
                .n = w->k,
-               .pairs = kern_ceil(w->n, 2),
+               .pairs = ceil_div(w->n, 2),
                .source = TURNED,
                .w = w,
                .low = low,
@@ -334,7 +334,7 @@ Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const rea
 Status gemm_bf16_native_dx_transposed(const Ctx *cx, int m, const QuantWeight *transposed,
                                       const real *dy, ptrdiff_t lddy, const LowRank *low, real *dx,
                                       ptrdiff_t lddx, bool add) {
-  const int pairs = kern_ceil(transposed->k, 2);
+  const int pairs = ceil_div(transposed->k, 2);
   Product q = {.m = m,
                .n = transposed->n,
                .pairs = pairs,
@@ -360,26 +360,26 @@ static void columns_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Columns *j = arg;
   const int part = chunk % j->parts, k = chunk / j->parts * PAIR_STEPS;
-  const int last = min_int(kern_ceil(j->k, GROUP), (part + 1) * j->groups);
+  const int last = min_int(ceil_div(j->k, GROUP), (part + 1) * j->groups);
   for (int g = part * j->groups; g < last; g++)
     kernels_bf16()->pair_group(min_int(PAIR_STEPS, j->m - k), min_int(GROUP, j->k - g * GROUP),
                                j->x + k * j->ldx + g * GROUP, j->ldx,
-                               j->out + (ptrdiff_t)g * kern_ceil(j->m, 2) * GROUP + k / 2 * GROUP);
+                               j->out + (ptrdiff_t)g * ceil_div(j->m, 2) * GROUP + k / 2 * GROUP);
 }
 
 Status gemm_bf16_native_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
                            const real *x, ptrdiff_t ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
-  Product q = {.m = n, .n = k, .pairs = kern_ceil(m, 2), .source = PACKED, .c = dw, .ldc = k};
+  Product q = {.m = n, .n = k, .pairs = ceil_div(m, 2), .source = PACKED, .c = dw, .ldc = k};
   q.add = add;
   q.bgs = (ptrdiff_t)q.pairs * GROUP;
   cut(&q);
   Columns j = {m, k, PAIR_VALUES / (GROUP * PAIR_STEPS) + 1, 0, x, ldx, NULL};
-  j.parts = kern_ceil(kern_ceil(k, GROUP), j.groups);
-  const int groups = kern_ceil(k, GROUP);
+  j.parts = ceil_div(ceil_div(k, GROUP), j.groups);
+  const int groups = ceil_div(k, GROUP);
   q.b = j.out = arena_alloc(cx->arena, sizeof(uint32_t) * (size_t)groups * (size_t)q.bgs);
   if (!j.out) return fail(GRPO_ENOMEM, "dw in bf16: scratch memory");
-  pool_run(cx->pool, j.parts * kern_ceil(m, PAIR_STEPS), columns_chunk, &j);
+  pool_run(cx->pool, j.parts * ceil_div(m, PAIR_STEPS), columns_chunk, &j);
   try(make_a(cx, &q, m, dy, lddy, true, "dw in bf16"));
   try(run(cx, &q, "dw in bf16"));
   arena_release(cx->arena, mark);

@@ -42,15 +42,15 @@ static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int de
 static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
   const int at = own_panel_first(o->k, p) * GROUP, end = own_panel_first(o->k, p + 1) * GROUP;
   const real *x = o->x + k0 * o->ldx + at;
-  kernels()->block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx, GROUP,
-                   o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
+  kernels()->gemm_block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx,
+                        GROUP, o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
 }
 
 bool gemm_dw_packs(void) { return kern_paged() || reads_lines(); }
 
 /* the first output of a chunk: whole tiles, shared out evenly */
 static int outer_start(const Outer *o, int chunk) {
-  const int mr = kernels()->mr, tiles = kern_ceil(o->n, mr);
+  const int mr = kernels()->mr, tiles = ceil_div(o->n, mr);
   return min_int(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
 }
 
@@ -102,8 +102,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
   Outer o = {.m = m,
              .n = n,
              .k = k,
-             .depth = even_piece(m, direct ? min_int(cached, DIRECT_DEPTH) : DW_DEPTH),
-             .row_chunks = round_up(kern_ceil(n, most), 4),
+             .depth = gemm_piece(m, direct ? min_int(cached, DIRECT_DEPTH) : DW_DEPTH),
+             .row_chunks = round_up(ceil_div(n, most), 4),
              .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels()->ng * GROUP),
              .dy = dy,
              .x = x,
@@ -116,7 +116,7 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
     o.row_chunks = 1;
     o.panels = max_int(1, own_panels(k) / DW_CHUNKS);
   }
-  const int col_chunks = kern_ceil(own_panels(k), o.panels);
+  const int col_chunks = ceil_div(own_panels(k), o.panels);
   if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
     o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
@@ -174,6 +174,6 @@ static void db_chunk(void *arg, int chunk, int worker) {
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add) {
   ColumnSum s = {m, n, dy, lddy, db};
   if (!add) memset(db, 0, sizeof(real) * (size_t)n);
-  pool_run(cx->pool, kern_ceil(n, DB_COLS), db_chunk, &s);
+  pool_run(cx->pool, ceil_div(n, DB_COLS), db_chunk, &s);
   return GRPO_OK;
 }

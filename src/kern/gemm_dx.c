@@ -51,14 +51,18 @@ static void turned_chunk(void *arg, int chunk, int worker) {
   const int at = chunk / t->row_chunks * t->cols, cols = min_int(t->cols, t->k - at);
   const int panels = panels_of(t->n, t->ng), step = TURN_DEPTH / (t->ng * GROUP);
   real *strip = scratch_of(&t->scratch, worker);
-  for (int p = 0; p < panels; p += step) {
-    const int end = min_int(p + step, panels), n0 = panels_first(t->n, t->ng, p) * GROUP;
+  for (int p = 0, end; p < panels; p = end) {
+    const int n0 = panels_first(t->n, t->ng, p) * GROUP;
+    end = min_int(p + step, panels);
+    /* a last panel that was moved forward by a group would begin within a block of gemm_step */
+    if (end == panels - 1 && panels_first(t->n, t->ng, end) < end * t->ng) end = panels;
     const int outputs = panels_first(t->n, t->ng, end) * GROUP - n0;
     turn_panels(t, p, end, at, cols, outputs, strip);
     for (int c = 0; c < cols; c += TURN_WIDTH)
-      kernels()->block(rows, min_int(TURN_WIDTH, cols - c), min_int(outputs, t->n - n0),
-                       t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
-                       TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
+      kernels()->gemm_block(rows, min_int(TURN_WIDTH, cols - c), min_int(outputs, t->n - n0),
+                            t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
+                            TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx,
+                            t->add || n0 > 0);
   }
   low_rank_add(t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
 }
@@ -78,10 +82,10 @@ Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, c
               .low = low,
               .dx = dx,
               .add = add};
-  t.row_chunks = kern_ceil(m, t.rows);
-  t.cols = t.row_chunks * kern_ceil(k, TURN_COLS) < TURN_CHUNKS ? TURN_COLS / 2 : TURN_COLS;
+  t.row_chunks = ceil_div(m, t.rows);
+  t.cols = t.row_chunks * ceil_div(k, TURN_COLS) < TURN_CHUNKS ? TURN_COLS / 2 : TURN_COLS;
   try(scratch_new(cx, (size_t)(TURN_DEPTH + GROUP) * (size_t)t.cols, "dx", &t.scratch));
-  pool_run(cx->pool, t.row_chunks * kern_ceil(k, t.cols), turned_chunk, &t);
+  pool_run(cx->pool, t.row_chunks * ceil_div(k, t.cols), turned_chunk, &t);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

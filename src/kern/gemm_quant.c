@@ -52,7 +52,7 @@ static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn 
                   const char *what) {
   const ArenaMark mark = arena_mark(cx->arena);
   try(scratch_new(cx, scratch, what, &q->scratch));
-  pool_run(cx->pool, q->row_chunks * kern_ceil(panels, q->panels), fn, q);
+  pool_run(cx->pool, q->row_chunks * ceil_div(panels, q->panels), fn, q);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -79,9 +79,9 @@ static void forward_panel(const Product *q, int r0, int rows, int panel, int k0,
   const int depth = min_int(q->depth, w->k - k0);
   real *y = q->y + r0 * q->ldy + at;
   ptrdiff_t stride;
-  const real *b = unpacked(q, at / GROUP, kern_ceil(cols, GROUP), k0, depth, scratch, &stride);
-  kernels()->block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
-                   q->ldy, k0 > 0);
+  const real *b = unpacked(q, at / GROUP, ceil_div(cols, GROUP), k0, depth, scratch, &stride);
+  kernels()->gemm_block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
+                        q->ldy, k0 > 0);
   if (k0 + depth < w->k) return;
   if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
   low_rank_add(q->low, w->n, r0, rows, at, cols, y, q->ldy);
@@ -91,7 +91,7 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
   const int r0 = chunk % q->row_chunks * q->rows, rows = min_int(q->rows, q->m - r0);
   const int p0 = chunk / q->row_chunks * q->panels;
-  const int p1 = min_int(p0 + q->panels, kern_ceil(q->w->n, WIDTH));
+  const int p1 = min_int(p0 + q->panels, ceil_div(q->w->n, WIDTH));
   for (int k0 = 0; k0 < q->w->k; k0 += q->depth)
     for (int p = p0; p < p1; p++)
       forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
@@ -138,8 +138,8 @@ static void few_kept(const Product *q, const Narrow *n, int rows, int group, int
         kernels()->narrow(&f);
       else
         unpacked(q, group + g, 1, k0 + p, f.depth, kept, &stride);
-      kernels()->block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1, kept,
-                       GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
+      kernels()->gemm_block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1, kept,
+                            GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
     }
 }
 
@@ -159,7 +159,7 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
                       ptrdiff_t ldc) {
   const QuantWeight *w = q->w;
   const int most = kernels()->narrow_rows[w->type], depth = min_int(FEW_DEPTH, w->k - k0);
-  const int blocks = w->type == QUANT_NF4 ? kern_ceil(depth, NF4_BLOCK) : 1;
+  const int blocks = w->type == QUANT_NF4 ? ceil_div(depth, NF4_BLOCK) : 1;
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
     quant_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
@@ -210,9 +210,9 @@ static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) 
   const int whole = rows_in_place(q, rows, cols), group = at / GROUP;
   real *const y = q->y + r0 * q->ldy + at;
   for (int k0 = 0; k0 < q->w->k; k0 += FEW_DEPTH) {
-    if (whole > 0) few_block(q, r0, whole, group, kern_ceil(cols, GROUP), k0, y, q->ldy);
+    if (whole > 0) few_block(q, r0, whole, group, ceil_div(cols, GROUP), k0, y, q->ldy);
     if (whole < rows)
-      few_block(q, r0 + whole, rows - whole, group, kern_ceil(cols, GROUP), k0, sum, FEW_WIDTH);
+      few_block(q, r0 + whole, rows - whole, group, ceil_div(cols, GROUP), k0, sum, FEW_WIDTH);
   }
   for (int i = whole; i < rows; i++, sum += FEW_WIDTH)
     memcpy(y + i * q->ldy, sum, sizeof(real) * (size_t)cols);
@@ -223,7 +223,7 @@ static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) 
 /* All of some rows, which stay in L2, before others: weights are fetched ahead, and are fewer bytes. */
 static void few_chunk(void *arg, int chunk, int worker) {
   const Product *q = arg;
-  const int panels = kern_ceil(q->w->n, FEW_WIDTH), chunks = kern_ceil(panels, q->panels);
+  const int panels = ceil_div(q->w->n, FEW_WIDTH), chunks = ceil_div(panels, q->panels);
   const int r0 = chunk / chunks * q->rows, rows = min_int(q->rows, q->m - r0);
   const int p0 = chunk % chunks * q->panels, p1 = min_int(p0 + q->panels, panels);
   for (int p = p0; p < p1; p++) few_panel(q, r0, rows, p, scratch_of(&q->scratch, worker));
@@ -231,19 +231,19 @@ static void few_chunk(void *arg, int chunk, int worker) {
 
 static Status few_forward(const Ctx *cx, Product *q) {
   const int tile = kernels()->narrow_rows[q->w->type];
-  q->rows = round_up(kern_ceil(q->m, kern_ceil(q->m, FEW / tile * tile)), tile);
-  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->rows = round_up(ceil_div(q->m, ceil_div(q->m, FEW / tile * tile)), tile);
+  q->row_chunks = ceil_div(q->m, q->rows);
   q->panels = (int)(CHUNK_WORK / ((double)min_int(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
-  return run(cx, q, kern_ceil(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
+  return run(cx, q, ceil_div(q->w->n, FEW_WIDTH), (size_t)FEW * FEW_WIDTH, few_chunk,
              "quant_forward");
 }
 
 static Status forward(const Ctx *cx, Product *q) {
   if (are_few(q)) return few_forward(cx, q);
-  const int panels = kern_ceil(q->w->n, WIDTH);
-  q->depth = q->m <= FEW ? SHORT_DEPTH : DEPTH;
+  const int panels = ceil_div(q->w->n, WIDTH);
+  q->depth = round_up(q->m <= FEW ? SHORT_DEPTH : DEPTH, kernels()->gemm_step);
   q->rows = rows_a_chunk(q->m, ROWS);
-  q->row_chunks = kern_ceil(q->m, q->rows);
+  q->row_chunks = ceil_div(q->m, q->rows);
   q->panels = panels_a_chunk(q, (double)min_int(q->m, q->rows) * q->w->k * WIDTH, panels);
   return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "quant_forward");
 }
@@ -328,9 +328,9 @@ static void dx_chunk(void *arg, int chunk, int worker) {
     const int depth = min_int(q->depth, w->n - n0);
     unpack_rows(q, n0, depth, at, cols, block, strips);
     for (int c = 0; c < cols; c += width)
-      kernels()->block(rows, min_int(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx, 1,
-                       strips + (ptrdiff_t)c * q->depth, width, GROUP, q->y + r0 * q->ldy + at + c,
-                       q->ldy, q->add || n0 > 0);
+      kernels()->gemm_block(rows, min_int(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx,
+                            1, strips + (ptrdiff_t)c * q->depth, width, GROUP,
+                            q->y + r0 * q->ldy + at + c, q->ldy, q->add || n0 > 0);
   }
   low_rank_add(q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
 }
@@ -340,8 +340,8 @@ static Status dx(const Ctx *cx, Product *q) {
   q->depth = kernels()->turn.outputs;
   q->cols = kernels()->turn.cols;
   q->rows = rows_a_chunk(q->m, kernels()->turn.rows);
-  q->row_chunks = kern_ceil(q->m, q->rows);
-  return run(cx, q, kern_ceil(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
+  q->row_chunks = ceil_div(q->m, q->rows);
+  return run(cx, q, ceil_div(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
              dx_chunk, "quant_dx");
 }
 

@@ -2,7 +2,7 @@
  *
  * Inner loops exist per instruction set (generic.c, x86/avx2.c, x86/avx512.c,
  * arm/neon.c, all from the one source in inner/) and are chosen once, at run time, from what the
- * CPU has; GRPO_CPU=generic|avx2|avx512|avx512bf16|amx|neon forces one (avx512bf16 and amx are avx512
+ * CPU has; GRPO_CPU=generic|blas|avx2|avx512|avx512bf16|amx|neon forces one (avx512bf16 and amx are avx512
  * but for products of bf16).  What all of them promise:
  *
  *   - Row invariance.  A forward output row depends on that row, the keys it
@@ -43,13 +43,10 @@ typedef struct Ctx {
 } Ctx;
 
 /* ---- dispatch ------------------------------------------------------------ */
-const char *kern_name(void);  /* "amx", "avx512bf16", "avx512", "avx2", "neon", "generic" */
+const char *kern_name(void);  /* "amx", "avx512bf16", "avx512", "avx2", "neon", "blas", "generic" */
 const char *kern_path(int i); /* the paths this CPU can take, "generic" first; NULL: no more */
 Status kern_select(
     const char *name); /* NULL: by CPU and GRPO_CPU; EARG when the CPU lacks it. Not thread-safe. */
-/* OpenBLAS's own word for its kernels: "SkylakeX", "Haswell", ...; loads the library */
-const char *kern_blas(void);
-void kern_blas_version(char *out, size_t size); /* that this was built with: "0.3.21" */
 
 /* ---- matrix products ------------------------------------------------------
  * A weight is [n, k] (outputs, inputs), as Hugging Face's Linear stores it, or
@@ -82,7 +79,8 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
 /* The same from panels of the transposed weight, gemm_pack(cx, k, n, w, !in_out, transposed): the same bits. */
 void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const real *transposed, const LowRank *low, real *dx, int lddx, bool add);
-/* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows. */
+/* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows.  But in the class `blas` rows are
+ * added one by one: a call for some rows, and one that adds the others, give the bits of one for all. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
 /* Does it copy x as a rule, into the arena? */

@@ -24,7 +24,7 @@ int kv_places(const AttnShape *s, int cap, int before) {
 }
 
 /* words of a key, of two values */
-static int key_width(const AttnShape *s) { return kern_ceil(s->head_dim, 2); }
+static int key_width(const AttnShape *s) { return ceil_div(s->head_dim, 2); }
 static int value_width(const AttnShape *s) { return round_up(s->head_dim, GROUP); }
 
 size_t kv_size(const AttnShape *s, int places) {
@@ -154,7 +154,7 @@ static void store_block_words(const AttnShape *s, real *block, bool transposed, 
     n = min_int(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
       kernels_bf16()->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
-    put_keys(m, kern_ceil(n, 2), (const real *)(const void *)rows, WORDS, transposed, key,
+    put_keys(m, ceil_div(n, 2), (const real *)(const void *)rows, WORDS, transposed, key,
              block + c / 2 * KV_BLOCK);
   }
 }
@@ -266,7 +266,7 @@ static void join_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *ow
   const int first = kv_first_place(own), width = value_width(s);
   const uint32_t *from = value_words(s, prefix, h, prefix->len - first);
   uint32_t *to = value_words(s, own, h, 0);
-  memcpy(to, from, sizeof *to * (size_t)(kern_ceil(first, 2) * width));
+  memcpy(to, from, sizeof *to * (size_t)(ceil_div(first, 2) * width));
   for (int i = first / 2 * width; i < first % 2 * (first + 1) / 2 * width; i++)
     to[i] &= 0xffff0000u; /* the second of a pair is the segment's */
 }

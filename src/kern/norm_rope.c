@@ -43,7 +43,7 @@ static void norm_chunk(void *arg, int chunk, int worker) {
 
 static void norm_forward(const Ctx *cx, Norm *j) {
   j->run = run_of(j->rows);
-  pool_run(cx->pool, kern_ceil(j->rows, j->run), norm_chunk, j);
+  pool_run(cx->pool, ceil_div(j->rows, j->run), norm_chunk, j);
 }
 
 void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
@@ -95,7 +95,7 @@ static void norm_grad_chunk(void *arg, int chunk, int worker) {
 
 static Status norm_backward(const Ctx *cx, Norm *j, real *dw, real *db) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const int runs = kern_ceil(j->rows, RUN);
+  const int runs = ceil_div(j->rows, RUN);
   const size_t c = (size_t)j->c;
   j->want_dw = dw || db;
   j->parts = db ? 2 : 1;
@@ -168,7 +168,7 @@ static void pairs_chunk(void *arg, int chunk, int worker) {
 
 void rope_pairs(const Ctx *cx, const RopePairs *p) {
   RopePairs j = *p;
-  pool_run(cx->pool, kern_ceil(p->rows, run_of(p->rows)), pairs_chunk, &j);
+  pool_run(cx->pool, ceil_div(p->rows, run_of(p->rows)), pairs_chunk, &j);
 }
 
 typedef struct Rope {
@@ -216,5 +216,5 @@ static void rope_chunk(void *arg, int chunk, int worker) {
 void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, const real *x, int ldx,
                 const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add) {
   Rope j = {rows, heads, d, r, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add};
-  pool_run(cx->pool, kern_ceil(rows, j.run), rope_chunk, &j);
+  pool_run(cx->pool, ceil_div(rows, j.run), rope_chunk, &j);
 }

@@ -9,11 +9,11 @@
 #include "kern/dispatch.h"
 
 /* never a lone last group behind panels of 3 and more */
-static inline int panels_of(int n, int ng) { return kern_ceil(kern_ceil(n, GROUP), ng); }
+static inline int panels_of(int n, int ng) { return ceil_div(ceil_div(n, GROUP), ng); }
 
 /* the first group of panel p; of the one behind the last: the number of groups */
 static inline int panels_first(int n, int ng, int p) {
-  const int groups = kern_ceil(n, GROUP), start = p * ng;
+  const int groups = ceil_div(n, GROUP), start = p * ng;
   if (start >= groups) return groups;
   return ng > 2 && groups > ng && start == groups - 1 ? start - 1 : start;
 }

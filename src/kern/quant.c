@@ -17,7 +17,7 @@ enum {
   ZERO_CODE = 7
 };
 
-static int cells_of(int k) { return kern_ceil(k, CELL_STEPS); }
+static int cells_of(int k) { return ceil_div(k, CELL_STEPS); }
 static size_t nests_of(int n, int k) { return (quant_nf4_blocks(n, k) + NF4_NEST - 1) / NF4_NEST; }
 
 /* ---- memory ------------------------------------------------------------------------ */
@@ -90,7 +90,7 @@ static size_t place(const QuantWeight *m, int i, int p) {
 
 /* a bf16 value: a half of its pair's word */
 static uint16_t *pair_half(const QuantWeight *m, int i, int p) {
-  const size_t pair = (size_t)(i / GROUP) * (size_t)kern_ceil(m->k, 2) + (size_t)(p / 2);
+  const size_t pair = (size_t)(i / GROUP) * (size_t)ceil_div(m->k, 2) + (size_t)(p / 2);
   return (uint16_t *)m->data + (pair * GROUP + (size_t)(i % GROUP)) * 2 + p % 2;
 }
 
@@ -233,8 +233,7 @@ static void put_nf4(QuantWeight *m, int row, int rows, const float *w) {
 static void clear_rows(const QuantWeight *m, int row, int rows) {
   if (m->type == QUANT_F32) return;
   const size_t group = (size_t)quant_stride(m) * element_bytes(m->type);
-  memset((char *)m->data + (size_t)(row / GROUP) * group, 0,
-         (size_t)kern_ceil(rows, GROUP) * group);
+  memset((char *)m->data + (size_t)(row / GROUP) * group, 0, (size_t)ceil_div(rows, GROUP) * group);
 }
 
 static void put_chunk(void *arg, int chunk, int worker) {
@@ -255,7 +254,7 @@ Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *
       (rows % PUT_ROWS && row + rows != m->n) || (m->type == QUANT_NF4 && !m->plain_absmax))
     return fail(GRPO_EARG, "matrix: rows %d .. %d of %d cannot be filled", row, row + rows, m->n);
   Put j = {m, row, rows, w};
-  pool_run(cx->pool, kern_ceil(rows, PUT_ROWS), put_chunk, &j);
+  pool_run(cx->pool, ceil_div(rows, PUT_ROWS), put_chunk, &j);
   return GRPO_OK;
 }
 
@@ -343,7 +342,7 @@ static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real 
   const int end = at + depth;
   for (int p = at; p < end;) {
     const int first = p - p % NF4_BLOCK, last = min_int(end, first + BLOCKS * NF4_BLOCK);
-    quant_scales(m, group, first, kern_ceil(last - first, NF4_BLOCK), scale[0], GROUP);
+    quant_scales(m, group, first, ceil_div(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; p < last; b++) {
       const int next = min_int(last, first + (b + 1) * NF4_BLOCK);
       kernels()->widen_nf4(next - p, quant_values(m, group, p), scale[b], out);

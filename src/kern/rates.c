@@ -10,6 +10,7 @@
 #endif
 
 #include "base/mem.h"
+#include "kern/blas.h"
 #include "kern/dispatch.h"
 #include "kern/quant.h"
 
@@ -69,6 +70,56 @@ static Rate rate_of(const Ctx *cx, void (*fn)(void *), void *arg, double work, d
   return (Rate){.clock = work / least,
                 .cores = work * min_int(threads, cores) / least_cores,
                 .median = work * 2 / (took[(n - 1) / 2] + took[n / 2])};
+}
+
+/* ---- OpenBLAS ------------------------------------------------------------------------ */
+
+typedef struct BlasChunks {
+  BlasGemm all;
+  int size; /* rows a chunk, or columns */
+  bool columns;
+} BlasChunks;
+
+static void blas_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const BlasChunks *p = arg;
+  BlasGemm g = p->all;
+  const int at = chunk * p->size;
+  if (p->columns) {
+    g.n = min_int(p->size, g.n - at);
+    g.b += (size_t)at * (size_t)(g.tb ? g.ldb : 1);
+    g.c += at;
+  } else {
+    g.m = min_int(p->size, g.m - at);
+    g.a += (size_t)at * (size_t)(g.ta ? 1 : g.lda);
+    g.c += (size_t)at * (size_t)g.ldc;
+  }
+  if (blas_load()) blas_gemm(&g);
+}
+
+/* One thread of OpenBLAS on each of our threads' share of the rows. */
+static void blas_product(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b,
+                         bool tb, real *c) {
+  const int before = blas_threads();
+  BlasChunks p = {{m, n, k, a, ta ? m : k, ta, b, tb ? k : n, tb, 0, c, n}, 0, false};
+  p.size = ceil_div(m, pool_threads(cx->pool));
+  blas_set_threads(1);
+  pool_run(cx->pool, ceil_div(m, p.size), blas_chunk, &p);
+  blas_set_threads(before);
+}
+
+/* y[m,n] = x[m,k] w[n,k]^T: by OpenBLAS's own threads, or cut along n for ours. */
+static void blas_weight(const Ctx *cx, int m, int n, int k, const real *x, const real *w, bool cut,
+                        real *y) {
+  const int threads = pool_threads(cx->pool), before = blas_threads();
+  BlasChunks p = {
+      {m, n, k, x, k, false, w, k, true, 0, y, n}, cut ? ceil_div(n, threads) : n, true};
+  blas_set_threads(cut ? 1 : threads);
+  if (cut)
+    pool_run(cx->pool, ceil_div(n, p.size), blas_chunk, &p);
+  else
+    blas_chunk(&p, 0, 0);
+  blas_set_threads(before);
 }
 
 /* ---- products ---------------------------------------------------------------------- */

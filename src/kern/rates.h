@@ -60,12 +60,4 @@ Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int ns
 /* Reading a block that no cache holds, all threads. */
 Status rate_read(const Ctx *cx, double seconds, Rate *bytes);
 
-/* blas.c: c (+)= a b on row-major operands: m x n outputs, k inner steps; ta: a is [k, m] in
- * memory, tb: b is [n, k]. */
-void blas_product(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b,
-                  bool tb, real *c);
-/* y[m,n] = x[m,k] w[n,k]^T: by OpenBLAS's own threads, or cut along n for ours. */
-void blas_weight(const Ctx *cx, int m, int n, int k, const real *x, const real *w, bool cut,
-                 real *y);
-
 #endif

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/regex.h"
 #include "base/version.h"
+#include "kern/blas.h"
 #include "kern/kern.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
@@ -36,7 +37,7 @@ static const char *editline(void) {
 static int l_version(lua_State *L) {
   char pcre2[64], blas[64];
   regex_library(pcre2, sizeof pcre2);
-  kern_blas_version(blas, sizeof blas);
+  blas_version(blas, sizeof blas);
   lua_createtable(L, 0, 7);
   set_string(L, "version", grpo_version());
   set_string(L, "commit", grpo_commit());
@@ -104,7 +105,7 @@ static int l_doctor(lua_State *L) {
   add_text(L, "cores", text);
   add_text(L, "kernels", kern_name());
   add_text(L, "bf16 products", kern_bf16() ? "native" : "by f32 instructions, no faster than f32");
-  add_text(L, "OpenBLAS kernels", kern_blas());
+  add_text(L, "OpenBLAS kernels", blas_core_name());
   add_gigabytes(L, "memory available", mem_available());
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
     if (getenv(variables[i])) add_text(L, variables[i], getenv(variables[i]));

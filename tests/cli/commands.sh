@@ -60,8 +60,8 @@ echo '{"tolerance": 0.2, "none": {}}' >expected.json
 says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
   "$GRPO" bench --workload smoke --runs 1 --json --check expected.json
 result "bench --check says so" "$(grep -q 'no ratios for' err || cat err)"
-for kernels in generic avx2; do
-  grep -q "$kernels" <(echo generic; cat /proc/cpuinfo) || continue
+for kernels in generic blas avx2; do
+  grep -q "$kernels" <(echo generic blas; cat /proc/cpuinfo) || continue
   says "GRPO_CPU=$kernels" 0 "kernels: $kernels;" env GRPO_CPU=$kernels "$GRPO" --version
 done
 GRPO_CPU=foo "$GRPO" --version >out 2>err; status=$?

@@ -173,7 +173,7 @@ static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
     return;
   }
   configure_wanted();
-  Kept t = {.units = kern_ceil(pairs, UNIT), .b_line = bps * (ptrdiff_t)sizeof *b, .add = add};
+  Kept t = {.units = ceil_div(pairs, UNIT), .b_line = bps * (ptrdiff_t)sizeof *b, .add = add};
   kept_rows(&t, m, a, ars);
   for (int j = 0; j < n; j += 2 * GROUP) {
     const int groups = n - j > GROUP ? 2 : 1;

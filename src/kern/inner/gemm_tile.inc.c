@@ -72,9 +72,9 @@ static inline __attribute__((always_inline)) void
 blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff_t aks,
        const real *b, ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc,
        bool add) {
-  const ptrdiff_t step = next ? kern_ceil((int)brs, kern_ceil(m, TILE_MR)) : brs;
+  const ptrdiff_t step = next ? ceil_div((int)brs, ceil_div(m, TILE_MR)) : brs;
   for (int j = 0, g; j < n; j += g * GROUP) {
-    const int left = kern_ceil(n - j, GROUP), cols = min_int(n - j, TILE_NG * GROUP);
+    const int left = ceil_div(n - j, GROUP), cols = min_int(n - j, TILE_NG * GROUP);
     g = left == TILE_NG + 1 && TILE_NG > 2 ? TILE_NG - 1 : min_int(left, TILE_NG);
     const real *bj = b + j / GROUP * bgs, *fetch = next ? next : bj + FETCH_AHEAD * brs;
     for (int i = 0, rows; i < m; i += rows) {

@@ -120,10 +120,10 @@ static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols
  * needs itself soon, and without `next` the last of several what is behind this block. */
 static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                     const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
-  const int most = tile16_groups(tile16_rows(m)), row_tiles = kern_ceil(m, TILE16_MR);
+  const int most = tile16_groups(tile16_rows(m)), row_tiles = ceil_div(m, TILE16_MR);
   const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
-    const int left = kern_ceil(n - j, GROUP);
+    const int left = ceil_div(n - j, GROUP);
     g = left > most && left < 2 * most ? (left + 1) / 2 : min_int(left, most);
     const int cols = min_int(n - j, g * GROUP);
     for (int i = 0, rows; i < m; i += rows) {
@@ -146,8 +146,8 @@ static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *
                   .add = add};
       t.fetch = t.b + (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP;
       if (shared) {
-        t.fetch_step = kern_ceil(GROUP, row_tiles);
-        t.fetch = next + j / GROUP * bgs + kern_ceil(i, TILE16_MR) * t.fetch_step * pairs;
+        t.fetch_step = ceil_div(GROUP, row_tiles);
+        t.fetch = next + j / GROUP * bgs + ceil_div(i, TILE16_MR) * t.fetch_step * pairs;
       } else if (near)
         t.next = next + (j / GROUP + group) * bgs;
       if (near)

@@ -189,13 +189,13 @@ typedef struct Block {
 /* Some groups of columns, all rows: c at the first column, `partial` columns (0: all) in the last group. */
 static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs, int partial,
                     const uint32_t *next) {
-  const int units = q->pairs / UNIT, tail = q->pairs % UNIT, strips = kern_ceil(q->m, 2 * ROWS);
+  const int units = q->pairs / UNIT, tail = q->pairs % UNIT, strips = ceil_div(q->m, 2 * ROWS);
   const ptrdiff_t row_words = round_up(q->pairs, UNIT);
   uint32_t last[COLUMNS][TILE_WORDS];
   Edge edge = {.cols = partial};
   Strip t = {.units = units, .add = q->add, .next_ld = q->ldc};
-  t.next_rows = kern_ceil(2 * ROWS, max_int(units, 1));
-  t.lines = next && strips <= SHARES ? kern_ceil(UNIT, strips) : 0;
+  t.next_rows = ceil_div(2 * ROWS, max_int(units, 1));
+  t.lines = next && strips <= SHARES ? ceil_div(UNIT, strips) : 0;
   t.fetch = next ? next : b, t.fetch_bgs = bgs;
   for (int g = 0; g < groups; g++) {
     t.b[g] = b + g * bgs;
@@ -233,7 +233,7 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
   const int most = m > ROWS ? 2 : COLUMNS;
   Block q = {m, pairs, a, bias, c, ldc, add};
   for (int left = n, groups; left > 0; left -= groups * GROUP) {
-    groups = min_int(most, kern_ceil(left, GROUP));
+    groups = min_int(most, ceil_div(left, GROUP));
     const int partial = left < groups * GROUP ? left % GROUP : 0;
     const uint32_t *then = b + groups * bgs;
     columns(&q, groups, b, bgs, partial, left > groups * GROUP ? then : next);
@@ -254,7 +254,7 @@ static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b,
 /* ---- rows ---- */
 
 static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  const ptrdiff_t lda = round_up(kern_ceil(k, 2), UNIT);
+  const ptrdiff_t lda = round_up(ceil_div(k, 2), UNIT);
   for (int i = 0, rows; i < m; i += rows) {
     rows = min_int(ROWS, m - i);
     uint32_t *to = a + i * lda;

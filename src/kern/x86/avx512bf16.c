@@ -82,7 +82,7 @@ static void pair_tile(int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
 }
 
 static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  const ptrdiff_t lda = kern_ceil(k, 2);
+  const ptrdiff_t lda = ceil_div(k, 2);
   for (int i = 0, rows; i < m; i += rows) {
     rows = tile16_rows(m - i);
     if (rows == TILE16_MR)
