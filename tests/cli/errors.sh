@@ -288,7 +288,7 @@ table 'a loss that never ends' 1 '.*train\.loss: .*instructions.*' \
   'train = { steps = 2, prompts_per_step = 2, loss = function() while true do end end }, limits = { hook = { instructions = 1e6 } },'
 table 'a loss that raises' 1 '.*bad\.lua:[0-9]+: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function(t) return t.lgop:sum() end },'
 table 'tr.state that cannot be saved' 1 '.*state\.f.*' "$steps hooks = { on_step = function(m, tr) tr.state.f = print end },"
-table 'training that diverges' 4 'training diverged at step 1: .* Lower train\.lr.*' \
+table 'training that diverges' 4 'training diverged at step 1: .* lower train\.lr.*' \
   'train = { steps = 2, prompts_per_step = 2, lr = 1e30, kl = 0.1, iterations = 3 },'
 : >file
 refused 'a place where no directory can be made' 5 'cannot make the directory file: .*' "$GRPO" run --quiet --dir file/runs good.lua
