@@ -6,6 +6,7 @@
 -- what this writes.
 
 local option_rows = require "grpo.experiment.option_rows"
+local steps = require "grpo.train.steps"
 
 local out = os.getenv("OUT") or "."
 
@@ -200,7 +201,7 @@ for _, name in ipairs(order) do
 end
 meta[#meta + 1] = '\n---@alias grpo.LossName "' .. table.concat(option_rows.losses, '"|"') .. '"'
 meta[#meta + 1] = "\n---@class grpo.Stage: grpo.Options"
-meta[#meta + 1] = '---@field kind "sft"|"grpo"|"ppo"|"denoise"'
+meta[#meta + 1] = '---@field kind "' .. table.concat(steps.names, '"|"') .. '"'
 
 -- ---- write ------------------------------------------------------------------------------------
 

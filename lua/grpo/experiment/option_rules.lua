@@ -208,8 +208,12 @@ end
 -- A stage as the script wrote it; path is "stages[i]".
 function option_rules.check_stage(stage, path, complain)
   if not steps.is_kind(stage.kind) then
-    complain(path .. ".kind", "got %s, want \"sft\", \"grpo\", \"ppo\" or \"denoise\"%s",
-      type(stage.kind) == "string" and "'" .. stage.kind .. "'" or tostring(stage.kind), hint(stage.kind, steps.names))
+    local quoted = {}
+    for i, name in ipairs(steps.names) do quoted[i] = ('"%s"'):format(name) end
+    local last = table.remove(quoted)
+    complain(path .. ".kind", "got %s, want %s or %s%s",
+      type(stage.kind) == "string" and "'" .. stage.kind .. "'" or tostring(stage.kind),
+      table.concat(quoted, ", "), last, hint(stage.kind, steps.names))
   end
   for _, option in ipairs(of_the_run) do
     if value_at(stage, option) ~= nil then
