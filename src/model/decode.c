@@ -59,11 +59,11 @@ struct Decoder {
   int32_t tokenizer_eos;
   Tape tape;
   Cache prompts, completions;
-  SamplerScratch *scratch; /* [threads] */
-  bool dirty;              /* a run failed: caches may hold NaN */
-  Resident *resident;      /* [max_prompts]; request < 0: unused */
-  ActiveSequence *active;  /* [max_sequences] */
-  SampleJob *job;          /* [max_sequences] */
+  char *scratch;          /* [threads, sampler_scratch_bytes] */
+  bool dirty;             /* a run failed: caches may hold NaN */
+  Resident *resident;     /* [max_prompts]; request < 0: unused */
+  ActiveSequence *active; /* [max_sequences] */
+  SampleJob *job;         /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
   int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
@@ -102,10 +102,6 @@ static int max_spans(const DecoderLimits *l) { return max_int(l->max_sequences, 
 
 static int logit_rows(const DecoderLimits *l) { return min_int(LOGIT_ROWS, max_spans(l)); }
 
-static size_t scratch_bytes(const Config *c) {
-  return (size_t)c->vocab_size * (2 * sizeof(real) + sizeof(Candidate));
-}
-
 static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
   return estimate_forward_bytes(c, compute, max_rows(l), max_spans(l),
                                 l->max_prompt_tokens + l->max_new_tokens);
@@ -120,7 +116,8 @@ size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
          cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens, 0) +
          cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens, -1) +
          mem_aligned_size(prompts * vocab) + mem_aligned_size((size_t)logit_rows(l) * vocab) +
-         (size_t)pool_cores() * scratch_bytes(c) + mem_aligned_size(arena_bytes(c, compute, l)) +
+         (size_t)pool_cores() * sampler_scratch_bytes(c->vocab_size) +
+         mem_aligned_size(arena_bytes(c, compute, l)) +
          sequences * (sizeof(ActiveSequence) + sizeof(SampleJob)) + prompts * sizeof(Resident) +
          (size_t)max_rows(l) * 2 * sizeof(int32_t) +
          (size_t)max_spans(l) * (sizeof(AttnSpan) + sizeof(ReplayRun)) + sizeof(Decoder);
@@ -136,21 +133,6 @@ static Status check_limits(const Config *c, const DecoderLimits *l) {
   return GRPO_OK;
 }
 
-static Status allocate_scratch(Decoder *d) {
-  const int threads = pool_threads(d->m->pool);
-  const size_t vocab = (size_t)d->m->config.vocab_size;
-  d->scratch = mem_zalloc((size_t)threads * sizeof *d->scratch);
-  if (!d->scratch) return fail(GRPO_ENOMEM, "decoder: no memory for its tables");
-  for (int i = 0; i < threads; i++) {
-    d->scratch[i].z = mem_alloc(vocab * sizeof(real));
-    d->scratch[i].p = mem_alloc(vocab * sizeof(real));
-    d->scratch[i].cand = mem_alloc(vocab * sizeof(Candidate));
-    if (!d->scratch[i].z || !d->scratch[i].p || !d->scratch[i].cand)
-      return fail(GRPO_ENOMEM, "decoder: no memory for sampling");
-  }
-  return GRPO_OK;
-}
-
 static Status allocate_tables(Decoder *d) {
   const DecoderLimits *l = &d->limits;
   const size_t vocab = (size_t)d->m->config.vocab_size;
@@ -163,10 +145,12 @@ static Status allocate_tables(Decoder *d) {
   d->pos = mem_alloc((size_t)d->max_rows * sizeof *d->pos);
   d->span = mem_alloc((size_t)d->max_spans * sizeof *d->span);
   d->run = mem_alloc((size_t)d->max_spans * sizeof *d->run);
+  d->scratch =
+      mem_alloc((size_t)pool_threads(d->m->pool) * sampler_scratch_bytes(d->m->config.vocab_size));
   d->prompt_logits = mem_alloc_aligned((size_t)l->max_prompts * vocab * sizeof(real));
   d->logits = mem_alloc_aligned((size_t)logit_rows(l) * vocab * sizeof(real));
   if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span || !d->run ||
-      !d->prompt_logits || !d->logits)
+      !d->scratch || !d->prompt_logits || !d->logits)
     return fail(GRPO_ENOMEM, "decoder: no memory for tables of %d sequences", l->max_sequences);
   for (int i = 0; i < l->max_prompts; i++) {
     d->resident[i].request = -1;
@@ -200,7 +184,6 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   try(tape_init(&d->tape, d->m->pool));
   d->tape.off = true;
   try(allocate_tables(d));
-  try(allocate_scratch(d));
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
   try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens, 0));
@@ -226,11 +209,6 @@ Status decoder_new(Decoder **out, Model *m, const Tokenizer *tok, const DecoderL
 
 void decoder_free(Decoder *d) {
   if (!d) return;
-  for (int i = 0; d->scratch && i < pool_threads(d->m->pool); i++) {
-    mem_free(d->scratch[i].z);
-    mem_free(d->scratch[i].p);
-    mem_free(d->scratch[i].cand);
-  }
   mem_free(d->scratch);
   mem_free(d->resident);
   mem_free(d->active);
@@ -391,7 +369,7 @@ static bool has_target(const Request *r, const Completion *o) {
   return o->target_logp && o->len < r->target_len;
 }
 
-static void sample_job(const Decoder *d, SampleJob *j, const SamplerScratch *scratch) {
+static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
   const int vocab = d->m->config.vocab_size;
@@ -421,7 +399,8 @@ static int jobs_a_chunk(const Decoder *d) { return CHUNK_LOGITS / d->m->config.v
 static void sample_chunk(void *arg, int chunk, int worker) {
   const Decoder *d = arg;
   const int run = jobs_a_chunk(d), end = min_int(d->njobs, (chunk + 1) * run);
-  for (int i = chunk * run; i < end; i++) sample_job(d, &d->job[i], &d->scratch[worker]);
+  char *scratch = d->scratch + (size_t)worker * sampler_scratch_bytes(d->m->config.vocab_size);
+  for (int i = chunk * run; i < end; i++) sample_job(d, &d->job[i], scratch);
 }
 
 /* The length at which a completion ends. */

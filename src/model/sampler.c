@@ -40,6 +40,11 @@ Status sampling_check(const Sampling *s) {
 
 /* ---- an order without ties -------------------------------------------------------- */
 
+typedef struct Candidate {
+  real z;
+  int32_t id;
+} Candidate;
+
 static bool better(Candidate a, Candidate b) { return a.z > b.z || (a.z == b.z && a.id < b.id); }
 
 /* ---- filters: each returns the worst candidate it keeps -------------------------------- */
@@ -216,13 +221,18 @@ static void penalise(const SamplerInput *d, const int32_t *ids, int n, real *z) 
   }
 }
 
-int32_t sampler_token(const SamplerInput *d, const SamplerScratch *scratch) {
+size_t sampler_scratch_bytes(int vocab) {
+  return (size_t)vocab * (2 * sizeof(real) + sizeof(Candidate));
+}
+
+int32_t sampler_token(const SamplerInput *d, void *scratch) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
   const bool filters = s->top_k > 0 || s->top_p < 1 || s->min_p > 0;
   if (!penalty && greedy) return first(d->logits, d->vocab, d->max);
   if (!penalty && !filters) return sample_any(d);
-  real *z = scratch->z, max = d->max;
+  real *z = scratch, *p = z + d->vocab, max = d->max;
+  Candidate *c = (Candidate *)(void *)(p + d->vocab);
   if (penalty) {
     memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
     penalise(d, d->prompt, d->prompt_len, z);
@@ -231,7 +241,7 @@ int32_t sampler_token(const SamplerInput *d, const SamplerScratch *scratch) {
   if (greedy) return largest(z, d->vocab);
   for (int i = 0; i < d->vocab; i++) z[i] = (penalty ? z : d->logits)[i] * d->inv_temp;
   if (penalty) max = z[largest(z, d->vocab)];
-  const double mass = head_probs(d->vocab, z, 1, max, scratch->p);
-  const Candidate worst = worst_kept(s, z, scratch->p, d->vocab, max, mass, scratch->cand);
-  return sample_filtered(d, z, scratch->p, worst, scratch->cand);
+  const double mass = head_probs(d->vocab, z, 1, max, p);
+  const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
+  return sample_filtered(d, z, p, worst, c);
 }

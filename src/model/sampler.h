@@ -9,6 +9,7 @@
 #define GRPO_MODEL_SAMPLER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/options.h"
@@ -28,17 +29,6 @@ extern const OptionSet sampling_option_set;
 void sampling_init(Sampling *s);
 Status sampling_check(const Sampling *s);
 
-typedef struct Candidate {
-  real z;
-  int32_t id;
-} Candidate;
-
-/* The memory of one thread. */
-typedef struct SamplerScratch {
-  real *z, *p;     /* [vocab] */
-  Candidate *cand; /* [vocab] */
-} SamplerScratch;
-
 /* A row of logits and how to sample from it. */
 typedef struct SamplerInput {
   const Sampling *sampling;
@@ -50,6 +40,7 @@ typedef struct SamplerInput {
   int prompt_len, len;
 } SamplerInput;
 
-int32_t sampler_token(const SamplerInput *d, const SamplerScratch *scratch);
+size_t sampler_scratch_bytes(int vocab); /* memory of one thread, for sampler_token */
+int32_t sampler_token(const SamplerInput *d, void *scratch);
 
 #endif

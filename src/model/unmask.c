@@ -37,7 +37,7 @@ typedef struct Unmasking {
   int32_t *rows; /* [masks] rows of masks; owner: their sequences */
   int *owner;
   Guess *guess;
-  SamplerScratch scratch;
+  void *scratch;
 } Unmasking;
 
 /* ---- one forward --------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static void guess_row(const Unmasking *b, int out, real *z) {
                              .lse = warm.lse,
                              .uniform = rng_uniform(&key, (uint64_t)at)};
   Guess *g = &b->guess[out];
-  *g = (Guess){.row = b->rows[out], .id = sampler_token(&draw, &b->scratch)};
+  *g = (Guess){.row = b->rows[out], .id = sampler_token(&draw, b->scratch)};
   g->logp = (float)head_row_logp(&plain, z[g->id], 1);
   g->score = score_of(b, i, at, (double)g->logp);
 }
@@ -157,17 +157,14 @@ static Status one_forward(Unmasking *b, int masks) {
 
 static Status take(Unmasking *b, int rows) {
   Arena *a = &b->t->arena;
-  const size_t n = (size_t)rows, vocab = (size_t)model_config(b->m)->vocab_size;
+  const size_t n = (size_t)rows;
   b->holes = arena_alloc(a, (size_t)b->n * sizeof *b->holes);
   b->left = arena_alloc(a, (size_t)b->n * sizeof *b->left);
   b->rows = arena_alloc(a, n * sizeof *b->rows);
   b->owner = arena_alloc(a, n * sizeof *b->owner);
   b->guess = arena_alloc(a, n * sizeof *b->guess);
-  b->scratch =
-      (SamplerScratch){arena_alloc(a, vocab * sizeof(real)), arena_alloc(a, vocab * sizeof(real)),
-                       arena_alloc(a, vocab * sizeof(Candidate))};
-  const bool ok = b->holes && b->left && b->rows && b->owner && b->guess && b->scratch.z &&
-                  b->scratch.p && b->scratch.cand;
+  b->scratch = arena_alloc(a, sampler_scratch_bytes(model_config(b->m)->vocab_size));
+  const bool ok = b->holes && b->left && b->rows && b->owner && b->guess && b->scratch;
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "unmask: no memory for %d tokens", rows);
 }
 

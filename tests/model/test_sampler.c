@@ -11,8 +11,7 @@ static real inv_temp_of(const Sampling *s) {
 
 static int32_t draw(const Sampling *s, const real *logits, int vocab, double uniform,
                     const int32_t *seen, int nseen) {
-  static real z[VOCAB], p[VOCAB];
-  static Candidate c[VOCAB];
+  static _Alignas(8) char scratch[VOCAB * 16];
   HeadRow row;
   head_row(vocab, logits, inv_temp_of(s), &row);
   const SamplerInput d = {.sampling = s,
@@ -26,7 +25,8 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
                           .prompt_len = nseen / 2,
                           .ids = seen + nseen / 2,
                           .len = nseen - nseen / 2};
-  return sampler_token(&d, &(SamplerScratch){z, p, c});
+  CHECK(sampler_scratch_bytes(vocab) <= sizeof scratch);
+  return sampler_token(&d, scratch);
 }
 
 /* ---- the plain version: sort everything, drop what goes ----------------------------------- */
