@@ -143,6 +143,7 @@ void engine_free(Engine *e) {
 const EngineOptions *engine_options(const Engine *e) { return &e->o; }
 Model *engine_policy(Engine *e) { return e->policy; }
 Model *engine_reference_model(Engine *e) { return e->reference; }
+const Tokenizer *engine_tokenizer(const Engine *e) { return e->tok; }
 Batch *engine_batch(Engine *e, BatchSlot slot) { return &e->batch[slot]; }
 
 /* ---- state -------------------------------------------------------------------------------- */

@@ -32,7 +32,8 @@ Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, con
 void engine_free(Engine *e);                          /* NULL is fine */
 const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO has been decided */
 Model *engine_policy(Engine *e);
-Model *engine_reference_model(Engine *e); /* NULL: none */
+Model *engine_reference_model(Engine *e);           /* NULL: none */
+const Tokenizer *engine_tokenizer(const Engine *e); /* NULL: none */
 
 /* ---- sampling -------------------------------------------------------------------- */
 typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;

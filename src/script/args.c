@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/options.h"
 #include "script/errors.h"
+#include "script/objects.h"
 
 /* ---- arguments ---------------------------------------------------------------------- */
 
@@ -266,4 +267,59 @@ void push_floats(lua_State *L, const float *v, int n) {
     lua_pushnumber(L, (double)v[i]);
     lua_rawseti(L, -2, i + 1);
   }
+}
+
+static const char none_key; /* registry key of core.none */
+
+static int l_none_tostring(lua_State *L) {
+  lua_pushliteral(L, "none");
+  return 1;
+}
+
+void push_none(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &none_key) == LUA_TUSERDATA) return;
+  lua_pop(L, 1);
+  lua_newuserdatauv(L, 0, 0);
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, l_none_tostring);
+  lua_setfield(L, -2, "__tostring");
+  set_string(L, "__name", "grpo.none");
+  lua_setmetatable(L, -2);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &none_key);
+}
+
+static bool is_none(lua_State *L, int index) {
+  if (lua_isnil(L, index)) return true;
+  lua_pushvalue(L, index);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &none_key);
+  const bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same;
+}
+
+double number_or_none(lua_State *L, const char *what, lua_Integer i) {
+  if (is_none(L, -1)) return NAN;
+  if (lua_type(L, -1) != LUA_TNUMBER)
+    raise_new(L, GRPO_EARG, "%s[%lld]: a number or grpo.none expected, got %s", what, (long long)i,
+              luaL_typename(L, -1));
+  const double v = (double)lua_tonumber(L, -1);
+  if (!isfinite(v))
+    raise_new(L, GRPO_EARG, "%s[%lld]: a finite number expected, got %g", what, (long long)i, v);
+  return v;
+}
+
+double *push_numbers(lua_State *L, int index, const char *what, int *n) {
+  index = lua_absindex(L, index);
+  if (!lua_istable(L, index))
+    raise_new(L, GRPO_EARG, "%s: a list of numbers expected, got %s", what,
+              luaL_typename(L, index));
+  *n = (int)lua_rawlen(L, index);
+  double *v = push_scratch(L, (size_t)*n, sizeof *v);
+  for (int i = 0; i < *n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    v[i] = number_or_none(L, what, i + 1);
+    lua_pop(L, 1);
+  }
+  return v;
 }

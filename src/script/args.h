@@ -53,4 +53,11 @@ void push_ids(lua_State *L, const int32_t *ids, size_t n);
 void push_doubles(lua_State *L, const double *v, int n);
 void push_floats(lua_State *L, const float *v, int n);
 
+/* core.none stands for a number that is absent, as nil does outside lists. */
+void push_none(lua_State *L);
+/* Reads the value on top, entry i of the list `what`: a finite number, or NaN for none and nil. */
+double number_or_none(lua_State *L, const char *what, lua_Integer i);
+/* Pushes scratch memory with the n numbers of the list at index; none and nil are NaN. */
+double *push_numbers(lua_State *L, int index, const char *what, int *n);
+
 #endif

@@ -3,8 +3,12 @@
  * A batch is a handle on memory of the engine.  Rolling out again into the same slot makes older
  * handles stale: using one is an error that says so.
  */
-#include "rl/engine_impl.h"
-#include "script/lua_rl.h"
+#include "script/lua_batch.h"
+
+#include "script/binding.h"
+#include "script/lua_engine.h"
+
+#define BATCH_TYPE "grpo.Batch"
 
 typedef struct BatchHandle {
   Engine *engine;
@@ -129,9 +133,10 @@ static int l_text(lua_State *L) {
   int i;
   const Completion *c = check_completion(L, &b, &i);
   const BatchHandle *h = lua_touserdata(L, 1);
-  if (!h->engine->tok) return raise_new(L, GRPO_EARG, "the engine has no tokenizer to decode with");
+  const Tokenizer *tok = engine_tokenizer(h->engine);
+  if (!tok) return raise_new(L, GRPO_EARG, "the engine has no tokenizer, which decoding needs");
   Buf *text = push_buf(L);
-  const Status s = tokenizer_decode(h->engine->tok, c->ids, (size_t)c->len, true, text);
+  const Status s = tokenizer_decode(tok, c->ids, (size_t)c->len, true, text);
   if (s) return raise_status(L, s);
   lua_pushlstring(L, text->data ? text->data : "", text->len);
   keep_buf(L, text);

@@ -1,5 +1,7 @@
 /* lua_bigram.c - core.bigram(vocab): a reference policy counted from ids, for core.engine. */
-#include "script/lua_rl.h"
+#include "script/lua_bigram.h"
+
+#include "script/binding.h"
 
 #define BIGRAM_TYPE "grpo.Bigram"
 
@@ -14,7 +16,7 @@ Bigram *check_bigram(lua_State *L, int arg) {
 }
 
 /* bigram(vocab) -> b */
-int l_bigram(lua_State *L) {
+static int l_bigram(lua_State *L) {
   const int vocab = (int)check_integer(L, 1, 1, INT32_MAX);
   BigramHandle *h = new_object(L, sizeof *h, 0);
   *h = (BigramHandle){NULL};
@@ -60,11 +62,12 @@ static int l_tostring(lua_State *L) {
   return 1;
 }
 
-/* The core table is on top. */
 void bigram_open(lua_State *L) {
   static const luaL_Reg methods[] = {{"count", l_count}, {"logprobs", l_logprobs}, {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_gc}, {"__tostring", l_tostring}, {NULL, NULL}};
   make_type(L, BIGRAM_TYPE, meta, methods);
+  lua_pushcfunction(L, l_bigram);
+  lua_setfield(L, -2, "bigram");
   lua_pushinteger(L, BIGRAM_TOKENS);
   lua_setfield(L, -2, "BIGRAM_TOKENS");
 }

@@ -1,9 +1,11 @@
 /* lua_denoise.c - masked training and its held-out loss as methods of the engine. */
-#include <math.h>
+#include "script/lua_denoise.h"
 
 #include "rl/denoise.h"
-#include "script/interrupt.h"
-#include "script/lua_rl.h"
+#include "script/binding.h"
+#include "script/lua_engine.h"
+#include "script/lua_sft.h"
+#include "script/push_metrics.h"
 #include "script/read_options.h"
 
 #define MASK_FIELDS "mask", "vocab", "low", "high", "random", "keep", "seed", "step"
@@ -23,7 +25,8 @@ static void check_mask(lua_State *L, const char *where, MaskOptions *o) {
   o->step = (uint64_t)step;
 }
 
-int engine_denoise_step(lua_State *L) {
+/* engine:denoise(examples, options of MaskOptions and SftOptions) -> metrics */
+static int l_denoise(lua_State *L) {
   static const OptionSet *const sets[] = {&sft_option_set, NULL};
   static const char *const others[] = {MASK_FIELDS, NULL};
   Engine *e = check_idle_engine(L, 1);
@@ -44,7 +47,9 @@ int engine_denoise_step(lua_State *L) {
   return 1;
 }
 
-int engine_masked_loss_sum(lua_State *L) {
+/* engine:masked_loss(examples, options of MaskOptions) -> summed loss, masked tokens, those that the
+ * model guessed right */
+static int l_masked_loss(lua_State *L) {
   static const char *const known[] = {MASK_FIELDS, "first", NULL};
   Engine *e = check_idle_engine(L, 1);
   MaskOptions mask = {.held_out = true};
@@ -63,4 +68,10 @@ int engine_masked_loss_sum(lua_State *L) {
   lua_pushinteger(L, sum.tokens);
   lua_pushinteger(L, sum.right);
   return 3;
+}
+
+void denoise_open(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"denoise", l_denoise}, {"masked_loss", l_masked_loss}, {NULL, NULL}};
+  add_methods(L, ENGINE_TYPE, methods);
 }

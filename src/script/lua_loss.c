@@ -9,8 +9,8 @@
 #include "grad/quantile.h"
 #include "script/lua_generate.h"
 #include "script/lua_loss.h"
-#include "script/lua_rl.h"
 #include "script/lua_tensor.h"
+#include "script/push_metrics.h"
 #include "script/read_options.h"
 
 /* ---- the batch ---------------------------------------------------------------------- */

@@ -3,20 +3,20 @@
  * A rule is checked by the engine's own function, so it has one wording; a script's options are
  * held to it before anything is loaded (lua/grpo/experiment.lua).
  */
-#include <math.h>
-#include <string.h>
+#include "script/lua_options.h"
 
 #include "model/sampler.h"
 #include "rl/advantage.h"
 #include "rl/ppo.h"
+#include "script/binding.h"
+#include "script/lua_engine.h"
 #include "script/lua_generate.h"
-#include "script/lua_rl.h"
 #include "script/read_options.h"
 
 /* ---- rows -------------------------------------------------------------------------- */
 
 /* options() -> list of { path=, type=, default=, min=, max=, choices=, live=, doc=, of=, ppo= } */
-int l_options(lua_State *L) {
+static int l_options(lua_State *L) {
   static const struct {
     const char *name;
     const OptionSet *set;
@@ -39,7 +39,7 @@ int l_options(lua_State *L) {
 }
 
 /* losses() -> "grpo|bnpo|...", { dapo = { ["train.clip_high"] = 0.28 }, ... } */
-int l_losses(lua_State *L) {
+static int l_losses(lua_State *L) {
   lua_pushstring(L, loss_kind_words());
   lua_newtable(L);
   for (int i = 0; i < loss_default_count(); i++) {
@@ -70,7 +70,7 @@ static int problem(lua_State *L, Status s) {
 }
 
 /* loss_problem(train): of a loss by name; kl is a number */
-int l_loss_problem(lua_State *L) {
+static int l_loss_problem(lua_State *L) {
   LossOptions o;
   check_table(L, 1);
   lua_getfield(L, 1, "loss");
@@ -80,7 +80,7 @@ int l_loss_problem(lua_State *L) {
 }
 
 /* sampling_problem(sampling) */
-int l_sampling_problem(lua_State *L) {
+static int l_sampling_problem(lua_State *L) {
   Sampling s;
   sampling_init(&s);
   check_table(L, 1);
@@ -89,7 +89,7 @@ int l_sampling_problem(lua_State *L) {
 }
 
 /* engine_problem(the sizes of core.engine, dropout of its adapter) */
-int l_engine_problem(lua_State *L) {
+static int l_engine_problem(lua_State *L) {
   EngineOptions o;
   check_table(L, 1);
   engine_options_init(&o);
@@ -98,10 +98,21 @@ int l_engine_problem(lua_State *L) {
 }
 
 /* ppo_problem(train.ppo, prompts); kl_coef is a number */
-int l_ppo_problem(lua_State *L) {
+static int l_ppo_problem(lua_State *L) {
   PpoOptions o;
   check_table(L, 1);
   ppo_options_init(&o);
   read_options(L, 1, "train.ppo", &ppo_option_set, 0, &o);
   return problem(L, ppo_options_check(&o, (int)check_integer(L, 2, 1, INT32_MAX)));
+}
+
+void options_open(lua_State *L) {
+  static const luaL_Reg functions[] = {{"options", l_options},
+                                       {"losses", l_losses},
+                                       {"loss_problem", l_loss_problem},
+                                       {"sampling_problem", l_sampling_problem},
+                                       {"engine_problem", l_engine_problem},
+                                       {"ppo_problem", l_ppo_problem},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
 }

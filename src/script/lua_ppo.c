@@ -1,14 +1,15 @@
-/* lua_ppo.c - a PPO step of an engine. */
+/* lua_ppo.c - engine:ppo. */
+#include "script/lua_ppo.h"
+
 #include <math.h>
 
-#include "grad/tape.h"
-#include "rl/gae.h"
 #include "rl/ppo.h"
-#include "script/interrupt.h"
-#include "script/lua_rl.h"
+#include "script/binding.h"
+#include "script/lua_batch.h"
+#include "script/lua_engine.h"
+#include "script/lua_update.h"
+#include "script/push_metrics.h"
 #include "script/read_options.h"
-
-/* ---- engine:ppo -------------------------------------------------------------------- */
 
 /* A list with a list of numbers for each completion, one for each of its tokens; NULL: absent. */
 static const double *token_rewards(lua_State *L, const Batch *b) {
@@ -66,8 +67,9 @@ static void push_advantages(lua_State *L, const Batch *b, const double *advantag
   }
 }
 
-/* engine:ppo(batch, { scores=, token_rewards=, ppo={...}, options of train }) -> metrics, the mean advantage of each completion, those of its tokens */
-int engine_ppo_step(lua_State *L) {
+/* engine:ppo(batch, { scores=, token_rewards=, ppo={...}, options of train }) -> metrics, the mean
+ * advantage of each completion, the advantages of its tokens */
+static int l_ppo(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
   PpoOptions o;
@@ -81,4 +83,9 @@ int engine_ppo_step(lua_State *L) {
   push_metrics(L, &m);
   push_advantages(L, b, advantage);
   return 3;
+}
+
+void ppo_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"ppo", l_ppo}, {NULL, NULL}};
+  add_methods(L, ENGINE_TYPE, methods);
 }

@@ -301,11 +301,6 @@ static int l_mem(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-static int l_none_tostring(lua_State *L) {
-  lua_pushliteral(L, "none");
-  return 1;
-}
-
 void system_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"binary", l_binary},
                                        {"clock", l_clock},
@@ -327,11 +322,6 @@ void system_open(lua_State *L) {
                                        {"wall", l_wall},
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
-  lua_newuserdatauv(L, 0, 0); /* core.none */
-  lua_createtable(L, 0, 2);
-  lua_pushcfunction(L, l_none_tostring);
-  lua_setfield(L, -2, "__tostring");
-  set_string(L, "__name", "grpo.none");
-  lua_setmetatable(L, -2);
+  push_none(L);
   lua_setfield(L, -2, "none");
 }

@@ -5,7 +5,9 @@
  * "stop", the place of the first of them in the completion.  What it raises ends the rollout and is
  * raised again once the engine is left.
  */
-#include "script/lua_rl.h"
+#include "script/lua_turns.h"
+
+#include "script/binding.h"
 
 typedef struct TurnCall {
   const Completion *c;
@@ -14,8 +16,8 @@ typedef struct TurnCall {
   Reply *reply;
 } TurnCall;
 
-/* Protected: (function, call) */
-static int l_call_turn(lua_State *L) {
+/* (function, call) */
+static int protected_turn(lua_State *L) {
   const TurnCall *t = lua_touserdata(L, 2);
   const Completion *c = t->c;
   lua_settop(L, 2);
@@ -41,7 +43,7 @@ static Status on_turn(void *user, const Completion *c, int first, Reply *reply) 
   lua_State *L = t->L;
   TurnCall call = {c, first, &t->ids, reply};
   luaL_checkstack(L, 8, "on_turn");
-  lua_pushcfunction(L, l_call_turn);
+  lua_pushcfunction(L, protected_turn);
   lua_pushvalue(L, t->function);
   lua_pushlightuserdata(L, &call);
   if (call_protected(L, 2, 0)) return GRPO_OK;

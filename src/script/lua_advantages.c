@@ -1,55 +1,11 @@
-/* lua_rl.c - core.advantages and checkpoints: src/rl without an engine. */
+/* lua_advantages.c - advantages from rewards. */
+#include "script/lua_advantages.h"
+
 #include <math.h>
-#include <string.h>
 
-#include "checkpoint/run_checkpoint.h"
 #include "rl/advantage.h"
-#include "script/lua_json.h"
-#include "script/lua_rl.h"
+#include "script/binding.h"
 #include "script/read_options.h"
-
-static const char none_key[] = "grpo.core.none";
-
-void rl_open(lua_State *L) {
-  lua_getfield(L, -1, "none");
-  lua_setfield(L, LUA_REGISTRYINDEX, none_key);
-}
-
-static bool is_none(lua_State *L, int index) {
-  index = lua_absindex(L, index);
-  lua_getfield(L, LUA_REGISTRYINDEX, none_key);
-  const bool same = lua_isnil(L, index) || lua_rawequal(L, index, -1);
-  lua_pop(L, 1);
-  return same;
-}
-
-/* ---- advantages ------------------------------------------------------------------ */
-
-static double number_at(lua_State *L, const char *what, lua_Integer i) {
-  if (is_none(L, -1)) return NAN;
-  if (lua_type(L, -1) != LUA_TNUMBER)
-    raise_new(L, GRPO_EARG, "%s[%lld]: a number or grpo.none expected, got %s", what, (long long)i,
-              luaL_typename(L, -1));
-  const double v = (double)lua_tonumber(L, -1);
-  if (!isfinite(v))
-    raise_new(L, GRPO_EARG, "%s[%lld]: a finite number expected, got %g", what, (long long)i, v);
-  return v;
-}
-
-double *push_numbers(lua_State *L, int index, const char *what, int *n) {
-  index = lua_absindex(L, index);
-  if (!lua_istable(L, index))
-    raise_new(L, GRPO_EARG, "%s: a list of numbers expected, got %s", what,
-              luaL_typename(L, index));
-  *n = (int)lua_rawlen(L, index);
-  double *v = push_scratch(L, (size_t)*n, sizeof *v);
-  for (int i = 0; i < *n; i++) {
-    lua_rawgeti(L, index, i + 1);
-    v[i] = number_at(L, what, i + 1);
-    lua_pop(L, 1);
-  }
-  return v;
-}
 
 static int width_of(lua_State *L, int index) {
   const bool rows = lua_rawgeti(L, index, 1) == LUA_TTABLE;
@@ -74,7 +30,7 @@ static double *push_rewards(lua_State *L, int index, int *n, int *columns) {
                 (int)lua_rawlen(L, -1), width);
     for (int k = 0; k < width; k++) {
       lua_rawgeti(L, -1, k + 1);
-      v[(size_t)i * (size_t)width + (size_t)k] = number_at(L, "rewards", i + 1);
+      v[(size_t)i * (size_t)width + (size_t)k] = number_or_none(L, "rewards", i + 1);
       lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -148,7 +104,7 @@ static void push_info(lua_State *L, const double *std, int groups, const double 
 }
 
 /* advantages(rewards, { group=, ... }) -> list, info */
-int l_advantages(lua_State *L) {
+static int l_advantages(lua_State *L) {
   AdvantageOptions o;
   int n;
   check_table(L, 1);
@@ -167,7 +123,7 @@ int l_advantages(lua_State *L) {
 }
 
 /* dense_advantages(list of per-token lists, { group= }) -> the same shape */
-int l_dense_advantages(lua_State *L) {
+static int l_dense_advantages(lua_State *L) {
   static const char *const known[] = {"group", NULL};
   check_table(L, 1);
   lua_settop(L, 2);
@@ -187,7 +143,7 @@ int l_dense_advantages(lua_State *L) {
     lua_rawgeti(L, 1, i + 1);
     for (int t = 0; t < lengths[i]; t++) {
       lua_rawgeti(L, -1, t + 1);
-      v[at + t] = number_at(L, "rewards", i + 1);
+      v[at + t] = number_or_none(L, "rewards", i + 1);
       lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -202,28 +158,8 @@ int l_dense_advantages(lua_State *L) {
   return 1;
 }
 
-/* ---- checkpoints ----------------------------------------------------------------- */
-
-int l_checkpoint_begin(lua_State *L) {
-  const char *dir = check_string(L, 1, NULL);
-  Buf *tmp = push_buf(L);
-  const Status s = run_checkpoint_begin(dir, tmp);
-  if (s) raise_status(L, s);
-  lua_pushlstring(L, tmp->data, tmp->len);
-  return 1;
-}
-
-int l_checkpoint_commit(lua_State *L) {
-  const char *tmp = check_string(L, 1, NULL), *dir = check_string(L, 2, NULL);
-  const Status s = run_checkpoint_commit(tmp, dir);
-  if (s) raise_status(L, s);
-  lua_pushboolean(L, 1);
-  return 1;
-}
-
-int l_checkpoint_verify(lua_State *L) {
-  const Status s = run_checkpoint_verify(check_string(L, 1, NULL));
-  if (s) raise_status(L, s);
-  lua_pushboolean(L, 1);
-  return 1;
+void advantages_open(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"advantages", l_advantages}, {"dense_advantages", l_dense_advantages}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
 }

@@ -1,0 +1,149 @@
+/* lua_rollout.c - methods of an engine: rollout, replace, reference. */
+#include "script/lua_rollout.h"
+
+#include <math.h>
+
+#include "rl/reference.h"
+#include "rl/rollout.h"
+#include "script/binding.h"
+#include "script/interrupt.h"
+#include "script/lua_batch.h"
+#include "script/lua_engine.h"
+#include "script/lua_generate.h"
+#include "script/lua_turns.h"
+
+/* The field `targets` of the options: for each of n prompts a list of ids, or false. */
+static void add_targets(lua_State *L, int options, int n, Prompt *p, IntBuf *ids) {
+  const int type = lua_getfield(L, options, "targets");
+  if (type != LUA_TNIL && (type != LUA_TTABLE || (int)lua_rawlen(L, -1) != n))
+    raise_new(L, GRPO_EARG, "rollout.targets: a list of %d lists of ids expected, one per prompt",
+              n);
+  for (int i = 0; type == LUA_TTABLE && i < n; i++) {
+    const size_t before = ids->len;
+    lua_rawgeti(L, -1, i + 1);
+    if (lua_toboolean(L, -1)) check_ids(L, -1, "rollout.targets", ids);
+    p[i].target_len = (int)(ids->len - before);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* A list of prompts (lists of ids) at `list`; their numbers and targets in the fields `index` and
+ * `targets` of the options. */
+static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf **store) {
+  int count = 0;
+  if (!lua_istable(L, list))
+    raise_new(L, GRPO_EARG, "rollout.prompts: a list of lists of ids expected, got %s",
+              luaL_typename(L, list));
+  *n = (int)lua_rawlen(L, list);
+  Prompt *p = push_scratch(L, (size_t)*n, sizeof *p);
+  IntBuf *ids = *store = push_ints(L);
+  for (int i = 0; i < *n; i++) {
+    const size_t before = ids->len;
+    lua_rawgeti(L, list, i + 1);
+    check_ids(L, -1, "rollout.prompts", ids);
+    p[i] = (Prompt){.len = (int)(ids->len - before), .index = (uint32_t)i};
+    lua_pop(L, 1);
+  }
+  add_targets(L, options, *n, p, ids);
+  int at = 0;
+  for (int i = 0; i < *n; at += p[i++].len) p[i].ids = ids->data + at;
+  for (int i = 0; i < *n; at += p[i++].target_len) p[i].target = ids->data + at;
+  lua_getfield(L, options, "index");
+  const double *numbers = lua_isnil(L, -1) ? NULL : push_numbers(L, -1, "rollout.index", &count);
+  if (numbers && count != *n)
+    raise_new(L, GRPO_EARG, "rollout.index: %d numbers for %d prompts", count, *n);
+  for (int i = 0; numbers && i < *n; i++) {
+    if (!(numbers[i] >= 0 && numbers[i] <= UINT32_MAX))
+      raise_new(L, GRPO_EARG, "rollout.index[%d]: a whole number from 0 to %u expected", i + 1,
+                UINT32_MAX);
+    p[i].index = (uint32_t)numbers[i];
+  }
+  return p;
+}
+
+static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
+                          BatchSlot *slot) {
+  static const char *const known[] = {"prompts", "n",     "sampling", "seed",    "step",
+                                      "stream",  "index", "on_turn",  "targets", NULL};
+  static const char *const streams[] = {"sample", "eval", NULL};
+  int step = 0, stream = *slot;
+  check_fields(L, options, "rollout", known);
+  *o = (RolloutOptions){.group = engine_options(e)->group_size};
+  sampling_init(&o->sampling);
+  o->sampling.max_new_tokens = engine_options(e)->max_new_tokens;
+  lua_getfield(L, options, "sampling"); /* stays on the stack: its strings are in use */
+  if (!lua_isnil(L, -1)) check_sampling(L, lua_gettop(L), "sampling", &o->sampling);
+  field_int(L, options, "rollout", "n", 1, 1 << 20, &o->group);
+  field_seed(L, options, "rollout", "seed", &o->seed);
+  field_int(L, options, "rollout", "step", 0, INT32_MAX, &step);
+  field_choice(L, options, "rollout", "stream", streams, &stream);
+  o->step = (uint32_t)step;
+  o->cancel = &script_cancel;
+  *slot = (BatchSlot)stream;
+}
+
+/* engine:rollout{ prompts=, n=, sampling=, seed=, step=, stream=, index=, targets=, on_turn= }
+ * -> batch */
+static int l_rollout(lua_State *L) {
+  Engine *e = check_idle_engine(L, 1);
+  RolloutOptions o;
+  BatchSlot slot = BATCH_SAMPLE;
+  int n;
+  check_table(L, 2);
+  lua_settop(L, 2);
+  check_rollout(L, 2, e, &o, &slot);
+  lua_getfield(L, 2, "prompts");
+  IntBuf *ids;
+  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
+  LuaTurns turns;
+  turns_begin(L, 2, &o, &turns);
+  set_engine_busy(L, 1, true);
+  const Status s = engine_rollout(e, slot, n, p, &o);
+  set_engine_busy(L, 1, false);
+  keep_ints(L, ids);
+  turns_end(&turns, s);
+  push_batch(L, 1, slot);
+  return 1;
+}
+
+/* engine:replace(batch, slots, prompts, options): slots are 1-based */
+static int l_replace(lua_State *L) {
+  Engine *e = check_idle_engine(L, 1);
+  RolloutOptions o;
+  BatchSlot slot, given;
+  int n, count;
+  check_batch(L, 2, &slot);
+  lua_settop(L, 5);
+  check_table(L, 5);
+  given = slot;
+  check_rollout(L, 5, e, &o, &given);
+  if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: not the stream of the batch");
+  const double *numbers = push_numbers(L, 3, "replace.slots", &count);
+  IntBuf *ids;
+  const Prompt *p = push_prompts(L, 4, 5, &n, &ids);
+  if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
+  int *slots = push_scratch(L, (size_t)n, sizeof *slots);
+  for (int i = 0; i < n; i++) slots[i] = isnan(numbers[i]) ? -1 : (int)numbers[i] - 1;
+  LuaTurns turns;
+  turns_begin(L, 5, &o, &turns);
+  set_engine_busy(L, 1, true);
+  const Status s = engine_replace(e, slot, n, slots, p, &o);
+  set_engine_busy(L, 1, false);
+  keep_ints(L, ids);
+  turns_end(&turns, s);
+  return 0;
+}
+
+/* engine:reference(batch) */
+static int l_reference(lua_State *L) {
+  Engine *e = check_idle_engine(L, 1);
+  const Status s = engine_reference(e, check_batch(L, 2, NULL));
+  return s ? raise_status(L, s) : 0;
+}
+
+void rollout_open(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"rollout", l_rollout}, {"replace", l_replace}, {"reference", l_reference}, {NULL, NULL}};
+  add_methods(L, ENGINE_TYPE, methods);
+}

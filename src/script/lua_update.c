@@ -1,0 +1,203 @@
+/* lua_update.c - engine:update, with a loss by name or a loss written in Lua.
+ *
+ * The engine calls a loss written in Lua from inside the update.  We keep the error that it raises,
+ * and raise it again after the engine has returned.
+ */
+#include "script/lua_update.h"
+
+#include <math.h>
+
+#include "rl/update.h"
+#include "script/binding.h"
+#include "script/interrupt.h"
+#include "script/lua_batch.h"
+#include "script/lua_engine.h"
+#include "script/lua_tensor.h"
+#include "script/push_metrics.h"
+#include "script/read_options.h"
+
+/* ---- a loss written in Lua ------------------------------------------------------- */
+
+typedef struct LuaLoss {
+  lua_State *L;
+  int function, p; /* stack indices */
+  int error;       /* registry reference of what it raised, or LUA_NOREF */
+} LuaLoss;
+
+typedef struct LossCall {
+  const LuaLoss *loss;
+  const LossInput *in;
+  Value *result;
+} LossCall;
+
+static void set_tensor(lua_State *L, const char *name, Value *v) {
+  if (!v) return;
+  push_step_value(L, value_retain(v));
+  lua_setfield(L, -2, name);
+}
+
+/* t.lengths, and t.sequence: the 1-based sequence of each token */
+static void set_lists(lua_State *L, const LossInput *in) {
+  int at = 0;
+  lua_createtable(L, in->nseq, 0);
+  lua_createtable(L, in->ntokens, 0);
+  for (int i = 0; i < in->nseq; i++) {
+    lua_pushinteger(L, in->lengths[i]);
+    lua_rawseti(L, -3, i + 1);
+    for (int t = 0; t < in->lengths[i]; t++) {
+      lua_pushinteger(L, i + 1);
+      lua_rawseti(L, -2, ++at);
+    }
+  }
+  lua_setfield(L, -3, "sequence");
+  lua_setfield(L, -2, "lengths");
+}
+
+static void push_loss_input(lua_State *L, const LossInput *in) {
+  lua_createtable(L, 0, 16);
+  set_tensor(L, "logp", in->logp);
+  set_tensor(L, "entropy", in->entropy);
+  set_tensor(L, "old_logp", in->old_logp);
+  set_tensor(L, "ref_logp", in->ref_logp);
+  set_tensor(L, "sampler_logp", in->sampler_logp);
+  set_tensor(L, "advantage", in->advantage);
+  set_tensor(L, "mask", in->mask);
+  set_lists(L, in);
+  set_number(L, "num_sequences", in->num_sequences);
+  set_number(L, "num_tokens", in->num_tokens);
+  set_number(L, "normalizer", in->num_tokens);
+  lua_pushinteger(L, in->max_new_tokens);
+  lua_setfield(L, -2, "max_new_tokens");
+}
+
+/* (function, p, call) */
+static int protected_loss(lua_State *L) {
+  LossCall *c = lua_touserdata(L, 3);
+  end_step_values(L); /* those of the micro-batch before */
+  lua_pushvalue(L, 1);
+  push_loss_input(L, c->in);
+  lua_pushvalue(L, 2);
+  lua_setfield(L, -2, "p");
+  lua_call(L, 1, 1);
+  Value *v = test_value(L, -1);
+  if (!v)
+    return raise_new(L, GRPO_EARG,
+                     "train.loss: the function must return a tensor with one number, got %s",
+                     luaL_typename(L, -1));
+  c->result = value_retain(v);
+  return 0;
+}
+
+static Status call_lua_loss(void *user, const LossInput *in, Value **out) {
+  LuaLoss *loss = user;
+  lua_State *L = loss->L;
+  LossCall c = {loss, in, NULL};
+  lua_pushcfunction(L, protected_loss);
+  lua_pushvalue(L, loss->function);
+  lua_pushvalue(L, loss->p);
+  lua_pushlightuserdata(L, &c);
+  if (call_protected(L, 3, 0)) {
+    *out = c.result;
+    return GRPO_OK;
+  }
+  loss->error = luaL_ref(L, LUA_REGISTRYINDEX);
+  return fail(GRPO_ESCRIPT, "train.loss raised an error");
+}
+
+/* ---- update ---------------------------------------------------------------------- */
+
+/* Advantages: a number per completion, or a list with one per token of it. */
+static void check_advantages(lua_State *L, const Batch *b, UpdateOptions *o) {
+  const int n = batch_size(b);
+  double *scalar = push_scratch(L, (size_t)n, sizeof *scalar), *token = NULL;
+  if (lua_getfield(L, 3, "advantages") != LUA_TTABLE || (int)lua_rawlen(L, -1) != n)
+    raise_new(L, GRPO_EARG,
+              "update.advantages: a list of %d advantages expected, one per completion", n);
+  const int list = lua_gettop(L);
+  for (int i = 0, at = 0; i < n; at += b->completion[i++].len) {
+    const int len = b->completion[i].len;
+    int count;
+    lua_settop(L, token ? list + 1 : list);
+    lua_rawgeti(L, list, i + 1);
+    if (lua_type(L, -1) == LUA_TNUMBER) {
+      scalar[i] = (double)lua_tonumber(L, -1);
+      continue;
+    }
+    if (!token) {
+      token = push_scratch(L, (size_t)batch_tokens(b), sizeof *token);
+      lua_insert(L, list + 1);
+    }
+    const double *v = push_numbers(L, -1, "update.advantages", &count);
+    if (count != len)
+      raise_new(L, GRPO_EARG, "update.advantages[%d]: %d numbers for %d tokens", i + 1, count, len);
+    for (int t = 0; t < len; t++) token[at + t] = isnan(v[t]) ? 0 : v[t];
+  }
+  lua_settop(L, token ? list + 1 : list);
+  o->advantage = scalar;
+  o->token_advantage = token;
+}
+
+void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
+  static const char where[] = "train";
+  int step = 0;
+  read_loss_options(L, 3, where, only, &o->loss);
+  read_options(L, 3, where, &update_option_set, only, o);
+  field_int(L, 3, where, "step", 0, INT32_MAX, &step);
+  field_seed(L, 3, where, "seed", &o->seed);
+  o->step = (uint64_t)step;
+  o->cancel = &script_interrupted;
+}
+
+static void check_update(lua_State *L, UpdateOptions *o) {
+  static const OptionSet *const sets[] = {&loss_option_set, &update_option_set, NULL};
+  static const char *const others[] = {"advantages", "loss", "max_new_tokens", "seed", "step",
+                                       "p",          NULL};
+  LossKind kind = LOSS_grpo;
+  check_option_fields(L, 3, "update", sets, others);
+  if (lua_getfield(L, 3, "loss") == LUA_TSTRING)
+    kind = check_loss_kind(L, "train.loss", lua_tostring(L, -1));
+  else if (!lua_isnil(L, -1) && !lua_isfunction(L, -1))
+    raise_new(L, GRPO_EARG, "train.loss: a name or a function expected, got %s",
+              luaL_typename(L, -1));
+  lua_pop(L, 1);
+  update_options_init(o, kind);
+  read_update_options(L, 0, o);
+}
+
+/* engine:update(batch, options) -> metrics */
+static int l_update(lua_State *L) {
+  Engine *e = check_idle_engine(L, 1);
+  Batch *b = check_batch(L, 2, NULL);
+  UpdateOptions o;
+  StepMetrics m;
+  check_table(L, 3);
+  lua_settop(L, 3);
+  check_update(L, &o);
+  if (!o.loss.max_new_tokens) o.loss.max_new_tokens = engine_options(e)->max_new_tokens;
+  lua_getfield(L, 3, "loss");
+  lua_getfield(L, 3, "p");
+  LuaLoss loss = {L, 4, 5, LUA_NOREF};
+  if (lua_isfunction(L, 4)) {
+    o.loss_fn = call_lua_loss;
+    o.loss_user = &loss;
+  }
+  check_advantages(L, b, &o);
+  luaL_checkstack(L, 20, "loss");
+  set_engine_busy(L, 1, true);
+  const Status s = engine_update(e, b, &o, &m);
+  set_engine_busy(L, 1, false);
+  if (o.loss_fn) end_step_values(L);
+  if (loss.error != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, loss.error);
+    luaL_unref(L, LUA_REGISTRYINDEX, loss.error);
+    return lua_error(L);
+  }
+  if (s) return raise_status(L, s);
+  push_metrics(L, &m);
+  return 1;
+}
+
+void update_open(lua_State *L) {
+  static const luaL_Reg methods[] = {{"update", l_update}, {NULL, NULL}};
+  add_methods(L, ENGINE_TYPE, methods);
+}
