@@ -31,7 +31,7 @@ static Status wrap(grpo_context *c, Model *m, grpo_model **out) {
 /* ---- options ---------------------------------------------------------------------- */
 
 static const grpo_model_options defaults = {
-    .size = sizeof(grpo_model_options), .storage = "f32", .compute = "auto"};
+    .size = sizeof(grpo_model_options), .storage = "f32", .compute = "f32"};
 
 grpo_status grpo_model_options_init(grpo_model_options *o, size_t size) {
   return options_init(o, size, &defaults, sizeof defaults);
@@ -45,9 +45,9 @@ typedef struct Settings {
 
 static Status settings_take(const grpo_model_options *o, Settings *out) {
   static const Storage storages[] = {STORE_F32, STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
-  static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16, (Compute)COMPUTE_AUTO};
+  static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_F32};
   grpo_model_options own = defaults;
-  int storage = 0, compute = 2;
+  int storage = 0, compute = 0;
   try(options_take(&own, sizeof own, o, "grpo_model_options"));
   if (own.storage) try(choice_of("storage", own.storage, "f32|auto|bf16|int8|nf4", &storage));
   if (own.compute) try(choice_of("compute", own.compute, "f32|bf16|auto", &compute));

@@ -63,9 +63,6 @@ void model_set_mask(Model *m, int id);
 /* Takes memory for sequences of this length now instead of with the first one. */
 Status model_reserve_positions(Model *m, int positions);
 
-/* The meaning of "auto".  It is float32 until runs in both modes have learned alike
- * (experiments/precision.md): change it here and nowhere else. */
-enum { COMPUTE_AUTO = COMPUTE_F32 };
 const char *compute_name(Compute c); /* "f32", "bf16" */
 /* How products with its weights, and attention, are computed, forward and backward; COMPUTE_F32 at
  * first.  It must not change once there is a decoder, which keeps keys and values accordingly.  In

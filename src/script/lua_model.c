@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/save.h"
@@ -69,11 +70,13 @@ Storage field_storage(lua_State *L, int index, const char *where) {
 }
 
 Compute field_compute(lua_State *L, int index, const char *where) {
-  static const char *const names[] = {"auto", "f32", "bf16", NULL};
-  static const Compute modes[] = {(Compute)COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16};
+  static const char *const names[] = {"f32", "bf16", "auto", NULL};
   int mode = 0;
   field_choice(L, index, where, "compute", names, &mode);
-  return modes[mode];
+  if (mode == 2)
+    log_message(LOG_INFO,
+                "%s.compute: \"auto\" is \"f32\", the default; remove it, or write \"f32\"", where);
+  return mode == 1 ? COMPUTE_BF16 : COMPUTE_F32;
 }
 
 static int l_gc(lua_State *L) {
@@ -502,7 +505,7 @@ static int l_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-/* core.compute { compute = "f32"|"bf16"|"auto" } -> "f32"|"bf16", whether this CPU has instructions
+/* core.compute { compute = "f32"|"bf16" } -> "f32"|"bf16", whether this CPU has instructions
  * for such products */
 static int l_compute(lua_State *L) {
   const Compute c = field_compute(L, 1, "compute");

@@ -72,7 +72,7 @@ describe("a row of the engine's options", function()
     local function ppo(train)
       local own = setmetatable({ kl_coef = 0 }, { __index = train.ppo })
       if train.ppo and train.ppo.kl_coef then own = train.ppo end
-      e:ppo(b, setmetatable({ scores = { 1, 0 }, ppo = own }, { __index = train }))
+      e:ppo(b, setmetatable({ scores = { 1, 0 }, ppo = own, lr = 0 }, { __index = train }))
     end
     for _, row in ipairs(of "loss") do
       local name = row.path:match("^train%.(.*)$")

@@ -67,13 +67,13 @@ function grpo.tokenizer.train(texts, opts) end
 grpo.model = {}
 
 ---@param path string a model, run (its newest checkpoint), checkpoint or adapter directory, or a GGUF file
----@param opts? { dtype?: "f32"|"auto"|"bf16", quantize?: "nf4"|"int8", compute?: "f32"|"bf16"|"auto",
+---@param opts? { dtype?: "f32"|"auto"|"bf16", quantize?: "nf4"|"int8", compute?: "f32"|"bf16",
 ---tokenizer?: grpo.Tokenizer|string, adapter?: string, base?: string } dtype: default f32; compute: default auto; adapter: a PEFT folder; base: in place of the model that an adapter names
 ---@return grpo.Model
 function grpo.model.load(path, opts) end
 
 ---@param config table|string config.json's fields, or a JSON file
----@param opts? { seed?: integer, tokenizer?: grpo.Tokenizer|string, compute?: "f32"|"bf16"|"auto" }
+---@param opts? { seed?: integer, tokenizer?: grpo.Tokenizer|string, compute?: "f32"|"bf16" }
 ---@return grpo.Model
 function grpo.model.new(config, opts) end
 

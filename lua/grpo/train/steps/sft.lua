@@ -25,8 +25,8 @@ function sft.step(stage, p)
     rows[i] = stage.source:demonstration(config.sampling.max_new_tokens)
   end
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
-  local metrics = stage.engine:sft(rows, { lr = lr, max_grad_norm = config.train.max_grad_norm,
-    seed = config.seed, step = stage.tr.step_count + 1 })
+  local metrics = stage.engine:sft(rows, setmetatable({ lr = lr, seed = config.seed,
+    step = stage.tr.step_count + 1 }, { __index = config.train }))
   metrics.learning_rate = lr
   return metrics, metrics.num_tokens
 end
