@@ -9,8 +9,8 @@
 Status lora_merge(Model *m);
 Status lora_merge_check(const Model *m);                 /* can it be merged? */
 bool lora_merge_changes(const Model *m, const Param *p); /* has p an adapter? */
-/* x = rows row .. row + rows - 1 of a parameter in its own layout, with the adapter merged.  Where it
- * is quantised, its layout is [out, in]. */
+/* x = rows row .. row + rows - 1 of a parameter in its own layout, with the adapter merged.  The
+ * layout of a quantised parameter is [out, in]. */
 Status lora_merge_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x);
 /* x = the whole parameter in its own layout, with the adapter merged. */
 Status lora_merge_values(const Ctx *cx, const Model *m, const Param *p, real *x);
