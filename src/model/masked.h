@@ -18,7 +18,7 @@ typedef struct MaskedSequence {
 
 /* One pack of n sequences in arena memory.  rows [nout] are the outputs, counted over the tokens of
  * all sequences; targets [nout] are the tokens that belong there (NULL: not known).  Both are
- * borrowed. Errors are those of pack_groups, where a sequence is a group. */
+ * borrowed.  Errors are those of pack_groups, where a sequence is a group. */
 Status masked_pack(Arena *a, const Config *c, int n, const MaskedSequence *seq, int nout,
                    const int32_t *rows, const int32_t *targets, Pack *out);
 

@@ -2,7 +2,7 @@
  *
  * Rows are tokens.  A group is laid out as prompt, completion 1, ... completion G.  The last token
  * of a completion predicts nothing and is not a row.  Outputs are the completions' tokens, in
- * order. A critic also wants a value of the state after the last token: `end_below` makes that
+ * order.  A critic also wants a value of the state after the last token: `end_below` makes that
  * token a row.
  */
 #ifndef GRPO_MODEL_PACK_H
