@@ -83,6 +83,7 @@ upto    = $(upto_$(1))
 libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
 
 PROGRAM := $(BUILD)/grpo
+BENCH_PROGRAM := $(BUILD)/bench/grpo-bench
 
 .PHONY: all
 all: grpo
@@ -201,9 +202,9 @@ $(BUILD)/embed-hosts/%: examples/embed/%.cpp $(LIBGRPO_SO) $(LIBGRPO_H)
 .PHONY: hosts
 hosts: $(HOSTS)
 
-# ---- the double-precision twin of base, os, kern (generic only, no rates of weights) and grad, for gradient checks
+# ---- the double-precision twin of base, os, kern (generic only) and grad, for gradient checks
 DBL := $(BUILD)/double
-dbl_src := $(wildcard src/base/*.c src/os/*.c) $(filter-out %.inc.c src/kern/rates.c,$(wildcard src/kern/*.c)) $(wildcard src/grad/*.c)
+dbl_src := $(wildcard src/base/*.c src/os/*.c) $(wildcard src/kern/*.c) $(wildcard src/grad/*.c)
 dbl_obj := $(patsubst src/%.c,$(DBL)/%.o,$(dbl_src))
 $(DBL)/%.o: src/%.c | need
 	@mkdir -p $(@D)
@@ -260,7 +261,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
+test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api
@@ -318,28 +319,43 @@ bench-step: $(BUILD)/bench/step
 
 ## make bench-scaling   how time grows with rows, context, vocabulary, group, threads; fails where it outgrows the arithmetic
 .PHONY: bench-scaling
-bench-scaling: grpo
+bench-scaling: bench
 	@bench/scaling
 
 ## make bench-profile   where the time of W1 to W4 goes
 .PHONY: bench-profile
-bench-profile: grpo
+bench-profile: grpo $(BUILD)/bench/grpo-profile
 	@bench/profile
 
 ## make bench-check     W1 to W4 against the ratios to the floor in bench/expected.json; fails where one is worse
 ## make bench-expected  writes those ratios; on a quiet machine
 BENCH_CHECK = env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ./grpo bench --workload W1,W2,W3,W4 --runs 3 --sharing on --reuse off
 .PHONY: bench-check bench-expected
-bench-check: grpo
+bench-check: bench
 	@$(BENCH_CHECK) --check bench/expected.json
-bench-expected: grpo
+bench-expected: bench
 	@$(BENCH_CHECK) --write-expected bench/expected.json
 
-# The program with a profiler inside, for bench/profile.
-$(BUILD)/bench/grpo-profile: bench/profile.c $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
+# ---- grpo-bench: the program with what measures, which is in bench/; and the same with a profiler inside
+BENCH_LUA     := $(sort $(wildcard bench/lua/grpo/bench/*.lua))
+BENCH_OBJS     = $(BUILD)/obj/main.o $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
+BENCH_LINK     = $(Q)$(LINK) -o $@ $(filter %.o,$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
+$(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(LUA_FILES) $(BENCH_LUA) $(wildcard configs/*/*.json)
 	@mkdir -p $(@D)
-	$(Q)$(LINK) $(WARN) -std=c11 -D_GNU_SOURCE -o $@ $< $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
-	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
+	$(Q)$(BUILD)/embed $(LUA_FILES) $(BENCH_LUA) $(wildcard configs/*/*.json) > $@.tmp && mv $@.tmp $@
+$(BUILD)/bench/obj/embedded.o: $(BUILD)/gen/bench_embedded.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
+$(BUILD)/bench/obj/%.o: bench/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -c $< -o $@
+$(BENCH_PROGRAM): $(BENCH_OBJS) $(call libs_upto,script)
+	$(BENCH_LINK)
+$(BUILD)/bench/grpo-profile: $(BUILD)/bench/obj/profile.o $(BENCH_OBJS) $(call libs_upto,script)
+	$(BENCH_LINK)
+## make bench           what `grpo bench` hands over to: build/release/bench/grpo-bench
+.PHONY: bench
+bench: grpo $(BENCH_PROGRAM)
 
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)

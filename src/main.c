@@ -18,6 +18,15 @@ static void print_notice(void *user, LogLevel level, const char *message) {
   fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
 }
 
+/* The modules in C that this program has beside grpo.core; of the programs of bench/ only. */
+extern const luaL_Reg program_modules[] __attribute__((weak));
+
+static void preload_modules(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  if (program_modules) luaL_setfuncs(L, program_modules, 0);
+  lua_pop(L, 1);
+}
+
 /* Sets the global `arg` as lua.c does: arg[0] is the program, arg[1] its first argument. */
 static void set_arguments(lua_State *L, int argc, char **argv) {
   lua_createtable(L, argc, 1);
@@ -32,6 +41,7 @@ static void set_arguments(lua_State *L, int argc, char **argv) {
 static int protected_run(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);
+  preload_modules(L);
   set_arguments(L, argc, argv);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "grpo.cli");

@@ -1,9 +1,10 @@
 /* embed.c - turns files into one C source with a table of (name, bytes, length).
  *
  * usage: embed FILE... > embedded.c
- * The names are the paths as given; src/script/embedded.h declares the table.
+ * The names are the paths as given, without a leading bench/; src/script/embedded.h declares the table.
  */
 #include <stdio.h>
+#include <string.h>
 
 static int put_file(const char *path, int index) {
   FILE *f = fopen(path, "rb");
@@ -19,13 +20,17 @@ static int put_file(const char *path, int index) {
   return 0;
 }
 
+static const char *name_of(const char *path) {
+  return strncmp(path, "bench/", 6) == 0 ? path + 6 : path;
+}
+
 int main(int argc, char **argv) {
   puts("#include \"script/embedded.h\"");
   for (int i = 1; i < argc; i++)
     if (put_file(argv[i], i)) return 1;
   puts("const EmbeddedFile embedded_files[] = {");
   for (int i = 1; i < argc; i++)
-    printf("  {\"%s\", (const char *)file_%d, sizeof file_%d - 1},\n", argv[i], i, i);
+    printf("  {\"%s\", (const char *)file_%d, sizeof file_%d - 1},\n", name_of(argv[i]), i, i);
   puts("  {0, 0, 0}};");
   return 0;
 }

@@ -7,6 +7,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GRPO = os.environ.get("GRPO") or os.path.join(ROOT, "grpo")
+BENCH = os.path.join(os.path.dirname(os.path.realpath(GRPO)), "bench/grpo-bench")  # make bench
 QUIET = 0.1  # cores that others may use before a row is no evidence by the clock
 
 

@@ -28,6 +28,13 @@ holds() {
   result "$name" "$("$GRPO" repl <chunk.lua 2>&1)"
 }
 
+measuring=$(dirname "$(readlink -f "$GRPO")")/bench/grpo-bench
+"$measuring" test --tap "$bench/rates_test.lua" >out 2>&1; status=$?
+result "rates: what is refused, and what is measured" "$([ $status = 0 ] || cat out)"
+mkdir alone && cp "$(readlink -f "$GRPO")" alone/grpo
+refuses "bench: not part of a program that stands alone" "bench is not part of this program; run 'make bench'" \
+  alone/grpo bench --workload smoke
+
 helps scaling "$bench/scaling"
 refuses "scaling: an unknown word" "scaling: unknown word 'quick'; see" "$bench/scaling" quick
 refuses "scaling: an unknown sweep" "scaling: --only: got 'depth', want some of rows, " "$bench/scaling" --only rows,depth

@@ -99,32 +99,3 @@ describe("every function", function()
     end)
   end
 end)
-
-describe("the functions that measure", function()
-  it("refuse what is no time, and what is no product", function()
-    for _, seconds in ipairs { -1, 61, 0 / 0, 1 / 0, "x", {}, core.none } do
-      assert.is_false(pcall(core.rate_read, seconds))
-      assert.is_false(pcall(core.rate_product, "forward", 8, 8, 8, seconds))
-    end
-    for _, bad in ipairs { 0, -1, 1.5, 1 << 31, 0 / 0, "x", {} } do
-      assert.is_false(pcall(core.rate_product, "forward", bad, 8, 8, 0))
-      assert.is_false(pcall(core.rate_product, "dx", 8, bad, 8, 0))
-      assert.is_false(pcall(core.rate_product, "dw", 8, 8, bad, 0))
-      assert.is_false(pcall(core.rate_product, bad, 8, 8, 8, 0))
-    end
-    for _, bad in ipairs { {}, { 1 }, { {} }, { { 1, 1 } }, { { 0, 1, 1 } }, { { 1, 1 << 40, 1 } }, { { 1, 1, 0.5 } },
-      1, "x" } do
-      assert.is_false(pcall(core.rate_weights, "f32", { 1 }, bad, 0))
-    end
-    assert.is_false(pcall(core.rate_weights, "f64", { 1 }, { { 8, 8, 1 } }, 0))
-    for _, bad in ipairs { {}, { 0 }, { "x" }, { 1.5 }, 1 } do
-      assert.is_false(pcall(core.rate_weights, "f32", bad, { { 8, 8, 1 } }, 0))
-    end
-    for _, what in ipairs { "forward", "dx", "dw", "bf16_forward", "bf16_dx", "bf16_dw", "blas_forward", "blas_dw" } do
-      assert.is_true(core.rate_product(what, 8, 9, 10, 0) > 0)
-    end
-    for _, how in ipairs { "f32", "bf16", "int8", "nf4", "bf16_bf16", "blas", "blas_cut" } do
-      assert.is_true(core.rate_weights(how, { 1, 3 }, { { 20, 64, 2 }, { 5, 7, 1 } }, 0)[2] > 0)
-    end
-  end)
-end)

@@ -1,10 +1,8 @@
-/* lua_bench.c - measurements of `grpo bench` outside the engine: rates of products and of
- * memory. */
+/* lua_rates.c - the module grpo.bench.rates: rates.h for Lua, in the programs of bench/ only. */
 #include <string.h>
 
-#include "kern/rates.h"
+#include "rates.h"
 #include "script/binding.h"
-#include "script/lua_bench.h"
 
 static int push_rate(lua_State *L, Rate r) {
   lua_pushnumber(L, r.clock);
@@ -19,9 +17,9 @@ static double check_seconds(lua_State *L, int arg) {
   return seconds;
 }
 
-/* rate_product(what, rows, outputs, inputs, seconds) -> FLOPs per second by wall-clock time, by
+/* product(what, rows, outputs, inputs, seconds) -> FLOPs per second by wall-clock time, by
  * core time, and by the wall-clock time of the median repetition */
-static int l_rate_product(lua_State *L) {
+static int l_product(lua_State *L) {
   static const char *const names[] = {"forward",      "dx",      "dw",
                                       "bf16_forward", "bf16_dx", "bf16_dw",
                                       "blas_forward", "blas_dx", "blas_dw"};
@@ -69,9 +67,9 @@ static int check_shapes(lua_State *L, int arg, WeightShape *shapes) {
   return n;
 }
 
-/* rate_weights(how, { rows, ... }, { { outputs, inputs, count }, ... }, seconds) -> two lists with
+/* weights(how, { rows, ... }, { { outputs, inputs, count }, ... }, seconds) -> two lists with
  * an entry per number of rows: FLOPs per second by wall-clock time, and by core time */
-static int l_rate_weights(lua_State *L) {
+static int l_weights(lua_State *L) {
   static const char *const names[] = {"f32",       "bf16", "int8",    "nf4",
                                       "bf16_bf16", "blas", "blas_cut"};
   const char *name = check_string(L, 1, NULL);
@@ -98,8 +96,8 @@ static int l_rate_weights(lua_State *L) {
   return 2;
 }
 
-/* rate_read(seconds) -> bytes per second, in the three ways of rate_product */
-static int l_rate_read(lua_State *L) {
+/* read(seconds) -> bytes per second, in the three ways of product */
+static int l_read(lua_State *L) {
   Rate bytes;
   const Status s = rate_read(script_ctx(L), check_seconds(L, 1), &bytes);
   if (s) return raise_status(L, s);
@@ -113,11 +111,15 @@ static int l_busy_cores(lua_State *L) {
   return 1;
 }
 
-void bench_open(lua_State *L) {
+static int open_rates(lua_State *L) {
   static const luaL_Reg functions[] = {{"busy_cores", l_busy_cores},
-                                       {"rate_product", l_rate_product},
-                                       {"rate_read", l_rate_read},
-                                       {"rate_weights", l_rate_weights},
+                                       {"product", l_product},
+                                       {"read", l_read},
+                                       {"weights", l_weights},
                                        {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
+  luaL_newlib(L, functions);
+  return 1;
 }
+
+extern const luaL_Reg program_modules[]; /* src/main.c looks for it */
+const luaL_Reg program_modules[] = {{"grpo.bench.rates", open_rates}, {NULL, NULL}};

@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local floor = require "grpo.bench.floor"
+local rate_of = require "grpo.bench.rates"
 local statistics = require "grpo.statistics"
 local workloads = require "grpo.bench.workloads"
 
@@ -18,9 +19,9 @@ function measure.rates(size, seconds)
   local rates = {}
   local function keep(name, _, best, median) rates[name], rates[name .. "_median"] = best, median end
   for _, what in ipairs { { "own", "forward" }, { "blas", "blas_forward" }, { "bf16", "bf16_forward" } } do
-    keep(what[1], core.rate_product(what[2], size, size, size, seconds))
+    keep(what[1], rate_of.product(what[2], size, size, size, seconds))
   end
-  keep("read", core.rate_read(seconds))
+  keep("read", rate_of.read(seconds))
   rates.f32 = math.max(rates.own, rates.blas)
   rates.f32_median = math.max(rates.own_median, rates.blas_median)
   return rates
@@ -161,7 +162,7 @@ local function step(w, engine, prompts, n, how)
   local m = engine:update(batch, { advantages = advantages, kl = 0.02, lr = 1e-6, step = n })
   seconds.forward, seconds.backward = m["time/forward"], m["time/backward"]
   seconds.optimizer, seconds.step = m["time/optimizer"], core.clock() - started
-  seconds.cores = (os.clock() - cores) / core.busy_cores()
+  seconds.cores = (os.clock() - cores) / rate_of.busy_cores()
   return seconds
 end
 
@@ -302,7 +303,7 @@ function measure.kernels(seconds, small)
       local row = { outputs = shape[1], inputs = shape[2], rows = m }
       for _, what in ipairs(products) do
         if m >= 64 or what:find("forward") then
-          row[what] = (core.rate_product(what, m, shape[1], shape[2], seconds)) / 1e9
+          row[what] = (rate_of.product(what, m, shape[1], shape[2], seconds)) / 1e9
         end
       end
       rows[#rows + 1] = row

@@ -1,4 +1,5 @@
-#include "kern/rates.h"
+/* rates.c - timing of products, of a model's weights and of reading memory. */
+#include "rates.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static double now(clockid_t clock) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What a probe took is not to be seen in the memory of what is measured next. */
+/* Returns freed memory to the system, so that the next measurement does not count it. */
 static void give_back(void) {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -48,7 +49,7 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* `work` a second, of fn. */
+/* The rate of fn, each call of which does `work`. */
 static Rate rate_of(const Ctx *cx, void (*fn)(void *), void *arg, double work, double seconds) {
   double least = 1e9, least_cores = 1e9, took[REPETITIONS];
   int n = 0;
@@ -94,7 +95,11 @@ static void blas_chunk(void *arg, int chunk, int worker) {
     g.a += (size_t)at * (size_t)(g.ta ? 1 : g.lda);
     g.c += (size_t)at * (size_t)g.ldc;
   }
-  if (blas_load()) blas_gemm(&g);
+  blas_gemm(&g);
+}
+
+static Status need_blas(void) {
+  return blas_load() ? GRPO_OK : fail(GRPO_EARG, "bench: libopenblas.so.0 is not there");
 }
 
 /* One thread of OpenBLAS on each of our threads' share of the rows. */
@@ -200,6 +205,7 @@ static void probe_free(Probe *p) {
 
 Status rate_product(const Ctx *cx, RateProduct what, int m, int n, int k, double seconds,
                     Rate *flops) {
+  if (what >= RATE_BLAS_FORWARD) try(need_blas());
   Probe p = {.cx = cx, .what = what, .m = m, .n = n, .k = k};
   p.status = probe_new(&p);
   if (p.status == GRPO_OK) *flops = rate_of(cx, multiply, &p, 2.0 * m * n * k, seconds);
@@ -306,6 +312,7 @@ static void weights_free(Weights *s) {
 
 Status rate_weights(const Ctx *cx, RateWeights how, int nm, const int *m, int nshapes,
                     const WeightShape *shapes, double seconds, Rate *flops) {
+  if (how >= WEIGHTS_BLAS) try(need_blas());
   Weights s = {.cx = cx, .how = how};
   double work = 0; /* of one row */
   for (int i = 0; i < nm; i++)
@@ -342,7 +349,7 @@ static void read_all(void *arg) {
   pool_run(r->cx->pool, r->chunks, read_chunk, r);
 }
 
-/* No cache holds them; a server's last-level cache of hundreds of megabytes would hold a fixed few. */
+/* Twice the last-level cache, because a server's may have hundreds of megabytes. */
 static int chunks_to_read(void) {
   long bytes = READ_LEAST;
 #ifdef _SC_LEVEL3_CACHE_SIZE

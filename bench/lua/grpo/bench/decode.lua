@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local floor = require "grpo.bench.floor"
 local measure = require "grpo.bench.measure"
+local rate_of = require "grpo.bench.rates"
 local statistics = require "grpo.statistics"
 local workloads = require "grpo.bench.workloads"
 
@@ -17,7 +18,7 @@ local function step_seconds(w, engine, ids, n, runs)
   local function seconds(new)
     local started, cores = core.clock(), os.clock()
     engine:rollout { prompts = { ids }, n = n, seed = 1, sampling = { max_new_tokens = new } }
-    return core.clock() - started, (os.clock() - cores) / core.busy_cores()
+    return core.clock() - started, (os.clock() - cores) / rate_of.busy_cores()
   end
   local times, least = {}, math.huge
   seconds(2)
@@ -90,12 +91,12 @@ function decode.products(w, seconds)
   local shapes, rows = workloads.matrices(workloads.config(w)), {}
   for i, m in ipairs(w.sequences) do rows[i] = { rows = m, blas = 0.0 } end
   for _, how in ipairs { "blas", "blas_cut" } do
-    for i, rate in ipairs((core.rate_weights(how, w.sequences, shapes, seconds))) do
+    for i, rate in ipairs((rate_of.weights(how, w.sequences, shapes, seconds))) do
       rows[i].blas = math.max(rows[i].blas, rate / 1e9)
     end
   end
   for _, form in ipairs(forms) do
-    for i, rate in ipairs((core.rate_weights(form, w.sequences, shapes, seconds))) do
+    for i, rate in ipairs((rate_of.weights(form, w.sequences, shapes, seconds))) do
       rows[i][form], rows[i][form .. "_ratio"] = rate / 1e9, rate / 1e9 / rows[i].blas
     end
   end
