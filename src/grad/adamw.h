@@ -15,8 +15,8 @@ typedef struct AdamWOptions {
 } AdamWOptions;
 extern const OptionSet adamw_option_set;
 void adamw_options_init(AdamWOptions *o);
-/* What adamw_step() needs for optimizer step `step` (from 1): bias corrections, and gradients of
- * the norm `norm` scaled down to max_norm (<= 0: not scaled). */
+/* The settings of adamw_step() for optimizer step `step` (from 1): bias corrections, and the factor
+ * that scales gradients of the norm `norm` down to max_norm (<= 0: not scaled). */
 AdamW adamw_at(const AdamWOptions *o, uint64_t step, double lr, double max_norm, double norm);
 
 typedef struct ValueAdamW ValueAdamW;
@@ -33,7 +33,8 @@ void value_adamw_zero_grad(ValueAdamW *a);
 double values_grad_norm(const Ctx *cx, size_t n, Value *const *v);
 /* Scales them so that a norm above max becomes max. */
 void values_clip(size_t n, Value *const *v, double norm, double max);
-/* The same for the optimizer's own; max <= 0: not clipped.  Returns the norm before. */
+/* Scales the optimizer's own gradients down to the norm `max` (<= 0: not at all).  Returns their
+ * norm before. */
 double value_adamw_clip(ValueAdamW *a, const Ctx *cx, double max);
 
 #endif

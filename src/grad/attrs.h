@@ -168,7 +168,7 @@ typedef struct PolicyLossAttr {
   double num_tokens;        /* masked tokens of the whole optimizer step */
   double num_kept_tokens;   /* of the step: masked and kept, for the entropy bonus */
   double batch_tokens;      /* bnpo: masked tokens of this micro-batch */
-  double batch_share; /* bnpo: what this micro-batch counts for (1 / number of micro-batches) */
+  double batch_share;   /* bnpo: what this micro-batch counts for (1 / number of micro-batches) */
   LossMetrics *metrics; /* added to by forward; NULL: not wanted */
 } PolicyLossAttr;
 

@@ -18,7 +18,7 @@ typedef struct LatentShape {
 static inline int latent_key_width(const LatentShape *s) { return s->rank + s->rope; }
 
 /* Panels of all heads' products (Tensor.packed or packed_bf16 of w): how many numbers, and
- * making them from w.  A weight without them is packed anew by each operation. */
+ * making them from w.  A weight without them is packed again by each operation. */
 size_t latent_panels(const LatentShape *s, Compute compute);
 void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packed,
                  uint16_t *packed_bf16); /* one of them is NULL */

@@ -24,7 +24,8 @@ typedef enum OpId {
   OP_COUNT
 } OpId;
 
-/* What an operation needs beside tensors.  `p`: a struct of attrs.h that outlives the graph. */
+/* The parameters of an operation beside its tensors.  `p`: a struct of attrs.h that outlives the
+ * graph. */
 typedef struct Attr {
   int i[6];
   double f[2];
@@ -97,7 +98,7 @@ Status tensor_again(const Ctx *cx, const Tensor *x);
 /* For backward functions: returns the buffer to contribute to, and whether to add (*add) or to
  * overwrite; marks the gradient live.  The tape has allocated the buffer. */
 real *grad_into(Tensor *t, bool *add);
-/* As grad_into, for code that can only add: zeroes a buffer that holds nothing yet. */
+/* Like grad_into, for code that can only add: zeroes a buffer that holds nothing yet. */
 real *grad_added(Tensor *t);
 /* Moves the gradient of the node's output to an input of the same size, or adds it there.
  * Nothing may need the output's gradient afterwards, so this is the last action of a backward. */

@@ -44,12 +44,12 @@ typedef struct Clipped {
 } Clipped;
 
 enum LossTrait {
-  ENTROPY_BY_TOKEN = 1, /* the entropy bonus is divided by all tokens, not by the kept ones */
-  KL_BY_SEQUENCE = 2,   /* the KL is averaged over each sequence, whatever the policy term does */
-  SEQUENCE_ONLY = 4,    /* defined with importance = "sequence" only */
-  OWN_WEIGHT = 8,       /* has a weight of its own in place of importance */
-  TOKEN_GRADIENT = 16,  /* importance = "sequence" means IMPORTANCE_SEQUENCE_TOKEN */
-  SEQUENCE_WEIGHT = 32, /* reads Sequence.log_weight, which takes the sampler correction in */
+  ENTROPY_BY_TOKEN = 1,  /* the entropy bonus is divided by all tokens, not by the kept ones */
+  KL_BY_SEQUENCE = 2,    /* the KL is averaged over each sequence, whatever the policy term does */
+  SEQUENCE_ONLY = 4,     /* defined with importance = "sequence" only */
+  OWN_WEIGHT = 8,        /* has a weight of its own in place of importance */
+  TOKEN_GRADIENT = 16,   /* importance = "sequence" means IMPORTANCE_SEQUENCE_TOKEN */
+  SEQUENCE_WEIGHT = 32,  /* reads Sequence.log_weight, which takes the sampler correction in */
   SEQUENCE_CLIPPED = 64, /* clip metrics count sequences, by sequence_ratio() */
   NO_ADVANTAGE = 128
 };

@@ -12,7 +12,7 @@ typedef struct Quantile {
   double weight;    /* of `high` */
 } Quantile;
 
-/* Of the n > 0 numbers x[at[0]], x[at[1]], ...; `at` is reordered.  q: 0 to 1. */
+/* The q-quantile (0 to 1) of the n > 0 numbers x[at[0]], x[at[1]], ...; reorders `at`. */
 Quantile quantile_of(const real *x, size_t n, uint32_t *at, double q);
 double quantile_value(const real *x, Quantile q);
 

@@ -53,7 +53,7 @@ Status tape_backward_from(Tape *t, Tensor *out, const real *seed);
 /* Adds the gradient of another result of the same graph: the next tape_backward_from() sends both
  * back at once. */
 Status tape_seed(Tape *t, Tensor *out, const real *seed);
-/* As tape_backward_from, through the nodes from `first` on; for files of src/grad that record
+/* Like tape_backward_from, through the nodes from `first` on; for files of src/grad that record
  * themselves. */
 Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed);
 Status tape_record(Tape *t, Node *nd); /* nd lives in the tape's arena */

@@ -2,7 +2,7 @@
  *
  * The values of the rollout are computed in a forward of their own, with the rows that training
  * will pack, so the values of the first training pass equal them, bit for bit.  A minibatch
- * consists of whole groups, which are dealt anew in each epoch; its losses are divided by its
+ * consists of whole groups, which are dealt again in each epoch; its losses are divided by its
  * own counts.
  *
  * The policy's part of a pass is update.c's, which also runs a shared critic.  A separate critic
@@ -53,7 +53,7 @@ static void copy_advantages(const Plan *p, double *out) {
 
 /* ---- minibatches --------------------------------------------------------------------- */
 
-/* Is prompt `slot` in minibatch k of this epoch?  Each epoch deals the prompts anew. */
+/* Is prompt `slot` in minibatch k of this epoch?  Each epoch deals the prompts again. */
 static bool is_dealt(const Update *u, const PpoOptions *o, int epoch, int k, int slot) {
   const int n = u->b->nprompts, m = o->minibatches;
   const RngKey key = {.seed = o->update.seed,

@@ -54,8 +54,8 @@ TEST(a_tensor_used_twice_gets_both_gradients) {
   tape_free(&tape);
 }
 
-/* add hands its gradient on in place of copying it: to a result, never to a parameter's own buffer. */
-TEST(a_gradient_handed_on_stays_with_its_owner) {
+/* add moves its gradient instead of copying it: to a result, never to a parameter's own buffer. */
+TEST(a_gradient_that_is_moved_stays_with_its_owner) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   real own[] = {100, 200};
   Tensor *p = leaf(1, 2, 1), *x = leaf(1, 2, 2);

@@ -102,7 +102,8 @@ TEST(other_operations_refuse_a_quantised_weight) {
   quant_free(m);
 }
 
-/* linear of the same weight: compact, with values in float and packed for the call, packed before. */
+/* A product with the same weight: quantised, in float and packed for the call, and packed
+ * before. */
 TEST(a_weight_says_that_it_is_multiplied_in_bf16) {
   CHECK(!tape_init(&tape, NULL));
   Tensor *w, *plain, *kept, *out[4], *x[4];

@@ -103,7 +103,7 @@ static inline void make_prompts(const Tiny *t, uint32_t step, int n, Prompt *pro
   }
 }
 
-/* What is put in after a turn: none to nine tokens, a function of the place alone. */
+/* Injects zero to nine tokens after a turn, a function of the place alone. */
 static inline Status some_reply(void *user, const Completion *c, int first, Reply *r) {
   static int32_t ids[9];
   const int n = (3 * c->request + c->sample + c->len) % 10;

@@ -1,4 +1,5 @@
-/* Masked training: who is masked, the same bits however a step is cut, no memory taken, it learns. */
+/* Masked training: which tokens are masked, equal bits however a step is cut, no memory taken,
+ * and that it learns. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -199,7 +200,7 @@ TEST_BOTH(a_warm_step_of_masked_training_takes_no_memory) {
   }
 }
 
-/* What the head gives at the masked places of each text alone, added up. */
+/* Adds up the losses at the masked places of each text alone. */
 static double nll_by_hand(Tiny *t, const Corrupted *c) {
   double nll = 0;
   Tape tape;

@@ -38,7 +38,8 @@ static Batch *rollout_with_targets(Tiny *t, uint32_t step, double temperature) {
   return engine_batch(t->engine, BATCH_SAMPLE);
 }
 
-/* What training's head gives for the target's token after the completion's first `at`. */
+/* The training forward's log-probability of the target's token after the completion's first
+ * `at`. */
 static real trained(Tiny *t, const Batch *b, int i, int at) {
   Tape *tape = &t->engine->tape;
   int32_t ids[TINY_NEW];

@@ -135,7 +135,7 @@ TEST_BOTH(the_gradient_of_demonstrations_does_not_depend_on_threads) {
   model_release(w[1]);
 }
 
-/* What a mask leaves out at the start of a target might as well be in the prompt. */
+/* Masked tokens at the start of a target might as well be in the prompt. */
 TEST_BOTH(what_a_mask_leaves_out_is_only_read) {
   EngineOptions eo;
   StepMetrics m[2];

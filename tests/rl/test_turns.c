@@ -1,9 +1,9 @@
-/* Completions of several turns: what is put in is seen by the model and by nobody else. */
+/* Completions of several turns: the model sees injected tokens, and nothing else does. */
 #include "steps.h"
 
 static const Setup turns = {.turns = true, .max_new = 40, .entropy = 0.01};
 
-/* Tokens put in, and tokens in all. */
+/* Counts injected tokens and all tokens. */
 static void count(const Batch *b, int *injected, int *all) {
   *injected = *all = 0;
   for (int i = 0; i < batch_size(b); i++) {
@@ -123,7 +123,7 @@ TEST_BOTH(a_completion_does_not_depend_on_its_company) {
   take_turns(&o);
   o.on_turn = same_reply;
   make_prompts(&t, 1, MANY, prompts, ids);
-  /* into the slot that a single prompt does not overwrite; its numbers are those of evaluation too */
+  /* into the slot that a single prompt does not overwrite; its random numbers are evaluation's */
   Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
   CHECK(!engine_rollout(t.engine, BATCH_EVAL, MANY, prompts, &o));
   Batch *eval = engine_batch(t.engine, BATCH_EVAL), kept = *eval;
@@ -147,7 +147,7 @@ static Status watch(void *user, const Completion *c, int first, Reply *r) {
   Log *l = user;
   const int place = c->request * TINY_GROUP + c->sample;
   CHECK(first < c->len && c->finish != FINISH_LENGTH);
-  /* only drawn tokens since `first`, and what stands before it was put in */
+  /* only sampled tokens since `first`, and injected ones before it */
   for (int i = first; i < c->len; i++) CHECK(c->sampled[i] == 1);
   l->disorder += l->calls && c->len == l->last_len && place <= l->last;
   l->calls++;

@@ -100,7 +100,7 @@ static void gradients(Tiny *t, const UpdateOptions *o, StepMetrics *m) {
   step_once(t, 1, &still, m);
 }
 
-/* Each completion alone behind its own prompt, the loss's gradient put in by hand. */
+/* Trains each completion alone behind its own prompt, with the loss's gradient written by hand. */
 static void plain_gradients(Tiny *t, const double *scale) {
   Engine *e = t->engine;
   Batch *b = engine_batch(e, BATCH_SAMPLE);

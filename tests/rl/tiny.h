@@ -97,7 +97,7 @@ static inline void tiny_advantages(const Batch *b, double *a) {
   }
 }
 
-/* Of a frozen base too, whichever form it is kept in. */
+/* Reads a frozen base too, in whatever form it is stored. */
 static inline real *values_of(Model *m, int i) {
   Param *p = model_param(m, i);
   real *x = malloc(p->t.n * sizeof *x);
