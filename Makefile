@@ -41,8 +41,8 @@ endif
 # pkg-config is asked lazily (=), so that `make deps test` sees what deps installed.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
-OPTIONAL   = $(eval OPTIONAL := $$(shell for p in libedit libutf8proc; do $(PKG_CONFIG) --exists $$$$p 2>/dev/null && echo $$$$p; done))$(OPTIONAL)
-HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(if $(filter libutf8proc,$(OPTIONAL)),-DGRPO_HAVE_UTF8PROC)
+OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
+HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE)
 COMMIT     = $(eval COMMIT := $$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))$(COMMIT)
 VERSION    := 0.1.0
 
@@ -305,7 +305,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev libutf8proc-dev lua5.4
+	@tools/deps $(DEBIAN) -- libedit-dev lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels
@@ -381,7 +381,7 @@ INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCF
 .PHONY: install uninstall install-lua
 install: $(PROGRAM) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
-	  -e 's|@OPTIONAL@|$(if $(filter libutf8proc,$(OPTIONAL)), libutf8proc)|' tools/grpo.pc.in > $(PCFILE)
+	  tools/grpo.pc.in > $(PCFILE)
 	@env $(PLACES) $(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | env $(PLACES) tools/install $(MANIFEST)
 uninstall:
 	@env $(PLACES) tools/install --remove $(MANIFEST)

@@ -1,14 +1,12 @@
 #include "text/normalize.h"
 
 #include <string.h>
-#ifdef GRPO_HAVE_UTF8PROC
-#include <utf8proc.h>
-#endif
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
 #include "text/unicode.h"
+#include "text/unicode_form.h"
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -79,7 +77,7 @@ Status normalizer_read(Normalizer *z, const Json *j) {
   return component_each(j, "normalizers", read_one, z);
 }
 
-/* ---- steps that need Unicode's tables ---------------------------------------------------- */
+/* ---- the steps --------------------------------------------------------------------------- */
 
 static bool is_ascii(const char *s, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -100,103 +98,8 @@ static bool is_stable(const char *s, size_t n) {
   return true;
 }
 
-#ifdef GRPO_HAVE_UTF8PROC
-
-/* The library sorts marks by exchanging neighbours, so the length of a run is bounded to bound the
- * time. */
-enum { MAX_MARKS = 4096 };
-
-static Status check_marks(const char *s, size_t n) {
-  int marks = 0;
-  for (size_t i = 0, len; i < n; i += len) {
-    uint32_t cp;
-    bool valid;
-    len = utf8_decode(s + i, n - i, &cp, &valid);
-    marks = utf8proc_get_property((utf8proc_int32_t)cp)->combining_class ? marks + 1 : 0;
-    if (marks > MAX_MARKS)
-      return fail(GRPO_ELIMIT, "tokenizer: more than %d combining marks in a row", MAX_MARKS);
-  }
-  return GRPO_OK;
-}
-
-static Status to_form(const NormStep *z, NormScratch *w, const char *s, size_t n, Buf *out) {
-  utf8proc_option_t options =
-      UTF8PROC_STABLE | (z->compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
-  if (z->compatible) options |= UTF8PROC_COMPAT;
-  try(check_marks(s, n));
-  const utf8proc_uint8_t *text = (const utf8proc_uint8_t *)s;
-  utf8proc_ssize_t count = utf8proc_decompose(text, (utf8proc_ssize_t)n, NULL, 0, options);
-  if (count < 0 || (size_t)count > SIZE_MAX / 16)
-    return fail(GRPO_EARG, "tokenizer: normalizing: %s", utf8proc_errmsg(count));
-  IntBuf *b = &w->code_points;
-  while (b->cap < (size_t)count + 1 && !b->oom) {
-    b->len = b->cap;
-    intbuf_put(b, 0);
-  }
-  try(intbuf_status(b));
-  count = utf8proc_decompose(text, (utf8proc_ssize_t)n, b->data, count, options);
-  if (count >= 0) count = utf8proc_reencode(b->data, count, options);
-  if (count < 0) return fail(GRPO_EARG, "tokenizer: normalizing: %s", utf8proc_errmsg(count));
-  buf_put(out, b->data, (size_t)count);
-  return GRPO_OK;
-}
-
-static Status lower_char(uint32_t cp, Buf *out) {
-  char c[4];
-  if (cp == 0x130) /* the only one whose lower case is two characters */
-    buf_puts(out, "i\xCC\x87");
-  else
-    buf_put(out, c, utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), c));
-  return GRPO_OK;
-}
-
-/* General category C*: control, format, surrogate, private use, unassigned. */
-static Status is_other(uint32_t cp, bool *yes) {
-  utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
-  *yes = c == UTF8PROC_CATEGORY_CN || c >= UTF8PROC_CATEGORY_CC;
-  return GRPO_OK;
-}
-
-static Status is_nonspacing(uint32_t cp, bool *yes) {
-  *yes = utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_MN;
-  return GRPO_OK;
-}
-
-#else
-
-static Status needs_library(const char *what) {
-  return fail(GRPO_EARG,
-              "tokenizer: the text holds characters whose %s needs libutf8proc, which this build "
-              "lacks; install libutf8proc-dev ('make deps') and build again",
-              what);
-}
-
-static Status to_form(const NormStep *z, NormScratch *w, const char *s, size_t n, Buf *out) {
-  (void)w, (void)s, (void)n, (void)out;
-  return needs_library(!z->compose     ? z->compatible ? "normal form NFKD" : "normal form NFD"
-                       : z->compatible ? "normal form NFKC"
-                                       : "normal form NFC");
-}
-
-static Status lower_char(uint32_t cp, Buf *out) {
-  (void)cp, (void)out;
-  return needs_library("lower case");
-}
-
-static Status is_other(uint32_t cp, bool *yes) {
-  (void)cp;
-  *yes = false;
-  return needs_library("category");
-}
-
-static Status is_nonspacing(uint32_t cp, bool *yes) { return is_other(cp, yes); }
-
-#endif
-
 /* A file's Replaces may make text longer by this factor. */
 enum { MAX_GROWTH = 64 };
-
-/* ---- the steps --------------------------------------------------------------------------- */
 
 static bool is_chinese(uint32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
@@ -205,50 +108,48 @@ static bool is_chinese(uint32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-static Status clean_char(uint32_t cp, const char *s, size_t len, Buf *out) {
-  bool other = cp < 0x20 || cp == 0x7F;
-  if (cp == '\t' || cp == '\n' || cp == '\r' || unicode_class(cp) & UNI_SPACE) {
-    buf_putc(out, ' ');
-    return GRPO_OK;
-  }
-  if (cp >= 0x80) try(is_other(cp, &other));
-  if (!other && cp != 0xFFFD) buf_put(out, s, len);
-  return GRPO_OK;
+static void lower_char(uint32_t cp, Buf *out) {
+  char c[4];
+  if (cp == 0x130) /* the only one whose lower case is two characters */
+    buf_puts(out, "i\xCC\x87");
+  else
+    buf_put(out, c, utf8_encode(unicode_lower(cp), c));
 }
 
-static Status one_char(const NormStep *z, uint32_t cp, const char *s, size_t len, Buf *out) {
-  bool mark;
+static void clean_char(uint32_t cp, const char *s, size_t len, Buf *out) {
+  const unsigned class = unicode_class(cp);
+  if (cp == '\t' || cp == '\n' || cp == '\r' || class & UNI_SPACE)
+    buf_putc(out, ' ');
+  else if (!(class & UNI_OTHER) && cp != 0xFFFD)
+    buf_put(out, s, len);
+}
+
+static void one_char(const NormStep *z, uint32_t cp, const char *s, size_t len, Buf *out) {
+  const bool chinese = z->kind == NORM_CHINESE && is_chinese(cp);
   switch (z->kind) {
   case NORM_LOWER:
-    if (cp >= 0x80) return lower_char(cp, out);
-    buf_putc(out, (char)(cp >= 'A' && cp <= 'Z' ? cp | 0x20 : cp));
-    return GRPO_OK;
+    lower_char(cp, out);
+    return;
   case NORM_UNACCENT:
-    mark = unicode_class(cp) & UNI_MARK;
-    if (mark && z->nonspacing) try(is_nonspacing(cp, &mark));
-    if (!mark) buf_put(out, s, len);
-    return GRPO_OK;
+    if (!(unicode_class(cp) & (z->nonspacing ? UNI_NONSPACING : UNI_MARK))) buf_put(out, s, len);
+    return;
   case NORM_CLEAN:
-    return clean_char(cp, s, len, out);
-  case NORM_CHINESE:
-    if (is_chinese(cp)) buf_putc(out, ' ');
-    buf_put(out, s, len);
-    if (is_chinese(cp)) buf_putc(out, ' ');
-    return GRPO_OK;
+    clean_char(cp, s, len, out);
+    return;
   default:
+    if (chinese) buf_putc(out, ' ');
     buf_put(out, s, len);
-    return GRPO_OK;
+    if (chinese) buf_putc(out, ' ');
   }
 }
 
-static Status each_char(const NormStep *z, const char *s, size_t n, Buf *out) {
+static void each_char(const NormStep *z, const char *s, size_t n, Buf *out) {
   for (size_t i = 0, len; i < n; i += len) {
     uint32_t cp;
     bool valid;
     len = utf8_decode(s + i, n - i, &cp, &valid);
-    try(one_char(z, cp, s + i, len, out));
+    one_char(z, cp, s + i, len, out);
   }
-  return GRPO_OK;
 }
 
 static Status replace(const NormStep *z, const char *s, size_t n, Buf *out) {
@@ -295,12 +196,13 @@ static Status run_step(const NormStep *z, NormScratch *w, const char *s, size_t 
   case NORM_REPLACE:
     return replace(z, s, n, out);
   case NORM_FORM:
-    return to_form(z, w, s, n, out);
+    return unicode_form(s, n, z->compose, z->compatible, &w->code_points, out);
   case NORM_BYTES:
     bytelevel_put(out, s, n);
     return GRPO_OK;
   default:
-    return each_char(z, s, n, out);
+    each_char(z, s, n, out);
+    return GRPO_OK;
   }
 }
 

@@ -1,8 +1,6 @@
 /* normalize.h - changes text before it is cut into pre-tokens.  Private to src/text.
  *
- * ASCII text and text that is in the wanted form already need no library; other
- * text needs libutf8proc for the Unicode forms, for lower case and for
- * BertNormalizer.  A build without it refuses such text and names the library.
+ * A step that would not change the text is skipped.
  */
 #ifndef GRPO_TEXT_NORMALIZE_H
 #define GRPO_TEXT_NORMALIZE_H

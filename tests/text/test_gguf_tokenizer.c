@@ -68,13 +68,7 @@ TEST(smollm_is_the_same_through_gguf) { check_folder("smollm"); }
 TEST(llama3_is_the_same_through_gguf) { check_folder("llama3_small"); }
 TEST(llama2_is_the_same_through_gguf) { check_folder("llama2"); }
 TEST(gemma2_is_the_same_through_gguf) { check_folder("gemma2_small"); }
-TEST(qwen_is_the_same_through_gguf) {
-#ifdef GRPO_HAVE_UTF8PROC
-  check_folder("qwen2_5_small");
-#else
-  test_skip("built without libutf8proc");
-#endif
-}
+TEST(qwen_is_the_same_through_gguf) { check_folder("qwen2_5_small"); }
 TEST(a_rank_file_is_the_same_through_gguf) {
   if (!test_shared()) {
     test_skip("no folder with oracles");
