@@ -286,11 +286,11 @@ function turns.attach(c, batch, i, prompt, k, tokenizer)
   if episode.error then c.errors = { environment = episode.error } end
 end
 
--- Tokens of a completion that the model drew.
-function turns.drawn(c)
+-- How many tokens of a completion the model has sampled.
+function turns.sampled_length(c)
   if not c.sampled then return c.length end
   local n = 0
-  for _, drawn in ipairs(c.sampled) do n = n + (drawn and 1 or 0) end
+  for _, sampled in ipairs(c.sampled) do n = n + (sampled and 1 or 0) end
   return n
 end
 

@@ -292,14 +292,13 @@ function inspect.rescore(tr, rewards)
   local cs, stage = batch_of(tr, "rescore")
   local entries = rewards == nil and stage.config.reward_entries or entries_of(rewards)
   local config = setmetatable({ reward_entries = entries }, { __index = stage.config })
-  local other = setmetatable({ config = config }, { __index = stage })
   local weights = scoring.weights(config, stage.p)
   local list, failed = scored(tr, cs, config, entries)
   for _, c in ipairs(list) do
     c.reward = scoring.total(entries, weights, c, config.reward.clip)
     if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
   end
-  if stage.method.advantages then stage.method.advantages(other, list, weights) end
+  if stage.method.advantages then stage.method.advantages(config, list, weights) end
   local result = { completions = list, changed = 0, flipped = 0, failed = failed, step = tr.batch.step + 1 }
   for _, c in ipairs(list) do
     c.flipped = c.advantage ~= nil and sign(c.advantage) ~= sign(c.was.advantage)

@@ -1,5 +1,6 @@
 -- Saved completions scored again with other rewards, without the model: what would have been different?
 
+local advantages = require "grpo.train.advantages"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local prompts = require "grpo.train.prompts"
@@ -41,15 +42,9 @@ function rescore.step(cs, entries, config, p, kind)
   end
   local weights = scoring.weights(setmetatable({ reward_entries = entries }, { __index = config }), p)
   scoring.score(entries, cs, config.limits.reward, config.reward.on_error)
-  local totals = {}
-  for i, c in ipairs(cs) do
-    c.reward = scoring.total(entries, weights, c, config.reward.clip)
-    totals[i] = c.reward == nil and core.none or c.reward
-  end
+  scoring.add_up(entries, weights, cs, config.reward.clip)
   if steps[kind].critic then return end
-  local advantage = config.train.advantage
-  local values = core.advantages(totals, { group = config.sampling.group_size, scale = advantage.scale,
-    baseline = advantage.baseline, normalize = advantage.normalize })
+  local values = core.advantages(scoring.totals(cs), advantages.options(config))
   for i, c in ipairs(cs) do
     c.advantage = values[i]
     c.flipped = sign(c.advantage) ~= sign(c.saved.advantage)

@@ -99,7 +99,7 @@ local function greedy(tr, config, list, weights, report)
   report["eval/metric"] = statistics.mean(values)
   reward_means(config, cs, report)
   local lengths = {}
-  for i, c in ipairs(cs) do lengths[i] = turns.drawn(c) end
+  for i, c in ipairs(cs) do lengths[i] = turns.sampled_length(c) end
   turns.measure(config, cs, report, "eval/")
   report["eval/mean_length"] = statistics.mean(lengths)
   report.samples = cs

@@ -181,7 +181,7 @@ function Source:next()
     #self.dataset, self.config.data.max_prompt_tokens)
 end
 
-function Source:draw(n)
+function Source:take(n)
   local list = {}
   for i = 1, n do list[i] = self:next() end
   return list

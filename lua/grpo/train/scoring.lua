@@ -261,6 +261,11 @@ function scoring.total(entries, weights, c, clip)
   return sum
 end
 
+-- Gives each completion c its weighted sum as c.reward.
+function scoring.add_up(entries, weights, completions, clip)
+  for _, c in ipairs(completions) do c.reward = scoring.total(entries, weights, c, clip) end
+end
+
 -- Weights at this step: numbers, or schedules called with p.
 function scoring.weights(config, p)
   local weights = {}
@@ -268,6 +273,20 @@ function scoring.weights(config, p)
     weights[i] = schedule_value(config, ("rewards.%s.weight"):format(entry.name), entry.weight or 1.0, p)
   end
   return weights
+end
+
+-- c.reward of each completion; core.none where no entry applies.
+function scoring.totals(completions)
+  local list = {}
+  for i, c in ipairs(completions) do list[i] = c.reward == nil and core.none or c.reward end
+  return list
+end
+
+-- The same without those to which no entry applies.
+function scoring.rewards(completions)
+  local list = {}
+  for _, c in ipairs(completions) do list[#list + 1] = c.reward end
+  return list
 end
 
 -- What an entry gave, without the completions that it does not apply to.

@@ -1,15 +1,16 @@
--- kind = "ppo": proximal policy optimization with a critic (1707.06347).
---
--- Reading order of a step: draw prompts -> roll out -> rewards -> reference log-probabilities (for the KL in the
--- reward) -> values of the rollout, GAE, minibatches with policy and value loss, all in src/rl/ppo.c.
+-- kind = "ppo": proximal policy optimization with a critic (1707.06347).  Values, GAE and the
+-- minibatches of a step are in src/rl/ppo.c.
 
+local advantages = require "grpo.train.advantages"
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
-local sampled = require "grpo.train.steps.sampled"
+local sampling = require "grpo.train.sampling"
 local schedule_value = require "grpo.experiment.schedule_value"
+local scoring = require "grpo.train.scoring"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
+local step_log = require "grpo.train.step_log"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true, critic = true }
 
@@ -62,53 +63,54 @@ function ppo.line(tr, m)
   local text = ("reward %6.3f | length %5.1f | value loss %.4f"):format(m.reward, m["completions/mean_length"],
     m["loss/value_avg"])
   if m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
-  local tokens = m["completions/mean_length"] * tr.settings.train.prompts_per_step * tr.settings.sampling.group_size
-  return text .. (" | %d tokens/s"):format(math.floor(tokens / m.step_time))
+  return text .. step_log.speed(tr.settings, m)
 end
 
--- The engine takes what it knows of the whole `train`; what the step decides goes before it.
-local function update(stage, s, coef, lr)
-  local config, scores = stage.config, {}
-  for i, c in ipairs(s.cs) do scores[i] = c.reward == nil and core.none or c.reward end
-  local options = setmetatable({ lr = lr, seed = config.seed, step = stage.tr.step_count + 1,
-    ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) }, { __index = config.train })
-  options.scores, options.token_rewards = sampled.split_dense(stage, s.cs, s.weights, scores)
-  if options.token_rewards then
-    for i, score in ipairs(options.scores) do
-      if score == core.none and s.cs[i].reward ~= nil then options.scores[i] = 0.0 end -- rewards of tokens alone
-    end
+-- The rewards of a step as the engine takes them: of whole completions, and of tokens or nil.
+local function split_rewards(config, completions, weights)
+  local tokens, wholes = advantages.token_rewards(config, completions, weights)
+  if not tokens then return scoring.totals(completions), nil end
+  for i, c in ipairs(completions) do
+    if wholes[i] == core.none and c.reward ~= nil then wholes[i] = 0.0 end -- its tokens alone have
   end
-  local metrics, means, advantages = stage.engine:ppo(s.batch, options)
-  for i, c in ipairs(s.cs) do c.advantage = means[i] end
-  stage.tr.batch.token_advantages = advantages -- for tr:inspect
+  return wholes, tokens
+end
+
+-- Values, advantages, losses, backward pass, optimizer.  The engine takes what it knows of `train`;
+-- what this step decides goes before it.
+local function update(stage, batch, weights, coef, lr)
+  local config = stage.config
+  local scores, token_rewards = split_rewards(config, batch.completions, weights)
+  local metrics, means, of_tokens = stage.engine:ppo(batch.record, setmetatable({ lr = lr,
+    seed = config.seed, step = stage.tr.step_count + 1, scores = scores, token_rewards = token_rewards,
+    ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
+    { __index = config.train }))
+  for i, c in ipairs(batch.completions) do c.advantage = means[i] end
+  batch.token_advantages = of_tokens -- for tr:inspect
   return metrics
 end
 
--- A group is no baseline here: the spread is that of the step.
-local function spread(cs, metrics)
-  local rewards = {}
-  for _, c in ipairs(cs) do
-    if c.reward ~= nil then rewards[#rewards + 1] = c.reward end
+function ppo.step(stage, p)
+  local config, train = stage.config, stage.config.train
+  local coef = schedule_value(config, "train.ppo.kl_coef", train.ppo.kl_coef, p)
+  local lr = schedule_value(config, "train.lr", train.lr, p)
+  if coef > 0 and not stage.reference then
+    errors.raise("EARG", "train.ppo.kl_coef: %g, but it was 0 when the stage began, so there is no "
+      .. "reference; begin with a schedule or more than 0", coef)
   end
+  local weights, log = scoring.weights(config, p), {}
+
+  local batch = sampling.sample(stage)
+  sampling.reward(stage, batch, weights, log)
+  if stage.reference and ppo.needs_reference(config) then sampling.reference(stage, batch, log) end
+  sampling.publish(stage, batch) -- hooks.on_rollout
+  local metrics = update(stage, batch, weights, coef, lr)
+  metrics.beta, metrics.learning_rate = coef, lr
+  local tokens = step_log.add(config, batch.completions, log, metrics)
+  -- a group is no baseline here: the spread is that of the step
+  local rewards = scoring.rewards(batch.completions)
   metrics.reward_std = #rewards > 1 and statistics.std(rewards) or 0.0
   metrics.frac_reward_zero_std = nil
-end
-
-function ppo.step(stage, p)
-  local config = stage.config
-  local coef = schedule_value(config, "train.ppo.kl_coef", config.train.ppo.kl_coef, p)
-  local lr = schedule_value(config, "train.lr", config.train.lr, p)
-  if coef > 0 and not stage.reference then
-    errors.raise("EARG", "train.ppo.kl_coef: %g, but it was 0 when the stage began, so there is no reference; begin "
-      .. "with a schedule or more than 0", coef)
-  end
-  local s = sampled.gather(stage, p)
-  if stage.reference and ppo.needs_reference(config) then sampled.reference(stage, s) end
-  sampled.publish(stage, s)
-  local metrics = update(stage, s, coef, lr)
-  metrics.beta, metrics.learning_rate = coef, lr
-  local tokens = sampled.measure(stage, s, metrics)
-  spread(s.cs, metrics)
   return metrics, tokens
 end
 

@@ -1,0 +1,119 @@
+-- The batch of a step: prompts, what the policy completes them with, and the rewards of that.
+--
+-- A batch is { prompts = as a source gives them, completions = those of the first prompt, of the
+-- second, ..., step = steps done before, record = the rollout as the engine keeps it }.  It becomes
+-- tr.batch.
+
+local core = require "grpo.core"
+local rollout = require "grpo.train.rollout"
+local scoring = require "grpo.train.scoring"
+
+local sampling = {}
+
+local MAX_DYNAMIC_ROUNDS = 3
+
+local function context(stage)
+  local tr = stage.tr
+  return { seed = stage.config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
+    state = rollout.read_only(tr.state), tokenizer = tr.tokenizer }
+end
+
+-- Takes the next prompts and samples a group of completions for each.
+function sampling.sample(stage)
+  local config, n = stage.config, stage.config.sampling.group_size
+  local prompts = stage.source:take(config.train.prompts_per_step)
+  local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
+  options.prompts = ids
+  local record = stage.engine:rollout(options)
+  local completions = rollout.all(record, prompts, n, context(stage))
+  stage.tr:check_interrupt()
+  return { prompts = prompts, completions = completions, step = stage.tr.step_count,
+    record = record }
+end
+
+-- The slots of a batch get further prompts, which are sampled.  Returns their groups.
+local function sample_again(stage, batch, slots)
+  local config, n = stage.config, stage.config.sampling.group_size
+  local prompts = stage.source:take(#slots)
+  local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
+  stage.engine:replace(batch.record, slots, ids, options)
+  local groups = {}
+  for k, slot in ipairs(slots) do
+    batch.prompts[slot] = prompts[k]
+    groups[k] = rollout.completions(batch.record, batch.prompts, n, slot, context(stage))
+    table.move(groups[k], 1, n, (slot - 1) * n + 1, batch.completions)
+  end
+  return groups
+end
+
+local function score(config, completions, weights)
+  local failures, seconds = scoring.score(config.reward_entries, completions, config.limits.reward,
+    config.reward.on_error)
+  scoring.add_up(config.reward_entries, weights, completions, config.reward.clip)
+  return failures, seconds
+end
+
+-- Are the rewards of a group all equal, or fewer than two?
+function sampling.is_tied(group)
+  local first
+  for _, c in ipairs(group) do
+    if c.reward ~= nil then
+      if first == nil then first = c.reward end
+      if c.reward ~= first then return false end
+    end
+  end
+  return true
+end
+
+local function tied_slots(batch, n)
+  local slots = {}
+  for slot = 1, #batch.prompts do
+    if sampling.is_tied(batch.completions[(slot - 1) * n + 1].group) then
+      slots[#slots + 1] = slot
+    end
+  end
+  return slots
+end
+
+-- Dynamic sampling: a tied group teaches nothing, so other prompts take its place, for a few rounds.
+-- Returns how many groups were replaced.
+local function replace_tied(stage, batch, weights)
+  local replaced = 0
+  for _ = 1, MAX_DYNAMIC_ROUNDS do
+    local slots = tied_slots(batch, stage.config.sampling.group_size)
+    if #slots == 0 then break end
+    replaced = replaced + #slots
+    for _, group in ipairs(sample_again(stage, batch, slots)) do
+      score(stage.config, group, weights)
+    end
+  end
+  return replaced
+end
+
+-- Gives each completion c its c.rewards and their weighted sum c.reward.  log: see step_log.lua.
+function sampling.reward(stage, batch, weights, log)
+  local of_environment = 0
+  for _, c in ipairs(batch.completions) do of_environment = of_environment + (c.errors and 1 or 0) end
+  local failures, seconds = score(stage.config, batch.completions, weights)
+  log.reward_errors, log.reward_seconds = of_environment + failures, seconds
+  if stage.config.train.skip_zero_std_groups then
+    log.groups_replaced = replace_tied(stage, batch, weights)
+  end
+end
+
+-- The log-probabilities of the same tokens under the frozen reference, kept in the record.
+function sampling.reference(stage, batch, log)
+  local started = core.clock()
+  stage.engine:reference(batch.record)
+  log.reference_seconds = core.clock() - started
+end
+
+-- Shows the batch to scripts: tr.batch, and hooks.on_rollout, which may change rewards.  A signal is
+-- looked at before, because a step that is abandoned must leave no trace.
+function sampling.publish(stage, batch)
+  stage.tr.batch = batch
+  stage.tr:check_interrupt()
+  stage.tr:hook("on_rollout", batch)
+end
+
+return sampling

@@ -1,0 +1,65 @@
+-- What a step that samples adds to the metrics of its update, and its line on the screen.
+--
+-- The update gives lengths, losses and its own times; a log holds what was met before it:
+--   { reward_errors = calls that failed, reward_seconds = { [entry] = seconds },
+--     reference_seconds = nil without a reference, groups_replaced = nil without dynamic sampling }
+
+local is_tied = require "grpo.train.sampling".is_tied
+local scoring = require "grpo.train.scoring"
+local sorted_pairs = require "grpo.base.sorted"
+local statistics = require "grpo.statistics"
+local turns = require "grpo.dialogue.turns"
+
+local step_log = {}
+
+local function reward_metrics(config, completions, metrics)
+  local totals, stds, tied, groups = {}, {}, 0, 0
+  for _, c in ipairs(completions) do
+    if c.reward ~= nil then totals[#totals + 1] = c.reward end
+    if c.index == 1 then
+      local std = statistics.std(scoring.rewards(c.group))
+      groups, stds[#stds + 1] = groups + 1, std == std and std or 0.0
+      if is_tied(c.group) then tied = tied + 1 end
+    end
+  end
+  metrics.reward, metrics.reward_std = statistics.mean(totals), statistics.mean(stds)
+  metrics.frac_reward_zero_std = tied / groups
+  for _, entry in ipairs(config.reward_entries) do
+    local values = scoring.column(completions, entry.name)
+    metrics[("rewards/%s/mean"):format(entry.name)] = statistics.mean(values)
+    metrics[("rewards/%s/std"):format(entry.name)] = statistics.std(values)
+  end
+end
+
+-- The sum of the seconds, and the name of the entry that took the most.
+local function total_and_slowest(seconds)
+  local total, name, most = 0.0, nil, -1
+  for entry, s in sorted_pairs(seconds) do
+    total = total + s
+    if s > most then name, most = entry, s end
+  end
+  return total, name
+end
+
+-- Adds to the metrics; returns the number of sampled tokens.
+function step_log.add(config, completions, log, metrics)
+  reward_metrics(config, completions, metrics)
+  turns.measure(config, completions, metrics)
+  metrics.num_sequences = #completions
+  metrics["time/reward"], metrics.slowest_reward = total_and_slowest(log.reward_seconds)
+  metrics["time/reference"] = log.reference_seconds
+  if log.reward_errors > 0 then metrics.reward_errors = log.reward_errors end
+  if (log.groups_replaced or 0) > 0 then metrics.groups_replaced = log.groups_replaced end
+  local tokens = 0
+  for _, c in ipairs(completions) do tokens = tokens + turns.sampled_length(c) end
+  return tokens
+end
+
+-- " | 1234 tokens/s", sampled in the whole time of the step.
+function step_log.speed(config, metrics)
+  local tokens = metrics["completions/mean_length"] * config.train.prompts_per_step
+    * config.sampling.group_size
+  return (" | %d tokens/s"):format(math.floor(tokens / metrics.step_time))
+end
+
+return step_log
