@@ -1,5 +1,5 @@
--- Decoding alone: tokens a second by the form of the weights and the number of sequences, and the products of its
--- matrices against OpenBLAS's.
+-- Decoding alone: tokens a second by the form of the weights and the number of sequences, and the
+-- products of its matrices against OpenBLAS's.
 
 local core = require "grpo.core"
 local floor = require "grpo.bench.floor"
@@ -12,8 +12,8 @@ local decode = {}
 
 decode.weights = { "f32", "bf16", "int8", "nf4" }
 
--- Seconds of a step of n sequences, by rollouts of n completions, without what a completion of one token takes: each
--- run's in order, and the least by core time.
+-- Returns the seconds of a step of n sequences, measured by rollouts of n completions minus
+-- rollouts of one token: those of each run in order, and the least by core time.
 local function step_seconds(w, engine, ids, n, runs)
   local function seconds(new)
     local started, cores = core.clock(), os.clock()
@@ -25,22 +25,24 @@ local function step_seconds(w, engine, ids, n, runs)
   for i = 1, runs do
     local all, all_cores = seconds(w.new)
     local one, one_cores = seconds(1)
-    times[i], least = (all - one) / (w.new - 1), math.min(least, (all_cores - one_cores) / (w.new - 1))
+    times[i], least = (all - one) / (w.new - 1),
+      math.min(least, (all_cores - one_cores) / (w.new - 1))
   end
   table.sort(times)
   return times, least
 end
 
--- What is known from the times of a step: nothing where they are differences that drown in noise.
+-- Returns the figures of a step's times, or an empty table if the differences drown in noise.
 local function speeds(times, cores, n, limit)
   local t = statistics.median(times)
   if times[1] <= 0 or cores <= 0 then return {} end
-  return { tokens_per_second = n / t, milliseconds_per_token = 1e3 * t, best_milliseconds = 1e3 * times[1],
+  return { tokens_per_second = n / t, milliseconds_per_token = 1e3 * t,
+    best_milliseconds = 1e3 * times[1],
     worst_milliseconds = 1e3 * times[#times], core_milliseconds = 1e3 * cores, ratio = t / limit,
     core_ratio = cores / limit }
 end
 
--- Rows of one form of the weights.
+-- Returns the rows for one storage of the weights.
 local function rows_of(w, config, probe, how, runs)
   local model = measure.model(config, how)
   local sizes, rows = workloads.sizes(config), {}
@@ -63,7 +65,7 @@ local function rows_of(w, config, probe, how, runs)
   return rows
 end
 
--- Weights in f32 are for products in f32: bf16 would round them to what bf16 weights are.
+-- Weights in f32 are only measured with products in f32: bf16 would round them to bf16 weights.
 local function sensible(compute, weights)
   return not (compute == "bf16" and weights == "f32")
 end
@@ -80,13 +82,15 @@ function decode.measure(w, probe, o)
     end
   end
   local sizes = workloads.sizes(config)
-  return { name = w.name, title = w.title, runs = o.runs, weights = sizes.body + sizes.head, rows = rows }
+  return { name = w.name, title = w.title, runs = o.runs, weights = sizes.body + sizes.head,
+    rows = rows }
 end
 
 local forms = { "f32", "bf16", "int8", "nf4", "bf16_bf16" }
 
--- The matrices of a decoding step by 1, 8, ... rows: GF/s of ours by the form of the weights, of OpenBLAS the better
--- of its own threads and of one thread on each share of the outputs; ratios to it.
+-- Multiplies the matrices of a decoding step by 1, 8, ... rows.  Returns our GF/s for each storage
+-- of the weights, OpenBLAS's (the better of its own threads and of one thread on each share of the
+-- outputs), and the ratios of the two.
 function decode.products(w, seconds)
   local shapes, rows = workloads.matrices(workloads.config(w)), {}
   for i, m in ipairs(w.sequences) do rows[i] = { rows = m, blas = 0.0 } end

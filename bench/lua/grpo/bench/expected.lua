@@ -1,4 +1,4 @@
--- Regressions: what a step takes over its floor, against what a file says it took.
+-- Regressions: the ratio of a step to its floor, compared with the ratio in a file.
 --
 --   { "tolerance": 0.25, "KERNELS": { "COMPUTE": { "W1": ratio, ... } } }
 --
@@ -11,14 +11,17 @@ local expected = {}
 
 local function text_of(path)
   local text, message, code = core.fs.read(path)
-  if not text then error(core.error(code or "ENOENT", ("--check: %s: %s"):format(path, message)), 0) end
+  if not text then
+    error(core.error(code or "ENOENT", ("--check: %s: %s"):format(path, message)), 0)
+  end
   return text
 end
 
 function expected.read(path)
   local known = core.json_decode(text_of(path), path)
   if type(known) ~= "table" or type(known.tolerance) ~= "number" then
-    error(core.error("EARG", ("--check: %s: want an object with a number 'tolerance'"):format(path)), 0)
+    error(core.error("EARG", ("--check: %s: want an object with a number 'tolerance'")
+      :format(path)), 0)
   end
   return known
 end
@@ -28,7 +31,7 @@ local function ratio_of(row)
   return row.core_ratio, " by core time"
 end
 
--- fn(name, row) for each step with a shared prompt and a forward of its own.
+-- Calls fn(name, row) for each step with a shared prompt and a forward pass of its own.
 local function each(report, fn)
   for _, r in ipairs(report.workloads) do
     for _, row in ipairs(r.rows) do
@@ -37,11 +40,12 @@ local function each(report, fn)
   end
 end
 
--- How many rows are worse than expected.
+-- Returns the number of rows that are worse than expected.
 function expected.compare(report, known)
   local kernels, worse = known[report.machine.kernels], 0
   if not kernels then
-    core.err(("grpo: bench: no ratios for %s kernels, nothing to compare with\n"):format(report.machine.kernels))
+    core.err(("grpo: bench: no ratios for %s kernels, nothing to compare with\n")
+      :format(report.machine.kernels))
     return 0
   end
   each(report, function(name, row)
@@ -53,18 +57,19 @@ function expected.compare(report, known)
     local ratio, how = ratio_of(row)
     local limit = want * (1 + known.tolerance)
     worse = worse + (ratio > limit and 1 or 0)
-    core.err(("%s %s: %.2f x the floor%s, expected %.2f, at most %.2f: %s\n"):format(name, row.compute, ratio, how,
-      want, limit, ratio > limit and "WORSE" or "fine"))
+    core.err(("%s %s: %.2f x the floor%s, expected %.2f, at most %.2f: %s\n")
+      :format(name, row.compute, ratio, how, want, limit, ratio > limit and "WORSE" or "fine"))
   end)
   return worse
 end
 
--- Puts what was measured into the file; the rest of it stays.
--- Raises now what would be found after minutes of measuring.
+-- Writes the measured ratios into the file; the rest of it stays.
+-- Raises errors at once that would otherwise appear after minutes of measuring.
 function expected.check_place(path)
   local folder = path:match("^(.*)/[^/]*$")
   if folder and folder ~= "" and not core.fs.isdir(folder) then
-    error(core.error("ENOENT", ("--write-expected: %s: there is no directory %s"):format(path, folder)), 0)
+    error(core.error("ENOENT", ("--write-expected: %s: there is no directory %s")
+      :format(path, folder)), 0)
   end
   if core.fs.exists(path) then expected.read(path) end
 end

@@ -10,15 +10,19 @@ local measure = {}
 
 measure.phases = { "generate", "reference", "reward", "forward", "backward", "optimizer" }
 
--- ---- the machine ---------------------------------------------------------------------------------
+-- ---- the machine --------------------------------------------------------------------------------
 
--- { own, blas = FLOPs a second of f32 at size^3, f32: the better; bf16: ours; read = bytes a second }, by core time,
--- so that neighbours do not lower the floor: each the best of what `seconds` allow; f32_median, bf16_median,
--- read_median: by the clock, of the median repetition.
+-- Returns { own, blas = FLOPs per second of f32 at size^3; f32: the better; bf16: ours; read =
+-- bytes per second } by core time, so that neighbours do not lower the floor.  Each is the best of
+-- the repetitions in `seconds`.  f32_median, bf16_median, read_median: by the clock, the median
+-- one.
 function measure.rates(size, seconds)
   local rates = {}
-  local function keep(name, _, best, median) rates[name], rates[name .. "_median"] = best, median end
-  for _, what in ipairs { { "own", "forward" }, { "blas", "blas_forward" }, { "bf16", "bf16_forward" } } do
+  local function keep(name, _, best, median)
+    rates[name], rates[name .. "_median"] = best, median
+  end
+  for _, what in ipairs { { "own", "forward" }, { "blas", "blas_forward" },
+    { "bf16", "bf16_forward" } } do
     keep(what[1], rate_of.product(what[2], size, size, size, seconds))
   end
   keep("read", rate_of.read(seconds))
@@ -37,11 +41,13 @@ end
 
 local function between(a, b)
   local rates = {}
-  for _, name in ipairs { "f32", "bf16", "read" } do rates[name] = (a[name .. "_median"] + b[name .. "_median"]) / 2 end
+  for _, name in ipairs { "f32", "bf16", "read" } do
+    rates[name] = (a[name .. "_median"] + b[name .. "_median"]) / 2
+  end
   return rates
 end
 
--- Seconds that all cores together were busy; nil where the system does not say.
+-- Returns the seconds that all cores together were busy; nil where the system does not say.
 local function busy_seconds()
   local file = io.open("/proc/stat")
   local line = file and file:read("l")
@@ -51,8 +57,9 @@ local function busy_seconds()
   return user and (user + nice + system + irq + soft + steal) / 100
 end
 
--- A function that says how many cores other processes have used on average since now; nil: unknown, as for less than
--- a tenth of a second, of which the system's ticks say too little.
+-- Returns a function that returns how many cores other processes have used on average since now;
+-- nil where it is unknown or the time is less than a tenth of a second, too short for the system's
+-- ticks.
 function measure.watch_others()
   local busy, own, started = busy_seconds(), os.clock(), core.clock()
   return function()
@@ -62,7 +69,7 @@ function measure.watch_others()
   end
 end
 
--- Peak memory counts from here on, where the system allows it.
+-- Resets the peak memory, where the system allows it.
 function measure.forget_peak()
   collectgarbage()
   collectgarbage()
@@ -73,10 +80,10 @@ function measure.forget_peak()
   end
 end
 
--- ---- a step -----------------------------------------------------------------------------------------
+-- ---- a step -------------------------------------------------------------------------------------
 
--- Random weights kept as how.weights says, "f32", "bf16", "int8" or "nf4"; all but the first pass through a checkpoint
--- in bf16.
+-- Makes a model with random weights stored as how.weights: "f32", "bf16", "int8" or "nf4"; all but
+-- the first pass through a checkpoint in bf16.
 function measure.model(config, how)
   local weights, compute = how.weights, how.compute
   local model = core.model_new(config, { seed = 1, compute = compute })
@@ -115,8 +122,9 @@ end
 local function make_engine(w, model, reference, how)
   local sequences = w.prompts * w.group
   return core.engine { model = model, reference = reference, reuse_rollout = how.reuse_rollout,
-    prompts_per_step = how.sharing and w.prompts or sequences, group_size = how.sharing and w.group or 1,
-    max_prompt_tokens = w.prompt, max_new_tokens = w.new, optimizer = {} }
+    prompts_per_step = how.sharing and w.prompts or sequences,
+    group_size = how.sharing and w.group or 1, max_prompt_tokens = w.prompt, max_new_tokens = w.new,
+    optimizer = {} }
 end
 
 local function prompts_of(w, sharing)
@@ -135,11 +143,12 @@ local function reward(_, _, c)
   return odd / c.length
 end
 
--- One limited call a completion; advantages within groups.
+-- Makes one limited call per completion; returns advantages within groups.
 local function score(w, batch, step)
   local rewards, limits = {}, { instructions = 5e7, memory = 64 << 20, seconds = 5 }
   for i = 1, #batch do
-    local c = { ids = batch:ids(i), logprobs = batch:logprobs(i), length = batch:length(i), index = i, step = step }
+    local c = { ids = batch:ids(i), logprobs = batch:logprobs(i), length = batch:length(i),
+      index = i, step = step }
     local _, value = core.limited(limits, "reward", reward, "", {}, c)
     rewards[i] = value
   end
@@ -153,7 +162,8 @@ local function step(w, engine, prompts, n, how)
     seconds[name], t = now - t, now
   end
   local started, cores = t, os.clock()
-  local batch = engine:rollout { prompts = prompts, n = how.sharing and w.group or 1, seed = 1, step = n }
+  local batch = engine:rollout { prompts = prompts, n = how.sharing and w.group or 1, seed = 1,
+    step = n }
   lap "generate"
   engine:reference(batch)
   lap "reference"
@@ -178,8 +188,8 @@ local function medians(list)
   return result
 end
 
--- What step i could have taken: at `join` of the rates before it and after it.  The machine's change by the
--- minute, that of memory by up to a factor of 2 where it is a virtual one.
+-- Returns the floor of step i at `join` of the rates before it and after it.  The rates of a
+-- machine change by the minute, that of memory by up to a factor of 2 on a virtual one.
 local function floors(w, sizes, rates, how, join)
   local list = {}
   for i = 1, #rates - 1 do
@@ -189,7 +199,7 @@ local function floors(w, sizes, rates, how, join)
   return list
 end
 
--- Each step over its own floor; name: "step" by the clock, "cores" by core time.
+-- Returns each step's ratio to its own floor; name: "step" by the clock, "cores" by core time.
 local function ratios(times, limits, name)
   local list = {}
   for i, t in ipairs(times) do list[i] = t[name] / limits[i].step end
@@ -212,10 +222,11 @@ local function sft_seconds(w, engine, runs)
   return statistics.median(times)
 end
 
--- how: { compute =, weights =, sharing =, reuse_rollout = }; probe(): the rates, taken before each step and after the
--- last, but where they are no older than SAME.  Returns { seconds = by phase (medians), best, worst = least and longest
--- step, core_seconds = least step by core time, rates, floor (medians), ratio (median), best_ratio, core_ratio (least),
--- all to the floor at the best rates, median_ratio (median, to that at the median rates),
+-- how: { compute =, weights =, sharing =, reuse_rollout = }; probe() returns the rates.  It is
+-- called before each step and after the last, except where the rates are younger than SAME.
+-- Returns { seconds = by phase (medians), best, worst = shortest and longest step, core_seconds =
+-- shortest step by core time, rates, floor (medians), ratio (median), best_ratio, core_ratio
+-- (least), all to the floor at the best rates, median_ratio (median, to that at the median rates),
 -- sft =, peak_bytes =, others = cores }.
 function measure.steps(w, sizes, probe, runs, how)
   local model, reference = make_models(w, how)
@@ -241,23 +252,27 @@ function measure.steps(w, sizes, probe, runs, how)
   local steps, limits = column(times, "step"), floors(w, sizes, rates, how, better)
   local by_clock = ratios(times, limits, "step")
   local by_medians = ratios(times, floors(w, sizes, rates, how, between), "step")
-  local row = { seconds = medians(times), best = math.min(table.unpack(steps)), worst = math.max(table.unpack(steps)),
-    core_seconds = math.min(table.unpack(column(times, "cores"))), others = others(), rates = medians(rates),
+  local row = { seconds = medians(times), best = math.min(table.unpack(steps)),
+    worst = math.max(table.unpack(steps)),
+    core_seconds = math.min(table.unpack(column(times, "cores"))), others = others(),
+    rates = medians(rates),
     floor = medians(limits), ratio = statistics.median(by_clock), best_ratio = by_clock[1],
-    core_ratio = ratios(times, limits, "cores")[1], median_ratio = statistics.median(by_medians), peak_bytes = peak }
+    core_ratio = ratios(times, limits, "cores")[1], median_ratio = statistics.median(by_medians),
+    peak_bytes = peak }
   if w.sft and how.sharing and not how.reuse_rollout then row.sft = sft_seconds(w, engine, runs) end
   return row
 end
 
--- ---- a workload -------------------------------------------------------------------------------------
+-- ---- a workload ---------------------------------------------------------------------------------
 
--- The rows that options ask for, in order.
+-- Returns the rows that the options ask for, in order.
 local function variants(w, o)
   local list = {}
   for _, compute in ipairs(o.compute) do
     local weights = w.lora and (o.base or compute) or "f32"
     local function add(sharing, reuse)
-      list[#list + 1] = { compute = compute, weights = weights, sharing = sharing, reuse_rollout = reuse }
+      list[#list + 1] = { compute = compute, weights = weights, sharing = sharing,
+        reuse_rollout = reuse }
     end
     if o.sharing ~= false and o.reuse ~= true then add(true, false) end
     if o.sharing ~= false and o.reuse ~= false then add(true, true) end
@@ -266,8 +281,8 @@ local function variants(w, o)
   return list
 end
 
--- probe(): the rates; o: { runs =, compute = { "f32", "bf16" }, base = "f32"|"bf16"|nil, sharing =, reuse = true|false
--- |"both" }.  One table, as --json prints it.
+-- probe() returns the rates; o: { runs =, compute = { "f32", "bf16" }, base = "f32"|"bf16"|nil,
+-- sharing =, reuse = true|false|"both" }.  Returns one table, which --json prints.
 function measure.workload(w, probe, o)
   local config = workloads.config(w)
   local sizes = workloads.sizes(config, w.lora and w.lora.rank)
@@ -279,7 +294,8 @@ function measure.workload(w, probe, o)
     local r = floor.rates(row.rates, how.compute, how.weights)
     row.compute, row.weights = how.compute, how.weights
     row.shared_prompt, row.reuse_rollout = how.sharing, how.reuse_rollout
-    row.tokens_per_second = { generate = tokens / row.seconds.generate, step = tokens / row.seconds.step }
+    row.tokens_per_second = { generate = tokens / row.seconds.generate,
+      step = tokens / row.seconds.step }
     if not row.shared_prompt then row.own_floor = floor.of(w, sizes, r, false) end
     if row.sft then
       row.sft = { seconds = row.sft, floor = floor.sft(w, sizes, r),
@@ -290,13 +306,15 @@ function measure.workload(w, probe, o)
   return result
 end
 
--- ---- kernels -----------------------------------------------------------------------------------------
+-- ---- kernels ------------------------------------------------------------------------------------
 
-local products = { "forward", "blas_forward", "bf16_forward", "dx", "blas_dx", "bf16_dx", "dw", "blas_dw", "bf16_dw" }
+local products = { "forward", "blas_forward", "bf16_forward", "dx", "blas_dx", "bf16_dx", "dw",
+  "blas_dw", "bf16_dw" }
 
 -- GF/s of our products, in f32 and in bf16, and of OpenBLAS's on shapes of the workloads.
 function measure.kernels(seconds, small)
-  local shapes = small and { { 32, 32 } } or { { 688, 256 }, { 1152, 384 }, { 1536, 576 }, { 896, 4864 } }
+  local shapes = small and { { 32, 32 } }
+    or { { 688, 256 }, { 1152, 384 }, { 1536, 576 }, { 896, 4864 } }
   local rows = {}
   for _, shape in ipairs(shapes) do
     for _, m in ipairs(small and { 1, 8 } or { 1, 8, 64, 400, 1500 }) do
