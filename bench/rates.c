@@ -16,8 +16,8 @@
 #include "kern/quant.h"
 
 enum {
-  READ_LEAST = 256 << 20, /* bytes, or twice the last-level cache, */
-  READ_MOST = 1 << 30,    /* up to so many */
+  READ_LEAST = 256 << 20, /* bytes read: at least these, or twice the last-level cache, */
+  READ_MOST = 1 << 30,    /* and at most these */
   READ_CHUNK = 1 << 16,   /* reals a chunk */
   REPETITIONS = 256       /* of which the median is taken: the last ones, if there are more */
 };

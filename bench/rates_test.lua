@@ -3,7 +3,7 @@
 local rate_of = require "grpo.bench.rates"
 
 describe("the functions that measure", function()
-  it("refuse what is no time, and what is no product", function()
+  it("refuse values that are not a time or not a product", function()
     for _, seconds in ipairs { -1, 61, 0 / 0, 1 / 0, "x", {}, nil } do
       assert.is_false(pcall(rate_of.read, seconds))
       assert.is_false(pcall(rate_of.product, "forward", 8, 8, 8, seconds))

@@ -1,4 +1,4 @@
--- What `grpo bench` measures, in the programs of bench/: `make bench` builds one.
+-- The measurements of `grpo bench`, in the programs of bench/: `make bench` builds one.
 
 local core = require "grpo.core"
 local decode = require "grpo.bench.decode"
