@@ -1,7 +1,8 @@
 /* embed.c - turns files into one C source with a table of (name, bytes, length).
  *
  * usage: embed FILE... > embedded.c
- * The names are the paths as given, without a leading bench/; src/script/embedded.h declares the table.
+ * The names are the paths as given, without a leading bench/; src/script/embedded.h declares the
+ * table.
  */
 #include <stdio.h>
 #include <string.h>

@@ -46,7 +46,7 @@ TEST(normal_forms_of_examples) {
   buf_free(&out);
 }
 
-/* For each code point: a form is a fixed point, and composing does not change what is decomposed. */
+/* For each code point: a form is a fixed point, and composing keeps the decomposition. */
 TEST(forms_agree_with_each_other_for_every_code_point) {
   Buf d = {0}, c = {0}, again = {0};
   for (uint32_t cp = 1; cp < 0x110000; cp++) {
