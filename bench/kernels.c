@@ -432,7 +432,7 @@ static void run_rmsnorm(Bench *b) {
   rmsnorm_forward(&b->cx, N / 512, 512, b->x, b->w, 0, 1e-6, b->y, lse);
 }
 static void run_logp(Bench *b) {
-  logp_rows(&b->cx, LOGIT_ROWS, VOCAB, b->x, 1, targets, b->g, b->g + 8, b->g + 16);
+  logits_logp(&b->cx, LOGIT_ROWS, VOCAB, b->x, 1, targets, b->g, b->g + 8, b->g + 16);
 }
 static void run_adamw(Bench *b) {
   const AdamW a = {1e-9, 0.9, 0.999, 1e-8, 0, 1, 1, 1};
@@ -447,7 +447,7 @@ static void rows(Bench *b) {
   for (size_t i = 0; i < n; i++) b->packed[i] += 1;
   printf(
       "billions of elements a second: exp, one thread, in cache %.2f; swiglu %.2f; rmsnorm %.2f; "
-      "logp_rows %.2f; adamw %.2f\n",
+      "logits_logp %.2f; adamw %.2f\n",
       4.096e-6 / best_of(run_exp, b), N * 1e-9 / best_of(run_swiglu, b),
       N * 1e-9 / best_of(run_rmsnorm, b), (double)n * 1e-9 / best_of(run_logp, b),
       N * 1e-9 / best_of(run_adamw, b));

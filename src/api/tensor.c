@@ -65,7 +65,7 @@ static Status random_normal(grpo_context *c, int32_t ndim, const int32_t *shape,
   if (!isfinite(deviation)) return fail(GRPO_EARG, "randn: the deviation is not finite");
   try(make(c, ndim, shape, NULL, requires_grad, out));
   Tensor *t = value_tensor((*out)->v);
-  fill_normal(&(Ctx){0}, &key, t->n, deviation, t->data);
+  random_normal(&(Ctx){0}, &key, t->n, deviation, t->data);
   return GRPO_OK;
 }
 

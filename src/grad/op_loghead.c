@@ -181,10 +181,10 @@ static void chunk_reduce(const Ctx *cx, Node *nd, const Chunk *ch) {
   const int v = vocab(nd), at = ch->at;
   real *logp = nd->out->data + at, *entropy = logp + a->n, *kl = entropy + a->n;
   real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n;
-  logp_rows(cx, ch->n, v, ch->logits, a->inv_temp, a->targets + at, logp, entropy, lse);
+  logits_logp(cx, ch->n, v, ch->logits, a->inv_temp, a->targets + at, logp, entropy, lse);
   if (!has_ref(a)) return;
-  logp_rows(cx, ch->n, v, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
-  kl_rows(cx, ch->n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
+  logits_logp(cx, ch->n, v, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
+  logits_kl(cx, ch->n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
 }
 
 static Status loghead_forward(const Ctx *cx, Node *nd) {
@@ -224,10 +224,10 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   if (ch->capped) memcpy(ch->capped, ch->logits, elements * sizeof *ch->capped);
   if (has_ref(a)) {
     memset(part, 0, elements * sizeof *part);
-    kl_rows_grad(cx, n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl, dkl, part);
+    logits_kl_grad(cx, n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl, dkl, part);
   }
-  logp_rows_grad(cx, n, v, ch->logits, a->inv_temp, a->targets + at, lse, entropy, dlogp,
-                 unless_zero(dentropy, n));
+  logits_logp_grad(cx, n, v, ch->logits, a->inv_temp, a->targets + at, lse, entropy, dlogp,
+                   unless_zero(dentropy, n));
   if (has_ref(a)) vec_acc(cx, elements, part, ch->logits);
   if (ch->capped)
     softcap_backward(cx, elements, a->softcap, ch->capped, ch->logits, ch->logits, false);
@@ -316,8 +316,8 @@ static Status token_shape(const Node *nd, Tensor *out, size_t *saved) {
 static Status token_forward(const Ctx *cx, Node *nd) {
   const TokenLogpAttr *a = nd->attr.p;
   const int n = nd->in[0]->dim[0], v = nd->in[0]->dim[1];
-  logp_rows(cx, n, v, nd->in[0]->data, a->inv_temp, a->targets, nd->out->data, nd->out->data + n,
-            nd->saved);
+  logits_logp(cx, n, v, nd->in[0]->data, a->inv_temp, a->targets, nd->out->data, nd->out->data + n,
+              nd->saved);
   return GRPO_OK;
 }
 
@@ -332,8 +332,8 @@ static Status token_backward(const Ctx *cx, Node *nd) {
   if (add && !(d = arena_alloc(cx->arena, all * sizeof *d)))
     return fail(GRPO_ENOMEM, "token_logp: no memory in backward");
   memcpy(d, nd->in[0]->data, all * sizeof *d);
-  logp_rows_grad(cx, n, v, d, a->inv_temp, a->targets, nd->saved, entropy, dlogp,
-                 unless_zero(dlogp + n, n));
+  logits_logp_grad(cx, n, v, d, a->inv_temp, a->targets, nd->saved, entropy, dlogp,
+                   unless_zero(dlogp + n, n));
   if (add) vec_acc(cx, all, d, dx);
   arena_release(cx->arena, mark);
   return GRPO_OK;

@@ -59,17 +59,17 @@ static bool sees_part(const Row *r, int start) { return r->lo < start + PART && 
 
 /* One unit's sums over a further part; `seen`: there was one before. */
 static void merge(const Attn *a, bool seen, const Sums *part, int from, const Sums *all, int to) {
-  real *x = part->out + from * a->hd16, *y = all->out + to * a->hd16;
+  real *x = part->out + from * a->padded_hd, *y = all->out + to * a->padded_hd;
   const real max = part->max[from], sum = part->sum[from], old = all->max[to];
   if (!seen) {
-    memcpy(y, x, sizeof(real) * (size_t)a->hd16);
+    memcpy(y, x, sizeof(real) * (size_t)a->padded_hd);
     all->max[to] = max;
     all->sum[to] = sum;
     return;
   }
   const real top = old > max ? old : max;
   const real keep = (real)exp((double)(old - top)), add = (real)exp((double)(max - top));
-  kernels()->mix((size_t)a->hd16, keep, y, add, x);
+  kernels()->mix((size_t)a->padded_hd, keep, y, add, x);
   all->max[to] = top;
   all->sum[to] = all->sum[to] * keep + sum * add;
 }
@@ -80,7 +80,7 @@ static void finish(const Attn *a, int kvh, const Row *rows, int n, const Sums *a
     const Row *r = rows + u / g;
     const int head = kvh * g + u % g;
     const real sum = all->sum[unit + u];
-    kernels()->scale((size_t)hd, 1 / sum, all->out + (unit + u) * a->hd16,
+    kernels()->scale((size_t)hd, 1 / sum, all->out + (unit + u) * a->padded_hd,
                      a->o + r->row * a->ldo + head * hd);
     if (a->lse)
       a->lse[(ptrdiff_t)r->row * a->s->heads + head] =
@@ -90,33 +90,33 @@ static void finish(const Attn *a, int kvh, const Row *rows, int n, const Sums *a
 
 /* ---- tiles ------------------------------------------------------------------------- */
 
-static Sums lay_out(real *at, int units, int hd16) {
-  return (Sums){at, at + units * hd16, at + units * hd16 + units};
+static Sums lay_out(real *at, int units, int padded_hd) {
+  return (Sums){at, at + units * padded_hd, at + units * padded_hd + units};
 }
 
 /* reals, a whole number of groups */
-static int sums_size(int units, int hd16) { return round_up(units * (hd16 + 2), GROUP); }
+static int sums_size(int units, int padded_hd) { return round_up(units * (padded_hd + 2), GROUP); }
 
 /* queries, and as much transposed; words: in words */
 static int query_size(const Attn *a) {
-  return a->words ? a->strip_units * a->query_words : 2 * a->strip_units * a->s->head_dim;
+  return a->bf16 ? a->strip_units * a->query_pairs : 2 * a->strip_units * a->s->head_dim;
 }
 
 /* words: of as many units as are taken at a time */
 static int score_rows(const Attn *a) {
-  return a->words ? 2 * kernels_bf16()->mr : max_int(a->strip_units, a->group + NARROW);
+  return a->bf16 ? 2 * kernels_bf16()->mr : max_int(a->strip_units, a->group + FEW_UNITS);
 }
 static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
-static int turned_size(const Attn *a) { return a->words ? 0 : a->s->head_dim * KV_BLOCK; }
+static int transposed_size(const Attn *a) { return a->bf16 ? 0 : a->s->head_dim * KV_BLOCK; }
 
 /* words: of probabilities, of the unit in which a prefix ends */
-static int pair_size(const Attn *a) { return a->words ? score_rows(a) * LD_PAIRS : 0; }
-static int shared_size(const Attn *a) { return a->words ? KV_UNIT / 2 * a->hd16 : 0; }
+static int pair_size(const Attn *a) { return a->bf16 ? score_rows(a) * LD_PAIRS : 0; }
+static int shared_size(const Attn *a) { return a->bf16 ? KV_UNIT / 2 * a->padded_hd : 0; }
 
 static int work_size(const Attn *a) {
-  return query_size(a) + score_size(a) + turned_size(a) + pair_size(a) + shared_size(a) +
-         sums_size(a->strip_units, a->hd16) + sums_size(a->tile_units, a->hd16);
+  return query_size(a) + score_size(a) + transposed_size(a) + pair_size(a) + shared_size(a) +
+         sums_size(a->strip_units, a->padded_hd) + sums_size(a->tile_units, a->padded_hd);
 }
 
 static Work work_of(const Attn *a, int worker) {
@@ -126,24 +126,24 @@ static Work work_of(const Attn *a, int worker) {
   w.scores = at + GROUP;
   at += score_size(a);
   w.keys = at;
-  at += turned_size(a);
+  at += transposed_size(a);
   w.pairs = (uint32_t *)(void *)at;
   at += pair_size(a);
   w.shared = (uint32_t *)(void *)at;
   at += shared_size(a);
-  w.part = lay_out(at, a->strip_units, a->hd16);
-  w.all = lay_out(at + sums_size(a->strip_units, a->hd16), a->tile_units, a->hd16);
+  w.part = lay_out(at, a->strip_units, a->padded_hd);
+  w.all = lay_out(at + sums_size(a->strip_units, a->padded_hd), a->tile_units, a->padded_hd);
   return w;
 }
 
-static Sums from_unit(const Sums *s, int unit, int hd16) {
-  return (Sums){s->out + unit * hd16, s->max + unit, s->sum + unit};
+static Sums from_unit(const Sums *s, int unit, int padded_hd) {
+  return (Sums){s->out + unit * padded_hd, s->max + unit, s->sum + unit};
 }
 
 static Sums spread_part(const Attn *a, int item, int part) {
-  const size_t size = (size_t)sums_size(a->tile_units, a->hd16);
+  const size_t size = (size_t)sums_size(a->tile_units, a->padded_hd);
   return lay_out(a->spread + ((size_t)item * (size_t)a->parts + (size_t)part) * size, a->tile_units,
-                 a->hd16);
+                 a->padded_hd);
 }
 
 /* The strips of a tile over one part; into `made` when given, else merged into w->all.  `only`:
@@ -161,12 +161,12 @@ static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int 
       p.next = both[(i + 1) % 2], p.nnext = st[1].rows;
     }
     if (seen_keys(rows, st->rows, p.start, &p.from, &p.to)) {
-      const Sums here = from_unit(made ? made : &w->all, unit, a->hd16);
+      const Sums here = from_unit(made ? made : &w->all, unit, a->padded_hd);
       const Sums *to = made || only ? &here : &w->part;
-      if (a->words)
-        attn_words(a, w, &p, rows, st->rows, to);
+      if (a->bf16)
+        attn_part_bf16(a, w, &p, rows, st->rows, to);
       else
-        attn_strip(a, w, &p, rows, st->rows, to);
+        attn_part_f32(a, w, &p, rows, st->rows, to);
       for (int u = 0; u < st->rows * a->group && !made && !only; u++) {
         const Row *r = rows + u / a->group;
         if (sees_part(r, p.start)) merge(a, r->lo < p.start, &w->part, u, &here, u);
@@ -193,7 +193,7 @@ static void tile_chunk(void *arg, int chunk, int worker) {
   const int kvh = chunk % a->s->kv_heads;
   const Tile *t = a->tiles + chunk / a->s->kv_heads;
   for (int part = 0; part < a->parts; part++) tile_part(a, &w, t, kvh, part, a->parts == 1, NULL);
-  if (a->words) kernels_bf16()->end();
+  if (a->bf16) kernels_bf16()->end();
   finish_tile(a, &w, t, kvh);
 }
 
@@ -204,7 +204,7 @@ static void spread_chunk(void *arg, int chunk, int worker) {
   const int part = chunk % a->parts, item = chunk / a->parts;
   const Sums made = spread_part(a, item, part);
   tile_part(a, &w, a->tiles + item / a->s->kv_heads, item % a->s->kv_heads, part, false, &made);
-  if (a->words) kernels_bf16()->end();
+  if (a->bf16) kernels_bf16()->end();
 }
 
 /* The parts of one tile and kv head, merged as tile_chunk would have. */
@@ -233,14 +233,14 @@ static void gather_chunk(void *arg, int item, int worker) {
  * narrow one, which later spans join when they fit in whole. */
 static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
   const AttnSpan *first = a->spans + *span;
-  const int left = first->n - *at, wide = left * a->group > a->narrow ? a->wide_rows : 0;
-  const int most = max_int(a->narrow_rows, wide);
+  const int left = first->n - *at, wide = left * a->group > a->few_units ? a->many_rows : 0;
+  const int most = max_int(a->few_rows, wide);
   Strip s = {*span, *at, min_int(most, left)};
   *at += s.rows;
   while (*at == a->spans[*span].n) {
     *at = 0;
     if (++*span == nspans || a->spans[*span].prefix != first->prefix ||
-        a->spans[*span].n > a->narrow_rows - s.rows)
+        a->spans[*span].n > a->few_rows - s.rows)
       break;
     s.rows += *at = a->spans[*span].n;
   }
@@ -291,7 +291,7 @@ static Status run_tiles(const Ctx *cx, Attn *a, int nspans) {
     pool_run(cx->pool, items, tile_chunk, a);
     return GRPO_OK;
   }
-  const size_t size = (size_t)sums_size(a->tile_units, a->hd16);
+  const size_t size = (size_t)sums_size(a->tile_units, a->padded_hd);
   a->spread = arena_alloc(cx->arena, sizeof(real) * size * (size_t)(items * a->parts));
   if (!a->spread) return fail(GRPO_ENOMEM, "attention: scratch memory");
   pool_run(cx->pool, items * a->parts, spread_chunk, a);
@@ -309,13 +309,13 @@ static void choose_sizes(Attn *a, int nspans) {
     rows += sp->n;
   }
   a->group = a->s->heads / a->s->kv_heads;
-  a->hd16 = round_up(attn_value_dim(a->s), GROUP);
+  a->padded_hd = round_up(attn_value_dim(a->s), GROUP);
   a->parts = ceil_div(keys, PART);
-  a->narrow = a->words ? kernels_bf16()->mr : NARROW;
-  a->narrow_rows = max_int(1, a->narrow / a->group);
-  a->wide_rows = max_int(1, (a->words ? 2 * kernels_bf16()->mr : WIDE) / a->group);
-  if (a->words) a->query_words = round_up(ceil_div(a->s->head_dim, 2), kernels_bf16()->unit);
-  a->strip_units = round_up(min_int(a->wide_rows, max_int(1, rows)) * a->group, GROUP);
+  a->few_units = a->bf16 ? kernels_bf16()->mr : FEW_UNITS;
+  a->few_rows = max_int(1, a->few_units / a->group);
+  a->many_rows = max_int(1, (a->bf16 ? 2 * kernels_bf16()->mr : MANY_UNITS) / a->group);
+  if (a->bf16) a->query_pairs = round_up(ceil_div(a->s->head_dim, 2), kernels_bf16()->unit);
+  a->strip_units = round_up(min_int(a->many_rows, max_int(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
   if (a->parts == 1) units = ceil_div(units * a->s->kv_heads, SPREAD);
   a->tile_units = max_int(a->strip_units, min_int(units, TILE));
@@ -329,7 +329,7 @@ Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpa
       return fail(GRPO_EARG, "attention: span %d has a prefix of %d keys, its segment one of %d", i,
                   prefix_len(spans + i), spans[i].own->before);
   Attn a = {.s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
-  a.words = kv_in_words(s);
+  a.bf16 = kv_in_bf16(s);
   choose_sizes(&a, nspans);
   try(run_tiles(cx, &a, nspans));
   arena_release(cx->arena, mark);

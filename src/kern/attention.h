@@ -8,13 +8,13 @@
 #include "kern/kv.h"
 
 enum {
-  NARROW = 8, /* units of a narrow strip, at most, unless one row has more */
-  WIDE = 32,  /* of a wide one */
-  PART = 512, /* keys */
+  FEW_UNITS = 8,   /* units of a narrow strip, at most, unless one row has more */
+  MANY_UNITS = 32, /* of a wide one */
+  PART = 512,      /* keys */
   LD_SCORES =
       PART + 3 * GROUP,        /* a group before the part, one after, and an odd number of groups */
   LD_PAIRS = PART / 2 + GROUP, /* of probabilities in words: an odd number of groups */
-  STRIP_ROWS = WIDE
+  STRIP_ROWS = MANY_UNITS
 };
 
 /* Rows at.. of span `span` and what follows in later spans with its prefix. */
@@ -29,11 +29,11 @@ typedef struct Tile {
 typedef struct Attn {
   const AttnShape *s;
   const AttnSpan *spans;
-  bool words;                  /* keys and values are in words */
-  int query_words;             /* words: of a query, in whole units */
-  int group, hd16, parts;      /* hd16: of a value, in whole groups */
-  int narrow;                  /* units of a narrow strip, at most, unless one row has more */
-  int narrow_rows, wide_rows;  /* of a strip, at most */
+  bool bf16;                   /* keys and values are in words */
+  int query_pairs;             /* words: of a query, in whole units */
+  int group, padded_hd, parts; /* padded_hd: of a value, in whole groups */
+  int few_units;               /* units of a narrow strip, at most, unless one row has more */
+  int few_rows, many_rows;     /* of a strip, at most */
   int strip_units, tile_units; /* at most; strip_units: whole groups */
   const real *q;
   ptrdiff_t ldq, ldo;
@@ -52,7 +52,7 @@ typedef struct Row {
 
 /* What some units have of a part, or of all parts until now. */
 typedef struct Sums {
-  real *out, *max, *sum; /* [units, hd16], [units], [units]; not yet divided by sum */
+  real *out, *max, *sum; /* [units, padded_hd], [units], [units]; not yet divided by sum */
 } Sums;
 
 /* A worker's scratch. */
@@ -74,15 +74,15 @@ typedef struct Part {
 } Part;
 
 /* Does a strip take queries as lanes, keys one by one, or keys as lanes? */
-static inline bool is_wide(const Attn *a, const Row *rows, int n) {
-  return n * a->group > NARROW && rows[0].span == rows[n - 1].span;
+static inline bool has_many_units(const Attn *a, const Row *rows, int n) {
+  return n * a->group > FEW_UNITS && rows[0].span == rows[n - 1].span;
 }
 
 /* A strip's sums over a part, of which some row sees some key. */
-void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                const Sums *to);
+void attn_part_f32(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                   const Sums *to);
 /* The same of segments in words. */
-void attn_words(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                const Sums *to);
+void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                    const Sums *to);
 
 #endif

@@ -16,11 +16,11 @@ typedef struct Units {
 } Units;
 
 static const uint32_t *queries_of(const Attn *a, const Work *w, int unit) {
-  return (const uint32_t *)(const void *)w->q + (ptrdiff_t)unit * a->query_words;
+  return (const uint32_t *)(const void *)w->q + (ptrdiff_t)unit * a->query_pairs;
 }
 
 static void load_queries(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
-  const int g = a->group, hd = a->s->head_dim, words = ceil_div(hd, 2), ld = a->query_words;
+  const int g = a->group, hd = a->s->head_dim, words = ceil_div(hd, 2), ld = a->query_pairs;
   uint32_t *to = (uint32_t *)(void *)w->q;
   for (int j = 0; j < n; j++, to += g * ld) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
@@ -54,15 +54,15 @@ static void own_places(const Part *p, const Row *r, int *from, int *to) {
 static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
-  return words_from(kv_value_words(a->s, r->span->own, p->kvh, from),
-                    (ptrdiff_t)ceil_div(to - from, 2) * a->hd16);
+  return words_from(kv_value_pairs(a->s, r->span->own, p->kvh, from),
+                    (ptrdiff_t)ceil_div(to - from, 2) * a->padded_hd);
 }
 
 static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
   from -= from % KV_BLOCK;
-  return words_from(kv_key_words(a->s, r->span->own, p->kvh, from),
+  return words_from(kv_key_pairs(a->s, r->span->own, p->kvh, from),
                     (ptrdiff_t)round_up(to - from, KV_BLOCK) / 2 * a->s->head_dim);
 }
 
@@ -103,23 +103,23 @@ static void some_scores(const Attn *a, const Work *w, const Part *p, const Units
                         const uint32_t *keys, int key, int n, Fetch *next) {
   const int words = ceil_div(a->s->head_dim, 2);
   kernels_bf16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
-                         a->query_words, keys, words * KV_BLOCK,
+                         a->query_pairs, keys, words * KV_BLOCK,
                          w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
 static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                    const Keys *k, Fetch next) {
   if (!k->seg) return; /* no prefix */
-  const int end = max_int(k->from, min_int(k->to, k->start + kv_turned(a->s, k->seg)));
+  const int end = max_int(k->from, min_int(k->to, k->start + kv_row_major_from(a->s, k->seg)));
   if (k->shared) {
     kv_shared_keys(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
     some_scores(a, w, p, b, u, m, w->shared, k->start, KV_UNIT, &next);
   }
   if (k->from < end)
-    some_scores(a, w, p, b, u, m, kv_key_words(a->s, k->seg, p->kvh, k->from - k->start), k->from,
+    some_scores(a, w, p, b, u, m, kv_key_pairs(a->s, k->seg, p->kvh, k->from - k->start), k->from,
                 end - k->from, &next);
   if (end < k->to) {
-    kv_turn_last(a->s, k->seg, p->kvh, (real *)(void *)w->shared);
+    kv_transpose_last(a->s, k->seg, p->kvh, (real *)(void *)w->shared);
     some_scores(a, w, p, b, u, m, w->shared, end, k->to - end, &next);
   }
   fetch_rest(&next);
@@ -192,10 +192,10 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, const Units 
   const int n = max_int(0, k->to - k->from);
   if (!k->shared && n == 0) return false;
   if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
-  kernels_bf16()->values(m, a->hd16, ceil_div(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
-                         k->shared ? w->shared : NULL,
-                         kv_value_words(a->s, k->seg, p->kvh, k->from - k->start), a->hd16,
-                         to->out + (ptrdiff_t)(b->first + u) * a->hd16, a->hd16, add, &next);
+  kernels_bf16()->values(
+      m, a->padded_hd, ceil_div(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
+      k->shared ? w->shared : NULL, kv_value_pairs(a->s, k->seg, p->kvh, k->from - k->start),
+      a->padded_hd, to->out + (ptrdiff_t)(b->first + u) * a->padded_hd, a->padded_hd, add, &next);
   fetch_rest(&next);
   return true;
 }
@@ -222,8 +222,8 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Units 
   }
 }
 
-void attn_words(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                const Sums *to) {
+void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                    const Sums *to) {
   const int g = a->group, most = 2 * kernels_bf16()->mr;
   Units b = {.rows = rows, .n = n, .m = n * g, .to = p->to};
   load_queries(a, w, p, rows, n);

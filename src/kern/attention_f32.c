@@ -56,13 +56,13 @@ static const real *keys_at(const Attn *a, const Part *p, const KvSeg *seg, int j
 }
 
 /* Block of keys j of a segment whose keys, or that block's, lie in rows: transposed. */
-static const real *turned_block(const Attn *a, const Work *w, const Part *p, const KvSeg *seg,
-                                int j) {
+static const real *transposed_block(const Attn *a, const Work *w, const Part *p, const KvSeg *seg,
+                                    int j) {
   const int hd = a->s->head_dim;
   if (a->s->v_dim)
     kernels()->transpose(KV_BLOCK, hd, keys_at(a, p, seg, j), hd, w->keys, KV_BLOCK);
   else
-    kv_turn_last(a->s, seg, p->kvh, w->keys);
+    kv_transpose_last(a->s, seg, p->kvh, w->keys);
   return w->keys;
 }
 
@@ -79,10 +79,11 @@ static void scores_of_rows(const Attn *a, const Work *w, const Part *p, int u0, 
                            const KvSeg *seg, int j, int n, int key, Fetch *next) {
   const int hd = a->s->head_dim;
   if (a->s->v_dim || u1 - u0 > FEW_ROWS || hd % GROUP)
-    scores_of(a, w, p, u0, u1, turned_block(a, w, p, seg, j), KV_BLOCK, key, next);
+    scores_of(a, w, p, u0, u1, transposed_block(a, w, p, seg, j), KV_BLOCK, key, next);
   else
-    kernels()->few_squares(u1 - u0, n, hd, w->q + u0 * hd, hd, kv_last_rows(a->s, seg, p->kvh),
-                           w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, next);
+    kernels()->few_rows_transposed(u1 - u0, n, hd, w->q + u0 * hd, hd,
+                                   kv_last_rows(a->s, seg, p->kvh),
+                                   w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, next);
 }
 
 /* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
@@ -92,7 +93,7 @@ static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, 
   int j = max_int(0, p->from - base) / KV_BLOCK * KV_BLOCK;
   const int end = min_int(p->to, to) - base;
   to = round_up(end, KV_BLOCK);
-  const int transposed = a->s->v_dim ? 0 : min_int(to, kv_turned(a->s, seg));
+  const int transposed = a->s->v_dim ? 0 : min_int(to, kv_row_major_from(a->s, seg));
   if (j < transposed) {
     scores_of(a, w, p, u0, u1, keys_at(a, p, seg, j), transposed - j, base + j, &next);
     j = transposed;
@@ -108,10 +109,10 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int 
   const int from = max_int(0, p->from - base);
   to = min_int(p->to, to) - base;
   if (from >= to) return add;
-  kernels()->few_rows(u1 - u0, a->hd16, to - from,
+  kernels()->few_rows(u1 - u0, a->padded_hd, to - from,
                       w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
                       seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
-                      out + u0 * a->hd16, a->hd16, add, &next);
+                      out + u0 * a->padded_hd, a->padded_hd, add, &next);
   fetch_rest(&next);
   return true;
 }
@@ -147,8 +148,8 @@ static void round_scores(real *z, int rows, int n, ptrdiff_t ld) {
   for (int i = 0; i < rows; i++) kernels()->round_bf16((size_t)n, z + i * ld, z + i * ld);
 }
 
-static void narrow_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                         const Sums *to) {
+static void few_units_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                            const Sums *to) {
   const Kernels *kn = kernels();
   const int g = a->group, first = p->from - p->start;
   const real cap = a->s->softcap;
@@ -176,10 +177,10 @@ static int keys_before(const Attn *a, const Part *p, const Row *rows, int n, int
 }
 
 /* Q as [groups of units][head_dim][GROUP] */
-static void turn(const Attn *a, const Work *w, int units) {
-  const int hd = a->s->head_dim, units16 = round_up(units, GROUP);
-  memset(w->q + units * hd, 0, sizeof(real) * (size_t)((units16 - units) * hd));
-  for (int u = 0; u < units16; u += GROUP)
+static void transpose_queries(const Attn *a, const Work *w, int units) {
+  const int hd = a->s->head_dim, padded_units = round_up(units, GROUP);
+  memset(w->q + units * hd, 0, sizeof(real) * (size_t)((padded_units - units) * hd));
+  for (int u = 0; u < padded_units; u += GROUP)
     kernels()->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
 }
 
@@ -188,41 +189,42 @@ static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *
                         const KvSeg *seg, int base, int to) {
   const ptrdiff_t hd = a->s->head_dim;
   const bool as_rows = a->s->v_dim > 0;
-  const int units16 = round_up(n * a->group, GROUP);
+  const int padded_units = round_up(n * a->group, GROUP);
   to = min_int(p->to, to) - base;
   for (int j = max_int(0, p->from - base), m, u = 0; j < to; j += m) {
     m = min_int(KV_BLOCK - j % KV_BLOCK, to - j);
     while (keys_before(a, p, rows, n, u + GROUP) <= base + j) u += GROUP;
     const int first = j - j % KV_BLOCK;
-    const real *keys = as_rows || first < kv_turned(a->s, seg) ? keys_at(a, p, seg, first)
-                                                               : turned_block(a, w, p, seg, first);
-    kernels()->block(m, units16 - u, a->s->head_dim, keys + j % KV_BLOCK * (as_rows ? hd : 1),
+    const real *keys = as_rows || first < kv_row_major_from(a->s, seg)
+                           ? keys_at(a, p, seg, first)
+                           : transposed_block(a, w, p, seg, first);
+    kernels()->block(m, padded_units - u, a->s->head_dim, keys + j % KV_BLOCK * (as_rows ? hd : 1),
                      as_rows ? hd : 1, as_rows ? 1 : KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
-                     w->scores + (base + j - p->start) * units16 + u, units16, false);
+                     w->scores + (base + j - p->start) * padded_units + u, padded_units, false);
   }
 }
 
 /* Units [u0, u1): out (+)= P V over keys of a segment that they see */
-static bool wide_values(const Attn *a, const Work *w, const Part *p, int units16, int u0, int u1,
-                        const KvSeg *seg, int base, int to, real *out, bool add) {
+static bool wide_values(const Attn *a, const Work *w, const Part *p, int padded_units, int u0,
+                        int u1, const KvSeg *seg, int base, int to, real *out, bool add) {
   const ptrdiff_t hd = a->s->head_dim;
   const int from = max_int(0, p->from - base);
   if (from >= to - base) return add;
-  kernels()->block(u1 - u0, a->hd16, to - base - from,
-                   w->scores + (base + from - p->start) * units16 + u0, 1, units16,
+  kernels()->block(u1 - u0, a->padded_hd, to - base - from,
+                   w->scores + (base + from - p->start) * padded_units + u0, 1, padded_units,
                    seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
-                   out + u0 * a->hd16, a->hd16, add);
+                   out + u0 * a->padded_hd, a->padded_hd, add);
   return true;
 }
 
 static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                          const Sums *to) {
-  const int units = n * a->group, units16 = round_up(units, GROUP);
+  const int units = n * a->group, padded_units = round_up(units, GROUP);
   const real cap = a->s->softcap;
   real max[GROUP], sum[GROUP];
   int lo[GROUP], hi[GROUP], head = 0;
   const Row *r = rows;
-  for (int u = 0; u < units16; u += GROUP) {
+  for (int u = 0; u < padded_units; u += GROUP) {
     const int end = keys_before(a, p, rows, n, u + GROUP) - p->start;
     for (int i = 0; i < GROUP; i++) {
       if (head == a->group) r += r < rows + n - 1, head = 0;
@@ -230,40 +232,41 @@ static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row 
       head++;
     }
     for (int j = p->from - p->start; j < end && cap > 0; j++) {
-      real *z = w->scores + j * units16 + u;
+      real *z = w->scores + j * padded_units + u;
       kernels()->softcap(GROUP, a->s->scale, cap, z, z);
     }
     kernels()->softmax_down(p->from - p->start, end, lo, hi, cap > 0 ? 1 : a->s->scale,
-                            w->scores + u, units16, max, sum);
+                            w->scores + u, padded_units, max, sum);
     if (attn_rounds(a->s))
-      round_scores(w->scores + (p->from - p->start) * units16 + u, end - (p->from - p->start),
-                   GROUP, units16);
+      round_scores(w->scores + (p->from - p->start) * padded_units + u, end - (p->from - p->start),
+                   GROUP, padded_units);
     const size_t bytes = sizeof(real) * (size_t)min_int(GROUP, units - u);
     memcpy(to->max + u, max, bytes);
     memcpy(to->sum + u, sum, bytes);
   }
 }
 
-static void wide_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                       const Sums *to) {
+static void many_units_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                             const Sums *to) {
   const KvSeg *prefix = rows[0].span->prefix, *own = rows[0].span->own;
-  const int units = n * a->group, units16 = round_up(units, GROUP), base = prefix_len(rows[0].span);
+  const int units = n * a->group, padded_units = round_up(units, GROUP),
+            base = prefix_len(rows[0].span);
   const int prefix_to = min_int(p->to, base);
-  turn(a, w, units);
+  transpose_queries(a, w, units);
   if (prefix) wide_scores(a, w, p, rows, n, prefix, 0, base);
   wide_scores(a, w, p, rows, n, own, base, p->to);
   wide_softmax(a, w, p, rows, n, to);
   const bool some =
-      prefix && wide_values(a, w, p, units16, 0, units, prefix, 0, prefix_to, to->out, false);
-  for (int u = 0; u < units; u += NARROW) {
-    const int end = min_int(units, u + NARROW);
-    wide_values(a, w, p, units16, u, end, own, base, keys_before(a, p, rows, n, end), to->out,
+      prefix && wide_values(a, w, p, padded_units, 0, units, prefix, 0, prefix_to, to->out, false);
+  for (int u = 0; u < units; u += FEW_UNITS) {
+    const int end = min_int(units, u + FEW_UNITS);
+    wide_values(a, w, p, padded_units, u, end, own, base, keys_before(a, p, rows, n, end), to->out,
                 some);
   }
 }
 
-void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                const Sums *to) {
+void attn_part_f32(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
+                   const Sums *to) {
   const int g = a->group, hd = a->s->head_dim;
   for (int j = 0; j < n; j++) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
@@ -272,8 +275,8 @@ void attn_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, in
     else
       memcpy(w->q + j * g * hd, q, sizeof(real) * (size_t)(g * hd));
   }
-  if (is_wide(a, rows, n))
-    wide_strip(a, w, p, rows, n, to);
+  if (has_many_units(a, rows, n))
+    many_units_strip(a, w, p, rows, n, to);
   else
-    narrow_strip(a, w, p, rows, n, to);
+    few_units_strip(a, w, p, rows, n, to);
 }

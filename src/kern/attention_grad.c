@@ -21,30 +21,32 @@
 enum { UNITS = 48, KEYS = 64, STEP = 8, PIECE = 512, WAVE_REALS = 1 << 22 };
 
 /* The tile that a worker has in hand, and the piece's keys. */
-typedef struct Work {
-  real *q, *dout, *dq; /* [units, hd16] */
+typedef struct GradWork {
+  real *q, *dout, *dq; /* [units, padded_hd] */
   real *qt, *dot;      /* [units / GROUP][head_dim][GROUP] */
   real *p, *ds;        /* [KEYS, units] */
   real *lse, *d;       /* [units] */
   int *lo, *hi;        /* [units]: keys that a unit sees */
-  real *keys;          /* [max_keys, hd16] by logical position; a block more */
+  real *keys;          /* [max_keys, padded_hd] by logical position; a block more */
   real *values;        /* the same, where segments are in words */
   int r0, rows;        /* of the span */
-  int n, n16;          /* units, and in whole groups */
+  int n, padded_n;     /* units, and in whole groups */
   real *dk, *dv;       /* the copies */
-} Work;
+} GradWork;
 
-static size_t key_size(const Grad *g) { return (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->hd16; }
-
-static size_t work_size(const Grad *g) {
-  return (size_t)(5 * g->units * g->hd16 + 2 * KEYS * g->units + 4 * g->units) +
-         (size_t)(g->words ? 2 : 1) * key_size(g);
+static size_t key_size(const Grad *g) {
+  return (size_t)(g->max_keys + KV_BLOCK) * (size_t)g->padded_hd;
 }
 
-static Work work_of(const Grad *g, int worker) {
-  const int tile = g->units * g->hd16, scores = KEYS * g->units;
+static size_t work_size(const Grad *g) {
+  return (size_t)(5 * g->units * g->padded_hd + 2 * KEYS * g->units + 4 * g->units) +
+         (size_t)(g->bf16 ? 2 : 1) * key_size(g);
+}
+
+static GradWork work_of(const Grad *g, int worker) {
+  const int tile = g->units * g->padded_hd, scores = KEYS * g->units;
   real *at = scratch_of(&g->scratch, worker);
-  Work w = {.q = at, .dout = at + tile, .dq = at + 2 * tile, .qt = at + 3 * tile};
+  GradWork w = {.q = at, .dout = at + tile, .dq = at + 2 * tile, .qt = at + 3 * tile};
   w.dot = at + 4 * tile, w.p = at + 5 * tile, w.ds = w.p + scores;
   w.lse = w.ds + scores, w.d = w.lse + g->units;
   w.lo = (int *)(void *)(w.d + g->units), w.hi = (int *)(void *)(w.d + 2 * g->units);
@@ -56,104 +58,106 @@ static Work work_of(const Grad *g, int worker) {
 /* ---- loading ------------------------------------------------------------------------ */
 
 /* Unit i of the tile: query row r0 + i / group, one head of the kv head. */
-static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int i) {
+static void load_unit(const Grad *g, const GradWork *w, const AttnSpan *sp, int kvh, int i) {
   const int hd = g->s->head_dim, r = w->r0 + i / g->group, head = kvh * g->group + i % g->group;
   const ptrdiff_t row = sp->row + r, at = (ptrdiff_t)head * g->vd;
   const real *dout = g->dout + row * g->lddo + at;
   const real *q = g->q + row * g->ldq + head * hd;
   if (attn_rounds(g->s))
-    kernels()->round_bf16((size_t)hd, q, w->q + i * g->hd16);
+    kernels()->round_bf16((size_t)hd, q, w->q + i * g->padded_hd);
   else
-    memcpy(w->q + i * g->hd16, q, sizeof(real) * (size_t)hd);
-  memcpy(w->dout + i * g->hd16, dout, sizeof(real) * (size_t)g->vd);
+    memcpy(w->q + i * g->padded_hd, q, sizeof(real) * (size_t)hd);
+  memcpy(w->dout + i * g->padded_hd, dout, sizeof(real) * (size_t)g->vd);
   w->lse[i] = g->lse[row * g->s->heads + head];
   w->d[i] = kernels()->dot(g->vd, dout, g->o + row * g->ldo + at);
 }
 
-static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh) {
-  const int plen = prefix_len(sp), hd = g->s->head_dim, hd16 = g->hd16;
+static void load_tile(const Grad *g, GradWork *w, const AttnSpan *sp, int kvh) {
+  const int plen = prefix_len(sp), hd = g->s->head_dim, padded_hd = g->padded_hd;
   w->n = w->rows * g->group;
-  w->n16 = round_up(w->n, GROUP);
-  if (g->vd < hd16) memset(w->q, 0, sizeof(real) * (size_t)(2 * g->units * hd16));
-  for (int i = 0; i < w->n16; i++) {
+  w->padded_n = round_up(w->n, GROUP);
+  if (g->vd < padded_hd) memset(w->q, 0, sizeof(real) * (size_t)(2 * g->units * padded_hd));
+  for (int i = 0; i < w->padded_n; i++) {
     const int r = w->r0 + min_int(i, w->n - 1) / g->group;
     attn_sees(g->s, plen + r, plen + sp->n, &w->lo[i], &w->hi[i]);
     if (i < w->n) {
       load_unit(g, w, sp, kvh, i);
       continue;
     }
-    memset(w->q + i * hd16, 0, sizeof(real) * (size_t)hd16);
-    memset(w->dout + i * hd16, 0, sizeof(real) * (size_t)hd16);
+    memset(w->q + i * padded_hd, 0, sizeof(real) * (size_t)padded_hd);
+    memset(w->dout + i * padded_hd, 0, sizeof(real) * (size_t)padded_hd);
     w->lse[i] = (real)INFINITY; /* a unit that is not there has P = 0 */
     w->d[i] = 0;
   }
-  for (int i = 0; i < w->n16; i += GROUP) {
-    kernels()->transpose(GROUP, hd, w->q + i * hd16, hd16, w->qt + i * hd, GROUP);
-    kernels()->transpose(GROUP, g->vd, w->dout + i * hd16, hd16, w->dot + i * hd, GROUP);
+  for (int i = 0; i < w->padded_n; i += GROUP) {
+    kernels()->transpose(GROUP, hd, w->q + i * padded_hd, padded_hd, w->qt + i * hd, GROUP);
+    kernels()->transpose(GROUP, g->vd, w->dout + i * padded_hd, padded_hd, w->dot + i * hd, GROUP);
   }
-  memset(w->dq, 0, sizeof(real) * (size_t)(w->n * hd16));
+  memset(w->dq, 0, sizeof(real) * (size_t)(w->n * padded_hd));
 }
 
-static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
+static void add_dq(const Grad *g, const GradWork *w, const AttnSpan *sp, int kvh) {
   const int hd = g->s->head_dim;
   for (int i = 0; i < w->n; i++) {
     const int row = sp->row + w->r0 + i / g->group, head = kvh * g->group + i % g->group;
     real *dq = g->dq + row * g->lddq + head * hd;
-    kernels()->add((size_t)hd, dq, w->dq + i * g->hd16, dq);
+    kernels()->add((size_t)hd, dq, w->dq + i * g->padded_hd, dq);
   }
 }
 
 /* ---- a tile and a block of keys ------------------------------------------------------- */
 
 /* n keys of a segment: logical position of the first, values, where their gradients go. */
-typedef struct Block {
+typedef struct GradBlock {
   int key, n;
   const real *v;
   ptrdiff_t ldv;
   real *dk, *dv;
   ptrdiff_t ld;
-  int cols, v_cols; /* of dk and dv: a head's, or hd16 in a copy */
-} Block;
+  int cols, v_cols; /* of dk and dv: a head's, or padded_hd in a copy */
+} GradBlock;
 
 /* the first unit that sees keys from `key` on */
-static int first_unit(const Grad *g, const Work *w, int key) {
+static int first_unit(const Grad *g, const GradWork *w, int key) {
   return max_int(0, key + 1 - w->hi[0]) * g->group;
 }
 
-/* P and dS of keys [j, j + n) of the block, units [u, n16), a whole number of groups */
-static void probabilities(const Grad *g, const Work *w, const Block *b, int j, int n, int u) {
+/* P and dS of keys [j, j + n) of the block, units [u, padded_n), a whole number of groups */
+static void probabilities(const Grad *g, const GradWork *w, const GradBlock *b, int j, int n,
+                          int u) {
   const Kernels *kn = kernels();
   const int hd = g->s->head_dim, at = j * g->units + u;
-  if (u >= w->n16) return;
-  kn->block(n, w->n16 - u, hd, w->keys + (ptrdiff_t)(b->key + j) * g->hd16, g->hd16, 1,
-            w->qt + u * hd, GROUP, (ptrdiff_t)hd * GROUP, w->p + at, g->units, false);
-  kn->block(n, w->n16 - u, g->vd, b->v + j * b->ldv, b->ldv, 1, w->dot + u * hd, GROUP,
+  if (u >= w->padded_n) return;
+  kn->block(n, w->padded_n - u, hd, w->keys + (ptrdiff_t)(b->key + j) * g->padded_hd, g->padded_hd,
+            1, w->qt + u * hd, GROUP, (ptrdiff_t)hd * GROUP, w->p + at, g->units, false);
+  kn->block(n, w->padded_n - u, g->vd, b->v + j * b->ldv, b->ldv, 1, w->dot + u * hd, GROUP,
             (ptrdiff_t)hd * GROUP, w->ds + at, g->units, false);
-  kn->attn_ds(n, w->n16 - u, g->units, g->s->scale, g->s->softcap, w->lse + u, w->d + u, b->key + j,
-              w->lo + u, w->hi + u, w->p + at, w->ds + at);
+  kn->attn_ds(n, w->padded_n - u, g->units, g->s->scale, g->s->softcap, w->lse + u, w->d + u,
+              b->key + j, w->lo + u, w->hi + u, w->p + at, w->ds + at);
 }
 
 /* dK and dV of keys [j, j + n) from units [u, n) */
-static void add_keys(const Grad *g, const Work *w, const Block *b, int j, int n, int u) {
+static void add_keys(const Grad *g, const GradWork *w, const GradBlock *b, int j, int n, int u) {
   const int at = j * g->units + u;
   if (u >= w->n) return;
   if (b->dv)
-    kernels()->block(n, b->v_cols, w->n - u, w->p + at, g->units, 1, w->dout + u * g->hd16, g->hd16,
-                     GROUP, b->dv + j * b->ld, b->ld, true);
+    kernels()->block(n, b->v_cols, w->n - u, w->p + at, g->units, 1, w->dout + u * g->padded_hd,
+                     g->padded_hd, GROUP, b->dv + j * b->ld, b->ld, true);
   if (b->dk)
-    kernels()->block(n, b->cols, w->n - u, w->ds + at, g->units, 1, w->q + u * g->hd16, g->hd16,
-                     GROUP, b->dk + j * b->ld, b->ld, true);
+    kernels()->block(n, b->cols, w->n - u, w->ds + at, g->units, 1, w->q + u * g->padded_hd,
+                     g->padded_hd, GROUP, b->dk + j * b->ld, b->ld, true);
 }
 
 /* dQ of units [u, u + n) from the block's first `keys` keys */
-static void add_queries(const Grad *g, const Work *w, const Block *b, int u, int n, int keys) {
+static void add_queries(const Grad *g, const GradWork *w, const GradBlock *b, int u, int n,
+                        int keys) {
   if (g->dq && keys > 0)
-    kernels()->block(n, g->hd16, keys, w->ds + u, 1, g->units,
-                     w->keys + (ptrdiff_t)b->key * g->hd16, g->hd16, GROUP, w->dq + u * g->hd16,
-                     g->hd16, true);
+    kernels()->block(n, g->padded_hd, keys, w->ds + u, 1, g->units,
+                     w->keys + (ptrdiff_t)b->key * g->padded_hd, g->padded_hd, GROUP,
+                     w->dq + u * g->padded_hd, g->padded_hd, true);
 }
 
-static void one_block(const Grad *g, const Work *w, const Block *b) {
+static void one_block(const Grad *g, const GradWork *w, const GradBlock *b) {
   if (b->key + b->n <= w->hi[0]) { /* nothing lies in the future of the first row */
     probabilities(g, w, b, 0, b->n, 0);
     add_keys(g, w, b, 0, b->n, 0);
@@ -173,30 +177,30 @@ static void one_block(const Grad *g, const Work *w, const Block *b) {
 
 /* The tile against keys [from, to) of a segment whose key 0 has logical position `base`; gradients
  * go to rows base.. of the copies, or in place. */
-static void one_segment(const Grad *g, const Work *w, const KvSeg *seg, int kvh, bool in_place,
+static void one_segment(const Grad *g, const GradWork *w, const KvSeg *seg, int kvh, bool in_place,
                         int base, int from, int to) {
-  const ptrdiff_t hd = g->s->head_dim, ld = in_place ? g->lddkv : g->hd16;
+  const ptrdiff_t hd = g->s->head_dim, ld = in_place ? g->lddkv : g->padded_hd;
   const ptrdiff_t at = in_place ? seg->row0 * ld + kvh * hd : base * ld;
   real *dk = in_place ? g->dk : w->dk, *dv = in_place ? g->dv : w->dv;
   for (int j = from; j < to; j += KEYS) {
-    const Block b = {.key = base + j,
-                     .n = min_int(KEYS, to - j),
-                     .v = g->words ? w->values + (ptrdiff_t)(base + j) * g->hd16
-                                   : seg->v + ((ptrdiff_t)kvh * seg->cap + j) * hd,
-                     .ldv = g->words ? g->hd16 : hd,
-                     .dk = g->dk ? dk + at + j * ld : NULL,
-                     .dv = g->dv ? dv + at + j * ld : NULL,
-                     .ld = ld,
-                     .cols = in_place ? g->s->head_dim : g->hd16,
-                     .v_cols = in_place ? g->vd : g->hd16};
+    const GradBlock b = {.key = base + j,
+                         .n = min_int(KEYS, to - j),
+                         .v = g->bf16 ? w->values + (ptrdiff_t)(base + j) * g->padded_hd
+                                      : seg->v + ((ptrdiff_t)kvh * seg->cap + j) * hd,
+                         .ldv = g->bf16 ? g->padded_hd : hd,
+                         .dk = g->dk ? dk + at + j * ld : NULL,
+                         .dv = g->dv ? dv + at + j * ld : NULL,
+                         .ld = ld,
+                         .cols = in_place ? g->s->head_dim : g->padded_hd,
+                         .v_cols = in_place ? g->vd : g->padded_hd};
     one_block(g, w, &b);
   }
 }
 
 /* The first n keys of a segment, and values if they are in words, as rows from `at` on. */
-static void load(const Grad *g, const Work *w, const KvSeg *seg, int kvh, int n, ptrdiff_t at) {
-  kv_load_keys(g->s, seg, kvh, n, w->keys + at * g->hd16, g->hd16);
-  if (g->words) kv_load_values(g->s, seg, kvh, n, w->values + at * g->hd16, g->hd16);
+static void load(const Grad *g, const GradWork *w, const KvSeg *seg, int kvh, int n, ptrdiff_t at) {
+  kv_load_keys(g->s, seg, kvh, n, w->keys + at * g->padded_hd, g->padded_hd);
+  if (g->bf16) kv_load_values(g->s, seg, kvh, n, w->values + at * g->padded_hd, g->padded_hd);
 }
 
 static void grad_chunk(void *arg, int chunk, int worker) {
@@ -205,12 +209,12 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   const Piece *pc = g->piece + chunk / g->s->kv_heads;
   const AttnSpan *sp = pc->span;
   if (g->tiles) {
-    grad_words(g, pc, kvh, worker);
+    grad_bf16(g, pc, kvh, worker);
     return;
   }
   const int plen = prefix_len(sp);
-  const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
-  Work w = work_of(g, worker);
+  const size_t copy = (size_t)pc->copied * (size_t)g->padded_hd;
+  GradWork w = work_of(g, worker);
   w.dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
   w.dv = w.dk + copy;
   memset(w.dk, 0, sizeof(real) * 2 * copy);
@@ -235,7 +239,7 @@ static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *co
   if (!dst) return;
   for (ptrdiff_t j = 0; j < n; j++) {
     real *y = dst + (row0 + j) * g->lddkv + kvh * hd + c0;
-    kernels()->add((size_t)cols, y, copy + (from + j) * g->hd16 + c0, y);
+    kernels()->add((size_t)cols, y, copy + (from + j) * g->padded_hd + c0, y);
   }
 }
 
@@ -243,12 +247,12 @@ static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *co
 static void combine_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Grad *g = arg;
-  const int pieces = g->hd16 / GROUP, kvh = chunk / pieces, c0 = chunk % pieces * GROUP;
+  const int pieces = g->padded_hd / GROUP, kvh = chunk / pieces, c0 = chunk % pieces * GROUP;
   const int cols = min_int(GROUP, g->s->head_dim - c0);
   for (int i = 0; i < g->npieces; i++) {
     const Piece *pc = g->piece + i;
     const int plen = prefix_len(pc->span), own = pc->copied - plen;
-    const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
+    const size_t copy = (size_t)pc->copied * (size_t)g->padded_hd;
     const real *dk = g->parts + pc->at + (size_t)kvh * 2 * copy, *dv = dk + copy;
     if (plen) {
       add_copy(g, g->dk, kvh, pc->span->prefix->row0, dk, 0, plen, c0, cols);
@@ -273,7 +277,7 @@ static bool next_piece(const Grad *g, int *span, int *row, Piece *pc) {
 }
 
 static size_t copy_reals(const Grad *g, const Piece *pc) {
-  return (size_t)pc->copied * (size_t)(g->hd16 * 2 * g->s->kv_heads);
+  return (size_t)pc->copied * (size_t)(g->padded_hd * 2 * g->s->kv_heads);
 }
 
 /* As many pieces as the copies have room for, at least one; with a place for them, they are put
@@ -302,7 +306,7 @@ static Status one_wave(const Ctx *cx, Grad *g) {
   if (!g->piece || !g->parts) return fail(GRPO_ENOMEM, "attention backward: scratch memory");
   take_pieces(g, g->piece, &total);
   pool_run(cx->pool, g->npieces * g->s->kv_heads, grad_chunk, g);
-  if (total) pool_run(cx->pool, g->s->kv_heads * (g->hd16 / GROUP), combine_chunk, g);
+  if (total) pool_run(cx->pool, g->s->kv_heads * (g->padded_hd / GROUP), combine_chunk, g);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -315,11 +319,11 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
   const int group = s->heads / s->kv_heads;
   Grad g = {.s = s,
             .spans = spans,
-            .words = kv_in_words(s),
-            .tiles = grad_in_words(s),
+            .bf16 = kv_in_bf16(s),
+            .tiles = grad_in_bf16(s),
             .nspans = nspans,
             .group = group,
-            .hd16 = round_up(s->head_dim, GROUP),
+            .padded_hd = round_up(s->head_dim, GROUP),
             .vd = attn_value_dim(s),
             .units = round_up(max_int(1, UNITS / group) * group, GROUP),
             .q = q,
@@ -336,7 +340,7 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
             .dv = dv};
   for (int i = 0; i < nspans; i++)
     g.max_keys = max_int(g.max_keys, prefix_len(spans + i) + spans[i].n);
-  const size_t size = g.tiles ? grad_words_size(&g) : work_size(&g);
+  const size_t size = g.tiles ? grad_bf16_size(&g) : work_size(&g);
   try(scratch_new(cx, size, "attention backward", &g.scratch));
   do try(one_wave(cx, &g));
   while (g.npieces);

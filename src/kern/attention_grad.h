@@ -7,7 +7,7 @@
 #include "kern/dispatch.h"
 #include "kern/kv.h"
 
-/* Rows from .. to - 1 of a span; where its copies start: per kv head dk then dv, [copied, hd16] */
+/* Rows from .. to - 1 of a span; where its copies start: per kv head dk then dv, [copied, padded_hd] */
 typedef struct Piece {
   const AttnSpan *span;
   int from, to, copied;
@@ -17,9 +17,9 @@ typedef struct Piece {
 typedef struct Grad {
   const AttnShape *s;
   const AttnSpan *spans;
-  bool words, tiles;                  /* keys and values are in words; and so is all computed */
+  bool bf16, tiles;                   /* keys and values are in words; and so is all computed */
   int nspans, group, units, max_keys; /* units: of a tile, whole groups */
-  int hd16, vd;                       /* of a key in whole groups, of a value */
+  int padded_hd, vd;                  /* of a key in whole groups, of a value */
   const real *q, *o, *lse, *dout;
   ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
   real *dq, *dk, *dv;
@@ -36,9 +36,9 @@ static inline int piece_keys(const Grad *g, const Piece *pc) {
 }
 
 /* Can pieces be done in words?  Units of a tile then, at most; reals of scratch; a piece's kv head. */
-bool grad_in_words(const AttnShape *s);
-int grad_words_units(int group);
-size_t grad_words_size(const Grad *g);
-void grad_words(const Grad *g, const Piece *pc, int kvh, int worker);
+bool grad_in_bf16(const AttnShape *s);
+int grad_bf16_units(int group);
+size_t grad_bf16_size(const Grad *g);
+void grad_bf16(const Grad *g, const Piece *pc, int kvh, int worker);
 
 #endif

@@ -21,30 +21,30 @@ enum {
 };
 
 /* The tile that a worker has in hand, and the piece's keys. */
-typedef struct Work {
-  real *q, *dout, *dq;         /* [units, hd16] */
-  uint32_t *qw, *dow;          /* the same in words, [units, query_words] */
+typedef struct GradBf16Work {
+  real *q, *dout, *dq;         /* [units, padded_hd] */
+  uint32_t *qw, *dow;          /* the same in words, [units, query_pairs] */
   uint32_t *qt, *dot;          /* in pairs of units, as pair_columns makes them of channels */
   uint32_t *p, *ds, *rows;     /* [KEYS / GROUP][units / 2][GROUP] twice; [units, LD_ROWS] */
   real *s, *dp;                /* [STRIP, LD] */
   real *lse, *d;               /* [units] */
   int *lo, *hi;                /* [units]: keys that a unit sees */
-  uint32_t *turned_v;          /* [keys / GROUP][hd16 / 2][GROUP] */
-  uint32_t *turned_k;          /* [hd16 / GROUP][keys / 2][GROUP] */
+  uint32_t *transposed_v;      /* [keys / GROUP][padded_hd / 2][GROUP] */
+  uint32_t *transposed_k;      /* [padded_hd / GROUP][keys / 2][GROUP] */
   uint32_t *shared, *shared_v; /* the unit in which the prefix ends */
-  real *dkt, *dvt;             /* [hd16, ldt] */
-  int keys;                    /* of turned_k, whole units */
+  real *dkt, *dvt;             /* [padded_hd, ldt] */
+  int keys;                    /* of transposed_k, whole units */
   ptrdiff_t ldt;
   int done;       /* logical keys before this one have some of dK and dV from earlier tiles */
   int r0, n, n32; /* row of the span, units, and in whole strips */
-} Work;
+} GradBf16Work;
 
-bool grad_in_words(const AttnShape *s) { return kv_in_words(s) && kernels_bf16()->ds; }
+bool grad_in_bf16(const AttnShape *s) { return kv_in_bf16(s) && kernels_bf16()->ds; }
 
-int grad_words_units(int group) { return round_up(max_int(1, TILE / group) * group, STRIP); }
+int grad_bf16_units(int group) { return round_up(max_int(1, TILE / group) * group, STRIP); }
 
 /* of a query in words, in whole units */
-static int query_words(const Grad *g) { return round_up(g->hd16 / 2, kernels_bf16()->unit); }
+static int query_pairs(const Grad *g) { return round_up(g->padded_hd / 2, kernels_bf16()->unit); }
 
 /* The next n reals of scratch; NULL: only counted. */
 static real *take(real **at, size_t *size, size_t n) {
@@ -55,62 +55,67 @@ static real *take(real **at, size_t *size, size_t n) {
   return here;
 }
 
-static size_t lay_out(const Grad *g, real *at, Work *w) {
-  const size_t units = (size_t)grad_words_units(g->group), hd16 = (size_t)g->hd16;
-  const size_t words = units * (size_t)query_words(g), half = units * hd16 / 2;
+static size_t lay_out(const Grad *g, real *at, GradBf16Work *w) {
+  const size_t units = (size_t)grad_bf16_units(g->group), padded_hd = (size_t)g->padded_hd;
+  const size_t words = units * (size_t)query_pairs(g), half = units * padded_hd / 2;
   size_t size = 0;
   w->keys = round_up(g->max_keys, KV_UNIT);
   w->ldt = w->keys + GROUP;
   const size_t keys = (size_t)w->keys, ldt = (size_t)w->ldt;
-#define TAKE(n)  take(&at, &size, n)
-#define WORDS(n) (uint32_t *)(void *)TAKE(n)
-  w->q = TAKE(units * hd16), w->dout = TAKE(units * hd16), w->dq = TAKE(units * hd16);
-  w->qw = WORDS(words), w->dow = WORDS(words), w->qt = WORDS(half), w->dot = WORDS(half);
-  w->p = WORDS(units * KEYS / 2), w->ds = WORDS(units * KEYS / 2), w->rows = WORDS(units * LD_ROWS);
+#define TAKE(n)     take(&at, &size, n)
+#define PAIRS_OF(n) (uint32_t *)(void *)TAKE(n)
+  w->q = TAKE(units * padded_hd), w->dout = TAKE(units * padded_hd),
+  w->dq = TAKE(units * padded_hd);
+  w->qw = PAIRS_OF(words), w->dow = PAIRS_OF(words), w->qt = PAIRS_OF(half),
+  w->dot = PAIRS_OF(half);
+  w->p = PAIRS_OF(units * KEYS / 2), w->ds = PAIRS_OF(units * KEYS / 2),
+  w->rows = PAIRS_OF(units * LD_ROWS);
   w->s = TAKE(STRIP * LD), w->dp = TAKE(STRIP * LD);
   w->lse = TAKE(units), w->d = TAKE(units);
   w->lo = (int *)(void *)TAKE(units), w->hi = (int *)(void *)TAKE(units);
-  w->turned_v = WORDS(keys * hd16 / 2), w->turned_k = WORDS(keys * hd16 / 2);
-  w->shared = WORDS(KV_UNIT / 2 * hd16), w->shared_v = WORDS(KV_UNIT / 2 * hd16);
-  w->dkt = TAKE(ldt * hd16), w->dvt = TAKE(ldt * hd16);
+  w->transposed_v = PAIRS_OF(keys * padded_hd / 2),
+  w->transposed_k = PAIRS_OF(keys * padded_hd / 2);
+  w->shared = PAIRS_OF(KV_UNIT / 2 * padded_hd), w->shared_v = PAIRS_OF(KV_UNIT / 2 * padded_hd);
+  w->dkt = TAKE(ldt * padded_hd), w->dvt = TAKE(ldt * padded_hd);
   return size;
 }
 
-size_t grad_words_size(const Grad *g) {
-  Work w;
+size_t grad_bf16_size(const Grad *g) {
+  GradBf16Work w;
   return lay_out(g, NULL, &w);
 }
 
 /* ---- keys ---- */
 
 /* The words of keys, or values, of the unit of logical key `key`. */
-static const uint32_t *unit_at(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int key,
-                               bool values) {
+static const uint32_t *unit_at(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh,
+                               int key, bool values) {
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   if (key == start && prefix_len(sp) > start) return values ? w->shared_v : w->shared;
   const KvSeg *seg = key < start ? sp->prefix : sp->own;
   const int place = key < start ? key : key - start;
-  return values ? kv_value_words(g->s, seg, kvh, place) : kv_key_words(g->s, seg, kvh, place);
+  return values ? kv_value_pairs(g->s, seg, kvh, place) : kv_key_pairs(g->s, seg, kvh, place);
 }
 
-/* A unit's values [KV_UNIT / 2, hd16], the first of two high, to [KV_UNIT / GROUP][hd16 / 2][GROUP]
+/* A unit's values [KV_UNIT / 2, padded_hd], the first of two high, to [KV_UNIT / GROUP][padded_hd / 2][GROUP]
  * pairs of channels. */
-static void turn_values(const Grad *g, const uint32_t *v, uint32_t *to) {
+static void transpose_values(const Grad *g, const uint32_t *v, uint32_t *to) {
   enum { PAIRS = KV_UNIT / 2 };
-  const ptrdiff_t block = (ptrdiff_t)g->hd16 / 2 * GROUP;
+  const ptrdiff_t block = (ptrdiff_t)g->padded_hd / 2 * GROUP;
   uint32_t x[PAIRS * GROUP];
-  for (int c = 0; c < g->hd16; c += GROUP, to += GROUP / 2 * GROUP) {
+  for (int c = 0; c < g->padded_hd; c += GROUP, to += GROUP / 2 * GROUP) {
     for (int i = 0; i < PAIRS; i++)
       for (int j = 0; j < GROUP; j++) {
-        const uint32_t two = v[i * g->hd16 + c + j];
+        const uint32_t two = v[i * g->padded_hd + c + j];
         x[i * GROUP + j] = two << 16 | two >> 16;
       }
-    kernels_bf16()->turn(PAIRS, x, to, block);
+    kernels_bf16()->transpose(PAIRS, x, to, block);
   }
 }
 
 /* What is made of the logical keys [from, to), whole units */
-static void load_keys(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int from, int to) {
+static void load_keys(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh, int from,
+                      int to) {
   const int words = ceil_div(g->s->head_dim, 2);
   const ptrdiff_t bgs = (ptrdiff_t)w->keys / 2 * GROUP;
   if (prefix_len(sp) % KV_UNIT) {
@@ -118,23 +123,24 @@ static void load_keys(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
     kv_shared_values(g->s, sp->prefix, sp->own, kvh, w->shared_v);
   }
   for (int key = from; key < to; key += KV_UNIT) {
-    turn_values(g, unit_at(g, w, sp, kvh, key, true), w->turned_v + (ptrdiff_t)key * (g->hd16 / 2));
+    transpose_values(g, unit_at(g, w, sp, kvh, key, true),
+                     w->transposed_v + (ptrdiff_t)key * (g->padded_hd / 2));
     const uint32_t *k = unit_at(g, w, sp, kvh, key, false);
     if (g->dq)
       for (int i = 0; i < KV_UNIT; i += KV_BLOCK, k += words * KV_BLOCK)
-        kernels_bf16()->turn(words, k, w->turned_k + (key + i) / 2 * GROUP, bgs);
+        kernels_bf16()->transpose(words, k, w->transposed_k + (key + i) / 2 * GROUP, bgs);
   }
 }
 
 /* ---- queries ---- */
 
 /* Unit i of the tile: query row r0 + i / group, one head of the kv head. */
-static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int i) {
+static void load_unit(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh, int i) {
   const int hd = g->s->head_dim, head = kvh * g->group + i % g->group;
   const ptrdiff_t row = sp->row + w->r0 + i / g->group, at = (ptrdiff_t)head * hd;
   const real *dout = g->dout + row * g->lddo + at;
-  const size_t bytes = sizeof(real) * (size_t)hd, rest = sizeof(real) * (size_t)(g->hd16 - hd);
-  real *q = w->q + i * g->hd16, *to = w->dout + i * g->hd16;
+  const size_t bytes = sizeof(real) * (size_t)hd, rest = sizeof(real) * (size_t)(g->padded_hd - hd);
+  real *q = w->q + i * g->padded_hd, *to = w->dout + i * g->padded_hd;
   memcpy(q, g->q + row * g->ldq + at, bytes);
   memcpy(to, dout, bytes);
   memset(q + hd, 0, rest), memset(to + hd, 0, rest);
@@ -144,17 +150,17 @@ static void load_unit(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
 
 /* n units in words, and their channels in pairs of units */
 static void pair_units(const Grad *g, int n, const real *x, uint32_t *words, uint32_t *columns) {
-  const int ld = query_words(g), half = g->hd16 / 2;
+  const int ld = query_pairs(g), half = g->padded_hd / 2;
   for (int i = 0; i < n; i++, words += ld) {
-    kernels_bf16()->pair_row(g->hd16, x + i * g->hd16, words);
+    kernels_bf16()->pair_row(g->padded_hd, x + i * g->padded_hd, words);
     memset(words + half, 0, sizeof *words * (size_t)(ld - half));
   }
-  kernels_bf16()->pair_columns(g->hd16, n, x, g->hd16, n / 2, 0, columns);
+  kernels_bf16()->pair_columns(g->padded_hd, n, x, g->padded_hd, n / 2, 0, columns);
 }
 
-static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int rows) {
+static void load_tile(const Grad *g, GradBf16Work *w, const AttnSpan *sp, int kvh, int rows) {
   const int plen = prefix_len(sp);
-  const size_t row = sizeof(real) * (size_t)g->hd16;
+  const size_t row = sizeof(real) * (size_t)g->padded_hd;
   w->n = rows * g->group, w->n32 = round_up(w->n, STRIP);
   for (int i = 0; i < w->n32; i++) {
     const int r = w->r0 + min_int(i, w->n - 1) / g->group;
@@ -163,7 +169,7 @@ static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int r
       load_unit(g, w, sp, kvh, i);
       continue;
     }
-    memset(w->q + i * g->hd16, 0, row), memset(w->dout + i * g->hd16, 0, row);
+    memset(w->q + i * g->padded_hd, 0, row), memset(w->dout + i * g->padded_hd, 0, row);
     w->lse[i] = (real)INFINITY; /* a unit that is not there has P = 0 */
     w->d[i] = 0;
   }
@@ -172,27 +178,27 @@ static void load_tile(const Grad *g, Work *w, const AttnSpan *sp, int kvh, int r
   memset(w->dq, 0, row * (size_t)w->n32);
 }
 
-static void add_dq(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
+static void add_dq(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh) {
   const int hd = g->s->head_dim;
   for (int i = 0; i < w->n; i++) {
     const int row = sp->row + w->r0 + i / g->group, head = kvh * g->group + i % g->group;
     real *dq = g->dq + row * g->lddq + head * hd;
-    kernels()->add((size_t)hd, dq, w->dq + i * g->hd16, dq);
+    kernels()->add((size_t)hd, dq, w->dq + i * g->padded_hd, dq);
   }
 }
 
 /* ---- a tile and a block of keys ---- */
 
 /* Of a block of keys [from, to) those that some unit of a strip sees, in whole units. */
-static void strip_keys(const Work *w, int strip, int *from, int *to) {
+static void strip_keys(const GradBf16Work *w, int strip, int *from, int *to) {
   *from = max_int(*from, w->lo[strip] / KV_UNIT * KV_UNIT);
   *to = min_int(*to, round_up(w->hi[strip + STRIP - 1], KV_UNIT));
 }
 
 /* Scores and dP of a strip with logical keys [from, to), a unit at a time where segments change. */
-static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int strip,
-                         int from, int to) {
-  const int words = ceil_div(g->s->head_dim, 2), ld = query_words(g), half = g->hd16 / 2;
+static void strip_scores(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh,
+                         int strip, int from, int to) {
+  const int words = ceil_div(g->s->head_dim, 2), ld = query_pairs(g), half = g->padded_hd / 2;
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   const bool shares = start < prefix_len(sp);
   for (int key = from, end; key < to; key = end) {
@@ -202,17 +208,17 @@ static void strip_scores(const Grad *g, const Work *w, const AttnSpan *sp, int k
                            LD, false, NULL);
   }
   kernels_bf16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
-                         w->turned_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false,
+                         w->transposed_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false,
                          NULL);
 }
 
-static void cap_scores(const Grad *g, const Work *w, int n) {
+static void cap_scores(const Grad *g, const GradBf16Work *w, int n) {
   for (int i = 0; i < STRIP && g->s->softcap > 0; i++)
     kernels()->softcap((size_t)n, g->s->scale, g->s->softcap, w->s + i * LD, w->s + i * LD);
 }
 
 /* P and dS of a strip and the block that starts with key `block`; dQ. */
-static void one_strip(const Grad *g, const Work *w, const AttnSpan *sp, int kvh, int strip,
+static void one_strip(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh, int strip,
                       int block, int to) {
   const ptrdiff_t bgs = (ptrdiff_t)w->n32 / 2 * GROUP;
   int from = block;
@@ -227,13 +233,13 @@ static void one_strip(const Grad *g, const Work *w, const AttnSpan *sp, int kvh,
   kernels_bf16()->ds(STRIP, to - from, &x, w->s, w->dp, LD, w->p + at, w->ds + at, bgs, rows,
                      LD_ROWS);
   if (g->dq)
-    kernels_bf16()->scores(STRIP, g->hd16, (to - from) / 2, rows, LD_ROWS,
-                           w->turned_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
-                           w->dq + strip * g->hd16, g->hd16, true, NULL);
+    kernels_bf16()->scores(STRIP, g->padded_hd, (to - from) / 2, rows, LD_ROWS,
+                           w->transposed_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
+                           w->dq + strip * g->padded_hd, g->padded_hd, true, NULL);
 }
 
 /* dK and dV of the block's unit at `key`, from the strips that see some of it. */
-static void add_unit(const Grad *g, const Work *w, int block, int key) {
+static void add_unit(const Grad *g, const GradBf16Work *w, int block, int key) {
   const ptrdiff_t bgs = (ptrdiff_t)w->n32 / 2 * GROUP;
   int from = 0, to = w->n32;
   while (from < to && w->hi[from + STRIP - 1] <= key) from += STRIP;
@@ -242,14 +248,14 @@ static void add_unit(const Grad *g, const Work *w, int block, int key) {
   const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels_bf16()->mr;
   if (from == to) return;
   if (g->dv)
-    kernels_bf16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2, w->p + at,
-                            bgs, w->dvt + key, w->ldt, key < w->done);
+    kernels_bf16()->columns(g->padded_hd, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2,
+                            w->p + at, bgs, w->dvt + key, w->ldt, key < w->done);
   if (g->dk)
-    kernels_bf16()->columns(g->hd16, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2, w->ds + at,
-                            bgs, w->dkt + key, w->ldt, key < w->done);
+    kernels_bf16()->columns(g->padded_hd, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2,
+                            w->ds + at, bgs, w->dkt + key, w->ldt, key < w->done);
 }
 
-static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) {
+static void one_tile(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh) {
   const int end = round_up(w->hi[w->n - 1], KV_UNIT);
   for (int block = w->lo[0] / KV_UNIT * KV_UNIT, to; block < end; block = to) {
     to = min_int(end, block + KEYS);
@@ -260,36 +266,37 @@ static void one_tile(const Grad *g, const Work *w, const AttnSpan *sp, int kvh) 
 
 /* ---- a piece ---- */
 
-/* The copies of logical keys [0, n) from x [hd16, ldt], which has those from `from` on: [n, hd16] */
+/* The copies of logical keys [0, n) from x [padded_hd, ldt], which has those from `from` on: [n, padded_hd] */
 static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, int n, real *to) {
   from = min_int(from, n);
-  memset(to, 0, sizeof *to * (size_t)from * (size_t)g->hd16);
-  kernels()->transpose(g->hd16, n - from, x + from, ldt, to + (ptrdiff_t)from * g->hd16, g->hd16);
+  memset(to, 0, sizeof *to * (size_t)from * (size_t)g->padded_hd);
+  kernels()->transpose(g->padded_hd, n - from, x + from, ldt, to + (ptrdiff_t)from * g->padded_hd,
+                       g->padded_hd);
 }
 
-/* dst's rows from row0 on += logical keys [from, from + n) of x [hd16, ldt] */
-static void add_keys(const Grad *g, const Work *w, const real *x, int kvh, int from, int n,
+/* dst's rows from row0 on += logical keys [from, from + n) of x [padded_hd, ldt] */
+static void add_keys(const Grad *g, const GradBf16Work *w, const real *x, int kvh, int from, int n,
                      ptrdiff_t row0, real *dst) {
   const int hd = g->s->head_dim;
   real *rows = w->q; /* of KV_UNIT keys; the tile has been done */
   for (int j = 0, m; j < n && dst; j += m) {
     m = min_int(KV_UNIT, n - j);
-    kernels()->transpose(hd, m, x + from + j, w->ldt, rows, g->hd16);
+    kernels()->transpose(hd, m, x + from + j, w->ldt, rows, g->padded_hd);
     for (int i = 0; i < m; i++) {
       real *y = dst + (row0 + j + i) * g->lddkv + kvh * hd;
-      kernels()->add((size_t)hd, y, rows + i * g->hd16, y);
+      kernels()->add((size_t)hd, y, rows + i * g->padded_hd, y);
     }
   }
 }
 
-void grad_words(const Grad *g, const Piece *pc, int kvh, int worker) {
+void grad_bf16(const Grad *g, const Piece *pc, int kvh, int worker) {
   const AttnSpan *sp = pc->span;
   const int plen = prefix_len(sp), step = max_int(1, TILE / g->group), mr = kernels_bf16()->mr;
   const int own = piece_keys(g, pc), end = round_up(plen + own, KV_UNIT);
-  const size_t copy = (size_t)pc->copied * (size_t)g->hd16;
+  const size_t copy = (size_t)pc->copied * (size_t)g->padded_hd;
   real *dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
   int lo, hi;
-  Work w;
+  GradBf16Work w;
   lay_out(g, scratch_of(&g->scratch, worker), &w);
   attn_sees(g->s, plen + pc->from, plen + sp->n, &lo, &hi);
   const int from = w.done = lo / KV_UNIT * KV_UNIT;

@@ -158,15 +158,15 @@ static void copy_b(int width, int depth, int padded, const float *b, ptrdiff_t b
 }
 
 /* Columns of one tile and one block of inner steps, for all rows. */
-typedef struct Strip {
+typedef struct BlasStrip {
   int m, cols, width, depth, padded; /* cols exist of width, depth of padded */
   const float *a, *b;
   ptrdiff_t ars, aks, ldb, ldc;
   float *c;
   bool add;
-} Strip;
+} BlasStrip;
 
-static void multiply_strip(const Strip *s) {
+static void multiply_strip(const BlasStrip *s) {
   float a_copy[ROWS * STEP], c_copy[ROWS * COLS];
   for (int i = 0, rows, have; i < s->m; i += have) {
     rows = tile_rows(s->m - i), have = min_int(rows, s->m - i);
@@ -201,7 +201,7 @@ static void block(int m, int n, int k, const float *a, ptrdiff_t ars, ptrdiff_t 
   float b_copy[STEP * COLS];
   for (int j = 0; j < n; j += COLS)
     for (int k0 = 0; k0 < k; k0 += STEP) {
-      Strip s = {.m = m, .cols = min_int(COLS, n - j), .depth = min_int(STEP, k - k0)};
+      BlasStrip s = {.m = m, .cols = min_int(COLS, n - j), .depth = min_int(STEP, k - k0)};
       s.width = round_up(s.cols, GROUP), s.padded = round_up(s.depth, DEPTH_UNIT);
       s.a = a + k0 * aks, s.ars = ars, s.aks = aks;
       s.b = b + j / GROUP * bgs + k0 * brs, s.ldb = brs;

@@ -56,8 +56,8 @@ typedef struct RowStats {
 } RowStats;
 
 /* c[rows, groups] (+)= x w^T of a few rows by compact weights, without a copy of the values: all rows of c
- * may be touched up to Kernels.narrow_rows. */
-typedef struct Narrow {
+ * may be touched up to Kernels.quant_few_rows. */
+typedef struct QuantFew {
   QuantType type;
   bool round;              /* values, to bf16; with scales no value is subnormal, infinite or -0 */
   int rows, groups, depth; /* NF4: whole blocks */
@@ -70,8 +70,8 @@ typedef struct Narrow {
   real *c;
   ptrdiff_t ldc;
   bool add;
-  real *kept; /* [depth, GROUP]: becomes the values of the one group; or NULL */
-} Narrow;
+  real *values; /* [depth, GROUP]: becomes the values of the one group; or NULL */
+} QuantFew;
 
 typedef struct Kernels {
   int mr, ng; /* the register tile: rows, groups of columns; packed panels have ng groups */
@@ -103,8 +103,8 @@ typedef struct Kernels {
   /* The same of up to FEW_ROWS rows and n <= GROUP columns (whole vectors of c are written), b's columns in rows, a
    * square of GROUP after another: b(p, j) = b[p / GROUP GROUP^2 + j GROUP + p % GROUP]; k: a multiple of
    * GROUP */
-  void (*few_squares)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b, real *c,
-                      ptrdiff_t ldc, Fetch *next);
+  void (*few_rows_transposed)(int m, int n, int k, const real *a, ptrdiff_t ars, const real *b,
+                              real *c, ptrdiff_t ldc, Fetch *next);
   /* rows of y += x[cols] */
   void (*add_to_rows)(int rows, int cols, const real *x, real *y, ptrdiff_t ld);
   /* sum[cols] += rows of x, in order */
@@ -146,15 +146,15 @@ typedef struct Kernels {
   /* The other way: x[depth, GROUP] with rows ldx apart, rounded to bf16, in pairs; an odd step is
    * paired with zeros. */
   void (*pair_bf16)(int depth, const real *x, ptrdiff_t ldx, uint16_t *pairs);
-  /* Up to narrow_rows rows at once; it is the better way up to narrow_most.  Both by type. */
-  int narrow_rows[QUANT_TYPES], narrow_most[QUANT_TYPES];
-  int narrow_keeps; /* Narrow.kept is there for 3 to so many rows of INT8 and NF4, or rounded F16; or 0 */
-  void (*narrow)(const Narrow *q);
+  /* Up to quant_few_rows rows at once; it is the better way up to quant_few_most.  Both by type. */
+  int quant_few_rows[QUANT_TYPES], quant_few_most[QUANT_TYPES];
+  int quant_few_shares; /* QuantFew.values is there for 3 to so many rows of INT8 and NF4, or rounded F16; or 0 */
+  void (*quant_few)(const QuantFew *q);
   /* dx of compact weights: rows that share what is unpacked and transposed, and outputs (whole groups) and
    * columns (whole tiles) of that */
   struct {
     int rows, outputs, cols;
-  } turn;
+  } dx_block;
 
   real (*dot)(int n, const real *a, const real *b);
   void (*rmsnorm)(int c, const real *x, const real *w, real base, double eps, real *y, real *rstd);
@@ -275,7 +275,7 @@ typedef struct KernelsBf16 {
   void (*widen_nf4)(int depth, const uint32_t *cells, const real *scale, uint32_t *b);
   /* b of the transposed weight: from `lines` pairs of steps of one group of outputs w[lines, GROUP],
    * 8 pairs of outputs, [8, GROUP] for each group of steps, bgs apart */
-  void (*turn)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
+  void (*transpose)(int lines, const uint32_t *w, uint32_t *b, ptrdiff_t bgs);
 } KernelsBf16;
 
 extern const Kernels kern_generic;

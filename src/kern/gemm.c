@@ -12,33 +12,33 @@
 #include "kern/panels.h"
 
 enum {
-  DEPTH = 512,          /* inner steps a block: a panel of it stays in L2; */
-  PAGED_DEPTH = 1024,   /* where kern_paged(), which wait longer for rows of y that they add to */
-  ROWS = 96,            /* rows a chunk in the forward product; */
-  FEW = 128,            /* so many, and packed weights come from memory as a stream, */
-  FEW_REALS = 3072,     /* each block of so many for all rows while the next is fetched; */
-  AHEAD = 48,           /* one tile of rows fetches so many inner steps ahead, */
-  AHEAD_IN_PAGE = 12,   /* or so many, where kern_paged() */
-  FEW_PANELS = 4,       /* panels that are a stream, */
-  FEW_CHUNKS = 8,       /* fewer of them rather than fewer chunks than this; */
-  STREAM_ROWS = 3,      /* so few go over them side by side; */
-  KEPT_ROWS = 32,       /* outputs of so many rows */
-  KEPT_COLS = 192,      /* and columns are made side by side */
-  L2_REALS = 1 << 17,   /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
-  MANY_CHUNKS = 32,     /* but rather so many chunks */
-  PACK_ROWS = 256,      /* rows a chunk when each chunk packs its own panel */
-  PLAIN_DEPTH = 128,    /* inner steps when the panel is on the stack */
-  SLAB = 1 << 20,       /* reals of a weight that dX packs at a time */
-  NARROW = GROUP / 2,   /* outputs at most, */
-  NARROW_ROWS = 48,     /* rows transposed at a time, */
-  NARROW_STEPS = 64,    /* inner steps, */
-  NARROW_LEAST = 32,    /* and rows at least where rows become vectors */
-  LEAST_DEPTH = 128,    /* where so many rows would not stay in cache, packing is better; */
-  LINES_ROWS = 128,     /* so many rows pay for it in dX where a tile reads lines one by one */
-  ROUND_STEPS = 128,    /* packed and then rounded, while they are in L1 */
-  CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
-  LINE = 64,            /* a second-level cache: its lines, the bytes of a way, */
-  CACHE_WAY = 1 << 16,  /* and how many ways to count on */
+  DEPTH = 512,         /* inner steps a block: a panel of it stays in L2; */
+  PAGED_DEPTH = 1024,  /* where kern_paged(), which wait longer for rows of y that they add to */
+  ROWS = 96,           /* rows a chunk in the forward product; */
+  FEW = 128,           /* so many, and packed weights come from memory as a stream, */
+  FEW_REALS = 3072,    /* each block of so many for all rows while the next is fetched; */
+  AHEAD = 48,          /* one tile of rows fetches so many inner steps ahead, */
+  AHEAD_IN_PAGE = 12,  /* or so many, where kern_paged() */
+  FEW_PANELS = 4,      /* panels that are a stream, */
+  FEW_CHUNKS = 8,      /* fewer of them rather than fewer chunks than this; */
+  STREAM_ROWS = 3,     /* so few go over them side by side; */
+  GATHERED_ROWS = 32,  /* outputs of so many rows */
+  GATHERED_COLS = 192, /* and columns are made side by side */
+  L2_REALS = 1 << 17,  /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
+  MANY_CHUNKS = 32,    /* but rather so many chunks */
+  PACK_ROWS = 256,     /* rows a chunk when each chunk packs its own panel */
+  PLAIN_DEPTH = 128,   /* inner steps when the panel is on the stack */
+  SLAB = 1 << 20,      /* reals of a weight that dX packs at a time */
+  FEW_OUTPUTS = GROUP / 2,   /* outputs at most, */
+  FEW_OUTPUTS_ROWS = 48,     /* rows transposed at a time, */
+  FEW_OUTPUTS_STEPS = 64,    /* inner steps, */
+  FEW_OUTPUTS_MIN_ROWS = 32, /* and rows at least where rows become vectors */
+  LEAST_DEPTH = 128,         /* where so many rows would not stay in cache, packing is better; */
+  LINES_ROWS = 128,          /* so many rows pay for it in dX where a tile reads lines one by one */
+  ROUND_STEPS = 128,         /* packed and then rounded, while they are in L1 */
+  CHUNK_WORK = 1 << 16,      /* multiply-adds worth a chunk of their own */
+  LINE = 64,                 /* a second-level cache: its lines, the bytes of a way, */
+  CACHE_WAY = 1 << 16,       /* and how many ways to count on */
   CACHE_WAYS = 12
 };
 
@@ -61,17 +61,17 @@ static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_
     memset(dst + p * width + cols, 0, sizeof(real) * (size_t)(width - cols));
 }
 
-typedef struct Pack {
+typedef struct PanelPack {
   int n, k, ng;
   const real *w;
   ptrdiff_t ps, cs;
   real *packed;
   bool round; /* to bf16 */
-} Pack;
+} PanelPack;
 
 static void pack_chunk(void *arg, int p, int worker) {
   (void)worker;
-  const Pack *j = arg;
+  const PanelPack *j = arg;
   const int g0 = panels_first(j->n, j->ng, p), g1 = panels_first(j->n, j->ng, p + 1);
   const int at = g0 * GROUP, cols = min_int(j->n, g1 * GROUP) - at, width = (g1 - g0) * GROUP;
   const int some = j->round ? ROUND_STEPS : j->k;
@@ -85,7 +85,7 @@ static void pack_chunk(void *arg, int p, int worker) {
 
 void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
                  real *packed) {
-  Pack j = {n, k, kernels()->ng, w, ps, cs, packed, round};
+  PanelPack j = {n, k, kernels()->ng, w, ps, cs, packed, round};
   pool_run(cx->pool, own_panels(n), pack_chunk, &j);
 }
 
@@ -93,15 +93,15 @@ void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *pa
   panels_pack(cx, n, k, w, in_out ? n : 1, in_out ? 1 : k, false, packed);
 }
 
-typedef struct Settle {
+typedef struct InPlace {
   int n, k, ng;
   real *w;
   bool back;
   Scratch scratch;
-} Settle;
+} InPlace;
 
-static void settle_chunk(void *arg, int p, int worker) {
-  const Settle *s = arg;
+static void in_place_chunk(void *arg, int p, int worker) {
+  const InPlace *s = arg;
   const int at = panels_first(s->n, s->ng, p) * GROUP;
   const int width = panels_first(s->n, s->ng, p + 1) * GROUP - at, rows = min_int(width, s->n - at);
   real *w = s->w + (size_t)at * (size_t)s->k, *copy = scratch_of(&s->scratch, worker);
@@ -112,20 +112,20 @@ static void settle_chunk(void *arg, int p, int worker) {
     pack_panel(s->k, rows, width, copy, 1, s->k, w);
 }
 
-static Status settle(const Ctx *cx, Settle s) {
+static Status in_place(const Ctx *cx, InPlace s) {
   const ArenaMark mark = arena_mark(cx->arena);
   try(scratch_new(cx, (size_t)(s.ng * GROUP) * (size_t)s.k, "panels", &s.scratch));
-  pool_run(cx->pool, panels_of(s.n, s.ng), settle_chunk, &s);
+  pool_run(cx->pool, panels_of(s.n, s.ng), in_place_chunk, &s);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
 Status panels_in_place(const Ctx *cx, int n, int k, int ng, real *w) {
-  return settle(cx, (Settle){.n = n, .k = k, .ng = ng, .w = w});
+  return in_place(cx, (InPlace){.n = n, .k = k, .ng = ng, .w = w});
 }
 
 Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w) {
-  return settle(cx, (Settle){.n = n, .k = k, .ng = ng, .w = w, .back = true});
+  return in_place(cx, (InPlace){.n = n, .k = k, .ng = ng, .w = w, .back = true});
 }
 
 int rows_cached(ptrdiff_t ld) {
@@ -235,17 +235,17 @@ static void forward_panels(const Forward *f, int r0, int p0, int p1) {
 
 /* The outputs of some panels side by side, and then to where they belong.  Each panel's to y, some lines in
  * rows far apart, would slow the stream of weights by a fifth. */
-static void forward_kept(const Forward *f, int p0, int p1) {
-  _Alignas(64) real kept[KEPT_ROWS * KEPT_COLS];
+static void forward_gathered(const Forward *f, int p0, int p1) {
+  _Alignas(64) real gathered[GATHERED_ROWS * GATHERED_COLS];
   const int at = panels_first(f->n, f->ng, p0) * GROUP;
   const int cols = min_int(f->n, panels_first(f->n, f->ng, p1) * GROUP) - at;
   Forward g = *f;
-  g.y = kept;
-  g.ldy = KEPT_COLS;
+  g.y = gathered;
+  g.ldy = GATHERED_COLS;
   g.first_col = at;
   forward_panels(&g, 0, p0, p1);
   for (int i = 0; i < f->m; i++)
-    memcpy(f->y + i * f->ldy + at, kept + i * KEPT_COLS, sizeof(real) * (size_t)cols);
+    memcpy(f->y + i * f->ldy + at, gathered + i * GATHERED_COLS, sizeof(real) * (size_t)cols);
 }
 
 /* The row chunk and the chunk of columns that are `chunk`: a part's row chunks take turns at each chunk of
@@ -265,9 +265,9 @@ static void forward_chunk(void *arg, int chunk, int worker) {
   int columns;
   const int r0 = row_chunk_of(f, chunk, &columns) * f->rows, p0 = columns * f->panels;
   const int p1 = min_int(p0 + f->panels, panels_of(f->n, f->ng));
-  if (f->few && !f->add && f->m <= min_int(f->rows, KEPT_ROWS) && p1 > p0 + 1 &&
-      (p1 - p0) * f->ng * GROUP <= KEPT_COLS)
-    forward_kept(f, p0, p1);
+  if (f->few && !f->add && f->m <= min_int(f->rows, GATHERED_ROWS) && p1 > p0 + 1 &&
+      (p1 - p0) * f->ng * GROUP <= GATHERED_COLS)
+    forward_gathered(f, p0, p1);
   else
     forward_panels(f, r0, p0, p1);
 }
@@ -275,34 +275,34 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 /* ---- forward to so few outputs that they fill half a vector: rows of x become the vectors ---- */
 
 /* sum[n, rows] (+)= w x^T of inner steps k0 .. */
-static void narrow_block(const Forward *f, int r0, int rows, int k0, real *sum) {
-  _Alignas(64) real transposed[NARROW_STEPS * NARROW_ROWS];
-  const int depth = min_int(NARROW_STEPS, f->k - k0), next = min_int(depth, f->k - k0 - depth);
+static void few_outputs_block(const Forward *f, int r0, int rows, int k0, real *sum) {
+  _Alignas(64) real transposed[FEW_OUTPUTS_STEPS * FEW_OUTPUTS_ROWS];
+  const int depth = min_int(FEW_OUTPUTS_STEPS, f->k - k0), next = min_int(depth, f->k - k0 - depth);
   const real *x = f->x + r0 * f->ldx + k0;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
-  kernels()->transpose(rows, depth, x, f->ldx, transposed, NARROW_ROWS);
-  kernels()->gemm_block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed, NARROW_ROWS,
-                        GROUP, sum, NARROW_ROWS, f->add || k0 > 0);
+  kernels()->transpose(rows, depth, x, f->ldx, transposed, FEW_OUTPUTS_ROWS);
+  kernels()->gemm_block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed,
+                        FEW_OUTPUTS_ROWS, GROUP, sum, FEW_OUTPUTS_ROWS, f->add || k0 > 0);
 }
 
-static void narrow_chunk(void *arg, int chunk, int worker) {
+static void few_outputs_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Forward *f = arg;
   const int end = min_int(f->m, (chunk + 1) * f->rows);
-  _Alignas(64) real sum[NARROW * NARROW_ROWS];
-  for (int r0 = chunk * f->rows; r0 < end; r0 += NARROW_ROWS) {
-    const int rows = min_int(NARROW_ROWS, end - r0);
+  _Alignas(64) real sum[FEW_OUTPUTS * FEW_OUTPUTS_ROWS];
+  for (int r0 = chunk * f->rows; r0 < end; r0 += FEW_OUTPUTS_ROWS) {
+    const int rows = min_int(FEW_OUTPUTS_ROWS, end - r0);
     real *y = f->y + r0 * f->ldy;
-    if (f->add) kernels()->transpose(rows, f->n, y, f->ldy, sum, NARROW_ROWS);
-    for (int k0 = 0; k0 < f->k; k0 += NARROW_STEPS) narrow_block(f, r0, rows, k0, sum);
-    kernels()->transpose(f->n, rows, sum, NARROW_ROWS, y, f->ldy);
+    if (f->add) kernels()->transpose(rows, f->n, y, f->ldy, sum, FEW_OUTPUTS_ROWS);
+    for (int k0 = 0; k0 < f->k; k0 += FEW_OUTPUTS_STEPS) few_outputs_block(f, r0, rows, k0, sum);
+    kernels()->transpose(f->n, rows, sum, FEW_OUTPUTS_ROWS, y, f->ldy);
   }
 }
 
-static bool is_narrow(const Forward *f) {
-  return kernels()->gemm_step == 1 && f->n <= NARROW && f->m >= NARROW_LEAST && f->k > 0 &&
-         !f->ldw && !f->bias && !f->low;
+static bool has_few_outputs(const Forward *f) {
+  return kernels()->gemm_step == 1 && f->n <= FEW_OUTPUTS && f->m >= FEW_OUTPUTS_MIN_ROWS &&
+         f->k > 0 && !f->ldw && !f->bias && !f->low;
 }
 
 static int depth_of(const Forward *f) {
@@ -313,9 +313,9 @@ static int depth_of(const Forward *f) {
 
 static void forward(const Ctx *cx, Forward f) {
   if (f.m <= 0 || f.n <= 0) return;
-  if (is_narrow(&f)) {
-    f.rows = round_up(even_piece(f.m, 2 * NARROW_ROWS), NARROW_ROWS);
-    pool_run(cx->pool, ceil_div(f.m, f.rows), narrow_chunk, &f);
+  if (has_few_outputs(&f)) {
+    f.rows = round_up(even_piece(f.m, 2 * FEW_OUTPUTS_ROWS), FEW_OUTPUTS_ROWS);
+    pool_run(cx->pool, ceil_div(f.m, f.rows), few_outputs_chunk, &f);
     return;
   }
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
@@ -438,17 +438,17 @@ void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int 
 }
 
 /* ---- a product that packs as it goes: c[m,n] (+)= a b, any strides ---- */
-typedef struct Product {
+typedef struct PlainProduct {
   int m, n, k, rows, row_chunks;
   const real *a, *b;
   ptrdiff_t ars, aks, bps, bcs; /* a(i,p) = a[i ars + p aks], b(p,j) = b[p bps + j bcs] */
   real *c;
   bool add;
-} Product;
+} PlainProduct;
 
 static void product_chunk(void *arg, int chunk, int worker) {
   (void)worker;
-  const Product *q = arg;
+  const PlainProduct *q = arg;
   real panel[PLAIN_DEPTH * 3 * GROUP];
   const int r0 = chunk % q->row_chunks * q->rows, p = chunk / q->row_chunks;
   const int rows = min_int(q->rows, q->m - r0), g0 = own_panel_first(q->n, p);
@@ -468,18 +468,18 @@ static void product_chunk(void *arg, int chunk, int worker) {
 void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b, bool tb,
                 real *c, bool add) {
   if (m <= 0 || n <= 0) return;
-  Product q = {.m = m,
-               .n = n,
-               .k = k,
-               .rows = round_up(even_piece(m, PACK_ROWS), 8),
-               .a = a,
-               .ars = ta ? 1 : k,
-               .aks = ta ? m : 1,
-               .b = b,
-               .bps = tb ? 1 : n,
-               .bcs = tb ? k : 1,
-               .c = c,
-               .add = add};
+  PlainProduct q = {.m = m,
+                    .n = n,
+                    .k = k,
+                    .rows = round_up(even_piece(m, PACK_ROWS), 8),
+                    .a = a,
+                    .ars = ta ? 1 : k,
+                    .aks = ta ? m : 1,
+                    .b = b,
+                    .bps = tb ? 1 : n,
+                    .bcs = tb ? k : 1,
+                    .c = c,
+                    .add = add};
   q.row_chunks = ceil_div(m, q.rows);
   pool_run(cx->pool, q.row_chunks * own_panels(n), product_chunk, &q);
 }

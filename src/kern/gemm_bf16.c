@@ -22,16 +22,16 @@ size_t gemm_bf16_packed_size(int n, int k) {
   return (size_t)round_up(n, GROUP) * (size_t)round_up(k, 2);
 }
 
-typedef struct Pack {
+typedef struct Bf16Pack {
   int n, k;
   const real *w;
   bool in_out;
   uint16_t *packed;
-} Pack;
+} Bf16Pack;
 
 /* `depth` inner steps from k0 of a group as reals [depth, GROUP], rows *ld apart; zeros in columns
  * that are not there */
-static const real *steps_of(const Pack *j, int group, int k0, int depth, real *block,
+static const real *steps_of(const Bf16Pack *j, int group, int k0, int depth, real *block,
                             ptrdiff_t *ld) {
   const int at = group * GROUP, cols = min_int(GROUP, j->n - at);
   *ld = GROUP;
@@ -51,7 +51,7 @@ static const real *steps_of(const Pack *j, int group, int k0, int depth, real *b
 
 static void pack_chunk(void *arg, int chunk, int worker) {
   (void)worker;
-  const Pack *j = arg;
+  const Bf16Pack *j = arg;
   const int groups = ceil_div(j->n, GROUP), last = min_int(groups, (chunk + 1) * PACK_GROUPS);
   real block[PACK_STEPS * GROUP];
   for (int g = chunk * PACK_GROUPS; g < last; g++)
@@ -66,7 +66,7 @@ static void pack_chunk(void *arg, int chunk, int worker) {
 }
 
 void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed) {
-  Pack j = {n, k, w, in_out, packed};
+  Bf16Pack j = {n, k, w, in_out, packed};
   pool_run(cx->pool, ceil_div(ceil_div(n, GROUP), PACK_GROUPS), pack_chunk, &j);
 }
 

@@ -14,8 +14,8 @@
 #include "kern/panels.h"
 
 enum {
-  TURN_ROWS = 512,      /* a chunk, when panels are transposed for them */
-  TURN_PAIRS = 128,     /* pairs of inner steps a block when panels are made here */
+  UNPACKED_ROWS = 512,  /* a chunk, when panels are transposed for them */
+  UNPACKED_PAIRS = 128, /* pairs of inner steps a block when panels are made here */
   FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
   LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
   SHORT = 128,          /* not of so few: such weights are small and stay in the cache */
@@ -25,23 +25,23 @@ enum {
   PANELS = 4,           /* at most, that share a chunk's rows of a */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
-  NEAR = 1 << 16,       /* words of a chunk's rows of a that stay in L2 */
+  NEAR = 1 << 16,       /* pairs of a chunk's rows of a that stay in L2 */
   PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
   PAIR_STEPS = 32,       /* inner steps a chunk of what is paired by columns: whole units */
   UNPACK_STEPS = 64,
-  TURNS_AHEAD = 2 /* groups of outputs fetched ahead of being transposed */
+  GROUPS_AHEAD = 2 /* groups of outputs fetched ahead of being transposed */
 };
 
-typedef enum Source { PACKED, COMPACT, TURNED } Source; /* of b */
+typedef enum Source { PACKED, QUANTISED, TRANSPOSED } Source; /* of b */
 
-typedef struct Product {
+typedef struct Bf16Product {
   int m, n, pairs;         /* c [m,n] */
   int padded;              /* pairs of a, in whole units */
   int rows, panels, width; /* rows and panels a chunk; columns a panel */
   int step;                /* pairs of inner steps a block */
   int row_chunks, col_chunks;
   Source source;
-  const QuantWeight *w;  /* COMPACT, TURNED */
+  const QuantWeight *w;  /* QUANTISED, TRANSPOSED */
   const uint32_t *a, *b; /* b: PACKED */
   ptrdiff_t bgs;
   const real *bias;
@@ -50,13 +50,13 @@ typedef struct Product {
   ptrdiff_t ldc;
   bool add;
   Scratch scratch;
-} Product;
+} Bf16Product;
 
 /* ---- panels of b: groups of columns, never a lone last one ---- */
-static int panel_count(const Product *q) { return ceil_div(q->n, q->width); }
+static int panel_count(const Bf16Product *q) { return ceil_div(q->n, q->width); }
 
 /* the first group of panel p */
-static int panel_start(const Product *q, int p) {
+static int panel_start(const Bf16Product *q, int p) {
   const int groups = ceil_div(q->n, GROUP), most = q->width / GROUP, start = p * most;
   if (start >= groups) return groups;
   return p > 0 && start == groups - 1 ? start - 1 : start;
@@ -111,8 +111,8 @@ static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uin
 
 /* For dx: pairs of outputs from pair p0 (a multiple of 8), columns from group `group` of inner
  * steps: a group of outputs gives 8 pairs of every column. */
-static void turn_panel(const Product *q, int group, int groups, int p0, int pairs, uint32_t *out,
-                       uint32_t *block) {
+static void transpose_panel(const Bf16Product *q, int group, int groups, int p0, int pairs,
+                            uint32_t *out, uint32_t *block) {
   const QuantWeight *w = q->w;
   const int lines = min_int(groups * GROUP / 2, ceil_div(w->k, 2) - group * (GROUP / 2));
   for (int p = 0; p < pairs; p += GROUP / 2) {
@@ -120,25 +120,25 @@ static void turn_panel(const Product *q, int group, int groups, int p0, int pair
     const uint32_t *pairs_of;
     if (w->type == QUANT_BF16) {
       pairs_of = quant_values(w, from, group * GROUP);
-      const uint32_t *then = pairs_of + TURNS_AHEAD * quant_stride(w) / 2;
+      const uint32_t *then = pairs_of + GROUPS_AHEAD * quant_stride(w) / 2;
       for (int i = 0; i < lines; i++) __builtin_prefetch(then + i * GROUP);
     } else {
       unpack_group(w, from, group * (GROUP / 2), lines, block);
       pairs_of = block;
     }
-    kernels_bf16()->turn(lines, pairs_of, out + p * GROUP, q->step * GROUP);
+    kernels_bf16()->transpose(lines, pairs_of, out + p * GROUP, q->step * GROUP);
   }
 }
 
-static const uint32_t *panel_of(const Product *q, int group, int groups, int p0, int pairs,
+static const uint32_t *panel_of(const Bf16Product *q, int group, int groups, int p0, int pairs,
                                 uint32_t *scratch, ptrdiff_t *bgs) {
   if (q->source == PACKED) {
     *bgs = q->bgs;
     return q->b + group * q->bgs + (ptrdiff_t)p0 * GROUP;
   }
   *bgs = q->step * GROUP;
-  if (q->source == TURNED)
-    turn_panel(q, group, groups, p0, pairs, scratch, scratch + q->step * q->width);
+  if (q->source == TRANSPOSED)
+    transpose_panel(q, group, groups, p0, pairs, scratch, scratch + q->step * q->width);
   else
     for (int g = 0; g < groups; g++) unpack_group(q->w, group + g, p0, pairs, scratch + g * *bgs);
   return scratch;
@@ -147,14 +147,14 @@ static const uint32_t *panel_of(const Product *q, int group, int groups, int p0,
 /* ---- chunks ---- */
 
 /* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
-static const uint32_t *there(const Product *q, int panel, int p0) {
+static const uint32_t *there(const Bf16Product *q, int panel, int p0) {
   const bool alone = kernels_bf16()->few_fetch && q->m <= kernels_bf16()->few;
   if (!q->w || q->source != PACKED || alone || panel >= panel_count(q)) return NULL;
   return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
 }
 
-static void multiply(const Product *q, int r0, int rows, int panel, int p0, const uint32_t *next,
-                     uint32_t *scratch) {
+static void multiply(const Bf16Product *q, int r0, int rows, int panel, int p0,
+                     const uint32_t *next, uint32_t *scratch) {
   const int group = panel_start(q, panel), groups = panel_start(q, panel + 1) - group;
   const int at = group * GROUP, cols = min_int(groups * GROUP, q->n - at);
   const int pairs = min_int(q->step, q->pairs - p0);
@@ -169,16 +169,16 @@ static void multiply(const Product *q, int r0, int rows, int panel, int p0, cons
 
 /* A thread's chunks follow one another and are to have little in common with another's: its own rows, or
  * its own panels of a weight that is so much wider that it had better be read once. */
-static bool by_rows(const Product *q) { return shares_rows(q->m, q->n); }
-static int row_chunk(const Product *q, int chunk) {
+static bool by_rows(const Bf16Product *q) { return shares_rows(q->m, q->n); }
+static int row_chunk(const Bf16Product *q, int chunk) {
   return by_rows(q) ? chunk / q->col_chunks : chunk % q->row_chunks;
 }
-static int first_panel(const Product *q, int chunk) {
+static int first_panel(const Bf16Product *q, int chunk) {
   return (by_rows(q) ? chunk % q->col_chunks : chunk / q->row_chunks) * q->panels;
 }
 
 static void chunk_of(void *arg, int chunk, int worker) {
-  const Product *q = arg;
+  const Bf16Product *q = arg;
   const int r0 = row_chunk(q, chunk) * q->rows, rows = min_int(q->rows, q->m - r0);
   const int first = first_panel(q, chunk), last = min_int(first + q->panels, panel_count(q));
   /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
@@ -201,15 +201,15 @@ static void chunk_of(void *arg, int chunk, int worker) {
 /* in whole units */
 static int padded(int pairs) { return round_up(pairs, kernels_bf16()->unit); }
 
-static void cut(Product *q) {
+static void cut(Bf16Product *q) {
   const KernelsBf16 *kn = kernels_bf16();
-  const int most = q->source == TURNED ? TURN_ROWS : kn->rows;
+  const int most = q->source == TRANSPOSED ? UNPACKED_ROWS : kn->rows;
   q->rows = round_up(ceil_div(q->m, ceil_div(q->m, most)), kn->mr);
   q->row_chunks = ceil_div(q->m, q->rows);
   q->padded = padded(q->pairs);
   q->width = GROUP * (q->m <= kn->few ? kn->few_groups : kn->groups);
   if (q->source != PACKED)
-    q->step = TURN_PAIRS * kn->groups * GROUP / q->width;
+    q->step = UNPACKED_PAIRS * kn->groups * GROUP / q->width;
   else if (q->m <= kn->few)
     q->step = LONG;
   else { /* evenly */
@@ -219,14 +219,14 @@ static void cut(Product *q) {
   }
 }
 
-static Status run(const Ctx *cx, Product *q, const char *what) {
+static Status run(const Ctx *cx, Bf16Product *q, const char *what) {
   const int panels = panel_count(q);
   const double work = (double)min_int(q->m, q->rows) * 2 * q->pairs * q->width;
   const int shared =
       min_int(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
   q->panels = max_int(1, max_int((int)(CHUNK_WORK / (work + 1)) + 1, shared));
-  const size_t panel = (size_t)q->step * (size_t)q->width, turning = GROUP / 2 * (size_t)q->width;
-  if (q->source != PACKED) try(scratch_new(cx, panel + turning, what, &q->scratch));
+  const size_t panel = (size_t)q->step * (size_t)q->width, one_group = GROUP / 2 * (size_t)q->width;
+  if (q->source != PACKED) try(scratch_new(cx, panel + one_group, what, &q->scratch));
   q->col_chunks = ceil_div(panels, q->panels);
   pool_run(cx->pool, q->row_chunks * q->col_chunks, chunk_of, q);
   return GRPO_OK;
@@ -274,12 +274,12 @@ static void operand_chunk(void *arg, int chunk, int worker) {
 }
 
 /* q's a from x, [m, depth], or with `columns` [depth, m] */
-static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
+static Status make_a(const Ctx *cx, Bf16Product *q, int depth, const real *x, ptrdiff_t ldx,
                      bool columns, const char *what) {
-  const size_t words = (size_t)q->m * (size_t)q->padded;
+  const size_t pairs = (size_t)q->m * (size_t)q->padded;
   Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .step = q->step};
   o.x = x, o.ldx = ldx, o.columns = columns;
-  q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (words + 1));
+  q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (pairs + 1));
   if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
   const int mr = kernels_bf16()->mr, tiles = ceil_div(q->m, mr);
   o.span = columns ? PAIR_STEPS : depth;
@@ -291,7 +291,7 @@ static Status make_a(const Ctx *cx, Product *q, int depth, const real *x, ptrdif
 
 /* ---- the products ---- */
 
-static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdiff_t ldx,
+static Status product(const Ctx *cx, Bf16Product *q, int depth, const real *x, ptrdiff_t ldx,
                       const char *what) {
   const ArenaMark mark = arena_mark(cx->arena);
   cut(q);
@@ -304,30 +304,30 @@ static Status product(const Ctx *cx, Product *q, int depth, const real *x, ptrdi
 Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x,
                                 ptrdiff_t ldx, const real *bias, const LowRank *low, real *y,
                                 ptrdiff_t ldy) {
-  Product q = {.m = m,
-               .n = w->n,
-               .pairs = ceil_div(w->k, 2),
-               .source = w->type == QUANT_BF16 ? PACKED : COMPACT,
-               .w = w,
-               .bias = bias,
-               .low = low,
-               .c = y,
-               .ldc = ldy};
+  Bf16Product q = {.m = m,
+                   .n = w->n,
+                   .pairs = ceil_div(w->k, 2),
+                   .source = w->type == QUANT_BF16 ? PACKED : QUANTISED,
+                   .w = w,
+                   .bias = bias,
+                   .low = low,
+                   .c = y,
+                   .ldc = ldy};
   if (q.source == PACKED) q.b = w->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
   return product(cx, &q, w->k, x, ldx, "product in bf16");
 }
 
 Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy,
                            ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
-  Product q = {.m = m,
-               .n = w->k,
-               .pairs = ceil_div(w->n, 2),
-               .source = TURNED,
-               .w = w,
-               .low = low,
-               .c = dx,
-               .ldc = lddx,
-               .add = add};
+  Bf16Product q = {.m = m,
+                   .n = w->k,
+                   .pairs = ceil_div(w->n, 2),
+                   .source = TRANSPOSED,
+                   .w = w,
+                   .low = low,
+                   .c = dx,
+                   .ldc = lddx,
+                   .add = add};
   return product(cx, &q, w->n, dy, lddy, "dx in bf16");
 }
 
@@ -335,17 +335,17 @@ Status gemm_bf16_native_dx_transposed(const Ctx *cx, int m, const QuantWeight *t
                                       const real *dy, ptrdiff_t lddy, const LowRank *low, real *dx,
                                       ptrdiff_t lddx, bool add) {
   const int pairs = ceil_div(transposed->k, 2);
-  Product q = {.m = m,
-               .n = transposed->n,
-               .pairs = pairs,
-               .source = PACKED,
-               .w = transposed,
-               .b = transposed->data,
-               .bgs = (ptrdiff_t)pairs * GROUP,
-               .low = low,
-               .c = dx,
-               .ldc = lddx,
-               .add = add};
+  Bf16Product q = {.m = m,
+                   .n = transposed->n,
+                   .pairs = pairs,
+                   .source = PACKED,
+                   .w = transposed,
+                   .b = transposed->data,
+                   .bgs = (ptrdiff_t)pairs * GROUP,
+                   .low = low,
+                   .c = dx,
+                   .ldc = lddx,
+                   .add = add};
   return product(cx, &q, transposed->k, dy, lddy, "dx in bf16");
 }
 
@@ -370,7 +370,7 @@ static void columns_chunk(void *arg, int chunk, int worker) {
 Status gemm_bf16_native_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
                            const real *x, ptrdiff_t ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
-  Product q = {.m = n, .n = k, .pairs = ceil_div(m, 2), .source = PACKED, .c = dw, .ldc = k};
+  Bf16Product q = {.m = n, .n = k, .pairs = ceil_div(m, 2), .source = PACKED, .c = dw, .ldc = k};
   q.add = add;
   q.bgs = (ptrdiff_t)q.pairs * GROUP;
   cut(&q);

@@ -126,8 +126,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 }
 
 /* Columns that do not fill a vector are made as rows. */
-static Status outer_turned(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                           const real *x, int ldx, bool round, real *dw, bool add) {
+static Status outer_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
+                               const real *x, int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   real *t = arena_alloc(cx->arena, sizeof(real) * (size_t)n * (size_t)k);
   if (!t) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
@@ -141,7 +141,8 @@ static Status outer_turned(const Ctx *cx, int m, int n, int k, const real *dy, i
 static Status dw_of(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                     int ldx, bool round, real *dw, bool add) {
   if (n <= 0 || k <= 0) return GRPO_OK;
-  return (k < GROUP && n > k ? outer_turned : outer)(cx, m, n, k, dy, lddy, x, ldx, round, dw, add);
+  return (k < GROUP && n > k ? outer_transposed : outer)(cx, m, n, k, dy, lddy, x, ldx, round, dw,
+                                                         add);
 }
 
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,

@@ -6,14 +6,14 @@
 #include "kern/panels.h"
 
 enum {
-  TURN_ROWS = 512,  /* rows that share what dX has transposed of panels; */
-  TURN_DEPTH = 768, /* outputs, */
-  TURN_COLS = 96,   /* and columns transposed at a time, half where chunks would be few, */
-  TURN_WIDTH = 48,  /* in strips of so many */
-  TURN_CHUNKS = 16  /* few: fewer than these */
+  DX_ROWS = 512,  /* rows that share what dX has transposed of panels; */
+  DX_DEPTH = 768, /* outputs, */
+  DX_COLS = 96,   /* and columns transposed at a time, half where chunks would be few, */
+  DX_WIDTH = 48,  /* in strips of so many */
+  DX_CHUNKS = 16  /* few: fewer than these */
 };
 
-typedef struct Turned {
+typedef struct PanelsDx {
   int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */
   const real *dy, *w;
   ptrdiff_t lddy, lddx;
@@ -21,13 +21,13 @@ typedef struct Turned {
   real *dx;
   bool add;
   Scratch scratch;
-} Turned;
+} PanelsDx;
 
-/* strip[s][i][j] = w(n0 + i, at + s TURN_WIDTH + j), i < outputs: those of panels p0 .. p1 - 1, whose
+/* strip[s][i][j] = w(n0 + i, at + s DX_WIDTH + j), i < outputs: those of panels p0 .. p1 - 1, whose
  * first is n0.  A panel's inner steps follow one another, those of the next are far away: they are
  * fetched meanwhile. */
-static void turn_panels(const Turned *t, int p0, int p1, int at, int cols, int outputs,
-                        real *strip) {
+static void transpose_panels(const PanelsDx *t, int p0, int p1, int at, int cols, int outputs,
+                             real *strip) {
   const int n0 = panels_first(t->n, t->ng, p0) * GROUP, all = round_up(t->n, GROUP);
   for (int p = p0; p < p1; p++) {
     const int o = panels_first(t->n, t->ng, p) * GROUP;
@@ -38,18 +38,18 @@ static void turn_panels(const Turned *t, int p0, int p1, int at, int cols, int o
       const int steps = min_int(GROUP, cols - c);
       for (int i = 0; next && i < steps * width; i += GROUP) __builtin_prefetch(from + next + i);
       kernels()->transpose(steps, width, from, width,
-                           strip + (ptrdiff_t)(c - c % TURN_WIDTH) * outputs +
-                               (ptrdiff_t)(o - n0) * TURN_WIDTH + c % TURN_WIDTH,
-                           TURN_WIDTH);
+                           strip + (ptrdiff_t)(c - c % DX_WIDTH) * outputs +
+                               (ptrdiff_t)(o - n0) * DX_WIDTH + c % DX_WIDTH,
+                           DX_WIDTH);
     }
   }
 }
 
-static void turned_chunk(void *arg, int chunk, int worker) {
-  const Turned *t = arg;
+static void dx_chunk(void *arg, int chunk, int worker) {
+  const PanelsDx *t = arg;
   const int r0 = chunk % t->row_chunks * t->rows, rows = min_int(t->rows, t->m - r0);
   const int at = chunk / t->row_chunks * t->cols, cols = min_int(t->cols, t->k - at);
-  const int panels = panels_of(t->n, t->ng), step = TURN_DEPTH / (t->ng * GROUP);
+  const int panels = panels_of(t->n, t->ng), step = DX_DEPTH / (t->ng * GROUP);
   real *strip = scratch_of(&t->scratch, worker);
   for (int p = 0, end; p < panels; p = end) {
     const int n0 = panels_first(t->n, t->ng, p) * GROUP;
@@ -57,11 +57,11 @@ static void turned_chunk(void *arg, int chunk, int worker) {
     /* a last panel that was moved forward by a group would begin within a block of gemm_step */
     if (end == panels - 1 && panels_first(t->n, t->ng, end) < end * t->ng) end = panels;
     const int outputs = panels_first(t->n, t->ng, end) * GROUP - n0;
-    turn_panels(t, p, end, at, cols, outputs, strip);
-    for (int c = 0; c < cols; c += TURN_WIDTH)
-      kernels()->gemm_block(rows, min_int(TURN_WIDTH, cols - c), min_int(outputs, t->n - n0),
+    transpose_panels(t, p, end, at, cols, outputs, strip);
+    for (int c = 0; c < cols; c += DX_WIDTH)
+      kernels()->gemm_block(rows, min_int(DX_WIDTH, cols - c), min_int(outputs, t->n - n0),
                             t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
-                            TURN_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx,
+                            DX_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx,
                             t->add || n0 > 0);
   }
   low_rank_add(t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
@@ -70,22 +70,22 @@ static void turned_chunk(void *arg, int chunk, int worker) {
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
                  int ng, const LowRank *low, real *dx, int lddx, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
-  Turned t = {.m = m,
-              .n = n,
-              .k = k,
-              .ng = ng,
-              .rows = round_up(even_piece(m, TURN_ROWS), 8),
-              .dy = dy,
-              .w = packed,
-              .lddy = lddy,
-              .lddx = lddx,
-              .low = low,
-              .dx = dx,
-              .add = add};
+  PanelsDx t = {.m = m,
+                .n = n,
+                .k = k,
+                .ng = ng,
+                .rows = round_up(even_piece(m, DX_ROWS), 8),
+                .dy = dy,
+                .w = packed,
+                .lddy = lddy,
+                .lddx = lddx,
+                .low = low,
+                .dx = dx,
+                .add = add};
   t.row_chunks = ceil_div(m, t.rows);
-  t.cols = t.row_chunks * ceil_div(k, TURN_COLS) < TURN_CHUNKS ? TURN_COLS / 2 : TURN_COLS;
-  try(scratch_new(cx, (size_t)(TURN_DEPTH + GROUP) * (size_t)t.cols, "dx", &t.scratch));
-  pool_run(cx->pool, t.row_chunks * ceil_div(k, t.cols), turned_chunk, &t);
+  t.cols = t.row_chunks * ceil_div(k, DX_COLS) < DX_CHUNKS ? DX_COLS / 2 : DX_COLS;
+  try(scratch_new(cx, (size_t)(DX_DEPTH + GROUP) * (size_t)t.cols, "dx", &t.scratch));
+  pool_run(cx->pool, t.row_chunks * ceil_div(k, t.cols), dx_chunk, &t);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }

@@ -19,13 +19,13 @@ enum {
   PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
   CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
   CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
-  FEW = 64,             /* rows at most that Kernels.narrow sums up side by side */
+  FEW = 64,             /* rows at most that Kernels.quant_few sums up side by side */
   FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
   FEW_WIDTH = 6 * GROUP,
-  KEPT_DEPTH = 2 * NF4_BLOCK /* inner steps whose values are kept for more rows */
+  SHARED_DEPTH = 2 * NF4_BLOCK /* inner steps whose values are kept for more rows */
 };
 
-typedef struct Product {
+typedef struct QuantProduct {
   const QuantWeight *w;
   int m, rows, row_chunks, panels; /* rows and panels a chunk */
   int depth, cols;                 /* inner steps unpacked at a time; dx: and columns */
@@ -36,19 +36,19 @@ typedef struct Product {
   real *y;        /* forward: y; dx: dx */
   bool add, bf16; /* bf16: x is rounded already, values are when they are unpacked */
   Scratch scratch;
-} Product;
+} QuantProduct;
 
 /* Rows are cut evenly, into multiples of every tile. */
 static int rows_a_chunk(int m, int most) { return round_up(even_piece(m, most), 8); }
 
 /* Panels a chunk: enough work for one, and not so many that chunks are few. */
-static int panels_a_chunk(const Product *q, double panel_work, int panels) {
+static int panels_a_chunk(const QuantProduct *q, double panel_work, int panels) {
   const int enough = (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   const int shared = min_int(PANELS, panels * q->row_chunks / CHUNKS);
   return max_int(1, max_int(enough, shared));
 }
 
-static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn fn,
+static Status run(const Ctx *cx, QuantProduct *q, int panels, size_t scratch, PoolFn fn,
                   const char *what) {
   const ArenaMark mark = arena_mark(cx->arena);
   try(scratch_new(cx, scratch, what, &q->scratch));
@@ -60,8 +60,8 @@ static Status run(const Ctx *cx, Product *q, int panels, size_t scratch, PoolFn 
 /* ---- forward: y = x w^T + bias ------------------------------------------------------- */
 
 /* Groups g .. of the weight, `depth` inner steps from k0, as an operand of Kernels.block. */
-static const real *unpacked(const Product *q, int g, int groups, int k0, int depth, real *scratch,
-                            ptrdiff_t *stride) {
+static const real *unpacked(const QuantProduct *q, int g, int groups, int k0, int depth,
+                            real *scratch, ptrdiff_t *stride) {
   const QuantWeight *w = q->w;
   *stride = q->depth * GROUP;
   for (int i = 0; i < groups; i++) {
@@ -73,7 +73,8 @@ static const real *unpacked(const Product *q, int g, int groups, int k0, int dep
   return scratch;
 }
 
-static void forward_panel(const Product *q, int r0, int rows, int panel, int k0, real *scratch) {
+static void forward_panel(const QuantProduct *q, int r0, int rows, int panel, int k0,
+                          real *scratch) {
   const QuantWeight *w = q->w;
   const int at = panel * WIDTH, cols = min_int(WIDTH, w->n - at);
   const int depth = min_int(q->depth, w->k - k0);
@@ -88,7 +89,7 @@ static void forward_panel(const Product *q, int r0, int rows, int panel, int k0,
 }
 
 static void forward_chunk(void *arg, int chunk, int worker) {
-  const Product *q = arg;
+  const QuantProduct *q = arg;
   const int r0 = chunk % q->row_chunks * q->rows, rows = min_int(q->rows, q->m - r0);
   const int p0 = chunk / q->row_chunks * q->panels;
   const int p1 = min_int(p0 + q->panels, ceil_div(q->w->n, WIDTH));
@@ -99,47 +100,47 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 
 /* ---- forward of few rows, or where it is fast of any: no scratch copy of the weight --- */
 
-static bool are_few(const Product *q) {
+static bool are_few(const QuantProduct *q) {
   const QuantWeight *w = q->w;
   if (w->type == QUANT_NF4 && w->k % NF4_BLOCK) return false;
-  const int most = kernels()->narrow_most[w->type];
+  const int most = kernels()->quant_few_most[w->type];
   /* values that each tile would round anew: for one tile */
-  if (q->bf16 && w->type != QUANT_BF16 && !kernels()->narrow_keeps)
-    return q->m <= min_int(most, kernels()->narrow_rows[w->type]);
+  if (q->bf16 && w->type != QUANT_BF16 && !kernels()->quant_few_shares)
+    return q->m <= min_int(most, kernels()->quant_few_rows[w->type]);
   return q->m <= most;
 }
 
 /* Rows whose tile keeps the values for the others; 0: each tile makes them anew, as is cheaper of f16 and for
  * a second time of INT8, unless they are rounded. */
-static int rows_that_keep(const Product *q, int rows) {
+static int rows_that_unpack(const QuantProduct *q, int rows) {
   const QuantType type = q->w->type;
-  const int most = kernels()->narrow_rows[type];
+  const int most = kernels()->quant_few_rows[type];
   const bool cheap = type == QUANT_INT8 ? rows <= 2 * most : type != QUANT_NF4;
   if (rows <= most || type == QUANT_BF16 || (cheap && !q->bf16)) return 0;
-  return min_int((rows + 1) / 2, kernels()->narrow_keeps);
+  return min_int((rows + 1) / 2, kernels()->quant_few_shares);
 }
 
 /* n's c (+)= x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
-static void few_kept(const Product *q, const Narrow *n, int rows, int group, int k0) {
-  real kept[KEPT_DEPTH * GROUP];
+static void few_sharing(const QuantProduct *q, const QuantFew *n, int rows, int group, int k0) {
+  real values[SHARED_DEPTH * GROUP];
   ptrdiff_t stride;
   for (int g = 0; g < n->groups; g++)
-    for (int p = 0; p < n->depth; p += KEPT_DEPTH) {
-      Narrow f = *n;
+    for (int p = 0; p < n->depth; p += SHARED_DEPTH) {
+      QuantFew f = *n;
       f.groups = 1;
-      f.depth = min_int(KEPT_DEPTH, n->depth - p);
+      f.depth = min_int(SHARED_DEPTH, n->depth - p);
       f.x += p;
       f.w = quant_values(q->w, group + g, k0 + p);
       f.scale += p / NF4_BLOCK * n->scale_ld + g * GROUP;
       f.c += g * GROUP;
       f.add |= p > 0;
-      f.kept = kept;
+      f.values = values;
       if (n->rows > 0)
-        kernels()->narrow(&f);
+        kernels()->quant_few(&f);
       else
-        unpacked(q, group + g, 1, k0 + p, f.depth, kept, &stride);
-      kernels()->gemm_block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1, kept,
-                            GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
+        unpacked(q, group + g, 1, k0 + p, f.depth, values, &stride);
+      kernels()->gemm_block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1,
+                            values, GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
     }
 }
 
@@ -155,33 +156,33 @@ static bool are_tame(QuantType type, int outputs, int blocks, const real *scale)
 }
 
 /* c[rows, groups] (+)= x w^T of up to FEW_DEPTH inner steps from k0; (+): but for the first */
-static void few_block(const Product *q, int r0, int rows, int group, int groups, int k0, real *c,
-                      ptrdiff_t ldc) {
+static void few_block(const QuantProduct *q, int r0, int rows, int group, int groups, int k0,
+                      real *c, ptrdiff_t ldc) {
   const QuantWeight *w = q->w;
-  const int most = kernels()->narrow_rows[w->type], depth = min_int(FEW_DEPTH, w->k - k0);
+  const int most = kernels()->quant_few_rows[w->type], depth = min_int(FEW_DEPTH, w->k - k0);
   const int blocks = w->type == QUANT_NF4 ? ceil_div(depth, NF4_BLOCK) : 1;
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
     quant_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
-  Narrow n = {.type = w->type,
-              .round = q->bf16,
-              .rows = rows_that_keep(q, rows),
-              .groups = groups,
-              .depth = depth,
-              .x = q->x + r0 * q->ldx + k0,
-              .ldx = q->ldx,
-              .stride = quant_stride(w),
-              .scale = scale[0],
-              .scale_ld = blocks > 1 ? FEW_WIDTH : 0,
-              .c = c,
-              .ldc = ldc,
-              .add = k0 > 0};
+  QuantFew n = {.type = w->type,
+                .round = q->bf16,
+                .rows = rows_that_unpack(q, rows),
+                .groups = groups,
+                .depth = depth,
+                .x = q->x + r0 * q->ldx + k0,
+                .ldx = q->ldx,
+                .stride = quant_stride(w),
+                .scale = scale[0],
+                .scale_ld = blocks > 1 ? FEW_WIDTH : 0,
+                .c = c,
+                .ldc = ldc,
+                .add = k0 > 0};
   const bool strange =
       q->bf16 && w->type >= QUANT_INT8 &&
       !are_tame(w->type, min_int(groups * GROUP, w->n - group * GROUP), blocks, scale[0]);
   if (strange) n.rows = 0;
   if (n.rows > 0 || strange) {
-    few_kept(q, &n, rows, group, k0);
+    few_sharing(q, &n, rows, group, k0);
     return;
   }
   n.depth = blocks > 1 && rows > most ? NF4_BLOCK
@@ -189,23 +190,23 @@ static void few_block(const Product *q, int r0, int rows, int group, int groups,
   for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH, n.add = true) {
     n.w = quant_values(w, group, k0 + p);
     for (int r = 0; r < rows; r += most) {
-      Narrow t = n;
+      QuantFew t = n;
       t.rows = min_int(most, rows - r);
       t.x += r * n.ldx;
       t.c += r * n.ldc;
-      kernels()->narrow(&t);
+      kernels()->quant_few(&t);
     }
   }
 }
 
 /* Rows of a panel that a tile's kernel writes where they belong: it may touch more than are there, and whole
  * groups. */
-static int rows_in_place(const Product *q, int rows, int cols) {
+static int rows_in_place(const QuantProduct *q, int rows, int cols) {
   if (cols % GROUP) return 0;
-  return rows_that_keep(q, rows) ? rows : rows - rows % kernels()->narrow_rows[q->w->type];
+  return rows_that_unpack(q, rows) ? rows : rows - rows % kernels()->quant_few_rows[q->w->type];
 }
 
-static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) {
+static void few_panel(const QuantProduct *q, int r0, int rows, int panel, real *sum) {
   const int at = panel * FEW_WIDTH, cols = min_int(FEW_WIDTH, q->w->n - at);
   const int whole = rows_in_place(q, rows, cols), group = at / GROUP;
   real *const y = q->y + r0 * q->ldy + at;
@@ -222,15 +223,15 @@ static void few_panel(const Product *q, int r0, int rows, int panel, real *sum) 
 
 /* All of some rows, which stay in L2, before others: weights are fetched ahead, and are fewer bytes. */
 static void few_chunk(void *arg, int chunk, int worker) {
-  const Product *q = arg;
+  const QuantProduct *q = arg;
   const int panels = ceil_div(q->w->n, FEW_WIDTH), chunks = ceil_div(panels, q->panels);
   const int r0 = chunk / chunks * q->rows, rows = min_int(q->rows, q->m - r0);
   const int p0 = chunk % chunks * q->panels, p1 = min_int(p0 + q->panels, panels);
   for (int p = p0; p < p1; p++) few_panel(q, r0, rows, p, scratch_of(&q->scratch, worker));
 }
 
-static Status few_forward(const Ctx *cx, Product *q) {
-  const int tile = kernels()->narrow_rows[q->w->type];
+static Status few_forward(const Ctx *cx, QuantProduct *q) {
+  const int tile = kernels()->quant_few_rows[q->w->type];
   q->rows = round_up(ceil_div(q->m, ceil_div(q->m, FEW / tile * tile)), tile);
   q->row_chunks = ceil_div(q->m, q->rows);
   q->panels = (int)(CHUNK_WORK / ((double)min_int(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
@@ -238,7 +239,7 @@ static Status few_forward(const Ctx *cx, Product *q) {
              "quant_forward");
 }
 
-static Status forward(const Ctx *cx, Product *q) {
+static Status forward(const Ctx *cx, QuantProduct *q) {
   if (are_few(q)) return few_forward(cx, q);
   const int panels = ceil_div(q->w->n, WIDTH);
   q->depth = round_up(q->m <= FEW ? SHORT_DEPTH : DEPTH, kernels()->gemm_step);
@@ -259,8 +260,8 @@ static bool in_bf16(const Ctx *cx) {
 }
 
 /* x, [m, depth], is rounded first when products are in bf16 */
-static Status with_rounded(const Ctx *cx, Product *q, int depth,
-                           Status (*product)(const Ctx *, Product *)) {
+static Status with_rounded(const Ctx *cx, QuantProduct *q, int depth,
+                           Status (*product)(const Ctx *, QuantProduct *)) {
   const ArenaMark mark = arena_mark(cx->arena);
   if (in_bf16(cx)) {
     try(bf16_rounded(cx, q->m, depth, q->x, q->ldx, &q->x));
@@ -288,7 +289,8 @@ Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real 
     return GRPO_OK;
   }
 #endif
-  Product q = {.w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .low = low, .y = y, .ldy = ldy};
+  QuantProduct q = {
+      .w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .low = low, .y = y, .ldy = ldy};
   return with_rounded(cx, &q, w->k, forward);
 }
 
@@ -303,7 +305,7 @@ static void fetch_steps(const QuantWeight *w, int group, int at, int end) {
 
 /* strips[s][i][j] = w(n0 + i, at + s width + j), `outputs` rows of strips as wide as a tile: rows that
  * are farther apart would fall into few sets of L1. */
-static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols, real *scratch,
+static void unpack_rows(const QuantProduct *q, int n0, int outputs, int at, int cols, real *scratch,
                         real *strips) {
   const int width = kernels()->ng * GROUP;
   ptrdiff_t stride;
@@ -318,7 +320,7 @@ static void unpack_rows(const Product *q, int n0, int outputs, int at, int cols,
 }
 
 static void dx_chunk(void *arg, int chunk, int worker) {
-  const Product *q = arg;
+  const QuantProduct *q = arg;
   const QuantWeight *w = q->w;
   const int width = kernels()->ng * GROUP;
   const int r0 = chunk % q->row_chunks * q->rows, rows = min_int(q->rows, q->m - r0);
@@ -335,11 +337,11 @@ static void dx_chunk(void *arg, int chunk, int worker) {
   low_rank_add(q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
 }
 
-static Status dx(const Ctx *cx, Product *q) {
+static Status dx(const Ctx *cx, QuantProduct *q) {
   q->panels = 1;
-  q->depth = kernels()->turn.outputs;
-  q->cols = kernels()->turn.cols;
-  q->rows = rows_a_chunk(q->m, kernels()->turn.rows);
+  q->depth = kernels()->dx_block.outputs;
+  q->cols = kernels()->dx_block.cols;
+  q->rows = rows_a_chunk(q->m, kernels()->dx_block.rows);
   q->row_chunks = ceil_div(q->m, q->rows);
   return run(cx, q, ceil_div(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
              dx_chunk, "quant_dx");
@@ -359,6 +361,7 @@ Status quant_dx_low(const Ctx *cx, int m, const QuantWeight *w, const real *dy, 
   if (w->type == QUANT_F32 && !in_bf16(cx))
     return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, low, out, ldo, add);
 #endif
-  Product q = {.w = w, .m = m, .x = dy, .ldx = lddy, .low = low, .y = out, .ldy = ldo, .add = add};
+  QuantProduct q = {
+      .w = w, .m = m, .x = dy, .ldx = lddy, .low = low, .y = out, .ldy = ldo, .add = add};
   return with_rounded(cx, &q, w->n, dx);
 }

@@ -132,7 +132,7 @@ Status gemm_bf16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 enum { KV_BLOCK = 16, KV_UNIT = 32 };
 
 /* Latent attention (AttnShape.v_dim) keeps keys once, as rows, which are the values too.  Segments in
- * words (kv_in_words) hold bf16: k [kv_heads, places / KV_BLOCK, head_dim / 2, KV_BLOCK] words of two
+ * words (kv_in_bf16) hold bf16: k [kv_heads, places / KV_BLOCK, head_dim / 2, KV_BLOCK] words of two
  * channels, v [kv_heads, places / 2, head_dim in groups of 16] words of two keys (kv.c). */
 typedef struct KvSeg {
   real *k;    /* [kv_heads, cap / KV_BLOCK, head_dim, KV_BLOCK]: keys transposed in blocks; or v */
@@ -175,7 +175,7 @@ static inline int kv_blocks(const AttnShape *s) { return s->v_dim ? 1 : 2; }
 static inline bool attn_rounds(const AttnShape *s) {
   return s->compute == COMPUTE_BF16 && !s->v_dim && sizeof(real) == sizeof(float);
 }
-bool kv_in_words(
+bool kv_in_bf16(
     const AttnShape *s); /* it is, and segments hold bf16: the path in use multiplies it */
 /* Keys that a segment of `cap` behind a prefix of `before` (-1: of any length) has memory for. */
 int kv_places(const AttnShape *s, int cap, int before);
@@ -262,30 +262,30 @@ void vec_exp(size_t n, const real *x,
  * same bits.
  * logp[r] = z[target] - lse, entropy[r] = -sum p log p (either may be NULL; targets
  * NULL: only lse and entropy) */
-void logp_rows(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
-               const int32_t *targets, real *logp, real *entropy, real *lse);
+void logits_logp(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
+                 const int32_t *targets, real *logp, real *entropy, real *lse);
 /* One row, in the same bits: all that its tokens' log-probabilities need. */
-typedef struct HeadRow {
+typedef struct LogitsRow {
   real max, lse, entropy;
   double log_sum; /* lse - max */
-} HeadRow;
-void head_row(int v, const real *logits, real inv_temp, HeadRow *out);
-real head_row_logp(const HeadRow *h, real logit, real inv_temp);
+} LogitsRow;
+void logits_row(int v, const real *logits, real inv_temp, LogitsRow *out);
+real logits_row_logp(const LogitsRow *h, real logit, real inv_temp);
 /* p = exp(z - lse) of a piece of a row; returns their sum, added up by index modulo 4 */
-double head_probs(int n, const real *logits, real inv_temp, real lse, real *p);
+double logits_probs(int n, const real *logits, real inv_temp, real lse, real *p);
 /* logits are overwritten with d loss / d logits, given d loss / d logp and d loss / d entropy
  * (NULL: none) */
-void logp_rows_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
-                    const int32_t *targets, const real *lse, const real *entropy, const real *dlogp,
-                    const real *dentropy);
+void logits_logp_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
+                      const int32_t *targets, const real *lse, const real *entropy,
+                      const real *dlogp, const real *dentropy);
 /* kl[r] = sum over the vocabulary of p (log p - log p_ref) */
-void kl_rows(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
-             real inv_temp, const real *lse, const real *ref_lse, real *kl);
+void logits_kl(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
+               real inv_temp, const real *lse, const real *ref_lse, real *kl);
 /* dlogits += d kl part: inv_temp * dkl * p (log p - log p_ref - kl); needs the logits, not yet
  * overwritten */
-void kl_rows_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
-                  real inv_temp, const real *lse, const real *ref_lse, const real *kl,
-                  const real *dkl, real *dlogits);
+void logits_kl_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
+                    real inv_temp, const real *lse, const real *ref_lse, const real *kl,
+                    const real *dkl, real *dlogits);
 
 /* ---- the optimizer ------------------------------------------------------------ */
 typedef struct AdamW {
@@ -302,6 +302,6 @@ void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha,
 
 /* ---- random numbers ------------------------------------------------------------- */
 /* out[i] = std * rng_normal(key, i), rounded to real: the same on every path */
-void fill_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out);
+void random_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out);
 
 #endif

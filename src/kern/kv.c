@@ -1,7 +1,7 @@
 /* kv.c - segments of keys and values: how large, filling them, reading them back as rows.
  *
  * In bf16 mode keys and values are rounded when they are stored.  Where the CPU multiplies bf16 they
- * are kept so, in words of two: a key's neighbouring channels (the first low), transposed in blocks as
+ * are kept so, in pairs of two: a key's neighbouring channels (the first low), transposed in blocks as
  * float keys are; and a channel of two neighbouring values, the first one HIGH: such instructions add
  * the high half's product first, so that a sum over values runs in key order wherever segments or
  * parts begin.  Others sum units of several pairs: so a key's place is its logical position from the
@@ -9,27 +9,27 @@
  *
  * A key alone would be written to a line of memory for every channel of a block, or two.  So while a
  * segment grows its last block, until that is whole, is in rows: each square of KV_BLOCK keys by as many
- * channels or words is what it will be, not yet transposed.  And the unit in which its prefix ends is put
+ * channels or pairs is what it will be, not yet transposed.  And the unit in which its prefix ends is put
  * together once, in the segment, where others do so when they are read.
  */
 #include <string.h>
 
 #include "kern/kv.h"
 
-bool kv_in_words(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
+bool kv_in_bf16(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
 
 int kv_places(const AttnShape *s, int cap, int before) {
   const int first = before < 0 ? KV_UNIT - 1 : before % KV_UNIT;
-  return kv_in_words(s) ? round_up(first + cap, KV_UNIT) : cap;
+  return kv_in_bf16(s) ? round_up(first + cap, KV_UNIT) : cap;
 }
 
-/* words of a key, of two values */
+/* pairs of a key, of two values */
 static int key_width(const AttnShape *s) { return ceil_div(s->head_dim, 2); }
 static int value_width(const AttnShape *s) { return round_up(s->head_dim, GROUP); }
 
 size_t kv_size(const AttnShape *s, int places) {
   const size_t keys = (size_t)s->kv_heads * (size_t)places;
-  if (kv_in_words(s)) return keys / 2 * (size_t)value_width(s);
+  if (kv_in_bf16(s)) return keys / 2 * (size_t)value_width(s);
   return keys * (size_t)s->head_dim + GROUP; /* last group read whole */
 }
 
@@ -48,26 +48,26 @@ static ptrdiff_t place_of(const KvSeg *seg, int kvh, int place) {
   return (ptrdiff_t)kvh * seg->places + place;
 }
 
-static uint32_t *key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+static uint32_t *key_pairs(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
   return (uint32_t *)(void *)seg->k + place_of(seg, kvh, place) * key_width(s);
 }
-const uint32_t *kv_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
-  return key_words(s, seg, kvh, place);
+const uint32_t *kv_key_pairs(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return key_pairs(s, seg, kvh, place);
 }
 
-static uint32_t *value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+static uint32_t *value_pairs(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
   return (uint32_t *)(void *)seg->v + place_of(seg, kvh, place) / 2 * value_width(s);
 }
-const uint32_t *kv_value_words(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
-  return value_words(s, seg, kvh, place);
+const uint32_t *kv_value_pairs(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
+  return value_pairs(s, seg, kvh, place);
 }
 
 /* ---- blocks in rows ---- */
 
 static bool grows(const AttnShape *s, const KvSeg *seg) { return seg->grows && !s->v_dim; }
 
-/* reals or words of a key in a block */
-static int block_width(const AttnShape *s) { return kv_in_words(s) ? key_width(s) : s->head_dim; }
+/* reals or pairs of a key in a block */
+static int block_width(const AttnShape *s) { return kv_in_bf16(s) ? key_width(s) : s->head_dim; }
 
 static real *block_at(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
   return seg->k + place_of(seg, kvh, place) * block_width(s);
@@ -75,7 +75,7 @@ static real *block_at(const AttnShape *s, const KvSeg *seg, int kvh, int place) 
 
 /* A block's squares transposed; back: into rows.  from and to may be the same.  Words are transposed as reals of
  * their size: nothing is computed. */
-static void turn_block(int width, bool back, const real *from, real *to) {
+static void transpose_block(int width, bool back, const real *from, real *to) {
   real square[KV_BLOCK * KV_BLOCK];
   for (int c = 0; c < width;
        c += KV_BLOCK, from += KV_BLOCK * KV_BLOCK, to += KV_BLOCK * KV_BLOCK) {
@@ -88,7 +88,7 @@ static void turn_block(int width, bool back, const real *from, real *to) {
   }
 }
 
-/* m keys' reals or words join a block, which starts with key `key` of it. */
+/* m keys' reals or pairs join a block, which starts with key `key` of it. */
 static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool transposed, int key,
                      real *block) {
   if (transposed) {
@@ -105,17 +105,17 @@ static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool tran
   }
 }
 
-int kv_turned(const AttnShape *s, const KvSeg *seg) {
-  const int first = kv_in_words(s) ? kv_first_place(seg) : 0;
+int kv_row_major_from(const AttnShape *s, const KvSeg *seg) {
+  const int first = kv_in_bf16(s) ? kv_first_place(seg) : 0;
   return grows(s, seg) ? (first + seg->len) / KV_BLOCK * KV_BLOCK : seg->places;
 }
 
 const real *kv_last_rows(const AttnShape *s, const KvSeg *seg, int kvh) {
-  return block_at(s, seg, kvh, kv_turned(s, seg));
+  return block_at(s, seg, kvh, kv_row_major_from(s, seg));
 }
 
-void kv_turn_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to) {
-  turn_block(block_width(s), false, kv_last_rows(s, seg, kvh), to);
+void kv_transpose_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to) {
+  transpose_block(block_width(s), false, kv_last_rows(s, seg, kvh), to);
 }
 
 /* ---- storing --------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static void store_block(const AttnShape *s, real *block, bool transposed, int ke
   }
 }
 
-static void store_block_words(const AttnShape *s, real *block, bool transposed, int key, int m,
+static void store_block_pairs(const AttnShape *s, real *block, bool transposed, int key, int m,
                               const real *k, int ldk) {
   enum { CHANNELS = 64, WORDS = CHANNELS / 2 };
   uint32_t rows[KV_BLOCK * WORDS];
@@ -167,35 +167,36 @@ static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, i
     m = min_int(n - t, KV_BLOCK - in_block);
     real *block = block_at(s, seg, h, place + t - in_block);
     const bool transposed = !grows(s, seg) || m == KV_BLOCK;
-    (kv_in_words(s) ? store_block_words : store_block)(s, block, transposed, in_block, m, k, ldk);
-    if (!transposed && in_block + m == KV_BLOCK) turn_block(block_width(s), false, block, block);
+    (kv_in_bf16(s) ? store_block_pairs : store_block)(s, block, transposed, in_block, m, k, ldk);
+    if (!transposed && in_block + m == KV_BLOCK)
+      transpose_block(block_width(s), false, block, block);
   }
 }
 
 /* What is not stored meets probabilities of 0, and 0 * NaN is NaN. */
 static void clear_unit(const AttnShape *s, const KvSeg *seg, int h, int place) {
   const int unit = place / KV_UNIT * KV_UNIT;
-  memset(key_words(s, seg, h, unit), 0, sizeof(uint32_t) * (size_t)(KV_UNIT * key_width(s)));
-  memset(value_words(s, seg, h, unit), 0,
+  memset(key_pairs(s, seg, h, unit), 0, sizeof(uint32_t) * (size_t)(KV_UNIT * key_width(s)));
+  memset(value_pairs(s, seg, h, unit), 0,
          sizeof(uint32_t) * (size_t)(KV_UNIT / 2 * value_width(s)));
 }
 
 /* n values of one unit from place `place` on */
-static void store_value_words(const AttnShape *s, const KvSeg *seg, int h, int place, int n,
+static void store_value_pairs(const AttnShape *s, const KvSeg *seg, int h, int place, int n,
                               const real *v, ptrdiff_t ldv) {
   for (int t = 0; t < n; t++)
     kernels_bf16()->half_row(s->head_dim, (place + t) % 2 == 0, v + t * ldv,
-                             value_words(s, seg, h, place + t));
+                             value_pairs(s, seg, h, place + t));
 }
 
-static void store_words(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
+static void store_pairs(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
                         int ldk, const real *v, ptrdiff_t ldv) {
   const int from = kv_first_place(seg) + at;
   for (int t = 0, m; t < n; t += m) {
     const int place = from + t, in_unit = place % KV_UNIT;
     m = min_int(n - t, KV_UNIT - in_unit);
     if (in_unit == 0 || (at + t == 0 && !grows(s, seg))) clear_unit(s, seg, h, place);
-    store_value_words(s, seg, h, place, m, v + t * ldv, ldv);
+    store_value_pairs(s, seg, h, place, m, v + t * ldv, ldv);
     store_keys(s, seg, h, place, m, k + (ptrdiff_t)t * ldk, ldk);
   }
 }
@@ -213,13 +214,13 @@ static void store_values(const AttnShape *s, const KvSeg *seg, int h, int at, in
 
 /* A decoding step writes to lines that are far apart: all are asked for before the first is waited for. */
 static void fetch_key(const AttnShape *s, const KvSeg *seg, int key) {
-  const bool words = kv_in_words(s);
-  const int place = key + (words ? kv_first_place(seg) : 0), width = block_width(s);
+  const bool pairs = kv_in_bf16(s);
+  const int place = key + (pairs ? kv_first_place(seg) : 0), width = block_width(s);
   const int step = grows(s, seg) ? KV_BLOCK * KV_BLOCK : KV_BLOCK, in_block = place % KV_BLOCK;
   for (int h = 0; h < s->kv_heads; h++) {
     const real *k =
         block_at(s, seg, h, place - in_block) + (grows(s, seg) ? KV_BLOCK * in_block : 0);
-    const real *v = words ? (const real *)(const void *)kv_value_words(s, seg, h, place)
+    const real *v = pairs ? (const real *)(const void *)kv_value_pairs(s, seg, h, place)
                           : seg->v + place_of(seg, h, place) * s->head_dim;
     for (int c = 0; c < width * KV_BLOCK; c += step) __builtin_prefetch(k + c, 1);
     for (int c = 0; c < s->head_dim; c += GROUP) __builtin_prefetch(v + c, 1);
@@ -233,14 +234,14 @@ void kv_fetch(const AttnShape *s, const KvSeg *seg, int at) {
 void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k, int ldk,
               const real *v, int ldv) {
   const int hd = s->head_dim;
-  const bool words = kv_in_words(s);
+  const bool pairs = kv_in_bf16(s);
   if (s->v_dim) {
     store_rows(s, seg, at, n, k, ldk);
     return;
   }
   for (int h = 0; h < s->kv_heads; h++, k += hd, v += hd) {
-    if (words) {
-      store_words(s, seg, h, at, n, k, ldk, v, ldv);
+    if (pairs) {
+      store_pairs(s, seg, h, at, n, k, ldk, v, ldv);
       continue;
     }
     store_keys(s, seg, h, at, n, k, ldk);
@@ -258,21 +259,21 @@ static void join_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own,
     if (first - at >= KV_BLOCK)
       memcpy(to, from, sizeof(real) * (size_t)(KV_BLOCK * width));
     else
-      turn_block(width, true, from, to);
+      transpose_block(width, true, from, to);
   }
 }
 
 static void join_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int h) {
   const int first = kv_first_place(own), width = value_width(s);
-  const uint32_t *from = value_words(s, prefix, h, prefix->len - first);
-  uint32_t *to = value_words(s, own, h, 0);
+  const uint32_t *from = value_pairs(s, prefix, h, prefix->len - first);
+  uint32_t *to = value_pairs(s, own, h, 0);
   memcpy(to, from, sizeof *to * (size_t)(ceil_div(first, 2) * width));
   for (int i = first / 2 * width; i < first % 2 * (first + 1) / 2 * width; i++)
     to[i] &= 0xffff0000u; /* the second of a pair is the segment's */
 }
 
 void kv_join(const AttnShape *s, const KvSeg *prefix, const KvSeg *own) {
-  if (!grows(s, own) || !kv_in_words(s) || kv_first_place(own) == 0) return;
+  if (!grows(s, own) || !kv_in_bf16(s) || kv_first_place(own) == 0) return;
   for (int h = 0; h < s->kv_heads; h++) {
     clear_unit(s, own, h, 0);
     join_keys(s, prefix, own, h);
@@ -281,14 +282,14 @@ void kv_join(const AttnShape *s, const KvSeg *prefix, const KvSeg *own) {
 }
 
 int kv_cut(const AttnShape *s, const KvSeg *seg, int key) {
-  if (!kv_in_words(s)) return round_up(key, KV_BLOCK);
+  if (!kv_in_bf16(s)) return round_up(key, KV_BLOCK);
   return round_up(kv_first_place(seg) + key, KV_UNIT) - kv_first_place(seg);
 }
 
 /* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
   const size_t cap = (size_t)seg->cap, len = (size_t)seg->len, d = (size_t)s->head_dim;
-  if (len == cap || kv_in_words(s)) return; /* kv_store did */
+  if (len == cap || kv_in_bf16(s)) return; /* kv_store did */
   for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
     real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
     if (!s->v_dim) memset(last, 0, KV_BLOCK * d * sizeof *last);
@@ -298,33 +299,33 @@ void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
 
 /* ---- reading back ------------------------------------------------------------------ */
 
-/* Of a block in words the keys in lanes [from, to) */
-static void load_block_words(const AttnShape *s, const uint32_t *words, int from, int to, real *y,
+/* Of a block in pairs the keys in lanes [from, to) */
+static void load_block_pairs(const AttnShape *s, const uint32_t *pairs, int from, int to, real *y,
                              ptrdiff_t ldy) {
   enum { CHANNELS = 64 };
   real block[CHANNELS * KV_BLOCK];
   for (int c = 0, m; c < s->head_dim; c += m) {
     m = min_int(CHANNELS, s->head_dim - c);
-    kernels()->widen_bf16(m, (const uint16_t *)(const void *)(words + c / 2 * KV_BLOCK), block);
+    kernels()->widen_bf16(m, (const uint16_t *)(const void *)(pairs + c / 2 * KV_BLOCK), block);
     kernels()->transpose(m, to - from, block + from, KV_BLOCK, y + c, ldy);
   }
 }
 
-static void load_key_words(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
+static void load_key_pairs(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
                            ptrdiff_t ldy) {
   const int first = kv_first_place(seg);
   for (int j = 0, m; j < n; j += m) {
     const int lane = (first + j) % KV_BLOCK;
     m = min_int(n - j, KV_BLOCK - lane);
-    load_block_words(s, kv_key_words(s, seg, kvh, first + j - lane), lane, lane + m, y + j * ldy,
+    load_block_pairs(s, kv_key_pairs(s, seg, kvh, first + j - lane), lane, lane + m, y + j * ldy,
                      ldy);
   }
 }
 
 void kv_load_keys(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y, ptrdiff_t ldy) {
   const ptrdiff_t hd = s->head_dim;
-  if (kv_in_words(s)) {
-    load_key_words(s, seg, kvh, n, y, ldy);
+  if (kv_in_bf16(s)) {
+    load_key_pairs(s, seg, kvh, n, y, ldy);
     return;
   }
   if (s->v_dim) {
@@ -342,10 +343,10 @@ void kv_load_values(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *
   real two[2 * GROUP];
   for (int j = 0, m; j < n; j += m) {
     const bool second = (first + j) % 2;
-    const uint32_t *words = kv_value_words(s, seg, kvh, first + j);
+    const uint32_t *pairs = kv_value_pairs(s, seg, kvh, first + j);
     m = second || j + 1 == n ? 1 : 2;
-    for (int c = 0; c < width; c += GROUP, words += GROUP) {
-      kernels()->widen_bf16(2, (const uint16_t *)(const void *)words, two);
+    for (int c = 0; c < width; c += GROUP, pairs += GROUP) {
+      kernels()->widen_bf16(2, (const uint16_t *)(const void *)pairs, two);
       memcpy(y + j * ldy + c, two + (second ? 0 : GROUP), sizeof(real) * GROUP);
       if (m == 2) memcpy(y + (j + 1) * ldy + c, two, sizeof(real) * GROUP);
     }
@@ -358,8 +359,8 @@ void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, i
                     uint32_t *to) {
   const int first = kv_first_place(own);
   const ptrdiff_t block = (ptrdiff_t)KV_BLOCK * key_width(s);
-  const uint32_t *a = key_words(s, prefix, kvh, prefix->len - first);
-  const uint32_t *b = key_words(s, own, kvh, 0);
+  const uint32_t *a = key_pairs(s, prefix, kvh, prefix->len - first);
+  const uint32_t *b = key_pairs(s, own, kvh, 0);
   for (int at = 0; at < KV_UNIT; at += KV_BLOCK, a += block, b += block, to += block)
     kernels_bf16()->blend(key_width(s), max_int(0, first - at), a, b, to);
 }
@@ -367,8 +368,8 @@ void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, i
 void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
                       uint32_t *to) {
   const int first = kv_first_place(own), width = value_width(s), groups = width / GROUP;
-  const uint32_t *a = value_words(s, prefix, kvh, prefix->len - first);
-  const uint32_t *b = value_words(s, own, kvh, 0);
+  const uint32_t *a = value_pairs(s, prefix, kvh, prefix->len - first);
+  const uint32_t *b = value_pairs(s, own, kvh, 0);
   int pair = first / 2, at = pair * width;
   kernels_bf16()->blend(pair * groups, GROUP, a, a, to);
   for (int i = 0; i < width && first % 2; i++, at++)

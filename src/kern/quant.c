@@ -171,7 +171,7 @@ static void put_steps(QuantWeight *m, int group, int p, int depth, const float *
 }
 
 /* x[p][i] = w[i][p], zeros for rows that are not there */
-static void turn(int rows, int depth, const float *w, size_t ld, float *x) {
+static void transpose_steps(int rows, int depth, const float *w, size_t ld, float *x) {
 #ifdef GRPO_DOUBLE
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < depth; p++) x[p * GROUP + i] = w[(size_t)i * ld + (size_t)p];
@@ -195,7 +195,7 @@ static void put_group(QuantWeight *m, int group, const float *w) {
   }
   for (int p = 0; p < m->k; p += STEPS) {
     const int depth = min_int(STEPS, m->k - p);
-    turn(rows, depth, w + p, k, x);
+    transpose_steps(rows, depth, w + p, k, x);
     put_steps(m, group, p, depth, x);
   }
 }

@@ -18,7 +18,7 @@ static void piece(void *arg, int chunk, int worker) {
   kernels()->normals(j->key, at, left < PIECE ? (int)left : PIECE, j->std, j->out + at);
 }
 
-void fill_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out) {
+void random_normal(const Ctx *cx, const RngKey *key, size_t n, double std, real *out) {
   Normal j = {key, n, std, out};
   pool_run(cx->pool, (int)((n + PIECE - 1) / PIECE), piece, &j);
 }

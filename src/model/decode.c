@@ -30,7 +30,7 @@ typedef struct Resident {
   int done;               /* prompt tokens prefilled */
   int started, finished;  /* of its n completions */
   real *logits;           /* [vocab] after its last token */
-  HeadRow row;            /* maximum, log-sum-exp and entropy of these logits */
+  LogitsRow row;          /* maximum, log-sum-exp and entropy of these logits */
 } Resident;
 
 typedef struct ActiveSequence {
@@ -46,7 +46,7 @@ typedef struct ActiveSequence {
 typedef struct SampleJob {
   ActiveSequence *seq;
   const real *logits;
-  HeadRow row;
+  LogitsRow row;
   bool fresh;    /* row is not computed yet */
   int32_t token; /* the sampled one, and its log-probability */
   real logp, target_logp;
@@ -250,7 +250,7 @@ static Status run_logits(Decoder *d, const Tensor *hidden, int row, int n) {
   return forward_row_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
 }
 
-static Status check_row(const HeadRow *row) {
+static Status check_row(const LogitsRow *row) {
   if (isfinite(row->lse)) return GRPO_OK;
   return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
 }
@@ -297,7 +297,7 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
   try(run_logits(d, hidden, 0, n));
   for (int i = 0; i < n; i++) {
     memcpy(ended[i]->logits, d->logits + (size_t)i * vocab, vocab * sizeof(real));
-    head_row((int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
+    logits_row((int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
     try(check_row(&ended[i]->row));
   }
   return GRPO_OK;
@@ -373,7 +373,7 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
   const int vocab = d->m->config.vocab_size;
-  if (j->fresh) head_row(vocab, j->logits, inv_temp(d), &j->row);
+  if (j->fresh) logits_row(vocab, j->logits, inv_temp(d), &j->row);
   if (!isfinite(j->row.lse)) return;
   RngKey key = r->key;
   key.sample = (uint32_t)o->sample;
@@ -389,9 +389,9 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
                              .prompt_len = r->prompt_len,
                              .len = o->len};
   j->token = sampler_token(&draw, scratch);
-  j->logp = head_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
+  j->logp = logits_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
   if (has_target(r, o))
-    j->target_logp = head_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
+    j->target_logp = logits_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
 }
 
 static int jobs_a_chunk(const Decoder *d) { return CHUNK_LOGITS / d->m->config.vocab_size + 1; }

@@ -105,7 +105,7 @@ static void initialise(Model *m, uint64_t seed) {
     }
     const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i};
     const double std = c->initializer_range * (strstr(p->name, "c_proj") ? residual : 1);
-    fill_normal(&(Ctx){.pool = m->pool}, &key, p->t.n, std, p->t.data);
+    random_normal(&(Ctx){.pool = m->pool}, &key, p->t.n, std, p->t.data);
   }
 }
 
@@ -227,7 +227,7 @@ void model_zero_grad(Model *m) {
 size_t model_cache_bytes(const Model *m, bool every_head) {
   const AttnShape s = attention_shape(&m->config, m->compute);
   return config_cache_reals(&m->config, every_head) *
-         (kv_in_words(&s) ? sizeof(uint16_t) : sizeof(real));
+         (kv_in_bf16(&s) ? sizeof(uint16_t) : sizeof(real));
 }
 
 const Config *model_config(const Model *m) { return &m->config; }

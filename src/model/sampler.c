@@ -165,7 +165,7 @@ static int32_t sample_any(const SamplerInput *d) {
   int32_t last = 0;
   for (int at = 0; at < d->vocab; at += BLOCK) {
     const int n = d->vocab - at < BLOCK ? d->vocab - at : BLOCK;
-    const double after = sum + head_probs(n, d->logits + at, d->inv_temp, d->lse, p);
+    const double after = sum + logits_probs(n, d->logits + at, d->inv_temp, d->lse, p);
     const int i = after > d->uniform ? pass_goal(p, n, d->uniform, sum) : -1;
     if (i >= 0) return at + i;
     sum = after;
@@ -241,7 +241,7 @@ int32_t sampler_token(const SamplerInput *d, void *scratch) {
   if (greedy) return largest(z, d->vocab);
   for (int i = 0; i < d->vocab; i++) z[i] = (penalty ? z : d->logits)[i] * d->inv_temp;
   if (penalty) max = z[largest(z, d->vocab)];
-  const double mass = head_probs(d->vocab, z, 1, max, p);
+  const double mass = logits_probs(d->vocab, z, 1, max, p);
   const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
   return sample_filtered(d, z, p, worst, c);
 }

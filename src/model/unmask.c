@@ -70,7 +70,7 @@ static void guess_row(const Unmasking *b, int out, real *z) {
   const Sampling *s = &b->o->sampling;
   const int vocab = model_config(b->m)->vocab_size, i = b->owner[out];
   int at = b->rows[out];
-  HeadRow plain, warm;
+  LogitsRow plain, warm;
   forbid(b, z);
   for (int k = 0; k < i; k++) at -= b->len[k];
   const RngKey key = {.seed = b->o->seed,
@@ -78,8 +78,8 @@ static void guess_row(const Unmasking *b, int out, real *z) {
                       .step = (uint32_t)b->step,
                       .prompt = (uint32_t)(b->first + i)};
   const real inv_temp = s->temperature > 0 ? (real)(1 / s->temperature) : 1;
-  head_row(vocab, z, 1, &plain);
-  head_row(vocab, z, inv_temp, &warm);
+  logits_row(vocab, z, 1, &plain);
+  logits_row(vocab, z, inv_temp, &warm);
   const SamplerInput draw = {.sampling = s,
                              .vocab = vocab,
                              .logits = z,
@@ -89,7 +89,7 @@ static void guess_row(const Unmasking *b, int out, real *z) {
                              .uniform = rng_uniform(&key, (uint64_t)at)};
   Guess *g = &b->guess[out];
   *g = (Guess){.row = b->rows[out], .id = sampler_token(&draw, b->scratch)};
-  g->logp = (float)head_row_logp(&plain, z[g->id], 1);
+  g->logp = (float)logits_row_logp(&plain, z[g->id], 1);
   g->score = score_of(b, i, at, (double)g->logp);
 }
 

@@ -94,12 +94,12 @@ static void judge_row(void *arg, int row, int worker) {
   const Judge *j = arg;
   const real *z = j->logits + (size_t)row * (size_t)j->vocab;
   const int32_t target = j->targets[j->first + row];
-  HeadRow head;
+  LogitsRow head;
   int best = 0;
-  head_row(j->vocab, z, 1, &head);
+  logits_row(j->vocab, z, 1, &head);
   for (int v = 1; v < j->vocab; v++)
     if (z[v] > z[best]) best = v;
-  j->logp[j->first + row] = (double)head_row_logp(&head, z[target], 1);
+  j->logp[j->first + row] = (double)logits_row_logp(&head, z[target], 1);
   j->right[j->first + row] = best == target;
 }
 

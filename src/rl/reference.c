@@ -37,10 +37,10 @@ static void bigram_reference(const Bigram *bigram, Batch *b) {
     for (int t = 0; t < c->len; t++) {
       const int32_t prev = t ? c->ids[t - 1] : prompt[n - 1];
       const real *logits = bigram_logits(bigram) + (size_t)prev * v;
-      HeadRow row;
-      head_row((int)v, logits, inv_temp, &row);
+      LogitsRow row;
+      logits_row((int)v, logits, inv_temp, &row);
       b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t] =
-          head_row_logp(&row, logits[c->ids[t]], inv_temp);
+          logits_row_logp(&row, logits[c->ids[t]], inv_temp);
     }
   }
   b->has_ref = true;

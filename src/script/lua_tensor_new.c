@@ -165,7 +165,7 @@ static int l_randn(lua_State *L) {
   field_bool(L, 2, "randn", "requires_grad", &on);
   if (!field_seed(L, 2, "randn", "seed", &key.seed)) key.step = (uint32_t)++script_of(L)->randn;
   Tensor *t = value_tensor(push_new(L, ndim, dim, "randn"));
-  fill_normal(&(Ctx){0}, &key, t->n, 1, t->data);
+  random_normal(&(Ctx){0}, &key, t->n, 1, t->data);
   t->needs_grad = on;
   return 1;
 }

@@ -29,13 +29,13 @@ TEST(normals_have_the_bits_of_rng_normal_on_every_path) {
   kern_select(NULL);
 }
 
-static void fill(const Ctx *cx, float *out, void *arg) { fill_normal(cx, arg, 100000, 0.5, out); }
+static void fill(const Ctx *cx, float *out, void *arg) { random_normal(cx, arg, 100000, 0.5, out); }
 
 TEST(threads_do_not_change_normals) {
   RngKey key = {.seed = 3, .stream = RNG_USER};
   CHECK(threads_agree(fill, 100000, &key));
   float *x = floats(100000);
-  fill_normal(&(Ctx){0}, &key, 100000, 0.5, x);
+  random_normal(&(Ctx){0}, &key, 100000, 0.5, x);
   for (int i = 0; i < 100000; i++) CHECK(x[i] == (float)(0.5 * rng_normal(&key, (uint64_t)i)));
   free(x);
 }

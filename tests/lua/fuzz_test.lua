@@ -5,8 +5,7 @@ local core = require "grpo.core"
 -- Functions that would leave, block or write outside, or measure for as long as they are told.
 local left_out = { signals_install = true, set_threads = true, checkpoint_begin = true, edit = true,
   out = true, err = true, remove_tree = true, rename = true, link = true, write = true, mkdirs = true, append = true,
-  lock = true, truncate = true, save = true, strict = true, limited = true, protected = true, list = true,
-  rate_read = true, rate_product = true, rate_weights = true }
+  lock = true, truncate = true, save = true, strict = true, limited = true, protected = true, list = true }
 
 local function tiny()
   return grpo.model.new({ model_type = "llama", vocab_size = 258, hidden_size = 8, intermediate_size = 8,

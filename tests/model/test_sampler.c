@@ -12,8 +12,8 @@ static real inv_temp_of(const Sampling *s) {
 static int32_t draw(const Sampling *s, const real *logits, int vocab, double uniform,
                     const int32_t *seen, int nseen) {
   static _Alignas(8) char scratch[VOCAB * 16];
-  HeadRow row;
-  head_row(vocab, logits, inv_temp_of(s), &row);
+  LogitsRow row;
+  logits_row(vocab, logits, inv_temp_of(s), &row);
   const SamplerInput d = {.sampling = s,
                           .vocab = vocab,
                           .logits = logits,

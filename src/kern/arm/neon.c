@@ -78,17 +78,17 @@ static inline vec v_zip_high(vec a, vec b) {
 
 /* A few rows by compact weights: tiles by rows and groups (NF4's table takes 4 registers); up to how
  * many rows, by type. */
-#define NARROW_ROWS           4
-#define NARROW_GROUPS         2
-#define NARROW_SIZES(X, type) NARROW_##type(X, type)
-#define NARROW_BF16(X, type)  X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
-#define NARROW_F16            NARROW_BF16
-#define NARROW_INT8           NARROW_BF16
-#define NARROW_NF4(X, type)   X(type, 1, 1) X(type, 2, 1) X(type, 4, 1)
-#define NARROW_MOST           12, 12, 8, 2
-#define FEW_SUMS              24
-#define TILE_MR               6
-#define TILE_NG               1
-#define TILES(X)              X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-#define TABLE                 kern_neon
+#define QUANT_FEW_ROWS           4
+#define QUANT_FEW_GROUPS         2
+#define QUANT_FEW_SIZES(X, type) QUANT_FEW_##type(X, type)
+#define QUANT_FEW_BF16(X, type)  X(type, 1, 2) X(type, 2, 2) X(type, 4, 1)
+#define QUANT_FEW_F16            QUANT_FEW_BF16
+#define QUANT_FEW_INT8           QUANT_FEW_BF16
+#define QUANT_FEW_NF4(X, type)   X(type, 1, 1) X(type, 2, 1) X(type, 4, 1)
+#define QUANT_FEW_MOST           12, 12, 8, 2
+#define FEW_SUMS                 24
+#define TILE_MR                  6
+#define TILE_NG                  1
+#define TILES(X)                 X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#define TABLE                    kern_neon
 #include "kern/inner/table.inc.c"

@@ -125,7 +125,7 @@ static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
   const int units = pairs / UNIT, tail = pairs % UNIT;
   uint32_t last[2][TILE_WORDS];
   if (m == 1) {
-    one_row16(n, pairs, a, b, GROUP, bgs, c, add, next);
+    one_row_bf16(n, pairs, a, b, GROUP, bgs, c, add, next);
     return;
   }
   configure_wanted();
@@ -168,8 +168,8 @@ static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
                    Fetch *next) {
   if (m == 1) {
     const int before = first ? KV_UNIT / 2 : 0;
-    if (first) one_row16(n, before, a, first, bps, GROUP, c, add, next);
-    if (pairs) one_row16(n, pairs, a + before, b, bps, GROUP, c, add || first, next);
+    if (first) one_row_bf16(n, before, a, first, bps, GROUP, c, add, next);
+    if (pairs) one_row_bf16(n, pairs, a + before, b, bps, GROUP, c, add || first, next);
     return;
   }
   configure_wanted();

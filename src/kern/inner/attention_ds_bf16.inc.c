@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void ds_pair(const bool capped, con
   ds_none(j, n, to);
 }
 
-static void ds16(int units, int n, const AttnDs *x, const real *s, const real *dp, ptrdiff_t ld,
+static void ds_bf16(int units, int n, const AttnDs *x, const real *s, const real *dp, ptrdiff_t ld,
                  uint32_t *p, uint32_t *ds, ptrdiff_t bgs, uint32_t *rows, ptrdiff_t ldr) {
   DsOut to = {p, ds, rows, rows + ldr, bgs};
   for (int i = 0; i < units; i += 2, s += 2 * ld, dp += 2 * ld) {

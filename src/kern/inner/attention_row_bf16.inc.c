@@ -4,7 +4,7 @@
  * pairs the low halves' products are summed from zero and the high halves', then both together are
  * added to an output; subnormals are zeros.
  */
-#define ROW16_ARGS                                                                                 \
+#define ROW_BF16_ARGS                                                                                 \
   int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs, real *c,          \
       bool add, Fetch *next
 
@@ -13,7 +13,7 @@ static inline __m512 high_half(__m512i words) {
   return (__m512)_mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000u));
 }
 
-static inline __attribute__((always_inline)) void row16(const int ng, ROW16_ARGS) {
+static inline __attribute__((always_inline)) void row_bf16(const int ng, ROW_BF16_ARGS) {
   enum { MOST = 4 };
   __m512 sum[MOST], low[MOST], high[MOST];
   Fetch f = next ? *next : (Fetch){0};
@@ -38,14 +38,14 @@ static inline __attribute__((always_inline)) void row16(const int ng, ROW16_ARGS
   if (next) *next = f;
 }
 
-static void row16_1(ROW16_ARGS) { row16(1, pairs, a, b, bps, bgs, c, add, next); }
-static void row16_2(ROW16_ARGS) { row16(2, pairs, a, b, bps, bgs, c, add, next); }
-static void row16_3(ROW16_ARGS) { row16(3, pairs, a, b, bps, bgs, c, add, next); }
-static void row16_4(ROW16_ARGS) { row16(4, pairs, a, b, bps, bgs, c, add, next); }
+static void row_bf16_1(ROW_BF16_ARGS) { row_bf16(1, pairs, a, b, bps, bgs, c, add, next); }
+static void row_bf16_2(ROW_BF16_ARGS) { row_bf16(2, pairs, a, b, bps, bgs, c, add, next); }
+static void row_bf16_3(ROW_BF16_ARGS) { row_bf16(3, pairs, a, b, bps, bgs, c, add, next); }
+static void row_bf16_4(ROW_BF16_ARGS) { row_bf16(4, pairs, a, b, bps, bgs, c, add, next); }
 
 /* n columns, a multiple of GROUP */
-static void one_row16(int n, ROW16_ARGS) {
-  static void (*const sizes[])(ROW16_ARGS) = {row16_1, row16_2, row16_3, row16_4};
+static void one_row_bf16(int n, ROW_BF16_ARGS) {
+  static void (*const sizes[])(ROW_BF16_ARGS) = {row_bf16_1, row_bf16_2, row_bf16_3, row_bf16_4};
   enum { MOST = 4, SUBNORMALS_ARE_ZEROS = 0x40 };
   const int groups = n / GROUP;
   const unsigned mode = _mm_getcsr();

@@ -64,7 +64,7 @@ static inline __mmask16 seen_lanes(int i, int lo, int hi) {
 }
 
 /* v_sum, bit for bit */
-static inline real sum16(__m512 x) {
+static inline real sum_of_16(__m512 x) {
   __m256 a = _mm512_castps512_ps256(x);
   a = _mm256_add_ps(a, _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
   __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -94,7 +94,7 @@ static inline void store_pairs(uint32_t *p, __m512 a, __m512 b) {
   _mm512_storeu_si512(p, _mm512_rol_epi32((__m512i)_mm512_cvtne2ps_pbh(b, a), 16));
 }
 
-static inline real softmax16_row(int lo, int hi, real scale, const real *s, uint32_t *p,
+static inline real softmax_bf16_row(int lo, int hi, real scale, const real *s, uint32_t *p,
                                  real *max) {
   const real top = largest(lo, hi, s);
   const Exp e = exp_below(scale, top);
@@ -111,21 +111,21 @@ static inline real softmax16_row(int lo, int hi, real scale, const real *s, uint
     sum = _mm512_add_ps(_mm512_add_ps(sum, a), b);
     store_pairs(p + i / 2, a, b);
   }
-  return sum16(sum);
+  return sum_of_16(sum);
 }
 
 static void zero_pairs(uint32_t *p, int from, int to) {
   for (int i = from; i < to; i += 2 * LANES) _mm512_storeu_si512(p + i / 2, _mm512_setzero_si512());
 }
 
-static void softmax16(int m, int first, int last, int lo, int hi, real scale, const real *s,
+static void softmax_bf16(int m, int first, int last, int lo, int hi, real scale, const real *s,
                       ptrdiff_t ld, uint32_t *p, ptrdiff_t ldp, real *max, real *sum) {
   enum { LINE_KEYS = 2 * LANES };
   const bool none = lo >= hi;
   const int begin = first / LINE_KEYS * LINE_KEYS;
   for (int i = 0; i < m; i++, s += ld, p += ldp) {
     max[i] = -(real)INFINITY;
-    sum[i] = none ? 0 : softmax16_row(lo, hi, scale, s, p, max + i);
+    sum[i] = none ? 0 : softmax_bf16_row(lo, hi, scale, s, p, max + i);
     zero_pairs(p, begin, none ? last : lo / LINE_KEYS * LINE_KEYS);
     zero_pairs(p, none ? last : round_up(hi, LINE_KEYS), last);
   }

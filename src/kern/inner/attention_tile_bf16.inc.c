@@ -1,15 +1,15 @@
-/* attention_tile_bf16.inc.c - block16() of operands that lie as they are kept: rows of a one after another, those of b in
+/* attention_tile_bf16.inc.c - block_bf16() of operands that lie as they are kept: rows of a one after another, those of b in
  * pairs any distance apart.  For attention, whose keys and values are read from where they are stored.
  */
-#define STRIDED16_ARGS                                                                             \
+#define STRIDED_BF16_ARGS                                                                             \
   int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs,    \
       real *c, ptrdiff_t ldc, bool add
 
-static inline __attribute__((always_inline)) void strided16(const int mr, const int ng,
-                                                            STRIDED16_ARGS) {
-  enum { MAXV = TILE16_MAXV };
+static inline __attribute__((always_inline)) void strided_bf16(const int mr, const int ng,
+                                                            STRIDED_BF16_ARGS) {
+  enum { MAXV = TILE_BF16_MAXV };
   const int nv = ng * PER_GROUP;
-  vec acc[TILE16_MR][MAXV];
+  vec acc[TILE_BF16_MR][MAXV];
   if (add)
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
         v_load(c + i * ldc + j * LANES);
@@ -28,27 +28,27 @@ static inline __attribute__((always_inline)) void strided16(const int mr, const 
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define DEFINE_STRIDED16(m, g)                                                                     \
-  static void strided16_##m##_##g(STRIDED16_ARGS) {                                                \
-    strided16(m, g, pairs, a, ars, b, bps, bgs, c, ldc, add);                                      \
+#define DEFINE_STRIDED_BF16(m, g)                                                                     \
+  static void strided_bf16_##m##_##g(STRIDED_BF16_ARGS) {                                                \
+    strided_bf16(m, g, pairs, a, ars, b, bps, bgs, c, ldc, add);                                      \
   }
-TILES16(DEFINE_STRIDED16)
+TILES_BF16(DEFINE_STRIDED_BF16)
 
-typedef void Strided16Fn(STRIDED16_ARGS);
-static Strided16Fn *const strided16_tiles[TILE16_MR][TILE16_MOST_NG] = {
-#define STRIDED16_ENTRY(m, g) [(m)-1][(g)-1] = strided16_##m##_##g,
-    TILES16(STRIDED16_ENTRY)};
+typedef void StridedBf16Fn(STRIDED_BF16_ARGS);
+static StridedBf16Fn *const strided_bf16_tiles[TILE_BF16_MR][TILE_BF16_MOST_NG] = {
+#define STRIDED_BF16_ENTRY(m, g) [(m)-1][(g)-1] = strided_bf16_##m##_##g,
+    TILES_BF16(STRIDED_BF16_ENTRY)};
 
 static void strided(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                     ptrdiff_t bps, ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add) {
   const int groups = n / GROUP;
   for (int i = 0, rows; i < m; i += rows) {
-    rows = tile16_rows(m - i);
-    const int most = tile16_groups(rows);
+    rows = tile_bf16_rows(m - i);
+    const int most = tile_bf16_groups(rows);
     for (int j = 0, g; j < groups; j += g) {
       const int left = groups - j;
       g = left > most && left < 2 * most ? (left + 1) / 2 : min_int(left, most);
-      strided16_tiles[rows - 1][g - 1](pairs, a + i * ars, ars, b + j * bgs, bps, bgs,
+      strided_bf16_tiles[rows - 1][g - 1](pairs, a + i * ars, ars, b + j * bgs, bps, bgs,
                                        c + i * ldc + j * GROUP, ldc, add);
     }
   }

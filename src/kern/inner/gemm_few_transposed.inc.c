@@ -3,7 +3,7 @@
  */
 enum { SQUARE = GROUP * GROUP };
 
-#define SQUARES_ARGS                                                                               \
+#define TRANSPOSED_ARGS                                                                               \
   int k, const real *a, ptrdiff_t ars, const real *b, real *c, ptrdiff_t ldc, Fetch *next
 
 /* One square's LANES steps from p on */
@@ -18,8 +18,8 @@ static inline __attribute__((always_inline)) void add_square(const int mr, const
   }
 }
 
-static inline __attribute__((always_inline)) void squares(const int mr, const int nv,
-                                                          SQUARES_ARGS) {
+static inline __attribute__((always_inline)) void few_transposed(const int mr, const int nv,
+                                                          TRANSPOSED_ARGS) {
   vec acc[FEW_ROWS][PER_GROUP];
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_set(0);
   for (int q = 0; q < k; q += GROUP, b += SQUARE)
@@ -31,16 +31,16 @@ static inline __attribute__((always_inline)) void squares(const int mr, const in
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define DEFINE_SQUARES(m)                                                                          \
-  static void squares_##m##_1(SQUARES_ARGS) { squares(m, 1, k, a, ars, b, c, ldc, next); }         \
-  static void squares_##m##_all(SQUARES_ARGS) { squares(m, PER_GROUP, k, a, ars, b, c, ldc, next); }
-DEFINE_SQUARES(1)
-DEFINE_SQUARES(2)
-DEFINE_SQUARES(3)
+#define DEFINE_TRANSPOSED(m)                                                                          \
+  static void few_transposed_##m##_1(TRANSPOSED_ARGS) { few_transposed(m, 1, k, a, ars, b, c, ldc, next); }         \
+  static void few_transposed_##m##_all(TRANSPOSED_ARGS) { few_transposed(m, PER_GROUP, k, a, ars, b, c, ldc, next); }
+DEFINE_TRANSPOSED(1)
+DEFINE_TRANSPOSED(2)
+DEFINE_TRANSPOSED(3)
 
-static void few_squares(int m, int n, SQUARES_ARGS) {
-  typedef void Fn(SQUARES_ARGS);
+static void few_rows_transposed(int m, int n, TRANSPOSED_ARGS) {
+  typedef void Fn(TRANSPOSED_ARGS);
   static Fn *const sizes[FEW_ROWS][2] = {
-      {squares_1_1, squares_1_all}, {squares_2_1, squares_2_all}, {squares_3_1, squares_3_all}};
+      {few_transposed_1_1, few_transposed_1_all}, {few_transposed_2_1, few_transposed_2_all}, {few_transposed_3_1, few_transposed_3_all}};
   sizes[m - 1][n > LANES](k, a, ars, b, c, ldc, next);
 }

@@ -3,42 +3,42 @@
  *
  * Sums are those of gemm_tile.inc.c: k in order, one accumulator an output.
  */
-typedef struct NarrowArgs {
-  const Narrow *q;
-  const real *x[NARROW_ROWS];
+typedef struct QuantFewArgs {
+  const QuantFew *q;
+  const real *x[QUANT_FEW_ROWS];
   const void *w;     /* of the first group */
   const real *scale; /* [blocks, groups, GROUP] */
-  real *c, *kept;
-} NarrowArgs;
+  real *c, *values;
+} QuantFewArgs;
 
 /* of a value; NF4: of a word */
-static inline __attribute__((always_inline)) ptrdiff_t narrow_bytes(const QuantType type) {
+static inline __attribute__((always_inline)) ptrdiff_t quant_few_bytes(const QuantType type) {
   return type == QUANT_NF4 ? 4 : type == QUANT_INT8 ? 1 : 2;
 }
 
-static inline __attribute__((always_inline)) vec narrow_scaled(const bool round, vec x, vec scale) {
+static inline __attribute__((always_inline)) vec quant_few_scaled(const bool round, vec x, vec scale) {
   return round ? v_round_tame(x * scale) : x * scale;
 }
 
 static inline __attribute__((always_inline)) vec
-narrow_value(const QuantType type, const bool round, const void *w, ptrdiff_t at, vec scale) {
-  if (type == QUANT_INT8) return narrow_scaled(round, v_int8((const int8_t *)w + at), scale);
+quant_few_value(const QuantType type, const bool round, const void *w, ptrdiff_t at, vec scale) {
+  if (type == QUANT_INT8) return quant_few_scaled(round, v_int8((const int8_t *)w + at), scale);
   const vec x = v_f16((const uint16_t *)w + at);
   return round ? v_round_bf16(x) : x;
 }
 
 /* inner steps of a group that a line of memory holds */
-static inline __attribute__((always_inline)) int narrow_line(const QuantType type) {
+static inline __attribute__((always_inline)) int quant_few_line(const QuantType type) {
   return type == QUANT_NF4 ? NF4_STEPS : type == QUANT_INT8 ? 4 : 2;
 }
 
-enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
+enum { QUANT_FEW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too many for the CPU */
 
-#define NARROW_KEEP(p, j, w)                                                                       \
-  if (keep) v_store(kept + (p)*GROUP + (j)*LANES, w)
+#define QUANT_FEW_STORE(p, j, w)                                                                       \
+  if (share) v_store(values + (p)*GROUP + (j)*LANES, w)
 
 /* acc[i][j] += x[i][p] * value for all rows and vectors of a step: few registers beside acc */
-#define NARROW_FMA(p, value)                                                                       \
+#define QUANT_FEW_FMA(p, value)                                                                       \
   if (mr == 1 && round) {                                                                          \
     const vec x = v_set(x0[0][p]);                                                                 \
     UNROLL for (int j = 0; j < nv; j++) V_FMA_TO(acc[0][j], x, value);                             \
@@ -46,7 +46,7 @@ enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too 
     vec w[MAXV];                                                                                   \
     UNROLL for (int j = 0; j < nv; j++) {                                                          \
       w[j] = value;                                                                                \
-      NARROW_KEEP(p, j, w[j]);                                                                     \
+      QUANT_FEW_STORE(p, j, w[j]);                                                                     \
     }                                                                                              \
     UNROLL for (int i = 0; i < mr; i++) {                                                          \
       const vec x = v_set(x0[i][p]);                                                               \
@@ -55,41 +55,41 @@ enum { NARROW_AHEAD = 48 }; /* lines fetched ahead: the groups' streams are too 
   }
 
 /* keep: the values too, of one group */
-static inline __attribute__((always_inline)) void narrow_tile(const QuantType type, const bool round,
-                                                              const bool keep, const int mr,
-                                                              const int ng, const NarrowArgs *a) {
-  enum { MAXV = NARROW_GROUPS * PER_GROUP };
-  const int nv = ng * PER_GROUP, line = narrow_line(type);
+static inline __attribute__((always_inline)) void quant_few_tile(const QuantType type, const bool round,
+                                                              const bool share, const int mr,
+                                                              const int ng, const QuantFewArgs *a) {
+  enum { MAXV = QUANT_FEW_GROUPS * PER_GROUP };
+  const int nv = ng * PER_GROUP, line = quant_few_line(type);
   const Nf4Table table = nf4_table();
   const ptrdiff_t depth = a->q->depth, stride = a->q->stride, ldc = a->q->ldc;
   const char *at = a->w;
   const real *scales = a->scale;
-  const real *x0[NARROW_ROWS]; /* what is kept could overwrite a->x */
-  real *const kept = a->kept;
-  vec acc[NARROW_ROWS][MAXV], scale[MAXV];
+  const real *x0[QUANT_FEW_ROWS]; /* what is kept could overwrite a->x */
+  real *const values = a->values;
+  vec acc[QUANT_FEW_ROWS][MAXV], scale[MAXV];
   UNROLL for (int i = 0; i < mr; i++) x0[i] = a->x[i];
   ptrdiff_t p = 0, end = type == QUANT_NF4 ? NF4_BLOCK : depth; /* of the steps that share scales */
   UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
       a->q->add ? v_load(a->c + i * ldc + j * LANES) : v_set(0);
-#define NARROW_PAIR(at, j)                                                                         \
+#define QUANT_FEW_PAIR(at, j)                                                                         \
   ((const uint32_t *)(const void *)(at) + (j) / PER_GROUP * (stride / 2) + (j) % PER_GROUP * LANES)
-#define NARROW_AT(j, p) ((j) / PER_GROUP * stride + (p)*GROUP + (j) % PER_GROUP * LANES)
+#define QUANT_FEW_AT(j, p) ((j) / PER_GROUP * stride + (p)*GROUP + (j) % PER_GROUP * LANES)
   do {
     UNROLL for (int j = 0; j < nv; j++) scale[j] = v_load(scales + j * LANES);
     for (; p + line <= end; p += line, at += 64) {
       /* behind a group's last line is the next group, which is under way: on to the next tile's */
-      const bool within = p + NARROW_AHEAD * line < depth;
+      const bool within = p + QUANT_FEW_AHEAD * line < depth;
       const ptrdiff_t over = within ? 0 : (ng - 1) * stride;
       UNROLL for (int g = 0; g < ng; g++)
-          __builtin_prefetch(at + (g * stride + over) * narrow_bytes(type) + NARROW_AHEAD * 64);
+          __builtin_prefetch(at + (g * stride + over) * quant_few_bytes(type) + QUANT_FEW_AHEAD * 64);
       if (type == QUANT_NF4) {
 #ifdef V_NF4_CELL /* a cell's values are made at once, of one vector after another */
         UNROLL for (int j = 0; j < nv; j++) {
           vec value[NF4_STEPS];
-          v_nf4_cell(table, v_words((const uint32_t *)at + NARROW_AT(j, 0)), value);
+          v_nf4_cell(table, v_words((const uint32_t *)at + QUANT_FEW_AT(j, 0)), value);
           UNROLL for (int s = 0; s < NF4_STEPS; s++) {
-            const vec w = narrow_scaled(round, value[s], scale[j]);
-            NARROW_KEEP(p + s, j, w);
+            const vec w = quant_few_scaled(round, value[s], scale[j]);
+            QUANT_FEW_STORE(p + s, j, w);
             UNROLL for (int i = 0; i < mr; i++) acc[i][j] =
                 v_fma(v_set(x0[i][p + s]), w, acc[i][j]);
           }
@@ -97,24 +97,24 @@ static inline __attribute__((always_inline)) void narrow_tile(const QuantType ty
 #else
         ivec code[MAXV];
         UNROLL for (int j = 0; j < nv; j++) code[j] =
-            v_words((const uint32_t *)at + NARROW_AT(j, 0));
+            v_words((const uint32_t *)at + QUANT_FEW_AT(j, 0));
         UNROLL for (int s = 0; s < NF4_STEPS; s++)
-            NARROW_FMA(p + s, narrow_scaled(round, v_nf4(table, code[j] >> 4 * s), scale[j]))
+            QUANT_FEW_FMA(p + s, quant_few_scaled(round, v_nf4(table, code[j] >> 4 * s), scale[j]))
 #endif
       } else if (type == QUANT_BF16) {
         ivec pair[MAXV];
-        UNROLL for (int j = 0; j < nv; j++) pair[j] = v_words(NARROW_PAIR(at, j));
-        NARROW_FMA(p, v_bf16_low(pair[j]))
-        NARROW_FMA(p + 1, v_bf16_high(pair[j]))
+        UNROLL for (int j = 0; j < nv; j++) pair[j] = v_words(QUANT_FEW_PAIR(at, j));
+        QUANT_FEW_FMA(p, v_bf16_low(pair[j]))
+        QUANT_FEW_FMA(p + 1, v_bf16_high(pair[j]))
       } else {
         UNROLL for (int s = 0; s < line; s++)
-            NARROW_FMA(p + s, narrow_value(type, round, at, NARROW_AT(j, s), scale[j]))
+            QUANT_FEW_FMA(p + s, quant_few_value(type, round, at, QUANT_FEW_AT(j, s), scale[j]))
       }
     }
     if (type == QUANT_BF16) {
-      for (; p < end; p++) NARROW_FMA(p, v_bf16_low(v_words(NARROW_PAIR(at, j))))
+      for (; p < end; p++) QUANT_FEW_FMA(p, v_bf16_low(v_words(QUANT_FEW_PAIR(at, j))))
     } else if (type != QUANT_NF4) {
-      for (; p < end; p++) NARROW_FMA(p, narrow_value(type, round, a->w, NARROW_AT(j, p), scale[j]))
+      for (; p < end; p++) QUANT_FEW_FMA(p, quant_few_value(type, round, a->w, QUANT_FEW_AT(j, p), scale[j]))
     }
     end += NF4_BLOCK;
     scales += a->q->scale_ld;
@@ -123,77 +123,77 @@ static inline __attribute__((always_inline)) void narrow_tile(const QuantType ty
       v_store(a->c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define NARROW_TILE_AS(type, round, name, m, g)                                                    \
-  static void name##_##m(const NarrowArgs *a) { narrow_tile(QUANT_##type, round, false, m, g, a); }  \
-  static void name##_##m##_last(const NarrowArgs *a) {                                             \
-    narrow_tile(QUANT_##type, round, false, m, 1, a);                                                \
+#define QUANT_FEW_TILE_AS(type, round, name, m, g)                                                    \
+  static void name##_##m(const QuantFewArgs *a) { quant_few_tile(QUANT_##type, round, false, m, g, a); }  \
+  static void name##_##m##_last(const QuantFewArgs *a) {                                             \
+    quant_few_tile(QUANT_##type, round, false, m, 1, a);                                                \
   }
-#define NARROW_TILE(type, m, g)  NARROW_TILE_AS(type, false, narrow_##type, m, g)
-#define ROUNDED_TILE(type, m, g) NARROW_TILE_AS(type, true, rounded_##type, m, g)
-NARROW_SIZES(NARROW_TILE, BF16)
-NARROW_SIZES(NARROW_TILE, F16)
-NARROW_SIZES(NARROW_TILE, INT8)
-NARROW_SIZES(NARROW_TILE, NF4)
-NARROW_SIZES(ROUNDED_TILE, F16)
-NARROW_SIZES(ROUNDED_TILE, INT8)
-NARROW_SIZES(ROUNDED_TILE, NF4)
+#define QUANT_FEW_TILE(type, m, g)  QUANT_FEW_TILE_AS(type, false, quant_few_##type, m, g)
+#define ROUNDED_TILE(type, m, g) QUANT_FEW_TILE_AS(type, true, rounded_##type, m, g)
+QUANT_FEW_SIZES(QUANT_FEW_TILE, BF16)
+QUANT_FEW_SIZES(QUANT_FEW_TILE, F16)
+QUANT_FEW_SIZES(QUANT_FEW_TILE, INT8)
+QUANT_FEW_SIZES(QUANT_FEW_TILE, NF4)
+QUANT_FEW_SIZES(ROUNDED_TILE, F16)
+QUANT_FEW_SIZES(ROUNDED_TILE, INT8)
+QUANT_FEW_SIZES(ROUNDED_TILE, NF4)
 
-typedef void NarrowFn(const NarrowArgs *a);
-typedef struct NarrowTile {
+typedef void QuantFewFn(const QuantFewArgs *a);
+typedef struct QuantFewTile {
   int rows, groups;
-  NarrowFn *whole, *last; /* that many groups; one */
-} NarrowTile;
-#define NARROW_ENTRY(type, m, g)  {m, g, narrow_##type##_##m, narrow_##type##_##m##_last},
+  QuantFewFn *whole, *last; /* that many groups; one */
+} QuantFewTile;
+#define QUANT_FEW_ENTRY(type, m, g)  {m, g, quant_few_##type##_##m, quant_few_##type##_##m##_last},
 #define ROUNDED_ENTRY(type, m, g) {m, g, rounded_##type##_##m, rounded_##type##_##m##_last},
-static const NarrowTile narrow_tiles[2][QUANT_TYPES][NARROW_ROWS] = {
+static const QuantFewTile quant_few_tiles[2][QUANT_TYPES][QUANT_FEW_ROWS] = {
     /* by rows, ascending; values as they are, */
-    {[QUANT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
-     [QUANT_F16] = {NARROW_SIZES(NARROW_ENTRY, F16)},
-     [QUANT_INT8] = {NARROW_SIZES(NARROW_ENTRY, INT8)},
-     [QUANT_NF4] = {NARROW_SIZES(NARROW_ENTRY, NF4)}},
+    {[QUANT_BF16] = {QUANT_FEW_SIZES(QUANT_FEW_ENTRY, BF16)},
+     [QUANT_F16] = {QUANT_FEW_SIZES(QUANT_FEW_ENTRY, F16)},
+     [QUANT_INT8] = {QUANT_FEW_SIZES(QUANT_FEW_ENTRY, INT8)},
+     [QUANT_NF4] = {QUANT_FEW_SIZES(QUANT_FEW_ENTRY, NF4)}},
     /* and rounded */
-    {[QUANT_BF16] = {NARROW_SIZES(NARROW_ENTRY, BF16)},
-     [QUANT_F16] = {NARROW_SIZES(ROUNDED_ENTRY, F16)},
-     [QUANT_INT8] = {NARROW_SIZES(ROUNDED_ENTRY, INT8)},
-     [QUANT_NF4] = {NARROW_SIZES(ROUNDED_ENTRY, NF4)}},
+    {[QUANT_BF16] = {QUANT_FEW_SIZES(QUANT_FEW_ENTRY, BF16)},
+     [QUANT_F16] = {QUANT_FEW_SIZES(ROUNDED_ENTRY, F16)},
+     [QUANT_INT8] = {QUANT_FEW_SIZES(ROUNDED_ENTRY, INT8)},
+     [QUANT_NF4] = {QUANT_FEW_SIZES(ROUNDED_ENTRY, NF4)}},
 };
 
-#ifdef NARROW_KEEPS
+#ifdef QUANT_FEW_SHARES
 /* Tiles of so many rows keep values, of the types that more rows do not turn anew. */
-#define KEPT_TILE_AS(type, round, name, m)                                                         \
-  static void kept_##name##_##m(const NarrowArgs *a) {                                             \
-    narrow_tile(QUANT_##type, round, true, m, 1, a);                                                 \
+#define SHARED_TILE_AS(type, round, name, m)                                                         \
+  static void shared_##name##_##m(const QuantFewArgs *a) {                                             \
+    quant_few_tile(QUANT_##type, round, true, m, 1, a);                                                 \
   }
-#define KEPT_TILE(m)                                                                               \
-  KEPT_TILE_AS(INT8, false, narrow_INT8, m)                                                        \
-  KEPT_TILE_AS(NF4, false, narrow_NF4, m)                                                          \
-  KEPT_TILE_AS(F16, true, rounded_F16, m)                                                          \
-  KEPT_TILE_AS(INT8, true, rounded_INT8, m) KEPT_TILE_AS(NF4, true, rounded_NF4, m)
-KEPT_TILE(3)
-KEPT_TILE(4)
-#define KEPT_ENTRY(m)                                                                              \
-  [m] = {{[QUANT_INT8] = kept_narrow_INT8_##m, [QUANT_NF4] = kept_narrow_NF4_##m},                     \
-         {[QUANT_F16] = kept_rounded_F16_##m,                                                        \
-          [QUANT_INT8] = kept_rounded_INT8_##m,                                                      \
-          [QUANT_NF4] = kept_rounded_NF4_##m}},
-static NarrowFn *const kept_tiles[NARROW_KEEPS + 1][2][QUANT_TYPES] = {KEPT_ENTRY(3) KEPT_ENTRY(4)};
-#define NARROW_KEPT_TILE(q) kept_tiles[(q)->rows][(q)->round][(q)->type]
+#define SHARED_TILE(m)                                                                               \
+  SHARED_TILE_AS(INT8, false, quant_few_INT8, m)                                                        \
+  SHARED_TILE_AS(NF4, false, quant_few_NF4, m)                                                          \
+  SHARED_TILE_AS(F16, true, rounded_F16, m)                                                          \
+  SHARED_TILE_AS(INT8, true, rounded_INT8, m) SHARED_TILE_AS(NF4, true, rounded_NF4, m)
+SHARED_TILE(3)
+SHARED_TILE(4)
+#define SHARED_ENTRY(m)                                                                              \
+  [m] = {{[QUANT_INT8] = shared_quant_few_INT8_##m, [QUANT_NF4] = shared_quant_few_NF4_##m},                     \
+         {[QUANT_F16] = shared_rounded_F16_##m,                                                        \
+          [QUANT_INT8] = shared_rounded_INT8_##m,                                                      \
+          [QUANT_NF4] = shared_rounded_NF4_##m}},
+static QuantFewFn *const shared_tiles[QUANT_FEW_SHARES + 1][2][QUANT_TYPES] = {SHARED_ENTRY(3) SHARED_ENTRY(4)};
+#define QUANT_FEW_SHARED_TILE(q) shared_tiles[(q)->rows][(q)->round][(q)->type]
 #else
-#define NARROW_KEPT_TILE(q) NULL
+#define QUANT_FEW_SHARED_TILE(q) NULL
 #endif
 
-static void narrow(const Narrow *q) {
-  NarrowArgs a = {.q = q};
-  const NarrowTile *t = narrow_tiles[q->round][q->type];
+static void quant_few(const QuantFew *q) {
+  QuantFewArgs a = {.q = q};
+  const QuantFewTile *t = quant_few_tiles[q->round][q->type];
   const int m = q->rows;
   while (t->rows < m) t++;
-  for (int i = 0; i < NARROW_ROWS; i++) a.x[i] = q->x + (i < m ? i : m - 1) * q->ldx;
+  for (int i = 0; i < QUANT_FEW_ROWS; i++) a.x[i] = q->x + (i < m ? i : m - 1) * q->ldx;
   for (int g = 0, n; g < q->groups; g += n) {
-    n = !q->kept && q->groups - g >= t->groups ? t->groups : 1;
-    a.w = (const char *)q->w + g * q->stride * narrow_bytes(q->type);
+    n = !q->values && q->groups - g >= t->groups ? t->groups : 1;
+    a.w = (const char *)q->w + g * q->stride * quant_few_bytes(q->type);
     a.scale = q->scale + g * GROUP;
     a.c = q->c + g * GROUP;
-    a.kept = q->kept;
-    (q->kept ? NARROW_KEPT_TILE(q) : n == t->groups ? t->whole : t->last)(&a);
+    a.values = q->values;
+    (q->values ? QUANT_FEW_SHARED_TILE(q) : n == t->groups ? t->whole : t->last)(&a);
   }
 }

@@ -3,14 +3,14 @@
  *
  * As gemm_tile.inc.c: a register tile of mr rows by ng groups, pairs of inner steps in order, one
  * accumulator an output, so an output's bits do not depend on the tile that it falls into.
- * The file that includes this one has defined v_dot, v_word and TILES16 besides what vec.inc.c wants.
+ * The file that includes this one has defined v_dot, v_word and TILES_BF16 besides what vec.inc.c wants.
  */
 enum {
   FETCH_AHEAD = 16, /* pairs: the groups' streams are too many for the CPU */
   SHARES = 4        /* tiles of rows at most that share the fetching of the next block */
 };
 
-typedef struct Tile16 {
+typedef struct TileBf16 {
   int pairs;
   const uint32_t *a, *b;
   ptrdiff_t bgs;         /* words between groups of b, and of */
@@ -21,19 +21,19 @@ typedef struct Tile16 {
   real *c;
   ptrdiff_t ldc;
   bool add;
-} Tile16;
+} TileBf16;
 
 /* A whole tile of rows comes interleaved, other rows one after the other. */
-static inline __attribute__((always_inline)) void tile16(const int mr, const int ng,
-                                                         const bool near, const Tile16 *t) {
-  enum { MAXV = TILE16_MAXV };
+static inline __attribute__((always_inline)) void tile_bf16(const int mr, const int ng,
+                                                         const bool near, const TileBf16 *t) {
+  enum { MAXV = TILE_BF16_MAXV };
   const int nv = ng * PER_GROUP;
-  const ptrdiff_t ars = mr == TILE16_MR ? 1 : t->pairs, aps = mr == TILE16_MR ? TILE16_MR : 1;
+  const ptrdiff_t ars = mr == TILE_BF16_MR ? 1 : t->pairs, aps = mr == TILE_BF16_MR ? TILE_BF16_MR : 1;
   const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch_step = t->fetch_step;
   const uint32_t *a = t->a, *b = t->b, *fetch = t->fetch, *ahead = t->next;
   real *c = t->c;
-  const ptrdiff_t next = (ptrdiff_t)TILE16_MR * t->pairs;
-  vec acc[TILE16_MR][MAXV];
+  const ptrdiff_t next = (ptrdiff_t)TILE_BF16_MR * t->pairs;
+  vec acc[TILE_BF16_MR][MAXV];
   if (t->add)
     UNROLL for (int i = 0; i < mr; i++) UNROLL for (int j = 0; j < nv; j++) acc[i][j] =
         v_load(c + i * ldc + j * LANES);
@@ -53,7 +53,7 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
     }
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
-    if (mr == TILE16_MR) __builtin_prefetch(a + next); /* the next tile's */
+    if (mr == TILE_BF16_MR) __builtin_prefetch(a + next); /* the next tile's */
     UNROLL for (int i = 0; i < mr; i++) {
       const ivec x = v_word(a + i * ars);
       UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_dot(acc[i][j], x, bv[j]);
@@ -65,26 +65,26 @@ static inline __attribute__((always_inline)) void tile16(const int mr, const int
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define DEFINE_TILE16(m, g)                                                                        \
-  static void tile16_##m##_##g(const Tile16 *t) { tile16(m, g, false, t); }
-TILES16(DEFINE_TILE16)
-#define DEFINE_NEAR16(m, g)                                                                        \
-  static void near16_##g(const Tile16 *t) { tile16(m, g, true, t); }
-NEAR16(DEFINE_NEAR16)
+#define DEFINE_TILE_BF16(m, g)                                                                        \
+  static void tile_bf16_##m##_##g(const TileBf16 *t) { tile_bf16(m, g, false, t); }
+TILES_BF16(DEFINE_TILE_BF16)
+#define DEFINE_NEAR_BF16(m, g)                                                                        \
+  static void near_bf16_##g(const TileBf16 *t) { tile_bf16(m, g, true, t); }
+NEAR_BF16(DEFINE_NEAR_BF16)
 
-typedef void Tile16Fn(const Tile16 *t);
-static Tile16Fn *const tiles16[TILE16_MR][TILE16_MOST_NG] = {
-#define TILE16_ENTRY(m, g) [(m)-1][(g)-1] = tile16_##m##_##g,
-    TILES16(TILE16_ENTRY)};
+typedef void TileBf16Fn(const TileBf16 *t);
+static TileBf16Fn *const tiles_bf16[TILE_BF16_MR][TILE_BF16_MOST_NG] = {
+#define TILE_BF16_ENTRY(m, g) [(m)-1][(g)-1] = tile_bf16_##m##_##g,
+    TILES_BF16(TILE_BF16_ENTRY)};
 /* whole tiles of rows whose b is in the cache already, while the next block's is fetched */
-static Tile16Fn *const near16[TILE16_MOST_NG] = {
-#define NEAR16_ENTRY(m, g) [(g)-1] = near16_##g,
-    NEAR16(NEAR16_ENTRY)};
+static TileBf16Fn *const near_bf16[TILE_BF16_MOST_NG] = {
+#define NEAR_BF16_ENTRY(m, g) [(g)-1] = near_bf16_##g,
+    NEAR_BF16(NEAR_BF16_ENTRY)};
 
 /* A tile whose last group is partly outside c: through a whole one. */
-static void edge_tile16(int rows, int groups, int cols, Tile16 t) {
-  enum { LD = TILE16_MOST_NG * GROUP };
-  real whole[TILE16_MR * LD], bias[LD] = {0}, *c = t.c;
+static void edge_tile_bf16(int rows, int groups, int cols, TileBf16 t) {
+  enum { LD = TILE_BF16_MOST_NG * GROUP };
+  real whole[TILE_BF16_MR * LD], bias[LD] = {0}, *c = t.c;
   const size_t bytes = sizeof(real) * (size_t)cols;
   if (t.add) {
     memset(whole, 0, sizeof whole);
@@ -93,24 +93,24 @@ static void edge_tile16(int rows, int groups, int cols, Tile16 t) {
   if (t.bias) t.bias = memcpy(bias, t.bias, bytes);
   const ptrdiff_t ldc = t.ldc;
   t.c = whole, t.ldc = LD;
-  tiles16[rows - 1][groups - 1](&t);
+  tiles_bf16[rows - 1][groups - 1](&t);
   for (int i = 0; i < rows; i++) memcpy(c + i * ldc, whole + i * LD, bytes);
 }
 
 /* rows of the next tile when this many are left */
-static inline int tile16_rows(int left) {
-  return left <= TILE16_MR ? left : left < 2 * TILE16_MR ? (left + 1) / 2 : TILE16_MR;
+static inline int tile_bf16_rows(int left) {
+  return left <= TILE_BF16_MR ? left : left < 2 * TILE_BF16_MR ? (left + 1) / 2 : TILE_BF16_MR;
 }
 
 /* Most groups that a tile of so many rows takes. */
-static inline int tile16_groups(int rows) {
-  int g = TILE16_MOST_NG;
-  while (!tiles16[rows - 1][g - 1]) g--;
+static inline int tile_bf16_groups(int rows) {
+  int g = TILE_BF16_MOST_NG;
+  while (!tiles_bf16[rows - 1][g - 1]) g--;
   return g;
 }
 
 /* The next tile's rows of c, to be added to once this one is done. */
-static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols) {
+static inline void fetch_rows_bf16(const real *c, ptrdiff_t ldc, int rows, int cols) {
   for (int i = 0; i < rows; i++, c += ldc)
     for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
 }
@@ -118,24 +118,24 @@ static inline void fetch_rows16(const real *c, ptrdiff_t ldc, int rows, int cols
 /* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  A few tiles of rows
  * fetch a share of it each.  Of more, those behind the first, a group each; the first fetches what it
  * needs itself soon, and without `next` the last of several what is behind this block. */
-static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
+static void block_bf16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                     const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
-  const int most = tile16_groups(tile16_rows(m)), row_tiles = ceil_div(m, TILE16_MR);
+  const int most = tile_bf16_groups(tile_bf16_rows(m)), row_tiles = ceil_div(m, TILE_BF16_MR);
   const bool shared = next && row_tiles <= SHARES;
   for (int j = 0, g; j < n; j += g * GROUP) {
     const int left = ceil_div(n - j, GROUP);
     g = left > most && left < 2 * most ? (left + 1) / 2 : min_int(left, most);
     const int cols = min_int(n - j, g * GROUP);
     for (int i = 0, rows; i < m; i += rows) {
-      rows = tile16_rows(m - i);
+      rows = tile_bf16_rows(m - i);
       if (add && i + rows < m)
-        fetch_rows16(c + (i + rows) * ldc + j, ldc, min_int(TILE16_MR, m - i - rows), cols);
+        fetch_rows_bf16(c + (i + rows) * ldc + j, ldc, min_int(TILE_BF16_MR, m - i - rows), cols);
       else if (add)
-        fetch_rows16(c + j + g * GROUP, ldc, min_int(TILE16_MR, m), cols);
-      const int group = (i - 1) / TILE16_MR;
+        fetch_rows_bf16(c + j + g * GROUP, ldc, min_int(TILE_BF16_MR, m), cols);
+      const int group = (i - 1) / TILE_BF16_MR;
       const bool near =
-          !shared && next && i > 0 && group < g && cols == g * GROUP && rows == TILE16_MR;
-      Tile16 t = {.pairs = pairs,
+          !shared && next && i > 0 && group < g && cols == g * GROUP && rows == TILE_BF16_MR;
+      TileBf16 t = {.pairs = pairs,
                   .a = a + (ptrdiff_t)i * pairs,
                   .b = b + j / GROUP * bgs,
                   .bgs = bgs,
@@ -147,15 +147,15 @@ static void block16(int m, int n, int pairs, const uint32_t *a, const uint32_t *
       t.fetch = t.b + (!next && i > 0 && i + rows == m ? pairs : FETCH_AHEAD) * (ptrdiff_t)GROUP;
       if (shared) {
         t.fetch_step = ceil_div(GROUP, row_tiles);
-        t.fetch = next + j / GROUP * bgs + ceil_div(i, TILE16_MR) * t.fetch_step * pairs;
+        t.fetch = next + j / GROUP * bgs + ceil_div(i, TILE_BF16_MR) * t.fetch_step * pairs;
       } else if (near)
         t.next = next + (j / GROUP + group) * bgs;
       if (near)
-        near16[g - 1](&t);
+        near_bf16[g - 1](&t);
       else if (cols == g * GROUP)
-        tiles16[rows - 1][g - 1](&t);
+        tiles_bf16[rows - 1][g - 1](&t);
       else
-        edge_tile16(rows, g, cols, t);
+        edge_tile_bf16(rows, g, cols, t);
     }
   }
 }

@@ -46,8 +46,8 @@ static void half_row(int k, bool high, const real *x, uint32_t *words) {
     const __m256i half =
         (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first_lanes(k - c), x + c));
     const __m512i mine = _mm512_sll_epi32(_mm512_cvtepu16_epi32(half), up);
-    const __m512i kept = _mm512_and_si512(_mm512_loadu_si512(words), others);
-    _mm512_storeu_si512(words, _mm512_or_si512(mine, kept));
+    const __m512i rest = _mm512_and_si512(_mm512_loadu_si512(words), others);
+    _mm512_storeu_si512(words, _mm512_or_si512(mine, rest));
   }
 }
 
@@ -141,7 +141,7 @@ static inline __m512i pick(__m512i a, const uint16_t index[32], int add, __m512i
   return _mm512_permutex2var_epi16(a, i, b);
 }
 
-static void turn(int lines, const uint32_t *w, uint32_t *out, ptrdiff_t bgs) {
+static void transpose_pairs(int lines, const uint32_t *w, uint32_t *out, ptrdiff_t bgs) {
   enum { LINES = GROUP / 2 };
   for (int at = 0; at < lines; at += LINES, w += LINES * GROUP, out += bgs) {
     __m512i a[LINES], b[LINES];

@@ -6,10 +6,10 @@
 #include "kern/inner/gemm_few.inc.c"
 #include "kern/inner/norm_rope.inc.c"
 #include "kern/inner/unpack_quant.inc.c"
-#ifdef NARROW_GROUPS
+#ifdef QUANT_FEW_GROUPS
 #include "kern/inner/gemm_quant_few.inc.c"
-#ifndef NARROW_BY
-#define NARROW_BY NARROW_ROWS, NARROW_ROWS, NARROW_ROWS, NARROW_ROWS
+#ifndef QUANT_FEW_BY
+#define QUANT_FEW_BY QUANT_FEW_ROWS, QUANT_FEW_ROWS, QUANT_FEW_ROWS, QUANT_FEW_ROWS
 #endif
 #endif
 
@@ -19,8 +19,8 @@
 #include "kern/inner/quantise_nf4.inc.c"
 #include "kern/inner/gemm_few_transposed.inc.c"
 
-#ifndef TURN
-#define TURN 256, 128, 192
+#ifndef DX_BLOCK
+#define DX_BLOCK 256, 128, 192
 #endif
 
 const Kernels TABLE = {
@@ -32,7 +32,7 @@ const Kernels TABLE = {
     .stream = stream,
     .outer = outer,
     .few_rows = few_rows,
-    .few_squares = few_squares,
+    .few_rows_transposed = few_rows_transposed,
     .add_rows = add_rows,
     .add_to_rows = add_to_rows,
     .pack_columns = pack_columns,
@@ -48,15 +48,15 @@ const Kernels TABLE = {
     .widen_f16 = widen_f16,
     .widen_int8 = widen_int8,
     .widen_nf4 = widen_nf4,
-#ifdef NARROW_GROUPS
-    .narrow_rows = {0, NARROW_BY},
-    .narrow_most = {0, NARROW_MOST},
-#ifdef NARROW_KEEPS
-    .narrow_keeps = NARROW_KEEPS,
+#ifdef QUANT_FEW_GROUPS
+    .quant_few_rows = {0, QUANT_FEW_BY},
+    .quant_few_most = {0, QUANT_FEW_MOST},
+#ifdef QUANT_FEW_SHARES
+    .quant_few_shares = QUANT_FEW_SHARES,
 #endif
-    .narrow = narrow,
+    .quant_few = quant_few,
 #endif
-    .turn = {TURN},
+    .dx_block = {DX_BLOCK},
     .dot = dot,
     .rmsnorm = rmsnorm,
     .rmsnorm_dx = rmsnorm_dx,

@@ -47,7 +47,7 @@ static void configure(int upper, int lower) {
 }
 
 /* One tile of rows by up to four of columns, or two by up to two. */
-typedef struct Strip {
+typedef struct AmxStrip {
   int units;
   const uint32_t *a[2]; /* a unit is a_step words */
   ptrdiff_t a_step[2];
@@ -64,7 +64,7 @@ typedef struct Strip {
   const real *next_c; /* of the strip after it, fetched to be written, next_rows a unit; or NULL */
   ptrdiff_t next_ld;
   int next_rows;
-} Strip;
+} AmxStrip;
 
 /* tile instructions want numbers; tile of sums (r, g) of two tiles of rows, or of one */
 #define EACH_SUM(DO)                                                                               \
@@ -76,7 +76,7 @@ typedef struct Strip {
   if (mt == 1 && nt > 3) DO(3, 0, 3)
 
 static inline __attribute__((always_inline)) void begin(const int mt, const int nt,
-                                                        const Strip *t) {
+                                                        const AmxStrip *t) {
 #define ZERO_SUM(i, r, g) _tile_zero(i)
 #define LOAD_SUM(i, r, g) _tile_loadd(i, t->c[r][g], t->ldc[g] * (ptrdiff_t)sizeof(real))
 #define BIAS_SUM(i, r, g) _tile_loadd(i, t->bias[g], 0)
@@ -89,7 +89,8 @@ static inline __attribute__((always_inline)) void begin(const int mt, const int 
   }
 }
 
-static inline __attribute__((always_inline)) void end(const int mt, const int nt, const Strip *t) {
+static inline __attribute__((always_inline)) void end(const int mt, const int nt,
+                                                      const AmxStrip *t) {
 #define STORE_SUM(i, r, g) _tile_stored(i, t->c[r][g], t->ldc[g] * (ptrdiff_t)sizeof(real))
   EACH_SUM(STORE_SUM);
 }
@@ -120,7 +121,7 @@ unit(const int mt, const int nt, const uint32_t *const a[2], const uint32_t *con
 }
 
 static inline __attribute__((always_inline)) void strip(const int mt, const int nt,
-                                                        const Strip *t) {
+                                                        const AmxStrip *t) {
   const uint32_t *a[2] = {t->a[0], t->a[1]}, *b[COLUMNS], *fetch = t->fetch;
   const real *next_c = t->next_c;
   const ptrdiff_t bgs = t->fetch_bgs;
@@ -140,15 +141,15 @@ static inline __attribute__((always_inline)) void strip(const int mt, const int 
   end(mt, nt, t);
 }
 
-static void strip_1_1(const Strip *t) { strip(1, 1, t); }
-static void strip_1_2(const Strip *t) { strip(1, 2, t); }
-static void strip_1_3(const Strip *t) { strip(1, 3, t); }
-static void strip_1_4(const Strip *t) { strip(1, 4, t); }
-static void strip_2_1(const Strip *t) { strip(2, 1, t); }
-static void strip_2_2(const Strip *t) { strip(2, 2, t); }
+static void strip_1_1(const AmxStrip *t) { strip(1, 1, t); }
+static void strip_1_2(const AmxStrip *t) { strip(1, 2, t); }
+static void strip_1_3(const AmxStrip *t) { strip(1, 3, t); }
+static void strip_1_4(const AmxStrip *t) { strip(1, 4, t); }
+static void strip_2_1(const AmxStrip *t) { strip(2, 1, t); }
+static void strip_2_2(const AmxStrip *t) { strip(2, 2, t); }
 
-static void run_strip(int mt, int nt, const Strip *t) {
-  static void (*const shapes[2][COLUMNS])(const Strip *) = {
+static void run_strip(int mt, int nt, const AmxStrip *t) {
+  static void (*const shapes[2][COLUMNS])(const AmxStrip *) = {
       {strip_1_1, strip_1_2, strip_1_3, strip_1_4}, {strip_2_1, strip_2_2}};
   shapes[mt - 1][nt - 1](t);
 }
@@ -177,23 +178,23 @@ static void edge_out(const Edge *e, int rows, real *c, ptrdiff_t ldc) {
     memcpy(c + i * ldc, e->sums[i / ROWS] + i % ROWS * GROUP, sizeof(real) * (size_t)e->cols);
 }
 
-typedef struct Block {
+typedef struct AmxBlock {
   int m, pairs;
   const uint32_t *a;
   const real *bias; /* or NULL */
   real *c;
   ptrdiff_t ldc;
   bool add;
-} Block;
+} AmxBlock;
 
 /* Some groups of columns, all rows: c at the first column, `partial` columns (0: all) in the last group. */
-static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs, int partial,
+static void columns(const AmxBlock *q, int groups, const uint32_t *b, ptrdiff_t bgs, int partial,
                     const uint32_t *next) {
   const int units = q->pairs / UNIT, tail = q->pairs % UNIT, strips = ceil_div(q->m, 2 * ROWS);
   const ptrdiff_t row_words = round_up(q->pairs, UNIT);
   uint32_t last[COLUMNS][TILE_WORDS];
   Edge edge = {.cols = partial};
-  Strip t = {.units = units, .add = q->add, .next_ld = q->ldc};
+  AmxStrip t = {.units = units, .add = q->add, .next_ld = q->ldc};
   t.next_rows = ceil_div(2 * ROWS, max_int(units, 1));
   t.lines = next && strips <= SHARES ? ceil_div(UNIT, strips) : 0;
   t.fetch = next ? next : b, t.fetch_bgs = bgs;
@@ -231,7 +232,7 @@ static void columns(const Block *q, int groups, const uint32_t *b, ptrdiff_t bgs
 static void block(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                   const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
   const int most = m > ROWS ? 2 : COLUMNS;
-  Block q = {m, pairs, a, bias, c, ldc, add};
+  AmxBlock q = {m, pairs, a, bias, c, ldc, add};
   for (int left = n, groups; left > 0; left -= groups * GROUP) {
     groups = min_int(most, ceil_div(left, GROUP));
     const int partial = left < groups * GROUP ? left % GROUP : 0;
@@ -265,7 +266,7 @@ static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
 }
 
 /* Interleaving the first half of 16 lines with the second, four times, transposes them. */
-static inline void transpose16(__m512i x[UNIT]) {
+static inline void transpose_16(__m512i x[UNIT]) {
   __m512i y[UNIT];
   UNROLL for (int round = 0; round < 4; round++) {
     UNROLL for (int i = 0; i < UNIT / 2; i++) {
@@ -289,7 +290,7 @@ pair_column_unit(const int rows, const int left, const real *x, ptrdiff_t ldx, u
     t[i] = pair_lanes(_mm512_maskz_loadu_ps(left > 2 * i ? present : 0, from),
                       _mm512_maskz_loadu_ps(left > 2 * i + 1 ? present : 0, from + ldx));
   }
-  transpose16(t);
+  transpose_16(t);
   UNROLL for (int r = 0; r < ROWS; r++) if (r < rows) _mm512_storeu_si512(a + r * UNIT, t[r]);
 }
 
@@ -320,10 +321,10 @@ const KernelsBf16 kern_amx = {
     .end = end_rows,
     .scores = scores,
     .values = values,
-    .softmax = softmax16,
+    .softmax = softmax_bf16,
     .blend = blend,
     .columns = turned_columns,
-    .ds = ds16,
+    .ds = ds_bf16,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
     .half_row = half_row,
@@ -333,5 +334,5 @@ const KernelsBf16 kern_amx = {
     .widen_f16 = widen_f16,
     .widen_int8 = widen_int8,
     .widen_nf4 = widen_nf4,
-    .turn = turn,
+    .transpose = transpose_pairs,
 };

@@ -118,17 +118,17 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
 
 /* rows by compact weights: tiles by rows and groups; how many rows a tile and at most, by type.  Of bf16 and
  * f16 a value costs a tile less than unpacking would. */
-#define NARROW_ROWS   6
-#define NARROW_GROUPS 2
-#define NARROW_SIZES(X, type)                                                                      \
+#define QUANT_FEW_ROWS   6
+#define QUANT_FEW_GROUPS 2
+#define QUANT_FEW_SIZES(X, type)                                                                   \
   X(type, 1, 2) X(type, 2, 2) X(type, 3, 1) X(type, 4, 1) X(type, 5, 1) X(type, 6, 1)
-#define NARROW_BY    6, 6, 4, 4
-#define NARROW_MOST  INT_MAX, INT_MAX, 64, 64
-#define NARROW_KEEPS 4
-#define TURN         512, 768, 48
-#define FEW_SUMS     12
-#define TILE_MR      6
-#define TILE_NG      1
-#define TILES(X)     X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-#define TABLE        kern_avx2
+#define QUANT_FEW_BY     6, 6, 4, 4
+#define QUANT_FEW_MOST   INT_MAX, INT_MAX, 64, 64
+#define QUANT_FEW_SHARES 4
+#define DX_BLOCK         512, 768, 48
+#define FEW_SUMS         12
+#define TILE_MR          6
+#define TILE_NG          1
+#define TILES(X)         X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#define TABLE            kern_avx2
 #include "kern/inner/table.inc.c"

@@ -109,14 +109,15 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
 }
 
 /* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
-#define NARROW_ROWS           8
-#define NARROW_GROUPS         6
-#define NARROW_SIZES(X, type) X(type, 1, 6) X(type, 2, 6) X(type, 4, 3) X(type, 6, 2) X(type, 8, 2)
-#define NARROW_MOST           64, 64, 48, 24
-#define FEW_SUMS              12
-#define TILE_MR               8
-#define TILE_NG               3
-#define ROWS(X, g)            X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
-#define TILES(X)              ROWS(X, 1) ROWS(X, 2) ROWS(X, 3)
-#define TABLE                 kern_avx512
+#define QUANT_FEW_ROWS   8
+#define QUANT_FEW_GROUPS 6
+#define QUANT_FEW_SIZES(X, type)                                                                   \
+  X(type, 1, 6) X(type, 2, 6) X(type, 4, 3) X(type, 6, 2) X(type, 8, 2)
+#define QUANT_FEW_MOST 64, 64, 48, 24
+#define FEW_SUMS       12
+#define TILE_MR        8
+#define TILE_NG        3
+#define ROWS(X, g)     X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
+#define TILES(X)       ROWS(X, 1) ROWS(X, 2) ROWS(X, 3)
+#define TABLE          kern_avx512
 #include "kern/inner/table.inc.c"

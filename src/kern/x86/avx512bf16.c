@@ -24,15 +24,16 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
   return (vec)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
 }
 
-#define TILE16_MR      8
-#define TILE16_MOST_NG 6
-#define TILE16_MAXV    6
-#define FEW16(X, m)    X(m, 1) X(m, 2) X(m, 3) X(m, 4) X(m, 5) X(m, 6)
-#define MORE16(X, m)   X(m, 1) X(m, 2) X(m, 3)
-#define TILES16(X)                                                                                 \
-  FEW16(X, 1)                                                                                      \
-  FEW16(X, 2) FEW16(X, 3) FEW16(X, 4) MORE16(X, 5) MORE16(X, 6) MORE16(X, 7) MORE16(X, 8)
-#define NEAR16(X) MORE16(X, 8)
+#define TILE_BF16_MR      8
+#define TILE_BF16_MOST_NG 6
+#define TILE_BF16_MAXV    6
+#define FEW_BF16(X, m)    X(m, 1) X(m, 2) X(m, 3) X(m, 4) X(m, 5) X(m, 6)
+#define MORE_BF16(X, m)   X(m, 1) X(m, 2) X(m, 3)
+#define TILES_BF16(X)                                                                              \
+  FEW_BF16(X, 1)                                                                                   \
+  FEW_BF16(X, 2)                                                                                   \
+  FEW_BF16(X, 3) FEW_BF16(X, 4) MORE_BF16(X, 5) MORE_BF16(X, 6) MORE_BF16(X, 7) MORE_BF16(X, 8)
+#define NEAR_BF16(X) MORE_BF16(X, 8)
 #include "kern/inner/gemm_tile_bf16.inc.c"
 
 #include "kern/inner/attention_tile_bf16.inc.c" /* uses the tile's sizes */
@@ -65,18 +66,18 @@ static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
 /* Interleaving the first half of 8 rows with the second, three times, turns [row][pair] into
  * [pair][row]. */
 static void pair_tile(int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
-  for (int p = 0; p < k; p += 32, a += 16 * TILE16_MR) {
-    __m512i row[TILE16_MR], next[TILE16_MR];
-    UNROLL for (int i = 0; i < TILE16_MR; i++) row[i] = pairs_at(x + i * ldx + p, k - p);
+  for (int p = 0; p < k; p += 32, a += 16 * TILE_BF16_MR) {
+    __m512i row[TILE_BF16_MR], next[TILE_BF16_MR];
+    UNROLL for (int i = 0; i < TILE_BF16_MR; i++) row[i] = pairs_at(x + i * ldx + p, k - p);
     UNROLL for (int round = 0; round < 3; round++) {
-      UNROLL for (int i = 0; i < TILE16_MR / 2; i++) {
-        next[2 * i] = zip_low(row[i], row[i + TILE16_MR / 2]);
-        next[2 * i + 1] = zip_high(row[i], row[i + TILE16_MR / 2]);
+      UNROLL for (int i = 0; i < TILE_BF16_MR / 2; i++) {
+        next[2 * i] = zip_low(row[i], row[i + TILE_BF16_MR / 2]);
+        next[2 * i + 1] = zip_high(row[i], row[i + TILE_BF16_MR / 2]);
       }
-      UNROLL for (int i = 0; i < TILE16_MR; i++) row[i] = next[i];
+      UNROLL for (int i = 0; i < TILE_BF16_MR; i++) row[i] = next[i];
     }
-    const int words = (k - p + 1) / 2 * TILE16_MR;
-    UNROLL for (int i = 0; i < TILE16_MR; i++)
+    const int words = (k - p + 1) / 2 * TILE_BF16_MR;
+    UNROLL for (int i = 0; i < TILE_BF16_MR; i++)
         _mm512_mask_storeu_epi32(a + 16 * i, first_lanes(words - 16 * i), row[i]);
   }
 }
@@ -84,8 +85,8 @@ static void pair_tile(int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
 static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
   const ptrdiff_t lda = ceil_div(k, 2);
   for (int i = 0, rows; i < m; i += rows) {
-    rows = tile16_rows(m - i);
-    if (rows == TILE16_MR)
+    rows = tile_bf16_rows(m - i);
+    if (rows == TILE_BF16_MR)
       pair_tile(k, x + i * ldx, ldx, a + i * lda);
     else
       for (int r = i; r < i + rows; r++) pair_row(k, x + r * ldx, a + r * lda);
@@ -96,7 +97,7 @@ static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
 static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *a,
                              uint32_t *other) {
   const __mmask16 present = other ? 0xffff : 0xff;
-  for (int p = 0; p < depth; p += 2, x += 2 * ldx, a += TILE16_MR) {
+  for (int p = 0; p < depth; p += 2, x += 2 * ldx, a += TILE_BF16_MR) {
     __builtin_prefetch(x + VALUES_AHEAD);
     __builtin_prefetch(x + VALUES_AHEAD + ldx);
     const __m512 high = _mm512_maskz_loadu_ps(p + 1 < depth ? present : 0, x + ldx);
@@ -104,7 +105,7 @@ static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *
     _mm256_storeu_si256((void *)a, _mm512_castsi512_si256(pairs));
     if (!other) continue;
     _mm256_storeu_si256((void *)other, _mm512_extracti64x4_epi64(pairs, 1));
-    other += TILE16_MR;
+    other += TILE_BF16_MR;
   }
 }
 
@@ -115,13 +116,13 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff
   for (int i = 0, rows; i < m; i += rows) {
     const int left = m - i;
     uint32_t *to = a + i * pairs;
-    rows = tile16_rows(left);
-    if (left == 2 * TILE16_MR || left >= 3 * TILE16_MR) {
-      rows = 2 * TILE16_MR;
-      to += p0 * TILE16_MR;
-      pair_column_tile(depth, x + i, ldx, to, to + TILE16_MR * pairs);
-    } else if (rows == TILE16_MR)
-      pair_column_tile(depth, x + i, ldx, to + p0 * TILE16_MR, NULL);
+    rows = tile_bf16_rows(left);
+    if (left == 2 * TILE_BF16_MR || left >= 3 * TILE_BF16_MR) {
+      rows = 2 * TILE_BF16_MR;
+      to += p0 * TILE_BF16_MR;
+      pair_column_tile(depth, x + i, ldx, to, to + TILE_BF16_MR * pairs);
+    } else if (rows == TILE_BF16_MR)
+      pair_column_tile(depth, x + i, ldx, to + p0 * TILE_BF16_MR, NULL);
     else
       for (int p = 0; p < depth; p += 2) {
         const real *from = x + p * ldx + i;
@@ -135,20 +136,20 @@ static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff
 }
 
 const KernelsBf16 kern_avx512bf16 = {
-    .mr = TILE16_MR,
+    .mr = TILE_BF16_MR,
     .unit = 1,
     .rows = 256,
     .pairs = 256, /* a panel of them in L1 */
     .groups = 3,
     .few = 4,
-    .few_groups = TILE16_MOST_NG,
+    .few_groups = TILE_BF16_MOST_NG,
     .few_fetch = true,
-    .block = block16,
+    .block = block_bf16,
     .begin = no_rows,
     .end = no_end,
     .scores = scores,
     .values = values,
-    .softmax = softmax16,
+    .softmax = softmax_bf16,
     .blend = blend,
     .pair_rows = pair_rows,
     .pair_row = pair_row,
@@ -159,5 +160,5 @@ const KernelsBf16 kern_avx512bf16 = {
     .widen_f16 = widen_f16,
     .widen_int8 = widen_int8,
     .widen_nf4 = widen_nf4,
-    .turn = turn,
+    .transpose = transpose_pairs,
 };
