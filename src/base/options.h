@@ -41,12 +41,12 @@ enum {
 
 typedef struct Option {
   OptionType type;
-  const char *path;      /* "train.clip" */
-  size_t at;             /* the field's place in its struct */
-  double initial;        /* NaN: none */
-  double low, high;      /* infinite: no bound */
-  int first;             /* CHOICE: the enumerator of the first word */
-  const char *words;     /* CHOICE: "a|b|c" */
+  const char *path;  /* "train.clip" */
+  size_t at;         /* the field's place in its struct */
+  double initial;    /* NaN: none */
+  double low, high;  /* infinite: no bound */
+  int first;         /* CHOICE: the enumerator of the first word */
+  const char *words; /* CHOICE: "a|b|c" */
   unsigned flags;
   const char *doc;
 } Option;

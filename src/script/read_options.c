@@ -122,8 +122,8 @@ static void read_value(lua_State *L, int index, const char *where, const char *n
   }
 }
 
-/* A row that lies in the table `section` of the options: sapo.pos.  A table that is given checks its
- * own fields, and starts an optional section, at its first row. */
+/* Reads a row that lies in the table `section` of the options: sapo.pos.  At the first row of a
+ * section its table's own fields are checked, and an optional section begins. */
 static void read_nested(lua_State *L, int index, const char *where, const OptionSet *set,
                         const Option *o, bool first, void *to) {
   const char *name = name_of(set, o), *dot = strchr(name, '.');

@@ -35,12 +35,12 @@ local function batch()
   return { logp = grpo.tensor({ -1, -2 }, { requires_grad = true }), advantage = { 1, 1 } }
 end
 
+local shape = { model_type = "llama", vocab_size = 258, hidden_size = 16, intermediate_size = 16,
+  num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 16 }
+
 local function engine(more)
-  local model = core.model_new { model_type = "llama", vocab_size = 258, hidden_size = 16,
-    intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2,
-    max_position_embeddings = 16 }
-  local o = { model = model, tokenizer = core.tokenizer_bytes(), prompts_per_step = 1, group_size = 2,
-    max_prompt_tokens = 4, max_new_tokens = 4, optimizer = {} }
+  local o = { model = core.model_new(shape), tokenizer = core.tokenizer_bytes(), optimizer = {},
+    prompts_per_step = 1, group_size = 2, max_prompt_tokens = 4, max_new_tokens = 4 }
   for k, v in pairs(more or {}) do o[k] = v end
   return core.engine(o)
 end
@@ -85,9 +85,7 @@ describe("a row of the engine's options", function()
   end)
 
   it("of sampling, advantages, the optimizer and the engine's sizes is read", function()
-    local m = core.model_new { model_type = "llama", vocab_size = 258, hidden_size = 16,
-      intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2,
-      max_position_embeddings = 16 }
+    local m = core.model_new(shape)
     reads_every_row(of "sampling", "sampling.", "generate", function(o) m:generate({ 1 }, o) end)
     reads_every_row(of "advantage", "train.advantage.", "advantages", function(o)
       grpo.advantages({ 1, 2 }, o)
@@ -108,7 +106,8 @@ describe("a row of the engine's options", function()
     local annotations = assert(core.fs.read("lua/grpo/meta/options.lua"))
     for _, row in ipairs(option_rows.rows) do
       assert.truthy(page:find("`" .. row.path .. "`", 1, true), row.path)
-      assert.truthy(annotations:find("@field " .. row.path:match("[^.]+$") .. "?", 1, true), row.path)
+      local field = "@field " .. row.path:match("[^.]+$") .. "?"
+      assert.truthy(annotations:find(field, 1, true), row.path)
     end
   end)
 end)
@@ -140,13 +139,14 @@ describe("what chose nothing", function()
     assert.matches("the default", option_rows.obsolete("compute", "auto"))
     assert.is_nil(option_rows.obsolete("compute", "bf16"))
     local function config(change)
-      local t = { model = { config = { model_type = "llama", hidden_size = 16, num_hidden_layers = 1,
-        intermediate_size = 16, num_attention_heads = 2, max_position_embeddings = 16 } },
-        data = { train = grpo.data.list { { prompt = "a" } } }, rewards = { r = function() return 1 end } }
+      local t = { model = { config = shape }, rewards = { r = function() return 1 end },
+        data = { train = grpo.data.list { { prompt = "a" } } } }
       change(t)
       return grpo.experiment(t).config
     end
-    local old = config(function(t) t.compute, t.train = "auto", { optimizer = { name = "adamw" } } end)
+    local old = config(function(t)
+      t.compute, t.train = "auto", { optimizer = { name = "adamw" } }
+    end)
     assert.equal("f32", old.compute)
     assert.is_nil(old.train.optimizer.name)
     assert.equal(config(function() end).train.optimizer.beta2, old.train.optimizer.beta2)

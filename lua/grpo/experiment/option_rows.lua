@@ -6,8 +6,8 @@
 --             "function" "table" "list" "dataset" "any", joined by | where several fit
 --   min, max  bounds of numbers, both included; for a schedule they hold for what it returns
 --   live      may be changed between two steps
--- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks the
--- options of losses that a stage of kind "ppo" has too.
+-- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks
+-- the options of losses that a stage of kind "ppo" has too.
 -- A "table" without a default is optional: the rows below its path apply only when it is given.
 
 local core = require "grpo.core"
@@ -269,8 +269,8 @@ add {
     .. ".tokenizer, .dtype, .quantize, .lora)" },
 }
 
--- What earlier versions had and what chose nothing: who still writes it is told so, and the run
--- goes on without it.
+-- Advice to who still writes an option of earlier versions that chose nothing: the run works
+-- without it.  Nil for every other option and value.
 local function obsolete(path, value)
   if path == "train.optimizer.name" then
     return "has no effect, because there is only AdamW; remove it"
