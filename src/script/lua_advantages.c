@@ -14,7 +14,8 @@ static int width_of(lua_State *L, int index) {
   return width;
 }
 
-/* A list of numbers, or of rows with one number or none per reward: [n, *columns]. */
+/* Pushes [n, *columns] rewards, from a list of numbers, or of rows with a number or none per
+ * reward. */
 static double *push_rewards(lua_State *L, int index, int *n, int *columns) {
   const int width = width_of(L, index);
   *columns = width ? width : 1;
@@ -23,10 +24,10 @@ static double *push_rewards(lua_State *L, int index, int *n, int *columns) {
   double *v = push_scratch(L, (size_t)*n * (size_t)width, sizeof *v);
   for (int i = 0; i < *n; i++) {
     if (lua_rawgeti(L, index, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "rewards[%d]: a list expected like in row 1, got %s", i + 1,
+      raise_new(L, GRPO_EARG, "rewards[%d]: a list expected, as in row 1, got %s", i + 1,
                 luaL_typename(L, -1));
     if ((int)lua_rawlen(L, -1) > width)
-      raise_new(L, GRPO_EARG, "rewards[%d]: has %d entries, row 1 has %d", i + 1,
+      raise_new(L, GRPO_EARG, "rewards[%d] has %d entries, but row 1 has %d", i + 1,
                 (int)lua_rawlen(L, -1), width);
     for (int k = 0; k < width; k++) {
       lua_rawgeti(L, -1, k + 1);
@@ -51,7 +52,7 @@ static void check_clip(lua_State *L, AdvantageOptions *o) {
   lua_pop(L, 1);
 }
 
-/* Leaves the weights' memory on the stack. */
+/* Reads `weights`, whose memory stays on the stack. */
 static void check_weights(lua_State *L, AdvantageOptions *o) {
   int n = 0;
   if (lua_getfield(L, 2, "weights") == LUA_TNIL) return;
@@ -78,7 +79,8 @@ static void check_advantage_options(lua_State *L, AdvantageOptions *o) {
   check_weights(L, o);
 }
 
-/* { frac_zero_std=, std=, group_std=list, rewards=list of totals (false where none applies) } */
+/* Pushes { frac_zero_std=, std=, group_std=list, rewards=list of totals }; a total is false if no
+ * reward applies. */
 static void push_info(lua_State *L, const double *std, int groups, const double *total, int n) {
   double zero = 0, sum = 0;
   for (int g = 0; g < groups; g++) {
@@ -111,7 +113,7 @@ static int l_advantages(lua_State *L) {
   lua_settop(L, 2);
   advantage_options_init(&o);
   const double *rewards = push_rewards(L, 1, &n, &o.nrewards);
-  o.group = n > 0 ? n : 1; /* without group=: all of one prompt */
+  o.group = n > 0 ? n : 1; /* the default: all completions are of one prompt */
   check_advantage_options(L, &o);
   double *out = push_scratch(L, 3 * (size_t)n, sizeof *out);
   double *total = out + n, *std = total + n;
@@ -122,7 +124,8 @@ static int l_advantages(lua_State *L) {
   return 2;
 }
 
-/* dense_advantages(list of per-token lists, { group= }) -> the same shape */
+/* dense_advantages(list of lists with a number per token, { group= }) -> a list of the same
+ * shape */
 static int l_dense_advantages(lua_State *L) {
   static const char *const known[] = {"group", NULL};
   check_table(L, 1);

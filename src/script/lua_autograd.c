@@ -16,7 +16,7 @@ static int l_tensor_backward(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-/* A copy outside any graph and any step. */
+/* t:detach() -> a copy that belongs to no graph and to no step */
 static int l_tensor_detach(lua_State *L) {
   const Tensor *t = value_tensor(check_value(L, 1));
   check_room(L, (double)t->n, "detach");
@@ -40,7 +40,7 @@ static int l_no_grad(lua_State *L) {
 
 /* ---- scope -------------------------------------------------------------------------- */
 
-enum { RESULT_DEPTH = 8 }; /* of tables that a scope returns */
+enum { RESULT_DEPTH = 8 }; /* how deep we look into tables that a scope returns */
 
 static void move_link(Link *l, Link *list) {
   l->prev->next = l->next;
@@ -53,7 +53,7 @@ static void move_link(Link *l, Link *list) {
   list->prev = l;
 }
 
-/* The tensors in the value at index leave the scope for the one around it. */
+/* Moves the tensors in the value at index from the scope to the one around it. */
 static void keep_tensors(lua_State *L, int index, Link *outer, int depth) {
   TensorHandle *h = luaL_testudata(L, index, TENSOR_TYPE);
   if (h && h->link.next != &h->link) move_link(&h->link, outer);
@@ -67,7 +67,7 @@ static void keep_tensors(lua_State *L, int index, Link *outer, int depth) {
   }
 }
 
-/* grpo.scope(f, ...): what f made is freed now, except what it returns (also inside tables) */
+/* grpo.scope(f, ...) -> results of f; frees the tensors that f made, except those in the results */
 static int l_scope(lua_State *L) {
   Script *s = script_of(L);
   Link scope = {&scope, &scope}, *outer = s->scope;
@@ -83,7 +83,7 @@ static int l_scope(lua_State *L) {
 
 /* ---- lists of tensors with gradients ------------------------------------------------ */
 
-/* The tensors of the list at arg, as an array; pushes it. */
+/* Pushes an array with the tensors of the list at arg. */
 static Value **check_tensors(lua_State *L, int arg, size_t *n) {
   check_table(L, arg);
   *n = lua_rawlen(L, arg);
@@ -115,7 +115,7 @@ static int l_clip_grad_norm(lua_State *L) {
 
 typedef struct LuaAdamW {
   ValueAdamW *a; /* NULL: closed */
-} LuaAdamW;      /* user value 1: the set of models whose parameters it moves */
+} LuaAdamW;      /* user value 1: the set of models whose parameters it changes */
 
 static ValueAdamW *check_adamw(lua_State *L) {
   LuaAdamW *h = check_object(L, 1, ADAMW_TYPE);
@@ -141,9 +141,8 @@ static void check_adamw_options(lua_State *L, int index, AdamWOptions *o) {
   read_options(L, index, "adamw", &adamw_option_set, 0, o);
 }
 
-/* The tensor handle at the top: is it a parameter that weight decay leaves out?  Its model goes
- * into the set at `models`. */
-static bool parameter_kind(lua_State *L, const Value *v, int models, bool no_bias, bool no_norm) {
+/* Is the tensor on top a parameter without weight decay?  Adds its model to the set at `models`. */
+static bool leaves_out_decay(lua_State *L, const Value *v, int models, bool no_bias, bool no_norm) {
   bool out = false;
   lua_getiuservalue(L, -1, 1);
   Model *m = lua_isuserdata(L, -1) ? test_model(L, -1) : NULL;
@@ -161,8 +160,8 @@ static bool parameter_kind(lua_State *L, const Value *v, int models, bool no_bia
   return out;
 }
 
-/* A model takes its gradients when somebody first wants them: those with parameters in the list of
- * argument 1 do now. */
+/* Makes the models trainable whose parameters are in the list of argument 1, because a model
+ * allocates its gradients only then. */
 static void turn_gradients_on(lua_State *L) {
   for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
     lua_getiuservalue(L, -1, 1);
@@ -194,7 +193,7 @@ static int l_adamw(lua_State *L) {
   bool *decay = push_scratch(L, n, sizeof *decay);
   for (size_t i = 0; i < n; i++) {
     lua_rawgeti(L, 1, (lua_Integer)i + 1);
-    decay[i] = !parameter_kind(L, v[i], models, no_bias, no_norm);
+    decay[i] = !leaves_out_decay(L, v[i], models, no_bias, no_norm);
     lua_pop(L, 1);
   }
   const Status s = value_adamw_new(&h->a, &o, n, v, decay);
@@ -207,7 +206,8 @@ static int l_adamw(lua_State *L) {
 static int l_adamw_step(lua_State *L) {
   ValueAdamW *a = check_adamw(L);
   double lr = check_number(L, 2);
-  if (!(lr >= 0 && lr < INFINITY)) return arg_error(L, 2, "the learning rate is %g", lr);
+  if (!(lr >= 0 && lr < INFINITY))
+    return arg_error(L, 2, "the learning rate is %g, want 0 or more", lr);
   const Status s = value_adamw_step(a, script_ctx(L), lr);
   if (s) return raise_status(L, s);
   lua_getiuservalue(L, 1, 1);
@@ -239,7 +239,6 @@ void autograd_open(lua_State *L) {
                                        {"no_grad", l_no_grad},
                                        {"scope", l_scope},
                                        {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
   static const luaL_Reg tensor_methods[] = {
       {"backward", l_tensor_backward}, {"detach", l_tensor_detach}, {NULL, NULL}};
   static const luaL_Reg methods[] = {
@@ -248,6 +247,7 @@ void autograd_open(lua_State *L) {
                                   {"__close", l_adamw_close},
                                   {"__tostring", l_adamw_tostring},
                                   {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   add_methods(L, TENSOR_TYPE, tensor_methods);
   make_type(L, ADAMW_TYPE, meta, methods);
 }

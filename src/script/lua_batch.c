@@ -1,7 +1,7 @@
-/* lua_batch.c - a rollout as Lua sees it: B:ids(i), B:text(i), ... with 1-based completions.
+/* lua_batch.c - the completions of a rollout: b:ids(i), b:text(i), ... where i counts from 1.
  *
- * A batch is a handle on memory of the engine.  Rolling out again into the same slot makes older
- * handles stale: using one is an error that says so.
+ * A batch is a handle on memory of the engine.  The next rollout into the same slot makes it stale,
+ * and using it then is an error.
  */
 #include "script/lua_batch.h"
 
@@ -33,12 +33,13 @@ Batch *check_batch(lua_State *L, int arg, BatchSlot *slot) {
   Batch *b = engine_batch(h->engine, h->slot);
   if (b->generation != h->generation)
     raise_new(L, GRPO_ESTALE,
-              "this batch is gone: the engine has rolled out again; copy what you need before");
+              "this batch is gone, because the engine has rolled out again; copy what you need "
+              "before");
   if (slot) *slot = h->slot;
   return b;
 }
 
-/* Completion number `arg 2`. */
+/* Returns the completion whose number is argument 2; *i becomes its index from 0. */
 static const Completion *check_completion(lua_State *L, Batch **b, int *i) {
   *b = check_batch(L, 1, NULL);
   *i = (int)check_integer(L, 2, 1, batch_size(*b)) - 1;
@@ -80,7 +81,8 @@ static int l_ref_logprobs(lua_State *L) {
   return 1;
 }
 
-/* Of the prompt's target, as far as both the completion and the target go. */
+/* target_logprobs(i) -> log-probabilities of the prompt's target, up to the length of the shorter
+ * of the completion and the target */
 static int l_target_logprobs(lua_State *L) {
   Batch *b;
   int i;
@@ -90,7 +92,8 @@ static int l_target_logprobs(lua_State *L) {
   return 1;
 }
 
-/* A list of booleans: drawn by the model, or put in?  nil: the engine has no turns. */
+/* sampled(i) -> list of booleans: true for a token that the model sampled, false for an injected
+ * one; nil if the engine has no turns */
 static int l_sampled(lua_State *L) {
   Batch *b;
   int i;
@@ -127,7 +130,7 @@ static int l_prompt(lua_State *L) {
   return 1;
 }
 
-/* Without special tokens. */
+/* text(i) -> the text without special tokens */
 static int l_text(lua_State *L) {
   Batch *b;
   int i;

@@ -1,4 +1,5 @@
-/* lua_bigram.c - core.bigram(vocab): a reference policy counted from ids, for core.engine. */
+/* lua_bigram.c - core.bigram: a bigram model counted from token ids, as a reference of
+ * core.engine. */
 #include "script/lua_bigram.h"
 
 #include "script/binding.h"
@@ -15,7 +16,7 @@ Bigram *check_bigram(lua_State *L, int arg) {
   return b;
 }
 
-/* bigram(vocab) -> b */
+/* bigram(vocab) -> b, which has counted nothing yet */
 static int l_bigram(lua_State *L) {
   const int vocab = (int)check_integer(L, 1, 1, INT32_MAX);
   BigramHandle *h = new_object(L, sizeof *h, 0);
@@ -25,7 +26,7 @@ static int l_bigram(lua_State *L) {
   return s ? raise_status(L, s) : 1;
 }
 
-/* b:count(ids) -> b: the pairs of neighbours in a list of ids */
+/* b:count(ids) -> b; counts the pairs of neighbours in a list of ids */
 static int l_count(lua_State *L) {
   BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
   IntBuf *ids = push_ints(L);

@@ -47,8 +47,8 @@ static int l_denoise(lua_State *L) {
   return 1;
 }
 
-/* engine:masked_loss(examples, options of MaskOptions) -> summed loss, masked tokens, those that the
- * model guessed right */
+/* engine:masked_loss(examples, options of MaskOptions) -> summed loss, masked tokens, those that
+ * the model guessed right */
 static int l_masked_loss(lua_State *L) {
   static const char *const known[] = {MASK_FIELDS, "first", NULL};
   Engine *e = check_idle_engine(L, 1);

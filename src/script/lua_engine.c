@@ -14,12 +14,12 @@
 #include "script/lua_text.h"
 #include "script/read_options.h"
 
-enum { EVAL_SEQUENCES = 1024 }; /* completions of one evaluation rollout, a good slice */
+enum { EVAL_SEQUENCES = 1024 }; /* completions of one rollout of an evaluation */
 
 typedef struct EngineHandle {
   Engine *engine; /* NULL: closed */
-  bool busy;      /* it has called a script, which may not start it again */
-  int params;     /* of the model when the engine was made */
+  bool busy;      /* it may call a script, which must not call it again */
+  int params;     /* parameters of the model when the engine was made */
 } EngineHandle;
 
 Engine *check_engine(lua_State *L, int arg) {
@@ -32,12 +32,12 @@ Engine *check_idle_engine(lua_State *L, int arg) {
   Engine *e = check_engine(L, arg);
   const EngineHandle *h = lua_touserdata(L, arg);
   if (h->busy)
-    raise_new(L, GRPO_EARG, "the engine is at work; what it calls cannot start it again");
+    raise_new(L, GRPO_EARG, "the engine is at work, so what it calls cannot start it again");
   if (model_num_params(engine_policy(e)) != h->params)
     raise_new(
         L, GRPO_EARG,
-        "the model was given an adapter, or lost one, since its training began; do that before "
-        "or after");
+        "the model was given an adapter, or lost one, since its training began; do that before or "
+        "after training");
   return e;
 }
 
@@ -136,11 +136,12 @@ static int l_engine(lua_State *L) {
   return s ? raise_status(L, s) : 1;
 }
 
-/* The engine took its memory when it was made; this is the binding's own: texts and lists of ids. */
+/* reserve() -> the engine: allocates the memory of the bindings, for texts and lists of ids; the
+ * engine has allocated its own */
 static int l_reserve(lua_State *L) {
-  enum { BYTES_PER_TOKEN = 16 }; /* more than a vocabulary's tokens have on average */
+  enum { BYTES_PER_TOKEN = 16 }; /* more than the average of a vocabulary */
   const EngineOptions *o = engine_options(check_engine(L, 1));
-  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens; /* or targets */
+  const size_t tokens = (size_t)o->max_prompt_tokens + (size_t)o->max_new_tokens;
   reserve_bufs(L, (size_t)o->max_new_tokens * BYTES_PER_TOKEN,
                tokens * (size_t)o->prompts_per_step);
   lua_settop(L, 1);

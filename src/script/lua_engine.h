@@ -9,8 +9,8 @@
 #define ENGINE_TYPE "grpo.Engine"
 
 Engine *check_engine(lua_State *L, int arg); /* raises if it was closed */
-/* Raises also while the engine is running, in a call by its callback, and if the model has gained or
- * lost an adapter since the engine was made. */
+/* Raises also while the engine is running, in a call by its callback, and if the model has gained
+ * or lost an adapter since the engine was made. */
 Engine *check_idle_engine(lua_State *L, int arg);
 /* Marks an engine as running while it may call a script. */
 void set_engine_busy(lua_State *L, int arg, bool busy);

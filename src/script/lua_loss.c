@@ -1,5 +1,5 @@
-/* lua_loss.c - grpo.loss and grpo.loss_from_logits: a policy loss by name on
- * tensors [N] over all completion tokens, in order.
+/* lua_loss.c - grpo.loss and grpo.loss_from_logits: a policy loss, by name, of tensors [N], where N
+ * is the number of completion tokens.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -7,15 +7,15 @@
 
 #include "base/mem.h"
 #include "grad/quantile.h"
-#include "script/lua_generate.h"
 #include "script/lua_loss.h"
 #include "script/lua_tensor.h"
 #include "script/push_metrics.h"
 #include "script/read_options.h"
+#include "script/read_sampling.h"
 
 /* ---- the batch ---------------------------------------------------------------------- */
 
-/* What PolicyLossAttr points to, in one block. */
+/* A PolicyLossAttr with one block of memory for all that it points to. */
 typedef struct LossBatch {
   lua_State *L;
   int t; /* stack index of the table */
@@ -30,7 +30,7 @@ static void *take(LossBatch *b, size_t bytes) {
   return p;
 }
 
-/* Field NAME, a tensor or a list of N numbers, copied into the block; NULL when absent. */
+/* Copies field NAME, a tensor or a list of N numbers, into the block; NULL: absent. */
 static real *take_reals(LossBatch *b, const char *name) {
   lua_State *L = b->L;
   if (lua_getfield(L, b->t, name) == LUA_TNIL) return lua_pop(L, 1), NULL;
@@ -59,7 +59,7 @@ static double number_or(LossBatch *b, const char *name, double otherwise) {
   return v;
 }
 
-/* ---- which token is of which sequence ---- */
+/* ---- sequences ---- */
 
 static int length_at(LossBatch *b, int list, lua_Unsigned i) {
   lua_State *L = b->L;
@@ -76,11 +76,11 @@ static void read_lengths(LossBatch *b, int list, int *lengths) {
   double sum = 0;
   for (int i = 0; i < b->a.nseq; i++) sum += lengths[i] = length_at(b, list, (lua_Unsigned)i);
   if (sum != (double)b->n)
-    raise_new(b->L, GRPO_ESHAPE, "t.lengths: the lengths add up to %.0f, t.logp has %d tokens", sum,
-              (int)b->n);
+    raise_new(b->L, GRPO_ESHAPE, "t.lengths: the lengths add up to %.0f, but t.logp has %d tokens",
+              sum, (int)b->n);
 }
 
-/* The sequence of token i, which is that of the token before it or a later one. */
+/* Reads the sequence of token i, which is not below that of the token before. */
 static lua_Integer sequence_at(LossBatch *b, int list, size_t i, lua_Integer before) {
   lua_State *L = b->L;
   int whole;
@@ -95,7 +95,7 @@ static lua_Integer sequence_at(LossBatch *b, int list, size_t i, lua_Integer bef
   return at;
 }
 
-/* lengths of the sequences that t.sequence numbers, which need not all have tokens */
+/* Computes lengths from t.sequence; a sequence may have no tokens. */
 static void count_sequences(LossBatch *b, int list, int *lengths) {
   lua_Integer at = 1;
   for (size_t i = 0; i < b->n; i++) {
@@ -112,12 +112,12 @@ static void want_agreement(LossBatch *b, int list, const int *lengths) {
   for (int own = 1; own <= b->a.nseq; own++)
     for (const size_t end = i + (size_t)lengths[own - 1]; i < end; i++)
       if (sequence_at(b, list, i, 1) != own)
-        raise_new(b->L, GRPO_EARG, "t.sequence[%d]: by t.lengths the token is of sequence %d",
+        raise_new(b->L, GRPO_EARG, "t.sequence[%d]: t.lengths puts this token into sequence %d",
                   (int)i + 1, own);
 }
 
-/* t.lengths and t.sequence, which say the same, at these stack indices, either nil; without both all
- * tokens are one sequence. */
+/* Reads t.lengths and t.sequence at these stack indices.  Either may be nil, and they must agree;
+ * without both all tokens are one sequence. */
 static void take_lengths(LossBatch *b, int list, int sequence) {
   const bool given = !lua_isnil(b->L, list), told = !lua_isnil(b->L, sequence);
   if (told && (!lua_istable(b->L, sequence) || lua_rawlen(b->L, sequence) != b->n))
@@ -133,7 +133,7 @@ static void take_lengths(LossBatch *b, int list, int sequence) {
   if (!given && !told) lengths[0] = (int)b->n;
 }
 
-/* Keeps the given share of the masked tokens, those of highest entropy. */
+/* Limits the policy term to the given share of masked tokens, those with the highest entropy. */
 static void keep_top_entropy(LossBatch *b, double share, const real *entropy, const real *mask) {
   lua_State *L = b->L;
   if (share >= 1) return;
@@ -145,7 +145,7 @@ static void keep_top_entropy(LossBatch *b, double share, const real *entropy, co
   lua_pop(L, 1);
 }
 
-/* mask_truncated: completions that t.truncated (a list of booleans) names leave the loss. */
+/* For mask_truncated: leaves out the completions for which the list t.truncated holds true. */
 static void drop_truncated(LossBatch *b, real **mask) {
   lua_State *L = b->L;
   if (lua_getfield(L, b->t, "truncated") != LUA_TTABLE)
@@ -174,7 +174,7 @@ static double count_tokens(const LossBatch *b, const real *mask, const real *kep
 static void take_batch(LossBatch *b, Value *entropy) {
   enum { ARRAYS = 8 };
   lua_State *L = b->L;
-  size_t nseq = b->n; /* at most, by t.sequence */
+  size_t nseq = b->n; /* the most that t.sequence can number */
   lua_getfield(L, b->t, "lengths");
   lua_getfield(L, b->t, "sequence");
   const int sequence = lua_gettop(L), list = sequence - 1;
@@ -186,7 +186,7 @@ static void take_batch(LossBatch *b, Value *entropy) {
     raise_new(L, GRPO_ESHAPE, "t.entropy: want a tensor of %d numbers, one per token, got %d",
               (int)b->n, (int)value_tensor(entropy)->n);
   b->block = push_buf(L);
-  buf_free(b->block); /* what it was handed from an earlier use */
+  buf_free(b->block); /* push_buf may have given it memory of an earlier use */
   b->block->cap = ARRAYS * (b->n * sizeof(real) + 16) + (nseq + 1) * sizeof(int) + 16;
   b->block->data = mem_zalloc(b->block->cap);
   if (!b->block->data) raise_new(L, GRPO_ENOMEM, "loss: no memory for %d tokens", (int)b->n);
@@ -210,7 +210,7 @@ static void take_batch(LossBatch *b, Value *entropy) {
     b->a.options.max_new_tokens = (int)fmin(number_or(b, "max_new_tokens", 0), INT32_MAX);
 }
 
-/* The tensor t.NAME, [N]; pushes it.  NULL when absent. */
+/* Pushes the tensor t.NAME, [N]; NULL: absent. */
 static Value *tensor_field(lua_State *L, int t, const char *name) {
   lua_getfield(L, t, name);
   if (lua_isnil(L, -1)) return NULL;
@@ -221,7 +221,7 @@ static Value *tensor_field(lua_State *L, int t, const char *name) {
 
 /* ---- metrics ------------------------------------------------------------------------ */
 
-/* Those of a step that a loss alone has, and the range of its ratios. */
+/* Pushes the metrics of a step that depend on the loss alone, and the range of the ratio. */
 static void push_loss_metrics(lua_State *L, const PolicyLossAttr *a, const LossMetrics *m) {
   StepMetrics step;
   step_metrics_init(&step);
@@ -232,7 +232,7 @@ static void push_loss_metrics(lua_State *L, const PolicyLossAttr *a, const LossM
   set_number(L, "num_tokens", m->tokens);
 }
 
-/* The result s, out of an operation over the batch: kept memory, handle, metrics. */
+/* Pushes the result of an operation over the batch, which takes over the block, and the metrics. */
 static int finish_loss(lua_State *L, LossBatch *b, TensorHandle *h, Status s, Value *out,
                        const LossMetrics *metrics) {
   if (s == GRPO_OK && value_tensor(out)->needs_grad) {
@@ -263,12 +263,12 @@ static int l_policy_loss(lua_State *L) {
   read_loss_options(L, 3, "loss", 0, &b.a.options);
   Value *in[3] = {tensor_field(L, 2, "logp"), tensor_field(L, 2, "entropy"),
                   tensor_field(L, 2, "full_kl")};
-  if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp: is missing; want a tensor [N]");
+  if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp is missing; want a tensor [N]");
   b.n = value_tensor(in[0])->n;
   check_room(L, 12 * (double)b.n, "loss");
   take_batch(&b, in[1]);
   loss_metrics_init(&metrics);
-  b.a.metrics = &metrics; /* forward fills it; the graph does not need it */
+  b.a.metrics = &metrics; /* filled by the forward pass, not used by backward */
   Attr attr = {.p = &b.a};
   Value *out = NULL;
   const Ctx *cx = script_ctx(L);
@@ -279,7 +279,8 @@ static int l_policy_loss(lua_State *L) {
 
 /* ---- grpo.loss_from_logits(logits, targets, advantages, opts) -> loss, metrics ------ */
 
-/* opts hold the fields of t too (old_logp, mask, lengths, ...): a t is made from them. */
+/* opts also hold the fields of t (old_logp, mask, lengths, ...), from which make_table makes a
+ * t. */
 #define BATCH_FIELDS                                                                               \
   "mask", "old_logp", "ref_logp", "sampler_logp", "lengths", "sequence", "num_sequences",          \
       "num_tokens", "normalizer", "truncated"
@@ -307,7 +308,7 @@ static int l_loss_from_logits(lua_State *L) {
   check_option_fields(L, 4, where, sets, others);
   LossBatch b = {.L = L, .t = 5};
   make_table(L);
-  /* by itself: the sum over all tokens by one normaliser */
+  /* The default is a sum over all tokens, divided by one normaliser. */
   loss_options_init(&b.a.options, LOSS_dapo);
   b.a.options.clip_high = b.a.options.clip;
   if (field_string(L, 4, where, "loss", &name))
@@ -315,7 +316,8 @@ static int l_loss_from_logits(lua_State *L) {
   read_temperature(L, 4, where, &temperature);
   read_loss_options(L, 4, "loss", 0, &b.a.options);
   if (b.a.options.top_entropy_quantile < 1)
-    return raise_new(L, GRPO_EARG, "loss_from_logits.top_entropy_quantile: only grpo.loss has it");
+    return raise_new(L, GRPO_EARG,
+                     "loss_from_logits.top_entropy_quantile: only grpo.loss has this option");
   const Tensor *x = value_tensor(logits);
   if (x->ndim != 2)
     return raise_new(L, GRPO_ESHAPE, "loss_from_logits: logits have shape %s, want [N, vocab]",

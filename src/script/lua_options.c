@@ -1,7 +1,7 @@
-/* lua_options.c - the engine's options as Lua sees them: their rows, and the rules between them.
+/* lua_options.c - the rows of the engine's options, and the rules between options.
  *
- * A rule is checked by the engine's own function, so it has one wording; a script's options are
- * held to it before anything is loaded (lua/grpo/experiment.lua).
+ * The engine's own functions check a rule, so it has one wording.  lua/grpo/experiment calls them
+ * before it loads anything.
  */
 #include "script/lua_options.h"
 
@@ -10,8 +10,8 @@
 #include "rl/ppo.h"
 #include "script/binding.h"
 #include "script/lua_engine.h"
-#include "script/lua_generate.h"
 #include "script/read_options.h"
+#include "script/read_sampling.h"
 
 /* ---- rows -------------------------------------------------------------------------- */
 
@@ -61,15 +61,17 @@ static int l_losses(lua_State *L) {
   return 2;
 }
 
-/* ---- rules: each returns nothing, or what is wrong: "train.importance: ..." ---------- */
+/* ---- rules -------------------------------------------------------------------------- */
 
+/* Each of these functions returns nothing, or a text that says what is wrong: "train.importance:
+ * ...". */
 static int problem(lua_State *L, Status s) {
   if (s == GRPO_OK) return 0;
   lua_pushstring(L, err_message());
   return 1;
 }
 
-/* loss_problem(train): of a loss by name; kl is a number */
+/* loss_problem(train): train.loss is a name, train.kl a number */
 static int l_loss_problem(lua_State *L) {
   LossOptions o;
   check_table(L, 1);
@@ -88,7 +90,7 @@ static int l_sampling_problem(lua_State *L) {
   return problem(L, sampling_check(&s));
 }
 
-/* engine_problem(the sizes of core.engine, dropout of its adapter) */
+/* engine_problem(options, dropout): the sizes that core.engine takes, the adapter's dropout */
 static int l_engine_problem(lua_State *L) {
   EngineOptions o;
   check_table(L, 1);
@@ -97,7 +99,7 @@ static int l_engine_problem(lua_State *L) {
   return problem(L, engine_options_check(&o, check_number(L, 2)));
 }
 
-/* ppo_problem(train.ppo, prompts); kl_coef is a number */
+/* ppo_problem(ppo, prompts): train.ppo, whose kl_coef is a number, and the number of prompts */
 static int l_ppo_problem(lua_State *L) {
   PpoOptions o;
   check_table(L, 1);

@@ -11,7 +11,7 @@
 #include "script/push_metrics.h"
 #include "script/read_options.h"
 
-/* A list with a list of numbers for each completion, one for each of its tokens; NULL: absent. */
+/* Reads `token_rewards`: for each completion a list with a number per token; NULL: absent. */
 static const double *token_rewards(lua_State *L, const Batch *b) {
   const int n = batch_size(b);
   if (lua_getfield(L, 3, "token_rewards") == LUA_TNIL) return NULL;
@@ -51,7 +51,7 @@ static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
   o->token_reward = token_rewards(L, b);
 }
 
-/* The mean of each completion's advantages, and the list of lists of them. */
+/* Pushes a list with the mean of each completion's advantages, and a list of lists of them all. */
 static void push_advantages(lua_State *L, const Batch *b, const double *advantage) {
   const int n = batch_size(b);
   lua_createtable(L, n, 0);

@@ -9,10 +9,10 @@
 #include "script/interrupt.h"
 #include "script/lua_batch.h"
 #include "script/lua_engine.h"
-#include "script/lua_generate.h"
 #include "script/lua_turns.h"
+#include "script/read_sampling.h"
 
-/* The field `targets` of the options: for each of n prompts a list of ids, or false. */
+/* Reads the field `targets`: for each of the n prompts a list of ids, or false. */
 static void add_targets(lua_State *L, int options, int n, Prompt *p, IntBuf *ids) {
   const int type = lua_getfield(L, options, "targets");
   if (type != LUA_TNIL && (type != LUA_TTABLE || (int)lua_rawlen(L, -1) != n))
@@ -28,8 +28,8 @@ static void add_targets(lua_State *L, int options, int n, Prompt *p, IntBuf *ids
   lua_pop(L, 1);
 }
 
-/* A list of prompts (lists of ids) at `list`; their numbers and targets in the fields `index` and
- * `targets` of the options. */
+/* Pushes the prompts of the list of lists of ids at `list`.  The fields `index` and `targets` of
+ * the options hold their numbers and targets. */
 static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf **store) {
   int count = 0;
   if (!lua_istable(L, list))
@@ -72,7 +72,7 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   *o = (RolloutOptions){.group = engine_options(e)->group_size};
   sampling_init(&o->sampling);
   o->sampling.max_new_tokens = engine_options(e)->max_new_tokens;
-  lua_getfield(L, options, "sampling"); /* stays on the stack: its strings are in use */
+  lua_getfield(L, options, "sampling"); /* it stays on the stack, because o uses its strings */
   if (!lua_isnil(L, -1)) check_sampling(L, lua_gettop(L), "sampling", &o->sampling);
   field_int(L, options, "rollout", "n", 1, 1 << 20, &o->group);
   field_seed(L, options, "rollout", "seed", &o->seed);
@@ -107,7 +107,7 @@ static int l_rollout(lua_State *L) {
   return 1;
 }
 
-/* engine:replace(batch, slots, prompts, options): slots are 1-based */
+/* engine:replace(batch, slots, prompts, options): slots count from 1 */
 static int l_replace(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   RolloutOptions o;
@@ -118,7 +118,7 @@ static int l_replace(lua_State *L) {
   check_table(L, 5);
   given = slot;
   check_rollout(L, 5, e, &o, &given);
-  if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: not the stream of the batch");
+  if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: the batch is of another stream");
   const double *numbers = push_numbers(L, 3, "replace.slots", &count);
   IntBuf *ids;
   const Prompt *p = push_prompts(L, 4, 5, &n, &ids);

@@ -8,7 +8,7 @@
 #include "script/push_metrics.h"
 #include "script/read_options.h"
 
-/* The mask of a demonstration, the table on top: booleans, one for each token of the target. */
+/* Reads `mask` of the demonstration on top: a boolean for each of the n tokens of the target. */
 static const uint8_t *push_mask(lua_State *L, const char *what, int example, int n) {
   const int table = lua_gettop(L);
   if (lua_getfield(L, table, "mask") == LUA_TNIL) {
@@ -24,11 +24,10 @@ static const uint8_t *push_mask(lua_State *L, const char *what, int example, int
     lua_pop(L, 1);
   }
   lua_remove(L, -2);
-  lua_insert(L, table); /* stays on the stack, below the table */
+  lua_insert(L, table); /* the mask stays on the stack, below the table */
   return mask;
 }
 
-/* A list of { prompt=ids, target=ids [, mask=booleans] } at index 2. */
 Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
@@ -60,7 +59,6 @@ Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   return x;
 }
 
-/* lr, max_grad_norm, seed and step of the table at index 3 */
 void read_sft_options(lua_State *L, const char *where, SftOptions *o) {
   int step = 0;
   sft_options_init(o);

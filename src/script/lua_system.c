@@ -185,7 +185,7 @@ static int write_all(lua_State *L, int fd) {
   return 1;
 }
 
-/* notice(text): one line for whoever listens to the engine's notices; the screen, or a host's log. */
+/* notice(text): sends a line where the engine's notices go, which is the screen or a host's log */
 static int l_notice(lua_State *L) {
   log_message(LOG_INFO, "%s", check_string(L, 1, NULL));
   return 0;

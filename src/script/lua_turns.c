@@ -1,9 +1,11 @@
-/* lua_turns.c - a function that is called back at the end of each turn of a rollout.
+/* lua_turns.c - the field on_turn of a rollout: a Lua function is called at the end of each turn.
  *
- * on_turn(prompt, sample, ids, finish, first) -> nil, the completion is over, or a list of ids that
- * are put in: the prompt's number in the call and the sample's, both from 1, the turn's ids, "eos" or
- * "stop", the place of the first of them in the completion.  What it raises ends the rollout and is
- * raised again once the engine is left.
+ *   on_turn(prompt, sample, ids, finish, first) -> nil | list of ids
+ *
+ * prompt and sample are numbers in this call, from 1; ids are the turn's; finish is "eos" or
+ * "stop"; first is the position of ids[1] in the completion.  nil ends the completion; a list is
+ * injected into it.  An error ends the rollout, and we raise it again after the engine has
+ * returned.
  */
 #include "script/lua_turns.h"
 
@@ -30,8 +32,8 @@ static int protected_turn(lua_State *L) {
   lua_call(L, 5, 1);
   if (lua_isnil(L, -1)) return 0;
   intbuf_clear(t->ids);
-  const bool fits =
-      !lua_istable(L, -1) || lua_rawlen(L, -1) <= t->ids->cap; /* else it is not put in */
+  /* The decoder injects no list that is too long, so we do not read it. */
+  const bool fits = !lua_istable(L, -1) || lua_rawlen(L, -1) <= t->ids->cap;
   if (fits) check_ids(L, -1, "rollout.on_turn", t->ids);
   *t->reply = (Reply){
       .continues = true, .ids = t->ids->data, .n = fits ? (int)t->ids->len : (int)t->ids->cap};

@@ -1,4 +1,5 @@
-/* lua_turns.h - the field on_turn of a rollout: a Lua function is called at the end of each turn. */
+/* lua_turns.h - the field on_turn of a rollout: a Lua function is called at the end of each
+ * turn. */
 #ifndef GRPO_SCRIPT_LUA_TURNS_H
 #define GRPO_SCRIPT_LUA_TURNS_H
 

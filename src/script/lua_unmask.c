@@ -1,4 +1,4 @@
-/* lua_unmask.c - m:unmask. */
+/* lua_unmask.c - m:unmask, which fills in masked tokens. */
 #include <math.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "script/read_options.h"
 #include "script/script_impl.h"
 
-/* A tape that is freed when its owner is collected. */
-static int tape_gc(lua_State *L) {
+/* A userdata holds the tape, so that the collector frees it after an error. */
+static int l_tape_gc(lua_State *L) {
   Tape *t = lua_touserdata(L, 1);
   tape_free(t);
   return 0;
@@ -22,14 +22,14 @@ static Tape *push_tape(lua_State *L) {
   memset(t, 0, sizeof *t);
   const Status s = tape_init(t, pool);
   if (s) raise_status(L, s);
-  set_gc(L, "grpo.Tape", tape_gc);
+  set_gc(L, "grpo.Tape", l_tape_gc);
   t->off = true;
   return t;
 }
 
-/* ---- what is filled in ---------------------------------------------------------------- */
+/* ---- the sequence --------------------------------------------------------------------- */
 
-/* Text in which `hole` stands for one masked token. */
+/* Reads a text in which `hole` stands for a masked token. */
 static void read_text(lua_State *L, const Tokenizer *tok, int32_t mask, IntBuf *ids) {
   const char *hole = mask >= 0 && tok ? tokenizer_token(tok, mask) : NULL;
   size_t n;
@@ -51,7 +51,7 @@ static void read_text(lua_State *L, const Tokenizer *tok, int32_t mask, IntBuf *
   }
 }
 
-/* Argument 2: a number of masks, text with holes, or ids with masks. */
+/* Reads argument 2: a number of masked tokens, a text with holes, or ids with masks. */
 static IntBuf *read_sequence(lua_State *L, const Model *m, const Tokenizer *tok, int32_t mask) {
   const Config *c = model_config(m);
   IntBuf *ids = push_ints(L);

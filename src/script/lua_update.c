@@ -36,7 +36,7 @@ static void set_tensor(lua_State *L, const char *name, Value *v) {
   lua_setfield(L, -2, name);
 }
 
-/* t.lengths, and t.sequence: the 1-based sequence of each token */
+/* Sets lengths, and sequence, which numbers the sequence of each token from 1. */
 static void set_lists(lua_State *L, const LossInput *in) {
   int at = 0;
   lua_createtable(L, in->nseq, 0);
@@ -73,7 +73,7 @@ static void push_loss_input(lua_State *L, const LossInput *in) {
 /* (function, p, call) */
 static int protected_loss(lua_State *L) {
   LossCall *c = lua_touserdata(L, 3);
-  end_step_values(L); /* those of the micro-batch before */
+  end_step_values(L); /* releases those of the micro-batch before */
   lua_pushvalue(L, 1);
   push_loss_input(L, c->in);
   lua_pushvalue(L, 2);
@@ -106,7 +106,7 @@ static Status call_lua_loss(void *user, const LossInput *in, Value **out) {
 
 /* ---- update ---------------------------------------------------------------------- */
 
-/* Advantages: a number per completion, or a list with one per token of it. */
+/* Reads `advantages`: for each completion a number, or a list with a number per token. */
 static void check_advantages(lua_State *L, const Batch *b, UpdateOptions *o) {
   const int n = batch_size(b);
   double *scalar = push_scratch(L, (size_t)n, sizeof *scalar), *token = NULL;

@@ -1,4 +1,3 @@
-/* read_options.c - tables of options by their rows; see read_options.h. */
 #include "script/read_options.h"
 
 #include <math.h>
@@ -8,12 +7,13 @@
 
 /* ---- names ------------------------------------------------------------------------- */
 
-/* The row's name in a table of the set: "clip", "sapo.pos". */
+/* Returns the row's name in a table of the set: "clip", "sapo.pos". */
 static const char *name_of(const OptionSet *set, const Option *o) {
   return set->section ? o->path + strlen(set->section) : option_name(o);
 }
 
-/* If the row is below `prefix` ("" or "sapo."): the first part of the rest, and its length. */
+/* Returns the part of the row's name after `prefix` ("" or "sapo.") and its length; NULL: the row
+ * has another prefix. */
 static const char *part_of(const OptionSet *set, const Option *o, const char *prefix, size_t *n) {
   const char *name = name_of(set, o);
   const size_t skip = strlen(prefix);
@@ -38,7 +38,7 @@ static bool is_other(const char *const *others, const char *key) {
   return false;
 }
 
-/* Raises over the fields of the table at index: all names that it may have are put in a list. */
+/* Raises the error for a field of the table at index, with the list of names that it may have. */
 static void refuse_fields(lua_State *L, int index, const char *where, const OptionSet *const *sets,
                           const char *prefix, const char *const *others) {
   size_t most = 1, n = 0;
@@ -62,7 +62,7 @@ static void refuse_fields(lua_State *L, int index, const char *where, const Opti
 static void check_level(lua_State *L, int index, const char *where, const OptionSet *const *sets,
                         const char *prefix, const char *const *others) {
   if (!lua_istable(L, index)) {
-    check_fields(L, index, where, others); /* nothing, or no table */
+    check_fields(L, index, where, others); /* accepts nil and raises for other values */
     return;
   }
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
@@ -85,7 +85,7 @@ static void read_word(lua_State *L, int index, const char *where, const char *na
   char words[BYTES];
   const char *list[MOST + 1] = {NULL};
   int n = 0, choice = 0;
-  if (strlen(o->words) >= sizeof words) return; /* a row is a line */
+  if (strlen(o->words) >= sizeof words) return; /* no row is that long */
   strcpy(words, o->words);
   for (char *word = words; word && n < MOST; n++) {
     char *bar = strchr(word, '|');
@@ -96,7 +96,7 @@ static void read_word(lua_State *L, int index, const char *where, const char *na
   if (field_choice(L, index, where, name, list, &choice)) option_set(o, to, o->first + choice);
 }
 
-/* The field `name` of the table at index. */
+/* Reads the field `name` of the table at index. */
 static void read_value(lua_State *L, int index, const char *where, const char *name,
                        const Option *o, void *to) {
   double x;
@@ -122,8 +122,8 @@ static void read_value(lua_State *L, int index, const char *where, const char *n
   }
 }
 
-/* Reads a row that lies in the table `section` of the options: sapo.pos.  At the first row of a
- * section its table's own fields are checked, and an optional section begins. */
+/* Reads a row that lies in a table inside the options: sapo.pos.  The first row of such a table
+ * checks the table's fields, and begins the section if it is an optional one. */
 static void read_nested(lua_State *L, int index, const char *where, const OptionSet *set,
                         const Option *o, bool first, void *to) {
   const char *name = name_of(set, o), *dot = strchr(name, '.');
@@ -206,7 +206,7 @@ static void set_bound(lua_State *L, const char *name, double v) {
   lua_setfield(L, -2, name);
 }
 
-/* The list of words, and the default if it is one of them. */
+/* Sets the list of choices, and the default if it is one of them. */
 static void set_words(lua_State *L, const Option *o) {
   const char *at = o->words;
   lua_newtable(L);

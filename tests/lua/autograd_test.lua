@@ -210,7 +210,7 @@ describe("grpo.loss", function()
     raises("did you mean 'grpo'", "grppo", batch())
     raises("did you mean 'clip_high'", "grpo", batch(), { clip_hihg = 1 })
     raises("want a tensor", "grpo", { logp = 1 })
-    raises("t.logp: is missing", "grpo", {})
+    raises("t.logp is missing", "grpo", {})
     raises("advantage", "grpo", { logp = leaf { 1 } })
     local t = batch()
     t.old_logp = grpo.tensor { 1 }

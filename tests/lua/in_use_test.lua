@@ -190,7 +190,7 @@ describe("changing what is in use", function()
     assert.equal(1, trained(function(tr) tr.engine:close() end):step().step)
     for _, name in ipairs { "rollout", "update", "load" } do
       local tr = trained(function(tr) tr.engine[name](tr.engine, {}, {}, {}) end)
-      assert.matches("the engine is at work; what it calls cannot start it again", message_of(tr.step, tr))
+      assert.matches("the engine is at work, so what it calls cannot start it again", message_of(tr.step, tr))
     end
   end)
 end)

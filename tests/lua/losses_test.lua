@@ -95,8 +95,8 @@ describe("sequences", function()
   end
 
   it("that contradict each other or the tokens are refused", function()
-    refused("t%.lengths: the lengths add up to 11, t%.logp has 10 tokens", function(t) t.lengths = { 3, 1, 4, 3 } end)
-    refused("t%.sequence%[4%]: by t%.lengths the token is of sequence 2",
+    refused("t%.lengths: the lengths add up to 11, but t%.logp has 10 tokens", function(t) t.lengths = { 3, 1, 4, 3 } end)
+    refused("t%.sequence%[4%]: t%.lengths puts this token into sequence 2",
       function(t) t.sequence = { 1, 1, 1, 1, 3, 3, 3, 3, 4, 4 } end)
     refused("t%.sequence%[3%]: want the number of the token's sequence, from 1 to 10 and not below the one before",
       function(t) t.lengths, t.sequence = nil, { 1, 2, 1, 2, 1, 2, 1, 2, 1, 2 } end)
