@@ -59,8 +59,8 @@ grpo_status grpo_tensor_new(grpo_context *c, int32_t dimensions, const int32_t *
   return call_end(&k, make(c, dimensions, shape, values, requires_grad != 0, out));
 }
 
-static Status random_normal(grpo_context *c, int32_t ndim, const int32_t *shape, double deviation,
-                            uint64_t seed, bool requires_grad, grpo_tensor **out) {
+static Status randn(grpo_context *c, int32_t ndim, const int32_t *shape, double deviation,
+                    uint64_t seed, bool requires_grad, grpo_tensor **out) {
   const RngKey key = {.seed = seed, .stream = RNG_USER};
   if (!isfinite(deviation)) return fail(GRPO_EARG, "randn: the deviation is not finite");
   try(make(c, ndim, shape, NULL, requires_grad, out));
@@ -74,8 +74,7 @@ grpo_status grpo_tensor_randn(grpo_context *c, int32_t dimensions, const int32_t
                               grpo_tensor **out) {
   Call k;
   try(call_begin(&k, c));
-  return call_end(&k,
-                  random_normal(c, dimensions, shape, deviation, seed, requires_grad != 0, out));
+  return call_end(&k, randn(c, dimensions, shape, deviation, seed, requires_grad != 0, out));
 }
 
 void grpo_tensor_free(grpo_tensor *t) {
