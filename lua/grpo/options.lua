@@ -41,6 +41,25 @@ function options.nearest(name, known)
   return best
 end
 
+--- The end of an error message: ", did you mean 'x'?", or "" when no known name is near.
+---@param name any
+---@param known string[]
+---@return string
+function options.hint(name, known)
+  local near = options.nearest(tostring(name), known)
+  return near and (", did you mean '%s'?"):format(near) or ""
+end
+
+---@param name any
+---@param known any[]
+---@return boolean
+function options.among(name, known)
+  for _, one in ipairs(known) do
+    if name == one then return true end
+  end
+  return false
+end
+
 local function names_of(spec)
   local names = {}
   for name in sorted_pairs(spec) do
@@ -71,15 +90,13 @@ local function shown(value)
   return "a " .. type(value)
 end
 
--- What `row` wants of a value, or nil when `value` is fine.
+-- Returns a complaint about `value` by the rules of `row`, or nil when it is fine.
 local function complaint(value, row)
   local typed = false
   for want in (row.type or "any"):gmatch("[^|]+") do typed = typed or is_a(value, want) end
   if not typed then return "must be " .. row.type:gsub("|", " or ") end
   if row.one_of then
-    for _, allowed in ipairs(row.one_of) do
-      if value == allowed then return nil end
-    end
+    if options.among(value, row.one_of) then return nil end
     return "must be one of " .. table.concat(row.one_of, ", ")
   end
   if type(value) ~= "number" then return nil end

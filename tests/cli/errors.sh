@@ -71,7 +71,7 @@ table 'a misspelt field of a tool' 2 "${at}tools\.calc\.paramters: unknown optio
   'tools = { calc = { paramters = {}, fn = print } },'
 table 'a parameter of an unknown type' 2 "${at}tools\.calc\.parameters: x: want a type \(string, .*" \
   'tools = { calc = { parameters = { x = "text" }, fn = print } },'
-table 'a tool with a strange name' 2 "${at}tools: '2\+2' is no name: .*" 'tools = { ["2+2"] = print },'
+table 'a tool with a strange name' 2 "${at}tools: '2\+2' is not a name; .*" 'tools = { ["2+2"] = print },'
 table 'no tools at all' 2 "${at}tools: is empty; .*" 'tools = {},'
 table 'two arguments in the compact form' 2 "${at}turns\.format: .*tools\.f has more" \
   'turns = { format = "compact" }, tools = { f = { parameters = { a = "string", b = "string" }, fn = print } },'
@@ -318,7 +318,7 @@ for command in 'generate adapter x' 'chat adapter'; do
     'adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter and in the current directory\); .*' \
     "$GRPO" $command
 done
-refused 'a base for a model that is none' 2 'made/good-001/latest: is a model of its own, not an adapter; .*' \
+refused 'a base for a model that is none' 2 'made/good-001/latest: is a complete model, not an adapter; .*' \
   "$GRPO" chat made/good-001/latest --base spoilt
 
 good=made/good-001/latest
@@ -326,7 +326,7 @@ refused 'an export without a place' 2 "export: OUT is missing; see 'grpo help ex
 refused 'an export over something' 2 'adapter: exists already; --force replaces it' "$GRPO" export $good adapter
 refused 'an export in an unknown format' 2 "export: --format: 'onnx' is not hf, adapter or gguf; .*" "$GRPO" export $good x --format onnx
 refused 'an export of an adapter that is none' 2 '--format adapter: .* has no adapter; .*' "$GRPO" export $good x --format adapter
-refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: is not what --format hf can hold .*' \
+refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: --format hf cannot hold it; .*' \
   "$GRPO" export $good x --quantize q4_0
 refused 'an export with two types' 2 '--dtype: --quantize nf4 decides it; .*' "$GRPO" export $good x --quantize nf4 --dtype bf16
 refused 'an export of nothing' 3 '.*nomodel.*' "$GRPO" export nomodel x

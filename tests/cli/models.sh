@@ -74,7 +74,7 @@ for target in kept notes kept/source; do
 done
 for target in '' . ./; do
   "$GRPO" export kept/source "$target" --force >out 2>err; status=$?
-  result "'$target' is no name for an export" "$({ [ $status = 2 ] && grep -qE 'is no name for a model|OUT: its value is empty' err; } || cat err)"
+  result "'$target' is no name for an export" "$({ [ $status = 2 ] && grep -qE 'is not a name for a model|OUT: its value is empty' err; } || cat err)"
 done
 
 # ---- the recipe of experiments/gsm8k.lua on a small model with random weights -------------------------------------------

@@ -24,18 +24,18 @@ function errors.raise(code, format, ...)
   error(errors.new(code, message, errors.where()), 0)
 end
 
--- The same with a position of the caller's choice ("script.lua:14"; nil: none).
+-- Raises with a position of the caller's choice ("script.lua:14", or nil for none).
 function errors.raise_at(where, code, format, ...)
   error(errors.new(code, format:format(...), where), 0)
 end
 
--- The same without a source line: for files, where the message names the place itself.
+-- Raises without a source line: for errors in files, whose message names the place itself.
 function errors.raise_plain(code, format, ...)
   local message = select("#", ...) > 0 and format:format(...) or format
   error(errors.new(code, message), 0)
 end
 
--- An error as one line; of a module that is not there also where it was looked for.
+-- Returns an error as one line. If a module was not found, the line says where it was searched.
 function errors.line(err)
   local text = tostring(err)
   local head, places = text:match("^([^\n]*module '[^'\n]*' not found):\n(.*)")
@@ -45,8 +45,8 @@ function errors.line(err)
     first and (" (%s)"):format(first) or "")
 end
 
--- What a function of the script raised, with the name of the option that holds the function in front.  An error
--- without a code of its own gets `code`.
+-- Puts `name`, the option that holds the function which raised `err`, in front of its message.
+-- An error without a code of its own gets `code`.
 function errors.naming(name, err, code)
   local text = tostring(err)
   if text:find(name .. ":", 1, true) then return err end

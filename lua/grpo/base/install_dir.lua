@@ -1,20 +1,20 @@
--- Where the files that come with grpo are on this machine: annotations for editors, examples, experiments, settings.
--- What a run needs is inside the program; these are for people and their tools.
+-- Finds the files that come with grpo on this machine: annotations for editors, examples,
+-- experiments, settings.  They are for people and their tools; a run needs only the program.
 
 local core = require "grpo.core"
 
 local install_dir = {}
 
 local MARK = "/lua/grpo/meta/grpo.lua"
-local found, installed -- found: false when there is none
+local found, installed -- found is false if there is no such directory, nil before the search
 
 local function look()
   local named = os.getenv("GRPO_SHARE")
   if named and named ~= "" then
     if core.fs.exists(named .. MARK) then return named, true end
-    local what = core.fs.exists(named) and "has no " .. MARK:sub(2) or "no such directory"
-    error(core.error("ENOENT",
-      ("GRPO_SHARE=%s: %s; want the share/grpo of an installation, or no GRPO_SHARE"):format(named, what)), 0)
+    local problem = core.fs.exists(named) and "has no " .. MARK:sub(2) or "no such directory"
+    error(core.error("ENOENT", ("GRPO_SHARE=%s: %s; set it to the share/grpo of an installation, "
+      .. "or unset it"):format(named, problem)), 0)
   end
   local at = core.binary()
   for _ = 1, 5 do
@@ -26,14 +26,16 @@ local function look()
   return false, false
 end
 
--- PREFIX/share/grpo of PREFIX/bin/grpo or PREFIX/lib/lua/5.4/grpo.so, and true; the source tree of build/release/grpo,
--- and false; or nil.  GRPO_SHARE names another.
+-- Returns the directory and whether it is an installation's: PREFIX/share/grpo and true for
+-- PREFIX/bin/grpo or PREFIX/lib/lua/5.4/grpo.so, the source tree and false for build/release/grpo,
+-- nil if there is neither.  GRPO_SHARE overrides the search.
 function install_dir.directory()
   if found == nil then found, installed = look() end
   return found or nil, installed
 end
 
--- `path` itself, or the file of that name that came with grpo ("experiments/gsm8k.lua") when there is none here.
+-- Returns `path`, or the file of that name that came with grpo ("experiments/gsm8k.lua") if only
+-- that one exists.
 function install_dir.find(path)
   local root = path:find("^[^/]") and not core.fs.exists(path) and install_dir.directory()
   local there = root and root .. "/" .. path

@@ -1,8 +1,8 @@
--- Text in lines of at most `width` columns: paragraphs, and lists of an item and its text.
+-- Wraps text to lines of at most `width` columns: paragraphs, and lists of items with their texts.
 
 local wrap = {}
 
--- A list of words in lines, each but the first behind `indent` spaces.
+-- Joins words to lines; each line except the first begins with `indent` spaces.
 function wrap.words(words, width, indent)
   local lines, line = {}, nil
   for _, word in ipairs(words) do
@@ -21,9 +21,9 @@ function wrap.paragraph(text, width, indent)
   return wrap.words(words, width, indent or 0)
 end
 
-local WIDEST = 18 -- an item that is wider has a line of its own
+local WIDEST = 18 -- a wider item gets a line of its own
 
--- Rows { item, text }, the texts in one column; an item without a text stands alone.
+-- Aligns the texts of rows { item, text } in one column; an item may have no text.
 function wrap.list(rows, width)
   local column, lines = 6, {}
   for _, row in ipairs(rows) do

@@ -1,10 +1,12 @@
--- Tools that a model calls while it answers: what they are, how calls are read and answers written, and the calls.
+-- Tools that a model calls while it answers: their declarations, the formats of calls and answers,
+-- and the calls themselves.
 --
--- A form of calls is { stop=, read=, write= }:
+-- A form of calls is { stop =, read =, write = }:
 --   stop          strings that end a turn, for forms that have no end-of-turn token
---   read(text)    the calls in a turn's text, special tokens included: a list of { name=, arguments= } or { error= };
---                 nil when the turn has none
---   write(text)   what is put in behind a call; nil in the form of a chat template, which writes it itself
+--   read(text)    returns the calls in a turn's text, special tokens included: a list of
+--                 { name =, arguments = } or { error = }; nil when the turn has none
+--   write(text)   returns the text that is injected after a call; nil for chat templates, which
+--                 write it themselves
 
 local core = require "grpo.core"
 local options = require "grpo.options"
@@ -15,28 +17,22 @@ local tools = {}
 local fields = { "description", "parameters", "fn" }
 local types = { "string", "number", "integer", "boolean", "array", "object" }
 
-local function among(name, list)
-  for _, known in ipairs(list) do
-    if name == known then return true end
-  end
-  return false
-end
+local among, hint = options.among, options.hint
 
-local function hint(name, known)
-  local near = options.nearest(tostring(name), known)
-  return near and (", did you mean '%s'?"):format(near) or ""
-end
+-- ---- declarations of tools -----------------------------------------------------------------
 
--- ---- what tools there are -----------------------------------------------------------------
-
--- parameters as a JSON schema; the short form { name = "string" } or { name = { type=, description= } } becomes one.
+-- Returns `parameters` as a JSON schema; it may be one already, or have the short form
+-- { name = "string" } or { name = { type =, description = } }.
 local function schema_of(parameters, path, complain)
-  if parameters.type == "object" and type(parameters.properties) == "table" then return parameters end
+  if parameters.type == "object" and type(parameters.properties) == "table" then
+    return parameters
+  end
   local schema = { type = "object", properties = {}, required = {} }
   for name, value in sorted_pairs(parameters) do
     local property = type(value) == "string" and { type = value } or value
     if type(name) ~= "string" or type(property) ~= "table" or not among(property.type, types) then
-      complain(path, "%s: want a type (%s), or a table with one", tostring(name), table.concat(types, ", "))
+      complain(path, "%s: want a type (%s), or a table with one", tostring(name),
+        table.concat(types, ", "))
     end
     schema.properties[name] = property
     schema.required[#schema.required + 1] = name
@@ -44,21 +40,29 @@ local function schema_of(parameters, path, complain)
   return schema
 end
 
--- The option `tools` as a list in the order of names: { name=, description=, schema=, fn=, only= }; only: the name of
--- the one parameter, where there is one.  complain(path, format, ...) raises.
-function tools.list(given, complain)
+-- Checks the option `tools` and returns it as a list in the order of names, with items
+-- { name=, description=, schema=, fn=, only = the parameter's name if there is exactly one }.
+-- complain(path, format, ...) raises.
+function tools.list(option, complain)
   local list = {}
-  for name, tool in sorted_pairs(given or {}) do
+  for name, tool in sorted_pairs(option or {}) do
     local path = "tools." .. tostring(name)
     if type(name) ~= "string" or not name:find("^[%a_][%w_]*$") then
-      complain("tools", "'%s' is no name: letters, digits and _, not first a digit", tostring(name))
+      complain("tools", "'%s' is not a name; use letters, digits and _, and no digit first",
+        tostring(name))
     end
     if type(tool) == "function" then tool = { fn = tool } end
-    if type(tool) ~= "table" then complain(path, "got %s, want { description=, parameters=, fn= }", type(tool)) end
-    for key in sorted_pairs(tool) do
-      if not among(key, fields) then complain(path .. "." .. tostring(key), "unknown option%s", hint(key, fields)) end
+    if type(tool) ~= "table" then
+      complain(path, "got %s, want { description=, parameters=, fn= }", type(tool))
     end
-    if type(tool.fn) ~= "function" then complain(path .. ".fn", "got %s, want a function", type(tool.fn)) end
+    for key in sorted_pairs(tool) do
+      if not among(key, fields) then
+        complain(path .. "." .. tostring(key), "unknown option%s", hint(key, fields))
+      end
+    end
+    if type(tool.fn) ~= "function" then
+      complain(path .. ".fn", "got %s, want a function", type(tool.fn))
+    end
     if tool.description ~= nil and type(tool.description) ~= "string" then
       complain(path .. ".description", "got %s, want a string", type(tool.description))
     end
@@ -67,17 +71,18 @@ function tools.list(given, complain)
     end
     local schema = schema_of(tool.parameters or {}, path .. ".parameters", complain)
     local first = next(schema.properties)
-    list[#list + 1] = { name = name, description = tool.description or "", schema = schema, fn = tool.fn,
-      only = first and next(schema.properties, first) == nil and first or nil }
+    list[#list + 1] = { name = name, description = tool.description or "", schema = schema,
+      fn = tool.fn, only = first and next(schema.properties, first) == nil and first or nil }
   end
   return list
 end
 
--- What a chat template is given as `tools`.
+-- Returns the list that a chat template gets as `tools`.
 function tools.for_template(list)
   local described = {}
   for i, tool in ipairs(list) do
-    described[i] = { type = "function", ["function"] = { name = tool.name, description = tool.description,
+    described[i] = { type = "function",
+      ["function"] = { name = tool.name, description = tool.description,
       parameters = tool.schema } }
   end
   return described
@@ -94,18 +99,21 @@ local function decoded(text)
   local arguments = value.arguments
   if arguments == nil then arguments = value.parameters end
   if arguments == nil or arguments == core.json_null then arguments = {} end
-  if type(arguments) ~= "table" then return { name = value.name, error = "the arguments are not an object" } end
+  if type(arguments) ~= "table" then
+    return { name = value.name, error = "the arguments are not an object" }
+  end
   return { name = value.name, arguments = arguments }
 end
 
--- Every <tool_call>...</tool_call>.
+-- Reads every <tool_call>...</tool_call>.
 local function tagged(text)
   local calls, at = {}, 1
   while true do
     local _, open = text:find("<tool_call>", at, true)
     if not open then break end
     local close, after = text:find("</tool_call>", open + 1, true)
-    calls[#calls + 1] = close and decoded(text:sub(open + 1, close - 1)) or { error = "</tool_call> is missing" }
+    calls[#calls + 1] = close and decoded(text:sub(open + 1, close - 1))
+      or { error = "</tool_call> is missing" }
     if not close then break end
     at = after + 1
   end
@@ -114,7 +122,8 @@ end
 
 local forms = {}
 
--- As Qwen's and Hermes's templates have it, any number in a turn; or a turn that is one JSON object, as Llama's.
+-- The form of Qwen's and Hermes's templates, with any number of calls in a turn; or, in Llama's
+-- templates, a turn that is one JSON object.
 forms.chat = { stop = {}, read = function(text)
   local calls = tagged(text)
   if calls then return calls end
@@ -130,14 +139,14 @@ forms.json = { stop = { "</tool_call>" }, read = function(text)
   return tagged(text)
 end, write = function(result) return "<tool_response>" .. result .. "</tool_response>" end }
 
--- <<name argument>>, answered by <<=result>>: few tokens, for small models.
+-- <<name argument>> is answered by <<=result>>: few tokens, for small models.
 forms.compact = { stop = { ">>" }, read = function(text)
   local name, argument = text:match(".*<<%s*([%w_]+)%s*(.-)%s*>>")
   if name then return { { name = name, argument = argument } } end
   return text:find(">>", 1, true) and { { error = "a call is <<name argument>>" } } or nil
 end, write = function(result) return "<<=" .. result .. ">>" end }
 
--- The form that turns.format means; messages: is the prompt a conversation?
+-- Returns the form that turns.format names; messages: set if the prompt is a conversation.
 function tools.form(format, messages)
   if type(format) == "table" then return format end
   if format == "auto" then return messages and forms.chat or forms.json end
@@ -164,7 +173,8 @@ function tools.check_form(format, list, complain)
   elseif format == "compact" then
     for _, tool in ipairs(list) do
       if not tool.only and next(tool.schema.properties) then
-        complain("turns.format", "\"compact\" has room for one argument, tools.%s has more", tool.name)
+        complain("turns.format", "\"compact\" has room for one argument, but tools.%s has more",
+          tool.name)
       end
     end
   end
@@ -181,7 +191,7 @@ local fits = {
   object = function(v) return type(v) == "table" end,
 }
 
--- A bare argument as the tool's one parameter.
+-- Converts the bare argument of the compact form to the tool's one parameter.
 local function spread(tool, argument)
   if not tool.only then return {} end
   local kind = tool.schema.properties[tool.only].type
@@ -191,7 +201,7 @@ local function spread(tool, argument)
   return { [tool.only] = value }
 end
 
--- What is wrong with the arguments; nil: nothing.
+-- Returns a description of what is wrong with the arguments, or nil.
 local function problem(tool, arguments)
   for _, name in ipairs(tool.schema.required or {}) do
     if arguments[name] == nil or arguments[name] == core.json_null then
@@ -208,28 +218,29 @@ local function problem(tool, arguments)
   end
 end
 
--- A result as text; nil and what is wrong.
+-- Returns a result as text, or nil and a description of the problem.
 local function as_text(value)
   if type(value) == "string" then return value end
   if math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53 then
     return ("%d"):format(value)
   end
-  if value ~= value then return "nan" end -- the sign that C prints is the machine's
+  if value ~= value then return "nan" end -- C may print a sign, which depends on the machine
   if type(value) == "number" or type(value) == "boolean" then return tostring(value) end
   if type(value) ~= "table" then return nil, ("the result is a %s"):format(type(value)) end
   local ok, text = pcall(core.json_encode, value)
   if ok then return text end
-  return nil, ("the result cannot be written as JSON: %s"):format((tostring(text):gsub("^.-JSON: ", "")))
+  local reason = tostring(text):gsub("^.-JSON: ", "")
+  return nil, ("the result cannot be written as JSON: %s"):format(reason)
 end
 
 local function first_line(err)
   local text = type(err) == "table" and err.message or tostring(err)
-  text = text:match("^[^\n]*"):gsub("^[^%s:]+:%d+: ", "") -- a model has no use for the place in the script
+  text = text:match("^[^\n]*"):gsub("^[^%s:]+:%d+: ", "") -- the model cannot use a script position
   return text
 end
 
--- Calls a tool for the model.  Returns the text of its answer and whether it failed; raises only what must end the run,
--- a wall clock that has run out.  c: what fn gets beside the arguments.
+-- Calls a tool for the model.  Returns the text of its answer and whether it failed; raises only
+-- when the run must end because its time has run out.  c: the second argument of fn.
 function tools.call(list, call, limits, c)
   local function failed(format, ...) return "error: " .. format:format(...), true end
   local tool

@@ -1,10 +1,11 @@
--- Completions of several turns: what the model says, and what tools or an environment say in between.
+-- Completions of several turns: the model and tools or an environment speak alternately.
 --
--- One Play is made for each call of engine:rollout: its on_turn is called whenever the model has ended a turn, and
--- answers with the ids that are put in.  What happened to a completion is an episode; they hang on their prompt:
--- prompt.episodes[k] is that of sample k.  turns.attach gives c what rewards see of it: c.parts, c.sampled and so on.
+-- One Play is made for each call of engine:rollout.  Its on_turn is called whenever the model has
+-- ended a turn, and returns the ids to inject.  An episode records what happened to one completion;
+-- prompt.episodes[k] is the one of sample k.  turns.attach gives rewards their view of it: c.parts,
+-- c.sampled and so on.
 --
--- Everything here is a function of (seed, step, prompt, sample), whatever the order of calls.
+-- Every result depends on (seed, step, prompt, sample) only, not on the order of calls.
 
 local core = require "grpo.core"
 local environment = require "grpo.dialogue.environment"
@@ -22,11 +23,11 @@ local function never(path, format, ...)
   errors.raise("EARG", "%s: %s", path, format:format(...))
 end
 
--- ---- what a chat template puts between two turns of the model ---------------------------------
+-- ---- the text of a chat template between two turns of the model ---------------------------------
 
 local MARK = "@@turn@@"
 
--- As prompts.render renders messages.
+-- Renders messages like prompts.render.
 local function rendered(config, tokenizer, messages, generation_prompt)
   local template = config.model.chat_template
   local opts = { generation_prompt = generation_prompt }
@@ -39,7 +40,8 @@ turns.rendered = rendered
 
 local function complain_template(config, problem)
   errors.raise_at(origins.position(config, config.tools and "tools" or "environment"), "EARG",
-    "the chat template cannot go on after a turn: %s; set turns.format = \"json\", or give prompts as strings", problem)
+    "the chat template cannot continue after a turn, because %s; set turns.format = \"json\", or "
+    .. "give prompts as strings", problem)
 end
 
 local function is_special(tokenizer, id)
@@ -47,7 +49,8 @@ local function is_special(tokenizer, id)
     and tokenizer:decode({ id }, { skip_special = false }) ~= ""
 end
 
--- The ids from the end of the model's turn on, when `messages` follow it; the first is the end-of-turn token.
+-- Returns the ids that follow the model's text when `messages` come next; the first id is the
+-- end-of-turn token.
 local function after_turn(config, tokenizer, messages)
   local list = { { role = "user", content = "?" }, { role = "assistant", content = MARK } }
   for _, message in ipairs(messages) do list[#list + 1] = message end
@@ -67,22 +70,23 @@ end
 local Play = {}
 Play.__index = Play
 
--- context: { seed=, step=, state=, tokenizer=, held_out= }; list: the prompts of the rollout, rendered; n: samples of
--- each.
+-- context: { seed =, step =, state =, tokenizer =, held_out = }; list: the rendered prompts of the
+-- rollout; n: samples of each.
 local function begin(config, list, n, context)
-  local t = setmetatable({ config = config, tokenizer = context.tokenizer, list = list, context = context,
-    tools = tools.list(config.tools, never), environment = config.environment and environment.open(config) }, Play)
+  local t = setmetatable({ config = config, tokenizer = context.tokenizer, list = list,
+    context = context, tools = tools.list(config.tools, never),
+    environment = config.environment and environment.open(config) }, Play)
   for _, prompt in ipairs(list) do
     prompt.episodes = {}
     for k = 1, n do
-      prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0, done = false,
-        played = t.environment ~= nil }
+      prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0,
+        done = false, played = t.environment ~= nil }
     end
   end
   return t
 end
 
--- The sampling options with the strings that end a turn.
+-- Returns the sampling options with the strings that end a turn added.
 function Play:sampling(sampling)
   local copy, stop = {}, {}
   for name, value in pairs(sampling) do copy[name] = value end
@@ -99,7 +103,8 @@ function Play:sampling(sampling)
   return copy
 end
 
--- What ends a turn beside the end token: strings of the form of calls, the template's end-of-turn token.
+-- Returns the strings that end a turn in addition to the end token: those of the form of calls and
+-- the template's end-of-turn token.
 function Play:ends(prompt)
   local list = {}
   local form = #self.tools > 0 and tools.form(self.config.turns.format, prompt.messages)
@@ -111,20 +116,23 @@ function Play:ends(prompt)
   return list
 end
 
--- What fn and step are called with as c, beside their arguments: theirs to change, nothing here reads it again.
+-- Returns the argument c of a tool's fn and an environment's step.  They may change it; it is not
+-- read again.
 function Play:companion(prompt, episode, k)
   local context, parts = self.context, {}
-  episode.rng = episode.rng or core.rng(context.seed, context.held_out and "turn_eval" or "turn", context.step,
-    prompt.number, k)
+  episode.rng = episode.rng or core.rng(context.seed, context.held_out and "turn_eval" or "turn",
+    context.step, prompt.number, k)
   for i, part in ipairs(episode.parts) do
     parts[i] = {}
     for name, value in pairs(part) do parts[i][name] = value end
   end
-  return { row = prompt.row, prompt = prompt.text, messages = prompt.messages, index = k, step = context.step,
-    state = context.state, parts = parts, rng = episode.rng, turn = episode.turns }
+  return { row = prompt.row, prompt = prompt.text, messages = prompt.messages, index = k,
+    step = context.step, state = context.state, parts = parts, rng = episode.rng,
+    turn = episode.turns }
 end
 
--- Ids of a text that a tool or an environment wrote; nil when it holds special tokens, which would be the model's.
+-- Returns the ids of a text that a tool or an environment wrote; nil when it holds special tokens,
+-- which only the model may write.
 local function plain_ids(tokenizer, text)
   local ids, seen = tokenizer:encode(text, { parse_special = false }), tokenizer:encode(text)
   if #ids ~= #seen then return nil end
@@ -134,8 +142,8 @@ local function plain_ids(tokenizer, text)
   return ids
 end
 
--- A tool's text without what a tokenizer of few characters cannot say.
-local function sayable(tokenizer, text)
+-- Returns a tool's text without the characters that the tokenizer cannot encode.
+local function encodable(tokenizer, text)
   if pcall(tokenizer.encode, tokenizer, text) then return text end
   text = text:gsub("^[\x80-\xbf]+", "")
   return (text:gsub("[^\x80-\xbf][\x80-\xbf]*", function(character)
@@ -147,8 +155,8 @@ local function complain_form(name, format, ...)
   errors.raise_plain("ESCRIPT", "turns.format.%s: " .. format, name, ...)
 end
 
--- What a form's function gives; the script's own is called under limits.
-local function of_form(config, form, name, ...)
+-- Calls a form's function; a script's own function is called under limits.
+local function call_form(config, form, name, ...)
   if type(config.turns.format) ~= "table" then return form[name](...) end
   local ok, value = core.limited(config.limits.tool, "turns.format." .. name, form[name], ...)
   if not ok then error(errors.naming("turns.format." .. name, value), 0) end
@@ -156,23 +164,27 @@ local function of_form(config, form, name, ...)
 end
 
 local function reader(config, form, text)
-  local calls = of_form(config, form, "read", text)
+  local calls = call_form(config, form, "read", text)
   if calls == nil or calls == false then return nil end
-  if type(calls) ~= "table" then complain_form("read", "returned a %s, want nil or a list of calls", type(calls)) end
+  if type(calls) ~= "table" then
+    complain_form("read", "returned a %s, want nil or a list of calls", type(calls))
+  end
   for i, call in ipairs(calls) do
     if type(call) ~= "table" then
       complain_form("read", "item %d is a %s, want { name =, arguments = { ... } }", i, type(call))
     elseif call.arguments ~= nil and type(call.arguments) ~= "table" then
-      complain_form("read", "the arguments of call %d are a %s, want a table by name", i, type(call.arguments))
+      complain_form("read", "the arguments of call %d are a %s, want a table by name", i,
+        type(call.arguments))
     end
   end
   return calls
 end
 
 local function writer(config, form, result)
-  local text = of_form(config, form, "write", result)
+  local text = call_form(config, form, "write", result)
   if type(text) ~= "string" then
-    complain_form("write", "returned %s, want a string", text == nil and "nil" or "a " .. type(text))
+    complain_form("write", "returned %s, want a string",
+      text == nil and "nil" or "a " .. type(text))
   end
   return text
 end
@@ -180,10 +192,11 @@ end
 local function answers(self, prompt, episode, k, calls)
   local results = {}
   for i, call in ipairs(calls) do
-    local result, failed = tools.call(self.tools, call, self.config.limits.tool, self:companion(prompt, episode, k))
-    result = sayable(self.tokenizer, result)
+    local result, failed = tools.call(self.tools, call, self.config.limits.tool,
+      self:companion(prompt, episode, k))
+    result = encodable(self.tokenizer, result)
     if not plain_ids(self.tokenizer, result) then
-      result, failed = sayable(self.tokenizer, "error: the result holds a special token"), true
+      result, failed = encodable(self.tokenizer, "error: the result holds a special token"), true
     end
     results[i], call.result, call.failed = result, result, failed
     episode.calls, episode.failures = episode.calls + 1, episode.failures + (failed and 1 or 0)
@@ -191,14 +204,15 @@ local function answers(self, prompt, episode, k, calls)
   return results
 end
 
--- Ids behind the model's turn `ids`, when messages follow it; its own end is not repeated.
+-- Returns the ids that follow the model's turn `ids` when messages come next; an end-of-turn token
+-- that the model sampled itself is not repeated.
 local function chat_ids(self, ids, messages)
   local reply = after_turn(self.config, self.tokenizer, messages)
   if ids[#ids] == reply[1] then table.remove(reply, 1) end
   return reply
 end
 
-function Play:put_in(episode, part, ids)
+function Play:inject(episode, part, ids)
   part.text = self.tokenizer:decode(ids, { skip_special = true })
   part.first = episode.parts[#episode.parts].last + 1
   part.last = part.first + #ids - 1
@@ -206,7 +220,7 @@ function Play:put_in(episode, part, ids)
   return ids
 end
 
--- The model has called tools: the ids of what they answer.
+-- Calls the tools that the model asked for and returns the ids of their answers.
 function Play:answer_calls(prompt, episode, k, ids, form, calls)
   local results = answers(self, prompt, episode, k, calls)
   local reply
@@ -216,35 +230,44 @@ function Play:answer_calls(prompt, episode, k, ids, form, calls)
     reply = self.tokenizer:encode(table.concat(text))
   else
     local messages = {}
-    for i, result in ipairs(results) do messages[i] = { role = "tool", name = calls[i].name, content = result } end
+    for i, result in ipairs(results) do
+      messages[i] = { role = "tool", name = calls[i].name, content = result }
+    end
     reply = chat_ids(self, ids, messages)
   end
-  return self:put_in(episode, { role = "tool", calls = calls }, reply)
+  return self:inject(episode, { role = "tool", calls = calls }, reply)
 end
 
--- The model has acted: the ids of what it sees then; nil when the episode is over.
+-- Passes the model's action to the environment and returns the ids of the observation; nil when
+-- the episode is over.
 function Play:act(prompt, episode, k, ids, text)
-  local observation = self.environment:step(prompt, episode, text, self:companion(prompt, episode, k), self.context)
+  local observation = self.environment:step(prompt, episode, text,
+    self:companion(prompt, episode, k), self.context)
   if observation == nil or episode.turns >= self.config.turns.max then return nil end
   local ok, plain = pcall(plain_ids, self.tokenizer, observation)
   if not ok or not plain then
-    errors.raise_plain("ESCRIPT", "environment: an observation %s: %q", ok and "holds a special token" or "cannot be "
-      .. "written with this tokenizer", observation:sub(1, 60))
+    errors.raise_plain("ESCRIPT", "environment: an observation %s: %q",
+      ok and "holds a special token" or "cannot be written with this tokenizer",
+      observation:sub(1, 60))
   end
   local reply = plain
-  if prompt.messages then reply = chat_ids(self, ids, { { role = "user", content = observation } }) end
-  return self:put_in(episode, { role = "environment" }, reply)
+  if prompt.messages then
+    reply = chat_ids(self, ids, { { role = "user", content = observation } })
+  end
+  return self:inject(episode, { role = "environment" }, reply)
 end
 
--- The model's turn has ended: the ids that follow, or nil.
+-- Handles the end of a model's turn: returns the ids to inject, or nil to end the completion.
 function Play:on_turn(p, k, ids, finish, first)
   local prompt = self.list[p]
-  local episode, form = prompt.episodes[k], #self.tools > 0 and tools.form(self.config.turns.format, prompt.messages)
+  local episode, form = prompt.episodes[k],
+    #self.tools > 0 and tools.form(self.config.turns.format, prompt.messages)
   episode.turns = episode.turns + 1
-  local part = { role = "assistant", text = self.tokenizer:decode(ids, { skip_special = true }), first = first,
-    last = first + #ids - 1, finish = finish }
+  local part = { role = "assistant", text = self.tokenizer:decode(ids, { skip_special = true }),
+    first = first, last = first + #ids - 1, finish = finish }
   episode.parts[#episode.parts + 1] = part
-  local calls = form and reader(self.config, form, self.tokenizer:decode(ids, { skip_special = false }))
+  local calls = form
+    and reader(self.config, form, self.tokenizer:decode(ids, { skip_special = false }))
   if calls then
     part.calls = calls
     if episode.turns >= self.config.turns.max then return nil end -- nobody would read the answer
@@ -253,26 +276,27 @@ function Play:on_turn(p, k, ids, finish, first)
   if self.environment then return self:act(prompt, episode, k, ids, part.text) end
 end
 
--- Fills in the options of engine:rollout or engine:replace; context as above.
+-- Fills in the options of engine:rollout or engine:replace; context: see begin.
 function turns.options(config, list, n, context, o)
   local play = begin(config, list, n, context)
   o.sampling = play:sampling(o.sampling)
   o.on_turn = function(...) return play:on_turn(...) end
 end
 
--- ---- what rewards see ------------------------------------------------------------------------------
+-- ---- the view of rewards ------------------------------------------------------------------------
 
--- A made-up completion is one turn.
+-- Returns the parts of a completion that was not sampled: one turn.
 function turns.single(text)
   return { { role = "assistant", text = text } }
 end
 
--- c.parts, c.sampled, c.environment of completion i of the batch, sample k of the prompt.
+-- Sets c.parts, c.sampled, c.environment of completion i of the batch, sample k of the prompt.
 function turns.attach(c, batch, i, prompt, k, tokenizer)
   local episode = prompt.episodes[k]
   local parts = episode.parts
   c.sampled = batch:sampled(i)
-  if parts[#parts] and parts[#parts].first > c.length then parts[#parts] = nil end -- there was no room for it
+  -- The last part is dropped if the completion had no room for its tokens.
+  if parts[#parts] and parts[#parts].first > c.length then parts[#parts] = nil end
   local last = parts[#parts]
   local from = last and last.last + 1 or 1
   if from <= c.length then -- a turn that was cut short
@@ -282,11 +306,13 @@ function turns.attach(c, batch, i, prompt, k, tokenizer)
   end
   c.parts, c.turns = parts, episode.turns
   c.tool_calls, c.tool_failures = episode.calls, episode.failures
-  if episode.played then c.environment = { reward = episode.reward, done = episode.done, turns = episode.turns } end
+  if episode.played then
+    c.environment = { reward = episode.reward, done = episode.done, turns = episode.turns }
+  end
   if episode.error then c.errors = { environment = episode.error } end
 end
 
--- How many tokens of a completion the model has sampled.
+-- Returns how many tokens of a completion the model sampled.
 function turns.sampled_length(c)
   if not c.sampled then return c.length end
   local n = 0
@@ -294,29 +320,33 @@ function turns.sampled_length(c)
   return n
 end
 
--- Adds the metrics of tools and turns, by TRL's names; `before` stands in front of each.
-function turns.measure(config, cs, metrics, before)
+-- Adds the metrics of tools and turns with TRL's names, each after `prefix`.
+function turns.measure(config, completions, metrics, prefix)
   if not turns.wanted(config) then return end
-  before = before or ""
+  prefix = prefix or ""
   local calls, failures, all = 0, 0, 0
-  for _, c in ipairs(cs) do
+  for _, c in ipairs(completions) do
     calls, failures, all = calls + c.tool_calls, failures + c.tool_failures, all + c.turns
   end
-  metrics[before .. "completions/mean_turns"] = all / #cs
+  metrics[prefix .. "completions/mean_turns"] = all / #completions
   if not config.tools then return end
-  metrics[before .. "tools/call_frequency"] = calls / #cs
-  metrics[before .. "tools/failure_frequency"] = calls > 0 and failures / calls or 0.0
+  metrics[prefix .. "tools/call_frequency"] = calls / #completions
+  metrics[prefix .. "tools/failure_frequency"] = calls > 0 and failures / calls or 0.0
 end
 
--- Does everything that a rollout of this prompt will need work?  Raises what does not.
+-- Tries everything that a rollout of this prompt will need, and raises what does not work.
 function turns.try(config, tokenizer, prompt)
-  local t = begin(config, { prompt }, 1, { seed = config.seed, step = 0, state = {}, tokenizer = tokenizer })
+  local t = begin(config, { prompt }, 1,
+    { seed = config.seed, step = 0, state = {}, tokenizer = tokenizer })
   t:ends(prompt)
   local form = config.tools and tools.form(config.turns.format, prompt.messages)
-  local written, problem = pcall(function() return not form or not form.write or tokenizer:encode(form.write("")) end)
+  local written, problem = pcall(function()
+    return not form or not form.write or tokenizer:encode(form.write(""))
+  end)
   if not written then
-    errors.raise_at(origins.position(config, "turns.format") or origins.position(config, "tools"), "EARG",
-      "turns.format: this tokenizer cannot write a tool's answer: %s", (tostring(problem):gsub("^%S+:%d+: ", "")))
+    errors.raise_at(origins.position(config, "turns.format") or origins.position(config, "tools"),
+      "EARG", "turns.format: this tokenizer cannot write a tool's answer: %s",
+      (tostring(problem):gsub("^%S+:%d+: ", "")))
   end
   if not prompt.messages then return end
   if t.environment then after_turn(config, tokenizer, { { role = "user", content = "?" } }) end

@@ -1,4 +1,4 @@
--- Operators, as Python has them: arithmetic[sign](ctx, left, right).
+-- Python's operators: arithmetic[sign](ctx, left, right).
 
 local values = require "grpo.jinja.values"
 
@@ -10,10 +10,11 @@ local function wrong(ctx, sign, a, b)
   for _, v in ipairs { a, b } do
     if kind(v) == "undefined" then fail(ctx, "'%s' is undefined", v.name) end
   end
-  return fail(ctx, "%s does not work between a %s and a %s", sign, values.type_name(a), values.type_name(b))
+  return fail(ctx, "%s does not work between a %s and a %s", sign, values.type_name(a),
+    values.type_name(b))
 end
 
--- Whole numbers have 64 bits here; what would need more is an error, not another number.
+-- Whole numbers have 64 bits here; a result that needs more is an error, not a wrong number.
 local function checked(ctx, whole, float)
   if math.type(whole) == "integer" and math.abs(float) > 9.2e18 then
     fail(ctx, "a whole number is out of range")
@@ -61,7 +62,9 @@ arithmetic["*"] = function(ctx, a, b)
   local x, y = plain_number(a), plain_number(b)
   if x and y then return checked(ctx, x * y, (x + 0.0) * y) end
   if x and not y then a, b, y = b, a, x end
-  if math.type(y) == "integer" and (type(a) == "string" or values.is_list(a)) then return repeated(ctx, a, y) end
+  if math.type(y) == "integer" and (type(a) == "string" or values.is_list(a)) then
+    return repeated(ctx, a, y)
+  end
   return wrong(ctx, "*", a, b)
 end
 
@@ -83,7 +86,9 @@ arithmetic["//"] = function(ctx, a, b)
 end
 
 arithmetic["%"] = function(ctx, a, b)
-  if type(a) == "string" then return values.format(ctx, a, kind(b) == "tuple" and b or values.list({ b }, 1)) end
+  if type(a) == "string" then
+    return values.format(ctx, a, kind(b) == "tuple" and b or values.list({ b }, 1))
+  end
   local x, y = divisible(ctx, "%", a, b)
   return x % y
 end
@@ -110,12 +115,14 @@ function arithmetic.negate(ctx, v)
   return -x
 end
 
--- ---- comparing -------------------------------------------------------------------------------------
+-- ---- comparing ----------------------------------------------------------------------------------
 
 local function contains(ctx, v, container)
   local k = kind(container)
   if k == "string" then
-    if type(v) ~= "string" then fail(ctx, "'in' a string wants a string, got a %s", values.type_name(v)) end
+    if type(v) ~= "string" then
+      fail(ctx, "'in' a string wants a string, got a %s", values.type_name(v))
+    end
     return values.search(ctx, container, v, 1) ~= nil
   end
   if k == "dict" then
@@ -123,7 +130,8 @@ local function contains(ctx, v, container)
     values.charge_key(ctx, x)
     return (type(x) == "string" or type(x) == "number") and container.map[x] ~= nil
   end
-  if k == "namespace" or k == "loop" or k == "callable" or k == "number" or k == "boolean" or k == "none" then
+  if k == "namespace" or k == "loop" or k == "callable" or k == "number" or k == "boolean"
+      or k == "none" then
     fail(ctx, "'in' does not work with a %s", values.type_name(container))
   end
   local items, n = values.items(ctx, container)

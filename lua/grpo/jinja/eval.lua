@@ -1,5 +1,5 @@
--- Runs a template's tree.  ctx is one run: { line, steps, limit, max_text, out, globals, ... };
--- scope is { vars, parent }.
+-- Runs a template's tree.  ctx is the state of one run: { line, steps, limit, max_text, out,
+-- globals, ... }; a scope is { vars, parent }.
 
 local arithmetic = require "grpo.jinja.arithmetic"
 local filters = require "grpo.jinja.filters"
@@ -11,9 +11,9 @@ local charge, fail, kind, truthy = values.charge, values.fail, values.kind, valu
 
 local eval = {}
 
-local max_calls = 60 -- of macros and recursive loops inside each other
+local max_calls = 60 -- nested calls of macros and recursive loops
 
-local E, S = {}, {} -- kind of node -> function(ctx, node, scope)
+local E, S = {}, {} -- expressions, statements: kind of node -> function(ctx, node, scope)
 
 local function value_of(ctx, node, scope)
   local left = ctx.steps - 1
@@ -33,7 +33,7 @@ local function write(ctx, text)
   out[out.n] = text
 end
 
--- nil, or "break" or "continue"
+-- Runs statements.  Returns nil, or "break" or "continue".
 local function run(ctx, body, scope)
   for i = 1, #body do
     local node = body[i]
@@ -44,7 +44,7 @@ local function run(ctx, body, scope)
   end
 end
 
--- What a body writes, as a string.
+-- Returns the text that a body writes.
 local function captured(ctx, body, scope)
   local outer = ctx.out
   ctx.out = new_output()
@@ -79,7 +79,8 @@ local function assign(ctx, target, value, scope)
   if target.kind == "attribute_target" then
     local object = find(ctx, target.object, scope)
     if object == nil or kind(object) ~= "namespace" then
-      fail(ctx, "%s.%s cannot be set: only a namespace() takes attributes", target.object, target.name)
+      fail(ctx, "%s.%s cannot be set: only a namespace() takes attributes", target.object,
+        target.name)
     end
     object.map[target.name] = value
     return
@@ -119,7 +120,9 @@ function E.dict(ctx, node, scope)
   local dict = values.dict()
   for i, key in ipairs(node.keys) do
     local k = value_of(ctx, key, scope)
-    if type(k) ~= "string" and type(k) ~= "number" then fail(ctx, "a %s cannot be a key", values.type_name(k)) end
+    if type(k) ~= "string" and type(k) ~= "number" then
+      fail(ctx, "a %s cannot be a key", values.type_name(k))
+    end
     if k ~= k then fail(ctx, "nan cannot be a key") end
     values.put(dict, k, value_of(ctx, node.items[i], scope))
   end
@@ -162,7 +165,9 @@ function E.binary(ctx, node, scope)
   return arithmetic[node.op](ctx, left, right)
 end
 
-function E.negate(ctx, node, scope) return arithmetic.negate(ctx, value_of(ctx, node.operand, scope)) end
+function E.negate(ctx, node, scope)
+  return arithmetic.negate(ctx, value_of(ctx, node.operand, scope))
+end
 
 function E.plus(ctx, node, scope)
   local v = value_of(ctx, node.operand, scope)
@@ -216,7 +221,7 @@ end
 
 function E.call(ctx, node, scope)
   local callee = node.callee
-  -- a method, without a value made for it
+  -- A method is called without making a callable value for it.
   if callee.kind == "attribute" then
     local object = value_of(ctx, callee.object, scope)
     local method = methods.find(object, callee.name)
@@ -255,7 +260,7 @@ function E.test(ctx, node, scope)
   return tests.apply(ctx, node.name, object, args) ~= node.negated
 end
 
--- ---- statements -----------------------------------------------------------------------------------
+-- ---- statements ---------------------------------------------------------------------------------
 
 function S.data(ctx, node) write(ctx, node.text) end
 
@@ -275,9 +280,11 @@ end
 S["break"] = function() return "break" end
 S["continue"] = function() return "continue" end
 
-function S.set(ctx, node, scope) assign(ctx, node.target, value_of(ctx, node.value, scope), scope) end
+function S.set(ctx, node, scope)
+  assign(ctx, node.target, value_of(ctx, node.value, scope), scope)
+end
 
--- A text through a chain of filters, which hang below each other in the tree.
+-- Passes a text through a chain of filters; each filter's node has the one before it as its child.
 local function through(ctx, chain, text, scope)
   if not chain then return text end
   local outer = ctx.filtered
@@ -288,29 +295,37 @@ local function through(ctx, chain, text, scope)
 end
 
 function S.set_block(ctx, node, scope)
-  assign(ctx, node.target, through(ctx, node.filter, captured(ctx, node.body, inner(scope)), scope), scope)
+  assign(ctx, node.target,
+    through(ctx, node.filter, captured(ctx, node.body, inner(scope)), scope), scope)
 end
 
 function S.filter_block(ctx, node, scope)
-  write(ctx, values.text(ctx, through(ctx, node.filter, captured(ctx, node.body, inner(scope)), scope)))
+  write(ctx, values.text(ctx,
+    through(ctx, node.filter, captured(ctx, node.body, inner(scope)), scope)))
 end
 
 function S.with(ctx, node, scope)
   local own = inner(scope)
-  for _, set in ipairs(node.sets) do assign(ctx, set.target, value_of(ctx, set.value, scope), own) end
+  for _, set in ipairs(node.sets) do
+    assign(ctx, set.target, value_of(ctx, set.value, scope), own)
+  end
   return run(ctx, node.body, own)
 end
 
 function S.generation(ctx, node, scope)
   local from = ctx.out.bytes
   local leave = run(ctx, node.body, inner(scope))
-  if ctx.out == ctx.main and not leave then ctx.spans[#ctx.spans + 1] = { from + 1, ctx.out.bytes } end
+  if ctx.out == ctx.main and not leave then
+    ctx.spans[#ctx.spans + 1] = { from + 1, ctx.out.bytes }
+  end
   return leave
 end
 
 local function deeper(ctx, what)
   ctx.depth = ctx.depth + 1
-  if ctx.depth > max_calls then fail(ctx, "%s: more than %d calls inside each other", what, max_calls) end
+  if ctx.depth > max_calls then
+    fail(ctx, "%s: more than %d calls inside each other", what, max_calls)
+  end
 end
 
 -- ---- loops
@@ -344,7 +359,7 @@ local loop_fields = {
 }
 methods.set_loop_fields(loop_fields)
 
--- The items of a loop that meet its condition.
+-- Returns the items of a loop that meet its condition.
 local function selected(ctx, node, scope, items, n)
   if not node.condition then return items, n end
   local kept, m = {}, 0
@@ -390,7 +405,7 @@ end
 
 -- ---- macros
 
--- The variables of one call: arguments by position, by name, then defaults.
+-- Returns the scope of one call: its arguments by position, by name, then defaults.
 local function bind(ctx, node, args, named, scope)
   local own = inner(scope)
   local known = { caller = true }
@@ -398,7 +413,9 @@ local function bind(ctx, node, args, named, scope)
   for i, name in ipairs(node.names) do
     known[name] = true
     local value = args[i]
-    if value ~= nil and named[name] ~= nil then fail(ctx, "%s: '%s' is given twice", node.name, name) end
+    if value ~= nil and named[name] ~= nil then
+      fail(ctx, "%s: '%s' is given twice", node.name, name)
+    end
     if value == nil then value = named[name] end
     if value == nil and node.defaults[i] then value = value_of(ctx, node.defaults[i], own) end
     if value == nil then value = values.undefined(name) end
@@ -433,7 +450,7 @@ function S.call_block(ctx, node, scope)
   write(ctx, values.text(ctx, call_value(ctx, callee, args, named, "{% call %}'s macro")))
 end
 
--- Runs a tree in ctx; the text, and the byte ranges of its {% generation %} bodies.
+-- Runs a tree in ctx.  Returns the text and the byte ranges of its {% generation %} bodies.
 function eval.run(ctx, tree, vars)
   ctx.out, ctx.spans, ctx.depth = new_output(), {}, 0
   ctx.main = ctx.out

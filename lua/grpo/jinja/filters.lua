@@ -1,4 +1,4 @@
--- What may follow `|`: known[name](ctx, value, args, named).
+-- The filters, which follow `|` in a template: known[name](ctx, value, args, named).
 
 local arithmetic = require "grpo.jinja.arithmetic"
 local json = require "grpo.jinja.json"
@@ -91,7 +91,7 @@ function known.wordcount(ctx, v)
   return select(2, s:gsub("[%w_\128-\255]+", ""))
 end
 
--- Python's % on a string, for the conversions that are safe.
+-- Formats like Python's % operator on a string, for the conversions that are safe.
 function values.format(ctx, format, args)
   local at, size = 0, #format
   values.charge_text(ctx, size)
@@ -148,7 +148,8 @@ function known.abs(ctx, v)
 end
 
 function known.round(ctx, v, args, named)
-  local x = values.plain_number(v) or fail(ctx, "round: want a number, got a %s", values.type_name(v))
+  local x = values.plain_number(v)
+    or fail(ctx, "round: want a number, got a %s", values.type_name(v))
   local digits = methods.int_arg(ctx, given(args, named, 1, "precision"), "round", 0)
   local method = given(args, named, 2, "method", "common")
   if digits < 0 or digits > 15 then fail(ctx, "round: the precision must be 0 to 15") end
@@ -172,7 +173,8 @@ known.d = known.default
 
 function known.length(ctx, v)
   local k = kind(v)
-  if k == "loop" or k == "none" or k == "number" or k == "boolean" or k == "callable" or k == "namespace" then
+  if k == "loop" or k == "none" or k == "number" or k == "boolean" or k == "callable"
+      or k == "namespace" then
     fail(ctx, "a %s has no length", values.type_name(v))
   end
   return select(2, values.items(ctx, v))
@@ -199,11 +201,14 @@ function known.tojson(ctx, v, args, named)
   end
   local separators = none_to_nil(named.separators)
   if separators ~= nil then
-    if not values.is_list(separators) or type(separators[1]) ~= "string" or type(separators[2]) ~= "string" then
+    if not values.is_list(separators) or type(separators[1]) ~= "string"
+        or type(separators[2]) ~= "string" then
       fail(ctx, "tojson: separators wants two strings")
     end
     o.comma, o.colon = separators[1], separators[2]
-    if #o.comma > 100 or #o.colon > 100 then fail(ctx, "tojson: separators have at most 100 bytes") end
+    if #o.comma > 100 or #o.colon > 100 then
+      fail(ctx, "tojson: separators have at most 100 bytes")
+    end
   end
   o.sorted = values.truthy(given({}, named, 1, "sort_keys", false))
   return json.write(ctx, v, o)
@@ -238,12 +243,14 @@ function known.reverse(ctx, v)
   return values.list(items, n)
 end
 
--- The value at a path such as "function.name".
+-- Returns the value at a path such as "function.name".
 local function attribute_of(ctx, v, path)
   if math.type(path) == "integer" then return methods.item(ctx, v, path) end
   if type(path) ~= "string" then fail(ctx, "an attribute's name must be a string") end
   values.charge(ctx, 1 + #path)
-  for name in path:gmatch "[^.]+" do v = methods.item(ctx, v, math.tointeger(tonumber(name)) or name) end
+  for name in path:gmatch "[^.]+" do
+    v = methods.item(ctx, v, math.tointeger(tonumber(name)) or name)
+  end
   return v
 end
 
@@ -270,7 +277,9 @@ function known.map(ctx, v, args, named)
   local items, n = values.items(ctx, v)
   local out = {}
   local name = args[1]
-  if not named.attribute and type(name) ~= "string" then fail(ctx, "map: want a filter's name or attribute=") end
+  if not named.attribute and type(name) ~= "string" then
+    fail(ctx, "map: want a filter's name or attribute=")
+  end
   local rest = table.move(args, 2, math.max(#args, 1), 1, {})
   for i = 1, n do
     values.charge(ctx, 1)
@@ -284,7 +293,7 @@ function known.map(ctx, v, args, named)
   return values.list(out, n)
 end
 
--- select, reject and their forms with an attribute.
+-- Makes select, reject, selectattr or rejectattr.
 local function selecting(wanted, by_attribute)
   return function(ctx, v, args)
     local items, n = values.items(ctx, v)
@@ -297,7 +306,8 @@ local function selecting(wanted, by_attribute)
       local tested = items[i]
       if by_attribute then tested = attribute_of(ctx, tested, args[1]) end
       local good
-      if name == nil then good = values.truthy(tested) else good = tests.apply(ctx, name, tested, { argument }) end
+      if name == nil then good = values.truthy(tested) else good = tests.apply(ctx, name, tested,
+        { argument }) end
       if good == wanted then
         m = m + 1
         out[m] = items[i]
@@ -315,7 +325,7 @@ local function folded(ctx, v, sensitive)
   return letters.lower(v)
 end
 
--- items by their keys; key(item) is computed once for each.
+-- Sorts items by key(item), which is computed once for each.
 local function sorted_by(ctx, items, n, reverse, key)
   local rows = {}
   for i = 1, n do rows[i] = { key(items[i]), items[i] } end
@@ -345,7 +355,8 @@ function known.dictsort(ctx, v, args, named)
   local by = given(args, named, 2, "by", "key") == "value" and 2 or 1
   local reverse = values.truthy(given(args, named, 3, "reverse", false))
   local items = values.pairs_of(ctx, v)
-  return sorted_by(ctx, items, items.n, reverse, function(pair) return folded(ctx, pair[by], sensitive) end)
+  return sorted_by(ctx, items, items.n, reverse,
+    function(pair) return folded(ctx, pair[by], sensitive) end)
 end
 
 function known.items(ctx, v)

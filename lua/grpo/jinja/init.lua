@@ -9,9 +9,9 @@
 -- the first and last byte of every {% generation %} body.
 --
 -- Variables are Lua values.  A table with an array part is a list, {} an empty list; any
--- other is a mapping, whose keys come in the order role, content, type, id, function, name,
--- description, parameters, arguments, properties, required, then the others sorted.  Where
--- another order is wanted: jinja.dict { { key, value }, ... } or jinja.from_json(text).
+-- other table is a mapping, whose keys come in the order role, content, type, id, function,
+-- name, description, parameters, arguments, properties, required, then the others sorted.
+-- For another order use jinja.dict { { key, value }, ... } or jinja.from_json(text).
 -- json.null is none.
 
 local errors = require "grpo.base.errors"
@@ -24,7 +24,7 @@ local values = require "grpo.jinja.values"
 
 local jinja = {}
 
--- Of one run: steps, bytes of one text; bytes of a source.
+-- Limits: the steps of one run, the bytes of one text, the bytes of a template's source.
 jinja.limits = { steps = 4000000, text = 16 << 20, source = 1 << 20 }
 
 -- ---- functions that every template has ----------------------------------------------------------
@@ -40,7 +40,9 @@ end)
 global("namespace", function(ctx, args, named)
   local map = {}
   if args[1] ~= nil then
-    if values.kind(args[1]) ~= "dict" then values.fail(ctx, "namespace: want a mapping or names") end
+    if values.kind(args[1]) ~= "dict" then
+      values.fail(ctx, "namespace: want a mapping or names")
+    end
     values.charge(ctx, #args[1].keys)
     for key, value in pairs(args[1].map) do map[key] = value end
   end
@@ -71,7 +73,9 @@ global("range", function(ctx, args)
   step = step or 1
   if step == 0 then values.fail(ctx, "range: the step is 0") end
   local count = (to + 0.0 - from) / step
-  if count > 100000 then values.fail(ctx, "range: %.0f numbers are too many, the limit is 100000", count) end
+  if count > 100000 then
+    values.fail(ctx, "range: %.0f numbers are too many, the limit is 100000", count)
+  end
   values.charge(ctx, math.max(0, count))
   local items = {}
   if count > 0 then
@@ -80,7 +84,7 @@ global("range", function(ctx, args)
   return values.list(items)
 end)
 
--- Python's strftime: "%-d" is without the zero in front.
+-- Works like Python's strftime: "%-d" has no leading zero.
 global("strftime_now", function(ctx, args)
   local now, format = os.time(), methods.text_arg(ctx, args, 1, "strftime_now")
   values.charge(ctx, #format)
@@ -92,7 +96,7 @@ global("strftime_now", function(ctx, args)
   end))
 end)
 
--- ---- templates -----------------------------------------------------------------------------------
+-- ---- templates ----------------------------------------------------------------------------------
 
 local Template = {}
 Template.__index = Template
@@ -107,7 +111,7 @@ local function raise(err, line)
   if type(err) == "string" and err:find("stack overflow", 1, true) then
     return errors.raise_plain("EARG", "template:%d: nested too deep", line)
   end
-  error(err, 0) -- not the template's: a limit of the script around it
+  error(err, 0) -- not an error of the template: the limits of the surrounding script raised it
 end
 
 function jinja.compile(source)
@@ -124,36 +128,39 @@ function jinja.compile(source)
   return template
 end
 
--- Renders; the text, and the bytes of {% generation %} bodies as { first, last }.
+-- Returns the text, and the positions of {% generation %} bodies as { first byte, last byte }.
 function Template:render(vars)
   if vars ~= nil and type(vars) ~= "table" then
     errors.raise("EARG", "render: want a table of variables, got a %s", type(vars))
   end
-  local given, state = {}, {}
+  local variables, state = {}, {}
   local from = vars and getmetatable(vars) == values.meta and vars.map or vars or {}
   for name, value in next, from do
     local ok, made = pcall(values.from_lua, value, state)
     if not ok then errors.raise("EARG", "render: %s: %s", tostring(name), tostring(made)) end
-    given[name] = made
+    variables[name] = made
   end
   local limits = jinja.limits
-  local ctx = { line = 1, steps = limits.steps, limit = limits.steps, max_text = limits.text, globals = globals }
-  local ok, text, spans = pcall(eval.run, ctx, trees[self], given)
+  local ctx = { line = 1, steps = limits.steps, limit = limits.steps, max_text = limits.text,
+    globals = globals }
+  local ok, text, spans = pcall(eval.run, ctx, trees[self], variables)
   if not ok then raise(text, ctx.line) end
   return text, spans
 end
 
--- ---- values with an order ---------------------------------------------------------------------------
+-- ---- values with an order -----------------------------------------------------------------------
 
--- Any JSON text as a value for a template, the order of keys kept.
+-- Returns any JSON text as a value for a template; the order of keys is kept.
 function jinja.from_json(text)
-  if type(text) ~= "string" then errors.raise("EARG", "from_json: want a string, got a %s", type(text)) end
+  if type(text) ~= "string" then
+    errors.raise("EARG", "from_json: want a string, got a %s", type(text))
+  end
   local ok, value = pcall(json.read, text)
   if not ok then errors.raise("EARG", "from_json: %s", tostring(value):match("JSON:.*")) end
   return value
 end
 
--- dict { { "role", "user" }, { "content", "hi" } }: a mapping in this order.
+-- Returns a mapping in the given order: dict { { "role", "user" }, { "content", "hi" } }.
 function jinja.dict(list)
   local dict = values.dict()
   for i, entry in ipairs(list) do
@@ -167,7 +174,7 @@ function jinja.dict(list)
   return dict
 end
 
--- ---- conversations ------------------------------------------------------------------------------------
+-- ---- conversations ------------------------------------------------------------------------------
 
 local compiled, ncompiled = {}, 0
 
@@ -180,9 +187,10 @@ local function cached(source)
   return template
 end
 
-local chat_options = { generation_prompt = true, continue_final_message = true, tools = true, vars = true }
+local chat_options = { generation_prompt = true, continue_final_message = true, tools = true,
+  vars = true }
 
--- The text of the last message: its content, or the last text among its parts.
+-- Returns the text of the last message: its content, or the last text among its parts.
 local function final_text(messages)
   local value = values.from_lua(messages)
   local last = values.is_list(value) and value[value.n]
@@ -190,7 +198,9 @@ local function final_text(messages)
   if content and values.is_list(content) then
     for i = content.n, 1, -1 do
       local part = content[i]
-      if values.kind(part) == "dict" and type(part.map.text) == "string" then return part.map.text end
+      if values.kind(part) == "dict" and type(part.map.text) == "string" then
+        return part.map.text
+      end
     end
   end
   if type(content) ~= "string" then
@@ -199,13 +209,14 @@ local function final_text(messages)
   return content
 end
 
--- `text` up to the end of the last message's content, as transformers cuts it: a template that trims
--- the content leaves the prompt without the space at its end.
+-- Cuts `text` after the last message's content, by the rule of transformers: if the template trims
+-- the content, the prompt does not have the space at its end.
 local function continued(text, content)
   local trimmed = spaces.rstrip(spaces.lstrip(content))
   local behind = text:reverse():find(trimmed:reverse(), 1, true)
   if not behind then
-    errors.raise("EARG", "chat: continue_final_message: the template does not show the last message as it is")
+    errors.raise("EARG",
+      "chat: continue_final_message: the template does not show the last message as it is")
   end
   local from = #text - (behind - 1) - #trimmed + 1
   local whole = spaces.lstrip(content)
@@ -213,16 +224,19 @@ local function continued(text, content)
   return text:sub(1, from + #trimmed - 1)
 end
 
--- messages through a Jinja source, with the tokenizer's special tokens by their names.
+-- Renders messages with a Jinja source, which sees the tokenizer's special tokens by their names.
 function jinja.chat(source, tokenizer, messages, opts)
   opts = opts or {}
   for name in pairs(opts) do
     if not chat_options[name] then
-      errors.raise("EARG", "chat: there is no option '%s', want generation_prompt, continue_final_message, tools "
+      errors.raise("EARG",
+        "chat: there is no option '%s', want generation_prompt, continue_final_message, tools "
         .. "or vars", tostring(name))
     end
   end
-  if opts.vars ~= nil and type(opts.vars) ~= "table" then errors.raise("EARG", "chat: vars: want a table") end
+  if opts.vars ~= nil and type(opts.vars) ~= "table" then
+    errors.raise("EARG", "chat: vars: want a table")
+  end
   local vars = {}
   for _, name in ipairs { "bos", "eos", "pad", "unk", "sep", "cls", "mask" } do
     local id = tokenizer[name]
@@ -233,8 +247,8 @@ function jinja.chat(source, tokenizer, messages, opts)
   vars.add_generation_prompt = opts.generation_prompt and true or false
   if not opts.continue_final_message then return (cached(source):render(vars)) end
   if opts.generation_prompt then
-    errors.raise("EARG", "chat: generation_prompt begins a new message, continue_final_message goes on with the last "
-      .. "one; want one of them")
+    errors.raise("EARG", "chat: generation_prompt begins a new message, but continue_final_message "
+      .. "continues the last one; set only one of them")
   end
   local content = final_text(messages)
   return continued(cached(source):render(vars), content)

@@ -1,14 +1,15 @@
--- JSON as templates see it: read with the order of keys kept, written as Python's json.dumps does.
+-- JSON for templates: reading keeps the order of keys, writing gives the text of Python's
+-- json.dumps.
 
 local core = require "grpo.core"
 local values = require "grpo.jinja.values"
 
 local json = {}
 
--- ---- writing -------------------------------------------------------------------------------------------
+-- ---- writing ------------------------------------------------------------------------------------
 
-local short = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\b"] = "\\b",
-  ["\f"] = "\\f" }
+local short = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t",
+  ["\b"] = "\\b", ["\f"] = "\\f" }
 
 local function ascii(c)
   local code = utf8.codepoint(c)
@@ -40,7 +41,8 @@ end
 local function put_all(ctx, v, o, out, depth)
   local keys = v.kind == "dict" and v.keys
   if keys and o.sorted then
-    keys = values.sort(ctx, table.move(keys, 1, #keys, 1, {}), #keys, function(a, b) return values.less(ctx, a, b) end)
+    keys = values.sort(ctx, table.move(keys, 1, #keys, 1, {}), #keys,
+      function(a, b) return values.less(ctx, a, b) end)
   end
   local n = keys and #keys or v.n
   local line = o.indent and "\n" .. o.indent:rep(depth) or ""
@@ -83,7 +85,8 @@ function put(ctx, v, o, out, depth)
   end
 end
 
--- o: { comma, colon, indent = a line's indentation or nil, ascii, sorted }
+-- Returns a value as JSON.  o: { comma, colon, indent = a line's indentation or nil, ascii, sorted
+-- }
 function json.write(ctx, v, o)
   local out = {}
   put(ctx, v, o, out, 0)
@@ -92,11 +95,11 @@ function json.write(ctx, v, o)
   return text
 end
 
--- ---- reading ---------------------------------------------------------------------------------------------
+-- ---- reading ------------------------------------------------------------------------------------
 
 local makers = { null = values.none, list = values.list, dict = values.dict }
 
--- A value for a template; raises with line and column.
+-- Reads JSON as a value for a template; errors name line and column.
 function json.read(text) return core.json_ordered(text, "JSON", makers) end
 
 return json

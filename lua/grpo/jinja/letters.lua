@@ -1,4 +1,4 @@
--- Upper and lower case of Latin, Greek and Cyrillic letters.
+-- Converts Latin, Greek and Cyrillic letters to upper and lower case.
 
 local letters = {}
 
@@ -40,7 +40,7 @@ function letters.capitalize(s)
   return letters.upper(first) .. letters.lower(s:sub(#first + 1))
 end
 
--- Every letter after what is no letter is upper case (Python's title).
+-- Makes a letter upper case unless it follows a letter (Python's title).
 function letters.title(s)
   local inside = false
   return (s:gsub(one, function(c)

@@ -1,4 +1,4 @@
--- A template's source, cut into tokens as Jinja does with trim_blocks and lstrip_blocks.
+-- Splits a template's source into tokens, with Jinja's rules for trim_blocks and lstrip_blocks.
 --
 -- A token is { type, value, line }: type "data" (text), "begin" and "end" (value "{{" or "{%"),
 -- "name", "string", "number", "op" (value: the sign), "eof".
@@ -16,8 +16,8 @@ local two = {}
 for _, sign in ipairs(signs) do two[sign] = true end
 local closing = { [")"] = "(", ["]"] = "[", ["}"] = "{" }
 
-local simple = { n = "\n", t = "\t", r = "\r", a = "\a", b = "\b", f = "\f", v = "\v", ["\\"] = "\\", ["'"] = "'",
-  ['"'] = '"', ["\n"] = "" }
+local simple = { n = "\n", t = "\t", r = "\r", a = "\a", b = "\b", f = "\f", v = "\v",
+  ["\\"] = "\\", ["'"] = "'", ['"'] = '"', ["\n"] = "" }
 local hex_digits = { x = 2, u = 4, U = 8 }
 
 local function unescape(s, line)
@@ -55,13 +55,13 @@ local function push(self, type, value)
   self.tokens[#self.tokens + 1] = { type = type, value = value, line = self.line }
 end
 
--- Moves on to `at`, counting lines.
+-- Advances to `at` and counts lines.
 local function advance(self, at)
   local _, lines = self.source:sub(self.at, at - 1):gsub("\n", "")
   self.line, self.at = self.line + lines, at
 end
 
--- Text before a tag, cut as the tag's sign and lstrip_blocks say.
+-- Adds the text before a tag, stripped by the rules of the tag's sign and lstrip_blocks.
 local function data(self, text, sign, block)
   if sign == "-" then
     text = spaces.rstrip(text)
@@ -73,7 +73,8 @@ local function data(self, text, sign, block)
   if text ~= "" then push(self, "data", text) end
 end
 
--- Behind the closing tag that begins at `at`; `close` is "%}", "}}" or "#}".  nil: it is not one.
+-- Returns the position after the closing tag at `at`, or nil if there is none; `close` is "%}",
+-- "}}" or "#}".
 local function tag_end(self, at, close)
   local s = self.source
   local sign = s:match("^[-+]", at)
@@ -103,7 +104,7 @@ local function comment(self, at)
   end
 end
 
--- {% raw %} text {% endraw %}: `at` is behind the opening tag.
+-- Reads {% raw %} text {% endraw %}; `at` is the position after the opening tag.
 local function raw(self, at)
   advance(self, at)
   local from = at
@@ -153,7 +154,8 @@ local function operator(self, stack)
   local sign = self.source:sub(self.at, self.at + 1)
   if not two[sign] then sign = sign:sub(1, 1) end
   if not sign:find "^[-+/*%%~%[%](){}=!<>.:|,;]" or sign == "!" then
-    fail(self.line, "unexpected character '%s'", self.source:match(utf8.charpattern, self.at) or sign)
+    fail(self.line, "unexpected character '%s'",
+      self.source:match(utf8.charpattern, self.at) or sign)
   end
   if sign:find "^[%[({]" then
     stack[#stack + 1] = sign
@@ -164,7 +166,7 @@ local function operator(self, stack)
   advance(self, self.at + #sign)
 end
 
--- The inside of {{ }} or {% %}, up to and with its end.
+-- Reads the inside of {{ }} or {% %} and its closing tag.
 local function inside(self, open)
   local close = open == "{{" and "}}" or "%}"
   local stack, line = {}, self.line
@@ -192,11 +194,12 @@ local function inside(self, open)
   end
 end
 
--- The list of tokens of a source.
+-- Returns the list of tokens of a source.
 function lexer.run(source)
   source = source:gsub("\r\n?", "\n")
   if source:sub(-1) == "\n" then source = source:sub(1, -2) end
-  local self = setmetatable({ source = source, at = 1, line = 1, tokens = {}, line_starting = true }, Lexer)
+  local self = setmetatable({ source = source, at = 1, line = 1, tokens = {},
+    line_starting = true }, Lexer)
   while true do
     local open = source:find("{[{%%#]", self.at)
     if not open then break end

@@ -8,12 +8,13 @@ local fail, kind = values.fail, values.kind
 
 local methods = {}
 local string_methods, list_methods, dict_methods = {}, {}, {}
-local of_kind = { string = string_methods, list = list_methods, tuple = list_methods, dict = dict_methods }
+local of_kind = { string = string_methods, list = list_methods, tuple = list_methods,
+  dict = dict_methods }
 local loop_fields
 
 function methods.set_loop_fields(fields) loop_fields = fields end
 
--- The method function(ctx, object, args, named), or nil.
+-- Returns the method as function(ctx, object, args, named), or nil.
 function methods.find(object, name)
   local known = of_kind[kind(object)]
   return known and known[name]
@@ -62,7 +63,9 @@ end
 
 local function bound(ctx, v, default, n, low, high)
   if kind(v) == "none" then return default end
-  if math.type(v) ~= "integer" then fail(ctx, "a slice wants whole numbers, got a %s", values.type_name(v)) end
+  if math.type(v) ~= "integer" then
+    fail(ctx, "a slice wants whole numbers, got a %s", values.type_name(v))
+  end
   if v < 0 then v = v + n end
   return math.max(low, math.min(high, v))
 end
@@ -75,7 +78,9 @@ function methods.slice(ctx, object, from, to, step)
   end
   local items, n = values.items(ctx, object)
   if kind(step) == "none" then step = 1 end
-  if math.type(step) ~= "integer" or step == 0 then fail(ctx, "a slice's step must be a whole number, not 0") end
+  if math.type(step) ~= "integer" or step == 0 then
+    fail(ctx, "a slice's step must be a whole number, not 0")
+  end
   step = math.max(-n - 1, math.min(n + 1, step))
   local forward = step > 0
   from = bound(ctx, from, forward and 0 or n - 1, n, forward and 0 or -1, forward and n or n - 1)
@@ -90,7 +95,7 @@ function methods.slice(ctx, object, from, to, step)
   return (k == "list" and values.list or values.tuple)(out, m)
 end
 
--- ---- strings ---------------------------------------------------------------------------------------
+-- ---- strings ------------------------------------------------------------------------------------
 
 local function text_arg(ctx, args, i, name, default)
   local v = args[i]
@@ -106,12 +111,14 @@ end
 
 local function int_arg(ctx, v, name, default)
   if v == nil then return default end
-  if math.type(v) ~= "integer" then fail(ctx, "%s: want a whole number, got a %s", name, values.type_name(v)) end
+  if math.type(v) ~= "integer" then
+    fail(ctx, "%s: want a whole number, got a %s", name, values.type_name(v))
+  end
   return v
 end
 methods.int_arg, methods.text_arg = int_arg, text_arg
 
--- s without the characters of `set` (false: white space) at its ends.
+-- Returns s without the characters of `set` (false: white space) at its ends.
 function methods.strip(ctx, s, set, left, right)
   values.charge_text(ctx, #s)
   if not set then
@@ -129,7 +136,8 @@ function methods.strip(ctx, s, set, left, right)
   return table.concat(items, "", first, last)
 end
 
-for name, ends in pairs { strip = { true, true }, lstrip = { true, false }, rstrip = { false, true } } do
+for name, ends in pairs { strip = { true, true }, lstrip = { true, false },
+    rstrip = { false, true } } do
   string_methods[name] = function(ctx, s, args)
     return methods.strip(ctx, s, text_arg(ctx, args, 1, name, false), ends[1], ends[2])
   end
@@ -151,7 +159,7 @@ local function split_spaces(ctx, s, limit)
   return out
 end
 
--- Where `sep` stands in s, from the left, without overlap.
+-- Returns the positions of `sep` in s, from the left, without overlap.
 local function places(ctx, s, sep)
   if sep == "" then fail(ctx, "split: the separator is empty") end
   local out, at = {}, 1
@@ -193,14 +201,14 @@ local function from_right(ctx, s, sep)
   return out
 end
 
--- At most `limit` words from the right, and before them what is left of s.
+-- Splits off at most `limit` words from the right; the first item is the rest of s.
 local function rsplit_spaces(ctx, s, limit)
   local words = split_spaces(ctx, s, -1)
   local n = #words
   if n <= limit then return words end
   if limit == 0 then return { spaces.rstrip(s) } end
   local first, at = n - limit + 1, #s
-  for i = n, first, -1 do -- where the first word that stands alone begins
+  for i = n, first, -1 do -- find where the first word that is split off begins
     while s:sub(at - #words[i] + 1, at) ~= words[i] do at = at - 1 end
     at = at - #words[i]
   end
@@ -225,7 +233,9 @@ function string_methods.splitlines(ctx, s)
   values.charge(ctx, #s)
   local out = {}
   s = s:gsub("\r\n?", "\n")
-  for line in (s:sub(-1) == "\n" and s or s ~= "" and s .. "\n" or ""):gmatch "([^\n]*)\n" do out[#out + 1] = line end
+  for line in (s:sub(-1) == "\n" and s or s ~= "" and s .. "\n" or ""):gmatch "([^\n]*)\n" do
+    out[#out + 1] = line
+  end
   return values.list(out)
 end
 
@@ -276,8 +286,8 @@ function methods.replace(ctx, s, old, new, limit)
 end
 
 function string_methods.replace(ctx, s, args, named)
-  return methods.replace(ctx, s, text_arg(ctx, args, 1, "replace"), text_arg(ctx, args, 2, "replace"),
-    int_arg(ctx, args[3] or named.count, "replace", -1))
+  return methods.replace(ctx, s, text_arg(ctx, args, 1, "replace"),
+    text_arg(ctx, args, 2, "replace"), int_arg(ctx, args[3] or named.count, "replace", -1))
 end
 
 for _, name in ipairs { "upper", "lower", "title", "capitalize" } do
@@ -336,7 +346,8 @@ function string_methods.removesuffix(ctx, s, args)
   return p ~= "" and s:sub(-#p) == p and s:sub(1, -#p - 1) or s
 end
 
-for name, class in pairs { isdigit = "%d", isalpha = "[%a\128-\255]", isalnum = "[%w\128-\255]", isspace = "%s" } do
+for name, class in pairs { isdigit = "%d", isalpha = "[%a\128-\255]", isalnum = "[%w\128-\255]",
+    isspace = "%s" } do
   local pattern = "^" .. class .. "+$"
   string_methods[name] = function(ctx, s)
     values.charge_text(ctx, 8 * #s)

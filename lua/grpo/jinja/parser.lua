@@ -1,12 +1,12 @@
--- Tokens to a tree, with Jinja's grammar.  A node is { kind, line, ... }; a list of
--- statements is an array of nodes.
+-- Parses tokens to a tree, by Jinja's grammar.  A node is { kind, line, ... }; a list of statements
+-- is an array of nodes.
 
 local lexer = require "grpo.jinja.lexer"
 local values = require "grpo.jinja.values"
 
 local parser = {}
 
-local max_depth = 100 -- of brackets, operators and blocks inside each other
+local max_depth = 100 -- nested brackets, operators and blocks
 
 local Parser = {}
 Parser.__index = Parser
@@ -179,12 +179,13 @@ local function filter(self, object)
   local token = expect(self, "name", nil, "a filter's name")
   local args, named = {}, {}
   if op(self, "(") then args, named = arguments(self) end
-  return node(self, "filter", { object = object, name = token.value, args = args, named = named, line = token.line })
+  return node(self, "filter",
+    { object = object, name = token.value, args = args, named = named, line = token.line })
 end
 
--- A test's only argument may stand without brackets: `is divisibleby 3`.
-local no_argument = { ["else"] = true, ["or"] = true, ["and"] = true, ["if"] = true, ["is"] = true, ["not"] = true,
-  ["in"] = true, ["recursive"] = true }
+-- These words cannot be the argument of a test without brackets, as in `is divisibleby 3`.
+local no_argument = { ["else"] = true, ["or"] = true, ["and"] = true, ["if"] = true, ["is"] = true,
+  ["not"] = true, ["in"] = true, ["recursive"] = true }
 
 local function test(self, object)
   local negated = word(self, "not") ~= nil
@@ -194,12 +195,13 @@ local function test(self, object)
     args, named = arguments(self)
   else
     local t = self.token
-    local begins = t.type == "string" or t.type == "number" or (t.type == "name" and not no_argument[t.value])
+    local begins = t.type == "string" or t.type == "number"
+      or (t.type == "name" and not no_argument[t.value])
       or (t.type == "op" and (t.value == "[" or t.value == "{"))
     if begins then args = { postfix(self, primary(self)) } end
   end
-  return node(self, "test", { object = object, name = token.value, args = args, named = named, negated = negated,
-    line = token.line })
+  return node(self, "test", { object = object, name = token.value, args = args, named = named,
+    negated = negated, line = token.line })
 end
 
 local function filters(self, object)
@@ -233,13 +235,14 @@ function unary(self, plain)
   return object
 end
 
--- A level of operators that group to the left.
+-- Makes the parser of one level of left-associative operators.
 local function left_level(next_level, signs)
   return function(self)
     local left = next_level(self)
     while self.token.type == "op" and signs[self.token.value] do
       local token = advance(self)
-      left = node(self, "binary", { op = token.value, left = left, right = next_level(self), line = token.line })
+      left = node(self, "binary",
+        { op = token.value, left = left, right = next_level(self), line = token.line })
     end
     return left
   end
@@ -258,7 +261,8 @@ end
 
 local sum = left_level(concatenation, { ["+"] = true, ["-"] = true })
 
-local comparisons = { ["=="] = true, ["!="] = true, ["<"] = true, ["<="] = true, [">"] = true, [">="] = true }
+local comparisons = { ["=="] = true, ["!="] = true, ["<"] = true, ["<="] = true, [">"] = true,
+  [">="] = true }
 
 local function comparison_sign(self)
   if self.token.type == "op" and comparisons[self.token.value] then return advance(self).value end
@@ -314,18 +318,20 @@ function expression(self, without_if)
     local line = advance(self).line
     local condition, otherwise = disjunction(self), nil
     if word(self, "else") then otherwise = expression(self) end
-    value = node(self, "choose", { condition = condition, yes = value, no = otherwise, line = line })
+    value = node(self, "choose",
+      { condition = condition, yes = value, no = otherwise, line = line })
   end
   self.depth = self.depth - 1
   return value
 end
 
 local function tuple_ends(self)
-  return self.token.type == "end" or is(self, "op", ")") or is(self, "op", "]") or is(self, "op", ":")
+  return self.token.type == "end" or is(self, "op", ")") or is(self, "op", "]")
+    or is(self, "op", ":")
     or is(self, "name", "recursive")
 end
 
--- One expression, or several with commas; in brackets also none.
+-- Parses one expression, or several with commas; in brackets there may be none.
 function tuple(self, brackets, without_if)
   local items, line, comma = {}, self.token.line, false
   while not tuple_ends(self) do
@@ -334,7 +340,9 @@ function tuple(self, brackets, without_if)
     comma = true
   end
   if #items == 1 and not comma then return items[1] end
-  if #items == 0 and not brackets then fail(self, "want an expression, got %s", describe(self.token)) end
+  if #items == 0 and not brackets then
+    fail(self, "want an expression, got %s", describe(self.token))
+  end
   return node(self, "tuple", { items = items, line = line })
 end
 
@@ -344,14 +352,16 @@ local body
 
 local function close_tag(self) expect(self, "end", nil, "'%}'") end
 
--- What is assigned to: a name, a name's attribute, or several names.
+-- Parses the left side of an assignment: a name, an attribute of a name, or several names.
 local function target(self, attributes)
   local names, line = {}, self.token.line
   local brackets = op(self, "(")
   repeat
     if #names > 0 and (is(self, "op", ")") or is(self, "op", "=")) then break end
     names[#names + 1] = expect(self, "name", nil, "a name to assign to").value
-    if constants[names[#names]] ~= nil then fail(self, "'%s' cannot be assigned to", names[#names]) end
+    if constants[names[#names]] ~= nil then
+      fail(self, "'%s' cannot be assigned to", names[#names])
+    end
     if attributes and #names == 1 and op(self, ".") then
       return node(self, "attribute_target", { object = names[1], line = line,
         name = expect(self, "name", nil, "an attribute's name").value })
@@ -407,10 +417,13 @@ end
 
 statements.set = function(self, line)
   local where = target(self, true)
-  if op(self, "=") then return node(self, "set", { target = where, value = tuple(self), line = line }) end
+  if op(self, "=") then
+    return node(self, "set", { target = where, value = tuple(self), line = line })
+  end
   local chain = filter_chain(self)
   close_tag(self)
-  return node(self, "set_block", { target = where, filter = chain, body = body(self, "set", "endset"), line = line })
+  return node(self, "set_block",
+    { target = where, filter = chain, body = body(self, "set", "endset"), line = line })
 end
 
 local function parameters(self)
@@ -429,7 +442,7 @@ local function parameters(self)
   return names, defaults
 end
 
--- A body that is a function of its own: {% break %} does not leave it.
+-- Parses the body of a macro, which {% break %} cannot leave.
 local function function_body(self, name, ending)
   local loops = self.loops
   close_tag(self)
@@ -460,7 +473,8 @@ statements.filter = function(self, line)
   local chain = filter(self, nil)
   while op(self, "|") do chain = filter(self, chain) end
   close_tag(self)
-  return node(self, "filter_block", { filter = chain, body = body(self, "filter", "endfilter"), line = line })
+  return node(self, "filter_block",
+    { filter = chain, body = body(self, "filter", "endfilter"), line = line })
 end
 
 statements.with = function(self, line)
@@ -480,7 +494,9 @@ statements.generation = function(self, line)
   return node(self, "generation", { body = body(self, "generation", "endgeneration"), line = line })
 end
 
-statements["do"] = function(self, line) return node(self, "do", { value = tuple(self), line = line }) end
+statements["do"] = function(self, line)
+  return node(self, "do", { value = tuple(self), line = line })
+end
 
 for _, name in ipairs { "break", "continue" } do
   statements[name] = function(self, line)
@@ -500,7 +516,8 @@ local function statement(self, token)
   local make = statements[token.value]
   if not make then
     local hint = token.value:find "^end" or token.value == "else" or token.value == "elif"
-    fail(self, hint and "{%% %s %%} without its beginning" or "there is no statement '%s'", token.value)
+    fail(self, hint and "{%% %s %%} without its beginning" or "there is no statement '%s'",
+      token.value)
   end
   deeper(self)
   local made = make(self, token.line)
@@ -509,7 +526,7 @@ local function statement(self, token)
   return made
 end
 
--- Statements up to the ending tag (its name is read, its end is not), or to the end of the template.
+-- Parses statements up to the ending tag (its name is read, its end is not) or the template's end.
 function body(self, owner, ...)
   local list, begun = {}, self.token.line
   while not is(self, "eof") do

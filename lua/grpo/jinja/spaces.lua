@@ -1,14 +1,16 @@
--- White space as Python's str methods see it: ASCII's and Unicode's.
+-- The white space of Python's str methods: ASCII's and Unicode's.
 
 local spaces = {}
 
 local wide = {}
-for _, code in ipairs { 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000 } do wide[utf8.char(code)] = true end
+for _, code in ipairs { 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000 } do
+  wide[utf8.char(code)] = true
+end
 for code = 0x2000, 0x200A do wide[utf8.char(code)] = true end
 
 local ascii = "[\t-\r\28-\31 ]"
 
--- The length of the space at `at`, 0 when there is none.
+-- Returns the length in bytes of the space at `at`, 0 when there is none.
 local function size_at(s, at)
   if s:find("^" .. ascii, at) then return 1 end
   if wide[s:sub(at, at + 1)] then return 2 end
@@ -16,7 +18,7 @@ local function size_at(s, at)
 end
 spaces.size_at = size_at
 
--- The first position from `at` that is no space.
+-- Returns the first position from `at` that does not hold a space.
 function spaces.skip(s, at)
   while true do
     at = s:match("^" .. ascii .. "*()", at)

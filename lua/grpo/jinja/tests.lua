@@ -1,4 +1,4 @@
--- What may follow `is`: tests[name](ctx, value, args).
+-- The tests, which follow `is` in a template: tests[name](ctx, value, args).
 
 local arithmetic = require "grpo.jinja.arithmetic"
 local methods = require "grpo.jinja.methods"
@@ -44,9 +44,9 @@ for sign, names in pairs { ["=="] = { "eq", "equalto", "==" }, ["!="] = { "ne", 
   end
 end
 
-local two_sided = { sameas = true, divisibleby = true, ["in"] = true, eq = true, equalto = true, ne = true, lt = true,
-  lessthan = true, le = true, gt = true, greaterthan = true, ge = true, ["=="] = true, ["!="] = true, ["<"] = true,
-  ["<="] = true, [">"] = true, [">="] = true }
+local two_sided = { sameas = true, divisibleby = true, ["in"] = true, eq = true, equalto = true,
+  ne = true, lt = true, lessthan = true, le = true, gt = true, greaterthan = true, ge = true,
+  ["=="] = true, ["!="] = true, ["<"] = true, ["<="] = true, [">"] = true, [">="] = true }
 
 local known = {}
 for name, test in pairs(tests) do known[name] = test end
@@ -54,7 +54,9 @@ for name, test in pairs(tests) do known[name] = test end
 function tests.apply(ctx, name, v, args)
   local test = known[name]
   if not test then values.fail(ctx, "there is no test '%s'", tostring(name):sub(1, 40)) end
-  if two_sided[name] and args[1] == nil then values.fail(ctx, "the test '%s' wants an argument", name) end
+  if two_sided[name] and args[1] == nil then
+    values.fail(ctx, "the test '%s' wants an argument", name)
+  end
   return test(ctx, v, args[1])
 end
 

@@ -1,6 +1,6 @@
--- What a template computes with, and Python's manner with it: truth, equality, order, text.
+-- The values of templates with Python's semantics: truth, equality, order, text.
 --
--- A number, a string and a boolean are Lua's own.  All else is a table whose metatable is
+-- Numbers, strings and booleans are Lua's own.  Every other value is a table whose metatable is
 -- values.meta, with a field `kind`:
 --   none, undefined (name), list and tuple (n, [1..n]), dict (keys = list of keys in order, map),
 --   namespace (map), callable (call, name), loop.
@@ -31,7 +31,7 @@ end
 
 local lua_kinds = { string = "string", boolean = "boolean", number = "number" }
 
--- "string", "boolean", "number", or the kind of table.
+-- Returns "string", "boolean", "number", or the kind of table.
 local function kind(v)
   return lua_kinds[type(v)] or v.kind
 end
@@ -45,7 +45,7 @@ end
 local python_names = { string = "str", boolean = "bool", none = "NoneType", undefined = "Undefined",
   namespace = "namespace", callable = "function", loop = "loop" }
 
--- What Python would call the type: for messages.
+-- Returns Python's name of the type, for messages.
 function values.type_name(v)
   if type(v) == "number" then return math.type(v) == "integer" and "int" or "float" end
   local k = kind(v)
@@ -56,35 +56,40 @@ end
 
 -- Raises an error at the line that ctx is in.
 function values.fail(ctx, format, ...)
-  error({ template = true, line = ctx.line, message = select("#", ...) > 0 and format:format(...) or format }, 0)
+  error({ template = true, line = ctx.line,
+    message = select("#", ...) > 0 and format:format(...) or format }, 0)
 end
 local fail = values.fail
 
--- Every piece of work is paid for, so that no template runs on.
+-- Subtracts n steps from the run's budget and fails when it is used up, so that every run ends.
 function values.charge(ctx, n)
   local left = ctx.steps - n
   ctx.steps = left
-  if left < 0 then fail(ctx, "the template takes too many steps (limit %d); is there an endless loop?", ctx.limit) end
+  if left < 0 then
+    fail(ctx, "the template takes too many steps (limit %d); is there an endless loop?", ctx.limit)
+  end
 end
 local charge = values.charge
 
--- The same for text: before a string of n bytes is made or looked at.
+-- Charges for making or reading a string of n bytes; called before.
 function values.charge_text(ctx, n)
-  if n > ctx.max_text then fail(ctx, "a text of %.0f bytes is too long, the limit is %d", n, ctx.max_text) end
+  if n > ctx.max_text then
+    fail(ctx, "a text of %.0f bytes is too long, the limit is %d", n, ctx.max_text)
+  end
   charge(ctx, n // 32)
 end
 
--- And for comparing a string, or looking it up: short ones cost no more than the step itself.
+-- Charges for comparing or looking up a string; a short one costs only the step itself.
 function values.charge_key(ctx, key)
   if type(key) == "string" and #key > 256 then charge(ctx, #key // 32) end
 end
 
--- What a search may cost: at every one of n bytes a comparison with up to m others, which are
--- compared many at a time.
+-- Returns the most a search may cost: at each of n bytes a comparison with up to m others, many of
+-- which are compared at once.
 local function search_cost(n, m) return 1 + n // 32 + math.max(0, n - m) * m // 32768 end
 
--- Where `what` stands in s from `at` on, or nil.  Paid for as if it had to look everywhere; what was
--- not looked at is given back.
+-- Returns the first position of `what` in s from `at`, or nil.  The cost of a full search is
+-- charged first; the cost of the part that was not searched is returned to the budget.
 function values.search(ctx, s, what, at)
   local cost = search_cost(#s - at + 1, #what)
   charge(ctx, cost)
@@ -107,7 +112,7 @@ function values.truthy(v)
   return true
 end
 
--- Python's True is 1.
+-- Returns a value as a number, or nil; in Python True is 1 and False is 0.
 local function plain_number(v)
   if v == true then return 1 elseif v == false then return 0 end
   return type(v) == "number" and v or nil
@@ -150,10 +155,14 @@ function equal(ctx, a, b, depth)
 end
 values.equal = equal
 
--- Strings by their bytes, which in UTF-8 is the order of code points (strcoll would ask the locale).
+-- Orders strings by their bytes, which in UTF-8 is the order of code points; Lua's < depends on the
+-- locale.
 local function text_less(ctx, a, b)
   values.charge_text(ctx, math.min(#a, #b))
-  if not a:find "[\128-\255]" and not b:find "[\128-\255]" and os.setlocale(nil, "collate") == "C" then return a < b end
+  if not a:find "[\128-\255]" and not b:find "[\128-\255]"
+      and os.setlocale(nil, "collate") == "C" then
+    return a < b
+  end
   for i = 1, math.min(#a, #b), 64 do
     local x, y = { a:byte(i, i + 63) }, { b:byte(i, i + 63) }
     for j = 1, math.min(#x, #y) do
@@ -182,7 +191,7 @@ local function less(ctx, a, b, depth)
 end
 values.less = less
 
--- A stable sort of items[1..n] (table.sort with a faulty order raises, this does not).
+-- Sorts items[1..n] stably; unlike table.sort it does not raise if `before` is inconsistent.
 function values.sort(ctx, items, n, before)
   local from, to = items, {}
   local width = 1
@@ -207,7 +216,7 @@ end
 
 -- ---- text ---------------------------------------------------------------------------------
 
--- The shortest digits that read back the same, spelt as Python does.
+-- Returns the shortest decimal that reads back as x, in Python's notation.
 local function float_text(x)
   if x ~= x then return "nan" end
   if x == math.huge or x == -math.huge then return x > 0 and "inf" or "-inf" end
@@ -270,7 +279,9 @@ function repr(ctx, v, depth)
     text = repr_list(ctx, v, depth)
   elseif k == "dict" then
     local parts = {}
-    for i, key in ipairs(v.keys) do parts[i] = repr(ctx, key, depth) .. ": " .. repr(ctx, v.map[key], depth) end
+    for i, key in ipairs(v.keys) do
+      parts[i] = repr(ctx, key, depth) .. ": " .. repr(ctx, v.map[key], depth)
+    end
     text = "{" .. table.concat(parts, ", ") .. "}"
   else
     return "<" .. k .. ">"
@@ -280,7 +291,7 @@ function repr(ctx, v, depth)
 end
 values.repr = repr
 
--- What {{ v }} writes.
+-- Returns the text that {{ v }} writes.
 function values.text(ctx, v)
   if type(v) == "string" then return v end
   if kind(v) == "undefined" then return "" end
@@ -289,7 +300,8 @@ end
 
 -- ---- iterating ------------------------------------------------------------------------------
 
--- The characters of a string: code points, and bytes where it is not UTF-8.
+-- Returns the characters of a string: code points, or bytes where it is not UTF-8; and their
+-- number.
 function values.characters(ctx, s)
   charge(ctx, #s)
   local items, n, at = {}, 0, 1
@@ -306,7 +318,7 @@ function values.characters(ctx, s)
   return items, n
 end
 
--- items, n of anything that can be looped over.
+-- Returns items, n of anything that can be looped over.
 function values.items(ctx, v)
   local k = kind(v)
   if k == "list" or k == "tuple" then return v, v.n end
@@ -316,7 +328,7 @@ function values.items(ctx, v)
   return fail(ctx, "a %s cannot be looped over", values.type_name(v))
 end
 
--- (key, value) tuples of a dict.
+-- Returns a list of the (key, value) tuples of a dict.
 function values.pairs_of(ctx, dict)
   charge(ctx, #dict.keys)
   local items = {}
@@ -326,12 +338,13 @@ end
 
 -- ---- Lua values in and out --------------------------------------------------------------------
 
-local front = { "role", "content", "type", "id", "function", "name", "description", "parameters", "arguments",
+local front = { "role", "content", "type", "id", "function", "name", "description", "parameters",
+  "arguments",
   "properties", "required" }
 local rank = {}
 for i, name in ipairs(front) do rank[name] = i end
 
--- The usual keys of messages and tools as they are usually written, then the others sorted.
+-- Returns the usual keys of messages and tools in their usual order, then the others sorted.
 local function sorted_keys(t)
   local keys = {}
   for key in next, t do keys[#keys + 1] = key end
@@ -355,7 +368,8 @@ local function from_table(t, state, depth)
   state[t] = false
   local m = getmetatable(t)
   local n = rawlen(t)
-  if n > 0 or (next(t) == nil and not (type(m) == "table" and rawget(m, "__name") == "grpo.JsonObject")) then
+  if n > 0 or (next(t) == nil
+      and not (type(m) == "table" and rawget(m, "__name") == "grpo.JsonObject")) then
     local items = {}
     for i = 1, n do items[i] = from_lua(rawget(t, i), state, depth + 1) end
     done = values.list(items, n)
@@ -366,7 +380,9 @@ local function from_table(t, state, depth)
         error("a mapping has a " .. type(key) .. " as key, want strings", 0)
       end
     end
-    for _, key in ipairs(sorted_keys(t)) do values.put(done, key, from_lua(rawget(t, key), state, depth + 1)) end
+    for _, key in ipairs(sorted_keys(t)) do
+      values.put(done, key, from_lua(rawget(t, key), state, depth + 1))
+    end
   end
   state[t] = done
   return done

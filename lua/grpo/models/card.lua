@@ -1,4 +1,5 @@
--- The model card, README.md: what the model is, how it was trained, what it measured.  It names no path of the machine.
+-- Writes the model card, README.md: the model, its training, its measured metrics.  The card does
+-- not contain paths of this machine.
 
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
@@ -9,26 +10,26 @@ local steps = require "grpo.train.steps"
 local fs = core.fs
 local model_card = {}
 
-local function read_json(path)
-  local text = fs.read(path)
-  if not text then return nil end
-  local ok, value = pcall(core.json_decode, text, path)
-  return ok and type(value) == "table" and value or nil
+-- Returns the table in a JSON file, {} if there is none.
+function model_card.read_json(path)
+  local ok, value = pcall(core.json_decode, fs.read(path) or "")
+  return ok and type(value) == "table" and value or {}
 end
 
--- ---- the model it comes from ---------------------------------------------------------------------------------
+-- ---- the model it comes from --------------------------------------------------------------------
 
--- The name of the model in a directory: "org/name" where that is known, else the directory's own.
+-- Returns the name of the model in a directory: "org/name" if that is known, else the directory's.
 function model_card.name_of(dir)
   local org, name = dir:match("models%-%-([^/]-)%-%-([^/]+)/snapshots/")
   if org then return org .. "/" .. name end
-  local config = read_json(dir .. "/config.json")
-  local known = config and config._name_or_path
-  if type(known) == "string" and known:find("^[%w][%w._-]*/[%w._-]+$") and not fs.exists(known) then return known end
+  local known = model_card.read_json(dir .. "/config.json")._name_or_path
+  if type(known) == "string" and known:find("^[%w][%w._-]*/[%w._-]+$") and not fs.exists(known) then
+    return known
+  end
   return (fs.realpath(dir) or dir):gsub("/+$", ""):match("[^/]+$"):gsub("%.gguf$", "")
 end
 
--- Lines of a card's front matter about its licence.
+-- Returns the lines about the licence in the front matter of a directory's model card.
 local function licence_lines(dir)
   local text = dir and fs.read(dir .. "/README.md")
   local front = text and text:gsub("\r", ""):match("^%-%-%-\n(.-)\n%-%-%-")
@@ -39,27 +40,29 @@ local function licence_lines(dir)
   return lines
 end
 
--- ---- how it was trained --------------------------------------------------------------------------------------
+-- ---- how it was trained -------------------------------------------------------------------------
 
--- Settings worth a line, in this order; others are in the run's config.json.
+-- The settings that the card shows, in this order; the run's config.json has all of them.
 local settings = {
-  "train.loss", "train.ppo.critic", "train.steps", "train.epochs", "train.lr", "train.kl", "train.ppo.kl_coef",
-  "train.clip", "train.clip_high",
-  "train.prompts_per_step", "sampling.group_size", "train.iterations", "sampling.max_new_tokens",
-  "data.max_prompt_tokens", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
-  "train.max_grad_norm", "train.optimizer.weight_decay", "model.lora.rank", "model.lora.alpha", "model.lora.dropout",
-  "model.lora.targets", "model.quantize", "seed",
+  "train.loss", "train.ppo.critic", "train.steps", "train.epochs", "train.lr", "train.kl",
+  "train.ppo.kl_coef", "train.clip", "train.clip_high", "train.prompts_per_step",
+  "sampling.group_size", "train.iterations", "sampling.max_new_tokens", "data.max_prompt_tokens",
+  "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
+  "train.max_grad_norm", "train.optimizer.weight_decay", "model.lora.rank", "model.lora.alpha",
+  "model.lora.dropout", "model.lora.targets", "model.quantize", "seed",
 }
 
+-- The settings that only stages with sampling read.
 local only_sampled = {}
-for _, path in ipairs { "train.loss", "train.kl", "train.clip", "train.clip_high", "sampling.group_size",
-  "train.iterations", "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale" } do
+for _, path in ipairs { "train.loss", "train.kl", "train.clip", "train.clip_high",
+    "sampling.group_size", "train.iterations", "sampling.temperature", "sampling.top_p",
+    "sampling.top_k", "train.advantage.scale" } do
   only_sampled[path] = true
 end
 
--- Those that one kind alone reads.
-local only_kind = { ["train.loss"] = "grpo", ["train.kl"] = "grpo", ["train.advantage.scale"] = "grpo",
-  ["train.ppo.critic"] = "ppo", ["train.ppo.kl_coef"] = "ppo" }
+-- The settings that stages of one kind alone read.
+local only_kind = { ["train.loss"] = "grpo", ["train.kl"] = "grpo",
+  ["train.advantage.scale"] = "grpo", ["train.ppo.critic"] = "ppo", ["train.ppo.kl_coef"] = "ppo" }
 
 local function shown(value)
   if type(value) == "table" then
@@ -80,7 +83,8 @@ local function stage_lines(stage, lines)
   for _, path in ipairs(settings) do
     local option = options[path]
     local value = type(option) == "table" and shown(option.value)
-    local read = (method.samples or not only_sampled[path]) and (only_kind[path] or stage.kind) == stage.kind
+    local read = (method.samples or not only_sampled[path])
+      and (only_kind[path] or stage.kind) == stage.kind
     if value and read then
       lines[#lines + 1] = ("| `%s` | %s |"):format(path, value)
     end
@@ -89,7 +93,8 @@ local function stage_lines(stage, lines)
   if method.samples and type(rewards) == "table" then
     local names = {}
     for key, entry in sorted_pairs(rewards) do
-      local name = type(entry) == "table" and entry.name or type(key) == "string" and key or "reward" .. key
+      local name = type(entry) == "table" and entry.name or type(key) == "string" and key
+        or "reward" .. key
       local weight = type(entry) == "table" and tonumber(entry.weight) or nil
       names[#names + 1] = weight and ("%s (weight %g)"):format(name, weight) or tostring(name)
     end
@@ -104,7 +109,8 @@ local function metric_lines(run, step, lines)
     if not step or row.step <= step then report = row end
   end
   if report then
-    lines[#lines + 1] = ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0, report.step)
+    lines[#lines + 1] = ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0,
+      report.step)
     lines[#lines + 1] = ""
     lines[#lines + 1] = "| metric | value |"
     lines[#lines + 1] = "|---|---|"
@@ -118,12 +124,13 @@ local function metric_lines(run, step, lines)
   local row
   for _, one in history.rows(run, "metrics") do row = one end
   if row and type(row.reward) == "number" then
-    lines[#lines + 1] = ("Mean reward of the last training step (%d): %.4f."):format(row.step, row.reward)
+    lines[#lines + 1] = ("Mean reward of the last training step (%d): %.4f."):format(row.step,
+      row.reward)
     lines[#lines + 1] = ""
   end
 end
 
--- ---- the whole -----------------------------------------------------------------------------------------------
+-- ---- the whole card -----------------------------------------------------------------------------
 
 local function front_matter(o, base)
   local lines = { "---" }
@@ -138,15 +145,21 @@ local function front_matter(o, base)
   return lines
 end
 
--- The text.  o: { name = of the model, base = directory of the model it was made from or nil, base_name = in its place,
--- run = run directory or nil, step = the checkpoint's or nil, adapter = is it one, tags = list, note = a sentence }
+-- Returns the text of the card.  Fields of o:
+--   name      the model's name
+--   base      directory of the model it was made from, or nil; base_name replaces its name
+--   run, step run directory and step of the checkpoint, or nil
+--   adapter   whether it is an adapter
+--   tags      list of strings
+--   note      a sentence, or nil
 function model_card.text(o)
   local base = o.base_name or (o.base and model_card.name_of(o.base))
   local lines = front_matter(o, base)
   lines[#lines + 1] = "# " .. o.name
   lines[#lines + 1] = ""
   local config = o.run and rundir.read(o.run, "config")
-  local made = config and (base and ("Trained from `%s`"):format(base) or "Trained from random weights")
+  local made = config
+    and (base and ("Trained from `%s`"):format(base) or "Trained from random weights")
     or base and ("Made from `%s`"):format(base) or "A language model, written"
   lines[#lines + 1] = ("%s with grpo %s%s."):format(made, core.version().version,
     o.step and (", %d steps"):format(o.step) or "")

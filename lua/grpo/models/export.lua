@@ -1,5 +1,6 @@
--- Writing a model for others: a directory that loads in transformers as it is, a PEFT adapter, or a .gguf file.
--- Complete or not at all: everything is written under a temporary name and renamed.
+-- Writes a model for other programs: a directory that transformers loads, a PEFT adapter, or a
+-- .gguf file.  Everything is written under a temporary name and then renamed, so that an incomplete
+-- export never has the final name.
 
 local core = require "grpo.core"
 local model_card = require "grpo.models.card"
@@ -18,22 +19,16 @@ local function must(ok, message, code)
   errors.raise_plain(code or "EIO", "%s", tostring(message))
 end
 
--- ---- where the model comes from --------------------------------------------------------------------------------
+-- ---- where the model comes from -----------------------------------------------------------------
 
--- The run that a path is of, or a checkpoint in it: its directory, or nil.
+-- Returns the directory of the run that a path names or, as a checkpoint, belongs to; or nil.
 local function run_of(path)
   if fs.exists(path .. "/run.json") then return path end
   local above = path .. "/../.."
   return fs.exists(path .. "/trainer.json") and fs.exists(above .. "/run.json") and above or nil
 end
 
-local function read_json(path)
-  local text = fs.read(path)
-  local ok, value = pcall(core.json_decode, text or "")
-  return ok and type(value) == "table" and value or {}
-end
-
--- An option of the run's last stage.
+-- Returns the value of an option in the run's last stage.
 local function option_of(run, path)
   local config = run and rundir.read(run, "config")
   local stages = config and config.stages or {}
@@ -41,11 +36,12 @@ local function option_of(run, path)
   return option and option.value
 end
 
--- What is exported: { place=, run=, step=, base = directory of the base model or nil, name= }
+-- Describes the model to export: { place =, run =, step =, base = directory of the base model or
+-- nil, base_name = its name if it is not here, name = }
 local function source_of(path, base)
   local source = { place = model_paths.find(path, base), run = run_of(path) }
   local dir = source.place.adapter or source.place.path
-  source.step = math.tointeger(read_json(dir .. "/trainer.json").step)
+  source.step = math.tointeger(model_card.read_json(dir .. "/trainer.json").step)
   if source.place.adapter then
     source.base = source.place.path
   elseif source.run then
@@ -55,18 +51,19 @@ local function source_of(path, base)
   else
     source.base = source.place.path
   end
-  source.name = source.run and (fs.realpath(source.run) or source.run):match("[^/]+$") or model_card.name_of(path)
+  source.name = source.run and (fs.realpath(source.run) or source.run):match("[^/]+$")
+    or model_card.name_of(path)
   return source
 end
 
--- The type that weights are written in when nobody says: the base model's own.
+-- Returns the type that weights are written in by default: the base model's.
 local function own_dtype(source)
-  local config = source.base and read_json(source.base .. "/config.json") or {}
+  local config = source.base and model_card.read_json(source.base .. "/config.json") or {}
   local names = { bfloat16 = "bf16", float16 = "f16" }
   return names[config.torch_dtype or config.dtype] or "f32"
 end
 
--- The Jinja text of the run's or the tokenizer's chat template, or nil.
+-- Returns the Jinja text of the run's or the tokenizer's chat template, or nil.
 local function template_of(source, model)
   local given = option_of(source.run, "model.chat_template")
   if type(given) == "string" and given:find("{[{%%]") then return given end
@@ -74,33 +71,37 @@ local function template_of(source, model)
   return type(own) == "string" and own or nil
 end
 
--- What an adapter that is given away calls its base: a name that others know, else what it called it itself.
+-- Returns the base model's name for a published adapter: a public name if one is known, else the
+-- name in the adapter's own configuration.
 local function public_base(source)
   local known = model_card.name_of(source.base)
-  local named = read_json(source.place.adapter .. "/adapter_config.json").base_model_name_or_path
+  local named = model_card.read_json(source.place.adapter
+    .. "/adapter_config.json").base_model_name_or_path
   local usable = type(named) == "string" and named ~= "" and named:sub(1, 1) ~= "/"
   return not known:find("/") and usable and named or known
 end
 
--- ---- what is beside the weights ---------------------------------------------------------------------------------
+-- ---- the files beside the weights ---------------------------------------------------------------
 
--- Sets one field of a JSON file, its other fields and their order kept.
+-- Sets one field of a JSON file; its other fields and their order stay.
 local function set_field(path, key, value)
   local ok, object = pcall(json.read, fs.read(path) or "{}")
   if not ok or values.kind(object) ~= "dict" or object.map[key] == value then return end
   values.put(object, key, value)
   local unlimited = { line = 1, steps = math.huge, limit = math.huge, max_text = math.huge }
-  must(fs.write(path, json.write(unlimited, object, { comma = ",", colon = ": ", indent = "  " }) .. "\n"))
+  must(fs.write(path,
+    json.write(unlimited, object, { comma = ",", colon = ": ", indent = "  " }) .. "\n"))
 end
 
--- The chat template as its own file and as tokenizer_config.json's entry: older and newer readers look for either.
+-- Writes the chat template to a file of its own, for newer readers, and into tokenizer_config.json,
+-- for older ones.
 local function write_template(dir, template)
   if not template then return end
   must(fs.write(dir .. "/chat_template.jinja", template))
   set_field(dir .. "/tokenizer_config.json", "chat_template", template)
 end
 
--- How the model it came from likes to be sampled.
+-- Copies the base model's recommended sampling options.
 local function write_generation_config(dir, base)
   local text = base and fs.read(base .. "/generation_config.json")
   if text then must(fs.write(dir .. "/generation_config.json", text)) end
@@ -111,13 +112,14 @@ local function write_card(dir, source, o)
   if source.place.adapter then tags[#tags + 1] = "lora" end
   if o.quantize then tags[#tags + 1] = "4-bit" end
   tags[#tags + 1] = "text-generation"
-  local merged = o.merge and source.place.adapter and "The low-rank adapter is merged into the weights." or nil
+  local merged = o.merge and source.place.adapter
+    and "The low-rank adapter is merged into the weights." or nil
   must(fs.write(dir .. "/README.md", model_card.text { name = source.name, base = source.base,
-    base_name = source.base_name,
-    run = source.run, step = source.step, adapter = o.format == "adapter", tags = tags, note = merged }))
+    base_name = source.base_name, run = source.run, step = source.step,
+    adapter = o.format == "adapter", tags = tags, note = merged }))
 end
 
--- ---- the formats ---------------------------------------------------------------------------------------------------
+-- ---- the formats --------------------------------------------------------------------------------
 
 local writers = {}
 
@@ -147,7 +149,7 @@ end
 
 local quantize_of = { hf = { nf4 = true }, gguf = { q8_0 = true, q4_0 = true }, adapter = {} }
 
--- What contradicts itself, before anything is loaded.
+-- Refuses contradictory flags before anything is loaded.
 local function check(source, o)
   if o.format == "adapter" and not source.place.adapter then
     errors.raise("EARG", "--format adapter: %s has no adapter; use --format hf", o.path)
@@ -157,20 +159,23 @@ local function check(source, o)
       o.merge and "merge" or o.dtype and "dtype" or "quantize")
   end
   if o.format ~= "adapter" and source.place.adapter and not o.merge then
-    errors.raise("EARG", "%s: is an adapter; --merge writes it merged into its base, --format adapter by itself",
+    errors.raise("EARG", "%s: is an adapter; use --merge to write it merged into its base, or "
+      .. "--format adapter to write it by itself",
       o.path)
   end
   if o.quantize and not quantize_of[o.format][o.quantize] then
-    errors.raise("EARG", "--quantize %s: is not what --format %s can hold (%s)", o.quantize, o.format,
-      o.format == "hf" and "it can hold nf4; int8 is for loading only, q8_0 and q4_0 are for --format gguf"
-      or "it can hold q8_0 and q4_0")
+    errors.raise("EARG", "--quantize %s: --format %s cannot hold it; %s", o.quantize, o.format,
+      o.format == "hf"
+      and "use nf4 (int8 is for loading only, q8_0 and q4_0 are for --format gguf)"
+      or "use q8_0 or q4_0")
   end
   if o.quantize and o.dtype then
     errors.raise("EARG", "--dtype: --quantize %s decides it; leave one out", o.quantize)
   end
 end
 
--- A directory that holds a model's files and nothing else, so that replacing it loses nothing more.
+-- Tells whether a directory holds a model's files and nothing else, so that replacing it loses
+-- nothing more.
 local function is_plain_model(dir)
   local names = fs.list(dir) or {}
   for _, name in ipairs(names) do
@@ -179,7 +184,7 @@ local function is_plain_model(dir)
   return #names == 0 or fs.exists(dir .. "/config.json") or fs.exists(dir .. "/adapter_config.json")
 end
 
--- Is it what is exported, or above it?
+-- Tells whether the target is one of the exported model's files or a folder above one.
 local function holds_source(target, source, path)
   local full = fs.realpath(target)
   for _, read in pairs { path, source.place.path, source.place.adapter, source.run, source.base } do
@@ -188,23 +193,27 @@ local function holds_source(target, source, path)
   end
 end
 
--- Whether OUT may be written, or replaced, before anything is loaded.
+-- Refuses an OUT that may not be written or replaced, before anything is loaded.
 local function check_target(target, source, o)
   local name = target:match("[^/]+$")
   if not name or name == "." or name == ".." then
-    errors.raise("EARG", "%s: is no name for a model; give a new directory, or a file ending in .gguf",
+    errors.raise("EARG",
+      "%s: is not a name for a model; give a new directory, or a file ending in .gguf",
       o.target == "" and "OUT" or o.target)
   end
   if not fs.exists(target) then
-    if fs.readlink(target) then errors.raise("EARG", "%s: is a link that leads nowhere; remove it", o.target) end
+    if fs.readlink(target) then
+      errors.raise("EARG", "%s: is a link that leads nowhere; remove it", o.target)
+    end
     return
   end
   if not o.force then errors.raise("EARG", "%s: exists already; --force replaces it", o.target) end
   if holds_source(target, source, o.path) then
-    errors.raise("EARG", "%s: holds what is exported; write it elsewhere", o.target)
+    errors.raise("EARG", "%s: holds the model that is exported; write it elsewhere", o.target)
   end
   if fs.isdir(target) and not is_plain_model(target) then
-    errors.raise("EARG", "%s: is not a model's directory alone, so --force does not replace it; give another name",
+    errors.raise("EARG",
+      "%s: holds more than a model, so --force does not replace it; give another name",
       o.target)
   end
 end
@@ -217,7 +226,8 @@ local function replace(temporary, target, force)
   if replaced then fs.remove_tree(old) end
 end
 
--- o: { path =, target =, format = "hf"|"adapter"|"gguf", merge =, quantize =, dtype =, force =, base = }
+-- o: { path =, target =, format = "hf"|"adapter"|"gguf", merge =, quantize =, dtype =, force =,
+-- base = }
 function export.write(o)
   local source = source_of(o.path, o.base)
   local target = o.target:gsub("/+$", "")
@@ -232,7 +242,7 @@ function export.write(o)
   if ok then ok, err = pcall(replace, temporary, target, o.force) end
   if ok then return end
   fs.remove_tree(temporary)
-  if type(err) == "table" and err.message then -- by the name that was asked for
+  if type(err) == "table" and err.message then -- name the target, not the temporary directory
     local at, last = err.message:find(temporary, 1, true)
     if at then err.message = err.message:sub(1, at - 1) .. target .. err.message:sub(last + 1) end
   end

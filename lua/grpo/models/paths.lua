@@ -1,4 +1,5 @@
--- What a path to a model stands for: a model directory, a run or checkpoint, an adapter with its base, a .gguf file.
+-- Resolves a path to a model: a model directory, a run or checkpoint, an adapter with its base, or
+-- a .gguf file.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -11,61 +12,68 @@ local function is_absolute(path)
   return path:sub(1, 1) == "/"
 end
 
--- The adapter's base model: base_model_name_or_path, as seen from the adapter's folder, else from here.
+-- Returns the path of an adapter's base model: base_model_name_or_path relative to the adapter's
+-- folder, else relative to the current directory.
 local function base_of(dir)
-  local config = core.json_decode(fs.read(dir .. "/adapter_config.json") or "", dir .. "/adapter_config.json")
+  local config = core.json_decode(fs.read(dir .. "/adapter_config.json") or "",
+    dir .. "/adapter_config.json")
   local name = type(config) == "table" and config.base_model_name_or_path
   if type(name) ~= "string" or name == "" then
-    errors.raise("EFORMAT", "%s/adapter_config.json: base_model_name_or_path: is missing; say which model the adapter "
-      .. "belongs to", dir)
+    errors.raise("EFORMAT", "%s/adapter_config.json: base_model_name_or_path: is missing; say "
+      .. "which model the adapter belongs to", dir)
   end
   local beside = dir .. "/" .. name
   if not is_absolute(name) and fs.exists(beside) then return beside end
   if fs.exists(name) then return name end
-  errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
-    .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path", dir, name,
+  errors.raise("ENOENT",
+    "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
+    .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path",
+    dir, name,
     is_absolute(name) and "at that path" or ("in %s and in the current directory"):format(dir))
 end
 
--- A run may be called by its name in runs/.
+-- Returns runs/PATH if that is a run and PATH does not exist, else PATH: runs may be named without
+-- their folder.
 local function of_run(path)
   if type(path) ~= "string" or path:find("/", 1, true) or fs.exists(path) then return path end
   return fs.exists("runs/" .. path .. "/run.json") and "runs/" .. path or path
 end
 
--- Nothing is there: a run of nearly that name may have been meant.
+-- Raises if a run of a similar name exists; the caller knows that `path` does not.
 local function missing(path)
   local runs = {}
   for _, name in ipairs(fs.list("runs") or {}) do
     if name:sub(1, 1) ~= "." then runs[#runs + 1] = "runs/" .. name end
   end
   local near = nearest(path:find("/", 1, true) and path or "runs/" .. path, runs)
-  if near then errors.raise("ENOENT", "%s: no such model directory, did you mean '%s'?", path, near) end
+  if near then
+    errors.raise("ENOENT", "%s: no such model directory, did you mean '%s'?", path, near)
+  end
 end
 
--- Is it a PEFT folder, and not a model of its own?
+-- Tells whether `path` is a PEFT folder and not a complete model.
 function model_paths.is_adapter(path)
   return fs.exists(path .. "/adapter_config.json") and not fs.exists(path .. "/config.json")
 end
 
--- The directory that a run's newest checkpoint is in.
+-- Returns the directory of a run's newest checkpoint.
 local function newest_of(run)
   local latest = run .. "/latest"
   if not fs.isdir(latest) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", run) end
-  local newest = fs.readlink(latest) -- which the link may not name for long
+  local newest = fs.readlink(latest) -- resolved now, because a running run moves the link
   return newest and fs.isdir(run .. "/" .. newest) and run .. "/" .. newest or latest
 end
 
--- Does a path to a model, a run's for one, lead to an adapter?
+-- Tells whether a path to a model or a run leads to an adapter.
 function model_paths.leads_to_adapter(path)
   path = of_run(path)
   local run = fs.isdir(path .. "/latest") and fs.exists(path .. "/run.json")
   return model_paths.is_adapter(run and newest_of(path) or path)
 end
 
--- path: a run may be called by its name in runs/.  { path = what to load, adapter = its directory or nil, run = the run
--- directory or nil }.  base: a model to use in
--- place of the one that the adapter names.
+-- Resolves a path (a run may be given by its name in runs/) to { path = the directory or file to
+-- load, adapter = its directory or nil, run = the run's directory or nil }.  base: a model to use
+-- instead of the one that the adapter names.
 function model_paths.find(path, base)
   path = of_run(path)
   if not fs.exists(path) then missing(path) end
@@ -76,12 +84,13 @@ function model_paths.find(path, base)
   if model_paths.is_adapter(place.path) then
     place.adapter, place.path = place.path, base or base_of(place.path)
   elseif base then
-    errors.raise("EARG", "%s: is a model of its own, not an adapter; leave out the base", path)
+    errors.raise("EARG", "%s: is a complete model, not an adapter; leave out the base", path)
   end
   return place
 end
 
--- What answered the model in the run that a path belongs to and does not where it is alone: a sentence, or nil.
+-- Returns a sentence saying that tools or an environment answered the model during its run, which
+-- they do not elsewhere; nil if there were none.
 function model_paths.alone(path)
   path = of_run(path)
   local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
@@ -92,8 +101,8 @@ function model_paths.alone(path)
     local option = type(options) == "table" and options[name]
     if type(option) == "table" and option.value ~= nil then met[#met + 1] = name end
   end
-  return met[1] and ("the run answered this model by its %s; here nothing does, and calls stay text"):format(
-    table.concat(met, " and "))
+  return met[1] and ("the run answered this model by its %s; here nothing does, and calls stay "
+    .. "text"):format(table.concat(met, " and "))
 end
 
 return model_paths

@@ -1,4 +1,5 @@
--- One self-contained HTML page of a run: facts, curves, diagnosis, options, a browser of completions.
+-- Writes a run as one self-contained HTML page: facts, curves, diagnosis, options, and a browser of
+-- completions.
 
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
@@ -11,18 +12,21 @@ local escape = svg.escape
 
 -- ---- curves ----------------------------------------------------------------------------
 
--- A title and the metrics it shows; a name that ends in * stands for all that begin so.
+-- A panel is its title and the metrics it shows; * in a name matches any text without "/".
 local panels = {
   { "Reward", "reward", "reward_std" },
   { "Rewards, mean by name", "rewards/*/mean" },
   { "Held-out", "eval/accuracy", "eval/pass@*", from = "eval" },
   { "Held-out metric", "eval/metric", "eval/sampled/metric", from = "eval" },
   { "Held-out loss, nats a token", "eval/loss", from = "eval" },
-  { "Held-out loss on masked tokens, entropy of tokens", "eval/masked_loss", "eval/unigram_entropy", from = "eval" },
+  { "Held-out loss on masked tokens, entropy of tokens", "eval/masked_loss",
+    "eval/unigram_entropy", from = "eval" },
   { "KL to the reference", "kl" },
   { "Entropy", "entropy" },
-  { "Completion length", "completions/mean_length", "completions/min_length", "completions/max_length" },
-  { "Groups without a signal, completions cut off", "frac_reward_zero_std", "completions/clipped_ratio" },
+  { "Completion length", "completions/mean_length", "completions/min_length",
+    "completions/max_length" },
+  { "Groups without a signal, completions cut off", "frac_reward_zero_std",
+    "completions/clipped_ratio" },
   { "Clipped tokens", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean" },
   { "Value loss", "loss/value_avg" },
   { "Variance of returns that the critic foresees", "val/explained_variance" },
@@ -41,7 +45,7 @@ local function pattern_of(name)
   return "^" .. name:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", "([^/]+)") .. "$"
 end
 
--- The keys of the rows, each once and in order, for which keep(key, value).
+-- Returns the sorted keys of the rows for which keep(key, value) holds.
 local function keys_of(rows, keep)
   local seen, list = {}, {}
   for _, row in ipairs(rows) do
@@ -56,7 +60,7 @@ local function keys_of(rows, keep)
   return list
 end
 
--- The metrics of these rows that a panel's name means.
+-- Returns the metrics of these rows that a name in a panel matches.
 local function matching(rows, name)
   if not name:find("*", 1, true) then return { name } end
   local pattern = pattern_of(name)
@@ -96,20 +100,21 @@ local function series_of(panel, rows)
   return list
 end
 
--- What a step always records and no panel shows.
-local unshown = { "step", "stage", "stage_step", "num_tokens", "num_sequences", "trained_tokens", "loss",
-  "ratio_max_deviation", "time/forward", "time/backward", "time/optimizer", "tokens_per_second/generate",
-  "tokens_per_second/train", "memory/peak_bytes", "completions/mean_terminated_length", "clip_ratio/low_min",
-  "clip_ratio/high_max" }
+-- Metrics that every step records and that no panel shows.
+local unshown = { "step", "stage", "stage_step", "num_tokens", "num_sequences", "trained_tokens",
+  "loss", "ratio_max_deviation", "time/forward", "time/backward", "time/optimizer",
+  "tokens_per_second/generate", "tokens_per_second/train", "memory/peak_bytes",
+  "completions/mean_terminated_length", "clip_ratio/low_min", "clip_ratio/high_max" }
 
--- Numbers of the script's own (tr:log), and rare ones.
+-- Returns the names of metrics without a panel: the script's own (tr:log) and rare ones.
 local function own_metrics(metrics)
   local known = {}
   for _, name in ipairs(unshown) do known[name] = true end
   for _, panel in ipairs(panels) do
     for i = 2, #panel do known[panel[i]] = true end
   end
-  return keys_of(metrics, function(name, v) return finite(v) and not known[name] and not name:find("^rewards/") end)
+  return keys_of(metrics,
+    function(name, v) return finite(v) and not known[name] and not name:find("^rewards/") end)
 end
 
 local function stage_marks(metrics)
@@ -123,7 +128,8 @@ end
 local function curves(metrics, evals)
   local out, marks = {}, stage_marks(metrics)
   for _, panel in ipairs(panels) do
-    out[#out + 1] = svg.panel(panel[1], series_of(panel, panel.from == "eval" and evals or metrics), marks)
+    out[#out + 1] = svg.panel(panel[1],
+      series_of(panel, panel.from == "eval" and evals or metrics), marks)
   end
   for _, name in ipairs(own_metrics(metrics)) do
     out[#out + 1] = svg.panel(name, series_of({ name, name }, metrics), marks)
@@ -139,7 +145,8 @@ local function when(t)
 end
 
 local function value_text(v)
-  return type(v) == "table" and core.json_encode(v) or type(v) == "number" and svg.number_text(v) or tostring(v)
+  return type(v) == "table" and core.json_encode(v) or type(v) == "number" and svg.number_text(v)
+    or tostring(v)
 end
 
 local function option(run, name)
@@ -156,7 +163,8 @@ local function facts(run, metrics)
     { "script", info.script }, { "model", option(run, "model.path") },
     { "started", when(info.started) },
     { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
-    { "tokens", last.num_tokens }, { "peak memory", last["memory/peak_bytes"]
+    { "tokens", last.num_tokens },
+    { "peak memory", last["memory/peak_bytes"]
       and ("%.0f MiB"):format(last["memory/peak_bytes"] / 2 ^ 20) },
     { "seed", env.seed }, { "threads", env.threads }, { "kernels", env.kernels },
     { "version", env.version and ("%s (%s)"):format(env.version, tostring(env.commit)) },
@@ -178,7 +186,8 @@ local function options_table(run, keep)
         escape(value_text(o.value)), escape(o.origin))
     end
   end
-  return "<table><tr><th>option</th><th>value</th><th>from</th></tr>" .. table.concat(out) .. "</table>"
+  return "<table><tr><th>option</th><th>value</th><th>from</th></tr>" .. table.concat(out)
+    .. "</table>"
 end
 
 local function notes(run)
@@ -188,7 +197,8 @@ end
 
 -- ---- completions ---------------------------------------------------------------------------
 
--- Which steps' completions are shown: all, or evenly spaced ones that hold about `most`; the last is among them.
+-- Chooses the steps whose completions are shown: all, or evenly spaced ones, the last included,
+-- with about `most` completions together.
 local function chosen_steps(dir, most)
   local steps, count = {}, 0
   for _, row in history.rows(dir, "completions") do
@@ -234,27 +244,26 @@ local function completions(dir, most)
   if #rows == 0 then return '<p class="dim">No completion has been recorded.</p>', 0 end
   local shown = #rows < count and ('<p class="dim">%d of %d completions, of evenly spaced steps; '
     .. "<code>--completions N</code> shows more.</p>"):format(#rows, count) or ""
-  -- inside <script> the HTML parser looks for "<" only
-  local data = completions_data(rows):gsub("<", "\\u003c"):gsub("\226\128([\168\169])", function(last)
-    return last == "\168" and "\\u2028" or "\\u2029"
-  end)
-  return shown .. page.controls .. '<script type="application/json" id="data">' .. data .. "</script><script>"
-    .. page.script .. "</script>", #rows
+  -- Inside <script> the HTML parser looks for "<" only; older JavaScript forbids U+2028 and U+2029.
+  local data = completions_data(rows):gsub("<", "\\u003c"):gsub("\226\128[\168\169]",
+    { ["\u{2028}"] = "\\u2028", ["\u{2029}"] = "\\u2029" })
+  return shown .. page.controls .. '<script type="application/json" id="data">' .. data
+    .. "</script><script>" .. page.script .. "</script>", #rows
 end
 
--- run: from history.open; most: completions to show at most, about.  Returns the page.
+-- Returns the page.  run: from history.open; most: the approximate number of completions to show.
 function html.page(run, most)
   local metrics, evals = history.list(run.dir, "metrics"), history.list(run.dir, "eval")
   local changed = function(o) return o.origin ~= "default" end
   local title = escape(run.name)
   return table.concat {
     "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>", title, "</title>",
-    '<meta name="viewport" content="width=device-width,initial-scale=1"><style>', page.style, "</style></head><body>",
-    "<h1>", title, "</h1>", facts(run, metrics),
-    "<h2>Curves</h2>", curves(metrics, evals),
-    "<h2>Notes of the run</h2>", notes(run),
+    '<meta name="viewport" content="width=device-width,initial-scale=1"><style>', page.style,
+    "</style></head><body>", "<h1>", title, "</h1>", facts(run, metrics), "<h2>Curves</h2>",
+    curves(metrics, evals), "<h2>Notes of the run</h2>", notes(run),
     "<h2>Options that were set</h2>", options_table(run, changed),
-    "<details><summary class=dim>all options</summary>", options_table(run, function() return true end), "</details>",
+    "<details><summary class=dim>all options</summary>",
+    options_table(run, function() return true end), "</details>",
     "<h2>Completions</h2>", (completions(run.dir, most)), "</body></html>\n",
   }
 end

@@ -5,14 +5,15 @@ local svg = {}
 local WIDTH, HEIGHT = 460, 220
 local LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
 local MOST_POINTS = 400
-local COLOURS = { "#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f" }
+local COLOURS = { "#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d",
+  "#4d7c0f" }
 
 function svg.escape(text)
-  return (tostring(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
-    ["'"] = "&#39;" }))
+  return (tostring(text):gsub("[&<>\"']",
+    { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
 end
 
--- Every series as at most MOST_POINTS points: the mean of neighbours.
+-- Reduces a series to at most MOST_POINTS points by averaging neighbours.
 local function thinned(points)
   local per = math.ceil(#points / MOST_POINTS)
   if per <= 1 then return points end
@@ -38,7 +39,7 @@ local function range(series, axis)
   return low, high
 end
 
--- Round numbers that cut low .. high into some 4 pieces.
+-- Returns round numbers that divide low .. high into about 4 parts.
 local function ticks(low, high)
   local raw = (high - low) / 4
   if raw <= 0 then return { low } end
@@ -51,14 +52,18 @@ local function ticks(low, high)
     end
   end
   local list = {}
-  for i = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do list[#list + 1] = i * step end
+  for i = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do
+    list[#list + 1] = i * step
+  end
   return list
 end
 
 local function number_text(v)
   if v == 0 or math.abs(v) < 1e-12 then return "0" end
   local size = math.abs(v)
-  if size >= 1e4 or size < 1e-3 then return (("%.2g"):format(v):gsub("e([+-])0*(%d)", "e%1%2"):gsub("e%+", "e")) end
+  if size >= 1e4 or size < 1e-3 then
+    return (("%.2g"):format(v):gsub("e([+-])0*(%d)", "e%1%2"):gsub("e%+", "e"))
+  end
   return ("%.4g"):format(v)
 end
 svg.number_text = number_text
@@ -70,12 +75,14 @@ end
 
 local function axes(out, x, y, xs, ys)
   for _, v in ipairs(ticks(ys[1], ys[2])) do
-    out[#out + 1] = ('<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="y" x="%d" '
-      .. 'y="%.1f">%s</text>'):format(LEFT, WIDTH - RIGHT, y(v), y(v), LEFT - 5, y(v) + 3.5, number_text(v))
+    out[#out + 1] = ('<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>'
+      .. '<text class="y" x="%d" y="%.1f">%s</text>'):format(LEFT, WIDTH - RIGHT, y(v), y(v),
+        LEFT - 5, y(v) + 3.5, number_text(v))
   end
   for _, v in ipairs(ticks(xs[1], xs[2])) do
     if v == math.floor(v) then
-      out[#out + 1] = ('<text class="x" x="%.1f" y="%d">%s</text>'):format(x(v), HEIGHT - 8, number_text(v))
+      out[#out + 1] = ('<text class="x" x="%.1f" y="%d">%s</text>'):format(x(v), HEIGHT - 8,
+        number_text(v))
     end
   end
 end
@@ -88,16 +95,19 @@ local function draw(out, s, x, y, colour)
   out[#out + 1] = ('<path d="%s" stroke="%s"/>'):format(table.concat(parts), colour)
   for _, p in ipairs(s.dots and s.points or {}) do
     if p.low then
-      out[#out + 1] = ('<line class="bar" stroke="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>'):format(colour,
-        x(p[1]), x(p[1]), y(p.low), y(p.high))
+      out[#out + 1] = ('<line class="bar" stroke="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>')
+        :format(colour, x(p[1]), x(p[1]), y(p.low), y(p.high))
     end
-    out[#out + 1] = ('<circle fill="%s" cx="%.1f" cy="%.1f" r="3"><title>step %d: %s</title></circle>'):format(colour,
-      x(p[1]), y(p[2]), p[1], number_text(p[2]))
+    out[#out + 1] = ('<circle fill="%s" cx="%.1f" cy="%.1f" r="3"><title>step %d: %s</title>'
+      .. '</circle>'):format(colour, x(p[1]), y(p[2]), p[1], number_text(p[2]))
   end
 end
 
--- title: text; series: { { name=, points = { { x, y [, low=, high=] }, ... }, dots = bool }, ... }; marks: steps
--- where a vertical line stands.  nil when there is nothing to draw.  Points are finite.
+-- Returns a panel as HTML, or nil when there is nothing to draw.
+--   title   text
+--   series  list of { name =, points = { { x, y [, low =, high =] }, ... }, dots = boolean };
+--           points are finite
+--   marks   steps at which a vertical line is drawn
 function svg.panel(title, series, marks)
   local some = {}
   for _, s in ipairs(series) do
@@ -109,13 +119,13 @@ function svg.panel(title, series, marks)
   local pad = y1 > y0 and (y1 - y0) * 0.05 or math.max(1e-9, math.abs(y1) * 0.1)
   y0, y1 = y0 - pad, y1 + pad
   local x, y = scale(x0, x1, LEFT, WIDTH - RIGHT), scale(y0, y1, HEIGHT - BOTTOM, TOP)
-  local out = { ('<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" aria-label="%s">'):format(
-    svg.escape(title), WIDTH, HEIGHT, svg.escape(title)) }
+  local out = { ('<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" '
+    .. 'aria-label="%s">'):format(svg.escape(title), WIDTH, HEIGHT, svg.escape(title)) }
   axes(out, x, y, { x0, x1 }, { y0, y1 })
   for _, at in ipairs(marks or {}) do
     if at > x0 and at < x1 then
-      out[#out + 1] = ('<line class="mark" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>'):format(x(at), x(at), TOP,
-        HEIGHT - BOTTOM)
+      out[#out + 1] = ('<line class="mark" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>'):format(x(at),
+        x(at), TOP, HEIGHT - BOTTOM)
     end
   end
   local legend = {}

@@ -1,14 +1,17 @@
--- The inside of a sandbox: runs in a Lua state of its own, which holds nothing but this file and the code it is given.
+-- The inside of a sandbox: it runs in a Lua state of its own, which holds nothing but this file
+-- and the code it is given.
 --
--- What is not on the list below does not exist there: no files, processes, modules, debug library.  Every function on
--- it is one of the bounded ones (src/script/guard.c, match.c), so that a budget of instructions ends code that loops.
--- What a single call can be made to do over megabytes ends with the process that isolate = "process" gives it.
+-- Only the names listed below exist there: no files, processes, modules or debug library.  Every
+-- listed function is a bounded one (src/script/guard.c, match.c), so that a budget of instructions
+-- ends code that loops.  A single call that works on megabytes may take longer; isolate =
+-- "process" limits that too, because the process is ended.
 
 local OUTPUT = 2 ^ 20 -- bytes of output that are kept
 
-local allowed = { "_G", "_VERSION", "assert", "collectgarbage", "coroutine", "error", "getmetatable", "ipairs",
-  "load", "math", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset", "select", "setmetatable",
-  "string", "table", "tonumber", "tostring", "type", "utf8", "xpcall" }
+local allowed = { "_G", "_VERSION", "assert", "collectgarbage", "coroutine", "error",
+  "getmetatable", "ipairs", "load", "math", "next", "pairs", "pcall", "rawequal", "rawget",
+  "rawlen", "rawset", "select", "setmetatable", "string", "table", "tonumber", "tostring", "type",
+  "utf8", "xpcall" }
 
 local pairs, rawset, select, tostring, type = pairs, rawset, select, tostring, type
 local concat, load, pack = table.concat, load, table.pack
@@ -21,16 +24,17 @@ local function strip()
     if not keep[name] then rawset(_G, name, nil) end
   end
   rawset(string, "dump", nil)
-  math.randomseed(0) -- the same code gives the same numbers
+  math.randomseed(0) -- running the same code twice gives the same numbers
 end
 
--- print and io.write into a list of texts; what is too much is dropped, and said to be.
+-- Makes print and io.write append to a list of texts.  Output past the limit is dropped, and a
+-- last line says so.
 local function capture()
   local texts, size = {}, 0
   local function put(text)
     if size > OUTPUT then return end
     size = size + #text
-    texts[#texts + 1] = size > OUTPUT and "\n[the output goes on]" or text
+    texts[#texts + 1] = size > OUTPUT and "\n[the output continues]" or text
   end
   function _G.print(...)
     local parts = pack(...)
@@ -43,14 +47,17 @@ local function capture()
   return function() return concat(texts) end
 end
 
--- Values that can leave: a function, thread or userdata goes as its text; so does what has a metatable.
+-- Copies a value into plain data that can leave the sandbox: a function, thread or userdata becomes
+-- the name of its type, and so does a table that is nested too deeply.  Metatables are ignored.
 local function plain(v, depth)
   local kind = type(v)
   if kind == "table" and depth < 100 then
     local copy = {}
     for k, x in next, v do
       local key = type(k)
-      if key == "string" or key == "number" or key == "boolean" then copy[k] = plain(x, depth + 1) end
+      if key == "string" or key == "number" or key == "boolean" then
+        copy[k] = plain(x, depth + 1)
+      end
     end
     return copy
   end
@@ -59,7 +66,8 @@ local function plain(v, depth)
   return kind
 end
 
--- code: source; env: bytes of a table of globals.  Returns ok, bytes of the results or a message, the output.
+-- code: the source; env: the encoded table of globals.  Returns ok, the encoded results or a
+-- message, and the output.
 return function(core, code, env, limits)
   local globals = core.state_decode(env)
   strip()
@@ -71,11 +79,12 @@ return function(core, code, env, limits)
     local results = pack(chunk())
     return core.state_encode(plain(results, 0))
   end)
-  -- the code may have changed string, and what strings do: from here on only what was kept from before is called
+  -- The code may have replaced functions of string and methods of strings, so from here on only
+  -- the copies made before are called.
   if not ok then
     local message = type(result) == "table" and rawget(result, "message") or result
     result = gsub(type(message) == "string" and message or "failed without a message",
-      "^lua/grpo/inside%.lua:%d+: ", "")
+      "^lua/grpo/sandbox/inside%.lua:%d+: ", "")
   end
   return ok, result, output()
 end
