@@ -4,9 +4,10 @@ local core = require "grpo.core"
 local fs = core.fs
 
 local function new(seed)
-  return grpo.model.new({ model_type = "llama", vocab_size = 64, hidden_size = 32, intermediate_size = 48,
-    num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
-    initializer_range = 0.2 }, { seed = seed or 1 })
+  return grpo.model.new({ model_type = "llama", vocab_size = 64, hidden_size = 32,
+    intermediate_size = 48,
+    num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+    max_position_embeddings = 64, initializer_range = 0.2 }, { seed = seed or 1 })
 end
 
 local ids = { 1, 5, 9, 2, 33, 60, 7 }
@@ -52,7 +53,8 @@ describe("an adapter", function()
     local before = logits(m)
     m:add_lora { rank = 4, alpha = 8, seed = 3 }
     assert.equal(before, logits(m))
-    assert.equal(2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48)), m:count { trainable = true })
+    assert.equal(2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48)),
+      m:count { trainable = true })
     local n = 0
     for name, t, trainable in m:parameters() do
       assert.equal(name:find("%.lora_[AB]%.weight$") ~= nil, trainable)
@@ -70,7 +72,8 @@ describe("an adapter", function()
 
   it("is saved and loaded as PEFT has it", function()
     local m, again = new(), new()
-    m:add_lora { targets = { "q_proj", "down_proj" }, alpha = 32, dropout = 0.25, use_rslora = true }
+    m:add_lora { targets = { "q_proj", "down_proj" }, alpha = 32, dropout = 0.25,
+      use_rslora = true }
     train(m)
     m:save(directory .. "/a", { format = "adapter", base_name = "org/base" })
     again:load_adapter(directory .. "/a")
@@ -109,7 +112,9 @@ describe("an adapter", function()
 
   it("refuses what cannot be", function()
     local m = new()
-    raises(function() m:add_lora { targets = { "q_porj" } } end, "'q_porj' matches nothing.*q_proj, k_proj")
+    raises(function()
+      m:add_lora { targets = { "q_porj" } }
+    end, "'q_porj' matches nothing.*q_proj, k_proj")
     raises(function() m:add_lora { targets = {} } end, "targets")
     raises(function() m:add_lora { targets = { 1 } } end, "targets%[1%]")
     raises(function() m:add_lora { rnak = 1 } end, "did you mean 'rank'")

@@ -1,6 +1,6 @@
--- What script code may do by accident or on purpose, and the budget that ends it.  For the tests of limits and for
--- bench/limits: { name =, budget = "instructions" | "memory", run = function }.
--- luacheck: ignore 241 (tables that only grow)
+-- Code that runs out of a budget, by accident or on purpose, and the budget that ends it.  For the
+-- tests of limits and for bench/limits: { name =, budget = "instructions" | "memory", run =
+-- function }. luacheck: ignore 241 (tables that only grow)
 
 return {
   { name = "a loop around pcall", budget = "instructions",
@@ -34,12 +34,16 @@ return {
     end
   end },
   { name = "a metamethod", budget = "instructions",
-    run = function() return setmetatable({}, { __index = function() while true do end end }).x end },
+    run = function()
+      return setmetatable({}, { __index = function() while true do end end }).x
+    end },
   { name = "a comparator", budget = "instructions", run = function()
     table.sort({ 3, 2, 1 }, function() while true do end end)
   end },
   { name = "a sort of a table that lies about its length", budget = "instructions", run = function()
-    table.sort(setmetatable({}, { __len = function() return 1 << 30 end }), function() return true end)
+    table.sort(setmetatable({}, { __len = function()
+      return 1 << 30
+    end }), function() return true end)
   end },
   { name = "a pathological pattern for find", budget = "instructions",
     run = function() return (("a"):rep(60)):find(("a*"):rep(12) .. "b") end },
@@ -59,17 +63,25 @@ return {
   { name = "table.insert into what lies about its length", budget = "instructions", run = function()
     table.insert(setmetatable({}, { __len = function() return 1 << 50 end }), 1.0, 3)
   end },
-  { name = "a number repeated for ever", budget = "memory", run = function() return string.rep(5, 2 ^ 40) end },
-  { name = "table.move over everything", budget = "instructions", run = function() table.move({}, 1, 1 << 50, 2) end },
-  { name = "table.concat over everything", budget = "instructions", run = function() table.concat(setmetatable({},
+  { name = "a number repeated for ever", budget = "memory", run = function()
+    return string.rep(5, 2 ^ 40)
+  end },
+  { name = "table.move over everything", budget = "instructions", run = function()
+    table.move({}, 1, 1 << 50, 2)
+  end },
+  { name = "table.concat over everything", budget = "instructions",
+    run = function() table.concat(setmetatable({},
     { __len = function() return 1 << 50 end,
     __index = function() return "" end })) end },
-  { name = "table.insert into a table that lies about its length", budget = "instructions", run = function()
+  { name = "table.insert into a table that lies about its length", budget = "instructions",
+    run = function()
     table.insert(setmetatable({}, { __len = function() return 1 << 50 end }), 1, 1)
   end },
   { name = "table.unpack", budget = "instructions",
     run = function() while true do pcall(table.unpack, {}, 1, 200000) end end },
-  { name = "a reader function", budget = "instructions", run = function() load(function() while true do end end) end },
+  { name = "a reader function", budget = "instructions", run = function()
+    load(function() while true do end end)
+  end },
   { name = "plain find in a long text", budget = "instructions", run = function()
     local s = ("a"):rep(1 << 20)
     while true do s:find("b", 1, true) end
@@ -78,7 +90,9 @@ return {
     local s = ("a"):rep(1 << 20)
     while true do s:upper() end
   end },
-  { name = "collectgarbage", budget = "instructions", run = function() while true do collectgarbage() end end },
+  { name = "collectgarbage", budget = "instructions", run = function()
+    while true do collectgarbage() end
+  end },
   { name = "a debug hook taken away", budget = "instructions", run = function()
     pcall(debug.sethook)
     while true do end
@@ -87,7 +101,9 @@ return {
     pcall(setmetatable, {}, { __gc = function() while true do end end })
     while true do collectgarbage() end
   end },
-  { name = "code that is loaded", budget = "instructions", run = function() load("while true do end")() end },
+  { name = "code that is loaded", budget = "instructions", run = function()
+    load("while true do end")()
+  end },
   { name = "a table that grows", budget = "memory", run = function()
     local t = {}
     for i = 1, 1 << 40 do t[i] = { i } end
@@ -96,7 +112,9 @@ return {
     local s = "x"
     while true do s = s .. s end
   end },
-  { name = "string.rep to a gigabyte", budget = "memory", run = function() return ("x"):rep(1 << 30) end },
+  { name = "string.rep to a gigabyte", budget = "memory", run = function()
+    return ("x"):rep(1 << 30)
+  end },
   { name = "table.concat of a long list", budget = "memory", run = function()
     local t, s = {}, ("x"):rep(1 << 16)
     for i = 1, 1 << 14 do t[i] = s end

@@ -1,10 +1,12 @@
--- Masked training: the engine against a transformer written in Lua, what a stage does, filling in masks.
+-- Masked training: the engine against a transformer written in Lua, what a stage does, filling in
+-- masks.
 
 local grpo = require "grpo"
 local core = require "grpo.core"
 
 local text = ("the quick brown fox jumps over the lazy dog. "):rep(6)
-local shape = { model_type = "gpt2", n_embd = 24, n_layer = 2, n_head = 3, n_positions = 32, initializer_range = 0.2 }
+local shape = { model_type = "gpt2", n_embd = 24, n_layer = 2, n_head = 3, n_positions = 32,
+  initializer_range = 0.2 }
 
 local function copy(t, changes)
   local result = {}
@@ -73,8 +75,8 @@ local function masked_nll(model, ids, first, mask)
 end
 
 local function new_engine(model)
-  return core.engine { model = model, tokenizer = model.tokenizer, prompts_per_step = 4, group_size = 1,
-    max_prompt_tokens = 16, max_new_tokens = 16, examples = true, optimizer = {} }
+  return core.engine { model = model, tokenizer = model.tokenizer, prompts_per_step = 4,
+    group_size = 1, max_prompt_tokens = 16, max_new_tokens = 16, examples = true, optimizer = {} }
 end
 
 describe("masked training", function()
@@ -88,13 +90,15 @@ describe("masked training", function()
   local rows, lengths = {}, { { 3, 9 }, { 0, 12 }, { 7, 1 }, { 1, 20 } }
   for i, n in ipairs(lengths) do
     local ids = tok:encode(text:sub(i * 5, i * 5 + n[1] + n[2] - 1))
-    rows[i] = { prompt = table.move(ids, 1, n[1], 1, {}), target = table.move(ids, n[1] + 1, #ids, 1, {}) }
+    rows[i] = { prompt = table.move(ids, 1, n[1], 1, {}),
+      target = table.move(ids, n[1] + 1, #ids, 1, {}) }
   end
 
   local function by_hand(model)
     local sum, tokens
     for i, row in ipairs(rows) do
-      local ids = table.move(row.target, 1, #row.target, #row.prompt + 1, table.move(row.prompt, 1, #row.prompt, 1, {}))
+      local ids = table.move(row.target, 1, #row.target, #row.prompt + 1,
+        table.move(row.prompt, 1, #row.prompt, 1, {}))
       local nll = masked_nll(model, ids, lengths[i][1] + 1, tok.mask)
       sum, tokens = sum and sum + nll or nll, (tokens or 0) + #row.target
     end
@@ -103,7 +107,8 @@ describe("masked training", function()
 
   it("has the held-out loss of a transformer written in Lua", function()
     local model = new_model()
-    local nll, tokens, right = new_engine(model):masked_loss(rows, { mask = tok.mask, low = 1, high = 1 })
+    local nll, tokens, right = new_engine(model)
+      :masked_loss(rows, { mask = tok.mask, low = 1, high = 1 })
     local want, n = grpo.no_grad(function() return by_hand(model) end)
     assert.equal(n, tokens)
     assert.near(want:item(), nll, 1e-3)
@@ -113,7 +118,8 @@ describe("masked training", function()
   it("has its gradient too", function()
     local model = new_model()
     local engine = new_engine(model)
-    local m = engine:denoise(rows, { mask = tok.mask, low = 1, high = 1, lr = 0, max_grad_norm = 0, step = 1 })
+    local m = engine:denoise(rows,
+      { mask = tok.mask, low = 1, high = 1, lr = 0, max_grad_norm = 0, step = 1 })
     local got = {}
     for name, t in model:parameters() do got[name] = t.grad:totable() end
     engine:close()
@@ -139,8 +145,10 @@ describe("masked training", function()
     end, { seed = 1, n = 400 })
     local fields = {
       name = "fox", seed = 2,
-      model = { config = { model_type = "llama", hidden_size = 48, intermediate_size = 96, num_hidden_layers = 2,
-        num_attention_heads = 4, max_position_embeddings = 32 }, tokenizer = grpo.tokenizer.chars(text) },
+      model = { config = { model_type = "llama", hidden_size = 48, intermediate_size = 96,
+        num_hidden_layers = 2,
+        num_attention_heads = 4, max_position_embeddings = 32 },
+        tokenizer = grpo.tokenizer.chars(text) },
       data = { train = dataset, eval = dataset:take(40), max_prompt_tokens = 32 },
       train = { steps = 150, prompts_per_step = 8, lr = 3e-3 },
       stages = { { kind = "denoise" } },
@@ -159,7 +167,9 @@ describe("masked training", function()
     local tr = grpo.trainer(experiment())
     local before = tr:evaluate()
     assert.near(before["eval/masked_loss"], 3.4, 0.5)
-    while tr:step() do assert.is_true(tr.metrics.mask_ratio > 0.2 and tr.metrics.mask_ratio < 0.9) end
+    while tr:step() do
+      assert.is_true(tr.metrics.mask_ratio > 0.2 and tr.metrics.mask_ratio < 0.9)
+    end
     local after, again = tr:evaluate(), tr:evaluate()
     assert.is_true(after["eval/below_unigram"] > 1.5)
     assert.is_true(after["eval/masked_accuracy"] > 0.6)
@@ -193,9 +203,12 @@ describe("masked training", function()
 
   it("takes prompts and targets, and leaves the prompt alone when told", function()
     local function row() return { prompt = "the quick ", answer = "fox" } end
-    local changes = { data = { train = grpo.data.generate(row, { n = 20 }), target = function(r) return r.answer end,
+    local changes = { data = { train = grpo.data.generate(row, { n = 20 }), target = function(r)
+      return r.answer
+    end,
       eval = false, max_prompt_tokens = 16 }, sampling = { max_new_tokens = 8 },
-      train = { steps = 1, prompts_per_step = 4, denoise = { mask_prompt = false, mask_ratio = 1 } } }
+      train = { steps = 1, prompts_per_step = 4,
+        denoise = { mask_prompt = false, mask_ratio = 1 } } }
     changes.data.eval = nil
     local tr = grpo.trainer(experiment(changes))
     local m = tr:step()
@@ -211,13 +224,17 @@ describe("masked training", function()
       denoise = { mask_ratio = function(p) return p.step == 0 and 1 or 0.25 end } } })
     assert.equal(1, tr:step().mask_ratio)
     assert.near(0.25, tr:step().mask_ratio, 0.12)
-    tr = grpo.trainer(experiment { train = { steps = 1, denoise = { mask_ratio = function() return 1.5 end } } })
+    tr = grpo.trainer(experiment { train = { steps = 1, denoise = { mask_ratio = function()
+      return 1.5
+    end } } })
     local ok, err = pcall(tr.step, tr)
     assert.is_false(ok)
-    assert.matches("train.denoise.mask_ratio: 1.5 at step 0, want more than 0, up to 1", tostring(err))
+    assert.matches("train.denoise.mask_ratio: 1.5 at step 0, want more than 0, up to 1",
+      tostring(err))
   end)
 
-  it("keeps a mask token that a tokenizer has, and adds a row where the vocabulary is given", function()
+  it("keeps a mask token that a tokenizer has, and adds a row where the vocabulary is given",
+    function()
     local own = grpo.tokenizer.chars(text):with_mask("[MASK]")
     assert.equal("[MASK]", own:token(own.mask))
     assert.equal(own, own:with_mask())
@@ -263,22 +280,32 @@ describe("masked training", function()
 
   it("refuses options that contradict it", function()
     refused("rewards: have no say in a denoise stage", { rewards = { function() return 1 end } })
-    refused("eval.metric: has no say in a denoise stage", { eval = { metric = function() return 1 end } })
+    refused("eval.metric: has no say in a denoise stage", { eval = { metric = function()
+      return 1
+    end } })
     refused("eval.group_size: has no say in a denoise stage", { eval = { group_size = 4 } })
     refused("train.kl: a denoise stage measures no KL", { train = { kl = 0.1 } })
     refused("train.denoise.mask_ratio: got 0", { train = { denoise = { mask_ratio = 0 } } })
-    refused("train.denoise.mask_ratio: want { low, high }", { train = { denoise = { mask_ratio = { 0.5, 0.1 } } } })
-    refused("train.denoise.mask_ratio: want { low, high }", { train = { denoise = { mask_ratio = { 0, 1 } } } })
-    refused("train.denoise.keep: random 0.6 and keep 0.6", { train = { denoise = { random = 0.6, keep = 0.6 } } })
-    refused("train.denoise.mask_prompt: is false", { train = { denoise = { mask_prompt = false } } })
+    refused("train.denoise.mask_ratio: want { low, high }",
+      { train = { denoise = { mask_ratio = { 0.5, 0.1 } } } })
+    refused("train.denoise.mask_ratio: want { low, high }",
+      { train = { denoise = { mask_ratio = { 0, 1 } } } })
+    refused("train.denoise.keep: random 0.6 and keep 0.6",
+      { train = { denoise = { random = 0.6, keep = 0.6 } } })
+    refused("train.denoise.mask_prompt: is false",
+      { train = { denoise = { mask_prompt = false } } })
     refused("eval.mask_ratio: got 0", { eval = { mask_ratio = 0 } })
-    refused("checkpoint.best: no evaluation has 'eval/accuracy'", { checkpoint = { best = "eval/accuracy" } })
+    refused("checkpoint.best: no evaluation has 'eval/accuracy'",
+      { checkpoint = { best = "eval/accuracy" } })
   end)
 
   it("refuses texts longer than the context by the option's name", function()
-    local ok, err = pcall(function() grpo.trainer(experiment { data = { max_prompt_tokens = 33 } }):step() end)
+    local ok, err = pcall(function()
+      grpo.trainer(experiment { data = { max_prompt_tokens = 33 } }):step()
+    end)
     assert.is_false(ok)
-    assert.matches("data.max_prompt_tokens: 33 exceeds the model's context of 32 tokens", tostring(err))
+    assert.matches("data.max_prompt_tokens: 33 exceeds the model's context of 32 tokens",
+      tostring(err))
   end)
 
   it("refuses what m:unmask cannot do", function()

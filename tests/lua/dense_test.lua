@@ -1,5 +1,5 @@
--- A text as environment: windows, targets beside completions, dense advantages and the KL to a bigram, held to a second
--- implementation in Lua; evaluation of what was learned.
+-- A text as environment: windows, targets beside completions, dense advantages and the KL to a
+-- bigram, held to a second implementation in Lua; evaluation of what was learned.
 
 local grpo = require "grpo"
 local core = require "grpo.core"
@@ -71,7 +71,8 @@ describe("windows of a text", function()
     assert.equal(1, #late)
     assert.equal("hij", late[1].text)
     assert.equal(2, #grpo.data.text(p, { window = 3, to = 0.7 }))
-    local tokens = grpo.data.text(p, { window = 3, prompt = 2, tokenizer = grpo.tokenizer.chars("abcdefghij") })
+    local tokens = grpo.data.text(p,
+      { window = 3, prompt = 2, tokenizer = grpo.tokenizer.chars("abcdefghij") })
     assert.same({ prompt = { 3, 4 }, target = { 5 }, text = "def" }, tokens[2])
     assert.equal(0, #grpo.data.text(p, { window = 11 }))
     os.remove(p)
@@ -141,7 +142,8 @@ describe("dense advantages", function()
       for t = 1, 1 + math.floor(rng() * 9) do rewards[i][t] = math.floor(rng() * 3) - 1 end
     end
     for _, group in ipairs { 1, 3, 4, 12 } do
-      local c, lua = core.dense_advantages(rewards, { group = group }), losses.dense_advantages(rewards, group)
+      local c, lua = core.dense_advantages(rewards, { group = group }),
+        losses.dense_advantages(rewards, group)
       for i, list in ipairs(lua) do
         assert.equal(#list, #c[i])
         for t, a in ipairs(list) do assert.near(a, c[i][t], 1e-12) end
@@ -158,9 +160,11 @@ end)
 
 describe("a stage that cannot fit the model's context", function()
   it("is refused before the stages in front of it have run", function()
-    local e = experiment { stages = { { kind = "sft" }, { kind = "grpo", sampling = { max_new_tokens = 61 } } } }
+    local e = experiment { stages = { { kind = "sft" },
+      { kind = "grpo", sampling = { max_new_tokens = 61 } } } }
     local said = message_of(require("grpo.train.preflight").run, grpo.trainer(e))
-    assert.matches("data.max_prompt_tokens: 4 and sampling.max_new_tokens 61 together exceed the model's context of 64",
+    assert.matches("data.max_prompt_tokens: 4 and sampling.max_new_tokens 61 together exceed the "
+      .. "model's context of 64",
       said)
   end)
 end)
@@ -220,13 +224,15 @@ describe("a completion with a target", function()
   end)
 
   it("may be given as ids, and there is none where data.target gives none", function()
-    local rows = grpo.data.list { { prompt = { 1, 2 }, target = { 3, 4, 5 } }, { prompt = { 2, 1 } } }
+    local rows = grpo.data.list { { prompt = { 1, 2 }, target = { 3, 4, 5 } },
+      { prompt = { 2, 1 } } }
     local tr = grpo.trainer(experiment {
       reference = false,
       data = { train = rows, shuffle = false },
       rewards = { function(_, row, c)
         assert(c.target_ids == row.target)
-        return (row.target and #c.target_logprobs == 3 or c.target_logprobs == nil) and c.rng() or nil
+        return (row.target and #c.target_logprobs == 3 or c.target_logprobs == nil) and c.rng()
+          or nil
       end },
       train = { prompts_per_step = 2, kl = 0 }, eval = { group_size = 0 },
     })
@@ -274,19 +280,23 @@ describe("the bigram reference", function()
     end
   end)
 
-  it("counts prompts and targets of rows that are no text's windows", function()
-    local rows = grpo.data.list { { prompt = "the", target = " cat" }, { prompt = "a", target = "t" } }
-    local tr = grpo.trainer(experiment { data = { train = rows }, train = { prompts_per_step = 2 } })
+  it("counts prompts and targets of rows that are not windows of a text", function()
+    local rows = grpo.data.list { { prompt = "the", target = " cat" },
+      { prompt = "a", target = "t" } }
+    local tr = grpo.trainer(experiment { data = { train = rows },
+      train = { prompts_per_step = 2 } })
     tr:step()
     local t, h = tokenizer:encode("t")[1], tokenizer:encode("h")[1]
     local n = #tokenizer
     assert.near(math.log(2 / (n + 1)), tr.stage.reference:logprobs(t)[h + 1], 1e-6)
-    assert.near(math.log(3 / (n + 2)), tr.stage.reference:logprobs(tokenizer:encode("a")[1])[t + 1], 1e-6)
+    assert.near(math.log(3 / (n + 2)), tr.stage.reference:logprobs(tokenizer:encode("a")[1])[t + 1],
+      1e-6)
   end)
 
   it("gives the full KL that Lua computes, at any temperature", function()
     for _, temperature in ipairs { 1.0, 0.7 } do
-      local tr = grpo.trainer(experiment { train = { lr = 0 }, sampling = { temperature = temperature } })
+      local tr = grpo.trainer(experiment { train = { lr = 0 },
+        sampling = { temperature = temperature } })
       local m = tr:step()
       local rows, sum, tokens = counted(ids), 0.0, 0
       for _, c in ipairs(tr.batch.completions) do
@@ -323,13 +333,14 @@ describe("the bigram reference", function()
   end)
 
   it("is refused where it has no meaning", function()
-    assert.matches("a bigram stays", message_of(experiment, { train = { sync_reference = { every = 2, mixup = 1 } } }))
+    assert.matches("a bigram stays",
+      message_of(experiment, { train = { sync_reference = { every = 2, mixup = 1 } } }))
     local bigram_reference = require "grpo.train.bigram_reference"
     assert.matches("16385 tokens would take 2048 MiB",
       message_of(bigram_reference.check, experiment().stages[1].config, core.BIGRAM_TOKENS + 1))
   end)
 
-  it("goes on after a checkpoint as if nothing had happened", function()
+  it("continues after a checkpoint as if nothing had happened", function()
     local whole = grpo.trainer(experiment())
     for _ = 1, 3 do whole:step() end
     local half = grpo.trainer(experiment())
@@ -349,7 +360,8 @@ end)
 
 describe("the coefficient of the KL", function()
   it("grows with the tokens that were trained on", function()
-    local tr = grpo.trainer(experiment { train = { steps = 5, kl = schedule.warmup { to = 0.5, tokens = 256 } } })
+    local tr = grpo.trainer(experiment { train = { steps = 5,
+      kl = schedule.warmup { to = 0.5, tokens = 256 } } })
     local seen = {}
     for i = 1, 5 do seen[i] = tr:step().beta end
     assert.same({ 0.0, 0.25, 0.5, 0.5, 0.5 }, seen) -- 4 prompts x 4 completions x 8 tokens a step
@@ -364,7 +376,8 @@ describe("a random reference", function()
 end)
 
 describe("an evaluation of targets", function()
-  it("reports the loss in nats a token and bits a character, and the metric of samples row by row", function()
+  it("reports the loss in nats a token and bits a character, and the metric of samples row by row",
+    function()
     local tr = grpo.trainer(experiment())
     tr:step()
     local report = tr:evaluate(5)
@@ -377,7 +390,8 @@ describe("an evaluation of targets", function()
       end
     end
     assert.near(nats / tokens, report["eval/loss"], 1e-6)
-    assert.near(nats / tokens / math.log(2), report["eval/bits_per_character"], 1e-6) -- a token is a character
+    -- a token is a character
+    assert.near(nats / tokens / math.log(2), report["eval/bits_per_character"], 1e-6)
     assert.equal(5, #report.per_row)
     assert.near(statistics.mean(report.per_row), report["eval/sampled/metric"], 1e-12)
   end)
@@ -400,7 +414,8 @@ end)
 describe("dense rewards", function()
   it("teach a model to match the text", function()
     local tr = grpo.trainer(experiment {
-      train = { steps = 60, lr = 3e-3, kl = 0.01, prompts_per_step = 8 }, sampling = { group_size = 8 } })
+      train = { steps = 60, lr = 3e-3, kl = 0.01, prompts_per_step = 8 },
+      sampling = { group_size = 8 } })
     local before = tr:evaluate()
     while tr:step() do end
     local after = tr:evaluate()
@@ -429,19 +444,21 @@ describe("statistics.paired_bootstrap", function()
     assert.is_true(narrow.high - narrow.low < 0.5 * (b.high - b.low))
   end)
 
-  it("is exact where pairs never differ, and refuses what are no pairs", function()
+  it("is exact where pairs never differ, and refuses values that are not pairs", function()
     local b = statistics.paired_bootstrap({ 1, 2, 3 }, { 2, 3, 4 }, { resamples = 100 })
     assert.same({ 1.0, 1.0, 1.0 }, { b.difference, b.low, b.high })
     assert.matches("no pairs", message_of(statistics.paired_bootstrap, { 1 }, { 1, 2 }))
     assert.matches("no pairs", message_of(statistics.paired_bootstrap, {}, {}))
-    assert.matches("did you mean 'level'", message_of(statistics.paired_bootstrap, { 1 }, { 1 }, { levl = 0.9 }))
+    assert.matches("did you mean 'level'",
+      message_of(statistics.paired_bootstrap, { 1 }, { 1 }, { levl = 0.9 }))
   end)
 end)
 
 describe("a generated text", function()
   local verse = require "experiments.tasks.verse"
 
-  it("is the same for the same seed, as long as asked for, and has windows like a file's", function()
+  it("is the same for the same seed, as long as asked for, and has windows like a file's",
+    function()
     local one = verse.text { n = 3000 }
     assert.equal(one, verse.text { n = 3000 })
     assert.is_true(one ~= verse.text { n = 3000, seed = 1 })

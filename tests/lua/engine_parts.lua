@@ -1,5 +1,5 @@
--- The tests' own library (engine_parts.c), which `make test` builds beside the program; nil where it
--- was not built.
+-- The tests' own library (engine_parts.c), which `make test` builds beside the program; nil where
+-- it was not built.
 
 local core = require "grpo.core"
 

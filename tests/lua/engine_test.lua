@@ -4,16 +4,18 @@ local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
 
 local config = {
-  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64, initializer_range = 0.2,
-  tie_word_embeddings = true,
+  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48,
+  num_hidden_layers = 2,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
+  initializer_range = 0.2, tie_word_embeddings = true,
 }
 
 local function make(options)
   local tokenizer = core.tokenizer_bytes()
   local model = assert(core.model_new(config, { seed = 1 }))
   local o = {
-    model = model, tokenizer = tokenizer, prompts_per_step = 2, group_size = 3, max_prompt_tokens = 16,
+    model = model, tokenizer = tokenizer, prompts_per_step = 2, group_size = 3,
+    max_prompt_tokens = 16,
     max_new_tokens = 8, optimizer = { beta2 = 0.99 }, reference = core.model_clone(model),
   }
   for k, v in pairs(options or {}) do o[k] = v end
@@ -70,7 +72,8 @@ describe("core.advantages", function()
   end)
 
   it("names what is wrong", function()
-    assert.matches("did you mean 'scale'", message_of(core.advantages, { 1, 2 }, { scael = "none" }))
+    assert.matches("did you mean 'scale'",
+      message_of(core.advantages, { 1, 2 }, { scael = "none" }))
     assert.matches("rewards%[2%]", message_of(core.advantages, { 1, "x" }, {}))
     assert.matches("groups of 2", message_of(core.advantages, { 1, 2, 3 }, { group = 2 }))
     assert.matches("finite", message_of(core.advantages, { 1, 0 / 0 }, {}))
@@ -110,7 +113,8 @@ describe("an engine", function()
     local engine = make()
     local batch = roll_out(engine)
     local first = batch:ids(2)
-    local eval = roll_out(engine, { stream = "eval", n = 1, sampling = { temperature = 0, max_new_tokens = 4 } })
+    local eval = roll_out(engine,
+      { stream = "eval", n = 1, sampling = { temperature = 0, max_new_tokens = 4 } })
     assert.equal(2, #eval)
     assert.same(first, batch:ids(2))
     assert.is_true(engine:eval_capacity() > 0)
@@ -135,7 +139,8 @@ describe("an engine", function()
     assert.near(0, m.kl, 1e-6)
     assert.is_true(m.grad_norm > 0 and m.entropy > 0)
     assert.equal(0.1, m.beta)
-    for _, name in ipairs { "loss", "clip_ratio/low_mean", "completions/mean_length", "num_tokens", "time/train" } do
+    for _, name in ipairs { "loss", "clip_ratio/low_mean", "completions/mean_length", "num_tokens",
+      "time/train" } do
       assert.equal("number", type(m[name]))
     end
   end)
@@ -171,7 +176,8 @@ describe("an engine", function()
     local engine = make()
     local batch = roll_out(engine)
     local function update(loss)
-      return message_of(engine.update, engine, batch, { advantages = { 1, 0, -1, 1, -1, 0 }, loss = loss })
+      return message_of(engine.update, engine, batch,
+        { advantages = { 1, 0, -1, 1, -1, 0 }, loss = loss })
     end
     assert.matches("my own words", update(function() error("my own words") end))
     assert.matches("must return a tensor", update(function() return 3 end))
@@ -188,16 +194,20 @@ describe("an engine", function()
     end
     assert.matches("6 advantages", update { advantages = { 1 } })
     assert.matches("reference", update { advantages = { 1, 0, -1, 1, -1, 0 }, kl = 0.1 })
-    assert.matches("did you mean 'clip'", update { advantages = { 1, 0, -1, 1, -1, 0 }, clpi = 0.1 })
-    assert.matches("vocabulary", message_of(core.engine, { model = core.model_new(config, {}), reference =
-      core.model_new({ model_type = "llama", vocab_size = 300, hidden_size = 32, intermediate_size = 48,
+    assert.matches("did you mean 'clip'",
+      update { advantages = { 1, 0, -1, 1, -1, 0 }, clpi = 0.1 })
+    assert.matches("vocabulary",
+      message_of(core.engine, { model = core.model_new(config, {}), reference =
+      core.model_new({ model_type = "llama", vocab_size = 300, hidden_size = 32,
+        intermediate_size = 48,
         num_hidden_layers = 1, num_attention_heads = 4, max_position_embeddings = 64 }, {}),
       max_prompt_tokens = 16, max_new_tokens = 8 }))
   end)
 
   it("learns demonstrations and measures them", function()
     local engine = make()
-    local rows = { { prompt = { 1, 2, 3 }, target = { 4, 5, 6 } }, { prompt = { 9 }, target = { 8, 7 } } }
+    local rows = { { prompt = { 1, 2, 3 }, target = { 4, 5, 6 } },
+      { prompt = { 9 }, target = { 8, 7 } } }
     local before, tokens = engine:nll(rows)
     assert.equal(5, tokens)
     local m = engine:sft(rows, { lr = 1e-2, max_grad_norm = 1 })

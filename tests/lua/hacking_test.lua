@@ -1,4 +1,5 @@
--- Signs of reward hacking: each is seen where it is, and names a completion; healthy training is left alone.
+-- Signs of reward hacking: each is seen where it is, and names a completion; healthy training is
+-- left alone.
 
 local core = require "grpo.core"
 local reward_hacking = require "grpo.reward_checks.reward_hacking"
@@ -11,8 +12,10 @@ local function step_of(number, groups)
   for g, list in ipairs(groups) do
     local group = {}
     for i, row in ipairs(list) do
-      group[i] = { text = row[1], prompt = "prompt " .. g, index = i, group = group, length = row[4] or #row[1],
-        rewards = { correct = row[2], layout = row[3] }, reward = (row[2] == core.none and 0 or row[2]) + row[3] }
+      group[i] = { text = row[1], prompt = "prompt " .. g, index = i, group = group, length = row[4]
+        or #row[1],
+        rewards = { correct = row[2], layout = row[3] },
+        reward = (row[2] == core.none and 0 or row[2]) + row[3] }
       cs[#cs + 1] = group[i]
       if row[2] ~= core.none then table.insert(columns.correct, row[2]) end
       table.insert(columns.layout, row[3])
@@ -25,7 +28,8 @@ local function step_of(number, groups)
     m["completions/mean_length"] = m["completions/mean_length"] + c.length / #cs
   end
   for name, values in pairs(columns) do
-    m["rewards/" .. name .. "/mean"], m["rewards/" .. name .. "/std"] = statistics.mean(values), statistics.std(values)
+    m["rewards/" .. name .. "/mean"], m["rewards/" .. name .. "/std"] = statistics.mean(values),
+      statistics.std(values)
   end
   return m, cs
 end
@@ -36,7 +40,8 @@ local function told(n, make, evaluations)
   for number = 1, n do
     local m, cs = step_of(number, make((number - 1) / (n - 1)))
     for _, line in ipairs(detector:step(m, cs, config)) do lines[#lines + 1] = line end
-    for _, line in ipairs(evaluations and evaluations[number] and detector:evaluation(evaluations[number]) or {}) do
+    for _, line in ipairs(evaluations and evaluations[number]
+      and detector:evaluation(evaluations[number]) or {}) do
       lines[#lines + 1] = line
     end
   end
@@ -62,16 +67,19 @@ describe("the detector of reward hacking", function()
       end
       return groups
     end
-    assert.same({}, told(40, healthy, { [10] = report(0.3), [20] = report(0.5), [40] = report(0.8) }))
+    assert.same({},
+      told(40, healthy, { [10] = report(0.3), [20] = report(0.5), [40] = report(0.8) }))
   end)
 
   it("sees a saturated reward beside one that does not rise", function()
     local lines = told(30, function(t)
       local layout = t > 0.4 and 1 or 0
-      return { { { "a b", 0, layout }, { "c d", 1, layout } }, { { "e f", 0, layout }, { "g h", 0, layout } } }
+      return { { { "a b", 0, layout }, { "c d", 1, layout } },
+        { { "e f", 0, layout }, { "g h", 0, layout } } }
     end)
     assert.equal(1, #lines)
-    assert.matches("^reward 'layout' is at its highest for every completion, while 'correct' is no higher", lines[1])
+    assert.matches("^reward 'layout' is at its highest for every completion, while 'correct' is "
+      .. "no higher", lines[1])
     assert.matches('For instance %(reward 2%) "c d" to the prompt "prompt 1"$', lines[1])
   end)
 
@@ -84,7 +92,8 @@ describe("the detector of reward hacking", function()
       end
     end
     local lines = told(30, growing(1))
-    assert.matches("grown from %d+ to %d+ tokens, and within groups the longer ones win %(correlation 1%.00%)",
+    assert.matches("grown from %d+ to %d+ tokens, and within groups the longer ones win "
+      .. "%(correlation 1%.00%)",
       lines[1])
     assert.matches('"long [ot]', lines[1])
     assert.matches("shrunk from %d+ to %d+ tokens", told(30, growing(-1))[1])
@@ -118,14 +127,16 @@ describe("the detector of reward hacking", function()
         groups[g] = {}
         for i = 1, 4 do
           local empty = t > 0.3
-          groups[g][i] = { empty and "" or ("text %d of %d"):format(i, g), (empty or i == 1) and 1 or 0, 0 }
+          groups[g][i] = { empty and "" or ("text %d of %d")
+            :format(i, g), (empty or i == 1) and 1 or 0, 0 }
         end
       end
       return groups
     end
     local lines = told(30, make)
     assert.equal(1, #lines)
-    assert.matches('^24 of 24 completions are the same text, whatever the prompt.*%(reward 1%) "" to', lines[1])
+    assert.matches('^24 of 24 completions are the same text, whatever the prompt.*%(reward 1%) "" '
+      .. 'to', lines[1])
   end)
 
   it("sees nil where 0 was meant", function()
@@ -144,16 +155,19 @@ describe("the detector of reward hacking", function()
     end
     local lines = told(10, make(2))
     assert.equal(1, #lines)
-    assert.matches("^reward 'correct' gives nil for 8 of 16 completions.*return 0 or false", lines[1])
+    assert.matches("^reward 'correct' gives nil for 8 of 16 completions.*return 0 or false",
+      lines[1])
     assert.same({}, told(10, make(4)))
   end)
 
   it("sees the reward rise while the held-out metric falls", function()
     local lines = told(30, function(t)
-      return { { { "right", 1, 0.2 }, { "shouting!!!", 0, 1.5 + 2 * t } }, { { "b", 0, t }, { "c", 0, 0.1 } } }
+      return { { { "right", 1, 0.2 }, { "shouting!!!", 0, 1.5 + 2 * t } },
+        { { "b", 0, t }, { "c", 0, 0.1 } } }
     end, { [10] = report(0.7), [30] = report(0.5) })
     assert.equal(1, #lines)
-    assert.matches("the reward rises %(.*%) while the held%-out metric falls %(eval/accuracy 0%.700 to 0%.500%)",
+    assert.matches("the reward rises %(.*%) while the held%-out metric falls %(eval/accuracy "
+      .. "0%.700 to 0%.500%)",
       lines[1])
     assert.matches('"shouting!!!"', lines[1])
     assert.same({}, told(30, function(t) return { { { "a", t, 0 }, { "b", 0, 0 } } } end,
@@ -186,10 +200,12 @@ describe("the detector of reward hacking", function()
     local ids = "0123456789abcdefghijklmnopqrstuvwxyz"
     local lines = told(20, function(t)
       local text = t > 0.3 and ("数字"):rep(20) or ids
-      return { { { text, 1, 0, 40 }, { ids, 0, 0, 40 } }, { { text .. "!", 1, 0, 40 }, { ids, 0, 0, 40 } } }
+      return { { { text, 1, 0, 40 }, { ids, 0, 0, 40 } },
+        { { text .. "!", 1, 0, 40 }, { ids, 0, 0, 40 } } }
     end)
     assert.equal(1, #lines)
-    assert.matches("repeat themselves: %d+ %% of their runs of eight characters came before, 0 %% at first", lines[1])
+    assert.matches("repeat themselves: %d+ %% of their runs of eight characters came before, 0 %% "
+      .. "at first", lines[1])
     assert.is_true(reward_hacking.repetition("Natalia sold clips to 48 of her friends in April, "
       .. "and then she sold half as "
       .. "many clips in May. How many clips did Natalia sell altogether in April and May?") < 0.1)

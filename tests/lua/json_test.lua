@@ -4,7 +4,8 @@ local json = grpo.json
 
 describe("json.decode", function()
   it("reads values", function()
-    assert.same({ a = { 1, 2.5, "x", true, false }, b = {} }, json.decode('{"a":[1,2.5,"x",true,false],"b":{}}'))
+    assert.same({ a = { 1, 2.5, "x", true, false }, b = {} },
+      json.decode('{"a":[1,2.5,"x",true,false],"b":{}}'))
     assert.equal(json.null, json.decode("null"))
     assert.equal("integer", math.type(json.decode("12")))
     assert.equal("integer", math.type(json.decode("1e3")))
@@ -17,7 +18,8 @@ describe("json.decode", function()
     assert.is_false(ok)
     assert.equal("EFORMAT", err.code)
     assert.matches("config.json", tostring(err))
-    for _, bad in ipairs { "", "{", "[1,]", "nul", "1 2", '"\xff"', ("["):rep(5000), '{"a" 1}', "'a'" } do
+    for _, bad in ipairs { "", "{", "[1,]", "nul", "1 2", '"\xff"', ("[")
+      :rep(5000), '{"a" 1}', "'a'" } do
       assert.is_false(pcall(json.decode, bad))
     end
     assert.error_matches(function() json.decode() end, "string expected")

@@ -1,11 +1,12 @@
--- Latent attention from Lua: decoding against the full forward, the cache, files, adapters, training.
+-- Latent attention from Lua: decoding against the full forward, the cache, files, adapters,
+-- training.
 local grpo = require "grpo"
 local core = require "grpo.core"
 
 local config = {
   model_type = "gpt2_mla", vocab_size = 258, n_embd = 32, n_layer = 2, n_head = 4, n_positions = 96,
-  initializer_range = 0.2, q_lora_rank = 12, kv_lora_rank = 16, qk_nope_head_dim = 8, qk_rope_head_dim = 4,
-  v_head_dim = 8, eos_token_id = 256,
+  initializer_range = 0.2, q_lora_rank = 12, kv_lora_rank = 16, qk_nope_head_dim = 8,
+  qk_rope_head_dim = 4, v_head_dim = 8, eos_token_id = 256,
 }
 
 local function new(seed)
@@ -35,7 +36,9 @@ describe("a model with latent attention", function()
     local back = grpo.model.load(dir)
     assert.same(m:logits("hello"):totable(), back:logits("hello"):totable())
     assert.equal(16, back.config.kv_lora_rank)
-    assert.error_matches(function() m:save(dir .. "/m.gguf", { format = "gguf" }) end, "'gpt2_mla' models as GGUF")
+    assert.error_matches(function()
+      m:save(dir .. "/m.gguf", { format = "gguf" })
+    end, "'gpt2_mla' models as GGUF")
     core.fs.remove_tree(dir)
   end)
   it("takes adapters everywhere but on kv_b_proj", function()
@@ -50,8 +53,10 @@ end)
 
 describe("a model whose keys are shared by heads", function()
   it("says what that saves", function()
-    local m = grpo.model.new { model_type = "llama", vocab_size = 32, hidden_size = 32, intermediate_size = 64,
-      num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 32 }
+    local m = grpo.model.new { model_type = "llama", vocab_size = 32, hidden_size = 32,
+      intermediate_size = 64,
+      num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+      max_position_embeddings = 32 }
     local bytes, every_head = m:cache_bytes_per_token()
     assert.equal(2 * 2 * 2 * 8 * 4, bytes)
     assert.equal(2 * bytes, every_head)

@@ -16,8 +16,8 @@ end
 
 describe("core.limited", function()
   it("returns what the function returns", function()
-    assert.same({ true, 1, nil, "x", n = 4 }, table.pack(core.limited(limits, "f", function(a, b) return a, nil,
-      b end, 1, "x")))
+    assert.same({ true, 1, nil, "x", n = 4 },
+      table.pack(core.limited(limits, "f", function(a, b) return a, nil, b end, 1, "x")))
   end)
   it("keeps file and line of an error, and a traceback", function()
     local err = fails(function() error("boom") end, "ESCRIPT", "limits_test%.lua:%d+: boom")
@@ -46,7 +46,9 @@ describe("core.limited", function()
   end)
   it("charges an inner call to the outer budget", function()
     fails(function()
-      for _ = 1, 100 do core.limited({ instructions = 1e5 }, "inner", function() while true do end end) end
+      for _ = 1, 100 do
+        core.limited({ instructions = 1e5 }, "inner", function() while true do end end)
+      end
     end, "ELIMIT", "instructions")
   end)
 end)
@@ -189,7 +191,9 @@ end)
 
 describe("limited code", function()
   it("may not have finalizers, hooks or bytecode", function()
-    fails(function() setmetatable({}, { __gc = function() while true do end end }) end, "ELIMIT", "__gc")
+    fails(function()
+      setmetatable({}, { __gc = function() while true do end end })
+    end, "ELIMIT", "__gc")
     fails(function() debug.sethook() end, "ELIMIT", "debug%.sethook")
     fails(function() os.exit(0) end, "ELIMIT", "os%.exit")
     local code = string.dump(function() return 1 end)
@@ -199,16 +203,20 @@ describe("limited code", function()
     assert.equal(1, load(code)())
   end)
   it("sees the same pattern functions", function()
-    local subjects = { "", "a", "hello world from Lua", "THE (quick) fox", "  trim me  ", "key = value", "2024-01-31",
+    local subjects = { "", "a", "hello world from Lua", "THE (quick) fox", "  trim me  ",
+      "key = value", "2024-01-31",
       "x=1, y=2", "ünïcödé", "a.b.c", "[[x]]", "%d", "aaa", "abcabc", ("ab"):rep(50), "\0\1\0" }
-    local patterns = { "", "a", ".", "%a+", "%s*(.-)%s*$", "^%s*(.-)%s*$", "(%w+)%s*=%s*(%w+)", "(%d+)-(%d+)-(%d+)",
-      "%f[%w]%w+", "%b()", "()a()", "[^%s]+", "[a-c]*", "%[", "(a)(b)?c-", "(.)%1", "a-b", "^a", "a$",
+    local patterns = { "", "a", ".", "%a+", "%s*(.-)%s*$", "^%s*(.-)%s*$", "(%w+)%s*=%s*(%w+)",
+      "(%d+)-(%d+)-(%d+)",
+      "%f[%w]%w+", "%b()", "()a()", "[^%s]+", "[a-c]*", "%[", "(a)(b)?c-", "(.)%1", "a-b", "^a",
+      "a$",
         "[%a_][%w_]*", "%z",
       "[]]", "[^]]", "[a-]", "$", "^", "x*", "(()())", "[%-x]", "%.", "%%" }
     local function results(s, p)
       local all = { table.pack(pcall(string.find, s, p)), table.pack(pcall(string.match, s, p)),
         table.pack(pcall(string.match, s, p, 3)), table.pack(pcall(string.find, s, p, -3)),
-        table.pack(pcall(string.gsub, s, p, "<%0>")), table.pack(pcall(string.gsub, s, p, string.upper, 2)),
+        table.pack(pcall(string.gsub, s, p, "<%0>")),
+        table.pack(pcall(string.gsub, s, p, string.upper, 2)),
         table.pack(pcall(string.gsub, s, p, { a = "A" })) }
       local list = {}
       for a, b in s:gmatch(p) do list[#list + 1] = tostring(a) .. "," .. tostring(b) end
@@ -224,7 +232,8 @@ describe("limited code", function()
     end
   end)
   it("refuses the same malformed patterns", function()
-    for _, p in ipairs { "[", "[a", "%", "(", ")", "(()", "%b", "%bx", "%f", "%fx", "%1", "(a)%2", "[%" } do
+    for _, p in ipairs { "[", "[a", "%", "(", ")", "(()", "%b", "%bx", "%f", "%fx", "%1", "(a)%2",
+      "[%" } do
       local a = pcall(string.find, "abc", p)
       local _, b = core.limited(limits, "f", function() return (pcall(string.find, "abc", p)) end)
       assert.equal(a, b, p)

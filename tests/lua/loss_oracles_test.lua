@@ -30,8 +30,10 @@ end
 local function translate(s)
   local name = names[s.trainer] or s.loss_type
   local o = {
-    clip = s.epsilon, clip_high = given(s.epsilon_high) or s.epsilon, delta = given(s.delta), kl = s.beta,
-    kl_bias_correction = s.use_bias_correction_kl, off_policy_mask = given(s.off_policy_mask_threshold),
+    clip = s.epsilon, clip_high = given(s.epsilon_high) or s.epsilon, delta = given(s.delta),
+    kl = s.beta,
+    kl_bias_correction = s.use_bias_correction_kl,
+    off_policy_mask = given(s.off_policy_mask_threshold),
     entropy = s.entropy_coef, top_entropy_quantile = s.top_entropy_quantile,
     sapo = { pos = s.sapo_temperature_pos, neg = s.sapo_temperature_neg },
     vespo = { k_pos = s.vespo_k_pos, lambda_pos = s.vespo_lambda_pos, k_neg = s.vespo_k_neg,
@@ -65,7 +67,8 @@ local function batch(problem, s)
     entropy = grpo.tensor(flat(problem.entropies), { requires_grad = true }),
     old_logp = s.use_old_logps and column(problem.old_logps) or nil,
     ref_logp = column(problem.ref_logps), sampler_logp = column(problem.sampling_logps),
-    advantage = s.per_token_advantages and flat(problem.per_token_advantages) or per_token(problem.advantages,
+    advantage = s.per_token_advantages and flat(problem.per_token_advantages)
+    or per_token(problem.advantages,
       problem.lengths),
     mask = mask, lengths = problem.lengths,
   }
@@ -122,9 +125,13 @@ describe("grpo.loss", function()
         loss:backward()
         assert.near(variant.loss, loss:item(), 1e-4 * math.max(math.abs(variant.loss), 0.3))
         near_list(flat(variant.dlogp), t.logp.grad:totable(), "dlogp")
-        if variant.dentropy then near_list(flat(variant.dentropy), t.entropy.grad:totable(), "dentropy") end
+        if variant.dentropy then
+          near_list(flat(variant.dentropy), t.entropy.grad:totable(), "dentropy")
+        end
         for key, value in pairs(variant.metrics or {}) do
-          if metrics and metrics[key] then assert.near(value, metrics[key], 1e-4 * math.max(math.abs(value), 0.3)) end
+          if metrics and metrics[key] then
+            assert.near(value, metrics[key], 1e-4 * math.max(math.abs(value), 0.3))
+          end
         end
       end)
     end

@@ -4,7 +4,8 @@ local sorted_pairs = require "grpo.base.sorted"
 
 local function annotated(file, class)
   local names = {}
-  for name in core.embedded("lua/grpo/meta/" .. file .. ".lua"):gmatch("\nfunction " .. class .. "[.:]([%w_]+)%(") do
+  for name in core.embedded("lua/grpo/meta/" .. file .. ".lua")
+    :gmatch("\nfunction " .. class .. "[.:]([%w_]+)%(") do
     names[name] = true
   end
   return names
@@ -39,11 +40,12 @@ describe("annotations of the Lua half", function()
 
   it("name exactly the public methods of a trainer", function()
     local inside = { -- the loop's own
-      "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "total_steps", "refuse_inside",
+      "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "total_steps",
+        "refuse_inside",
     }
     local all = methods_in "lua/grpo/train/trainer.lua"
     for _, name in ipairs(inside) do
-      assert.is_true(all[name], name .. " is no method")
+      assert.is_true(all[name], name .. " is not a method")
       all[name] = nil
     end
     assert.same(all, annotated("trainer", "Trainer"))

@@ -19,8 +19,8 @@ local function methods_of(type_name)
 end
 
 describe("annotations", function()
-  for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" }, { "tensor", "Tensor", "grpo.Tensor" }, { "tensor",
-    "AdamW", "grpo.AdamW" },
+  for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" },
+    { "tensor", "Tensor", "grpo.Tensor" }, { "tensor", "AdamW", "grpo.AdamW" },
     { "tokenizer", "Tokenizer", "grpo.Tokenizer" }, { "model", "Model", "grpo.Model" } } do
     it("name exactly the methods of " .. entry[3], function()
       assert.same(methods_of(entry[3]), annotated(entry[1], entry[2]))
@@ -28,34 +28,42 @@ describe("annotations", function()
   end
   it("name exactly the functions of grpo", function()
     local names = {}
-    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs", "template" } do assert.equal("function",
-      type(grpo[name])) end
+    for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs",
+      "template" } do assert.equal("function", type(grpo[name])) end
     assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true
-      elseif type(v) == "table" and name ~= "data" and name ~= "schedule" and name ~= "losses" and name ~= "args" then
-        for sub, f in pairs(v) do if type(f) == "function" then names[name .. "." .. sub] = true end end
+      elseif type(v) == "table" and name ~= "data" and name ~= "schedule" and name ~= "losses"
+        and name ~= "args" then
+        for sub, f in pairs(v) do
+          if type(f) == "function" then names[name .. "." .. sub] = true end
+        end
       end
     end
     assert.same(names, annotated("grpo", "grpo"))
   end)
   it("name exactly the assertions of tests", function()
     local names = annotated("test", "Assert")
-    names["true"], names["false"], names["nil"] = true, true, true -- words of Lua, in brackets there
+    -- words of Lua, in brackets there
+    names["true"], names["false"], names["nil"] = true, true, true
     local there = {}
     for name, f in pairs(assert) do if type(f) == "function" then there[name] = true end end
     assert.same(there, names)
   end)
-  it("tie modules to files: require 'grpo' is meta/grpo.lua, a reward's own file has its class", function()
+  it("tie modules to files: require 'grpo' is meta/grpo.lua, a reward's own file has its class",
+    function()
     for file, module in pairs { grpo = "grpo", schedule = "grpo.schedule", data = "grpo.data" } do
-      assert.equal("---@meta " .. module, core.embedded("lua/grpo/meta/" .. file .. ".lua"):match("^[^\n]*"))
+      assert.equal("---@meta " .. module, core.embedded("lua/grpo/meta/" .. file .. ".lua")
+        :match("^[^\n]*"))
     end
     local text = core.embedded "lua/grpo/meta/rewards.lua"
     for _, path in ipairs(core.embedded_names()) do
       local name = path:match("^rewards/(%w+)%.lua$")
       local class = name and ("\n---@class rewards.%s\nlocal %s = {}\n"):format(name, name)
-      if name then assert.truthy(text:find(class, 1, true) and core.embedded(path):find(class, 1, true)) end
+      if name then
+        assert.truthy(text:find(class, 1, true) and core.embedded(path):find(class, 1, true))
+      end
     end
   end)
   it("are Lua", function()

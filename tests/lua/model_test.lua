@@ -2,9 +2,10 @@ local grpo = require "grpo"
 local core = require "grpo.core"
 
 local config = {
-  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 96, tie_word_embeddings = false,
-  rms_norm_eps = 1e-5, initializer_range = 0.2, eos_token_id = 256,
+  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 64,
+  num_hidden_layers = 2,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 96,
+  tie_word_embeddings = false, rms_norm_eps = 1e-5, initializer_range = 0.2, eos_token_id = 256,
 }
 
 local function new(seed)
@@ -29,7 +30,8 @@ describe("a model", function()
     assert.equal(m:count(), grpo.model.new(m.config):count())
   end)
 
-  it("has a row for each of its tokenizer's tokens, where its config does not say how many", function()
+  it("has a row for each of its tokenizer's tokens, where its config does not say how many",
+    function()
     local own = grpo.tokenizer.chars("ab")
     local bare = { model_type = "gpt2", n_embd = 8, n_layer = 1, n_head = 1, n_positions = 16 }
     assert.equal(#own, grpo.model.new(bare, { tokenizer = own }).config.vocab_size)
@@ -115,7 +117,8 @@ describe("a model", function()
     loss:backward()
     local g = p.grad
     assert.is_true(g ~= nil, name)
-    local o = grpo.optim.adamw({ p }, { eps = 1e9 }) -- a step of lr * g / (|g| + eps) is tiny and along g
+    -- a step of lr * g / (|g| + eps) is tiny and along g
+    local o = grpo.optim.adamw({ p }, { eps = 1e9 })
     local lr = 1e9 * 1e-3
     o:step(lr)
     local moved = (model:score(prompts, completions).logp * w):sum():item() - loss:item()
@@ -135,7 +138,8 @@ describe("a model", function()
   end)
   it("calls on_token for every token, with the completion that it belongs to", function()
     local seen = {}
-    local list = m:generate({ "ab", "c" }, { max_new_tokens = 6, n = 2, seed = 7, on_token = function(id, index)
+    local list = m:generate({ "ab", "c" },
+      { max_new_tokens = 6, n = 2, seed = 7, on_token = function(id, index)
       seen[index] = seen[index] or {}
       table.insert(seen[index], id)
     end })
@@ -145,12 +149,18 @@ describe("a model", function()
   it("passes on what on_token raises, and goes on working", function()
     local n = 0
     assert.error_matches(function()
-      m:generate("ab", { max_new_tokens = 6, seed = 7, on_token = function() n = n + 1 error("enough") end })
+      m:generate("ab", { max_new_tokens = 6, seed = 7, on_token = function()
+        n = n + 1 error("enough")
+      end })
     end, "enough")
     assert.equal(1, n)
     local function again() m:generate("c") end
-    assert.error_matches(function() m:generate("ab", { on_token = again }) end, "generating already")
-    assert.error_matches(function() m:generate("ab", { on_token = 5 }) end, "on_token: want a function, got number")
+    assert.error_matches(function()
+      m:generate("ab", { on_token = again })
+    end, "generating already")
+    assert.error_matches(function()
+      m:generate("ab", { on_token = 5 })
+    end, "on_token: want a function, got number")
     assert.equal(6, #m:generate("ab", { max_new_tokens = 6, seed = 7 })[1].ids)
   end)
   it("generates, the same for the same seed", function()
@@ -172,7 +182,8 @@ describe("a model", function()
     assert.same({}, m:generate({}, {}))
   end)
   it("records log-probabilities that score confirms", function()
-    local list = m:generate({ "ab", "c" }, { max_new_tokens = 6, n = 2, temperature = 0.7, top_p = 0.9, seed = 1 })
+    local list = m:generate({ "ab", "c" },
+      { max_new_tokens = 6, n = 2, temperature = 0.7, top_p = 0.9, seed = 1 })
     local ps, cs, lps = {}, {}, {}
     for i, c in ipairs(list) do
       ps[i], cs[i] = m.tokenizer:encode(c.prompt == 1 and "ab" or "c"), c.ids
@@ -182,7 +193,8 @@ describe("a model", function()
   end)
   it("stops at strings and patterns", function()
     local stopped = false
-    for _, c in ipairs(m:generate("a", { max_new_tokens = 60, n = 8, stop_regex = "[a-zA-Z]", seed = 2 })) do
+    for _, c in ipairs(m:generate("a",
+      { max_new_tokens = 60, n = 8, stop_regex = "[a-zA-Z]", seed = 2 })) do
       if c.finish == "stop" and c.text:find("%a") then stopped = true end
     end
     assert.is_true(stopped)
@@ -201,7 +213,8 @@ describe("a model", function()
     core.fs.link("..", dir .. "/run/latest")
     assert.equal(m:count(), grpo.model.load(dir .. "/run"):count())
     m:save(dir .. "/b", { dtype = "bf16" })
-    assert.is_true(core.fs.size(dir .. "/b/model.safetensors") < core.fs.size(dir .. "/model.safetensors") * 0.6)
+    assert.is_true(core.fs.size(dir .. "/b/model.safetensors") < core.fs.size(dir
+      .. "/model.safetensors") * 0.6)
     core.fs.remove_tree(dir)
   end)
   it("has frozen copies", function()
@@ -210,7 +223,9 @@ describe("a model", function()
     assert.is_true(reference.frozen)
     assert.equal(0, reference:count { trainable = true })
     assert.same(model:logits({ 1 }):totable(), reference:logits({ 1 }):totable())
-    assert.error_matches(function() reference:score(prompts, completions, { grad = true }) end, "frozen")
+    assert.error_matches(function()
+      reference:score(prompts, completions, { grad = true })
+    end, "frozen")
     core.model_lerp(reference, new(7), 1.0)
     assert.same(new(7):logits({ 1 }):totable(), reference:logits({ 1 }):totable())
   end)
@@ -244,7 +259,9 @@ describe("a model", function()
     raises(function() m:generate("a", { stop_regex = "(" }) end, "missing")
     raises(function() grpo.model.load("/no/such/model") end, "/no/such/model")
     raises(function() grpo.model.load("/tmp", { quantize = "nf5" }) end, "nf4")
-    raises(function() grpo.model.load("/tmp", { quantize = "nf4", dtype = "f32" }) end, "exclude each other")
+    raises(function()
+      grpo.model.load("/tmp", { quantize = "nf4", dtype = "f32" })
+    end, "exclude each other")
     raises(function() grpo.model.new({ model_type = "mamba" }) end, "mamba")
     raises(function() grpo.model.new("no/such.json") end, "no/such.json")
     raises(function() grpo.model.new(5) end, "table or path")
@@ -268,7 +285,9 @@ describe("a model of the oracles", function()
     for _, name in ipairs { "llama", "gpt2" } do
       local base = shared .. "/oracles/models/" .. name
       local weights = base .. "/checkpoint/model.safetensors"
-      if not core.fs.exists(weights) then return pending("the oracle is incomplete: " .. weights .. " is missing") end
+      if not core.fs.exists(weights) then
+        return pending("the oracle is incomplete: " .. weights .. " is missing")
+      end
       local model = grpo.model.load(base .. "/checkpoint")
       local want = grpo.json.decode(core.fs.read(base .. "/forward.json"))
       for i, ids in ipairs(want.input_ids) do
@@ -302,18 +321,26 @@ describe("a model as one GGUF file", function()
     for _, dtype in ipairs { "f32", "f16", "bf16", "q8_0", "q4_0" } do
       m:save(path, { format = "gguf", dtype = dtype })
       size[dtype] = fs.size(path)
-      local worst = (m:logprobs("hello, world") - grpo.model.load(path):logprobs("hello, world")):abs():max():item()
+      local worst = (m:logprobs("hello, world") - grpo.model.load(path):logprobs("hello, world"))
+        :abs():max():item()
       assert.is_true(worst < (dtype == "q4_0" and 2 or 0.2), dtype .. " " .. worst)
     end
-    assert.is_true(size.f32 > size.f16 and size.f16 == size.bf16 and size.bf16 > size.q8_0 and size.q8_0 > size.q4_0)
+    assert.is_true(size.f32 > size.f16 and size.f16 == size.bf16 and size.bf16 > size.q8_0
+      and size.q8_0 > size.q4_0)
   end)
   it("refuses what it has no form for", function()
     assert.error_matches(function() m:save(path, { format = "gguf", dtype = "nf4" }) end,
       "'nf4' is not a type of format 'gguf'")
-    assert.error_matches(function() m:save(path, { dtype = "q8_0" }) end, "'q8_0' is not a type of format 'hf'")
-    assert.error_matches(function() m:save(dir, { format = "gguf" }) end, "is a directory, but format 'gguf' is one file")
+    assert.error_matches(function()
+      m:save(path, { dtype = "q8_0" })
+    end, "'q8_0' is not a type of format 'hf'")
+    assert.error_matches(function()
+      m:save(dir, { format = "gguf" })
+    end, "is a directory, but format 'gguf' is one file")
     local chars = grpo.model.new(config, { tokenizer = grpo.tokenizer.chars("abc") })
-    assert.error_matches(function() chars:save(path .. "3", { format = "gguf" }) end, "no form for a 'chars' tokenizer")
+    assert.error_matches(function()
+      chars:save(path .. "3", { format = "gguf" })
+    end, "no form for a 'chars' tokenizer")
     fs.write(path, "GGUX")
     assert.error_matches(function() grpo.model.load(path) end, "m.gguf: not a GGUF file")
     fs.remove_tree(dir)

@@ -1,11 +1,13 @@
--- Options have an effect, or are refused: those that no other test looks at, on a model small enough for milliseconds.
+-- Options have an effect, or are refused: those that no other test looks at, on a model small
+-- enough for milliseconds.
 
 local grpo = require "grpo"
 local core = require "grpo.core"
 local context = require "grpo.scripts.context"
 local layers = require "grpo.experiment.layers"
 
-local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32,
+  num_hidden_layers = 1,
   num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3 }
 
 local function count_a(text) return select(2, text:gsub("a", "")) end
@@ -14,7 +16,9 @@ local function fields()
   return {
     name = "tiny", seed = 3,
     model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
-    data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 8 }), max_prompt_tokens = 4 },
+    data = { train = grpo.data.generate(function()
+      return { prompt = "ab" }
+    end, { n = 8 }), max_prompt_tokens = 4 },
     sampling = { group_size = 4, max_new_tokens = 6 },
     rewards = { { name = "as", fn = count_a } },
     train = { steps = 2, prompts_per_step = 2, lr = 1e-2 },
@@ -64,7 +68,9 @@ local function rows(list)
 end
 
 describe("data.too_long", function()
-  local long = function(t) t.data.train, t.data.shuffle = rows { "ab", "abcdefgh", "ba", "hgfedcba" }, false end
+  local long = function(t)
+    t.data.train, t.data.shuffle = rows { "ab", "abcdefgh", "ba", "hgfedcba" }, false
+  end
 
   it("drop leaves longer prompts out and counts them", function()
     local seen = {}
@@ -103,7 +109,9 @@ describe("data.too_long", function()
         t.data.eval, t.data.too_long = rows { "ab", "abcdefgh" }, too_long
       end))
       local report = tr:evaluate()
-      for name, value in pairs(want) do assert.equal(value, report[name], too_long .. ": " .. name) end
+      for name, value in pairs(want) do
+        assert.equal(value, report[name], too_long .. ": " .. name)
+      end
     end
   end)
 end)
@@ -140,10 +148,12 @@ describe("train", function()
     end
   end)
 
-  it("max_grad_norm scales the gradient, after which the weights differ; grad_norm is the one before", function()
+  it("max_grad_norm scales the gradient, after which the weights differ; grad_norm is the one "
+    .. "before", function()
     local function first(norm)
       local tr = grpo.trainer(experiment(function(t)
-        t.train.max_grad_norm, t.train.optimizer = norm, { eps = 1 } -- a large eps: the gradient's size shows
+        -- a large eps: the gradient's size shows
+        t.train.max_grad_norm, t.train.optimizer = norm, { eps = 1 }
       end))
       local before = grpo.trainer(experiment())
       local m, change = tr:step(), 0
@@ -164,7 +174,9 @@ describe("train", function()
     local _, a = run()
     local _, b = run(function(t) t.model.gradient_checkpointing = true end)
     for i = 1, #a do
-      for _, name in ipairs { "loss", "grad_norm", "reward" } do assert.equal(a[i][name], b[i][name]) end
+      for _, name in ipairs { "loss", "grad_norm", "reward" } do
+        assert.equal(a[i][name], b[i][name])
+      end
     end
   end)
 
@@ -174,7 +186,9 @@ describe("train", function()
       local function set(t) t.train.reuse_rollout = how end
       local _, b = run(set)
       for i = 1, #a do
-        for _, name in ipairs { "loss", "grad_norm", "reward" } do assert.equal(a[i][name], b[i][name]) end
+        for _, name in ipairs { "loss", "grad_norm", "reward" } do
+          assert.equal(a[i][name], b[i][name])
+        end
       end
       local tr = grpo.trainer(experiment(set))
       tr:step()
@@ -185,14 +199,17 @@ describe("train", function()
   it("micro_batch_tokens changes no metric", function()
     local _, a = run()
     local _, b = run(function(t) t.train.micro_batch_tokens = 22 end)
-    for _, name in ipairs { "loss", "reward", "grad_norm", "entropy" } do assert.equal(a[2][name], b[2][name]) end
+    for _, name in ipairs { "loss", "reward", "grad_norm", "entropy" } do
+      assert.equal(a[2][name], b[2][name])
+    end
   end)
 
   it("a KL in the reward reaches the advantages, with token rewards too", function()
     for _, dense in ipairs { false, true } do
       local function advantages(beta)
         local tr = grpo.trainer(experiment(function(t)
-          t.reference, t.train.kl, t.train.kl_in, t.train.kl_estimator = "random", beta, "reward", "k1"
+          t.reference, t.train.kl, t.train.kl_in, t.train.kl_estimator = "random", beta, "reward",
+            "k1"
           if dense then
             t.rewards[2] = { name = "dense", token_fn = function(c)
               local list = {}
@@ -238,7 +255,9 @@ describe("model and reference", function()
       tr:save(dir)
       local from = grpo.trainer(experiment(function(t) t.model = { path = dir } end))
       assert.equal(#tr.tokenizer, #from.tokenizer)
-      local named = grpo.trainer(experiment(function(t) t.model = { path = dir, tokenizer = dir } end))
+      local named = grpo.trainer(experiment(function(t)
+        t.model = { path = dir, tokenizer = dir }
+      end))
       assert.same(tr.tokenizer:encode("ab"), named.tokenizer:encode("ab"))
       local file = grpo.trainer(experiment(function(t)
         t.model = { config = shape, tokenizer = dir .. "/tokenizer.json" }
@@ -291,7 +310,8 @@ describe("eval", function()
       labels[i] = report.label .. " " .. report.step
       assert.equal(3, report.n)
       assert.is_nil(report["eval/pass@1"])
-      assert.near(report["eval/accuracy"], report["eval/pass@2"], 1e-12) -- samples at temperature 0 are greedy
+      -- samples at temperature 0 are greedy
+      assert.near(report["eval/accuracy"], report["eval/pass@2"], 1e-12)
     end
     assert.same({ "before 0", "step 2", "step 4", "after grpo 5" }, labels)
   end)
@@ -305,15 +325,21 @@ describe("eval", function()
       return tr:evaluate()["eval/metric"]
     end
     assert.equal(0.25, metric(function(t) t.eval = { metric = function() return 0.25 end } end))
-    assert.equal(1, metric(function(t) t.rewards = { correct = function() return true end, as = count_a } end))
-    assert.equal(6, metric(function(t) t.rewards = { { fn = function() return 3 end, weight = 2 } } end))
+    assert.equal(1, metric(function(t)
+      t.rewards = { correct = function() return true end, as = count_a }
+    end))
+    assert.equal(6, metric(function(t)
+      t.rewards = { { fn = function() return 3 end, weight = 2 } }
+    end))
     assert.equal(4, metric(function(t)
       t.rewards, t.reward = { { fn = function() return 3 end, weight = 2 } }, { clip = { 0, 4 } }
     end))
   end)
 
   it("refuses what could not be measured", function()
-    refused("eval%.pass_at: pass@8 needs eval%.group_size of 8", function(t) t.eval = { pass_at = { 8 } } end)
+    refused("eval%.pass_at: pass@8 needs eval%.group_size of 8", function(t)
+      t.eval = { pass_at = { 8 } }
+    end)
     refused("eval%.pass_at: got 0", function(t) t.eval = { group_size = 4, pass_at = { 0 } } end)
     refused("data%.eval: the dataset is empty", function(t) t.data.eval = grpo.data.list {} end)
     refused("checkpoint%.best: no evaluation has 'eval/accuracy'", function(t)
@@ -329,8 +355,8 @@ describe("a run directory", function()
     temporary(function(root)
       local lines, view = {}, require("grpo.runs.display").silent()
       function view.line(_, text) lines[#lines + 1] = text end
-      local directory = require("grpo.runs.directory").create(root, { name = "tiny", script = "none",
-        args = {}, overrides = {},
+      local directory = require("grpo.runs.directory").create(root,
+        { name = "tiny", script = "none", args = {}, overrides = {},
         config = {}, env = {}, inputs = {} })
       local tr = run(change, { directory = directory, view = view })
       f(directory.dir, lines, tr)
@@ -339,7 +365,9 @@ describe("a run directory", function()
 
   local function checkpoints(dir)
     local names = {}
-    for _, name in ipairs(core.fs.list(dir .. "/checkpoints")) do names[#names + 1] = tonumber(name:match("%d+")) end
+    for _, name in ipairs(core.fs.list(dir .. "/checkpoints")) do
+      names[#names + 1] = tonumber(name:match("%d+"))
+    end
     return names
   end
 
@@ -368,14 +396,17 @@ describe("a run directory", function()
       t.train.steps = 4
       t.hooks = { on_step = function(m, tr) tr:log("mine", rewards[m.step]) end }
       t.checkpoint = { every = 1, keep = 1, best = "mine" }
-    end, function(dir) assert.equal("checkpoints/step-000002", core.fs.readlink(dir .. "/best")) end)
+    end, function(dir)
+      assert.equal("checkpoints/step-000002", core.fs.readlink(dir .. "/best"))
+    end)
   end)
 
   it("a best that no step has is told", function()
     with_run(function(t) t.checkpoint = { best = "rewrad" } end, function(_, lines)
       assert.matches("no metric 'rewrad'", table.concat(lines, "\n"))
     end)
-    refused("checkpoint%.best: no evaluation has 'eval/acuracy', did you mean 'eval/accuracy'", function(t)
+    refused("checkpoint%.best: no evaluation has 'eval/acuracy', did you mean 'eval/accuracy'",
+      function(t)
       t.data.eval, t.checkpoint = rows { "a" }, { best = "eval/acuracy" }
     end)
     refused("checkpoint%.best: 'eval/accuracy' needs data%.eval", function(t)
@@ -387,7 +418,9 @@ describe("a run directory", function()
     for _, on in ipairs { true, false } do
       with_run(function(t) t.log = { tensorboard = on } end, function(dir)
         local found = false
-        for _, name in ipairs(core.fs.list(dir)) do found = found or name:find("tfevents", 1, true) ~= nil end
+        for _, name in ipairs(core.fs.list(dir)) do
+          found = found or name:find("tfevents", 1, true) ~= nil
+        end
         assert.equal(on, found)
       end)
     end
@@ -395,7 +428,7 @@ describe("a run directory", function()
 end)
 
 describe("log", function()
-  -- What a view writes to standard error in a run.
+  -- Returns the text that a view writes to standard error in a run.
   local function written(log)
     local real, text = core.err, {}
     core.err = function(s) text[#text + 1] = s end
@@ -461,11 +494,15 @@ end)
 
 describe("options that would have no effect", function()
   local cases = {
-    { "model%.dtype: training all weights keeps them in f32", function(t) t.model.dtype = "bf16" end },
-    { "model%.chat_template: \"chatnl\" is no Jinja template, nor the name of one, did you mean 'chatml'",
+    { "model%.dtype: training all weights keeps them in f32", function(t)
+      t.model.dtype = "bf16"
+    end },
+    { "model%.chat_template: \"chatnl\" is no Jinja template, nor the name of one, did you mean "
+      .. "'chatml'",
       function(t) t.model.chat_template = "chatnl" end },
     { "model%.chat_template: template:1: ", function(t) t.model.chat_template = "{% if x" end },
-    { "train%.reuse_rollout: needs the activations that model%.gradient_checkpointing discards", function(t)
+    { "train%.reuse_rollout: needs the activations that model%.gradient_checkpointing discards",
+      function(t)
       t.train.reuse_rollout, t.model.gradient_checkpointing = true, true
     end },
     { "reference: got true", function(t) t.reference = true end },
@@ -481,7 +518,9 @@ describe("options that would have no effect", function()
       t.reward, t.train.kl_in = { aggregate = "normalize_then_sum" }, "reward"
     end },
     { "stages: want a list", function(t) t.stages = {} end },
-    { "stages%[1%]%.threads: belongs to the whole run", function(t) t.stages = { { kind = "grpo", threads = 2 } } end },
+    { "stages%[1%]%.threads: belongs to the whole run", function(t)
+      t.stages = { { kind = "grpo", threads = 2 } }
+    end },
     { "stages%[1%]%.model%.path: belongs to the whole run", function(t)
       t.stages = { { kind = "grpo", model = { path = "x" } } }
     end },

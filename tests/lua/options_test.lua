@@ -42,7 +42,9 @@ describe("options.check", function()
   end)
 
   it("points at the line of the call", function()
-    assert.error_matches(function() require("grpo.schedule").warmup { too = 1 } end, "options_test%.lua:%d+: ")
+    assert.error_matches(function()
+      require("grpo.schedule").warmup { too = 1 }
+    end, "options_test%.lua:%d+: ")
   end)
 end)
 
@@ -56,6 +58,8 @@ describe("grpo.sorted_pairs", function()
   end)
 
   it("refuses keys without an order", function()
-    assert.error_matches(function() sorted_pairs { [{}] = 1 } end, "a key of type table has no order")
+    assert.error_matches(function()
+      sorted_pairs { [{}] = 1 }
+    end, "a key of type table has no order")
   end)
 end)

@@ -7,7 +7,8 @@ local ppo = require "grpo.losses.ppo"
 local schedule = require "grpo.schedule"
 local trainer = require "grpo.train.trainer"
 
-local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32,
+  num_hidden_layers = 1,
   num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3, eos_token_id = 8 }
 
 local function count_a(text) return select(2, text:gsub("a", "")) end
@@ -16,7 +17,9 @@ local function fields()
   return {
     name = "tiny", seed = 3,
     model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
-    data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 8 }), max_prompt_tokens = 4 },
+    data = { train = grpo.data.generate(function()
+      return { prompt = "ab" }
+    end, { n = 8 }), max_prompt_tokens = 4 },
     sampling = { group_size = 2, max_new_tokens = 6 },
     rewards = { { name = "as", fn = count_a } },
     train = { steps = 2, prompts_per_step = 4, lr = 1e-2 },
@@ -58,7 +61,8 @@ end
 local function near(want, got, tolerance)
   assert.equal(#want, #got)
   for i = 1, #want do
-    assert.is_true(math.abs(want[i] - got[i]) <= tolerance, ("%d: %.17g, want %.17g"):format(i, got[i], want[i]))
+    assert.is_true(math.abs(want[i] - got[i]) <= tolerance, ("%d: %.17g, want %.17g")
+      :format(i, got[i], want[i]))
   end
 end
 
@@ -68,7 +72,8 @@ describe("grpo.losses.ppo", function()
     return
   end
   it("gives what gae of the engine gives", function()
-    for _, o in ipairs { { gamma = 1, lambda = 0.95 }, { gamma = 0.9, lambda = 0, bootstrap = 0.5 }, {} } do
+    for _, o in ipairs { { gamma = 1, lambda = 0.95 }, { gamma = 0.9, lambda = 0, bootstrap = 0.5 },
+      {} } do
       local r, v = random_list(9, "r"), random_list(9, "value")
       local a, ret = ppo.gae(r, v, o)
       local ca, cret = engine_parts.gae(r, v, o)
@@ -79,14 +84,16 @@ describe("grpo.losses.ppo", function()
 
   it("whitens as the engine does", function()
     for _, keep in ipairs { true, false } do
-      near(ppo.whiten(random_list(12, "x"), { keep_mean = keep }), engine_parts.whiten(random_list(12, "x"),
+      near(ppo.whiten(random_list(12, "x"), { keep_mean = keep }),
+        engine_parts.whiten(random_list(12, "x"),
         { keep_mean = keep }), 1e-12)
     end
     near({ 0, 0 }, ppo.whiten { 4, 4 }, 0)
   end)
 
   it("has the value loss and gradient of the engine", function()
-    local v, old, ret = random_list(40, "values"), random_list(40, "old"), random_list(40, "returns")
+    local v, old, ret = random_list(40, "values"), random_list(40, "old"),
+      random_list(40, "returns")
     local values = grpo.tensor(v, { requires_grad = true })
     local loss = ppo.value_loss(values, grpo.tensor(old), grpo.tensor(ret), 0.3)
     local closs, slope, share = engine_parts.value_loss(v, old, ret, 0.3)
@@ -112,14 +119,17 @@ describe("a ppo stage", function()
       end)
       local first, last = list[1], list[#list]
       assert.equal("ppo", last.kind)
-      assert.is_true(last.reward > first.reward + 2, ("%s: from %g to %g"):format(critic, first.reward, last.reward))
+      assert.is_true(last.reward > first.reward + 2, ("%s: from %g to %g")
+        :format(critic, first.reward, last.reward))
       assert.is_true(last["val/mean"] > 1)
       assert.equal(0, first["val/mean"])
       assert.equal(0, first.ratio_max_deviation)
       assert.equal(0.05, last.beta)
       assert.is_nil(last.frac_reward_zero_std)
-      for _, name in ipairs { "loss/policy_avg", "loss/value_avg", "val/clipfrac_avg", "policy/approxkl_avg", "kl",
-        "objective/kl", "objective/non_score_reward", "val/return_mean", "entropy", "clip_ratio/region_mean" } do
+      for _, name in ipairs { "loss/policy_avg", "loss/value_avg", "val/clipfrac_avg",
+        "policy/approxkl_avg", "kl",
+        "objective/kl", "objective/non_score_reward", "val/return_mean", "entropy",
+        "clip_ratio/region_mean" } do
         assert.equal("number", type(last[name]), name)
       end
     end
@@ -222,7 +232,7 @@ describe("a ppo stage", function()
     assert.is_true(list[1].trained_tokens < list[1]["completions/mean_length"] * 8)
   end)
 
-  it("goes on from a checkpoint bit for bit", function()
+  it("resumes from a checkpoint bit for bit", function()
     for _, critic in ipairs { "shared", "separate" } do
       local dir = os.tmpname()
       os.remove(dir)
@@ -244,7 +254,8 @@ describe("a ppo stage", function()
       local resumed = made(dir)
       for _ = 3, 4 do
         local a, b = straight:step(), resumed:step()
-        for _, name in ipairs { "loss", "grad_norm", "loss/value_avg", "reward", "val/mean", "objective/kl" } do
+        for _, name in ipairs { "loss", "grad_norm", "loss/value_avg", "reward", "val/mean",
+          "objective/kl" } do
           assert.equal(a[name], b[name], name)
         end
       end
@@ -255,9 +266,13 @@ end)
 
 describe("options of a ppo stage", function()
   it("that have no effect are refused", function()
-    refused("train%.loss: has no effect in a stage of kind \"ppo\"", function(t) t.train.loss = "dapo" end)
+    refused("train%.loss: has no effect in a stage of kind \"ppo\"", function(t)
+      t.train.loss = "dapo"
+    end)
     refused("train%.kl: .*train%.ppo%.kl_coef", function(t) t.train.kl = 0.1 end)
-    refused("train%.advantage%.scale: .*critic", function(t) t.train.advantage = { scale = "batch" } end)
+    refused("train%.advantage%.scale: .*critic", function(t)
+      t.train.advantage = { scale = "batch" }
+    end)
     refused("train%.skip_zero_std_groups: ", function(t) t.train.skip_zero_std_groups = true end)
     refused("reward%.aggregate: ", function(t) t.reward = { aggregate = "normalize_then_sum" } end)
     refused("train%.importance: ", function(t) t.train.importance = "sequence" end)
@@ -268,7 +283,9 @@ describe("options of a ppo stage", function()
       t.train.ppo = { minibatches = 5 }
     end)
     refused("train%.ppo%.kl_coef: a KL needs a reference", function(t) t.reference = false end)
-    refused("train%.reuse_rollout: cannot be with a shared critic", function(t) t.train.reuse_rollout = true end)
+    refused("train%.reuse_rollout: cannot be with a shared critic", function(t)
+      t.train.reuse_rollout = true
+    end)
     refused("rewards: none given; a ppo stage", function(t) t.rewards = {} end)
     refused("train%.ppo%.critic: got 'both'", function(t) t.train.ppo = { critic = "both" } end)
     refused("train%.ppo%.kl_estimator", function(t) t.train.ppo = { kl_estimator = "full" } end)
@@ -294,11 +311,12 @@ describe("options of a ppo stage", function()
       return list[2].loss
     end
     local plain = outcome {}
-    for name, value in pairs { gamma = 0.5, lambda = 0.1, value_coef = 1.0, clip_value = 0.001, minibatches = 4,
-      whiten_rewards = true, kl_coef = 0.5, critic = "separate" } do
+    for name, value in pairs { gamma = 0.5, lambda = 0.1, value_coef = 1.0, clip_value = 0.001,
+      minibatches = 4, whiten_rewards = true, kl_coef = 0.5, critic = "separate" } do
       assert.is_true(outcome { [name] = value } ~= plain, name)
     end
-    assert.is_true(outcome({ kl_coef = 0.5 }) ~= outcome({ kl_coef = 0.5, kl_estimator = "k3" }), "kl_estimator")
+    assert.is_true(outcome({ kl_coef = 0.5 }) ~= outcome({ kl_coef = 0.5, kl_estimator = "k3" }),
+      "kl_estimator")
     assert.is_true(outcome({}, { entropy = 0.1 }) ~= plain, "entropy")
     assert.is_true(outcome({}, { clip = 0.001 }) ~= plain, "clip")
     assert.is_true(outcome({}, { mask_truncated = true }) ~= plain, "mask_truncated")

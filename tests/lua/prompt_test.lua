@@ -12,17 +12,22 @@ local session = require "grpo.repl.session"
 
 local plain = { width = 80, colour = false }
 local tok = grpo.tokenizer.chars("0123456789+= ab\n")
-local model = grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 2,
+local model = grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 32,
+  num_hidden_layers = 2,
   num_attention_heads = 2, max_position_embeddings = 32 }, { tokenizer = tok })
 
 local function trainer(change)
   local t = {
     name = "tiny", seed = 1,
-    model = { config = { model_type = "llama", hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
+    model = { config = { model_type = "llama", hidden_size = 16, intermediate_size = 32,
+      num_hidden_layers = 1,
       num_attention_heads = 2, max_position_embeddings = 32 }, tokenizer = tok },
-    data = { train = grpo.data.list { { prompt = "1+1=" }, { prompt = "2+3=" } }, max_prompt_tokens = 8 },
+    data = { train = grpo.data.list { { prompt = "1+1=" }, { prompt = "2+3=" } },
+      max_prompt_tokens = 8 },
     sampling = { group_size = 4, max_new_tokens = 6 },
-    rewards = { { name = "digits", fn = function(text) return select(2, text:gsub("%d", "")) end } },
+    rewards = { { name = "digits", fn = function(text)
+      return select(2, text:gsub("%d", ""))
+    end } },
     train = { steps = 3, prompts_per_step = 2, lr = 1e-3, kl = 0.01 },
   }
   if change then change(t) end
@@ -44,7 +49,9 @@ local function prompt(env)
   local seen = { out = "", err = "" }
   local p = session.new { env = setmetatable(env or {}, { __index = _G }), look = function()
     return { width = 80, colour = false }
-  end, out = function(s) seen.out = seen.out .. s end, err = function(s) seen.err = seen.err .. s end }
+  end, out = function(s)
+    seen.out = seen.out .. s
+  end, err = function(s) seen.err = seen.err .. s end }
   return function(line)
     seen.out, seen.err = "", ""
     local more = p:run(line)
@@ -90,21 +97,23 @@ describe("a value at the prompt", function()
   it("of a group: reward columns, total, advantage, length, finish, text", function()
     local group = {}
     for i = 1, 3 do
-      group[i] = completion("1" .. i, { 0.5, 0.5 }, { index = i, group = group, reward = i / 2, advantage = i - 2.0,
+      group[i] = completion("1" .. i, { 0.5, 0.5 },
+        { index = i, group = group, reward = i / 2, advantage = i - 2.0,
         rewards = { right = i == 3 and 1 or 0, format = i == 1 and grpo.none or 0.5 } })
     end
     local text = pretty.format(group, plain)
     assert.matches("#  format  right  total  advantage  length  finish  text\n", text)
     assert.matches("\n1 +%- +0 +0%.5 +%-1%.000 +2 +eos +11\n", text)
     assert.matches("\n3 +0%.5 +1 +1%.5 +%+1%.000 +2 +eos +13$", text)
-    assert.matches("batch of step 5: 3 completions of 1 prompts", pretty.format({ completions = group, step = 4 },
-      plain))
+    assert.matches("batch of step 5: 3 completions of 1 prompts",
+      pretty.format({ completions = group, step = 4 }, plain))
   end)
 
   it("obeys the width", function()
     local group = {}
     for i = 1, 4 do
-      group[i] = completion(("1"):rep(100), {}, { index = i, reward = 1, rewards = { a = 1 }, advantage = 0.0 })
+      group[i] = completion(("1")
+        :rep(100), {}, { index = i, reward = 1, rewards = { a = 1 }, advantage = 0.0 })
     end
     for _, width in ipairs { 60, 80, 120 } do
       for line in pretty.format(group, { width = width }):gmatch("[^\n]+") do
@@ -129,21 +138,26 @@ describe("a value at the prompt", function()
 
   it("of metrics, models, tokenizers, trainers, datasets, tables", function()
     local tr = trainer()
-    assert.matches("trainer of tiny at step 0\n  stage 1 of 1 %(grpo%), not begun", pretty.format(tr, plain))
+    assert.matches("trainer of tiny at step 0\n  stage 1 of 1 %(grpo%), not begun",
+      pretty.format(tr, plain))
     local text = pretty.format(tr:step(), plain)
     assert.matches("\nreward  ", text)
     assert.matches("rewards/digits/mean", text)
     local _, lines = text:gsub("\n", "")
     assert.is_true(select(2, pretty.format(tr.metrics, { width = 200 }):gsub("\n", "")) < lines)
-    assert.matches("model%.layers%.%*%.self_attn%.q_proj%.weight +2 +%[16, 16%]", pretty.format(model, plain))
+    assert.matches("model%.layers%.%*%.self_attn%.q_proj%.weight +2 +%[16, 16%]",
+      pretty.format(model, plain))
     assert.matches("eos %d+ \"<|endoftext|>\"", pretty.format(tok, plain))
-    assert.matches("%[1%] = { prompt = \"p\" }", pretty.format(grpo.data.list { { prompt = "p" } }, plain))
-    assert.equal("{ 1, 2.5, x = { ... }, y = \"a\\nb\" }", (pretty.format({ 1, 2.5, x = { [1] = false }, y = "a\nb" },
+    assert.matches("%[1%] = { prompt = \"p\" }",
+      pretty.format(grpo.data.list { { prompt = "p" } }, plain))
+    assert.equal("{ 1, 2.5, x = { ... }, y = \"a\\nb\" }",
+      (pretty.format({ 1, 2.5, x = { [1] = false }, y = "a\nb" },
       plain):gsub("{ false }", "{ ... }")))
     local loop = {}
     loop.self = loop
     assert.equal("{ self = {...} }", pretty.format(loop, plain))
-    assert.matches("^2 tokens\n  id  piece\n", pretty.format(setmetatable({ ids = { 1, 2 }, tokenizer = tok },
+    assert.matches("^2 tokens\n  id  piece\n",
+      pretty.format(setmetatable({ ids = { 1, 2 }, tokenizer = tok },
       { __name = "grpo.Tokens" }), plain))
   end)
 
@@ -175,8 +189,10 @@ describe("a line", function()
     assert.equal("nil\n", (run("d")))
     assert.equal("\n c = nil", "\n" .. lua_tokens.without_locals("local c"))
     assert.equal("local f <close> = g()", lua_tokens.without_locals("local f <close> = g()"))
-    assert.equal("s = 'local x = 1' -- local y", lua_tokens.without_locals("s = 'local x = 1' -- local y"))
-    assert.equal("if x then local a = 1 elseif y then local b end  c = 1", lua_tokens.without_locals(
+    assert.equal("s = 'local x = 1' -- local y",
+      lua_tokens.without_locals("s = 'local x = 1' -- local y"))
+    assert.equal("if x then local a = 1 elseif y then local b end  c = 1",
+      lua_tokens.without_locals(
       "if x then local a = 1 elseif y then local b end local c = 1"))
   end)
 
@@ -215,7 +231,8 @@ describe("a line", function()
 end)
 
 describe("completion", function()
-  local env = setmetatable({ grpo = grpo, m = model, tok = tok, list = { alpha = 1, beta = { gamma = 2 } } },
+  local env = setmetatable({ grpo = grpo, m = model, tok = tok,
+    list = { alpha = 1, beta = { gamma = 2 } } },
     { __index = _G })
   local function at(line, classes)
     local first, found = complete.at(line, env, classes)
@@ -283,7 +300,9 @@ describe("completion", function()
 
   it("calls nothing of a script's", function()
     local called = false
-    env.odd = setmetatable({}, { __index = function() called = true end, __pairs = function() called = true end })
+    env.odd = setmetatable({}, { __index = function()
+      called = true
+    end, __pairs = function() called = true end })
     at("odd.x.y")
     at("odd.")
     assert.is_false(called)
@@ -302,7 +321,8 @@ end)
 describe("?NAME", function()
   local env = { grpo = grpo, m = model, tok = tok, tr = trainer() }
   for name, wanted in pairs {
-    ["m:generate"] = "^m:generate%(prompts, opts%) %-> grpo%.Generated%[%].*temperature: number  0 is greedy",
+    ["m:generate"] = "^m:generate%(prompts, opts%) %-> grpo%.Generated%[%].*temperature: number  "
+      .. "0 is greedy",
     ["grpo.zeros"] = "^grpo%.zeros%(shape, opts%) %-> grpo%.Tensor\n",
     ["tr:step"] = "^tr:step%(%) %-> .*\n  One optimizer step",
     ["train.lr"] = "^option train%.lr ",
@@ -324,7 +344,9 @@ describe("the annotations of the prompt's functions", function()
     local server = core.embedded("lua/grpo/repl/attach_server.lua")
     for name in server:gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
     there.print = nil -- Lua's
-    for name in core.embedded("lua/grpo/meta/session.lua"):gmatch("\nfunction ([%w_]+)%(") do annotated[name] = true end
+    for name in core.embedded("lua/grpo/meta/session.lua"):gmatch("\nfunction ([%w_]+)%(") do
+      annotated[name] = true
+    end
     assert.same(there, annotated)
     assert(load(core.embedded("lua/grpo/meta/session.lua")))
   end)
@@ -369,7 +391,9 @@ describe("a step's intermediates", function()
       b:inspect(1)
       b:rescore(function(text) return #text end)
     end
-    for _, name in ipairs { "loss", "grad_norm", "reward", "kl" } do assert.equal(a.metrics[name], b.metrics[name]) end
+    for _, name in ipairs { "loss", "grad_norm", "reward", "kl" } do
+      assert.equal(a.metrics[name], b.metrics[name])
+    end
   end)
 
   it("may be scored again with the same or other rewards", function()
@@ -378,7 +402,9 @@ describe("a step's intermediates", function()
     local same = tr:rescore()
     assert.equal(0, same.changed)
     assert.equal(0, same.flipped)
-    for i, c in ipairs(same.completions) do assert.equal(tr.batch.completions[i].advantage, c.advantage) end
+    for i, c in ipairs(same.completions) do
+      assert.equal(tr.batch.completions[i].advantage, c.advantage)
+    end
     local other = tr:rescore(function(text) return -select(2, text:gsub("%d", "")) end)
     local mixed = 0
     for i, c in ipairs(other.completions) do
@@ -389,7 +415,9 @@ describe("a step's intermediates", function()
     end
     assert.equal(mixed, other.flipped)
     assert.matches("^8 completions of step 1 scored again", pretty.format(other, plain))
-    assert.error_matches(function() tr:rescore(5) end, "tr:rescore: got number, want a reward function")
+    assert.error_matches(function()
+      tr:rescore(5)
+    end, "tr:rescore: got number, want a reward function")
     assert.error_matches(function() tr:rescore {} end, "got an empty table")
     local dense = tr:rescore { d = { token_fn = function(c)
       local list = {}

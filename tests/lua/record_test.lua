@@ -1,5 +1,5 @@
--- The JSON files of a run with one value of another type: read as if nothing were wrong, or refused with the file and
--- the field; never an error of the program's own code.
+-- The JSON files of a run with one value of another type: read as if nothing were wrong, or refused
+-- with the file and the field; never an error of the program's own code.
 
 local core = require "grpo.core"
 local model_card = require "grpo.models.card"
@@ -20,23 +20,30 @@ local options = { ["train.lr"] = option(1e-3), ["model.path"] = option(core.json
 
 -- Files of one run, by name; what ends in .jsonl is a list of rows.
 local whole = {
-  ["run.json"] = { format = 1, name = "tiny", state = "finished", script = "tiny.lua", args = { rate = "1" },
-    overrides = { "train.steps=2" }, compute = "f32", started = 1.7e9, heartbeat = 1.7e9, finished = 1.7e9, pid = 4,
-    host = "here", step = 2, steps = 2, summary = { ["eval/accuracy"] = 0.5, ["eval/loss"] = core.json_null } },
+  ["run.json"] = { format = 1, name = "tiny", state = "finished", script = "tiny.lua",
+    args = { rate = "1" },
+    overrides = { "train.steps=2" }, compute = "f32", started = 1.7e9, heartbeat = 1.7e9,
+    finished = 1.7e9, pid = 4,
+    host = "here", step = 2, steps = 2,
+    summary = { ["eval/accuracy"] = 0.5, ["eval/loss"] = core.json_null } },
   ["config.json"] = { options = options, stages = { { kind = "sft", options = options },
     { kind = "grpo", options = options } } },
   ["env.json"] = { kernels = "avx2", threads = 2, seed = 1, version = "0.1.0" },
   ["inputs.json"] = { { path = "rows.jsonl", size = 10, crc32c = 706901074 } },
   ["metrics.jsonl"] = {
-    { step = 1, stage = 1, stage_step = 1, kind = "sft", loss = 2.5, num_tokens = 20, trained_tokens = 20,
+    { step = 1, stage = 1, stage_step = 1, kind = "sft", loss = 2.5, num_tokens = 20,
+      trained_tokens = 20,
       ["memory/peak_bytes"] = 10559488 },
-    { step = 2, stage = 2, stage_step = 1, kind = "grpo", loss = core.json_null, reward = 0.5, num_tokens = 40 } },
+    { step = 2, stage = 2, stage_step = 1, kind = "grpo", loss = core.json_null, reward = 0.5,
+      num_tokens = 40 } },
   ["completions.jsonl"] = {
-    { step = 2, prompt_index = 1, index = 1, row = 0, prompt = "1+1=", text = "2", rewards = { right = 1 }, reward = 1,
+    { step = 2, prompt_index = 1, index = 1, row = 0, prompt = "1+1=", text = "2",
+      rewards = { right = 1 }, reward = 1,
       advantage = 0.7, finish = "eos", length = 2, parts = { { role = "assistant", text = "2" } },
       environment = { reward = 1, done = true, turns = 1 } },
     { step = 2, prompt_index = 1, index = 2, row = 0, prompt = "1+1=", text = "3",
-      rewards = { right = core.json_null }, reward = core.json_null, finish = "length", length = 2 } },
+      rewards = { right = core.json_null }, reward = core.json_null, finish = "length",
+      length = 2 } },
   ["eval.jsonl"] = { { step = 0, stage = 1, label = "before", n = 4, ["eval/accuracy"] = 0.25,
     ["eval/accuracy/low"] = 0.1, ["eval/accuracy/high"] = 0.6 } },
 }
@@ -57,7 +64,8 @@ end
 
 -- Calls f(value with one thing changed, where, what) for all things and ways.
 local function spoilt(value, f)
-  local others = { "x", 7, -1.5, true, core.json_null, 1e300, { 1 }, { a = 1 }, core.json_object {} }
+  local others = { "x", 7, -1.5, true, core.json_null, 1e300, { 1 }, { a = 1 },
+    core.json_object {} }
   local function walk(part, path)
     for key in pairs(part) do
       local here = path .. "." .. tostring(key)
@@ -152,13 +160,16 @@ describe("record.check", function()
   end
 
   it("names the file, the field, what is there and what is wanted", function()
-    refused("^runs/x/file%.json: step: is \"two\", want a whole number; the file is damaged$", schema.shapes.run,
+    refused("^runs/x/file%.json: step: is \"two\", want a whole number; the file is damaged$",
+      schema.shapes.run,
       { format = 1, state = "running", script = "a.lua", step = "two" })
-    refused("^runs/x/file%.json: state: is missing, want a string", schema.shapes.run, { format = 1, script = "a.lua" })
+    refused("^runs/x/file%.json: state: is missing, want a string", schema.shapes.run,
+      { format = 1, script = "a.lua" })
     refused("stages%.2%.kind: is \"dance\", want a kind of stage", schema.shapes.config,
       { stages = { { kind = "sft" }, { kind = "dance" } } })
     refused("^runs/x/file%.json: is %[1, 2%], want an object", schema.shapes.run, { 1, 2 })
-    refused("written by another version %(format 2%); this one reads format 1", schema.shapes.run, { format = 2 })
+    refused("written by another version %(format 2%); this one reads format 1", schema.shapes.run,
+      { format = 2 })
   end)
 
   it("takes what has its shape, and returns it", function()

@@ -14,7 +14,9 @@ end
 local makers = {
   think_format_reward = function() return format.tags { "think", rest = true } end,
   format_reward = function() return format.tags { "think", "answer", newlines = true } end,
-  tag_count_reward = function() return format.partial { tags = { "think", "answer" }, extra_cost = 0 } end,
+  tag_count_reward = function()
+    return format.partial { tags = { "think", "answer" }, extra_cost = 0 }
+  end,
   reasoning_steps_reward = function() return format.steps {} end,
   code_format_reward = function(p) return format.code { language = p.language } end,
   accuracy_reward = function() return numeric.equal {} end,
@@ -91,7 +93,9 @@ describe("reward oracles", function()
   local cases = grpo.json.decode(file:read("a"))
   file:close()
   for i, case in ipairs(cases) do
-    it(("%d: %s (%s)"):format(i, case.reward, case.test), function() check(case, grpo.json.null) end)
+    it(("%d: %s (%s)"):format(i, case.reward, case.test), function()
+      check(case, grpo.json.null)
+    end)
   end
   it("are all there", function() assert.equal(105, #cases) end)
 end)

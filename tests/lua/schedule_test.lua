@@ -10,9 +10,11 @@ describe("schedules", function()
   it("are constant, straight or warmed up", function()
     assert.equal(3, schedule.constant(3)(at(7, 10)))
     local fall = schedule.linear { from = 1, to = 0, steps = 4 }
-    assert.same({ 1.0, 0.5, 0.0, 0.0 }, { fall(at(0, 9)), fall(at(2, 9)), fall(at(4, 9)), fall(at(8, 9)) })
+    assert.same({ 1.0, 0.5, 0.0, 0.0 },
+      { fall(at(0, 9)), fall(at(2, 9)), fall(at(4, 9)), fall(at(8, 9)) })
     assert.near(0.5, schedule.linear { from = 1, to = 0 }(at(5, 10)), 1e-15) -- the whole stage
-    assert.near(0.25, schedule.warmup { to = 0.5, tokens = 1000 }(at(9, 10, { tokens = 500 })), 1e-15)
+    assert.near(0.25, schedule.warmup { to = 0.5, tokens = 1000 }(at(9, 10, { tokens = 500 })),
+      1e-15)
     assert.equal(0.5, schedule.warmup { to = 0.5, tokens = 1000 }(at(9, 10, { tokens = 5000 })))
   end)
 
@@ -43,18 +45,26 @@ describe("schedules", function()
     assert.equal(0.1, s(at(0, 9)))
     assert.near(0.2 * 1.02, s(at(1, 9, { metrics = { kl = 100, beta = 0.2 } })), 1e-15)
     assert.near(0.2 * 0.98, s(at(1, 9, { metrics = { kl = 0, beta = 0.2 } })), 1e-15)
-    assert.near(0.2 * (1 + 0.1 * 0.5), s(at(1, 9, { metrics = { kl = 6.6, beta = 0.2, num_sequences = 50 } })), 1e-12)
-    assert.equal(0.1, s(at(1, 9, { metrics = { kl = 100, beta = 0 } }))) -- another schedule was before it
+    assert.near(0.2 * (1 + 0.1 * 0.5),
+      s(at(1, 9, { metrics = { kl = 6.6, beta = 0.2, num_sequences = 50 } })), 1e-12)
+    -- another schedule was before it
+    assert.equal(0.1, s(at(1, 9, { metrics = { kl = 100, beta = 0 } })))
   end)
 
   it("say what is wrong with their options", function()
     for _, case in ipairs {
-      { function() schedule.cosine { peek = 1 } end, "schedule%.cosine%.peek: unknown option, did you mean 'peak'" },
+      { function()
+        schedule.cosine { peek = 1 }
+      end, "schedule%.cosine%.peek: unknown option, did you mean 'peak'" },
       { function() schedule.cosine {} end, "schedule%.cosine%.peak: is required" },
-      { function() schedule.linear { from = 1, to = 0, steps = 1, tokens = 1 } end, "steps or tokens, not both" },
+      { function()
+        schedule.linear { from = 1, to = 0, steps = 1, tokens = 1 }
+      end, "steps or tokens, not both" },
       { function() schedule.piecewise { { at = 3, value = 1 }, { at = 3, value = 1 } } end,
         "more than the one before" },
-      { function() schedule.chain { { 1 }, { 2 } } end, "schedule%.chain%[1%]%.steps: is required" },
+      { function()
+        schedule.chain { { 1 }, { 2 } }
+      end, "schedule%.chain%[1%]%.steps: is required" },
       { function() schedule.product(1, "x") end, "two schedules" },
       { function() schedule.constant("x") end, "wants a number" },
     } do
@@ -72,7 +82,9 @@ local function after_warmup(case, rest)
 end
 local makers = {
   constant = function(c) return schedule.constant(c.base_lr) end,
-  constant_with_warmup = function(c) return schedule.warmup { to = c.base_lr, steps = c.warmup } end,
+  constant_with_warmup = function(c)
+    return schedule.warmup { to = c.base_lr, steps = c.warmup }
+  end,
   linear = function(c)
     return after_warmup(c, schedule.linear { from = c.base_lr, to = 0, steps = c.total - c.warmup })
   end,
@@ -80,15 +92,19 @@ local makers = {
     return after_warmup(c, schedule.linear { from = c.base_lr, to = c.options.lr_end,
       steps = c.total - c.warmup, power = c.options.power })
   end,
-  inverse_sqrt = function(c) return schedule.inverse_sqrt { peak = c.base_lr, warmup = c.warmup } end,
+  inverse_sqrt = function(c)
+    return schedule.inverse_sqrt { peak = c.base_lr, warmup = c.warmup }
+  end,
   cosine = function(c)
     return schedule.cosine { peak = c.base_lr, warmup = c.warmup, cycles = c.options.num_cycles }
   end,
   cosine_with_min_lr = function(c)
-    return schedule.cosine { peak = c.base_lr, warmup = c.warmup, final = c.base_lr * c.options.min_lr_rate }
+    return schedule.cosine { peak = c.base_lr, warmup = c.warmup,
+      final = c.base_lr * c.options.min_lr_rate }
   end,
   cosine_with_restarts = function(c)
-    return schedule.cosine { peak = c.base_lr, warmup = c.warmup, steps = c.total, restarts = c.options.num_cycles }
+    return schedule.cosine { peak = c.base_lr, warmup = c.warmup, steps = c.total,
+      restarts = c.options.num_cycles }
   end,
 }
 

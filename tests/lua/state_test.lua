@@ -4,7 +4,8 @@ local function round(v) return core.state_decode(core.state_encode(v)) end
 
 describe("tr.state as bytes", function()
   it("keeps every kind of value exactly", function()
-    local v = { 1, -1, math.maxinteger, math.mininteger, 0.1, -0.0, 1 / 0, -1 / 0, "a\0b", "", true, false,
+    local v = { 1, -1, math.maxinteger, math.mininteger, 0.1, -0.0, 1 / 0, -1 / 0, "a\0b", "", true,
+      false,
       { x = { y = {} } },
       [true] = 1, [2.5] = "f" }
     local r = round(v)
@@ -31,10 +32,16 @@ describe("tr.state as bytes", function()
     assert.equal(core.state_encode(a), core.state_encode(b))
   end)
   it("names the path of what it cannot hold", function()
-    assert.error_matches(function() core.state_encode { a = { b = print } } end, "state%.a%.b is a function")
-    assert.error_matches(function() core.state_encode { { x = io.stdout } } end, "state%[1%]%.x is a userdata")
+    assert.error_matches(function()
+      core.state_encode { a = { b = print } }
+    end, "state%.a%.b is a function")
+    assert.error_matches(function()
+      core.state_encode { { x = io.stdout } }
+    end, "state%[1%]%.x is a userdata")
     assert.error_matches(function() core.state_encode { [{}] = 1 } end, "key that is a table")
-    assert.error_matches(function() core.state_encode { a = setmetatable({}, {}) } end, "state%.a has a metatable")
+    assert.error_matches(function()
+      core.state_encode { a = setmetatable({}, {}) }
+    end, "state%.a has a metatable")
     local deep = {}
     for _ = 1, 500 do deep = { deep } end
     assert.error_matches(function() core.state_encode(deep) end, "nested deeper")

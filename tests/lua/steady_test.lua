@@ -8,9 +8,10 @@ local function experiment(steps, kind, critic)
   return grpo.experiment {
     name = "steady",
     model = {
-      config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-        num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64, tie_word_embeddings = true,
-        initializer_range = 0.3 },
+      config = { model_type = "llama", hidden_size = 32, intermediate_size = 64,
+        num_hidden_layers = 2,
+        num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
+        tie_word_embeddings = true, initializer_range = 0.3 },
       tokenizer = grpo.tokenizer.chars("abcdefgh "),
     },
     data = {

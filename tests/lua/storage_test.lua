@@ -5,7 +5,8 @@ local engine_parts = dofile "tests/lua/engine_parts.lua"
 local grpo = require "grpo"
 
 local shape = { model_type = "llama", vocab_size = 300, hidden_size = 64, intermediate_size = 96,
-  num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 96, initializer_range = 0.2 }
+  num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 96,
+  initializer_range = 0.2 }
 local ids = { 1, 2, 3, 4, 5, 6, 7 }
 
 local made = {}
@@ -38,7 +39,8 @@ describe("compact storage", function()
     local back = core.model_load(out, { dtype = "auto" })
     assert.same(q:logits(ids):totable(), back:logits(ids):totable())
     back:save(again, { dtype = "nf4" })
-    assert.equal(core.fs.read(out .. "/model.safetensors"), core.fs.read(again .. "/model.safetensors"))
+    assert.equal(core.fs.read(out .. "/model.safetensors"),
+      core.fs.read(again .. "/model.safetensors"))
     local config = core.json_decode(core.fs.read(out .. "/config.json"))
     assert.equal("nf4", config.quantization_config.bnb_4bit_quant_type)
     assert.is_true(config.quantization_config.load_in_4bit)
@@ -48,7 +50,9 @@ describe("compact storage", function()
 
   it("is not trained without an adapter, and its parameters are copies", function()
     local m = core.model_load(saved "bf16", { dtype = "auto" })
-    assert.error_matches(function() m:score({ { 1 } }, { { 2 } }, { grad = true }) end, "or add an adapter")
+    assert.error_matches(function()
+      m:score({ { 1 } }, { { 2 } }, { grad = true })
+    end, "or add an adapter")
     local name, tensor = m:parameters()()
     assert.equal("model.embed_tokens.weight", name)
     local wide = core.model_load(saved "bf16")
@@ -82,7 +86,9 @@ describe("compact storage", function()
 
   it("refuses what contradicts itself", function()
     local dir = saved "f32"
-    assert.error_matches(function() core.model_load(dir, { dtype = "f32", quantize = "nf4" }) end, "exclude each other")
+    assert.error_matches(function()
+      core.model_load(dir, { dtype = "f32", quantize = "nf4" })
+    end, "exclude each other")
     assert.error_matches(function() core.model_load(dir, { quantize = "int3" }) end, "int8")
     assert.error_matches(function() core.model_load(dir, { dtype = "f8" }) end, "bf16")
   end)
@@ -120,7 +126,8 @@ describe("the estimate of a model", function()
     local full = estimate(grpo.json.encode(shape), { group_size = 4 })
     local half = estimate(grpo.json.encode(shape), { group_size = 4, compute = "bf16" })
     assert.is_true(half.model < full.model and half.model > full.model / 2)
-    local lora = estimate(grpo.json.encode(shape), { group_size = 4, lora = { rank = 4, targets = { "q_proj", "v_proj" } } })
+    local lora = estimate(grpo.json.encode(shape),
+      { group_size = 4, lora = { rank = 4, targets = { "q_proj", "v_proj" } } })
     assert.is_true(full.optimizer > 10 * lora.optimizer)
     assert.is_true(lora.optimizer >= 2 * 4 * (4 * 4 * (64 + 64)))
     assert.equal(full.total,
@@ -131,7 +138,8 @@ describe("the estimate of a model", function()
     local view = estimate(grpo.json.encode(shape), { reference = "view" })
     assert.is_true(copy.reference > 0)
     assert.equal(0, view.reference)
-    local sizes = { group_size = 4, prompts_per_step = 4, max_prompt_tokens = 16, max_new_tokens = 16 }
+    local sizes = { group_size = 4, prompts_per_step = 4, max_prompt_tokens = 16,
+      max_new_tokens = 16 }
     local plain = estimate(grpo.json.encode(shape), sizes)
     sizes.reuse_rollout = "on"
     local reusing = estimate(grpo.json.encode(shape), sizes)
@@ -150,7 +158,8 @@ describe("the estimate of a model", function()
   it("is what an engine of that model says", function()
     local m = core.model_load(saved "bf16", { quantize = "nf4" })
     m:add_lora { rank = 4, targets = "all-linear", seed = 1 }
-    local sizes = { prompts_per_step = 2, group_size = 4, max_prompt_tokens = 16, max_new_tokens = 16 }
+    local sizes = { prompts_per_step = 2, group_size = 4, max_prompt_tokens = 16,
+      max_new_tokens = 16 }
     local o = { model = m, optimizer = {}, tokenizer = grpo.tokenizer.bytes(), examples = false }
     for k, v in pairs(sizes) do o[k] = v end
     local e = core.engine(o)

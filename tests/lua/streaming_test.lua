@@ -25,7 +25,8 @@ describe("streaming", function()
   end)
   it("gives what decoding the whole gives where the decoder takes the first space away", function()
     local rng = core.rng(2, "user", 0, 0, 0)
-    for _, name in ipairs { "tokenizer/tokenizer", "unigram/bytes", "unigram/metaspace", "unigram/plain" } do
+    for _, name in ipairs { "tokenizer/tokenizer", "unigram/bytes", "unigram/metaspace",
+      "unigram/plain" } do
       local tok = grpo.tokenizer.load("tests/cases/" .. name .. ".json")
       for _ = 1, 100 do
         local ids = {}
@@ -37,7 +38,8 @@ describe("streaming", function()
   it("gives what decoding the whole gives, for every tokenizer and for random ids", function()
     if shared == "" then return pending("no oracles: GRPO_SHARED is not set") end
     local rng = core.rng(1, "user", 0, 0, 0)
-    for _, name in ipairs { "gemma2_small", "gpt2", "llama2", "llama3_small", "qwen2_5_small", "smollm" } do
+    for _, name in ipairs { "gemma2_small", "gpt2", "llama2", "llama3_small", "qwen2_5_small",
+      "smollm" } do
       local tok = grpo.tokenizer.load(shared .. "/oracles/tokenizers/" .. name)
       for _ = 1, 100 do
         local ids = {}

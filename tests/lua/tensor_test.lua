@@ -115,7 +115,9 @@ describe("methods", function()
     assert.same({ 0, 0, 2 }, x:clamp(0):totable())
     assert.same({ -1, 0, 1 }, x:minimum(1):totable())
     assert.same({ 1, 1, 2 }, x:maximum(1):totable())
-    for name, f in pairs { exp = math.exp, tanh = function(v) return 2 / (1 + math.exp(-2 * v)) - 1 end,
+    for name, f in pairs { exp = math.exp, tanh = function(v)
+      return 2 / (1 + math.exp(-2 * v)) - 1
+    end,
       sigmoid = function(v) return 1 / (1 + math.exp(-v)) end,
         silu = function(v) return v / (1 + math.exp(-v)) end } do
       for i, v in ipairs(x:totable()) do assert.near(f(v), x[name](x):totable()[i], 1e-5) end
@@ -127,8 +129,10 @@ describe("methods", function()
   end)
   it("join", function()
     assert.same({ 1, 2, 3 }, grpo.concat({ T { 1 }, T { 2, 3 } }, 1):totable())
-    assert.same({ { 1, 5 }, { 2, 6 } }, grpo.concat({ T { { 1 }, { 2 } }, T { { 5 }, { 6 } } }, -1):totable())
-    assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, grpo.stack({ T { 1, 2 }, T { 3, 4 }, T { 5, 6 } }):totable())
+    assert.same({ { 1, 5 }, { 2, 6 } }, grpo.concat({ T { { 1 }, { 2 } }, T { { 5 }, { 6 } } }, -1)
+      :totable())
+    assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, grpo.stack({ T { 1, 2 }, T { 3, 4 }, T { 5, 6 } })
+      :totable())
     assert.same({ 7, 8 }, grpo.stack({ T(7), T(8) }):totable())
     local parts = {}
     for i = 1, 37 do parts[i] = T { i } end
@@ -181,10 +185,16 @@ describe("misuse", function()
     raises(function() return grpo.zeros { 1 << 40 } end, "size 1")
     raises(function() return grpo.zeros { 1 << 30, 1 << 30 } end, "machine has")
     raises(function() return grpo.zeros { 1 << 30, 1 << 30, 1 << 30, 1 << 30 } end, "machine has")
-    raises(function() return grpo.zeros { (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1 } end,
+    raises(function()
+      return grpo.zeros { (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1, (1 << 31) - 1 }
+    end,
       "machine has")
-    raises(function() return grpo.zeros { 1 << 20, 1 } + grpo.zeros { 1, 1 << 24 } end, "machine has")
-    raises(function() return grpo.zeros({ 1 << 20, 1 }):matmul(grpo.zeros { 1, 1 << 24 }) end, "machine has")
+    raises(function()
+      return grpo.zeros { 1 << 20, 1 } + grpo.zeros { 1, 1 << 24 }
+    end, "machine has")
+    raises(function()
+      return grpo.zeros({ 1 << 20, 1 }):matmul(grpo.zeros { 1, 1 << 24 })
+    end, "machine has")
     raises(function() return T({ 1 }):segment_sum({ 1 }, (1 << 31) - 1) end, "machine has")
     raises(function() return T({ 1 }):segment_sum({ 2 }, 1) end, "sequence 2")
     raises(function() return T({ 1 }):segment_sum({ 1, 1 }, 1) end, "segment_sum")

@@ -36,7 +36,8 @@ describe("the test runner", function()
       it("one", function() end)
       it("two", function() error { 1 } end)
       pending("three")]], { tap = true })
-    assert.matches("^ok 1 %- one\nnot ok 2 %- two\n    .*\nok 3 %- three # SKIP pending\n1%.%.3\n$", report)
+    assert.matches("^ok 1 %- one\nnot ok 2 %- two\n    .*\nok 3 %- three # SKIP pending\n1%.%.3\n$",
+      report)
   end)
 
   it("says where a test called what raised", function()
@@ -50,7 +51,9 @@ describe("the test runner", function()
   it("counts a file that does not load as a failure", function()
     assert.equal(1, run("it(").failed)
     assert.equal(1, run("error 'no'").failed)
-    assert.equal(1, runner.run({ "/nowhere/x_test.lua" }, { list = function() end, write = function() end }).failed)
+    assert.equal(1,
+      runner.run({ "/nowhere/x_test.lua" },
+      { list = function() end, write = function() end }).failed)
   end)
 
   it("gives each file its own globals and each test the same random numbers", function()

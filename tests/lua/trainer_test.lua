@@ -1,12 +1,14 @@
--- The trainer's ways: every option that changes what a step does, on a model small enough for milliseconds.
+-- The trainer's ways: every option that changes what a step does, on a model small enough for
+-- milliseconds.
 
 local grpo = require "grpo"
 local option_rows = require "grpo.experiment.option_rows"
 local core = require "grpo.core"
 
-local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 48, tie_word_embeddings = true,
-  initializer_range = 0.3 }
+local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64,
+  num_hidden_layers = 1,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 48,
+  tie_word_embeddings = true, initializer_range = 0.3 }
 
 local function count_a(text) return select(2, text:gsub("a", "")) end
 
@@ -31,7 +33,9 @@ end
 
 local function weights(tr)
   local bytes = {}
-  for name, tensor in tr.model:parameters() do bytes[#bytes + 1] = name .. tostring(tensor:sum():item()) end
+  for name, tensor in tr.model:parameters() do
+    bytes[#bytes + 1] = name .. tostring(tensor:sum():item())
+  end
   return table.concat(bytes, "\n")
 end
 
@@ -138,7 +142,9 @@ describe("rewards in a step", function()
       local _, list = run(function(t)
         t.train.steps = 1
         t.reward = { on_error = policy }
-        t.rewards = { as = count_a, bad = function(text) if #text > 4 then error("no") end return 1 end }
+        t.rewards = { as = count_a, bad = function(text)
+          if #text > 4 then error("no") end return 1
+        end }
       end)
       assert.is_true(list[1].reward_errors > 0)
     end
@@ -161,7 +167,9 @@ end)
 describe("options of a step", function()
   local options = {
     { "a KL to the initial policy", function(t) t.train.kl = 0.1 end },
-    { "a KL in the reward", function(t) t.train.kl, t.train.kl_in, t.train.kl_estimator = 0.1, "reward", "k1" end },
+    { "a KL in the reward", function(t)
+      t.train.kl, t.train.kl_in, t.train.kl_estimator = 0.1, "reward", "k1"
+    end },
     { "the full KL", function(t) t.train.kl, t.train.kl_estimator = 0.1, "full" end },
     { "a random reference", function(t) t.train.kl, t.reference = 0.1, "random" end },
     { "a reference that follows", function(t)
@@ -176,7 +184,8 @@ describe("options of a step", function()
     { "a batch scale", function(t) t.train.advantage = { scale = "batch", normalize = true } end },
     { "clipped rewards", function(t) t.reward = { clip = { 0, 1 } } end },
     { "sampling filters", function(t)
-      t.sampling.top_k, t.sampling.top_p, t.sampling.min_p, t.sampling.temperature = 5, 0.9, 0.01, 0.8
+      t.sampling.top_k, t.sampling.top_p, t.sampling.min_p, t.sampling.temperature = 5, 0.9, 0.01,
+        0.8
     end },
     { "stop strings", function(t) t.sampling.stop = { "b" } end },
     { "a stop regex", function(t) t.sampling.stop_regex = "[cd]{2}" end },
@@ -244,7 +253,9 @@ describe("hooks", function()
           trainer.state.seen = (trainer.state.seen or 0) + 1
           if m.step == 2 then return "stop" end
         end,
-        on_end = function(trainer, why) calls[#calls + 1] = "end " .. why .. " " .. trainer.step_count end,
+        on_end = function(trainer, why)
+          calls[#calls + 1] = "end " .. why .. " " .. trainer.step_count
+        end,
       }
     end))
     assert.equal("stopped", tr:run())
@@ -262,8 +273,11 @@ describe("stages and evaluation", function()
     local tr = grpo.trainer(experiment(function(t)
       t.data.eval = grpo.data.list { { prompt = "ab" }, { prompt = "ba" } }
       t.data.target = function(row) return row.answer .. "a" end
-      t.eval = { group_size = 4, pass_at = { 1, 2 }, metric = function(text) return count_a(text) >= 1 end }
-      t.stages = { { kind = "sft", train = { steps = 2, lr = 1e-2 } }, { kind = "grpo", train = { steps = 1 } } }
+      t.eval = { group_size = 4, pass_at = { 1, 2 }, metric = function(text)
+        return count_a(text) >= 1
+      end }
+      t.stages = { { kind = "sft", train = { steps = 2, lr = 1e-2 } },
+        { kind = "grpo", train = { steps = 1 } } }
       t.hooks = { on_eval = function(report)
         labels[#labels + 1] = report.label
         assert.equal(2, report.n)

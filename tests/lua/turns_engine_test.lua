@@ -1,14 +1,15 @@
--- Tokens that are put in between the model's turns: the engine's gradients are those of plain sequences, one at a
--- time, whose masks and losses are made here by hand.
+-- Tokens that are injected between the model's turns: the engine's gradients are those of plain
+-- sequences, one at a time, whose masks and losses are made here by hand.
 
 local grpo = require "grpo"
 local core = require "grpo.core"
 local losses = require "grpo.losses"
 
 local config = {
-  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64, initializer_range = 0.2,
-  tie_word_embeddings = true,
+  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48,
+  num_hidden_layers = 2,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
+  initializer_range = 0.2, tie_word_embeddings = true,
 }
 local prompts = { { 72, 105 }, { 1, 2, 3, 4, 5 }, { 200 } }
 local G, LENGTH = 4, 24
@@ -33,8 +34,10 @@ end
 
 local function make(options)
   local model = core.model_new(config, { seed = 1 })
-  local o = { model = model, tokenizer = core.tokenizer_bytes(), reference = core.model_new(config, { seed = 2 }),
-    prompts_per_step = 3, group_size = G, max_prompt_tokens = 8, max_new_tokens = LENGTH, turns = true, optimizer = {} }
+  local o = { model = model, tokenizer = core.tokenizer_bytes(),
+    reference = core.model_new(config, { seed = 2 }),
+    prompts_per_step = 3, group_size = G, max_prompt_tokens = 8, max_new_tokens = LENGTH,
+    turns = true, optimizer = {} }
   for k, v in pairs(options or {}) do o[k] = v end
   return core.engine(o), model
 end
@@ -73,7 +76,8 @@ end
 
 -- The same loss by the readable Lua, sequence by sequence, on a model with the same weights.
 local function by_hand(batch, name, options, kl)
-  local model, reference = core.model_new(config, { seed = 1 }), core.model_new(config, { seed = 2 })
+  local model, reference = core.model_new(config, { seed = 1 }),
+    core.model_new(config, { seed = 2 })
   local adv, n = advantages(#batch), #batch
   local tokens, value = 0, 0
   for i = 1, n do
@@ -81,12 +85,15 @@ local function by_hand(batch, name, options, kl)
   end
   for i = 1, n do
     local ids, mask, sequence, a = batch:ids(i), {}, {}, {}
-    for k, drawn in ipairs(batch:sampled(i)) do mask[k], sequence[k], a[k] = drawn and 1 or 0, 1, adv[i] end
+    for k, drawn in ipairs(batch:sampled(i)) do
+      mask[k], sequence[k], a[k] = drawn and 1 or 0, 1, adv[i]
+    end
     local prompt = prompts[(i - 1) // G + 1]
     local t = model:score({ prompt }, { ids }, { grad = true })
     t.old_logp = t.logp:detach()
     t.ref_logp = reference:score({ prompt }, { ids }).logp
-    t.mask, t.sequence, t.lengths, t.advantage = grpo.tensor(mask), sequence, { #ids }, grpo.tensor(a)
+    t.mask, t.sequence, t.lengths, t.advantage = grpo.tensor(mask), sequence, { #ids },
+      grpo.tensor(a)
     t.num_sequences, t.num_tokens, t.normalizer, t.max_new_tokens = n, tokens, tokens, LENGTH
     local o = { clip = 0.2, kl = kl, kl_estimator = "k3", sapo = { pos = 1.0, neg = 1.05 } }
     for k, v in pairs(options) do o[k] = v end
@@ -97,21 +104,26 @@ local function by_hand(batch, name, options, kl)
   return gradients(model), value
 end
 
-describe("gradients with tokens that were put in", function()
+describe("gradients with injected tokens", function()
   local cases = {
-    { "grpo", {}, 0.0 }, { "grpo", {}, 0.1 }, { "dapo", { clip_high = 0.28 }, 0.0 }, { "dr_grpo", {}, 0.05 },
-    { "gspo", { importance = "sequence", clip = 3e-4, clip_high = 4e-4 }, 0.0 }, { "sapo", {}, 0.0 },
+    { "grpo", {}, 0.0 }, { "grpo", {}, 0.1 }, { "dapo", { clip_high = 0.28 }, 0.0 },
+      { "dr_grpo", {}, 0.05 },
+    { "gspo", { importance = "sequence", clip = 3e-4, clip_high = 4e-4 }, 0.0 },
+      { "sapo", {}, 0.0 },
     { "reinforce", {}, 0.0 }, { "cispo", {}, 0.0 }, { "rloo", {}, 0.0 },
-    { "gmpo", { clip = 0.4 }, 0.0 }, { "gspo_token", { importance = "sequence", clip = 3e-4, clip_high = 4e-4 }, 0.0 },
+    { "gmpo", { clip = 0.4 }, 0.0 },
+      { "gspo_token", { importance = "sequence", clip = 3e-4, clip_high = 4e-4 }, 0.0 },
   }
   for _, case in ipairs(cases) do
     local name, options, kl = table.unpack(case)
-    it(("are those of plain sequences with a mask made by hand: %s, kl %g"):format(name, kl), function()
+    it(("are those of plain sequences with a mask made by hand: %s, kl %g")
+      :format(name, kl), function()
       local engine, model = make()
       local batch = roll_out(engine)
       local expected, value = by_hand(batch, name, options, kl)
       if kl > 0 then engine:reference(batch) end
-      local o = { advantages = advantages(#batch), loss = name, lr = 0.0, max_grad_norm = 0.0, kl = kl }
+      local o = { advantages = advantages(#batch), loss = name, lr = 0.0, max_grad_norm = 0.0,
+        kl = kl }
       for k, v in pairs(options) do o[k] = v end
       local m = engine:update(batch, o)
       local far, size = distance(expected, gradients(model))
@@ -133,7 +145,8 @@ describe("gradients with tokens that were put in", function()
     for _, with_mask in ipairs { true, false } do
       local engine, model = make()
       local batch = roll_out(engine)
-      engine:update(batch, { advantages = advantages(#batch), loss = loss(with_mask), lr = 0.0, max_grad_norm = 0.0 })
+      engine:update(batch,
+        { advantages = advantages(#batch), loss = loss(with_mask), lr = 0.0, max_grad_norm = 0.0 })
       local grads = gradients(model)
       if kept then assert.equal(0, (distance(kept, grads))) end
       kept = grads
@@ -175,7 +188,8 @@ describe("on_turn", function()
       end
     end
     assert.is_true(put_in > 10)
-    assert.is_nil(make({ turns = false }):rollout({ prompts = prompts, n = G, sampling = { max_new_tokens = 4 } })
+    assert.is_nil(make({ turns = false })
+      :rollout({ prompts = prompts, n = G, sampling = { max_new_tokens = 4 } })
       :sampled(1))
   end)
 

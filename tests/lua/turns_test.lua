@@ -13,7 +13,7 @@ local function message_of(f, ...)
   return tostring(err)
 end
 
--- ---- forms of calls ------------------------------------------------------------------------------
+-- ---- forms of calls -----------------------------------------------------------------------------
 
 describe("a form of calls", function()
   it("reads json between <tool_call> and </tool_call>", function()
@@ -23,14 +23,16 @@ describe("a form of calls", function()
     assert.is_nil(read("no call at all"))
     assert.matches("not valid JSON", read("<tool_call>{name: add}</tool_call>")[1].error)
     assert.matches("a call is", read("<tool_call>[1, 2]</tool_call>")[1].error)
-    assert.matches("not an object", read('<tool_call>{"name": "add", "arguments": 3}</tool_call>')[1].error)
+    assert.matches("not an object",
+      read('<tool_call>{"name": "add", "arguments": 3}</tool_call>')[1].error)
     assert.matches("<tool_call> is missing", read('{"name": "add"}</tool_call>')[1].error)
     assert.same({}, read('<tool_call>{"name": "now"}</tool_call>')[1].arguments)
   end)
 
   it("reads several calls of one chat turn, and Llama's bare object", function()
     local read = tools.form("chat").read
-    local calls = read('<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>\n<tool_call>\n{"name": "b", '
+    local calls = read('<tool_call>\n{"name": "a", "arguments": '
+      .. '{}}\n</tool_call>\n<tool_call>\n{"name": "b", '
       .. '"arguments": {"x": [1]}}\n</tool_call><|im_end|>')
     assert.equal(2, #calls)
     assert.equal("b", calls[2].name)
@@ -50,7 +52,7 @@ describe("a form of calls", function()
   end)
 end)
 
--- ---- calls ------------------------------------------------------------------------------------------
+-- ---- calls --------------------------------------------------------------------------------------
 
 local limits = { instructions = 1e6, memory = 2 ^ 22, seconds = 5 }
 local list = tools.list({
@@ -89,14 +91,17 @@ describe("a call of a tool", function()
     { { error = "the call is not valid JSON" }, "error: the call is not valid JSON" },
     { { name = "sub", arguments = {} }, "error: there is no tool 'sub'" },
     { { name = "add", arguments = { a = 1 } }, "error: argument 'b' is missing" },
-    { { name = "add", arguments = { a = 1, b = "x" } }, "error: argument 'b' is not of type number" },
+    { { name = "add", arguments = { a = 1, b = "x" } },
+      "error: argument 'b' is not of type number" },
     { { name = "add", arguments = { a = 1, b = 2, c = 3 } }, "error: there is no argument 'c'" },
     { { name = "bad", arguments = {} }, "error: it broke" },
     { { name = "none", arguments = {} }, "error: nothing found" },
     { { name = "odd", arguments = {} }, "error: the result is a function" },
     { { name = "round", arguments = {} },
-      "error: the result cannot be written as JSON: nested deeper than 200 (a table inside itself?)" },
-    { { name = "writes", arguments = {} }, "error: c.state is read-only here; change tr.state in a hook" },
+      "error: the result cannot be written as JSON: nested deeper than 200 (a table inside "
+        .. "itself?)" },
+    { { name = "writes", arguments = {} },
+      "error: c.state is read-only here; change tr.state in a hook" },
   }
   for _, case in ipairs(failures) do
     it("that goes wrong is a text for the model: " .. case[2], function()
@@ -123,25 +128,33 @@ describe("a call of a tool", function()
   end)
 end)
 
--- ---- experiments ----------------------------------------------------------------------------------------
+-- ---- experiments --------------------------------------------------------------------------------
 
-local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64, tie_word_embeddings = true,
-  initializer_range = 0.3 }
+local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64,
+  num_hidden_layers = 1,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
+  tie_word_embeddings = true, initializer_range = 0.3 }
 
 -- "x" calls a tool, with what the turn said before it; the answer stands in brackets.
 local with_x = {
   stop = { "x" },
-  read = function(text) return text:find "x" and { { name = "count", arguments = { text = text } } } or nil end,
+  read = function(text)
+    return text:find "x" and { { name = "count", arguments = { text = text } } } or nil
+  end,
   write = function(result) return "[" .. result .. "]" end,
 }
 
 local function experiment(change)
   local t = {
     name = "tiny", seed = 3,
-    model = { config = shape, tokenizer = grpo.tokenizer.chars("abcx[]0123456789!? errothisnvdly:'k") },
-    data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 64 }), max_prompt_tokens = 8 },
-    tools = { count = { parameters = { text = "string" }, fn = function(arguments) return #arguments.text end } },
+    model = { config = shape,
+      tokenizer = grpo.tokenizer.chars("abcx[]0123456789!? errothisnvdly:'k") },
+    data = { train = grpo.data.generate(function()
+      return { prompt = "ab" }
+    end, { n = 64 }), max_prompt_tokens = 8 },
+    tools = { count = { parameters = { text = "string" }, fn = function(arguments)
+      return #arguments.text
+    end } },
     turns = { format = with_x, max = 4 },
     sampling = { group_size = 4, max_new_tokens = 40 },
     rewards = { { name = "as", fn = function(text) return select(2, text:gsub("a", "")) end } },
@@ -153,7 +166,9 @@ end
 
 local function weights(tr)
   local bytes = {}
-  for name, tensor in tr.model:parameters() do bytes[#bytes + 1] = name .. tostring(tensor:sum():item()) end
+  for name, tensor in tr.model:parameters() do
+    bytes[#bytes + 1] = name .. tostring(tensor:sum():item())
+  end
   return table.concat(bytes, "\n")
 end
 
@@ -226,7 +241,7 @@ describe("training with tools", function()
     assert.equal(weights(whole), weights(resumed))
   end)
 
-  it("goes on when tools fail, and counts that", function()
+  it("continues when tools fail, and counts that", function()
     local _, steps = run(function(t) t.tools.count.fn = function() error("no") end end)
     assert.equal(1, steps[1]["tools/failure_frequency"])
     local tr = run(function(t)
@@ -244,9 +259,12 @@ describe("training with tools", function()
 
   it("goes on whatever a tool says or does to what it was given", function()
     for _, fn in ipairs {
-      function(arguments, c) c.parts[1], c.parts, c.rng, c.turn, arguments.text = nil, nil, nil, 99, nil return "1" end,
+      function(arguments, c)
+        c.parts[1], c.parts, c.rng, c.turn, arguments.text = nil, nil, nil, 99, nil return "1"
+      end,
       function(_, c) c.parts[1].last = 7 return "1" end,
-      function() return "\xff1\x80\x80 \xe2\x80" end, -- what is no text, with a tokenizer of characters
+      -- bytes that are not text, with a tokenizer of characters
+      function() return "\xff1\x80\x80 \xe2\x80" end,
       function() return "{" end, -- no such character
       function() return "" end,
     } do
@@ -262,13 +280,22 @@ describe("training with tools", function()
         t.turns.format[name] = f
       end)
     end
-    assert.matches("turns.format.read: .*turns_test.lua:%d+: cannot", failing("read", function() error "cannot" end))
-    assert.matches("turns.format.read: returned a number, want nil or a list", failing("read", function() return 5 end))
-    assert.matches("turns.format.read: item 1 is a string, want", failing("read", function() return { "count" } end))
-    assert.matches("turns.format.write: .*turns_test.lua:%d+: cannot", failing("write", function(text)
+    assert.matches("turns.format.read: .*turns_test.lua:%d+: cannot", failing("read", function()
+      error "cannot"
+    end))
+    assert.matches("turns.format.read: returned a number, want nil or a list",
+      failing("read", function()
+      return 5
+    end))
+    assert.matches("turns.format.read: item 1 is a string, want", failing("read", function()
+      return { "count" }
+    end))
+    assert.matches("turns.format.write: .*turns_test.lua:%d+: cannot",
+      failing("write", function(text)
       return text == "" and "" or error "cannot"
     end))
-    assert.matches("turns.format.write: returned nil, want a string", failing("write", function(text)
+    assert.matches("turns.format.write: returned nil, want a string",
+      failing("write", function(text)
       return text == "" and "" or nil
     end))
   end)
@@ -304,7 +331,8 @@ describe("training with tools", function()
     for _, c in ipairs(tr.batch.completions) do assert.equal(1, #c.parts) end
   end)
 
-  it("ignores dense rewards on what was put in, and takes kl from the reward without them", function()
+  it("ignores dense rewards on injected tokens, and takes kl from the reward without them",
+    function()
     local function dense(at_put_in)
       return function(t)
         t.rewards = { { name = "dense", token_fn = function(c)
@@ -315,7 +343,9 @@ describe("training with tools", function()
       end
     end
     assert.equal(weights((run(dense(0)))), weights((run(dense(1000)))))
-    local _, steps = run(function(t) t.train.kl, t.train.kl_in, t.train.kl_estimator = 0.1, "reward", "k1" end)
+    local _, steps = run(function(t)
+      t.train.kl, t.train.kl_in, t.train.kl_estimator = 0.1, "reward", "k1"
+    end)
     assert.equal(3, #steps)
   end)
 
@@ -340,7 +370,7 @@ describe("training with tools", function()
   end)
 end)
 
--- ---- environments ------------------------------------------------------------------------------------------
+-- ---- environments -------------------------------------------------------------------------------
 
 -- Says the secret's parity after every turn; a reward for each "a".
 local as_functions = {
@@ -371,7 +401,8 @@ describe("an environment", function()
     end
   end
 
-  it("is the reward where none is given, and its first observation the end of the prompt", function()
+  it("is the reward where none is given, and its first observation the end of the prompt",
+    function()
     local tr, steps = run(playing(as_functions))
     local c = tr.batch.completions[1]
     assert.equal("ab?", c.prompt)
@@ -393,7 +424,7 @@ describe("an environment", function()
     assert.equal(#a.batch.completions[1].parts, #b.batch.completions[1].parts)
   end)
 
-  it("begins alike for a whole group, and anew for each prompt", function()
+  it("begins alike for a whole group, and differently for each prompt", function()
     local seen = {}
     run(playing({ reset = function(row, rng)
       local n = math.floor(rng() * 1000)
@@ -411,7 +442,9 @@ describe("an environment", function()
   it("that is not the same twice is refused", function()
     local count = 0
     assert.matches("two different first observations", message_of(run, playing({
-      reset = function() count = count + 1 return {}, tostring(count % 10) end, step = function() end })))
+      reset = function()
+        count = count + 1 return {}, tostring(count % 10)
+      end, step = function() end })))
   end)
 
   it("that fails does as reward.on_error says", function()
@@ -435,14 +468,24 @@ describe("an environment", function()
 
   it("returns strings and finite numbers", function()
     local function step(f) return { reset = as_functions.reset, step = f } end
-    assert.matches("observation is a number", message_of(run, playing(step(function() return 3 end))))
-    assert.matches("reward is %-?nan", message_of(run, playing(step(function() return nil, 0 / 0 end))))
-    assert.matches("reward is a table", message_of(run, playing(step(function() return nil, {} end))))
-    assert.matches("before its first coroutine.yield", message_of(run, playing(function() return 1 end)))
+    assert.matches("observation is a number", message_of(run, playing(step(function()
+      return 3
+    end))))
+    assert.matches("reward is %-?nan", message_of(run, playing(step(function()
+      return nil, 0 / 0
+    end))))
+    assert.matches("reward is a table", message_of(run, playing(step(function()
+      return nil, {}
+    end))))
+    assert.matches("before its first coroutine.yield", message_of(run, playing(function()
+      return 1
+    end)))
   end)
 
   it("in a loop is stopped by its budget", function()
-    local err = message_of(run, playing({ reset = as_functions.reset, step = function() while true do end end },
+    local err = message_of(run, playing({ reset = as_functions.reset, step = function()
+      while true do end
+    end },
       function(t) t.limits = { tool = { instructions = 20000 } } end))
     assert.matches("used up its 20000 instructions", err)
     err = message_of(run, playing(function() coroutine.yield("?") while true do end end,
@@ -463,7 +506,7 @@ describe("an environment", function()
   end)
 end)
 
--- ---- what a chat template makes of turns ----------------------------------------------------------------
+-- ---- what a chat template makes of turns --------------------------------------------------------
 
 local shared = os.getenv "GRPO_SHARED"
 local qwen = shared and shared ~= "" and shared .. "/oracles/tokenizers/qwen2_5_small"
@@ -483,20 +526,24 @@ describe("turns in a chat", function()
     local prompt = require("grpo.train.prompts").render(config, tokenizer, { prompt = "x" }, 0)
     prompt.row, prompt.number = {}, 0
     local o = { sampling = config.sampling }
-    turns.options(config, { prompt }, 1, { seed = 3, step = 0, state = {}, tokenizer = tokenizer }, o)
+    turns.options(config, { prompt }, 1, { seed = 3, step = 0, state = {}, tokenizer = tokenizer },
+      o)
     local said = '<tool_call>\n{"name": "count", "arguments": {"text": "abc"}}\n</tool_call>'
     local turn = tokenizer:encode(said .. "<|im_end|>")
     local reply = tokenizer:decode(o.on_turn(1, 1, turn, "eos", 1), { skip_special = false })
-    local messages = { prompt.messages[1], { role = "assistant", content = said }, { role = "tool", content = "3" } }
+    local messages = { prompt.messages[1], { role = "assistant", content = said },
+      { role = "tool", content = "3" } }
     assert.equal("How many? Begin.", messages[1].content)
-    assert.equal(turns.rendered(config, tokenizer, messages, true), prompt.text .. said .. "<|im_end|>" .. reply)
+    assert.equal(turns.rendered(config, tokenizer, messages, true), prompt.text .. said
+      .. "<|im_end|>" .. reply)
     local second = tokenizer:encode("It is 3.<|im_end|>")
     reply = tokenizer:decode(o.on_turn(1, 1, second, "eos", 1), { skip_special = false })
     messages[#messages + 1] = { role = "assistant", content = "It is 3." }
     messages[#messages + 1] = { role = "user", content = "Go on." }
     local whole = turns.rendered(config, tokenizer, messages, true)
     assert.equal(reply, whole:sub(-#reply))
-    assert.is_true(prompt.text:find("\"name\": \"count\"", 1, true) ~= nil) -- the tools are in the prompt
+    -- the tools are in the prompt
+    assert.is_true(prompt.text:find("\"name\": \"count\"", 1, true) ~= nil)
   end)
 end)
 

@@ -101,7 +101,8 @@ describe("wordmath.solution", function()
 
   it("is a line per step", function()
     local row = { answer = "5 + 3 = <<5+3=8>>8 cups.\n8 * 2 = <<8*2=16>>16 cups.\n#### 16" }
-    assert.equal("<thinking>\n5+3=8\n8*2=16\n</thinking>\n<answer>\n16\n</answer>", wordmath.solution(row))
+    assert.equal("<thinking>\n5+3=8\n8*2=16\n</thinking>\n<answer>\n16\n</answer>",
+      wordmath.solution(row))
   end)
 end)
 
@@ -159,6 +160,8 @@ describe("wordmath.demonstration", function()
   end)
 
   it("wants an index", function()
-    assert.error_matches(function() wordmath.demonstration { question = "x", answer = "#### 1" } end, "no index")
+    assert.error_matches(function()
+      wordmath.demonstration { question = "x", answer = "#### 1" }
+    end, "no index")
   end)
 end)
