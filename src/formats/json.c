@@ -25,16 +25,16 @@ struct Json {
   Json *next;
 };
 
-typedef struct Block {
-  struct Block *next;
+typedef struct NodeBlock {
+  struct NodeBlock *next;
   Json node[];
-} Block;
+} NodeBlock;
 
 /* A parsed text.  Strings and keys are unescaped where they stand in the copy, because no escape is
  * shorter than the bytes that it means; the closing quote becomes the NUL. */
 typedef struct Document {
   Json root; /* first, so that the root's address is the document's */
-  Block *blocks;
+  NodeBlock *blocks;
   size_t used, room; /* nodes of the first block */
   char text[];
 } Document;
@@ -194,7 +194,7 @@ static Status new_node(Parser *s, Json **out) {
   Document *d = s->doc;
   if (d->used == d->room) {
     const size_t room = !d->room ? FIRST : d->room < LARGEST ? 2 * d->room : LARGEST;
-    Block *b = mem_alloc(sizeof *b + room * sizeof *b->node);
+    NodeBlock *b = mem_alloc(sizeof *b + room * sizeof *b->node);
     if (!b) return fail(GRPO_ENOMEM, "%s: no memory for the parsed JSON", s->what);
     b->next = d->blocks;
     d->blocks = b;
@@ -326,7 +326,7 @@ Status json_read_file(const char *path, size_t max_bytes, Json **out) {
 void json_free(Json *root) {
   Document *d = (Document *)root;
   if (!d) return;
-  for (Block *b = d->blocks, *next; b; b = next) {
+  for (NodeBlock *b = d->blocks, *next; b; b = next) {
     next = b->next;
     mem_free(b);
   }

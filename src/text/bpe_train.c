@@ -5,40 +5,40 @@
 #include "base/mem.h"
 #include "text/bpe.h"
 
-typedef struct Pair {
+typedef struct TrainPair {
   int32_t left, right;
   int64_t count; /* exact */
-  int32_t where; /* the head of a list in Trainer.place; -1: empty */
+  int32_t where; /* the head of a list in BpeTrainer.place; -1: empty */
   bool touched;  /* its count grew in the current merge */
   bool merged;   /* it is already in the list of merges */
-} Pair;
+} TrainPair;
 
-typedef struct Place {
+typedef struct PairPlace {
   uint32_t word; /* a word that holds, or once held, the pair */
   int32_t next;
-} Place;
+} PairPlace;
 
-typedef struct Candidate {
+typedef struct PairCandidate {
   int64_t count; /* when it was pushed; now the pair's count is at most that */
   int32_t left, right;
   uint32_t pair;
-} Candidate;
+} PairCandidate;
 
-typedef struct Trainer {
+typedef struct BpeTrainer {
   const WordCounts *words;
-  int32_t *sym;    /* [bytes.len] the symbols of every word, from the word's offset on */
-  uint32_t *len;   /* [words->n] symbols left in each word */
-  Pair *pair;      /* [npair] */
-  Map index;       /* into `pair`, by bpe_pair() */
-  Place *place;    /* [nplace] */
-  Candidate *heap; /* [nheap] largest first */
-  IntBuf touched;  /* pairs whose counts grew in the current merge */
+  int32_t *sym;        /* [bytes.len] the symbols of every word, from the word's offset on */
+  uint32_t *len;       /* [words->n] symbols left in each word */
+  TrainPair *pair;     /* [npair] */
+  Map index;           /* into `pair`, by bpe_pair() */
+  PairPlace *place;    /* [nplace] */
+  PairCandidate *heap; /* [nheap] largest first */
+  IntBuf touched;      /* pairs whose counts grew in the current merge */
   size_t npair, cap_pair, nplace, cap_place, nheap, cap_heap;
-} Trainer;
+} BpeTrainer;
 
 /* ---- the heap of candidates ------------------------------------------------------ */
 
-static bool before(const Candidate *a, const Candidate *b) {
+static bool before(const PairCandidate *a, const PairCandidate *b) {
   if (a->count != b->count) return a->count > b->count;
   return a->left != b->left ? a->left < b->left : a->right < b->right;
 }
@@ -57,18 +57,18 @@ static Status grow(void *array, size_t *cap, size_t need, size_t item, const cha
   return GRPO_OK;
 }
 
-static Status push(Trainer *t, uint32_t pair) {
+static Status push(BpeTrainer *t, uint32_t pair) {
   try(grow(&t->heap, &t->cap_heap, t->nheap + 1, sizeof *t->heap, "candidates"));
-  const Pair *p = &t->pair[pair];
-  const Candidate x = {p->count, p->left, p->right, pair};
+  const TrainPair *p = &t->pair[pair];
+  const PairCandidate x = {p->count, p->left, p->right, pair};
   size_t i = t->nheap++;
   for (size_t up; i > 0 && before(&x, &t->heap[up = (i - 1) / 2]); i = up) t->heap[i] = t->heap[up];
   t->heap[i] = x;
   return GRPO_OK;
 }
 
-static Candidate pop(Trainer *t) {
-  const Candidate top = t->heap[0], x = t->heap[--t->nheap];
+static PairCandidate pop(BpeTrainer *t) {
+  const PairCandidate top = t->heap[0], x = t->heap[--t->nheap];
   size_t i = 0, kid;
   while ((kid = 2 * i + 1) < t->nheap) {
     if (kid + 1 < t->nheap && before(&t->heap[kid + 1], &t->heap[kid])) kid++;
@@ -83,26 +83,26 @@ static Candidate pop(Trainer *t) {
 /* ---- pairs and their counts --------------------------------------------------------- */
 
 /* The index of a pair, which is added if it is new. */
-static Status find_pair(Trainer *t, int32_t left, int32_t right, uint32_t *out) {
+static Status find_pair(BpeTrainer *t, int32_t left, int32_t right, uint32_t *out) {
   const MapEntry *e = map_find(&t->index, bpe_pair(left, right));
   *out = e ? (uint32_t)e->value : (uint32_t)t->npair;
   if (e) return GRPO_OK;
   try(grow(&t->pair, &t->cap_pair, t->npair + 1, sizeof *t->pair, "pairs"));
   try(map_add(&t->index, bpe_pair(left, right), t->npair));
-  t->pair[t->npair++] = (Pair){.left = left, .right = right, .where = -1};
+  t->pair[t->npair++] = (TrainPair){.left = left, .right = right, .where = -1};
   return GRPO_OK;
 }
 
 /* Records that a pair occurs `by` times more (or less) because of a word. */
-static Status change(Trainer *t, int32_t left, int32_t right, int64_t by, uint32_t word) {
+static Status change(BpeTrainer *t, int32_t left, int32_t right, int64_t by, uint32_t word) {
   uint32_t i;
   try(find_pair(t, left, right, &i));
-  Pair *p = &t->pair[i];
+  TrainPair *p = &t->pair[i];
   p->count += by;
   if (by < 0) return GRPO_OK;
   if (p->where < 0 || t->place[p->where].word != word) {
     try(grow(&t->place, &t->cap_place, t->nplace + 1, sizeof *t->place, "places"));
-    t->place[t->nplace] = (Place){word, p->where};
+    t->place[t->nplace] = (PairPlace){word, p->where};
     p->where = (int32_t)t->nplace++;
   }
   if (p->touched) return GRPO_OK;
@@ -111,7 +111,7 @@ static Status change(Trainer *t, int32_t left, int32_t right, int64_t by, uint32
   return intbuf_status(&t->touched);
 }
 
-static Status push_touched(Trainer *t) {
+static Status push_touched(BpeTrainer *t) {
   for (size_t k = 0; k < t->touched.len; k++) {
     uint32_t i = (uint32_t)t->touched.data[k];
     t->pair[i].touched = false;
@@ -123,7 +123,7 @@ static Status push_touched(Trainer *t) {
 
 /* ---- learning ------------------------------------------------------------------------- */
 
-static Status start(Trainer *t, const Vocab *vocab) {
+static Status start(BpeTrainer *t, const Vocab *vocab) {
   const WordCounts *w = t->words;
   t->sym = mem_alloc((w->bytes.len + 1) * sizeof *t->sym);
   t->len = mem_alloc((w->n + 1) * sizeof *t->len);
@@ -142,7 +142,7 @@ static Status start(Trainer *t, const Vocab *vocab) {
 
 /* Replaces left, right by id in one word, from left to right, and corrects the counts of the pairs
  * that appear and disappear beside each replacement. */
-static Status merge_word(Trainer *t, uint32_t word, int32_t left, int32_t right, int32_t id) {
+static Status merge_word(BpeTrainer *t, uint32_t word, int32_t left, int32_t right, int32_t id) {
   int32_t *s = t->sym + t->words->word[word].at;
   const int64_t count = t->words->word[word].count;
   const uint32_t n = t->len[word];
@@ -167,7 +167,7 @@ static Status merge_word(Trainer *t, uint32_t word, int32_t left, int32_t right,
   return GRPO_OK;
 }
 
-static Status merge_everywhere(Trainer *t, uint32_t pair, int32_t id) {
+static Status merge_everywhere(BpeTrainer *t, uint32_t pair, int32_t id) {
   const int32_t left = t->pair[pair].left, right = t->pair[pair].right;
   int32_t at = t->pair[pair].where;
   for (; at >= 0; at = t->place[at].next) try(merge_word(t, t->place[at].word, left, right, id));
@@ -188,9 +188,10 @@ static Status joined_token(Vocab *v, int32_t left, int32_t right, int32_t *id) {
   return vocab_add(v, both, a->len + b->len, *id, TOKEN_MODEL);
 }
 
-static Status learn(Trainer *t, int max_size, int64_t min_frequency, Vocab *vocab, IntBuf *merges) {
+static Status learn(BpeTrainer *t, int max_size, int64_t min_frequency, Vocab *vocab,
+                    IntBuf *merges) {
   while (vocab->size < max_size && t->nheap) {
-    const Candidate c = pop(t);
+    const PairCandidate c = pop(t);
     if (c.count != t->pair[c.pair].count) { /* it shrank since it was pushed */
       if (t->pair[c.pair].count > 0) try(push(t, c.pair));
       continue;
@@ -210,7 +211,7 @@ static Status learn(Trainer *t, int max_size, int64_t min_frequency, Vocab *voca
 
 Status bpe_train(const WordCounts *words, int max_size, int64_t min_frequency, Vocab *vocab,
                  IntBuf *merges) {
-  Trainer t = {.words = words};
+  BpeTrainer t = {.words = words};
   Status s = start(&t, vocab);
   if (s == GRPO_OK) s = learn(&t, max_size, min_frequency, vocab, merges);
   mem_free(t.sym);

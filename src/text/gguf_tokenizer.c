@@ -268,11 +268,11 @@ static Status put_scored_merges(const Words *w, Buf *b) {
   "\"use_regex\": true}"
 #define MARK "\xe2\x96\x81" /* U+2581 */
 
-typedef struct Texts {
+typedef struct TokenTexts {
   Buf vocab, merges, pre, post, model;
-} Texts;
+} TokenTexts;
 
-static Status read_gpt2(Words *w, Texts *x, TokenizerParts *p) {
+static Status read_gpt2(Words *w, TokenTexts *x, TokenizerParts *p) {
   const char *name = "default";
   size_t n = 7;
   try(gguf_get_string(w->g, KEY("pre"), &name, &n, NULL));
@@ -293,7 +293,7 @@ static Status read_gpt2(Words *w, Texts *x, TokenizerParts *p) {
   return put_post_processor(w, p, pre->add_bos, &x->post);
 }
 
-static Status read_llama(Words *w, Texts *x, TokenizerParts *p) {
+static Status read_llama(Words *w, TokenTexts *x, TokenizerParts *p) {
   bool prefix = true;
   try(gguf_get_bool(w->g, KEY("add_space_prefix"), &prefix, NULL));
   try(put_scored_merges(w, &x->merges));
@@ -321,7 +321,7 @@ static Status read_llama(Words *w, Texts *x, TokenizerParts *p) {
   return put_post_processor(w, p, true, &x->post);
 }
 
-static Status read_model(Words *w, Texts *x, TokenizerParts *p) {
+static Status read_model(Words *w, TokenTexts *x, TokenizerParts *p) {
   const char *name = "";
   size_t n = 0;
   try(gguf_get_string(w->g, KEY("model"), &name, &n, NULL));
@@ -334,7 +334,7 @@ static Status read_model(Words *w, Texts *x, TokenizerParts *p) {
 /* ---- the whole tokenizer ----------------------------------------------------------------- */
 
 static Status build_from_words(Tokenizer **out, Words *w, TokenizerParts *p) {
-  Texts x = {0};
+  TokenTexts x = {0};
   Added a = {0};
   Status s = collect_added(w, &a);
   for (int32_t i = 0; i < w->n && s == GRPO_OK; i++)

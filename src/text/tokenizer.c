@@ -10,17 +10,17 @@
 
 /* ---- encoding: one function per stage of the pipeline ------------------------- */
 
-typedef struct Encoder {
+typedef struct TextEncoder {
   const Tokenizer *t;
   EncodeScratch *w;
   const char *first; /* the piece that the whole text begins with; NULL after that piece */
   unsigned flags;
   IntBuf *out;
-} Encoder;
+} TextEncoder;
 
 enum { MAX_TEXT = 1 << 30 };
 
-static Status unknown_word(const Encoder *e, const char *s, size_t n) {
+static Status unknown_word(const TextEncoder *e, const char *s, size_t n) {
   uint32_t cp;
   bool valid;
   size_t len = utf8_decode(s, n, &cp, &valid);
@@ -32,7 +32,7 @@ static Status unknown_word(const Encoder *e, const char *s, size_t n) {
               n > 60 ? 60 : (int)n, s, tokenizer_size(e->t));
 }
 
-static Status encode_word(Encoder *e, const char *s, size_t n) {
+static Status encode_word(TextEncoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   int32_t id = subword_find(&t->vocab, s, n);
   if (id < 0) id = t->unk;
@@ -41,7 +41,7 @@ static Status encode_word(Encoder *e, const char *s, size_t n) {
   return GRPO_OK;
 }
 
-static Status encode_unigram(Encoder *e, const char *s, size_t n) {
+static Status encode_unigram(TextEncoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   size_t unknown;
   try(unigram_encode(&t->unigram, &t->vocab, &e->w->unigram, s, n, e->out, &unknown));
@@ -51,7 +51,7 @@ static Status encode_unigram(Encoder *e, const char *s, size_t n) {
   return unknown_word(e, s + unknown, utf8_decode(s + unknown, n - unknown, &cp, &valid));
 }
 
-static Status encode_pretoken(Encoder *e, const char *s, size_t n) {
+static Status encode_pretoken(TextEncoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   EncodeScratch *w = e->w;
   const char *text = s; /* spelt as in the vocabulary */
@@ -78,9 +78,9 @@ static Status encode_pretoken(Encoder *e, const char *s, size_t n) {
   return subword_bpe(&t->subword, &t->vocab, &t->bpe, &w->bpe, &w->affixed, text, ntext, e->out);
 }
 
-static Status split(Encoder *e, int step, const char *s, size_t n);
+static Status split(TextEncoder *e, int step, const char *s, size_t n);
 
-static Status cut(Encoder *e, int step, const char *s, size_t n) {
+static Status cut(TextEncoder *e, int step, const char *s, size_t n) {
   PreCut c = {.step = &e->t->step[step], .s = s, .n = n};
   for (bool more = true; more;) {
     size_t start, end;
@@ -91,7 +91,7 @@ static Status cut(Encoder *e, int step, const char *s, size_t n) {
 }
 
 /* Replaces spaces by the mark, and may prepend one. */
-static Status mark_spaces(Encoder *e, int step, const char *s, size_t n) {
+static Status mark_spaces(TextEncoder *e, int step, const char *s, size_t n) {
   const PreStep *p = &e->t->step[step];
   const Pattern *mark = &p->pattern;
   Buf *b = &e->w->prefixed;
@@ -109,7 +109,7 @@ static Status mark_spaces(Encoder *e, int step, const char *s, size_t n) {
   return cut(e, step, b->data, b->len);
 }
 
-static Status space_first(Encoder *e, int step, const char *s, size_t n) {
+static Status space_first(TextEncoder *e, int step, const char *s, size_t n) {
   if (s[0] == ' ') return split(e, step + 1, s, n);
   Buf *b = &e->w->prefixed;
   buf_clear(b);
@@ -120,7 +120,7 @@ static Status space_first(Encoder *e, int step, const char *s, size_t n) {
 }
 
 /* Applies the pre-tokenizers from `step` on; the pieces of the last one go to the model. */
-static Status split(Encoder *e, int step, const char *s, size_t n) {
+static Status split(TextEncoder *e, int step, const char *s, size_t n) {
   if (step == e->t->nstep) return encode_pretoken(e, s, n);
   PreKind kind = e->t->step[step].kind;
   if (kind == PRE_CUT) return cut(e, step, s, n);
@@ -133,9 +133,9 @@ static Status split(Encoder *e, int step, const char *s, size_t n) {
   return GRPO_OK;
 }
 
-static Status cut_added(Encoder *e, int set, const char *s, size_t n, bool first);
+static Status cut_added(TextEncoder *e, int set, const char *s, size_t n, bool first);
 
-static Status encode_piece(Encoder *e, int set, const char *s, size_t n, bool first) {
+static Status encode_piece(TextEncoder *e, int set, const char *s, size_t n, bool first) {
   if (set == 0) {
     try(normalizer_run(&e->t->normalizer, &e->w->norm, s, n, &s, &n));
     return n ? cut_added(e, 1, s, n, first) : GRPO_OK;
@@ -145,7 +145,7 @@ static Status encode_piece(Encoder *e, int set, const char *s, size_t n, bool fi
 }
 
 /* `first` says that the whole text begins here. */
-static Status cut_added(Encoder *e, int set, const char *s, size_t n, bool first) {
+static Status cut_added(TextEncoder *e, int set, const char *s, size_t n, bool first) {
   const bool special = !(e->flags & TOK_NO_PARSE_SPECIAL);
   size_t done = 0, from = 0;
   AddedMatch m;
@@ -161,7 +161,7 @@ static Status cut_added(Encoder *e, int set, const char *s, size_t n, bool first
   return GRPO_OK;
 }
 
-static Status encode(Encoder *e, const char *s, size_t n) {
+static Status encode(TextEncoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   if (n > MAX_TEXT)
     return fail(GRPO_ELIMIT, "tokenizer: a text of %zu bytes; the limit is %d", n, MAX_TEXT);
@@ -181,7 +181,7 @@ static Status encode(Encoder *e, const char *s, size_t n) {
 Status tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned flags,
                         IntBuf *out) {
   const size_t before = out->len;
-  Encoder e = {.t = t, .w = t->scratch, .flags = flags, .out = out};
+  TextEncoder e = {.t = t, .w = t->scratch, .flags = flags, .out = out};
   pthread_mutex_lock(&e.w->lock);
   Status s = encode(&e, text, n);
   pthread_mutex_unlock(&e.w->lock);
