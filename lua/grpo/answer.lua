@@ -1,12 +1,12 @@
--- answer.lua - finding an answer in text, and deciding whether two answers are equal.
+-- answer.lua - finds an answer in text, and decides whether two answers are equal.
 --
--- extract() takes, in this order: the last balanced \boxed{}, what follows the last ####, the
--- last complete <answer> tag, the last number.  equal() compares exact fractions where both
--- sides are numbers, floats (1e-6 relative) where they are too long for that, and normalised
--- text otherwise.  Equality is never symbolic: 2x and x+x differ.
+-- extract() tries, in this order: the last balanced \boxed{}, the text after the last ####, the
+-- last complete <answer> tag, the last number.  equal() compares exact fractions if both sides
+-- are numbers, floats (1e-6 relative) if they are too long for that, and normalised text
+-- otherwise.  Equality is never symbolic: 2x and x+x differ.
 --
--- Everything is linear in the text, whatever a model wrote: bytes are searched for
--- plain strings, and only answers of at most MAX_ANSWER bytes are taken apart.
+-- The time is linear in the length of any text: only plain strings are searched in it, and only
+-- answers of at most MAX_ANSWER bytes are parsed.
 
 local answer = {}
 
@@ -23,9 +23,9 @@ answer.trim = trim
 
 -- ---- finding --------------------------------------------------------------------------
 
-local ANSWER, ANSWER_END = "<answer>", "</answer>" -- what is asked for nearly always
+local ANSWER, ANSWER_END = "<answer>", "</answer>" -- nearly every call uses this tag
 
---- The content of the last complete <tag>...</tag>; of nested ones the innermost.
+--- The content of the last complete <tag>...</tag>; if tags are nested, of the innermost.
 ---@param text string
 ---@param tag string
 ---@return string|nil content
@@ -39,7 +39,7 @@ function answer.tagged(text, tag)
   local first, last, start
   while next_close do
     while next_open and next_open < next_close do
-      start = next_open + #open -- an opening tag with another one behind it is not complete
+      start = next_open + #open -- an opening tag that another one follows is not complete
       next_open = text:find(open, start, true)
     end
     if start then first, last, start = start, next_close - 1, nil end
@@ -52,7 +52,7 @@ end
 ---@param text string
 ---@return string|nil
 function answer.boxed(text)
-  local boxes, from = {}, nil -- where a box's brace stands; the first of them
+  local boxes, from = {}, nil -- positions of the boxes' braces, and the first of them
   for _, command in ipairs { "\\boxed{", "\\fbox{" } do
     local at, stop = text:find(command, 1, true)
     while at do
@@ -61,7 +61,7 @@ function answer.boxed(text)
     end
   end
   if not from then return nil end
-  local open, depth = {}, 0 -- the open braces: where a box's content begins, or 0
+  local open, depth = {}, 0 -- for each open brace the start of a box's content, or 0
   local first, last = 0, nil
   for brace, after in text:gmatch("([{}])()", from) do
     if brace == "{" then
@@ -75,7 +75,7 @@ function answer.boxed(text)
   return last and text:sub(first, last)
 end
 
---- What follows the last #### on its line.
+--- The text after the last #### on its line.
 ---@param text string
 ---@return string|nil
 function answer.hashed(text)
@@ -86,7 +86,7 @@ function answer.hashed(text)
   return trim(text:sub(start, stop - 1))
 end
 
--- 1,234.5 with commas only where thousands have them; or plain digits.
+-- Matches 1,234.5 with commas between thousands only, or plain digits.
 local function is_decimal(s)
   local whole = s:match("^([%d,]*)%.?%d*$")
   if not whole or not s:find("%d") then return false end
@@ -111,7 +111,7 @@ function answer.last_number(text)
   if over then
     number, left = over .. "/" .. number, left:sub(1, #left - #over - 1)
   end
-  -- a minus belongs to the number unless something stands before it, as in 10-3
+  -- A minus belongs to the number unless something precedes it, as in 10-3.
   local sign = left:match("^([-+])%$?$") or left:match("[^%w)]([-+])%$?$")
   return sign == "-" and "-" .. number or number
 end
@@ -135,7 +135,7 @@ end
 
 -- ---- normalising ------------------------------------------------------------------------
 
--- What LaTeX and prose put around an answer; applied in this order.
+-- Replacements that remove what LaTeX and prose put around an answer, applied in this order.
 local clean = {
   { "\u{2212}", "-" },                                   -- the typographic minus
   { "\\[!,;: ]", "" }, { "~", " " },                     -- LaTeX spaces
@@ -149,8 +149,8 @@ local clean = {
   { "%*%*", "" },                                        -- bold
 }
 
---- The answer that a dataset row gives in one of its fields; an error that names the field when
---- there is none.
+--- The answer that a dataset row gives in one of its fields; raises an error that names the field
+--- if there is none.
 ---@param row table
 ---@param field string
 ---@param where string the reward that asks
@@ -163,20 +163,20 @@ function answer.of_row(row, field, where)
   return answer.gold(value)
 end
 
---- An answer without the dress it came in: `$`, `%`, LaTeX, `x =`, a final full stop.
+--- An answer without `$`, `%`, LaTeX, `x =`, a final full stop.
 ---@param s string
 ---@return string
 function answer.normalise(s)
   if #s > MAX_ANSWER then return trim(s) end
   local integer = s:match("^%s*([-+]?%d+)%s*$")
-  if integer then return integer end -- which nothing below would change
+  if integer then return integer end -- the replacements below would not change it
   for _, rule in ipairs(clean) do s = s:gsub(rule[1], rule[2]) end
   s = trim(s):gsub("%s+", " "):gsub("^%a%s?=%s?", "")
   if s:find("[^.]%.$") then s = s:sub(1, -2) end
   return (trim(s):lower())
 end
 
--- Words and letters behind a number that change its value: not units.
+-- Words and letters after a number that change its value, so that they are not units.
 local not_units = {
   dozen = true, hundred = true, thousand = true, million = true, billion = true, pi = true,
   x = true, y = true, z = true, n = true, i = true,
@@ -191,7 +191,7 @@ local function without_units(s)
   return number
 end
 
--- "012.50" -> digits "01250" over 10^2, as decimal strings without leading zeros.
+-- Converts "012.50" to a fraction, here 1250 / 10^2, as decimal strings without leading zeros.
 local function digits_over(s)
   if not is_decimal(s) then return nil end
   local whole, part = s:gsub(",", ""):match("^(%d*)%.?(%d*)$")
@@ -205,7 +205,7 @@ end
 ---@field n string numerator, decimal digits
 ---@field d string denominator, decimal digits, not zero
 
--- Product of two numbers in decimal digits, exact.  Limbs of seven digits.
+-- Returns the exact product of two numbers in decimal digits; limbs have seven digits.
 local function multiply(a, b)
   if #a + #b <= 18 then return ("%d"):format(tonumber(a) * tonumber(b)) end
   local function limbs(s)
@@ -264,7 +264,7 @@ local function same_number(a, b)
   return math.abs(x - y) <= 1e-6 * math.max(math.abs(x), math.abs(y))
 end
 
---- True when both are numbers and equal; nil when one of them is no number.
+--- True when both are numbers and equal; nil when one of them is not a number.
 ---@param a string
 ---@param b string
 ---@return boolean|nil

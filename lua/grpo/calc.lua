@@ -1,12 +1,12 @@
--- calc.lua - grpo.calc: arithmetic in text, without load().
+-- calc.lua - grpo.calc evaluates arithmetic in text, without load().
 --
 --   expression = term { (+|-) term }        term  = factor { (*|/|%) factor }
 --   factor     = (+|-) factor | power       power = atom [ ^ factor ]
 --   atom       = number | ( expression )
--- As in Lua, -2^2 is -4, 2^3^2 is 512 and % rounds towards minus infinity.
+-- The rules are Lua's: -2^2 is -4, 2^3^2 is 512 and % rounds towards minus infinity.
 --
 -- Values are exact fractions of 64-bit integers; an operation that would
--- overflow goes on in floating point.  A text is at most 4,096 bytes long and
+-- overflow continues in floating point.  A text is at most 4,096 bytes long and
 -- nests at most 100 deep, so a call always ends soon.
 
 local MAX_BYTES, MAX_DEPTH = 4096, 100
@@ -27,7 +27,7 @@ local function fraction(n, d)
   return { n = n // g, d = d // g }
 end
 
--- a * b and a + b on integers, or nil where they do not fit.
+-- a * b and a + b on integers return nil if the result does not fit.
 local function times(a, b)
   if math.abs(a * 1.0 * b) < LIMIT then return a * b end
 end
@@ -77,8 +77,8 @@ local function mod(a, b) -- a - b * floor(a / b)
   end, function(x, y) return x % y end)
 end
 
--- Exact for whole exponents, by repeated multiplication (at most 128 of them: beyond that
--- only 0, 1 and -1 still fit, and a float says the same).
+-- Powers with whole exponents are exact, by repeated multiplication, at most 128 times: beyond that
+-- only powers of 0, 1 and -1 fit, and floats represent them exactly.
 local function pow(a, b)
   if type(a) == "table" and type(b) == "table" and b.d == 1 and math.abs(b.n) <= 128 then
     local result = { n = 1, d = 1 }
@@ -94,7 +94,7 @@ end
 local Parser = {}
 Parser.__index = Parser
 
--- A failure travels as an error with this table, so that it cannot be mistaken for a bug.
+-- A failure is raised as an error with this table, so that it cannot be mistaken for a bug.
 local function refuse(message, ...)
   error({ calc = message:format(...) }, 0)
 end

@@ -1,4 +1,4 @@
--- Datasets: an object with a length and rows by number.
+-- Datasets: objects with a length and numbered rows.
 --
 -- A dataset never stores an order: shuffling is a seeded permutation computed
 -- on the fly, map is applied when a row is read, filter keeps row numbers.
@@ -21,7 +21,7 @@ end
 
 Dataset.__newindex = function() errors.raise("EARG", "a dataset cannot be changed; use :map") end
 
--- stretch: the text, or its tokens, that the rows are windows of
+-- stretch: the text, or the list of its tokens, from which the rows are windows
 local function new(name, n, get, stretch)
   return setmetatable({ name = name, n = n, get = get, stretch = stretch }, Dataset)
 end
@@ -57,7 +57,8 @@ end
 ---@param seed integer?
 function methods:shuffle(seed)
   seed = seed or 0
-  return new(self.name, self.n, function(i) return self.get(core.permute(seed, self.n, i - 1) + 1) end)
+  return new(self.name, self.n,
+    function(i) return self.get(core.permute(seed, self.n, i - 1) + 1) end)
 end
 
 function methods:take(n)
@@ -71,10 +72,11 @@ function methods:skip(n)
   return new(self.name, self.n - n, function(i) return self.get(i + n) end)
 end
 
--- Two datasets: a random `fraction` of the rows, and the rest.
+-- Returns two datasets: a random `fraction` of the rows, and the rest.
 function methods:split(fraction, seed)
   if type(fraction) ~= "number" or fraction < 0 or fraction > 1 then
-    errors.raise("EARG", "dataset:split: fraction is %s, want a number from 0 to 1", tostring(fraction))
+    errors.raise("EARG", "dataset:split: fraction is %s, want a number from 0 to 1",
+      tostring(fraction))
   end
   local shuffled = self:shuffle(seed or 0)
   local first = math.floor(fraction * self.n + 0.5)
@@ -102,7 +104,7 @@ local function read(path, what)
   return text
 end
 
--- One JSON object a line.  Blank lines are skipped; a bad line is named by its number.
+-- Reads one JSON object from each line. Blank lines are skipped; errors name the line's number.
 function data.jsonl(path)
   local text, rows, line = read(path, "jsonl"), {}, 0
   for s in (text .. "\n"):gmatch("([^\n]*)\n") do
@@ -110,7 +112,8 @@ function data.jsonl(path)
     if s:find("%S") then
       local ok, row = pcall(core.json_decode, s, ("%s:%d"):format(path, line))
       if not ok then
-        errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line, (tostring(row):gsub("^.-: ", "")))
+        errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line,
+          (tostring(row):gsub("^.-: ", "")))
       end
       if type(row) ~= "table" then
         errors.raise("EFORMAT", "%s:%d: want a JSON object, got %s", path, line, type(row))
@@ -121,7 +124,7 @@ function data.jsonl(path)
   return new(path, #rows, function(i) return rows[i] end)
 end
 
--- The fields of one CSV record starting at `at`; returns them and where the next record begins.
+-- Returns the fields of the CSV record that begins at `at`, and where the next record begins.
 local function csv_record(text, at, path, line)
   local fields = {}
   while true do
@@ -160,7 +163,7 @@ local function csv_record(text, at, path, line)
   end
 end
 
--- RFC 4180; the first record names the columns; values are strings.
+-- Reads CSV (RFC 4180). The first record names the columns; values are strings.
 function data.csv(path)
   local text = read(path, "csv")
   local at, line, names, rows = 1, 1, nil, {}
@@ -170,12 +173,15 @@ function data.csv(path)
       names = fields
       local seen = {}
       for _, name in ipairs(names) do
-        if seen[name] then errors.raise("EFORMAT", "%s:%d: two columns are named '%s'", path, line, name) end
+        if seen[name] then
+          errors.raise("EFORMAT", "%s:%d: two columns are named '%s'", path, line, name)
+        end
         seen[name] = true
       end
     elseif #fields ~= 1 or fields[1] ~= "" or #names == 1 then
       if #fields ~= #names then
-        errors.raise("EFORMAT", "%s:%d: %d fields, but the header names %d", path, line, #fields, #names)
+        errors.raise("EFORMAT", "%s:%d: %d fields, but the header names %d", path, line, #fields,
+          #names)
       end
       local row = {}
       for i, name in ipairs(names) do row[name] = fields[i] end
@@ -187,10 +193,11 @@ function data.csv(path)
   return new(path, #rows, function(i) return rows[i] end)
 end
 
-local MARK_EVERY = 64 -- characters; a text may be large, so not every place is kept
+local MARK_EVERY = 64 -- characters between stored positions; a text may be large
 
--- How many characters a text has, and a function that says where number i begins (i = n + 1: one past the end), so that
--- nothing cuts one.  Bytes, if it is not UTF-8.
+-- Returns the number n of a text's characters, and a function that returns where character i begins
+-- (i = n + 1: one past the end), so that no window cuts a character.  A text that is not UTF-8 is
+-- counted in bytes.
 local function characters(text)
   local n = utf8.len(text)
   if not n or n == #text then return #text, function(i) return i end end
@@ -204,14 +211,14 @@ local function characters(text)
   end
 end
 
--- The part of a text between two fractions of its characters.
+-- Returns the part of a text between two fractions of its characters.
 local function part_of(text, from, to)
   if from == 0 and to == 1 then return text end
   local n, start = characters(text)
   return text:sub(start(math.floor(from * n) + 1), start(math.floor(to * n) + 1) - 1)
 end
 
--- Window i is items (i - 1) * stride + 1 .. + window of n.
+-- Makes the dataset of windows; window i has the items from (i - 1) * stride + 1 on.
 local function windows(path, n, opts, row, stretch)
   local stride = math.tointeger(opts.stride or opts.window)
   return new(path, math.max(0, (n - opts.window) // stride + 1), function(i)
@@ -220,7 +227,7 @@ local function windows(path, n, opts, row, stretch)
   end, stretch)
 end
 
--- call: which function, for messages; text: nil to read it from the file `name`.
+-- call: the function's name, for messages; text: nil to read it from the file `name`.
 local function text_windows(call, name, text, opts)
   local fraction = { type = "number", min = 0, max = 1 }
   opts = options.check(opts, {
@@ -231,7 +238,8 @@ local function text_windows(call, name, text, opts)
   }, "grpo." .. call, 4)
   local from, to = opts.from or 0, opts.to or 1
   if opts.prompt >= opts.window then
-    errors.raise("EARG", "grpo.%s: prompt = %d leaves nothing of window = %d", call, opts.prompt, opts.window)
+    errors.raise("EARG", "grpo.%s: prompt = %d leaves nothing of window = %d", call, opts.prompt,
+      opts.window)
   end
   if from >= to then
     errors.raise("EARG", "grpo.%s: from = %s and to = %s leave nothing of the text", call, from, to)
@@ -248,19 +256,19 @@ local function text_windows(call, name, text, opts)
   local ids = tokenizer:encode(text)
   return windows(name, #ids, opts, function(first, mid, last)
     local all = table.move(ids, first, last - 1, 1, {})
-    return { prompt = table.move(ids, first, mid - 1, 1, {}), target = table.move(ids, mid, last - 1, 1, {}),
-      text = tokenizer:decode(all) }
+    return { prompt = table.move(ids, first, mid - 1, 1, {}),
+      target = table.move(ids, mid, last - 1, 1, {}), text = tokenizer:decode(all) }
   end, ids)
 end
 
--- Windows of a text file: row.prompt is the first `prompt` characters of a window, row.target the rest.  With a
--- tokenizer windows are of its tokens, prompt and target lists of ids.  from, to: fractions between which the text is
--- taken, so that one part trains and another is held out.
+-- Returns windows of a text file: row.prompt is the first `prompt` characters of a window,
+-- row.target the rest.  With a tokenizer windows consist of tokens, and prompt and target are lists
+-- of ids.  from, to: fractions of the text to use, so that one part trains and another is held out.
 function data.text(path, opts)
   return text_windows("data.text", path, nil, opts)
 end
 
--- The same of a string.
+-- Returns windows of a string.
 function data.windows(text, opts)
   if type(text) ~= "string" then
     errors.raise("EARG", "grpo.data.windows: text is %s, want a string", type(text))
@@ -275,7 +283,7 @@ function data.list(rows)
   return new("list", #rows, function(i) return rows[i] end)
 end
 
--- Row i is f(rng, i): rng() gives numbers in [0, 1) that depend on the seed and i only.
+-- Makes row i as f(rng, i); rng() gives numbers in [0, 1) that depend on the seed and i only.
 function data.generate(f, opts)
   check_function(f, "grpo.data.generate")
   opts = options.check(opts, {

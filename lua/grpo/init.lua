@@ -1,5 +1,5 @@
--- require "grpo": the public interface, put together from the C side (grpo.core) and
--- the Lua half.  Modules of the Lua half are loaded when a script first names them.
+-- require "grpo" returns the public interface, which consists of functions in C (grpo.core)
+-- and modules in Lua.  The Lua modules are loaded when a script first names them.
 
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
@@ -13,11 +13,12 @@ local function new_model(config, options)
 end
 
 local grpo = {
-  args = context.args, -- what the command line's --arg gave
+  args = context.args, -- the values of --arg on the command line
   none = core.none,
 
   regex = core.regex,
-  json = { decode = core.json_decode, encode = core.json_encode, null = core.json_null, object = core.json_object },
+  json = { decode = core.json_decode, encode = core.json_encode, null = core.json_null,
+    object = core.json_object },
 
   tokenizer = {
     load = core.tokenizer_load,
@@ -44,7 +45,7 @@ local grpo = {
   guard = core.guard,
 }
 
--- Loaded when a script first names them.
+-- These modules are loaded when a script first names them.
 local later = {
   data = function() return require "grpo.data" end,
   schedule = function() return require "grpo.schedule" end,

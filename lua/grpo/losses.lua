@@ -1,19 +1,21 @@
--- Every policy loss, readable: per-token terms from small tensor operations, then an average.
--- The engine runs fused C with hand-written gradients; the tests hold it to this file in value and gradient.
+-- Every policy loss in readable Lua: per-token terms from small tensor operations, then an average.
+-- The engine runs fused C with hand-written gradients; the tests compare its values and gradients
+-- with this file.
 --
--- t: logp, old_logp, ref_logp, advantage, mask, entropy [N]; sequence (1-based index per token), lengths,
---    num_sequences, num_tokens (of the whole step), max_new_tokens.      o: the options of section train.
+--   t   logp, old_logp, ref_logp, advantage, mask, entropy [N]; sequence (1-based index per token),
+--       lengths, num_sequences, num_tokens (of the whole step), max_new_tokens
+--   o   the options of section train
 -- Formulas and sources: docs/algorithms.md.
 
 local statistics = require "grpo.statistics"
 
 local losses = {}
 
-local EXPONENT = 20 -- exponents are clamped to +- this
+local EXPONENT = 20 -- exponents are clamped to -EXPONENT .. EXPONENT
 
 -- ---- averages over the step -----------------------------------------------------------
 
--- Mean over sequences of the mean over a sequence's tokens.
+-- Returns the mean over sequences of the mean over a sequence's tokens.
 local function sequence_mean(l, t)
   local n = (t.mask:segment_sum(t.sequence, #t.lengths)):clamp(1, math.huge)
   return ((l * t.mask):segment_sum(t.sequence, #t.lengths) / n):sum() / t.num_sequences
@@ -27,7 +29,7 @@ local function length_mean(l, t)
   return (l * t.mask):sum() / (t.num_sequences * t.max_new_tokens)
 end
 
--- One value per sequence, its mean over the tokens, given back to every token.
+-- Returns one value for each sequence: the mean over its tokens.
 local function over_sequence(x, t)
   local n = (t.mask:segment_sum(t.sequence, #t.lengths)):clamp(1, math.huge)
   return (x * t.mask):segment_sum(t.sequence, #t.lengths) / n
@@ -35,14 +37,14 @@ end
 
 -- ---- pieces -----------------------------------------------------------------------------
 
--- log of the ratio, per token; with importance = "sequence" the sequence's mean.
+-- Returns the log of the ratio per token; with importance = "sequence" the sequence's mean.
 local function log_ratio(t, o)
   local d = t.logp - t.old_logp
   if o.importance == "sequence" then d = over_sequence(d, t):spread(t.sequence) end
   return d:clamp(-EXPONENT, EXPONENT)
 end
 
--- min(min(r, delta) A, clip(r) A), negated: what clipping makes of the ratio.
+-- Returns -min(min(r, delta) A, clip(r) A), the clipped policy term.
 local function surrogate(r, A, o)
   local capped = o.delta and r:clamp(0, o.delta) or r
   local clipped = r:clamp(1 - o.clip, 1 + (o.clip_high or o.clip))
@@ -78,19 +80,19 @@ local function clipped(average)
 end
 
 losses.grpo = clipped(sequence_mean)
-losses.bnpo = clipped(token_mean) -- the micro-batch's own token count is t.num_tokens there
+losses.bnpo = clipped(token_mean) -- for bnpo t.num_tokens is the micro-batch's own token count
 losses.dapo = clipped(token_mean)
 losses.dr_grpo = clipped(length_mean)
 losses.gspo = clipped(sequence_mean)
 
--- The sequence's ratio in value, the token's in gradient.
+-- The value is the sequence's ratio; the gradient flows through the token's.
 function losses.gspo_token(t, o)
   local s = over_sequence(t.logp - t.old_logp, t):spread(t.sequence):detach()
   local r = (s + t.logp - t.logp:detach()):clamp(-EXPONENT, EXPONENT):exp()
   return sequence_mean(with_kl(surrogate(r, t.advantage, o), t, o, r), t)
 end
 
--- gspo with every sequence weighed by its length; a run averages its KL as grpo does.
+-- This is gspo with each sequence weighted by its length; a run averages the KL like grpo.
 function losses.luspo(t, o)
   local r = log_ratio(t, o):exp()
   local n = t.mask:segment_sum(t.sequence, #t.lengths):spread(t.sequence)
@@ -99,7 +101,8 @@ function losses.luspo(t, o)
   return policy + sequence_mean(kl(t, o, r) * o.kl, t)
 end
 
--- The geometric mean of ratios clipped in log space, towards the side that the advantage's sign allows.
+-- The geometric mean of ratios that are clipped in log space, on the side that the advantage's sign
+-- demands.
 function losses.gmpo(t, o)
   local d = (t.logp - t.old_logp):clamp(-EXPONENT, EXPONENT)
   local bounded = d:clamp(-o.clip, o.clip_high or o.clip)
@@ -129,7 +132,8 @@ end
 
 function losses.vespo(t, o)
   local d = (t.logp - t.old_logp):clamp(-EXPONENT, EXPONENT)
-  local q = (d * t.mask):segment_sum(t.sequence, #t.lengths):clamp(math.log(1e-8), EXPONENT):spread(t.sequence)
+  local q = (d * t.mask):segment_sum(t.sequence, #t.lengths):clamp(math.log(1e-8),
+    EXPONENT):spread(t.sequence)
   local positive = t.advantage:ge(0)
   local negative = positive * -1 + 1
   local k = positive * o.vespo.k_pos + negative * o.vespo.k_neg
@@ -144,7 +148,8 @@ function losses.reinforce(t, o)
 end
 
 function losses.rloo(t, o)
-  local w = ((t.logp - t.old_logp) * t.mask):segment_sum(t.sequence, #t.lengths):clamp(-EXPONENT, EXPONENT):exp()
+  local w = ((t.logp - t.old_logp) * t.mask):segment_sum(t.sequence, #t.lengths):clamp(-EXPONENT,
+    EXPONENT):exp()
   local A = over_sequence(t.advantage, t)
   local bounded = w:clamp(1 - o.clip, 1 + (o.clip_high or o.clip))
   return -((w * A):minimum(bounded * A)):sum() / t.num_sequences
@@ -152,9 +157,9 @@ end
 
 -- ---- dense rewards ------------------------------------------------------------------------
 
--- rewards: a list with one number per token of each completion, groups one after another.  At each position the mean
--- over the completions of the group that reach it is taken off; then all tokens of the step share mean 0 and
--- deviation 1.
+-- rewards: a list with one number per token of each completion, groups one after another.  At each
+-- position the mean over the group's completions that reach it is subtracted; then the advantages
+-- of all tokens of the step are scaled to mean 0 and deviation 1.
 function losses.dense_advantages(rewards, group)
   local centred, all = {}, {}
   for i, list in ipairs(rewards) do
@@ -176,7 +181,7 @@ function losses.dense_advantages(rewards, group)
   return centred
 end
 
--- KL(p || q) of two lists of log-probabilities over the vocabulary.
+-- Returns KL(p || q) of two lists of log-probabilities over the vocabulary.
 function losses.full_kl(logp, logq)
   local sum = 0.0
   for j, lp in ipairs(logp) do sum = sum + math.exp(lp) * (lp - logq[j]) end

@@ -1,18 +1,18 @@
--- options.lua - one way to check a table of options.
+-- options.lua - checks tables of options, and suggests names for misspelt ones.
 --
 -- A spec is a table of rows, one per known name:
 --   { type = "number|function", default = 1, min = 0, max = nil, above = nil,
 --     one_of = { "a", "b" }, required = false }
 -- "integer" is a type too (2.0 is one).  Positional entries (tags { "think", "answer" }) are
--- allowed when the spec has a row [1], which then describes each of them.
--- A wrong option is an error at the line that called our caller, and it names
--- the field, what it got, what it wants, or the closest known name.
+-- allowed if the spec has a row [1], which then describes each of them.
+-- A wrong option is an error at the line that called our caller; it names the field, the value
+-- and the allowed values, or the closest known name.
 
 local sorted_pairs = require "grpo.base.sorted"
 
 local options = {}
 
--- Levenshtein distance, two rows; names are short, and longer ones are cut.
+-- Returns the Levenshtein distance, computed with two rows; long names are cut.
 local function distance(a, b)
   a, b = a:sub(1, 64), b:sub(1, 64)
   local previous = {}

@@ -1,10 +1,10 @@
--- schedule.lua - numbers that change while training goes on.
+-- schedule.lua - numbers that change during training.
 --
 -- A schedule is a pure function of `p`: p.step (0 at a stage's first step), p.steps, p.tokens
 -- (completion tokens trained on so far), p.fraction (0..1) and p.metrics (of the last step).
--- Wherever a schedule goes a plain number does too.
+-- A plain number is allowed wherever a schedule is.
 --
--- A span in `steps` or `tokens` counts from 0; without either it is the whole stage.
+-- A span in `steps` or `tokens` counts from 0; the default is the whole stage.
 
 local options = require "grpo.options"
 
@@ -13,7 +13,7 @@ local schedule = {}
 local number = { type = "number", required = true }
 local span = { type = "number", above = 0 }
 
--- How much of a span has passed, 0..1.
+-- Returns the part of a span that has passed, 0..1.
 local function progress(p, o)
   local x
   if o.steps then
@@ -32,7 +32,7 @@ local function one_span(o, where)
   if o.steps and o.tokens then error(where .. ": give steps or tokens, not both", 3) end
 end
 
--- A schedule's value; numbers are constant schedules.
+-- Returns a schedule's value; numbers are constant schedules.
 local function at(s, p)
   if type(s) == "number" then return s end
   return s(p)
@@ -187,7 +187,8 @@ function schedule.adaptive_kl(opts)
   }, "schedule.adaptive_kl")
   return function(p)
     local m = p.metrics or {}
-    if not m.kl or not m.beta or m.beta == 0 then return o.initial end -- nothing times 0 is more than 0
+    -- A coefficient of 0 could never grow, because it is multiplied.
+    if not m.kl or not m.beta or m.beta == 0 then return o.initial end
     local off = math.min(math.max(m.kl / o.target - 1, -0.2), 0.2)
     return m.beta * (1 + off * (m.num_sequences or o.sequences) / o.horizon)
   end

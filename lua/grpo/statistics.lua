@@ -1,4 +1,4 @@
--- Means and spreads of plain lists; a nil or absent entry is the caller's business.
+-- Means and spreads of plain lists of numbers without gaps.
 
 local core = require "grpo.core"
 local options = require "grpo.options"
@@ -12,7 +12,7 @@ function statistics.mean(list)
   return sum / #list
 end
 
--- Unbiased (n - 1); NaN below two values.
+-- Returns the unbiased standard deviation (n - 1); NaN for fewer than two values.
 function statistics.std(list)
   if #list < 2 then return 0 / 0 end
   local mean, sum = statistics.mean(list), 0.0
@@ -20,7 +20,7 @@ function statistics.std(list)
   return math.sqrt(sum / (#list - 1))
 end
 
--- Linear interpolation between order statistics; sorts a copy.
+-- Returns a quantile by linear interpolation between order statistics; sorts a copy.
 function statistics.quantile(list, q)
   local sorted = table.move(list, 1, #list, 1, {})
   table.sort(sorted)
@@ -34,9 +34,9 @@ function statistics.median(list)
   return statistics.quantile(list, 0.5)
 end
 
--- What pairs gain: the mean of after[i] - before[i], with a percentile bootstrap interval over the pairs.
--- opts: { resamples = 10000, level = 0.95, seed = 0 }.  Returns { difference=, low=, high=, n= }; the same seed gives
--- the same interval.
+-- Returns the mean of after[i] - before[i] with a percentile bootstrap interval over the pairs:
+-- { difference =, low =, high =, n = }.  opts: { resamples = 10000, level = 0.95, seed = 0 }; equal
+-- seeds give equal intervals.
 function statistics.paired_bootstrap(before, after, opts)
   opts = options.check(opts, {
     resamples = { type = "integer", default = 10000, min = 100 },
@@ -44,7 +44,8 @@ function statistics.paired_bootstrap(before, after, opts)
     seed = { type = "integer", default = 0, min = 0 },
   }, "statistics.paired_bootstrap")
   if #before ~= #after or #before == 0 then
-    error(("statistics.paired_bootstrap: %d and %d values are no pairs"):format(#before, #after), 2)
+    error(("statistics.paired_bootstrap: %d and %d values do not form pairs; give two lists of the "
+      .. "same length"):format(#before, #after), 2)
   end
   local gain, n, means = {}, #before, {}
   for i = 1, n do gain[i] = after[i] - before[i] end

@@ -1,12 +1,13 @@
--- test.lua - the runner behind `grpo test`, in busted's vocabulary.
+-- test.lua - the test runner of `grpo test`, with busted's vocabulary.
 --
 --   describe(name, fn)  it(name, fn)  before_each(fn)  after_each(fn)  pending(name_or_reason)
 --   assert.equal(expected, actual)  assert.same (deep)  assert.near(expected, actual, tolerance)
---   assert.is_true  is_false  is_nil  is_number  is_string  is_table  is_boolean  is_function  truthy  falsy
+--   assert.is_true  is_false  is_nil  is_number  is_string  is_table  is_boolean  is_function
+--   assert.truthy  falsy
 --   assert.matches(pattern, s)
 --   assert.has_error(fn[, message])  error_matches(fn, pattern)
--- `assert.is_not.X` turns any of them round, `assert.are`, `assert.is` and `assert.has` read
--- well, and assert(value, message) is still Lua's own.  pending("why") inside a test skips it.
+-- `assert.is_not.X` negates any of them; `assert.are`, `assert.is` and `assert.has` change
+-- nothing; assert(value, message) is still Lua's own.  pending("why") inside a test skips it.
 --
 -- A file is NAME_test.lua.  Each runs in an environment of its own, tests run in the
 -- order in which they are written (or shuffled by a seed), and math.random is
@@ -58,7 +59,7 @@ local function expected(want, got)
   return ("expected %s, got %s"):format(want, show(got))
 end
 
--- The text of an error value, without the position in front (as busted compares it).
+-- Returns the text of an error value without the position in front, which busted ignores too.
 local function bare(err)
   return (tostring(err):gsub("^[^\n]-:%d+: ", "", 1))
 end
@@ -125,7 +126,7 @@ local function assertions()
       if not ok then
         local message = ...
         if message == nil then message = "assertion failed!" end
-        error(message, 2) -- as Lua's own, but with the line
+        error(message, 2) -- Lua's own message, with the line added
       end
       return ok, ...
     end,
@@ -201,7 +202,7 @@ local function teardowns(scope)
   return calls
 end
 
--- What went wrong, with the traceback only where it helps: an error from outside the test file.
+-- Returns the failure's message, with a traceback only for an error raised outside the test file.
 local function describe_error(err, path)
   if getmetatable(err) == Pending then return err end
   local text = tostring(err)
@@ -232,7 +233,7 @@ local function run_one(t)
   return "failed", err
 end
 
--- Fisher-Yates with a small generator of our own: math.random is not the same everywhere.
+-- Shuffles with a small generator of our own, because math.random differs between Lua versions.
 local function shuffle(list, seed)
   local state = seed % 2147483647
   for i = #list, 2, -1 do
@@ -242,7 +243,7 @@ local function shuffle(list, seed)
   end
 end
 
--- Directory listing for an interpreter without the engine; the engine passes its own.
+-- Lists a directory in an interpreter without the engine; the engine passes its own function.
 local function list_with_popen(dir)
   if not io.popen then return nil end
   local quoted = "'" .. dir:gsub("'", "'\\''") .. "'"
@@ -252,7 +253,7 @@ local function list_with_popen(dir)
   return pipe:close() and names or nil
 end
 
--- Files named on the command line as they stand, directories as their *_test.lua.
+-- Replaces directories on the command line by their *_test.lua files; other names stay.
 local function find(paths, list)
   local files = {}
   for _, path in ipairs(paths) do
@@ -271,7 +272,7 @@ local function find(paths, list)
   return files
 end
 
--- One test's line (TAP), or nothing but what did not pass.
+-- Prints one test's line in TAP, or else only a test that did not pass.
 local function report(write, tap, number, t, result, why)
   local comment = why and tostring(why):gsub("\n", "\n    ") or ""
   if tap then
@@ -285,7 +286,7 @@ local function report(write, tap, number, t, result, why)
   end
 end
 
--- A file that does not load is a test that fails.
+-- A file that does not load counts as a failed test.
 local function collect_all(files)
   local tests = {}
   for _, path in ipairs(files) do
@@ -302,7 +303,7 @@ end
 ---@field tap? boolean write the Test Anything Protocol
 ---@field filter? string plain text that a test's full name must contain
 ---@field seed? integer shuffle the tests
----@field list? fun(dir: string): string[]|nil the names in a directory, or nil when it is none
+---@field list? fun(dir: string): string[]|nil the names in a directory, nil for other paths
 ---@field write? fun(text: string) where the report goes; default stdout
 ---@field junit? table[] gets a row { name=, path=, result=, why=, seconds= } for each test
 
@@ -352,7 +353,8 @@ end
 local function xml(text)
   text = tostring(text):gsub("[%z\1-\8\11\12\14-\31]", "?")
   if not utf8.len(text) then text = text:gsub("[\128-\255]", "?") end
-  return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
+  return (text:gsub("[&<>\"]",
+    { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
 end
 
 --- The rows that `run` put into opts.junit, as JUnit's XML: a suite for each file.
@@ -371,13 +373,13 @@ function test.junit(rows)
   end
   local out = { '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>' }
   for _, suite in ipairs(suites) do
-    out[#out + 1] = ('<testsuite name="%s" tests="%d" failures="%d" skipped="%d">'):format(xml(suite.path), #suite,
-      suite.failed, suite.skipped)
+    out[#out + 1] = ('<testsuite name="%s" tests="%d" failures="%d" skipped="%d">'):format(
+      xml(suite.path), #suite, suite.failed, suite.skipped)
     for _, row in ipairs(suite) do
       local inside = row.result == "failed" and ("<failure>%s</failure>"):format(xml(row.why))
         or row.result == "skipped" and ('<skipped message="%s"/>'):format(xml(row.why or "")) or ""
-      out[#out + 1] = ('<testcase classname="%s" name="%s" time="%.4f">%s</testcase>'):format(xml(suite.path),
-        xml(row.name), row.seconds, inside)
+      out[#out + 1] = ('<testcase classname="%s" name="%s" time="%.4f">%s</testcase>'):format(
+        xml(suite.path), xml(row.name), row.seconds, inside)
     end
     out[#out + 1] = "</testsuite>"
   end

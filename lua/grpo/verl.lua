@@ -1,8 +1,8 @@
--- verl.lua - the answer scorers of verl, for rewards.numeric.verl { method = }.
+-- verl.lua - verl's scorers of answers, for rewards.numeric.verl { method = }.
 --
 -- They compare text, so "12.0" is not "12".  Each takes (text, gold) and returns
--- the score and what was extracted, or nil.  Only the end of a text is looked at, as there:
--- 300 bytes, or, for \boxed, what the last one holds.
+-- the score and the extracted answer, or nil.  Like verl they look only at the end of a text:
+-- 300 bytes, or, for \boxed, the content of the last one.
 
 local answer = require "grpo.answer"
 
@@ -116,7 +116,7 @@ local function normalise_line(s)
   return answer.trim(s)
 end
 
---- The last line that says "Answer: ...", else the last \boxed{}; 1 or -1.
+--- Scores the last line "Answer: ...", else the last \boxed{}: 1 or -1.
 function verl.dapo(text, gold)
   text = text:sub(-WINDOW)
   local line

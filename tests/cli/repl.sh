@@ -41,7 +41,7 @@ tr:step() tr:step()
 print(tr.step_count, #tr.batch.completions, tr:rescore(function(text) return #text end).changed > 0, #tr:inspect(1).ids)
 LUA
 repl exp-001 <finished.lua
-result "a run by its name, finished: it goes on beyond its end" \
+result "a run by its name, finished: tr:step() continues past its end" \
   "$([ "$(head -n 1 out)" = "$(printf '6\t6\ttrue\texp')" ] && grep -qE '^8	8	true	[1-6]$' out || cat out err)"
 result "nothing is written into its directory" "$(facts | diff before -)"
 printf 'tr:save()' | repl $run

@@ -1,25 +1,29 @@
--- The annotation files (lua/grpo/meta) as tables, for `?NAME` and completion at the prompt.
+-- Reads the annotation files (lua/grpo/meta) into tables, for `?NAME` and completion at the prompt.
 --
---   annotations.read() -> { functions = { [name] = f }, classes = { [name] = c }, aliases = { [name] = type } }
---   f: { name=, arguments = "a, b", doc=, params = { { name=, optional=, type=, doc= } }, returns = the same, class= }
---   c: { name=, doc=, parent=, fields = { [name] = { type=, doc= } }, methods = { [name] = f } }
+--   annotations.read() -> { functions = { [name] = f }, classes = { [name] = c },
+--                           aliases = { [name] = type } }
+--   f: { name =, arguments = "a, b", doc =, class =, params = list, returns = list }
+--      the lists have items { name =, optional =, type =, doc = }
+--   c: { name =, doc =, parent =, fields = { [name] = { type =, doc = } },
+--        methods = { [name] = f } }
 --
--- "Model:generate" is a function by that name and the method `generate` of the class bound to Model.
+-- "Model:generate" is both a function of that name and the method `generate` of the class that is
+-- bound to Model.
 
 local core = require "grpo.core"
 
 local annotations = {}
 
--- The type that begins at `at`, and where what follows it begins.
+local nesting = { ["("] = 1, ["["] = 1, ["{"] = 1, ["<"] = 1,
+  [")"] = -1, ["]"] = -1, ["}"] = -1, [">"] = -1 }
+
+-- Returns the type that begins at `at`, and the position of the text after it.
 function annotations.type_at(text, at)
   local depth, i = 0, at
   while i <= #text do
     local ch = text:sub(i, i)
-    if ch:find("[%(%[{<]") then
-      depth = depth + 1
-    elseif ch:find("[%)%]}>]") then
-      depth = depth - 1
-    elseif ch == '"' then
+    depth = depth + (nesting[ch] or 0)
+    if ch == '"' then
       i = text:find('"', i + 1, true) or #text
     elseif depth == 0 and ch:find("%s") then
       local before, after = text:sub(i - 1, i - 1), text:match("^%s*(%S)", i)
@@ -36,7 +40,7 @@ local function balanced(text)
   return opened <= closed
 end
 
--- "opts? TYPE doc" -> { name=, optional=, type=, doc= }
+-- Parses "opts? TYPE doc" to { name =, optional =, type =, doc = }.
 local function named(text)
   local name, mark, rest = text:match("^(%S-)(%??)%s+(.*)$")
   if not name then return { name = text, type = "any", doc = "" } end
@@ -107,7 +111,8 @@ local function end_block(all, block, bound, line)
   end
   local name, arguments = line:match("^function%s+([%w_.:]+)%((.-)%)")
   if not name then return end
-  local f = { name = name, arguments = arguments, doc = doc, params = block.params, returns = block.returns }
+  local f = { name = name, arguments = arguments, doc = doc, params = block.params,
+    returns = block.returns }
   all.functions[name] = f
   local owner, method = name:match("^([%w_]+)[.:]([%w_]+)$")
   if owner and bound[owner] then
@@ -142,7 +147,7 @@ end
 
 -- ---- types -------------------------------------------------------------------------------------
 
--- The parts of a union: "A|B" -> { "A", "B" }, aliases replaced by what they stand for.
+-- Returns the parts of a union, with aliases resolved: "A|B" -> { "A", "B" }.
 function annotations.union(kind, depth)
   local list, level, first = {}, 0, 1
   local text = kind .. "|"
@@ -151,13 +156,16 @@ function annotations.union(kind, depth)
     local ch = text:sub(i, i)
     if ch == '"' then quoted = not quoted end
     if not quoted then
-      if ch:find("[%(%[{<]") then level = level + 1 elseif ch:find("[%)%]}>]") then level = level - 1 end
+      level = level + (nesting[ch] or 0)
       if ch == "|" and level == 0 then
         local part = text:sub(first, i - 1):match("^%s*(.-)%s*$")
         part = part:match("^%((.*)%)$") or part
         local alias = annotations.read().aliases[part]
-        if (alias or part:find("^[^{\"]*|")) and (depth or 0) < 8 and not part:find("^[%w_.]*[<(]") then
-          for _, p in ipairs(annotations.union(alias or part, (depth or 0) + 1)) do list[#list + 1] = p end
+        if (alias or part:find("^[^{\"]*|")) and (depth or 0) < 8
+            and not part:find("^[%w_.]*[<(]") then
+          for _, p in ipairs(annotations.union(alias or part, (depth or 0) + 1)) do
+            list[#list + 1] = p
+          end
         elseif part ~= "" then
           list[#list + 1] = part
         end
@@ -168,7 +176,7 @@ function annotations.union(kind, depth)
   return list
 end
 
--- The fields of "{ a?: T, b: T }".
+-- Returns the fields of "{ a?: T, b: T }".
 local function inline_fields(kind)
   local fields, body, at = {}, kind:match("^{%s*(.-)%s*}$"), 1
   while body and at <= #body do
@@ -177,7 +185,7 @@ local function inline_fields(kind)
     local depth, i = 0, rest
     while i <= #body do
       local ch = body:sub(i, i)
-      if ch:find("[%(%[{<]") then depth = depth + 1 elseif ch:find("[%)%]}>]") then depth = depth - 1 end
+      depth = depth + (nesting[ch] or 0)
       if ch == "," and depth == 0 then break end
       i = i + 1
     end
@@ -187,17 +195,19 @@ local function inline_fields(kind)
   return fields
 end
 
--- Fields and methods of a class, its parents' too: { [name] = { type=, doc=, f= } }.
+-- Returns the fields and methods of a class and its parents: { [name] = { type =, doc =, f = } }.
 function annotations.members(class_name)
   local members, class = {}, annotations.read().classes[class_name]
   if not class then return members end
   if class.parent then members = annotations.members(class.parent) end
   for name, f in pairs(class.fields) do members[name] = f end
-  for name, f in pairs(class.methods) do members[name] = { name = name, type = "function", doc = f.doc, f = f } end
+  for name, f in pairs(class.methods) do
+    members[name] = { name = name, type = "function", doc = f.doc, f = f }
+  end
   return members
 end
 
--- The fields that a table of this type may have; {} when none are known.
+-- Returns the fields that a table of this type may have; {} when none are known.
 function annotations.fields(kind)
   local fields = {}
   for _, part in ipairs(annotations.union(kind or "")) do
@@ -207,7 +217,7 @@ function annotations.fields(kind)
   return fields
 end
 
--- The type of the items of a list or map type; nil when it is none.
+-- Returns the type of the items of a list or map type, nil for other types.
 function annotations.item(kind)
   for _, part in ipairs(annotations.union(kind or "")) do
     local item = part:match("^(.*)%[%]$") or part:match("^table<.-,%s*(.*)>$")
@@ -215,7 +225,7 @@ function annotations.item(kind)
   end
 end
 
--- The strings that a type allows.
+-- Returns the strings that a type allows.
 function annotations.choices(kind)
   local list = {}
   for _, part in ipairs(annotations.union(kind or "")) do

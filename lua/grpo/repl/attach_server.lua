@@ -1,9 +1,11 @@
--- The run's side of `grpo attach`: between two steps, on the trainer's own thread, lines that came over the run's
--- socket are run in a session that sees the trainer.
+-- The run's side of `grpo attach`. Between two steps, on the trainer's own thread, it runs the
+-- lines that came over the run's socket in a session that sees the trainer.
 --
--- One JSON object a line.  Client: { id=, text=, look= { width=, colour= } }.  Answer: { id=, out=, err=, failed= true
--- when the text did, more= true when it is only a beginning }.  Greeting: { hello = "sums-001", step=, steps=, state=
--- "running"|"paused" }.
+-- A message is one line with a JSON object:
+--   the client sends   { id =, text =, look = { width =, colour = } }
+--   the run answers    { id =, out =, err =, failed = true if the text failed,
+--                        more = true if the text is incomplete }
+--   the run greets     { hello = "sums-001", step =, steps =, state = "running" | "paused" }
 
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
@@ -21,11 +23,12 @@ Control.__index = Control
 
 local attach_server = {}
 
--- What .help lists in an attached session.
+-- The rows of .help in an attached session.
 attach_server.rows = {
   { "EXPR", "prints the value" },
   { "tr, m, tok, exp", "the trainer, its model, tokenizer and experiment" },
-  { "tr.metrics", "the metrics of the last step; tr.batch.completions has its completions, tr.state "
+  { "tr.metrics",
+    "the metrics of the last step; tr.batch.completions has its completions, tr.state "
     .. "what the script keeps" },
   { "worst(n), best(n)", "shows the n completions of the last step with the lowest or highest "
     .. "reward" },
@@ -42,7 +45,7 @@ attach_server.rows = {
     .. "their own: grpo repl RUN" },
 }
 
--- Listens for sessions; nil when that is not possible, which is no reason not to train.
+-- Listens for sessions. Returns nil when that is not possible; training does not depend on it.
 function attach_server.open(tr)
   local server, message = core.channel.listen(tr.directory.dir .. "/control.sock")
   if not server then
@@ -56,9 +59,9 @@ function Control:close()
   self.server:close()
 end
 
--- ---- what an attached session can do ------------------------------------------------------
+-- ---- the functions of an attached session -------------------------------------------------
 
--- Completions by reward, shown one below the other.
+-- A list of completions, which is shown one below the other.
 local Extremes = { __name = "grpo.Extremes" }
 
 pretty.register("grpo.Extremes", function(list, look)
@@ -66,19 +69,21 @@ pretty.register("grpo.Extremes", function(list, look)
   for i, c in ipairs(list) do
     local head = ("[%s | total %s | %s, %d tokens]"):format(display.reward_text(list.tr, c),
       c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length)
-    texts[i] = ("%s prompt: %s\n%s"):format(paint.colour(look, "cyan", display.clean(head)), paint.one_line(c.prompt),
-      (rollouts.coloured_text(c, look)))
+    texts[i] = ("%s prompt: %s\n%s"):format(paint.colour(look, "cyan", display.clean(head)),
+      paint.one_line(c.prompt), (rollouts.coloured_text(c, look)))
   end
   return table.concat(texts, "\n\n")
 end)
 
--- The n completions of the last step with the highest or lowest reward.
+-- Returns the n completions of the last step with the lowest (sign 1) or highest (-1) reward.
 local function extreme(tr, name, n, sign)
   if n ~= nil and (math.type(n) ~= "integer" or n < 1) then
     errors.raise("EARG", "%s: got %s, want how many completions: a whole number from 1", name,
       type(n) == "string" and ("'%s'"):format(n) or tostring(n))
   end
-  if not tr.batch then errors.raise("EARG", "no step of this session's run has been sampled yet") end
+  if not tr.batch then
+    errors.raise("EARG", "no step of this session's run has been sampled yet")
+  end
   local list = {}
   for i, c in ipairs(tr.batch.completions) do list[i] = c end
   table.sort(list, function(a, b)
@@ -94,8 +99,8 @@ end
 
 local function environment(self, print_to)
   local tr = self.tr
-  local env = { tr = tr, m = tr.model, tok = tr.tokenizer, exp = tr.experiment, grpo = require "grpo",
-    schedule = require "grpo.schedule" }
+  local env = { tr = tr, m = tr.model, tok = tr.tokenizer, exp = tr.experiment,
+    grpo = require "grpo", schedule = require "grpo.schedule" }
   function env.print(...)
     local parts = table.pack(...)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
@@ -123,7 +128,7 @@ end
 
 local function opened(self, client)
   local tr = self.tr
-  local one = { size = 0, look = {} } -- out, err: what the request that is going on has said
+  local one = { size = 0, look = {} } -- out, err: the output of the current request
   local function put(kind)
     return function(text)
       one.size = one.size + #text
@@ -132,10 +137,13 @@ local function opened(self, client)
     end
   end
   local function call(chunk)
-    return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session", chunk)
+    return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session",
+      chunk)
   end
-  one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err", call = call,
-    look = function() return { width = one.look.width, colour = one.look.colour } end, rows = attach_server.rows }
+  one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err",
+    call = call,
+    look = function() return { width = one.look.width, colour = one.look.colour } end,
+    rows = attach_server.rows }
   self.sessions[client] = one
   tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
   self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,
@@ -150,14 +158,16 @@ local function requested(self, client, line)
   end
   one.out, one.err, one.size = nil, nil, 0
   local look = type(request.look) == "table" and request.look or {}
-  one.look = { width = math.type(look.width) == "integer" and math.max(20, math.min(look.width, 1000)) or 80,
-    colour = look.colour == true }
+  one.look = { width = math.type(look.width) == "integer"
+    and math.max(20, math.min(look.width, 1000)) or 80, colour = look.colour == true }
   local outer = tr.in_hook
   tr.in_hook = "an attached session"
   local fine, more = pcall(one.session.run, one.session, request.text)
   tr.in_hook = outer
   if not fine then one.err = display.clean(tostring(more)) .. "\n" end
-  if one.size > MOST_OUTPUT then one.err = (one.err or "") .. "(more than a MiB of output; the rest is left out)\n" end
+  if one.size > MOST_OUTPUT then
+    one.err = (one.err or "") .. "(more than a MiB of output; the rest is left out)\n"
+  end
   self:send(client, { id = request.id, out = one.out, err = one.err, more = fine and more or nil,
     failed = (not fine or one.session.failed) or nil, step = tr.step_count, paused = tr.paused })
 end
@@ -167,7 +177,7 @@ local function gone(self, client)
   self.tr.directory:note(("a session was detached at step %d"):format(self.tr.step_count))
 end
 
--- Everything that has come; while the run is paused, what comes until it goes on.
+-- Serves the requests that have arrived and, while the run is paused, those that arrive meanwhile.
 function Control:serve()
   local tr, server, was_paused = self.tr, self.server, false
   repeat
@@ -189,7 +199,7 @@ function Control:serve()
       tr.directory:heartbeat(tr.step_count, tr:total_steps())
     end
   until not kind and (not tr.paused or tr.stop_reason)
-  if was_paused then tr.directory:note(("went on at step %d"):format(tr.step_count)) end
+  if was_paused then tr.directory:note(("continued at step %d"):format(tr.step_count)) end
 end
 
 return attach_server

@@ -1,9 +1,9 @@
--- What may stand at the end of a line that is being typed: fields of values, methods, options inside calls, names of
--- modules, runs and files.  Nothing of a script's is called to find out.
+-- Completes the end of a line that is being typed: fields of values, methods, options inside calls,
+-- names of modules, runs and files.  It calls no function of the script.
 --
 --   complete.at(text, env[, classes]) -> first, list
--- text: what is typed so far, up to the cursor; env: the prompt's variables; classes: { tr = "grpo.Trainer" } for
--- variables that are elsewhere.  Each of list may stand in place of text:sub(first).
+-- text: the line up to the cursor; env: the prompt's variables; classes: { tr = "grpo.Trainer" }
+-- for variables of an attached run.  Each item of list can replace text:sub(first).
 
 local annotations = require "grpo.repl.annotations"
 local core = require "grpo.core"
@@ -15,10 +15,11 @@ local complete = {}
 local opening = { ["("] = ")", ["["] = "]", ["{"] = "}" }
 local closing = { [")"] = "(", ["]"] = "[", ["}"] = "{" }
 
--- ---- what an expression is ------------------------------------------------------------------------
--- { value = } where it is there, else { class = type } from the annotations, { f = function } for calls.
+-- ---- resolving an expression --------------------------------------------------------------------
+-- An expression resolves to { value = } if it has a value here, else to { class = type } from the
+-- annotations, or to { f = function } for calls.
 
--- The token that opens the bracket closed at k.
+-- Returns the index of the token that opens the bracket closed at k.
 local function opener(tokens, k)
   local depth = 0
   for i = k, 1, -1 do
@@ -39,7 +40,8 @@ local function member(owner, name)
   local found = annotations.members(class_of(owner) or "")[name]
   local value = owner.value ~= nil and explain.index(owner.value, name)
   if value ~= nil and value ~= false then
-    return { value = value, f = found and found.f, class = type(value) == "table" and found and found.type or nil }
+    return { value = value, f = found and found.f,
+      class = type(value) == "table" and found and found.type or nil }
   end
   if found then return { class = found.type, f = found.f } end
 end
@@ -54,14 +56,16 @@ local function item(owner, token)
   if type(owner.value) == "table" then return { value = rawget(owner.value, key) } end
 end
 
--- What the expression that ends with tokens[k] is.
+-- Resolves the expression that ends with tokens[k].
 function resolve(tokens, k, env, classes)
   local t = tokens[k]
   if not t then return nil end
   if t.kind == "string" then return { value = "" } end
   if t.kind == "name" then
     local before = tokens[k - 1] and tokens[k - 1].kind == "op" and tokens[k - 1].text
-    if before == "." or before == ":" then return member(resolve(tokens, k - 2, env, classes), t.text) end
+    if before == "." or before == ":" then
+      return member(resolve(tokens, k - 2, env, classes), t.text)
+    end
     local value = explain.index(env, t.text)
     if value == nil then value = rawget(_G, t.text) end
     local all = annotations.read()
@@ -71,16 +75,19 @@ function resolve(tokens, k, env, classes)
   end
   local open = closing[t.text] and opener(tokens, k)
   if not open or (open == 1 and t.text ~= ")") then return nil end
-  if t.text == "]" then return item(resolve(tokens, open - 1, env, classes), k - open == 2 and tokens[k - 1] or nil) end
+  if t.text == "]" then
+    return item(resolve(tokens, open - 1, env, classes), k - open == 2 and tokens[k - 1] or nil)
+  end
   local called = tokens[open - 1]
-  if not called or called.kind == "keyword" or (called.kind == "op" and not closing[called.text]) then
+  if not called or called.kind == "keyword"
+      or (called.kind == "op" and not closing[called.text]) then
     return resolve(tokens, k - 1, env, classes) -- ("text"):
   end
   local f = complete.callee(tokens, open - 1, env, classes)
   return f and f.returns[1] and { class = f.returns[1].type } or nil
 end
 
--- "grpo.tokenizer.load" of the tokens before k, where it is only names and dots.
+-- Returns the dotted name that ends with tokens[k], such as "grpo.tokenizer.load".
 local function dotted(tokens, k)
   local parts = { tokens[k].text }
   while tokens[k - 1] and (tokens[k - 1].text == "." or tokens[k - 1].text == ":") and tokens[k - 2]
@@ -91,7 +98,7 @@ local function dotted(tokens, k)
   return table.concat(parts, ".")
 end
 
--- The annotated function that tokens[k] names, or nil.
+-- Returns the annotated function that tokens[k] names, or nil.
 function complete.callee(tokens, k, env, classes)
   if not (tokens[k] and tokens[k].kind == "name") then return nil end
   local all = annotations.read()
@@ -102,16 +109,16 @@ function complete.callee(tokens, k, env, classes)
   local found
   for name, one in pairs(all.functions) do
     if name:match("[%w_]+$") == tokens[k].text then
-      if found then return nil end -- several of that name
+      if found then return nil end -- the name is ambiguous
       found = one
     end
   end
   return found
 end
 
--- ---- the table that is being written ------------------------------------------------------------------
+-- ---- the table that is being written ------------------------------------------------------------
 
--- The brackets that are open, outermost first: positions in tokens.
+-- Returns the positions in tokens of the brackets that are open, outermost first.
 local function open_brackets(tokens)
   local stack = {}
   for i, t in ipairs(tokens) do
@@ -124,7 +131,7 @@ local function open_brackets(tokens)
   return stack
 end
 
--- Which argument of the call opened at `open` begins after token `upto`.
+-- Returns the number of the argument that begins after token `upto`, in the call opened at `open`.
 local function argument_number(tokens, open, upto)
   local depth, n = 0, 1
   for i = open + 1, upto do
@@ -135,7 +142,7 @@ local function argument_number(tokens, open, upto)
   return n
 end
 
--- The type of the value that begins after token i, inside the brackets stack[1..level].
+-- Returns the type of the value that begins after token i, inside the brackets stack[1..level].
 local function type_at(tokens, stack, level, i, env, classes)
   local before = tokens[i]
   if not before then return nil end
@@ -158,7 +165,7 @@ local function type_at(tokens, stack, level, i, env, classes)
   return f and f.params[1] and f.params[1].type -- f{ ... }, f"..."
 end
 
--- Names that the table opened at `open` has already.
+-- Returns the set of names that the table opened at `open` has already.
 local function given_fields(tokens, open)
   local given, depth = {}, 0
   for i = open + 1, #tokens do
@@ -169,7 +176,7 @@ local function given_fields(tokens, open)
   return given
 end
 
--- ---- lists --------------------------------------------------------------------------------------------
+-- ---- lists --------------------------------------------------------------------------------------
 
 local function matching(names, word)
   local list = {}
@@ -185,11 +192,12 @@ local function is_name(k)
   return type(k) == "string" and k:find("^[%a_][%w_]*$") ~= nil and not lua_tokens.keywords[k]
 end
 
--- The string keys of a table and of those it inherits from.
+-- Adds the string keys of a table and of the tables it inherits from.
 local function add_keys(names, t, only_functions)
   local meta = getmetatable(t)
   meta = type(meta) == "table" and meta or nil
-  local ours = meta and type(rawget(meta, "__name")) == "string" and rawget(meta, "__name"):find("^grpo%.")
+  local ours = meta and type(rawget(meta, "__name")) == "string"
+    and rawget(meta, "__name"):find("^grpo%.")
   local iterate = ours and rawget(meta, "__pairs") and pairs or function(x) return next, x end
   for k, v in iterate(t) do
     if is_name(k) and (not only_functions or type(v) == "function") then names[k] = true end
@@ -208,7 +216,8 @@ local function members_of(what, methods_only, path)
   if type(v) == "string" then v = string end
   if type(v) == "table" and not (class and getmetatable(v)) then
     add_keys(names, v, methods_only)
-    if v == package.loaded.grpo or path:find("^grpo%.") then -- modules that are loaded when they are named
+    -- Modules that are loaded only when they are first used are not among the keys.
+    if v == package.loaded.grpo or path:find("^grpo%.") then
       for name in pairs(annotations.read().functions) do
         local rest = name:sub(1, #path + 1) == path .. "." and name:sub(#path + 2)
         if rest then names[rest:match("^[%w_]+")] = true end
@@ -230,7 +239,7 @@ local function globals(env, classes)
   return names
 end
 
--- ---- inside strings ---------------------------------------------------------------------------------
+-- ---- inside strings -----------------------------------------------------------------------------
 
 local function file_names(part)
   local dir, prefix = part:match("^(.*/)([^/]*)$")
@@ -242,7 +251,8 @@ local function file_names(part)
     end
   end
   for _, name in ipairs(core.embedded_names()) do
-    if name:find("^configs/") and part ~= "" and name:sub(1, #part) == part and not core.fs.exists(name) then
+    if name:find("^configs/") and part ~= "" and name:sub(1, #part) == part
+        and not core.fs.exists(name) then
       list[#list + 1] = name
     end
   end
@@ -257,24 +267,28 @@ end
 
 local function add_modules(names, dir, prefix)
   for _, name in ipairs(core.fs.list(dir == "" and "." or dir) or {}) do
-    local module = name:match("^([%w_-]+)%.lua$") or core.fs.isdir(dir .. name) and name:match("^[%a_][%w_]*$")
+    local module = name:match("^([%w_-]+)%.lua$")
+      or core.fs.isdir(dir .. name) and name:match("^[%a_][%w_]*$")
     local public = module and not module:find("_test$") and not (prefix .. module):find("^grpo%.")
     if public then names[prefix .. module] = true end
   end
 end
 
 local function module_names(part)
-  local names = { grpo = true, ["grpo.schedule"] = true, ["grpo.data"] = true, ["grpo.losses"] = true }
+  local names = { grpo = true, ["grpo.schedule"] = true, ["grpo.data"] = true,
+    ["grpo.losses"] = true }
   for _, file in ipairs(core.embedded_names()) do
     local name = file:match("^(rewards/.*)%.lua$")
     if name and not name:find("_test$") then names[(name:gsub("/", "."))] = true end
   end
   local prefix = part:match("^(.*%.)") or ""
-  for _, root in ipairs { "", "lua/" } do add_modules(names, root .. prefix:gsub("%.", "/"), prefix) end
+  for _, root in ipairs { "", "lua/" } do
+    add_modules(names, root .. prefix:gsub("%.", "/"), prefix)
+  end
   return matching(names, part)
 end
 
--- tokens: those before the string.
+-- Completes inside a string; tokens: those before it.
 local function in_string(tokens, token, env, classes)
   local part = token.text:gsub("^%[=*%[", ""):gsub("^[\"']", "")
   local first = token.last - #part + 1
@@ -292,20 +306,22 @@ local function in_string(tokens, token, env, classes)
   end
   local stack = open_brackets(tokens)
   local list = {}
-  for _, choice in ipairs(annotations.choices(type_at(tokens, stack, #stack, #tokens, env, classes) or "")) do
+  for _, choice in ipairs(annotations.choices(type_at(tokens, stack, #stack, #tokens, env, classes)
+      or "")) do
     if choice:sub(1, #part) == part then list[#list + 1] = choice .. quote end
   end
   if #list > 0 then return first, list end
   return first, file_names(part)
 end
 
--- ---- the whole ----------------------------------------------------------------------------------------
+-- ---- the whole ----------------------------------------------------------------------------------
 
 local function field_names(tokens, stack, word, env, classes)
   local open, before = stack[#stack], tokens[#tokens]
   if not open or tokens[open].text ~= "{" then return nil end
   if not (before.text == "{" or before.text == "," or before.text == ";") then return nil end
-  local fields = annotations.fields(type_at(tokens, stack, #stack - 1, open - 1, env, classes) or "")
+  local fields = annotations.fields(type_at(tokens, stack, #stack - 1, open - 1, env, classes)
+    or "")
   if next(fields) == nil then return nil end
   for name in pairs(given_fields(tokens, open)) do fields[name] = nil end
   local list = matching(fields, word)
@@ -315,7 +331,8 @@ end
 
 local function choice_strings(tokens, stack, env, classes)
   local list = {}
-  for _, choice in ipairs(annotations.choices(type_at(tokens, stack, #stack, #tokens, env, classes) or "")) do
+  for _, choice in ipairs(annotations.choices(type_at(tokens, stack, #stack, #tokens, env, classes)
+      or "")) do
     list[#list + 1] = ("%q"):format(choice)
   end
   return list

@@ -1,27 +1,29 @@
--- `?NAME` at the prompt: what the annotations and the table of options say of a name.
+-- `?NAME` at the prompt explains a name from the annotations and the table of options.
 
 local annotations = require "grpo.repl.annotations"
 local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
-local nearest = require "grpo.options".nearest
+local options = require "grpo.options"
 local rollouts = require "grpo.repl.pretty.rollouts"
 local sorted_pairs = require "grpo.base.sorted"
 
 local explain = {}
 
-local MOST = 6 -- answers to one question
+local MOST = 6 -- the most answers to one question
 
--- The annotated class of a value, or nil.
+-- Returns the annotated class of a value, or nil.
 function explain.class_of(v)
   local meta = (type(v) == "table" or type(v) == "userdata") and getmetatable(v)
   local name = type(meta) == "table" and rawget(meta, "__name")
   if name and annotations.read().classes[name] then return name end
-  if rollouts.is_completion(v) then return rawget(v, "rewards") and "grpo.Completion" or "grpo.Generated" end
+  if rollouts.is_completion(v) then
+    return rawget(v, "rewards") and "grpo.Completion" or "grpo.Generated"
+  end
   if rollouts.is_batch(v) then return "grpo.RolloutBatch" end
 end
 
--- A field of a value, nil when there is none or it cannot be read.  Only what is ours is asked: a script's own
--- __index may do anything.
+-- Returns a field of a value, or nil if it cannot be read. Only __index functions of grpo's own
+-- types are called, because a script's may have side effects.
 function explain.index(v, key)
   if type(v) == "string" then return string[key] end
   local meta = (type(v) == "table" or type(v) == "userdata") and getmetatable(v)
@@ -41,13 +43,13 @@ function explain.index(v, key)
   return ok and found or nil
 end
 
--- ---- texts ----------------------------------------------------------------------------------------
+-- ---- texts --------------------------------------------------------------------------------------
 
 local function indented(text, by)
   return by .. text:gsub("\n", "\n" .. by)
 end
 
--- The fields of a table of options, one a line.
+-- Returns the fields of a table of options, one on each line.
 local function fields_text(kind, by)
   local lines = {}
   for name, f in sorted_pairs(annotations.fields(kind)) do
@@ -73,12 +75,14 @@ local function function_text(f, name)
   return table.concat(lines, "\n")
 end
 
--- grpo.data, grpo.tokenizer, ...: tables of functions.
+-- Returns the set of modules that are tables of functions: grpo.data, grpo.tokenizer, ...
 local function modules()
   local found = {}
   for name in sorted_pairs(annotations.read().functions) do
     local module = name:match("^grpo%.(%l+)%.[%w_]+$") or name:match("^(%l+)%.[%w_]+$")
-    if module and type(explain.index(package.loaded.grpo, module)) == "table" then found[module] = true end
+    if module and type(explain.index(package.loaded.grpo, module)) == "table" then
+      found[module] = true
+    end
   end
   return found
 end
@@ -90,7 +94,8 @@ local function class_text(name)
     if member.f then
       methods[#methods + 1] = (":%s(%s)"):format(key, member.f.arguments)
     else
-      lines[#lines + 1] = ("  .%s  %s%s"):format(key, member.type, member.doc ~= "" and "  " .. member.doc or "")
+      lines[#lines + 1] = ("  .%s  %s%s"):format(key, member.type,
+        member.doc ~= "" and "  " .. member.doc or "")
     end
   end
   for module in sorted_pairs(name == "grpo" and modules() or {}) do
@@ -107,23 +112,26 @@ end
 local function option_text(row)
   local about = { row.type }
   if row.choices then about[#about + 1] = "one of " .. table.concat(row.choices, ", ") end
-  if row.default ~= nil then about[#about + 1] = "default " .. tostring(core.json_encode(row.default)) end
+  if row.default ~= nil then
+    about[#about + 1] = "default " .. tostring(core.json_encode(row.default))
+  end
   if row.live then about[#about + 1] = "live: tr.config." .. row.path .. " = x" end
   return ("option %s (%s)\n  %s"):format(row.path, table.concat(about, "; "), row.doc)
 end
 
--- A table of functions in grpo: "grpo.tokenizer".
+-- Explains a table of functions in grpo, such as "grpo.tokenizer".
 local function module_text(name)
   local lines = {}
   for full, f in sorted_pairs(annotations.read().functions) do
     if full:sub(1, #name + 1) == name .. "." and not full:find(".", #name + 2, true) then
-      lines[#lines + 1] = ("  %s(%s)%s"):format(full, f.arguments, f.doc ~= "" and "  " .. f.doc:match("^[^\n]*") or "")
+      lines[#lines + 1] = ("  %s(%s)%s"):format(full, f.arguments,
+        f.doc ~= "" and "  " .. f.doc:match("^[^\n]*") or "")
     end
   end
   if #lines > 0 and name:find("^grpo%.") then return name .. "\n" .. table.concat(lines, "\n") end
 end
 
--- ---- finding ----------------------------------------------------------------------------------------
+-- ---- finding ------------------------------------------------------------------------------------
 
 local function member_text(class, name, shown)
   local member = class and annotations.members(class)[name]
@@ -131,17 +139,17 @@ local function member_text(class, name, shown)
   return member.f and function_text(member.f, shown) or field_text(class, name, member)
 end
 
--- OWNER.NAME or OWNER:NAME, the owner a value of env or a class.
+-- Explains OWNER.NAME or OWNER:NAME, where OWNER is a value of env or a class.
 local function of_owner(env, name)
   local owner, mark, last = name:match("^(.*)([.:])([%w_]+)$")
   if not owner then return nil end
   local value = env
   for part in owner:gmatch("[%w_]+") do value = explain.index(value, part) end
-  return member_text(explain.class_of(value), last, name) or member_text(owner, last) or member_text("grpo." .. owner,
-    last, owner .. mark .. last)
+  return member_text(explain.class_of(value), last, name) or member_text(owner, last)
+    or member_text("grpo." .. owner, last, owner .. mark .. last)
 end
 
--- Everything that has this last name.
+-- Explains everything whose name ends in `last`.
 local function by_last_name(last)
   local all, texts = annotations.read(), {}
   for name, f in sorted_pairs(all.functions) do
@@ -152,11 +160,13 @@ local function by_last_name(last)
   end
   for class in sorted_pairs(all.classes) do
     local f = all.classes[class].fields[last]
-    if f and not class:find("^grpo%.Options") then texts[#texts + 1] = field_text(class, last, f) end
+    if f and not class:find("^grpo%.Options") then
+      texts[#texts + 1] = field_text(class, last, f)
+    end
   end
   if #texts > MOST then
-    texts[MOST + 1] = ("... and %d more; name the owner: ?tr:%s, ?grpo.%s, ?train.%s"):format(#texts - MOST, last,
-      last, last)
+    texts[MOST + 1] = ("... and %d more; name the owner: ?tr:%s, ?grpo.%s, ?train.%s"):format(
+      #texts - MOST, last, last, last)
   end
   return #texts > 0 and table.concat(texts, "\n\n", 1, math.min(#texts, MOST + 1)) or nil
 end
@@ -171,7 +181,7 @@ local function known_names()
   return names
 end
 
--- What is known of a name, as text, or nil; the values of env tell what `tr` or `m` is.
+-- Returns an explanation of a name, or nil; the values in env tell the classes of `tr` or `m`.
 function explain.find(name, env)
   local all = annotations.read()
   if all.functions[name] then return function_text(all.functions[name]) end
@@ -194,12 +204,11 @@ function explain.find(name, env)
   end
 end
 
--- The same for a prompt: a sentence when nothing is known.
+-- Returns an explanation of a name, or a sentence saying that nothing is known.
 function explain.about(name, env)
   local found = explain.find(name, env)
   if found then return found end
-  local near = nearest(name, known_names())
-  return ("nothing is known of '%s'%s"):format(name, near and (", did you mean '%s'?"):format(near) or "")
+  return ("nothing is known of '%s'%s"):format(name, options.hint(name, known_names()))
 end
 
 return explain

@@ -1,5 +1,5 @@
--- A step's intermediates: `tr:inspect()`, token by token, and `tr:rescore(rewards)`, the same completions under other
--- rewards.  Nothing that training uses is changed.
+-- Shows a step's intermediate results: `tr:inspect()` token by token, `tr:rescore(rewards)` for the
+-- completions with other rewards.  Neither changes the state of training.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -21,20 +21,24 @@ local function batch_of(tr, what)
   if not batch and stage and not stage.method.samples then
     errors.raise("EARG", "tr:%s: a step of kind \"%s\" has no completions", what, stage.kind)
   end
-  if not batch then errors.raise("EARG", "tr:%s: no step with completions has been made here yet; tr:step()", what) end
+  if not batch then
+    errors.raise("EARG", "tr:%s: no step with completions has been made here yet; tr:step()", what)
+  end
   return batch.completions, stage
 end
 
--- What was recorded of completion i beside c: a list, or nil; a rollout since then has overwritten it.
+-- Returns a recorded list of completion i, or nil if a later rollout has overwritten it.
 local function recorded(tr, what, i)
   local record = tr.batch.record
   local ok, list = pcall(function() return record[what](record, i) end)
   return ok and list or nil
 end
 
--- Per token lists of the whole step, in the order of tr.batch.completions; and prompts, once per completion.
+-- Returns lists of the whole step per token, in the order of tr.batch.completions, and the prompts,
+-- one for each completion.
 local function lists_of(tr, cs)
-  local l = { prompts = {}, ids = {}, old_logp = {}, ref_logp = {}, advantage = {}, mask = {}, all_ids = {} }
+  local l = { prompts = {}, ids = {}, old_logp = {}, ref_logp = {}, advantage = {}, mask = {},
+    all_ids = {} }
   local mask_truncated = tr.settings.train.mask_truncated
   for i, c in ipairs(cs) do
     local slot = (i - 1) // #c.group + 1
@@ -53,9 +57,9 @@ local function lists_of(tr, cs)
   return l
 end
 
--- log P(next | token before) of a bigram for these tokens, at the temperature that the policy was sampled with.
+-- Returns a bigram's log P(token | token before) for these tokens, at the temperature of sampling.
 local function bigram_logprobs(bigram, prompts, completions, temperature)
-  local places, result = {}, {} -- by the token before: where its row is wanted, and of which token
+  local places, result = {}, {} -- places[token before]: a list of { index in result, token }
   for i, ids in ipairs(completions) do
     local before = prompts[i][#prompts[i]]
     for _, id in ipairs(ids) do
@@ -68,12 +72,14 @@ local function bigram_logprobs(bigram, prompts, completions, temperature)
   for before, list in pairs(places) do
     local row, sum = bigram:logprobs(before), 0.0
     for _, logp in ipairs(row) do sum = sum + math.exp(logp / temperature) end
-    for _, place in ipairs(list) do result[place[1]] = row[place[2] + 1] / temperature - math.log(sum) end
+    for _, place in ipairs(list) do
+      result[place[1]] = row[place[2] + 1] / temperature - math.log(sum)
+    end
   end
   return result
 end
 
--- The options of PPO's policy term: those of a loss that it has too.
+-- Returns the options of PPO's policy term.
 local function ppo_options(train)
   local options = {}
   for _, row in ipairs(option_rows.rows) do
@@ -83,16 +89,18 @@ local function ppo_options(train)
   return options
 end
 
--- The loss of these tokens under the stage's options, and its gradient for each token's log-probability.
+-- Returns the loss of these tokens under the stage's options, an error message or nil, and the
+-- loss's gradient for each token's log-probability.
 local function loss_of(tr, t)
   local train = tr.settings.train
-  local kl = train.kl_in == "loss" and t.ref_logp and train.kl_estimator ~= "full" and tr.metrics.beta or 0.0
+  local kl = train.kl_in == "loss" and t.ref_logp and train.kl_estimator ~= "full"
+    and tr.metrics.beta or 0.0
   local logp = core.tensor(t.logp:totable(), { requires_grad = true })
   local input = setmetatable({ logp = logp, sampler_logp = t.old_logp }, { __index = t })
   local ok, loss
-  if tr.stage.kind == "ppo" then -- its policy term, a mean over tokens; the critic has its own
+  if tr.stage.kind == "ppo" then -- only the policy term, a mean over tokens; not the critic's loss
     local options = ppo_options(train)
-    options.mask_truncated = false -- t.mask leaves them out already
+    options.mask_truncated = false -- t.mask already excludes truncated completions
     ok, loss = core.protected(core.policy_loss, "dapo", input, options)
   elseif type(train.loss) == "function" then
     ok, loss = core.limited(tr.settings.limits.hook, "train.loss", train.loss, input)
@@ -108,22 +116,24 @@ end
 local Inspection = { __name = "grpo.Inspection" }
 Inspection.__index = Inspection
 
--- Everything of the last step, as the policy and the loss see it now.
+-- Returns the tensors of the last step, evaluated with the current policy and loss.
 local function whole_step(tr)
   local cs, stage = batch_of(tr, "inspect")
   local l = lists_of(tr, cs)
   local temperature = tr.settings.sampling.temperature
   if temperature == 0 then temperature = 1.0 end
   local t = tr.model:score(l.prompts, l.ids, { temperature = temperature })
-  t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage), core.tensor(l.mask)
+  t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage),
+    core.tensor(l.mask)
   if #l.ref_logp == #l.old_logp then
     t.ref_logp = core.tensor(l.ref_logp)
   elseif stage.reference and stage.config.reference == "bigram" then
     t.ref_logp = core.tensor(bigram_logprobs(stage.reference, l.prompts, l.ids, temperature))
-  elseif type(stage.reference) == "userdata" then -- a KL of 0 leaves it out of the step
+  elseif type(stage.reference) == "userdata" then -- a step with KL coefficient 0 does not record it
     t.ref_logp = stage.reference:score(l.prompts, l.ids, { temperature = temperature }).logp
   end
-  t.num_sequences, t.num_tokens, t.max_new_tokens = #cs, t.mask:sum():item(), tr.settings.sampling.max_new_tokens
+  t.num_sequences, t.num_tokens, t.max_new_tokens = #cs, t.mask:sum():item(),
+    tr.settings.sampling.max_new_tokens
   t.normalizer, t.p = t.num_tokens, stage.p
   t.ids, t.completions, t.tokenizer, t.step = l.all_ids, cs, tr.tokenizer, tr.batch.step + 1
   t.ratio = (t.logp - t.old_logp):exp()
@@ -136,21 +146,23 @@ function inspect.step(tr, i)
   local all = whole_step(tr)
   if i == nil then return all end
   if math.type(i) ~= "integer" or i < 1 or i > #all.completions then
-    errors.raise("EARG", "tr:inspect: got %s, want the number of a completion, 1 to %d", tostring(i), #all.completions)
+    errors.raise("EARG", "tr:inspect: got %s, want the number of a completion, 1 to %d",
+      tostring(i), #all.completions)
   end
   local first, n = 1, all.lengths[i]
   for k = 1, i - 1 do first = first + all.lengths[k] end
-  local one = { completions = { all.completions[i] }, lengths = { n }, tokenizer = all.tokenizer, step = all.step,
-    loss = all.loss, problem = all.problem, sequence = {}, ids = table.move(all.ids, first, first + n - 1, 1, {}),
-    number = i }
+  local one = { completions = { all.completions[i] }, lengths = { n }, tokenizer = all.tokenizer,
+    step = all.step, loss = all.loss, problem = all.problem, sequence = {},
+    ids = table.move(all.ids, first, first + n - 1, 1, {}), number = i }
   for k = 1, n do one.sequence[k] = 1 end
-  for _, name in ipairs { "logp", "entropy", "old_logp", "ref_logp", "advantage", "mask", "ratio", "gradient" } do
+  for _, name in ipairs { "logp", "entropy", "old_logp", "ref_logp", "advantage", "mask", "ratio",
+      "gradient" } do
     one[name] = all[name] and all[name]:narrow(1, first, n)
   end
   return setmetatable(one, Inspection)
 end
 
--- ---- showing it -----------------------------------------------------------------------------------
+-- ---- showing it ---------------------------------------------------------------------------------
 
 local function column(head, n, text)
   local list = { head = head, right = true }
@@ -170,7 +182,8 @@ local function token_table(t, look)
     return rollouts.quoted(text ~= "" and text or t.tokenizer:token(t.ids[i]) or "?")
   end)
   pieces.right = false
-  local list = { column("", n, tostring), column("id", n, function(i) return tostring(t.ids[i]) end),
+  local list = { column("", n, tostring),
+    column("id", n, function(i) return tostring(t.ids[i]) end),
     numbers("p", t.old_logp:exp(), "%.3f", n), numbers("logp", t.old_logp, "%.3f", n),
     numbers("entropy", t.entropy, "%.3f", n) }
   if t.ref_logp then list[#list + 1] = numbers("ref", t.ref_logp, "%.3f", n) end
@@ -184,46 +197,54 @@ local function token_table(t, look)
   return text
 end
 
--- One line for each completion: how far the update has moved it.
+-- Shows one line for each completion: how far the update has moved its log-probabilities.
 local function completion_table(t, look)
   local seq, n = t.sequence, #t.lengths
-  local ratio, old = t.ratio:segment_mean(seq, n):totable(), t.old_logp:segment_mean(seq, n):totable()
+  local ratio, old = t.ratio:segment_mean(seq, n):totable(),
+    t.old_logp:segment_mean(seq, n):totable()
   local moved = (t.logp - t.old_logp):segment_mean(seq, n):totable()
   local cs = t.completions
   local function of(values, format) return function(i) return format:format(values[i]) end end
-  local further = { column("mean logp", n, of(old, "%.3f")), column("moved by", n, of(moved, "%+.2e")),
-    column("mean ratio", n, of(ratio, "%.5f")) }
+  local further = { column("mean logp", n, of(old, "%.3f")),
+    column("moved by", n, of(moved, "%+.2e")), column("mean ratio", n, of(ratio, "%.5f")) }
   if t.ref_logp then
-    further[#further + 1] = column("to ref", n, of((t.old_logp - t.ref_logp):segment_mean(seq, n):totable(), "%+.3f"))
+    further[#further + 1] = column("to ref", n,
+      of((t.old_logp - t.ref_logp):segment_mean(seq, n):totable(), "%+.3f"))
   end
   local numbered = {}
   for i, c in ipairs(cs) do numbered[i] = setmetatable({ index = i }, { __index = c }) end
   return rollouts.table(numbered, look, further, "  ")
 end
 
-local key = "p, logp: as sampled | ref: the reference | now: the policy as it is now | ratio: exp(now - logp)"
+local key = "p, logp: as sampled | ref: the reference | now: the policy as it is now | "
+  .. "ratio: exp(now - logp)"
 
 pretty.register("grpo.Inspection", function(t, look)
   local what = t.number and ("completion %d of step %d"):format(t.number, t.step)
-    or ("%d completions of step %d; tr:inspect(i) shows the tokens of one"):format(#t.completions, t.step)
+    or ("%d completions of step %d; tr:inspect(i) shows the tokens of one"):format(#t.completions,
+      t.step)
   local loss = t.loss and (" | loss of the step now %.4g"):format(t.loss) or ""
   local lines = { paint.colour(look, "bold", what .. loss) }
-  if t.problem then lines[#lines + 1] = "the loss cannot be shown: " .. paint.one_line(t.problem) end
+  if t.problem then
+    lines[#lines + 1] = "the loss cannot be shown: " .. paint.one_line(t.problem)
+  end
   lines[#lines + 1] = t.number and token_table(t, look) or completion_table(t, look)
   if t.number then lines[#lines + 1] = paint.colour(look, "dim", key) end
   return table.concat(lines, "\n")
 end)
 
--- ---- other rewards --------------------------------------------------------------------------------
+-- ---- other rewards ------------------------------------------------------------------------------
 
 local Rescored = { __name = "grpo.Rescored" }
 Rescored.__index = Rescored
 
--- Modules of the script's own are read again: they may have been edited.
+-- Calls f while the script's own modules are unloaded, so that edited ones are read again.
 local function with_fresh_modules(f, ...)
   local kept = {}
   for name, module in pairs(package.loaded) do
-    if not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path) then kept[name] = module end
+    if not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path) then
+      kept[name] = module
+    end
   end
   for name in pairs(kept) do package.loaded[name] = nil end
   local results = table.pack(core.protected(f, ...))
@@ -241,13 +262,15 @@ local function entries_of(rewards)
   end
   if type(rewards) == "function" then rewards = { rewards } end
   if type(rewards) ~= "table" or next(rewards) == nil then
-    errors.raise("EARG", "tr:rescore: got %s, want a reward function, a table of them as the option rewards takes it, "
-      .. "or a file that returns one", type(rewards) == "table" and "an empty table" or type(rewards))
+    errors.raise("EARG",
+      "tr:rescore: got %s, want a reward function, a table of them as the option "
+      .. "rewards takes it, or a file that returns one",
+      type(rewards) == "table" and "an empty table" or type(rewards))
   end
   return scoring.entries(rewards, errors.where())
 end
 
--- Copies of the completions, each group a list of its own, as they were before they were scored.
+-- Returns copies of the completions without their rewards; copies of groups are new lists too.
 local function copies(cs)
   local list, groups = {}, {}
   for i, c in ipairs(cs) do
@@ -256,7 +279,8 @@ local function copies(cs)
     local copy = {}
     for k, v in pairs(c) do copy[k] = v end
     copy.group, copy.rewards, copy.was = group, {}, c
-    copy.reward, copy.advantage, copy.extra, copy.errors, copy.token_rewards = nil, nil, nil, nil, nil
+    copy.reward, copy.advantage, copy.extra = nil, nil, nil
+    copy.errors, copy.token_rewards = nil, nil
     group[#group + 1], list[i] = copy, copy
   end
   return list
@@ -271,20 +295,23 @@ local function sign(v)
   return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
 end
 
--- Copies of the last step's completions scored with `entries`, by the random numbers that the step had.
+-- Returns copies of the last step's completions scored with `entries`, which see the same random
+-- numbers as in the step.
 local function scored(tr, cs, config, entries)
   local list = copies(cs)
   for i, c in ipairs(list) do
-    c.rng = core.rng(config.seed, "reward", c.step, tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
+    c.rng = core.rng(config.seed, "reward", c.step,
+      tr.batch.prompts[(i - 1) // #c.group + 1].number, c.index)
   end
   return list, scoring.score(entries, list, config.limits.reward, config.reward.on_error)
 end
 
--- Raises what these entries would raise on the completions of the last step, if there was one.
+-- Scores the completions of the last step, if there is one, so that errors of `entries` are raised.
 function inspect.try(tr, entries)
   local cs, stage = tr.batch and tr.batch.completions, tr.stage
   if not cs or #cs == 0 then return end
-  scored(tr, cs, setmetatable({ reward = { on_error = "stop" } }, { __index = stage.config }), entries)
+  scored(tr, cs, setmetatable({ reward = { on_error = "stop" } }, { __index = stage.config }),
+    entries)
 end
 
 -- tr:rescore(rewards) -> { completions =, changed =, flipped =, failed = }
@@ -299,7 +326,8 @@ function inspect.rescore(tr, rewards)
     if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
   end
   if stage.method.advantages then stage.method.advantages(config, list, weights) end
-  local result = { completions = list, changed = 0, flipped = 0, failed = failed, step = tr.batch.step + 1 }
+  local result = { completions = list, changed = 0, flipped = 0, failed = failed,
+    step = tr.batch.step + 1 }
   for _, c in ipairs(list) do
     c.flipped = c.advantage ~= nil and sign(c.advantage) ~= sign(c.was.advantage)
     if c.flipped then result.flipped = result.flipped + 1 end
@@ -325,9 +353,12 @@ local function was_columns(group)
 end
 
 pretty.register("grpo.Rescored", function(r, look)
-  local lines = { paint.colour(look, "bold", ("%d completions of step %d scored again: %d have another reward, "
+  local lines = { paint.colour(look, "bold",
+    ("%d completions of step %d scored again: %d have another reward, "
     .. "%d advantages change their sign"):format(#r.completions, r.step, r.changed, r.flipped)) }
-  if r.failed > 0 then lines[#lines + 1] = ("%d of them met an error in a reward"):format(r.failed) end
+  if r.failed > 0 then
+    lines[#lines + 1] = ("%d of them met an error in a reward"):format(r.failed)
+  end
   local shown = 0
   for g, group in ipairs(rollouts.groups(r.completions)) do
     local differs = false

@@ -1,15 +1,16 @@
--- Lua text cut into tokens, as far as a prompt needs it: what is being typed, and which variables a line makes.
+-- Splits Lua text into tokens, as far as a prompt needs it: to complete the word being typed, and
+-- to find the local variables of a line.
 
 local lua_tokens = {}
 
 local keywords = {}
-for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true
-until while]]):gmatch("%a+") do keywords[word] = true end
+for word in ([[and break do else elseif end false for function goto if in local nil not or repeat
+return then true until while]]):gmatch("%a+") do keywords[word] = true end
 lua_tokens.keywords = keywords
 
 local long_operators = { "...", "..", "==", "~=", "<=", ">=", "//", "::", "<<", ">>" }
 
--- The end of a string in quotes; second result: true when it has none.
+-- Returns the last position of a string in quotes, and true when it is unfinished.
 local function quoted_end(text, at)
   local quote, i = text:sub(at, at), at + 1
   while i <= #text do
@@ -21,13 +22,14 @@ local function quoted_end(text, at)
   return #text, true
 end
 
--- The same for [[ ]], whose opening bracket is at `at`.
+-- Returns the same for a string in long brackets, whose opening bracket is at `at`.
 local function long_end(text, at, level)
   local _, last = text:find("]" .. level .. "]", at, true)
   return last or #text, last == nil
 end
 
--- Kind and last byte of the token at `at`; true when a string or comment goes on beyond the text.
+-- Returns the kind and last byte of the token at `at`, and true when it is an unfinished string or
+-- comment.
 local function token_at(text, at)
   if text:find("^%-%-", at) then
     local level = text:match("^%-%-%[(=*)%[", at)
@@ -49,12 +51,14 @@ local function token_at(text, at)
   return "op", at
 end
 
--- A list of { kind = "name"|"keyword"|"number"|"string"|"comment"|"op", text=, first=, last=, open = unfinished }.
+-- Returns a list of { kind = "name"|"keyword"|"number"|"string"|"comment"|"op", text =, first =,
+-- last =, open = whether it is unfinished }.
 function lua_tokens.tokens(text)
   local list, at = {}, text:find("%S")
   while at do
     local kind, last, open = token_at(text, at)
-    list[#list + 1] = { kind = kind, text = text:sub(at, last), first = at, last = last, open = open or nil }
+    list[#list + 1] = { kind = kind, text = text:sub(at, last), first = at, last = last,
+      open = open or nil }
     at = text:find("%S", last + 1)
   end
   return list
@@ -62,10 +66,11 @@ end
 
 -- ---- locals of a prompt -----------------------------------------------------------------------
 
-local opens = { ["do"] = 1, ["then"] = 1, ["function"] = 1, ["repeat"] = 1, ["end"] = -1, ["until"] = -1,
-  ["elseif"] = -1 }
+local opens = { ["do"] = 1, ["then"] = 1, ["function"] = 1, ["repeat"] = 1, ["end"] = -1,
+  ["until"] = -1, ["elseif"] = -1 }
 
--- The names of `local a, b <const>` after token i: the list's last token, and whether one is to be closed.
+-- Reads the names of `local a, b <const>` after token i. Returns the list's last token, and whether
+-- a name has the attribute <close>.
 local function name_list(tokens, i)
   local to_close = false
   local k = i + 1
@@ -84,7 +89,7 @@ local function blank(pieces, token)
   pieces[#pieces + 1] = { token.first, token.last, "" }
 end
 
--- What one `local` at tokens[i] becomes: edits of { first, last, text }.
+-- Appends the edits { first, last, text } that remove the `local` at tokens[i].
 local function edit_local(tokens, i, pieces)
   if tokens[i + 1] and tokens[i + 1].text == "function" then return blank(pieces, tokens[i]) end
   local last, to_close = name_list(tokens, i)
@@ -100,7 +105,8 @@ local function edit_local(tokens, i, pieces)
   end
 end
 
--- The same text with the `local`s outside any block left out: its variables become those of the prompt.
+-- Returns the text without the `local`s outside blocks, so that their variables belong to the
+-- prompt.
 function lua_tokens.without_locals(text)
   local tokens, all, pieces, depth = {}, lua_tokens.tokens(text), {}, 0
   for _, t in ipairs(all) do

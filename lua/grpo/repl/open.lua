@@ -1,4 +1,4 @@
--- What `grpo repl` is opened with: a script, a run or one checkpoint of it, a model.
+-- Opens what `grpo repl` was given: a script, a run or one of its checkpoints, or a model.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -11,23 +11,26 @@ local script = require "grpo.scripts.script"
 local fs = core.fs
 local repl_open = {}
 
--- The run directory that a word means, and the checkpoint when it is one; nil when it is neither.
+-- Returns the run directory that a word names, and the checkpoint if it names one; nil if neither.
 local function run_of(word)
-  if fs.exists(word .. "/trainer.json") and fs.exists(word .. "/../../run.json") then return word .. "/../..", word end
+  if fs.exists(word .. "/trainer.json") and fs.exists(word .. "/../../run.json") then
+    return word .. "/../..", word
+  end
   if fs.exists(word .. "/run.json") then return (word:gsub("(.)/+$", "%1")) end
-  if not word:find("/", 1, true) and not fs.exists(word) and fs.exists("runs/" .. word .. "/run.json") then
+  if not word:find("/", 1, true) and not fs.exists(word)
+      and fs.exists("runs/" .. word .. "/run.json") then
     return "runs/" .. word
   end
 end
 
--- The newest checkpoint of a run that may be going on: nothing is removed, a checkpoint that is being pruned is not
--- looked at.
+-- Returns a run's newest checkpoint. The run may still be training, so this removes nothing and
+-- only follows the link `latest`.
 local function newest(dir)
   local name = fs.readlink(dir .. "/latest")
   return name and fs.isdir(dir .. "/" .. name) and dir .. "/" .. name or nil
 end
 
--- What was changed while the run went on is changed here too, as far as the checkpoint's step.
+-- Applies the changes that were made to the running run, up to the checkpoint's step.
 local function follow_events(tr, dir, info)
   if not fs.exists(dir .. "/events.jsonl") then return end
   local ok, err = pcall(function()
@@ -38,21 +41,22 @@ local function follow_events(tr, dir, info)
   if not ok then error(err, 0) end
 end
 
--- A trainer at a checkpoint of a run, without its directory: nothing that it does is written there.
+-- Returns a trainer at a checkpoint of a run. It has no directory, so it writes nothing there.
 local function trainer_at(dir, from, o)
   local info = rundir.read(dir, "run")
   if not info then errors.raise_plain("EFORMAT", "%s/run.json: is gone", dir) end
   local e = script.of_run(dir, info, { overrides = o.overrides })
   e.config.name = info.name or e.config.name -- the saved script is called main.lua
   if not from then
-    return require("grpo.train.trainer").new(e, {}), e, ("%s at its beginning: no checkpoint yet"):format(dir)
+    return require("grpo.train.trainer").new(e, {}), e,
+      ("%s at its beginning: no checkpoint yet"):format(dir)
   end
   local tr = require("grpo.train.trainer").new(e, { from = from })
   follow_events(tr, dir, info)
   local about = ("%s at step %d (%s)"):format(dir, tr.step_count, from:match("[^/]+$"))
   if tr.counters.stage_done and tr.stage_index >= #e.stages then
     tr.beyond = true
-    about = about .. "; it is finished: tr:step() goes on beyond its end, with a fresh optimizer"
+    about = about .. "; it is finished: tr:step() continues past its end, with a fresh optimizer"
   end
   return tr, e, about
 end
@@ -72,7 +76,7 @@ local function open_run(env, dir, from, o)
   return about .. "; nothing is written there"
 end
 
--- Puts exp, tr, m and tok of the first word into env, as far as there are; returns a line about it.
+-- Sets exp, tr, m and tok in env, as far as the first word has them; returns a line about it.
 function repl_open.open(env, o)
   local what = o.words[1]
   if core.isatty(2) then core.err(("loading %s ...\n"):format(what)) end
@@ -84,7 +88,7 @@ function repl_open.open(env, o)
     env.tok = env.m.tokenizer
     return "m and tok: the model and its tokenizer"
   end
-  if not fs.exists(what) and not what:find("[/.]") then history.find(what) end -- raises: the nearest run
+  if not fs.exists(what) and not what:find("[/.]") then history.find(what) end -- this raises
   env.exp = script.load(what, o)
   env.tr = require("grpo.train.trainer").new(env.exp, {})
   env.m, env.tok = env.tr.model, env.tr.tokenizer

@@ -1,5 +1,5 @@
--- One prompt's lines: compiled as an expression or statements, run protected, results shown.  What `grpo repl` and
--- `grpo attach` share.
+-- The part that `grpo repl` and `grpo attach` share: a line is compiled as an expression or as
+-- statements, run protected, and its results are shown.
 
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
@@ -31,15 +31,17 @@ session.rows = {
   { "Ctrl-D or .quit", "leaves" },
 }
 
--- ---- functions of every prompt --------------------------------------------------------------------
+-- ---- functions of every prompt ------------------------------------------------------------------
 
 local Tokens = { __name = "grpo.Tokens" }
 
--- tokens(x[, tokenizer]) with the tokenizer at hand
+-- Returns the function tokens(x[, tokenizer]), which uses the session's tokenizer by default.
 local function token_lister(self)
   return function(x, tokenizer)
     tokenizer = tokenizer or self:tokenizer()
-    if not tokenizer then error("tokens: there is no tokenizer; give one: tokens(x, tokenizer)", 2) end
+    if not tokenizer then
+      error("tokens: there is no tokenizer; give one: tokens(x, tokenizer)", 2)
+    end
     local found = { tokenizer = tokenizer }
     if type(x) == "string" then
       found.ids = tokenizer:encode(x)
@@ -54,7 +56,7 @@ local function token_lister(self)
   end
 end
 
--- What names the globals means those of the session: _G, and the environment that load gives.
+-- Makes _G and load refer to the globals of the session.
 local function globals_of(env)
   env._G = env
   function env.load(chunk, name, mode, ...)
@@ -63,9 +65,12 @@ local function globals_of(env)
   end
 end
 
--- options: env = globals of the session; out(text), err(text): where results and errors go; call(chunk), optional:
--- runs it, returning true and results or false and an error; look(), optional: see pretty/paint.lua; rows, optional:
--- what .help lists instead of session.rows.
+-- Returns a session. Fields of options:
+--   env                   the globals of the session
+--   out(text), err(text)  write results and errors
+--   call(chunk)           optional: runs it and returns true and results, or false and an error
+--   look()                optional: see pretty/paint.lua
+--   rows                  optional: the rows of .help, default session.rows
 function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
     call = options.call or core.protected, look = options.look or paint.look,
@@ -76,7 +81,7 @@ function session.new(options)
   return self
 end
 
--- The tokenizer at hand, or nil.
+-- Returns the session's tokenizer, or nil.
 function Session:tokenizer()
   local env = self.env
   local tok = rawget(env, "tok")
@@ -92,9 +97,10 @@ function Session:show(...)
   for i = 1, select("#", ...) do self.out(pretty.format((select(i, ...)), look) .. "\n") end
 end
 
--- ---- one text ---------------------------------------------------------------------------------------
+-- ---- one text -----------------------------------------------------------------------------------
 
--- Compiles a line as an expression, then as statements.  Returns chunk, or nil, message, incomplete.
+-- Compiles a line as an expression, then as statements.  Returns chunk, or nil, message,
+-- incomplete.
 local function compile(line, env)
   local chunk = load("return " .. line:gsub("^%s*=%s*", ""), "=stdin", "t", env)
   if chunk then return chunk end
@@ -121,7 +127,7 @@ function Session:fail(err)
   self.err(display.clean(tostring(err)) .. "\n")
 end
 
--- Compiles and runs; true when the text is only a beginning.
+-- Compiles and runs a text. Returns true when it is incomplete.
 function Session:evaluate(text, timed)
   local chunk, message, incomplete = compile(text, self.env)
   if not chunk then
@@ -144,7 +150,7 @@ function Session:evaluate(text, timed)
   return false
 end
 
--- What other prompts understand.
+-- Returns the command of other prompts that the text is, or nil.
 local function elsewhere(text, env)
   local word = text:match("^%s*(%a+)%s*%(?%s*%)?%s*$")
   if word ~= "quit" and word ~= "exit" and word ~= "help" then return nil end
@@ -166,7 +172,7 @@ function commands.quit(self)
   self.done = true
 end
 
--- Runs a text.  True when it is only the beginning of something: the next line belongs to it.
+-- Runs a text. Returns true when it is incomplete, so that the next line belongs to it.
 function Session:run(text)
   self.failed = false
   local asked = text:match("^%s*%?%s*(.-)%s*$")
@@ -179,7 +185,8 @@ function Session:run(text)
   end
   local word = elsewhere(text, self.env)
   if word then
-    self:fail(("%s: Ctrl-D or .quit leaves; .help lists what there is, ?NAME explains"):format(word))
+    self:fail(("%s: Ctrl-D or .quit leaves; .help lists what there is, ?NAME explains")
+      :format(word))
     return false
   end
   return self:evaluate(text)

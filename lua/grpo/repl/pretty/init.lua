@@ -1,7 +1,7 @@
--- How values are shown at the prompt: short, in order, made for this field.
+-- Shows values at the prompt: short, in a fixed order, with views for models, batches and so on.
 --
 --   pretty.format(v[, look]) -> text without a line end.  look: see pretty/paint.lua.
--- Nothing in the text is obeyed by a terminal, but the colours that are put in here.
+-- The text contains no terminal control sequences except the colours that are added here.
 
 local display = require "grpo.runs.display"
 local objects = require "grpo.repl.pretty.objects"
@@ -12,7 +12,7 @@ local pretty = {}
 
 local MAX_ITEMS, MAX_DEPTH, MAX_NUMBERS = 40, 3, 12
 
--- By metatable's __name; and, of tables without one, by what they look like.
+-- Views of values by their metatable's __name; tables without one are recognised by their fields.
 local by_type = {
   ["grpo.Tensor"] = require "grpo.repl.pretty.tensor",
   ["grpo.Model"] = objects.model,
@@ -29,7 +29,8 @@ local by_look = {
   { objects.is_report, objects.report },
 }
 
--- show(v, look, format) for values whose metatable has this __name; format: pretty.format.
+-- Registers show(v, look, format) for values whose metatable has this __name; format is
+-- pretty.format.
 function pretty.register(name, show)
   by_type[name] = show
 end
@@ -57,7 +58,7 @@ local function sorted_keys(t, n)
   return keys
 end
 
--- { 1, 2, 3, ... 40 more }: a list of numbers on one line
+-- Shows a list of numbers on one line: { 1, 2, 3, ... 40 more }.
 local function numbers_text(t)
   local parts = {}
   for i = 1, math.min(#t, MAX_NUMBERS) do
@@ -75,7 +76,7 @@ local function all_numbers(t)
   return #t > 0 and next(t, #t) == nil
 end
 
--- A value inside a table: what would take many lines is named only.
+-- Shows a value inside a table; a value that would take many lines is only named.
 local function inner(v, look, depth, seen)
   if type(v) == "string" then return string_text(v) end
   if type(v) ~= "table" then return display.clean(tostring(v)) end
@@ -105,13 +106,17 @@ function pretty.table(t, look, depth, seen)
   seen[t] = nil
   if #parts == 0 then return "{}" end
   local long = false
-  for _, p in ipairs(parts) do short, long = short + paint.columns(p) + 2, long or p:find("\n", 1, true) ~= nil end
-  if not long and short + 2 < look.width - 2 * depth then return "{ " .. table.concat(parts, ", ") .. " }" end
+  for _, p in ipairs(parts) do
+    short, long = short + paint.columns(p) + 2, long or p:find("\n", 1, true) ~= nil
+  end
+  if not long and short + 2 < look.width - 2 * depth then
+    return "{ " .. table.concat(parts, ", ") .. " }"
+  end
   local indent = ("  "):rep(depth + 1)
   return "{\n" .. indent .. table.concat(parts, ",\n" .. indent) .. "\n" .. ("  "):rep(depth) .. "}"
 end
 
--- ---- any value ------------------------------------------------------------------------------------
+-- ---- any value ----------------------------------------------------------------------------------
 
 local function type_name(v)
   local meta = (type(v) == "table" or type(v) == "userdata") and getmetatable(v)

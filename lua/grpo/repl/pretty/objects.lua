@@ -1,4 +1,4 @@
--- Models, tokenizers, trainers, datasets, metrics.
+-- Views of models, tokenizers, trainers, datasets, metrics.
 
 local display = require "grpo.runs.display"
 local paint = require "grpo.repl.pretty.paint"
@@ -10,7 +10,7 @@ local function thousands(n)
   return (text:gsub("^,", ""))
 end
 
--- Parameters by shape: those of layers once, with their number.
+-- Lists parameters with their shapes; those of the layers once, with their number.
 local function parameter_lines(m, look)
   local order, seen = {}, {}
   for name, tensor in m:parameters() do
@@ -21,10 +21,11 @@ local function parameter_lines(m, look)
     end
     seen[shared].n = seen[shared].n + 1
   end
-  local names, shapes, counts = { head = "parameters" }, { head = "shape", right = true }, { head = "layers",
-    right = true }
+  local names, shapes, counts = { head = "parameters" }, { head = "shape", right = true },
+    { head = "layers", right = true }
   for i, p in ipairs(order) do
-    names[i], shapes[i], counts[i] = p.name, "[" .. p.shape .. "]", p.name:find("*", 1, true) and tostring(p.n) or ""
+    names[i], shapes[i], counts[i] = p.name, "[" .. p.shape .. "]",
+      p.name:find("*", 1, true) and tostring(p.n) or ""
   end
   return paint.columns_text(look, { names, counts, shapes }, "  ")
 end
@@ -34,9 +35,10 @@ function objects.model(m, look)
   local ok, c = pcall(function() return m.config end)
   if not ok then return lines[1] end
   local all, trained = m:count(), m:count { trainable = true }
-  lines[2] = ("  %s parameters, %s trained | context %s | computes in %s | tokenizer %s"):format(thousands(all),
-    trained == all and "all" or thousands(trained), tostring(c.max_position_embeddings or c.n_positions or "?"),
-    m.compute, m.tokenizer and ("of %d tokens"):format(#m.tokenizer) or "none")
+  lines[2] = ("  %s parameters, %s trained | context %s | computes in %s | tokenizer %s"):format(
+    thousands(all), trained == all and "all" or thousands(trained),
+    tostring(c.max_position_embeddings or c.n_positions or "?"), m.compute,
+    m.tokenizer and ("of %d tokens"):format(#m.tokenizer) or "none")
   local fine, list = pcall(parameter_lines, m, look)
   lines[3] = fine and list or nil
   return table.concat(lines, "\n")
@@ -46,7 +48,9 @@ function objects.tokenizer(tok, look)
   local special = {}
   for _, name in ipairs { "bos", "eos", "pad", "unk" } do
     local id = tok[name]
-    if id then special[#special + 1] = ("%s %d %q"):format(name, id, display.clean(tok:token(id) or "")) end
+    if id then
+      special[#special + 1] = ("%s %d %q"):format(name, id, display.clean(tok:token(id) or ""))
+    end
   end
   local template = tok.chat_template and "with a chat template" or "no chat template"
   return ("%s\n  %d tokens%s | %s"):format(paint.colour(look, "bold", tostring(tok)), #tok,
@@ -59,8 +63,9 @@ function objects.trainer(tr, look)
   local spec = stages[math.max(1, tr.stage_index)]
   local names = {}
   for i, entry in ipairs(tr.settings.reward_entries or {}) do names[i] = entry.name end
-  lines[2] = ("  stage %d of %d (%s)%s | %d tokens seen | rewards: %s"):format(math.max(1, tr.stage_index), #stages,
-    spec.kind, stage and (", step %d of %d"):format(stage.step, stage.steps) or ", not begun", tr.tokens_seen,
+  lines[2] = ("  stage %d of %d (%s)%s | %d tokens seen | rewards: %s"):format(math.max(1,
+    tr.stage_index), #stages, spec.kind, stage and (", step %d of %d"):format(stage.step,
+    stage.steps) or ", not begun", tr.tokens_seen,
     #names > 0 and display.clean(table.concat(names, ", ")) or "none")
   lines[3] = "  tr:step() advances it; tr.batch, tr.metrics and tr:inspect() show the last step"
   return table.concat(lines, "\n")
@@ -77,9 +82,10 @@ end
 
 -- ---- metrics -----------------------------------------------------------------------------------
 
--- Names that only a step's metrics have.
+-- Fields that only the metrics of a step have.
 function objects.is_metrics(t)
-  local step = type(rawget(t, "step_time")) == "number" or type(rawget(t, "learning_rate")) == "number"
+  local step = type(rawget(t, "step_time")) == "number"
+    or type(rawget(t, "learning_rate")) == "number"
   return getmetatable(t) == nil and step and type(rawget(t, "loss")) == "number"
 end
 
@@ -87,7 +93,7 @@ function objects.is_report(t)
   return getmetatable(t) == nil and type(rawget(t, "eval/accuracy")) == "number"
 end
 
--- Numbers with their names, in as many columns as fit; what is no number after them.
+-- Shows numbers with their names, in as many columns as fit, and then the other values.
 function objects.numbers(t, look)
   local names, rest, widest = {}, {}, 0
   for name, v in pairs(t) do
@@ -113,7 +119,8 @@ function objects.numbers(t, look)
     for k = 0, across - 1 do
       local name = names[row + k * down]
       if name then
-        parts[#parts + 1] = paint.pad(paint.one_line(name), widest) .. paint.pad(paint.number(t[name]), 12, true)
+        parts[#parts + 1] = paint.pad(paint.one_line(name), widest)
+          .. paint.pad(paint.number(t[name]), 12, true)
       end
     end
     lines[row] = table.concat(parts, "  ")

@@ -1,17 +1,17 @@
--- A tensor: shape, statistics, and its corners.
+-- Shows a tensor: its shape, statistics, and corners.
 
 local core = require "grpo.core"
 local paint = require "grpo.repl.pretty.paint"
 
 local EDGE = 3 -- numbers shown at each end of an axis
 
--- The positions of an axis that are shown, in two runs { first, n }; the second may be nil.
+-- Returns the positions of an axis that are shown as two runs { first, n }; the second may be nil.
 local function runs(n, edge)
   if n <= 2 * edge + 1 then return { { 1, n } } end
   return { { 1, edge }, { n - edge + 1, edge } }
 end
 
--- One line: the values of a list of numbers, "..." where a gap is.
+-- Returns one line with the values of a list of numbers, and "..." for the gap.
 local function row_text(parts)
   local texts = {}
   for i, values in ipairs(parts) do
@@ -21,10 +21,12 @@ local function row_text(parts)
   return table.concat(texts, " ")
 end
 
--- Lists of numbers of the runs along the last axis.
+-- Returns lists of the numbers in the runs along the last axis.
 local function values_of(vector, edge)
   local parts = {}
-  for _, run in ipairs(runs(#vector, edge)) do parts[#parts + 1] = vector:narrow(1, run[1], run[2]):totable() end
+  for _, run in ipairs(runs(#vector, edge)) do
+    parts[#parts + 1] = vector:narrow(1, run[1], run[2]):totable()
+  end
   return parts
 end
 
@@ -32,7 +34,9 @@ local function matrix_lines(matrix, edge)
   local lines = {}
   for i, run in ipairs(runs(#matrix, EDGE)) do
     if i > 1 then lines[#lines + 1] = "       ..." end
-    for at = run[1], run[1] + run[2] - 1 do lines[#lines + 1] = row_text(values_of(matrix[at], edge)) end
+    for at = run[1], run[1] + run[2] - 1 do
+      lines[#lines + 1] = row_text(values_of(matrix[at], edge))
+    end
   end
   return lines
 end
