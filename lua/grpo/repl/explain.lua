@@ -68,8 +68,8 @@ local function function_text(f, name)
     lines[#lines + 1] = ("  %s%s: %s%s"):format(p.name, p.optional and "?" or "", p.type,
       p.doc ~= "" and "  " .. p.doc or "")
     if p.type ~= "grpo.Options" and not p.type:find("^{") then
-      local options = p.name:find("^opt") and fields_text(p.type, "    ") or ""
-      if options ~= "" then lines[#lines + 1] = options end
+      local known = p.name:find("^opt") and fields_text(p.type, "    ") or ""
+      if known ~= "" then lines[#lines + 1] = known end
     end
   end
   return table.concat(lines, "\n")
