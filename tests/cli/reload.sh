@@ -34,7 +34,7 @@ result "the run says so" "$(grep -q '^reloaded at step 4: .*reward.lua$' a.err |
 
 original
 EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 ') run broken
-result "what does not compile is not loaded" "$(grep -q 'not reloaded, the old code goes on: .*reward.lua:2: ' broken.err && [ "$(reward_at broken 6)" != 7 ] || cat broken.err)"
+result "what does not compile is not loaded" "$(grep -q 'not reloaded, the old code stays: .*reward.lua:2: ' broken.err && [ "$(reward_at broken 6)" != 7 ] || cat broken.err)"
 original
 EDIT=4 COMMAND=$(edit 'error("at load")') run raises
 result "what fails while it is loaded is not" "$(grep -q 'not reloaded.*at load' raises.err && grep -q '"state": "finished"' raises/exp-001/run.json || cat raises.err)"
@@ -84,7 +84,7 @@ result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q '
 # ---- what must not end the run -------------------------------------------------------------------------------------------
 refused() { # NAME COMMAND PATTERN: the run goes on with the old code and says why
   original; EDIT=4 COMMAND=$2 run "$1"
-  result "$1: not reloaded" "$(grep -q "not reloaded, the old code goes on: .*$3" "$1.err" && grep -q '"state": "finished"' "$1/exp-001/run.json" || tail -3 "$1.err")"
+  result "$1: not reloaded" "$(grep -q "not reloaded, the old code stays: .*$3" "$1.err" && grep -q '"state": "finished"' "$1/exp-001/run.json" || tail -3 "$1.err")"
 }
 refused typo "$(edit 'return { digits = function(text) return text:gsubb("%%d", "") end, lr = 1e-3 }')" 'rewards.digits: .*reward.lua:1: .*gsubb'
 refused value "$(edit 'return { digits = function() return {} end, lr = 1e-3 }')" 'rewards.digits: .*returned a table'

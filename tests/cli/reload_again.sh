@@ -41,7 +41,7 @@ lines() {
 # said NAME WHAT PATTERN...
 said() { local name=$1 what=$2 problem; shift 2; problem=$(lines "$name" "$@"); result "$what" "${problem:+$problem
 $(cat "$name.err")}"; }
-old='not reloaded, the old code goes on:'
+old='not reloaded, the old code stays:'
 
 # ---- tried again ---------------------------------------------------------------------------------------------------------
 go missing AT2="$(write reward.lua "$helped")" AT4="$(write helper.lua 'return { f = function() return 7 end }')"

@@ -16,7 +16,8 @@ local Experiment = { __name = "grpo.Experiment" }
 Experiment.__index = Experiment
 Experiment.__tostring = function(e) return "experiment " .. e.config.name end
 
--- The line of `return grpo.experiment { ... }` in the script: a tail call, which leaves no frame to ask.
+-- The line of `return grpo.experiment { ... }` in the script: a tail call, which leaves no frame to
+-- ask.
 local function constructor_line(script)
   local text, n = script and core.fs.read(script), 0
   for s in ((text or "") .. "\n"):gmatch("([^\n]*)\n") do
@@ -26,7 +27,8 @@ local function constructor_line(script)
   return script and script .. ":1"
 end
 
--- An error of the engine about an option ("train.loss: ...") gets the script's line, unless it has one.
+-- An error of the engine about an option ("train.loss: ...") gets the script's line, unless it has
+-- one.
 function experiment.locate(config, err)
   if type(err) ~= "table" or type(err.message) ~= "string" then return end
   if err.message:find("%.lua:%d+: ") then return end
@@ -86,22 +88,26 @@ local function layers_of(fields, where, overrides)
   return list, stages
 end
 
--- The reward entries of a script and of its host.  Without any the environment's own reward is the one.
+-- The reward entries of a script and of its host.  Without any the environment's own reward is the
+-- one.
 local function reward_entries(config, where, of_host)
   local rewards = config.rewards
-  if rewards == nil and config.environment then rewards = { environment = scoring.of_environment } end
+  if rewards == nil and config.environment then
+    rewards = { environment = scoring.of_environment }
+  end
   return scoring.with_host(scoring.entries(rewards, origins.line(where, "rewards")), of_host)
 end
 
 local function refuse_empty(config, field)
   local dataset = config.data[field]
   if dataset and #dataset == 0 then
-    errors.raise_at(origins.position(config, "data." .. field), "ENOENT", "data.%s: the dataset is empty: %s", field,
-      tostring(dataset))
+    errors.raise_at(origins.position(config, "data." .. field), "ENOENT",
+      "data.%s: the dataset is empty: %s", field, tostring(dataset))
   end
 end
 
--- Stage number `index` of experiment e as { kind=, config=, origins= }; list: the layers of the experiment.
+-- Stage number `index` of experiment e as { kind=, config=, origins= }; list: the layers of the
+-- experiment.
 local function new_stage(e, stage, index, list)
   local where, path = e.where, ("stages[%d]"):format(index)
   local layer = { where = where, name = "experiment" }
@@ -109,7 +115,8 @@ local function new_stage(e, stage, index, list)
   if type(stage) ~= "table" then refuse(path, "got %s, want a table", option_tree.shown(stage)) end
   option_rules.check_stage(stage, path, refuse)
   local stacked = table.move(list, 1, #list, 1, {})
-  stacked[#stacked + 1] = { name = "stage " .. index, where = where, value = without(stage, "kind") }
+  stacked[#stacked + 1] = { name = "stage " .. index, where = where,
+    value = without(stage, "kind") }
   local config, from = layers.resolve(stacked, e.context.overrides, index)
   origins.remember(config, where, from)
   config.name = e.config.name
@@ -121,8 +128,8 @@ local function new_stage(e, stage, index, list)
   return { kind = stage.kind, config = config, origins = from }
 end
 
--- The constructor behind grpo.experiment.  context: what the script was given (scripts/context.lua).  Raises at the
--- script's line; returns an Experiment:
+-- The constructor behind grpo.experiment.  context: what the script was given
+-- (scripts/context.lua).  Raises at the script's line; returns an Experiment:
 --   .config, .origins   resolved options and where each came from
 --   .stages             list of { kind=, config=, origins= }, at least one
 function experiment.new(fields, context)

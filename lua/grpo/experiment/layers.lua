@@ -53,8 +53,8 @@ local function sorted_names(layer, value, prefix)
   local names = {}
   for key in pairs(value) do
     if type(key) ~= "string" then
-      complain(layer, prefix == "" and "experiment" or prefix, "has a field without a name: %s%s", tostring(key),
-        prefix == "reward" and ", did you mean 'rewards'?" or "")
+      complain(layer, prefix == "" and "experiment" or prefix, "has a field without a name: %s%s",
+        tostring(key), prefix == "reward" and ", did you mean 'rewards'?" or "")
     end
     names[#names + 1] = key
   end
@@ -75,7 +75,8 @@ local function is_obsolete(layer, path, value)
   return true
 end
 
--- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken whole.
+-- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken
+-- whole.
 local function lay(result, from, layer, node, value, prefix)
   for _, key in ipairs(sorted_names(layer, value, prefix)) do
     local v, path = value[key], prefix == "" and key or prefix .. "." .. key
@@ -122,13 +123,16 @@ local function fill_loss_defaults(result, from)
   end
 end
 
--- A section that is absent by default (lora, sampler_correction) stays absent, and so do its fields.
+-- A section that is absent by default (lora, sampler_correction) stays absent, and so do its
+-- fields.
 local function optional_parent_absent(result, path)
   local node, at = option_tree.root(), ""
   for part in path:gmatch("[^.]+") do
     node = option_tree.child(node, part)
     at = at == "" and part or at .. "." .. part
-    if at ~= path and node.row and node.row.default == nil and get(result, at) == nil then return true end
+    if at ~= path and node.row and node.row.default == nil and get(result, at) == nil then
+      return true
+    end
   end
   return false
 end
@@ -136,7 +140,8 @@ end
 local function fill_defaults(result, from)
   fill_loss_defaults(result, from)
   for _, row in ipairs(option_rows.rows) do
-    if row.default ~= nil and get(result, row.path) == nil and not optional_parent_absent(result, row.path) then
+    if row.default ~= nil and get(result, row.path) == nil
+      and not optional_parent_absent(result, row.path) then
       local value = row.default
       if type(value) == "table" then value = table.move(value, 1, #value, 1, {}) end
       put(result, from, row.path, value, "default")
@@ -160,7 +165,9 @@ local function override_row(override, path)
         hint(option_tree.whole_name(path) or nearest(part, option_tree.child_names(parent))))
     end
   end
-  if not node.row then complain(COMMAND_LINE, override.path, "is a section, give one of its fields") end
+  if not node.row then
+    complain(COMMAND_LINE, override.path, "is a section, give one of its fields")
+  end
   return node.row
 end
 
@@ -174,13 +181,18 @@ local function lay_overrides(result, from, overrides, stage_index)
     local here = not index or tonumber(index) == stage_index
     if here and not is_obsolete(COMMAND_LINE, path, override.value) then
       local row, value = override_row(override, path), override.value
-      if value == core.json_null then value = nil else check_value(COMMAND_LINE, override.path, row, value) end
+      if value == core.json_null then
+        value = nil
+      else
+        check_value(COMMAND_LINE, override.path, row, value)
+      end
       put(result, from, path, value, "command line")
     end
   end
 end
 
--- "key=value" from a command line as { path=, value=, text= }: JSON if it reads as JSON, else a string.
+-- "key=value" from a command line as { path=, value=, text= }: JSON if it reads as JSON, else a
+-- string.
 function layers.parse_override(word)
   local path, text = word:match("^([%w_.]+)=(.*)$")
   if not path then return nil end
@@ -193,8 +205,8 @@ function layers.parse_override(word)
   return { path = path, value = value, text = text }
 end
 
--- list: layers, lowest first; overrides: of the command line; stage_index: nil for the experiment itself.  Returns the
--- resolved options, and { [path] = where it came from }.
+-- list: layers, lowest first; overrides: of the command line; stage_index: nil for the experiment
+-- itself.  Returns the resolved options, and { [path] = where it came from }.
 function layers.resolve(list, overrides, stage_index)
   local result, from = {}, {}
   for _, layer in ipairs(list) do
@@ -202,7 +214,8 @@ function layers.resolve(list, overrides, stage_index)
   end
   lay_overrides(result, from, overrides, stage_index)
   fill_defaults(result, from)
-  result.model.chat_template = chat_templates.find(result.model.chat_template) or result.model.chat_template
+  result.model.chat_template = chat_templates.find(result.model.chat_template)
+    or result.model.chat_template
   return result, from
 end
 

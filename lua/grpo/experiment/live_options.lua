@@ -8,14 +8,14 @@ local live_options = {}
 
 local views = setmetatable({}, { __mode = "k" }) -- [trainer][table of options] = its view
 
--- Raises unless the option may be given that value while a run goes on.
+-- Raises unless the option may be given that value between two steps.
 local function check(node, full, key, value)
   local below = option_tree.child(node, key)
   local row = below and below.row
   if not below then errors.raise("EARG", "tr.config: there is no option '%s'", full) end
   if not row or not row.live then
-    errors.raise("EARG", "tr.config.%s: cannot be changed while the run goes on; set it in the experiment "
-      .. "(docs/options.md marks the options that are live)", full)
+    errors.raise("EARG", "tr.config.%s: cannot be changed while the run trains; set it in the "
+      .. "experiment (docs/options.md marks the options that are live)", full)
   end
   if value ~= nil then
     local problem = option_tree.problem(row, value)
@@ -57,8 +57,8 @@ local function view_of(tr, t, node, path)
   return of_trainer[t]
 end
 
--- config: of a stage (tr.settings).  tr.on_option(path, value), if set, is called before an option changes, and may
--- raise.
+-- config: of a stage (tr.settings).  tr.on_option(path, value), if set, is called before an option
+-- changes, and may raise.
 function live_options.view(config, tr)
   views[tr] = views[tr] or setmetatable({}, { __mode = "k" })
   return view_of(tr, config, option_tree.root(), "")

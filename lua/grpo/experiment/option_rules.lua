@@ -17,7 +17,8 @@ local option_rules = {}
 
 -- Options that describe the run as a whole: a stage cannot have its own.
 local of_the_run = {
-  "name", "threads", "compute", "extends", "stages", "model.path", "model.config", "model.tokenizer", "model.dtype",
+  "name", "threads", "compute", "extends", "stages", "model.path", "model.config",
+    "model.tokenizer", "model.dtype",
   "model.quantize", "model.lora",
 }
 
@@ -36,13 +37,16 @@ local LONGEST_NAME = 255 - #"-123456789" -- of a file, less the run's number
 local function check_texts(config, complain)
   if config.name == "" then complain("name", "is empty; it names the run's directory") end
   if #config.name > LONGEST_NAME then
-    complain("name", "has %d bytes; it names the run's directory and has %d at most", #config.name, LONGEST_NAME)
+    complain("name", "has %d bytes; it names the run's directory and has %d at most", #config.name,
+      LONGEST_NAME)
   end
   if type(config.model.chat_template) == "string" then
     local text = config.model.chat_template
     if not text:find "{[{%%]" then
-      complain("model.chat_template", "%q is no Jinja template, nor the name of one, %s; give a name, the template's "
-        .. "text or a function(messages, opts)", text:sub(1, 40), options.advice(text, chat_templates.names))
+      complain("model.chat_template",
+        "%q is no Jinja template, nor the name of one, %s; give a name, the template's "
+        .. "text or a function(messages, opts)", text:sub(1, 40),
+        options.advice(text, chat_templates.names))
     end
     local ok, err = pcall(require("grpo.jinja").compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
@@ -57,7 +61,8 @@ local function check_kl(config, complain)
   local train = config.train
   local on = type(train.kl) == "function" or train.kl > 0
   if train.kl_estimator == "full" and train.kl_in == "reward" then
-    complain("train.kl_in", "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
+    complain("train.kl_in",
+      "the full KL is a loss term; use kl_estimator = \"k1\" with kl_in = \"reward\"")
   end
   if train.sync_reference and config.reference ~= "initial" and adapted(config.model) then
     complain("train.sync_reference", "with an adapter only reference = \"initial\" can move")
@@ -66,9 +71,12 @@ local function check_kl(config, complain)
     complain("train.sync_reference", "moves a model; a bigram stays what was counted")
   end
   if config.reference == true then
-    complain("reference", "got true, want \"initial\", \"bigram\", \"random\", a model's path or false")
+    complain("reference",
+      "got true, want \"initial\", \"bigram\", \"random\", a model's path or false")
   end
-  if config.reference == false and on then complain("train.kl", "a KL needs a reference; reference is false") end
+  if config.reference == false and on then
+    complain("train.kl", "a KL needs a reference; reference is false")
+  end
 end
 
 local function has_dense(entries)
@@ -82,7 +90,8 @@ local function check_rewards(config, complain)
   local clip, aggregate = config.reward.clip, config.reward.aggregate
   if clip then
     local low, high = clip[1], clip[2]
-    local numbers = #clip == 2 and type(low) == "number" and type(high) == "number" and low == low and high == high
+    local numbers = #clip == 2 and type(low) == "number" and type(high) == "number" and low == low
+      and high == high
     if not numbers or low > high then
       complain("reward.clip", "want { low, high }, two numbers in order")
     end
@@ -93,10 +102,12 @@ local function check_rewards(config, complain)
       dense and "a token_fn" or "aggregate = \"normalize_then_sum\"")
   end
   if aggregate ~= "sum" and dense then
-    complain("reward.aggregate", "\"normalize_then_sum\" wants one number a completion; leave out the token_fn")
+    complain("reward.aggregate",
+      "\"normalize_then_sum\" wants one number a completion; leave out the token_fn")
   end
   if aggregate ~= "sum" and config.train.kl_in == "reward" then
-    complain("train.kl_in", "\"reward\" subtracts from the sum of rewards; use reward.aggregate = \"sum\"")
+    complain("train.kl_in",
+      "\"reward\" subtracts from the sum of rewards; use reward.aggregate = \"sum\"")
   end
   if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
     complain("train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
@@ -107,7 +118,8 @@ local function check_best(kind, config, origin, complain)
   local best = config.checkpoint.best
   if not best or not best:find("^eval/") then return end
   if not config.data.eval then
-    if origin("checkpoint.best"):find("^extends") then return end -- a shared file may say so for those that have one
+    -- a shared file may say so for those that have one
+    if origin("checkpoint.best"):find("^extends") then return end
     complain("checkpoint.best", "'%s' needs data.eval, which is missing", best)
   end
   local names = eval_names.list(kind, config)
@@ -139,21 +151,26 @@ local function check_model(model, origin, complain)
   end
   local adapter = model.path and model_paths.leads_to_adapter(model.path)
   if model.lora and not model.path then
-    complain("model.lora", "needs model.path: an adapter is saved without its base, which must be there to load it "
+    complain("model.lora",
+      "needs model.path: an adapter is saved without its base, which must be there to load it "
       .. "again")
   end
   if model.lora and adapter then
-    complain("model.lora", "%s is an adapter, with settings of its own, and is what is trained; remove model.lora",
+    complain("model.lora",
+      "%s is an adapter, with settings of its own, and is what is trained; remove model.lora",
       model.path)
   end
   if model.quantize and not (model.lora or adapter) then
-    complain("model.quantize", "quantised weights are frozen, so there would be nothing to train; add model.lora = {}")
+    complain("model.quantize",
+      "quantised weights are frozen, so there would be nothing to train; add model.lora = {}")
   end
   if model.dtype == "bf16" and not (model.lora or adapter) then
-    complain("model.dtype", "training all weights keeps them in f32; use \"f32\", or add model.lora = {}")
+    complain("model.dtype",
+      "training all weights keeps them in f32; use \"f32\", or add model.lora = {}")
   end
   if model.quantize and model.dtype ~= "auto" and origin("model.dtype") ~= "default" then
-    complain("model.dtype", "has no effect with model.quantize, which decides the storage; remove one of them")
+    complain("model.dtype",
+      "has no effect with model.quantize, which decides the storage; remove one of them")
   end
   local targets = model.lora and model.lora.targets
   for i, name in ipairs(type(targets) == "table" and targets or {}) do
@@ -163,7 +180,8 @@ local function check_model(model, origin, complain)
     end
   end
   if type(targets) == "table" and #targets == 0 then
-    complain("model.lora.targets", "is empty; name weights, such as { \"q_proj\", \"v_proj\" }, or \"all-linear\"")
+    complain("model.lora.targets",
+      "is empty; name weights, such as { \"q_proj\", \"v_proj\" }, or \"all-linear\"")
   end
   if model.lora and model.lora.alpha == 0 then
     complain("model.lora.alpha", "got 0, which switches the adapter off; want more than 0")

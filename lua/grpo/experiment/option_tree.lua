@@ -37,7 +37,8 @@ function option_tree.child_names(node)
   return names
 end
 
--- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a name in a section.
+-- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a
+-- name in a section.
 function option_tree.whole_name(name)
   local found
   for _, row in ipairs(option_rows.rows) do
@@ -77,8 +78,8 @@ local accepts = {
 
 local wanted_text = {
   int = "a whole number", number = "a number", boolean = "true or false", string = "a string",
-  schedule = "a number or a function(p)", ["function"] = "a function", table = "a table", list = "a list",
-  dataset = "a dataset (grpo.data.jsonl, .csv, .text, .list or .generate)",
+  schedule = "a number or a function(p)", ["function"] = "a function", table = "a table",
+  list = "a list", dataset = "a dataset (grpo.data.jsonl, .csv, .text, .list or .generate)",
 }
 
 local function range_text(row)
@@ -106,7 +107,7 @@ function option_tree.shown(v)
   return "a " .. type(v)
 end
 
--- What is wrong with a value of that option; nil when nothing is.
+-- A text that says why the option cannot have this value; nil if it can.
 function option_tree.problem(row, v)
   local fits = false
   for kind in row.type:gmatch("[^|]+") do

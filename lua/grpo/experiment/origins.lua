@@ -7,7 +7,8 @@ local origins = {}
 -- [config] = { where=, origins= }
 local known = setmetatable({}, { __mode = "k" })
 
--- The line at or behind `where` ("script.lua:14") that sets a field of that name; `where` itself if there is none.
+-- The line at or behind `where` ("script.lua:14") that sets a field of that name; `where` itself if
+-- there is none.
 function origins.line(where, key)
   local file, line = (where or ""):match("^(.*):(%d+)$")
   local text = file and core.fs.read(file)

@@ -1,5 +1,5 @@
--- The value of a number or a schedule at a step: a schedule is called under limits.schedule, and its
--- result is checked.
+-- The value of a number or a schedule at a step: a schedule is called under limits.schedule, and
+-- its result is checked.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -12,7 +12,8 @@ return function(config, name, v, p)
   if not ok then error(errors.naming(name, result), 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
     errors.raise_at(origins.position(config, name), "EARG",
-      "%s: the schedule returned %s at step %d, want a finite number", name, tostring(result), p.step)
+      "%s: the schedule returned %s at step %d, want a finite number", name, tostring(result),
+      p.step)
   end
   return result
 end

@@ -1,5 +1,5 @@
--- What was changed from outside while a run went on: recorded in events.jsonl before it takes effect, applied again by
--- a resume at the same step.
+-- Changes that were made from outside while a run trained: recorded in events.jsonl before they
+-- take effect, applied again by a resume at the same step.
 --
 -- An event: { step = steps done by then, stage =, kind =, ... }
 --   set       path, value      a live option
@@ -46,7 +46,8 @@ function apply.weight(tr, e)
   end
   local names = {}
   for i, entry in ipairs(tr.settings.reward_entries) do names[i] = entry.name end
-  errors.raise("EARG", "there is no reward '%s'; there are: %s", tostring(e.name), table.concat(names, ", "))
+  errors.raise("EARG", "there is no reward '%s'; there are: %s", tostring(e.name),
+    table.concat(names, ", "))
 end
 
 function apply.state(tr, e)
@@ -78,10 +79,11 @@ local function read(path)
   for line in (text or ""):gmatch("([^\n]*)\n?") do
     number = number + 1
     if line ~= "" then
-      local e = schema.check(schema.shapes.events, core.json_decode(line, ("%s:%d"):format(path, number)), path, number)
+      local e = schema.check(schema.shapes.events,
+        core.json_decode(line, ("%s:%d"):format(path, number)), path, number)
       if not apply[e.kind] then
-        errors.raise_plain("EFORMAT", "%s:%d: an event of kind '%s', which this version does not know", path, number,
-          e.kind)
+        errors.raise_plain("EFORMAT",
+          "%s:%d: an event of kind '%s', which this version does not know", path, number, e.kind)
       end
       list[#list + 1] = { schema.check(schema.events[e.kind], e, path, number), line }
     end
@@ -89,14 +91,14 @@ local function read(path)
   return list
 end
 
--- Reads the events of a run that goes on.
+-- Reads the events of a run that is resumed.
 function events.load(tr)
   tr.events = {}
   for i, one in ipairs(read(path_of(tr))) do tr.events[i] = one[1] end
 end
 
--- A run goes on at `step` of `stage` with the script at `path` and its modules as they are now: that is a reload, and
--- the recorded ones from there on are left out.
+-- A run is resumed at `step` of `stage` with the script at `path` and its modules as they are now.
+-- That counts as a reload, and reloads that were recorded for later steps are left out.
 function events.take_files(directory, step, stage, path)
   local file, kept = directory.dir .. "/events.jsonl", {}
   for _, one in ipairs(read(file)) do
@@ -104,21 +106,23 @@ function events.take_files(directory, step, stage, path)
     if e.kind ~= "reload" or e.step < step then kept[#kept + 1] = line .. "\n" end
   end
   local source = directory:save_reload(path)
-  kept[#kept + 1] = core.json_encode { kind = "reload", source = source, files = { path }, step = step, stage = stage }
+  kept[#kept + 1] = core.json_encode { kind = "reload", source = source, files = { path },
+    step = step, stage = stage }
   local ok, message = fs.write(file, table.concat(kept) .. "\n")
   if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
   directory:note(("changed at step %d: reload %s (--force)"):format(step, source))
 end
 
--- Before a step: what was recorded at this point, or before it in this stage, and has not been applied yet.  What a
--- checkpoint holds (tr.state) is not applied twice.
+-- Before a step: what was recorded at this point, or before it in this stage, and has not been
+-- applied yet.  What a checkpoint holds (tr.state) is not applied twice.
 function events.catch_up(tr)
   for _, e in ipairs(tr.events or {}) do
     local of_this = e.stage == tr.stage_index or e.kind == "reload" and e.stage < tr.stage_index
     if not e.applied and of_this and e.step <= tr.step_count then
       e.applied = true
       local late = e.step < tr.step_count
-      local skip = (e.kind == "state" and late) or (e.kind == "evaluate" and (late or has_evaluation(tr, e.step)))
+      local skip = (e.kind == "state" and late)
+        or (e.kind == "evaluate" and (late or has_evaluation(tr, e.step)))
       if not skip then apply[e.kind](tr, e) end
     end
   end
@@ -144,8 +148,8 @@ function events.recording(tr, fn, ...)
   tr.on_option = function(path, value)
     local ok = pcall(core.json_encode, value)
     if not ok or type(value) == "function" then
-      errors.raise("EARG", "tr.config.%s: only what JSON can hold can be set while the run goes on, so that a resume "
-        .. "sets it again; a schedule belongs into the script", path)
+      errors.raise("EARG", "tr.config.%s: only what JSON can hold can be set while the run goes "
+        .. "on, so that a resume sets it again; a schedule belongs into the script", path)
     end
     events.add(tr, { kind = "set", path = path, value = value })
   end
@@ -162,18 +166,21 @@ end
 
 function events.weight(tr, name, value)
   if type(name) ~= "string" then
-    errors.raise("EARG", "weight: got %s for the reward's name; weight(\"%s\", 0.5), for instance", type(name),
-      tr.settings.reward_entries[1] and tr.settings.reward_entries[1].name or "name")
+    errors.raise("EARG", "weight: got %s for the reward's name; weight(\"%s\", 0.5), for instance",
+      type(name), tr.settings.reward_entries[1] and tr.settings.reward_entries[1].name or "name")
   end
   if type(value) ~= "number" or value - value ~= 0 then
-    errors.raise("EARG", "weight: got %s as the weight of '%s', want a finite number", tostring(value), name)
+    errors.raise("EARG", "weight: got %s as the weight of '%s', want a finite number",
+      tostring(value), name)
   end
   apply.weight(tr, { name = name, value = value })
   events.add(tr, { kind = "weight", name = name, value = value })
 end
 
 function events.evaluate(tr)
-  if not tr.settings.data.eval then errors.raise("EARG", "evaluate: the experiment has no data.eval") end
+  if not tr.settings.data.eval then
+    errors.raise("EARG", "evaluate: the experiment has no data.eval")
+  end
   events.add(tr, { kind = "evaluate" })
   tr:run_evaluation("attached")
   return tr.last_report

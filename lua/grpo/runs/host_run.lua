@@ -1,5 +1,5 @@
--- A run inside somebody else's program (grpo_run_execute of grpo.h): no terminal, no signals, no output but what the
--- host's callbacks are told.
+-- A run inside somebody else's program (grpo_run_execute of grpo.h): no terminal, no signals, no
+-- output but what the host's callbacks are told.
 
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
@@ -8,7 +8,7 @@ local start = require "grpo.runs.start"
 
 local host_run = {}
 
--- What a script must not do to the program around it.
+-- Replaces functions with which a script would change the program around it.
 local function tame(host)
   print = function(...) -- luacheck: ignore 121
     local parts = table.pack(...)
@@ -20,12 +20,14 @@ local function tame(host)
   end
   local setlocale = os.setlocale
   os.setlocale = function(locale, category) -- luacheck: ignore 122
-    if locale ~= nil then errors.raise("EARG", "os.setlocale: the locale is that of the program around this run") end
+    if locale ~= nil then
+      errors.raise("EARG", "os.setlocale: the locale is that of the program around this run")
+    end
     return setlocale(nil, category)
   end
 end
 
--- What run.run of the command line shows on a terminal.
+-- The view of the run that calls the host, in place of lines on a terminal.
 local function view_of(host)
   local view = display.silent()
   local function say(_, text) host.log(text) end
@@ -60,7 +62,8 @@ local function check_overrides(words)
 end
 
 -- host: { path=, script=, overrides=, args=, directory=, resume=, max_steps=, threads=, rewards=,
---         log = f(text), step = f(number, metrics), stopping = f() -> boolean, reached = f(steps, stopped, directory) }
+--         log = f(text), step = f(number, metrics), stopping = f() -> boolean,
+--         reached = f(steps, stopped, directory) }
 -- `reached` is called when the run has ended, also by an error, which is raised then.
 function host_run.run(host)
   tame(host)
@@ -69,7 +72,8 @@ function host_run.run(host)
   local tr, directory = start.trainer { script = host.path, text = host.script, words = true,
     overrides = host.overrides, args = words_to_args(host.args), rewards = host.rewards,
     root = host.resume and (host.directory or ".") or host.directory, resume = host.resume,
-    steps = host.max_steps > 0 and host.max_steps or nil, view = function() return view_of(host) end }
+    steps = host.max_steps > 0 and host.max_steps or nil,
+    view = function() return view_of(host) end }
   if not tr then return host.reached(directory.info.step, false, directory.dir) end
   local ok, why = pcall(tr.run, tr)
   host.reached(tr.step_count, why == "stopped", directory and directory.dir or "")

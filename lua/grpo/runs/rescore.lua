@@ -1,4 +1,5 @@
--- Saved completions scored again with other rewards, without the model: what would have been different?
+-- Saved completions scored again with other rewards, without the model: what would have been
+-- different?
 
 local advantages = require "grpo.train.advantages"
 local core = require "grpo.core"
@@ -10,15 +11,16 @@ local steps = require "grpo.train.steps"
 
 local rescore = {}
 
--- The completions of one step as rewards see them.  rows: of completions.jsonl; config: of the step's stage.
--- Tokens were not saved: c.ids and c.logprobs are absent.
+-- The completions of one step as rewards see them.  rows: of completions.jsonl; config: of the
+-- step's stage. Tokens were not saved: c.ids and c.logprobs are absent.
 function rescore.completions(rows, config)
   local cs, group = {}, nil
   for _, row in ipairs(rows) do
     if row.index == 1 or not group then group = {} end
-    local c = rollout.made({ text = row.text, prompt = row.prompt, row = row.row and prompts.row(config, row.row),
-      length = row.length, finish = row.finish, index = row.index, group = group, step = row.step - 1, saved = row,
-      number = row.row, parts = row.parts, environment = row.environment }, config.seed)
+    local c = rollout.made({ text = row.text, prompt = row.prompt, row = row.row
+      and prompts.row(config, row.row), length = row.length, finish = row.finish, index = row.index,
+      group = group, step = row.step - 1, saved = row, number = row.row, parts = row.parts,
+      environment = row.environment }, config.seed)
     c.ids, c.logprobs = nil, nil
     group[#group + 1] = c
     cs[#cs + 1] = c
@@ -30,17 +32,20 @@ local function sign(v)
   return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
 end
 
--- Scores the completions of a step with `entries`: fills c.rewards, c.reward, c.advantage, and c.flipped where the
--- advantage's sign is another than the saved one's.  p: the schedules' argument of that step; kind: of the stage.  With
--- a critic there is no advantage to tell, for it needs the model.
+-- Scores the completions of a step with `entries`: fills c.rewards, c.reward, c.advantage, and
+-- c.flipped where the advantage's sign is another than the saved one's.  p: the schedules' argument
+-- of that step; kind: of the stage.  With a critic there is no advantage to tell, for it needs the
+-- model.
 function rescore.step(cs, entries, config, p, kind)
   for _, entry in ipairs(entries) do
     if entry.token_fn then
-      errors.raise_plain("EARG", "rewards.%s: token_fn needs the tokens, which a run does not save; use --regenerate "
+      errors.raise_plain("EARG",
+        "rewards.%s: token_fn needs the tokens, which a run does not save; use --regenerate "
         .. "with the changed experiment", entry.name)
     end
   end
-  local weights = scoring.weights(setmetatable({ reward_entries = entries }, { __index = config }), p)
+  local weights = scoring.weights(setmetatable({ reward_entries = entries }, { __index = config }),
+    p)
   scoring.score(entries, cs, config.limits.reward, config.reward.on_error)
   scoring.add_up(entries, weights, cs, config.reward.clip)
   if steps[kind].critic then return end

@@ -1,5 +1,5 @@
--- What a run with a directory does between two steps beside training: changes that were recorded are made again, files
--- that have changed are reloaded, attached sessions are served.
+-- Services of a run with a directory between two steps of training: changes that were recorded
+-- are made again, files that have changed are reloaded, attached sessions are served.
 
 local attach_server = require "grpo.repl.attach_server"
 local events = require "grpo.runs.events"
@@ -36,8 +36,8 @@ function Services:close()
   if self.server then self.server:close() end
 end
 
--- Reads what was changed in a run that only this process looks at, for events.catch_up: nothing is written, no
--- evaluation is repeated.
+-- Reads what was changed in a run that only this process looks at, for events.catch_up: nothing is
+-- written, no evaluation is repeated.
 function services.follow(tr, dir, info)
   tr.directory = { dir = dir, info = info, note = function() end }
   events.load(tr)

@@ -38,7 +38,8 @@ local function described(e)
     stages[i] = { kind = stage.kind, options = one(stage.config, stage.origins) }
   end
   local lora = e.config.model.lora
-  local notes = lora and lora.dropout > 0 and { "the check that the ratio is 1 at the first update is off: with "
+  local notes = lora and lora.dropout > 0
+    and { "the check that the ratio is 1 at the first update is off: with "
     .. "model.lora.dropout the training forward is not the sampling one" } or nil
   return { options = one(e.config, e.origins), stages = stages, notes = notes }
 end
@@ -50,7 +51,9 @@ local function inputs_of(e)
   for _, path in ipairs { place and place.path, place and place.adapter } do
     if not core.fs.isdir(path) then inputs[path] = true end
     for _, name in ipairs(core.fs.list(path) or {}) do
-      if name:find("%.json$") or name:find("%.safetensors$") then inputs[path .. "/" .. name] = true end
+      if name:find("%.json$") or name:find("%.safetensors$") then
+        inputs[path .. "/" .. name] = true
+      end
     end
   end
   return inputs
@@ -68,8 +71,9 @@ end
 local function begin(request)
   local e = script.load(request.script, request)
   return e, request.root and function(tr)
-    return rundir.create(request.root, { name = e.config.name, script = request.script, text = request.text,
-      args = request.args, overrides = request.overrides, compute = tr.model.compute, config = described(e),
+    return rundir.create(request.root,
+      { name = e.config.name, script = request.script, text = request.text, args = request.args,
+      overrides = request.overrides, compute = tr.model.compute, config = described(e),
       env = environment(e), inputs = inputs_of(e) })
   end
 end
@@ -79,17 +83,21 @@ end
 -- The newest run of this script that is not finished.
 local function unfinished(root, path)
   for _, one in ipairs(rundir.list(root)) do
-    if one.script == path and one.state ~= "finished" and one.state ~= "running" then return one.dir end
+    if one.script == path and one.state ~= "finished" and one.state ~= "running" then
+      return one.dir
+    end
   end
   error(core.error("ENOENT", ("--resume: no unfinished run of %s in %s"):format(path, root)), 0)
 end
 
--- The directory that request.resume names.  It is refused if the script or its inputs have changed since.
+-- The directory that request.resume names.  It is refused if the script or its inputs have changed
+-- since.
 local function open_directory(request)
   local dir, root, path = request.resume, request.root, request.script
   if dir == true then
     dir = unfinished(root, path)
-  elseif not core.fs.exists(dir .. "/run.json") and core.fs.exists(root .. "/" .. dir .. "/run.json") then
+  elseif not core.fs.exists(dir .. "/run.json")
+    and core.fs.exists(root .. "/" .. dir .. "/run.json") then
     dir = root .. "/" .. dir
   end
   local directory = rundir.open(dir)
@@ -98,7 +106,8 @@ local function open_directory(request)
     changed[#changed + 1] = path .. " differs from the run's saved source"
   end
   if #changed > 0 and not request.force then
-    error(core.error("EARG", ("%s: %s; --force goes on all the same"):format(dir, table.concat(changed, ", "))), 0)
+    error(core.error("EARG",
+      ("%s: %s; --force goes on all the same"):format(dir, table.concat(changed, ", "))), 0)
   end
   return directory
 end
@@ -107,12 +116,14 @@ end
 local function keep_compute(e, info, force)
   local was, now = info.compute or "f32", e.config.compute
   if now ~= was and not force then
-    error(core.error("EARG", ("compute=%s: the run computes in %s; --force goes on all the same"):format(now, was)), 0)
+    error(core.error("EARG",
+      ("compute=%s: the run computes in %s; --force goes on all the same"):format(now, was)), 0)
   end
   info.compute = now
 end
 
--- The experiment of a run, and a function that continues the logs in its directory: nothing is written before.
+-- The experiment of a run, and a function that continues the logs in its directory: nothing is
+-- written before.
 local function resume(request, directory)
   local info = directory.info
   local forced = request.force and request.script or nil
@@ -141,11 +152,12 @@ local function set_threads(e, threads)
 end
 
 -- request: {
---   script = path, or nil for a run's own; text = what is there, if it is no file; words = true: say which args were
---   not asked for; args=, overrides=, rewards= (a host's): see script.load
+--   script = path, or nil for a run's own; text = its text, if it is not a file; words = true:
+--   say which args were not asked for; args=, overrides=, rewards= (a host's): see script.load
 --   root = directory of runs, nil: nothing is written
---   resume = true: the newest unfinished run of the script, or a run; force = although something has changed
---   steps = to stop after; threads = to write down; view = function() -> where lines are shown
+--   resume = true: the newest unfinished run of the script, or a run; force = although something
+--   has changed steps = to stop after; threads = to write down; view = function() -> where lines
+--   are shown
 -- }
 -- Returns the trainer and its directory; nil and the directory of a run that is finished.
 function start.trainer(request)

@@ -1,7 +1,8 @@
--- Which files of a run that goes on are other than when they were loaded?
+-- The files of a run that differ from what was loaded from them.
 --
--- Watched are its script and the modules that it or one of its functions required; while a change of them could not be
--- loaded, also what that attempt loaded besides, its tests, and the places where it found no module.
+-- Watched are its script and the modules that it or one of its functions required; while a change
+-- of them could not be loaded, also what that attempt loaded besides, its tests, and the places
+-- where it found no module.
 
 local core = require "grpo.core"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -13,7 +14,8 @@ local changed_files = {}
 local Files = {}
 Files.__index = Files
 
--- script: its path on disk, or false where it is not there: then only `known` counts, the modules by name.
+-- script: its path on disk, or false where it is not there: then only `known` counts, the modules
+-- by name.
 function changed_files.new(script)
   local files = setmetatable({ script = script, known = modules.loaded() }, Files)
   files:remember()
@@ -27,7 +29,7 @@ local function sorted(set)
   return list
 end
 
--- What is in one list of paths or the other.
+-- The paths that are in one list or the other, sorted.
 function changed_files.join(a, b)
   local set = {}
   for _, list in ipairs { a, b } do
@@ -42,7 +44,7 @@ local function loaded(files)
   return set
 end
 
--- What is loaded now is what runs.
+-- Remembers the files that are loaded now as those that run.
 function Files:remember()
   self.running, self.seen, self.missing, self.failed = {}, {}, {}, false
   for path in pairs(loaded(self)) do
@@ -75,8 +77,8 @@ local function found(name, search)
   end
 end
 
--- Paths whose text is another than the one that was looked at last.  After an attempt that failed it need only have
--- been saved again: what was wrong may have been elsewhere.
+-- Paths whose text is another than the one that was looked at last.  After an attempt that failed
+-- it need only have been saved again: what was wrong may have been elsewhere.
 function Files:changed()
   local set = {}
   for path, old in pairs(self.seen) do

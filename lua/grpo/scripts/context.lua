@@ -1,10 +1,13 @@
--- What the script that runs was given by the program around it.
+-- The context of the script that runs: what the program around it has given to it.
 --
--- A script calls grpo.experiment as a plain function and reads grpo.args as a plain table, so the program remembers here
--- whose call that is.  A context is
---   { path = of the script, or nil, name = of the run if the script gives none, args = { [name] = text },
---     overrides = a list of { path=, value=, text= }, rewards = entries of a host, asked = { [name] = true } }
--- and stays in place after the script has returned: functions of the script may still read grpo.args.
+-- A script calls grpo.experiment as a plain function and reads grpo.args as a plain table, so the
+-- program remembers here whose call that is.  A context is
+--   { path = of the script, or nil, name = of the run if the script gives none, args = { [name] =
+--   text },
+--     overrides = a list of { path=, value=, text= }, rewards = entries of a host,
+--     asked = { [name] = true } }
+-- and stays in place after the script has returned: functions of the script may still read
+-- grpo.args.
 
 local context = {}
 
@@ -33,8 +36,8 @@ function context.restorer()
   return function() current = before end
 end
 
--- grpo.args.  Arguments that were given and never asked for are likely misspelt: reading a field or all of them is
--- asking.
+-- grpo.args.  Arguments that were given and never asked for are likely misspelt: reading a field or
+-- all of them is asking.
 context.args = setmetatable({}, {
   __index = function(_, name)
     current.asked[name] = true

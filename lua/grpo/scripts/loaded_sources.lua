@@ -1,11 +1,11 @@
--- Lua files as they were when they were loaded: whoever edits one meanwhile changes neither what runs nor what a run
--- keeps.
+-- Lua files with the text that was loaded: an edit on disk changes neither what runs nor what a run
+-- saves.
 
 local core = require "grpo.core"
 
 local fs = core.fs
 local loaded_sources = {}
-local loaded = {} -- { [path] = what look_at gave }
+local loaded = {} -- { [path] = result of look_at }
 local missing = {} -- { [name] = package.path }: modules of which there was no file
 
 -- The times come first: what is written between is seen at the next look.
@@ -27,12 +27,12 @@ function loaded_sources.of(path)
   return loaded[path] or loaded_sources.look_at(path)
 end
 
--- Another script: what it loads is all that counts.
+-- Begins again for another script.
 function loaded_sources.forget()
   loaded, missing = {}, {}
 end
 
--- What was loaded and what was not found since.
+-- Two tables: the files that were loaded since, and the modules of which there was no file.
 function loaded_sources.met()
   return loaded, missing
 end
@@ -43,7 +43,8 @@ function loaded_sources.compile(path, text, ...)
   return load(text, "@" .. path, "t", ...)
 end
 
--- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours are not the user's.
+-- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours
+-- are not the user's.
 function loaded_sources.search(name)
   local ours = name:find("^grpo%f[.\0]")
   local path = not ours and package.searchpath(name, package.path)

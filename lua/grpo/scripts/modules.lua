@@ -1,7 +1,8 @@
--- The modules of a script: where they are found, which are loaded, and how to run something without them.
+-- The modules of a script: where they are found, which are loaded, and how to run something without
+-- them.
 --
--- The modules of a run's script may come from the directory in which the run saved them.  Modules named grpo... are the
--- program's own: they are never taken from there.
+-- The modules of a run's script may come from the directory in which the run saved them.  Modules
+-- named grpo... are the program's own: they are never taken from there.
 
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
@@ -29,7 +30,8 @@ local function search(name)
   return chunk, path
 end
 
--- From now on modules in `from` come before all others, also those that a function requires later; nil: no more.
+-- From now on modules in `from` come before all others, also those that a function requires later;
+-- nil: no more.
 function modules.take_from(from)
   directory = from
   if package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
@@ -44,18 +46,19 @@ local function unload(names, from)
   for name in pairs(names) do package.loaded[name], from[name] = nil, nil end
 end
 
--- What is loaded next finds the modules on disk.
+-- Modules that are loaded next are found on disk.
 function modules.forget_saved()
   directory = nil
   unload(saved, saved)
 end
 
--- Modules that the script required and that are files: { [name] = path }, without those in `known`: a search opens what
--- it finds, and that may be a pipe by now.
+-- Modules that the script required and that are files: { [name] = path }, without those in `known`:
+-- a search opens what it finds, and that may be a pipe by now.
 function modules.loaded(known)
   local list = {}
   for name in pairs(package.loaded) do
-    local path = not (known and known[name]) and not is_own(name) and package.searchpath(name, package.path)
+    local path = not (known and known[name]) and not is_own(name)
+      and package.searchpath(name, package.path)
     if path then list[name] = path end
   end
   return list
@@ -77,8 +80,9 @@ local function restorer(t)
   end
 end
 
--- Calls fn(old) with none of the modules `known` loaded, as if the program had just begun; old: what they were, by
--- name.  Returns as pcall, and a function that brings back modules, globals and context as they were.
+-- Calls fn(old) with none of the modules `known` loaded, as if the program had just begun; old:
+-- what they were, by name.  Returns as pcall, and a function that brings back modules, globals and
+-- context as they were.
 function modules.apart(known, fn)
   local names, old, marks = modules.loaded(known), {}, {}
   for name in pairs(known) do names[name] = true end

@@ -1,10 +1,12 @@
--- Hot reload: the script of a run, or a module of it, changes on disk while the run goes on.
+-- Hot reload: the script of a run, or a module of it, changes on disk while the run trains.
 --
--- Between two steps the files are looked at.  When one has changed, everything must compile, the tests beside changed
--- files must pass, the script must run and its rewards must be able to score the last step's completions; then rewards,
--- schedules, hooks and changed live options of this stage and the later ones are those of the new script.  Else the old
--- ones stay and the reason is shown.  What was loaded is kept in the run's source/reload-NNN, and an event (events.lua)
--- makes a resume load it again at the same step.  tr.state survives; upvalues of the old functions do not.
+-- Between two steps the files are looked at.  If one has changed, everything must compile, the
+-- tests beside changed files must pass, the script must run and its rewards must be able to score
+-- the completions of the last step.  Then this stage and the later ones take rewards, schedules,
+-- hooks and changed live options from the new script; otherwise they keep the old ones and the
+-- reason is shown.  The loaded files are saved in source/reload-NNN of the run, and an event
+-- (events.lua) makes a resume load them again at the same step.  tr.state survives; upvalues of the
+-- old functions do not.
 
 local changed_files = require "grpo.scripts.changed_files"
 local core = require "grpo.core"
@@ -22,10 +24,10 @@ local reload = {}
 local Watch = {}
 Watch.__index = Watch
 
--- tr is about to begin or to go on; its script is `path` on disk, which need not be there any more.
+-- tr is about to start or to resume.  Its script is `path` on disk, which may be gone by now.
 function reload.watch(tr, path)
-  local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, looked = core.clock(), values = {}, fixed = {},
-    source = "source" }, Watch)
+  local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, looked = core.clock(),
+    values = {}, fixed = {}, source = "source" }, Watch)
   watch.files = changed_files.new(watch.path)
   for i, stage in ipairs(tr.experiment.stages) do
     watch.values[i], watch.fixed[i] = reload.live_values(stage.config), reload.fixed_values(stage)
@@ -33,7 +35,8 @@ function reload.watch(tr, path)
   return watch
 end
 
--- Modules that a function has required since: kept with those that the script loaded, and watched like them.
+-- Modules that a function has required since: kept with those that the script loaded, and watched
+-- like them.
 function Watch:meet()
   for name, path in sorted_pairs(modules.loaded(self.files.known)) do
     self.files:add(name, path)
@@ -41,7 +44,7 @@ function Watch:meet()
   end
 end
 
--- What runs now is kept in `source` of the run.
+-- The sources that run now are saved in `source` of the run.
 function Watch:came_from(source)
   self.source, self.files.known = source, modules.loaded()
 end
@@ -55,15 +58,16 @@ local function compiles(paths)
   end
 end
 
--- A file may read much data while it is loaded, so that only time is limited: what loops would stop the run.
+-- A file may read much data while it is loaded, so that only time is limited: what loops would stop
+-- the run.
 local function patience(tr)
   return { seconds = tr.settings.limits.hook.seconds }
 end
 
 local function run_tests(tr, path)
   local lines = {}
-  local ok, result = core.limited(patience(tr), path, require("grpo.test").run, { path }, { list = fs.list,
-    write = function(s) lines[#lines + 1] = s end })
+  local ok, result = core.limited(patience(tr), path, require("grpo.test").run, { path },
+    { list = fs.list, write = function(s) lines[#lines + 1] = s end })
   if not ok then error(result, 0) end
   if result.failed > 0 then
     errors.raise_plain("EARG", "%s: %d tests fail: %s", path, result.failed,
@@ -88,18 +92,21 @@ end
 local function refuse_empty(old)
   for name, module in sorted_pairs(old) do
     if module ~= true and package.loaded[name] == true then
-      errors.raise_plain("EARG", "%s returns nothing any more", package.searchpath(name, package.path) or name)
+      errors.raise_plain("EARG", "%s returns nothing any more",
+        package.searchpath(name, package.path) or name)
     end
   end
 end
 
--- Runs the script anew, with modules of its own (from `saved`, if given, and then as long as it takes).  Returns the
--- experiment and a function that brings the old modules back; they are back already when it fails.
+-- Runs the script again, with modules of its own (from `saved`, if given, and then as long as it
+-- takes).  Returns the experiment and a function that brings the old modules back; they are back
+-- already when it fails.
 local function load_again(tr, known, path, saved)
   local info = tr.directory.info
   local ok, e, undo = modules.apart(known, function(old)
-    local loaded = script.load(path, { args = info.args, overrides = info.overrides, modules = saved,
-      home = info.script, limits = not saved and patience(tr) or nil, rewards = tr.experiment.context.rewards })
+    local loaded = script.load(path,
+      { args = info.args, overrides = info.overrides, modules = saved, home = info.script,
+      limits = not saved and patience(tr) or nil, rewards = tr.experiment.context.rewards })
     refuse_empty(old)
     return loaded
   end)
@@ -133,7 +140,7 @@ end
 -- Options that a reload changes in its own ways, or that change nothing that is seen.
 local taken_over = { rewards = true, stages = true, threads = true, ["eval.metric"] = true }
 
--- What a value says, as text; of a function its source.  Deeper than options are it may be anything.
+-- A value as text; a function as its source.  Deeper than options a value may be anything.
 local function said(value, depth)
   local meta = getmetatable(value)
   if type(value) == "function" then
@@ -156,14 +163,18 @@ local function said(value, depth)
   return type(value) .. " " .. tostring(value)
 end
 
--- What the script says of a stage's options that a running run cannot change: { [path] = text }.
+-- The values that the script gives to options which a run cannot change while it trains:
+-- { [path] = text }.
 function reload.fixed_values(stage)
   local values, sections = {}, {}
   for _, row in ipairs(option_rows.rows) do sections[row.path:match("^(.*)%.") or ""] = true end
   for _, row in ipairs(option_rows.rows) do
-    local fixed = not (row.live or sections[row.path] or taken_over[row.path] or row.path:find("^hooks%."))
+    local fixed = not (row.live or sections[row.path] or taken_over[row.path]
+      or row.path:find("^hooks%."))
     local origin = fixed and stage.origins[row.path]
-    if origin and origin ~= "command line" then values[row.path] = said(get(stage.config, row.path), 0) end
+    if origin and origin ~= "command line" then
+      values[row.path] = said(get(stage.config, row.path), 0)
+    end
   end
   return values
 end
@@ -189,11 +200,14 @@ end
 -- ---- taking over --------------------------------------------------------------------------
 
 local function same(a, b)
-  if type(a) == "table" and type(b) == "table" then return core.json_encode(a) == core.json_encode(b) end
+  if type(a) == "table" and type(b) == "table" then
+    return core.json_encode(a) == core.json_encode(b)
+  end
   return a == b and type(a) ~= "function"
 end
 
--- Stage `to` takes over what `from` says otherwise than `before`, the live values of the last script.
+-- Stage `to` takes over what `from` says otherwise than `before`, the live values of the last
+-- script.
 local function take_over(to, from, before)
   to.reward_entries, to.rewards = from.reward_entries, from.rewards
   to.hooks = from.hooks
@@ -224,7 +238,8 @@ end
 
 -- ---- the run's side ---------------------------------------------------------------------------
 
--- Can the rewards of the new script score what was sampled last?  One that cannot would end the run.
+-- Can the rewards of the new script score what was sampled last?  One that cannot would end the
+-- run.
 local function try_rewards(tr, e)
   local stage, new = tr.stage, e.stages[math.max(1, tr.stage_index)]
   if not (tr.batch and stage and new and new.kind == stage.kind) then return end
@@ -232,8 +247,8 @@ local function try_rewards(tr, e)
   require("grpo.repl.inspect").try(tr, new.config.reward_entries)
 end
 
--- stale: files that are other than what runs; changed: files that are other than at the last attempt.  Returns what is
--- new now, and what is not heard, as text.
+-- stale: files that are other than what runs; changed: files that are other than at the last
+-- attempt.  Returns what is new now, and what is not heard, as text.
 local function attempt(self, stale, changed)
   local tr, files = self.tr, self.files
   loaded_sources.forget()
@@ -254,7 +269,8 @@ local function attempt(self, stale, changed)
   files:remember()
   self:came_from(source)
   local unheard = self:unheard(e)
-  return table.concat(news, ", ") .. (unheard ~= "" and "; these wait for another run: " .. unheard or "")
+  return table.concat(news, ", ")
+    .. (unheard ~= "" and "; these wait for another run: " .. unheard or "")
 end
 
 -- A line about files that have changed.
@@ -267,7 +283,7 @@ function Watch:take(changed)
   local ok, result = core.protected(attempt, self, stale, changed)
   if ok then return ("reloaded at step %d: %s"):format(self.tr.step_count, result) end
   files:fail()
-  return "not reloaded, the old code goes on: " .. errors.line(result)
+  return "not reloaded, the old code stays: " .. errors.line(result)
 end
 
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.

@@ -14,7 +14,8 @@ local sorted_pairs = require "grpo.base.sorted"
 
 local script = {}
 
--- Undefined globals are errors, in the script and in what it requires; the globals of a host stay as they are.
+-- Undefined globals are errors, in the script and in what it requires; the globals of a host stay
+-- as they are.
 local function strict_globals()
   if not core.is_guest() then core.strict(_G) end
 end
@@ -39,13 +40,16 @@ local function read(path)
   errors.raise_plain(code or "ENOENT", "%s", message)
 end
 
--- Modules are found beside the script, beside `home`, where it was before a run kept it, and last among the files that
--- come with grpo, because its examples share the problems of experiments/tasks.
+-- Modules are found beside the script, beside `home`, where it was before a run kept it, and last
+-- among the files that come with grpo, because its examples share the problems of
+-- experiments/tasks.
 local function search_beside(path, home)
   local front, last = "", nil
   for _, file in ipairs { path, home } do
     local directory = file:match("^(.*)/[^/]*$") or "."
-    if directory ~= last then front = ("%s%s/?.lua;%s/?/init.lua;"):format(front, directory, directory) end
+    if directory ~= last then
+      front = ("%s%s/?.lua;%s/?/init.lua;"):format(front, directory, directory)
+    end
     last = directory
   end
   front = front .. "./?.lua;./lua/?.lua;"
@@ -63,9 +67,15 @@ end
 -- Runs the script and returns its result.  limits: none without.
 local function execute(chunk, path, limits)
   local ok, result
-  if limits then ok, result = core.limited(limits, path, chunk) else ok, result = core.protected(chunk) end
+  if limits then
+    ok, result = core.limited(limits, path, chunk)
+  else
+    ok, result = core.protected(chunk)
+  end
   if ok then return result end
-  if type(result) == "table" and result.code ~= nil and result.code ~= "ESCRIPT" then error(result, 0) end
+  if type(result) == "table" and result.code ~= nil and result.code ~= "ESCRIPT" then
+    error(result, 0)
+  end
   local e = core.error("EARG", tostring(result))
   e.traceback = type(result) == "table" and result.traceback or nil
   error(e, 0)
@@ -74,14 +84,15 @@ end
 local function note_unasked(given, path)
   for name, value in sorted_pairs(given) do
     if not context.current().asked[name] then
-      core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path, name))
+      core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path,
+        name))
     end
   end
 end
 
--- o: { args=, overrides=, words= } of a command line; text: what is at path, where it is no file; modules: a directory
--- of modules that come first; home: the script's path before a run kept it; limits: of running it, none without;
--- rewards: entries of a host.  Returns the Experiment.
+-- o: { args=, overrides=, words= } of a command line; text: of the script, if path is not a file;
+-- modules: a directory of modules that come first; home: the script's path before a run kept it;
+-- limits: of running it, none without; rewards: entries of a host.  Returns the Experiment.
 function script.load(path, o)
   loaded_sources.forget()
   local text = o.text or read(path)
@@ -91,11 +102,13 @@ function script.load(path, o)
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
   strict_globals()
-  if not core.is_guest() then math.randomseed(0) end -- rows made of random numbers are the same in every run
+  -- rows made of random numbers are the same in every run
+  if not core.is_guest() then math.randomseed(0) end
   modules.take_from(o.modules)
   local result = execute(chunk, path, o.limits)
   if not experiment.is(result) then
-    error(core.error("EARG", ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
+    error(core.error("EARG",
+      ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
       result == nil and "nothing" or "a " .. type(result))), 0)
   end
   if o.words then note_unasked(o.args or {}, path) end
@@ -116,27 +129,32 @@ function script.of_run(dir, info, more)
   return e
 end
 
--- The reward entries that a file means: it returns an experiment, a function, or what the option `rewards` takes.
--- args: grpo.args.  Second result: the experiment, if it is one.
+-- The reward entries that a file means: it returns an experiment, a function, or what the option
+-- `rewards` takes. args: grpo.args.  Second result: the experiment, if it is one.
 function script.rewards(path, args)
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
-  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory, package.path)
+  package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory,
+    package.path)
   context.begin { path = path, name = "rewards", args = args }
   local chunk, problem = load(text, "@" .. path, "t")
   if not chunk then error(core.error("EARG", problem), 0) end
   strict_globals()
-  local kept = path:match("^(.*/source.*)/main%.lua$") -- a run's own copy, with its modules beside it
+  -- a run's own copy, with its modules beside it
+  local kept = path:match("^(.*/source.*)/main%.lua$")
   modules.take_from(kept and kept .. "/modules")
   local ok, result = core.protected(chunk)
   if not ok then error(result, 0) end
-  if experiment.is(result) then return result.stages[#result.stages].config.reward_entries, result end
+  if experiment.is(result) then
+    return result.stages[#result.stages].config.reward_entries, result
+  end
   if type(result) == "function" then result = { result } end
   if type(result) ~= "table" or next(result) == nil then
-    errors.raise_plain("EARG", "%s: returned %s; return a reward function, a table of them (as the option rewards "
-      .. "takes it), or an experiment", path, result == nil and "nothing"
-      or type(result) == "table" and "an empty table" or "a " .. type(result))
+    errors.raise_plain("EARG",
+      "%s: returned %s; return a reward function, a table of them (as the option rewards "
+      .. "takes it), or an experiment", path, result == nil and "nothing" or type(result) == "table"
+      and "an empty table" or "a " .. type(result))
   end
   return scoring.entries(result, path)
 end

@@ -30,8 +30,8 @@ local function whole_sum(entries, weights, c)
   return applies and sum or core.none
 end
 
--- Rewards of tokens and of whole completions apart: two lists, one item for each completion.  nil if
--- no entry rewards tokens.
+-- Rewards of tokens and of whole completions apart: two lists, one item for each completion.  nil
+-- if no entry rewards tokens.
 function advantages.token_rewards(config, completions, weights)
   local entries, dense = config.reward_entries, false
   for _, entry in ipairs(entries) do dense = dense or entry.token_fn ~= nil end
@@ -53,13 +53,13 @@ local function reward_rows(entries, completions)
   return rows
 end
 
--- What core.advantages is called with for groups of the step's size.
+-- The options of core.advantages for groups of the step's size.
 function advantages.options(config)
   return setmetatable({ group = config.sampling.group_size }, { __index = config.train.advantage })
 end
 
--- Fills in c.advantage and returns the advantages as a list: a number for each completion, or a list
--- of numbers for its tokens if an entry rewards tokens.
+-- Fills in c.advantage and returns the advantages as a list: a number for each completion, or a
+-- list of numbers for its tokens if an entry rewards tokens.
 function advantages.of_groups(config, completions, weights)
   local options = advantages.options(config)
   local tokens, rewards = advantages.token_rewards(config, completions, weights)

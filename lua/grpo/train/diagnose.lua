@@ -10,14 +10,16 @@ local rules = {
   {
     name = "tied",
     test = function(m) return m.frac_reward_zero_std == 1 end,
-    line = "all groups are tied (frac_reward_zero_std = 1): there is no learning signal; look at the completions, "
-      .. "check the reward, or start from easier prompts",
+    line = "all groups are tied (frac_reward_zero_std = 1): there is no learning signal; "
+      .. "look at the completions, check the reward, or start from easier prompts",
   },
   {
     name = "truncated",
-    test = function(m, watcher) return not watcher.fixed_length and (m["completions/clipped_ratio"] or 0) > 0.5 end,
-    line = "most completions are cut off (completions/clipped_ratio > 0.5): the reward may never see an answer; "
-      .. "raise sampling.max_new_tokens",
+    test = function(m, watcher)
+      return not watcher.fixed_length and (m["completions/clipped_ratio"] or 0) > 0.5
+    end,
+    line = "most completions are cut off (completions/clipped_ratio > 0.5): the reward may never "
+      .. "see an answer; raise sampling.max_new_tokens",
   },
   {
     name = "entropy",
@@ -26,9 +28,9 @@ local rules = {
       local tied = m.entropy and m.entropy < 0.01 and (m.frac_reward_zero_std or 0) > 0.5
       return tied and watcher:gain(m) <= 0
     end,
-    line = "entropy has collapsed, most groups are tied and the reward is no higher than at first: the policy repeats "
-      .. "itself; "
-      .. "try clip_high = 0.28, an entropy bonus, a lower lr or a higher temperature",
+    line = "entropy has collapsed, most groups are tied and the reward is no higher than at "
+      .. "first: the policy repeats itself; try clip_high = 0.28, an entropy bonus, a lower lr or "
+      .. "a higher temperature",
   },
   {
     name = "kl",
@@ -37,15 +39,17 @@ local rules = {
   },
   {
     name = "gradient",
-    test = function(m) return m.grad_norm == 0 and m.frac_reward_zero_std ~= nil and m.frac_reward_zero_std < 1 end,
+    test = function(m)
+      return m.grad_norm == 0 and m.frac_reward_zero_std ~= nil and m.frac_reward_zero_std < 1
+    end,
     line = "the gradient is zero although rewards differ: check clip, masks and lr",
   },
   {
     name = "ratio",
     window = 1,
     test = function(m) return (m.ratio_max_deviation or 0) ~= 0 end,
-    line = "the ratio is not exactly 1 at the first inner iteration: sampling and training disagree; "
-      .. "this is a bug, please report it with `grpo doctor`",
+    line = "the ratio is not exactly 1 at the first inner iteration: sampling and training "
+      .. "disagree; this is a bug, please report it with `grpo doctor`",
   },
   {
     name = "slow_reward",
@@ -72,7 +76,8 @@ rules[#rules + 1] = {
   name = "errors",
   window = 1,
   test = function(m) return (m.reward_errors or 0) > 0 end,
-  line = "%d calls of rewards or the environment failed in this step (reward_errors); the first: %s",
+  line = "%d calls of rewards or the environment failed in this step (reward_errors); the "
+    .. "first: %s",
   argument = function(m, cs) return m.reward_errors, first_error(cs) end,
 }
 
@@ -95,8 +100,9 @@ function Watcher:remember(metrics)
   end
 end
 
--- Lines to show after this step; a rule speaks when its pattern has held, and again much later at the earliest.
--- context, optional: { completions = the step's, fixed_length = are they as long as what they are compared with? }.
+-- Lines to show after this step; a rule speaks when its pattern has held, and again much later at
+-- the earliest. context, optional: { completions = the step's, fixed_length = are they as long as
+-- what they are compared with? }.
 function Watcher:step(metrics, context)
   local lines, step = {}, metrics.step or 0
   context = context or {}
@@ -108,7 +114,8 @@ function Watcher:step(metrics, context)
       local told = self.told[rule.name]
       if self.held[rule.name] >= (rule.window or WINDOW) and (not told or step - told >= AGAIN) then
         self.told[rule.name] = step
-        lines[#lines + 1] = rule.argument and rule.line:format(rule.argument(metrics, context.completions)) or rule.line
+        lines[#lines + 1] = rule.argument
+          and rule.line:format(rule.argument(metrics, context.completions)) or rule.line
       end
     else
       self.held[rule.name] = 0

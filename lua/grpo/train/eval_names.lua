@@ -1,4 +1,4 @@
--- What an evaluation of a stage measures, and by what names it reports it.
+-- The numbers that an evaluation of a stage measures, and their names in its report.
 
 local steps = require "grpo.train.steps"
 
@@ -9,8 +9,8 @@ function eval_names.has_completions(config)
   return config.eval.metric ~= nil or #config.reward_entries > 0
 end
 
--- Is the likelihood of targets measured?  It is in stages that learn from targets, or whose completions are rewarded
--- token by token against them.
+-- Is the likelihood of targets measured?  It is in stages that learn from targets, or whose
+-- completions are rewarded token by token against them.
 function eval_names.has_likelihood(kind, config)
   if not config.data.target then return false end
   for _, entry in ipairs(config.reward_entries) do
@@ -21,7 +21,8 @@ end
 
 -- Is anything measured at all?
 function eval_names.any(kind, config)
-  return steps[kind].evaluate ~= nil or eval_names.has_completions(config) or eval_names.has_likelihood(kind, config)
+  return steps[kind].evaluate ~= nil or eval_names.has_completions(config)
+    or eval_names.has_likelihood(kind, config)
 end
 
 -- The names of the numbers in a report.
@@ -29,15 +30,20 @@ function eval_names.list(kind, config)
   if steps[kind].eval_names then return steps[kind].eval_names end
   local names = {}
   if eval_names.has_completions(config) then
-    names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric", "eval/mean_length" }
+    names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric",
+      "eval/mean_length" }
     if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/metric" end
   end
   if eval_names.has_likelihood(kind, config) then
     names[#names + 1], names[#names + 2] = "eval/loss", "eval/bits_per_character"
   end
-  for _, entry in ipairs(config.reward_entries) do names[#names + 1] = "eval/rewards/" .. entry.name end
+  for _, entry in ipairs(config.reward_entries) do
+    names[#names + 1] = "eval/rewards/" .. entry.name
+  end
   for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
-    for _, suffix in ipairs { "", "/low", "/high" } do names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix) end
+    for _, suffix in ipairs { "", "/low", "/high" } do
+      names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix)
+    end
   end
   return names
 end

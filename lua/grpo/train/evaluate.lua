@@ -1,4 +1,5 @@
--- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of held-out targets.
+-- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of
+-- held-out targets.
 
 local row_random = require "grpo.train.row_random"
 local core = require "grpo.core"
@@ -30,15 +31,17 @@ local function measure(config, c, weights)
   if value == true then return 1.0, true end
   if not value or value == core.none then return 0.0, false end
   if type(value) ~= "number" or value - value ~= 0 then
-    errors.raise_at(origins.position(config, "eval.metric"), "ESCRIPT", "eval.metric: the function returned %s, "
-      .. "want a finite number, a boolean or nil", type(value) == "number" and tostring(value) or "a " .. type(value))
+    errors.raise_at(origins.position(config, "eval.metric"), "ESCRIPT",
+      "eval.metric: the function returned %s, want a finite number, a boolean or nil",
+      type(value) == "number" and tostring(value) or "a " .. type(value))
   end
   return value, value >= 1
 end
 
 -- A stage's data.target is for its own rows; what it has nothing to say about is left out.
 local function target_of(tr, config, row, number)
-  local ok, ids = pcall(row_random.during, config, "target", number, true, prompts.target, config, tr.tokenizer, row)
+  local ok, ids = pcall(row_random.during, config, "target", number, true, prompts.target, config,
+    tr.tokenizer, row)
   return ok and ids or nil
 end
 
@@ -48,7 +51,8 @@ local function held_out(tr, config, n)
   local limit = math.min(n or #dataset, #dataset)
   for i = 1, limit do
     local row = row_random.during(config, "row", i, true, function() return dataset[i] end)
-    local prompt = row_random.during(config, "prompt", i, true, prompts.render, config, tr.tokenizer, row, i, true)
+    local prompt = row_random.during(config, "prompt", i, true, prompts.render, config,
+      tr.tokenizer, row, i, true)
     if prompts.fit(config, tr.tokenizer, prompt, count) then
       prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row, i)
       list[#list + 1] = prompt
@@ -153,22 +157,27 @@ local function likelihood(tr, config, list, report)
   if length > 0 then report["eval/bits_per_character"] = nats / math.log(2) / length end
 end
 
--- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means of the rewards,
--- "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the metric's mean over each row's samples).
+-- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means
+-- of the rewards, "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the
+-- metric's mean over each row's samples).
 function evaluate.run(tr, n)
   local config = tr.settings
-  if not config.data.eval then errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows") end
+  if not config.data.eval then
+    errors.raise("EARG", "data.eval: missing; an evaluation needs held-out rows")
+  end
   local started = core.clock()
   local list, count = held_out(tr, config, n or config.eval.samples)
   if #list == 0 then errors.raise("ENOENT", "data.eval: no usable row") end
-  local report = { step = tr.step_count, n = #list, skipped = count.dropped, truncated = count.truncated }
+  local report = { step = tr.step_count, n = #list, skipped = count.dropped,
+    truncated = count.truncated }
   local own = tr.stage.method.evaluate
   if own then
     own(tr, list, report)
     report.samples, report.seconds = {}, core.clock() - started
     return report
   end
-  local weights = scoring.weights(config, tr.stage:argument()) -- of what has been done: the same after a resume
+  -- of what has been done: the same after a resume
+  local weights = scoring.weights(config, tr.stage:argument())
   report.samples = {}
   if eval_names.has_completions(config) then
     greedy(tr, config, list, weights, report)

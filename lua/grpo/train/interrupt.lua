@@ -7,8 +7,8 @@ local interrupt = {}
 -- Raised through a step that a signal abandons; the state is that of the step before.
 interrupt.RAISED = setmetatable({}, { __tostring = function() return "interrupted" end })
 
--- Only runs with a directory take signals.  SIGUSR1 asks for a checkpoint; others are remembered in tr.interrupted and
--- raised.
+-- Only runs with a directory take signals.  SIGUSR1 asks for a checkpoint; others are remembered in
+-- tr.interrupted and raised.
 function interrupt.check(tr)
   local signal = tr.directory and core.signal_take()
   if not signal then return end

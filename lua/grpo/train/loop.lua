@@ -1,13 +1,14 @@
 -- The training loop: stages one after the other, their steps, held-out evaluation, checkpoints.
 --
--- What a step does is in train/steps/, what is written down and shown in train/recorder.lua.
+-- A step itself is in train/steps/, what is written down and shown in train/recorder.lua.
 
 local best_metric = require "grpo.train.best_metric"
 local checkpoint = require "grpo.runs.checkpoint"
 
 local loop = {}
 
--- Writes a checkpoint and marks it best if `numbers` hold the best value so far of the metric in checkpoint.best.
+-- Writes a checkpoint and marks it best if `numbers` hold the best value so far of the metric in
+-- checkpoint.best.
 local function save_if_best(tr, numbers)
   if not best_metric.improves(tr, numbers) then return false end
   tr:save()
@@ -15,7 +16,8 @@ local function save_if_best(tr, numbers)
   return true
 end
 
--- Measures the policy on the held-out rows, if there are any.  label: "before", "step", "after KIND" or "attached".
+-- Measures the policy on the held-out rows, if there are any.  label: "before", "step", "after
+-- KIND" or "attached".
 function loop.evaluate(tr, label)
   if not tr.settings.data.eval then return end
   tr.view:status("evaluating")
@@ -28,7 +30,8 @@ function loop.evaluate(tr, label)
   save_if_best(tr, report)
 end
 
--- A run that was stopped at a checkpoint may have missed the evaluation that was due there: its label, or nil.
+-- A run that was stopped at a checkpoint may have missed the evaluation that was due there: its
+-- label, or nil.
 local function missed_evaluation(tr)
   local saved = tr.counters
   if saved.evaluated or saved.stage < 1 then return nil end

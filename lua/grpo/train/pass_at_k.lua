@@ -1,11 +1,11 @@
--- passk.lua - pass@k without bias, and intervals that do not flatter.
+-- pass@k without bias, and intervals that do not flatter.
 --
 -- From n samples of a problem, c of them right, the unbiased estimate of pass@k is
 --   1 - C(n-c, k) / C(n, k)                                   (Chen et al. 2021)
--- Its mean over problems is what is reported.  Samples of one problem are no independent
--- evidence: the standard error is over problems (cluster-robust), the interval normal and cut
--- to 0..1.  A share of independent yes/no answers (greedy accuracy) gets Wilson's interval, which
--- also holds near 0 and 1 and for few problems.
+-- The mean over problems is reported.  Samples of one problem are not independent evidence, so the
+-- standard error is over problems (cluster-robust), the interval normal and cut to 0..1.  A share
+-- of independent yes/no answers (greedy accuracy) gets Wilson's interval, which also holds near 0
+-- and 1 and for few problems.
 
 local pass_at_k = {}
 
@@ -41,7 +41,9 @@ end
 -- When every problem has the same value the deviation between problems says nothing: with m
 -- problems all at 1 the interval is Wilson's for m of m (0: of none).
 local function normal(value, deviation, m)
-  if m < 2 or (deviation == 0 and (value == 0 or value == 1)) then return pass_at_k.wilson(value * m, m) end
+  if m < 2 or (deviation == 0 and (value == 0 or value == 1)) then
+    return pass_at_k.wilson(value * m, m)
+  end
   local half = Z95 * deviation / math.sqrt(m)
   return math.max(0.0, value - half), math.min(1.0, value + half)
 end

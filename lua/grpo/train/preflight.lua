@@ -1,4 +1,5 @@
--- What can be found wrong before anything is written: stages are checked against the model, their first row is tried.
+-- Mistakes that can be found before anything is written: stages are checked against the model,
+-- their first row is tried.
 
 local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
@@ -21,14 +22,17 @@ local function check_context(kind, config, limit)
   local prompt = length(config, "data.max_prompt_tokens", config.data.max_prompt_tokens)
   local where = origins.position(config, "data.max_prompt_tokens")
   if not steps[kind].samples and not config.data.target then
-    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s exceeds the model's context of %d tokens; lower it",
-      prompt, limit)
+    errors.raise_at(where, "EARG",
+      "data.max_prompt_tokens: %s exceeds the model's context of %d tokens; lower it", prompt,
+      limit)
   end
   if longest >= limit then
-    errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s does not leave room for a completion: the model's "
+    errors.raise_at(where, "EARG",
+      "data.max_prompt_tokens: %s does not leave room for a completion: the model's "
       .. "context is %d tokens; lower it", prompt, limit)
   end
-  errors.raise_at(where, "EARG", "data.max_prompt_tokens: %s and sampling.max_new_tokens %s together exceed the "
+  errors.raise_at(where, "EARG",
+    "data.max_prompt_tokens: %s and sampling.max_new_tokens %s together exceed the "
     .. "model's context of %d tokens; lower one of them", prompt,
     length(config, "sampling.max_new_tokens", config.sampling.max_new_tokens), limit)
 end
@@ -37,9 +41,11 @@ end
 local function check_reference(tr, method, config)
   local path, wanted = config.reference, method.needs_reference(config)
   if path == "bigram" and wanted then bigram_reference.check(config, tr.model.config.vocab_size) end
-  local by_name = type(path) ~= "string" or path == "initial" or path == "random" or path == "bigram"
+  local by_name = type(path) ~= "string" or path == "initial" or path == "random"
+    or path == "bigram"
   if by_name or not wanted or core.fs.isdir(path) then return end
-  errors.raise_at(origins.position(config, "reference"), "ENOENT", "reference: %s: no such model directory; give "
+  errors.raise_at(origins.position(config, "reference"), "ENOENT",
+    "reference: %s: no such model directory; give "
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
 end
 

@@ -19,14 +19,16 @@ end
 local function encode(config, tokenizer, text, special)
   local ok, ids = pcall(tokenizer.encode, tokenizer, text, { special = special })
   if ok then return ids end
-  complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")), text:sub(1, 60))
+  complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")),
+    text:sub(1, 60))
 end
 
 local function is_ids(v)
   return type(v) == "table" and math.type(v[1]) == "integer"
 end
 
--- The first observation stands behind the prompt: in the last message, when that is the user's, else in one of its own.
+-- The first observation stands behind the prompt: in the last message, when that is the user's,
+-- else in one of its own.
 local function with_observation(prompt, observation)
   if type(prompt) == "string" then return prompt .. observation end
   local list = {}
@@ -40,7 +42,7 @@ local function with_observation(prompt, observation)
   return list
 end
 
--- " (it has answer, question)": what a row without a prompt holds.
+-- The fields of a row without a prompt: " (it has answer, question)".
 local function fields_of(row)
   local names = {}
   for name in pairs(type(row) == "table" and row or {}) do names[#names + 1] = tostring(name) end
@@ -48,8 +50,8 @@ local function fields_of(row)
   return #names > 0 and #names <= 12 and (" (it has %s)"):format(table.concat(names, ", ")) or ""
 end
 
--- What the model reads: { ids=, text=, messages=, observation= } for a row.  number, held_out: where the random numbers
--- of an environment's beginning are.
+-- The prompt of a row as the model reads it: { ids=, text=, messages=, observation= }.  number,
+-- held_out: where the random numbers of an environment's beginning are.
 function prompts.render(config, tokenizer, row, number, held_out)
   local render = config.data.prompt
   local prompt, observation
@@ -63,26 +65,33 @@ function prompts.render(config, tokenizer, row, number, held_out)
   if config.environment and not is_ids(prompt) then
     observation = environment.opening(config, row, number, held_out)
     if prompt == nil and not render then prompt = "" end
-    if type(prompt) == "string" or type(prompt) == "table" then prompt = with_observation(prompt, observation) end
+    if type(prompt) == "string" or type(prompt) == "table" then
+      prompt = with_observation(prompt, observation)
+    end
   end
   if type(prompt) == "string" then
-    return { text = prompt, ids = encode(config, tokenizer, prompt, true), observation = observation }
+    return { text = prompt, ids = encode(config, tokenizer, prompt, true),
+      observation = observation }
   end
   if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
     local got = prompt == nil and "nothing" or "a " .. type(prompt)
-    complain(config, "data.prompt", "%s for a row%s, want a string, a list of ids or a list of messages",
+    complain(config, "data.prompt",
+      "%s for a row%s, want a string, a list of ids or a list of messages",
       render and "returned " .. got or "row.prompt is " .. type(prompt), fields_of(row))
   end
   local text = turns.rendered(config, tokenizer, prompt, true)
-  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false), observation = observation }
+  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false),
+    observation = observation }
 end
 
--- True when the prompt may be used; truncates or raises as data.too_long says, counting in count.dropped, .truncated.
+-- True when the prompt may be used; truncates or raises as data.too_long says, counting in
+-- count.dropped, .truncated.
 function prompts.fit(config, tokenizer, prompt, count)
   local limit, too_long = config.data.max_prompt_tokens, config.data.too_long
   if #prompt.ids == 0 then
-    complain(config, "data.prompt", "a prompt has no token; give every prompt at least one character")
+    complain(config, "data.prompt",
+      "a prompt has no token; give every prompt at least one character")
   end
   if #prompt.ids <= limit then return true end
   if too_long == "error" then
@@ -99,10 +108,10 @@ function prompts.fit(config, tokenizer, prompt, count)
   return true
 end
 
--- What a completion of this row is compared with, or should be: a list of ids as it is, a string encoded and ended with
--- the tokenizer's end token; a list of strings, each encoded by itself, is by turns the model's and what is put in.
--- nil: data.target is not set, or gives nothing for the row.  Second result, for a list of strings: which tokens are
--- the model's.
+-- The ids that a completion of this row is compared with, or should be: data.target gives a list of
+-- ids, or a string, which is encoded and ended with the tokenizer's end token, or a list of
+-- strings, which are by turns the model's and injected.  nil: data.target is not set, or gives
+-- nothing for the row.  Second result, for a list of strings: which tokens are the model's.
 function prompts.target(config, tokenizer, row)
   local target = config.data.target and config.data.target(row)
   if target == nil or is_ids(target) then return target end
@@ -116,9 +125,13 @@ function prompts.target(config, tokenizer, row)
     if type(part) ~= "string" then
       complain(config, "data.target", "item %d is a %s, want a string", i, type(part))
     end
-    for _, id in ipairs(tokenizer:encode(part)) do ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1 end
+    for _, id in ipairs(tokenizer:encode(part)) do
+      ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1
+    end
   end
-  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true end
+  if tokenizer.eos and ids[#ids] ~= tokenizer.eos then
+    ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true
+  end
   if #ids == 0 then complain(config, "data.target", "returned an empty string for a row") end
   return ids, #parts > 1 and mask or nil
 end
@@ -144,7 +157,8 @@ Source.__index = Source
 -- A source of prompts for one stage.
 function prompts.source(config, tokenizer)
   return setmetatable({
-    config = config, tokenizer = tokenizer, dataset = config.data.train, cursor = 0, dropped = 0, truncated = 0,
+    config = config, tokenizer = tokenizer, dataset = config.data.train, cursor = 0, dropped = 0,
+    truncated = 0,
   }, Source)
 end
 
@@ -167,12 +181,12 @@ function Source:next()
     local number = self.cursor
     local row = prompts.row(self.config, number)
     self.cursor = number + 1
-    local prompt = row_random.during(self.config, "prompt", number, false, prompts.render, self.config,
-      self.tokenizer, row, number)
+    local prompt = row_random.during(self.config, "prompt", number, false, prompts.render,
+      self.config, self.tokenizer, row, number)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number = row, number
-      prompt.target, prompt.target_mask = row_random.during(self.config, "target", number, false, prompts.target,
-        self.config, self.tokenizer, row)
+      prompt.target, prompt.target_mask = row_random.during(self.config, "target", number, false,
+        prompts.target, self.config, self.tokenizer, row)
       return prompt
     end
   end
@@ -187,10 +201,13 @@ function Source:take(n)
   return list
 end
 
--- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what is learned, nil: all.
+-- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what
+-- is learned, nil: all.
 function Source:demonstration(max_new_tokens)
   local prompt = self:next()
-  if not prompt.target then complain(self.config, "data.target", "returned a nil for a row, want a string") end
+  if not prompt.target then
+    complain(self.config, "data.target", "returned a nil for a row, want a string")
+  end
   return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens),
     mask = prompt.target_mask and prompts.first(prompt.target_mask, max_new_tokens) }
 end

@@ -1,5 +1,6 @@
--- What is recorded of a run: metrics.jsonl, completions.jsonl, eval.jsonl, TensorBoard, run.log and run.json in its
--- directory, if it has one, and lines on the screen, with advice where the numbers show a known pattern.
+-- The records of a run: metrics.jsonl, completions.jsonl, eval.jsonl, TensorBoard, run.log and
+-- run.json in its directory, if it has one, and lines on the screen, with advice where the numbers
+-- show a known pattern.
 
 local core = require "grpo.core"
 local diagnose = require "grpo.train.diagnose"
@@ -13,7 +14,8 @@ local Recorder = {}
 Recorder.__index = Recorder
 
 function recorder.new(tr)
-  return setmetatable({ tr = tr, watcher = diagnose.watcher(), detector = reward_hacking.detector() }, Recorder)
+  return setmetatable({ tr = tr, watcher = diagnose.watcher(),
+    detector = reward_hacking.detector() }, Recorder)
 end
 
 -- ---- the beginning -----------------------------------------------------------------------
@@ -23,14 +25,16 @@ local function thousands(n)
   return (text:gsub("^,", ""))
 end
 
--- How the model computes, what is trained of it if it has an adapter, and what happened while it was loaded.
+-- How the model computes, what is trained of it if it has an adapter, and what happened while it
+-- was loaded.
 local function facts_of_model(tr)
   local mode, native = core.compute { compute = tr.model.compute }
-  local lines = { ("compute: %s%s"):format(mode, native and "" or " (this CPU has no instructions for it: no faster)") }
+  local slow = native and "" or " (this CPU has no instructions for it: no faster)"
+  local lines = { ("compute: %s%s"):format(mode, slow) }
   if tr.about.adapter then
     local trained, all = tr.model:count { trainable = true }, tr.model:count()
-    lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained), thousands(all),
-      100 * trained / all)
+    lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained),
+      thousands(all), 100 * trained / all)
     if tr.directory then tr.directory.info.parameters = { all = all, trainable = trained } end
   end
   lines[#lines + 1] = tr.about.note
@@ -39,7 +43,8 @@ end
 
 function Recorder:begin()
   local tr = self.tr
-  local lines = tr.resumed and { tr.directory and tr.directory:other_kernels() } or facts_of_model(tr)
+  local lines = tr.resumed and { tr.directory and tr.directory:other_kernels() }
+    or facts_of_model(tr)
   for _, line in ipairs(lines) do
     tr.view:info(line)
     if tr.directory then tr.directory:note(line) end
@@ -76,9 +81,10 @@ local function completion_row(tr, i, c)
   local slot = (i - 1) // #c.group + 1
   local advantage = c.advantage
   if type(advantage) == "table" then advantage = statistics.mean(advantage) end
-  return { step = tr.step_count, prompt_index = slot, index = c.index, row = tr.batch.prompts[slot].number,
-    prompt = c.prompt, text = c.text, rewards = reward_columns(c), reward = c.reward, advantage = advantage,
-    finish = c.finish, length = c.length, extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil,
+  return { step = tr.step_count, prompt_index = slot, index = c.index,
+    row = tr.batch.prompts[slot].number, prompt = c.prompt, text = c.text,
+    rewards = reward_columns(c), reward = c.reward, advantage = advantage, finish = c.finish,
+    length = c.length, extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil,
     environment = c.environment }
 end
 
@@ -86,7 +92,8 @@ function Recorder:step(metrics)
   local tr, config = self.tr, self.tr.settings
   local run, completions = tr.directory, tr.batch and tr.batch.completions
   tr.view:step(tr, metrics)
-  self:advise(self.watcher:step(metrics, { fixed_length = follows_targets(config), completions = completions }))
+  self:advise(self.watcher:step(metrics,
+    { fixed_length = follows_targets(config), completions = completions }))
   if tr.stage.method.samples then self:advise(self.detector:step(metrics, completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
@@ -124,13 +131,15 @@ end
 -- Where a run that is not at its end has stopped, and how it is resumed.
 local function say_stopped(tr, why)
   local reason = why == "stopped" and (" (%s)"):format(tostring(tr.stop_reason)) or ""
-  tr.view:info(display.clean(("%s%s at step %d of %d, after a checkpoint; 'grpo run --resume=%s' goes on"):format(why,
+  tr.view:info(display.clean(("%s%s at step %d of %d, after a checkpoint; "
+    .. "'grpo run --resume=%s' goes on"):format(why,
     reason, tr.step_count, tr:total_steps(), tr.directory.dir)))
   tr.directory:note(why == "stopped" and "stopped: " .. tostring(tr.stop_reason)
     or ("interrupted at step %d"):format(tr.step_count))
 end
 
--- why: "finished", "stopped", "interrupted", "diverged" or "error"; err: what was raised then, or nil.
+-- why: "finished", "stopped", "interrupted", "diverged" or "error"; err: what was raised then, or
+-- nil.
 function Recorder:finish(why, err)
   local tr = self.tr
   local run, report = tr.directory, tr.last_report
@@ -140,7 +149,8 @@ function Recorder:finish(why, err)
   if not run then return end
   if err then run:note(("error after step %d: %s"):format(tr.step_count, tostring(err))) end
   run:set_state(why, { step = tr.step_count, steps = tr:total_steps(), finished = core.wall(),
-    summary = report and { ["eval/accuracy"] = report["eval/accuracy"], ["eval/loss"] = report["eval/loss"],
+    summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
+      ["eval/loss"] = report["eval/loss"],
       ["eval/masked_loss"] = report["eval/masked_loss"] } or nil })
   run:close()
 end

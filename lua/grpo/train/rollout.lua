@@ -6,10 +6,11 @@ local turns = require "grpo.dialogue.turns"
 
 local rollout = {}
 
--- The options of engine:rollout (engine:replace has the prompts apart) for prompts of a list, n completions each.
+-- The options of engine:rollout (engine:replace has the prompts apart) for prompts of a list, n
+-- completions each.
 function rollout.options(config, list, n, context, stream, sampling)
-  local o = { index = {}, n = n, sampling = sampling or config.sampling, seed = config.seed, step = context.step,
-    stream = stream }
+  local o = { index = {}, n = n, sampling = sampling or config.sampling, seed = config.seed,
+    step = context.step, stream = stream }
   local ids = {}
   for i, prompt in ipairs(list) do ids[i], o.index[i] = prompt.ids, prompt.number end
   o.targets = prompts.targets(list, o.sampling.max_new_tokens)
@@ -28,8 +29,8 @@ function rollout.completions(batch, list, n, slot, context)
       text = batch:text(i), prompt = prompt.text, messages = prompt.messages, row = prompt.row,
       ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
       target_ids = prompt.target, target_logprobs = prompt.target and batch:target_logprobs(i),
-      logprobs = batch:logprobs(i), prompt_index = slot, index = k, group = group, step = context.step,
-      tokens_seen = context.tokens_seen, state = context.state, rewards = {},
+      logprobs = batch:logprobs(i), prompt_index = slot, index = k, group = group,
+      step = context.step, tokens_seen = context.tokens_seen, state = context.state, rewards = {},
       rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
     }
     if prompt.episodes then turns.attach(group[k], batch, i, prompt, k, context.tokenizer) end
@@ -56,10 +57,11 @@ function rollout.read_only(state)
   })
 end
 
--- A completion that no engine made, for rewards: `fields` over defaults.  It is a group of its own unless fields.group.
+-- A completion that no engine made, for rewards: `fields` over defaults.  It is a group of its own
+-- unless fields.group.
 function rollout.made(fields, seed)
-  local c = { prompt = "", ids = {}, logprobs = {}, length = 0, finish = "eos", index = 1, step = 0, tokens_seen = 0,
-    state = rollout.read_only({}), rewards = {} }
+  local c = { prompt = "", ids = {}, logprobs = {}, length = 0, finish = "eos", index = 1, step = 0,
+    tokens_seen = 0, state = rollout.read_only({}), rewards = {} }
   for name, value in pairs(fields) do c[name] = value end
   c.truncated = c.finish == "length"
   c.parts = c.parts or turns.single(c.text)

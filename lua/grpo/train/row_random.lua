@@ -1,4 +1,5 @@
--- math.random in a script's own functions of a row: the same numbers for the same row, in every run and after a resume.
+-- math.random in a script's own functions of a row: the same numbers for the same row, in every run
+-- and after a resume.
 
 local core = require "grpo.core"
 
@@ -6,7 +7,8 @@ local row_random = {}
 
 local streams = { row = 0, prompt = 1, target = 2 }
 
--- f(...) while math.random draws from a stream of its own.  what: "row", "prompt" or "target"; number: of the row.
+-- f(...) while math.random draws from a stream of its own.  what: "row", "prompt" or "target";
+-- number: of the row.
 function row_random.during(config, what, number, held_out, f, ...)
   core.reseed_math(core.rng(config.seed, "user", held_out and 1 or 0, number, streams[what]))
   local results = table.pack(core.protected(f, ...))

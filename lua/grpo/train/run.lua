@@ -17,8 +17,8 @@ local function call_on_error(tr, err)
   if handler then core.limited(tr.settings.limits.hook, "hooks.on_error", handler, err, tr) end
 end
 
--- Returns why it ended: "finished", "stopped", "interrupted".  Raises after "diverged" or "error": hooks.on_error and
--- on_end have been called then, and the state of the run is written.
+-- Returns why it ended: "finished", "stopped", "interrupted".  Raises after "diverged" or "error":
+-- hooks.on_error and on_end have been called then, and the state of the run is written.
 return function(tr)
   if tr.services then tr.services:open() end
   local why, err = outcome(tr, xpcall(loop.run, interrupt.traced, tr))

@@ -75,8 +75,8 @@ local function tied_slots(batch, n)
   return slots
 end
 
--- Dynamic sampling: a tied group teaches nothing, so other prompts take its place, for a few rounds.
--- Returns how many groups were replaced.
+-- Dynamic sampling: a tied group teaches nothing, so other prompts take its place, for a few
+-- rounds. Returns how many groups were replaced.
 local function replace_tied(stage, batch, weights)
   local replaced = 0
   for _ = 1, MAX_DYNAMIC_ROUNDS do
@@ -93,7 +93,9 @@ end
 -- Gives each completion c its c.rewards and their weighted sum c.reward.  log: see step_log.lua.
 function sampling.reward(stage, batch, weights, log)
   local of_environment = 0
-  for _, c in ipairs(batch.completions) do of_environment = of_environment + (c.errors and 1 or 0) end
+  for _, c in ipairs(batch.completions) do
+    of_environment = of_environment + (c.errors and 1 or 0)
+  end
   local failures, seconds = score(stage.config, batch.completions, weights)
   log.reward_errors, log.reward_seconds = of_environment + failures, seconds
   if stage.config.train.skip_zero_std_groups then
@@ -108,8 +110,8 @@ function sampling.reference(stage, batch, log)
   log.reference_seconds = core.clock() - started
 end
 
--- Shows the batch to scripts: tr.batch, and hooks.on_rollout, which may change rewards.  A signal is
--- looked at before, because a step that is abandoned must leave no trace.
+-- Shows the batch to scripts: tr.batch, and hooks.on_rollout, which may change rewards.  A signal
+-- is looked at before, because a step that is abandoned must leave no trace.
 function sampling.publish(stage, batch)
   stage.tr.batch = batch
   stage.tr:check_interrupt()

@@ -1,4 +1,5 @@
--- From completions to reward columns: calls the reward functions, one protected and limited call each.
+-- From completions to reward columns: calls the reward functions, one protected and limited call
+-- each.
 --
 -- An entry is { name=, weight=, fn= | group_fn= | token_fn= }.  What it returns is
 -- checked here: a number or boolean, nil ("does not apply"), never NaN or an infinity.
@@ -38,12 +39,15 @@ local function check_entry(entry, where)
     complain(where, "rewards.%s: want exactly one of fn, group_fn and token_fn", entry.name)
   end
   local weight = entry.weight
-  if weight ~= nil and type(weight) ~= "function" and (type(weight) ~= "number" or weight - weight ~= 0) then
-    complain(where, "rewards.%s.weight: got %s, want a finite number or a schedule", entry.name, tostring(weight))
+  if weight ~= nil and type(weight) ~= "function"
+    and (type(weight) ~= "number" or weight - weight ~= 0) then
+    complain(where, "rewards.%s.weight: got %s, want a finite number or a schedule", entry.name,
+      tostring(weight))
   end
 end
 
--- The rewards option as a list of entries: list items in order ("reward1", ...), then named ones by name.
+-- The rewards option as a list of entries: list items in order ("reward1", ...), then named ones by
+-- name.
 function scoring.entries(rewards, where)
   local list, names = {}, {}
   for i, v in ipairs(rewards or {}) do
@@ -82,7 +86,7 @@ function scoring.entries(rewards, where)
   return list
 end
 
--- What the environment gave, added up; nil where there was none.
+-- The sum of the rewards that the environment gave; nil if there is no environment.
 function scoring.of_environment(_, _, c)
   return c.environment and c.environment.reward
 end
@@ -119,14 +123,16 @@ local function shorten(text)
   return #text > 60 and text:sub(1, 57) .. "..." or text
 end
 
--- What went wrong, with the reward's name and the completion it choked on.
+-- An error with the name of the reward and the completion that it failed on.
 local function failure(entry, c, err)
   local name = "rewards." .. entry.name .. ": "
   local text = tostring(err)
   local at = text:find(name, 1, true)
   if at then text = text:sub(1, at - 1) .. text:sub(at + #name) end
-  if type(err) == "table" and err.code == "ELIMIT" and not text:find("is not available in rewards", 1, true) then
-    text = text .. ": a loop that does not end?  If not, raise limits.reward, or set reward.on_error"
+  if type(err) == "table" and err.code == "ELIMIT"
+    and not text:find("is not available in rewards", 1, true) then
+    text = text
+      .. ": a loop that does not end?  If not, raise limits.reward, or set reward.on_error"
   end
   local message = ("%s%s (completion: \"%s\")"):format(name, text, shorten(c.text))
   local e = core.error("ESCRIPT", message)
@@ -147,7 +153,8 @@ local function definition(f)
   return ("%s:%d"):format(info.short_src, info.linedefined)
 end
 
--- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here, where it came from.
+-- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here,
+-- where it came from.
 local function keep_extra(c, entry, extra)
   local ok, problem = pcall(core.json_encode, extra)
   if type(extra) ~= "table" or not ok then
@@ -164,7 +171,9 @@ function kinds.fn(entry, limits, cs, fail)
   for _, c in ipairs(cs) do
     local ok, value, extra = call(limits, entry, entry.fn, c, c.text, c.row, c)
     local finite = ok and type(value) == "number" and value - value == 0 -- as nearly always
-    if ok and not finite then ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function") end
+    if ok and not finite then
+      ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function")
+    end
     if ok and extra ~= nil then
       local kept, problem = pcall(keep_extra, c, entry, extra)
       if not kept then ok, value = false, problem end
@@ -183,14 +192,17 @@ function kinds.group_fn(entry, limits, cs, fail)
     for i, c in ipairs(group) do texts[i] = c.text end
     local ok, list = call(limits, entry, entry.group_fn, group[1], texts, group[1].row, group)
     if ok and type(list) ~= "table" then
-      ok, list = false, ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
+      ok, list = false,
+        ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
     elseif ok and #list ~= #texts then
-      ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says \"does not apply\"")
-        :format(definition(entry.group_fn), #list, #texts)
+      ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says "
+        .. "\"does not apply\""):format(definition(entry.group_fn), #list, #texts)
     end
     for i, c in ipairs(group) do
       local good, value = ok, list
-      if ok then good, value = pcall(number_of, list[i], definition(entry.group_fn) .. ": item " .. i) end
+      if ok then
+        good, value = pcall(number_of, list[i], definition(entry.group_fn) .. ": item " .. i)
+      end
       c.rewards[entry.name] = good and value or fail(entry, c, value)
     end
   end
@@ -200,8 +212,9 @@ function kinds.token_fn(entry, limits, cs, fail)
   for _, c in ipairs(cs) do
     local ok, list = call(limits, entry, entry.token_fn, c, c)
     if ok and (type(list) ~= "table" or #list ~= c.length) then
-      ok, list = false, ("%s: token_fn returned %s, want a list of %d numbers"):format(definition(entry.token_fn),
-        type(list) == "table" and #list .. " values" or "a " .. type(list), c.length)
+      ok, list = false, ("%s: token_fn returned %s, want a list of %d numbers"):format(
+        definition(entry.token_fn), type(list) == "table" and #list .. " values"
+        or "a " .. type(list), c.length)
     end
     local sum, values = 0.0, {}
     for i = 1, ok and c.length or 0 do
@@ -221,8 +234,8 @@ function kinds.token_fn(entry, limits, cs, fail)
 end
 
 -- Fills c.rewards[name] (core.none where an entry does not apply) for every completion.
--- on_error: "stop" raises; "zero" counts 0; "skip" leaves the entry out.  Returns the number of errors and the
--- seconds each entry took.
+-- on_error: "stop" raises; "zero" counts 0; "skip" leaves the entry out.  Returns the number of
+-- errors and the seconds each entry took.
 function scoring.score(entries, cs, limits, on_error)
   local errors_seen, seconds = 0, {}
   limits = core.limits(limits)
@@ -270,7 +283,8 @@ end
 function scoring.weights(config, p)
   local weights = {}
   for i, entry in ipairs(config.reward_entries) do
-    weights[i] = schedule_value(config, ("rewards.%s.weight"):format(entry.name), entry.weight or 1.0, p)
+    weights[i] = schedule_value(config, ("rewards.%s.weight"):format(entry.name),
+      entry.weight or 1.0, p)
   end
   return weights
 end
@@ -282,14 +296,14 @@ function scoring.totals(completions)
   return list
 end
 
--- The same without those to which no entry applies.
+-- c.reward of the completions to which an entry applies.
 function scoring.rewards(completions)
   local list = {}
   for _, c in ipairs(completions) do list[#list + 1] = c.reward end
   return list
 end
 
--- What an entry gave, without the completions that it does not apply to.
+-- The rewards of one entry for the completions that it applies to.
 function scoring.column(cs, name)
   local values = {}
   for _, c in ipairs(cs) do

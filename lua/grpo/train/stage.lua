@@ -1,4 +1,5 @@
--- One stage of a run: its engine, its reference, its source of prompts.  What a step does is in train/steps/KIND.lua.
+-- One stage of a run: its engine, its reference, its source of prompts.  What a step does is in
+-- train/steps/KIND.lua.
 
 local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
@@ -12,10 +13,11 @@ local turns = require "grpo.dialogue.turns"
 local Stage = {}
 Stage.__index = Stage
 
--- "initial" is the policy as it is now: for an adapter that no step has touched yet the base model, which is shared;
--- for one that was trained its copy beside the shared base.  A reference that will move needs a copy too.
--- It computes as the policy does, so that a copy of the policy gives the policy's own log-probabilities.
--- Second result: must a checkpoint keep it?  Others can be made again.
+-- "initial" is the policy as it is now: for an adapter that no step has touched yet the base model,
+-- which is shared; for one that was trained its copy beside the shared base.  A reference that will
+-- move needs a copy too. It computes as the policy does, so that a copy of the policy gives the
+-- policy's own log-probabilities. Second result: must a checkpoint keep it?  Others can be made
+-- again.
 local function make_reference(tr, config, seed)
   local reference, adapter = config.reference, tr.about.adapter
   if reference == "initial" then
@@ -26,10 +28,14 @@ local function make_reference(tr, config, seed)
   if reference == "random" then
     local table_config = {}
     for k, v in pairs(tr.model.config) do table_config[k] = v end
-    return core.model_new(table_config, { seed = seed + 1, compute = tr.model.compute }), not adapter
+    return core.model_new(table_config, { seed = seed + 1, compute = tr.model.compute }),
+      not adapter
   end
-  if reference == "bigram" then return bigram_reference.of(config, tr.tokenizer, tr.model), false end
-  return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }), not adapter
+  if reference == "bigram" then
+    return bigram_reference.of(config, tr.tokenizer, tr.model), false
+  end
+  return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }),
+    not adapter
 end
 
 -- How many optimizer steps a stage has: train.steps, else what train.epochs makes of the rows.
@@ -44,11 +50,13 @@ end
 function Stage.new(tr, spec, index)
   local config = spec.config
   local stage = setmetatable({
-    kind = spec.kind, method = steps[spec.kind], config = config, index = index, tr = tr, step = 0, tokens = 0,
-    steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer), done = false,
+    kind = spec.kind, method = steps[spec.kind], config = config, index = index, tr = tr, step = 0,
+    tokens = 0, steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer),
+    done = false,
   }, Stage)
   preflight.stage(tr, spec)
-  core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil) -- config.json says how it was trained
+  -- config.json says how it was trained
+  core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil)
   if stage.method.samples and config.reference and stage.method.needs_reference(config) then
     stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
   end
@@ -56,7 +64,7 @@ function Stage.new(tr, spec, index)
   return stage
 end
 
--- What makes a stage smaller, the most helpful first.
+-- Options that make a stage smaller, the most helpful first.
 local function memory_advice(need, config)
   local advice = {}
   if need.kept > 0 then advice[#advice + 1] = "set train.reuse_rollout = false" end
@@ -64,8 +72,11 @@ local function memory_advice(need, config)
     advice[#advice + 1] = "set model.gradient_checkpointing = true"
   end
   if config.train.micro_batch_tokens then advice[#advice + 1] = "lower train.micro_batch_tokens" end
-  advice[#advice + 1] = "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens"
-  if config.model.lora and not config.model.quantize then advice[#advice + 1] = 'set model.quantize = "nf4"' end
+  advice[#advice + 1] =
+    "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens"
+  if config.model.lora and not config.model.quantize then
+    advice[#advice + 1] = 'set model.quantize = "nf4"'
+  end
   return table.concat(advice, ", or ")
 end
 
@@ -75,9 +86,10 @@ local function check_memory(engine, config)
   local more = need.total - need.weights - need.reference -- the models are there already
   local available = core.mem().available
   if available > 0 and more > available then
-    errors.raise("ENOMEM", "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
-      .. "free; %s", more >> 20, need.optimizer >> 20, (need.activations + need.kept) >> 20, need.cache >> 20,
-      available >> 20, memory_advice(need, config))
+    errors.raise("ENOMEM",
+      "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
+      .. "free; %s", more >> 20, need.optimizer >> 20, (need.activations + need.kept) >> 20,
+      need.cache >> 20, available >> 20, memory_advice(need, config))
   end
 end
 
@@ -85,7 +97,8 @@ function Stage:build_engine()
   local config, tr = self.config, self.tr
   local is_bigram = self.reference and config.reference == "bigram"
   local options = steps.engine_options(self.kind, config)
-  options.model, options.tokenizer, options.optimizer = tr.model, tr.tokenizer, config.train.optimizer
+  options.model, options.tokenizer, options.optimizer = tr.model, tr.tokenizer,
+    config.train.optimizer
   options.reference = not is_bigram and self.reference or nil
   options.bigram = is_bigram and self.reference or nil
   options.turns = turns.wanted(config)

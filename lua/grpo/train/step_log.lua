@@ -1,4 +1,4 @@
--- What a step that samples adds to the metrics of its update, and its line on the screen.
+-- Metrics that a step with completions adds to those of its update.
 --
 -- The update gives lengths, losses and its own times; a log holds what was met before it:
 --   { reward_errors = calls that failed, reward_seconds = { [entry] = seconds },

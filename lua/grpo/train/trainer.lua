@@ -1,5 +1,5 @@
--- The trainer: the state of a run, and what scripts may call.  `grpo.trainer(experiment)` gives one without a directory,
--- for steps by hand; tr:run() is the loop in train/loop.lua.
+-- The trainer: the state of a run, and what scripts may call.  `grpo.trainer(experiment)` gives one
+-- without a directory, for steps by hand; tr:run() is the loop in train/loop.lua.
 
 local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
@@ -38,8 +38,8 @@ local function needs_mask(e)
   return false
 end
 
--- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to go on from,
--- weights = a checkpoint to look at }, all optional.
+-- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to
+-- go on from, weights = a checkpoint to look at }, all optional.
 function trainer.new(e, options)
   options = options or {}
   if not experiment.is(e) then
@@ -47,13 +47,13 @@ function trainer.new(e, options)
   end
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or display.silent(),
-    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {}, settings = e.stages[1].config,
-    extra = {}, resumed = false,
+    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {},
+    settings = e.stages[1].config, extra = {}, resumed = false,
   }, Trainer)
   tr.recorder = recorder.new(tr)
   if options.from then tr.counters = checkpoint.read(options.from) end
-  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config, options.from or options.weights,
-    needs_mask(e))
+  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config,
+    options.from or options.weights, needs_mask(e))
   if options.from then tr:restore(options.from) end
   return tr
 end
@@ -64,25 +64,29 @@ function methods:begin_stage(index)
   self.stage_index = index
   local spec = self.experiment.stages[index]
   self.settings = spec.config
-  if self.stage then self.stage:close() end -- its optimizer and arenas, before the next stage takes its own
+  -- its optimizer and arenas, before the next stage takes its own
+  if self.stage then self.stage:close() end
   self.stage = nil
   self.stage = Stage.new(self, spec, index)
 end
 
 local function take_place(stage, counters)
-  stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens, counters.cursor
+  stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens,
+    counters.cursor
 end
 
 -- Takes the place in the run that the checkpoint in `dir` was written at.
 function methods:restore(dir)
   local counters = self.counters
-  self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen, counters.state
+  self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen,
+    counters.state
   self.best, self.best_step = counters.best, counters.best_step
   self.metrics, self.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
   if counters.stage < 1 then return end
   if not self.experiment.stages[counters.stage] then
-    errors.raise_plain("EARG", "%s: is of stage %d, the script has %d", dir, counters.stage, #self.experiment.stages)
+    errors.raise_plain("EARG", "%s: is of stage %d, the script has %d", dir, counters.stage,
+      #self.experiment.stages)
   end
   self.stage_index, self.settings = counters.stage, self.experiment.stages[counters.stage].config
   if counters.stage_done then return end
@@ -100,7 +104,8 @@ function methods:restore(dir)
   end
 end
 
--- The last stage of a run that is finished, for further steps in memory: schedules are at their end.
+-- The last stage of a run that is finished, for further steps in memory: schedules are at their
+-- end.
 local function go_beyond(tr)
   if not tr.stage then
     tr:begin_stage(tr.stage_index)
@@ -110,10 +115,13 @@ local function go_beyond(tr)
   return tr.stage
 end
 
--- The stage that the next step belongs to, begun; nil after the last one (tr.beyond: the last one goes on).
+-- The stage that the next step belongs to, begun; nil after the last one.  With tr.beyond the last
+-- stage continues.
 function methods:current_stage()
   while not self.stage or self.stage.done do
-    if self.stage_index >= #self.experiment.stages then return self.beyond and go_beyond(self) or nil end
+    if self.stage_index >= #self.experiment.stages then
+      return self.beyond and go_beyond(self) or nil
+    end
     self:begin_stage(self.stage_index + 1)
     if self.stage.steps == 0 then self.stage.done = true end
   end
@@ -151,12 +159,13 @@ local function step(self)
   add_logged(self, metrics)
   self:hook("on_step", metrics)
   add_logged(self, metrics)
-  self.step_seconds = core.clock() - started -- with the hook: what the steps that are left will take
+  -- with the hook: what the steps that are left will take
+  self.step_seconds = core.clock() - started
   return metrics
 end
 
--- One optimizer step of the current stage; nil when all stages are done.  Ctrl-C at a prompt finds it done or not
--- begun.
+-- One optimizer step of the current stage; nil when all stages are done.  Ctrl-C at a prompt finds
+-- it done or not begun.
 function methods:step()
   self:refuse_inside("step", true)
   return core.edit.holding("the step", step, self)
@@ -183,7 +192,8 @@ function methods:hook(name, ...)
   if name == "on_end" then args = { n = 2, self, (...) } end
   local outer = self.in_hook
   self.in_hook = "hooks." .. name
-  local ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f, table.unpack(args, 1, args.n))
+  local ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f,
+    table.unpack(args, 1, args.n))
   self.in_hook = outer
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end

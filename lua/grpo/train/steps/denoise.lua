@@ -1,8 +1,8 @@
--- kind = "denoise": masked training.  Some tokens of a text are hidden, and a model that sees it both ways learns to
--- tell them (BERT, 1810.04805); m:unmask samples from it.
+-- kind = "denoise": masked training.  Some tokens of a text are hidden, and a model that sees it
+-- both ways learns to tell them (BERT, 1810.04805); m:unmask samples from it.
 --
--- A row's text is data.prompt's with data.target's behind it; without data.target the default is row.text, as of
--- grpo.data.text, else row.prompt.  No end token is added.
+-- A row's text is data.prompt's with data.target's behind it; without data.target the default is
+-- row.text, as of grpo.data.text, else row.prompt.  No end token is added.
 
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
@@ -10,8 +10,8 @@ local prompts = require "grpo.train.prompts"
 local schedule_value = require "grpo.experiment.schedule_value"
 local sorted_pairs = require "grpo.base.sorted"
 
-local denoise = { title = "Masked training", about = "masked training, seeing both ways", samples = false, masks = true,
-  reads_text = true }
+local denoise = { title = "Masked training", about = "masked training, seeing both ways",
+  samples = false, masks = true, reads_text = true }
 
 local MOST_ROWS = 4096 -- of data.train that are counted for the unigram entropy
 local SAMPLE_TOKENS = 256
@@ -20,33 +20,38 @@ local SAMPLE_TOKENS = 256
 
 local function is_range(v)
   local low, high = v[1], v[2]
-  return #v == 2 and type(low) == "number" and type(high) == "number" and 0 < low and low <= high and high <= 1
+  return #v == 2 and type(low) == "number" and type(high) == "number" and 0 < low and low <= high
+    and high <= 1
 end
 
 function denoise.check(config, complain)
   local options = config.train.denoise
   local ratio = options.mask_ratio
   if type(ratio) == "table" and not is_range(ratio) then
-    complain("train.denoise.mask_ratio", "want { low, high }, two numbers in order, above 0 and up to 1")
+    complain("train.denoise.mask_ratio",
+      "want { low, high }, two numbers in order, above 0 and up to 1")
   elseif ratio == 0 then
     complain("train.denoise.mask_ratio", "got 0, which masks nothing; want more than 0, up to 1")
   end
   if options.random + options.keep > 1 then
-    complain("train.denoise.keep", "random %s and keep %s are shares of the masked tokens, together at most 1",
-      options.random, options.keep)
+    complain("train.denoise.keep",
+      "random %s and keep %s are shares of the masked tokens, together at most 1", options.random,
+      options.keep)
   end
   if config.eval.mask_ratio == 0 then
     complain("eval.mask_ratio", "got 0, which masks nothing; want more than 0, up to 1")
   end
   if not options.mask_prompt and not config.data.target then
-    complain("train.denoise.mask_prompt", "is false, so what is masked is data.target's text, and there is none")
+    complain("train.denoise.mask_prompt",
+      "is false, so what is masked is data.target's text, and there is none")
   end
   if #config.reward_entries > 0 then
-    complain("rewards", "have no say in a denoise stage, which completes nothing; give them to the stages that use "
-      .. "them")
+    complain("rewards", "have no say in a denoise stage, which completes nothing; give them to the "
+      .. "stages that use them")
   end
   if config.eval.metric then
-    complain("eval.metric", "has no say in a denoise stage, which is measured by its loss on masked tokens")
+    complain("eval.metric",
+      "has no say in a denoise stage, which is measured by its loss on masked tokens")
   end
   if config.eval.group_size > 0 then
     complain("eval.group_size", "has no say in a denoise stage, which completes nothing; leave 0")
@@ -56,7 +61,8 @@ function denoise.check(config, complain)
   end
 end
 
--- The longest prompt and completion that the engine makes room for: without a target all is the prompt's.
+-- The longest prompt and completion that the engine makes room for: without a target all is the
+-- prompt's.
 function denoise.lengths(config)
   local longest = config.data.max_prompt_tokens
   if config.data.target then return longest, config.sampling.max_new_tokens end
@@ -70,19 +76,21 @@ local function target_ids(config, tokenizer, row)
   if text == nil then return {} end
   if type(text) == "table" then return text end
   if type(text) ~= "string" then
-    errors.raise_at(origins.position(config, "data.target"), "EARG", "data.target: returned a %s for a row, want a "
-      .. "string or a list of ids", type(text))
+    errors.raise_at(origins.position(config, "data.target"), "EARG",
+      "data.target: returned a %s for a row, want a string or a list of ids", type(text))
   end
   return tokenizer:encode(text)
 end
 
--- What the engine takes, { prompt = what is always seen, target = what may be masked }, of a rendered prompt.
+-- The example that the engine takes, { prompt = always seen, target = may be masked }, for a
+-- rendered prompt.
 local function example(config, tokenizer, prompt)
   local target = target_ids(config, tokenizer, prompt.row)
   local n = math.min(#target, config.sampling.max_new_tokens)
   if not config.train.denoise.mask_prompt then
     if n == 0 then
-      errors.raise_at(origins.position(config, "data.target"), "EARG", "data.target: gave nothing for a row, and "
+      errors.raise_at(origins.position(config, "data.target"), "EARG",
+        "data.target: gave nothing for a row, and "
         .. "train.denoise.mask_prompt is false: no token may be masked")
     end
     return { prompt = prompt.ids, target = table.move(target, 1, n, 1, {}) }
@@ -116,12 +124,14 @@ function denoise.step(stage, p)
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local low, high = mask_ratios(config, p)
   if not (low > 0 and high <= 1) then
-    errors.raise_at(origins.position(config, "train.denoise.mask_ratio"), "EARG", "train.denoise.mask_ratio: %s at "
-      .. "step %d, want more than 0, up to 1", low, p.step)
+    errors.raise_at(origins.position(config, "train.denoise.mask_ratio"), "EARG",
+      "train.denoise.mask_ratio: %s at step %d, want more than 0, up to 1", low, p.step)
   end
-  local metrics = stage.engine:denoise(rows, { mask = stage.tr.tokenizer.mask, vocab = #stage.tr.tokenizer, low = low,
-    high = high, random = options.random, keep = options.keep, lr = lr, max_grad_norm = config.train.max_grad_norm,
-    seed = config.seed, step = stage.tr.step_count + 1 })
+  local metrics = stage.engine:denoise(rows,
+    { mask = stage.tr.tokenizer.mask, vocab = #stage.tr.tokenizer, low = low, high = high,
+    random = options.random, keep = options.keep, lr = lr,
+    max_grad_norm = config.train.max_grad_norm, seed = config.seed,
+    step = stage.tr.step_count + 1 })
   metrics.learning_rate = lr
   return metrics, metrics.num_tokens
 end
@@ -133,7 +143,8 @@ end
 
 -- ---- held out -----------------------------------------------------------------------
 
-denoise.eval_names = { "eval/masked_loss", "eval/masked_accuracy", "eval/unigram_entropy", "eval/below_unigram" }
+denoise.eval_names = { "eval/masked_loss", "eval/masked_accuracy", "eval/unigram_entropy",
+  "eval/below_unigram" }
 
 -- Nats of a token of the training text, drawn without looking at the others; counted once.
 local function unigram_entropy(stage)
@@ -156,16 +167,18 @@ local function unigram_entropy(stage)
   return sum
 end
 
--- The loss on masked tokens of the held-out rows, always the same ones, and how far it is below what the frequency of
--- tokens alone would give.
+-- The loss on masked tokens of the held-out rows, always the same ones, and how far it is below
+-- what the frequency of tokens alone would give.
 function denoise.evaluate(tr, list, report)
   local config, tokenizer, slice = tr.settings, tr.tokenizer, tr.settings.train.prompts_per_step
   local ratio, nats, tokens, right = config.eval.mask_ratio, 0.0, 0, 0
   for first = 1, #list, slice do
     local rows = {}
-    for i = first, math.min(first + slice - 1, #list) do rows[#rows + 1] = example(config, tokenizer, list[i]) end
-    local sum, n, good = tr.engine:masked_loss(rows, { mask = tokenizer.mask, low = ratio, high = ratio,
-      seed = config.seed, first = first - 1 })
+    for i = first, math.min(first + slice - 1, #list) do
+      rows[#rows + 1] = example(config, tokenizer, list[i])
+    end
+    local sum, n, good = tr.engine:masked_loss(rows,
+      { mask = tokenizer.mask, low = ratio, high = ratio, seed = config.seed, first = first - 1 })
     nats, tokens, right = nats + sum, tokens + n, right + good
     tr:check_interrupt()
   end
@@ -176,8 +189,8 @@ end
 
 -- ---- samples ------------------------------------------------------------------------
 
--- n texts made from nothing but masks, as long as the first row of data.train (with mask_prompt = false: behind its
--- prompt).
+-- n texts made from nothing but masks, as long as the first row of data.train (with mask_prompt =
+-- false: behind its prompt).
 function denoise.sample(tr, n)
   local config = tr.settings
   local prompt = require("grpo.train.prompts").render(config, tr.tokenizer, config.data.train[1])
@@ -187,8 +200,9 @@ function denoise.sample(tr, n)
   for _ = 1, math.min(#row.target, SAMPLE_TOKENS) do ids[#ids + 1] = tr.tokenizer.mask end
   local options = config.train.denoise
   return tr.model:unmask(ids, { n = n, steps = options.sample_steps, order = options.sample_order,
-    temperature = config.sampling.temperature, top_p = config.sampling.top_p, top_k = config.sampling.top_k,
-    min_p = config.sampling.min_p, seed = config.seed + tr.step_count, mask = tr.tokenizer.mask })
+    temperature = config.sampling.temperature, top_p = config.sampling.top_p,
+    top_k = config.sampling.top_k, min_p = config.sampling.min_p,
+    seed = config.seed + tr.step_count, mask = tr.tokenizer.mask })
 end
 
 return denoise

@@ -1,24 +1,28 @@
 -- The kinds of stages by name: what a step is, and what the rest of the program must know about it.
 --
--- A kind is a table:
---   title, about          for the model card and the screen: "GRPO", "GRPO from rewards"
---   samples               does a step roll out completions and score them?  It then has groups, rewards, a reference
---                         for the KL, tr.batch and rows in completions.jsonl
---   turns                 do its steps know completions in which tools or an environment have put tokens?
---   check(config, complain, origin)   what options this kind needs; complain(path, format, ...) raises, origin(path)
---                         says where a value came from
---   needs_reference(config)      only with `samples`: is a KL measured?
---   masks                 is a mask token needed, which the tokenizer and the model get if they have none?
---   reads_text            without data.prompt and data.target a row is read as row.text, where it has one
---   lengths(config)       longest prompt and completion, where they are not the options' own
---   evaluate(tr, list, report)   instead of the usual evaluation: list of held-out prompts; fills in the report
---   eval_names            what such a report has
---   sample(tr, n)         texts to show beside the steps: a list of { text= }
---   engine_options(config)       fields of core.engine beside the common ones; may be absent
---   critic                advantages come from a critic too, not from rewards alone
---   first_row(source, config)    takes one row as a step would, to find out before anything is written
---   line(tr, metrics)     the middle of the line on the screen
---   step(stage, p)        one step: metrics, tokens trained on; p is the argument of schedules
+-- A kind is a table.  Every kind has:
+--   title, about       for the model card and the screen: "GRPO", "GRPO from rewards"
+--   samples            whether a step samples completions and scores them; it then has groups,
+--                      rewards, a reference for the KL, tr.batch and rows in completions.jsonl
+--   check(config, complain, origin)   refuses options that do not fit.  complain(path, format, ...)
+--                      raises; origin(path) says where a value came from
+--   first_row(source, config)   takes one row like a step, to find mistakes before a run is written
+--   line(tr, metrics)  the middle of the line on the screen
+--   step(stage, p)     one step: returns metrics and the tokens trained on; p is the argument of
+--                      schedules
+-- A kind may have:
+--   needs_reference(config)   with `samples`: whether a KL is measured
+--   turns              its steps accept completions with injected tokens
+--   masks              a mask token is needed; the tokenizer and the model get one if they lack it
+--   reads_text         a row without data.prompt and data.target is read as row.text
+--   lengths(config)    longest prompt and completion, if they are not the options' own
+--   evaluate(tr, list, report)   replaces the usual evaluation: fills in the report for a list of
+--                      held-out prompts
+--   eval_names         names of the numbers in that report
+--   sample(tr, n)      texts to show beside the steps: a list of { text= }
+--   engine_options(config)   fields of core.engine beside the common ones
+--   critic             advantages come from a critic too, not from rewards alone
+--   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
 
 -- A kind is loaded when it is first asked for, so that a run loads its own kinds only.
 local load = {
@@ -50,13 +54,16 @@ function steps.engine_options(kind, config)
   local method, samples = steps[kind], steps[kind].samples
   local longest, room = steps.lengths(kind, config)
   local options = {
-    prompts_per_step = config.train.prompts_per_step, group_size = samples and config.sampling.group_size or 1,
+    prompts_per_step = config.train.prompts_per_step,
+    group_size = samples and config.sampling.group_size or 1,
     max_prompt_tokens = longest, max_new_tokens = room, examples = not samples,
     micro_batch_tokens = config.train.micro_batch_tokens,
     gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout,
   }
-  for name, value in pairs(method.engine_options and method.engine_options(config) or {}) do options[name] = value end
+  for name, value in pairs(method.engine_options and method.engine_options(config) or {}) do
+    options[name] = value
+  end
   return options
 end
 

@@ -12,7 +12,8 @@ local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 local step_log = require "grpo.train.step_log"
 
-local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true, critic = true }
+local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
+  critic = true }
 
 -- Options of other kinds that would have no effect; what stands in their place.
 local elsewhere = {
@@ -34,11 +35,16 @@ local elsewhere = {
 
 function ppo.check(config, complain, origin)
   local train = config.train
-  if #config.reward_entries == 0 then complain("rewards", "none given; a ppo stage learns from rewards") end
+  if #config.reward_entries == 0 then
+    complain("rewards", "none given; a ppo stage learns from rewards")
+  end
   for path, why in sorted_pairs(elsewhere) do
     local from = origin(path) or "default"
-    local shared = from:find("^default") or from:find("^extends") -- a shared file may speak to other kinds
-    if not shared then complain(path, "has no effect in a stage of kind \"ppo\": %s; remove it", why) end
+    -- a shared file may speak to other kinds
+    local shared = from:find("^default") or from:find("^extends")
+    if not shared then
+      complain(path, "has no effect in a stage of kind \"ppo\": %s; remove it", why)
+    end
   end
   if ppo.needs_reference(config) and config.reference == false then
     complain("train.ppo.kl_coef", "a KL needs a reference; reference is false")
@@ -60,8 +66,8 @@ function ppo.engine_options(config)
 end
 
 function ppo.line(tr, m)
-  local text = ("reward %6.3f | length %5.1f | value loss %.4f"):format(m.reward, m["completions/mean_length"],
-    m["loss/value_avg"])
+  local text = ("reward %6.3f | length %5.1f | value loss %.4f"):format(m.reward,
+    m["completions/mean_length"], m["loss/value_avg"])
   if m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
   return text .. step_log.speed(tr.settings, m)
 end
@@ -82,7 +88,8 @@ local function update(stage, batch, weights, coef, lr)
   local config = stage.config
   local scores, token_rewards = split_rewards(config, batch.completions, weights)
   local metrics, means, of_tokens = stage.engine:ppo(batch.record, setmetatable({ lr = lr,
-    seed = config.seed, step = stage.tr.step_count + 1, scores = scores, token_rewards = token_rewards,
+    seed = config.seed, step = stage.tr.step_count + 1, scores = scores,
+    token_rewards = token_rewards,
     ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
     { __index = config.train }))
   for i, c in ipairs(batch.completions) do c.advantage = means[i] end
@@ -107,7 +114,7 @@ function ppo.step(stage, p)
   local metrics = update(stage, batch, weights, coef, lr)
   metrics.beta, metrics.learning_rate = coef, lr
   local tokens = step_log.add(config, batch.completions, log, metrics)
-  -- a group is no baseline here: the spread is that of the step
+  -- a group is not a baseline here, so the spread is that of the whole step
   local rewards = scoring.rewards(batch.completions)
   metrics.reward_std = #rewards > 1 and statistics.std(rewards) or 0.0
   metrics.frac_reward_zero_std = nil

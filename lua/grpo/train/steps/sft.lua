@@ -2,7 +2,8 @@
 
 local schedule_value = require "grpo.experiment.schedule_value"
 
-local sft = { title = "Supervised fine-tuning", about = "supervised fine-tuning on demonstrations", samples = false }
+local sft = { title = "Supervised fine-tuning", about = "supervised fine-tuning on demonstrations",
+  samples = false }
 
 function sft.check(config, complain)
   if type(config.data.target) ~= "function" then
