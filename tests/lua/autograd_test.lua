@@ -22,7 +22,9 @@ local function agrees(f, x, tolerance)
   local t = leaf(x)
   f(t):backward()
   local got, want = t.grad:totable(), numeric(f, x, 1e-2)
-  for i = 1, #x do assert.near(want[i], got[i], tolerance or 2e-2 * math.max(1, math.abs(want[i]))) end
+  for i = 1, #x do
+    assert.near(want[i], got[i], tolerance or 2e-2 * math.max(1, math.abs(want[i])))
+  end
 end
 
 describe("backward", function()
@@ -46,8 +48,12 @@ describe("backward", function()
     max = function(t) return t:max() * 3 end,
     softmax = function(t) return (t:softmax(1) * w):sum() end,
     log_softmax = function(t) return (t:log_softmax(-1) * w):sum() end,
-    matmul = function(t) return t:reshape({ 2, 2 }):matmul(w:reshape({ 2, 2 })):sum(1):gather(1, { 1 }):sum() end,
-    transpose = function(t) return (t:reshape({ 2, 2 }):transpose(1, 2) * w:reshape({ 2, 2 })):sum() end,
+    matmul = function(t)
+      return t:reshape({ 2, 2 }):matmul(w:reshape({ 2, 2 })):sum(1):gather(1, { 1 }):sum()
+    end,
+    transpose = function(t)
+      return (t:reshape({ 2, 2 }):transpose(1, 2) * w:reshape({ 2, 2 })):sum()
+    end,
     narrow = function(t) return (t:narrow(1, 2, 2) ^ 2):sum() end,
     index = function(t) return t[3] * t[1] end,
     gather = function(t) return (t:gather(1, { 0, 2, 2 }) ^ 2):sum() end,
@@ -144,12 +150,14 @@ describe("adamw", function()
     assert.near(1 - 0.01 * 0.1 - 0.01, t:totable()[1], 1e-6)
   end)
   it("refuses what it cannot use", function()
-    assert.error_matches(function() grpo.optim.adamw({ grpo.tensor { 1 } }) end, "needs no gradient")
+    assert.error_matches(function() grpo.optim.adamw({ grpo.tensor { 1 } }) end,
+      "needs no gradient")
     assert.error_matches(function() grpo.optim.adamw({ 1 }) end, "element 1 is a number")
     assert.error_matches(function() grpo.optim.adamw({ leaf { 1 } }, { weightdecay = 1 }) end,
       "did you mean 'weight_decay'")
     assert.error_matches(function() grpo.optim.adamw({ leaf { 1 } }):step() end, "number expected")
-    assert.error_matches(function() grpo.optim.adamw({ leaf { 1 } }):step(0 / 0) end, "learning rate")
+    assert.error_matches(function() grpo.optim.adamw({ leaf { 1 } }):step(0 / 0) end,
+      "learning rate")
   end)
   it("clips by the global norm", function()
     local a, b = leaf { 1 }, leaf { 1 }
@@ -165,8 +173,9 @@ describe("grpo.loss", function()
   local function batch()
     return {
       logp = leaf { -1.0, -0.5, -2.0, -0.3 }, old_logp = grpo.tensor { -1.1, -0.4, -1.5, -0.3 },
-      ref_logp = grpo.tensor { -1.2, -0.6, -1.9, -0.2 }, advantage = grpo.tensor { 1, 1, -0.5, -0.5 },
-      entropy = leaf { 0.1, 0.9, 0.5, 0.3 }, lengths = { 2, 2 }, sequence = { 1, 1, 2, 2 },
+      ref_logp = grpo.tensor { -1.2, -0.6, -1.9, -0.2 },
+      advantage = grpo.tensor { 1, 1, -0.5, -0.5 }, entropy = leaf { 0.1, 0.9, 0.5, 0.3 },
+      lengths = { 2, 2 }, sequence = { 1, 1, 2, 2 },
     }
   end
   it("is the readable formula", function()
@@ -232,7 +241,8 @@ describe("grpo.loss_from_logits", function()
     local logits = { { 0.1, 0.7, -0.3 }, { 1.0, 0.2, 0.1 }, { -0.4, 0.3, 0.9 } }
     local a, b = leaf(logits), leaf(logits)
     local advantages, old = { 1, -1, 0.5 }, { -1.0, -0.6, -0.9 }
-    local loss = grpo.loss_from_logits(a, { 1, 0, 2 }, advantages, { old_logp = old, normalizer = 6 })
+    local loss = grpo.loss_from_logits(a, { 1, 0, 2 }, advantages,
+      { old_logp = old, normalizer = 6 })
     loss:backward()
     local logp = b:log_softmax(2):gather(2, { 1, 0, 2 })
     local r = (logp - grpo.tensor(old)):exp()
@@ -245,12 +255,17 @@ describe("grpo.loss_from_logits", function()
     end
   end)
   it("names what is wrong", function()
-    assert.error_matches(function() grpo.loss_from_logits(leaf { 1 }, { 0 }, { 1 }) end, "want %[N, vocab%]")
-    assert.error_matches(function() grpo.loss_from_logits(leaf { { 1, 2 } }, { 2 }, { 1 }) end, "targets%[1%]")
+    assert.error_matches(function() grpo.loss_from_logits(leaf { 1 }, { 0 }, { 1 }) end,
+      "want %[N, vocab%]")
+    assert.error_matches(function() grpo.loss_from_logits(leaf { { 1, 2 } }, { 2 }, { 1 }) end,
+      "targets%[1%]")
     assert.error_matches(function() grpo.loss_from_logits(leaf { { 1, 2 } }, { 0, 1 }, { 1 }) end,
       "2 targets for 1 rows")
-    assert.error_matches(function() grpo.loss_from_logits(leaf { { 1, 2 } }, { 0 }, { 1, 2 }) end, "advantage")
-    assert.error_matches(function() grpo.loss_from_logits(leaf { { 1, 2 } }, { 0 }, { 1 }, { tempreture = 1 }) end,
+    assert.error_matches(function() grpo.loss_from_logits(leaf { { 1, 2 } }, { 0 }, { 1, 2 }) end,
+      "advantage")
+    assert.error_matches(function()
+      grpo.loss_from_logits(leaf { { 1, 2 } }, { 0 }, { 1 }, { tempreture = 1 })
+    end,
       "temperature")
   end)
 end)

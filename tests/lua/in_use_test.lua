@@ -1,10 +1,11 @@
--- Objects that a callback or a metamethod closes or changes while a method of theirs runs: they are left to the
--- collector, or the change is refused; nothing is read that is gone.  Under a sanitizer these tests say more.
+-- Objects that a callback or a metamethod closes or changes while a method of theirs runs: they are
+-- left to the collector, or the change is refused; nothing is read that is gone.  Under a sanitizer
+-- these tests say more.
 
 local grpo = require "grpo"
 
-local shape = { model_type = "llama", hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
-  num_attention_heads = 2, max_position_embeddings = 32 }
+local shape = { model_type = "llama", hidden_size = 8, intermediate_size = 16,
+  num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 32 }
 
 local function close(object)
   local _ <close> = object
@@ -20,7 +21,8 @@ end
 
 -- A table whose every use calls f.
 local function lazy(n, f)
-  return setmetatable({}, { __len = function() return n end, __index = function(_, key) return f(key) end,
+  return setmetatable({},
+    { __len = function() return n end, __index = function(_, key) return f(key) end,
     __pairs = function()
       f()
       return next, {}, nil
@@ -114,7 +116,8 @@ describe("closing what is in use", function()
 
   it("is at once where nobody uses it", function()
     local regex, tok, m, tensor = grpo.regex("b"), tokenizer(), model(), grpo.zeros { 2 }
-    for object, method in pairs { [regex] = regex.find, [tok] = tok.encode, [m] = m.logits, [tensor] = tensor.sum } do
+    for object, method in pairs { [regex] = regex.find, [tok] = tok.encode, [m] = m.logits,
+        [tensor] = tensor.sum } do
       close(object)
       assert.matches("closed", message_of(method, object, "a"))
     end
@@ -132,7 +135,8 @@ describe("changing what is in use", function()
   it("an adapter, in on_token", function()
     local m = model()
     for _, change in ipairs { "add_lora", "merge_lora", "without_adapter" } do
-      assert.matches(change .. ": the model is generating, so on_token cannot change it", message_of(function()
+      assert.matches(change .. ": the model is generating, so on_token cannot change it",
+          message_of(function()
         m:generate("abc", { max_new_tokens = 3, on_token = function()
           m[change](m, change == "without_adapter" and print or nil)
         end })
@@ -143,7 +147,8 @@ describe("changing what is in use", function()
 
   it("options, in on_token", function()
     local m, other = model(), model()
-    local options = { max_new_tokens = 20, stop = { ("ab"):rep(40), ("cd"):rep(30) }, stop_regex = "zz+q" }
+    local options = { max_new_tokens = 20, stop = { ("ab"):rep(40), ("cd"):rep(30) },
+      stop_regex = "zz+q" }
     function options.on_token()
       options.on_token, options.stop, options.stop_regex = nil, { "x" }, nil
       other:generate("abc", options)
@@ -168,8 +173,8 @@ describe("changing what is in use", function()
     local tr
     tr = grpo.trainer(grpo.experiment {
       name = "tiny", seed = 3, model = { config = shape, tokenizer = tokenizer() },
-      data = { train = grpo.data.list { { prompt = "ab" }, { prompt = "ba" } }, max_prompt_tokens = 8 },
-      sampling = { group_size = 4, max_new_tokens = 6 },
+      data = { train = grpo.data.list { { prompt = "ab" }, { prompt = "ba" } },
+        max_prompt_tokens = 8 }, sampling = { group_size = 4, max_new_tokens = 6 },
       rewards = { function(text) return select(2, text:gsub("[a-e]", "")) end },
       train = { steps = 2, prompts_per_step = 2, loss = function(t)
         change(tr)
@@ -183,14 +188,16 @@ describe("changing what is in use", function()
     local tr = trained(function() end)
     tr:step()
     tr.model:add_lora { rank = 2 }
-    assert.matches("the model was given an adapter, or lost one, since its training began", message_of(tr.step, tr))
+    assert.matches("the model was given an adapter, or lost one, since its training began",
+      message_of(tr.step, tr))
   end)
 
   it("an engine, in train.loss", function()
     assert.equal(1, trained(function(tr) tr.engine:close() end):step().step)
     for _, name in ipairs { "rollout", "update", "load" } do
       local tr = trained(function(tr) tr.engine[name](tr.engine, {}, {}, {}) end)
-      assert.matches("the engine is at work, so what it calls cannot start it again", message_of(tr.step, tr))
+      assert.matches("the engine is at work, so what it calls cannot start it again",
+        message_of(tr.step, tr))
     end
   end)
 end)

@@ -1,4 +1,5 @@
--- The fused C losses against the readable ones of lua/grpo/losses.lua: the same value, the same gradient.
+-- The fused C losses against the readable ones of lua/grpo/losses.lua: the same value, the same
+-- gradient.
 
 local grpo = require "grpo"
 local option_rows = require "grpo.experiment.option_rows"
@@ -22,9 +23,10 @@ local function batch()
   local old = noise(n, 1) - 1.5
   local logp = grpo.tensor((old + noise(n, 2)):totable(), { requires_grad = true })
   local mask = { 1, 1, 1, 1, 1, 0, 1, 1, 1, 1 }
-  return { logp = logp, old_logp = old, ref_logp = old + noise(n, 3), advantage = grpo.tensor(advantage),
-    mask = grpo.tensor(mask), entropy = noise(n, 4) + 1, sequence = sequence, lengths = lengths, num_sequences = 4,
-    num_tokens = 9, normalizer = 9, max_new_tokens = 6 }
+  return { logp = logp, old_logp = old, ref_logp = old + noise(n, 3),
+    advantage = grpo.tensor(advantage), mask = grpo.tensor(mask), entropy = noise(n, 4) + 1,
+    sequence = sequence, lengths = lengths, num_sequences = 4, num_tokens = 9, normalizer = 9,
+    max_new_tokens = 6 }
 end
 
 local base = { clip = 0.2, sapo = { pos = 1.0, neg = 1.05 },
@@ -64,7 +66,8 @@ describe("a readable loss is the fused one:", function()
       it(name .. " with KL", function() agree(name, { importance = sequence, kl = 0.1 }) end)
     end
   end
-  it("grpo with clip_high and delta", function() agree("grpo", { clip_high = 0.28, delta = 1.1 }) end)
+  it("grpo with clip_high and delta",
+    function() agree("grpo", { clip_high = 0.28, delta = 1.1 }) end)
   it("grpo with k2 and bias correction", function()
     agree("grpo", { kl = 0.1, kl_estimator = "k2", kl_bias_correction = true })
   end)
@@ -95,13 +98,17 @@ describe("sequences", function()
   end
 
   it("that contradict each other or the tokens are refused", function()
-    refused("t%.lengths: the lengths add up to 11, but t%.logp has 10 tokens", function(t) t.lengths = { 3, 1, 4, 3 } end)
+    refused("t%.lengths: the lengths add up to 11, but t%.logp has 10 tokens",
+      function(t) t.lengths = { 3, 1, 4, 3 } end)
     refused("t%.sequence%[4%]: t%.lengths puts this token into sequence 2",
       function(t) t.sequence = { 1, 1, 1, 1, 3, 3, 3, 3, 4, 4 } end)
-    refused("t%.sequence%[3%]: want the number of the token's sequence, from 1 to 10 and not below the one before",
+    refused("t%.sequence%[3%]: want the number of the token's sequence, "
+      .. "from 1 to 10 and not below the one before",
       function(t) t.lengths, t.sequence = nil, { 1, 2, 1, 2, 1, 2, 1, 2, 1, 2 } end)
-    refused("t%.sequence%[1%]", function(t) t.lengths, t.sequence = nil, { 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 } end)
-    refused("t%.sequence%[2%].*got x", function(t) t.lengths, t.sequence = nil, { 1, "x", 1, 1, 1, 1, 1, 1, 1, 1 } end)
+    refused("t%.sequence%[1%]",
+      function(t) t.lengths, t.sequence = nil, { 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 } end)
+    refused("t%.sequence%[2%].*got x",
+      function(t) t.lengths, t.sequence = nil, { 1, "x", 1, 1, 1, 1, 1, 1, 1, 1 } end)
     refused("t%.sequence: want a list of 10 whole numbers", function(t) t.sequence = { 1 } end)
   end)
 

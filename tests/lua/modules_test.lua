@@ -1,4 +1,5 @@
--- How the modules of the library depend on each other: no circles, and nothing below the command line knows it.
+-- How the modules of the library depend on each other: no circles, and nothing below the command
+-- line knows it.
 
 local core = require "grpo.core"
 local lua_tokens = require "grpo.repl.lua_tokens"
@@ -19,14 +20,15 @@ local function significant(text)
   return list
 end
 
--- The modules that a text requires, also inside functions, as { [name] = true }; second result: how many calls of
--- require do not say which module they mean.
+-- The modules that a text requires, also inside functions, as { [name] = true }; second result: how
+-- many calls of require do not say which module they mean.
 local function required_by(text)
   local names, unclear, tokens = {}, 0, significant(text)
   for i, token in ipairs(tokens) do
     if token.text == "require" and tokens[i - 1].text ~= "." then
       local argument = tokens[i + 1].text == "(" and tokens[i + 2] or tokens[i + 1]
-      local behind = tokens[i + 1].text == "(" and tokens[i + 3].text == ")" or argument == tokens[i + 1]
+      local behind = tokens[i + 1].text == "(" and tokens[i + 3].text == ")"
+        or argument == tokens[i + 1]
       if argument.kind == "string" and behind then
         names[argument.text:sub(2, -2)] = true
       else
@@ -43,7 +45,8 @@ for _, path in ipairs(core.embedded_names()) do
   if name then modules[name], unclear[name] = required_by(core.embedded(path)) end
 end
 
--- A circle that begins and ends with `name` or with a module that it leads to: a list of names; nil: there is none.
+-- A circle that begins and ends with `name` or with a module that it leads to: a list of names;
+-- nil: there is none.
 local function circle_from(name, done, path)
   if done[name] then return nil end
   for i, before in ipairs(path) do
@@ -83,7 +86,8 @@ describe("the modules of the library", function()
 
   it("name the modules that they require, which are there", function()
     for name, names in sorted_pairs(modules) do
-      assert.equal(name == "grpo.cli" and 1 or 0, unclear[name], name) -- the commands, by their names
+      -- the commands, by their names
+      assert.equal(name == "grpo.cli" and 1 or 0, unclear[name], name)
       for other in pairs(names) do
         local own = other:find("^grpo%f[.\0]") and other ~= "grpo.core"
           and other ~= "grpo.bench" -- what make bench builds

@@ -12,8 +12,8 @@ for _, isolate in ipairs { false, "process" } do
   end
   describe(isolate and "a sandbox in a process" or "a sandbox", function()
     it("gives results and output", function()
-      local ok, results, output = box("print('hello', x) io.write(1, 'b') return x + 1, nil, { a = { x } }",
-        { env = { x = 4 } })
+      local ok, results, output = box("print('hello', x) io.write(1, 'b') "
+        .. "return x + 1, nil, { a = { x } }", { env = { x = 4 } })
       assert.is_true(ok)
       assert.same({ 5, nil, { a = { 4 } }, n = 3 }, results)
       assert.equal("hello\t4\n1b", output)
@@ -28,8 +28,8 @@ for _, isolate in ipairs { false, "process" } do
       assert.matches("^sandbox:1: unexpected symbol", message)
     end)
     it("has no files, processes, modules, debug library or bytecode", function()
-      local _, results = box([[return os, require, package, debug, dofile, loadfile, io.open, string.dump, grpo,
-        load("\27Lua"), load("return os")()]])
+      local _, results = box([[return os, require, package, debug, dofile, loadfile, io.open,
+        string.dump, grpo, load("\27Lua"), load("return os")()]])
       for i = 1, results.n do assert.is_nil(i ~= 11 and results[i] or nil) end
     end)
     it("draws the same random numbers each time", function()
@@ -47,8 +47,8 @@ for _, isolate in ipairs { false, "process" } do
       assert.is_true(ok)
     end)
     it("lets values out that mean something outside", function()
-      local _, results = box([[return print, coroutine.create(print), setmetatable({ 1 }, { __index = print }),
-        0/0 ~= 0/0]])
+      local _, results = box([[return print, coroutine.create(print),
+        setmetatable({ 1 }, { __index = print }), 0/0 ~= 0/0]])
       assert.same({ "function", "thread", { 1 }, true, n = 4 }, results)
     end)
     it("keeps a megabyte of output", function()
@@ -58,7 +58,8 @@ for _, isolate in ipairs { false, "process" } do
       assert.matches("the output continues", output)
     end)
     it("ends by the wall clock where nothing else does", function()
-      local ok, message = run("while true do end", { time = 0.05, instructions = 1e15, isolate = isolate })
+      local ok, message = run("while true do end",
+        { time = 0.05, instructions = 1e15, isolate = isolate })
       assert.is_false(ok)
       assert.matches("took longer than 0.05 seconds", message)
     end)
@@ -87,14 +88,15 @@ describe("grpo.sandbox.run", function()
   local left_behind = {
     { "string.gsub = function() while true do end end error('x')", "x$" },
     { "getmetatable('').__tostring = function() error('x') end error('y')", "y$" },
-    { "getmetatable('').__tostring = function() while true do end end error({})", "a table was raised" },
-    { "local _, e = pcall(string.find, 'a', '%') getmetatable(e).__tostring = function() error('x') end error(e)",
-      "malformed pattern" },
+    { "getmetatable('').__tostring = function() while true do end end error({})",
+      "a table was raised" },
+    { "local _, e = pcall(string.find, 'a', '%') "
+      .. "getmetatable(e).__tostring = function() error('x') end error(e)", "malformed pattern" },
     { "error(setmetatable({}, { __tostring = function() while true do end end }))", "used up its" },
     { "error(setmetatable({}, { __tostring = function() return ('x'):rep(2 ^ 27) end }))",
       "needs more than its 64 MB" },
-    { "error(setmetatable({}, { __tostring = function() local s = 'x' for _ = 1, 29 do s = s .. s end return s end }))",
-      "needs more than its 64 MB" },
+    { "error(setmetatable({}, { __tostring = function() local s = 'x' "
+      .. "for _ = 1, 29 do s = s .. s end return s end }))", "needs more than its 64 MB" },
   }
   for i, row in ipairs(left_behind) do
     it(("ends with what the code raised (%d)"):format(i), function()
@@ -104,7 +106,8 @@ describe("grpo.sandbox.run", function()
     end)
   end
   it("repeats numbers and nothing as Lua does", function()
-    local ok, results = run("return string.rep(5, 3), string.rep(5, '2', 1), string.rep('', 2 ^ 50), ('x'):rep(2.0)")
+    local ok, results = run("return string.rep(5, 3), string.rep(5, '2', 1), "
+      .. "string.rep('', 2 ^ 50), ('x'):rep(2.0)")
     assert.is_true(ok)
     assert.equal("555 515  xx", table.concat(results, " "))
     assert.is_true((run("getmetatable('').__tostring = function() error('x') end return 1")))
@@ -127,10 +130,14 @@ describe("grpo.sandbox.run", function()
   end)
   it("says what is wrong with its options", function()
     assert.has_error(function() run() end, "sandbox.run: got nil, want the code as a string")
-    assert.matches("sandbox.tiem: unknown option, did you mean 'time'", select(2, pcall(run, "", { tiem = 1 })).message)
-    assert.matches("sandbox.time: got 0, want a number", select(2, pcall(run, "", { time = 0 })).message)
-    assert.matches("sandbox.isolate: got vm, want \"process\"", select(2, pcall(run, "", { isolate = "vm" })).message)
-    assert.matches("sandbox.env.f is a function", select(2, pcall(run, "", { env = { f = print } })).message)
+    assert.matches("sandbox.tiem: unknown option, did you mean 'time'",
+      select(2, pcall(run, "", { tiem = 1 })).message)
+    assert.matches("sandbox.time: got 0, want a number",
+      select(2, pcall(run, "", { time = 0 })).message)
+    assert.matches("sandbox.isolate: got vm, want \"process\"",
+      select(2, pcall(run, "", { isolate = "vm" })).message)
+    assert.matches("sandbox.env.f is a function",
+      select(2, pcall(run, "", { env = { f = print } })).message)
   end)
   it("leaves no memory behind", function()
     local code = "local t = {} for i = 1, 1000 do t[i] = {} end return t"

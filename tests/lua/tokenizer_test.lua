@@ -34,8 +34,8 @@ describe("a tokenizer", function()
   it("can be trained, saved and loaded", function()
     local texts = {}
     for i = 1, 50 do texts[i] = "the quick brown fox number " .. i .. " jumps over the lazy dog" end
-    local t = grpo.tokenizer.train(texts, { vocab_size = 320, special_tokens = { "<|end|>", "<|pad|>", "<a>" },
-      eos = "<|end|>" })
+    local t = grpo.tokenizer.train(texts,
+      { vocab_size = 320, special_tokens = { "<|end|>", "<|pad|>", "<a>" }, eos = "<|end|>" })
     assert.equal("<|end|>", t:token(t.eos))
     assert.is_true(#t:encode("the quick brown fox") < 12)
     local dir = os.tmpname()
@@ -47,7 +47,8 @@ describe("a tokenizer", function()
     core.fs.remove_tree(dir)
   end)
   it("renders chats by a Lua function or Jinja", function()
-    assert.error_matches(function() tok:chat { { role = "user", content = "hi" } } end, "no chat template")
+    assert.error_matches(function() tok:chat { { role = "user", content = "hi" } } end,
+      "no chat template")
     local t = grpo.tokenizer.bytes()
     t.chat_template = function(messages, opts)
       return messages[1].content .. (opts.generation_prompt and ">" or "")
@@ -60,8 +61,10 @@ describe("a tokenizer", function()
     t.chat_template = "{{ eos_token }}{{ bos_token is defined }}"
       .. "{% for m in messages %}{{ m.content }}{% endfor %}{{ x }}"
       .. "{% if add_generation_prompt %}>{% endif %}"
-    assert.equal("<|endoftext|>Falsehi5", t:chat({ { role = "user", content = "hi" } }, { vars = { x = 5 } }))
-    assert.equal("<|endoftext|>Falsehi>", t:chat({ { content = "hi" } }, { generation_prompt = true }))
+    assert.equal("<|endoftext|>Falsehi5",
+      t:chat({ { role = "user", content = "hi" } }, { vars = { x = 5 } }))
+    assert.equal("<|endoftext|>Falsehi>",
+      t:chat({ { content = "hi" } }, { generation_prompt = true }))
     assert.error_matches(function() t:chat({}, { typo = 1 }) end, "no option 'typo'")
     t.chat_template = "\n{{ 1 + 'a' }}"
     assert.error_matches(function() t:chat {} end, "template:2: ")
@@ -76,7 +79,8 @@ describe("a tokenizer", function()
     return t
   end
   it("takes the template for tools when there are tools", function()
-    local t = loaded [[{"chat_template": [{"name": "default", "template": "d"}, {"name": "rag", "template": "r"},
+    local t = loaded [[{"chat_template": [{"name": "default", "template": "d"},
+      {"name": "rag", "template": "r"},
       {"name": "tool_use", "template": "{{ tools | length }}"}]}]]
     assert.equal("d", t:chat {})
     assert.equal("2", t:chat({}, { tools = { {}, {} } }))
@@ -85,7 +89,8 @@ describe("a tokenizer", function()
     assert.equal("own", t:chat({}, { tools = { {}, {} } }))
   end)
   it("gives a template every special token", function()
-    local t = loaded [[{"sep_token": "a", "cls_token": {"content": "b"}, "mask_token": "c", "pad_token": null,
+    local t = loaded [[{"sep_token": "a", "cls_token": {"content": "b"}, "mask_token": "c",
+      "pad_token": null,
       "chat_template": "{{ sep_token }}{{ cls_token }}{{ mask_token }}{{ unk_token is defined }}"}]]
     assert.equal("abcFalse", t:chat {})
     assert.equal(97, t.sep)
@@ -96,7 +101,8 @@ describe("a tokenizer", function()
     local t = grpo.tokenizer.bytes()
     local function cut(template, content)
       t.chat_template = template
-      return t:chat({ { role = "user", content = "hi" }, { role = "assistant", content = content } },
+      return t:chat({ { role = "user", content = "hi" },
+        { role = "assistant", content = content } },
         { continue_final_message = true })
     end
     local plain = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
@@ -105,17 +111,21 @@ describe("a tokenizer", function()
     assert.equal("[hi][a ", cut(plain, "a "))
     assert.equal("[hi][a", cut(trims, "a "))
     assert.equal("[hi][ a", cut(plain, " a ")) -- as transformers does
-    assert.equal("[hi][b", cut("{% for m in messages %}[{{ m.content if m.content is string else m.content[0].text }}]"
+    assert.equal("[hi][b",
+      cut("{% for m in messages %}[{{ m.content if m.content is string else m.content[0].text }}]"
       .. "{% endfor %}", { { type = "text", text = "b" } }))
     assert.error_matches(function() cut("x", "hi") end, "does not show")
     assert.error_matches(function() cut("x", 5) end, "has no text")
     assert.error_matches(function()
-      t:chat({ { role = "a", content = "x" } }, { continue_final_message = true, generation_prompt = true })
+      t:chat({ { role = "a", content = "x" } },
+        { continue_final_message = true, generation_prompt = true })
     end, "set only one of them")
   end)
   it("names what is wrong", function()
-    assert.error_matches(function() tok:encode() end, "tokenizer_test%.lua:%d+: bad argument #1 to 'encode'")
-    assert.error_matches(function() tok:encode("a", { specail = true }) end, "did you mean 'special'")
+    assert.error_matches(function() tok:encode() end,
+      "tokenizer_test%.lua:%d+: bad argument #1 to 'encode'")
+    assert.error_matches(function() tok:encode("a", { specail = true }) end,
+      "did you mean 'special'")
     assert.error_matches(function() tok:decode { -1 } end, "a token id")
     assert.error_matches(function() tok:decode { 1.5 } end, "a token id")
     assert.error_matches(function() tok:decode "x" end, "list of token ids")
@@ -125,7 +135,8 @@ describe("a tokenizer", function()
     assert.error_matches(function() grpo.tokenizer.train({ 1 }, {}) end, "texts%[1%]")
     assert.error_matches(function() grpo.tokenizer.train({ "a" }, { vocabsize = 300 }) end,
       "did you mean 'vocab_size'")
-    assert.error_matches(function() grpo.tokenizer.train({ "a" }, { kind = "unigram" }) end, "want 'bpe'")
+    assert.error_matches(function() grpo.tokenizer.train({ "a" }, { kind = "unigram" }) end,
+      "want 'bpe'")
   end)
   it("says what it is", function()
     assert.equal("grpo.Tokenizer: bytes, 258 tokens", tostring(tok))

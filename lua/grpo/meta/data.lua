@@ -1,5 +1,5 @@
 ---@meta grpo.data
--- grpo.data and what it makes.
+-- grpo.data and the datasets that it makes.
 
 ---@class grpo.data
 local data = {}
@@ -14,15 +14,16 @@ function data.jsonl(path) end
 ---@return grpo.Dataset
 function data.csv(path) end
 
----Windows of a text: row.prompt is the first `prompt` characters of a window, row.target the rest, row.text all of it.
----With a tokenizer windows are of its tokens, and row.prompt and row.target lists of ids.  from, to: the fractions of the
----text's characters between which windows are taken, so that one part trains and another is held out.
+---Windows of a text file: row.prompt is the first `prompt` characters of a window, row.target the
+---rest, row.text all of it.  With a tokenizer windows consist of tokens, and row.prompt and
+---row.target are lists of ids.  from, to: the fractions of the text's characters between which
+---windows are taken, so that one part trains and another is held out.
 ---@param path string
 ---@param opts? { window?: integer, prompt?: integer, stride?: integer, tokenizer?: grpo.Tokenizer, from?: number, to?: number } default 256, 1, window, none, 0, 1
 ---@return grpo.Dataset
 function data.text(path, opts) end
 
----The same of a string.
+---Windows of a string.
 ---@param text string
 ---@param opts? { window?: integer, prompt?: integer, stride?: integer, tokenizer?: grpo.Tokenizer, from?: number, to?: number }
 ---@return grpo.Dataset
@@ -42,7 +43,8 @@ function data.generate(f, opts) end
 ---@return boolean
 function data.is_dataset(v) end
 
----Rows by number.  Never stores an order or a copy: shuffling is computed, map runs when a row is read.
+---Rows by number.  Never stores an order or a copy: shuffling is computed, map runs when a row is
+---read.
 ---@class grpo.Dataset
 ---@field [integer] table
 ---@operator len: integer

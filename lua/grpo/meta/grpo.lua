@@ -1,8 +1,8 @@
 ---@meta grpo
--- What require "grpo" returns.
+-- The module that require "grpo" returns.
 
 ---@class grpo
----@field args table<string, string> what the command line's --arg gave
+---@field args table<string, string> the values of --arg on the command line
 ---@field none userdata "does not apply here", for lists of rewards
 local grpo = {}
 
@@ -68,7 +68,8 @@ grpo.model = {}
 
 ---@param path string a model, run (its newest checkpoint), checkpoint or adapter directory, or a GGUF file
 ---@param opts? { dtype?: "f32"|"auto"|"bf16", quantize?: "nf4"|"int8", compute?: "f32"|"bf16",
----tokenizer?: grpo.Tokenizer|string, adapter?: string, base?: string } dtype: default f32; compute: default auto; adapter: a PEFT folder; base: in place of the model that an adapter names
+---tokenizer?: grpo.Tokenizer|string, adapter?: string, base?: string } dtype: default f32; compute:
+---default auto; adapter: a PEFT folder; base: used instead of the model that an adapter names
 ---@return grpo.Model
 function grpo.model.load(path, opts) end
 
@@ -135,7 +136,8 @@ function grpo.optim.adamw(tensors, opts) end
 ---@return number norm before clipping
 function grpo.clip_grad_norm(tensors, max) end
 
----A built-in loss by name on t (see docs/algorithms.md).  Without t.lengths and t.sequence all tokens are one sequence.
+---Evaluates a built-in loss by name on t (see docs/algorithms.md).  Without t.lengths and
+---t.sequence all tokens are one sequence.
 ---@param name string
 ---@param t table logp and entropy tensors; old_logp, ref_logp, sampler_logp, advantage, mask tensors or lists; lengths
 ---@param opts? table options of section train
@@ -152,8 +154,8 @@ function grpo.loss(name, t, opts) end
 ---@return table<string, number> metrics
 function grpo.loss_from_logits(logits, targets, advantages, opts) end
 
----In a stock Lua: leaves the bounded library functions (docs/stock-lua.md) in place for good, so that files loaded later hold
----them in their locals too.  In the program they always are.
+---In a stock Lua: installs the bounded library functions (docs/stock-lua.md) permanently, so that
+---files loaded later hold them in their locals too.  In the program they are always installed.
 function grpo.guard() end
 
 ---Rewards to advantages, plain lists in and out.
@@ -182,9 +184,10 @@ function grpo.sorted_pairs(t) end
 
 grpo.sandbox = {}
 
----Runs Lua code that a model wrote, in a Lua state of its own: no files, processes, modules or debug library.
----time: seconds, 0.001 to 3600 (default 1), also counted as 5e7 instructions each unless `instructions` says otherwise;
----memory: bytes (default 64 MiB); env: values that the code finds as globals; isolate = "process": in a process of its own too.
+---Runs Lua code that a model wrote, in a Lua state of its own: no files, processes, modules or
+---debug library.  time: seconds, 0.001 to 3600 (default 1), which also allow 5e7 instructions each
+---unless `instructions` is given; memory: bytes (default 64 MiB); env: values that the code finds
+---as globals; isolate = "process": in a process of its own too.
 ---@param code string
 ---@param opts? { time?: number, memory?: number, instructions?: number, env?: table, isolate?: "process"|false }
 ---@return boolean ok

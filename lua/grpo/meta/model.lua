@@ -15,14 +15,15 @@ local Model = {}
 ---@return integer
 function Model:count(opts) end
 
----Bytes that a token takes in the key/value cache, all layers together; second: if every head's keys and values were
----kept, instead of those that heads share (grouped queries) or a latent (latent attention).
+---Bytes that a token takes in the key/value cache, all layers together; the second result is the
+---number if every head's keys and values were stored, instead of those that heads share (grouped
+---queries) or a latent (latent attention).
 ---@return integer
 ---@return integer
 function Model:cache_bytes_per_token() end
 
----Hugging Face's name, the tensor itself (of compact weights, and of those an adapter froze, a copy), whether it is
----trained.
+---Hugging Face's name, the tensor itself (a copy if the weight is quantised or frozen), whether it
+---is trained.
 ---@return fun(): string|nil, grpo.Tensor|nil, boolean|nil
 function Model:parameters() end
 

@@ -1,5 +1,6 @@
 ---@meta _
--- grpo.regex: PCRE2 with the manners of string.find and friends.  Positions are 1-based bytes.
+-- grpo.regex: PCRE2 with the conventions of string.find and its relatives.  Positions are 1-based
+-- bytes.
 
 ---@class grpo.Regex
 local Regex = {}
@@ -10,13 +11,14 @@ local Regex = {}
 ---@return boolean
 function Regex:test(s, init) end
 
----Captures of the first match (false for a group that took no part), or the whole match when there are none.
+---Captures of the first match (false for a group that took no part), or the whole match if the
+---pattern has no groups.
 ---@param s string
 ---@param init? integer
 ---@return string|false|nil ... nil when nothing matches
 function Regex:match(s, init) end
 
----The same, but the whole string has to match.
+---Matches the whole string, and returns what match returns.
 ---@param s string
 ---@return string|false|nil ...
 function Regex:fullmatch(s) end
@@ -41,7 +43,7 @@ function Regex:gmatch(s, init) end
 
 ---@param s string
 ---@param repl string|number|table|fun(...): string|number|false|nil  as in string.gsub
----@param n? integer at most so many
+---@param n? integer the most replacements
 ---@return string
 ---@return integer replaced
 function Regex:gsub(s, repl, n) end

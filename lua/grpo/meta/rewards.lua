@@ -16,7 +16,8 @@ function gsm8k.correct(text, row) end
 ---@return number
 function gsm8k.integer(text) end
 
----1 when the text is exactly <thinking>\n...\n</thinking>\n<answer>\n...\n</answer>, every tag once and on its own line, else -1.
+---1 when the text is exactly <thinking>\n...\n</thinking>\n<answer>\n...\n</answer>, every tag once
+---and on its own line, else -1.
 ---@param text string
 ---@return number
 function gsm8k.layout(text) end
@@ -27,8 +28,8 @@ function gsm8k.layout(text) end
 ---@return number
 function gsm8k.nothing_after(text) end
 
----0 for a length within bounds, else `penalty`.  In tokens; in characters where the caller
----gives no token count.
+---0 for a length within bounds, else `penalty`.  Lengths are in tokens, or in characters if the
+---caller gives no token count.
 ---@param opts { min: integer?, max: integer?, penalty: number? }
 ---@return fun(text: string, row: table, c: table): number
 function gsm8k.length(opts) end
@@ -45,9 +46,9 @@ local format = {}
 ---@return fun(text: string): number
 function format.tags(opts) end
 
----Part marks on the way to a layout: every opening and closing tag that occurs exactly once
----scores an equal share of 1, and each character behind the last closing tag costs extra_cost.
----Never below 0.
+---Partial credit for a layout: every opening and closing tag that occurs exactly once
+---scores an equal share of 1, and each character after the last closing tag costs extra_cost.
+---The reward is never below 0.
 ---@param opts { tags: string[], extra_cost: number? }
 ---@return fun(text: string): number
 function format.partial(opts) end
@@ -72,7 +73,7 @@ function format.code(opts) end
 ---@class rewards.length
 local length = {}
 
----Length of a completion.  In tokens, and in characters where `c` has no token count.
+---Length of a completion, in tokens, or in characters if `c` has no token count.
 ---@param text string
 ---@param c table|nil
 ---@param unit? "tokens"|"chars"
@@ -127,34 +128,40 @@ function numeric.verl(opts) end
 ---@class rewards.text
 local text = {}
 
----1 when the reference occurs in the completion, else 0.  The reference is row.answer; called with { field = } it returns such a reward.
+---1 when the reference occurs in the completion, else 0.  The reference is row.answer; called with
+---{ field = } it returns such a reward.
 ---@param completion string|table
 ---@param row? table
 ---@return number|fun(text: string, row: table): number
 function text.contains(completion, row) end
 
----1 when both are the same but for white space at the ends, else 0.  The reference is row.answer; called with { field = } it returns such a reward.
+---1 when both are equal except for white space at the ends, else 0.  The reference is row.answer;
+---called with { field = } it returns such a reward.
 ---@param completion string|table
 ---@param row? table
 ---@return number|fun(text: string, row: table): number
 function text.equals(completion, row) end
 
----How alike two texts are, 0 to 1: the Dice coefficient of their pairs of neighbouring bytes.  The reference is row.answer; called with { field = } it returns such a reward.
+---The similarity of two texts, 0 to 1: the Dice coefficient of their pairs of neighbouring bytes.
+---The reference is row.answer; called with { field = } it returns such a reward.
 ---@param completion string|table
 ---@param row? table
 ---@return number|fun(text: string, row: table): number
 function text.similarity(completion, row) end
 
----One reward per token, from comparing a completion with its row's data.target: token_fn constructors.
+---Constructors of token_fn: one reward per token, from comparing a completion with its row's
+---data.target.
 ---@class rewards.dense
 local dense = {}
 
----1 where the token is the target's at its place, else 0, or -1 with mode = "signed"; 0 past the target's end.
+---1 if the token equals the target's at its place, else 0, or -1 with mode = "signed"; 0 past the
+---target's end.
 ---@param opts? { mode: "match"|"signed" }
 ---@return fun(c: grpo.Completion): number[]
 function dense.match(opts) end
 
----The policy's log-probability, as a number, of the target's token at each place, or of the token drawn.
+---The policy's log-probability, as a number, of the target's token at each place, or of the sampled
+---token.
 ---@param opts? { of: "reference"|"sampled" }
 ---@return fun(c: grpo.Completion): number[]
 function dense.logprob(opts) end

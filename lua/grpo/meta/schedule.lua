@@ -1,7 +1,7 @@
 ---@meta grpo.schedule
--- require "grpo.schedule": numbers that change while training goes on.  A schedule is a function(p) -> number, called
--- once a step; a plain number does wherever one goes.  A span in steps or tokens counts from 0; without either it is
--- the whole stage.
+-- require "grpo.schedule": numbers that change during training.  A schedule is a
+-- function(p) -> number, called once a step; a plain number is allowed wherever a schedule is.  A
+-- span in steps or tokens counts from 0; the default is the whole stage.
 
 ---@class grpo.ScheduleArgument
 ---@field step integer 0 at a stage's first step
@@ -30,7 +30,8 @@ function schedule.linear(opts) end
 ---@return grpo.Schedule
 function schedule.warmup(opts) end
 
----Linear warm-up from 0 to `peak`, then down to `final` along a cosine; `restarts`: so many falls, each from the peak.
+---Linear warm-up from 0 to `peak`, then down to `final` along a cosine; `restarts` is the number of
+---falls, each from the peak.
 ---@param opts { peak: number, warmup?: number, steps?: number, final?: number, cycles?: number, restarts?: integer }
 ---@return grpo.Schedule
 function schedule.cosine(opts) end

@@ -1,13 +1,14 @@
 ---@meta _
--- What the prompts of `grpo repl` and `grpo attach` have beside grpo, tr, m, tok and exp.
+-- The functions of the prompts of `grpo repl` and `grpo attach`, in addition to grpo, tr, m, tok
+-- and exp.
 
 ---Prints values as the prompt does.
 ---@param ... any
 function show(...) end
 
----Ids beside their pieces; of a completion also the probability of each.
+---Ids with their pieces of text; for a completion also the probability of each.
 ---@param x string|integer[]|grpo.Completion a text is encoded without begin and end tokens
----@param tokenizer? grpo.Tokenizer default: the one at hand
+---@param tokenizer? grpo.Tokenizer default: the session's
 ---@return table tokens with .ids, shown as a table
 function tokens(x, tokenizer) end
 
@@ -29,7 +30,7 @@ function weight(name, value) end
 ---grpo attach: the run waits between two steps.
 function pause() end
 
----grpo attach: the run goes on.
+---grpo attach: the run continues.
 function resume() end
 
 ---grpo attach: ends the run after a checkpoint.

@@ -1,6 +1,6 @@
 ---@meta _
--- Tensors (float32) and autograd.  Axes are 1-based, negative from the end; binary operations broadcast as
--- numpy does, and a number stands for a tensor of one.
+-- Tensors (float32) and autograd.  Axes are 1-based, negative ones count from the end; binary
+-- operations broadcast by numpy's rules, and a number stands for a tensor of one element.
 
 ---@alias grpo.Ids integer[]|grpo.Tensor whole numbers as a list or a tensor
 
@@ -136,7 +136,7 @@ function Tensor:mean(axis) end
 ---@return grpo.Tensor
 function Tensor:max(axis) end
 
----Of all elements, linearly interpolated.
+---The quantile of all elements, linearly interpolated.
 ---@param q number 0 to 1
 ---@return grpo.Tensor
 function Tensor:quantile(q) end

@@ -1,5 +1,5 @@
 ---@meta _
--- What a NAME_test.lua may use: the vocabulary of `grpo test`, which is busted's.
+-- The vocabulary of `grpo test`, which is busted's, for NAME_test.lua.
 
 ---A group of tests.
 ---@param name string
@@ -21,7 +21,8 @@ function after_each(fn) end
 ---@param name_or_reason? string
 function pending(name_or_reason) end
 
--- assert(value, message) is Lua's own.  Every check may be turned round: assert.is_not.equal(...), assert.no.error(...).
+-- assert(value, message) is Lua's own.  Every check may be negated: assert.is_not.equal(...),
+-- assert.no.error(...).
 
 ---@class grpo.test.Assert
 ---@field are grpo.test.Assert
@@ -117,7 +118,7 @@ function Assert.matches(pattern, text) end
 function Assert.match(pattern, text) end
 
 ---@param fn fun()
----@param message? any what is raised, without its position
+---@param message? any the error, without its position
 function Assert.has_error(fn, message) end
 
 ---@param fn fun()

@@ -25,11 +25,11 @@ function Tokenizer:encode(text, opts) end
 ---@return string
 function Tokenizer:decode(ids, opts) end
 
----Renders a conversation with tok.chat_template, Jinja or a Lua function.  A tokenizer's own template
----named tool_use is taken when tools are given.
+---Renders a conversation with tok.chat_template, Jinja or a Lua function.  If tools are given, the
+---tokenizer's own template named tool_use is used.
 ---@param messages grpo.Message[]
 ---@param opts? { generation_prompt?: boolean, continue_final_message?: boolean, tools?: table, vars?: table } continue_final_message:
----the text ends with the last message's content, so that a completion goes on with it
+---the text ends with the last message's content, so that a completion continues it
 ---@return string
 function Tokenizer:chat(messages, opts) end
 
@@ -45,7 +45,8 @@ function Tokenizer:token(id) end
 ---@return boolean
 function Tokenizer:is_special(id) end
 
----A tokenizer that has a mask token: this one if it has one already, else one with an id more at the end.
+---A tokenizer that has a mask token: this one if it has one already, else one with an id more at
+---the end.
 ---@param token? string default "<|mask|>"
 ---@return grpo.Tokenizer
 function Tokenizer:with_mask(token) end

@@ -1,7 +1,7 @@
 ---@meta _
 -- The trainer, and what rewards, hooks and losses are called with.
 
----What grpo.experiment returns.
+---The result of grpo.experiment.
 ---@class grpo.Experiment
 ---@field config table the resolved options
 ---@field stages { kind: string, config: table }[]
@@ -23,8 +23,8 @@
 ---@field length integer
 ---@field finish "eos"|"stop"|"length"
 ---@field truncated boolean finish == "length"
----@field target_ids integer[]|nil with data.target: what it gives for the row
----@field target_logprobs number[]|nil log-probability of each of these under the policy, after what was sampled so far
+---@field target_ids integer[]|nil with data.target: its result for the row
+---@field target_logprobs number[]|nil log-probability of each of these under the policy, after the tokens sampled so far
 ---@field logprobs number[] of each sampled token
 ---@field prompt_index integer position of its prompt in the step, from 1
 ---@field index integer position in the group, from 1
@@ -32,12 +32,12 @@
 ---@field step integer
 ---@field tokens_seen integer
 ---@field state table tr.state, read-only
----@field rng fun(): number a seeded stream of this completion's own; math.random inside a reward draws from it
+---@field rng fun(): number a seeded stream of this completion's own; math.random inside a reward uses it
 ---@field rewards table<string, number|userdata> by entry; grpo.none where one does not apply
 ---@field reward number|nil the total; set before on_rollout, which may change it
 ---@field advantage number|number[]|nil
 ---@field parts grpo.Part[]|nil with tools or an environment: the turns
----@field sampled boolean[]|nil for each token: did the model draw it?
+---@field sampled boolean[]|nil for each token: did the model sample it?
 ---@field turns integer|nil of the model
 ---@field tool_calls integer|nil
 ---@field tool_failures integer|nil
@@ -57,11 +57,11 @@
 ---@field name? string
 ---@field arguments? table<string, any>
 ---@field argument? string the one argument of the compact form
----@field error? string what is wrong with how it was written
----@field result? string what was put in
+---@field error? string the problem with its form
+---@field result? string the injected text
 ---@field failed? boolean
 
----What a tool and an environment are called with.
+---The argument c of a tool and of an environment's step.
 ---@class grpo.TurnContext
 ---@field row table
 ---@field prompt string
@@ -71,7 +71,7 @@
 ---@field turn integer the model's turns so far
 ---@field parts grpo.Part[]
 ---@field state table tr.state, read-only
----@field rng fun(): number a seeded stream of this completion's own; math.random draws from it
+---@field rng fun(): number a seeded stream of this completion's own; math.random uses it
 
 ---A bare function is a tool without parameters.
 ---@class grpo.Tool
@@ -89,7 +89,8 @@
 ---@field read fun(text: string): grpo.Call[]?
 ---@field write fun(result: string): string
 
----text, row, c -> a number, a boolean (1 or 0) or nil ("does not apply"); second, a table of columns for the log
+---text, row, c -> a number, a boolean (1 or 0) or nil ("does not apply"); second, a table of
+---columns for the log
 ---@alias grpo.RewardFunction fun(text: string, row: table, c: grpo.Completion): (number|boolean|nil), table?
 
 ---Exactly one of fn, group_fn and token_fn.
@@ -104,7 +105,8 @@
 ---@field completions grpo.Completion[]
 ---@field step integer
 
----What a loss written in Lua receives.  Tensors are [N], over the completion tokens of a micro-batch, and belong to the step.
+---The argument of a loss written in Lua.  Tensors are [N], over the completion tokens of a
+---micro-batch, and belong to the step.
 ---@class grpo.LossInput
 ---@field logp grpo.Tensor
 ---@field entropy grpo.Tensor
@@ -137,7 +139,7 @@ local Trainer = {}
 ---@return table<string, number>|nil metrics
 function Trainer:step() end
 
----To the end, with evaluations and hooks.
+---Runs to the end, with evaluations and hooks.
 ---@return "finished"|"stopped"|"interrupted" why
 function Trainer:run() end
 
@@ -146,16 +148,16 @@ function Trainer:run() end
 ---@return table report
 function Trainer:evaluate(n) end
 
----A checkpoint: of the run, or into a directory.
+---Saves a checkpoint of the run, or one in a directory.
 ---@param dir? string
 ---@return string path
 function Trainer:save(dir) end
 
----What a loss sees of the last step, with the policy as it is now.  Tensors are [N], over the completion tokens in the
----order of tr.batch.completions, or those of completion i.
+---The input of the loss for the last step, with the current policy.  Tensors are [N], over the
+---completion tokens in the order of tr.batch.completions, or those of completion i.
 ---@class grpo.Inspection
 ---@field old_logp grpo.Tensor as sampled
----@field logp grpo.Tensor under the policy as it is now
+---@field logp grpo.Tensor under the current policy
 ---@field ref_logp grpo.Tensor|nil under the reference, where there is one
 ---@field ratio grpo.Tensor exp(logp - old_logp)
 ---@field entropy grpo.Tensor
@@ -180,7 +182,7 @@ function Trainer:inspect(i) end
 ---@field flipped integer advantages with another sign
 ---@field failed integer errors in rewards, where reward.on_error lets them pass
 
----The completions of the last step scored again; the trainer's own rewards stay.
+---Scores the completions of the last step again; the trainer's own rewards stay.
 ---@param rewards? grpo.RewardFunction|table<string|integer, grpo.RewardFunction|grpo.RewardEntry>|string as the option rewards takes it, or a file that returns it, or an experiment; default: the stage's own
 ---@return grpo.Rescored
 function Trainer:rescore(rewards) end
@@ -199,6 +201,6 @@ function Trainer:log(name, value) end
 ---@param s string
 function Trainer:log_text(name, s) end
 
----As print, on the screen above the progress line.
+---Prints on the screen above the progress line.
 ---@param ... any
 function Trainer:print(...) end
