@@ -224,6 +224,16 @@ void set_number(lua_State *L, const char *key, double value) {
   lua_setfield(L, -2, key);
 }
 
+void set_integer(lua_State *L, const char *key, lua_Integer value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, key);
+}
+
+void set_bool(lua_State *L, const char *key, bool value) {
+  lua_pushboolean(L, value);
+  lua_setfield(L, -2, key);
+}
+
 /* ---- lists --------------------------------------------------------------------------- */
 
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {

@@ -44,6 +44,8 @@ void field_no_decay(lua_State *L, int index, const char *where, bool *bias, bool
 /* ---- fields of the table on top ---- */
 void set_string(lua_State *L, const char *key, const char *value); /* NULL sets nil */
 void set_number(lua_State *L, const char *key, double value);
+void set_integer(lua_State *L, const char *key, lua_Integer value);
+void set_bool(lua_State *L, const char *key, bool value);
 
 /* ---- lists ---- */
 /* Appends the 0-based token ids of the list at index; `what` names it in errors ("prompt"). */

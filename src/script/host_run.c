@@ -186,10 +186,8 @@ static int protected_call_run(lua_State *L) {
   set_string(L, "script", o->script);
   set_string(L, "directory", o->directory);
   set_string(L, "resume", o->resume);
-  lua_pushinteger(L, o->max_steps);
-  lua_setfield(L, -2, "max_steps");
-  lua_pushinteger(L, h->threads);
-  lua_setfield(L, -2, "threads");
+  set_integer(L, "max_steps", o->max_steps);
+  set_integer(L, "threads", h->threads);
   set_words(L, "overrides", o->overrides, o->override_count);
   set_words(L, "args", o->args, o->arg_count);
   set_rewards(L, h);

@@ -231,8 +231,7 @@ static void finish_limited(lua_State *L, lua_State *co, int status, const Budget
   }
   complete_error(L, false);
   if (b->spent && (*b->spent == 's' || *b->spent == 'c')) {
-    lua_pushboolean(L, 1);
-    lua_setfield(L, -2, "fatal");
+    set_bool(L, "fatal", true);
   }
 }
 

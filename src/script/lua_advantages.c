@@ -88,10 +88,8 @@ static void push_info(lua_State *L, const double *std, int groups, const double 
     sum += std[g] > 0 ? std[g] : 0;
   }
   lua_createtable(L, 0, 4);
-  lua_pushnumber(L, groups ? zero / groups : 0);
-  lua_setfield(L, -2, "frac_zero_std");
-  lua_pushnumber(L, groups ? sum / groups : 0);
-  lua_setfield(L, -2, "std");
+  set_number(L, "frac_zero_std", groups ? zero / groups : 0);
+  set_number(L, "std", groups ? sum / groups : 0);
   push_doubles(L, std, groups);
   lua_setfield(L, -2, "group_std");
   lua_createtable(L, n, 0);

@@ -141,7 +141,7 @@ static int l_text(lua_State *L) {
   Buf *text = push_buf(L);
   const Status s = tokenizer_decode(tok, c->ids, (size_t)c->len, true, text);
   if (s) return raise_status(L, s);
-  lua_pushlstring(L, text->data ? text->data : "", text->len);
+  push_bytes(L, text);
   keep_buf(L, text);
   return 1;
 }

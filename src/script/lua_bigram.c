@@ -69,6 +69,5 @@ void bigram_open(lua_State *L) {
   make_type(L, BIGRAM_TYPE, meta, methods);
   lua_pushcfunction(L, l_bigram);
   lua_setfield(L, -2, "bigram");
-  lua_pushinteger(L, BIGRAM_TOKENS);
-  lua_setfield(L, -2, "BIGRAM_TOKENS");
+  set_integer(L, "BIGRAM_TOKENS", BIGRAM_TOKENS);
 }

@@ -120,7 +120,6 @@ void channel_open(lua_State *L) {
   make_type(L, SERVER_TYPE, server_meta, server);
   make_type(L, CLIENT_TYPE, client_meta, client);
   luaL_newlib(L, functions);
-  lua_pushinteger(L, CHANNEL_LINE);
-  lua_setfield(L, -2, "longest"); /* the most bytes of a line */
+  set_integer(L, "longest", CHANNEL_LINE); /* the most bytes of a line */
   lua_setfield(L, -2, "channel");
 }

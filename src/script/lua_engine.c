@@ -164,8 +164,7 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
       {"batch", b->batch},         {"activations", b->activations}, {"kept", b->kept}};
   lua_createtable(L, 0, 9);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    lua_pushinteger(L, (lua_Integer)rows[i].bytes);
-    lua_setfield(L, -2, rows[i].name);
+    set_integer(L, rows[i].name, (lua_Integer)rows[i].bytes);
   }
 }
 

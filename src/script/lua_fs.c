@@ -43,7 +43,7 @@ static int l_read(lua_State *L) {
   Buf *b = push_buf(L);
   Status s = file_read(path, 0, b);
   if (s) return push_failure(L, s);
-  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  push_bytes(L, b);
   keep_buf(L, b);
   return 1;
 }

@@ -45,13 +45,12 @@ static void push_completion(lua_State *L, const Tokenizer *tok, const Completion
   lua_setfield(L, -2, "logprobs");
   lua_pushstring(L, c->finish == FINISH_LENGTH ? "length" : "stop");
   lua_setfield(L, -2, "finish");
-  lua_pushinteger(L, c->request + 1);
-  lua_setfield(L, -2, "prompt");
+  set_integer(L, "prompt", c->request + 1);
   if (!tok) return;
   buf_clear(text);
   Status s = tokenizer_decode(tok, c->ids, (size_t)c->len, true, text);
   if (s) raise_status(L, s);
-  lua_pushlstring(L, text->data ? text->data : "", text->len);
+  push_bytes(L, text);
   lua_setfield(L, -2, "text");
 }
 

@@ -320,7 +320,7 @@ static int l_encode(lua_State *L) {
   put_json(L, 1, b, indent);
   Status st = buf_status(b);
   if (st) return raise_status(L, st);
-  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  push_bytes(L, b);
   keep_buf(L, b);
   return 1;
 }

@@ -31,8 +31,7 @@ static int l_options(lua_State *L) {
       const Option *o = &sets[k].set->row[i];
       push_option(L, o);
       set_string(L, "of", sets[k].name);
-      lua_pushboolean(L, sets[k].set == &loss_option_set && o->flags & OPTION_PPO);
-      lua_setfield(L, -2, "ppo");
+      set_bool(L, "ppo", sets[k].set == &loss_option_set && o->flags & OPTION_PPO);
       lua_rawseti(L, -2, ++n);
     }
   return 1;

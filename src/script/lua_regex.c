@@ -216,10 +216,8 @@ static int l_exec(lua_State *L) {
   }
   int n = regex_captures(m.re);
   lua_createtable(L, n, 3);
-  lua_pushinteger(L, (lua_Integer)m.at[0] + 1);
-  lua_setfield(L, -2, "start");
-  lua_pushinteger(L, (lua_Integer)m.at[1]);
-  lua_setfield(L, -2, "stop");
+  set_integer(L, "start", (lua_Integer)m.at[0] + 1);
+  set_integer(L, "stop", (lua_Integer)m.at[1]);
   for (int i = 0; i <= n; i++) {
     const char *name = regex_name(m.re, i);
     push_group(L, &m, i);
@@ -337,7 +335,7 @@ static int l_gsub(lua_State *L) {
   buf_put(b, m.s + copied, m.len - copied);
   Status st = buf_status(b);
   if (st) return raise_status(L, st);
-  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  push_bytes(L, b);
   keep_buf(L, b);
   lua_pushinteger(L, n);
   return 2;

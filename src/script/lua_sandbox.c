@@ -52,12 +52,9 @@ static int protected_inside(lua_State *L) {
   lua_pushlstring(L, t->code, t->code_size);
   lua_pushlstring(L, t->env, t->env_size);
   lua_createtable(L, 0, 3);
-  lua_pushnumber(L, (lua_Number)t->limits.instructions);
-  lua_setfield(L, -2, "instructions");
-  lua_pushnumber(L, (lua_Number)t->limits.memory);
-  lua_setfield(L, -2, "memory");
-  lua_pushnumber(L, t->limits.seconds);
-  lua_setfield(L, -2, "seconds");
+  set_number(L, "instructions", (lua_Number)t->limits.instructions);
+  set_number(L, "memory", (lua_Number)t->limits.memory);
+  set_number(L, "seconds", t->limits.seconds);
   lua_call(L, 4, 3);
   return 3;
 }

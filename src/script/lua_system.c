@@ -47,8 +47,7 @@ static int l_version(lua_State *L) {
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
 #ifdef __SANITIZE_ADDRESS__
-  lua_pushboolean(L, 1); /* for tests, because the sanitizer gives memory back late */
-  lua_setfield(L, -2, "sanitizer");
+  set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
 #endif
   return 1;
 }
@@ -286,16 +285,11 @@ static lua_Integer lua_bytes(lua_State *L) {
 
 static int l_mem(lua_State *L) {
   lua_createtable(L, 0, 5);
-  lua_pushinteger(L, (lua_Integer)mem_allocations());
-  lua_setfield(L, -2, "allocations");
-  lua_pushinteger(L, (lua_Integer)mem_live_bytes());
-  lua_setfield(L, -2, "live");
-  lua_pushinteger(L, (lua_Integer)mem_peak_rss());
-  lua_setfield(L, -2, "peak_rss");
-  lua_pushinteger(L, (lua_Integer)mem_available());
-  lua_setfield(L, -2, "available");
-  lua_pushinteger(L, lua_bytes(L));
-  lua_setfield(L, -2, "lua");
+  set_integer(L, "allocations", (lua_Integer)mem_allocations());
+  set_integer(L, "live", (lua_Integer)mem_live_bytes());
+  set_integer(L, "peak_rss", (lua_Integer)mem_peak_rss());
+  set_integer(L, "available", (lua_Integer)mem_available());
+  set_integer(L, "lua", lua_bytes(L));
   return 1;
 }
 

@@ -171,7 +171,7 @@ static int l_decode(lua_State *L) {
   Buf *b = push_buf(L);
   Status s = tokenizer_decode(t, ids->data, ids->len, skip, b);
   if (s) return raise_status(L, s);
-  lua_pushlstring(L, b->data ? b->data : "", b->len);
+  push_bytes(L, b);
   keep_buf(L, b);
   keep_ints(L, ids);
   return 1;

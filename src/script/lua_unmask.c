@@ -118,7 +118,7 @@ static void push_result(lua_State *L, const Tokenizer *tok, const int32_t *ids, 
   Buf *text = push_buf(L);
   const Status s = tokenizer_decode(tok, ids, n, true, text);
   if (s) raise_status(L, s);
-  lua_pushlstring(L, text->data ? text->data : "", text->len);
+  push_bytes(L, text);
   lua_setfield(L, -3, "text");
   lua_pop(L, 1);
 }

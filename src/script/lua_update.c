@@ -66,8 +66,7 @@ static void push_loss_input(lua_State *L, const LossInput *in) {
   set_number(L, "num_sequences", in->num_sequences);
   set_number(L, "num_tokens", in->num_tokens);
   set_number(L, "normalizer", in->num_tokens);
-  lua_pushinteger(L, in->max_new_tokens);
-  lua_setfield(L, -2, "max_new_tokens");
+  set_integer(L, "max_new_tokens", in->max_new_tokens);
 }
 
 /* (function, p, call) */

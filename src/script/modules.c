@@ -20,7 +20,7 @@ static bool push_source(lua_State *L, const char *path) {
     lua_pushfstring(L, "%s/%s", s->override, path);
     Buf *b = push_buf(L);
     if (file_exists(lua_tostring(L, -2)) && !file_read(lua_tostring(L, -2), 0, b)) {
-      lua_pushlstring(L, b->data ? b->data : "", b->len);
+      push_bytes(L, b);
       return true;
     }
     lua_pop(L, 2);

@@ -130,6 +130,8 @@ Buf *push_buf(lua_State *L) {
   return b;
 }
 
+void push_bytes(lua_State *L, const Buf *b) { lua_pushlstring(L, b->data ? b->data : "", b->len); }
+
 void keep_buf(lua_State *L, Buf *b) {
   Script *script = script_of(L);
   if (b->cap > LARGEST_SPARE || b->cap <= script->spare_buf.cap) {

@@ -35,6 +35,8 @@ void set_gc(lua_State *L, const char *type, lua_CFunction gc);
 /* Each pushes a userdata that frees the buffer when it is collected. */
 Buf *push_buf(lua_State *L);
 IntBuf *push_ints(lua_State *L);
+/* Pushes the bytes of a buffer as a string. */
+void push_bytes(lua_State *L, const Buf *b);
 /* Takes back the memory of such a buffer for the next push_buf or push_ints, so that a steady step
  * allocates none. */
 void keep_buf(lua_State *L, Buf *b);

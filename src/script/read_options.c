@@ -246,6 +246,5 @@ void push_option(lua_State *L, const Option *o) {
     set_default(L, o);
   if (number) set_bound(L, "min", o->low);
   if (number) set_bound(L, "max", o->high);
-  lua_pushboolean(L, (o->flags & OPTION_LIVE) != 0);
-  lua_setfield(L, -2, "live");
+  set_bool(L, "live", (o->flags & OPTION_LIVE) != 0);
 }
