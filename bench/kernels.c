@@ -16,8 +16,13 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "kern/attention.h"
 #include "kern/blas.h"
-#include "kern/kern.h"
+#include "kern/dispatch.h"
+#include "kern/elementwise.h"
+#include "kern/gemm_bf16.h"
+#include "kern/logits.h"
+#include "kern/norm_rope.h"
 #include "kern/quant.h"
 
 #ifdef __x86_64__

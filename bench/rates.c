@@ -12,8 +12,8 @@
 
 #include "base/mem.h"
 #include "kern/blas.h"
-#include "kern/dispatch.h"
-#include "kern/quant.h"
+#include "kern/gemm_bf16.h"
+#include "kern/kernels.h"
 
 enum {
   READ_LEAST = 256 << 20, /* bytes read: at least these, or twice the last-level cache, */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "kern/dispatch.h"
 #include "kern/kern.h"
 #include "script/binding.h"
 #include "script/core.h"

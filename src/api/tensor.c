@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "grad/adamw.h"
 #include "grad/op_table.h"
+#include "kern/random_normal.h"
 
 struct grpo_tensor {
   grpo_context *c;

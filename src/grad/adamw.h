@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "grad/value.h"
+#include "kern/elementwise.h"
 
 typedef struct AdamWOptions {
 #include "base/option_fields.h"

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "grad/latent.h"
 #include "grad/tensor.h"
-#include "kern/kern.h"
+#include "kern/attention.h"
 
 /* embedding: out[t] = scale wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
 typedef struct EmbeddingAttr {

@@ -2,6 +2,8 @@
 
 #include "base/arena.h"
 #include "grad/weight.h"
+#include "kern/gemm.h"
+#include "kern/gemm_bf16.h"
 
 static size_t packed_size(Compute compute, int n, int k) {
   return compute == COMPUTE_BF16 ? gemm_bf16_packed_size(n, k) : gemm_packed_size(n, k);

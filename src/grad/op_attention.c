@@ -12,6 +12,7 @@
 #include "grad/attrs.h"
 #include "grad/ops.h"
 #include "grad/replay.h"
+#include "kern/attention.h"
 
 static const AttentionAttr *attr_of(const Node *nd) { return nd->attr.p; }
 static int width(const AttnShape *s) { return s->heads * s->head_dim; }

@@ -12,6 +12,9 @@
 #include "grad/latent.h"
 #include "grad/ops.h"
 #include "grad/weight.h"
+#include "kern/gemm.h"
+#include "kern/gemm_bf16.h"
+#include "kern/norm_rope.h"
 
 #include <string.h>
 

@@ -18,6 +18,9 @@
 #include "grad/op_lora.h"
 #include "grad/ops.h"
 #include "grad/weight.h"
+#include "kern/elementwise.h"
+#include "kern/gemm.h"
+#include "kern/logits.h"
 
 /* MIN_ROWS: a chunk has at least so many rows, because each chunk reads the whole output
  * projection, packs it for dX and adds to all of dW. */

@@ -15,6 +15,8 @@
 #include "grad/op_lora.h"
 #include "grad/ops.h"
 #include "grad/replay.h"
+#include "kern/elementwise.h"
+#include "kern/gemm.h"
 
 /* ---- dropout --------------------------------------------------------------------- */
 

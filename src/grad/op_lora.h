@@ -3,6 +3,7 @@
 #define GRPO_GRAD_OP_LORA_H
 
 #include "grad/weight.h"
+#include "kern/gemm.h"
 
 /* The adapter of a weight, without gradients and with the bits of lora_linear:
  * low[m, r] = scale * x a^T; *up makes weight_forward add low b^T. */

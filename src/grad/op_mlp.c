@@ -1,5 +1,6 @@
 /* op_mlp.c - elementwise: swiglu, silu(gate) * up; geglu, gelu(gate) * up; softcap. */
 #include "grad/ops.h"
+#include "kern/elementwise.h"
 
 static GateAct act_of(const Node *nd) { return nd->op == &op_geglu ? GATE_GELU : GATE_SILU; }
 

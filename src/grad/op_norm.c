@@ -5,6 +5,7 @@
  * Forward saves one number a row (rmsnorm: rstd) or two (layernorm: mean, rstd).
  */
 #include "grad/ops.h"
+#include "kern/norm_rope.h"
 
 static int width(const Node *nd) { return (int)nd->in[1]->n; }
 static int rows(const Node *nd) { return (int)(nd->in[0]->n / nd->in[1]->n); }

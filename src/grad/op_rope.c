@@ -2,6 +2,7 @@
  * gradient of a rotation is the opposite rotation. */
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "kern/norm_rope.h"
 
 static const RopeAttr *attr_of(const Node *nd) { return nd->attr.p; }
 static int rotary(const RopeAttr *a) { return a->rotary ? a->rotary : a->head_dim; }

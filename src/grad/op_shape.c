@@ -5,6 +5,8 @@
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "kern/elementwise.h"
+#include "kern/gemm.h"
 
 /* ---- matmul: [m,k] [k,n]; a vector is a row on the left, a column on the right ------ */
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "grad/ops.h"
+#include "kern/elementwise.h"
 
 /* ---- broadcasting -------------------------------------------------------------- */
 

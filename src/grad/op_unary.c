@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "grad/ops.h"
+#include "kern/elementwise.h"
 
 static Status same_shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;

@@ -1,4 +1,5 @@
 #include "grad/ops.h"
+#include "kern/elementwise.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #include "grad/weight.h"
 
 #include "base/arena.h"
+#include "kern/gemm_bf16.h"
 #include "kern/quant.h"
 
 /* In gradient checks, where reals are double, nothing is rounded: they check the formulas. */

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "grad/tensor.h"
-#include "kern/kern.h"
+#include "kern/gemm.h"
 
 static inline int weight_outputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 1 : 0]; }
 static inline int weight_inputs(const Tensor *w, bool in_out) { return w->dim[in_out ? 0 : 1]; }

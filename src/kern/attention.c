@@ -14,6 +14,7 @@
  * many keys.
  */
 #include "kern/attention.h"
+#include "kern/attention_impl.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,88 +1,38 @@
-/* attention.h - what the pieces of attention's forward share: attention.c cuts rows and merges
- * parts, attention_f32.c and attention_bf16.c do a strip and a part.
- */
+/* attention.h - attention of packed sequences that share a prefix. */
 #ifndef GRPO_KERN_ATTENTION_H
 #define GRPO_KERN_ATTENTION_H
 
-#include "kern/dispatch.h"
+#include "base/err.h"
+#include "base/minmax.h"
 #include "kern/kv.h"
 
-enum {
-  FEW_UNITS = 8,   /* units of a narrow strip, at most, unless one row has more */
-  MANY_UNITS = 32, /* of a wide one */
-  PART = 512,      /* keys */
-  LD_SCORES =
-      PART + 3 * GROUP,        /* a group before the part, one after, and an odd number of groups */
-  LD_PAIRS = PART / 2 + GROUP, /* of probabilities in words: an odd number of groups */
-  STRIP_ROWS = MANY_UNITS
-};
+/* A run of consecutive query rows that sees the whole prefix segment and its own segment,
+ * causally or (AttnShape.bidirectional) whole. */
+typedef struct AttnSpan {
+  const KvSeg *prefix; /* NULL: none */
+  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i, or all */
+  int row, n;          /* query rows row .. row + n - 1 of q and o */
+  /* Own keys before this span's first row.  Row i has the logical position
+   * (prefix ? prefix->len : 0) + own_at + i. */
+  int own_at;
+} AttnSpan;
 
-/* Rows at.. of span `span` and what follows in later spans with its prefix. */
-typedef struct Strip {
-  int span, at, rows;
-} Strip;
-
-typedef struct Tile {
-  int strip, strips, units;
-} Tile;
-
-typedef struct Attn {
-  const AttnShape *s;
-  const AttnSpan *spans;
-  bool bf16;                   /* keys and values are in words */
-  int query_pairs;             /* words: of a query, in whole units */
-  int group, padded_hd, parts; /* padded_hd: of a value, in whole groups */
-  int few_units;               /* units of a narrow strip, at most, unless one row has more */
-  int few_rows, many_rows;     /* of a strip, at most */
-  int strip_units, tile_units; /* at most; strip_units: whole groups */
-  const real *q;
-  ptrdiff_t ldq, ldo;
-  real *o, *lse;
-  const Strip *strips;
-  const Tile *tiles;
-  real *spread; /* [tiles, kv_heads, parts] of Sums, when parts are made apart */
-  Scratch scratch;
-} Attn;
-
-/* One query row: where it is and which logical keys [lo, hi) it sees. */
-typedef struct Row {
-  const AttnSpan *span;
-  int row, lo, hi;
-} Row;
-
-/* What some units have of a part, or of all parts until now. */
-typedef struct Sums {
-  real *out, *max, *sum; /* [units, padded_hd], [units], [units]; not yet divided by sum */
-} Sums;
-
-/* A worker's scratch. */
-typedef struct Work {
-  real *q, *qt;     /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
-  uint32_t *pairs;  /* words: of probabilities, [units, LD_PAIRS] */
-  uint32_t *shared; /* words: the unit in which a prefix ends, or a last block */
-  real *keys;       /* a block of keys in rows transposed, [head_dim, KV_BLOCK] */
-  real *scores;     /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
-  Sums part, all;   /* of a strip; of a tile */
-} Work;
-
-/* The part in hand: kv head, logical position of its first key, keys that some row sees; rows of
- * the strip that comes next. */
-typedef struct Part {
-  int kvh, start, from, to;
-  const Row *next;
-  int nnext;
-} Part;
-
-/* Does a strip take queries as lanes, keys one by one, or keys as lanes? */
-static inline bool has_many_units(const Attn *a, const Row *rows, int n) {
-  return n * a->group > FEW_UNITS && rows[0].span == rows[n - 1].span;
+/* The keys [lo, hi) that position pos sees of a sequence of `keys`. */
+static inline void attn_sees(const AttnShape *s, int pos, int keys, int *lo, int *hi) {
+  const int w = s->window;
+  *lo = w > 0 ? max_int(0, pos - w + 1) : 0;
+  *hi = !s->bidirectional ? pos + 1 : w > 0 && w < keys - pos ? pos + w : keys;
 }
 
-/* A strip's sums over a part, of which some row sees some key. */
-void attn_part_f32(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                   const Sums *to);
-/* The same of segments in words. */
-void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                    const Sums *to);
+/* o[rows, heads * attn_value_dim]; lse[rows, heads] = log sum exp of the scaled scores, or NULL.
+ * Row-invariant. */
+Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
+                    const real *q, int ldq, real *o, int ldo, real *lse);
+/* Gradients for training spans, whose segments have row0 >= 0 and own_at == 0.  dq, dk and dv
+ * are added to; any may be NULL.  With v_dim dk and dv may be one array, which gets what keys
+ * get in both roles. */
+Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
+                     const real *q, int ldq, const real *o, int ldo, const real *lse,
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv, int lddkv);
 
 #endif

@@ -4,7 +4,7 @@
  * begin at the same logical positions whatever segments they lie in: the unit in which a prefix ends
  * is put together from both.
  */
-#include "kern/attention.h"
+#include "kern/attention_impl.h"
 
 #include <string.h>
 

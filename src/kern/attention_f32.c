@@ -5,7 +5,7 @@
  * for padding.  A score is the same sum over head_dim either way, a unit's sum of exponentials runs
  * by position modulo the lanes of a vector, its sum over values by key: the same bits.
  */
-#include "kern/attention.h"
+#include "kern/attention_impl.h"
 
 #include <string.h>
 

@@ -1,13 +1,17 @@
-/* attention_grad.h - what the ways of computing attention's backward share: attention_grad.c cuts pieces and adds
- * copies, and does a piece in reals; attention_grad_bf16.c does one in words.
+/* attention_grad.h - what the ways of computing attention's backward share: attention_grad.c
+ * cuts pieces and adds copies, and does a piece in reals; attention_grad_bf16.c does one in
+ * words.
  */
 #ifndef GRPO_KERN_ATTENTION_GRAD_H
 #define GRPO_KERN_ATTENTION_GRAD_H
 
-#include "kern/dispatch.h"
-#include "kern/kv.h"
+#include "kern/attention.h"
+#include "kern/kernels.h"
+#include "kern/kv_impl.h"
+#include "kern/scratch.h"
 
-/* Rows from .. to - 1 of a span; where its copies start: per kv head dk then dv, [copied, padded_hd] */
+/* Rows from .. to - 1 of a span; where its copies start: per kv head dk then dv, [copied,
+ * padded_hd] */
 typedef struct Piece {
   const AttnSpan *span;
   int from, to, copied;
@@ -35,7 +39,8 @@ static inline int piece_keys(const Grad *g, const Piece *pc) {
   return g->s->bidirectional ? pc->span->n : pc->to;
 }
 
-/* Can pieces be done in words?  Units of a tile then, at most; reals of scratch; a piece's kv head. */
+/* Can pieces be done in words?  Units of a tile then, at most; reals of scratch; a piece's kv
+ * head. */
 bool grad_in_bf16(const AttnShape *s);
 int grad_bf16_units(int group);
 size_t grad_bf16_size(const Grad *g);

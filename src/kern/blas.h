@@ -1,8 +1,8 @@
 /* blas.h - OpenBLAS: what it is, its sgemm, and whether that can carry the kernel class `blas`.
  *
- * The library is loaded when one of these is first called, and not at every start, because loading it
- * takes longer than all else of a start.  Without it only that class and the comparison in bench/ are
- * missing.
+ * The library is loaded when one of these is first called, and not at every start, because
+ * loading it takes longer than all else of a start.  Without it only that class and the
+ * comparison in bench/ are missing.
  */
 #ifndef GRPO_KERN_BLAS_H
 #define GRPO_KERN_BLAS_H

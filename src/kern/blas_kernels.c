@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "kern/blas.h"
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
 
 #ifndef GRPO_DOUBLE
 

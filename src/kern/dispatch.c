@@ -1,5 +1,7 @@
 /* dispatch.c - which kernel class is used: the best one for this CPU, or the one that is asked for. */
 #include "kern/dispatch.h"
+#include "kern/blas.h"
+#include "kern/kernels.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "kern/blas.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -163,10 +164,3 @@ bool kern_paged(void) {
 }
 
 bool kern_bf16(void) { return active->bf16 != NULL; }
-
-Status scratch_new(const Ctx *cx, size_t size, const char *what, Scratch *out) {
-  const int workers = pool_threads(cx->pool);
-  size = (size + 15) / 16 * 16;
-  *out = (Scratch){arena_alloc(cx->arena, sizeof(real) * size * (size_t)workers), size, workers};
-  return out->data ? GRPO_OK : fail(GRPO_ENOMEM, "%s: scratch memory", what);
-}

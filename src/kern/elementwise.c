@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/elementwise.h"
+#include "kern/kernels.h"
 
 enum { PIECE = 1 << 14 };
 

@@ -8,8 +8,9 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/gemm.h"
 #include "kern/panels.h"
+#include "kern/scratch.h"
 
 enum {
   DEPTH = 512,         /* inner steps a block: a panel of it stays in L2; */

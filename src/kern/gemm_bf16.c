@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/gemm_bf16.h"
 #include "kern/gemm_bf16_native.h"
 #include "kern/panels.h"
 

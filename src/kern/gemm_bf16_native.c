@@ -12,6 +12,7 @@
 #include "base/pool.h"
 #include "kern/gemm_bf16_native.h"
 #include "kern/panels.h"
+#include "kern/scratch.h"
 
 enum {
   UNPACKED_ROWS = 512,  /* a chunk, when panels are transposed for them */

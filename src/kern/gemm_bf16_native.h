@@ -1,10 +1,9 @@
-/* gemm_bf16_native.h - products in bf16 by KernelsBf16, which is there; m > 0.  As quant_forward, quant_dx
- * (quant.h) and gemm_bf16_dw (kern.h), of a weight [n, k].
+/* gemm_bf16_native.h - products in bf16 by KernelsBf16, which is there; m > 0.  As
+ * quant_forward, quant_dx (quant.h) and gemm_bf16_dw (kern.h), of a weight [n, k].
  */
 #ifndef GRPO_KERN_GEMM_BF16_NATIVE_H
 #define GRPO_KERN_GEMM_BF16_NATIVE_H
 
-#include "kern/kern.h"
 #include "kern/quant.h"
 
 Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x,

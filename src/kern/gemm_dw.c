@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
 #include "kern/panels.h"
+#include "kern/scratch.h"
 
 enum {
   DW_DEPTH = 512,      /* inner steps of dW with packed operands, */

@@ -2,8 +2,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
 #include "kern/panels.h"
+#include "kern/scratch.h"
 
 enum {
   DX_ROWS = 512,  /* rows that share what dX has transposed of panels; */

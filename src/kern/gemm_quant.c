@@ -6,10 +6,9 @@
  */
 #include <string.h>
 
-#include "kern/dispatch.h"
 #include "kern/gemm_bf16_native.h"
 #include "kern/panels.h"
-#include "kern/quant.h"
+#include "kern/scratch.h"
 
 enum {
   ROWS = 256,           /* rows a chunk: unpacking is shared by them */

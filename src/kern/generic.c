@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
 
 #ifdef GRPO_DOUBLE
 #define LANES 2

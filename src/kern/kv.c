@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "kern/kv.h"
+#include "kern/kv_impl.h"
 
 bool kv_in_bf16(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
 

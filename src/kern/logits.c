@@ -2,7 +2,8 @@
 #include <math.h>
 
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
+#include "kern/logits.h"
 
 typedef struct LogitsJob {
   int v;

@@ -4,11 +4,10 @@
  * value, so a tie goes down.
  */
 #include "kern/nf4.h"
+#include "kern/kernels.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "kern/dispatch.h"
 
 /* clang-format off */
 const float nf4_code[16] = {

@@ -6,7 +6,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
+#include "kern/norm_rope.h"
 
 enum { RUN = 64, SMALL_RUN = 8, ROPE_STEP = 128 };
 

@@ -1,14 +1,13 @@
 /* quant.c - compact weights: filling, reading, bitsandbytes' layout.  Products: gemm_quant.c. */
 #include "kern/quant.h"
+#include "kern/nf4.h"
+#include "kern/panels.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "kern/dispatch.h"
-#include "kern/nf4.h"
-#include "kern/panels.h"
 
 enum {
   PUT_ROWS = 64,  /* rows that a chunk converts: whole groups, and whole NF4 blocks for every k */

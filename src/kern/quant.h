@@ -1,20 +1,21 @@
 /* quant.h - a frozen weight [n, k] (outputs, inputs) in a compact form, and products with it.
  *
- * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number
- * (i / GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
- * copy exists.  (float32 comes in the panels of gemm_pack, panels.h; bf16 in pairs of inner steps, as
- * gemm_bf16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell of GROUP words, a
- * word an output; k is rounded up to whole cells.)  Products unpack a small block at a time into
- * scratch memory and run the same register tile as gemm_forward: for the same values they give the
- * same bits.
+ * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number (i /
+ * GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
+ * copy exists.  (float32 comes in the panels of gemm_pack, panels.h; bf16 in pairs of inner
+ * steps, as gemm_bf16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell
+ * of GROUP words, a word an output; k is rounded up to whole cells.)  Products unpack a small
+ * block at a time into scratch memory and run the same register tile as gemm_forward: for the
+ * same values they give the same bits.
  *
  *   QUANT_F32, QUANT_BF16, QUANT_F16   the value
  *   QUANT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
  *   QUANT_NF4    bitsandbytes' NF4 with double quantisation: blocks of 64 along the flattened
  *              [n, k]; code * (absmax_map[absmax[block]] * absmax_scale[block / 256] + offset)
  *
- * A QuantWeight owns its memory, but for quant_pack_in_place's; it is filled by rows (outputs) in ascending order, so that a
- * checkpoint is converted while it is read and the full-precision weight never exists.
+ * A QuantWeight owns its memory, but for quant_pack_in_place's; it is filled by rows (outputs)
+ * in ascending order, so that a checkpoint is converted while it is read and the full-precision
+ * weight never exists.
  */
 #ifndef GRPO_KERN_QUANT_H
 #define GRPO_KERN_QUANT_H
@@ -22,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kern/kern.h"
+#include "kern/gemm.h"
 
 typedef enum QuantType { QUANT_F32, QUANT_BF16, QUANT_F16, QUANT_INT8, QUANT_NF4 } QuantType;
 enum { QUANT_TYPES = 5, NF4_BLOCK = 64, NF4_NEST = 256 };
@@ -54,9 +55,10 @@ static inline size_t quant_nf4_blocks(int n, int k) {
  * last.  Then quant_done once (NF4: quantises the scales). */
 Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *w);
 Status quant_done(const Ctx *cx, QuantWeight *m);
-/* A QUANT_F32 of the weight w [n, k], in whose memory it lives from now on: values are moved about there,
- * and stay its owner's.  There is room for whole groups of rows.  quant_unpack_in_place makes them rows
- * again; the QuantWeight is then done with, and freed.  On failure nothing has changed. */
+/* A QUANT_F32 of the weight w [n, k], in whose memory it lives from now on: values are moved
+ * about there, and stay its owner's.  There is room for whole groups of rows.
+ * quant_unpack_in_place makes them rows again; the QuantWeight is then done with, and freed.  On
+ * failure nothing has changed. */
 Status quant_pack_in_place(const Ctx *cx, QuantWeight **out, int n, int k, float *w);
 Status quant_unpack_in_place(const Ctx *cx, QuantWeight *m);
 /* Values of rows row .. row + rows - 1, widened exactly: out [rows, k]. */
@@ -75,10 +77,10 @@ const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld)
 ptrdiff_t quant_stride(const QuantWeight *m); /* elements, NF4: words, from a group to the next */
 
 /* As gemm_forward and gemm_dx (kern.h), row-invariant both.  With cx->compute = COMPUTE_BF16 as
- * gemm_bf16_forward and gemm_bf16_dx: the values, widened, are rounded to bf16, whatever the type and the
- * number of rows.  (Against float a CPU that multiplies bf16 gains twice from some tens of rows on, of
- * every type; at 8 rows twice for bf16 and a third for int8 and NF4; decoding a single row of int8 or
- * NF4 takes up to twice as long.) */
+ * gemm_bf16_forward and gemm_bf16_dx: the values, widened, are rounded to bf16, whatever the
+ * type and the number of rows.  (Against float a CPU that multiplies bf16 gains twice from some
+ * tens of rows on, of every type; at 8 rows twice for bf16 and a third for int8 and NF4;
+ * decoding a single row of int8 or NF4 takes up to twice as long.) */
 Status quant_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
                      const real *bias, real *y, int ldy);
 Status quant_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy, real *dx,

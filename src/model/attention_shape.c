@@ -1,4 +1,5 @@
 #include "model/attention_shape.h"
+#include "kern/kv.h"
 
 #include <math.h>
 

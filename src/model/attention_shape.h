@@ -3,7 +3,7 @@
 #define GRPO_MODEL_ATTENTION_SHAPE_H
 
 #include "grad/latent.h"
-#include "kern/kern.h"
+#include "kern/kv.h"
 #include "model/config.h"
 
 /* The shape is that of a layer without a window. */

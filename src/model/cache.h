@@ -7,7 +7,7 @@
 #define GRPO_MODEL_CACHE_H
 
 #include "base/err.h"
-#include "kern/kern.h"
+#include "kern/kv.h"
 
 typedef struct Cache {
   KvSeg *seg; /* [slots, layers] */

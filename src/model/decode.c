@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "grad/weight.h"
+#include "kern/attention.h"
+#include "kern/logits.h"
 #include "model/attention_shape.h"
 #include "model/cache.h"
 #include "model/estimate.h"

@@ -4,6 +4,9 @@
 #include "base/pool.h"
 #include "grad/attrs.h"
 #include "grad/op_loghead.h"
+#include "kern/dispatch.h"
+#include "kern/gemm.h"
+#include "kern/kv.h"
 #include "model/attention_shape.h"
 #include "model/model_struct.h"
 

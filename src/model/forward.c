@@ -7,6 +7,8 @@
 #include "model/forward.h"
 
 #include "grad/recompute.h"
+#include "kern/attention.h"
+#include "kern/elementwise.h"
 #include "model/attention_shape.h"
 #include "model/lora.h"
 #include "model/lora_attributes.h"

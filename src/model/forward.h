@@ -3,6 +3,7 @@
 #define GRPO_MODEL_FORWARD_H
 
 #include "grad/tape.h"
+#include "kern/attention.h"
 #include "model/model.h"
 #include "model/pack.h"
 

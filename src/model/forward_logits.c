@@ -4,6 +4,8 @@
 
 #include "grad/op_lora.h"
 #include "grad/weight.h"
+#include "kern/elementwise.h"
+#include "kern/gemm.h"
 #include "model/forward.h"
 #include "model/lora.h"
 #include "model/lora_attributes.h"

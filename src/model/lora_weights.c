@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kern/dispatch.h"
+#include "kern/gemm.h"
 
 Status lora_weights_tables(Lora *l, int nmodules, int nslots) {
   const size_t n = 2 * (size_t)nmodules;

@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kern/kv.h"
+#include "kern/random_normal.h"
 #include "model/attention_shape.h"
 #include "model/config_check.h"
 #include "model/frozen.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kern/elementwise.h"
 #include "model/frozen.h"
 #include "model/model_struct.h"
 

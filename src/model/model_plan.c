@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/pool.h"
+#include "kern/gemm.h"
 #include "model/frozen.h"
 #include "model/layout.h"
 #include "model/lora.h"

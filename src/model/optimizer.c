@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "formats/safetensors.h"
+#include "kern/elementwise.h"
 #include "model/model_struct.h"
 
 static const char *const moment_name[] = {"exp_avg", "exp_avg_sq"};

@@ -1,6 +1,9 @@
 #include "model/panels.h"
 
 #include "base/mem.h"
+#include "kern/dispatch.h"
+#include "kern/gemm.h"
+#include "kern/gemm_bf16.h"
 #include "model/attention_shape.h"
 
 enum { LINE_BYTES = 64 };

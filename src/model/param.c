@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kern/gemm.h"
 
 enum { ALIGN_REALS = 16, BLOCK_REALS = 1 << 20 };
 

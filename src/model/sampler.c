@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kern/kern.h"
+#include "kern/logits.h"
 
 enum { BLOCK = 512 };
 

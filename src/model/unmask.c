@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "kern/kern.h"
+#include "kern/logits.h"
 #include "model/masked.h"
 
 enum { BATCH_ROWS = 1024 }; /* rows of a forward, unless one sequence has more */

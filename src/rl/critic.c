@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "formats/safetensors.h"
+#include "kern/elementwise.h"
 #include "model/lora.h"
 #include "model/model_copy.h"
 

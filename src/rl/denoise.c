@@ -1,6 +1,7 @@
 #include "rl/denoise.h"
 
 #include "base/clock.h"
+#include "kern/logits.h"
 #include "model/masked.h"
 #include "rl/engine_impl.h"
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "kern/logits.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "rl/engine_impl.h"

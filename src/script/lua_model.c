@@ -7,6 +7,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
+#include "kern/dispatch.h"
 #include "model/config_check.h"
 #include "model/config_read.h"
 #include "model/config_write.h"

@@ -18,6 +18,7 @@
 #include "base/regex.h"
 #include "base/version.h"
 #include "kern/blas.h"
+#include "kern/dispatch.h"
 #include "kern/kern.h"
 #include "script/binding.h"
 #include "script/interrupt.h"

@@ -1,6 +1,7 @@
 /* lua_tensor_new.c - making tensors: from lists, zeros, random numbers, and by joining others. */
 #include "script/lua_tensor_new.h"
 #include "base/rng.h"
+#include "kern/random_normal.h"
 #include "script/lua_tensor.h"
 
 /* ---- joining ------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
+#include "kern/dispatch.h"
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"

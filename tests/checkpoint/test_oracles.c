@@ -7,6 +7,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/weights.h"
 #include "grad/policy.h"
+#include "kern/elementwise.h"
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"

@@ -1,5 +1,6 @@
 /* check_fused.c - the operations that a transformer and its head are made of. */
 #include "check.h"
+#include "kern/kv.h"
 #include "kern/quant.h"
 
 /* A quantised weight, random in -1 .. 1; lives as long as the leaves. */

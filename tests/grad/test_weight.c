@@ -5,6 +5,7 @@
 #include "grad/attrs.h"
 #include "grad/tape.h"
 #include "grad/weight.h"
+#include "kern/gemm_bf16.h"
 #include "kern/quant.h"
 #include "testing.h"
 

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "kern/dispatch.h"
 #include "kern/kern.h"
 #include "testing.h"
 

@@ -1,6 +1,8 @@
 /* Attention on every path and in both modes: against softmax in double, decoding against training,
  * threads. */
 #include "base/half.h"
+#include "kern/attention.h"
+#include "kern/dispatch.h"
 #include "kern_test.h"
 
 enum { MAX_SPANS = 8, NCASES = 2 * NPATHS };

@@ -1,4 +1,6 @@
 /* Rows of logits on every path: log-probabilities, entropies, KL and their gradients. */
+#include "kern/elementwise.h"
+#include "kern/logits.h"
 #include "kern_test.h"
 
 enum { V = 1003 };

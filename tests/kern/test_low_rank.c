@@ -1,6 +1,8 @@
 /* What an adapter adds to a product: in the tile or afterwards, the same bits. */
 #include "kern_test.h"
 
+#include "kern/dispatch.h"
+#include "kern/gemm_bf16.h"
 #include "kern/quant.h"
 
 typedef struct Case {

@@ -1,6 +1,9 @@
 /* Norms, rotary positions, elementwise functions and the optimizer on every path. */
 #include <float.h>
 
+#include "kern/elementwise.h"
+#include "kern/gemm.h"
+#include "kern/norm_rope.h"
 #include "kern_test.h"
 
 /* A row function of MAX_ROWS rows of C, run from row `at`. */

@@ -2,8 +2,7 @@
 #include "kern_test.h"
 
 #include "base/half.h"
-#include "kern/dispatch.h"
-#include "kern/quant.h"
+#include "kern/kernels.h"
 
 static const QuantType types[] = {QUANT_F32, QUANT_BF16, QUANT_F16, QUANT_INT8, QUANT_NF4};
 enum { NTYPES = 5 };

@@ -2,7 +2,8 @@
 #include "kern_test.h"
 
 #include "base/rng.h"
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
+#include "kern/random_normal.h"
 
 static bool same_as_one_by_one(const RngKey *key, uint64_t first, int n, double std) {
   float *got = floats((size_t)n), *want = floats((size_t)n);

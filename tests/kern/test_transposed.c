@@ -1,4 +1,5 @@
 /* dX from panels of the transposed weight: the bits of dX from the weight itself. */
+#include "kern/gemm_bf16.h"
 #include "kern_test.h"
 
 typedef struct Case {

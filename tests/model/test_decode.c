@@ -1,5 +1,6 @@
 /* Decoding against the training forward, bit for bit, and against its own contract. */
 #include "base/mem.h"
+#include "kern/dispatch.h"
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"

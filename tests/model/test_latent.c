@@ -1,5 +1,6 @@
 /* Latent attention against a model in double that makes every head's keys and values, as
  * transformers' DeepseekV2 does: logits, and the gradients of every weight by differences. */
+#include "kern/kv.h"
 #include "model/attention_shape.h"
 #include "model/cache.h"
 #include "model/forward.h"

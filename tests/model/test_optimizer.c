@@ -1,4 +1,5 @@
 /* AdamW: the oracle's trajectories, and its file. */
+#include "kern/elementwise.h"
 #include "model/model_copy.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"

@@ -1,5 +1,5 @@
 /* The sampler against a slow and plain version of transformers' filters, and its distribution. */
-#include "kern/kern.h"
+#include "kern/logits.h"
 #include "model/modeltest.h"
 #include "model/sampler.h"
 

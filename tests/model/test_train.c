@@ -1,5 +1,6 @@
 /* Training: packs against plain sequences, threads, memory, copies. */
 #include "base/mem.h"
+#include "kern/elementwise.h"
 #include "model/estimate.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
 
 #define LANES 4
 #include "kern/inner/types.inc.c"

@@ -11,7 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
+#include "kern/kv.h"
 
 #define LANES 16
 #include "kern/inner/types.inc.c"

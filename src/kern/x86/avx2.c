@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
 
 #define LANES 8
 #include "kern/inner/types.inc.c"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kern/dispatch.h"
+#include "kern/kernels.h"
 
 #define LANES 16
 #include "kern/inner/types.inc.c"

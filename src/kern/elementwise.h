@@ -1,0 +1,42 @@
+/* elementwise.h - operations on n elements, and AdamW. */
+#ifndef GRPO_KERN_ELEMENTWISE_H
+#define GRPO_KERN_ELEMENTWISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kern/kern.h"
+
+/* y = act(gate) * up, n elements; act: silu, or gelu (tanh approximation) */
+typedef enum GateAct { GATE_SILU, GATE_GELU } GateAct;
+void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up, real *y);
+/* dgate or dup may be NULL */
+void gated_backward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up,
+                    const real *dy, real *dgate, bool add_gate, real *dup, bool add_up);
+/* tanh approximation ("gelu_new", "gelu_pytorch_tanh") */
+void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y);
+void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add);
+/* y = cap tanh(x / cap); may be in place */
+void softcap_forward(const Ctx *cx, size_t n, real cap, const real *x, real *y);
+/* dx (+)= dy (1 - (y / cap)^2); dx may be dy */
+void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const real *dy, real *dx,
+                      bool add);
+void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
+void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
+void vec_copy(const Ctx *cx, size_t n, const real *x, real *y);
+/* y = exp(x) with a relative error below 2e-7 in float; results below FLT_MIN are 0 */
+void vec_exp(size_t n, const real *x, real *y);
+
+typedef struct AdamW {
+  double lr, beta1, beta2, eps, weight_decay;
+  double bias1, bias2; /* 1 - beta^t */
+  double grad_scale;   /* of the gradient before use: clipping */
+} AdamW;
+/* As torch.optim.AdamW: p *= 1 - lr wd; p -= lr m^ / (sqrt(v^) + eps) */
+void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o);
+/* sum of x^2, in double, chunks of fixed size in index order */
+double vec_sumsq(const Ctx *cx, size_t n, const real *x);
+/* y = alpha x + (1 - alpha) y */
+void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y);
+
+#endif

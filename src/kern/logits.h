@@ -1,0 +1,41 @@
+/* logits.h - rows of logits: log-probabilities, entropies, KL, and their gradients.
+ *
+ * logits are [rows, v], with ld = v; z = logits * inv_temp, and lse = log sum exp z.
+ * Row-invariant: decoding and training get the same bits.
+ */
+#ifndef GRPO_KERN_LOGITS_H
+#define GRPO_KERN_LOGITS_H
+
+#include <stdint.h>
+
+#include "kern/kern.h"
+
+/* logp[r] = z[target] - lse and entropy[r] = -sum p log p.  Results may be NULL; without targets
+ * there is no logp. */
+void logits_logp(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
+                 const int32_t *targets, real *logp, real *entropy, real *lse);
+/* Overwrites logits with d loss / d logits, given d loss / d logp and d loss / d entropy (NULL:
+ * none). */
+void logits_logp_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
+                      const int32_t *targets, const real *lse, const real *entropy,
+                      const real *dlogp, const real *dentropy);
+/* kl[r] = sum over the vocabulary of p (log p - log p_ref) */
+void logits_kl(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
+               real inv_temp, const real *lse, const real *ref_lse, real *kl);
+/* dlogits += inv_temp * dkl * p (log p - log p_ref - kl).  The logits must not be overwritten
+ * yet. */
+void logits_kl_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
+                    real inv_temp, const real *lse, const real *ref_lse, const real *kl,
+                    const real *dkl, real *dlogits);
+
+/* What the log-probabilities of one row's tokens need; the bits are those of logits_logp. */
+typedef struct LogitsRow {
+  real max, lse, entropy;
+  double log_sum; /* lse - max */
+} LogitsRow;
+void logits_row(int v, const real *logits, real inv_temp, LogitsRow *out);
+real logits_row_logp(const LogitsRow *h, real logit, real inv_temp);
+/* p = exp(z - lse) of a piece of a row; returns their sum, added up by index modulo 4. */
+double logits_probs(int n, const real *logits, real inv_temp, real lse, real *p);
+
+#endif
