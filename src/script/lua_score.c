@@ -15,17 +15,17 @@
 /* ---- score -------------------------------------------------------------------------- */
 
 /* A forward pass: the tape with its graph, and the order of its outputs. */
-typedef struct Forward {
+typedef struct ForwardPass {
   Tape tape;
   bool ready;  /* tape_init has succeeded */
   Model *m;    /* held */
   Tensor *out; /* [2, n] in the order of the pack */
   size_t n;
   int32_t *order; /* [n] position of output i in the caller's order; in the tape's arena */
-} Forward;
+} ForwardPass;
 
 static void forward_free(void *p) {
-  Forward *f = p;
+  ForwardPass *f = p;
   if (!f) return;
   if (f->ready) tape_free(&f->tape);
   model_release(f->m);
@@ -33,19 +33,19 @@ static void forward_free(void *p) {
 }
 
 static int l_forward_gc(lua_State *L) {
-  Forward **slot = lua_touserdata(L, 1);
+  ForwardPass **slot = lua_touserdata(L, 1);
   forward_free(*slot);
   *slot = NULL;
   return 0;
 }
 
-/* Pushes a userdata that owns a new Forward; set *slot to NULL to take it over. */
-static Forward **push_forward(lua_State *L, Model *m, bool record) {
+/* Pushes a userdata that owns a new ForwardPass; set *slot to NULL to take it over. */
+static ForwardPass **push_forward(lua_State *L, Model *m, bool record) {
   Pool *pool = script_pool(L);
-  Forward **slot = new_object(L, sizeof *slot, 0);
+  ForwardPass **slot = new_object(L, sizeof *slot, 0);
   *slot = NULL;
   set_gc(L, "grpo.Forward", l_forward_gc);
-  Forward *f = *slot = mem_zalloc(sizeof *f);
+  ForwardPass *f = *slot = mem_zalloc(sizeof *f);
   if (!f) raise_new(L, GRPO_ENOMEM, "no memory for a forward pass");
   f->m = model_retain(m);
   Status s = tape_init(&f->tape, pool);
@@ -100,7 +100,7 @@ static Groups push_groups(lua_State *L, const Prompts *prompts, const Prompts *c
 }
 
 /* Sets order[i], the position of the pack's output i among all completion tokens of the caller. */
-static Status set_order(Forward *f, const Groups *g, const Prompts *completions) {
+static Status set_order(ForwardPass *f, const Groups *g, const Prompts *completions) {
   size_t i = 0;
   f->n = completions->ids->len;
   f->order = arena_alloc(&f->tape.arena, (f->n + 1) * sizeof *f->order);
@@ -114,7 +114,7 @@ static Status set_order(Forward *f, const Groups *g, const Prompts *completions)
   return GRPO_OK;
 }
 
-static Status forward_run(Forward *f, const Groups *g, const Prompts *completions,
+static Status forward_run(ForwardPass *f, const Groups *g, const Prompts *completions,
                           double temperature) {
   Pack *pack = arena_alloc(&f->tape.arena, sizeof *pack);
   Tensor *hidden;
@@ -128,7 +128,7 @@ static Status forward_run(Forward *f, const Groups *g, const Prompts *completion
 /* For value_custom: passes d loss / d out, in the caller's order, back to the model's
  * parameters. */
 static Status forward_backward(void *user, const real *dout) {
-  Forward *f = user;
+  ForwardPass *f = user;
   real *seed = arena_alloc(&f->tape.arena, 2 * f->n * sizeof *seed);
   if (!seed) return fail(GRPO_ENOMEM, "score: backward of %zu tokens", f->n);
   for (size_t i = 0; i < f->n; i++) {
@@ -139,7 +139,7 @@ static Status forward_backward(void *user, const real *dout) {
 }
 
 /* Pushes a copy of both rows in the caller's order. */
-static real *push_ordered(lua_State *L, const Forward *f) {
+static real *push_ordered(lua_State *L, const ForwardPass *f) {
   real *both = push_scratch(L, 2 * f->n, sizeof *both);
   for (size_t i = 0; i < f->n; i++) {
     both[f->order[i]] = f->out->data[i];
@@ -184,7 +184,7 @@ static void set_lengths(lua_State *L, int t, const Prompts *completions) {
 static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
                        const Prompts *completions, double temperature, bool grad) {
   Groups g = push_groups(L, prompts, completions);
-  Forward **slot = push_forward(L, lm->m, grad);
+  ForwardPass **slot = push_forward(L, lm->m, grad);
   Status s = forward_run(*slot, &g, completions, temperature);
   if (s) return raise_status(L, s);
   int dim[2] = {2, (int)(*slot)->n};
@@ -252,7 +252,7 @@ static IntBuf *check_sequence(lua_State *L, const LuaModel *lm, const char *what
   return ids;
 }
 
-static Status run_logits(Forward *f, const IntBuf *ids) {
+static Status run_logits(ForwardPass *f, const IntBuf *ids) {
   int n = (int)ids->len;
   int32_t *pos = arena_alloc(&f->tape.arena, (size_t)n * sizeof *pos);
   PackSpan *span = arena_alloc(&f->tape.arena, sizeof *span);
@@ -270,7 +270,7 @@ static int l_logits(lua_State *L) {
   lua_settop(L, 2);
   IntBuf *ids = check_sequence(L, lm, "logits", 1);
   check_room(L, 3 * (double)ids->len * model_config(lm->m)->vocab_size, "logits");
-  Forward **slot = push_forward(L, lm->m, false);
+  ForwardPass **slot = push_forward(L, lm->m, false);
   Status s = run_logits(*slot, ids);
   if (s) return raise_status(L, s);
   const Tensor *out = (*slot)->out;
