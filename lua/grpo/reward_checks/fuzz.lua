@@ -13,7 +13,7 @@ local fuzz = {}
 local MOST_PIECES, PIECE_BYTES = 12, 40
 local generous = { instructions = 50000000, memory = 256 << 20, seconds = 10 }
 
--- A text of random pieces of the degenerate ones and of what the rows hold.
+-- Returns a text of random pieces of the degenerate texts and of the rows.
 local function mixture(rng, pieces)
   local parts = {}
   for i = 1, 1 + math.floor(rng() * MOST_PIECES) do
@@ -44,27 +44,30 @@ local function texts_of(rows, seed, count)
   return list
 end
 
--- An entry that gave one thing for a text and another for the same text again, and the two.
+-- Returns an entry that gave two different values for one text, and the values.
 local function differing(entries, c, again)
   for _, entry in ipairs(entries) do
     local v, w = c.rewards[entry.name], again.rewards[entry.name]
-    if v ~= w and not (c.errors and c.errors[entry.name]) and not (again.errors and again.errors[entry.name]) then
+    if v ~= w and not (c.errors and c.errors[entry.name])
+      and not (again.errors and again.errors[entry.name]) then
       return entry, v, w
     end
   end
 end
 
--- Calls the entries with one text, twice.  tell(key, sentence, ...): a failure; each key is told once.
+-- Calls the entries with one text, twice.  tell(key, sentence, ...): a failure; each key is told
+-- once.
 local function try(entries, item, original, limits, tell)
   local row = row_checks.copy(original)
   local c = rollout.made { text = item.text, row = row }
-  local again = rollout.made({ text = item.text, row = row_checks.copy(original) }, 1) -- another stream of math.random
+  -- another stream of math.random
+  local again = rollout.made({ text = item.text, row = row_checks.copy(original) }, 1)
   scoring.score(entries, { c }, limits, "skip")
   scoring.score(entries, { again }, limits, "skip")
   local entry, v, w = differing(entries, c, again)
   if entry then
-    tell(entry, "on %s: rewards.%s gives %s, then %s: it depends on more than its arguments", item.name, entry.name,
-      tostring(v), tostring(w))
+    tell(entry, "on %s: rewards.%s gives %s, then %s: it depends on more than its arguments",
+      item.name, entry.name, tostring(v), tostring(w))
   end
   local changer, sentence = row_checks.changed(entries, original, row, function(one, mine)
     scoring.score({ one }, { rollout.made { text = item.text, row = mine } }, limits, "skip")
@@ -73,13 +76,14 @@ local function try(entries, item, original, limits, tell)
   for _, failed in ipairs(entries) do
     local message = c.errors and c.errors[failed.name]
     if message then
-      tell(failed.name .. (message:match("[^%s:]+:%d+:") or ""), "on %s: %s", item.name, display.clean(message))
+      tell(failed.name .. (message:match("[^%s:]+:%d+:") or ""), "on %s: %s", item.name,
+        display.clean(message))
     end
   end
 end
 
--- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures = sentences, one for
--- each reward and line }
+-- path: an experiment or a file of rewards.  { rewards = how many, texts = how many, failures =
+-- sentences, one for each reward and line }
 function fuzz.run(path, count, o)
   local entries, e = script.rewards(path, o.args)
   local config = e and e.stages[#e.stages].config

@@ -1,5 +1,5 @@
--- Rewards called with texts that nobody sampled: degenerate ones, and demonstrations.  What is suspicious becomes a
--- finding, a sentence.
+-- Calls rewards with texts that nobody sampled: degenerate ones, and demonstrations.  Each
+-- suspicion becomes a finding, a sentence.
 
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
@@ -22,15 +22,18 @@ local function completion(text, row, prompt, tokenizer, config)
   local logprobs, target_logprobs = {}, target and {}
   for i = 1, #ids do logprobs[i] = -1.0 end
   for i = 1, target and math.min(#ids, #target) or 0 do target_logprobs[i] = -1.0 end
-  return rollout.made({ text = text, prompt = prompt.text, messages = prompt.messages, row = row, ids = ids,
-    length = #ids, logprobs = logprobs, target_ids = target, target_logprobs = target_logprobs }, config.seed)
+  return rollout.made({ text = text, prompt = prompt.text, messages = prompt.messages, row = row,
+    ids = ids,
+    length = #ids, logprobs = logprobs, target_ids = target, target_logprobs = target_logprobs },
+    config.seed)
 end
 
 local function plain(entry)
   return entry.fn ~= nil or entry.group_fn ~= nil
 end
 
--- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=, seconds=, changed = sentence }, ... }
+-- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=, seconds=, changed =
+-- sentence }, ... }
 local function probe(entries, texts, rows, tokenizer, config)
   local list = {}
   for k, item in ipairs(texts) do
@@ -40,12 +43,13 @@ local function probe(entries, texts, rows, tokenizer, config)
     local c = completion(item.text, row, prompt, tokenizer, config)
     local started = core.clock()
     scoring.score(entries, { c }, config.limits.reward, "skip")
-    list[k] = { name = item.name, text = item.text, of = item.of, rewards = c.rewards, errors = c.errors,
-      seconds = core.clock() - started }
-    list[k].changer, list[k].changed = row_checks.changed(entries, original, row, function(entry, mine)
-      scoring.score({ entry }, { completion(item.text, mine, prompt, tokenizer, config) }, config.limits.reward,
-        "skip")
+    list[k] = { name = item.name, text = item.text, of = item.of, rewards = c.rewards,
+      errors = c.errors, seconds = core.clock() - started }
+    local changer, changed = row_checks.changed(entries, original, row, function(entry, mine)
+      scoring.score({ entry }, { completion(item.text, mine, prompt, tokenizer, config) },
+        config.limits.reward, "skip")
     end)
+    list[k].changer, list[k].changed = changer, changed
   end
   return list
 end
@@ -93,12 +97,14 @@ end
 local function slow(results, findings)
   for _, r in ipairs(results) do
     if r.seconds > SLOW then
-      findings[#findings + 1] = ("the rewards take %.1f s on %s (%d bytes)"):format(r.seconds, r.name, #r.text)
+      findings[#findings + 1] = ("the rewards take %.1f s on %s (%d bytes)")
+        :format(r.seconds, r.name, #r.text)
     end
   end
 end
 
--- The same for everything: degenerate texts, and (when there are some) demonstrations.
+-- Finds rewards that give one value to everything: to degenerate texts, and to demonstrations if
+-- there are any.
 local function constant(entry, results)
   local first
   for _, r in ipairs(results) do
@@ -120,7 +126,7 @@ local function best_of(entry, results)
   return best, which
 end
 
--- The first rows' demonstrations; {} without a target.
+-- Returns the first rows' demonstrations; {} without a target.
 local function demonstrations(train, target, tokenizer)
   local list = {}
   for i = 1, target and math.min(GOLD_ROWS, #train) or 0 do
@@ -128,7 +134,8 @@ local function demonstrations(train, target, tokenizer)
     local ok, text = pcall(target, row)
     if ok and type(text) == "table" then
       local ids = type(text[1]) == "number"
-      ok, text = pcall(ids and tokenizer.decode or table.concat, ids and tokenizer or text, ids and text or nil)
+      ok, text = pcall(ids and tokenizer.decode or table.concat, ids and tokenizer or text, ids
+        and text or nil)
     end
     if ok and type(text) == "string" then
       list[#list + 1] = { name = "demonstration " .. i, text = text, row = row }
@@ -142,11 +149,14 @@ local function compare_with_gold(entries, results, gold, findings)
     local worst, which = best_of(entry, results)
     local best, best_one = best_of(entry, gold)
     if which and best_one and worst > best then
-      findings[#findings + 1] = ("reward %s gives %.4g to degenerate text (%s: \"%s\"), and at most %.4g to %d "
+      findings[#findings + 1] = ("reward %s gives %.4g to degenerate text (%s: \"%s\"), and at "
+        .. "most %.4g to %d "
         .. "demonstrations"):format(entry.name, worst, which.name, shorten(which.text), best, #gold)
     elseif best_one and not which then
-      findings[#findings + 1] = ("reward %s gives nil to every degenerate text, and numbers to demonstrations: nil "
-        .. "leaves a completion out of its group; return 0 or false for a wrong answer"):format(entry.name)
+      findings[#findings + 1] = ("reward %s gives nil to every degenerate text, and numbers to "
+        .. "demonstrations: nil "
+        .. "leaves a completion out of its group; return 0 or false for a wrong answer")
+          :format(entry.name)
     end
   end
 end
@@ -163,8 +173,8 @@ local function beside_rows(entries, gold, demos, tokenizer, config)
   return list
 end
 
--- config: of a stage with rewards; target: some stage's data.target or nil.  Appends sentences to `findings`.  Returns
--- how many texts were tried, and beside_rows' list.
+-- config: of a stage with rewards; target: some stage's data.target or nil.  Appends sentences to
+-- `findings`.  Returns how many texts were tried, and beside_rows' list.
 function probes.run(config, tokenizer, target, findings)
   local train, rows = config.data.train, {}
   for i = 1, math.min(5, #train) do rows[i] = train[i] end
@@ -183,7 +193,8 @@ function probes.run(config, tokenizer, target, findings)
   for _, entry in ipairs(entries) do
     local v = constant(entry, all)
     if v ~= nil and #gold > 0 then
-      findings[#findings + 1] = ("reward %s gives %s to everything: %d degenerate texts and %d demonstrations"):format(
+      findings[#findings + 1] = ("reward %s gives %s to everything: %d degenerate texts and %d "
+        .. "demonstrations"):format(
         entry.name, v == core.none and "nothing" or ("%.4g"):format(v), #results, #gold)
     end
   end

@@ -1,4 +1,5 @@
--- Signs that a policy earns its reward in another way than was meant: what is seen, and the completion that shows it.
+-- Signs that a policy earns its reward in an unintended way: a sentence, and the completion that
+-- shows it.
 --
 --   rises_alone  the reward rises while the held-out metric falls
 --   saturated    one entry is at its highest everywhere while another is no higher than at first
@@ -7,7 +8,7 @@
 --   one_string   the same text wins in most groups, whatever the prompt, or is all that is left
 --   nothing      an entry gives nil where 0 must have been meant
 --
--- A sign must hold for WINDOW steps in a row and is told again AGAIN steps later at the earliest.
+-- A sign must hold for WINDOW steps in a row, and is repeated AGAIN steps later at the earliest.
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
@@ -25,9 +26,9 @@ function reward_hacking.detector()
   return setmetatable({ held = {}, told = {} }, Detector)
 end
 
--- ---- what completions tell -----------------------------------------------------------
+-- ---- statistics of completions -------------------------------------------------------
 
--- Of each group whose rewards differ: the completion with the highest one.
+-- Returns the completion with the highest reward of each group whose rewards differ.
 local function winners(cs)
   local list = {}
   for _, c in ipairs(cs) do
@@ -43,7 +44,8 @@ local function winners(cs)
   return list
 end
 
--- Words, or characters of a text that hardly has any; how many make a run, and what they are.
+-- Returns the words of a text, or its characters if it hardly has any; the length of a run of them,
+-- and a name for it.
 local function units(text)
   local list = {}
   for word in text:gmatch("%S+") do list[#list + 1] = word end
@@ -53,7 +55,7 @@ local function units(text)
   return list, CHARACTERS, "eight characters"
 end
 
--- The share of a text's runs (of four words) that have been there before; what runs are of.
+-- Returns the share of a text's runs (of four words) that occurred before, and the name of runs.
 function reward_hacking.repetition(text)
   local list, n, what = units(text)
   local seen, again, count = {}, 0, 0
@@ -65,14 +67,16 @@ function reward_hacking.repetition(text)
   return count > 0 and again / count or 0.0, what
 end
 
--- Correlation of length and reward within groups; 0 where either never differs.
+-- Returns the correlation of length and reward within groups; 0 where either never differs.
 local function length_pays(cs)
   local xy, xx, yy = 0.0, 0.0, 0.0
   for _, c in ipairs(cs) do
     if c.index == 1 then
       local lengths, rewards = {}, {}
       for _, member in ipairs(c.group) do
-        if member.reward then lengths[#lengths + 1], rewards[#rewards + 1] = member.length, member.reward end
+        if member.reward then
+          lengths[#lengths + 1], rewards[#rewards + 1] = member.length, member.reward
+        end
       end
       local x, y = statistics.mean(lengths), statistics.mean(rewards)
       for i = 1, #lengths do
@@ -84,7 +88,7 @@ local function length_pays(cs)
   return xx > 0 and yy > 0 and xy / math.sqrt(xx * yy) or 0.0
 end
 
--- The text that most groups' winners share, on different prompts, and their number.
+-- Returns the text that most groups' winners share, on different prompts, and their number.
 local function commonest(list)
   local count, prompts, first = {}, {}, {}
   local best
@@ -120,8 +124,10 @@ function rules.saturated(now, then_, cs, config)
       for _, other in ipairs(config.reward_entries) do
         local o, before = now["rewards/" .. other.name], then_["rewards/" .. other.name]
         if other ~= entry and o and before and o.mean <= before.mean and o.mean < o.highest then
-          return ("reward '%s' is at its highest for every completion, while '%s' is no higher than at first: it "
-            .. "teaches nothing more, and may be easier to get than you meant; lower its weight or make it harder")
+          return ("reward '%s' is at its highest for every completion, while '%s' is no higher "
+            .. "than at first: it "
+            .. "teaches nothing more, and may be easier to get than you meant; lower its weight "
+              .. "or make it harder")
             :format(name, other.name), extreme(cs, "reward", 1) or cs[1]
         end
       end
@@ -133,11 +139,13 @@ function rules.length(now, then_, cs)
   local factor = now.length / math.max(then_.length, 1)
   if now.reward <= then_.reward then return end
   if factor > 2 and now.length - then_.length > 8 and now.pays > 0.5 then
-    return ("completions have grown from %.0f to %.0f tokens, and within groups the longer ones win (correlation "
+    return ("completions have grown from %.0f to %.0f tokens, and within groups the longer ones "
+      .. "win (correlation "
       .. "%.2f): is the reward paid for length?"):format(then_.length, now.length, now.pays),
       extreme(winners(cs), "length", 1)
   elseif factor < 0.5 and then_.length - now.length > 8 and now.pays < -0.5 then
-    return ("completions have shrunk from %.0f to %.0f tokens, and within groups the shorter ones win (correlation "
+    return ("completions have shrunk from %.0f to %.0f tokens, and within groups the shorter ones "
+      .. "win (correlation "
       .. "%.2f): does the reward ask for anything?"):format(then_.length, now.length, now.pays),
       extreme(winners(cs), "length", -1)
   end
@@ -150,15 +158,18 @@ function rules.repetition(now, then_, cs)
     local share, runs = reward_hacking.repetition(c.text)
     if not most or share > most then worst, most, what = c, share, runs end
   end
-  return ("the completions that win repeat themselves: %.0f %% of their runs of %s came before, %.0f %% at first; "
-    .. "try rewards.repetition"):format(100 * now.repetition, what or "four words", 100 * then_.repetition), worst
+  return ("the completions that win repeat themselves: %.0f %% of their runs of %s came before, "
+    .. "%.0f %% at first; "
+    .. "try rewards.repetition")
+      :format(100 * now.repetition, what or "four words", 100 * then_.repetition), worst
 end
 
 function rules.one_string(now, then_, cs)
   local list = winners(cs)
   local c, count = commonest(list)
   if #list >= 4 and count >= 4 and count >= 0.75 * #list then
-    return ("the same text wins in %d of %d groups, whatever the prompt: the reward does not look at the question")
+    return ("the same text wins in %d of %d groups, whatever the prompt: the reward does not look "
+      .. "at the question")
       :format(count, #list), c
   end
   if now.reward <= then_.reward then return end
@@ -166,17 +177,20 @@ function rules.one_string(now, then_, cs)
   local same = 0
   for _, other in ipairs(cs) do same = same + (c and other.text == c.text and 1 or 0) end
   if select(2, commonest(cs)) < 4 or same < 0.9 * #cs then return end
-  return ("%d of %d completions are the same text, whatever the prompt: the reward does not look at the question")
+  return ("%d of %d completions are the same text, whatever the prompt: the reward does not look "
+    .. "at the question")
     :format(same, #cs), c
 end
 
--- nil beside one and the same number in a group depends on the text: 0 was meant.
+-- nil beside a single number in a group depends on the text, so 0 was meant.
 function rules.nothing(_, _, cs, config)
   for _, entry in ipairs(config.reward_entries) do
     local missing, only, mixed, example = 0, nil, 0, nil
     for _, c in ipairs(cs) do
       local r, given = c.rewards[entry.name], 0
-      if r == core.none and not (c.errors and c.errors[entry.name]) then missing, example = missing + 1, c end
+      if r == core.none and not (c.errors and c.errors[entry.name]) then
+        missing, example = missing + 1, c
+      end
       if type(r) == "number" then only = (only == nil or only == r) and r end
       for _, member in ipairs(c.index == 1 and c.group or {}) do
         if type(member.rewards[entry.name]) == "number" then given = given + 1 end
@@ -184,8 +198,10 @@ function rules.nothing(_, _, cs, config)
       if given > 0 and given < #c.group then mixed = mixed + 1 end
     end
     if only and only ~= 0 and missing >= 0.25 * #cs and mixed >= 2 then
-      return ("reward '%s' gives nil for %d of %d completions and %.4g for all others: nil leaves a completion out, as "
-        .. "if it had not been asked; for a wrong one return 0 or false"):format(entry.name, missing, #cs, only),
+      return ("reward '%s' gives nil for %d of %d completions and %.4g for all others: nil leaves "
+        .. "a completion out, as "
+        .. "if it had not been asked; for a wrong one return 0 or false")
+          :format(entry.name, missing, #cs, only),
         example
     end
   end
@@ -212,7 +228,7 @@ local function observe(metrics, cs, config, highest)
   return o
 end
 
--- The mean of observations, field by field.
+-- Returns the mean of observations, field by field.
 local function average(list)
   local sum = {}
   for _, o in ipairs(list) do
@@ -221,7 +237,8 @@ local function average(list)
         sum[name] = (sum[name] or 0) + v / #list
       else
         sum[name] = sum[name] or { mean = 0, std = 0 }
-        sum[name].mean, sum[name].std = sum[name].mean + v.mean / #list, sum[name].std + v.std / #list
+        sum[name].mean, sum[name].std = sum[name].mean + v.mean / #list,
+          sum[name].std + v.std / #list
         sum[name].highest = v.highest
       end
     end
@@ -256,7 +273,7 @@ function Detector:tell(name, step, line, c, lines)
   end
 end
 
--- After a step: lines to show.  cs: its completions, with rewards.
+-- Returns the lines to show after a step.  cs: its completions, with rewards.
 function Detector:step(metrics, cs, config)
   local lines = {}
   if self.stage ~= metrics.stage then self:reset(metrics.stage) end
@@ -274,18 +291,20 @@ function Detector:step(metrics, cs, config)
   return lines
 end
 
--- The best rewarded of the last step's completions, one that is not correct if there is any.
+-- Returns the best rewarded completion of the last step, an incorrect one if there is any.
 local function shows_it(cs)
   local wrong = {}
   for _, c in ipairs(cs) do
-    if c.reward and c.rewards.correct and c.rewards.correct ~= core.none and c.rewards.correct < 1 then
+    if c.reward and c.rewards.correct and c.rewards.correct ~= core.none
+      and c.rewards.correct < 1 then
       wrong[#wrong + 1] = c
     end
   end
   return extreme(#wrong > 0 and wrong or cs, "reward", 1)
 end
 
--- After an evaluation: lines to show.  The metric has fallen when its 95 % interval is below that of the best one.
+-- Returns the lines to show after an evaluation.  The metric has fallen when its 95 % interval is
+-- below that of the best one.
 function Detector:evaluation(report)
   local accuracy = report["eval/accuracy"]
   if not accuracy then return {} end
@@ -298,8 +317,10 @@ function Detector:evaluation(report)
   local was = best.reward or self.first[1].reward
   if now.reward <= was then return {} end
   self.best = now -- told once for each fall
-  return { sentence(("the reward rises (%.4g to %.4g) while the held-out metric falls (eval/accuracy %.3f to %.3f): "
-    .. "the reward is not what you want to measure"):format(was, now.reward, best.accuracy, accuracy),
+  return { sentence(("the reward rises (%.4g to %.4g) while the held-out metric falls "
+    .. "(eval/accuracy %.3f to %.3f): "
+    .. "the reward is not what you want to measure")
+      :format(was, now.reward, best.accuracy, accuracy),
     shows_it(self.completions)) }
 end
 

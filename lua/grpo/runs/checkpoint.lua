@@ -1,10 +1,11 @@
--- Checkpoints: everything a run needs to go on as if it had never stopped, and nothing else: no time, host or path.
+-- Checkpoints: everything that a run needs to resume as if it had never stopped, and nothing else,
+-- no time, host or path.
 --
 -- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
--- optimizer.safetensors, trainer.json (counters), state.bin (tr.state) and, when a KL is measured, reference/.
--- Of a model with an adapter it holds the adapter alone, in PEFT's layout, which names the base; a reference that is
--- the base itself is not written.
--- It is written under a temporary name, synced with a manifest, and renamed.
+-- optimizer.safetensors, trainer.json (counters), state.bin (tr.state) and, when a KL is measured,
+-- reference/. Of a model with an adapter it holds the adapter alone, in PEFT's layout, which names
+-- the base; a reference that is the base itself is not written. It is written under a temporary
+-- name, synced with a manifest, and renamed.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -31,16 +32,21 @@ local function fill(tr, temporary, state)
   local stage = tr.stage
   if tr.engine and stage and not stage.done then
     tr.engine:save(temporary)
-    if stage.reference and stage.keeps_reference then save_model(tr, stage.reference, temporary .. "/reference") end
+    if stage.reference and stage.keeps_reference then
+      save_model(tr, stage.reference, temporary .. "/reference")
+    end
   end
   local counters = {
     format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,
     stage_step = stage and stage.step or 0, cursor = stage and stage.source.cursor or 0,
     stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
-    dropped = stage and stage.source.dropped or 0, truncated = stage and stage.source.truncated or 0,
-    evaluated = tr.evaluated, best = tr.best, best_step = tr.best_step, last_metrics = tr:repeatable_metrics(),
+    dropped = stage and stage.source.dropped or 0,
+    truncated = stage and stage.source.truncated or 0,
+    evaluated = tr.evaluated, best = tr.best, best_step = tr.best_step,
+    last_metrics = tr:repeatable_metrics(),
   }
-  local ok, message = fs.write(temporary .. "/trainer.json", core.json_encode(counters, { indent = 2 }) .. "\n")
+  local ok, message = fs.write(temporary .. "/trainer.json",
+    core.json_encode(counters, { indent = 2 }) .. "\n")
   if not ok then errors.raise_plain("EIO", "%s", message) end
   ok, message = fs.write(temporary .. "/state.bin", state)
   if not ok then errors.raise_plain("EIO", "%s", message) end
@@ -62,7 +68,7 @@ local function link(run_dir, name, target)
   if not ok then errors.raise_plain("EIO", "%s", message) end
 end
 
--- Remove all but the newest `keep` and the best.
+-- Removes all but the newest `keep` and the best.
 local function prune(run_dir, keep)
   local best = fs.readlink(run_dir .. "/best")
   local names = {}
@@ -76,7 +82,7 @@ local function prune(run_dir, keep)
   end
 end
 
--- The regular checkpoint of a run at this step; returns its path.
+-- Writes the regular checkpoint of a run at this step; returns its path.
 function checkpoint.save(tr)
   local run_dir = tr.directory.dir
   local relative = "checkpoints/" .. name_of(tr.step_count)
@@ -95,8 +101,8 @@ function checkpoint.mark_best(tr)
   link(tr.directory.dir, "best", "checkpoints/" .. name_of(tr.step_count))
 end
 
--- The directory to resume from: the newest checkpoint; nil when there is none yet.  Raises when it is corrupt.
--- only_look: the run may be going on.
+-- Returns the directory to resume from, the newest checkpoint; nil when there is none yet.  Raises
+-- when it is corrupt. only_look: the run may still be training.
 function checkpoint.newest(run_dir, only_look)
   local names = {}
   for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
@@ -110,18 +116,20 @@ function checkpoint.newest(run_dir, only_look)
   local dir = run_dir .. "/checkpoints/" .. names[#names]
   local ok, err = pcall(core.checkpoint_verify, dir)
   if not ok then
-    errors.raise_plain("EFORMAT", "%s; the checkpoint is corrupt: remove %s to go on from an older one",
-      tostring(err), dir)
+    errors.raise_plain("EFORMAT",
+      "%s; the checkpoint is corrupt: remove %s to resume from an older one", tostring(err), dir)
   end
   return dir
 end
 
--- The reference of the checkpoint's stage, which tr has begun with that checkpoint's model; and whether a checkpoint
--- keeps it.
+-- Returns the reference of the checkpoint's stage, which tr has begun with that checkpoint's model,
+-- and whether a checkpoint holds it.
 function checkpoint.reference(tr, dir)
   local saved, stage = dir .. "/reference", tr.stage
   if stage.config.reference == "bigram" then return stage.reference, false end -- counted again
-  if not tr.about.adapter then return core.model_load(saved, { dtype = "f32", compute = tr.model.compute }), true end
+  if not tr.about.adapter then
+    return core.model_load(saved, { dtype = "f32", compute = tr.model.compute }), true
+  end
   if stage.config.reference ~= "initial" then return stage.reference, false end
   local reference = core.model_base(tr.model)
   if not fs.isdir(saved) then return reference, false end
@@ -129,7 +137,7 @@ function checkpoint.reference(tr, dir)
   return reference, true
 end
 
--- Counters and tr.state of a checkpoint.
+-- Returns counters and tr.state of a checkpoint.
 function checkpoint.read(dir)
   core.checkpoint_verify(dir)
   local counters, message, code = schema.read(dir .. "/trainer.json", schema.shapes.trainer)

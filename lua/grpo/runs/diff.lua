@@ -1,4 +1,4 @@
--- Two runs side by side: what was set differently, where they part, how they ended.
+-- Compares two runs: options that differ, the place where they diverge, their ends.
 
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
@@ -45,13 +45,17 @@ function run_diff.settings(a, b)
   return list
 end
 
--- Files of source/ that differ or are in one run only.
+-- Returns the files of source/ that differ or are in one run only.
 function run_diff.sources(a, b)
   local list = {}
   local function walk(dir, prefix, found)
     for _, name in ipairs(core.fs.list(dir) or {}) do
       local path = dir .. "/" .. name
-      if core.fs.isdir(path) then walk(path, prefix .. name .. "/", found) else found[prefix .. name] = path end
+      if core.fs.isdir(path) then
+        walk(path, prefix .. name .. "/", found)
+      else
+        found[prefix .. name] = path
+      end
     end
     return found
   end
@@ -70,8 +74,8 @@ local function same(x, y)
   return x == y or (x ~= x and y ~= y)
 end
 
--- The first step whose metrics differ: { step=, names = { { name=, a=, b= }, ... } }, nil when all agree; and how many
--- steps both have.
+-- Returns the first step whose metrics differ: { step=, names = { { name=, a=, b= }, ... } }, nil
+-- when all agree; and how many steps both have.
 function run_diff.metrics(a, b)
   local rows = {}
   for _, row in history.rows(b.dir, "metrics") do rows[row.step] = row end
@@ -89,7 +93,7 @@ function run_diff.metrics(a, b)
   return first, common
 end
 
--- Where two byte strings part, at the start of a character.
+-- Returns where two byte strings diverge, at the start of a character.
 local function parting(x, y)
   local at = 1
   while at <= #x and at <= #y and x:byte(at) == y:byte(at) do at = at + 1 end
@@ -97,7 +101,8 @@ local function parting(x, y)
   return at
 end
 
--- How many tokens lie before byte `at` of the text, by the tokenizer of one of the runs; nil without one.
+-- Returns the number of tokens before byte `at` of the text, by the tokenizer of one of the runs;
+-- nil without one.
 local function token_at(tokenizer, text, at)
   if not tokenizer then return nil end
   local ok, ids = pcall(tokenizer.encode, tokenizer, text:sub(1, at - 1))
@@ -111,7 +116,8 @@ local function tokenizer_of(run)
   return ok and tokenizer or nil
 end
 
--- The first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=, a=, b=, same_prompt= }.
+-- Returns the first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=,
+-- a=, b=, same_prompt= }.
 function run_diff.completions(a, b)
   local theirs = history.rows(b.dir, "completions")
   local _, y = theirs()
@@ -121,19 +127,23 @@ function run_diff.completions(a, b)
     if y.step == x.step then
       if x.prompt ~= y.prompt or x.text ~= y.text then
         local offset = parting(x.text, y.text)
-        return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index, at = offset,
-          token = token_at(tokenizer_of(a) or tokenizer_of(b), x.text, offset), a = x.text, b = y.text,
-          same_prompt = x.prompt == y.prompt, other_prompt = y.prompt }
+        return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index,
+          at = offset,
+          token = token_at(tokenizer_of(a) or tokenizer_of(b), x.text, offset), a = x.text,
+          b = y.text, same_prompt = x.prompt == y.prompt, other_prompt = y.prompt }
       end
       _, y = theirs()
     end
   end
 end
 
-local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg", "completions/mean_length",
-  "frac_reward_zero_std", "grad_norm", "step_time", "tokens_per_second/generate", "memory/peak_bytes" }
+local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg",
+  "completions/mean_length",
+  "frac_reward_zero_std", "grad_norm", "step_time", "tokens_per_second/generate",
+  "memory/peak_bytes" }
 
--- Means over the last steps (at most ten, of the last stage) of what a reader asks for first, and the last evaluations.
+-- Returns means of the most important metrics over the last steps (at most ten, of the last stage),
+-- and the last evaluations.
 function run_diff.ends(a, b)
   local function tail(run)
     local all = history.list(run.dir, "metrics")

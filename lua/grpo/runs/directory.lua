@@ -1,8 +1,9 @@
--- A run's directory: runs/NAME-NNN/, never reused, append-only logs, atomic everything else.
+-- A run's directory: runs/NAME-NNN/, never reused, with append-only logs; everything else is
+-- written atomically.
 --
 -- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
--- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log (what happened),
--- output.log (what a person saw).
+-- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log
+-- (events), output.log (the text of the screen).
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
@@ -27,7 +28,8 @@ local function write_json(path, value)
   must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))
 end
 
--- NAME.json of a run.  What is there but cannot be read is an error, what is not there nil, a message and a code.
+-- Reads NAME.json of a run.  An unreadable file is an error; for a missing one it returns nil, a
+-- message and a code.
 function rundir.read(dir, name)
   return schema.read(("%s/%s.json"):format(dir, name), schema.shapes[name])
 end
@@ -43,7 +45,7 @@ local function next_number(root, name)
   return highest + 1
 end
 
--- Which Lua files were loaded from disk: { [module] = path }.
+-- Returns the Lua files that were loaded from disk: { [module] = path }.
 local function loaded_modules()
   local list = {}
   for name in pairs(package.loaded) do
@@ -60,20 +62,21 @@ local function save_module(to, name, path)
   must(fs.write(target, loaded_sources.of(path).text or ""))
 end
 
--- The script and every module it loaded, as they were then, into the directory `to`: main.lua, modules/.
+-- Writes the script and every module that it loaded, as they were then, into the directory `to`:
+-- main.lua, modules/.
 function rundir.save_sources(to, script)
   must(fs.mkdirs(to .. "/modules"))
   must(fs.write(to .. "/main.lua", loaded_sources.of(script).text or ""))
   for _, module in ipairs(loaded_modules()) do save_module(to, module.name, module.path) end
 end
 
--- A module that was loaded later, beside the others of `source` within the run.
+-- Adds a module that was loaded later to the others of `source` within the run.
 function Run:save_module(source, name, path)
   save_module(self.dir .. "/" .. source, name, path)
 end
 
--- Keeps the script and its modules as they were loaded last beside those of the beginning; returns where, within the
--- run.
+-- Saves the script and its modules as they were loaded last beside those of the beginning; returns
+-- the place within the run.
 function Run:save_reload(script)
   local n = 1
   while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end
@@ -82,7 +85,7 @@ function Run:save_reload(script)
   return source
 end
 
--- Size and checksum of what the run reads.
+-- Returns size and checksum of the files that the run reads.
 local function inputs_of(paths)
   local list = {}
   for path in sorted_pairs(paths) do
@@ -101,15 +104,16 @@ local function fill(run, name, info)
   write_json(dir .. "/config.json", info.config)
   write_json(dir .. "/env.json", info.env)
   write_json(dir .. "/inputs.json", inputs_of(info.inputs))
-  run.info = { format = 1, version = core.version().version, name = name, script = info.script, args = info.args,
+  run.info = { format = 1, version = core.version().version, name = name, script = info.script,
+    args = info.args,
     overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(),
     host = core.hostname() }
   run:open_logs()
   run:set_state("running")
 end
 
--- A directory that nobody takes for a run, to build one in.  Those that died while they built one held theirs locked.
--- A link is nobody's, and in the way wherever it leads.
+-- Makes a directory in which a run is built, under a name that is not a run's.  A process holds its
+-- own locked, so unlocked ones were left by processes that died.  A link is always removed.
 local function building_place(run, root)
   local _ <close> = must(fs.lock(root .. "/.lock", true))
   local taken, n = {}, 1
@@ -136,11 +140,13 @@ local function take_number(run, root, name)
   run.dir = dir
 end
 
--- info: { name=, script=, text= (of a script that is no file), args=, overrides=, compute=, config=, env=, inputs= }
--- The run is whole when it gets its name: a process that is killed before has left none, nor has a full disk.
+-- info: { name=, script=, text= (of a script without a file), args=, overrides=, compute=,
+-- config=, env=, inputs= } The run is complete when it gets its name: a process that is killed
+-- before that, or a full disk, leaves no run.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
-  local name = (info.name:gsub("[^%w._-]", "-"):gsub("^%.", "-")) -- what begins with a dot is no run
+  -- a name that begins with a dot is not a run's
+  local name = (info.name:gsub("[^%w._-]", "-"):gsub("^%.", "-"))
   local run = setmetatable({}, Run)
   building_place(run, root)
   local ok, err = pcall(fill, run, name, info)
@@ -151,20 +157,22 @@ function rundir.create(root, info)
   error(err, 0)
 end
 
--- Open one to go on with it.  The lock tells whether another process still runs it.
+-- Opens a run to resume it.  The lock tells whether another process still trains it.
 function rundir.open(dir)
   local info, message, code = rundir.read(dir, "run")
   if not info then errors.raise_plain(code, "%s: not a run directory: %s", dir, message) end
   local run = setmetatable({ dir = dir, info = info }, Run)
   local lock, why, code_of = fs.lock(dir .. "/.lock")
   if lock == nil then errors.raise_plain(code_of, "%s: cannot be gone on with: %s", dir, why) end
-  if not lock then errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid)) end
+  if not lock then
+    errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid))
+  end
   run.lock = lock
   info.pid, info.host = core.getpid(), core.hostname()
   return run
 end
 
--- What differs between the inputs now and at the start: a list of sentences.
+-- Returns a list of sentences about inputs that have changed since the start.
 function Run:changed_inputs()
   local then_list, list = rundir.read(self.dir, "inputs") or {}, {}
   for _, item in ipairs(then_list) do
@@ -178,11 +186,13 @@ function Run:changed_inputs()
   return list
 end
 
--- The kernels are not those that the run began with: bits will differ.  A sentence, or nil.
+-- Returns a sentence if the kernels are not those that the run began with, so that bits will
+-- differ, or nil.
 function Run:other_kernels()
   local before, now = (rundir.read(self.dir, "env") or {}).kernels, core.version().kernels
   if before and before ~= now then
-    return ("kernels are %s, the run began with %s: values stay close, bits differ"):format(now, before)
+    return ("kernels are %s, the run began with %s: values stay close, bits differ")
+      :format(now, before)
   end
 end
 
@@ -190,20 +200,22 @@ end
 
 local logs = { "metrics", "completions", "eval" }
 
--- Remove from a log what a resumed run will write again, and a last line cut short.
+-- Removes the lines of a log that a resumed run will write again, and an incomplete last line.
 local function cut_log(path, keep)
   local text = fs.read(path)
   if not text then return end
   local kept = {}
   for line in text:gmatch("([^\n]*)\n") do
     local ok, row = pcall(core.json_decode, line)
-    if ok and type(row) == "table" and keep(tonumber(row.step) or 0) then kept[#kept + 1] = line .. "\n" end
+    if ok and type(row) == "table" and keep(tonumber(row.step) or 0) then
+      kept[#kept + 1] = line .. "\n"
+    end
   end
   local whole = table.concat(kept)
   if whole ~= text then must(fs.write(path, whole)) end
 end
 
--- last_step: of the checkpoint that the run goes on from, -1 without one.
+-- last_step: that of the checkpoint from which the run resumes, -1 without one.
 -- evaluated: does it know of that step's evaluation?
 function Run:cut_logs(last_step, evaluated)
   for _, name in ipairs(logs) do
@@ -216,7 +228,9 @@ end
 
 function Run:open_logs()
   self.log = {}
-  for _, name in ipairs(logs) do self.log[name] = must(fs.append(self.dir .. "/" .. name .. ".jsonl")) end
+  for _, name in ipairs(logs) do
+    self.log[name] = must(fs.append(self.dir .. "/" .. name .. ".jsonl"))
+  end
   self.text_log = must(fs.append(self.dir .. "/run.log"))
   self.output = must(fs.append(self.dir .. "/output.log"))
 end
@@ -229,15 +243,15 @@ function Run:note(text)
   self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ"), text))
 end
 
--- A line as it was shown; `grpo logs` shows it again.
+-- Saves a line as it was shown; `grpo logs` shows it again.
 function Run:shown(text)
   self.output:put(text .. "\n")
 end
 
 function Run:scalars(step, metrics)
   if not self.events then
-    local path = ("%s/events.out.tfevents.%d.%s.%d"):format(self.dir, math.floor(core.wall()), core.hostname(),
-      core.getpid())
+    local path = ("%s/events.out.tfevents.%d.%s.%d")
+      :format(self.dir, math.floor(core.wall()), core.hostname(), core.getpid())
     self.events = must(fs.append(path))
     self.events:put(tensorboard.header(core.wall()))
   end
@@ -258,7 +272,7 @@ function Run:set_state(state, more)
   write_json(self.dir .. "/run.json", self.info)
 end
 
--- At most one write a second.
+-- Writes at most once per second.
 function Run:heartbeat(step, steps)
   local now = core.wall()
   if now - (self.info.heartbeat or 0) < 1 then return end
@@ -275,8 +289,8 @@ end
 
 -- ---- looking at runs ----------------------------------------------------------------
 
--- { name=, dir=, state=, step=, steps=, started= } of one directory; state "damaged" and nothing more when its run.json
--- cannot be read, nil when it has none.
+-- { name=, dir=, state=, step=, steps=, started= } of one directory; only state "damaged"
+-- when its run.json cannot be read, nil when it has none.
 function rundir.describe(dir)
   local ok, info = pcall(rundir.read, dir, "run")
   if not ok then return { name = dir:match("[^/]+$"), dir = dir, state = "damaged" } end
@@ -289,11 +303,13 @@ function rundir.describe(dir)
       state = "crashed"
     end
   end
-  return { name = dir:match("[^/]+$"), dir = dir, state = state, step = info.step, steps = info.steps,
-    started = info.started, script = info.script, summary = info.summary, pid = info.pid, host = info.host }
+  return { name = dir:match("[^/]+$"), dir = dir, state = state, step = info.step,
+    steps = info.steps,
+    started = info.started, script = info.script, summary = info.summary, pid = info.pid,
+    host = info.host }
 end
 
--- All runs below root, newest first.
+-- Returns all runs below root, newest first.
 function rundir.list(root)
   local list = {}
   for _, name in ipairs(fs.list(root) or {}) do

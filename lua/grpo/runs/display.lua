@@ -1,36 +1,43 @@
--- What a person sees of a run: a live line on a terminal, one plain line a step elsewhere.
+-- The screen of a run: a live line on a terminal, one plain line per step elsewhere.
 --
--- Everything here goes to stderr.  A view has: step, stage, evaluation, line, note, status, summary, close.
+-- Everything here goes to stderr.  A view has: step, stage, evaluation, line, note, status,
+-- summary, close.
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
 
 local display = {}
 
--- Text from a model may hold escape sequences, control characters (C1's too) and marks that turn its direction: make
--- them visible.
+-- Makes escape sequences, control characters (also of C1) and marks that change the direction
+-- visible in a model's text.
 function display.clean(text)
   text = text:gsub("[%z\1-\8\11-\31\127]", function(ch) return ("\\x%02x"):format(ch:byte()) end)
   text = text:gsub("\194([\128-\159])", function(ch) return ("\\x%02x"):format(ch:byte()) end)
-  return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?"):gsub("\216\156", "?"))
+  return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?")
+    :gsub("\216\156", "?"))
 end
 
--- A completion's text; one of several turns with who said what.  row: c, or its row of completions.jsonl.
+-- Returns a completion's text; one of several turns with the speakers.  row: c, or its row of
+-- completions.jsonl.
 function display.turns_text(row)
-  if not row.parts or (#row.parts < 2 and not row.environment) then return display.clean(row.text) end
+  if not row.parts or (#row.parts < 2 and not row.environment) then
+    return display.clean(row.text)
+  end
   local lines = {}
   for i, part in ipairs(row.parts) do
     lines[i] = ("%s> %s"):format(part.role, (display.clean(part.text):gsub("\n", "\n  ")))
   end
   if row.environment then
-    lines[#lines + 1] = ("environment> reward %s, %s after %d turns"):format(type(row.environment.reward) == "number"
-      and ("%.4g"):format(row.environment.reward) or "none", row.environment.done and "done" or "not done",
+    lines[#lines + 1] = ("environment> reward %s, %s after %d turns")
+      :format(type(row.environment.reward) == "number"
+      and ("%.4g"):format(row.environment.reward) or "none", row.environment.done and "done"
+        or "not done",
       row.environment.turns)
   end
   return table.concat(lines, "\n")
 end
 
--- The same for a text in which colours are meant.
+-- Cleans a text in which colours are allowed.
 function display.clean_but_colours(text)
   local parts, at = {}, 1
   while true do
@@ -51,7 +58,8 @@ display.seconds_text = seconds_text
 
 local Silent = {}
 Silent.__index = Silent
-for _, name in ipairs { "step", "stage", "evaluation", "line", "info", "note", "status", "summary", "close" } do
+for _, name in ipairs { "step", "stage", "evaluation", "line", "info", "note", "status", "summary",
+  "close" } do
   Silent[name] = function() end
 end
 
@@ -62,13 +70,15 @@ end
 local View = {}
 View.__index = View
 
--- options: { quiet = nothing but errors, results and what scripts print, background = no screen at all }
+-- options: { quiet = nothing but errors, results and what scripts print, background = no screen at
+-- all }
 function display.new(options)
-  local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet and not options.background
+  local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet
+    and not options.background
   local colour = live and not os.getenv("NO_COLOR")
   return setmetatable({
-    live = live, colour = colour, quiet = options.quiet or options.background, background = options.background,
-    times = {}, reports = {}, shown = false,
+    live = live, colour = colour, quiet = options.quiet or options.background,
+    background = options.background, times = {}, reports = {}, shown = false,
   }, View)
 end
 
@@ -88,7 +98,7 @@ function View:erase()
   end
 end
 
--- A line that stays, `code`: its colour.
+-- Prints a line that stays; `code`: its colour.
 function View:line(text, code)
   self:keep(text)
   if self.background then return end
@@ -96,17 +106,17 @@ function View:line(text, code)
   core.err((self.colour and code and ("\27[%sm%s\27[0m"):format(code, text) or text) .. "\n")
 end
 
--- A line that --quiet leaves out.
+-- Prints a line that --quiet leaves out.
 function View:info(text, code)
   if self.quiet then self:keep(text) else self:line(text, code) end
 end
 
--- Advice; also in run.log.
+-- Prints advice, which also goes to run.log.
 function View:note(text)
   self:info("note: " .. text)
 end
 
--- A line that the next one replaces; without a terminal nothing.
+-- Prints a line that the next one replaces; nothing without a terminal.
 function View:transient(text)
   if not self.live then return end
   local width = core.term_width() or 80
@@ -121,11 +131,11 @@ end
 
 function View:stage(tr, stage)
   self.times = {}
-  self:info(("stage %d of %d: %s, %d steps"):format(stage.index, #tr.experiment.stages, stage.method.about,
-    stage.steps), "1")
+  self:info(("stage %d of %d: %s, %d steps")
+    :format(stage.index, #tr.experiment.stages, stage.method.about, stage.steps), "1")
 end
 
--- Steps of the stage that are left times the mean of the last ones.
+-- Returns the remaining time: steps of the stage that are left times the mean of the last ones.
 function View:eta(stage, seconds)
   self.times[#self.times + 1] = seconds
   if #self.times > 20 then table.remove(self.times, 1) end
@@ -136,7 +146,8 @@ end
 
 function View:step(tr, m)
   local stage = tr.stage
-  local text = ("%s %d/%d | %s | ETA %s"):format(stage.kind, stage.step, stage.steps, stage.method.line(tr, m),
+  local text = ("%s %d/%d | %s | ETA %s")
+    :format(stage.kind, stage.step, stage.steps, stage.method.line(tr, m),
     self:eta(stage, tr.step_seconds))
   local due = stage.step % tr.settings.log.every == 0
   if self.live then
@@ -154,7 +165,7 @@ function View:step(tr, m)
   end
 end
 
--- Text that the model makes now; kept in the run's log.
+-- Prints text of the model, which also goes to the run's log.
 function View:samples(tr, n)
   for i, made in ipairs(tr.stage.method.sample(tr, n)) do
     local text = display.clean(made.text)
@@ -163,7 +174,7 @@ function View:samples(tr, n)
   end
 end
 
--- "correct 1, layout 0.5": of a completion, in the order of the experiment.
+-- Returns a completion's rewards in the order of the experiment: "correct 1, layout 0.5".
 function display.reward_text(tr, c)
   local parts = {}
   for _, entry in ipairs(tr.settings.reward_entries) do
@@ -173,7 +184,7 @@ function display.reward_text(tr, c)
   return table.concat(parts, ", ")
 end
 
--- The first group whose rewards differ, best completion first; else the first group.
+-- Returns the first group whose rewards differ, best completion first; else the first group.
 local function telling_group(cs)
   local first = cs[1].group
   for _, c in ipairs(cs) do
@@ -191,23 +202,25 @@ local function telling_group(cs)
   return first
 end
 
--- Shows n completions of one prompt with their rewards: of a mixed group the best ones and the worst.
+-- Shows n completions of one prompt with their rewards, for a mixed group the best ones and the
+-- worst.
 function View:completions(tr, n)
   local group = telling_group(tr.batch.completions)
   n = math.min(n, #group)
   local number = tr.stage.step
   if tr.step_count ~= number then number = ("%d (%d in all)"):format(number, tr.step_count) end
-  self:info(("  step %s, prompt: "):format(number) .. display.clean(group[1].prompt):gsub("\n", " "), "2")
+  self:info(("  step %s, prompt: "):format(number) .. display.clean(group[1].prompt)
+    :gsub("\n", " "), "2")
   for i = 1, n do
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
     if #text > 300 then text = text:sub(1, 297) .. "..." end
-    self:info(("  [%s | total %s] %s"):format(display.reward_text(tr, c), c.reward and ("%.4g"):format(c.reward) or "-",
-      text))
+    self:info(("  [%s | total %s] %s")
+      :format(display.reward_text(tr, c), c.reward and ("%.4g"):format(c.reward) or "-", text))
   end
 end
 
--- Is the held-out measure more than passed or not?
+-- Does the held-out measure have more values than passed and not passed?
 local function graded(report)
   return report["eval/metric"] and math.abs(report["eval/metric"] - report["eval/accuracy"]) > 1e-12
 end
@@ -216,14 +229,16 @@ function View:evaluation(_, report)
   self.reports[#self.reports + 1] = report
   local parts = {}
   if report["eval/accuracy"] then
-    parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)"):format(report["eval/accuracy"] * 100,
+    parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)")
+      :format(report["eval/accuracy"] * 100,
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
   end
   if report["eval/masked_loss"] then
     local below = report["eval/below_unigram"]
-    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f %s their frequencies' %.3f; %.1f %% right"):format(
-      report["eval/masked_loss"], math.abs(below), below < 0 and "above" or "below", report["eval/unigram_entropy"],
-      100 * report["eval/masked_accuracy"])
+    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f %s their frequencies' %.3f; %.1f "
+      .. "%% right"):format(
+      report["eval/masked_loss"], math.abs(below), below < 0 and "above" or "below",
+      report["eval/unigram_entropy"], 100 * report["eval/masked_accuracy"])
   end
   if graded(report) then
     local sampled = report["eval/sampled/metric"]
@@ -231,8 +246,8 @@ function View:evaluation(_, report)
       sampled and (", %.4f sampled"):format(sampled) or "")
   end
   if report["eval/loss"] then
-    parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character"):format(report["eval/loss"],
-      report["eval/bits_per_character"] or 0 / 0)
+    parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character")
+      :format(report["eval/loss"], report["eval/bits_per_character"] or 0 / 0)
   end
   local names = {}
   for name in pairs(report) do
@@ -242,16 +257,16 @@ function View:evaluation(_, report)
   table.sort(names)
   for _, k in ipairs(names) do
     local name = "eval/pass@" .. k
-    parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)"):format(k, report[name], report[name .. "/low"],
-      report[name .. "/high"])
+    parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)")
+      :format(k, report[name], report[name .. "/low"], report[name .. "/high"])
   end
-  self:info(("evaluation %s: %d held-out rows: %s"):format(report.label or "", report.n, table.concat(parts, ", ")),
-    "1;32")
+  self:info(("evaluation %s: %d held-out rows: %s")
+    :format(report.label or "", report.n, table.concat(parts, ", ")), "1;32")
 end
 
 local titles = { ["eval/accuracy"] = "greedy", ["eval/sampled/metric"] = "sampled" }
 
--- The evaluations of the run side by side, and where everything is.
+-- Prints the evaluations of the run side by side, and where its files are.
 function View:summary(directory)
   if #self.reports < 2 then return end
   local names, seen = {}, {}
@@ -269,7 +284,8 @@ function View:summary(directory)
   end
   self:info("\n" .. head, "1")
   for _, report in ipairs(self.reports) do
-    local row = ("%-14s"):format(report.label == "step" and report.step and ("step %d"):format(report.step)
+    local row = ("%-14s")
+      :format(report.label == "step" and report.step and ("step %d"):format(report.step)
       or report.label or "")
     for _, name in ipairs(names) do
       row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
@@ -280,7 +296,8 @@ function View:summary(directory)
     local fills_in = self.reports[#self.reports]["eval/masked_loss"] ~= nil
     local program = rawget(_G, "arg") and tostring(arg[0]):find("grpo$") and arg[0] or "grpo"
     self:info(fills_in and ("\ntry it: %s eval %s"):format(program, directory)
-      or ("\ntry it: %s generate %s \"...\"   %s eval %s"):format(program, directory, program, directory))
+      or ("\ntry it: %s generate %s \"...\"   %s eval %s")
+        :format(program, directory, program, directory))
   end
 end
 

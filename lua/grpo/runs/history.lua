@@ -1,5 +1,5 @@
--- What a run has written, read back: facts, metrics, evaluations, completions.  Reads only, so a live run may be
--- looked at; a last line that is not whole yet is left out.
+-- Reads the files of a run: facts, metrics, evaluations, completions.  It writes nothing, so a live
+-- run may be read; an incomplete last line is left out.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -10,21 +10,25 @@ local rundir = require "grpo.runs.directory"
 local fs = core.fs
 local history = {}
 
--- The directory of a run that a word on the command line means: a path, or a name below `root` (default: runs).
+-- Returns the directory of the run that a word on the command line names: a path, or a name below
+-- `root` (default: runs).
 function history.find(word, root)
   if fs.exists(word .. "/run.json") then return (word:gsub("(.)/+$", "%1")) end
   root = root or "runs"
   local dir = root .. "/" .. word
   if not word:find("/", 1, true) and fs.exists(dir .. "/run.json") then return dir end
-  if fs.isdir(word) then errors.raise_plain("ENOENT", "%s: not a run directory: it has no run.json", word) end
+  if fs.isdir(word) then
+    errors.raise_plain("ENOENT", "%s: not a run directory: it has no run.json", word)
+  end
   local names = {}
   for _, one in ipairs(rundir.list(root)) do names[#names + 1] = one.name end
   local near = options.nearest(word, names)
-  errors.raise_plain("ENOENT", "%s: no such run%s", word, near and (", did you mean '%s'?"):format(near)
+  errors.raise_plain("ENOENT", "%s: no such run%s", word, near and (", did you mean '%s'?")
+    :format(near)
     or ("; 'grpo runs%s' lists them"):format(root ~= "runs" and " --dir " .. root or ""))
 end
 
--- A file of a run, open for reading.
+-- Opens a file of a run for reading.
 function history.reader(path)
   local ok, message, code = fs.check_input(path)
   local file = ok
@@ -32,7 +36,8 @@ function history.reader(path)
   return file or errors.raise_plain(code or "EIO", "%s", message)
 end
 
--- Iterates over the rows of NAME.jsonl: number of the line, row.  A file that is not there has none.
+-- Iterates over the rows of NAME.jsonl: number of the line, row.  A missing file has
+-- no rows.
 function history.rows(dir, name)
   local path = ("%s/%s.jsonl"):format(dir, name)
   local file = fs.exists(path) and history.reader(path)
@@ -53,7 +58,7 @@ function history.rows(dir, name)
   end
 end
 
--- All rows of NAME.jsonl as a list; keep(row), optional, chooses.
+-- Returns all rows of NAME.jsonl as a list; keep(row), optional, chooses.
 function history.list(dir, name, keep)
   local list = {}
   for _, row in history.rows(dir, name) do
@@ -62,13 +67,18 @@ function history.list(dir, name, keep)
   return list
 end
 
--- { dir=, name=, state=, step=, ..., info = run.json, options = { [path] = { value=, origin= } }, env=, notes = lines }
+-- { dir=, name=, state=, step=, ..., info = run.json, options = { [path] = { value=, origin= } },
+-- env=, notes = lines }
 function history.open(word, root)
   local dir = history.find(word, root)
-  local info, run, config = rundir.read(dir, "run"), rundir.describe(dir), rundir.read(dir, "config")
-  run.info, run.options, run.env = info, config and config.options or {}, rundir.read(dir, "env") or {}
+  local info, run, config = rundir.read(dir, "run"), rundir.describe(dir),
+    rundir.read(dir, "config")
+  run.info, run.options, run.env = info, config and config.options or {}, rundir.read(dir, "env")
+    or {}
   run.notes = {}
-  for line in (fs.read(dir .. "/run.log") or ""):gmatch("[^\n]+") do run.notes[#run.notes + 1] = line end
+  for line in (fs.read(dir .. "/run.log") or ""):gmatch("[^\n]+") do
+    run.notes[#run.notes + 1] = line
+  end
   return run
 end
 

@@ -1,4 +1,4 @@
--- Completions of a run as test cases: a test file that holds rewards to what they gave then.
+-- Completions of a run as test cases: a test file that expects the rewards recorded in the run.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -12,13 +12,18 @@ local record_tests = {}
 -- ---- values as Lua text ----------------------------------------------------------------
 
 local reserved = {}
-for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true "
+for word in ("and break do else elseif end false for function goto if in local nil not or repeat "
+  .. "return then true "
   .. "until while"):gmatch("%a+") do reserved[word] = true end
 
 local function literal(v, depth)
-  if type(v) == "string" then return (("%q"):format(v):gsub("\\\n", "\\n"):gsub("\r", "\\r"):gsub("%z", "\\0")) end
+  if type(v) == "string" then
+    return (("%q"):format(v):gsub("\\\n", "\\n"):gsub("\r", "\\r"):gsub("%z", "\\0"))
+  end
   if type(v) ~= "table" then return v == core.json_null and "nil" or tostring(v) end
-  if (depth or 0) > 8 then errors.raise_plain("EARG", "a row is nested too deeply to be written down") end
+  if (depth or 0) > 8 then
+    errors.raise_plain("EARG", "a row is nested too deeply to be written down")
+  end
   local keys, parts = {}, {}
   for k in pairs(v) do keys[#keys + 1] = k end
   table.sort(keys, function(a, b)
@@ -35,8 +40,8 @@ end
 
 -- ---- choosing --------------------------------------------------------------------------
 
--- Every combination of rewards' values occurs once before one occurs twice: up to n rows, none with the same prompt
--- and text, in the run's order.
+-- Chooses up to n rows, no two with the same prompt and text, in the run's order.  Every
+-- combination of rewards' values occurs once before one occurs twice.
 local function choose(run, n)
   local by_score, kinds, seen = {}, {}, {}
   for _, row in history.rows(run.dir, "completions") do
@@ -67,10 +72,13 @@ local function choose(run, n)
   return chosen
 end
 
--- The text of a test file with up to n cases.  e: the run's experiment; script: the file that its rewards are in now.
+-- Returns the text of a test file with up to n cases.  e: the run's experiment; script: the file
+-- that has its rewards now.
 function record_tests.test_file(run, e, script, n)
   local rows, stage_of = choose(run, n), {}
-  if #rows == 0 then errors.raise_plain("ENOENT", "%s: has no completion to make a test of", run.dir) end
+  if #rows == 0 then
+    errors.raise_plain("ENOENT", "%s: has no completion to make a test of", run.dir)
+  end
   for _, m in history.rows(run.dir, "metrics") do stage_of[m.step] = m.stage end
   local lines = {
     ("-- %d completions of %s and what its rewards gave them."):format(#rows, run.name),
@@ -81,10 +89,14 @@ function record_tests.test_file(run, e, script, n)
   }
   for _, row in ipairs(rows) do
     local stage = e.stages[stage_of[row.step]]
-    if not stage then errors.raise_plain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, row.step) end
+    if not stage then
+      errors.raise_plain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, row.step)
+    end
     local config = stage.config
-    lines[#lines + 1] = ("  { %d, %s,\n    %s,\n    %s, %q, %d,\n    %s },"):format(row.step, literal(row.prompt),
-      literal(row.text), literal(prompts.row(config, row.row)), row.finish, row.length, literal(row.rewards))
+    lines[#lines + 1] = ("  { %d, %s,\n    %s,\n    %s, %q, %d,\n    %s },")
+      :format(row.step, literal(row.prompt),
+      literal(row.text), literal(prompts.row(config, row.row)), row.finish, row.length,
+      literal(row.rewards))
   end
   table.move({
     "}", "",
@@ -102,16 +114,19 @@ function record_tests.test_file(run, e, script, n)
   return table.concat(lines, "\n"), #rows
 end
 
--- What a recorded test calls: a function (name, prompt, text, row, finish, length) -> number, with the rewards that
--- the file `script` means now.
+-- Returns the function that a recorded test calls, (name, prompt, text, row, finish, length) ->
+-- number, with the present rewards of the file `script`.
 function record_tests.rewards(script)
   local by_name = {}
   for _, entry in ipairs(experiment_script.rewards(script)) do by_name[entry.name] = entry end
   return function(name, prompt, text, row, finish, length)
     local entry = by_name[name]
     if not entry then error(("%s: has no reward '%s'"):format(script, name), 2) end
-    if not entry.fn then require("grpo.test").skip(("%s looks at a group or at tokens"):format(name)) end
-    local c = rollout.made { text = text, prompt = prompt, row = row, finish = finish, length = length }
+    if not entry.fn then
+      require("grpo.test").skip(("%s looks at a group or at tokens"):format(name))
+    end
+    local c = rollout.made { text = text, prompt = prompt, row = row, finish = finish,
+      length = length }
     core.reseed_math(c.rng)
     local value = entry.fn(text, row, c)
     core.reseed_math(nil)

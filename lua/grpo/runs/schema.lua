@@ -1,7 +1,9 @@
--- What the JSON files of a run hold, checked as they are read: of a damaged file the place and the field are named.
+-- The shapes of a run's JSON files, which are checked as they are read: errors name the place and
+-- the field.
 --
--- A shape is the name of a kind ("integer?": it may be missing) or made by object, map or list; fields that an object's
--- shape does not name are not looked at.  A log may have a million rows: what is right costs a few calls.
+-- A shape is the name of a kind ("integer?": it may be missing) or made by object, map or list;
+-- fields that an object's shape does not name are ignored.  A log may have a million rows, so a
+-- correct row costs only a few calls.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -16,24 +18,28 @@ local function of_type(name)
   return function(v) return type(v) == name end
 end
 
-local LAST_TIME = 1e11 -- seconds since 1970: what a date can be made of
+local LAST_TIME = 1e11 -- seconds since 1970 that a date can still show
 
--- { what is wanted, in words; the test }
+-- { the wanted value, in words; the test }
 local kinds = {
   text = { "a string", of_type "string" },
   number = { "a number", of_type "number" },
-  measured = { "a number or null", function(v) return type(v) == "number" or v == null end }, -- not finite
+  -- not finite
+  measured = { "a number or null", function(v) return type(v) == "number" or v == null end },
   integer = { "a whole number", function(v) return whole(v) == "integer" end },
   count = { "a whole number from 0", function(v) return whole(v) == "integer" and v >= 0 end },
   boolean = { "true or false", of_type "boolean" },
-  time = { "seconds since 1970", function(v) return type(v) == "number" and v >= 0 and v < LAST_TIME end },
+  time = { "seconds since 1970", function(v)
+    return type(v) == "number" and v >= 0 and v < LAST_TIME
+  end },
   stage = { "a kind of stage", steps.is_kind },
   any = { "a value", function(v) return v ~= nil end },
 }
 
 -- ---- shapes ------------------------------------------------------------------------------------
 
--- { wanted =, test =, optional = } and, of what holds others, names and their fields, lists, or each, a shape
+-- { wanted =, test =, optional = } and, of what holds others, names and their fields, lists, or
+-- each, a shape
 local function shape_of(kind)
   if type(kind) == "table" then return kind end
   local name, mark = kind:match("^(%a+)(%??)$")
@@ -49,7 +55,8 @@ local function is_list(v)
 end
 
 local function object(fields, optional)
-  local shape = { wanted = "an object", test = is_object, optional = optional, names = {}, fields = {} }
+  local shape = { wanted = "an object", test = is_object, optional = optional, names = {},
+    fields = {} }
   for name, kind in sorted_pairs(fields) do
     shape.names[#shape.names + 1], shape.fields[#shape.fields + 1] = name, shape_of(kind)
   end
@@ -57,11 +64,13 @@ local function object(fields, optional)
 end
 
 local function map(each, optional)
-  return { wanted = "an object", test = is_object, optional = optional, names = {}, each = shape_of(each) }
+  return { wanted = "an object", test = is_object, optional = optional, names = {},
+    each = shape_of(each) }
 end
 
 local function list(each, optional)
-  return { wanted = "a list", test = is_list, optional = optional, names = {}, each = shape_of(each) }
+  return { wanted = "a list", test = is_list, optional = optional, names = {},
+    each = shape_of(each) }
 end
 
 local options = map(object { origin = "text?" }, true)
@@ -76,25 +85,34 @@ end
 -- By the file's name without its ending.
 schema.shapes = {
   run = versioned(1, { name = "text?", state = "text", script = "text", args = map("text", true),
-    overrides = list("text", true), compute = "text?", started = "time?", heartbeat = "time?", finished = "time?",
-    pid = "integer?", host = "text?", step = "integer?", steps = "integer?", summary = map("measured", true) }),
-  config = object { options = options, stages = list(object { kind = "stage", options = options }, true) },
+    overrides = list("text", true), compute = "text?", started = "time?", heartbeat = "time?",
+    finished = "time?",
+    pid = "integer?", host = "text?", step = "integer?", steps = "integer?",
+    summary = map("measured", true) }),
+  config = object { options = options,
+    stages = list(object { kind = "stage", options = options }, true) },
   env = object {},
   inputs = list(object { path = "text", crc32c = "integer?" }),
-  metrics = object { step = "integer", stage = "integer", stage_step = "integer", num_tokens = "integer?",
+  metrics = object { step = "integer", stage = "integer", stage_step = "integer",
+    num_tokens = "integer?",
     trained_tokens = "integer?", reward = "measured?", ["memory/peak_bytes"] = "number?" },
-  completions = object { step = "integer", prompt_index = "integer", index = "integer", row = "integer?",
-    prompt = "text", text = "text", rewards = object({}, true), reward = "measured?", advantage = "measured?",
-    finish = "text", length = "integer", parts = list(object { role = "text", text = "text" }, true),
+  completions = object { step = "integer", prompt_index = "integer", index = "integer",
+    row = "integer?",
+    prompt = "text", text = "text", rewards = object({}, true), reward = "measured?",
+    advantage = "measured?",
+    finish = "text", length = "integer",
+    parts = list(object { role = "text", text = "text" }, true),
     environment = object({ reward = "measured?", turns = "integer" }, true) },
   eval = object { step = "integer", n = "integer?", label = "text?" },
-  trainer = versioned(1, { step = "count", stage = "count", stage_step = "count", stage_tokens = "count",
-    tokens_seen = "count", cursor = "count", stage_done = "boolean", dropped = "count", truncated = "count",
+  trainer = versioned(1,
+    { step = "count", stage = "count", stage_step = "count", stage_tokens = "count",
+    tokens_seen = "count", cursor = "count", stage_done = "boolean", dropped = "count",
+    truncated = "count",
     best = "measured?", best_step = "count?", last_metrics = object({}, true) }),
   events = object { kind = "text", step = "integer", stage = "integer" },
 }
 
--- What the events of each kind have beside that.
+-- The further fields of events of each kind.
 schema.events = {
   set = object { path = "text", value = "any" },
   weight = object { name = "text", value = "number" },
@@ -103,7 +121,7 @@ schema.events = {
   reload = object { source = "text", files = list("text", true) },
 }
 
--- ---- checking ------------------------------------------------------------------------------------
+-- ---- checking -----------------------------------------------------------------------------------
 
 local function shown(v)
   local text = core.json_encode(v)
@@ -112,10 +130,12 @@ end
 
 local function damaged(place, path, v, wanted)
   errors.raise_plain("EFORMAT", "%s: %s%s, want %s; the file is damaged", place,
-    path ~= "" and path:sub(2) .. ": " or "", v == nil and "is missing" or "is " .. shown(v), wanted)
+    path ~= "" and path:sub(2) .. ": " or "", v == nil and "is missing" or "is " .. shown(v),
+    wanted)
 end
 
--- Where what the value holds has not the shape: the path there, what is there and what is wanted; nil where it has.
+-- Returns the first place inside a value that does not match the shape: its path, its value and the
+-- wanted one; nil if everything matches.
 local function within(shape, v)
   local names, fields, each = shape.names, shape.fields, shape.each
   for i = 1, #names do
@@ -138,27 +158,29 @@ local function within(shape, v)
   end
 end
 
--- The same of the value itself.
+-- Checks the value itself, then its contents.
 local function fault(shape, v)
   if not shape.test(v) then return "", v, shape.wanted end
   return within(shape, v)
 end
 
---- The value, which has the shape; raises EFORMAT with the place, a file and a line (nil: none), and the field where it
---- has not.
+--- Returns the value if it has the shape; raises EFORMAT with the place, a file and a line (nil:
+--- none), and the field otherwise.
 function schema.check(shape, value, file, line)
   local path, found, wanted = fault(shape, value)
   if not path and not shape.format then return value end
   local place = line and ("%s:%d"):format(file, line) or file
   if shape.format and is_object(value) and value.format ~= shape.format then
-    errors.raise_plain("EFORMAT", "%s: written by another version (format %s); this one reads format %d", place,
+    errors.raise_plain("EFORMAT",
+      "%s: written by another version (format %s); this one reads format %d", place,
       tostring(value.format), shape.format)
   end
   if path then damaged(place, path, found, wanted) end
   return value
 end
 
---- A JSON file; what is not there is nil, a message and a code, what cannot be read or has another shape is an error.
+--- Reads a JSON file.  For a missing file it returns nil, a message and a code; an unreadable file
+--- or another shape is an error.
 function schema.read(path, shape)
   if not fs.exists(path) then return nil, path .. ": no such file", "ENOENT" end
   local text, message, code = fs.read(path)

@@ -24,17 +24,18 @@ local function masked_crc(s)
   return ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff
 end
 
--- One framed record.
+-- Returns one framed record.
 function tensorboard.record(message)
   local length = string.pack("<I8", #message)
-  return length .. string.pack("<I4", masked_crc(length)) .. message .. string.pack("<I4", masked_crc(message))
+  return length .. string.pack("<I4", masked_crc(length)) .. message
+    .. string.pack("<I4", masked_crc(message))
 end
 
 function tensorboard.header(wall_time)
   return tensorboard.record(field_double(1, wall_time) .. field_bytes(3, "brain.Event:2"))
 end
 
--- Scalars of one step in one event; names in sorted order, numbers only.
+-- Returns the scalars of one step in one event; names in sorted order, numbers only.
 function tensorboard.scalars(wall_time, step, metrics)
   local names, values = {}, {}
   for name, v in pairs(metrics) do
@@ -44,14 +45,18 @@ function tensorboard.scalars(wall_time, step, metrics)
   for i, name in ipairs(names) do
     values[i] = field_bytes(1, field_bytes(1, name) .. field_float(2, metrics[name]))
   end
-  return tensorboard.record(field_double(1, wall_time) .. field_int(2, step) .. field_bytes(5, table.concat(values)))
+  return tensorboard.record(field_double(1, wall_time) .. field_int(2, step)
+    .. field_bytes(5, table.concat(values)))
 end
 
 function tensorboard.text(wall_time, step, name, s)
-  local tensor = field_int(1, 7) .. field_bytes(2, field_bytes(2, field_int(1, 1))) .. field_bytes(8, s)
+  local tensor = field_int(1, 7) .. field_bytes(2, field_bytes(2, field_int(1, 1)))
+    .. field_bytes(8, s)
   local metadata = field_bytes(1, field_bytes(1, "text"))
-  local value = field_bytes(1, name .. "/text_summary") .. field_bytes(8, tensor) .. field_bytes(9, metadata)
-  return tensorboard.record(field_double(1, wall_time) .. field_int(2, step) .. field_bytes(5, field_bytes(1, value)))
+  local value = field_bytes(1, name .. "/text_summary") .. field_bytes(8, tensor)
+    .. field_bytes(9, metadata)
+  return tensorboard.record(field_double(1, wall_time) .. field_int(2, step)
+    .. field_bytes(5, field_bytes(1, value)))
 end
 
 return tensorboard
