@@ -1,5 +1,5 @@
-/* engine_parts.c - parts of the engine that no script needs, for tests that hold them to readable Lua:
- * PPO's targets and value loss, and estimates of memory.
+/* engine_parts.c - parts of the engine that no script needs, for tests that compare them with
+ * readable Lua: PPO's targets and value loss, and estimates of memory.
  *
  * A module of its own (tests/lua/engine_parts.lua finds it), with its own copy of the engine: only
  * the Lua state is shared, so it uses Lua's library alone.
@@ -181,9 +181,9 @@ static void set_bytes(lua_State *L, const char *name, size_t bytes) {
   lua_setfield(L, -2, name);
 }
 
-/* estimate(directory or JSON text, { storage=, compute=, lora=, reference = "view"|"copy", reuse_rollout
- * = "off"|"auto"|"on", train=, and sizes of core.engine }) -> bytes: those of engine:estimate(), and
- * `model`, its weights alone and frozen */
+/* estimate(directory or JSON text, { storage=, compute=, lora=, reference = "view"|"copy",
+ * reuse_rollout = "off"|"auto"|"on", train=, and sizes of core.engine }) -> bytes: those of
+ * engine:estimate(), and `model`, its weights alone and frozen */
 static int l_estimate(lua_State *L) {
   static const char *const storages[] = {"f32", "auto", "bf16", "int8", "nf4", NULL};
   static const char *const computes[] = {"f32", "bf16", NULL};
