@@ -1,9 +1,10 @@
 -- Starting a run, or resuming one: from what was asked for to a trainer with its directory.
+--
+-- Modules that the script does not need are required inside functions, so that its first line need
+-- not wait for them.
 
-local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
 local model_paths = require "grpo.models.paths"
-local rundir = require "grpo.runs.directory"
 local script = require "grpo.scripts.script"
 
 local start = {}
@@ -71,7 +72,7 @@ end
 local function begin(request)
   local e = script.load(request.script, request)
   return e, request.root and function(tr)
-    return rundir.create(request.root,
+    return require("grpo.runs.directory").create(request.root,
       { name = e.config.name, script = request.script, text = request.text, args = request.args,
       overrides = request.overrides, compute = tr.model.compute, config = described(e),
       env = environment(e), inputs = inputs_of(e) })
@@ -82,7 +83,7 @@ end
 
 -- The newest run of this script that is not finished.
 local function unfinished(root, path)
-  for _, one in ipairs(rundir.list(root)) do
+  for _, one in ipairs(require("grpo.runs.directory").list(root)) do
     if one.script == path and one.state ~= "finished" and one.state ~= "running" then
       return one.dir
     end
@@ -100,7 +101,7 @@ local function open_directory(request)
     and core.fs.exists(root .. "/" .. dir .. "/run.json") then
     dir = root .. "/" .. dir
   end
-  local directory = rundir.open(dir)
+  local directory = require("grpo.runs.directory").open(dir)
   local changed = directory:changed_inputs()
   if path and core.fs.read(path) ~= core.fs.read(dir .. "/source/main.lua") then
     changed[#changed + 1] = path .. " differs from the run's saved source"
@@ -167,13 +168,12 @@ function start.trainer(request)
     directory = open_directory(request)
     if directory.info.state == "finished" then return nil, directory end
     e, create = resume(request, directory)
-    options.from = checkpoint.newest(directory.dir)
+    options.from = require("grpo.runs.checkpoint").newest(directory.dir)
   else
     e, create = begin(request)
   end
   options.view = request.view()
   if request.threads then set_threads(e, request.threads) end
-  -- most modules are loaded here, so that the first line of the script need not wait for them
   local tr = require("grpo.train.trainer").new(e, options)
   if not directory then require("grpo.train.preflight").run(tr) end
   tr.directory, tr.step_limit = create and create(tr), request.steps
