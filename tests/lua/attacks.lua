@@ -1,6 +1,7 @@
 -- Code that runs out of a budget, by accident or on purpose, and the budget that ends it.  For the
--- tests of limits and for bench/limits: { name =, budget = "instructions" | "memory", run =
--- function }. luacheck: ignore 241 (tables that only grow)
+-- tests of limits and for bench/limits:
+-- { name =, budget = "instructions" | "memory", run = function }.
+-- luacheck: ignore 241 (tables that only grow)
 
 return {
   { name = "a loop around pcall", budget = "instructions",
