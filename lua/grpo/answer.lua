@@ -264,14 +264,6 @@ local function same_number(a, b)
   return math.abs(x - y) <= 1e-6 * math.max(math.abs(x), math.abs(y))
 end
 
---- True when both are numbers and equal; nil when one of them is not a number.
----@param a string
----@param b string
----@return boolean|nil
-function answer.numbers_equal(a, b)
-  local x, y = answer.rational(answer.normalise(a)), answer.rational(answer.normalise(b))
-  if x and y then return same_number(x, y) end
-end
 
 --- Whether two answers are the same number, or the same text once normalised.
 ---@param a string

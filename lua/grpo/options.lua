@@ -46,7 +46,7 @@ end
 ---@param known string[]
 ---@return string
 function options.hint(name, known)
-  local near = options.nearest(tostring(name), known)
+  local near = type(name) == "string" and options.nearest(name, known)
   return near and (", did you mean '%s'?"):format(near) or ""
 end
 

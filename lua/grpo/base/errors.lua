@@ -35,6 +35,11 @@ function errors.raise_plain(code, format, ...)
   error(errors.new(code, message), 0)
 end
 
+-- Returns `ok` if it is true; else raises the message that a function of core.fs returned with it.
+function errors.must(ok, message, code)
+  return ok or errors.raise_plain(code or "EIO", "%s", tostring(message))
+end
+
 -- Returns an error as one line. If a module was not found, the line says where it was searched.
 function errors.line(err)
   local text = tostring(err)

@@ -5,7 +5,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local nearest = require "grpo.options".nearest
+local options = require "grpo.options"
 local parse = require "grpo.cli.parse"
 local usage = require "grpo.cli.usage"
 
@@ -25,9 +25,8 @@ end
 
 -- Raises an error; `what` is the beginning of its sentence.
 function cli.unknown(what, name)
-  local near = nearest(name, cli.commands)
   errors.raise_plain("EARG", "%s '%s'%s; see 'grpo help'", what, name,
-    near and (", did you mean '%s'?"):format(near) or "")
+    options.hint(name, cli.commands))
 end
 
 local function check_library()

@@ -2,7 +2,7 @@
 
 local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
-local nearest = require "grpo.options".nearest
+local options = require "grpo.options"
 local usage = require "grpo.cli.usage"
 
 local function refuse(command, format, ...)
@@ -76,12 +76,11 @@ end
 local function unknown(command, name)
   local names, option = {}, nil
   for i, flag in ipairs(all_flags(command)) do names[i] = "--" .. flag.name end
-  local near = nearest("--" .. name, names)
   if usage.takes(command, "option") then
     option = require("grpo.experiment.option_tree").whole_name(name:gsub("-", "_"))
   end
   local hint = option and ("; options are written %s=VALUE"):format(option)
-    or near and (", did you mean '%s'?"):format(near) or ""
+    or options.hint("--" .. name, names)
   refuse(command, "unknown flag --%s%s", name, hint)
 end
 

@@ -27,10 +27,6 @@ local function value_at(t, path)
   return t
 end
 
-local function hint(name, known)
-  local near = type(name) == "string" and options.nearest(name, known)
-  return near and (", did you mean '%s'?"):format(near) or ""
-end
 
 local LONGEST_NAME = 255 - #"-123456789" -- of a file, less the run's number
 
@@ -126,7 +122,7 @@ local function check_best(kind, config, origin, complain)
   for _, name in ipairs(names) do
     if name == best then return end
   end
-  complain("checkpoint.best", "no evaluation has '%s'%s", best, hint(best, names))
+  complain("checkpoint.best", "no evaluation has '%s'%s", best, options.hint(best, names))
 end
 
 local function check_eval(kind, config, origin, complain)
@@ -231,7 +227,7 @@ function option_rules.check_stage(stage, path, complain)
     local last = table.remove(quoted)
     complain(path .. ".kind", "got %s, want %s or %s%s",
       type(stage.kind) == "string" and "'" .. stage.kind .. "'" or tostring(stage.kind),
-      table.concat(quoted, ", "), last, hint(stage.kind, steps.names))
+      table.concat(quoted, ", "), last, options.hint(stage.kind, steps.names))
   end
   for _, option in ipairs(of_the_run) do
     if value_at(stage, option) ~= nil then

@@ -2,7 +2,7 @@
 -- option_rows.lua.
 
 local option_rows = require "grpo.experiment.option_rows"
-local nearest = require "grpo.options".nearest
+local options = require "grpo.options"
 
 local option_tree = {}
 
@@ -114,12 +114,8 @@ function option_tree.problem(row, v)
     if accepts[kind](v, row) then fits = true break end
   end
   if not fits then
-    local hint = ""
-    if row.choices and type(v) == "string" then
-      local near = nearest(v, row.choices)
-      hint = near and (", did you mean '%s'?"):format(near) or ""
-    end
-    return ("got %s, want %s%s"):format(option_tree.shown(v), option_tree.wanted(row), hint)
+    return ("got %s, want %s%s"):format(option_tree.shown(v), option_tree.wanted(row),
+      options.hint(v, row.choices or {}))
   end
   if type(v) == "number" and ((row.min and v < row.min) or (row.max and v > row.max)) then
     return ("got %s, want %s"):format(option_tree.shown(v), option_tree.wanted(row))

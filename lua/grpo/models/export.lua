@@ -14,10 +14,7 @@ local values = require "grpo.jinja.values"
 local fs = core.fs
 local export = {}
 
-local function must(ok, message, code)
-  if ok then return ok end
-  errors.raise_plain(code or "EIO", "%s", tostring(message))
-end
+local must = errors.must
 
 -- ---- where the model comes from -----------------------------------------------------------------
 

@@ -19,10 +19,7 @@ Run.__index = Run
 
 local rundir = {}
 
-local function must(ok, message, code)
-  if ok then return ok end
-  errors.raise_plain(code or "EIO", "%s", tostring(message))
-end
+local must = errors.must
 
 local function write_json(path, value)
   must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))

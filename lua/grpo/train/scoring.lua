@@ -19,12 +19,9 @@ end
 
 local function check_entry(entry, where)
   for key in pairs(entry) do
-    local known = false
-    for _, field in ipairs(entry_fields) do known = known or field == key end
-    if not known then
-      local near = options.nearest(tostring(key), entry_fields)
+    if not options.among(key, entry_fields) then
       complain(where, "rewards.%s.%s: unknown option%s", entry.name, tostring(key),
-        near and (", did you mean '%s'?"):format(near) or "")
+        options.hint(key, entry_fields))
     end
   end
   local kinds = 0
