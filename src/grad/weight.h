@@ -22,7 +22,7 @@ bool weight_in_bf16(const Tensor *w); /* are its products? */
 Status weight_ready(const Ctx *cx, const Tensor *w, bool in_out, Tensor *ready);
 /* The panels alone, of a float32 weight that is computed in float32. */
 Status weight_panels(const Ctx *cx, const Tensor *w, bool in_out, const real **packed);
-/* y[m, outputs] = x[m, inputs] w^T + bias + low (NULL: none; LowRank in kern.h).  Row-invariant. */
+/* y[m, outputs] = x[m, inputs] w^T + bias + low (NULL: none; LowRank in gemm.h).  Row-invariant. */
 Status weight_forward(const Ctx *cx, int m, const Tensor *w, bool in_out, const real *x,
                       const real *bias, const LowRank *low, real *y);
 /* dx[m, inputs] (+)= dy[m, outputs] w + low.  Row-invariant. */

@@ -24,8 +24,9 @@
 #include "base/pool.h"
 
 enum {
-  TILE = 64,  /* units of a tile, at most, unless one strip has more */
-  SPREAD = 32 /* tiles and kv heads wanted: else tiles are smaller, or spread by parts */
+  TILE = 64, /* units of a tile, unless one strip has more */
+  /* tiles times kv heads that are wanted; with fewer, tiles are smaller or parts are spread */
+  SPREAD = 32
 };
 
 /* ---- rows --------------------------------------------------------------------- */
@@ -58,7 +59,7 @@ static bool sees_part(const Row *r, int start) { return r->lo < start + PART && 
 
 /* ---- merging -------------------------------------------------------------------- */
 
-/* One unit's sums over a further part; `seen`: there was one before. */
+/* Merges one unit's sums over a further part; `seen`: there was one before. */
 static void merge(const Attn *a, bool seen, const Sums *part, int from, const Sums *all, int to) {
   real *x = part->out + from * a->padded_hd, *y = all->out + to * a->padded_hd;
   const real max = part->max[from], sum = part->sum[from], old = all->max[to];
@@ -95,15 +96,15 @@ static Sums lay_out(real *at, int units, int padded_hd) {
   return (Sums){at, at + units * padded_hd, at + units * padded_hd + units};
 }
 
-/* reals, a whole number of groups */
+/* the reals of Sums, a whole number of groups */
 static int sums_size(int units, int padded_hd) { return round_up(units * (padded_hd + 2), GROUP); }
 
-/* queries, and as much transposed; words: in words */
+/* queries and their transposition; bf16: packed queries */
 static int query_size(const Attn *a) {
   return a->bf16 ? a->strip_units * a->query_pairs : 2 * a->strip_units * a->s->head_dim;
 }
 
-/* words: of as many units as are taken at a time */
+/* scores; bf16: of the units that are computed together */
 static int score_rows(const Attn *a) {
   return a->bf16 ? 2 * kernels_bf16()->mr : max_int(a->strip_units, a->group + FEW_UNITS);
 }
@@ -111,7 +112,7 @@ static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
 static int transposed_size(const Attn *a) { return a->bf16 ? 0 : a->s->head_dim * KV_BLOCK; }
 
-/* words: of probabilities, of the unit in which a prefix ends */
+/* bf16: probabilities, and the unit in which a prefix ends */
 static int pair_size(const Attn *a) { return a->bf16 ? score_rows(a) * LD_PAIRS : 0; }
 static int shared_size(const Attn *a) { return a->bf16 ? KV_UNIT / 2 * a->padded_hd : 0; }
 
@@ -147,8 +148,8 @@ static Sums spread_part(const Attn *a, int item, int part) {
                  a->padded_hd);
 }
 
-/* The strips of a tile over one part; into `made` when given, else merged into w->all.  `only`:
- * there is no other part. */
+/* Computes the strips of a tile over one part, into `made` if that is given; else the result is
+ * merged into w->all.  `only`: there is no other part. */
 static void tile_part(const Attn *a, const Work *w, const Tile *t, int kvh, int part, bool only,
                       const Sums *made) {
   Row both[2][STRIP_ROWS] = {{{0}}};
@@ -187,7 +188,7 @@ static void finish_tile(const Attn *a, const Work *w, const Tile *t, int kvh) {
   }
 }
 
-/* One tile and kv head, all parts. */
+/* One tile and kv head with all parts. */
 static void tile_chunk(void *arg, int chunk, int worker) {
   const Attn *a = arg;
   const Work w = work_of(a, worker);
@@ -208,7 +209,7 @@ static void spread_chunk(void *arg, int chunk, int worker) {
   if (a->bf16) kernels_bf16()->end();
 }
 
-/* The parts of one tile and kv head, merged as tile_chunk would have. */
+/* Merges the parts of one tile and kv head in the order of tile_chunk. */
 static void gather_chunk(void *arg, int item, int worker) {
   const Attn *a = arg;
   const Work w = work_of(a, worker);
@@ -230,8 +231,8 @@ static void gather_chunk(void *arg, int item, int worker) {
 
 /* ---- cutting ------------------------------------------------------------------------ */
 
-/* The next strip from row `at` of span *span: as many rows of one span as make a wide one, or a
- * narrow one, which later spans join when they fit in whole. */
+/* The next strip from row `at` of span *span: as many rows of one span as make a strip of many
+ * units; or else of few, which rows of later spans join if all of theirs fit. */
 static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
   const AttnSpan *first = a->spans + *span;
   const int left = first->n - *at, wide = left * a->group > a->few_units ? a->many_rows : 0;
@@ -248,7 +249,7 @@ static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
   return s;
 }
 
-/* Cut the rows into strips and those into tiles; with NULL only count them. */
+/* Cuts the rows into strips and the strips into tiles; with NULL it only counts them. */
 static int cut(const Attn *a, int nspans, Strip *strips, Tile *tiles, int *nstrips) {
   int n = 0;
   Tile t = {0};
@@ -300,7 +301,7 @@ static Status run_tiles(const Ctx *cx, Attn *a, int nspans) {
   return GRPO_OK;
 }
 
-/* How much a thread takes at a time, from the shapes of the work only. */
+/* Decides how much a thread takes at a time, from the shapes alone. */
 static void choose_sizes(Attn *a, int nspans) {
   int keys = 0, rows = 0;
   for (int i = 0; i < nspans; i++) {

@@ -1,8 +1,9 @@
-/* attention_bf16.c - attention's forward for a strip of rows and a part of the keys, segments in words.
+/* attention_bf16.c - attention's forward for a strip of rows and a part of the keys, segments in
+ * words.
  *
- * Scores are [units, keys], keys being lanes.  The sum over values runs by units of keys (KV_UNIT), which
- * begin at the same logical positions whatever segments they lie in: the unit in which a prefix ends
- * is put together from both.
+ * Scores are [units, keys], keys being lanes.  The sum over values runs by units of keys
+ * (KV_UNIT), which begin at the same logical positions whatever segments they lie in: the unit
+ * in which a prefix ends is put together from both.
  */
 #include "kern/attention_impl.h"
 
@@ -35,19 +36,17 @@ static void load_queries(const Attn *a, const Work *w, const Part *p, const Row 
   }
 }
 
-/* ---- what decoding reads from memory ----
- * Every sequence's own keys and values are read once, in streams so short that the CPU sees them too
- * late: values are fetched while scores are made, the next strip's keys after. */
+/* ---- prefetching ---- */
 
 static Fetch words_from(const uint32_t *x, ptrdiff_t words) {
   return (Fetch){(const char *)x, (const char *)(x + words)};
 }
 
-/* What a row sees of its own segment within the part: places *from .. *to - 1 */
+/* The places *from .. *to - 1 of its own segment that a row sees within the part. */
 static void own_places(const Part *p, const Row *r, int *from, int *to) {
   const int base = prefix_len(r->span), first = kv_first_place(r->span->own);
   *from = first + max_int(0, max_int(r->lo, p->start) - base);
-  if (r->span->own->grows) *from -= *from % KV_UNIT; /* what is read of it begins there */
+  if (r->span->own->grows) *from -= *from % KV_UNIT; /* reading begins there */
   *to = first + min_int(r->hi, p->start + PART) - base;
 }
 
@@ -70,8 +69,8 @@ static const Fetch nothing;
 
 /* ---- which keys ---- */
 
-/* Logical keys [from, to) of a segment, whose first place is at `start`; from: of a unit.  Of the unit
- * before them some are the prefix's: `shared`. */
+/* Logical keys [from, to) of a segment whose first place is at `start`; `from` begins a unit.  Some
+ * keys of the unit before them belong to the prefix: `shared`. */
 typedef struct Keys {
   const AttnSpan *span;
   const KvSeg *seg;
@@ -85,8 +84,8 @@ static Keys prefix_keys(const Part *p, const AttnSpan *sp, int to) {
   return (Keys){sp, sp->prefix, 0, p->from / KV_UNIT * KV_UNIT, min_int(to, whole), false};
 }
 
-/* The span's own before `to`, and those that share a unit with the prefix: kv_join has put that unit
- * together already, or else `shared`. */
+/* The span's own keys before `to`, and the unit that they share with the prefix: kv_join has
+ * assembled it, or else it is `shared`. */
 static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   const int base = sp->own->grows ? start : prefix_len(sp);
@@ -97,8 +96,8 @@ static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
 
 /* ---- scores ---- */
 
-/* Units [u, u + m) by n keys that lie at `keys`, from logical key `key` on; what whole blocks have too
- * much is not looked at. */
+/* Scores of units [u, u + m) with n keys at `keys`, from logical key `key` on.  Scores beyond the
+ * keys, up to whole blocks, are not looked at. */
 static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                         const uint32_t *keys, int key, int n, Fetch *next) {
   const int words = ceil_div(a->s->head_dim, 2);
@@ -185,7 +184,7 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
 
 /* ---- values ---- */
 
-/* Units [u, u + m); returns whether there was anything to add. */
+/* Adds the values for units [u, u + m); returns false if there were none. */
 static bool add_values(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                        const Keys *k, const Sums *to, bool add, Fetch next) {
   const int at = (k->shared ? k->start : k->from) - p->start;
@@ -232,7 +231,7 @@ void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows
       b.m = min_int(n * g - b.first, most);
       b.to = min_int(p->to, rows[(b.first + b.m - 1) / g].hi);
     }
-    if (b.to <= p->from) continue; /* these rows see nothing of the part */
+    if (b.to <= p->from) continue; /* these rows see no key of the part */
     all_scores(a, w, p, &b);
     softmax(a, w, p, &b, to);
     all_values(a, w, p, &b, to);

@@ -16,13 +16,14 @@ static int same_span(const Row *rows, int j0, int n) {
   return j;
 }
 
-/* Decoding reads every sequence's own keys and values once, from memory, in streams so short that the
- * CPU sees them too late: values are fetched while scores are made, the next strip's keys after. */
+/* Decoding reads every sequence's own keys and values once, from memory, in streams too short for
+ * the CPU's prefetcher.  So values are prefetched while scores are computed, and the next strip's
+ * keys after them. */
 static Fetch reals_from(const real *x, ptrdiff_t n) {
   return (Fetch){(const char *)x, (const char *)(x + n)};
 }
 
-/* What a row sees of its own segment within the part: keys *from .. *to - 1 */
+/* The keys *from .. *to - 1 of its own segment that a row sees within the part. */
 static void own_keys(const Part *p, const Row *r, int *from, int *to) {
   const int base = prefix_len(r->span);
   *from = max_int(0, max_int(r->lo, p->start) - base);
@@ -48,14 +49,14 @@ static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
                     round_up(to - from, KV_BLOCK) * hd);
 }
 
-/* ---- narrow -------------------------------------------------------------------- */
+/* ---- few units: keys as lanes ---- */
 
-/* Keys of a kv head, in blocks, from key j of a segment, a block's first, on. */
+/* The keys of a kv head in blocks, from key j of a segment on, the first of a block. */
 static const real *keys_at(const Attn *a, const Part *p, const KvSeg *seg, int j) {
   return seg->k + ((ptrdiff_t)p->kvh * seg->cap + j) * a->s->head_dim;
 }
 
-/* Block of keys j of a segment whose keys, or that block's, lie in rows: transposed. */
+/* Block of keys j of a segment whose keys, or whose last block, are row-major; transposed. */
 static const real *transposed_block(const Attn *a, const Work *w, const Part *p, const KvSeg *seg,
                                     int j) {
   const int hd = a->s->head_dim;
@@ -66,7 +67,7 @@ static const real *transposed_block(const Attn *a, const Work *w, const Part *p,
   return w->keys;
 }
 
-/* Units [u0, u1) and n keys, transposed in blocks, from logical key `key` on. */
+/* Scores of units [u0, u1) with n keys in transposed blocks, from logical key `key` on. */
 static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u1, const real *keys,
                       int n, int key, Fetch *next) {
   const ptrdiff_t hd = a->s->head_dim;
@@ -74,7 +75,7 @@ static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u
                       w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
-/* The same of n keys in rows, block j of a segment. */
+/* Scores with n row-major keys, block j of a segment. */
 static void scores_of_rows(const Attn *a, const Work *w, const Part *p, int u0, int u1,
                            const KvSeg *seg, int j, int n, int key, Fetch *next) {
   const int hd = a->s->head_dim;
@@ -86,8 +87,8 @@ static void scores_of_rows(const Attn *a, const Work *w, const Part *p, int u0, 
                                    w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, next);
 }
 
-/* Units [u0, u1) and keys of a segment that starts at logical key base: scores, in whole groups
- * (what is too much is overwritten or masked), or sums over values. */
+/* Units [u0, u1) and the keys of a segment that starts at logical key base: computes scores in
+ * whole groups (what exceeds the segment is overwritten or masked), or sums over values. */
 static void scores(const Attn *a, const Work *w, const Part *p, int u0, int u1, const KvSeg *seg,
                    int base, int to, Fetch next) {
   int j = max_int(0, p->from - base) / KV_BLOCK * KV_BLOCK;
@@ -141,9 +142,8 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Row *r
   }
 }
 
-/* Bf16 mode where the CPU cannot multiply it.  As everywhere the sum of exponentials that a row is
- * divided by is of what they were: rounding them to nearest is right on average, and the sum need
- * not have its error too. */
+/* Emulated bf16.  As in the native path the denominator sums the *unrounded* exponentials: rounding
+ * to nearest is unbiased, so only the numerators carry it. */
 static void round_scores(real *z, int rows, int n, ptrdiff_t ld) {
   for (int i = 0; i < rows; i++) kernels()->round_bf16((size_t)n, z + i * ld, z + i * ld);
 }
@@ -169,14 +169,14 @@ static void few_units_strip(const Attn *a, const Work *w, const Part *p, const R
   all_values(a, w, p, rows, n, to->out);
 }
 
-/* ---- wide ---------------------------------------------------------------------- */
+/* ---- many units: queries as lanes ---- */
 
-/* The end of the keys of the part that units before u see; rows ascend. */
+/* The end of the part's keys that units before u see; rows ascend. */
 static int keys_before(const Attn *a, const Part *p, const Row *rows, int n, int u) {
   return min_int(p->to, rows[min_int(n - 1, (u - 1) / a->group)].hi);
 }
 
-/* Q as [groups of units][head_dim][GROUP] */
+/* Stores Q as [groups of units][head_dim][GROUP]. */
 static void transpose_queries(const Attn *a, const Work *w, int units) {
   const int hd = a->s->head_dim, padded_units = round_up(units, GROUP);
   memset(w->q + units * hd, 0, sizeof(real) * (size_t)((padded_units - units) * hd));
@@ -184,7 +184,8 @@ static void transpose_queries(const Attn *a, const Work *w, int units) {
     kernels()->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
 }
 
-/* Scores of all units with keys of a segment, by blocks of keys: of those that see some. */
+/* Scores of all units with the keys of a segment, block by block, for the units that see some key
+ * of the block. */
 static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                         const KvSeg *seg, int base, int to) {
   const ptrdiff_t hd = a->s->head_dim;

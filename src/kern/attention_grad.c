@@ -5,10 +5,10 @@
  *   S^T = K Q^T, P^T = exp(z - lse), dP^T = V dO^T, z = scale S^T, or cap tanh(scale S^T / cap),
  *   dS = dz/dS P (dP - D), D = rowsum(dO o)
  *   dV += P^T dO,  dK += dS^T Q,  dQ += dS K
- * Along the edge of what rows see only keys are walked that some unit of a group sees.  dK and dV of a span's own
- * keys belong to its piece alone and are added in place; those of a prefix, and of a span in several
- * pieces, go to a private copy; copies are added in the pieces' order, so neither threads nor the
- * number of pieces handled at once can be seen in the result.
+ * Along the edge of what rows see only keys are walked that some unit of a group sees.  dK and
+ * dV of a span's own keys belong to its piece alone and are added in place; those of a prefix,
+ * and of a span in several pieces, go to a private copy; copies are added in the pieces' order,
+ * so neither threads nor the number of pieces handled at once can be seen in the result.
  */
 #include <math.h>
 #include <string.h>
@@ -20,18 +20,18 @@
 
 enum { UNITS = 48, KEYS = 64, STEP = 8, PIECE = 512, WAVE_REALS = 1 << 22 };
 
-/* The tile that a worker has in hand, and the piece's keys. */
+/* A worker's tile, and the piece's keys. */
 typedef struct GradWork {
   real *q, *dout, *dq; /* [units, padded_hd] */
   real *qt, *dot;      /* [units / GROUP][head_dim][GROUP] */
   real *p, *ds;        /* [KEYS, units] */
   real *lse, *d;       /* [units] */
   int *lo, *hi;        /* [units]: keys that a unit sees */
-  real *keys;          /* [max_keys, padded_hd] by logical position; a block more */
-  real *values;        /* the same, where segments are in words */
-  int r0, rows;        /* of the span */
-  int n, padded_n;     /* units, and in whole groups */
-  real *dk, *dv;       /* the copies */
+  real *keys;          /* [max_keys, padded_hd] by logical position, and one block more */
+  real *values;        /* as keys, where segments hold bf16 pairs */
+  int r0, rows;        /* rows r0 .. r0 + rows - 1 of the span */
+  int n, padded_n;     /* units, and the same in whole groups */
+  real *dk, *dv;       /* partial dk and dv */
 } GradWork;
 
 static size_t key_size(const Grad *g) {
@@ -86,7 +86,7 @@ static void load_tile(const Grad *g, GradWork *w, const AttnSpan *sp, int kvh) {
     }
     memset(w->q + i * padded_hd, 0, sizeof(real) * (size_t)padded_hd);
     memset(w->dout + i * padded_hd, 0, sizeof(real) * (size_t)padded_hd);
-    w->lse[i] = (real)INFINITY; /* a unit that is not there has P = 0 */
+    w->lse[i] = (real)INFINITY; /* a unit beyond the last has P = 0 */
     w->d[i] = 0;
   }
   for (int i = 0; i < w->padded_n; i += GROUP) {
@@ -107,14 +107,14 @@ static void add_dq(const Grad *g, const GradWork *w, const AttnSpan *sp, int kvh
 
 /* ---- a tile and a block of keys ------------------------------------------------------- */
 
-/* n keys of a segment: logical position of the first, values, where their gradients go. */
+/* n keys of a segment: the logical position of the first, values, and where their gradients go. */
 typedef struct GradBlock {
   int key, n;
   const real *v;
   ptrdiff_t ldv;
   real *dk, *dv;
   ptrdiff_t ld;
-  int cols, v_cols; /* of dk and dv: a head's, or padded_hd in a copy */
+  int cols, v_cols; /* columns of dk and dv: a head's, or padded_hd in partial results */
 } GradBlock;
 
 /* the first unit that sees keys from `key` on */
@@ -158,7 +158,7 @@ static void add_queries(const Grad *g, const GradWork *w, const GradBlock *b, in
 }
 
 static void one_block(const Grad *g, const GradWork *w, const GradBlock *b) {
-  if (b->key + b->n <= w->hi[0]) { /* nothing lies in the future of the first row */
+  if (b->key + b->n <= w->hi[0]) { /* the first row has no later keys */
     probabilities(g, w, b, 0, b->n, 0);
     add_keys(g, w, b, 0, b->n, 0);
     add_queries(g, w, b, 0, w->n, b->n);
@@ -175,8 +175,8 @@ static void one_block(const Grad *g, const GradWork *w, const GradBlock *b) {
   }
 }
 
-/* The tile against keys [from, to) of a segment whose key 0 has logical position `base`; gradients
- * go to rows base.. of the copies, or in place. */
+/* Computes the tile against keys [from, to) of a segment whose key 0 has the logical position
+ * `base`.  Gradients go to rows from `base` on of the partial results, or to their place. */
 static void one_segment(const Grad *g, const GradWork *w, const KvSeg *seg, int kvh, bool in_place,
                         int base, int from, int to) {
   const ptrdiff_t hd = g->s->head_dim, ld = in_place ? g->lddkv : g->padded_hd;
@@ -197,7 +197,8 @@ static void one_segment(const Grad *g, const GradWork *w, const KvSeg *seg, int 
   }
 }
 
-/* The first n keys of a segment, and values if they are in words, as rows from `at` on. */
+/* Loads the first n keys of a segment as rows from `at` on, and its values if it holds bf16
+ * pairs. */
 static void load(const Grad *g, const GradWork *w, const KvSeg *seg, int kvh, int n, ptrdiff_t at) {
   kv_load_keys(g->s, seg, kvh, n, w->keys + at * g->padded_hd, g->padded_hd);
   if (g->bf16) kv_load_values(g->s, seg, kvh, n, w->values + at * g->padded_hd, g->padded_hd);
@@ -230,7 +231,7 @@ static void grad_chunk(void *arg, int chunk, int worker) {
   }
 }
 
-/* ---- adding the copies ------------------------------------------------------------------ */
+/* ---- adding partial results ---- */
 
 /* dst's rows row0.., kv head's columns [c0, c0 + cols) += a copy's rows [from, from + n) */
 static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *copy, int from, int n,
@@ -243,7 +244,7 @@ static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *co
   }
 }
 
-/* One kv head's columns of one group, all pieces in order. */
+/* One kv head's columns of one group, with all pieces in order. */
 static void combine_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Grad *g = arg;
@@ -280,8 +281,8 @@ static size_t copy_reals(const Grad *g, const Piece *pc) {
   return (size_t)pc->copied * (size_t)(g->padded_hd * 2 * g->s->kv_heads);
 }
 
-/* As many pieces as the copies have room for, at least one; with a place for them, they are put
- * there, and the reals of their copies are *total. */
+/* Takes as many pieces as there is room for their partial results, at least one.  With `piece` they
+ * are stored there; *total is the number of reals that the results take. */
 static int take_pieces(Grad *g, Piece *to, size_t *total) {
   int n = 0, span = g->span, row = g->row;
   Piece pc;

@@ -1,6 +1,7 @@
-/* attention_grad.h - what the ways of computing attention's backward share: attention_grad.c
- * cuts pieces and adds copies, and does a piece in reals; attention_grad_bf16.c does one in
- * words.
+/* attention_grad.h - what the two ways of computing attention's backward share.
+ *
+ * attention_grad.c cuts spans into pieces, adds up their results, and computes a piece in float32;
+ * attention_grad_bf16.c computes one in bf16.
  */
 #ifndef GRPO_KERN_ATTENTION_GRAD_H
 #define GRPO_KERN_ATTENTION_GRAD_H
@@ -10,8 +11,8 @@
 #include "kern/kv_impl.h"
 #include "kern/scratch.h"
 
-/* Rows from .. to - 1 of a span; where its copies start: per kv head dk then dv, [copied,
- * padded_hd] */
+/* Rows from .. to - 1 of a span.  `at`: where its partial dk and dv start, [copied, padded_hd]
+ * each, per kv head. */
 typedef struct Piece {
   const AttnSpan *span;
   int from, to, copied;
@@ -21,26 +22,27 @@ typedef struct Piece {
 typedef struct Grad {
   const AttnShape *s;
   const AttnSpan *spans;
-  bool bf16, tiles;                   /* keys and values are in words; and so is all computed */
-  int nspans, group, units, max_keys; /* units: of a tile, whole groups */
-  int padded_hd, vd;                  /* of a key in whole groups, of a value */
+  /* bf16: segments hold bf16 pairs; tiles: pieces are computed in bf16 */
+  bool bf16, tiles;
+  int nspans, group, units, max_keys; /* units of a tile, in whole groups */
+  int padded_hd, vd;                  /* channels of a key, in whole groups; of a value */
   const real *q, *o, *lse, *dout;
   ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
   real *dq, *dk, *dv;
-  Piece *piece; /* of this wave */
+  Piece *piece; /* the pieces of this wave */
   int npieces;
   int span, row; /* where the next piece starts */
   real *parts;
   Scratch scratch;
 } Grad;
 
-/* Own keys that some row of the piece sees, at most. */
+/* The number of own keys that some row of the piece sees, at most. */
 static inline int piece_keys(const Grad *g, const Piece *pc) {
   return g->s->bidirectional ? pc->span->n : pc->to;
 }
 
-/* Can pieces be done in words?  Units of a tile then, at most; reals of scratch; a piece's kv
- * head. */
+/* Can pieces be computed in bf16?  Then: the units of a tile at most, the reals of scratch, and one
+ * kv head of a piece. */
 bool grad_in_bf16(const AttnShape *s);
 int grad_bf16_units(int group);
 size_t grad_bf16_size(const Grad *g);

@@ -1,11 +1,11 @@
 /* attention_grad_bf16.c - attention backward of a piece, computed in bf16.
  *
- * Scores and dP are [queries, keys].  P and dS are rounded to bf16, as queries and dO are: in pairs of
- * queries for
+ * Scores and dP are [queries, keys].  P and dS are rounded to bf16, as queries and dO are: in
+ * pairs of queries for
  *   dV^T += dO^T P,  dK^T += Q^T dS
- * and dS in pairs of keys too, for dQ += dS K.  Keys are walked by logical position in units of KV_UNIT,
- * so that dQ is the same however keys are shared; dV and dK are summed over a tile's queries in units of
- * as many, which begin with the tile.
+ * and dS in pairs of keys too, for dQ += dS K.  Keys are walked by logical position in units of
+ * KV_UNIT, so that dQ is the same however keys are shared; dV and dK are summed over a tile's
+ * queries in units of as many, which begin with the tile.
  */
 #include <math.h>
 #include <string.h>
@@ -13,17 +13,17 @@
 #include "kern/attention_grad.h"
 
 enum {
-  TILE = 128, /* units of a tile, at most, unless one row has more */
-  STRIP = 32, /* units that are scored at a time */
+  TILE = 128, /* units of a tile, unless one row has more */
+  STRIP = 32, /* units whose scores are computed together */
   KEYS = 128, /* keys */
   LD = KEYS + GROUP,
-  LD_ROWS = KEYS / 2 + GROUP /* of dS in pairs of keys */
+  LD_ROWS = KEYS / 2 + GROUP /* the distance of rows of dS in pairs of keys */
 };
 
-/* The tile that a worker has in hand, and the piece's keys. */
+/* A worker's tile, and the piece's keys. */
 typedef struct GradBf16Work {
   real *q, *dout, *dq;         /* [units, padded_hd] */
-  uint32_t *qw, *dow;          /* the same in words, [units, query_pairs] */
+  uint32_t *qw, *dow;          /* q and dout in bf16 pairs, [units, query_pairs] */
   uint32_t *qt, *dot;          /* in pairs of units, as pair_columns makes them of channels */
   uint32_t *p, *ds, *rows;     /* [KEYS / GROUP][units / 2][GROUP] twice; [units, LD_ROWS] */
   real *s, *dp;                /* [STRIP, LD] */
@@ -33,20 +33,20 @@ typedef struct GradBf16Work {
   uint32_t *transposed_k;      /* [padded_hd / GROUP][keys / 2][GROUP] */
   uint32_t *shared, *shared_v; /* the unit in which the prefix ends */
   real *dkt, *dvt;             /* [padded_hd, ldt] */
-  int keys;                    /* of transposed_k, whole units */
+  int keys;                    /* keys in transposed_k, whole units */
   ptrdiff_t ldt;
-  int done;       /* logical keys before this one have some of dK and dV from earlier tiles */
-  int r0, n, n32; /* row of the span, units, and in whole strips */
+  int done;       /* earlier tiles have added to dK and dV of the logical keys before this one */
+  int r0, n, n32; /* first row of the span, units, and units in whole strips */
 } GradBf16Work;
 
 bool grad_in_bf16(const AttnShape *s) { return kv_in_bf16(s) && kernels_bf16()->ds; }
 
 int grad_bf16_units(int group) { return round_up(max_int(1, TILE / group) * group, STRIP); }
 
-/* of a query in words, in whole units */
+/* pairs of a query, in whole units of the CPU */
 static int query_pairs(const Grad *g) { return round_up(g->padded_hd / 2, kernels_bf16()->unit); }
 
-/* The next n reals of scratch; NULL: only counted. */
+/* The next n reals of scratch; NULL: they are only counted. */
 static real *take(real **at, size_t *size, size_t n) {
   real *here = *at;
   n = (n + GROUP - 1) / GROUP * GROUP;
@@ -87,7 +87,7 @@ size_t grad_bf16_size(const Grad *g) {
 
 /* ---- keys ---- */
 
-/* The words of keys, or values, of the unit of logical key `key`. */
+/* The pairs of the keys, or values, in the unit of logical key `key`. */
 static const uint32_t *unit_at(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh,
                                int key, bool values) {
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
@@ -97,8 +97,8 @@ static const uint32_t *unit_at(const Grad *g, const GradBf16Work *w, const AttnS
   return values ? kv_value_pairs(g->s, seg, kvh, place) : kv_key_pairs(g->s, seg, kvh, place);
 }
 
-/* A unit's values [KV_UNIT / 2, padded_hd], the first of two high, to [KV_UNIT / GROUP][padded_hd / 2][GROUP]
- * pairs of channels. */
+/* Transposes a unit's values [KV_UNIT / 2, padded_hd], the first of two in the high half, into
+ * pairs of channels [KV_UNIT / GROUP][padded_hd / 2][GROUP]. */
 static void transpose_values(const Grad *g, const uint32_t *v, uint32_t *to) {
   enum { PAIRS = KV_UNIT / 2 };
   const ptrdiff_t block = (ptrdiff_t)g->padded_hd / 2 * GROUP;
@@ -113,7 +113,7 @@ static void transpose_values(const Grad *g, const uint32_t *v, uint32_t *to) {
   }
 }
 
-/* What is made of the logical keys [from, to), whole units */
+/* Transposes the logical keys [from, to), whole units, and their values. */
 static void load_keys(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh, int from,
                       int to) {
   const int words = ceil_div(g->s->head_dim, 2);
@@ -148,7 +148,7 @@ static void load_unit(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
   w->d[i] = kernels()->dot(hd, dout, g->o + row * g->ldo + at);
 }
 
-/* n units in words, and their channels in pairs of units */
+/* Packs n units into pairs of channels, and into pairs of units by channel. */
 static void pair_units(const Grad *g, int n, const real *x, uint32_t *words, uint32_t *columns) {
   const int ld = query_pairs(g), half = g->padded_hd / 2;
   for (int i = 0; i < n; i++, words += ld) {
@@ -170,7 +170,7 @@ static void load_tile(const Grad *g, GradBf16Work *w, const AttnSpan *sp, int kv
       continue;
     }
     memset(w->q + i * g->padded_hd, 0, row), memset(w->dout + i * g->padded_hd, 0, row);
-    w->lse[i] = (real)INFINITY; /* a unit that is not there has P = 0 */
+    w->lse[i] = (real)INFINITY; /* a unit beyond the last has P = 0 */
     w->d[i] = 0;
   }
   pair_units(g, w->n32, w->q, w->qw, w->qt);
@@ -189,7 +189,7 @@ static void add_dq(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int
 
 /* ---- a tile and a block of keys ---- */
 
-/* Of a block of keys [from, to) those that some unit of a strip sees, in whole units. */
+/* The keys of a block [from, to) that some unit of a strip sees, in whole units. */
 static void strip_keys(const GradBf16Work *w, int strip, int *from, int *to) {
   *from = max_int(*from, w->lo[strip] / KV_UNIT * KV_UNIT);
   *to = min_int(*to, round_up(w->hi[strip + STRIP - 1], KV_UNIT));
@@ -238,7 +238,7 @@ static void one_strip(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
                            w->dq + strip * g->padded_hd, g->padded_hd, true, NULL);
 }
 
-/* dK and dV of the block's unit at `key`, from the strips that see some of it. */
+/* Adds to dK and dV of the block's unit at `key` from the strips that see some of it. */
 static void add_unit(const Grad *g, const GradBf16Work *w, int block, int key) {
   const ptrdiff_t bgs = (ptrdiff_t)w->n32 / 2 * GROUP;
   int from = 0, to = w->n32;
@@ -266,7 +266,8 @@ static void one_tile(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, i
 
 /* ---- a piece ---- */
 
-/* The copies of logical keys [0, n) from x [padded_hd, ldt], which has those from `from` on: [n, padded_hd] */
+/* Copies the logical keys [0, n) to [n, padded_hd] from x [padded_hd, ldt], which holds those from
+ * `from` on. */
 static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, int n, real *to) {
   from = min_int(from, n);
   memset(to, 0, sizeof *to * (size_t)from * (size_t)g->padded_hd);
@@ -278,7 +279,7 @@ static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, in
 static void add_keys(const Grad *g, const GradBf16Work *w, const real *x, int kvh, int from, int n,
                      ptrdiff_t row0, real *dst) {
   const int hd = g->s->head_dim;
-  real *rows = w->q; /* of KV_UNIT keys; the tile has been done */
+  real *rows = w->q; /* of KV_UNIT keys; q is free, as the tile is done */
   for (int j = 0, m; j < n && dst; j += m) {
     m = min_int(KV_UNIT, n - j);
     kernels()->transpose(hd, m, x + from + j, w->ldt, rows, g->padded_hd);

@@ -1,5 +1,12 @@
-/* attention.h - what the pieces of attention's forward share: attention.c cuts rows and merges
- * parts, attention_f32.c and attention_bf16.c do a strip and a part.
+/* attention_impl.h - what the parts of attention's forward share.
+ *
+ * attention.c cuts query rows into strips and strips into tiles, and merges the results of parts
+ * of the keys; attention_f32.c and attention_bf16.c compute one strip against one part.  A unit
+ * is one query row with one of the query heads that share a kv head: group = heads / kv_heads
+ * units make a row.
+ *
+ * A strip of few units computes scores as [units, keys], with keys as vector lanes; a strip of many
+ * units as [keys, units], with queries as lanes.
  */
 #ifndef GRPO_KERN_ATTENTION_IMPL_H
 #define GRPO_KERN_ATTENTION_IMPL_H
@@ -10,16 +17,16 @@
 #include "kern/scratch.h"
 
 enum {
-  FEW_UNITS = 8,   /* units of a narrow strip, at most, unless one row has more */
-  MANY_UNITS = 32, /* of a wide one */
-  PART = 512,      /* keys */
-  LD_SCORES =
-      PART + 3 * GROUP,        /* a group before the part, one after, and an odd number of groups */
-  LD_PAIRS = PART / 2 + GROUP, /* of probabilities in words: an odd number of groups */
+  FEW_UNITS = 8,   /* units of a strip of few, unless one row has more */
+  MANY_UNITS = 32, /* units of a strip of many */
+  PART = 512,      /* keys of a part */
+  /* one group before the part and one after it; an odd number of groups */
+  LD_SCORES = PART + 3 * GROUP,
+  LD_PAIRS = PART / 2 + GROUP, /* of packed probabilities: an odd number of groups */
   STRIP_ROWS = MANY_UNITS
 };
 
-/* Rows at.. of span `span` and what follows in later spans with its prefix. */
+/* Rows from `at` on of span `span`, and rows of later spans with the same prefix. */
 typedef struct Strip {
   int span, at, rows;
 } Strip;
@@ -31,18 +38,19 @@ typedef struct Tile {
 typedef struct Attn {
   const AttnShape *s;
   const AttnSpan *spans;
-  bool bf16;                   /* keys and values are in words */
-  int query_pairs;             /* words: of a query, in whole units */
-  int group, padded_hd, parts; /* padded_hd: of a value, in whole groups */
-  int few_units;               /* units of a narrow strip, at most, unless one row has more */
-  int few_rows, many_rows;     /* of a strip, at most */
-  int strip_units, tile_units; /* at most; strip_units: whole groups */
+  bool bf16;                   /* segments hold bf16 pairs */
+  int query_pairs;             /* bf16: pairs of a query, in whole units of the CPU */
+  int group, padded_hd, parts; /* padded_hd: channels of a value, in whole groups */
+  int few_units;               /* units of a strip of few, unless one row has more */
+  int few_rows, many_rows;     /* rows of a strip of few and of many units, at most */
+  int strip_units, tile_units; /* limits; strip_units is whole groups */
   const real *q;
   ptrdiff_t ldq, ldo;
   real *o, *lse;
   const Strip *strips;
   const Tile *tiles;
-  real *spread; /* [tiles, kv_heads, parts] of Sums, when parts are made apart */
+  /* [tiles, kv_heads, parts] of Sums, where parts are computed by different threads */
+  real *spread;
   Scratch scratch;
 } Attn;
 
@@ -52,7 +60,7 @@ typedef struct Row {
   int row, lo, hi;
 } Row;
 
-/* What some units have of a part, or of all parts until now. */
+/* The sums of some units over one part, or over all parts so far. */
 typedef struct Sums {
   real *out, *max, *sum; /* [units, padded_hd], [units], [units]; not yet divided by sum */
 } Sums;
@@ -60,30 +68,31 @@ typedef struct Sums {
 /* A worker's scratch. */
 typedef struct Work {
   real *q, *qt;     /* [strip_units, head_dim], and [groups of units][head_dim][GROUP] */
-  uint32_t *pairs;  /* words: of probabilities, [units, LD_PAIRS] */
-  uint32_t *shared; /* words: the unit in which a prefix ends, or a last block */
-  real *keys;       /* a block of keys in rows transposed, [head_dim, KV_BLOCK] */
-  real *scores;     /* narrow: [units, LD_SCORES] from the part's first key; wide: [PART, units] */
-  Sums part, all;   /* of a strip; of a tile */
+  uint32_t *pairs;  /* bf16: probabilities, [units, LD_PAIRS] */
+  uint32_t *shared; /* bf16: the unit in which a prefix ends, or a last block */
+  real *keys;       /* a row-major block of keys, transposed: [head_dim, KV_BLOCK] */
+  /* few units: [units, LD_SCORES] from the part's first key; many: [PART, units] */
+  real *scores;
+  Sums part, all; /* of a strip; of a tile */
 } Work;
 
-/* The part in hand: kv head, logical position of its first key, keys that some row sees; rows of
- * the strip that comes next. */
+/* A part: kv head, logical position of its first key, and the keys [from, to) that some row sees;
+ * the rows of the next strip. */
 typedef struct Part {
   int kvh, start, from, to;
   const Row *next;
   int nnext;
 } Part;
 
-/* Does a strip take queries as lanes, keys one by one, or keys as lanes? */
+/* Does a strip take queries as lanes (many units), or keys? */
 static inline bool has_many_units(const Attn *a, const Row *rows, int n) {
   return n * a->group > FEW_UNITS && rows[0].span == rows[n - 1].span;
 }
 
-/* A strip's sums over a part, of which some row sees some key. */
+/* Computes a strip's sums over a part, in which some row sees some key. */
 void attn_part_f32(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                    const Sums *to);
-/* The same of segments in words. */
+/* attn_part_f32 for segments of bf16 pairs. */
 void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                     const Sums *to);
 

@@ -1,10 +1,10 @@
 /* blas_kernels.c - the kernel class `blas`: products with weights through OpenBLAS, all else as in
  * generic.c.
  *
- * It is for CPUs that have no kernels of ours (POWER, RISC-V, s390x, x86 before AVX2).  The contract of
- * kern.h holds there too, above all that a row's result does not depend on the rows beside it.  A BLAS
- * promises no such thing: its kernels for 16 rows, for 4 and for what is left over may add up in
- * different orders.  So sgemm only ever sees tiles of a few fixed shapes:
+ * It is for CPUs that have no kernels of ours (POWER, RISC-V, s390x, x86 before AVX2).  The
+ * contract of kern.h holds there too, above all that a row's result does not depend on the rows
+ * beside it.  A BLAS promises no such thing: its kernels for 16 rows, for 4 and for what is left
+ * over may add up in different orders.  So sgemm only ever sees tiles of a few fixed shapes:
  *
  *   - Inner steps come in blocks of STEP, counted from a product's first one, and the last block is
  *     padded with zeros to a multiple of DEPTH_UNIT.  Each block is added to the output once, so an
@@ -13,15 +13,16 @@
  *   - Columns come in whole groups, at most three, and rows in the numbers of `row_counts`.  Rows that
  *     are left over are padded up to the smallest number.
  *
- * When the class is first used, each of these shapes is computed with all rows alike and all columns
- * alike.  A number of rows is allowed if every output of its tiles is the same number, at each depth, and
- * the same as for the largest number of rows that is allowed: then neither the place in a tile nor the
- * tile's shape can change a bit.  Haswell's kernels pass with 4 and 8 rows, most others with all.  If no
- * number passes, generic.c multiplies and kern_name says so.
+ * When the class is first used, each of these shapes is computed with all rows alike and all
+ * columns alike.  A number of rows is allowed if every output of its tiles is the same number,
+ * at each depth, and the same as for the largest number of rows that is allowed: then neither
+ * the place in a tile nor the tile's shape can change a bit.  Haswell's kernels pass with 4 and
+ * 8 rows, most others with all.  If no number passes, generic.c multiplies and kern_name says
+ * so.
  *
- * A tile has less work than OpenBLAS would share out to threads of its own; ours call it side by side.
- * Attention's products have other shapes and stay with generic.c.  Products in bf16 and with quantised
- * weights reach this file as float32, rounded and unpacked by their drivers.
+ * A tile has less work than OpenBLAS would share out to threads of its own; ours call it side by
+ * side. Attention's products have other shapes and stay with generic.c.  Products in bf16 and
+ * with quantised weights reach this file as float32, rounded and unpacked by their drivers.
  */
 #include <pthread.h>
 #include <string.h>
@@ -84,7 +85,8 @@ static bool uniform(Trial *t, int rows, int cols, int depth, bool add, float *va
   return true;
 }
 
-/* Do tiles of so many rows give one number at each depth, and is it `value` unless that is yet to be set? */
+/* Do tiles of so many rows give one number at each depth?  `set`: these numbers become value, else
+ * they must equal it. */
 static bool row_count_passes(Trial *t, uint32_t seed, int rows, float value[DEPTHS][2], bool set) {
   for (int d = 0; d < DEPTHS; d++) {
     fill(t, seed + (uint32_t)d, (d + 1) * DEPTH_UNIT);
@@ -220,7 +222,8 @@ static void stream(int m, int n, int k, const float *a, ptrdiff_t ars, const flo
   block(m, n, k, a, ars, 1, b, brs, GROUP, c, ldc, add);
 }
 
-/* ---- operands: panels are as wide as a tile, and tiles of dy (gemm_dw.c) are its columns as rows ---- */
+/* ---- operands: panels are as wide as a tile, and tiles of dy (gemm_dw.c) are its columns as
+ * rows ---- */
 
 static void pack_columns(int depth, int cols, int width, const float *src, ptrdiff_t ld,
                          float *dst) {

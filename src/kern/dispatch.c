@@ -1,4 +1,5 @@
-/* dispatch.c - which kernel class is used: the best one for this CPU, or the one that is asked for. */
+/* dispatch.c - which kernel class is used: the best one for this CPU, or the one that is asked
+ * for. */
 #include "kern/dispatch.h"
 #include "kern/blas.h"
 #include "kern/kernels.h"
@@ -87,8 +88,8 @@ const char *kern_path(int i) {
   return NULL;
 }
 
-/* The class `blas` is chosen unseen: OpenBLAS is loaded and checked when it is first used, not at every
- * start, and where it fails the class multiplies like `generic` (blas_kernels.c). */
+/* The class `blas` is chosen unseen: OpenBLAS is loaded and checked when it is first used, not
+ * at every start, and where it fails the class multiplies like `generic` (blas_kernels.c). */
 static const Path *best(void) {
   for (int i = 0; i < NPATHS; i++)
     if (is_blas(&paths[i]) || cpu_has(&paths[i])) return &paths[i];

@@ -1,4 +1,5 @@
-/* elementwise.c - n independent elements, cut into pieces of one size for the pool. */
+/* elementwise.c - operations on n independent elements, cut into pieces of one size for the
+ * pool. */
 #include <math.h>
 #include <string.h>
 

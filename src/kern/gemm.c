@@ -1,7 +1,9 @@
-/* gemm.c - matrix products: packing, blocking and threads around Kernels.block.
+/* gemm.c - float32 products with weights: packing, the forward product, and dx of weights in rows.
  *
- * The inner dimension is walked in steps of DEPTH with the output reloaded,
- * which changes no bit; what a thread takes at a time depends on shapes only.
+ * A product is cut into chunks of rows and panels of the weight; threads take chunks.  Within a
+ * chunk the inner dimension is walked in blocks, so that a block of a panel stays in the cache
+ * while all rows of the chunk pass over it.  Between blocks the sums go to the output and are
+ * loaded again, which changes no bit.  How a product is cut depends on its shape alone.
  */
 #include <string.h>
 
@@ -13,37 +15,63 @@
 #include "kern/scratch.h"
 
 enum {
-  DEPTH = 512,         /* inner steps a block: a panel of it stays in L2; */
-  PAGED_DEPTH = 1024,  /* where kern_paged(), which wait longer for rows of y that they add to */
-  ROWS = 96,           /* rows a chunk in the forward product; */
-  FEW = 128,           /* so many, and packed weights come from memory as a stream, */
-  FEW_REALS = 3072,    /* each block of so many for all rows while the next is fetched; */
-  AHEAD = 48,          /* one tile of rows fetches so many inner steps ahead, */
-  AHEAD_IN_PAGE = 12,  /* or so many, where kern_paged() */
-  FEW_PANELS = 4,      /* panels that are a stream, */
-  FEW_CHUNKS = 8,      /* fewer of them rather than fewer chunks than this; */
-  STREAM_ROWS = 3,     /* so few go over them side by side; */
-  GATHERED_ROWS = 32,  /* outputs of so many rows */
-  GATHERED_COLS = 192, /* and columns are made side by side */
-  L2_REALS = 1 << 17,  /* reals of a chunk's panels at most, which stay in L2 while rows pass, */
-  MANY_CHUNKS = 32,    /* but rather so many chunks */
-  PACK_ROWS = 256,     /* rows a chunk when each chunk packs its own panel */
-  PLAIN_DEPTH = 128,   /* inner steps when the panel is on the stack */
-  SLAB = 1 << 20,      /* reals of a weight that dX packs at a time */
-  FEW_OUTPUTS = GROUP / 2,   /* outputs at most, */
-  FEW_OUTPUTS_ROWS = 48,     /* rows transposed at a time, */
-  FEW_OUTPUTS_STEPS = 64,    /* inner steps, */
-  FEW_OUTPUTS_MIN_ROWS = 32, /* and rows at least where rows become vectors */
-  LEAST_DEPTH = 128,         /* where so many rows would not stay in cache, packing is better; */
-  LINES_ROWS = 128,          /* so many rows pay for it in dX where a tile reads lines one by one */
-  ROUND_STEPS = 128,         /* packed and then rounded, while they are in L1 */
-  CHUNK_WORK = 1 << 16,      /* multiply-adds worth a chunk of their own */
-  LINE = 64,                 /* a second-level cache: its lines, the bytes of a way, */
-  CACHE_WAY = 1 << 16,       /* and how many ways to count on */
+  /* Inner steps of a block: a panel's block of this depth stays in the second-level cache.  Where
+   * kern_paged() blocks are deeper, because rows of y that are added to arrive more slowly. */
+  DEPTH = 512,
+  PAGED_DEPTH = 1024,
+  /* Rows of a chunk at most. */
+  ROWS = 96,
+  /* With at most FEW rows the weight is read from memory as a stream: each block has FEW_REALS
+   * reals and is multiplied by all rows while the next one is prefetched. */
+  FEW = 128,
+  FEW_REALS = 3072,
+  /* A single tile of rows has no next block; it prefetches this many inner steps ahead, fewer where
+   * kern_paged(). */
+  AHEAD = 48,
+  AHEAD_IN_PAGE = 12,
+  /* A chunk of few rows takes FEW_PANELS panels one after another, which is one long stream, but
+   * fewer panels if there would be less than FEW_CHUNKS chunks for the threads. */
+  FEW_PANELS = 4,
+  FEW_CHUNKS = 8,
+  /* Up to STREAM_ROWS rows go over whole panels side by side (forward_streams). */
+  STREAM_ROWS = 3,
+  /* Outputs of up to so many rows and columns are gathered in a buffer first (forward_gathered). */
+  GATHERED_ROWS = 32,
+  GATHERED_COLS = 192,
+  /* With many rows a chunk's panels have at most L2_REALS reals, which stay in the second-level
+   * cache while rows pass, and fewer if there would be less than MANY_CHUNKS chunks. */
+  L2_REALS = 1 << 17,
+  MANY_CHUNKS = 32,
+  /* gemm_plain: rows of a chunk, each of which packs its own panel; inner steps of such a panel,
+   * which is on the stack. */
+  PACK_ROWS = 256,
+  PLAIN_DEPTH = 128,
+  /* Reals of a weight that dx packs at a time. */
+  SLAB = 1 << 20,
+  /* Products with at most FEW_OUTPUTS outputs would fill half a vector.  From
+   * FEW_OUTPUTS_MIN_ROWS rows on they take rows of x as vectors instead, transposed in pieces of
+   * so many rows and inner steps. */
+  FEW_OUTPUTS = GROUP / 2,
+  FEW_OUTPUTS_ROWS = 48,
+  FEW_OUTPUTS_STEPS = 64,
+  FEW_OUTPUTS_MIN_ROWS = 32,
+  /* Rows of an operand are read in place if at least this many of them fit into the cache at once;
+   * otherwise packing is faster. */
+  LEAST_DEPTH = 128,
+  /* Where a tile reads only one line of each row of the weight, dx packs from so many rows on. */
+  LINES_ROWS = 128,
+  /* Inner steps that are packed and then rounded to bf16 while they are in the first-level
+   * cache. */
+  ROUND_STEPS = 128,
+  /* Multiply-adds that are worth a chunk of their own. */
+  CHUNK_WORK = 1 << 16,
+  /* The second-level cache that we count on: bytes of a line, bytes of a way, and ways. */
+  LINE = 64,
+  CACHE_WAY = 1 << 16,
   CACHE_WAYS = 12
 };
 
-/* Rows a chunk: an even number of chunks, as two threads share them, of whole tiles. */
+/* Rows of a chunk: whole tiles, and an even number of chunks because two threads share them. */
 static int row_piece(int m, int most) {
   return round_up(ceil_div(m, round_up(ceil_div(m, most), 2)), 8);
 }
@@ -142,20 +170,20 @@ bool reads_lines(void) { return kernels()->ng * GROUP * sizeof(real) <= LINE; }
 typedef struct Forward {
   int m, n, k, depth, rows, panels; /* a chunk's rows and panels */
   int row_chunks, ng;               /* groups a panel */
-  int parts; /* of the row chunks, one after another: each of a thread's own */
+  int parts; /* parts of the row chunks, which follow one another: one for each thread */
   const real *x;
   ptrdiff_t ldx, ldy;
-  const real *w; /* packed, */
-  ptrdiff_t ldw; /* or 0 < ldw: [k, n], read where it is */
+  const real *w; /* packed, if ldw is 0; */
+  ptrdiff_t ldw; /* else [k, n], read in place */
   const real *bias;
   const LowRank *low;
-  real *y; /* of columns from first_col on */
+  real *y; /* the column first_col of the output */
   int first_col;
   bool add, few;
 } Forward;
 
-/* What is fetched with panel p's block at k0: the one that is multiplied after it, most likely in the
- * next chunk if it is a chunk's last. */
+/* The block to prefetch while panel p multiplies its block at k0: the one that is multiplied next,
+ * which for the last block of a chunk is most likely the first one of the next chunk. */
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
   const bool lone = f->m <= kernels()->mr;
@@ -170,7 +198,8 @@ static const real *block_after(const Forward *f, int p, int k0, int p1) {
 void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
                   ptrdiff_t ldy) {
   const int ng = kernels()->ng, first = at / GROUP, last = ceil_div(at + cols, GROUP);
-  for (int g = first, end; low && g < last; g = end) { /* panels, or what of them is in the tile */
+  /* each panel, or the part of it that is in the tile */
+  for (int g = first, end; low && g < last; g = end) {
     const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
     const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
     end = min_int(after, last);
@@ -181,7 +210,7 @@ void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols
   }
 }
 
-/* What comes to the sums of a tile y, in columns at .. */
+/* Adds the bias and the low-rank product to a finished tile y, whose columns begin at `at`. */
 static void finish(const Forward *f, int r0, int rows, int at, int cols, real *y) {
   if (f->bias) kernels()->add_to_rows(rows, cols, f->bias + at, y, f->ldy);
   low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
@@ -204,8 +233,8 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   if (k0 + depth == f->k) finish(f, r0, rows, at, cols, y);
 }
 
-/* One panel of few rows at a time would be one stream of single lines, of which a core has too few under way: whole
- * panels of such, side by side. */
+/* Few rows would read one panel as one stream of single lines, of which a core has too few under
+ * way.  So they read several whole panels side by side. */
 static void forward_streams(const Forward *f, int p0, int p1) {
   const int at = p0 * GROUP, cols = (p1 - p0) * GROUP;
   real *y = f->y + (at - f->first_col);
@@ -222,7 +251,7 @@ static void forward_panels(const Forward *f, int r0, int p0, int p1) {
     forward_streams(f, p0, end);
     p0 = end;
   }
-  const int together = f->few ? 1 : p1 - p0; /* panels that take turns */
+  const int together = f->few ? 1 : p1 - p0; /* panels that alternate, block by block */
   for (int p = p0; p < p1; p += together) {
     int k0 = 0;
     do {
@@ -234,8 +263,9 @@ static void forward_panels(const Forward *f, int r0, int p0, int p1) {
   }
 }
 
-/* The outputs of some panels side by side, and then to where they belong.  Each panel's to y, some lines in
- * rows far apart, would slow the stream of weights by a fifth. */
+/* Gathers the outputs of some panels in a buffer and then copies whole rows to where they belong.
+ * Writing each panel to y, a few lines in each of rows that are far apart, would slow the stream of
+ * weights by a fifth. */
 static void forward_gathered(const Forward *f, int p0, int p1) {
   _Alignas(64) real gathered[GATHERED_ROWS * GATHERED_COLS];
   const int at = panels_first(f->n, f->ng, p0) * GROUP;
@@ -249,8 +279,8 @@ static void forward_gathered(const Forward *f, int p0, int p1) {
     memcpy(f->y + i * f->ldy + at, gathered + i * GATHERED_COLS, sizeof(real) * (size_t)cols);
 }
 
-/* The row chunk and the chunk of columns that are `chunk`: a part's row chunks take turns at each chunk of
- * columns, part after part. */
+/* Splits a chunk number into a row chunk and a chunk of columns.  The row chunks of a part
+ * alternate at each chunk of columns; part follows part. */
 static int row_chunk_of(const Forward *f, int chunk, int *columns) {
   const int col_chunks = ceil_div(panels_of(f->n, f->ng), f->panels);
   const int part = ((chunk / col_chunks + 1) * f->parts - 1) / f->row_chunks;
@@ -322,7 +352,7 @@ static void forward(const Ctx *cx, Forward f) {
   const int width = f.ng * GROUP, panels = panels_of(f.n, f.ng);
   f.few = !f.ldw && f.m <= FEW;
   f.rows = f.m <= ROWS ? round_up(f.m, 8) : row_piece(f.m, ROWS);
-  if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: rows are all there is to share */
+  if (panels == 1 && f.m <= ROWS) /* an adapter's few outputs: only rows can be shared out */
     f.rows = min_int(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = ceil_div(f.m, f.rows);
   f.parts = f.few || !shares_rows(f.m, f.n) ? 1 : min_int(f.row_chunks, pool_threads(cx->pool));
@@ -384,7 +414,8 @@ void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx
   by_panels(cx, m, n, k, x, ldx, packed, NULL, y, ldy, true);
 }
 
-/* ---- dx: a weight that does not lie right is packed along its other side, a slab at a time ---- */
+/* ---- dx: a weight whose layout does not suit is packed along its other side, a slab at a time
+ * ---- */
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int n = f.k, slab = gemm_piece(n, max_int(DEPTH, SLAB / round_up(f.n, GROUP)));

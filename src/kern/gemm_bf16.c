@@ -1,5 +1,7 @@
-/* gemm_bf16.c - products of operands rounded to bf16, with float sums: packing weights in pairs, and
- * the products of kern.h over them.
+/* gemm_bf16.c - packing weights in bf16 pairs, and the products of gemm_bf16.h.
+ *
+ * Where the CPU multiplies bf16 the products are those of gemm_bf16_native.c; elsewhere operands
+ * are rounded but stay float32, and go through gemm_quant.c and gemm_dw.c.
  */
 #include <string.h>
 
@@ -12,8 +14,8 @@
 
 enum {
   PACK_STEPS = 64,       /* inner steps transposed at a time */
-  PACK_GROUPS = 3,       /* groups a chunk */
-  ROUND_VALUES = 1 << 14 /* values worth a chunk of their own */
+  PACK_GROUPS = 3,       /* groups of a chunk */
+  ROUND_VALUES = 1 << 14 /* values that are worth a chunk of their own */
 };
 
 /* ---- packing ---- */
@@ -29,8 +31,8 @@ typedef struct Bf16Pack {
   uint16_t *packed;
 } Bf16Pack;
 
-/* `depth` inner steps from k0 of a group as reals [depth, GROUP], rows *ld apart; zeros in columns
- * that are not there */
+/* `depth` inner steps from k0 of a group as reals [depth, GROUP], rows *ld apart.  Columns beyond
+ * the last are zeros. */
 static const real *steps_of(const Bf16Pack *j, int group, int k0, int depth, real *block,
                             ptrdiff_t *ld) {
   const int at = group * GROUP, cols = min_int(GROUP, j->n - at);
@@ -70,7 +72,7 @@ void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uin
   pool_run(cx->pool, ceil_div(ceil_div(n, GROUP), PACK_GROUPS), pack_chunk, &j);
 }
 
-/* ---- operands rounded, but kept as reals ---- */
+/* ---- rounding operands that stay float32 ---- */
 
 typedef struct Round {
   int m, k, rows;

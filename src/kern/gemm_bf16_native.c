@@ -1,10 +1,11 @@
-/* gemm_bf16_native.c - products in bf16 where the CPU multiplies bf16 itself (KernelsBf16).
+/* gemm_bf16_native.c - products in bf16 where the CPU multiplies bf16 by itself (KernelsBf16).
  *
- * All of them are one: c[m,n] (+)= a b, a rounded and paired whole into scratch memory first, b in
- * panels that are packed already, unpacked from a compact weight, or transposed (dx) a block at a time.
- * The inner dimension is walked in blocks with c reloaded, which changes no bit; what a thread takes
- * at a time depends on shapes only.
- */
+ * All of them are one product c[m,n] (+)= a b.  First a is rounded and packed whole into scratch
+ * memory.  b comes in panels: packed ones, or blocks that are unpacked from a quantised weight or,
+ * for dx, transposed when they are needed.
+ *
+ * The inner dimension is walked in blocks with c loaded again, which changes no bit.  How a product
+ * is cut depends on its shape alone. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -15,31 +16,47 @@
 #include "kern/scratch.h"
 
 enum {
-  UNPACKED_ROWS = 512,  /* a chunk, when panels are transposed for them */
-  UNPACKED_PAIRS = 128, /* pairs of inner steps a block when panels are made here */
-  FEW_PAIRS = 96,       /* the same when panels come from memory, each block while the one before */
-  LONE_PAIRS = 48,      /* is multiplied by all rows: those of several tiles, and of one */
-  SHORT = 128,          /* not of so few: such weights are small and stay in the cache */
-  LONG = 1024,          /* the same for few rows */
-  ONE_TILE = 8,         /* rows at most that are one tile, */
-  STREAM = 32,          /* that panels come from memory for */
-  PANELS = 4,           /* at most, that share a chunk's rows of a */
-  CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
-  CHUNK_WORK = 1 << 17, /* multiply-adds worth a chunk of their own */
-  NEAR = 1 << 16,       /* pairs of a chunk's rows of a that stay in L2 */
-  PAIR_VALUES = 1 << 14, /* values paired worth a chunk of their own */
-  PAIR_STEPS = 32,       /* inner steps a chunk of what is paired by columns: whole units */
+  /* Rows of a chunk, and pairs of inner steps of a block, when panels are unpacked or transposed
+   * here. */
+  UNPACKED_ROWS = 512,
+  UNPACKED_PAIRS = 128,
+  /* Pairs of a block when packed panels come from memory and each block is prefetched while the
+   * one before it is multiplied: for several tiles of rows, and for a single one (at most
+   * ONE_TILE rows). */
+  FEW_PAIRS = 96,
+  LONE_PAIRS = 48,
+  ONE_TILE = 8,
+  /* Weights with at most this many pairs are small and stay in the cache: they are cut as for
+   * many rows. */
+  SHORT = 128,
+  /* Pairs of a block for the few rows that KernelsBf16 names. */
+  LONG = 1024,
+  /* Up to so many rows panels come from memory as a stream. */
+  STREAM = 32,
+  /* Panels that share a chunk's rows, but fewer if there would be less than CHUNKS chunks. */
+  PANELS = 4,
+  CHUNKS = 16,
+  /* Multiply-adds that are worth a chunk of their own. */
+  CHUNK_WORK = 1 << 17,
+  /* Pairs of a chunk's rows that stay in the second-level cache. */
+  NEAR = 1 << 16,
+  /* Packing rows: values that are worth a chunk of their own, and inner steps (whole units) of a
+   * chunk that packs columns. */
+  PAIR_VALUES = 1 << 14,
+  PAIR_STEPS = 32,
+  /* Inner steps that are unpacked at a time. */
   UNPACK_STEPS = 64,
-  GROUPS_AHEAD = 2 /* groups of outputs fetched ahead of being transposed */
+  /* Groups of outputs that are prefetched before they are transposed. */
+  GROUPS_AHEAD = 2
 };
 
-typedef enum Source { PACKED, QUANTISED, TRANSPOSED } Source; /* of b */
+typedef enum Source { PACKED, QUANTISED, TRANSPOSED } Source; /* where panels of b come from */
 
 typedef struct Bf16Product {
   int m, n, pairs;         /* c [m,n] */
-  int padded;              /* pairs of a, in whole units */
-  int rows, panels, width; /* rows and panels a chunk; columns a panel */
-  int step;                /* pairs of inner steps a block */
+  int padded;              /* pairs of a row of a, in whole units */
+  int rows, panels, width; /* rows and panels of a chunk; columns of a panel */
+  int step;                /* pairs of inner steps of a block */
   int row_chunks, col_chunks;
   Source source;
   const QuantWeight *w;  /* QUANTISED, TRANSPOSED */
@@ -53,7 +70,7 @@ typedef struct Bf16Product {
   Scratch scratch;
 } Bf16Product;
 
-/* ---- panels of b: groups of columns, never a lone last one ---- */
+/* ---- panels of b: groups of columns; a lone last one takes one from the panel before ---- */
 static int panel_count(const Bf16Product *q) { return ceil_div(q->n, q->width); }
 
 /* the first group of panel p */
@@ -63,7 +80,7 @@ static int panel_start(const Bf16Product *q, int p) {
   return p > 0 && start == groups - 1 ? start - 1 : start;
 }
 
-/* NF4 of whole blocks in every row: inner steps at .. end - 1 */
+/* Unpacks NF4 that has whole blocks in every row: inner steps at .. end - 1. */
 static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_t *out) {
   enum { BLOCKS = 4 };
   real scale[BLOCKS][GROUP];
@@ -79,7 +96,7 @@ static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_
   }
 }
 
-/* `pairs` pairs of inner steps from p0 of a group, from whatever the weight is kept in */
+/* Unpacks `pairs` pairs of inner steps from p0 of a group, whatever type the weight has. */
 static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uint32_t *out) {
   real block[UNPACK_STEPS * GROUP];
   const int end = min_int(w->k, 2 * (p0 + pairs));
@@ -110,8 +127,8 @@ static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uin
   }
 }
 
-/* For dx: pairs of outputs from pair p0 (a multiple of 8), columns from group `group` of inner
- * steps: a group of outputs gives 8 pairs of every column. */
+/* For dx: pairs of outputs from pair p0 (a multiple of 8), and columns from group `group` of inner
+ * steps on.  A group of outputs gives 8 pairs of every column. */
 static void transpose_panel(const Bf16Product *q, int group, int groups, int p0, int pairs,
                             uint32_t *out, uint32_t *block) {
   const QuantWeight *w = q->w;
@@ -147,7 +164,8 @@ static const uint32_t *panel_of(const Bf16Product *q, int group, int groups, int
 
 /* ---- chunks ---- */
 
-/* Where panels that are there begin, at pair p0; NULL: there is no such panel, or it is yet to be made */
+/* Where a packed panel begins at pair p0; NULL: there is no such panel, or it is yet to be
+ * unpacked. */
 static const uint32_t *there(const Bf16Product *q, int panel, int p0) {
   const bool alone = kernels_bf16()->few_fetch && q->m <= kernels_bf16()->few;
   if (!q->w || q->source != PACKED || alone || panel >= panel_count(q)) return NULL;
@@ -168,8 +186,9 @@ static void multiply(const Bf16Product *q, int r0, int rows, int panel, int p0,
   if (p0 + pairs == q->pairs) low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
-/* A thread's chunks follow one another and are to have little in common with another's: its own rows, or
- * its own panels of a weight that is so much wider that it had better be read once. */
+/* A thread takes chunks that follow one another, and they should share little with those of another
+ * thread: each thread has its own rows, or its own panels of a weight that is much wider and had
+ * better be read once. */
 static bool by_rows(const Bf16Product *q) { return shares_rows(q->m, q->n); }
 static int row_chunk(const Bf16Product *q, int chunk) {
   return by_rows(q) ? chunk / q->col_chunks : chunk % q->row_chunks;
@@ -182,7 +201,7 @@ static void chunk_of(void *arg, int chunk, int worker) {
   const Bf16Product *q = arg;
   const int r0 = row_chunk(q, chunk) * q->rows, rows = min_int(q->rows, q->m - r0);
   const int first = first_panel(q, chunk), last = min_int(first + q->panels, panel_count(q));
-  /* panels take turns at a block of a's columns, unless a's rows stay in the cache anyway */
+  /* panels alternate at a block of a, unless the rows of a stay in the cache anyway */
   const int together = (double)rows * q->pairs <= NEAR ? 1 : q->panels;
   uint32_t *scratch = (uint32_t *)scratch_of(&q->scratch, worker);
   for (int p = first; p < last; p += together) {
@@ -199,7 +218,7 @@ static void chunk_of(void *arg, int chunk, int worker) {
   }
 }
 
-/* in whole units */
+/* rounds pairs up to whole units */
 static int padded(int pairs) { return round_up(pairs, kernels_bf16()->unit); }
 
 static void cut(Bf16Product *q) {
@@ -233,22 +252,24 @@ static Status run(const Ctx *cx, Bf16Product *q, const char *what) {
   return GRPO_OK;
 }
 
-/* ---- a: tiles of rows, in pairs of inner steps, block after block of a chunk ---- */
+/* ---- packing a: tiles of rows, pairs of inner steps, block after block of a chunk ---- */
 typedef struct Operand {
-  int m, depth, rows, step; /* rows, step: of a product's chunk */
-  int tiles, span, parts;   /* of a chunk here: tiles, and inner steps; tiles are so many parts */
+  int m, depth, rows, step; /* rows, step: those of the product */
+  /* of a chunk that packs: tiles and inner steps; tiles are cut into so many parts */
+  int tiles, span, parts;
   const real *x;
   ptrdiff_t ldx;
   bool columns; /* x is [depth, m] */
   uint32_t *out;
 } Operand;
 
-/* Inner steps k0 .. k1 - 1 of tiles from row r on, to `end` or that of a product's chunk; rows done. */
+/* Packs inner steps k0 .. k1 - 1 of tiles from row r on, up to `end` or the end of a chunk of the
+ * product; returns the rows done. */
 static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
   const int mr = kernels_bf16()->mr, r0 = r / o->rows * o->rows,
             chunk = min_int(o->rows, o->m - r0);
   const int left = chunk - (r - r0);
-  if (r > r0 && left < mr) return mr; /* went with the tile before it */
+  if (r > r0 && left < mr) return mr; /* was packed with the tile before it */
   const int some = min_int(end - r, left), rows = left - some < mr ? left : some;
   uint32_t *first = o->out + (ptrdiff_t)r0 * padded(ceil_div(o->depth, 2));
   for (int k = k0, depth; k < k1; k += depth) {
@@ -274,7 +295,7 @@ static void operand_chunk(void *arg, int chunk, int worker) {
   for (int r = part * rows; r < end;) r += pair_tiles(o, r, end, k0, k1);
 }
 
-/* q's a from x, [m, depth], or with `columns` [depth, m] */
+/* Makes q->a from x [m, depth], or with `columns` from x [depth, m]. */
 static Status make_a(const Ctx *cx, Bf16Product *q, int depth, const real *x, ptrdiff_t ldx,
                      bool columns, const char *what) {
   const size_t pairs = (size_t)q->m * (size_t)q->padded;
@@ -351,7 +372,7 @@ Status gemm_bf16_native_dx_transposed(const Ctx *cx, int m, const QuantWeight *t
 }
 
 typedef struct Columns {
-  int m, k, groups, parts; /* groups a chunk, of which there are so many parts */
+  int m, k, groups, parts; /* groups of a chunk; parts of them */
   const real *x;
   ptrdiff_t ldx;
   uint32_t *out;

@@ -1,5 +1,5 @@
-/* gemm_bf16_native.h - products in bf16 by KernelsBf16, which is there; m > 0.  As
- * quant_forward, quant_dx (quant.h) and gemm_bf16_dw (kern.h), of a weight [n, k].
+/* gemm_bf16_native.h - the products of gemm_quant.c and gemm_bf16.c where the CPU multiplies
+ * bf16, which is where kernels_bf16() is not NULL; m > 0 and the weight is [n, k].
  */
 #ifndef GRPO_KERN_GEMM_BF16_NATIVE_H
 #define GRPO_KERN_GEMM_BF16_NATIVE_H

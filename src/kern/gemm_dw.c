@@ -1,7 +1,7 @@
-/* gemm_dw.c - the gradient of a weight and of a bias: dw[n,k] = dy^T x, rows of the batch in index order.
+/* gemm_dw.c - the gradients of a weight and of a bias: dw[n,k] = dy^T x, with rows in index order.
  *
- * Both operands are read where they are, if rows so far apart can stay in the second-level cache
- * together; else x is packed whole, once, and a chunk packs its own columns of dy.
+ * Both operands are read in place if rows that are so far apart can stay in the second-level cache
+ * together.  Otherwise x is packed whole, once, and each chunk packs its own columns of dy.
  */
 #include <string.h>
 
@@ -12,21 +12,26 @@
 #include "kern/scratch.h"
 
 enum {
-  DW_DEPTH = 512,      /* inner steps of dW with packed operands, */
-  DIRECT_DEPTH = 1024, /* and with those read where they are; */
-  DW_ROWS = 96,        /* a multiple of every mr */
-  DW_COLS = 384,       /* of every panel's width, */
-  PACKED_COLS = 768,   /* more where rows are packed for them */
-  DW_CHUNKS = 16,      /* fewer are made smaller, */
-  PACKED_CHUNKS = 8    /* which costs packing */
+  /* Rows of the batch in a block, with packed operands and with operands that are read in place. */
+  DW_DEPTH = 512,
+  DIRECT_DEPTH = 1024,
+  /* Outputs of a chunk at most: a multiple of every class's mr. */
+  DW_ROWS = 96,
+  /* Columns of a chunk, multiples of every panel's width; more where dy is packed for them. */
+  DW_COLS = 384,
+  PACKED_COLS = 768,
+  /* Chunks are made smaller if there are fewer than this; where operands are packed that costs
+   * packing, so the limit is lower. */
+  DW_CHUNKS = 16,
+  PACKED_CHUNKS = 8
 };
 
 typedef struct Outer {
   int m, n, k, depth, row_chunks, panels; /* a chunk's panels */
-  const real *dy, *x, *packed;            /* packed: x; NULL: read where it is */
+  const real *dy, *x, *packed;            /* packed: x in panels; NULL: x is read in place */
   ptrdiff_t lddy, ldx;
   real *dw;
-  bool add, round; /* round: operands that are packed, to bf16 */
+  bool add, round; /* round: packed operands are rounded to bf16 */
   Scratch scratch;
 } Outer;
 
@@ -48,7 +53,7 @@ static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int de
 
 bool gemm_dw_packs(void) { return kern_paged() || reads_lines(); }
 
-/* the first output of a chunk: whole tiles, shared out evenly */
+/* the first output of a chunk: chunks share out whole tiles evenly */
 static int outer_start(const Outer *o, int chunk) {
   const int mr = kernels()->mr, tiles = ceil_div(o->n, mr);
   return min_int(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
@@ -87,9 +92,9 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
                     int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const bool lone =
-      n <= 2 * kernels()->mr; /* of an adapter: no rows to share out, nor to pack x for */
+      n <= 2 * kernels()->mr; /* an adapter has no outputs to share out, nor enough to pack x for */
   const bool packs = !lone && gemm_dw_packs();
-  if (round && !packs) { /* rows of such copies lie well for being read where they are */
+  if (round && !packs) { /* rounded copies have rows that can be read in place */
     try(bf16_rounded(cx, m, n, dy, lddy, &dy));
     try(bf16_rounded(cx, m, k, x, ldx, &x));
     try(outer(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
@@ -125,7 +130,7 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
   return GRPO_OK;
 }
 
-/* Columns that do not fill a vector are made as rows. */
+/* Columns that do not fill a vector are computed as rows, and transposed. */
 static Status outer_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                                const real *x, int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);

@@ -1,4 +1,8 @@
-/* gemm_dx.c - dx of a weight that is in panels only: blocks of it are transposed, for all rows of a chunk. */
+/* gemm_dx.c - dx from packed panels alone, for weights that are packed in place.
+ *
+ * Panels are made for the forward product, which sums over inputs; dx sums over outputs.  So a
+ * chunk transposes blocks of the panels into scratch memory and multiplies all its rows by each.
+ */
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
@@ -6,11 +10,15 @@
 #include "kern/scratch.h"
 
 enum {
-  DX_ROWS = 512,  /* rows that share what dX has transposed of panels; */
-  DX_DEPTH = 768, /* outputs, */
-  DX_COLS = 96,   /* and columns transposed at a time, half where chunks would be few, */
-  DX_WIDTH = 48,  /* in strips of so many */
-  DX_CHUNKS = 16  /* few: fewer than these */
+  /* Rows that share a transposed block. */
+  DX_ROWS = 512,
+  /* Outputs and columns of such a block.  Columns are halved if there would be less than DX_CHUNKS
+   * chunks. */
+  DX_DEPTH = 768,
+  DX_COLS = 96,
+  DX_CHUNKS = 16,
+  /* A block is stored in strips of so many columns, which the register tile reads in order. */
+  DX_WIDTH = 48
 };
 
 typedef struct PanelsDx {
@@ -23,9 +31,9 @@ typedef struct PanelsDx {
   Scratch scratch;
 } PanelsDx;
 
-/* strip[s][i][j] = w(n0 + i, at + s DX_WIDTH + j), i < outputs: those of panels p0 .. p1 - 1, whose
- * first is n0.  A panel's inner steps follow one another, those of the next are far away: they are
- * fetched meanwhile. */
+/* strip[s][i][j] = w(n0 + i, at + s DX_WIDTH + j) for the outputs i of panels p0 .. p1 - 1, the
+ * first of which is n0.  Inner steps of one panel follow one another, but those of the next panel
+ * are far away, so they are prefetched meanwhile. */
 static void transpose_panels(const PanelsDx *t, int p0, int p1, int at, int cols, int outputs,
                              real *strip) {
   const int n0 = panels_first(t->n, t->ng, p0) * GROUP, all = round_up(t->n, GROUP);
@@ -54,7 +62,7 @@ static void dx_chunk(void *arg, int chunk, int worker) {
   for (int p = 0, end; p < panels; p = end) {
     const int n0 = panels_first(t->n, t->ng, p) * GROUP;
     end = min_int(p + step, panels);
-    /* a last panel that was moved forward by a group would begin within a block of gemm_step */
+    /* a last panel that begins one group early would begin within a block of gemm_step */
     if (end == panels - 1 && panels_first(t->n, t->ng, end) < end * t->ng) end = panels;
     const int outputs = panels_first(t->n, t->ng, end) * GROUP - n0;
     transpose_panels(t, p, end, at, cols, outputs, strip);

@@ -1,8 +1,12 @@
-/* gemm_quant.c - products with compact weights: a block is unpacked into the worker's scratch
- * memory and goes through Kernels.block, as a panel of gemm.c does.
+/* gemm_quant.c - products with quantised weights.
  *
- * Sums run over the inner dimension in order, one accumulator an output, so the bits are those of
- * gemm_forward and gemm_dx with the same values, and cutting changes none.
+ * A chunk unpacks a block of the weight into scratch memory and multiplies its rows by it, as
+ * gemm.c does with a block of a panel.  Up to some tens of rows take another way where the CPU
+ * has it (Kernels.quant_few): values are unpacked in registers, so that the weight is read once,
+ * at the speed of memory.
+ *
+ * Sums run over the inner dimension in order, with one accumulator per output.  So the bits are
+ * those of gemm_forward and gemm_dx with the same values, and no cut changes one.
  */
 #include <string.h>
 
@@ -11,36 +15,46 @@
 #include "kern/scratch.h"
 
 enum {
-  ROWS = 256,           /* rows a chunk: unpacking is shared by them */
-  DEPTH = 256,          /* inner steps unpacked at a time, in L1, */
-  SHORT_DEPTH = 64,     /* for FEW rows, which hide less of it */
-  WIDTH = 3 * GROUP,    /* columns unpacked at a time */
-  PANELS = 4,           /* of WIDTH, that share a chunk's rows of x in L2 */
-  CHUNKS = 16,          /* fewer panels a chunk rather than fewer chunks than this */
-  CHUNK_WORK = 1 << 16, /* multiply-adds worth a chunk of their own */
-  FEW = 64,             /* rows at most that Kernels.quant_few sums up side by side */
-  FEW_DEPTH = 1024,     /* inner steps between looks at the scales */
+  /* Rows of a chunk at most, which share the unpacked block. */
+  ROWS = 256,
+  /* Inner steps of a block, which stays in the first-level cache; fewer for up to FEW rows,
+   * because they hide less of the unpacking. */
+  DEPTH = 256,
+  SHORT_DEPTH = 64,
+  /* Columns of a block. */
+  WIDTH = 3 * GROUP,
+  /* Panels of WIDTH columns that share a chunk's rows of x in the second-level cache, but fewer
+   * if there would be less than CHUNKS chunks. */
+  PANELS = 4,
+  CHUNKS = 16,
+  /* Multiply-adds that are worth a chunk of their own. */
+  CHUNK_WORK = 1 << 16,
+  /* Rows of a chunk at most in few_forward, its inner steps and its columns.  Scales are looked
+   * up once for these steps. */
+  FEW = 64,
+  FEW_DEPTH = 1024,
   FEW_WIDTH = 6 * GROUP,
-  SHARED_DEPTH = 2 * NF4_BLOCK /* inner steps whose values are kept for more rows */
+  /* Inner steps whose unpacked values the first rows leave for the other rows. */
+  SHARED_DEPTH = 2 * NF4_BLOCK
 };
 
 typedef struct QuantProduct {
   const QuantWeight *w;
-  int m, rows, row_chunks, panels; /* rows and panels a chunk */
-  int depth, cols;                 /* inner steps unpacked at a time; dx: and columns */
+  int m, rows, row_chunks, panels; /* rows and panels of a chunk */
+  int depth, cols;                 /* the block: inner steps; dx: outputs, and columns */
   const real *x;                   /* forward: x; dx: dy */
   ptrdiff_t ldx, ldy;
   const real *bias;
   const LowRank *low;
   real *y;        /* forward: y; dx: dx */
-  bool add, bf16; /* bf16: x is rounded already, values are when they are unpacked */
+  bool add, bf16; /* bf16: x is rounded already, and values are rounded when they are unpacked */
   Scratch scratch;
 } QuantProduct;
 
-/* Rows are cut evenly, into multiples of every tile. */
+/* Rows are cut evenly, into multiples of every class's tile. */
 static int rows_a_chunk(int m, int most) { return round_up(even_piece(m, most), 8); }
 
-/* Panels a chunk: enough work for one, and not so many that chunks are few. */
+/* Panels of a chunk: enough work for one, but not so many that there are few chunks. */
 static int panels_a_chunk(const QuantProduct *q, double panel_work, int panels) {
   const int enough = (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   const int shared = min_int(PANELS, panels * q->row_chunks / CHUNKS);
@@ -58,7 +72,8 @@ static Status run(const Ctx *cx, QuantProduct *q, int panels, size_t scratch, Po
 
 /* ---- forward: y = x w^T + bias ------------------------------------------------------- */
 
-/* Groups g .. of the weight, `depth` inner steps from k0, as an operand of Kernels.block. */
+/* Unpacks `groups` groups of the weight from group g on, `depth` inner steps from k0, as an operand
+ * of Kernels.block. */
 static const real *unpacked(const QuantProduct *q, int g, int groups, int k0, int depth,
                             real *scratch, ptrdiff_t *stride) {
   const QuantWeight *w = q->w;
@@ -97,20 +112,20 @@ static void forward_chunk(void *arg, int chunk, int worker) {
       forward_panel(q, r0, rows, p, k0, scratch_of(&q->scratch, worker));
 }
 
-/* ---- forward of few rows, or where it is fast of any: no scratch copy of the weight --- */
+/* ---- forward of few rows: values are unpacked in registers ---- */
 
 static bool are_few(const QuantProduct *q) {
   const QuantWeight *w = q->w;
   if (w->type == QUANT_NF4 && w->k % NF4_BLOCK) return false;
   const int most = kernels()->quant_few_most[w->type];
-  /* values that each tile would round anew: for one tile */
+  /* each tile would round the values again, so there may be only one */
   if (q->bf16 && w->type != QUANT_BF16 && !kernels()->quant_few_shares)
     return q->m <= min_int(most, kernels()->quant_few_rows[w->type]);
   return q->m <= most;
 }
 
-/* Rows whose tile keeps the values for the others; 0: each tile makes them anew, as is cheaper of f16 and for
- * a second time of INT8, unless they are rounded. */
+/* How many rows unpack the values for the others as well.  0: each tile unpacks them again, which
+ * is cheaper for f16, and for a second tile of INT8, unless values are rounded. */
 static int rows_that_unpack(const QuantProduct *q, int rows) {
   const QuantType type = q->w->type;
   const int most = kernels()->quant_few_rows[type];
@@ -119,7 +134,8 @@ static int rows_that_unpack(const QuantProduct *q, int rows) {
   return min_int((rows + 1) / 2, kernels()->quant_few_shares);
 }
 
-/* n's c (+)= x w^T of n's inner steps, group by group: values are unpacked by the first rows, or before them */
+/* c (+)= x w^T of n's inner steps, group by group.  The first n->rows rows leave the unpacked
+ * values to the others; with 0 they are unpacked beforehand. */
 static void few_sharing(const QuantProduct *q, const QuantFew *n, int rows, int group, int k0) {
   real values[SHARED_DEPTH * GROUP];
   ptrdiff_t stride;
@@ -143,8 +159,8 @@ static void few_sharing(const QuantProduct *q, const QuantFew *n, int rows, int 
     }
 }
 
-/* Is no value subnormal, infinite or -0 with these scales [blocks, FEW_WIDTH]?  Only strange weights have
- * such; rows of zeros do not in INT8. */
+/* Do these scales [blocks, FEW_WIDTH] exclude values that are subnormal, infinite or -0?  Only
+ * unusual weights have such values.  A row of zeros in INT8 has the scale 0 and is fine. */
 static bool are_tame(QuantType type, int outputs, int blocks, const real *scale) {
   bool tame = true;
   for (int b = 0; b < blocks; b++, scale += FEW_WIDTH)
@@ -154,7 +170,7 @@ static bool are_tame(QuantType type, int outputs, int blocks, const real *scale)
   return tame;
 }
 
-/* c[rows, groups] (+)= x w^T of up to FEW_DEPTH inner steps from k0; (+): but for the first */
+/* c[rows, groups] (+)= x w^T of up to FEW_DEPTH inner steps from k0; the first block overwrites. */
 static void few_block(const QuantProduct *q, int r0, int rows, int group, int groups, int k0,
                       real *c, ptrdiff_t ldc) {
   const QuantWeight *w = q->w;
@@ -185,7 +201,8 @@ static void few_block(const QuantProduct *q, int r0, int rows, int group, int gr
     return;
   }
   n.depth = blocks > 1 && rows > most ? NF4_BLOCK
-                                      : depth; /* for all rows of the tiles while it is in L1 */
+                                      /* so that all tiles of rows use a block while it is in L1 */
+                                      : depth;
   for (int p = 0; p < depth; p += n.depth, n.x += n.depth, n.scale += FEW_WIDTH, n.add = true) {
     n.w = quant_values(w, group, k0 + p);
     for (int r = 0; r < rows; r += most) {
@@ -198,7 +215,7 @@ static void few_block(const QuantProduct *q, int r0, int rows, int group, int gr
   }
 }
 
-/* Rows of a panel that a tile's kernel writes where they belong: it may touch more than are there, and whole
+/* The rows of a panel that may be written in place: a kernel writes whole tiles of rows and whole
  * groups. */
 static int rows_in_place(const QuantProduct *q, int rows, int cols) {
   if (cols % GROUP) return 0;
@@ -220,7 +237,8 @@ static void few_panel(const QuantProduct *q, int r0, int rows, int panel, real *
   low_rank_add(q->low, q->w->n, r0, rows, at, cols, y, q->ldy);
 }
 
-/* All of some rows, which stay in L2, before others: weights are fetched ahead, and are fewer bytes. */
+/* A chunk finishes its rows, which stay in the second-level cache, before the next ones: the weight
+ * has fewer bytes and is prefetched. */
 static void few_chunk(void *arg, int chunk, int worker) {
   const QuantProduct *q = arg;
   const int panels = ceil_div(q->w->n, FEW_WIDTH), chunks = ceil_div(panels, q->panels);
@@ -248,7 +266,7 @@ static Status forward(const Ctx *cx, QuantProduct *q) {
   return run(cx, q, panels, (size_t)DEPTH * WIDTH, forward_chunk, "quant_forward");
 }
 
-/* The twin checks formulas of float: it has no bf16. */
+/* The double twin checks formulas, so it rounds nothing. */
 static bool in_bf16(const Ctx *cx) {
 #ifdef GRPO_DOUBLE
   (void)cx;
@@ -258,7 +276,7 @@ static bool in_bf16(const Ctx *cx) {
 #endif
 }
 
-/* x, [m, depth], is rounded first when products are in bf16 */
+/* Rounds x [m, depth] first when products are in bf16. */
 static Status with_rounded(const Ctx *cx, QuantProduct *q, int depth,
                            Status (*product)(const Ctx *, QuantProduct *)) {
   const ArenaMark mark = arena_mark(cx->arena);
@@ -295,15 +313,15 @@ Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real 
 
 /* ---- dx (+)= dy w -------------------------------------------------------------------- */
 
-/* Values of the steps at .. end - 1 of a group are asked for. */
+/* Prefetches the values of inner steps at .. end - 1 of a group. */
 static void fetch_steps(const QuantWeight *w, int group, int at, int end) {
   enum { LINE = 64 };
   const char *from = quant_values(w, group, at), *to = quant_values(w, group, end);
   for (; from < to; from += LINE) __builtin_prefetch(from);
 }
 
-/* strips[s][i][j] = w(n0 + i, at + s width + j), `outputs` rows of strips as wide as a tile: rows that
- * are farther apart would fall into few sets of L1. */
+/* strips[s][i][j] = w(n0 + i, at + s width + j): `outputs` rows in strips as wide as a tile.  Rows
+ * of the whole block would be so far apart that they share few sets of the first-level cache. */
 static void unpack_rows(const QuantProduct *q, int n0, int outputs, int at, int cols, real *scratch,
                         real *strips) {
   const int width = kernels()->ng * GROUP;

@@ -1,6 +1,5 @@
-/* generic.c - the kernels for any CPU: vectors of 16 bytes (SSE2, NEON), plain
- * multiply and add.  Also the whole of the double-precision twin.
- */
+/* generic.c - the kernels for any CPU: vectors of 16 bytes (SSE2, NEON), with a multiplication and
+ * an addition instead of a fused one.  The double-precision twin has only these. */
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +29,7 @@ static inline vec v_sqrt(vec a) {
   return a;
 }
 
-/* The first `left` lanes from memory, the others `fill`. */
+/* The first `left` lanes come from memory; the others are `fill`. */
 static inline vec v_get_or(const real *p, ptrdiff_t left, real fill) {
   if (left >= LANES) return *(const uvec *)p;
   vec x = v_set(fill);
@@ -45,7 +44,7 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
     for (int i = 0; i < left; i++) p[i] = x[i];
 }
 
-/* ---- compact weights: LANES of them ---- */
+/* ---- quantised weights: LANES values ---- */
 static inline vec v_f16(const uint16_t *p) {
   vec x;
   for (int i = 0; i < LANES; i++) x[i] = (real)f16_to_f32(p[i]);

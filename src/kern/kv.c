@@ -1,16 +1,26 @@
-/* kv.c - segments of keys and values: how large, filling them, reading them back as rows.
+/* kv.c - segments of keys and values: their layout, filling them, and reading them back as rows.
  *
- * In bf16 mode keys and values are rounded when they are stored.  Where the CPU multiplies bf16 they
- * are kept so, in pairs of two: a key's neighbouring channels (the first low), transposed in blocks as
- * float keys are; and a channel of two neighbouring values, the first one HIGH: such instructions add
- * the high half's product first, so that a sum over values runs in key order wherever segments or
- * parts begin.  Others sum units of several pairs: so a key's place is its logical position from the
- * unit in which the prefix ends, and units begin at the same positions however keys are shared.
+ * float32: keys are transposed in blocks of KV_BLOCK, values are rows (kv.h).  Emulated bf16
+ * rounds both when they are stored and keeps float32.
  *
- * A key alone would be written to a line of memory for every channel of a block, or two.  So while a
- * segment grows its last block, until that is whole, is in rows: each square of KV_BLOCK keys by as many
- * channels or pairs is what it will be, not yet transposed.  And the unit in which its prefix ends is put
- * together once, in the segment, where others do so when they are read.
+ * bf16 pairs, where the CPU multiplies bf16:
+ *
+ *   k  [kv_heads, places / KV_BLOCK, head_dim / 2, KV_BLOCK]
+ *      A pair is two neighbouring channels of a key, the first in the low half.  Blocks are
+ *      transposed as in float32.
+ *   v  [kv_heads, places / 2, head_dim in whole groups]
+ *      A pair is one channel of two neighbouring values, the first in the HIGH half.
+ *
+ * The CPU adds the product of the high halves first, so a sum over values runs in key order
+ * wherever a segment or a part begins.  Some CPUs sum a unit of KV_UNIT keys at once.  A key's
+ * place is therefore its logical position counted from the unit in which the prefix ends: units
+ * begin at the same positions however a prefix is shared.
+ *
+ * Storing one key in the transposed layout touches a cache line per channel.  So a growing
+ * segment keeps its last, incomplete block row-major and transposes it when it is full.  (Such a
+ * block consists of squares of KV_BLOCK keys by KV_BLOCK channels or pairs, each row-major.)
+ * The unit that straddles the end of the prefix is assembled once, in the growing segment; for
+ * other segments attention assembles it when it reads them.
  */
 #include <string.h>
 
@@ -24,14 +34,14 @@ int kv_places(const AttnShape *s, int cap, int before) {
   return kv_in_bf16(s) ? round_up(first + cap, KV_UNIT) : cap;
 }
 
-/* pairs of a key, of two values */
+/* pairs of one key, and of two values */
 static int key_width(const AttnShape *s) { return ceil_div(s->head_dim, 2); }
 static int value_width(const AttnShape *s) { return round_up(s->head_dim, GROUP); }
 
 size_t kv_size(const AttnShape *s, int places) {
   const size_t keys = (size_t)s->kv_heads * (size_t)places;
   if (kv_in_bf16(s)) return keys / 2 * (size_t)value_width(s);
-  return keys * (size_t)s->head_dim + GROUP; /* last group read whole */
+  return keys * (size_t)s->head_dim + GROUP; /* the last group is read whole */
 }
 
 KvSeg kv_segment(const AttnShape *s, real *memory, int cap, int before) {
@@ -63,19 +73,19 @@ const uint32_t *kv_value_pairs(const AttnShape *s, const KvSeg *seg, int kvh, in
   return value_pairs(s, seg, kvh, place);
 }
 
-/* ---- blocks in rows ---- */
+/* ---- row-major blocks ---- */
 
 static bool grows(const AttnShape *s, const KvSeg *seg) { return seg->grows && !s->v_dim; }
 
-/* reals or pairs of a key in a block */
+/* reals or pairs of one key in a block */
 static int block_width(const AttnShape *s) { return kv_in_bf16(s) ? key_width(s) : s->head_dim; }
 
 static real *block_at(const AttnShape *s, const KvSeg *seg, int kvh, int place) {
   return seg->k + place_of(seg, kvh, place) * block_width(s);
 }
 
-/* A block's squares transposed; back: into rows.  from and to may be the same.  Words are transposed as reals of
- * their size: nothing is computed. */
+/* Transposes a block's squares; back: into rows.  `from` and `to` may be the same.  Pairs are
+ * transposed as reals of their size, because nothing is computed. */
 static void transpose_block(int width, bool back, const real *from, real *to) {
   real square[KV_BLOCK * KV_BLOCK];
   for (int c = 0; c < width;
@@ -89,7 +99,7 @@ static void transpose_block(int width, bool back, const real *from, real *to) {
   }
 }
 
-/* m keys' reals or pairs join a block, which starts with key `key` of it. */
+/* Writes the reals or pairs of m keys into a block, from its key `key` on. */
 static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool transposed, int key,
                      real *block) {
   if (transposed) {
@@ -99,7 +109,7 @@ static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool tran
   for (int c = 0; c < width; c += KV_BLOCK, rows += KV_BLOCK, block += KV_BLOCK * KV_BLOCK) {
     const int n = min_int(KV_BLOCK, width - c);
     for (int i = 0; i < m; i++)
-      if (n == KV_BLOCK) /* a copy of a known size is no call */
+      if (n == KV_BLOCK) /* the compiler makes no call for a copy of known size */
         memcpy(block + (key + i) * KV_BLOCK, rows + i * ld, sizeof(real) * KV_BLOCK);
       else
         memcpy(block + (key + i) * n, rows + i * ld, sizeof(real) * (size_t)n);
@@ -130,7 +140,7 @@ static void store_rows(const AttnShape *s, const KvSeg *seg, int at, int n, cons
              sizeof(real) * (size_t)hd);
 }
 
-/* m keys of one block and head, which start with key `key` of it, rounded or not */
+/* Stores m keys of one block and head, rounded if need be, from the block's key `key` on. */
 static void store_block(const AttnShape *s, real *block, bool transposed, int key, int m,
                         const real *k, int ldk) {
   enum { CHANNELS = 64 };
@@ -160,7 +170,7 @@ static void store_block_pairs(const AttnShape *s, real *block, bool transposed, 
   }
 }
 
-/* A head's n keys from place `place` on */
+/* Stores n keys of a head from `place` on. */
 static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, int n, const real *k,
                        int ldk) {
   for (int t = 0, m; t < n; t += m, k += (ptrdiff_t)m * ldk) {
@@ -174,7 +184,8 @@ static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, i
   }
 }
 
-/* What is not stored meets probabilities of 0, and 0 * NaN is NaN. */
+/* Zeros a unit before it is filled: places without a key meet probabilities of 0, and 0 * NaN is
+ * NaN. */
 static void clear_unit(const AttnShape *s, const KvSeg *seg, int h, int place) {
   const int unit = place / KV_UNIT * KV_UNIT;
   memset(key_pairs(s, seg, h, unit), 0, sizeof(uint32_t) * (size_t)(KV_UNIT * key_width(s)));
@@ -182,7 +193,7 @@ static void clear_unit(const AttnShape *s, const KvSeg *seg, int h, int place) {
          sizeof(uint32_t) * (size_t)(KV_UNIT / 2 * value_width(s)));
 }
 
-/* n values of one unit from place `place` on */
+/* Stores n values of one unit from `place` on. */
 static void store_value_pairs(const AttnShape *s, const KvSeg *seg, int h, int place, int n,
                               const real *v, ptrdiff_t ldv) {
   for (int t = 0; t < n; t++)
@@ -213,7 +224,8 @@ static void store_values(const AttnShape *s, const KvSeg *seg, int h, int at, in
       memcpy(to, v, sizeof(real) * hd);
 }
 
-/* A decoding step writes to lines that are far apart: all are asked for before the first is waited for. */
+/* A decoding step writes to lines that are far apart: all are prefetched before the first is waited
+ * for. */
 static void fetch_key(const AttnShape *s, const KvSeg *seg, int key) {
   const bool pairs = kv_in_bf16(s);
   const int place = key + (pairs ? kv_first_place(seg) : 0), width = block_width(s);
@@ -250,8 +262,8 @@ void kv_store(const AttnShape *s, const KvSeg *seg, int at, int n, const real *k
   }
 }
 
-/* The prefix's part of the unit in which it ends, in front of a head's first key: blocks that are whole, and
- * one in rows. */
+/* Copies the prefix's part of the unit in which it ends in front of a head's first key: whole
+ * blocks, and an incomplete one row-major. */
 static void join_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int h) {
   const int first = kv_first_place(own), width = key_width(s);
   for (int at = 0; at < first; at += KV_BLOCK) {
@@ -270,7 +282,7 @@ static void join_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *ow
   uint32_t *to = value_pairs(s, own, h, 0);
   memcpy(to, from, sizeof *to * (size_t)(ceil_div(first, 2) * width));
   for (int i = first / 2 * width; i < first % 2 * (first + 1) / 2 * width; i++)
-    to[i] &= 0xffff0000u; /* the second of a pair is the segment's */
+    to[i] &= 0xffff0000u; /* the second half belongs to the segment */
 }
 
 void kv_join(const AttnShape *s, const KvSeg *prefix, const KvSeg *own) {
@@ -290,7 +302,7 @@ int kv_cut(const AttnShape *s, const KvSeg *seg, int key) {
 /* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
   const size_t cap = (size_t)seg->cap, len = (size_t)seg->len, d = (size_t)s->head_dim;
-  if (len == cap || kv_in_bf16(s)) return; /* kv_store did */
+  if (len == cap || kv_in_bf16(s)) return; /* kv_store has zeroed its units */
   for (size_t h = 0; h < (size_t)s->kv_heads; h++) {
     real *last = seg->k + ((h + 1) * cap - KV_BLOCK) * d;
     if (!s->v_dim) memset(last, 0, KV_BLOCK * d * sizeof *last);
@@ -300,7 +312,7 @@ void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
 
 /* ---- reading back ------------------------------------------------------------------ */
 
-/* Of a block in pairs the keys in lanes [from, to) */
+/* Loads the keys in lanes [from, to) of a block of pairs as rows. */
 static void load_block_pairs(const AttnShape *s, const uint32_t *pairs, int from, int to, real *y,
                              ptrdiff_t ldy) {
   enum { CHANNELS = 64 };

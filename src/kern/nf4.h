@@ -1,13 +1,13 @@
-/* nf4.h - quantising to NF4; for quant.c and its tests.  The tables are in quant.h. */
+/* nf4.h - quantising to NF4, for quant.c and its tests; quant.h declares the tables. */
 #ifndef GRPO_KERN_NF4_H
 #define GRPO_KERN_NF4_H
 
 #include "kern/quant.h"
 
-/* Codes of one block of n <= NF4_BLOCK values; returns its absmax. */
+/* Quantises one block of n <= NF4_BLOCK values; returns its absmax. */
 float nf4_quantise(int n, const float *w, uint8_t *code);
-/* Codes q [n] of the blocks' absmax less their mean, and a scale for each NF4_NEST of them; returns
- * the mean. */
+/* Quantises the blocks' absmax, less their mean, to codes q [n] with one scale for each NF4_NEST of
+ * them; returns the mean. */
 float nf4_quantise_scales(const Ctx *cx, size_t n, const float *absmax, uint8_t *q, float *scale);
 
 #endif

@@ -1,6 +1,5 @@
-/* norm_rope.c - norms and rotary positions: rows in runs of RUN for the pool.
- * Sums over rows (dw, db) keep one partial result a run and add them in order.
- */
+/* norm_rope.c - norms and rotary positions, with rows in runs of RUN for the pool.  Sums over rows
+ * (dw, db) keep one partial result per run and add them in order. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -181,7 +180,7 @@ typedef struct Rope {
   bool inverse, add;
 } Rope;
 
-/* The part of each head that does not turn. */
+/* Copies the channels of each head that do not rotate. */
 static void rope_rest(const Rope *j, int row) {
   const size_t n = (size_t)(j->d - j->r);
   for (int h = 0; n && h < j->heads; h++) {

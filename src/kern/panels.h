@@ -1,69 +1,73 @@
-/* panels.h - float32 weights [n, k] (outputs, inputs) in panels, as gemm_pack leaves them: `ng`
- * groups of GROUP outputs together, so many as the register tile of the path that packed them
- * has.  Element (i, p) of a panel that begins with output o and is `width` outputs wide: o k + p
- * width + i - o. Every path can multiply with panels of any ng, and gives the same bits as with
- * its own.
+/* panels.h - packed panels of float32 weights, and products with panels of any width.
+ *
+ * gemm_pack stores a weight [n, k] (outputs, inputs) in panels of ng groups of GROUP outputs,
+ * where ng is the width of the register tile of the class that packs.  A panel of `width`
+ * outputs that begins with output o holds element (i, p) at o k + p width + i - o.  Every class
+ * can multiply with panels of any ng, and gets the same bits as with its own.
  */
 #ifndef GRPO_KERN_PANELS_H
 #define GRPO_KERN_PANELS_H
 
 #include "kern/kernels.h"
 
-/* never a lone last group behind panels of 3 and more */
+/* How many panels n outputs have. */
 static inline int panels_of(int n, int ng) { return ceil_div(ceil_div(n, GROUP), ng); }
 
-/* the first group of panel p; of the one behind the last: the number of groups */
+/* The first group of panel p, and for p = panels_of() the number of groups.  A last panel of one
+ * group would be slow, so behind panels of three and more groups it takes one group of the panel
+ * before it. */
 static inline int panels_first(int n, int ng, int p) {
   const int groups = ceil_div(n, GROUP), start = p * ng;
   if (start >= groups) return groups;
   return ng > 2 && groups > ng && start == groups - 1 ? start - 1 : start;
 }
 
-/* of this path's panels: how many they are, and the first group of one */
+/* The number of panels of the class in use, and the first group of one. */
 static inline int own_panels(int n) { return panels_of(n, kernels()->ng); }
 static inline int own_panel_first(int n, int p) { return panels_first(n, kernels()->ng, p); }
 
-/* the panel that a group is in */
+/* The panel that contains a group. */
 static inline int panels_with(int n, int ng, int group) {
   const int p = group / ng;
   return group < panels_first(n, ng, p + 1) ? p : p + 1;
 }
 
-/* As gemm_forward, and as gemm_dx without the weight in rows: panels are transposed in scratch
+/* gemm_forward with panels of ng groups; gemm_dx from panels alone, which are transposed in scratch
  * memory. */
 void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                     int ng, const real *bias, const LowRank *low, real *y, int ldy);
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
                  int ng, const LowRank *low, real *dx, int lddx, bool add);
 
-/* Panels of this path, of w(p, j) = w[p ps + j cs], p < k, j < n: ps or cs is 1.  round: to bf16 */
+/* Panels of the class in use from w(p, j) = w[p ps + j cs], p < k, j < n, where ps or cs is 1.
+ * round: to bf16 */
 void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
                  real *packed);
 
-/* Rows at this distance that can be in the cache at once: only so many fall into one set. */
+/* How many rows at this distance the cache can hold at once: rows whose distance is a large power
+ * of two share few sets of it. */
 int rows_cached(ptrdiff_t ld);
-/* Can rows of n columns be read where they are, in place of panels? */
+/* Can rows of n columns be read in place instead of being packed? */
 bool rows_readable(int n, ptrdiff_t ld);
-/* Is a tile so narrow that of each row it would read one line?  Panels are faster, once they are
- * made. */
+/* Is a tile so narrow that it would read one line of each row?  Then packed panels are faster. */
 bool reads_lines(void);
 
-/* As gemm_dw of a weight in rows, of operands rounded to bf16. */
+/* gemm_dw of a weight [n, k] with operands rounded to bf16. */
 Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                          const real *x, int ldx, real *dw, bool add);
 
 /* gemm_bf16.c: *out[m, k] is x rounded to bf16, in the arena. */
 Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);
-/* The distance of its rows: an odd number of cache lines, so that they do not share few sets of
- * a cache. */
+/* The distance of its rows: an odd number of cache lines, so that rows do not share few sets of a
+ * cache. */
 static inline int rounded_ld(int k) { return round_up(k, GROUP) | GROUP; }
 
-/* Add what `low` (NULL: nothing) gives rows row .. row + rows - 1 in columns at .. at + cols - 1
- * of a product's n to y, which is that tile.  at: a multiple of GROUP. */
+/* Adds the low-rank product `low` (NULL: nothing) to y, which is the tile of rows row .. row + rows
+ * - 1 and columns at .. at + cols - 1 of a product with n columns.  `at` is a multiple of GROUP. */
 void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
                   ptrdiff_t ldy);
 
-/* A weight's rows become its panels where they are, and again rows; there is room for
+/* Packs the rows of a weight into panels in place, and unpacks them again.  There is room for
  * gemm_packed_size reals.  On failure nothing has changed. */
 Status panels_in_place(const Ctx *cx, int n, int k, int ng, real *w);
 Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w);

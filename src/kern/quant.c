@@ -1,4 +1,5 @@
-/* quant.c - compact weights: filling, reading, bitsandbytes' layout.  Products: gemm_quant.c. */
+/* quant.c - quantised weights: filling them, reading them, and bitsandbytes' layout.  Products are
+ * in gemm_quant.c. */
 #include "kern/quant.h"
 #include "kern/nf4.h"
 #include "kern/panels.h"
@@ -21,7 +22,7 @@ static size_t nests_of(int n, int k) { return (quant_nf4_blocks(n, k) + NF4_NEST
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-/* of a value; NF4: of a word */
+/* bytes of a value; NF4: of a 32-bit number */
 static size_t element_bytes(QuantType type) {
   static const size_t bytes[] = {
       [QUANT_F32] = 4, [QUANT_BF16] = 2, [QUANT_F16] = 2, [QUANT_INT8] = 1, [QUANT_NF4] = 4};
@@ -87,7 +88,7 @@ static size_t place(const QuantWeight *m, int i, int p) {
   return ((size_t)(i / GROUP) * (size_t)m->k + (size_t)p) * GROUP + (size_t)(i % GROUP);
 }
 
-/* a bf16 value: a half of its pair's word */
+/* a bf16 value is one half of its pair */
 static uint16_t *pair_half(const QuantWeight *m, int i, int p) {
   const size_t pair = (size_t)(i / GROUP) * (size_t)ceil_div(m->k, 2) + (size_t)(p / 2);
   return (uint16_t *)m->data + (pair * GROUP + (size_t)(i % GROUP)) * 2 + p % 2;
@@ -119,7 +120,7 @@ const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld)
   return panel_steps(m, group, at, ld);
 }
 
-/* `depth` inner steps from p of a group: x [depth, GROUP] */
+/* Stores `depth` inner steps from p of a group from x [depth, GROUP]. */
 static void put_halves(QuantWeight *m, int group, int p, int depth, const float *x) {
   uint16_t *to = (uint16_t *)m->data + place(m, group * GROUP, p);
   for (int i = 0; i < depth * GROUP; i++) to[i] = f32_to_f16(x[i]);
@@ -135,14 +136,14 @@ static void put_pairs(QuantWeight *m, int group, int p, int depth, const float *
     }
 }
 
-/* To the nearest, halves away from zero: a quotient is below 128. */
+/* Rounds to the nearest, halves away from zero; a quotient is below 128. */
 static void put_bytes(QuantWeight *m, int group, int p, int depth, const float *x) {
   int8_t *to = (int8_t *)m->data + place(m, group * GROUP, p);
   float scale[GROUP];
   int r[GROUP];
   for (int i = 0; i < GROUP; i++) {
     const float s = m->scale[group * GROUP + i];
-    scale[i] = s > 0 ? s : 1; /* all zeros */
+    scale[i] = s > 0 ? s : 1; /* the row is all zeros */
   }
   for (int s = 0; s < depth; s++, x += GROUP, to += GROUP) {
     for (int i = 0; i < GROUP; i++) {
@@ -169,7 +170,7 @@ static void put_steps(QuantWeight *m, int group, int p, int depth, const float *
   if (m->type == QUANT_INT8) put_bytes(m, group, p, depth, x);
 }
 
-/* x[p][i] = w[i][p], zeros for rows that are not there */
+/* x[p][i] = w[i][p], and zeros for rows beyond the last */
 static void transpose_steps(int rows, int depth, const float *w, size_t ld, float *x) {
 #ifdef GRPO_DOUBLE
   for (int i = 0; i < rows; i++)
@@ -181,7 +182,7 @@ static void transpose_steps(int rows, int depth, const float *w, size_t ld, floa
     memset(x + p * GROUP + rows, 0, sizeof *x * (size_t)(GROUP - rows));
 }
 
-/* w: the group's first row */
+/* w is the group's first row */
 static void put_group(QuantWeight *m, int group, const float *w) {
   const int rows = min_int(GROUP, m->n - group * GROUP);
   const size_t k = (size_t)m->k;
@@ -206,7 +207,7 @@ static uint32_t word_of(const uint8_t code[CELL_STEPS]) {
   return word;
 }
 
-/* Codes of consecutive values from one on; whole cells at a time where rows begin with a block. */
+/* Stores codes of consecutive values; whole cells at a time where rows begin with a block. */
 static void put_codes(QuantWeight *m, size_t from, int count, const uint8_t *code) {
   const size_t k = (size_t)m->k;
   int j = 0;
@@ -228,7 +229,7 @@ static void put_nf4(QuantWeight *m, int row, int rows, const float *w) {
   }
 }
 
-/* What is not written stays zero: rows and steps that only pad.  (Of float32 all is written.) */
+/* Rows and steps that only pad are not written and stay zero, except that float32 writes all. */
 static void clear_rows(const QuantWeight *m, int row, int rows) {
   if (m->type == QUANT_F32) return;
   const size_t group = (size_t)quant_stride(m) * element_bytes(m->type);
@@ -294,7 +295,7 @@ static inline real nf4_scale(const QuantWeight *m, size_t block) {
   return (real)(nf4_absmax_map[m->absmax[block]] * m->scale[block / NF4_NEST] + m->offset);
 }
 
-/* scale[b * ld + i]: of `count` blocks of `outputs` rows from a block on */
+/* scale[b * ld + i] of `count` blocks of `outputs` rows from a block on */
 static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int count, real *scale,
                        ptrdiff_t ld) {
   const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
@@ -302,7 +303,8 @@ static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int coun
   for (int i = 0; i < outputs; i++, block += row_blocks, scale++) {
     const uint8_t *code = m->absmax + block;
     const float nest = m->scale[block / NF4_NEST];
-    const int left = m->plain_absmax ? 0 : NF4_NEST - (int)(block % NF4_NEST); /* of nest */
+    /* blocks left in this nest */
+    const int left = m->plain_absmax ? 0 : NF4_NEST - (int)(block % NF4_NEST);
     int b = 0;
     for (real *to = scale; b < min_int(left, count); b++, to += ld)
       *to = (real)(nf4_absmax_map[code[b]] * nest + offset);
@@ -351,7 +353,7 @@ static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real 
   }
 }
 
-/* Blocks begin anywhere in a row: the codes first, then each with its scale. */
+/* Blocks begin anywhere in a row: the codes are unpacked first, then each is scaled. */
 static void unpack_nf4_odd(const QuantWeight *m, int group, int at, int depth, real *out) {
   const int outputs = min_int(GROUP, m->n - group * GROUP);
   real ones[GROUP];
@@ -410,7 +412,7 @@ typedef struct Get {
   real *out;
 } Get;
 
-/* out[i] = row from + i of the group, for `rows` of them */
+/* out[i] = row from + i of the group, for `rows` rows */
 static void get_rows(const QuantWeight *m, int row, int rows, real *out) {
   const int group = row / GROUP, from = row % GROUP;
   real block[STEPS * GROUP];
@@ -456,7 +458,7 @@ void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t 
 
 /* ---- bitsandbytes' layout ------------------------------------------------------------------ */
 
-/* bitsandbytes has the first of two codes in the upper half of a byte. */
+/* bitsandbytes stores the first of two codes in the upper half of a byte. */
 static uint32_t swap_halves(uint32_t x) { return (x >> 4 & 0x0f0f0f0f) | (x & 0x0f0f0f0f) << 4; }
 
 static void import_codes(QuantWeight *m, const uint8_t *packed) {

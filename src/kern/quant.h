@@ -1,21 +1,24 @@
-/* quant.h - a frozen weight [n, k] (outputs, inputs) in a compact form, and products with it.
+/* quant.h - a frozen weight [n, k] (outputs, inputs) that is kept as bf16, f16, int8, NF4 or packed
+ * float32, and products with it.
  *
- * Values are kept once, in groups of GROUP outputs: element (i, p) of the weight is number (i /
- * GROUP * k + p) * GROUP + i % GROUP, so a product walks memory in order and no second, packed
- * copy exists.  (float32 comes in the panels of gemm_pack, panels.h; bf16 in pairs of inner
- * steps, as gemm_bf16_pack in kern.h lays it out; NF4 packs 8 inner steps of a group into a cell
- * of GROUP words, a word an output; k is rounded up to whole cells.)  Products unpack a small
- * block at a time into scratch memory and run the same register tile as gemm_forward: for the
- * same values they give the same bits.
+ * Values are stored once, in groups of GROUP outputs: element (i, p) has the index
+ *   (i / GROUP * k + p) * GROUP + i % GROUP
+ * so a product walks memory in order and no second, packed copy exists.  Three types differ:
+ * float32 has gemm_pack's panels (panels.h); bf16 has gemm_bf16_pack's pairs; NF4 packs 8 inner
+ * steps of a group into a cell of GROUP 32-bit numbers, one for each output, with k rounded up
+ * to whole cells.
+ *
+ * Products unpack a block at a time and run the register tile of gemm_forward, so that equal
+ * values give equal bits.
  *
  *   QUANT_F32, QUANT_BF16, QUANT_F16   the value
  *   QUANT_INT8   q * scale[i], one scale per output: max |w| / 127, q rounded half away from zero
  *   QUANT_NF4    bitsandbytes' NF4 with double quantisation: blocks of 64 along the flattened
- *              [n, k]; code * (absmax_map[absmax[block]] * absmax_scale[block / 256] + offset)
+ *                [n, k]; code * (absmax_map[absmax[block]] * absmax_scale[block / 256] + offset)
  *
- * A QuantWeight owns its memory, but for quant_pack_in_place's; it is filled by rows (outputs)
- * in ascending order, so that a checkpoint is converted while it is read and the full-precision
- * weight never exists.
+ * A QuantWeight owns its memory, except after quant_pack_in_place.  It is filled by rows
+ * (outputs) in ascending order: a checkpoint is converted while it is read, and the
+ * full-precision weight never exists.
  */
 #ifndef GRPO_KERN_QUANT_H
 #define GRPO_KERN_QUANT_H
@@ -51,36 +54,40 @@ static inline size_t quant_nf4_blocks(int n, int k) {
   return ((size_t)n * (size_t)k + NF4_BLOCK - 1) / NF4_BLOCK;
 }
 
-/* Rows row .. row + rows - 1 from w [rows, k]; row a multiple of 64, rows too unless they are the
- * last.  Then quant_done once (NF4: quantises the scales). */
+/* Stores rows row .. row + rows - 1 from w [rows, k].  `row` is a multiple of 64, and so is `rows`
+ * unless they are the last.  After the last, quant_done is called once; it quantises the scales of
+ * NF4. */
 Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *w);
 Status quant_done(const Ctx *cx, QuantWeight *m);
-/* A QUANT_F32 of the weight w [n, k], in whose memory it lives from now on: values are moved
- * about there, and stay its owner's.  There is room for whole groups of rows.
- * quant_unpack_in_place makes them rows again; the QuantWeight is then done with, and freed.  On
- * failure nothing has changed. */
+/* Makes a QUANT_F32 from the weight w [n, k] in place: its values are moved within that memory,
+ * which stays its owner's and has room for whole groups of rows.  quant_unpack_in_place makes them
+ * rows again and frees the QuantWeight.  On failure nothing has changed. */
 Status quant_pack_in_place(const Ctx *cx, QuantWeight **out, int n, int k, float *w);
 Status quant_unpack_in_place(const Ctx *cx, QuantWeight *m);
-/* Values of rows row .. row + rows - 1, widened exactly: out [rows, k]. */
+/* Unpacks rows row .. row + rows - 1 exactly: out [rows, k]. */
 void quant_get(const Ctx *cx, const QuantWeight *m, int row, int rows, real *out);
 /* out[t] = row ids[t]: [count, k].  ids are in range. */
 void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t *ids, real *out);
-/* Inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is a
- * multiple of 8, and out has room for depth rounded up to one; bf16: `at` is even. */
+/* Unpacks inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is
+ * a multiple of 8, and out has room for depth rounded up to one.  bf16: `at` is even. */
 void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out);
-/* For the products: scales of a group's GROUP outputs, 0 where there is none: scale[b * ld + i] for
- * inner steps at + 64 b .., b < blocks (`at` a multiple of 64; INT8: all blocks are alike).  And
- * where a step's values are in `data`; of a QUANT_F32, whose steps are *ld apart: quant_steps. */
+/* For products.  quant_scales: the scales of a group's outputs, 0 beyond the last, scale[b * ld +
+ * i] for inner steps at + 64 b .., b < blocks (`at` is a multiple of 64; INT8: all blocks are
+ * alike).  quant_values: where a step's values are; quant_steps: the same for QUANT_F32, whose
+ * steps are *ld apart.  quant_stride: from one group to the next in elements, for NF4 in 32-bit
+ * numbers. */
 void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
 const void *quant_values(const QuantWeight *m, int group, int at);
 const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld);
-ptrdiff_t quant_stride(const QuantWeight *m); /* elements, NF4: words, from a group to the next */
+ptrdiff_t quant_stride(const QuantWeight *m); /* see above */
 
-/* As gemm_forward and gemm_dx (kern.h), row-invariant both.  With cx->compute = COMPUTE_BF16 as
- * gemm_bf16_forward and gemm_bf16_dx: the values, widened, are rounded to bf16, whatever the
- * type and the number of rows.  (Against float a CPU that multiplies bf16 gains twice from some
- * tens of rows on, of every type; at 8 rows twice for bf16 and a third for int8 and NF4;
- * decoding a single row of int8 or NF4 takes up to twice as long.) */
+/* gemm_forward and gemm_dx with a quantised weight, row-invariant both.  With cx->compute =
+ * COMPUTE_BF16 they are gemm_bf16_forward and gemm_bf16_dx: unpacked values are rounded to bf16,
+ * whatever the type and the number of rows.
+ *
+ * What bf16 gains on a CPU that multiplies it: twice the speed of float32 from some tens of rows
+ * on, for every type; at 8 rows twice for bf16 and a third for int8 and NF4; but decoding a single
+ * row of int8 or NF4 takes up to twice as long. */
 Status quant_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
                      const real *bias, real *y, int ldy);
 Status quant_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy, real *dx,
@@ -90,14 +97,14 @@ Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real 
 Status quant_dx_low(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy,
                     const LowRank *low, real *dx, int lddx, bool add);
 
-/* NF4 in bitsandbytes' own layout: packed [n * k / 2 rounded up] bytes, two codes a byte, the first
- * in the high nibble, over the flattened [n, k], a lone last one beside a zero's; absmax,
- * absmax_scale and offset as above.  Importing checks nothing: sizes are the caller's affair. */
+/* NF4 in bitsandbytes' layout.  packed has n * k / 2 bytes, rounded up, over the flattened [n, k]:
+ * two codes per byte, the first in the high nibble, and a lone last code beside a zero's.  absmax,
+ * absmax_scale and offset are as above.  Importing checks nothing: the caller has checked sizes. */
 void quant_nf4_export(const QuantWeight *m, uint8_t *packed);
 void quant_nf4_import(QuantWeight *m, const uint8_t *packed, const uint8_t *absmax,
                       const float *scale, float offset);
-/* The same without double quantisation: m, new, keeps its plain_absmax; quant_done would quantise
- * them. */
+/* Imports NF4 without double quantisation into a new weight, which keeps its plain_absmax.
+ * quant_done is not called, because it would quantise them. */
 void quant_nf4_import_plain(QuantWeight *m, const uint8_t *packed, const float *plain_absmax);
 
 #endif
