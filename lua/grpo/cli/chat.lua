@@ -199,9 +199,7 @@ end
 
 -- The sampling options in the model's own generation_config.json.
 local function own_sampling(place)
-  local text = core.fs.read(place.path .. "/generation_config.json")
-  local ok, own = pcall(core.json_decode, text or "{}")
-  own = ok and type(own) == "table" and own or {}
+  local own = model_paths.read_json(place.path .. "/generation_config.json")
   if own.do_sample == false then return { temperature = 0 } end
   local function number(name)
     return type(own[name]) == "number" and own[name] or nil

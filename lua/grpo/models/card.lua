@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
+local model_paths = require "grpo.models.paths"
 local rundir = require "grpo.runs.directory"
 local sorted_pairs = require "grpo.base.sorted"
 local steps = require "grpo.train.steps"
@@ -10,11 +11,6 @@ local steps = require "grpo.train.steps"
 local fs = core.fs
 local model_card = {}
 
--- Returns the table in a JSON file, {} if there is none.
-function model_card.read_json(path)
-  local ok, value = pcall(core.json_decode, fs.read(path) or "")
-  return ok and type(value) == "table" and value or {}
-end
 
 -- ---- the model it comes from --------------------------------------------------------------------
 
@@ -22,7 +18,7 @@ end
 function model_card.name_of(dir)
   local org, name = dir:match("models%-%-([^/]-)%-%-([^/]+)/snapshots/")
   if org then return org .. "/" .. name end
-  local known = model_card.read_json(dir .. "/config.json")._name_or_path
+  local known = model_paths.read_json(dir .. "/config.json")._name_or_path
   if type(known) == "string" and known:find("^[%w][%w._-]*/[%w._-]+$") and not fs.exists(known) then
     return known
   end

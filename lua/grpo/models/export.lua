@@ -38,7 +38,7 @@ end
 local function source_of(path, base)
   local source = { place = model_paths.find(path, base), run = run_of(path) }
   local dir = source.place.adapter or source.place.path
-  source.step = math.tointeger(model_card.read_json(dir .. "/trainer.json").step)
+  source.step = math.tointeger(model_paths.read_json(dir .. "/trainer.json").step)
   if source.place.adapter then
     source.base = source.place.path
   elseif source.run then
@@ -55,7 +55,7 @@ end
 
 -- Returns the type that weights are written in by default: the base model's.
 local function own_dtype(source)
-  local config = source.base and model_card.read_json(source.base .. "/config.json") or {}
+  local config = source.base and model_paths.read_json(source.base .. "/config.json") or {}
   local names = { bfloat16 = "bf16", float16 = "f16" }
   return names[config.torch_dtype or config.dtype] or "f32"
 end
@@ -72,7 +72,7 @@ end
 -- name in the adapter's own configuration.
 local function public_base(source)
   local known = model_card.name_of(source.base)
-  local named = model_card.read_json(source.place.adapter
+  local named = model_paths.read_json(source.place.adapter
     .. "/adapter_config.json").base_model_name_or_path
   local usable = type(named) == "string" and named ~= "" and named:sub(1, 1) ~= "/"
   return not known:find("/") and usable and named or known

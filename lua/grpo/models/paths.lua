@@ -8,6 +8,12 @@ local nearest = require "grpo.options".nearest
 local fs = core.fs
 local model_paths = {}
 
+-- Returns the table in a JSON file, {} if the file is missing or holds something else.
+function model_paths.read_json(path)
+  local ok, value = pcall(core.json_decode, fs.read(path) or "")
+  return ok and type(value) == "table" and value or {}
+end
+
 local function is_absolute(path)
   return path:sub(1, 1) == "/"
 end
@@ -94,9 +100,8 @@ end
 function model_paths.alone(path)
   path = of_run(path)
   local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
-  local text = fs.exists(run .. "/run.json") and fs.read(run .. "/config.json")
-  local ok, config = pcall(core.json_decode, text or "{}")
-  local options, met = ok and type(config) == "table" and config.options, {}
+  local config = fs.exists(run .. "/run.json") and model_paths.read_json(run .. "/config.json")
+  local options, met = config and config.options, {}
   for _, name in ipairs { "tools", "environment" } do
     local option = type(options) == "table" and options[name]
     if type(option) == "table" and option.value ~= nil then met[#met + 1] = name end
