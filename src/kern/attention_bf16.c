@@ -1,9 +1,9 @@
-/* attention_bf16.c - attention's forward for a strip of rows and a part of the keys, segments in
- * words.
+/* attention_bf16.c - attention's forward for one strip of rows and one part of the keys, in
+ * segments of bf16 pairs.
  *
- * Scores are [units, keys], keys being lanes.  The sum over values runs by units of keys
- * (KV_UNIT), which begin at the same logical positions whatever segments they lie in: the unit
- * in which a prefix ends is put together from both.
+ * Scores are [units, keys], with keys as lanes.  The sum over values runs in units of KV_UNIT
+ * keys, which begin at the same logical positions whatever segments they are in: the unit in
+ * which a prefix ends is assembled from both segments.
  */
 #include "kern/attention_impl.h"
 
@@ -21,7 +21,7 @@ static const uint32_t *queries_of(const Attn *a, const Work *w, int unit) {
 }
 
 static void load_queries(const Attn *a, const Work *w, const Part *p, const Row *rows, int n) {
-  const int g = a->group, hd = a->s->head_dim, words = ceil_div(hd, 2), ld = a->query_pairs;
+  const int g = a->group, hd = a->s->head_dim, pairs = ceil_div(hd, 2), ld = a->query_pairs;
   uint32_t *to = (uint32_t *)(void *)w->q;
   for (int j = 0; j < n; j++, to += g * ld) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
@@ -31,15 +31,15 @@ static void load_queries(const Attn *a, const Work *w, const Part *p, const Row 
     }
     for (int u = 0; u < g; u++) {
       kernels_bf16()->pair_row(hd, q + u * hd, to + u * ld);
-      memset(to + u * ld + words, 0, sizeof *to * (size_t)(ld - words));
+      memset(to + u * ld + pairs, 0, sizeof *to * (size_t)(ld - pairs));
     }
   }
 }
 
 /* ---- prefetching ---- */
 
-static Fetch words_from(const uint32_t *x, ptrdiff_t words) {
-  return (Fetch){(const char *)x, (const char *)(x + words)};
+static Fetch fetch_from(const uint32_t *x, ptrdiff_t pairs) {
+  return (Fetch){(const char *)x, (const char *)(x + pairs)};
 }
 
 /* The places *from .. *to - 1 of its own segment that a row sees within the part. */
@@ -53,7 +53,7 @@ static void own_places(const Part *p, const Row *r, int *from, int *to) {
 static Fetch row_values(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
-  return words_from(kv_value_pairs(a->s, r->span->own, p->kvh, from),
+  return fetch_from(kv_value_pairs(a->s, r->span->own, p->kvh, from),
                     (ptrdiff_t)ceil_div(to - from, 2) * a->padded_hd);
 }
 
@@ -61,7 +61,7 @@ static Fetch row_keys(const Attn *a, const Part *p, const Row *r) {
   int from, to;
   own_places(p, r, &from, &to);
   from -= from % KV_BLOCK;
-  return words_from(kv_key_pairs(a->s, r->span->own, p->kvh, from),
+  return fetch_from(kv_key_pairs(a->s, r->span->own, p->kvh, from),
                     (ptrdiff_t)round_up(to - from, KV_BLOCK) / 2 * a->s->head_dim);
 }
 
@@ -100,9 +100,9 @@ static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
  * keys, up to whole blocks, are not looked at. */
 static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                         const uint32_t *keys, int key, int n, Fetch *next) {
-  const int words = ceil_div(a->s->head_dim, 2);
-  kernels_bf16()->scores(m, round_up(n, KV_BLOCK), words, queries_of(a, w, b->first + u),
-                         a->query_pairs, keys, words * KV_BLOCK,
+  const int pairs = ceil_div(a->s->head_dim, 2);
+  kernels_bf16()->scores(m, round_up(n, KV_BLOCK), pairs, queries_of(a, w, b->first + u),
+                         a->query_pairs, keys, pairs * KV_BLOCK,
                          w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 

@@ -1,9 +1,10 @@
 /* attention_f32.c - attention's forward for a strip of rows and a part of the keys.
  *
- * Narrow: scores are [units, keys], keys being lanes; for a few rows.  Wide: scores are [keys,
- * units], queries being lanes; softmax then needs no sums across lanes, and no key is computed
- * for padding.  A score is the same sum over head_dim either way, a unit's sum of exponentials runs
- * by position modulo the lanes of a vector, its sum over values by key: the same bits.
+ * A strip of few units: scores are [units, keys], keys being lanes; for a few rows.  A strip of
+ * many units: scores are [keys, units], queries being lanes; softmax then needs no sums across
+ * lanes, and no key is computed for padding.  A score is the same sum over head_dim either way,
+ * a unit's sum of exponentials runs by position modulo the lanes of a vector, its sum over
+ * values by key: the same bits.
  */
 #include "kern/attention_impl.h"
 

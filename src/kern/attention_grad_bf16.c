@@ -57,7 +57,7 @@ static real *take(real **at, size_t *size, size_t n) {
 
 static size_t lay_out(const Grad *g, real *at, GradBf16Work *w) {
   const size_t units = (size_t)grad_bf16_units(g->group), padded_hd = (size_t)g->padded_hd;
-  const size_t words = units * (size_t)query_pairs(g), half = units * padded_hd / 2;
+  const size_t pairs = units * (size_t)query_pairs(g), half = units * padded_hd / 2;
   size_t size = 0;
   w->keys = round_up(g->max_keys, KV_UNIT);
   w->ldt = w->keys + GROUP;
@@ -66,7 +66,7 @@ static size_t lay_out(const Grad *g, real *at, GradBf16Work *w) {
 #define PAIRS_OF(n) (uint32_t *)(void *)TAKE(n)
   w->q = TAKE(units * padded_hd), w->dout = TAKE(units * padded_hd),
   w->dq = TAKE(units * padded_hd);
-  w->qw = PAIRS_OF(words), w->dow = PAIRS_OF(words), w->qt = PAIRS_OF(half),
+  w->qw = PAIRS_OF(pairs), w->dow = PAIRS_OF(pairs), w->qt = PAIRS_OF(half),
   w->dot = PAIRS_OF(half);
   w->p = PAIRS_OF(units * KEYS / 2), w->ds = PAIRS_OF(units * KEYS / 2),
   w->rows = PAIRS_OF(units * LD_ROWS);
@@ -116,7 +116,7 @@ static void transpose_values(const Grad *g, const uint32_t *v, uint32_t *to) {
 /* Transposes the logical keys [from, to), whole units, and their values. */
 static void load_keys(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh, int from,
                       int to) {
-  const int words = ceil_div(g->s->head_dim, 2);
+  const int pairs = ceil_div(g->s->head_dim, 2);
   const ptrdiff_t bgs = (ptrdiff_t)w->keys / 2 * GROUP;
   if (prefix_len(sp) % KV_UNIT) {
     kv_shared_keys(g->s, sp->prefix, sp->own, kvh, w->shared);
@@ -127,8 +127,8 @@ static void load_keys(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
                      w->transposed_v + (ptrdiff_t)key * (g->padded_hd / 2));
     const uint32_t *k = unit_at(g, w, sp, kvh, key, false);
     if (g->dq)
-      for (int i = 0; i < KV_UNIT; i += KV_BLOCK, k += words * KV_BLOCK)
-        kernels_bf16()->transpose(words, k, w->transposed_k + (key + i) / 2 * GROUP, bgs);
+      for (int i = 0; i < KV_UNIT; i += KV_BLOCK, k += pairs * KV_BLOCK)
+        kernels_bf16()->transpose(pairs, k, w->transposed_k + (key + i) / 2 * GROUP, bgs);
   }
 }
 
@@ -149,11 +149,11 @@ static void load_unit(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
 }
 
 /* Packs n units into pairs of channels, and into pairs of units by channel. */
-static void pair_units(const Grad *g, int n, const real *x, uint32_t *words, uint32_t *columns) {
+static void pair_units(const Grad *g, int n, const real *x, uint32_t *pairs, uint32_t *columns) {
   const int ld = query_pairs(g), half = g->padded_hd / 2;
-  for (int i = 0; i < n; i++, words += ld) {
-    kernels_bf16()->pair_row(g->padded_hd, x + i * g->padded_hd, words);
-    memset(words + half, 0, sizeof *words * (size_t)(ld - half));
+  for (int i = 0; i < n; i++, pairs += ld) {
+    kernels_bf16()->pair_row(g->padded_hd, x + i * g->padded_hd, pairs);
+    memset(pairs + half, 0, sizeof *pairs * (size_t)(ld - half));
   }
   kernels_bf16()->pair_columns(g->padded_hd, n, x, g->padded_hd, n / 2, 0, columns);
 }
@@ -198,13 +198,13 @@ static void strip_keys(const GradBf16Work *w, int strip, int *from, int *to) {
 /* Scores and dP of a strip with logical keys [from, to), a unit at a time where segments change. */
 static void strip_scores(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh,
                          int strip, int from, int to) {
-  const int words = ceil_div(g->s->head_dim, 2), ld = query_pairs(g), half = g->padded_hd / 2;
+  const int pairs = ceil_div(g->s->head_dim, 2), ld = query_pairs(g), half = g->padded_hd / 2;
   const int start = prefix_len(sp) / KV_UNIT * KV_UNIT;
   const bool shares = start < prefix_len(sp);
   for (int key = from, end; key < to; key = end) {
     end = key < start ? min_int(to, start) : key == start && shares ? key + KV_UNIT : to;
-    kernels_bf16()->scores(STRIP, end - key, words, w->qw + strip * ld, ld,
-                           unit_at(g, w, sp, kvh, key, false), words * KV_BLOCK, w->s + key - from,
+    kernels_bf16()->scores(STRIP, end - key, pairs, w->qw + strip * ld, ld,
+                           unit_at(g, w, sp, kvh, key, false), pairs * KV_BLOCK, w->s + key - from,
                            LD, false, NULL);
   }
   kernels_bf16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,

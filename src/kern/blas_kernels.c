@@ -10,8 +10,8 @@
  *     padded with zeros to a multiple of DEPTH_UNIT.  Each block is added to the output once, so an
  *     output is the same sum of block sums whatever the number of rows.  (Drivers cut the inner
  *     dimension at multiples of Kernels.gemm_step only.)
- *   - Columns come in whole groups, at most three, and rows in the numbers of `row_counts`.  Rows that
- *     are left over are padded up to the smallest number.
+ *   - Columns come in whole groups, at most three, and rows in the numbers of `row_counts`.  Rows
+ *     that are left over are padded up to the smallest number.
  *
  * When the class is first used, each of these shapes is computed with all rows alike and all
  * columns alike.  A number of rows is allowed if every output of its tiles is the same number,
@@ -85,7 +85,7 @@ static bool uniform(Trial *t, int rows, int cols, int depth, bool add, float *va
   return true;
 }
 
-/* Do tiles of so many rows give one number at each depth?  `set`: these numbers become value, else
+/* Do tiles of `rows` rows give one number at each depth?  `set`: these numbers become value, else
  * they must equal it. */
 static bool row_count_passes(Trial *t, uint32_t seed, int rows, float value[DEPTHS][2], bool set) {
   for (int d = 0; d < DEPTHS; d++) {
@@ -131,7 +131,7 @@ const char *blas_refusal(void) {
 
 /* ---- tiles ---- */
 
-/* Rows of the next tile when so many are left. */
+/* The rows of the next tile when `left` are left. */
 static int tile_rows(int left) {
   int i = 0;
   while (i < checked.count - 1 && checked.rows[i] > left) i++;
@@ -193,7 +193,7 @@ static void multiply_strip(const BlasStrip *s) {
   }
 }
 
-/* As Kernels.block. */
+/* Kernels.gemm_block by OpenBLAS. */
 static void block(int m, int n, int k, const float *a, ptrdiff_t ars, ptrdiff_t aks, const float *b,
                   ptrdiff_t brs, ptrdiff_t bgs, float *c, ptrdiff_t ldc, bool add) {
   if (blas_refusal() || k <= 0) {

@@ -32,7 +32,7 @@ typedef struct AdamW {
   double bias1, bias2; /* 1 - beta^t */
   double grad_scale;   /* of the gradient before use: clipping */
 } AdamW;
-/* As torch.optim.AdamW: p *= 1 - lr wd; p -= lr m^ / (sqrt(v^) + eps) */
+/* AdamW of PyTorch: p *= 1 - lr wd; p -= lr m^ / (sqrt(v^) + eps) */
 void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o);
 /* sum of x^2, in double, chunks of fixed size in index order */
 double vec_sumsq(const Ctx *cx, size_t n, const real *x);

@@ -35,7 +35,7 @@ enum {
   FEW_CHUNKS = 8,
   /* Up to STREAM_ROWS rows go over whole panels side by side (forward_streams). */
   STREAM_ROWS = 3,
-  /* Outputs of up to so many rows and columns are gathered in a buffer first (forward_gathered). */
+  /* Outputs of at most these rows and columns are gathered in a buffer first (forward_gathered). */
   GATHERED_ROWS = 32,
   GATHERED_COLS = 192,
   /* With many rows a chunk's panels have at most L2_REALS reals, which stay in the second-level
@@ -58,7 +58,7 @@ enum {
   /* Rows of an operand are read in place if at least this many of them fit into the cache at once;
    * otherwise packing is faster. */
   LEAST_DEPTH = 128,
-  /* Where a tile reads only one line of each row of the weight, dx packs from so many rows on. */
+  /* dx packs from this many rows on where a tile reads only one line of each row of the weight. */
   LINES_ROWS = 128,
   /* Inner steps that are packed and then rounded to bf16 while they are in the first-level
    * cache. */

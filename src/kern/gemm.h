@@ -23,7 +23,7 @@
 size_t gemm_packed_size(int n, int k);
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed);
 
-/* What a low-rank adapter adds to a product, in float32: low[m, rank] up, where `up` is gemm_pack's
+/* The product that a low-rank adapter adds, in float32: low[m, rank] up, where `up` is gemm_pack's
  * panels of the weight [columns of the product, rank].  The products named *_low add it behind the
  * bias, tile by tile while the tile is in the cache; the bits are those of gemm_forward_add
  * afterwards.  NULL: nothing is added. */

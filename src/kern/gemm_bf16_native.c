@@ -31,7 +31,7 @@ enum {
   SHORT = 128,
   /* Pairs of a block for the few rows that KernelsBf16 names. */
   LONG = 1024,
-  /* Up to so many rows panels come from memory as a stream. */
+  /* Up to this many rows panels come from memory as a stream. */
   STREAM = 32,
   /* Panels that share a chunk's rows, but fewer if there would be less than CHUNKS chunks. */
   PANELS = 4,

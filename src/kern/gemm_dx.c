@@ -17,7 +17,7 @@ enum {
   DX_DEPTH = 768,
   DX_COLS = 96,
   DX_CHUNKS = 16,
-  /* A block is stored in strips of so many columns, which the register tile reads in order. */
+  /* A block is stored in strips of DX_WIDTH columns, which the register tile reads in order. */
   DX_WIDTH = 48
 };
 

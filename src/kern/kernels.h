@@ -158,8 +158,8 @@ typedef struct Kernels {
   /* quant_few takes up to quant_few_rows rows at once, and is the faster way for up to
    * quant_few_most rows; both by type. */
   int quant_few_rows[QUANT_TYPES], quant_few_most[QUANT_TYPES];
-  /* QuantFew.values may be asked for with 3 to so many rows, of INT8, NF4 and rounded F16; 0:
-   * never. */
+  /* QuantFew.values may be asked for with 3 to quant_few_shares rows, of INT8, NF4 and rounded F16;
+   * 0: never. */
   int quant_few_shares;
   void (*quant_few)(const QuantFew *q);
   /* dx of a quantised weight: the rows that share one unpacked and transposed block of the
@@ -218,8 +218,8 @@ typedef struct Kernels {
   void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
 } Kernels;
 
-/* What attention's dS needs beside scores and dP: lse, d, lo and hi of each query, and the rest
- * of all. */
+/* The numbers that attention's dS needs beside scores and dP: lse, d, lo and hi of each query, and
+ * the rest of all. */
 typedef struct AttnDs {
   const real *lse, *d;
   const int *lo, *hi;

@@ -21,7 +21,7 @@ int kv_row_major_from(const AttnShape *s, const KvSeg *seg);
 const real *kv_last_rows(const AttnShape *s, const KvSeg *seg, int kvh);
 void kv_transpose_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to);
 /* Assembles the unit in which a prefix ends and a segment begins that does not grow.  The length of
- * the prefix is no multiple of KV_UNIT. */
+ * the prefix is not a multiple of KV_UNIT. */
 void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
                     uint32_t *to);
 void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,

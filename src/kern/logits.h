@@ -28,7 +28,8 @@ void logits_kl_grad(const Ctx *cx, int rows, int v, const real *logits, const re
                     real inv_temp, const real *lse, const real *ref_lse, const real *kl,
                     const real *dkl, real *dlogits);
 
-/* What the log-probabilities of one row's tokens need; the bits are those of logits_logp. */
+/* The numbers of one row from which its tokens' log-probabilities follow; the bits are those of
+ * logits_logp. */
 typedef struct LogitsRow {
   real max, lse, entropy;
   double log_sum; /* lse - max */

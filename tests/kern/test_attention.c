@@ -90,7 +90,7 @@ static double dotd(const float *a, const float *b, int n) {
   return s;
 }
 
-/* Of a dot product, and its derivative. */
+/* The score of a dot product, and its derivative. */
 static double score(const AttnShape *s, double x, double *slope) {
   const double scale = (double)s->scale, cap = (double)s->softcap, t = tanh(x * scale / cap);
   *slope = cap > 0 ? scale * (1 - t * t) : scale;
@@ -101,7 +101,7 @@ static double score(const AttnShape *s, double x, double *slope) {
  * queries, keys and values come rounded. */
 static const double OFF = 1.0 / 256;
 
-/* What key j of row i makes possible: through P in o, through D and dP in dS, and on from there. */
+/* The error that key j of row i allows: through P in o, through D and dP in dS, and beyond. */
 static void add_off(const Group *g, Wanted *w, int q_at, int o_at, int k_at, double p, double ds,
                     double slope, const double *o) {
   const float *q = g->q + q_at, *k = g->k + k_at, *v = g->v + k_at, *go = g->dout + o_at;
@@ -176,7 +176,7 @@ static float *rounded(const float *x, size_t n) {
   return y;
 }
 
-/* What the group should give, of what its mode makes of the inputs. */
+/* The results that the group should give, from the inputs as its mode rounds them. */
 static Wanted want_mode(const Group *g) {
   if (!attn_rounds(&g->s)) return want_all(g);
   const size_t r = (size_t)g->rows, kw = (size_t)kv_width(&g->s);
@@ -466,7 +466,7 @@ TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
   mode = COMPUTE_F32, kern_select(NULL);
 }
 
-/* A completion's rows in runs of several lengths, to the end and one by one: what is put in between turns. */
+/* A completion's rows arrive one by one, and in runs of several lengths, as injected tokens do. */
 TEST(a_segment_that_grows_by_several_keys_gives_the_bits_of_training) {
   static const int runs[] = {1, 5, 1, 30, 2, 16, 9};
   for (int p = 0; p < NCASES; p++)
@@ -568,7 +568,7 @@ TEST(huge_scores_pick_one_key) {
   kern_select(NULL);
 }
 
-/* Scores of all sizes over several parts: most keys are worth nothing, which must cost no accuracy. */
+/* Scores of all sizes over several parts: most keys weigh nothing, which must cost no accuracy. */
 TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
   static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
@@ -621,7 +621,7 @@ TEST(a_segment_that_was_filled_for_another_prefix_is_refused) {
   free_group(g);
 }
 
-/* What keys get as keys and as values, in one place: the sum of both. */
+/* Latent keys get one gradient: the sum of those as keys and as values. */
 TEST(latent_keys_get_both_gradients) {
   static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32};
   for (int p = 0; p < NPATHS && use_path(p); p++) {

@@ -140,7 +140,7 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
 /* The class `blas` adds blocks of rows to dW, the others row after row. */
 static bool adds_rows(void) { return strcmp(kern_name(), "blas") != 0; }
 
-/* Whether operands of dW are read where they are or packed, one call or several: one order of sums. */
+/* dW has one order of sums, whether operands are read in place or packed, in one call or two. */
 TEST(weight_gradients_do_not_depend_on_strides_or_on_how_rows_are_cut) {
   enum { M = 350, N = 75, K = 112, WIDE = 1 << 14 };
   float *wide = calloc((size_t)M * WIDE, sizeof *wide);

@@ -272,7 +272,7 @@ TEST(strides_leave_other_columns_alone) {
 
 /* ---- error, memory ---------------------------------------------------------------- */
 
-/* What rounding both operands costs: relative to sum |x| |w|, at most 2^-8 and a little. */
+/* Rounding both operands costs little more than 2^-8, relative to sum |x| |w|. */
 TEST(the_error_against_float_is_that_of_rounding) {
   enum { M = 16, N = 64, K = 1024 };
   for (int p = 0; p < NPATHS && use_path(p); p++) {

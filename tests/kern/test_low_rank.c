@@ -1,4 +1,4 @@
-/* What an adapter adds to a product: in the tile or afterwards, the same bits. */
+/* An adapter's product gives the same bits when it is added in the tile or afterwards. */
 #include "kern_test.h"
 
 #include "kern/dispatch.h"

@@ -101,7 +101,7 @@ TEST(every_path_reads_the_same_values) {
   kern_select(NULL);
 }
 
-/* As a checkpoint without double quantisation has them; k of whole blocks and not */
+/* Scales like those of a checkpoint without double quantisation; k of whole blocks and not */
 TEST(nf4_scales_that_are_not_quantised_are_used_as_they_are) {
   enum { N = 70, MOST = 128 };
   for (int k = 96; k <= MOST; k += 32)

@@ -1,7 +1,7 @@
-/* neon.c - the kernels with NEON: vectors of 4 floats and fused multiply-add, part of every aarch64.
+/* neon.c - the kernels with NEON: vectors of 4 floats and fused multiply-add, which every aarch64
+ * has.
  *
- * 32 registers: the tile's 6 rows of 4 vectors, a row of weights and one broadcast take 29 of them.
- */
+ * Of 32 registers the tile's 6 rows of 4 vectors, a row of weights and one broadcast take 29. */
 #include <arm_neon.h>
 #include <math.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
   if (left > 2) p[2] = x[2];
 }
 
-/* ---- compact weights: LANES of them ---- */
+/* ---- quantised weights: LANES values ---- */
 static inline vec v_f16(const uint16_t *p) {
   return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
@@ -76,8 +76,8 @@ static inline vec v_zip_high(vec a, vec b) {
   return (vec)vzip2q_f32((float32x4_t)a, (float32x4_t)b);
 }
 
-/* A few rows by compact weights: tiles by rows and groups (NF4's table takes 4 registers); up to how
- * many rows, by type. */
+/* Products of few rows with quantised weights: tiles by rows and groups (NF4's table takes 4
+ * registers); rows at most, by type. */
 #define QUANT_FEW_ROWS           4
 #define QUANT_FEW_GROUPS         2
 #define QUANT_FEW_SIZES(X, type) QUANT_FEW_##type(X, type)

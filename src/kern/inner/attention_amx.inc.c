@@ -1,7 +1,7 @@
-/* attention_amx.inc.c - attention's products by AMX, of operands that lie as they are kept.
+/* attention_amx.inc.c - attention's products by AMX, with operands where they are stored.
  *
- * Tiles are configured once for many products: 0, 1 and 4 for `upper` rows, 2, 3 and 5 for `lower`.
- */
+ * Tiles are configured once for many products: 0, 1 and 4 for `upper` rows, 2, 3 and 5 for `lower`
+ * rows. */
 typedef struct Rows {
   int upper, lower;
 } Rows;
@@ -10,7 +10,7 @@ static _Thread_local Rows wanted, configured;
 
 static void begin_rows(int upper, int lower) { wanted = (Rows){upper, lower}; }
 
-/* A row alone wants no tiles. */
+/* A single row is computed without tiles. */
 static void configure_wanted(void) {
   if (configured.upper == wanted.upper && configured.lower == wanted.lower) return;
   configure(wanted.upper, wanted.lower);
@@ -24,11 +24,11 @@ static void end_rows(void) {
 
 /* One or two groups of columns of a product of `upper` rows, `lower` rows, or both. */
 typedef struct Kept {
-  const uint32_t *a[2]; /* rows of both */
-  ptrdiff_t a_line;     /* bytes, as all lines */
-  ptrdiff_t a_step;     /* words between units */
+  const uint32_t *a[2]; /* pairs of rows of upper and lower */
+  ptrdiff_t a_line;     /* in bytes, as for all lines */
+  ptrdiff_t a_step;     /* pairs between units */
   int units;
-  const uint32_t *first[2], *b[2], *last[2]; /* before and after b's units, or NULL */
+  const uint32_t *first[2], *b[2], *last[2]; /* read before and after b's units; or NULL */
   ptrdiff_t b_line;
   real *c[2][2]; /* [rows][column] */
   ptrdiff_t c_line;

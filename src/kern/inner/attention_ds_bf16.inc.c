@@ -1,8 +1,7 @@
-/* attention_ds_bf16.inc.c - attention's P and dS into pairs of bf16: of queries, for products that sum over them, and
- * dS of keys too.  Two queries at a time.
- */
+/* attention_ds_bf16.inc.c - attention's P and dS in bf16 pairs: pairs of queries for the products
+ * that sum over queries, and dS also in pairs of keys.  Two queries are computed at a time. */
 
-/* P of 16 keys from index j on, and dS of them in *ds. */
+/* P of 16 keys from index j on, and their dS in *ds. */
 static inline __attribute__((always_inline)) __m512 ds_at(const bool all, const bool capped,
                                                           const AttnDs *x, const Exp *e, int i,
                                                           int j, const real *s, const real *dp,

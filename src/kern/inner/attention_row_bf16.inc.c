@@ -1,10 +1,10 @@
-/* attention_row_bf16.inc.c - attention's products of bf16 for one row, by vectors, to the bit what tiles give.
+/* attention_row_bf16.inc.c - attention's products of bf16 for one row, by vectors, with the bits of
+ * tiles.
  *
- * A tile of one row takes as long as one of sixteen, and waits for memory.  As tiles do, of each unit of
- * pairs the low halves' products are summed from zero and the high halves', then both together are
- * added to an output; subnormals are zeros.
- */
-#define ROW_BF16_ARGS                                                                                 \
+ * A tile of one row takes as long as a tile of sixteen, and waits for memory.  Like tiles, each
+ * unit of pairs sums the products of the low halves from zero, and those of the high halves; then
+ * both are added to an output together.  Subnormals are zeros. */
+#define ROW_BF16_ARGS                                                                              \
   int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs, real *c,          \
       bool add, Fetch *next
 

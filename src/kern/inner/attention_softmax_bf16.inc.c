@@ -1,9 +1,9 @@
-/* attention_softmax_bf16.inc.c - attention's softmax into pairs of bf16, by AVX-512 with BF16.  A file that defines
- * EXP_OF_TWO has exponentials by powers of two, which take fewer steps; else they are avx512.c's.
+/* attention_softmax_bf16.inc.c - attention's softmax into bf16 pairs, by AVX-512 with BF16.
  *
- * Probabilities are rounded when they are stored; the sum that a row is divided by is of what they
- * were: rounding to nearest is right on average, and the sum need not have its error too.
- */
+ * A file that defines EXP_OF_TWO computes exponentials as powers of two, which takes fewer steps;
+ * otherwise they are those of avx512.c.  Probabilities are rounded when they are stored, but the
+ * denominator sums the unrounded ones: rounding to nearest is unbiased, so only the numerators
+ * carry it. */
 
 /* exp(k x + shift); with EXP_OF_TWO k and shift are in powers of two already */
 typedef struct Exp {
@@ -22,7 +22,7 @@ static inline Exp exp_below(real k, real top) {
   return (Exp){_mm512_set1_ps(k2), _mm512_set1_ps(-(top * k2))};
 }
 
-/* r = z - n, |r| <= 1/2, a polynomial in r, times 2^n.  Relative error below 3e-7 of what z gives; NaN
+/* r = z - n, |r| <= 1/2, a polynomial in r, times 2^n.  The relative error for z is below 3e-7; NaN
  * stays NaN. */
 static inline __m512 exp_at(const Exp *e, __m512 x) {
   const __m512 magic = _mm512_set1_ps(12582912.0f);
@@ -40,7 +40,7 @@ static inline Exp exp_below(real k, real top) {
   return (Exp){_mm512_set1_ps(k), _mm512_set1_ps(-(top * k))};
 }
 
-/* exp as inner/vec.inc.c has it, bit for bit */
+/* exp with the bits of inner/vec.inc.c */
 static inline __m512 exp_at(const Exp *e, __m512 at) {
   const __m512 x = _mm512_fmadd_ps(at, e->k, e->shift);
   const __m512 lo = _mm512_set1_ps(-87.33654f), magic = _mm512_set1_ps(12582912.0f);
@@ -58,7 +58,7 @@ static inline __m512 exp_at(const Exp *e, __m512 at) {
 }
 #endif
 
-/* of 16 scores from index i on those that are in [lo, hi) */
+/* the lanes of 16 scores from index i on that are in [lo, hi) */
 static inline __mmask16 seen_lanes(int i, int lo, int hi) {
   return (__mmask16)(first_lanes(hi - i) & ~first_lanes(lo - i));
 }
@@ -72,7 +72,7 @@ static inline real sum_of_16(__m512 x) {
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-/* the largest, or NaN where there is one */
+/* the largest, or NaN if there is one */
 static inline real largest(int lo, int hi, const real *s) {
   const __m512 none = _mm512_set1_ps(-INFINITY);
   const int from = lo / LANES * LANES, to = round_up(hi, LANES);
@@ -89,7 +89,7 @@ static inline real largest(int lo, int hi, const real *s) {
   return _mm512_reduce_max_ps(_mm512_max_ps(m, other));
 }
 
-/* a, b: 32 probabilities; the first of each two high */
+/* a, b: 32 probabilities; the first of each two goes to the high half */
 static inline void store_pairs(uint32_t *p, __m512 a, __m512 b) {
   _mm512_storeu_si512(p, _mm512_rol_epi32((__m512i)_mm512_cvtne2ps_pbh(b, a), 16));
 }

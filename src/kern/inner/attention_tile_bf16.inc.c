@@ -1,7 +1,6 @@
-/* attention_tile_bf16.inc.c - block_bf16() of operands that lie as they are kept: rows of a one after another, those of b in
- * pairs any distance apart.  For attention, whose keys and values are read from where they are stored.
- */
-#define STRIDED_BF16_ARGS                                                                             \
+/* attention_tile_bf16.inc.c - block_bf16() for attention, which reads keys and values where they
+ * are stored: rows of a follow one another, and pairs of b may be any distance apart. */
+#define STRIDED_BF16_ARGS                                                                          \
   int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b, ptrdiff_t bps, ptrdiff_t bgs,    \
       real *c, ptrdiff_t ldc, bool add
 
@@ -28,9 +27,9 @@ static inline __attribute__((always_inline)) void strided_bf16(const int mr, con
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define DEFINE_STRIDED_BF16(m, g)                                                                     \
-  static void strided_bf16_##m##_##g(STRIDED_BF16_ARGS) {                                                \
-    strided_bf16(m, g, pairs, a, ars, b, bps, bgs, c, ldc, add);                                      \
+#define DEFINE_STRIDED_BF16(m, g)                                                                  \
+  static void strided_bf16_##m##_##g(STRIDED_BF16_ARGS) {                                          \
+    strided_bf16(m, g, pairs, a, ars, b, bps, bgs, c, ldc, add);                                   \
   }
 TILES_BF16(DEFINE_STRIDED_BF16)
 

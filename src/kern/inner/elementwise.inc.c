@@ -1,6 +1,6 @@
-/* elementwise.inc.c - n independent elements. */
+/* elementwise.inc.c - operations on n independent elements. */
 
-/* Whole vectors first: of these `left` is known to be LANES, so that nothing is asked for each. */
+/* Whole vectors come first: `left` is known to be LANES there, so no vector needs a test. */
 #define EACH(i, left, n, ...)                                                                      \
   do {                                                                                             \
     size_t i = 0;                                                                                  \

@@ -1,7 +1,7 @@
-/* gemm_few.inc.c - block() for a few rows, b in rows or in groups of columns: more columns in registers than a
- * tile has, so that sums do not wait for one another, but no more than FEW_SUMS vectors of them.  An output's
- * sum is the same.
- */
+/* gemm_few.inc.c - block() for a few rows, with b in rows or in groups of columns.
+ *
+ * It keeps more columns in registers than a tile does, so that sums do not wait for one another,
+ * but at most FEW_SUMS vectors of them.  An output is the same sum as in a tile. */
 #define FEW_ARGS                                                                                   \
   int k, const real *a, ptrdiff_t ars, const real *b, ptrdiff_t brs, ptrdiff_t bgs, real *c,       \
       ptrdiff_t ldc, bool add, Fetch *next
@@ -39,7 +39,7 @@ static FewFn *const few_sizes[FEW_ROWS][8] = {
 #define FEW_ENTRY(m, g) [(m)-1][(g)-1] = few_##m##_##g,
     FEW_SIZES(FEW_ENTRY)};
 
-/* How many of the groups that are left at once */
+/* How many of the groups that are left are computed together. */
 static inline int few_groups(int m, int left) {
   enum { FIT = FEW_SUMS / PER_GROUP };
   const int most = max_int(1, min_int(4, FIT / m));

@@ -1,12 +1,11 @@
-/* gemm_few_transposed.inc.c - few_rows() where b's columns are in rows, square after square, as keys of a segment that grows
- * are until a block of them is whole (kv.c): transposed in registers.
- */
+/* gemm_few_transposed.inc.c - few_rows() with the columns of b stored as rows, in squares: so are
+ * the keys in the last block of a growing segment (kv.c).  They are transposed in registers. */
 enum { SQUARE = GROUP * GROUP };
 
-#define TRANSPOSED_ARGS                                                                               \
+#define TRANSPOSED_ARGS                                                                            \
   int k, const real *a, ptrdiff_t ars, const real *b, real *c, ptrdiff_t ldc, Fetch *next
 
-/* One square's LANES steps from p on */
+/* Adds LANES inner steps of a square, from p on. */
 static inline __attribute__((always_inline)) void add_square(const int mr, const int nv,
                                                              const real *a, ptrdiff_t ars,
                                                              const real *b, vec (*acc)[PER_GROUP]) {
@@ -31,9 +30,13 @@ static inline __attribute__((always_inline)) void few_transposed(const int mr, c
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define DEFINE_TRANSPOSED(m)                                                                          \
-  static void few_transposed_##m##_1(TRANSPOSED_ARGS) { few_transposed(m, 1, k, a, ars, b, c, ldc, next); }         \
-  static void few_transposed_##m##_all(TRANSPOSED_ARGS) { few_transposed(m, PER_GROUP, k, a, ars, b, c, ldc, next); }
+#define DEFINE_TRANSPOSED(m)                                                                       \
+  static void few_transposed_##m##_1(TRANSPOSED_ARGS) {                                            \
+    few_transposed(m, 1, k, a, ars, b, c, ldc, next);                                              \
+  }                                                                                                \
+  static void few_transposed_##m##_all(TRANSPOSED_ARGS) {                                          \
+    few_transposed(m, PER_GROUP, k, a, ars, b, c, ldc, next);                                      \
+  }
 DEFINE_TRANSPOSED(1)
 DEFINE_TRANSPOSED(2)
 DEFINE_TRANSPOSED(3)
@@ -41,6 +44,8 @@ DEFINE_TRANSPOSED(3)
 static void few_rows_transposed(int m, int n, TRANSPOSED_ARGS) {
   typedef void Fn(TRANSPOSED_ARGS);
   static Fn *const sizes[FEW_ROWS][2] = {
-      {few_transposed_1_1, few_transposed_1_all}, {few_transposed_2_1, few_transposed_2_all}, {few_transposed_3_1, few_transposed_3_all}};
+      {few_transposed_1_1, few_transposed_1_all},
+      {few_transposed_2_1, few_transposed_2_all},
+      {few_transposed_3_1, few_transposed_3_all}};
   sizes[m - 1][n > LANES](k, a, ars, b, c, ldc, next);
 }

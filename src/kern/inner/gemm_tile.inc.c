@@ -3,10 +3,10 @@
  * A register tile holds mr rows by ng groups of GROUP columns; k runs in
  * order, so an output's bits do not depend on the tile that it falls into.
  */
-/* b is fetched some lines ahead, where the next block is not fetched as a whole.  Rows of c that
- * are not in the cache would stop the stream of b when they are stored or added to, all at once: they
- * are fetched too, one in each of mr pieces of the inner steps.  What SHORT inner steps overwrite is
- * attention's scores, which are in the cache. */
+/* b is prefetched some lines ahead, unless the whole next block is.  Rows of c that are not in the
+ * cache would stop the stream of b when they are stored or added to, all at once.  So they are
+ * prefetched too, one in each of mr pieces of the inner steps.  Products of up to SHORT inner steps
+ * that overwrite c are attention's scores, which are in the cache. */
 enum { PER_GROUP = GROUP / LANES, FETCH_AHEAD = 48 / TILE_NG, SHORT = 64 };
 
 #define TILE_ARGS                                                                                  \
@@ -52,7 +52,7 @@ static TileFn *const tiles[TILE_MR][TILE_NG] = {
 #define TILE_ENTRY(m, g) [(m)-1][(g)-1] = tile_##m##_##g,
     TILES(TILE_ENTRY)};
 
-/* A tile whose last group is partly outside c: through a whole one. */
+/* A tile whose last group is partly outside c goes through a buffer. */
 static void edge_tile(int m, int cols, int groups, TILE_ARGS) {
   enum { LD = TILE_NG * GROUP };
   real t[TILE_MR * LD];
@@ -66,8 +66,9 @@ static void edge_tile(int m, int cols, int groups, TILE_ARGS) {
   for (int i = 0; i < m; i++) memcpy(c + i * ldc, t + i * LD, bytes);
 }
 
-/* ats: from the rows of a tile to the next's, by row; other than ars where tiles are packed.  next: what
- * tiles fetch a share each of, k brs reals; NULL: they fetch what they need soon */
+/* ats is the distance of the rows of one tile from those of the next, per row; it differs from ars
+ * where tiles are packed.  next: k brs reals, of which each tile prefetches a share; NULL: tiles
+ * prefetch what they need soon. */
 static inline __attribute__((always_inline)) void
 blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff_t aks,
        const real *b, ptrdiff_t brs, ptrdiff_t bgs, const real *next, real *c, ptrdiff_t ldc,
@@ -80,7 +81,8 @@ blocks(int m, int n, int k, const real *a, ptrdiff_t ats, ptrdiff_t ars, ptrdiff
     for (int i = 0, rows; i < m; i += rows) {
       rows = m - i;
       if (rows > TILE_MR) rows = rows < 2 * TILE_MR && ats == ars ? (rows + 1) / 2 : TILE_MR;
-      /* what is added to is needed when the next tile begins, what is overwritten at the end */
+      /* c is needed when the next tile begins if it is added to, and at the end if it is
+       * overwritten */
       const real *soon = c + (add && i + rows < m ? i + rows : add ? 0 : i) * ldc + j;
       if (add && i + rows >= m) soon += g * GROUP;
       if (j + g * GROUP <= n)
@@ -109,7 +111,7 @@ static void outer(int m, int n, int k, const real *a, const real *b, ptrdiff_t b
   blocks(m, n, k, a, k, 1, TILE_MR, b, brs, GROUP, NULL, c, ldc, add);
 }
 
-/* v_get and v_put, also for a vector wholly behind the end */
+/* v_get and v_put, also for a vector that is wholly beyond the end */
 static inline vec get_some(const real *x, ptrdiff_t left) {
   return left > 0 ? v_get(x, left) : v_set(0);
 }
@@ -144,7 +146,7 @@ static void add_to_rows(int rows, int cols, const real *x, real *y, ptrdiff_t ld
   }
 }
 
-/* ---- operands side by side ---- */
+/* ---- packing ---- */
 
 /* dst[p][width]: a row's first `cols`, then zeros */
 static inline __attribute__((always_inline)) void
@@ -168,8 +170,8 @@ static void pack_columns(int depth, int cols, int width, const real *src, ptrdif
 
 static void round_bf16(size_t n, const real *x, real *y);
 
-/* dst[tile][p][TILE_MR]: a tile's columns of src side by side; some rows of all tiles at a time, as
- * src has them together. */
+/* dst[tile][p][TILE_MR] has the columns of a tile of src side by side.  Some rows of all tiles are
+ * packed at a time, because src has them together. */
 static void pack_tiles(int depth, int cols, const real *src, ptrdiff_t ld, bool round, real *dst) {
   enum { STEPS = 16 };
   for (int p0 = 0; p0 < depth; p0 += STEPS, src += STEPS * ld) {

@@ -1,34 +1,35 @@
-/* gemm_tile_bf16.inc.c - the matrix product of bf16 in pairs: c[m,n] (+)= a b, for instruction sets that
- * multiply them.
+/* gemm_tile_bf16.inc.c - the matrix product c[m,n] (+)= a b of bf16 pairs, for instruction sets
+ * that multiply them.
  *
- * As gemm_tile.inc.c: a register tile of mr rows by ng groups, pairs of inner steps in order, one
- * accumulator an output, so an output's bits do not depend on the tile that it falls into.
- * The file that includes this one has defined v_dot, v_word and TILES_BF16 besides what vec.inc.c wants.
- */
+ * Like gemm_tile.inc.c it has a register tile of mr rows by ng groups, adds pairs of inner steps in
+ * order, and has one accumulator per output, so that an output's bits do not depend on its tile.
+ * The file that includes this one has defined v_dot, v_word and TILES_BF16 besides what vec.inc.c
+ * needs. */
 enum {
-  FETCH_AHEAD = 16, /* pairs: the groups' streams are too many for the CPU */
-  SHARES = 4        /* tiles of rows at most that share the fetching of the next block */
+  FETCH_AHEAD = 16, /* pairs that are prefetched: the groups are too many streams for the CPU */
+  SHARES = 4        /* tiles of rows at most that share the prefetching of the next block */
 };
 
 typedef struct TileBf16 {
   int pairs;
   const uint32_t *a, *b;
-  ptrdiff_t bgs;         /* words between groups of b, and of */
-  const uint32_t *fetch; /* what is fetched meanwhile, */
-  ptrdiff_t fetch_step;  /* so many words a pair; */
-  const uint32_t *next;  /* of a near tile instead: a line a pair from here on, into L2 */
-  const real *bias;      /* sums begin with; or NULL */
+  ptrdiff_t bgs;         /* pairs between groups of b */
+  const uint32_t *fetch; /* what is prefetched meanwhile */
+  ptrdiff_t fetch_step;  /* the distance from one pair to the next there */
+  const uint32_t *next;  /* near: instead one line per pair from here on, into L2 */
+  const real *bias;      /* sums begin with it; or NULL */
   real *c;
   ptrdiff_t ldc;
   bool add;
 } TileBf16;
 
-/* A whole tile of rows comes interleaved, other rows one after the other. */
+/* A whole tile of rows is interleaved; other rows follow one another. */
 static inline __attribute__((always_inline)) void tile_bf16(const int mr, const int ng,
                                                          const bool near, const TileBf16 *t) {
   enum { MAXV = TILE_BF16_MAXV };
   const int nv = ng * PER_GROUP;
-  const ptrdiff_t ars = mr == TILE_BF16_MR ? 1 : t->pairs, aps = mr == TILE_BF16_MR ? TILE_BF16_MR : 1;
+  const ptrdiff_t ars = mr == TILE_BF16_MR ? 1 : t->pairs;
+  const ptrdiff_t aps = mr == TILE_BF16_MR ? TILE_BF16_MR : 1;
   const ptrdiff_t bgs = t->bgs, ldc = t->ldc, fetch_step = t->fetch_step;
   const uint32_t *a = t->a, *b = t->b, *fetch = t->fetch, *ahead = t->next;
   real *c = t->c;
@@ -53,7 +54,7 @@ static inline __attribute__((always_inline)) void tile_bf16(const int mr, const 
     }
     UNROLL for (int j = 0; j < nv; j++) bv[j] =
         v_words(b + j / PER_GROUP * bgs + j % PER_GROUP * LANES);
-    if (mr == TILE_BF16_MR) __builtin_prefetch(a + next); /* the next tile's */
+    if (mr == TILE_BF16_MR) __builtin_prefetch(a + next); /* of the next tile */
     UNROLL for (int i = 0; i < mr; i++) {
       const ivec x = v_word(a + i * ars);
       UNROLL for (int j = 0; j < nv; j++) acc[i][j] = v_dot(acc[i][j], x, bv[j]);
@@ -65,10 +66,10 @@ static inline __attribute__((always_inline)) void tile_bf16(const int mr, const 
       v_store(c + i * ldc + j * LANES, acc[i][j]);
 }
 
-#define DEFINE_TILE_BF16(m, g)                                                                        \
+#define DEFINE_TILE_BF16(m, g)                                                                     \
   static void tile_bf16_##m##_##g(const TileBf16 *t) { tile_bf16(m, g, false, t); }
 TILES_BF16(DEFINE_TILE_BF16)
-#define DEFINE_NEAR_BF16(m, g)                                                                        \
+#define DEFINE_NEAR_BF16(m, g)                                                                     \
   static void near_bf16_##g(const TileBf16 *t) { tile_bf16(m, g, true, t); }
 NEAR_BF16(DEFINE_NEAR_BF16)
 
@@ -76,12 +77,12 @@ typedef void TileBf16Fn(const TileBf16 *t);
 static TileBf16Fn *const tiles_bf16[TILE_BF16_MR][TILE_BF16_MOST_NG] = {
 #define TILE_BF16_ENTRY(m, g) [(m)-1][(g)-1] = tile_bf16_##m##_##g,
     TILES_BF16(TILE_BF16_ENTRY)};
-/* whole tiles of rows whose b is in the cache already, while the next block's is fetched */
+/* near: whole tiles of rows whose b is in the cache, while the next block is prefetched */
 static TileBf16Fn *const near_bf16[TILE_BF16_MOST_NG] = {
 #define NEAR_BF16_ENTRY(m, g) [(g)-1] = near_bf16_##g,
     NEAR_BF16(NEAR_BF16_ENTRY)};
 
-/* A tile whose last group is partly outside c: through a whole one. */
+/* A tile whose last group is partly outside c goes through a buffer. */
 static void edge_tile_bf16(int rows, int groups, int cols, TileBf16 t) {
   enum { LD = TILE_BF16_MOST_NG * GROUP };
   real whole[TILE_BF16_MR * LD], bias[LD] = {0}, *c = t.c;
@@ -97,27 +98,28 @@ static void edge_tile_bf16(int rows, int groups, int cols, TileBf16 t) {
   for (int i = 0; i < rows; i++) memcpy(c + i * ldc, whole + i * LD, bytes);
 }
 
-/* rows of the next tile when this many are left */
+/* rows of the next tile when `left` are left */
 static inline int tile_bf16_rows(int left) {
   return left <= TILE_BF16_MR ? left : left < 2 * TILE_BF16_MR ? (left + 1) / 2 : TILE_BF16_MR;
 }
 
-/* Most groups that a tile of so many rows takes. */
+/* The most groups that a tile of `rows` rows takes. */
 static inline int tile_bf16_groups(int rows) {
   int g = TILE_BF16_MOST_NG;
   while (!tiles_bf16[rows - 1][g - 1]) g--;
   return g;
 }
 
-/* The next tile's rows of c, to be added to once this one is done. */
+/* Prefetches the next tile's rows of c, which will be added to. */
 static inline void fetch_rows_bf16(const real *c, ptrdiff_t ldc, int rows, int cols) {
   for (int i = 0; i < rows; i++, c += ldc)
     for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
 }
 
-/* next: what will be multiplied by after this, groups as far apart as b's, or NULL.  A few tiles of rows
- * fetch a share of it each.  Of more, those behind the first, a group each; the first fetches what it
- * needs itself soon, and without `next` the last of several what is behind this block. */
+/* next is what will be multiplied after this block, with groups as far apart as b's, or NULL.  A
+ * few tiles of rows prefetch a share of it each.  Of many tiles, each behind the first prefetches a
+ * group; the first prefetches what it needs itself.  Without `next` the last of several tiles
+ * prefetches what is behind this block. */
 static void block_bf16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                     const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
   const int most = tile_bf16_groups(tile_bf16_rows(m)), row_tiles = ceil_div(m, TILE_BF16_MR);

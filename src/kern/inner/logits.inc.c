@@ -5,7 +5,7 @@
 enum {
   SPAN = 512,
   FLOOR = -1000
-}; /* exp(FLOOR) is 0; a logit of -inf counts as this, so 0 * -inf never is */
+}; /* exp(FLOOR) is 0; a logit of -inf counts as FLOOR, so that 0 * -inf never happens */
 
 static inline vec log_prob(const real *z, ptrdiff_t left, real inv_temp, real shift) {
   return v_max(v_set(FLOOR), v_get_or(z, left, -(real)INFINITY) * inv_temp - shift);

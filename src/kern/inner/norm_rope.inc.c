@@ -129,8 +129,8 @@ static void softmax(int m, int first, int last, int lo, int hi, real scale, real
   }
 }
 
-/* Which of LANES columns see a row: column l rows lo[l] .. hi[l] - 1; all of them from `from` to
- * `to`. */
+/* Finds which of LANES columns see a row: column l sees rows lo[l] .. hi[l] - 1, and all see rows
+ * from `from` to `to`. */
 typedef struct Seen {
   ivec lo, hi;
   int from, to;
@@ -179,7 +179,7 @@ static inline void exp_rows(const Seen *w, bool all, int from, int to, vec scale
   }
 }
 
-/* by row modulo LANES, folded as v_sum does */
+/* by row modulo LANES, folded like v_sum */
 static inline vec sum_rows(int from, int to, const real *s, ptrdiff_t ld) {
   vec part[LANES];
   for (int i = 0; i < LANES; i++) part[i] = v_set(0);

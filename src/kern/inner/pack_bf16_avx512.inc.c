@@ -1,7 +1,6 @@
-/* pack_bf16_avx512.inc.c - reals and compact weights to words of two bf16 values, by AVX-512 with BF16: what all
- * tables of KernelsBf16 on x86 have in common.
- */
-/* where 16-bit values come from: 32 and on are the second operand */
+/* pack_bf16_avx512.inc.c - packing reals and quantised weights into bf16 pairs by AVX-512 with
+ * BF16, for all tables of KernelsBf16 on x86. */
+/* index of 16-bit values: 32 and above are the second operand */
 static const uint16_t pair_index[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                         21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                         11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -11,7 +10,7 @@ static const uint16_t zip_index[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5
 static const uint16_t turn_index[32] = {0, 8,  4, 12, 32, 40, 36, 44, 1, 9,  5, 13, 33, 41, 37, 45,
                                         2, 10, 6, 14, 34, 42, 38, 46, 3, 11, 7, 15, 35, 43, 39, 47};
 
-/* ---- float to pairs; subnormals become zeros, as they do in products ---- */
+/* ---- float to pairs; subnormals become zeros, as in products ---- */
 
 static inline __mmask16 first_lanes(ptrdiff_t n) {
   return n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
@@ -29,7 +28,8 @@ static inline __m512i pairs_at(const real *x, ptrdiff_t left) {
                                       _mm512_maskz_loadu_ps(first_lanes(left), x));
 }
 
-/* Whole vectors without a mask: what was stored with one cannot be read before it is in the cache. */
+/* Whole vectors are stored without a mask: what was stored with one cannot be read before it is in
+ * the cache. */
 static void pair_row(int k, const real *x, uint32_t *a) {
   int p = 0;
   for (; p + 32 <= k; p += 32)
@@ -60,7 +60,7 @@ static inline __m512i zip_high(__m512i a, __m512i b) {
   return _mm512_permutex2var_epi32(a, i, b);
 }
 
-enum { VALUES_AHEAD = 64 }; /* of each row, fetched ahead of a few columns */
+enum { VALUES_AHEAD = 64 }; /* lines of each row that are prefetched */
 
 static void pair_group(int depth, int cols, const real *x, ptrdiff_t ldx, uint32_t *b) {
   const __mmask16 present = first_lanes(cols);
@@ -80,9 +80,9 @@ static void blend(int lines, int lanes, const uint32_t *a, const uint32_t *b, ui
         to, _mm512_mask_mov_epi32(_mm512_loadu_si512(b), from_a, _mm512_loadu_si512(a)));
 }
 
-/* ---- compact weights to pairs ----
- * Lines are fetched a block of a panel ahead: groups are unpacked in turns, so that the CPU sees
- * short streams only. */
+/* ---- quantised weights to pairs ----
+ * Lines are prefetched a block of a panel ahead: groups are unpacked alternately, so that the
+ * CPU sees short streams only. */
 enum { WIDEN_AHEAD = 4096 };
 
 static void widen_f32(int depth, const float *x, ptrdiff_t ldx, uint32_t *b) {
@@ -133,9 +133,9 @@ static void widen_nf4(int depth, const uint32_t *cells, const real *scale, uint3
 }
 
 /* ---- pairs of inner steps to pairs of outputs ----
- * 8 lines of 16 words are 8 x 16 x 2 = 256 values.  Interleaving the first 4 lines with the last 4,
- * three times, brings the outputs' upper bits to the front; the third time the steps are put in
- * order too. */
+ * 8 lines of 16 pairs are 8 x 16 x 2 = 256 values.  Interleaving the first 4 lines with the
+ * last 4, three times, brings the outputs' upper bits to the front; the third time also orders
+ * the steps. */
 static inline __m512i pick(__m512i a, const uint16_t index[32], int add, __m512i b) {
   const __m512i i = _mm512_add_epi16(_mm512_loadu_si512(index), _mm512_set1_epi16((short)add));
   return _mm512_permutex2var_epi16(a, i, b);

@@ -1,6 +1,7 @@
 /* quantise_nf4.inc.c - NF4's codes of one block. */
 
-/* The middles between neighbouring values of the table: a code is how many are below. */
+/* The midpoints between neighbouring values of the table: a code is the number of midpoints below
+ * the value. */
 static inline void nf4_middles(float middle[15]) {
   for (int j = 0; j < 15; j++) middle[j] = (nf4_code[j] + nf4_code[j + 1]) / 2;
 }

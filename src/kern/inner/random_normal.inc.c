@@ -1,9 +1,8 @@
-/* random_normal.inc.c - normal random numbers, the bits of rng_normal after rounding to real.
+/* random_normal.inc.c - normal random numbers, with the bits of rng_normal after rounding to real.
  *
- * Philox is integers, so it is the same.  Logarithm and cosine are not those of the C library, but
- * both are within EPS / 4 of the exact value; only where a value that much smaller or larger would
- * round to another float is rng_normal asked, once in a million times.
- */
+ * Philox is integer arithmetic, so it is the same.  Logarithm and cosine are not those of the C
+ * library, but both are within EPS / 4 of the exact value.  Only where a value that much smaller or
+ * larger would round to another float, once in a million times, is rng_normal called. */
 #ifdef GRPO_DOUBLE
 static void normals(const RngKey *key, uint64_t first, int n, double std, real *out) {
   for (int i = 0; i < n; i++) out[i] = std * rng_normal(key, first + (uint64_t)i);

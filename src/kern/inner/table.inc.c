@@ -1,5 +1,5 @@
-/* table.inc.c - everything that stands in inner/, for one instruction set.
- * The file that includes this one has defined TABLE besides what vec.inc.c wants. */
+/* table.inc.c - the table of one instruction set, with everything in inner/.  The file that
+ * includes this one has defined TABLE besides what vec.inc.c needs. */
 #include "kern/inner/vec.inc.c"
 
 #include "kern/inner/gemm_tile.inc.c"

@@ -1,11 +1,11 @@
-/* unpack_quant.inc.c - compact weights (quant.h) to reals, and transposition in registers.
+/* unpack_quant.inc.c - unpacking quantised weights (quant.h) to reals, and transposition in
+ * registers.
  *
- * A group is GROUP outputs side by side, inner step after inner step.  The values are the same on
- * every path: widening is exact, and a scale is one multiplication.
- */
+ * A group is GROUP outputs side by side, inner step after inner step.  The values are the same in
+ * every class: widening is exact, and a scale is one multiplication. */
 enum {
   NF4_STEPS = 8
-}; /* inner steps in a cell: GROUP words of 8 codes, the first in the low bits */
+}; /* inner steps in a cell: GROUP numbers of 8 codes, the first in the low bits */
 
 #ifdef GRPO_DOUBLE
 static inline vec v_bf16_low(ivec w) {
@@ -36,8 +36,8 @@ static inline vec v_round_bf16(vec x) {
   const vec r = (vec)((u + 0x7fffu + (u >> 16 & 1)) & 0xffff0000u);
   return v_sel((ivec)(x != x), (vec)((u & 0xffff0000u) | 0x400000u), r);
 }
-/* The same of a number that is not subnormal, huge or -0: beside 2^16 times its own power of two the last
- * bit that it keeps is bf16's. */
+/* Rounds a number that is not subnormal, huge or -0 like v_round_bf16, with fewer steps: beside
+ * 2^16 times its own power of two the last bit that is left is bf16's. */
 static inline vec v_round_tame(vec x) {
   const vec one = (vec)((uivec)x & 0xff800000u), big = v_set(65536);
   return v_fma(-big, one, v_fma(big, one, x));
@@ -48,7 +48,7 @@ static inline ivec v_pair_bf16(vec a, vec b) {
 static inline void v_put_words(uint16_t *p, ivec w) { memcpy(p, &w, sizeof w); }
 #endif
 
-/* Odd depths end with half a word. */
+/* An odd depth ends with half a pair. */
 static void widen_bf16(int depth, const uint16_t *pairs, real *y) {
   for (int p = 0; p < depth; p += 2, pairs += 2 * GROUP, y += 2 * GROUP)
     UNROLL for (int j = 0; j < PER_GROUP; j++) {
@@ -76,7 +76,7 @@ static void widen_f16(size_t n, const uint16_t *x, real *y) {
   for (size_t i = 0; i < n; i += LANES) v_store(y + i, v_f16(x + i));
 }
 
-/* What is unpacked next is fetched: the same number of steps behind these. */
+/* Prefetches what is unpacked next: as many steps behind these. */
 static void widen_int8(int depth, const int8_t *q, const real *scale, real *y) {
   vec s[PER_GROUP];
   UNROLL for (int j = 0; j < PER_GROUP; j++) s[j] = v_load(scale + j * LANES);
@@ -109,8 +109,8 @@ static void widen_nf4(int depth, const uint32_t *cells, const real *scale, real 
 }
 
 #ifndef V_SQUARE
-/* y: the columns of LANES by LANES. Interleaving the first half of the rows with the second,
- * log2(LANES) times, ends with them. */
+/* y receives the columns of LANES by LANES reals.  Interleaving the first half of the rows with the
+ * second, log2(LANES) times, gives them. */
 static inline __attribute__((always_inline)) void v_square(const real *x, ptrdiff_t ldx, vec *y) {
   vec b[LANES];
   UNROLL for (int i = 0; i < LANES; i++) y[i] = v_load(x + i * ldx);
@@ -131,7 +131,8 @@ static inline __attribute__((always_inline)) void transpose_square(const real *x
   UNROLL for (int i = 0; i < LANES; i++) v_store(y + i * ldy, column[i]);
 }
 
-/* y[cols, rows] = x[rows, cols] transposed; a line of y is written at once, if by several squares */
+/* y[cols, rows] = x[rows, cols] transposed; a line of y is written at once, also by several
+ * squares */
 static void transpose(int rows, int cols, const real *x, ptrdiff_t ldx, real *y, ptrdiff_t ldy) {
   const int whole_rows = rows - rows % LANES, whole_cols = cols - cols % LANES;
   for (int i0 = 0; i0 < whole_rows; i0 += GROUP)

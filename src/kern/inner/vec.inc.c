@@ -1,10 +1,9 @@
 /* vec.inc.c - a vector of LANES reals: loads, stores, tails, sums, exp.
  *
- * The file that includes this one has defined LANES, the types vec and ivec,
- * v_fma, v_max, v_min, v_sqrt, v_get and v_get_or; see generic.c.  One that has better ways for
- * v_sum and v_largest, v_sel or p times 2^n defines V_FOLDS, V_SEL or V_TIMES_POWER; the bits are the same.
- * v_max(a, b) is a > b ? a : b: with a constant first, NaN in b comes through.
- */
+ * The file that includes this one has defined LANES, the types vec and ivec, v_fma, v_max, v_min,
+ * v_sqrt, v_get and v_get_or; see generic.c.  If it has faster ways for v_sum and v_largest, for
+ * v_sel or for p times 2^n it defines V_FOLDS, V_SEL or V_TIMES_POWER; the bits are the same.
+ * v_max(a, b) is a > b ? a : b: with a constant first, NaN in b passes through. */
 
 static inline vec v_load(const real *p) { return *(const uvec *)p; }
 static inline void v_store(real *p, vec x) { *(uvec *)p = x; }
@@ -56,7 +55,7 @@ static inline vec v_exp(vec x) {
 #ifdef V_TIMES_POWER
   const vec c = v_min(v_set(89), v_max(lo, x));
 #else
-  const vec c = x; /* beyond the limits anything may come of it */
+  const vec c = x; /* beyond the limits the result is replaced below */
 #endif
   vec t = v_fma(c, v_set(1.44269504f), magic), n = t - magic;
   vec r = v_fma(n, v_set(-0.693359375f), c);

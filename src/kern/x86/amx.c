@@ -1,11 +1,12 @@
 /* amx.c - products of bf16 by AMX: tiles of 16 rows by 16 outputs, 16 pairs of inner steps at once.
  *
- * A unit of UNIT pairs is summed from zero, the first and the second of each pair apart, and then
- * added to an output (TDPBF16PS): other bits than avx512bf16.c's, and as there the same for a row
- * whatever stands beside it, since units begin at the first inner step of a product and a block of it
- * is whole units.
+ * The instruction TDPBF16PS sums a unit of UNIT pairs from zero, the first and the second of each
+ * pair apart, and then adds it to an output.  The bits therefore differ from those of
+ * avx512bf16.c.  As there, a row is the same whatever stands beside it, because units begin at
+ * the first inner step of a product and blocks are whole units.
  *
- * a, the rows: tiles of 16, or what is left of them, [unit][row][UNIT], the last unit filled with zeros.
+ * The rows a are in tiles of 16, or what is left of them: [unit][row][UNIT], with the last unit
+ * filled up with zeros.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -18,12 +19,13 @@
 #include "kern/inner/types.inc.c"
 
 enum {
-  UNIT = 16,                /* pairs */
-  ROWS = 16,                /* of a tile */
-  TILE_WORDS = UNIT * ROWS, /* of a and b; of sums ROWS x GROUP */
+  UNIT = 16,                /* pairs of a unit */
+  ROWS = 16,                /* rows of a tile */
+  TILE_WORDS = UNIT * ROWS, /* pairs of a tile of a or b; a tile of sums is ROWS x GROUP */
   LINE = 64,                /* bytes of a row of a tile */
   COLUMNS = 4,              /* tiles of columns of one tile of rows, at most */
-  SHARES = 16               /* strips of rows at most that share the fetching of what comes next */
+  /* strips of rows at most that share the prefetching of what comes next */
+  SHARES = 16
 };
 
 #include "kern/inner/pack_bf16_avx512.inc.c"
@@ -36,38 +38,40 @@ typedef struct TileConfig {
   uint8_t rows[16];
 } TileConfig;
 
-/* Rows of the upper and the lower tile of rows; lower: 0 if there is none, and then up to 4 tiles of
- * columns. */
+/* Configures tiles for the rows of the upper and of the lower tile; lower is 0 if there is none,
+ * and then there are up to 4 tiles of columns. */
 static void configure(int upper, int lower) {
   TileConfig c = {.palette = 1};
   const int below = lower ? lower : upper;
   const int rows[8] = {upper, upper, below, below, upper, lower ? lower : UNIT, UNIT, UNIT};
   for (int i = 0; i < 8; i++) c.rows[i] = (uint8_t)rows[i], c.bytes[i] = LINE;
-  __asm__ volatile("" : : "r"(&c) : "memory"); /* compilers take it to read 8 bytes */
+  __asm__ volatile("" : : "r"(&c) : "memory"); /* compilers believe that it reads 8 bytes */
   _tile_loadconfig(&c);
 }
 
-/* One tile of rows by up to four of columns, or two by up to two. */
+/* A product of one tile of rows by up to four of columns, or of two by up to two. */
 typedef struct AmxStrip {
   int units;
-  const uint32_t *a[2]; /* a unit is a_step words */
+  const uint32_t *a[2]; /* a unit is a_step pairs */
   ptrdiff_t a_step[2];
-  const uint32_t *b[COLUMNS];      /* a unit is TILE_WORDS words */
-  const uint32_t *last_b[COLUMNS]; /* of the last unit, where that is not whole; or NULL */
+  const uint32_t *b[COLUMNS];      /* a unit is TILE_WORDS pairs */
+  const uint32_t *last_b[COLUMNS]; /* for the last unit, if it is not whole; or NULL */
   const uint32_t
-      *fetch; /* lines of each tile of columns that are fetched meanwhile, `lines` a unit */
+      *fetch; /* lines of each tile of columns that are prefetched meanwhile, `lines` per unit */
   ptrdiff_t fetch_bgs;
   int lines;
-  const real *bias[COLUMNS]; /* sums begin with; or NULL */
+  const real *bias[COLUMNS]; /* sums begin with it; or NULL */
   real *c[2][COLUMNS];       /* rows ldc[column] apart */
   ptrdiff_t ldc[COLUMNS];
   bool add;
-  const real *next_c; /* of the strip after it, fetched to be written, next_rows a unit; or NULL */
+  /* rows of the next strip, prefetched to be written, next_rows per unit; or NULL */
+  const real *next_c;
   ptrdiff_t next_ld;
   int next_rows;
 } AmxStrip;
 
-/* tile instructions want numbers; tile of sums (r, g) of two tiles of rows, or of one */
+/* tile instructions need literal numbers: the tile of sums (r, g), of two tiles of rows or of
+ * one */
 #define EACH_SUM(DO)                                                                               \
   DO(0, 0, 0);                                                                                     \
   if (nt > 1) DO(1, 0, 1);                                                                         \
@@ -157,13 +161,13 @@ static void run_strip(int mt, int nt, const AmxStrip *t) {
 
 /* ---- block ---- */
 
-/* n lines of b as a tile, zeros behind them */
+/* Copies n lines of b to a tile, with zeros behind them. */
 static void padded_tile(int n, const uint32_t *b, uint32_t out[TILE_WORDS]) {
   memset(out, 0, sizeof(uint32_t) * TILE_WORDS);
   memcpy(out, b, sizeof(uint32_t) * GROUP * (size_t)n);
 }
 
-/* Columns that are partly outside c go through `edge`, a tile of sums a row tile. */
+/* Columns that are partly outside c go through `edge`, a tile of sums for each tile of rows. */
 typedef struct Edge {
   real sums[2][ROWS * GROUP], bias[GROUP];
   int cols;
@@ -188,7 +192,8 @@ typedef struct AmxBlock {
   bool add;
 } AmxBlock;
 
-/* Some groups of columns, all rows: c at the first column, `partial` columns (0: all) in the last group. */
+/* Computes some groups of columns for all rows; c is at the first column, and the last group has
+ * `partial` columns (0: all). */
 static void columns(const AmxBlock *q, int groups, const uint32_t *b, ptrdiff_t bgs, int partial,
                     const uint32_t *next) {
   const int units = q->pairs / UNIT, tail = q->pairs % UNIT, strips = ceil_div(q->m, 2 * ROWS);
@@ -278,8 +283,8 @@ static inline void transpose_16(__m512i x[UNIT]) {
   }
 }
 
-/* 2 * UNIT steps of some rows; of the steps `left` are there.  Fetched into the second-level cache only:
- * rows may be so far apart that few fit into the first. */
+/* Packs 2 * UNIT steps of some rows, of which `left` exist.  They are prefetched into the
+ * second-level cache only, because rows may be so far apart that few fit into the first. */
 static inline __attribute__((always_inline)) void
 pair_column_unit(const int rows, const int left, const real *x, ptrdiff_t ldx, uint32_t *a) {
   const __mmask16 present = first_lanes(rows);
@@ -295,7 +300,7 @@ pair_column_unit(const int rows, const int left, const real *x, ptrdiff_t ldx, u
   UNROLL for (int r = 0; r < ROWS; r++) if (r < rows) _mm512_storeu_si512(a + r * UNIT, t[r]);
 }
 
-/* Lines of x that follow one another are read at once. */
+/* Reads lines of x that follow one another at once. */
 static void pair_columns(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
                          uint32_t *a) {
   for (int p = 0; p < depth; p += 2 * UNIT, x += 2 * UNIT * ldx)

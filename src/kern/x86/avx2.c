@@ -44,7 +44,7 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
     _mm256_maskstore_ps(p, first_lanes(left), x);
 }
 
-/* ---- compact weights: LANES of them ---- */
+/* ---- quantised weights: LANES values ---- */
 static inline vec v_f16(const uint16_t *p) {
   return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 }
@@ -53,7 +53,8 @@ static inline vec v_int8(const int8_t *p) {
 }
 static inline ivec v_words(const uint32_t *p) { return (ivec)_mm256_loadu_si256((const void *)p); }
 
-/* The bytes of a value are looked up one by one, 32 at a time: plane[i] holds byte i of all codes. */
+/* The bytes of a value are looked up one by one, 32 at a time: plane[i] holds byte i of all
+ * codes. */
 typedef struct Nf4Table {
   __m256i plane[4];
 } Nf4Table;
@@ -73,7 +74,7 @@ static inline Nf4Table nf4_table(void) {
 }
 #define V_NF4_CELL
 static inline void v_nf4_cell(const Nf4Table t, ivec code, vec *value) {
-  /* byte i of each of a half's words together: steps 2 i and 2 i + 1 */
+  /* plane i has byte i of each of a half's numbers: steps 2 i and 2 i + 1 */
   const __m256i c = _mm256_shuffle_epi8(
       (__m256i)code, _mm256_broadcastsi128_si256(
                          _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
@@ -93,7 +94,7 @@ static inline void v_nf4_cell(const Nf4Table t, ivec code, vec *value) {
 }
 
 #define V_SQUARE
-/* columns of rows of 4, of which i and i + 4 are side by side in a[i] */
+/* columns of rows of 4; a[i] has i and i + 4 side by side */
 static inline __attribute__((always_inline)) void four_columns(const __m256 a[4], vec *y) {
   const __m256 low = _mm256_unpacklo_ps(a[0], a[1]), low2 = _mm256_unpacklo_ps(a[2], a[3]);
   const __m256 high = _mm256_unpackhi_ps(a[0], a[1]), high2 = _mm256_unpackhi_ps(a[2], a[3]);
@@ -116,8 +117,8 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
   four_columns(b, y + 4);
 }
 
-/* rows by compact weights: tiles by rows and groups; how many rows a tile and at most, by type.  Of bf16 and
- * f16 a value costs a tile less than unpacking would. */
+/* Products of few rows with quantised weights: tiles by rows and groups; rows of a tile, and rows
+ * at most, by type.  A value of bf16 or f16 costs a tile less than unpacking would. */
 #define QUANT_FEW_ROWS   6
 #define QUANT_FEW_GROUPS 2
 #define QUANT_FEW_SIZES(X, type)                                                                   \

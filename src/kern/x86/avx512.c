@@ -38,7 +38,7 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
 static inline vec v_times_power(vec p, vec n) { return (vec)_mm512_scalef_ps(p, n); }
 
 #define V_FOLDS
-/* the upper half of the lanes, of the lower half of those, ... */
+/* folds the upper half of the lanes onto the lower half, and so on */
 static inline __m256 upper8(vec x) {
   return _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)x, 1));
 }
@@ -48,7 +48,7 @@ static inline real v_sum(vec x) {
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-/* lane 0, if it is NaN; others that are do not count */
+/* lane 0 if it is NaN; NaN in other lanes does not count */
 static inline real v_largest(vec x) {
   const vec first = (vec)_mm512_broadcastss_ps(_mm512_castps512_ps128(x));
   x = v_max(x, first);
@@ -58,7 +58,7 @@ static inline real v_largest(vec x) {
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-/* ---- compact weights: LANES of them ---- */
+/* ---- quantised weights: LANES values ---- */
 static inline vec v_f16(const uint16_t *p) {
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
   }
 }
 
-/* a few rows by compact weights: tiles by rows and groups; up to how many rows, by type */
+/* Products of few rows with quantised weights: tiles by rows and groups; rows at most, by type. */
 #define QUANT_FEW_ROWS   8
 #define QUANT_FEW_GROUPS 6
 #define QUANT_FEW_SIZES(X, type)                                                                   \

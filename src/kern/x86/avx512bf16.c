@@ -1,7 +1,5 @@
-/* avx512bf16.c - products of bf16 by AVX512_BF16, two multiply-adds a lane and instruction.
- *
- * A CPU that has it runs avx512.c's table for everything else: the same bits.
- */
+/* avx512bf16.c - products of bf16 by AVX512_BF16, two multiply-adds per lane and instruction.  A
+ * CPU that has it uses avx512.c's table for everything else, with the same bits. */
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
@@ -43,7 +41,7 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
 
 #include "kern/inner/attention_softmax_bf16.inc.c" /* uses the packing's masks */
 
-/* ---- attention's: nothing is to be made ready ---- */
+/* ---- attention: nothing has to be prepared ---- */
 static void no_rows(int upper, int lower) { (void)upper, (void)lower; }
 static void no_end(void) {}
 
@@ -64,7 +62,7 @@ static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
 
 /* ---- rows ---- */
 
-/* Interleaving the first half of 8 rows with the second, three times, turns [row][pair] into
+/* Interleaving the first half of 8 rows with the second, three times, transposes [row][pair] to
  * [pair][row]. */
 static void pair_tile(int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
   for (int p = 0; p < k; p += 32, a += 16 * TILE_BF16_MR) {
@@ -94,7 +92,7 @@ static void pair_rows(int m, int k, const real *x, ptrdiff_t ldx, uint32_t *a) {
   }
 }
 
-/* 8 columns, or 16 for two tiles: a word of each from two rows */
+/* 8 columns, or 16 for two tiles: a pair of each from two rows */
 static void pair_column_tile(int depth, const real *x, ptrdiff_t ldx, uint32_t *a,
                              uint32_t *other) {
   const __mmask16 present = other ? 0xffff : 0xff;
@@ -140,7 +138,7 @@ const KernelsBf16 kern_avx512bf16 = {
     .mr = TILE_BF16_MR,
     .unit = 1,
     .rows = 256,
-    .pairs = 256, /* a panel of them in L1 */
+    .pairs = 256, /* a panel of them stays in L1 */
     .groups = 3,
     .few = 4,
     .few_groups = TILE_BF16_MOST_NG,
