@@ -36,7 +36,7 @@ const char *status_name(Status s); /* "ESHAPE" */
 const char *status_text(Status s); /* "shapes do not agree" */
 int status_exit(Status s);         /* exit status of the program for this failure */
 const char *err_message(void); /* last failure on this thread: one line, no control characters */
-const char *err_where(void);   /* "src/grad/op_rmsnorm.c:31" */
+const char *err_where(void);   /* "src/grad/op_norm.c:31" */
 
 Status err_set_(Status s, const char *file, int line, const char *fmt, ...)
 #if defined(__GNUC__)

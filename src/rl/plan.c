@@ -61,7 +61,8 @@ static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, 
   if (p->sampled) mask_injected(p, c, at);
 }
 
-/* Fills the tokens of prompt g's completions from `at` on; returns where the next group's begin. */
+/* Masks the group of completions first .. first + n - 1, whose tokens begin at `at`, when all its
+ * advantages are 0; returns where the next group's tokens begin. */
 static int mask_tied_group(Plan *p, int first, int n, int at) {
   int tokens = 0;
   bool tied = true;

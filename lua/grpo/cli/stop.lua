@@ -15,8 +15,9 @@ local command = {
     flags.dir,
   },
   about = {
-    "Asks RUN to stop, as Ctrl-C does, and waits until it has ended. The run finishes the current "
-      .. "micro-batch and writes a checkpoint. 'grpo run --resume=RUN' continues from there.",
+    "Asks RUN to stop, as Ctrl-C does, and waits until it has ended. Sampling stops after the "
+      .. "current token, but an update is finished first. Then the run writes a checkpoint. "
+      .. "'grpo run --resume=RUN' continues from there.",
   },
   notes = {
     "Exit status: 0 the run has ended (or --wait 0), 1 it has not ended yet, 2 it is not running "

@@ -18,8 +18,9 @@ function rollout.options(config, list, n, context, stream, sampling)
   return o, ids
 end
 
--- Builds c for completions first..last of the engine's batch.  `list[k]` belongs to completions
--- (k-1)*n+1 .. k*n.  context: { seed=, step=, tokens_seen=, state=, tokenizer=, held_out= }
+-- Builds the tables `c` of the group that belongs to the prompt list[slot]: completions
+-- (slot-1)*n+1 .. slot*n of the engine's batch.
+-- context: { seed=, step=, tokens_seen=, state=, tokenizer=, held_out= }
 function rollout.completions(batch, list, n, slot, context)
   local group, prompt = {}, list[slot]
   for k = 1, n do
