@@ -94,6 +94,14 @@ result "equal runs are said to be equal" \
 result "options that differ" "$(grep -qE '^  train\.lr ' out || cat out err)"
 result "the first step whose metrics differ" "$(grep -q '^metrics: differ from step 1: ' out || cat out err)"
 result "the first token that differs" "$(grep -qE '^completions: differ from step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || cat out err)"
+# Values that are equal in six digits are told apart; 0.5 is short as before.
+for name in near near2; do cp -r $run $name; done
+echo '{"step": 1, "stage": 1, "stage_step": 1, "reward": 0.5, "kl": 0.12345678, "loss": 0.25}' >near/metrics.jsonl
+echo '{"step": 1, "stage": 1, "stage_step": 1, "reward": 0.5, "kl": 0.1234567812, "loss": 0.75}' >near2/metrics.jsonl
+"$GRPO" diff near near2 >out 2>err
+result "numbers that differ are shown in as many digits as tell them apart" \
+  "$(grep -q '^metrics: differ from step 1: kl 0\.12345678 / 0\.123456781, loss 0\.25 / 0\.75$' out \
+    && grep -qE '^  kl +0\.12345678 +0\.123456781$' out && grep -qE '^  reward +0\.5 +0\.5$' out || cat out err)"
 "$GRPO" diff exp-001 exp-003 --json >out 2>err
 result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || cat out err)"
 refused "one run is not enough" 2 "diff: RUN is missing" diff exp-001

@@ -17,8 +17,15 @@ local command = {
   },
 }
 
-local function number_text(v)
-  return type(v) == "number" and ("%.6g"):format(v) or "-"
+-- A number in six digits, or in as many as tell it from the number that stands beside it.
+local function number_text(v, other)
+  if type(v) ~= "number" then return "-" end
+  local digits = 6
+  local function text(x) return ("%%.%dg"):format(digits):format(x) end
+  while type(other) == "number" and v ~= other and digits < 17 and text(v) == text(other) do
+    digits = digits + 1
+  end
+  return text(v)
 end
 
 local function short(text, width)
@@ -26,17 +33,18 @@ local function short(text, width)
   return #text > width and text:sub(1, width - 3) .. "..." or text
 end
 
--- Shows rows in columns that are as wide as needed.
+-- Shows rows in columns that are as wide as needed; value(v, other) is the text of v beside other.
 local function show_table(rows, a, b, value)
-  local widths = { 0, #a, #b }
+  local widths = { 0, #a }
   for _, row in ipairs(rows) do
     widths[1] = math.max(widths[1], #row.name)
-    widths[2] = math.max(widths[2], #value(row.a))
-    widths[3] = math.max(widths[3], #value(row.b))
+    widths[2] = math.max(widths[2], #value(row.a, row.b))
   end
   local line = ("  %%-%ds  %%-%ds  %%s\n"):format(widths[1], widths[2])
   core.out(line:format("", a, b))
-  for _, row in ipairs(rows) do core.out(line:format(row.name, value(row.a), value(row.b))) end
+  for _, row in ipairs(rows) do
+    core.out(line:format(row.name, value(row.a, row.b), value(row.b, row.a)))
+  end
 end
 
 local function show_settings(settings, sources, a, b)
@@ -59,8 +67,8 @@ local function show_parting(metrics, common, text)
   else
     local parts = {}
     for i, one in ipairs(metrics.names) do
-      parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, number_text(one.a), number_text(one.b))
-        or nil
+      parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, number_text(one.a, one.b),
+        number_text(one.b, one.a)) or nil
     end
     local more = #metrics.names > 4 and (", and %d more"):format(#metrics.names - 4) or ""
     core.out(("metrics: differ from step %d: %s%s\n"):format(metrics.step,
