@@ -8,6 +8,8 @@
 
 local options = require "grpo.options"
 
+--- Constructors of token_fn: one reward per token, from comparing a completion with its row's
+--- data.target.
 ---@class rewards.dense
 local dense = {}
 
@@ -18,8 +20,10 @@ local function target_of(c, who)
   return target, math.min(c.length, #target)
 end
 
--- Gives 1 where the token equals the target's, else 0 (mode = "match") or -1 ("signed"); 0 past the
--- target's end.
+--- 1 if the token equals the target's at its place, else 0, or -1 with mode = "signed"; 0 past the
+--- target's end.
+---@param opts? { mode: "match"|"signed" }
+---@return fun(c: grpo.Completion): number[]
 function dense.match(opts)
   opts = options.check(opts, {
     mode = { type = "string", default = "match", one_of = { "match", "signed" } },
@@ -39,8 +43,10 @@ function dense.match(opts)
   end
 end
 
--- Gives the policy's log-probability at each place, as a number: that of the target's token
--- (of = "reference"), 0 past its end, or that of the sampled token ("sampled").
+--- The policy's log-probability, as a number, of the target's token at each place, or of the
+--- sampled token.
+---@param opts? { of: "reference"|"sampled" }
+---@return fun(c: grpo.Completion): number[]
 function dense.logprob(opts)
   opts = options.check(opts, {
     of = { type = "string", default = "reference", one_of = { "reference", "sampled" } },
@@ -50,13 +56,18 @@ function dense.logprob(opts)
   end
   return function(c)
     target_of(c, "dense.logprob")
-    local list = {}
+    local list = {} -- 0 past the target's end
     for t = 1, c.length do list[t] = c.target_logprobs[t] or 0 end
     return list
   end
 end
 
--- The share of the target that was matched, 0 to 1: a reward for whole completions, or eval.metric.
+--- The share of the target that was matched, 0 to 1: a reward for whole completions, or
+--- eval.metric.
+---@param text string
+---@param row table
+---@param c grpo.Completion
+---@return number
 function dense.share(_, _, c)
   local target, n = target_of(c, "dense.share")
   local matched = 0

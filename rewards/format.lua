@@ -81,9 +81,9 @@ function format.tags(opts)
   end
 end
 
---- Part marks on the way to a layout: every opening and closing tag that occurs exactly once
---- scores an equal share of 1, and each character behind the last closing tag costs extra_cost.
---- Never below 0.
+--- Partial credit for a layout: every opening and closing tag that occurs exactly once
+--- scores an equal share of 1, and each character after the last closing tag costs extra_cost.
+--- The reward is never below 0.
 ---@param opts { tags: string[], extra_cost: number? }
 ---@return fun(text: string): number
 function format.partial(opts)

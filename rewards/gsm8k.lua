@@ -40,7 +40,8 @@ end
 
 local in_layout = format.tags { "thinking", "answer", newlines = true }
 
---- 1 when the text is exactly the layout above, every tag once and on its own line, else -1.
+--- 1 when the text is exactly <thinking>\n...\n</thinking>\n<answer>\n...\n</answer>, every tag
+--- once and on its own line, else -1.
 ---@param text string
 ---@return number
 function gsm8k.layout(text)
@@ -57,8 +58,8 @@ function gsm8k.nothing_after(text)
   return text:find("%S", #text - back + 2) and -0.5 or 0
 end
 
---- 0 for a length within bounds, else `penalty`.  In tokens; in characters where the caller
---- gives no token count.
+--- 0 for a length within bounds, else `penalty`.  Lengths are in tokens, or in characters if the
+--- caller gives no token count.
 ---@param opts { min: integer?, max: integer?, penalty: number? }
 ---@return fun(text: string, row: table, c: table): number
 function gsm8k.length(opts)

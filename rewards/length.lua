@@ -11,7 +11,7 @@ local length = {}
 
 local unit_option = { type = "string", default = "tokens", one_of = { "tokens", "chars" } }
 
---- Length of a completion.  In tokens, and in characters where `c` has no token count.
+--- Length of a completion, in tokens, or in characters if `c` has no token count.
 ---@param text string
 ---@param c table|nil
 ---@param unit? "tokens"|"chars"

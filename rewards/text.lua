@@ -35,12 +35,20 @@ local function reward(where, compare)
   end
 end
 
---- 1 when the reference occurs in the completion, else 0.
+--- 1 when the reference occurs in the completion, else 0.  The reference is row.answer; called with
+--- { field = } it returns such a reward.
+---@param completion string|table
+---@param row? table
+---@return number|fun(text: string, row: table): number
 text.contains = reward("text.contains", function(completion, reference)
   return completion:find(reference, 1, true) and 1 or 0
 end)
 
---- 1 when both are equal except for white space at the ends, else 0.
+--- 1 when both are equal except for white space at the ends, else 0.  The reference is row.answer;
+--- called with { field = } it returns such a reward.
+---@param completion string|table
+---@param row? table
+---@return number|fun(text: string, row: table): number
 text.equals = reward("text.equals", function(completion, reference)
   return answer.trim(completion) == answer.trim(reference) and 1 or 0
 end)
@@ -57,10 +65,13 @@ local function pairs_of(s)
 end
 
 --- The similarity of two texts, 0 to 1: the Dice coefficient of their pairs of neighbouring bytes.
---- 1 when they are equal except for white space at the ends.
+--- The reference is row.answer; called with { field = } it returns such a reward.
+---@param completion string|table
+---@param row? table
+---@return number|fun(text: string, row: table): number
 text.similarity = reward("text.similarity", function(completion, reference)
   local a, b = answer.trim(completion), answer.trim(reference)
-  if a == b then return 1 end
+  if a == b then return 1 end -- also when both have less than a pair
   if #a < 2 or #b < 2 then return 0 end
   local counts, n = pairs_of(a)
   local others, m = pairs_of(b)

@@ -1,4 +1,5 @@
--- Reads the annotation files (lua/grpo/meta) into tables, for `?NAME` and completion at the prompt.
+-- Reads the annotations (lua/grpo/meta, and those in rewards/*.lua) into tables, for `?NAME` and
+-- completion at the prompt.
 --
 --   annotations.read() -> { functions = { [name] = f }, classes = { [name] = c },
 --                           aliases = { [name] = type } }
@@ -110,6 +111,11 @@ local function end_block(all, block, bound, line)
     if variable then bound[variable] = class end
   end
   local name, arguments = line:match("^function%s+([%w_.:]+)%((.-)%)")
+  if block.params[1] and (not name or arguments:find("^_")) then -- a name for what is not used
+    local names = {}
+    for i, param in ipairs(block.params) do names[i] = param.name end
+    name, arguments = name or line:match("^([%w_]+%.[%w_]+) = "), table.concat(names, ", ")
+  end
   if not name then return end
   local f = { name = name, arguments = arguments, doc = doc, params = block.params,
     returns = block.returns }
@@ -140,7 +146,9 @@ function annotations.read()
   if parsed then return parsed end
   parsed = { functions = {}, classes = {}, aliases = {} }
   for _, file in ipairs(core.embedded_names()) do
-    if file:find("^lua/grpo/meta/") then read_file(parsed, core.embedded(file)) end
+    if file:find("^lua/grpo/meta/") or file:find("^rewards/%l[%l%d]*%.lua$") then
+      read_file(parsed, core.embedded(file))
+    end
   end
   return parsed
 end
