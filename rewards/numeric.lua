@@ -19,6 +19,7 @@ local spec = {
 
 local function judge(o, text, row)
   local gold = answer.of_row(row, o.field, "numeric.equal")
+  if not answer.is_mathematics(gold) then return nil end
   if o.after then
     local back = text:reverse():find(o.after:reverse(), 1, true)
     if not back then return 0 end
@@ -31,19 +32,23 @@ end
 local defaults = options.check({}, spec, "numeric.equal")
 
 --- 1 when the completion's answer (last \boxed{}, or ####, or <answer>, or the last number) equals
---- the row's, else 0.  Called with { field =, after = } it returns such a reward.
+--- the row's, else 0; nil where the row's is not mathematics, so that a bad row teaches nothing.
+--- Called with { field =, after = } it returns such a reward.
 ---@param text string|table
 ---@param row? table
----@return number|fun(text: string, row: table): number
+---@return number|nil|fun(text: string, row: table): number|nil
 function numeric.equal(text, row)
   if type(text) == "string" then return judge(defaults, text, row) end
   local o = options.check(text, spec, "numeric.equal")
   return function(t, r) return judge(o, t, r) end
 end
 
+-- verl's preparation of GSM8K removes the commas of its answers.
+local of_gsm8k = { strict = true, flexible = true }
+
 --- verl's scorers.  "strict": the number after ####, as text; "flexible": the last number, as
 --- text; "math": the last \boxed, normalised text; these give 1 or 0.  "dapo": the last
---- "Answer:" line, else the last \boxed, normalised text, 1 or -1.
+--- "Answer:" line, normalised text, else the last \boxed as it is, 1 or -1.
 ---@param opts { method: "strict"|"flexible"|"math"|"dapo", field: string? }
 ---@return fun(text: string, row: table): number, { extracted: string }
 function numeric.verl(opts)
@@ -55,6 +60,7 @@ function numeric.verl(opts)
   local score = verl[o.method]
   return function(text, row)
     local gold = answer.of_row(row, o.field, "numeric.verl")
+    if of_gsm8k[o.method] then gold = gold:gsub(",", "") end
     local value, extracted = score(text, gold)
     return value, extracted and { extracted = extracted } or nil
   end

@@ -22,10 +22,23 @@ describe("numeric.equal", function()
     local row = { answer = "12345678901234567890124" }
     assert.equal(0, numeric.equal("12345678901234567890123", row))
     assert.equal(1, numeric.equal("\\boxed{2/6}", { answer = "\\frac{1}{3}" }))
-    assert.equal(1, numeric.equal("\\boxed{\\text{Paris}}", { answer = "paris" }))
+    assert.equal(1, numeric.equal("\\boxed{\\text{ B}}", { answer = "b" }))
     assert.equal(0, numeric.equal("\\boxed{2x}", { answer = "x+x" })) -- never symbolic
     row = { answer = ("3"):rep(60) .. ".0/7" }
     assert.equal(1, numeric.equal("\\boxed{" .. ("3"):rep(60) .. "/7}", row))
+  end)
+
+  it("cannot judge by a row whose answer is not mathematics", function()
+    for _, gold in ipairs { "paris", "forty", "see the figure", "", "?", "\\text{no solution}",
+      "\u{5DF4}\u{9ECE}" } do
+      assert.is_nil(numeric.equal("\\boxed{\\text{Paris}}", { answer = gold }))
+      assert.is_nil(numeric.equal("7", { answer = gold }))
+    end
+    assert.is_nil((numeric.equal { after = "</think>" }("no thinking", { answer = "paris" })))
+    for _, gold in ipairs { "x", "B", "-x", "\\pi", "\u{3C0}", "\\frac{a}{b}", "x+y", "(a, b)",
+      "\u{221E}", "5 apples", "x \\in A", "3:2" } do
+      assert.equal(0, numeric.equal("\\boxed{17}", { answer = gold }))
+    end
   end)
 
   it("makes a reward of its options", function()
@@ -57,6 +70,9 @@ describe("numeric.verl", function()
     assert.equal(1, (numeric.verl { method = "flexible" }("it is 12", { answer = "12" })))
     assert.equal(0, (numeric.verl { method = "math" }("\\boxed{1,000}", { answer = "1000" })))
     assert.equal(-1, (numeric.verl { method = "dapo" }("42", { answer = "42" })))
+    assert.equal(1, (numeric.verl { method = "strict" }("#### 1,234", { answer = "#### 1,234" })))
+    assert.equal(0, (numeric.verl { method = "math" }("\\fbox{7}", { answer = "7" })))
+    assert.equal(1, (numeric.verl { method = "math" }("$\\boxed 8$", { answer = "8" })))
   end)
 
   it("knows four methods", function()

@@ -264,6 +264,20 @@ local function same_number(a, b)
   return math.abs(x - y) <= 1e-6 * math.max(math.abs(x), math.abs(y))
 end
 
+-- Patterns that make a text mathematics even where it has words: digits, operators, symbols.
+local signs = { "[%d\\+*^=<>_]", "\xE2[\x88-\x8B]", "\u{3C0}", "\u{D7}", "\u{F7}", "\u{B1}" }
+
+--- Whether an answer is mathematics, so that an answer can be judged by it: a number, a formula or
+--- single letters.  Words alone are not, nor is an empty text.
+---@param s string
+---@return boolean
+function answer.is_mathematics(s)
+  local x = answer.normalise(s)
+  for _, sign in ipairs(signs) do
+    if x:find(sign) then return true end
+  end
+  return x:find("%a") ~= nil and not x:find("%a%a") and not x:find("[\128-\255]")
+end
 
 --- Whether two answers are the same number, or the same text once normalised.
 ---@param a string
