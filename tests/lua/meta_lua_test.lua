@@ -58,7 +58,7 @@ describe("annotations of the Lua half", function()
       for method, f in pairs(found.classes["rewards." .. name].methods) do
         names[method] = found.functions[name .. "." .. method] == f and #f.returns > 0
       end
-      assert.same(functions_of(require("rewards." .. name)), names)
+      assert.same(functions_of((require("rewards." .. name))), names)
     end)
   end
 
