@@ -1,4 +1,3 @@
-/* args.c - checks of what a host passes: structs with a size, pointers, words. */
 #include "api/args.h"
 
 #include <string.h>

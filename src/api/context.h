@@ -1,9 +1,7 @@
 /* context.h - contexts, and how every call of grpo.h begins and ends.
  *
  *   grpo_status grpo_model_save(grpo_model *m, ...) {
- *     Call k;
- *     try(call_begin(&k, m ? m->c : NULL));
- *     return call_end(&k, save(m, ...));
+ *     in_call(call_begin, m ? m->c : NULL, save(m, ...));
  *   }
  *
  * call_begin refuses a context that another call is using, sends notices to the context's log and
@@ -49,6 +47,13 @@ Status call_begin(Call *k, grpo_context *c);
 /* Begins a call that callbacks may make, for which a busy context is fine. */
 Status call_inside(Call *k, grpo_context *c);
 grpo_status call_end(Call *k, Status s);
+/* The body of a function of grpo.h: `work` after `begin`, one of the two above. */
+#define in_call(begin, context, work)                                                              \
+  do {                                                                                             \
+    Call call_;                                                                                    \
+    try(begin(&call_, context));                                                                   \
+    return call_end(&call_, work);                                                                 \
+  } while (0)
 /* These two stand around a call of the host's function, which runs in the host's locale. */
 LocaleMark callback_enter(const grpo_context *c);
 void callback_leave(LocaleMark ours);

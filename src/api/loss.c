@@ -144,8 +144,7 @@ Status targets_check(const int32_t *targets, size_t n, int vocab) {
   return GRPO_OK;
 }
 
-/* ---- value and gradient
- * ------------------------------------------------------------------------ */
+/* ---- value and gradient ---------------------------------------------------------- */
 
 /* Makes a tensor around the host's memory; d, which may be NULL, receives the gradient. */
 static Tensor borrowed(const float *data, float *d, int ndim, const int *dim) {
@@ -203,9 +202,7 @@ static Status policy_loss(grpo_context *c, const grpo_loss_options *o, const grp
 grpo_status grpo_policy_loss(grpo_context *c, const grpo_loss_options *o, const grpo_loss_batch *b,
                              const float *logp, const float *entropy, double *value, float *d_logp,
                              float *d_entropy) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, policy_loss(c, o, b, logp, entropy, value, d_logp, d_entropy));
+  in_call(call_begin, c, policy_loss(c, o, b, logp, entropy, value, d_logp, d_entropy));
 }
 
 static Status from_logits(grpo_context *c, const grpo_loss_options *o, const grpo_loss_batch *b,
@@ -238,13 +235,11 @@ grpo_status grpo_policy_loss_from_logits(grpo_context *c, const grpo_loss_option
                                          const grpo_loss_batch *b, const float *logits,
                                          int32_t vocab, const int32_t *targets, double temperature,
                                          double *value, float *d_logits) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, from_logits(c, o, b, logits, vocab, targets, temperature, value, d_logits));
+  in_call(call_begin, c,
+          from_logits(c, o, b, logits, vocab, targets, temperature, value, d_logits));
 }
 
-/* ---- advantages
- * ------------------------------------------------------------------------------- */
+/* ---- advantages ------------------------------------------------------------------ */
 
 static const grpo_advantage_options advantage_defaults = {.size = sizeof(grpo_advantage_options),
                                                           .scale = "group",
@@ -314,7 +309,5 @@ Status advantages_take(const grpo_advantage_options *o, int group, size_t n, con
 
 grpo_status grpo_advantages(grpo_context *c, const grpo_advantage_options *o, size_t count,
                             const double *rewards, double *total, double *advantage) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, advantages_take(o, 0, count, rewards, total, advantage));
+  in_call(call_begin, c, advantages_take(o, 0, count, rewards, total, advantage));
 }

@@ -95,9 +95,7 @@ static Status load(grpo_context *c, const char *path, const grpo_model_options *
 
 grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                             grpo_model **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, load(c, path, o, out));
+  in_call(call_begin, c, load(c, path, o, out));
 }
 
 /* Completes a configuration from the tokenizer. */
@@ -145,9 +143,7 @@ static Status make(grpo_context *c, const char *text, grpo_tokenizer *t,
 
 grpo_status grpo_model_new(grpo_context *c, const char *config, grpo_tokenizer *t,
                            const grpo_model_options *o, grpo_model **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, make(c, config, t, o, out));
+  in_call(call_begin, c, make(c, config, t, o, out));
 }
 
 static Status clone(grpo_model *m, grpo_model **out) {
@@ -158,9 +154,7 @@ static Status clone(grpo_model *m, grpo_model **out) {
 }
 
 grpo_status grpo_model_clone(grpo_model *m, grpo_model **out) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, clone(m, out));
+  in_call(call_begin, m ? m->c : NULL, clone(m, out));
 }
 
 void grpo_model_free(grpo_model *m) {
@@ -194,13 +188,10 @@ static Status facts(grpo_model *m, grpo_model_facts *f) {
 }
 
 grpo_status grpo_model_facts_get(grpo_model *m, grpo_model_facts *f) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, facts(m, f));
+  in_call(call_begin, m ? m->c : NULL, facts(m, f));
 }
 
-/* ---- adapters, saving
- * -------------------------------------------------------------------------- */
+/* ---- adapters, saving ------------------------------------------------------------ */
 
 enum { MOST_TARGETS = 64 };
 
@@ -232,10 +223,8 @@ static Status add_lora(grpo_model *m, LoraOptions *o, const char *targets, uint6
 
 grpo_status grpo_model_add_lora(grpo_model *m, int32_t rank, double alpha, double dropout,
                                 const char *targets, uint64_t seed) {
-  Call k;
   LoraOptions o = {.rank = rank, .alpha = alpha, .dropout = dropout};
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, add_lora(m, &o, targets, seed));
+  in_call(call_begin, m ? m->c : NULL, add_lora(m, &o, targets, seed));
 }
 
 static Status load_adapter(grpo_model *m, const char *directory) {
@@ -249,9 +238,7 @@ static Status load_adapter(grpo_model *m, const char *directory) {
 }
 
 grpo_status grpo_model_load_adapter(grpo_model *m, const char *directory) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, load_adapter(m, directory));
+  in_call(call_begin, m ? m->c : NULL, load_adapter(m, directory));
 }
 
 static Status save(grpo_model *m, const char *directory, const char *dtype) {
@@ -264,9 +251,7 @@ static Status save(grpo_model *m, const char *directory, const char *dtype) {
 }
 
 grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dtype) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, save(m, directory, dtype));
+  in_call(call_begin, m ? m->c : NULL, save(m, directory, dtype));
 }
 
 static Status save_adapter(grpo_model *m, const char *directory) {
@@ -277,13 +262,10 @@ static Status save_adapter(grpo_model *m, const char *directory) {
 }
 
 grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, save_adapter(m, directory));
+  in_call(call_begin, m ? m->c : NULL, save_adapter(m, directory));
 }
 
-/* ---- one sequence
- * ------------------------------------------------------------------------------ */
+/* ---- one sequence ---------------------------------------------------------------- */
 
 static Status check_ids(const grpo_model *m, const int32_t *ids, size_t n, size_t least) {
   const Config *c = model_config(m->m);
@@ -347,20 +329,15 @@ static Status forward(grpo_model *m, const int32_t *ids, size_t n, bool logits, 
 
 grpo_status grpo_model_logits(grpo_model *m, const int32_t *ids, size_t count, float *out,
                               size_t capacity) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, forward(m, ids, count, true, out, capacity));
+  in_call(call_begin, m ? m->c : NULL, forward(m, ids, count, true, out, capacity));
 }
 
 grpo_status grpo_model_logprobs(grpo_model *m, const int32_t *ids, size_t count, float *out,
                                 size_t capacity) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, forward(m, ids, count, false, out, capacity));
+  in_call(call_begin, m ? m->c : NULL, forward(m, ids, count, false, out, capacity));
 }
 
-/* ---- parameters
- * -------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------ */
 
 static Status count(grpo_model *m, int32_t *n) {
   try(need(n, "count"));
@@ -369,9 +346,7 @@ static Status count(grpo_model *m, int32_t *n) {
 }
 
 grpo_status grpo_model_parameter_count(grpo_model *m, int32_t *n) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, count(m, n));
+  in_call(call_begin, m ? m->c : NULL, count(m, n));
 }
 
 static Status at(grpo_model *m, int32_t i, const char **name, size_t *elements) {
@@ -384,9 +359,7 @@ static Status at(grpo_model *m, int32_t i, const char **name, size_t *elements) 
 }
 
 grpo_status grpo_model_parameter_at(grpo_model *m, int32_t i, const char **name, size_t *elements) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, at(m, i, name, elements));
+  in_call(call_begin, m ? m->c : NULL, at(m, i, name, elements));
 }
 
 static Status find_param(grpo_model *m, const char *name, Param **out) {
@@ -406,9 +379,7 @@ static Status get(grpo_model *m, const char *name, float *out, size_t capacity) 
 }
 
 grpo_status grpo_model_parameter_get(grpo_model *m, const char *name, float *out, size_t capacity) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, get(m, name, out, capacity));
+  in_call(call_begin, m ? m->c : NULL, get(m, name, out, capacity));
 }
 
 static Status set(grpo_model *m, const char *name, const float *values, size_t n) {
@@ -425,7 +396,5 @@ static Status set(grpo_model *m, const char *name, const float *values, size_t n
 
 grpo_status grpo_model_parameter_set(grpo_model *m, const char *name, const float *values,
                                      size_t elements) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, set(m, name, values, elements));
+  in_call(call_begin, m ? m->c : NULL, set(m, name, values, elements));
 }

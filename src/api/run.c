@@ -31,8 +31,7 @@ struct grpo_run {
   Buf directory;
 };
 
-/* ---- making
- * ----------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------- */
 
 grpo_status grpo_run_options_init(grpo_run_options *o, size_t size) {
   const grpo_run_options d = {.size = sizeof d};
@@ -136,13 +135,10 @@ static Status make(grpo_context *c, const grpo_run_options *o, grpo_run **out) {
 }
 
 grpo_status grpo_run_new(grpo_context *c, const grpo_run_options *o, grpo_run **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, make(c, o, out));
+  in_call(call_begin, c, make(c, o, out));
 }
 
-/* ---- callbacks
- * ----------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------- */
 
 static grpo_status call_reward(void *user, const grpo_sample *s, double *reward) {
   const Reward *r = user;
@@ -194,9 +190,7 @@ static Status add_reward(grpo_run *r, const char *name, double weight, grpo_rewa
 
 grpo_status grpo_run_add_reward(grpo_run *r, const char *name, double weight, grpo_reward_fn fn,
                                 void *user) {
-  Call k;
-  try(call_begin(&k, r ? r->c : NULL));
-  return call_end(&k, add_reward(r, name, weight, fn, user));
+  in_call(call_begin, r ? r->c : NULL, add_reward(r, name, weight, fn, user));
 }
 
 static Status set_step(grpo_run *r, grpo_step_fn fn, void *user) {
@@ -207,13 +201,10 @@ static Status set_step(grpo_run *r, grpo_step_fn fn, void *user) {
 }
 
 grpo_status grpo_run_on_step(grpo_run *r, grpo_step_fn fn, void *user) {
-  Call k;
-  try(call_begin(&k, r ? r->c : NULL));
-  return call_end(&k, set_step(r, fn, user));
+  in_call(call_begin, r ? r->c : NULL, set_step(r, fn, user));
 }
 
-/* ---- running
- * --------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------- */
 
 static Status execute(grpo_run *r) {
   try(not_begun(r));
@@ -238,11 +229,7 @@ static Status execute(grpo_run *r) {
   return s;
 }
 
-grpo_status grpo_run_execute(grpo_run *r) {
-  Call k;
-  try(call_begin(&k, r ? r->c : NULL));
-  return call_end(&k, execute(r));
-}
+grpo_status grpo_run_execute(grpo_run *r) { in_call(call_begin, r ? r->c : NULL, execute(r)); }
 
 grpo_status grpo_run_stop(grpo_run *r) {
   if (!r) return fail(GRPO_EARG, "the handle is NULL");
@@ -259,7 +246,5 @@ static Status result(grpo_run *r, int64_t *steps, int32_t *stopped, const char *
 }
 
 grpo_status grpo_run_result(grpo_run *r, int64_t *steps, int32_t *stopped, const char **directory) {
-  Call k;
-  try(call_begin(&k, r ? r->c : NULL));
-  return call_end(&k, result(r, steps, stopped, directory));
+  in_call(call_begin, r ? r->c : NULL, result(r, steps, stopped, directory));
 }

@@ -58,8 +58,7 @@ Status prompts_check(const grpo_prompt *p, size_t n) {
   return GRPO_OK;
 }
 
-/* ---- completions as the host sees them
- * ---------------------------------------------------------- */
+/* ---- completions as the host sees them ------------------------------------------- */
 
 Status texts_decode(Texts *t, const Tokenizer *tok, const Completion *c, size_t n) {
   buf_clear(&t->bytes);
@@ -98,8 +97,7 @@ void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, 
   s->text_length = t->at[i + 1] - t->at[i] - 1;
 }
 
-/* ---- generate
- * ------------------------------------------------------------------------------------ */
+/* ---- generate -------------------------------------------------------------------- */
 
 struct grpo_samples {
   grpo_context *c;
@@ -205,9 +203,7 @@ static Status generate(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, s
 
 grpo_status grpo_generate(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *prompts,
                           size_t count, const grpo_sampling *o, grpo_samples **out) {
-  Call k;
-  try(call_begin(&k, m ? m->c : NULL));
-  return call_end(&k, generate(m, t, prompts, count, o, out));
+  in_call(call_begin, m ? m->c : NULL, generate(m, t, prompts, count, o, out));
 }
 
 size_t grpo_samples_count(const grpo_samples *s) { return s ? s->n : 0; }
@@ -221,9 +217,7 @@ static Status sample_at(const grpo_samples *s, size_t i, grpo_sample *out) {
 }
 
 grpo_status grpo_samples_at(const grpo_samples *s, size_t i, grpo_sample *out) {
-  Call k;
-  try(call_begin(&k, s ? s->c : NULL));
-  return call_end(&k, sample_at(s, i, out));
+  in_call(call_begin, s ? s->c : NULL, sample_at(s, i, out));
 }
 
 void grpo_samples_free(grpo_samples *s) {

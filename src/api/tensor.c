@@ -55,9 +55,7 @@ static Status make(grpo_context *c, int32_t ndim, const int32_t *shape, const fl
 
 grpo_status grpo_tensor_new(grpo_context *c, int32_t dimensions, const int32_t *shape,
                             const float *values, int32_t requires_grad, grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, make(c, dimensions, shape, values, requires_grad != 0, out));
+  in_call(call_begin, c, make(c, dimensions, shape, values, requires_grad != 0, out));
 }
 
 static Status randn(grpo_context *c, int32_t ndim, const int32_t *shape, double deviation,
@@ -73,9 +71,7 @@ static Status randn(grpo_context *c, int32_t ndim, const int32_t *shape, double 
 grpo_status grpo_tensor_randn(grpo_context *c, int32_t dimensions, const int32_t *shape,
                               double deviation, uint64_t seed, int32_t requires_grad,
                               grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, randn(c, dimensions, shape, deviation, seed, requires_grad != 0, out));
+  in_call(call_begin, c, randn(c, dimensions, shape, deviation, seed, requires_grad != 0, out));
 }
 
 void grpo_tensor_free(grpo_tensor *t) {
@@ -86,8 +82,7 @@ void grpo_tensor_free(grpo_tensor *t) {
   context_release(c);
 }
 
-/* ---- looking at them
- * --------------------------------------------------------------------------- */
+/* ---- looking at them ------------------------------------------------------------- */
 
 static Status shape_of(const grpo_tensor *h, int32_t *ndim, int32_t *shape) {
   const Tensor *t = value_tensor(h->v);
@@ -98,9 +93,7 @@ static Status shape_of(const grpo_tensor *h, int32_t *ndim, int32_t *shape) {
 }
 
 grpo_status grpo_tensor_shape(grpo_tensor *t, int32_t *dimensions, int32_t shape[4]) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, shape_of(t, dimensions, shape));
+  in_call(call_begin, t ? t->c : NULL, shape_of(t, dimensions, shape));
 }
 
 static Status data_of(const grpo_tensor *h, float **data, size_t *count) {
@@ -112,9 +105,7 @@ static Status data_of(const grpo_tensor *h, float **data, size_t *count) {
 }
 
 grpo_status grpo_tensor_data(grpo_tensor *t, float **data, size_t *count) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, data_of(t, data, count));
+  in_call(call_begin, t ? t->c : NULL, data_of(t, data, count));
 }
 
 static Status grad_of(const grpo_tensor *h, const float **grad, size_t *count) {
@@ -126,9 +117,7 @@ static Status grad_of(const grpo_tensor *h, const float **grad, size_t *count) {
 }
 
 grpo_status grpo_tensor_grad(grpo_tensor *t, const float **grad, size_t *count) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, grad_of(t, grad, count));
+  in_call(call_begin, t ? t->c : NULL, grad_of(t, grad, count));
 }
 
 static Status set_recording(grpo_context *c, bool on) {
@@ -137,13 +126,10 @@ static Status set_recording(grpo_context *c, bool on) {
 }
 
 grpo_status grpo_set_recording(grpo_context *c, int32_t on) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, set_recording(c, on != 0));
+  in_call(call_begin, c, set_recording(c, on != 0));
 }
 
-/* ---- applying an operation
- * ------------------------------------------------------------------------ */
+/* ---- applying an operation ------------------------------------------------------- */
 
 /* An optional input may be NULL.  attr may point into `keep`, memory that is freed with the result,
  * or at once if backward does not need it. */
@@ -231,13 +217,10 @@ static Status apply_named(grpo_context *c, const char *name, size_t inputs, grpo
 grpo_status grpo_tensor_apply(grpo_context *c, const char *operation, size_t inputs,
                               grpo_tensor *const *in, size_t count, const double *args,
                               grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, apply_named(c, operation, inputs, in, count, args, out));
+  in_call(call_begin, c, apply_named(c, operation, inputs, in, count, args, out));
 }
 
-/* ---- layers
- * ----------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------- */
 
 static Status linear(grpo_tensor *x, grpo_tensor *w, grpo_tensor *bias, grpo_tensor **out) {
   grpo_tensor *const in[] = {x, w, bias};
@@ -249,9 +232,7 @@ static Status linear(grpo_tensor *x, grpo_tensor *w, grpo_tensor *bias, grpo_ten
 
 grpo_status grpo_tensor_linear(grpo_tensor *x, grpo_tensor *w, grpo_tensor *bias,
                                grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, x ? x->c : NULL));
-  return call_end(&k, linear(x, w, bias, out));
+  in_call(call_begin, x ? x->c : NULL, linear(x, w, bias, out));
 }
 
 static Status embedding(grpo_tensor *table, const int32_t *ids, size_t n,
@@ -274,9 +255,8 @@ static Status embedding(grpo_tensor *table, const int32_t *ids, size_t n,
 grpo_status grpo_tensor_embedding(grpo_tensor *table, const int32_t *ids, size_t count,
                                   grpo_tensor *position_table, const int32_t *positions,
                                   grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, table ? table->c : NULL));
-  return call_end(&k, embedding(table, ids, count, position_table, positions, out));
+  in_call(call_begin, table ? table->c : NULL,
+          embedding(table, ids, count, position_table, positions, out));
 }
 
 static Status layernorm(grpo_tensor *x, grpo_tensor *w, grpo_tensor *b, double eps,
@@ -292,9 +272,7 @@ static Status layernorm(grpo_tensor *x, grpo_tensor *w, grpo_tensor *b, double e
 
 grpo_status grpo_tensor_layernorm(grpo_tensor *x, grpo_tensor *w, grpo_tensor *b, double eps,
                                   grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, x ? x->c : NULL));
-  return call_end(&k, layernorm(x, w, b, eps, out));
+  in_call(call_begin, x ? x->c : NULL, layernorm(x, w, b, eps, out));
 }
 
 /* Makes a span of rows for each sequence; the caller frees *out with mem_free. */
@@ -346,13 +324,11 @@ static Status attention(grpo_tensor *q, grpo_tensor *k, grpo_tensor *v, int32_t 
 grpo_status grpo_tensor_attention(grpo_tensor *q, grpo_tensor *k, grpo_tensor *v, int32_t heads,
                                   int32_t kv_heads, const int32_t *lengths, size_t sequences,
                                   grpo_tensor **out) {
-  Call call;
-  try(call_begin(&call, q ? q->c : NULL));
-  return call_end(&call, attention(q, k, v, heads, kv_heads, lengths, sequences, out));
+  in_call(call_begin, q ? q->c : NULL,
+          attention(q, k, v, heads, kv_heads, lengths, sequences, out));
 }
 
-/* ---- losses
- * ----------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------- */
 
 /* One block of memory with copies of the arrays of a loss, which the graph can keep. */
 typedef struct Block {
@@ -426,9 +402,8 @@ static Status policy_loss(grpo_tensor *logits, const int32_t *targets, const grp
 grpo_status grpo_tensor_policy_loss(grpo_tensor *logits, const int32_t *targets,
                                     const grpo_loss_options *o, const grpo_loss_batch *b,
                                     double temperature, grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, logits ? logits->c : NULL));
-  return call_end(&k, policy_loss(logits, targets, o, b, temperature, out));
+  in_call(call_begin, logits ? logits->c : NULL,
+          policy_loss(logits, targets, o, b, temperature, out));
 }
 
 /* Cross entropy is the loss nll with mask 0 for the rows that are left out. */
@@ -475,9 +450,7 @@ static Status cross_entropy(grpo_tensor *logits, const int32_t *targets, double 
 
 grpo_status grpo_tensor_cross_entropy(grpo_tensor *logits, const int32_t *targets,
                                       double normalizer, grpo_tensor **out) {
-  Call k;
-  try(call_begin(&k, logits ? logits->c : NULL));
-  return call_end(&k, cross_entropy(logits, targets, normalizer, out));
+  in_call(call_begin, logits ? logits->c : NULL, cross_entropy(logits, targets, normalizer, out));
 }
 
 static Status backward(grpo_tensor *loss) {
@@ -487,13 +460,10 @@ static Status backward(grpo_tensor *loss) {
 }
 
 grpo_status grpo_tensor_backward(grpo_tensor *loss) {
-  Call k;
-  try(call_begin(&k, loss ? loss->c : NULL));
-  return call_end(&k, backward(loss));
+  in_call(call_begin, loss ? loss->c : NULL, backward(loss));
 }
 
-/* ---- AdamW
- * ------------------------------------------------------------------------------------------- */
+/* ---- AdamW ----------------------------------------------------------------------- */
 
 struct grpo_adamw {
   grpo_context *c;
@@ -554,9 +524,7 @@ static Status new_adamw(grpo_context *c, size_t n, grpo_tensor *const *tensors,
 
 grpo_status grpo_adamw_new(grpo_context *c, size_t count, grpo_tensor *const *tensors,
                            const grpo_adamw_options *o, grpo_adamw **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, new_adamw(c, count, tensors, o, out));
+  in_call(call_begin, c, new_adamw(c, count, tensors, o, out));
 }
 
 static Status step(grpo_adamw *a, double lr, double max_grad_norm, double *norm) {
@@ -574,9 +542,7 @@ static Status step(grpo_adamw *a, double lr, double max_grad_norm, double *norm)
 }
 
 grpo_status grpo_adamw_step(grpo_adamw *a, double lr, double max_grad_norm, double *norm) {
-  Call k;
-  try(call_begin(&k, a ? a->c : NULL));
-  return call_end(&k, step(a, lr, max_grad_norm, norm));
+  in_call(call_begin, a ? a->c : NULL, step(a, lr, max_grad_norm, norm));
 }
 
 void grpo_adamw_free(grpo_adamw *a) {

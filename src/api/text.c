@@ -27,9 +27,7 @@ static Status load(grpo_context *c, const char *path, grpo_tokenizer **out) {
 }
 
 grpo_status grpo_tokenizer_load(grpo_context *c, const char *path, grpo_tokenizer **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, load(c, path, out));
+  in_call(call_begin, c, load(c, path, out));
 }
 
 static Status bytes(grpo_context *c, grpo_tokenizer **out) {
@@ -40,9 +38,7 @@ static Status bytes(grpo_context *c, grpo_tokenizer **out) {
 }
 
 grpo_status grpo_tokenizer_bytes(grpo_context *c, grpo_tokenizer **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, bytes(c, out));
+  in_call(call_begin, c, bytes(c, out));
 }
 
 static Status chars(grpo_context *c, const char *text, size_t n, grpo_tokenizer **out) {
@@ -55,9 +51,7 @@ static Status chars(grpo_context *c, const char *text, size_t n, grpo_tokenizer 
 
 grpo_status grpo_tokenizer_chars(grpo_context *c, const char *text, size_t length,
                                  grpo_tokenizer **out) {
-  Call k;
-  try(call_begin(&k, c));
-  return call_end(&k, chars(c, text, length, out));
+  in_call(call_begin, c, chars(c, text, length, out));
 }
 
 void grpo_tokenizer_free(grpo_tokenizer *t) {
@@ -96,9 +90,7 @@ static Status encode(grpo_tokenizer *t, const char *text, size_t n, uint32_t fla
 
 grpo_status grpo_tokenizer_encode(grpo_tokenizer *t, const char *text, size_t length,
                                   uint32_t flags, int32_t *ids, size_t capacity, size_t *count) {
-  Call k;
-  try(call_inside(&k, t ? t->c : NULL));
-  return call_end(&k, encode(t, text, length, flags, ids, capacity, count));
+  in_call(call_inside, t ? t->c : NULL, encode(t, text, length, flags, ids, capacity, count));
 }
 
 static Status decode(grpo_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char *text,
@@ -123,9 +115,8 @@ static Status decode(grpo_tokenizer *t, const int32_t *ids, size_t n, bool skip_
 grpo_status grpo_tokenizer_decode(grpo_tokenizer *t, const int32_t *ids, size_t count,
                                   int32_t skip_special, char *text, size_t capacity,
                                   size_t *length) {
-  Call k;
-  try(call_inside(&k, t ? t->c : NULL));
-  return call_end(&k, decode(t, ids, count, skip_special != 0, text, capacity, length));
+  in_call(call_inside, t ? t->c : NULL,
+          decode(t, ids, count, skip_special != 0, text, capacity, length));
 }
 
 /* ---- facts ------------------------------------------------------------------------ */
@@ -137,9 +128,7 @@ static Status size_of(grpo_tokenizer *t, int32_t *size) {
 }
 
 grpo_status grpo_tokenizer_size(grpo_tokenizer *t, int32_t *size) {
-  Call k;
-  try(call_inside(&k, t ? t->c : NULL));
-  return call_end(&k, size_of(t, size));
+  in_call(call_inside, t ? t->c : NULL, size_of(t, size));
 }
 
 static Status id_of(grpo_tokenizer *t, const char *token, int32_t *id) {
@@ -153,9 +142,7 @@ static Status id_of(grpo_tokenizer *t, const char *token, int32_t *id) {
 }
 
 grpo_status grpo_tokenizer_id(grpo_tokenizer *t, const char *token, int32_t *id) {
-  Call k;
-  try(call_inside(&k, t ? t->c : NULL));
-  return call_end(&k, id_of(t, token, id));
+  in_call(call_inside, t ? t->c : NULL, id_of(t, token, id));
 }
 
 static Status save(grpo_tokenizer *t, const char *directory) {
@@ -164,7 +151,5 @@ static Status save(grpo_tokenizer *t, const char *directory) {
 }
 
 grpo_status grpo_tokenizer_save(grpo_tokenizer *t, const char *directory) {
-  Call k;
-  try(call_inside(&k, t ? t->c : NULL));
-  return call_end(&k, save(t, directory));
+  in_call(call_inside, t ? t->c : NULL, save(t, directory));
 }

@@ -114,9 +114,7 @@ static Status make(grpo_model *policy, grpo_model *reference, grpo_tokenizer *t,
 
 grpo_status grpo_trainer_new(grpo_model *policy, grpo_model *reference, grpo_tokenizer *t,
                              const grpo_trainer_options *o, grpo_trainer **out) {
-  Call k;
-  try(call_begin(&k, policy ? policy->c : NULL));
-  return call_end(&k, make(policy, reference, t, o, out));
+  in_call(call_begin, policy ? policy->c : NULL, make(policy, reference, t, o, out));
 }
 
 void grpo_trainer_free(grpo_trainer *t) {
@@ -130,8 +128,7 @@ void grpo_trainer_free(grpo_trainer *t) {
   context_release(c);
 }
 
-/* ---- 1. rollout
- * --------------------------------------------------------------------------------- */
+/* ---- 1. rollout ------------------------------------------------------------------ */
 
 static Batch *batch_of(const grpo_trainer *t) { return engine_batch(t->e, BATCH_SAMPLE); }
 static size_t samples(const grpo_trainer *t) {
@@ -187,9 +184,7 @@ static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grp
 
 grpo_status grpo_trainer_rollout(grpo_trainer *t, const grpo_prompt *prompts, size_t count,
                                  const grpo_sampling *o) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, rollout(t, prompts, count, o));
+  in_call(call_begin, t ? t->c : NULL, rollout(t, prompts, count, o));
 }
 
 size_t grpo_trainer_sample_count(const grpo_trainer *t) { return t ? samples(t) : 0; }
@@ -208,13 +203,10 @@ static Status sample_at(const grpo_trainer *t, size_t i, grpo_sample *out) {
 }
 
 grpo_status grpo_trainer_sample_at(grpo_trainer *t, size_t i, grpo_sample *out) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, sample_at(t, i, out));
+  in_call(call_begin, t ? t->c : NULL, sample_at(t, i, out));
 }
 
-/* ---- 2. rewards
- * ----------------------------------------------------------------------------------- */
+/* ---- 2. rewards ------------------------------------------------------------------ */
 
 static Status need_rollout(const grpo_trainer *t) {
   return t->prompts ? GRPO_OK
@@ -252,9 +244,7 @@ static Status score(grpo_trainer *t, grpo_reward_fn fn, void *user) {
 }
 
 grpo_status grpo_trainer_score(grpo_trainer *t, grpo_reward_fn fn, void *user) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, score(t, fn, user));
+  in_call(call_begin, t ? t->c : NULL, score(t, fn, user));
 }
 
 static Status set_rewards(grpo_trainer *t, const double *rewards, size_t n) {
@@ -271,9 +261,7 @@ static Status set_rewards(grpo_trainer *t, const double *rewards, size_t n) {
 }
 
 grpo_status grpo_trainer_set_rewards(grpo_trainer *t, const double *rewards, size_t count) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, set_rewards(t, rewards, count));
+  in_call(call_begin, t ? t->c : NULL, set_rewards(t, rewards, count));
 }
 
 static Status copy_out(const double *from, size_t n, double *out, size_t capacity) {
@@ -297,13 +285,10 @@ static Status get_rewards(grpo_trainer *t, double *out, size_t capacity) {
 }
 
 grpo_status grpo_trainer_rewards(grpo_trainer *t, double *out, size_t capacity) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, get_rewards(t, out, capacity));
+  in_call(call_begin, t ? t->c : NULL, get_rewards(t, out, capacity));
 }
 
-/* ---- 3. advantages
- * -------------------------------------------------------------------------------- */
+/* ---- 3. advantages --------------------------------------------------------------- */
 
 static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
                               size_t capacity) {
@@ -318,9 +303,7 @@ static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, 
 
 grpo_status grpo_trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
                                     size_t capacity) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, make_advantages(t, o, out, capacity));
+  in_call(call_begin, t ? t->c : NULL, make_advantages(t, o, out, capacity));
 }
 
 static Status set_advantages(grpo_trainer *t, const double *advantages, size_t n) {
@@ -335,9 +318,7 @@ static Status set_advantages(grpo_trainer *t, const double *advantages, size_t n
 }
 
 grpo_status grpo_trainer_set_advantages(grpo_trainer *t, const double *advantages, size_t count) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, set_advantages(t, advantages, count));
+  in_call(call_begin, t ? t->c : NULL, set_advantages(t, advantages, count));
 }
 
 static Status reference(grpo_trainer *t) {
@@ -346,13 +327,10 @@ static Status reference(grpo_trainer *t) {
 }
 
 grpo_status grpo_trainer_reference(grpo_trainer *t) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, reference(t));
+  in_call(call_begin, t ? t->c : NULL, reference(t));
 }
 
-/* ---- 4. update
- * ------------------------------------------------------------------------------------- */
+/* ---- 4. update ------------------------------------------------------------------- */
 
 static grpo_update_options update_defaults(void) {
   UpdateOptions o;
@@ -439,13 +417,10 @@ static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_m
 
 grpo_status grpo_trainer_update(grpo_trainer *t, const grpo_update_options *o,
                                 const grpo_metrics **metrics) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, update(t, o, metrics));
+  in_call(call_begin, t ? t->c : NULL, update(t, o, metrics));
 }
 
-/* ---- demonstrations
- * ---------------------------------------------------------------------------------- */
+/* ---- demonstrations -------------------------------------------------------------- */
 
 static Status check_examples(const grpo_trainer *t, const grpo_example *x, size_t n) {
   const size_t most = (size_t)model_config(engine_policy(t->e))->max_position_embeddings;
@@ -492,9 +467,7 @@ static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
 
 grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t count,
                              const grpo_update_options *o, const grpo_metrics **metrics) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, sft(t, examples, count, o, metrics));
+  in_call(call_begin, t ? t->c : NULL, sft(t, examples, count, o, metrics));
 }
 
 static Status evaluate(grpo_trainer *t, const grpo_example *examples, size_t n, double *mean,
@@ -514,13 +487,10 @@ static Status evaluate(grpo_trainer *t, const grpo_example *examples, size_t n, 
 
 grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples, size_t count,
                                   double *mean, int64_t *tokens) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, evaluate(t, examples, count, mean, tokens));
+  in_call(call_begin, t ? t->c : NULL, evaluate(t, examples, count, mean, tokens));
 }
 
-/* ---- state
- * ------------------------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------- */
 
 static Status save(grpo_trainer *t, const char *directory) {
   Model *m = engine_policy(t->e);
@@ -532,9 +502,7 @@ static Status save(grpo_trainer *t, const char *directory) {
 }
 
 grpo_status grpo_trainer_save(grpo_trainer *t, const char *directory) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, save(t, directory));
+  in_call(call_begin, t ? t->c : NULL, save(t, directory));
 }
 
 static Status load(grpo_trainer *t, const char *directory) {
@@ -543,7 +511,5 @@ static Status load(grpo_trainer *t, const char *directory) {
 }
 
 grpo_status grpo_trainer_load(grpo_trainer *t, const char *directory) {
-  Call k;
-  try(call_begin(&k, t ? t->c : NULL));
-  return call_end(&k, load(t, directory));
+  in_call(call_begin, t ? t->c : NULL, load(t, directory));
 }
