@@ -251,8 +251,7 @@ void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {
     intbuf_put(out, (int32_t)id);
     lua_pop(L, 1);
   }
-  Status s = intbuf_status(out);
-  if (s) raise_status(L, s);
+  want_ok(L, intbuf_status(out));
 }
 
 void push_ids(lua_State *L, const int32_t *ids, size_t n) {

@@ -10,8 +10,8 @@
  *     lua_call() in a function that Lua called, if an error shall pass on to that caller.
  *
  * Every file of bindings has one skeleton: functions `l_xxx`, which Lua calls; functions
- * `protected_xxx`, which C runs in a protected call; tables of luaL_Reg; and at the end NAME_open,
- * which core.c calls once per Lua state with the table `grpo.core` on top.
+ * `protected_xxx`, which C runs in a protected call; tables of luaL_Reg; and at the end
+ * CORE_PART(NAME), which core.c lists.
  */
 #ifndef GRPO_SCRIPT_BINDING_H
 #define GRPO_SCRIPT_BINDING_H
@@ -31,5 +31,12 @@
 #include "script/objects.h"
 #include "script/resources.h"
 #include "script/script.h"
+
+typedef void CorePart(lua_State *L);
+
+/* Defines NAME_open, which core.c calls once per Lua state with the table `grpo.core` on top. */
+#define CORE_PART(name)                                                                            \
+  CorePart name##_open;                                                                            \
+  void name##_open(lua_State *L)
 
 #endif

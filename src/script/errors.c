@@ -74,6 +74,10 @@ int raise_status(lua_State *L, Status s) {
   return lua_error(L);
 }
 
+void want_ok(lua_State *L, Status s) {
+  if (s) raise_status(L, s);
+}
+
 static int raise_text(lua_State *L, Status s, const char *text) {
   luaL_checkstack(L, 6, "error");
   push_error(L, s, text);

@@ -13,6 +13,7 @@
 /* These four raise an error and never return.  raise_status raises the recorded failure
  * (err_message); raise_new records nothing and takes the message. */
 int raise_status(lua_State *L, Status s);
+void want_ok(lua_State *L, Status s); /* raises the recorded failure unless s is GRPO_OK */
 int raise_new(lua_State *L, Status s, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* EARG: "bad argument #1 to 'match' (...)". */
 int arg_error(lua_State *L, int arg, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -13,16 +13,14 @@
  */
 #include "script/foreign_vm.h"
 
-#include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "script/errors.h"
+#include "script/binding.h"
 #include "script/guard.h"
 #include "script/lua_random.h"
-#include "script/objects.h"
 #include "script/register.h"
 #include "script/script_impl.h"
 
@@ -214,7 +212,7 @@ static int l_is_guest(lua_State *L) {
   return 1;
 }
 
-void foreign_open(lua_State *L) {
+CORE_PART(foreign) {
   static const luaL_Reg functions[] = {{"guard", l_guard}, {"is_guest", l_is_guest}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

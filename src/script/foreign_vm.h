@@ -10,7 +10,5 @@
  * hooks alone.  The state owns the Script.  The first call per state attaches, later calls do
  * nothing.  It raises strings. */
 void script_attach(lua_State *L, const EmbeddedFile *files, lua_CFunction core);
-/* core.guard, core.is_guest; the core table is on top. */
-void foreign_open(lua_State *L);
 
 #endif

@@ -4,7 +4,6 @@
 #include "checkpoint/peft.h"
 #include "model/lora.h"
 #include "model/lora_merge.h"
-#include "script/lua_adapter.h"
 #include "script/lua_model.h"
 
 static LuaModel *check_adaptable(lua_State *L, int arg, const char *what) {
@@ -103,14 +102,13 @@ static int l_model_base(lua_State *L) {
   Model *m = check_model(L, 1);
   LuaModel *view = push_lua_model(L);
   view->frozen = true;
-  const Status s = model_view(&view->m, m);
-  if (s) return raise_status(L, s);
+  want_ok(L, model_view(&view->m, m));
   lua_getiuservalue(L, 1, 1);
   lua_setiuservalue(L, -2, 1);
   return 1;
 }
 
-void adapter_open(lua_State *L) {
+CORE_PART(adapter) {
   static const luaL_Reg functions[] = {
       {"model_base", l_model_base}, {"model_load_adapter", l_model_load_adapter}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"add_lora", l_add_lora},

@@ -1,6 +1,4 @@
 /* lua_advantages.c - advantages from rewards. */
-#include "script/lua_advantages.h"
-
 #include <math.h>
 
 #include "rl/advantage.h"
@@ -115,8 +113,7 @@ static int l_advantages(lua_State *L) {
   check_advantage_options(L, &o);
   double *out = push_scratch(L, 3 * (size_t)n, sizeof *out);
   double *total = out + n, *std = total + n;
-  const Status s = advantages(&o, n, rewards, total, out, std);
-  if (s) raise_status(L, s);
+  want_ok(L, advantages(&o, n, rewards, total, out, std));
   push_doubles(L, out, n);
   push_info(L, std, n / o.group, total, n);
   return 2;
@@ -149,8 +146,7 @@ static int l_dense_advantages(lua_State *L) {
     }
     lua_pop(L, 1);
   }
-  const Status s = advantages_dense(group, n, lengths, v, v);
-  if (s) raise_status(L, s);
+  want_ok(L, advantages_dense(group, n, lengths, v, v));
   lua_createtable(L, n, 0);
   for (int i = 0, at = 0; i < n; at += lengths[i++]) {
     push_doubles(L, v + at, lengths[i]);
@@ -159,7 +155,7 @@ static int l_dense_advantages(lua_State *L) {
   return 1;
 }
 
-void advantages_open(lua_State *L) {
+CORE_PART(advantages) {
   static const luaL_Reg functions[] = {
       {"advantages", l_advantages}, {"dense_advantages", l_dense_advantages}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "grad/adamw.h"
-#include "script/lua_autograd.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/read_options.h"
@@ -196,8 +195,7 @@ static int l_adamw(lua_State *L) {
     decay[i] = !leaves_out_decay(L, v[i], models, no_bias, no_norm);
     lua_pop(L, 1);
   }
-  const Status s = value_adamw_new(&h->a, &o, n, v, decay);
-  if (s) return raise_status(L, s);
+  want_ok(L, value_adamw_new(&h->a, &o, n, v, decay));
   lua_pop(L, 1);
   lua_setiuservalue(L, -2, 1);
   return 1;
@@ -208,8 +206,7 @@ static int l_adamw_step(lua_State *L) {
   double lr = check_number(L, 2);
   if (!(lr >= 0 && lr < INFINITY))
     return arg_error(L, 2, "the learning rate is %g, want 0 or more", lr);
-  const Status s = value_adamw_step(a, script_ctx(L), lr);
-  if (s) return raise_status(L, s);
+  want_ok(L, value_adamw_step(a, script_ctx(L), lr));
   lua_getiuservalue(L, 1, 1);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -233,7 +230,7 @@ static int l_adamw_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-void autograd_open(lua_State *L) {
+CORE_PART(autograd) {
   static const luaL_Reg functions[] = {{"adamw", l_adamw},
                                        {"clip_grad_norm", l_clip_grad_norm},
                                        {"no_grad", l_no_grad},

@@ -139,8 +139,7 @@ static int l_text(lua_State *L) {
   const Tokenizer *tok = engine_tokenizer(h->engine);
   if (!tok) return raise_new(L, GRPO_EARG, "the engine has no tokenizer, which decoding needs");
   Buf *text = push_buf(L);
-  const Status s = tokenizer_decode(tok, c->ids, (size_t)c->len, true, text);
-  if (s) return raise_status(L, s);
+  want_ok(L, tokenizer_decode(tok, c->ids, (size_t)c->len, true, text));
   push_bytes(L, text);
   keep_buf(L, text);
   return 1;
@@ -157,7 +156,7 @@ static int l_tostring(lua_State *L) {
   return 1;
 }
 
-void batch_open(lua_State *L) {
+CORE_PART(batch) {
   static const luaL_Reg methods[] = {{"ids", l_ids},
                                      {"logprobs", l_logprobs},
                                      {"entropies", l_entropies},

@@ -10,6 +10,5 @@
 void push_batch(lua_State *L, int engine_arg, BatchSlot slot);
 /* *slot becomes the slot of the batch; slot may be NULL. */
 Batch *check_batch(lua_State *L, int arg, BatchSlot *slot);
-void batch_open(lua_State *L); /* makes the type */
 
 #endif

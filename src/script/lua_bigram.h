@@ -7,6 +7,5 @@
 #include "rl/bigram.h"
 
 Bigram *check_bigram(lua_State *L, int arg);
-void bigram_open(lua_State *L); /* the core table is on top */
 
 #endif

@@ -9,8 +9,6 @@
 #include "os/channel.h"
 
 #include "script/binding.h"
-#include "script/lua_channel.h"
-
 #define SERVER_TYPE "grpo.ChannelServer"
 #define CLIENT_TYPE "grpo.ChannelClient"
 
@@ -104,7 +102,7 @@ static int l_client_close(lua_State *L) {
   return 0;
 }
 
-void channel_open(lua_State *L) {
+CORE_PART(channel) {
   static const luaL_Reg functions[] = {{"connect", l_connect}, {"listen", l_listen}, {NULL, NULL}};
   static const luaL_Reg server[] = {{"next", l_server_next},
                                     {"wait", l_server_wait},

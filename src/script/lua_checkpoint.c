@@ -1,34 +1,29 @@
 /* lua_checkpoint.c - checkpoints of a run (checkpoint/run_checkpoint.h). */
-#include "script/lua_checkpoint.h"
-
 #include "checkpoint/run_checkpoint.h"
 #include "script/binding.h"
 
 static int l_begin(lua_State *L) {
   const char *dir = check_string(L, 1, NULL);
   Buf *tmp = push_buf(L);
-  const Status s = run_checkpoint_begin(dir, tmp);
-  if (s) raise_status(L, s);
+  want_ok(L, run_checkpoint_begin(dir, tmp));
   lua_pushlstring(L, tmp->data, tmp->len);
   return 1;
 }
 
 static int l_commit(lua_State *L) {
   const char *tmp = check_string(L, 1, NULL), *dir = check_string(L, 2, NULL);
-  const Status s = run_checkpoint_commit(tmp, dir);
-  if (s) raise_status(L, s);
+  want_ok(L, run_checkpoint_commit(tmp, dir));
   lua_pushboolean(L, 1);
   return 1;
 }
 
 static int l_verify(lua_State *L) {
-  const Status s = run_checkpoint_verify(check_string(L, 1, NULL));
-  if (s) raise_status(L, s);
+  want_ok(L, run_checkpoint_verify(check_string(L, 1, NULL)));
   lua_pushboolean(L, 1);
   return 1;
 }
 
-void checkpoint_open(lua_State *L) {
+CORE_PART(checkpoint) {
   static const luaL_Reg functions[] = {{"checkpoint_begin", l_begin},
                                        {"checkpoint_commit", l_commit},
                                        {"checkpoint_verify", l_verify},

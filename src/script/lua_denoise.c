@@ -1,6 +1,4 @@
 /* lua_denoise.c - masked training and its held-out loss as methods of the engine. */
-#include "script/lua_denoise.h"
-
 #include "rl/denoise.h"
 #include "script/binding.h"
 #include "script/lua_engine.h"
@@ -70,7 +68,7 @@ static int l_masked_loss(lua_State *L) {
   return 3;
 }
 
-void denoise_open(lua_State *L) {
+CORE_PART(denoise) {
   static const luaL_Reg methods[] = {
       {"denoise", l_denoise}, {"masked_loss", l_masked_loss}, {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);

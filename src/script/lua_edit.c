@@ -16,8 +16,6 @@
 
 #include "script/binding.h"
 #include "script/interrupt.h"
-#include "script/lua_edit.h"
-
 static volatile sig_atomic_t at_prompt; /* a line is being read, so Ctrl-C may jump */
 static sigjmp_buf prompt_jump;
 static struct sigaction previous;
@@ -272,7 +270,7 @@ static int l_close(lua_State *L) {
   return 0;
 }
 
-void edit_open(lua_State *L) {
+CORE_PART(edit) {
   static const luaL_Reg functions[] = {
       {"open", l_open},         {"call", l_call},       {"holding", l_holding},
       {"read", l_read},         {"pending", l_pending}, {"interrupted", l_interrupted},

@@ -201,7 +201,7 @@ static int l_tostring(lua_State *L) {
   return 1;
 }
 
-void engine_open(lua_State *L) {
+CORE_PART(engine) {
   static const luaL_Reg functions[] = {{"engine", l_engine}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"save", l_save},
                                      {"load", l_load},

@@ -16,6 +16,5 @@ Engine *check_idle_engine(lua_State *L, int arg);
 void set_engine_busy(lua_State *L, int arg, bool busy);
 /* Reads the sizes of a step from the table at index, but no model, optimizer or inputs. */
 void read_engine_options(lua_State *L, int index, const char *where, EngineOptions *o);
-void engine_open(lua_State *L); /* the core table is on top */
 
 #endif

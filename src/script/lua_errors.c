@@ -1,4 +1,3 @@
-/* lua_errors.c - error objects, strict globals and nearest names for Lua. */
 #include "script/lua_errors.h"
 
 #include <string.h>
@@ -169,7 +168,7 @@ static const luaL_Reg functions[] = {{"error", l_error},
                                      {"where", l_where},
                                      {NULL, NULL}};
 
-void errors_open(lua_State *L) { luaL_setfuncs(L, functions, 0); }
+CORE_PART(errors) { luaL_setfuncs(L, functions, 0); }
 
 void errors_open_type(lua_State *L) {
   static const luaL_Reg meta[] = {{"__tostring", l_tostring}, {"__concat", l_concat}, {NULL, NULL}};

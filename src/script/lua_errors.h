@@ -5,6 +5,5 @@
 #include <lua.h>
 
 void errors_open_type(lua_State *L); /* makes the type; once per state, before core */
-void errors_open(lua_State *L);      /* the core table is on top */
 
 #endif

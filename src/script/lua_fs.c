@@ -14,8 +14,6 @@
 #include "base/crc32c.h"
 #include "os/file.h"
 #include "script/binding.h"
-#include "script/lua_fs.h"
-
 #define WRITER_TYPE "grpo.Writer"
 #define LOCK_TYPE   "grpo.Lock"
 
@@ -231,7 +229,7 @@ static int l_descriptor_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-void fs_open(lua_State *L) {
+CORE_PART(fs) {
   static const luaL_Reg functions[] = {{"append", l_append},
                                        {"check_input", l_check_input},
                                        {"checksum", l_checksum},

@@ -1,6 +1,4 @@
 /* lua_generate.c - m:generate. */
-#include "script/lua_generate.h"
-
 #include "base/minmax.h"
 #include "model/decode.h"
 #include "script/binding.h"
@@ -30,8 +28,7 @@ static void want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
                          const DecoderLimits *want) {
   if (lm->decoder && lm->decoder_tokenizer == tok && fits(&lm->limits, want)) return;
   drop_decoder(lm);
-  Status s = decoder_new(&lm->decoder, lm->m, tok, want);
-  if (s) raise_status(L, s);
+  want_ok(L, decoder_new(&lm->decoder, lm->m, tok, want));
   lm->limits = *want;
   if (tok) tokenizer_retain(tok);
   lm->decoder_tokenizer = tok;
@@ -48,8 +45,7 @@ static void push_completion(lua_State *L, const Tokenizer *tok, const Completion
   set_integer(L, "prompt", c->request + 1);
   if (!tok) return;
   buf_clear(text);
-  Status s = tokenizer_decode(tok, c->ids, (size_t)c->len, true, text);
-  if (s) raise_status(L, s);
+  want_ok(L, tokenizer_decode(tok, c->ids, (size_t)c->len, true, text));
   push_bytes(L, text);
   lua_setfield(L, -2, "text");
 }
@@ -161,7 +157,7 @@ static int l_generate(lua_State *L) {
   return 1;
 }
 
-void generate_open(lua_State *L) {
+CORE_PART(generate) {
   static const luaL_Reg methods[] = {{"generate", l_generate}, {NULL, NULL}};
   add_methods(L, MODEL_TYPE, methods);
 }

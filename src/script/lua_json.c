@@ -128,8 +128,7 @@ static Json **push_document(lua_State *L, const char *text, size_t len, const ch
   Json **j = new_object(L, sizeof *j, 0);
   *j = NULL;
   set_gc(L, "grpo.JsonDocument", l_document_gc);
-  Status st = json_parse_zeros(text, len, what, j);
-  if (st) raise_status(L, st);
+  want_ok(L, json_parse_zeros(text, len, what, j));
   return j;
 }
 
@@ -318,8 +317,7 @@ static int l_encode(lua_State *L) {
   field_int(L, 2, "json.encode", "indent", 0, 16, &indent);
   Buf *b = push_buf(L);
   put_json(L, 1, b, indent);
-  Status st = buf_status(b);
-  if (st) return raise_status(L, st);
+  want_ok(L, buf_status(b));
   push_bytes(L, b);
   keep_buf(L, b);
   return 1;
@@ -333,7 +331,7 @@ static int l_object(lua_State *L) {
   return 1;
 }
 
-void json_open(lua_State *L) {
+CORE_PART(json) {
   static const luaL_Reg functions[] = {{"json_decode", l_decode},
                                        {"json_ordered", l_ordered},
                                        {"json_encode", l_encode},

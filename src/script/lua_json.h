@@ -14,6 +14,4 @@ void push_json_text(lua_State *L, const char *text, size_t len, const char *what
 /* Appends the JSON text of the value at index; indent 0: on one line. */
 void put_json(lua_State *L, int index, Buf *b, int indent);
 
-void json_open(lua_State *L); /* the core table is on top */
-
 #endif

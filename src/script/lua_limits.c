@@ -1,4 +1,3 @@
-/* lua_limits.c - core.limited, core.limits, core.protected. */
 #include "script/lua_limits.h"
 
 #include "script/binding.h"
@@ -37,7 +36,7 @@ static int l_protected(lua_State *L) {
   return 2;
 }
 
-void limits_open(lua_State *L) {
+CORE_PART(limits) {
   static const luaL_Reg functions[] = {
       {"limited", l_limited}, {"limits", l_limits}, {"protected", l_protected}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "grad/quantile.h"
-#include "script/lua_loss.h"
 #include "script/lua_tensor.h"
 #include "script/push_metrics.h"
 #include "script/read_options.h"
@@ -346,7 +345,7 @@ static int l_loss_from_logits(lua_State *L) {
   return finish_loss(L, &b, h, s, out, &metrics);
 }
 
-void loss_open(lua_State *L) {
+CORE_PART(loss) {
   static const luaL_Reg functions[] = {
       {"policy_loss", l_policy_loss}, {"loss_from_logits", l_loss_from_logits}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

@@ -93,8 +93,7 @@ static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 
 static void push_loaded_tokenizer(lua_State *L, const char *path) {
   Tokenizer *t = NULL;
-  Status s = tokenizer_load(&t, path);
-  if (s) raise_status(L, s);
+  want_ok(L, tokenizer_load(&t, path));
   push_tokenizer(L, t);
 }
 
@@ -113,8 +112,7 @@ const Tokenizer *push_model_tokenizer(lua_State *L, int index) {
 void want_trainable(lua_State *L, LuaModel *lm) {
   if (lm->frozen)
     raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference), so it has no gradients");
-  Status s = model_set_trainable(lm->m, true);
-  if (s) raise_status(L, s);
+  want_ok(L, model_set_trainable(lm->m, true));
 }
 
 /* ---- making and loading ------------------------------------------------------------- */
@@ -150,8 +148,7 @@ const char *push_model_dir(lua_State *L, const char *path) {
 static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {
   const char *path;
   if (!field_string(L, 2, where, "adapter", &path)) return;
-  Status s = peft_load(lm->m, push_model_dir(L, path));
-  if (s) raise_status(L, s);
+  want_ok(L, peft_load(lm->m, push_model_dir(L, path)));
   lua_pop(L, 2);
 }
 
@@ -165,8 +162,7 @@ static int l_load(lua_State *L) {
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
-  Status s = weights_load_compute(&lm->m, pool, dir, storage, compute);
-  if (s) return raise_status(L, s);
+  want_ok(L, weights_load_compute(&lm->m, pool, dir, storage, compute));
   load_adapter_option(L, lm, where);
   if (tokenizer_is_in(dir)) {
     lua_pushstring(L, dir);
@@ -240,8 +236,7 @@ static int l_clone(lua_State *L) {
   Model *m = check_model(L, 1);
   LuaModel *copy = push_lua_model(L);
   copy->frozen = true;
-  Status s = model_copy(&copy->m, m);
-  if (s) return raise_status(L, s);
+  want_ok(L, model_copy(&copy->m, m));
   lua_getiuservalue(L, 1, 1);
   lua_setiuservalue(L, -2, 1);
   return 1;
@@ -331,8 +326,7 @@ static int l_resize_vocab(lua_State *L) {
   const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
   want_idle(L, lm, "resize_vocab");
   drop_decoder(lm);
-  Status s = resize_vocab(lm->m, (int)n);
-  if (s) return raise_status(L, s);
+  want_ok(L, resize_vocab(lm->m, (int)n));
   lua_pushnil(L); /* m.config has changed */
   lua_setiuservalue(L, 1, 2);
   return 0;
@@ -433,8 +427,7 @@ static void push_config(lua_State *L, const Model *m) {
   lua_pop(L, 1);
   Buf *b = push_buf(L);
   config_write(b, model_config(m));
-  Status s = buf_status(b);
-  if (s) raise_status(L, s);
+  want_ok(L, buf_status(b));
   lua_newtable(L); /* view */
   lua_createtable(L, 0, 3);
   push_json_text(L, b->data, b->len, "config");
@@ -515,7 +508,7 @@ static int l_compute(lua_State *L) {
   return 2;
 }
 
-void model_open(lua_State *L) {
+CORE_PART(model) {
   static const luaL_Reg functions[] = {
       {"compute", l_compute},         {"model_clone", l_clone},
       {"model_lerp", l_lerp},         {"model_load", l_load},

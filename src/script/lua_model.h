@@ -40,6 +40,4 @@ const char *push_model_dir(lua_State *L, const char *path);
 Storage field_storage(lua_State *L, int index, const char *where); /* from dtype and quantize */
 Compute field_compute(lua_State *L, int index, const char *where); /* the default is auto */
 
-void model_open(lua_State *L); /* the core table is on top */
-
 #endif

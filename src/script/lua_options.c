@@ -3,8 +3,6 @@
  * The engine's own functions check a rule, so it has one wording.  lua/grpo/experiment calls them
  * before it loads anything.
  */
-#include "script/lua_options.h"
-
 #include "model/sampler.h"
 #include "rl/advantage.h"
 #include "rl/ppo.h"
@@ -107,7 +105,7 @@ static int l_ppo_problem(lua_State *L) {
   return problem(L, ppo_options_check(&o, (int)check_integer(L, 2, 1, INT32_MAX)));
 }
 
-void options_open(lua_State *L) {
+CORE_PART(options) {
   static const luaL_Reg functions[] = {{"options", l_options},
                                        {"losses", l_losses},
                                        {"loss_problem", l_loss_problem},

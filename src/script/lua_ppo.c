@@ -1,6 +1,4 @@
 /* lua_ppo.c - engine:ppo. */
-#include "script/lua_ppo.h"
-
 #include <math.h>
 
 #include "rl/ppo.h"
@@ -78,14 +76,13 @@ static int l_ppo(lua_State *L) {
   lua_settop(L, 3);
   check_ppo(L, b, &o);
   double *advantage = push_scratch(L, (size_t)batch_tokens(b), sizeof *advantage);
-  const Status s = engine_ppo(e, b, &o, advantage, &m);
-  if (s) return raise_status(L, s);
+  want_ok(L, engine_ppo(e, b, &o, advantage, &m));
   push_metrics(L, &m);
   push_advantages(L, b, advantage);
   return 3;
 }
 
-void ppo_open(lua_State *L) {
+CORE_PART(ppo) {
   static const luaL_Reg methods[] = {{"ppo", l_ppo}, {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

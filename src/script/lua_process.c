@@ -13,7 +13,6 @@
 #include "os/detach.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
-#include "script/lua_process.h"
 #include "script/script_impl.h"
 
 enum { LINE = 4096 };
@@ -80,7 +79,7 @@ static int l_kill(lua_State *L) {
   return arg_error(L, 2, "unknown signal '%s'", name);
 }
 
-void process_open(lua_State *L) {
+CORE_PART(process) {
   static const luaL_Reg functions[] = {
       {"detach", l_detach}, {"kill", l_kill}, {"sleep", l_sleep}, {NULL, NULL}};
   luaL_newlib(L, functions);

@@ -112,7 +112,7 @@ void seeded_random_open(lua_State *L, int env) {
   lua_pop(L, 1);
 }
 
-void random_open(lua_State *L) {
+CORE_PART(random) {
   static const luaL_Reg functions[] = {
       {"permute", l_permute}, {"reseed_math", l_reseed_math}, {"rng", l_rng}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

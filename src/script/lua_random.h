@@ -6,6 +6,5 @@
 
 /* Replaces math.random and math.randomseed in the table of globals at index env. */
 void seeded_random_open(lua_State *L, int env);
-void random_open(lua_State *L); /* the core table is on top */
 
 #endif

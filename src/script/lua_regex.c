@@ -63,8 +63,7 @@ static int l_regex(lua_State *L) {
   LuaRegex *r = new_object(L, sizeof *r, 1);
   *r = (LuaRegex){.flags = flags};
   luaL_setmetatable(L, REGEX_TYPE);
-  Status st = regex_compile(&r->re, pattern, n, flags);
-  if (st) return raise_status(L, st);
+  want_ok(L, regex_compile(&r->re, pattern, n, flags));
   lua_pushvalue(L, 1);
   lua_setiuservalue(L, -2, 1);
   lua_pushvalue(L, 2);
@@ -107,8 +106,7 @@ typedef struct Match {
 static bool run(lua_State *L, Match *m, size_t start) {
   bool found;
   charge_work(L, 8 + (m->len - start) / 16);
-  Status st = regex_exec(m->re, m->s, m->len, start, &found, &m->at);
-  if (st) raise_status(L, st);
+  want_ok(L, regex_exec(m->re, m->s, m->len, start, &found, &m->at));
   return found;
 }
 
@@ -175,8 +173,7 @@ static int l_fullmatch(lua_State *L) {
   if (!r->full) {
     lua_getiuservalue(L, 1, 1);
     const char *pattern = lua_tolstring(L, -1, &n);
-    Status st = regex_compile(&r->full, pattern, n, r->flags | REGEX_ANCHORED_FULL);
-    if (st) return raise_status(L, st);
+    want_ok(L, regex_compile(&r->full, pattern, n, r->flags | REGEX_ANCHORED_FULL));
   }
   m.re = r->full;
   if (run(L, &m, 0)) return push_groups(L, &m);
@@ -333,8 +330,7 @@ static int l_gsub(lua_State *L) {
     start = next;
   }
   buf_put(b, m.s + copied, m.len - copied);
-  Status st = buf_status(b);
-  if (st) return raise_status(L, st);
+  want_ok(L, buf_status(b));
   push_bytes(L, b);
   keep_buf(L, b);
   lua_pushinteger(L, n);
@@ -362,7 +358,7 @@ Regex *to_regex(lua_State *L, const char *where) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-void regex_open(lua_State *L) {
+CORE_PART(regex) {
   static const luaL_Reg methods[] = {
       {"test", l_test},     {"match", l_match}, {"fullmatch", l_fullmatch},
       {"find", l_find},     {"count", l_count}, {"exec", l_exec},

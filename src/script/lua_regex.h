@@ -10,6 +10,4 @@
  * `where` begins the message. */
 Regex *to_regex(lua_State *L, const char *where);
 
-void regex_open(lua_State *L); /* the core table is on top */
-
 #endif

@@ -1,6 +1,4 @@
 /* lua_rollout.c - methods of an engine: rollout, replace, reference. */
-#include "script/lua_rollout.h"
-
 #include <math.h>
 
 #include "rl/reference.h"
@@ -142,7 +140,7 @@ static int l_reference(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
-void rollout_open(lua_State *L) {
+CORE_PART(rollout) {
   static const luaL_Reg methods[] = {
       {"rollout", l_rollout}, {"replace", l_replace}, {"reference", l_reference}, {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);

@@ -14,7 +14,6 @@
 #include "os/worker.h"
 #include "script/binding.h"
 #include "script/lua_limits.h"
-#include "script/lua_sandbox.h"
 #include "script/lua_serialize.h"
 #include "script/lua_vm.h"
 #include "script/script_impl.h"
@@ -145,7 +144,7 @@ static int l_sandbox(lua_State *L) {
   return 3;
 }
 
-void sandbox_open(lua_State *L) {
+CORE_PART(sandbox) {
   static const luaL_Reg functions[] = {{"sandbox", l_sandbox}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -1,6 +1,4 @@
 /* lua_score.c - a model's forward pass: m:score, m:logits, m:logprobs. */
-#include "script/lua_score.h"
-
 #include <string.h>
 
 #include "base/mem.h"
@@ -48,8 +46,7 @@ static ForwardPass **push_forward(lua_State *L, Model *m, bool record) {
   ForwardPass *f = *slot = mem_zalloc(sizeof *f);
   if (!f) raise_new(L, GRPO_ENOMEM, "no memory for a forward pass");
   f->m = model_retain(m);
-  Status s = tape_init(&f->tape, pool);
-  if (s) raise_status(L, s);
+  want_ok(L, tape_init(&f->tape, pool));
   f->ready = true;
   f->tape.off = !record;
   return slot;
@@ -295,7 +292,7 @@ static int l_logprobs(lua_State *L) {
   return 1;
 }
 
-void score_open(lua_State *L) {
+CORE_PART(score) {
   static const luaL_Reg methods[] = {
       {"logits", l_logits}, {"logprobs", l_logprobs}, {"score", l_score}, {NULL, NULL}};
   add_methods(L, MODEL_TYPE, methods);

@@ -180,8 +180,7 @@ static int l_encode(lua_State *L) {
   if (buf_status(e.path)) return raise_status(L, buf_status(e.path));
   buf_put(e.b, magic, sizeof magic);
   encode(&e, 1);
-  Status st = buf_status(e.b);
-  if (st) return raise_status(L, st);
+  want_ok(L, buf_status(e.b));
   lua_pushlstring(L, e.b->data, e.b->len);
   return 1;
 }
@@ -284,7 +283,7 @@ static int l_decode(lua_State *L) {
   return 1;
 }
 
-void serialize_open(lua_State *L) {
+CORE_PART(serialize) {
   static const luaL_Reg functions[] = {{"state_decode", l_decode}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   lua_getglobal(L, "table");

@@ -1,4 +1,3 @@
-/* lua_sft.c - methods of an engine for demonstrations: sft, nll. */
 #include "script/lua_sft.h"
 
 #include "rl/sft.h"
@@ -106,7 +105,7 @@ static int l_nll(lua_State *L) {
   return 2;
 }
 
-void sft_open(lua_State *L) {
+CORE_PART(sft) {
   static const luaL_Reg methods[] = {{"sft", l_sft}, {"nll", l_nll}, {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

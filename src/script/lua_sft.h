@@ -12,6 +12,5 @@
 Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
 /* Reads lr, max_grad_norm, seed and step from the table at index 3. */
 void read_sft_options(lua_State *L, const char *where, SftOptions *o);
-void sft_open(lua_State *L); /* adds the methods */
 
 #endif

@@ -22,7 +22,6 @@
 #include "kern/kern.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
-#include "script/lua_system.h"
 #include "script/script_impl.h"
 
 /* ---- versions ----------------------------------------------------------------------- */
@@ -296,7 +295,7 @@ static int l_mem(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-void system_open(lua_State *L) {
+CORE_PART(system) {
   static const luaL_Reg functions[] = {{"binary", l_binary},
                                        {"clock", l_clock},
                                        {"doctor", l_doctor},

@@ -224,8 +224,7 @@ void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t
     intbuf_put(out, (int32_t)d);
     if (!x) lua_pop(L, 1);
   }
-  Status s = intbuf_status(out);
-  if (s) raise_status(L, s);
+  want_ok(L, intbuf_status(out));
 }
 
 /* ---- operations --------------------------------------------------------------------- */
@@ -237,8 +236,7 @@ Value *check_operand(lua_State *L, int arg) {
   }
   Value *v;
   TensorHandle *h = push_handle(L);
-  Status s = value_new(&v, 0, NULL);
-  if (s) raise_status(L, s);
+  want_ok(L, value_new(&v, 0, NULL));
   value_tensor(v)->data[0] = (real)lua_tonumber(L, arg);
   h->v = v;
   h->fate = TENSOR_HELD;
@@ -535,7 +533,7 @@ static void push_methods(lua_State *L) {
   set_operation(L, "spread", OP_spread, l_segment);
 }
 
-void tensor_open(lua_State *L) {
+CORE_PART(tensor) {
   static const luaL_Reg meta[] = {{"__gc", l_gc},
                                   {"__close", l_close},
                                   {"__len", l_len},

@@ -61,6 +61,4 @@ int check_dims(lua_State *L, int arg, bool open, int *dim);
 /* Pushes a new tensor of zeros; `what` names the call. */
 Value *push_new(lua_State *L, int ndim, const int *dim, const char *what);
 
-void tensor_open(lua_State *L); /* the core table is on top */
-
 #endif

@@ -1,5 +1,4 @@
 /* lua_tensor_new.c - making tensors: from lists, zeros, random numbers, and by joining others. */
-#include "script/lua_tensor_new.h"
 #include "base/rng.h"
 #include "kern/random_normal.h"
 #include "script/lua_tensor.h"
@@ -171,7 +170,7 @@ static int l_randn(lua_State *L) {
   return 1;
 }
 
-void tensor_new_open(lua_State *L) {
+CORE_PART(tensor_new) {
   static const luaL_Reg functions[] = {{"concat", l_concat}, {"randn", l_randn}, {"stack", l_stack},
                                        {"tensor", l_tensor}, {"zeros", l_zeros}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

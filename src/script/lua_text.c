@@ -1,4 +1,3 @@
-/* lua_text.c - tokenizers as Lua objects. */
 #include <stdio.h>
 #include <string.h>
 
@@ -152,8 +151,7 @@ static int l_encode(lua_State *L) {
   charge_work(L, n);
   IntBuf *ids = push_ints(L);
   unsigned flags = (special ? TOK_ADD_SPECIAL : 0u) | (parse ? 0u : TOK_NO_PARSE_SPECIAL);
-  Status s = tokenizer_encode(t, text, n, flags, ids);
-  if (s) return raise_status(L, s);
+  want_ok(L, tokenizer_encode(t, text, n, flags, ids));
   push_ids(L, ids->data, ids->len);
   keep_ints(L, ids);
   return 1;
@@ -169,8 +167,7 @@ static int l_decode(lua_State *L) {
   check_ids(L, 2, "decode", ids);
   charge_work(L, ids->len);
   Buf *b = push_buf(L);
-  Status s = tokenizer_decode(t, ids->data, ids->len, skip, b);
-  if (s) return raise_status(L, s);
+  want_ok(L, tokenizer_decode(t, ids->data, ids->len, skip, b));
   push_bytes(L, b);
   keep_buf(L, b);
   keep_ints(L, ids);
@@ -336,7 +333,7 @@ static int l_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-void text_open(lua_State *L) {
+CORE_PART(text) {
   static const luaL_Reg functions[] = {{"tokenizer_load", l_load},
                                        {"tokenizer_bytes", l_bytes},
                                        {"tokenizer_chars", l_chars},

@@ -11,6 +11,5 @@
 const Tokenizer *check_tokenizer(lua_State *L, int arg);  /* borrowed */
 const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: another value */
 void push_tokenizer(lua_State *L, const Tokenizer *t);    /* takes over one reference */
-void text_open(lua_State *L);                             /* the core table is on top */
 
 #endif

@@ -5,7 +5,6 @@
 #include "model/unmask.h"
 #include "script/interrupt.h"
 #include "script/lua_model.h"
-#include "script/lua_unmask.h"
 #include "script/read_options.h"
 #include "script/script_impl.h"
 
@@ -20,8 +19,7 @@ static Tape *push_tape(lua_State *L) {
   Pool *pool = script_pool(L);
   Tape *t = lua_newuserdatauv(L, sizeof *t, 0);
   memset(t, 0, sizeof *t);
-  const Status s = tape_init(t, pool);
-  if (s) raise_status(L, s);
+  want_ok(L, tape_init(t, pool));
   set_gc(L, "grpo.Tape", l_tape_gc);
   t->off = true;
   return t;
@@ -43,8 +41,7 @@ static void read_text(lua_State *L, const Tokenizer *tok, int32_t mask, IntBuf *
     const size_t len = strlen(hole);
     while (at < end && ((size_t)(end - at) < len || memcmp(at, hole, len) != 0)) at++;
     if (at > s) {
-      const Status st = tokenizer_encode(tok, s, (size_t)(at - s), 0, ids);
-      if (st) raise_status(L, st);
+      want_ok(L, tokenizer_encode(tok, s, (size_t)(at - s), 0, ids));
     }
     if (at < end) intbuf_put(ids, mask);
     s = at < end ? at + len : end;
@@ -66,8 +63,7 @@ static IntBuf *read_sequence(lua_State *L, const Model *m, const Tokenizer *tok,
   } else {
     check_ids(L, 2, "unmask", ids);
   }
-  const Status s = intbuf_status(ids);
-  if (s) raise_status(L, s);
+  want_ok(L, intbuf_status(ids));
   if (ids->len < 1 || ids->len > (size_t)c->max_position_embeddings)
     raise_new(L, GRPO_EARG, "unmask: %d tokens, want 1 to %d, the model's context", (int)ids->len,
               c->max_position_embeddings);
@@ -116,8 +112,7 @@ static void push_result(lua_State *L, const Tokenizer *tok, const int32_t *ids, 
   lua_setfield(L, -2, "logprobs");
   if (!tok) return;
   Buf *text = push_buf(L);
-  const Status s = tokenizer_decode(tok, ids, n, true, text);
-  if (s) raise_status(L, s);
+  want_ok(L, tokenizer_decode(tok, ids, n, true, text));
   push_bytes(L, text);
   lua_setfield(L, -3, "text");
   lua_pop(L, 1);
@@ -154,7 +149,7 @@ static int l_unmask(lua_State *L) {
   return 1;
 }
 
-void unmask_open(lua_State *L) {
+CORE_PART(unmask) {
   static const luaL_Reg methods[] = {{"unmask", l_unmask}, {NULL, NULL}};
   add_methods(L, MODEL_TYPE, methods);
 }

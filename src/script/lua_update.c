@@ -196,7 +196,7 @@ static int l_update(lua_State *L) {
   return 1;
 }
 
-void update_open(lua_State *L) {
+CORE_PART(update) {
   static const luaL_Reg methods[] = {{"update", l_update}, {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

@@ -1,4 +1,3 @@
-/* lua_vm.c - a Lua state of our own: its memory, its libraries, its search for modules. */
 #include "script/lua_vm.h"
 
 #include <lauxlib.h>

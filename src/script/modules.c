@@ -2,12 +2,10 @@
  * rewards/x.lua is rewards.x.  Files below the directory GRPO_LUA replace embedded ones. */
 #include "script/modules.h"
 
-#include <lauxlib.h>
 #include <string.h>
 
 #include "os/file.h"
-#include "script/args.h"
-#include "script/objects.h"
+#include "script/binding.h"
 #include "script/script_impl.h"
 
 static const char *const roots[] = {"lua/", ""};
@@ -92,7 +90,7 @@ static int l_embedded_names(lua_State *L) {
   return 1;
 }
 
-void modules_open(lua_State *L) {
+CORE_PART(modules) {
   static const luaL_Reg functions[] = {
       {"embedded", l_embedded}, {"embedded_names", l_embedded_names}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

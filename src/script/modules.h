@@ -10,7 +10,5 @@ bool script_push_module(lua_State *L, const char *name);
 /* Adds the search for embedded modules to package.searchers: after files on package.path, and
  * before package.cpath, where a grpo.so may be installed. */
 void modules_add_searcher(lua_State *L);
-/* core.embedded, core.embedded_names; the core table is on top. */
-void modules_open(lua_State *L);
 
 #endif

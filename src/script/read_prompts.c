@@ -10,8 +10,7 @@ void read_prompt(lua_State *L, const Tokenizer *tok, const char *what, IntBuf *i
     const char *text = lua_tolstring(L, -1, &n);
     if (!tok)
       raise_new(L, GRPO_EARG, "%s: a string needs a tokenizer; give token ids (tok:encode)", what);
-    Status s = tokenizer_encode(tok, text, n, TOK_ADD_SPECIAL, ids);
-    if (s) raise_status(L, s);
+    want_ok(L, tokenizer_encode(tok, text, n, TOK_ADD_SPECIAL, ids));
   }
   if (ids->len == before) raise_new(L, GRPO_EARG, "%s: is empty; want at least one token", what);
 }

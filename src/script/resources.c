@@ -8,8 +8,7 @@ Pool *script_pool(lua_State *L) {
   Script *s = script_of(L);
   check_not_closed(L);
   if (!s->pool) {
-    Status st = pool_new(&s->pool, s->threads);
-    if (st) raise_status(L, st);
+    want_ok(L, pool_new(&s->pool, s->threads));
     s->cx.pool = s->pool;
   }
   return s->pool;

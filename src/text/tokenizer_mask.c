@@ -1,4 +1,3 @@
-/* tokenizer_mask.c - adds the mask token to the text of the tokenizer's files. */
 #include "text/tokenizer_mask.h"
 
 #include <string.h>
