@@ -5,7 +5,6 @@
 #include "formats/gguf_write.h"
 #include "formats/json.h"
 #include "status.h"
-#include "testing.h"
 
 /* ---- blocks ------------------------------------------------------------------------- */
 

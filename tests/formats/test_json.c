@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "formats/json.h"
 #include "json_put.h"
 #include "os/file.h"
 #include "testing.h"

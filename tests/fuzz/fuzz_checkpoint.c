@@ -8,7 +8,6 @@
 #include "checkpoint/weights.h"
 #include "files.h"
 #include "forward.h"
-#include "model/model.h"
 
 static const char single[] = "model.safetensors", sharded[] = "model-00001-of-00002.safetensors",
                   listing[] = "model.safetensors.index.json";

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "formats/json.h"
 #include "fuzz.h"
 #include "json_put.h"
 

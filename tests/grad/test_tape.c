@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "grad/attrs.h"
 #include "grad/tape.h"
-#include "testing.h"
+#include "status.h"
 
 static Tape tape;
 
@@ -111,8 +111,7 @@ TEST(backward_wants_one_number_that_depends_on_something) {
   CHECK(tape_backward(&tape, x) == GRPO_ESHAPE);
   CHECK_STR(err_message(),
             "backward: the loss must be a single number, but its shape is [2, 2]; sum() it first");
-  CHECK(tape_backward(&tape, c) == GRPO_EARG);
-  CHECK(strstr(err_message(), "depends on nothing"));
+  REFUSED(tape_backward(&tape, c), GRPO_EARG, "depends on nothing");
   tape_free(&tape);
 }
 
@@ -340,8 +339,8 @@ TEST(what_passes_is_made_again_and_gives_the_same_gradients) {
   CHECK(tape_init(&tape, NULL) == GRPO_OK);
   Tensor *x = leaf(2, 3, 1), *w = leaf(4, 3, 2);
   CHECK(tape_apply_transient(&tape, OP_swiglu, (Tensor *[]){x, x}, NULL, &act) == GRPO_OK);
-  CHECK(tape_apply(&tape, OP_mul, (Tensor *[]){act, x}, NULL, &y) == GRPO_EARG);
-  CHECK(strstr(err_message(), "mul: input 1 is a transient result"));
+  REFUSED(tape_apply(&tape, OP_mul, (Tensor *[]){act, x}, NULL, &y), GRPO_EARG,
+          "mul: input 1 is a transient result");
   CHECK(tape_apply(&tape, OP_linear, (Tensor *[]){x, act, NULL}, NULL, &y) == GRPO_EARG);
   tape.off = true; /* without backward there is nothing to make again */
   CHECK(tape_apply_transient(&tape, OP_swiglu, (Tensor *[]){w, w}, NULL, &act) == GRPO_OK);

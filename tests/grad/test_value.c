@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "grad/attrs.h"
 #include "grad/value.h"
-#include "testing.h"
+#include "status.h"
 
 static Arena scratch;
 static const Ctx cx = {.arena = &scratch};
@@ -43,11 +43,9 @@ TEST(gradients_reach_leaves_and_add_up) {
 TEST(a_graph_runs_once) {
   Value *x = vector(1, (real[]){2}, true), *y = apply(OP_exp, x, NULL, NULL);
   CHECK(value_backward(&cx, y) == GRPO_OK);
-  CHECK(value_backward(&cx, y) == GRPO_EARG);
-  CHECK(strstr(err_message(), "already used"));
+  REFUSED(value_backward(&cx, y), GRPO_EARG, "already used");
   Value *z = NULL;
-  CHECK(value_apply(&cx, OP_neg, &y, NULL, 0, true, &z) == GRPO_EARG);
-  CHECK(strstr(err_message(), "detach"));
+  REFUSED(value_apply(&cx, OP_neg, &y, NULL, 0, true, &z), GRPO_EARG, "detach");
   CHECK(value_apply(&cx, OP_neg, &y, NULL, 0, false, &z) ==
         GRPO_OK); /* its numbers are still there */
   CHECK_NEAR(value_tensor(z)->data[0], -exp(2), 1e-5);

@@ -2,7 +2,6 @@
  * threads. */
 #include "base/half.h"
 #include "kern/attention.h"
-#include "kern/dispatch.h"
 #include "kern_test.h"
 
 enum { MAX_SPANS = 8, NCASES = 2 * NPATHS };

@@ -1,6 +1,5 @@
 /* Products on every path: against sums in double, invariance of rows, threads. */
 #include "kern/blas.h"
-#include "kern/dispatch.h"
 #include "kern/gemm.h"
 #include "kern_test.h"
 

@@ -3,7 +3,6 @@
 #include "kern_test.h"
 
 #include "base/half.h"
-#include "kern/dispatch.h"
 #include "kern/gemm_bf16.h"
 #include "kern/quant.h"
 

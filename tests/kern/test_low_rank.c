@@ -1,7 +1,6 @@
 /* An adapter's product gives the same bits when it is added in the tile or afterwards. */
 #include "kern_test.h"
 
-#include "kern/dispatch.h"
 #include "kern/gemm_bf16.h"
 #include "kern/quant.h"
 

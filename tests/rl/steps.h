@@ -59,8 +59,9 @@ static inline Config config_of(const Setup *s) {
 }
 
 static inline void open_engine(Tiny *t, const Setup *s) {
-  static const char *const some[] = {"q_proj", "down_proj", "lm_head"};
   static const char *const all[] = {"all-linear"};
+  const LoraOptions every = {
+      .rank = 4, .alpha = 8, .dropout = s->dropout, .ntargets = 1, .targets = all};
   const Config c = config_of(s);
   *t = (Tiny){0};
   tiny_options(&t->o);
@@ -72,20 +73,10 @@ static inline void open_engine(Tiny *t, const Setup *s) {
   t->o.turns = s->turns;
   t->o.micro_batch_tokens = s->micro_batch_tokens;
   t->o.gradient_checkpointing = s->checkpointing;
-  CHECK(!pool_new(&t->pool, s->threads ? s->threads : 2));
-  CHECK(!model_new(&t->model, t->pool, &c, 1));
-  CHECK(!model_new(&t->reference, t->pool, &c, 2));
-  CHECK(!model_set_compute(t->model, test_compute));
-  CHECK(!model_set_compute(t->reference, test_compute));
-  const LoraOptions lora = {.rank = 4,
-                            .alpha = 8,
-                            .dropout = s->dropout,
-                            .ntargets = s->shape ? 1 : 3,
-                            .targets = s->shape ? all : some};
-  if (s->lora) CHECK(!lora_add(t->model, &lora, 4));
-  CHECK(!tokenizer_bytes(&t->tok));
-  const Status st = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o);
-  if (st) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+  tiny_models(t, s->threads ? s->threads : 2, &c, true);
+  if (s->lora && s->shape) CHECK(!lora_add(t->model, &every, 4));
+  if (s->lora && !s->shape) tiny_lora(t, s->dropout);
+  tiny_engine(t);
   t->engine->two_passes = s->two_passes;
 }
 
@@ -177,8 +168,7 @@ static inline void step(Tiny *t, const Setup *s, uint32_t number, StepMetrics *m
   o.loss_user = &t->engine->loss_tape.cx;
   if (s->kl != 0) CHECK(!engine_reference(t->engine, b));
   if (s->damaged) b->completion[2].logp[0] += (float)0.25;
-  const Status st = engine_update(t->engine, b, &o, m);
-  if (st) test_fail(__FILE__, __LINE__, "update: %s", err_message());
+  OK(engine_update(t->engine, b, &o, m));
 }
 
 static inline void keep_gradients(Model *m, Result *r) {
@@ -221,9 +211,6 @@ static inline void check_metrics(const StepMetrics *a, const StepMetrics *b) {
   if (!strstr(name, "time/") && !strstr(name, "per_second") && !isnan(a->field))                   \
     CHECK(a->field == b->field);
 #include "rl/metrics.def"
-#include "rl/reference.h"
-#include "rl/rollout.h"
-#include "rl/update.h"
 #undef METRIC
 }
 

@@ -5,12 +5,10 @@
 #include "base/mem.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
-#include "model/lora.h"
 #include "model/masked.h"
 #include "model/model_copy.h"
 #include "rl/denoise.h"
 #include "rl/sft.h"
-#include "text/tokenizer_make.h"
 #include "tiny.h"
 
 enum { ROWS = 40, LENGTH = 32, MASK = 257 };
@@ -34,8 +32,7 @@ static MaskOptions masks(double low, double high) {
 static Corrupted corrupted(Arena *a, int n, const Example *x, const MaskOptions *o) {
   const Config c = tiny_config();
   Corrupted out = {0};
-  const Status s = corrupt(a, &c, n, x, o, &out);
-  if (s) test_fail(__FILE__, __LINE__, "corrupt: %s", err_message());
+  OK(corrupt(a, &c, n, x, o, &out));
   return out;
 }
 
@@ -131,23 +128,15 @@ typedef struct Run {
 } Run;
 
 static void open_run(Tiny *t, const Run *r) {
-  static const char *const targets[] = {"q_proj", "down_proj", "lm_head"};
-  const LoraOptions lora = {
-      .rank = 4, .alpha = 8, .dropout = r->dropout, .ntargets = 3, .targets = targets};
-  const Config c = tiny_config();
   *t = (Tiny){0};
   tiny_options(&t->o);
   t->o.group_size = 1;
   t->o.prompts_per_step = r->rows;
   t->o.micro_batch_tokens = r->micro_batch_tokens;
   t->o.gradient_checkpointing = r->checkpointing;
-  CHECK(!pool_new(&t->pool, r->threads));
-  CHECK(!model_new(&t->model, t->pool, &c, 1));
-  CHECK(!model_set_compute(t->model, test_compute));
-  if (r->lora) CHECK(!lora_add(t->model, &lora, 4));
-  CHECK(!tokenizer_bytes(&t->tok));
-  const Status s = engine_new(&t->engine, t->pool, t->model, NULL, t->tok, &t->o);
-  if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+  tiny_models(t, r->threads, NULL, false);
+  if (r->lora) tiny_lora(t, r->dropout);
+  tiny_engine(t);
 }
 
 static void step_at(Tiny *t, uint32_t step, double lr, StepMetrics *m) {
@@ -156,8 +145,7 @@ static void step_at(Tiny *t, uint32_t step, double lr, StepMetrics *m) {
   const SftOptions train = {.lr = lr, .max_grad_norm = 1, .seed = 9, .step = step};
   o.step = step;
   some_texts(step, t->o.prompts_per_step, x);
-  const Status s = engine_denoise(t->engine, t->o.prompts_per_step, x, &o, &train, m);
-  if (s) test_fail(__FILE__, __LINE__, "denoise: %s", err_message());
+  OK(engine_denoise(t->engine, t->o.prompts_per_step, x, &o, &train, m));
 }
 
 TEST_BOTH(a_step_gives_the_same_bits_however_it_is_run) {

@@ -8,8 +8,6 @@
 #include "model/forward_logits.h"
 #include "model/model_copy.h"
 #include "rl/bigram.h"
-#include "rl/reference.h"
-#include "rl/update.h"
 #include "tiny.h"
 
 /* ---- targets ------------------------------------------------------------------------- */
@@ -33,8 +31,7 @@ static Batch *rollout_with_targets(Tiny *t, uint32_t step, double temperature) {
     prompts[p] =
         (Prompt){prompt_ids[p], PROMPT, step * 16 + (uint32_t)p, target_ids[p], target_len[p]};
   }
-  Status s = engine_rollout(t->engine, BATCH_SAMPLE, TINY_PROMPTS, prompts, &ro);
-  if (s) test_fail(__FILE__, __LINE__, "rollout: %s", err_message());
+  OK(engine_rollout(t->engine, BATCH_SAMPLE, TINY_PROMPTS, prompts, &ro));
   return engine_batch(t->engine, BATCH_SAMPLE);
 }
 
@@ -59,10 +56,8 @@ static real trained(Tiny *t, const Batch *b, int i, int at) {
 }
 
 TEST_BOTH(log_probabilities_of_targets_are_those_of_training) {
-  EngineOptions eo;
   Tiny t;
-  tiny_options(&eo);
-  tiny_open(&t, 2, &eo);
+  tiny_open(&t, 2, NULL);
   const double temperatures[] = {1, 0.7, 0};
   for (int k = 0; k < 3; k++) {
     const Batch *b = rollout_with_targets(&t, (uint32_t)k, temperatures[k]);
@@ -81,17 +76,14 @@ TEST_BOTH(log_probabilities_of_targets_are_those_of_training) {
 }
 
 TEST(a_target_outside_the_vocabulary_is_refused) {
-  EngineOptions eo;
   Tiny t;
   RolloutOptions ro = {.group = 1};
   const int32_t ids[] = {1, 2}, bad[] = {TINY_VOCAB};
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
+  tiny_open(&t, 1, NULL);
   sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = TINY_NEW;
   const Prompt p = {.ids = ids, .len = 2, .target = bad, .target_len = 1};
-  CHECK(engine_rollout(t.engine, BATCH_SAMPLE, 1, &p, &ro) == GRPO_EARG);
-  CHECK(strstr(err_message(), "target 1"));
+  REFUSED(engine_rollout(t.engine, BATCH_SAMPLE, 1, &p, &ro), GRPO_EARG, "target 1");
   tiny_close(&t);
 }
 
@@ -139,32 +131,27 @@ static Bigram *counted(void) {
 
 /* A tiny engine whose reference is a bigram. */
 static void open_bigram(Tiny *t, int threads, int micro_batch_tokens) {
-  EngineOptions eo;
-  tiny_options(&eo);
-  eo.micro_batch_tokens = micro_batch_tokens;
-  tiny_open(t, threads, &eo);
-  engine_free(t->engine);
-  eo.bigram = counted();
-  Status s = engine_new(&t->engine, t->pool, t->model, NULL, t->tok, &eo);
-  if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
-  bigram_free(eo.bigram);
+  *t = (Tiny){0};
+  tiny_options(&t->o);
+  t->o.micro_batch_tokens = micro_batch_tokens;
+  t->o.bigram = counted();
+  tiny_models(t, threads, NULL, false);
+  tiny_engine(t);
+  bigram_free(t->o.bigram);
 }
 
 static void step_once(Tiny *t, uint32_t step, KlEstimator kl, double beta, double lr,
                       StepMetrics *m) {
   UpdateOptions o;
   double adv[64];
-  Batch *b = tiny_rollout(t, step);
-  tiny_advantages(b, adv);
   update_options_init(&o, LOSS_grpo);
   o.loss.kl_estimator = kl;
   o.loss.kl = beta;
   o.loss.max_new_tokens = TINY_NEW;
-  o.advantage = adv;
   o.lr = lr;
+  Batch *b = tiny_batch(t, step, adv, &o);
   if (kl != KL_FULL) CHECK(!engine_reference(t->engine, b));
-  Status s = engine_update(t->engine, b, &o, m);
-  if (s) test_fail(__FILE__, __LINE__, "update: %s", err_message());
+  OK(engine_update(t->engine, b, &o, m));
 }
 
 /* By hand and in double: KL(policy || bigram) at every token of the batch, and log P(token). */

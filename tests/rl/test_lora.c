@@ -3,13 +3,9 @@
 #include "base/mem.h"
 #include "checkpoint/peft.h"
 #include "grad/policy.h"
-#include "model/lora.h"
 #include "model/lora_merge.h"
 #include "model/model_copy.h"
-#include "rl/reference.h"
 #include "rl/sft.h"
-#include "rl/update.h"
-#include "text/tokenizer_make.h"
 #include "tiny.h"
 
 typedef struct Setup {
@@ -23,15 +19,13 @@ static const char *const all_linear[] = {"all-linear"};
 
 /* An adapter that matters from the start, and the base as reference. */
 static void open_adapted(Tiny *t, const Setup *s) {
-  const Config c = tiny_config();
   const LoraOptions lora = {
       .rank = 4, .alpha = 8, .dropout = s->dropout, .ntargets = 1, .targets = all_linear};
+  *t = (Tiny){0};
   tiny_options(&t->o);
   t->o.micro_batch_tokens = s->micro_batch_tokens;
   t->o.gradient_checkpointing = s->checkpointing;
-  CHECK(!pool_new(&t->pool, s->threads ? s->threads : 1));
-  CHECK(!model_new(&t->model, t->pool, &c, 1));
-  CHECK(!model_set_compute(t->model, test_compute));
+  tiny_models(t, s->threads ? s->threads : 1, NULL, false);
   CHECK(!lora_add(t->model, &lora, 4));
   for (int i = 0; i < model_num_params(t->model); i++) {
     Param *p = model_param(t->model, i);
@@ -41,17 +35,12 @@ static void open_adapted(Tiny *t, const Setup *s) {
   }
   model_updated(t->model);
   CHECK(!model_view(&t->reference, t->model));
-  CHECK(!tokenizer_bytes(&t->tok));
-  const Status st = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o);
-  if (st) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+  tiny_engine(t);
 }
 
 static void step(Tiny *t, const Setup *s, uint32_t number, StepMetrics *m) {
-  double adv[64];
   UpdateOptions o;
-  LossKind kind;
-  CHECK(!loss_kind_from_name("grpo", &kind));
-  update_options_init(&o, kind);
+  update_options_init(&o, LOSS_grpo);
   o.lr = 1e-2;
   o.loss.max_new_tokens = TINY_NEW;
   o.loss.entropy = 0.01; /* no forward is left out */
@@ -59,12 +48,7 @@ static void step(Tiny *t, const Setup *s, uint32_t number, StepMetrics *m) {
   o.iterations = s->iterations ? s->iterations : 1;
   o.seed = s->seed;
   o.step = number;
-  Batch *b = tiny_rollout(t, number);
-  tiny_advantages(b, adv);
-  o.advantage = adv;
-  if (s->kl != 0) CHECK(!engine_reference(t->engine, b));
-  const Status st = engine_update(t->engine, b, &o, m);
-  if (st) test_fail(__FILE__, __LINE__, "update: %s", err_message());
+  tiny_step(t, number, &o, m);
 }
 
 static bool base_unchanged(Tiny *t) {
@@ -142,18 +126,15 @@ TEST_BOTH(nor_do_they_with_dropout) { check_bits(0.3); }
 /* ---- the reference --------------------------------------------------------------- */
 
 TEST_BOTH(the_reference_of_a_fresh_adapter_is_its_base) {
-  const Config c = tiny_config();
   const Setup s = {.kl = 0.1};
   const LoraOptions lora = {.rank = 4, .alpha = 8, .ntargets = 1, .targets = all_linear};
   StepMetrics m;
   Tiny t = {0};
   tiny_options(&t.o);
-  CHECK(!pool_new(&t.pool, 1));
-  CHECK(!model_new(&t.model, t.pool, &c, 1));
+  tiny_models(&t, 1, NULL, false);
   CHECK(!lora_add(t.model, &lora, 4));
   CHECK(!model_view(&t.reference, t.model));
-  CHECK(!tokenizer_bytes(&t.tok));
-  CHECK(!engine_new(&t.engine, t.pool, t.model, t.reference, t.tok, &t.o));
+  tiny_engine(&t);
   step(&t, &s, 1, &m);
   CHECK(m.kl == 0);
   step(&t, &s, 2, &m);

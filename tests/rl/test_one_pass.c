@@ -64,11 +64,9 @@ TEST(a_policy_that_changed_since_it_sampled_takes_two_passes) {
   StepMetrics m;
   Tiny t;
   open_engine(&t, &s);
-  Batch *b = tiny_rollout(&t, 1);
-  tiny_advantages(b, adv);
   update_options_init(&o, LOSS_grpo);
   o.lr = 1e-2;
-  o.advantage = adv;
+  Batch *b = tiny_batch(&t, 1, adv, &o);
   o.loss.entropy = 0.01;
   CHECK(!engine_update(t.engine, b, &o, &m));
   CHECK(t.engine->one_pass_units == TINY_PROMPTS && m.ratio_max_deviation == 0);
@@ -86,10 +84,8 @@ TEST(weights_that_are_not_finite_are_found) {
   StepMetrics m;
   Tiny t;
   open_engine(&t, &s);
-  Batch *b = tiny_rollout(&t, 1);
-  tiny_advantages(b, adv);
   update_options_init(&o, LOSS_grpo);
-  o.advantage = adv;
+  Batch *b = tiny_batch(&t, 1, adv, &o);
   o.loss.entropy = 0.01;
   Tensor *embedding = &model_param(t.model, 0)->t; /* behind the model's back */
   for (size_t i = 0; i < embedding->n; i++) embedding->data[i] = (real)NAN;

@@ -1,11 +1,9 @@
 /* PPO's step: what it promises of bits and memory, with either critic. */
 #include <math.h>
 
-#include "base/mem.h"
 #include "model/forward.h"
 #include "rl/ppo.h"
 #include "steps.h"
-#include "text/tokenizer_make.h"
 
 enum { SEQUENCES = TINY_PROMPTS * TINY_GROUP, PPO_STEPS = 3 };
 
@@ -17,10 +15,6 @@ typedef struct Way {
 } Way;
 
 static void ppo_open(Tiny *t, const Way *w) {
-  static const char *const targets[] = {"q_proj", "down_proj", "lm_head"};
-  const Config c = tiny_config();
-  const LoraOptions lora = {
-      .rank = 4, .alpha = 8, .dropout = w->dropout, .ntargets = 3, .targets = targets};
   *t = (Tiny){0};
   tiny_options(&t->o);
   t->o.critic = w->critic;
@@ -28,15 +22,9 @@ static void ppo_open(Tiny *t, const Way *w) {
   if (w->group) t->o.group_size = w->group;
   t->o.gradient_checkpointing = w->checkpointing;
   t->o.micro_batch_tokens = w->micro_batch_tokens;
-  CHECK(!pool_new(&t->pool, w->threads ? w->threads : 1));
-  CHECK(!model_new(&t->model, t->pool, &c, 1));
-  CHECK(!model_new(&t->reference, t->pool, &c, 2));
-  CHECK(!model_set_compute(t->model, test_compute));
-  CHECK(!model_set_compute(t->reference, test_compute));
-  if (w->lora) CHECK(!lora_add(t->model, &lora, 4));
-  CHECK(!tokenizer_bytes(&t->tok));
-  const Status s = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o);
-  if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+  tiny_models(t, w->threads ? w->threads : 1, NULL, true);
+  if (w->lora) tiny_lora(t, w->dropout);
+  tiny_engine(t);
   t->engine->two_passes = w->two_passes;
 }
 
@@ -62,8 +50,7 @@ static void ppo_step(Tiny *t, const Way *w, uint32_t number, StepMetrics *m) {
   for (int i = 0; i < batch_size(b); i++) score[i] = (double)(b->completion[i].ids[0] % 7) / 3;
   score[1] = NAN; /* one that nobody could score */
   CHECK(!engine_reference(t->engine, b));
-  const Status s = ppo_update(t, w, number, score, m);
-  if (s) test_fail(__FILE__, __LINE__, "ppo: %s", err_message());
+  OK(ppo_update(t, w, number, score, m));
 }
 
 /* Everything that a few steps leave behind. */
@@ -176,13 +163,9 @@ TEST_BOTH(a_separate_critic_leaves_what_sampling_kept_to_the_policy) {
   tiny_options(&t.o);
   t.o.critic = CRITIC_SHARED;
   t.o.reuse_rollout = REUSE_ON;
-  const Config c = tiny_config();
-  CHECK(!pool_new(&t.pool, 1));
-  CHECK(!model_new(&t.model, t.pool, &c, 1));
-  CHECK(engine_new(&t.engine, t.pool, t.model, NULL, NULL, &t.o) == GRPO_EARG);
-  CHECK(strstr(err_message(), "shared critic"));
-  model_release(t.model);
-  pool_free(t.pool);
+  tiny_models(&t, 1, NULL, false);
+  REFUSED(engine_new(&t.engine, t.pool, t.model, NULL, NULL, &t.o), GRPO_EARG, "shared critic");
+  tiny_close(&t);
 }
 
 TEST(dropout_of_an_adapter_is_in_training_only) {
@@ -274,18 +257,15 @@ TEST(what_a_caller_can_get_wrong_is_named) {
   ppo_open(&t, &w);
   CHECK(ppo_update(&t, &w, 1, score, &m) == GRPO_EARG); /* nothing was rolled out */
   tiny_rollout(&t, 1);
-  CHECK(ppo_update(&t, &w, 1, score, &m) == GRPO_EARG);
-  CHECK(strstr(err_message(), "reference()"));
+  REFUSED(ppo_update(&t, &w, 1, score, &m), GRPO_EARG, "reference()");
   CHECK(!engine_reference(t.engine, engine_batch(t.engine, BATCH_SAMPLE)));
   const Way many = {.critic = CRITIC_SHARED, .minibatches = TINY_PROMPTS + 1};
-  CHECK(ppo_update(&t, &many, 1, score, &m) == GRPO_EARG);
-  CHECK(strstr(err_message(), "minibatches"));
+  REFUSED(ppo_update(&t, &many, 1, score, &m), GRPO_EARG, "minibatches");
   CHECK(ppo_update(&t, &w, 1, NULL, &m) == GRPO_EARG);
   tiny_close(&t);
   ppo_open(&t, &none);
   tiny_rollout(&t, 1);
-  CHECK(ppo_update(&t, &w, 1, score, &m) == GRPO_EARG);
-  CHECK(strstr(err_message(), "critic"));
+  REFUSED(ppo_update(&t, &w, 1, score, &m), GRPO_EARG, "critic");
   tiny_close(&t);
 }
 

@@ -183,7 +183,7 @@ TEST(what_excludes_reuse_is_named_and_auto_does_without) {
   t.o.prompts_per_step = s.prompts;
   t.o.group_size = s.group;
   t.o.reuse_rollout = REUSE_ON;
-  CHECK(engine_new(&e, t.pool, t.model, t.reference, t.tok, &t.o) == GRPO_ENOMEM);
-  CHECK(strstr(err_message(), "train.reuse_rollout: the activations of"));
+  REFUSED(engine_new(&e, t.pool, t.model, t.reference, t.tok, &t.o), GRPO_ENOMEM,
+          "train.reuse_rollout: the activations of");
   tiny_close(&t);
 }

@@ -7,28 +7,19 @@
 #include "model/forward_logits.h"
 #include "model/model_copy.h"
 #include "rl/engine_memory.h"
-#include "rl/reference.h"
-#include "rl/update.h"
 #include "tiny.h"
 
-static void update_options(UpdateOptions *o, const char *loss, const double *adv) {
+static void update_options(UpdateOptions *o, const char *loss) {
   LossKind kind;
   CHECK(!loss_kind_from_name(loss, &kind));
   update_options_init(o, kind);
   o->lr = 1e-3;
-  o->advantage = adv;
   o->loss.max_new_tokens = TINY_NEW;
 }
 
-static void step_once(Tiny *t, uint32_t step, const UpdateOptions *o, StepMetrics *m) {
-  double adv[64];
-  UpdateOptions here = *o;
-  Batch *b = tiny_rollout(t, step);
-  tiny_advantages(b, adv);
-  here.advantage = adv;
-  if (here.loss.kl != 0) CHECK(!engine_reference(t->engine, b));
-  Status s = engine_update(t->engine, b, &here, m);
-  if (s) test_fail(__FILE__, __LINE__, "update: %s", err_message());
+static void open_update(Tiny *t, int threads, UpdateOptions *o, const char *loss) {
+  tiny_open(t, threads, NULL);
+  update_options(o, loss);
 }
 
 /* ---- the same bits --------------------------------------------------------------- */
@@ -47,11 +38,11 @@ static Result run(int threads, int micro_batch_tokens, const char *loss, double 
   tiny_options(&eo);
   eo.micro_batch_tokens = micro_batch_tokens;
   tiny_open(&t, threads, &eo);
-  update_options(&o, loss, NULL);
+  update_options(&o, loss);
   o.loss.kl = kl;
   o.loss.entropy = 0.01;
   o.iterations = iterations;
-  for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, &o, &r.m);
+  for (uint32_t s = 1; s <= 3; s++) tiny_step(&t, s, &o, &r.m);
   CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
@@ -75,17 +66,14 @@ TEST_BOTH(threads_and_micro_batches_do_not_change_a_bit) {
 }
 
 TEST_BOTH(the_ratio_of_the_first_iteration_is_exactly_one) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
-  tiny_options(&eo);
-  tiny_open(&t, 2, &eo);
-  update_options(&o, "grpo", NULL);
+  open_update(&t, 2, &o, "grpo");
   o.loss.entropy = 0.01; /* no forward is left out */
   o.iterations = 3;
   for (uint32_t s = 1; s <= 4; s++) {
-    step_once(&t, s, &o, &m);
+    tiny_step(&t, s, &o, &m);
     CHECK(m.ratio_max_deviation == 0);
   }
   tiny_close(&t);
@@ -97,7 +85,7 @@ TEST_BOTH(the_ratio_of_the_first_iteration_is_exactly_one) {
 static void gradients(Tiny *t, const UpdateOptions *o, StepMetrics *m) {
   UpdateOptions still = *o;
   still.lr = 0;
-  step_once(t, 1, &still, m);
+  tiny_step(t, 1, &still, m);
 }
 
 /* Trains each completion alone behind its own prompt, with the loss's gradient written by hand. */
@@ -135,15 +123,12 @@ static real *copy_gradients(Model *m, size_t *n) {
 }
 
 TEST_BOTH(a_packed_group_has_the_gradient_of_its_sequences) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double adv[64], scale[64];
   size_t n;
-  tiny_options(&eo);
-  tiny_open(&t, 2, &eo);
-  update_options(&o, "grpo", NULL);
+  open_update(&t, 2, &o, "grpo");
   gradients(&t, &o, &m);
   real *packed = copy_gradients(t.model, &n);
   Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
@@ -167,14 +152,11 @@ TEST_BOTH(a_packed_group_has_the_gradient_of_its_sequences) {
 }
 
 TEST(the_loss_is_what_the_formula_says) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double adv[64], want = 0, kl = 0, tokens = 0;
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", NULL);
+  open_update(&t, 1, &o, "grpo");
   o.loss.kl = 0.1;
   gradients(&t, &o, &m);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
@@ -212,42 +194,34 @@ TEST_BOTH(every_loss_takes_a_step) {
 }
 
 TEST_BOTH(every_kl_estimator_takes_a_step) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", NULL);
+  open_update(&t, 1, &o, "grpo");
   o.loss.kl = 0.1;
   for (int k = KL_K2; k <= KL_FULL; k++) {
     o.loss.kl_estimator = (KlEstimator)k;
-    step_once(&t, 1, &o, &m);
+    tiny_step(&t, 1, &o, &m);
     CHECK(m.kl > 0 && isfinite(m.kl) && m.grad_norm > 0);
   }
   o.loss.kl_estimator = KL_K1;
   double adv[64];
-  Batch *b = tiny_rollout(&t, 1);
-  tiny_advantages(b, adv);
-  o.advantage = adv;
+  Batch *b = tiny_batch(&t, 1, adv, &o);
   CHECK(!engine_reference(t.engine, b));
   CHECK(engine_update(t.engine, b, &o, &m) == GRPO_EARG);
   tiny_close(&t);
 }
 
 TEST(further_iterations_clip) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics one, three;
   Tiny t;
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", NULL);
+  open_update(&t, 1, &o, "grpo");
   o.lr = 5e-3;
-  step_once(&t, 1, &o, &one);
+  tiny_step(&t, 1, &o, &one);
   CHECK(one.clip_region_mean == 0);
   o.iterations = 3;
-  step_once(&t, 2, &o, &three);
+  tiny_step(&t, 2, &o, &three);
   CHECK(three.clip_region_mean > 0 && three.clip_high_max > 0);
   CHECK(three.ratio_max_deviation == 0);
   tiny_close(&t);
@@ -256,14 +230,12 @@ TEST(further_iterations_clip) {
 /* ---- what stays out of the loss -------------------------------------------------- */
 
 TEST(a_batch_without_advantage_has_no_gradient) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   const double none[64] = {0};
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", none);
+  open_update(&t, 1, &o, "grpo");
+  o.advantage = none;
   Model *before;
   CHECK(!model_copy(&before, t.model));
   for (int forward = 0; forward < 2; forward++) { /* with and without the forward left out */
@@ -279,16 +251,13 @@ TEST(a_batch_without_advantage_has_no_gradient) {
 }
 
 TEST(truncated_completions_can_leave_the_loss) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double terminated = 0;
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "dapo", NULL);
+  open_update(&t, 1, &o, "dapo");
   o.loss.mask_truncated = true;
-  step_once(&t, 1, &o, &m);
+  tiny_step(&t, 1, &o, &m);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
   for (int i = 0; i < batch_size(b); i++)
     if (b->completion[i].finish != FINISH_LENGTH) terminated += b->completion[i].len;
@@ -298,17 +267,14 @@ TEST(truncated_completions_can_leave_the_loss) {
 }
 
 TEST(groups_without_spread_can_leave_the_loss_and_its_kl) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double rest = 0;
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", NULL);
+  open_update(&t, 1, &o, "grpo");
   o.loss.kl = 0.1;
   o.skip_zero_std_groups = true;
-  step_once(&t, 1, &o, &m);
+  tiny_step(&t, 1, &o, &m);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
   for (int i = 0; i < batch_size(b); i++)
     if (i / TINY_GROUP != 1) rest += b->completion[i].len;
@@ -317,14 +283,12 @@ TEST(groups_without_spread_can_leave_the_loss_and_its_kl) {
 }
 
 TEST(per_token_advantages_reach_their_tokens) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double zero[64] = {0}, adv[64 * TINY_NEW] = {0}, want = 0;
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "dapo", zero);
+  open_update(&t, 1, &o, "dapo");
+  o.advantage = zero;
   o.token_advantage = adv;
   Batch *b = tiny_rollout(&t, 1);
   const double n = (double)batch_tokens(b);
@@ -360,10 +324,10 @@ static Result run_reinforce(bool own, int micro_batch_tokens) {
   tiny_options(&eo);
   eo.micro_batch_tokens = micro_batch_tokens;
   tiny_open(&t, 1, &eo);
-  update_options(&o, "reinforce", NULL);
+  update_options(&o, "reinforce");
   if (own) o.loss_fn = user_reinforce;
   o.loss_user = &t.engine->loss_tape.cx;
-  step_once(&t, 1, &o, &r.m);
+  tiny_step(&t, 1, &o, &r.m);
   CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
@@ -395,16 +359,12 @@ static Status user_constant(void *user, const LossInput *in, Value **loss) {
 }
 
 TEST(a_loss_that_fails_or_depends_on_nothing_is_an_error) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double adv[64];
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", adv);
-  Batch *b = tiny_rollout(&t, 1);
-  tiny_advantages(b, adv);
+  open_update(&t, 1, &o, "grpo");
+  Batch *b = tiny_batch(&t, 1, adv, &o);
   o.loss_fn = user_failing;
   CHECK(engine_update(t.engine, b, &o, &m) == GRPO_ESCRIPT);
   CHECK_STR(err_message(), "my loss is broken");
@@ -416,16 +376,12 @@ TEST(a_loss_that_fails_or_depends_on_nothing_is_an_error) {
 /* ---- when it goes wrong ---------------------------------------------------------- */
 
 TEST(divergence_leaves_the_weights_alone) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double adv[64];
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", adv);
-  Batch *b = tiny_rollout(&t, 1);
-  tiny_advantages(b, adv);
+  open_update(&t, 1, &o, "grpo");
+  Batch *b = tiny_batch(&t, 1, adv, &o);
   adv[3] = NAN;
   Model *before;
   CHECK(!model_copy(&before, t.model));
@@ -437,27 +393,22 @@ TEST(divergence_leaves_the_weights_alone) {
 }
 
 TEST(what_is_missing_is_named) {
-  EngineOptions eo;
   UpdateOptions o;
   StepMetrics m;
   Tiny t;
   double adv[64];
-  tiny_options(&eo);
-  tiny_open(&t, 1, &eo);
-  Batch *b = tiny_rollout(&t, 1);
-  tiny_advantages(b, adv);
-  update_options(&o, "grpo", adv);
+  open_update(&t, 1, &o, "grpo");
+  Batch *b = tiny_batch(&t, 1, adv, &o);
   o.loss.kl = 0.1;
-  CHECK(engine_update(t.engine, b, &o, &m) == GRPO_EARG);
-  CHECK(strstr(err_message(), "reference()"));
+  REFUSED(engine_update(t.engine, b, &o, &m), GRPO_EARG, "reference()");
   tiny_close(&t);
+  EngineOptions eo = t.o;
   eo.max_new_tokens = 60;
   const Config c = tiny_config();
   Model *model;
   Engine *e;
   CHECK(!model_new(&model, NULL, &c, 1));
-  CHECK(engine_new(&e, NULL, model, NULL, NULL, &eo) == GRPO_EARG);
-  CHECK(strstr(err_message(), "data.max_prompt_tokens"));
+  REFUSED(engine_new(&e, NULL, model, NULL, NULL, &eo), GRPO_EARG, "data.max_prompt_tokens");
   model_release(model);
 }
 
@@ -473,14 +424,14 @@ TEST_BOTH(a_step_takes_no_memory_whatever_its_lengths) {
     tiny_options(&eo);
     eo.micro_batch_tokens = micro_batches[k];
     tiny_open(&t, 2, &eo);
-    update_options(&o, "grpo", NULL);
+    update_options(&o, "grpo");
     o.loss.kl = 0.05;
     o.loss.kl_estimator = k == 1 ? KL_FULL : KL_K3;
     o.loss.top_entropy_quantile = 0.5;
     uint64_t before = 0;
     for (uint32_t s = 1; s <= 25; s++) {
       if (s == 2) before = mem_allocations();
-      step_once(&t, s, &o, &m);
+      tiny_step(&t, s, &o, &m);
     }
     CHECK_NEAR(mem_allocations() - before, 0, 0);
     tiny_close(&t);
@@ -498,9 +449,9 @@ TEST_BOTH(the_estimate_is_near_what_is_taken) {
   tiny_options(&eo);
   const size_t before = mem_live_bytes();
   tiny_open(&t, 1, &eo);
-  update_options(&o, "grpo", NULL);
+  update_options(&o, "grpo");
   o.loss.kl = 0.05;
-  for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, &o, &m);
+  for (uint32_t s = 1; s <= 3; s++) tiny_step(&t, s, &o, &m);
   model_plan_of_config(&plan, &c);
   plan.compute = test_compute;
   engine_estimate(&plan, &plan, &eo, &bytes);

@@ -5,10 +5,13 @@
 #include <stdlib.h>
 
 #include "compute.h"
+#include "model/lora.h"
 #include "rl/engine.h"
 #include "rl/engine_impl.h"
+#include "rl/reference.h"
 #include "rl/rollout.h"
-#include "testing.h"
+#include "rl/update.h"
+#include "status.h"
 #include "text/tokenizer_make.h"
 
 enum { TINY_PROMPTS = 4, TINY_GROUP = 4, TINY_NEW = 12, TINY_PROMPT = 20, TINY_VOCAB = 258 };
@@ -49,17 +52,36 @@ static inline void tiny_options(EngineOptions *o) {
   o->max_new_tokens = TINY_NEW;
 }
 
-static inline void tiny_open(Tiny *t, int threads, const EngineOptions *o) {
-  const Config c = tiny_config();
-  *t = (Tiny){.o = *o};
+/* The models and the tokenizer of an engine; c NULL: tiny.h's model. */
+static inline void tiny_models(Tiny *t, int threads, const Config *c, bool reference) {
+  const Config own = tiny_config();
   CHECK(!pool_new(&t->pool, threads));
-  CHECK(!model_new(&t->model, t->pool, &c, 1));
-  CHECK(!model_new(&t->reference, t->pool, &c, 2));
+  CHECK(!model_new(&t->model, t->pool, c ? c : &own, 1));
   CHECK(!model_set_compute(t->model, test_compute));
-  CHECK(!model_set_compute(t->reference, test_compute));
+  if (reference) CHECK(!model_new(&t->reference, t->pool, c ? c : &own, 2));
+  if (reference) CHECK(!model_set_compute(t->reference, test_compute));
   CHECK(!tokenizer_bytes(&t->tok));
-  Status s = engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, o);
-  if (s) test_fail(__FILE__, __LINE__, "engine_new: %s", err_message());
+}
+
+/* An adapter of some projections. */
+static inline void tiny_lora(Tiny *t, double dropout) {
+  static const char *const targets[] = {"q_proj", "down_proj", "lm_head"};
+  const LoraOptions o = {
+      .rank = 4, .alpha = 8, .dropout = dropout, .ntargets = 3, .targets = targets};
+  CHECK(!lora_add(t->model, &o, 4));
+}
+
+static inline void tiny_engine(Tiny *t) {
+  OK(engine_new(&t->engine, t->pool, t->model, t->reference, t->tok, &t->o));
+}
+
+/* o NULL: tiny_options(). */
+static inline void tiny_open(Tiny *t, int threads, const EngineOptions *o) {
+  *t = (Tiny){0};
+  tiny_options(&t->o);
+  if (o) t->o = *o;
+  tiny_models(t, threads, NULL, true);
+  tiny_engine(t);
 }
 
 static inline void tiny_close(Tiny *t) {
@@ -84,8 +106,7 @@ static inline Batch *tiny_rollout(Tiny *t, uint32_t step) {
     for (int i = 0; i < prompts[p].len; i++)
       ids[p][i] = (int32_t)((31 * (int)step + 17 * p + 5 * i + 11) % 256);
   }
-  Status s = engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro);
-  if (s) test_fail(__FILE__, __LINE__, "rollout: %s", err_message());
+  OK(engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro));
   return engine_batch(t->engine, BATCH_SAMPLE);
 }
 
@@ -95,6 +116,23 @@ static inline void tiny_advantages(const Batch *b, double *a) {
     const int g = i / b->group, k = i % b->group;
     a[i] = g == 1 ? 0 : (k - (b->group - 1) / 2.0) * (1 + 0.25 * g);
   }
+}
+
+/* A rollout of the step, whose advantages become those of o. */
+static inline Batch *tiny_batch(Tiny *t, uint32_t step, double *adv, UpdateOptions *o) {
+  Batch *b = tiny_rollout(t, step);
+  tiny_advantages(b, adv);
+  o->advantage = adv;
+  return b;
+}
+
+/* A rollout of the step and an update on it. */
+static inline void tiny_step(Tiny *t, uint32_t step, const UpdateOptions *o, StepMetrics *m) {
+  double adv[64];
+  UpdateOptions here = *o;
+  Batch *b = tiny_batch(t, step, adv, &here);
+  if (here.loss.kl != 0) CHECK(!engine_reference(t->engine, b));
+  OK(engine_update(t->engine, b, &here, m));
 }
 
 /* Reads a frozen base too, in whatever form it is stored. */

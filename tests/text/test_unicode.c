@@ -2,7 +2,6 @@
 
 #include "base/utf8.h"
 #include "status.h"
-#include "testing.h"
 #include "text/unicode.h"
 #include "text/unicode_form.h"
 
