@@ -57,8 +57,10 @@ function blocks.help(lines, names)
     local command = cli.command(name)
     lines[#lines + 1] = ("## grpo %s"):format(name)
     lines[#lines + 1] = ""
-    lines[#lines + 1] = ("*grpo %s* %s"):format(name, synopsis(usage.parts(command)))
-    lines[#lines + 1] = ""
+    for _, form in ipairs(usage.forms(command)) do
+      lines[#lines + 1] = ("*grpo %s* %s"):format(name, synopsis(form))
+      lines[#lines + 1] = ""
+    end
     for _, block in ipairs(usage.blocks(command)) do
       if type(block) == "table" then
         rows(lines, block)

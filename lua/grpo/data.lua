@@ -98,7 +98,7 @@ local function read(path, what)
     errors.raise("EARG", "grpo.data.%s: path is %s, want a string", what, type(path))
   end
   local text, message, code = core.fs.read(path)
-  if not text then errors.raise(code or "ENOENT", "%s: %s", path, message) end
+  if not text then errors.raise(code or "ENOENT", "%s", message) end
   data.inputs[path] = true
   if text:sub(1, 3) == "\xEF\xBB\xBF" then text = text:sub(4) end
   return text

@@ -40,8 +40,8 @@ answer=$(timeout 60 "$GRPO" stop exp-001 --dir slow 2>err)
 result "stop ends a run after a checkpoint" "$([ "$answer" = 'slow/exp-001 interrupted' ] || echo "$answer"; cat err; [ -e slow/exp-001/latest ] || echo no checkpoint)"
 wait $follower; status=$?
 result "logs -f has ended with it, and has shown everything" "$([ $status = 0 ] || echo "status $status"; cat err; diff followed slow/exp-001/output.log)"
-result "and where it has stopped and how it goes on, once" \
-  "$([ "$(grep -c "^interrupted at step .*'grpo run --resume=slow/exp-001' goes on$" followed)" = 1 ] || cat followed)"
+result "and where it has stopped and how it is continued, once" \
+  "$([ "$(grep -c "^interrupted at step .*'grpo run --resume=slow/exp-001' continues it$" followed)" = 1 ] || cat followed)"
 timeout 60 "$GRPO" run --resume=slow/exp-001 --detach >/dev/null 2>err
 problem=$(ended slow/exp-001)
 result "and a detached resume brings it to the same end" "$problem$(cat err)$(different whole/exp-001 slow/exp-001)"

@@ -189,13 +189,13 @@ printf 'return require "rewards.gsm9k"\n' >bad.lua
 refused 'a module that is not there' 2 "bad\.lua:1: module 'rewards\.gsm9k' not found.*" run bad.lua
 
 # ---- files -------------------------------------------------------------------------------------------------------------
-table 'data that is not there' 3 "${at}nodata\.jsonl: .*[Nn]o such file.*" '' '' 'train = grpo.data.jsonl("nodata.jsonl")'
+table 'data that is not there, named once' 3 "${at}cannot open nodata\.jsonl: No such file or directory" '' '' 'train = grpo.data.jsonl("nodata.jsonl")'
 printf '{"prompt": "1+1="}\n{"prompt": \n' >broken.jsonl
 table 'a broken line of data' 3 "${at}broken\.jsonl:2: not a JSON object: .*" '' '' 'train = grpo.data.jsonl("broken.jsonl")'
 : >empty.jsonl
 printf 'prompt,prompt\n1,2\n' >twice.csv
 table 'two columns of one name' 3 "${at}twice\.csv:1: two columns are named 'prompt'" '' '' 'train = grpo.data.csv("twice.csv")'
-table 'a directory for data' 3 "${at}.*: .*directory" '' '' 'train = grpo.data.jsonl(".")'
+table 'a directory for data' 3 "${at}cannot read \.: it is a directory" '' '' 'train = grpo.data.jsonl(".")'
 table 'a prompt function that raises' 2 'data\.prompt: bad\.lua:[0-9]+: pp' '' '' 'train = grpo.data.list(rows), prompt = function() error("pp") end'
 sed 's/num_attention_heads = 2/num_attention_heads = 3/' good.lua >heads.lua
 refused 'a model table that cannot be' 2 'model\.config: hidden size 32 is not a multiple of 3 attention heads' run heads.lua
@@ -209,8 +209,8 @@ table 'a prompt that is too long, with too_long = "error"' 2 '.*data\.max_prompt
 table 'a prompt that the tokenizer cannot read' 2 '.*(prompt|tokeniz).*' '' '' 'train = grpo.data.list { { prompt = "one" } }'
 refused 'a model that is not there' 3 '.*nomodel.*' run good.lua model.path=nomodel
 table 'a reference that is not there' 3 "${at}reference: nomodel: no such model directory; .*" 'reference = "nomodel", train = { kl = 0.1 },'
-refused 'a model configuration that is not there' 3 '.*nomodel\.json: .*' run good.lua model.config=nomodel.json
-refused 'an extends file that is not there' 3 '.*extends: nothing\.json: .*' run good.lua extends=nothing.json
+refused 'a model configuration that is not there' 3 'model\.config: cannot open nomodel\.json: No such file or directory' run good.lua model.config=nomodel.json
+refused 'an extends file that is not there' 3 '.*extends: cannot open nothing\.json: No such file or directory' run good.lua extends=nothing.json
 echo '{ "train": { "stpes": 1 } }' >more.json
 refused 'an extends file with a misspelt option' 2 ".*more\.json: train\.stpes: unknown option, did you mean 'steps'\?" \
   run good.lua extends=more.json
@@ -308,7 +308,7 @@ LUA
 for dir in "$root" ./; do # with the program's Lua files below the current directory too
   [ "$dir" = "$root" ] || { mkdir -p lua && cp -r "$root/lua/grpo" lua/; }
   refused "an error is at the script's line, wherever the program's own files are" 3 \
-    'nowhere\.lua:2: nowhere\.jsonl: .*' "$GRPO" run nowhere.lua
+    'nowhere\.lua:2: cannot open nowhere\.jsonl: .*' "$GRPO" run nowhere.lua
 done
 rm -rf lua
 

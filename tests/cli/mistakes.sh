@@ -124,6 +124,11 @@ says "reward = { function }" 2 "did you mean 'rewards'" "$GRPO" check <(sed 's/r
 says "a row without a prompt: what it has" 2 'row\.prompt is nil for a row \(it has answer, question\)' \
   "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)
 says "help of an option" 0 '^option train\.lr ' "$GRPO" help train.lr
+says "help of a section: an option in one line" 0 '^  sampling\.top_k  sample from the k most probable tokens$' "$GRPO" help sampling
+says "help of a section in a section" 0 '^options of train\.ppo ' "$GRPO" help train.ppo
+says "help of a section names its sections, and options of its name elsewhere" 0 '^  train\.ppo\.\*  a section$' "$GRPO" help train
+says "help of an option that is a section" 0 '^  model\.lora\.rank  rank of the adapter$' "$GRPO" help model.lora
+says "help of run: without a script" 0 '^       grpo run --resume=RUN \[key=value' "$GRPO" help run
 says "help of a function" 0 '^data\.jsonl\(path\)' "$GRPO" help grpo.data.jsonl
 says "help of a module" 0 '^  grpo\.tokenizer\.chars\(text, opts\)' "$GRPO" help grpo.tokenizer
 says "help of everything names the modules" 0 '^  \.tokenizer ' "$GRPO" help grpo

@@ -68,11 +68,15 @@ describe("a command line", function()
     assert.matches("^test: FILE|DIR: its value is empty", err.message)
   end)
 
-  it("has a usage line and help from the same declaration", function()
-    assert.equal("grpo trial RUN [key=value ...] [STEP] [--all] [-c N] [--rate X] [--kind a|b|c] "
-      .. "[--kinds a,b] [--since[=RUN]] [--say TEXT] [--arg KEY=VALUE] [--dir RUNS]",
-      table.concat(usage.parts(trial), " "))
+  it("has usage lines and help from the same declaration", function()
+    local forms, rest = usage.forms(trial), "[-c N] [--rate X] [--kind a|b|c] [--kinds a,b] "
+      .. "[--since[=RUN]] [--say TEXT] [--arg KEY=VALUE] [--dir RUNS]"
+    assert.equal("grpo trial RUN [key=value ...] [STEP] [--all] " .. rest,
+      table.concat(forms[1], " "))
+    assert.equal("grpo trial --all [key=value ...] [STEP] " .. rest, table.concat(forms[2], " "))
+    assert.equal(2, #forms)
     local help = usage.help(trial)
+    assert.matches("^usage: grpo trial RUN .*\n       grpo trial %-%-all .*\n\nTries", help)
     for _, line in ipairs { "\nTries%.\n", "\n  %-c, %-%-count N +count %(default: 2%)\n",
       "\n  %-%-since%[=RUN%] +begin at RUN; else at the first\n" } do
       assert.matches(line, help)

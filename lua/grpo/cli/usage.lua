@@ -37,18 +37,35 @@ function usage.takes(command, kind)
   return false
 end
 
--- { "grpo", "run", "SCRIPT", "[key=value ...]", "[--steps N]" }
-function usage.parts(command)
+-- The words of a usage line.  given: the name of a flag that stands in the place of the arguments
+-- that may be left out with it, or nil.
+local function parts_of(command, given)
   local parts = { "grpo", command.name }
   for _, argument in ipairs(command.arguments) do
     local text = argument.name .. (argument.repeated and " ..." or "")
-    parts[#parts + 1] = argument.optional and ("[%s]"):format(text) or text
+    if not given or argument.unless ~= given then
+      parts[#parts + 1] = argument.optional and ("[%s]"):format(text) or text
+    end
   end
   for _, flag in ipairs(command.flags) do
     local name = flag.short and "-" .. flag.short or "--" .. flag.name
-    parts[#parts + 1] = ("[%s]"):format(written(flag, name))
+    if flag.name ~= given then
+      parts[#parts + 1] = ("[%s]"):format(written(flag, name))
+    else
+      table.insert(parts, 3, name .. (flag.type and "=" .. usage.value(flag) or ""))
+    end
   end
   return parts
+end
+
+-- The usage lines of a command, each as a list of words: { "grpo", "run", "SCRIPT",
+-- "[key=value ...]", "[--steps N]" }, and one for each flag that makes an argument needless.
+function usage.forms(command)
+  local forms = { parts_of(command) }
+  for _, argument in ipairs(command.arguments) do
+    if argument.unless then forms[#forms + 1] = parts_of(command, argument.unless) end
+  end
+  return forms
 end
 
 -- Rows { item, text } for arguments and flags.
@@ -82,7 +99,11 @@ end
 
 function usage.help(command)
   local width = usage.width()
-  local parts = { "usage: " .. wrap.words(usage.parts(command), width, 7) }
+  local parts, lines = {}, {}
+  for i, form in ipairs(usage.forms(command)) do
+    lines[i] = (i == 1 and "usage: " or "       ") .. wrap.words(form, width, 7)
+  end
+  parts[1] = table.concat(lines, "\n")
   for _, block in ipairs(usage.blocks(command)) do
     parts[#parts + 1] = type(block) == "table" and wrap.list(block, width)
       or wrap.paragraph(block, width)

@@ -47,7 +47,7 @@ local function read_extends(path, where)
   local text, message = core.fs.read(path)
   text = text or core.embedded(path)
   if not text then
-    error(errors.new("ENOENT", ("extends: %s: %s"):format(path, message), where), 0)
+    error(errors.new("ENOENT", "extends: " .. message, where), 0)
   end
   local value, layer = core.json_decode(text, path), { name = path }
   if type(value) ~= "table" then

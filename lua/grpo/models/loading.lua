@@ -10,7 +10,7 @@ local loading = {}
 local function read_config(path)
   local text, message, code = core.fs.read(path)
   text = text or core.embedded(path)
-  if not text then errors.raise(code or "ENOENT", "model.config: %s: %s", path, message) end
+  if not text then errors.raise(code or "ENOENT", "model.config: %s", message) end
   return core.json_decode(text, path)
 end
 

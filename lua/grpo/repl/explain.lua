@@ -119,6 +119,24 @@ local function option_text(row)
   return ("option %s (%s)\n  %s"):format(row.path, table.concat(about, "; "), row.doc)
 end
 
+-- Lists the options and sections in a section such as "train" or "train.ppo", one on each line; nil
+-- if there is no such section.
+local function section_text(name)
+  local lines, seen = { ("options of %s (help of a name tells more):"):format(name) }, {}
+  for _, row in ipairs(option_rows.rows) do
+    local begins = row.path:sub(1, #name + 1) == name .. "."
+    local child = begins and row.path:match("^[^.]+", #name + 2)
+    local path = child and name .. "." .. child
+    if row.path == path then
+      lines[#lines + 1] = ("  %s  %s"):format(path, (row.doc:gsub("; .*", "")))
+    elseif path and not seen[path] then
+      lines[#lines + 1] = ("  %s.*  a section"):format(path)
+      seen[path] = true
+    end
+  end
+  return lines[2] and table.concat(lines, "\n")
+end
+
 -- Explains a table of functions in grpo, such as "grpo.tokenizer".
 local function module_text(name)
   local lines = {}
@@ -190,15 +208,20 @@ function explain.find(name, env)
   for _, class in ipairs { name, "grpo." .. name, name == "c" and "grpo.Completion" or nil } do
     if all.classes[class] then return class_text(class) end
   end
+  local section = section_text(name)
   for _, row in ipairs(option_rows.rows) do
-    if row.path == name then return option_text(row) end
+    if row.path == name then
+      return option_text(row) .. (section and "\n" .. section or "")
+    end
   end
   local value = env
   for part in name:gmatch("[%w_]+") do value = explain.index(value, part) end
   local class = value ~= nil and explain.class_of(value)
   if class then return class_text(class) end
   found = by_last_name(name:match("[%w_]+$") or name)
-  if found then return found end
+  if section or found then
+    return section and found and section .. "\n\n" .. found or section or found
+  end
   if value ~= nil and name:find("^[%a_]") and name:find("[%w_]$") then
     return ("%s: a %s, of which nothing more is known"):format(name, type(value))
   end

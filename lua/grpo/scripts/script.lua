@@ -133,7 +133,7 @@ end
 -- `rewards` takes. args: grpo.args.  Second result: the experiment, if it is one.
 function script.rewards(path, args)
   local text, message, code = core.fs.read(path)
-  if not text then errors.raise_plain(code or "ENOENT", "%s: %s", path, message) end
+  if not text then errors.raise_plain(code or "ENOENT", "%s", message) end
   local directory = path:match("^(.*)/[^/]*$") or "."
   package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory,
     package.path)

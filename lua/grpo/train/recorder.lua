@@ -132,7 +132,7 @@ end
 local function say_stopped(tr, why)
   local reason = why == "stopped" and (" (%s)"):format(tostring(tr.stop_reason)) or ""
   tr.view:info(display.clean(("%s%s at step %d of %d, after a checkpoint; "
-    .. "'grpo run --resume=%s' goes on"):format(why,
+    .. "'grpo run --resume=%s' continues it"):format(why,
     reason, tr.step_count, tr:total_steps(), tr.directory.dir)))
   tr.directory:note(why == "stopped" and "stopped: " .. tostring(tr.stop_reason)
     or ("interrupted at step %d"):format(tr.step_count))

@@ -39,7 +39,7 @@ local function needs_mask(e)
 end
 
 -- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to
--- go on from, weights = a checkpoint to look at }, all optional.
+-- continue from, weights = a checkpoint to look at }, all optional.
 function trainer.new(e, options)
   options = options or {}
   if not experiment.is(e) then
