@@ -43,10 +43,10 @@ static void mask_injected(Plan *p, const Completion *c, int at) {
   }
 }
 
-static void fill_sequence(Plan *p, const Batch *b, const PlanOptions *o, int i, int at) {
+static void fill_sequence(Plan *p, const Batch *b, const UpdateOptions *o, bool left_out, int i,
+                          int at) {
   const Completion *c = &b->completion[i];
-  const bool out =
-      (o->mask_truncated && c->finish == FINISH_LENGTH) || (o->left_out && o->left_out[i]);
+  const bool out = left_out || (o->loss.mask_truncated && c->finish == FINISH_LENGTH);
   p->length[i] = c->len;
   for (int t = 0; t < c->len; t++) {
     double a = o->advantage ? o->advantage[i] : 0;
@@ -110,22 +110,42 @@ static void count(Plan *p) {
     }
 }
 
-Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out) {
+Status plan_make(Arena *a, const Batch *b, const UpdateOptions *o, const PlanCut *cut, Plan *out) {
   Plan p = {.nseq = batch_size(b)};
   const int64_t tokens = batch_tokens(b);
   if (tokens > INT32_MAX / 4)
     return fail(GRPO_ELIMIT, "update: %lld tokens are too many", (long long)tokens);
   p.ntokens = (int)tokens;
   try(take(a, &p, b->has_ref, b->sampled != NULL));
-  for (int i = 0, at = 0; i < p.nseq; at += p.length[i++]) fill_sequence(&p, b, o, i, at);
+  for (int i = 0, at = 0; i < p.nseq; at += p.length[i++])
+    fill_sequence(&p, b, o, cut->left_out && cut->left_out[i], i, at);
   if (o->skip_zero_std_groups)
     for (int g = 0, at = 0; g < b->nprompts; g++)
       at = mask_tied_group(&p, g * b->group, b->group, at);
-  if (o->top_entropy_quantile < 1) try(keep_high_entropy(a, &p, o->top_entropy_quantile));
-  p.nunits = units_of_batch(b, o->end_below, p.unit);
+  if (o->loss.top_entropy_quantile < 1) try(keep_high_entropy(a, &p, o->loss.top_entropy_quantile));
+  p.nunits = units_of_batch(b, cut->end_below, p.unit);
   for (int i = 0; i < p.nunits; i++) p.order[i] = i;
-  p.nbatches = plan_cut(p.nunits, p.order, p.unit, o->micro_batch_tokens, p.batch);
+  p.nbatches = plan_cut(p.nunits, p.order, p.unit, cut->micro_batch_tokens, p.batch);
   count(&p);
   *out = p;
   return GRPO_OK;
+}
+
+void plan_loss(const Plan *p, const MicroBatch *mb, const Unit *unit, PolicyLossAttr *out) {
+  const size_t at = (size_t)unit->token0;
+  *out = (PolicyLossAttr){
+      .nseq = unit->n,
+      .lengths = p->length + unit->first,
+      .mask = p->mask + at,
+      .kept = p->top_entropy + at,
+      .advantage = p->advantage + at,
+      .old_logp = p->old_logp + at,
+      .ref_logp = p->ref_logp ? p->ref_logp + at : NULL,
+      .sampler_logp = p->old_logp + at,
+      .num_sequences = p->num_sequences,
+      .num_tokens = p->num_tokens,
+      .num_kept_tokens = p->num_kept,
+      .batch_tokens = mb->tokens,
+      .batch_share = 1.0 / p->nbatches,
+  };
 }

@@ -10,17 +10,14 @@
 #include "base/arena.h"
 #include "rl/batch.h"
 #include "rl/units.h"
+#include "rl/update_options.h"
 
-typedef struct PlanOptions {
-  const double *advantage;       /* [completions]; NULL: all 0 */
-  const double *token_advantage; /* [tokens of the batch], added to it; NULL: none */
-  const bool *left_out;          /* [completions] that are in no loss; NULL: none */
-  bool mask_truncated;           /* completions that ended at max_new_tokens leave the loss */
-  bool skip_zero_std_groups;     /* groups without any advantage leave it, their KL too */
-  double top_entropy_quantile;   /* 1: all tokens */
-  int micro_batch_tokens;        /* 0: one unit at a time */
-  int end_below;                 /* see units_of_batch() */
-} PlanOptions;
+/* How a step is cut, and what is in no loss beside what UpdateOptions leave out. */
+typedef struct PlanCut {
+  int micro_batch_tokens; /* 0: one unit at a time */
+  int end_below;          /* see units_of_batch() */
+  const bool *left_out;   /* [completions] that are in no loss; NULL: none */
+} PlanCut;
 
 typedef struct MicroBatch {
   int first, n;  /* units, by their place in the step's order */
@@ -45,7 +42,10 @@ typedef struct Plan {
 
 /* Bytes that plan_make takes of the arena at most. */
 size_t plan_bytes(int sequences, int max_new);
-Status plan_make(Arena *a, const Batch *b, const PlanOptions *o, Plan *out);
+Status plan_make(Arena *a, const Batch *b, const UpdateOptions *o, const PlanCut *cut, Plan *out);
+
+/* Fills what the loss of a unit reads, all of *out but options and metrics. */
+void plan_loss(const Plan *p, const MicroBatch *mb, const Unit *unit, PolicyLossAttr *out);
 
 /* Cut n units, in this order, into micro-batches of at most micro_batch_tokens rows, or of one
  * unit. Returns their number. */

@@ -65,28 +65,6 @@ static Status forward_unit(Update *u, int i) {
 
 /* ---- loss ------------------------------------------------------------------------ */
 
-static void loss_attributes(Update *u, const MicroBatch *mb, const Unit *unit, PolicyLossAttr *a) {
-  const Plan *p = &u->plan;
-  const size_t at = (size_t)unit->token0;
-  *a = (PolicyLossAttr){
-      .options = u->o->loss,
-      .nseq = unit->n,
-      .lengths = p->length + unit->first,
-      .mask = p->mask + at,
-      .kept = p->top_entropy + at,
-      .advantage = p->advantage + at,
-      .old_logp = p->old_logp + at,
-      .ref_logp = p->ref_logp ? p->ref_logp + at : NULL,
-      .sampler_logp = p->old_logp + at,
-      .num_sequences = p->num_sequences,
-      .num_tokens = p->num_tokens,
-      .num_kept_tokens = p->num_kept,
-      .batch_tokens = mb->tokens,
-      .batch_share = 1.0 / p->nbatches,
-      .metrics = &u->sums,
-  };
-}
-
 static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   Tape *t = &u->e->loss_tape;
   Plan *p = &u->plan;
@@ -102,7 +80,9 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
     kl = tensor_view(u->out[i]->data + 2 * (size_t)unit->tokens, 1, &unit->tokens);
     kl.needs_grad = true;
   }
-  loss_attributes(u, mb, unit, &a);
+  plan_loss(p, mb, unit, &a);
+  a.options = u->o->loss;
+  a.metrics = &u->sums;
   tape_reset(t);
   Tensor *in[] = {&logp, &entropy, full ? &kl : NULL};
   try(tape_apply(t, OP_policy_loss, in, &attr, &loss));
@@ -240,7 +220,7 @@ Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions
 static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   const LossOptions *l = &o->loss;
   try(update_check_numbers(e, b, o));
-  if (!o->advantage) return fail(GRPO_EARG, "update: no advantages");
+  if (!o->advantage && !o->token_advantage) return fail(GRPO_EARG, "update: no advantages");
   if (!o->loss_fn) try(loss_options_check(l));
   if (l->kl != 0 && !(e->reference || e->o.bigram))
     return fail(GRPO_EARG, "train.kl: %g needs a reference, but reference is false", l->kl);
@@ -254,15 +234,8 @@ static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
 
 Status update_begin(Update *u, const bool *left_out, int end_below) {
   Engine *e = u->e;
-  const PlanOptions po = {.advantage = u->o->advantage,
-                          .token_advantage = u->o->token_advantage,
-                          .left_out = left_out,
-                          .end_below = end_below,
-                          .mask_truncated = u->o->loss.mask_truncated,
-                          .skip_zero_std_groups = u->o->skip_zero_std_groups,
-                          .top_entropy_quantile = u->o->loss.top_entropy_quantile,
-                          .micro_batch_tokens = e->o.micro_batch_tokens};
-  try(plan_make(&e->step, u->b, &po, &u->plan));
+  const PlanCut cut = {e->o.micro_batch_tokens, end_below, left_out};
+  try(plan_make(&e->step, u->b, u->o, &cut, &u->plan));
   u->out = arena_zalloc(&e->step, (size_t)u->plan.nunits * sizeof *u->out);
   if (!u->out) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
   loss_metrics_init(&u->sums);

@@ -5,7 +5,7 @@
 #include "rl/update_state.h"
 
 Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions *o);
-/* Lays the step out in the engine's step arena; left_out, end_below: as in PlanOptions. */
+/* Lays the step out in the engine's step arena; left_out, end_below: as in PlanCut. */
 Status update_begin(Update *u, const bool *left_out, int end_below);
 /* One optimizer step on the units of plan.order. */
 Status update_iterate(Update *u, int iteration, double *norm);

@@ -24,10 +24,10 @@ typedef struct UpdateOptions {
   LossOptions loss; /* loss.kl > 0 wants engine_reference() before, or kl_estimator full */
   LossFn loss_fn;   /* NULL: loss.kind */
   void *loss_user;
-  const double *advantage; /* [completions] */
-  /* [tokens of the batch], added; NULL: none.  Injected tokens have no advantage, whatever stands
-   * here. */
-  const double *token_advantage;
+  /* The advantage of a token is the sum of its completion's and its own.  One of the arrays may be
+   * NULL.  Injected tokens have no advantage, whatever stands here. */
+  const double *advantage;       /* [completions] */
+  const double *token_advantage; /* [tokens of the batch] */
 #include "base/option_fields.h"
 #include "rl/step_options.def"
   /* and those of an update alone */

@@ -55,11 +55,10 @@ TEST(masks_and_counts_are_of_the_whole_step) {
   Batch b = make_batch(3, 2, lengths, prompts);
   Arena a = {0};
   Plan p;
-  const PlanOptions o = {.advantage = adv,
-                         .mask_truncated = true,
-                         .skip_zero_std_groups = true,
-                         .top_entropy_quantile = 1};
-  CHECK(!plan_make(&a, &b, &o, &p));
+  const UpdateOptions o = {.advantage = adv,
+                           .loss = {.mask_truncated = true, .top_entropy_quantile = 1},
+                           .skip_zero_std_groups = true};
+  CHECK(!plan_make(&a, &b, &o, &(PlanCut){0}, &p));
   CHECK(p.num_sequences == 6 && p.num_tokens == 4 + 2 + 2 && p.num_kept == p.num_tokens);
   CHECK(p.nunits == 3 && !p.silent[0] && p.silent[1] && !p.silent[2]);
   CHECK(p.batch[0].tokens == 4 && p.batch[1].tokens == 0);
@@ -90,7 +89,8 @@ TEST(the_entropy_threshold_is_the_interpolated_quantile) {
     for (int i = 0; i < n; i++) kept += (double)all[i] >= threshold;
     Arena a = {0};
     Plan p;
-    CHECK(!plan_make(&a, &b, &(PlanOptions){.top_entropy_quantile = share}, &p));
+    const UpdateOptions o = {.loss = {.top_entropy_quantile = share}};
+    CHECK(!plan_make(&a, &b, &o, &(PlanCut){0}, &p));
     CHECK_NEAR(p.num_kept, kept, 0);
     arena_free(&a);
   }
